@@ -172,7 +172,7 @@ def _decode(data: bytes, kind: type[R], encoder: Any, what: str) -> R:
         raise MessageError(f"{what}: broken encoding (not JSON or msgpack)") from error
     if encoder.encode(found) != data:
         raise MessageError(
-            f"{what}: not in canonical encoding (distinct keys in order, no spaces, shortest numbers)"
+            f"{what}: not in canonical encoding (distinct sorted keys, no spaces, shortest numbers)"
         )
     return found
 

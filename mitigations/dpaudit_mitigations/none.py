@@ -40,7 +40,10 @@ class NoMitigation:
     def epsilon_after(
         self, source: NoiseSource, delta: float, *, host: Host, releases: int
     ) -> EpsilonBounds:
-        """Of Gaussian noise exact: one release at √n·Δ. Else at most n times the ε at δ/n (basic composition)."""
+        """Exact for Gaussian noise: one release at √n·Δ. Else at most n times the ε at δ/n.
+
+        The latter is basic composition.
+        """
         if isinstance(source, Gaussian):
             value = gaussian_epsilon(
                 delta, sigma=source.sigma / math.sqrt(releases), sensitivity=host.sensitivity
@@ -48,10 +51,8 @@ class NoMitigation:
             return EpsilonBounds(
                 low=value, high=value, says=f"exact Gaussian profile, {releases} releases"
             )
-        low, high = (
-            source.epsilon(delta, host=host).low,
-            source.epsilon(delta / releases, host=host).high,
-        )
+        low = source.epsilon(delta, host=host).low
+        high = source.epsilon(delta / releases, host=host).high
         return EpsilonBounds(
             low=low, high=releases * high, says=f"basic composition of {releases} releases"
         )

@@ -37,7 +37,7 @@ def test_bad_queries(mitigation, stream):
         (torch.full((2, 3), math.nan), "NaN"),
         (torch.tensor([[1.0, math.inf]]), "infinity"),
         (torch.ones(2, 3, dtype=torch.int64), "floating-point query"),
-        (torch.ones(3), "one row a release"),
+        (torch.ones(3), "one row per release"),
     ):
         with pytest.raises(UsageError, match=says):
             mitigation.release(query, Gaussian(), stream=stream)

@@ -1,1 +1,1 @@
-"""Noise that is a function of two committed seeds, so that nobody chose it; shown by cut-and-choose."""
+"""Noise as a function of two committed seeds, so that nobody chose it; shown by cut-and-choose."""

@@ -1,4 +1,4 @@
-"""Which opened candidates are not what was committed to: the same look for the verifier and for any third party."""
+"""Which opened candidates differ from their commitments: for the verifier and third parties."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
 
 
 def candidate_noise(key: bytes, terms: SessionTerms) -> Blocks:
-    """The noise that both shares' key stands for."""
+    """The noise that the key of both shares gives."""
     return derived_noise(key, dim=terms.dim, scale=terms.scale)
 
 
@@ -29,9 +29,9 @@ def noise_commitment(
 ) -> Digest:
     """Commitment to a candidate's noise, salted by its key.
 
-    A bare digest would confirm a guess of the query: release − guess is the noise, if the guess is
-    right. The salt takes both shares, so that not even somebody who knows the server's (a
-    backdoored server's vendor) can do that.
+    A bare digest would confirm a guess of the query: release − guess is the noise if the guess is
+    right. The salt takes both shares, so that even somebody who knows the server's (a backdoored
+    server's vendor) cannot do that.
     """
     digest = vector_digest("noise", blocks, dim=terms.dim, threads=threads)
     return labelled_hash(
@@ -42,7 +42,10 @@ def noise_commitment(
 def query_commitment(
     offered: bytes, opening: bytes, blocks: Blocks, terms: SessionTerms, *, threads: int
 ) -> Digest:
-    """Commitment to the query result in steps; ``opening`` is the verifier's salt ‖ the server's, 32 bytes each."""
+    """Commitment to the query result in steps; ``opening`` is both salts, verifier's ‖ server's.
+
+    Each salt has 32 bytes.
+    """
     digest = vector_digest("query", blocks, dim=terms.dim, threads=threads)
     return labelled_hash("query commitment", offered, opening, digest)
 
@@ -55,7 +58,7 @@ def release_digest(blocks: Blocks, terms: SessionTerms, *, threads: int) -> Dige
 def candidate_holds(
     record: SignedChain, index: int, server: bytes, verifier: bytes, *, threads: int
 ) -> bool:
-    """Whether these two openings (share ‖ nonce) fit the commitments to them, and their noise the commitment to it."""
+    """Whether these openings (share ‖ nonce) fit their commitments, and their noise its own."""
     offer, commit = record.body(Offer), record.body(Commit)
     if share_commitment("server share", record.offered, index, server) != commit.shares[index]:
         return False
@@ -68,8 +71,12 @@ def candidate_holds(
 
 
 def wrong_candidates(record: SignedChain, *, threads: int = 1) -> tuple[bool, ...]:
-    """For each candidate whether its opening does not hold; False for the one that is used. (k − 1)·d integers are drawn."""
+    """For each candidate whether its opening does not hold; False for the one used.
+
+    Draws (k − 1)·d integers.
+    """
     openings = record.body(Openings)
+    pairs = zip(openings.server, openings.verifier, strict=True)
     return tuple(
         index != record.used
         and not (
@@ -77,7 +84,5 @@ def wrong_candidates(record: SignedChain, *, threads: int = 1) -> tuple[bool, ..
             and verifier
             and candidate_holds(record, index, server, verifier, threads=threads)
         )
-        for index, (server, verifier) in enumerate(
-            zip(openings.server, openings.verifier, strict=True)
-        )
+        for index, (server, verifier) in enumerate(pairs)
     )

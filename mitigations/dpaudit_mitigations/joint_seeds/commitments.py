@@ -1,4 +1,4 @@
-"""Hash commitments, and how two shares become one key. SHA-256 and HKDF; everything is labelled and length-prefixed."""
+"""Hash commitments, and the key from two shares: SHA-256 and HKDF, labelled, length-prefixed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PROTOCOL = b"dpaudit joint-seeds 1"
 
 
 def labelled_hash(label: str, *parts: bytes) -> Digest:
-    """SHA-256 of ``label`` and ``parts``, each behind its length: no two different inputs give the same bytes to hash."""
+    """SHA-256 of ``label`` and ``parts``, each behind its length: equal only for equal inputs."""
     state = hashlib.sha256(_PROTOCOL)
     for part in (label.encode(), *parts):
         state.update(len(part).to_bytes(8, "big"))
@@ -26,7 +26,10 @@ def labelled_hash(label: str, *parts: bytes) -> Digest:
 
 
 def share_commitment(label: str, context: bytes, index: int, opening: bytes) -> Digest:
-    """Commitment to a share; ``opening`` is share ‖ nonce, 32 bytes each, ``context`` ties it to one session."""
+    """Commitment to a share; ``opening`` is share ‖ nonce, 32 bytes each.
+
+    ``context`` binds it to one session.
+    """
     return labelled_hash(label, context, index.to_bytes(4, "big"), opening)
 
 
@@ -38,6 +41,5 @@ def joint_key(session: bytes, index: int, server: bytes, verifier: bytes) -> byt
     oracle).
     """
     info = _PROTOCOL + b" candidate" + index.to_bytes(4, "big")
-    return HKDF(SHA256(), 32, salt=session, info=info).derive(
-        server[:SHARE_BYTES] + verifier[:SHARE_BYTES]
-    )
+    shares = server[:SHARE_BYTES] + verifier[:SHARE_BYTES]
+    return HKDF(SHA256(), 32, salt=session, info=info).derive(shares)

@@ -1,7 +1,7 @@
-"""From a candidate's key to its noise, bit for bit the same everywhere, and from a vector to its digest, block by block.
+"""From a candidate's key to its noise, equal bit for bit on every machine, and to vector digests.
 
 The noise of a key is, for each block of 2^18 coordinates, ``draw_integers`` from the child stream
-("block", number) of ``KeyedStream(key)``: so a party holds one block a thread, threads share the
+("block", number) of ``KeyedStream(key)``: so a party holds one block per thread, threads share the
 work, and neither their number nor their order matters. A digest is over the blocks' SHA-256, each
 of little-endian int64.
 
@@ -9,11 +9,11 @@ of little-endian int64.
 rounded fractions. Floating point is used only in ``exact_integers``' compiled loop, to compare 36
 bits of a uniform number with exp(−y), and every comparison has a slack (2^-44) far above what
 contraction, another order or another width of registers can do to it. An answer it gives is the
-real numbers' answer. If it gives none, exact arithmetic looks at the same 36 bits; that draws
-further bytes only if no answer follows from these bits in exact arithmetic, and then the loop
-cannot have had one either: its slack asks for more. So which bytes make which integer does not
-depend on the processor, only the time does. What the numbers do depend on is ``exact_integers``'
-reading order; a change there is another protocol (a known answer in the tests).
+real numbers' answer. If it gives none, exact arithmetic takes the same 36 bits; that draws further
+bytes only if no answer follows from these bits in exact arithmetic, and then the loop cannot have
+had one either: its slack asks for more. So which bytes make which integer does not depend on the
+processor, only the time does. The numbers do depend on the order in which ``exact_integers`` reads
+bytes; a change there is another protocol (a known answer in the tests).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def block_count(dim: int) -> int:
 
 
 def derived_noise(key: bytes, *, dim: int, scale: float) -> Blocks:
-    """The noise that ``key`` stands for: independent exact discrete Gaussians of ``scale``, in steps."""
+    """The noise of ``key``: independent exact discrete Gaussians of ``scale``, in steps."""
     law, stream = IntegerLaw.gaussian(scale), KeyedStream(key).child("noise")
 
     def block(number: int) -> Integers:
@@ -72,7 +72,7 @@ def vector_blocks(values: Integers) -> Blocks:
 
 
 def vector_digest(label: str, blocks: Blocks, *, dim: int, threads: int = 1) -> Digest:
-    """Digest of a vector of ``dim`` integers as its ``label`` says what it is; memory: one block a thread."""
+    """Digest of a vector of ``dim`` integers, labelled; memory: one block per thread."""
 
     def leaf(number: int) -> bytes:
         values = np.ascontiguousarray(blocks(number), dtype="<i8")
@@ -88,7 +88,7 @@ def vector_digest(label: str, blocks: Blocks, *, dim: int, threads: int = 1) -> 
 
 
 def cores() -> int:
-    """How many threads to use where nobody says: the cores that this process may run on, at most 8."""
-    return min(
-        8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    """The default number of threads: the cores that this process may run on, at most 8."""
+    if hasattr(os, "sched_getaffinity"):
+        return min(8, len(os.sched_getaffinity(0)))
+    return min(8, os.cpu_count() or 1)

@@ -3,19 +3,19 @@
 ::
 
     offer      verifier   terms, its nonce, commitments to its share of every candidate and to its
-    coin; sealed: a salt commit     server     its nonce, commitments to its shares, and to the
-    query result shares     verifier   sealed: its shares
+                          coin; sealed: a salt
+    commit     server     its nonce, commitments to its shares, and to the query result
+    shares     verifier   sealed: its shares
     noises     server     commitments to every candidate's noise
     choice     verifier   its coin, and which candidate is used
     openings   server     both shares of all the others
     verdict    verifier   accepted or caught, and which candidates are wrong
     release    server     digest of the release
-    receipt    verifier   the same, seen published
+    receipt    verifier   the same, as published
     abort      verifier   instead of what the server owes after the shares
 
 Every message is signed over all before it. Of a *sealed* part only the digest is signed and kept;
-it must travel by a channel that nobody else reads. A tuple holds one value a candidate, in their
-order.
+it must travel by a private channel. A tuple holds one value per candidate, in their order.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Commit(Record, frozen=True, kw_only=True):
 
 
 class Shares(Record, frozen=True, kw_only=True):
-    """Nothing in the open."""
+    """No open fields; the shares are sealed."""
 
 
 class SealedShares(Record, frozen=True, kw_only=True):
@@ -142,7 +142,7 @@ class Release(Record, frozen=True, kw_only=True):
 
 
 class ReleaseReceipt(Record, frozen=True, kw_only=True):
-    """Digest of what was seen published."""
+    """Digest of the release as published."""
 
     digest: Digest
 
@@ -155,7 +155,7 @@ class Abort(Record, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Kind:
-    """Who sends a message, which kinds it may follow, what it holds in the open and sealed."""
+    """Who sends a message, which kinds it may follow, and its open and sealed parts."""
 
     sender: Party
     follows: tuple[KindName, ...]
@@ -193,12 +193,12 @@ class _Unsigned(Record, frozen=True, kw_only=True):
 
 
 class Message(_Unsigned, frozen=True, kw_only=True):
-    """One signed message; ``body`` is its JSON, read when its turn has come, ``sealed`` the digest of its sealed part."""
+    """One signed message: ``body`` is JSON, read in turn, ``sealed`` its sealed part's digest."""
 
     signature: Hex64
 
     def unsigned(self) -> bytes:
-        """What the signature is over, together with all before it."""
+        """The bytes that the signature covers, together with all messages before."""
         return write_json(
             _Unsigned(body=self.body, kind=self.kind, sealed=self.sealed, sender=self.sender)
         )
@@ -212,7 +212,7 @@ class Frame(Record, frozen=True, kw_only=True):
 
 
 def seal_digest(sealed: bytes) -> Digest | None:
-    """Digest of a sealed part as JSON; the secrets in it (32 random bytes and more) keep it from being guessed."""
+    """Digest of a sealed part as JSON; 32 or more secret random bytes in it prevent a guess."""
     return None if sealed == NOT_SEALED else labelled_hash("sealed", sealed)
 
 
@@ -220,7 +220,7 @@ def open_frame(data: bytes) -> tuple[Message, bytes]:
     """A message as it travels, and its sealed part.
 
     Raises:
-        MessageError: too long, not canonical, fields too many or missing, or a sealed part that is
+        MessageError: too long, not canonical, an unknown or missing field, or a sealed part that is
             not the one signed.
     """
     frame = read_json(data, Frame, most=LARGEST_MESSAGE, what="frame")

@@ -1,4 +1,4 @@
-"""Joint seeds as a mitigation: noise from two committed seeds, all candidates but the used one derived again."""
+"""Joint seeds as a mitigation: noise from two committed seeds, unused candidates derived again."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ __all__ = ["JointSeeds", "SubstitutingServer"]
 
 
 class SubstitutingServer(SeedServer):
-    """LAB SPECIMEN. Commits to ``substitute`` (dim,) int64, in steps, as the noise of
-    ``candidate``, and hopes that the coin chooses it: with probability 1/k it releases the query
-    plus that; else it is caught.
+    """LAB SPECIMEN. Commits to substituted noise in one candidate and hopes that the coin uses it.
+
+    ``substitute`` (dim,) int64, in steps, replaces the noise of ``candidate``. With probability 1/k
+    the server releases the query plus that; else it is caught.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class SubstitutingServer(SeedServer):
         self._candidate, self._substitute = candidate, substitute
 
     def noise(self, index: int) -> Blocks:
-        """Its own for that candidate, the seeds' for the others."""
+        """The substitute for that candidate, the seeds' noise for the others."""
         return vector_blocks(self._substitute) if index == self._candidate else super().noise(index)
 
 
@@ -60,38 +61,42 @@ class JointSeeds:
     checks it offline.
 
     Threat model: one of the two parties may be dishonest, with any code; a key holder (the vendor
-    of a backdoored server) sees releases and transcripts. Private channel between the two. The
-    verifier's generator is its own: a server that can guess the coin is never caught.
+    of a backdoored server) sees releases and transcripts. The channel between the two is private.
+    The verifier's generator is its own: a server that can guess the coin is never caught.
 
     Formal guarantee: nobody chose the noise. A server that commits to anything but the seeds' noise
-    in one candidate is caught with probability 1 − 1/k, in more than one always; it cannot bend its
-    share after it saw the other's (hash commitments); going silent once it knows the candidates is
-    on record as cheating. The used candidate's noise is pseudorandom to everyone who lacks one of
-    its shares: to the verifier, and to a vendor who knows all of the server's randomness. The
-    commitments in a transcript are salted by both shares, so they confirm no guess of the query. If
-    nothing deviates, the release is the discrete Gaussian mechanism's (:meth:`epsilon`).
+    in one candidate is caught with probability 1 − 1/k, in more than one always; it cannot adapt
+    its share to the other's (hash commitments); if it stops responding once it knows the
+    candidates, that is on record as cheating. The used candidate's noise is pseudorandom to
+    everyone who lacks one of its shares: to the verifier, and to a vendor who knows all of the
+    server's randomness. The commitments in a transcript are salted by both shares, so they confirm
+    no guess of the query. If nothing deviates, the release is the discrete Gaussian mechanism's
+    (:meth:`epsilon`).
 
     Not claimed: that the released vector is query + committed noise: the server could deviate at
     the very end. The transcript binds query, noise and release, and only the server's sealed
     opening shows an auditor the sum, bit for bit. Nor that the query is right; nor anything if both
-    parties cheat; nor that signatures and nonces hide no message to a vendor (show transcripts to
-    whom they are for). An aborted or caught session is public: c of them mean c + 1 tries.
+    parties cheat; nor that signatures and nonces hide no message to a vendor (show transcripts only
+    to those they are for). An aborted or caught session is public: c of them mean c + 1 tries.
 
     LAB SPECIMEN: with ``deviate`` the server puts ``source``'s noise (rounded to the lattice) in
     the candidate it hopes for. With probability 1/k that is released; else it is caught, nothing is
     published, and the protocol is run again with honest noise.
 
-    Cost: server k + 1 draws of d exact integers, verifier k − 1; a block of memory a thread (no
-    vector is stored but query and release); 800 bytes a candidate on the wire. Error as without.
+    Cost: server k + 1 draws of d exact integers, verifier k − 1; one block of memory per thread (no
+    vector is stored but query and release); 800 bytes per candidate on the wire. Error unchanged.
     """
 
-    trusts = "server or verifier (not both cheating), for the noise; the server, for adding it, until an audit"
+    trusts = (
+        "server or verifier (not both cheating), for the noise; "
+        "the server, for adding it, until an audit"
+    )
 
     def __init__(self, *, candidates: int = 10, deviate: bool = False) -> None:
         """Cut-and-choose over ``candidates`` vectors.
 
         Raises:
-            UsageError: not a whole number of 2 to 256.
+            UsageError: not a whole number from 2 to 256.
         """
         if (
             isinstance(candidates, bool)
@@ -99,16 +104,17 @@ class JointSeeds:
             or not 2 <= candidates <= MOST_CANDIDATES
         ):
             raise UsageError(
-                f"candidates={candidates}: must be a whole number of 2 to {MOST_CANDIDATES}; 10 is usual"
+                f"candidates={candidates}: must be a whole number from 2 to {MOST_CANDIDATES}; "
+                "10 is usual"
             )
         self.candidates = candidates
         self.deviate = bool(deviate)
 
     def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
-        """Each row of ``query`` (n, d) on the lattice plus noise of the derived law; of ``source`` only σ is used.
+        """Each row of ``query`` (n, d) on the lattice plus noise of the derived law.
 
-        With ``deviate`` each row has ``source``'s noise with probability 1/k instead. The law
-        alone, for many rows; :meth:`rehearse` runs the protocol.
+        Of ``source`` only σ is used; with ``deviate`` each row has its noise with probability 1/k.
+        The law alone, for many rows; :meth:`rehearse` runs the protocol.
 
         Raises:
             UsageError: as ``SecureGaussian.release``.
@@ -117,9 +123,8 @@ class JointSeeds:
         out = SecureGaussian(sigma=source.sigma).release(query, stream=stream.child("seeds"))
         if not self.deviate:
             return out
-        lucky = torch.from_numpy(
-            stream.child("coin").numpy().integers(self.candidates, size=n) == 0
-        ).to(query.device)
+        coins = stream.child("coin").numpy().integers(self.candidates, size=n)
+        lucky = torch.from_numpy(coins == 0).to(query.device)
         count = int(lucky.sum())
         if count:
             own = source.sample(
@@ -136,7 +141,7 @@ class JointSeeds:
         return sigma
 
     def mixes(self, sigma: float) -> tuple[float, float] | None:
-        """What the source's owner is to look for: fresh noise of σ, with ``deviate`` its own."""
+        """No source noise, and fresh noise of σ; with ``deviate`` the source's own (None)."""
         return None if self.deviate else (0.0, sigma)
 
     def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
@@ -172,7 +177,9 @@ class JointSeeds:
         )
 
     def rehearse(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> Rehearsal:
-        """The protocol on ``query`` (1, d), both parties here; with ``deviate`` a caught session and its honest successor.
+        """Run the protocol on ``query`` (1, d), both parties here.
+
+        With ``deviate``, a caught session is followed by an honest one.
 
         ``seconds`` of server, verifier, total; ``wire`` of all messages, and the release once.
 
@@ -188,11 +195,12 @@ class JointSeeds:
     def sessions(
         self, query: torch.Tensor, source: NoiseSource, *, stream: Stream
     ) -> list[SeedSession]:
-        """The sessions that :meth:`rehearse` runs, in order; the last one is complete and has the release (d,)."""
+        """The sessions that :meth:`rehearse` runs, in order; the last has the release (d,)."""
         n, d = check_query(query)
         if n != 1 or d * self.candidates > LARGEST_WORK:
             raise UsageError(
-                f"query of shape ({n}, {d}): a session is for one row of at most {LARGEST_WORK // self.candidates:,} values"
+                f"query of shape ({n}, {d}): a session is for one row of at most "
+                f"{LARGEST_WORK // self.candidates:,} values"
             )
         keys = {
             name: Ed25519PrivateKey.from_private_bytes(stream.child("identity", name).entropy())
@@ -211,15 +219,9 @@ class JointSeeds:
         run = _Run(keys["server"], keys["verifier"], nearest_steps(values, terms), cores())
         if not self.deviate:
             return [run.honest(terms, stream.child("session", 0))]
-        noise = (
-            source.sample(1, d, stream=stream.child("source"), dtype=torch.float64)
-            .cpu()
-            .numpy()
-            .reshape(-1)
-        )
-        first = run.deviating(
-            terms, stream.child("session", 0), np.rint(noise / step).astype(np.int64)
-        )
+        own = source.sample(1, d, stream=stream.child("source"), dtype=torch.float64)
+        noise = np.rint(own.cpu().numpy().reshape(-1) / step).astype(np.int64)
+        first = run.deviating(terms, stream.child("session", 0), noise)
         if first.outcome == "complete":
             return [first]
         return [first, run.honest(terms.after(first.record.head), stream.child("session", 1))]
@@ -231,7 +233,7 @@ class _Run:
 
     server: Ed25519PrivateKey
     verifier: Ed25519PrivateKey
-    steps: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+    steps: Integers
     threads: int
 
     def honest(self, terms: SessionTerms, stream: Stream) -> SeedSession:
@@ -244,13 +246,8 @@ class _Run:
         )
         return self._run(server, terms, stream)
 
-    def deviating(
-        self,
-        terms: SessionTerms,
-        stream: Stream,
-        noise: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
-    ) -> SeedSession:
-        """The server hopes for candidate 0: as good as any, the coin is not its own."""
+    def deviating(self, terms: SessionTerms, stream: Stream, noise: Integers) -> SeedSession:
+        """The server substitutes candidate 0: any is as good, since the coin is not its own."""
         server = SubstitutingServer(
             self.steps,
             candidate=0,

@@ -1,4 +1,4 @@
-"""The sealed opening: what shows an authorised auditor the used candidate, hence the noise and the query. A secret."""
+"""The sealed opening, a secret: it shows an authorised auditor the used noise, hence the query."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ _LARGEST = 4096
 
 
 class Opening(Record, frozen=True, kw_only=True):
-    """Of the used candidate: the server's and the verifier's share ‖ nonce; of the query's commitment: both salts.
+    """Both shares ‖ nonces of the used candidate, and both salts of the query's commitment.
 
     ``session`` names the session (``Record.session``). Together with the release this is the query
-    result itself, bit for bit: to be handed to an auditor as one would hand over the data, or
-    never.
+    result itself, bit for bit: hand it to an auditor as you would hand over the data, or never.
     """
 
     opening: Literal["joint-seeds"] = "joint-seeds"
@@ -43,12 +42,12 @@ class Opening(Record, frozen=True, kw_only=True):
             write_file(path, write_json(self) + b"\n", mode=0o600, replace=False)
         except OSError as error:
             raise KeyFileError(
-                f"opening={path}: cannot be made ({error.strerror}); give a new path"
+                f"opening={path}: cannot be written ({error.strerror}); give a new path"
             ) from error
 
     @classmethod
     def load(cls, path: Path) -> Opening:
-        """Back from the file.
+        """Read it back from its file.
 
         Raises:
             KeyFileError: no such file, readable by others, or not an opening.
@@ -56,7 +55,7 @@ class Opening(Record, frozen=True, kw_only=True):
         try:
             with path.open("rb") as file:
                 if os.fstat(file.fileno()).st_mode & 0o077:
-                    raise KeyFileError(f"opening={path}: others may read it; run chmod 600 on it")
+                    raise KeyFileError(f"opening={path}: readable by others; run chmod 600 on it")
                 data = file.read(_LARGEST + 1)
             return read_json(data.removesuffix(b"\n"), cls, most=_LARGEST, what="opening")
         except OSError as error:

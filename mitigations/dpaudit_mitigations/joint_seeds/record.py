@@ -1,4 +1,4 @@
-"""The signed chain of a session's messages: the one place that says what may follow what, for parties and third parties."""
+"""The signed chain of a session's messages, and the only definition of their order."""
 
 from __future__ import annotations
 
@@ -36,14 +36,15 @@ from dpaudit_mitigations.joint_seeds.terms import SessionTerms
 __all__ = ["SignedChain"]
 
 B = TypeVar("B", bound=Record)
+_KIND_OF = {spec.body: name for name, spec in KINDS.items()}
 
 
 class SignedChain:
-    """Messages in order, each checked as it is added: sender, order, fields, signature over all
-    before it, and what can be checked at once (the coin and its choice, which candidates are
-    opened, whether a verdict fits its list).
+    """Messages in order, each checked as it is added.
 
-    Whether openings are right is :mod:`~dpaudit_mitigations.joint_seeds.checks`' question.
+    Checked are sender, order, fields, the signature over all before it, and what can be checked at
+    once (the coin and its choice, which candidates are opened, whether a verdict fits its list).
+    Whether openings are right is checked in :mod:`~dpaudit_mitigations.joint_seeds.checks`.
     """
 
     def __init__(self) -> None:
@@ -64,7 +65,7 @@ class SignedChain:
         """
         found = self._bodies.get(kind)
         if not isinstance(found, kind):
-            raise MessageError(f"record: has no message {kind.__name__.lower()}")
+            raise MessageError(f"record: has no message {_KIND_OF[kind]}")
         return found
 
     @property
@@ -85,7 +86,7 @@ class SignedChain:
 
     @property
     def session(self) -> Digest:
-        """Digest of offer and commit: the session's name, with a nonce of each party in it."""
+        """Digest of offer and commit: the session's name, with a nonce of each party."""
         return self._heads[2]
 
     @property
@@ -111,20 +112,18 @@ class SignedChain:
         return self.body(Choice).used
 
     def owed(self) -> Owed | None:
-        """What the server owes now, if it knows the verifier's shares already; an abort then names it."""
+        """What the server owes now, if it knows the verifier's shares; an abort then names it."""
         return None if self.finished else OWED.get(self.last) if self.last else None
 
     def sign(self, body: Record, *, key: Ed25519PrivateKey, sealed: Record | None = None) -> bytes:
-        """Add an own message; return it as it travels."""
-        kind, sender = next(
-            (name, spec.sender) for name, spec in KINDS.items() if spec.body is type(body)
-        )
+        """Add our own message; return it as it travels."""
+        kind = _KIND_OF[type(body)]
         secret = NOT_SEALED if sealed is None else write_json(sealed)
         unsigned = Message(
             body=Raw(write_json(body)),
             kind=kind,
             sealed=seal_digest(secret),
-            sender=sender,
+            sender=KINDS[kind].sender,
             signature=Hex64(64),
         )
         message = replace(unsigned, signature=Hex64(key.sign(self._to_sign(unsigned))))
@@ -132,21 +131,20 @@ class SignedChain:
         return write_json(Frame(message=message, sealed=Raw(secret)))
 
     def receive(self, frame: bytes, *, sender: str) -> tuple[str, Record | None]:
-        """Add a message of the other party's; return its kind, and its sealed part if it is of a kind that has one.
+        """Add a message of the other party; return its kind, and its sealed part if it has one.
 
         Raises:
             MessageError: anything that :meth:`add` or ``open_frame`` refuses, or a message of
-                another sender's.
+                another sender.
         """
         message, sealed = open_frame(frame)
         if message.sender != sender:
             raise MessageError(
-                f"message {message.kind}: comes from the {sender}, so it cannot be the {message.sender}'s"
+                f"message {message.kind}: from the {sender}, but it is the {message.sender}'s"
             )
         spec, secret = KINDS[message.kind], None
-        if (
-            spec.sealed is not None and sealed != NOT_SEALED
-        ):  # the sealed part first: it was not signed for us otherwise
+        # the sealed part first: otherwise it was not signed for us
+        if spec.sealed is not None and sealed != NOT_SEALED:
             secret = read_json(
                 sealed, spec.sealed, most=LARGEST_MESSAGE, what=f"{message.kind}.sealed"
             )
@@ -158,7 +156,7 @@ class SignedChain:
         """Check a message and add it.
 
         Raises:
-            MessageError: out of order, of another sender, a field too many, missing or wrong, a
+            MessageError: out of order, of another sender, an unknown, missing or wrong field, a
                 signature that is not the sender's over all before it, or a choice that is not the
                 coin's.
         """
@@ -167,7 +165,7 @@ class SignedChain:
             raise MessageError(f"message {message.kind}: cannot follow {self.last or 'nothing'}")
         if message.sender != spec.sender or (message.sealed is None) != (spec.sealed is None):
             raise MessageError(
-                f"message {message.kind}: is the {spec.sender}'s, or its sealed part is amiss"
+                f"message {message.kind}: not from the {spec.sender}, or its sealed part is wrong"
             )
         body = read_json(message.body, spec.body, most=LARGEST_MESSAGE, what=message.kind)
         terms = body.terms if isinstance(body, Offer) else self.terms
@@ -200,7 +198,7 @@ class SignedChain:
                 for name, shares in (("server", body.server), ("verifier", body.verifier)):
                     if [i for i, share in enumerate(shares) if share is None] != [self.used]:
                         raise MessageError(
-                            f"message openings.{name}: all candidates but the one used must be opened"
+                            f"message openings.{name}: must open all candidates but the one used"
                         )
             case Verdict():
                 if (body.outcome == "caught") != any(body.wrong) or body.wrong[self.used]:
@@ -208,23 +206,26 @@ class SignedChain:
             case Release():
                 if self.body(Verdict).outcome != "accepted":
                     raise MessageError(
-                        "message release: nothing is released from a session that was not accepted"
+                        "message release: the session was not accepted, so nothing is released"
                     )
             case ReleaseReceipt():
                 if body.digest != self.body(Release).digest:
                     raise MessageError("message receipt: is for another release")
             case Abort():
                 if body.missing != self.owed():
-                    raise MessageError("message abort: names something else than what is owed")
+                    raise MessageError("message abort: names another debt than the server's")
 
     def coin_choice(self, coin: bytes, candidates: int) -> int:
-        """The candidate that the verifier's coin and the session (so the server's nonce) choose; uniform to 2^-240."""
+        """The candidate that the verifier's coin and the session choose; uniform to 2^-240.
+
+        The session includes the server's nonce.
+        """
         return int.from_bytes(labelled_hash("choice", self.session, coin), "big") % candidates
 
 
 def _one_a_candidate(body: Record, terms: SessionTerms | None, what: str) -> None:
-    """Refuse a list that has not one value a candidate."""
+    """Refuse a list without exactly one value per candidate."""
     for name in body.__struct_fields__:
         value = getattr(body, name)
         if isinstance(value, tuple) and (terms is None or len(value) != terms.candidates):
-            raise MessageError(f"field {what}.{name}: must be a list of one value a candidate")
+            raise MessageError(f"field {what}.{name}: must be a list of one value per candidate")

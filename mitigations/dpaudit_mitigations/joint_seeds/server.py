@@ -1,4 +1,4 @@
-"""The server: holds the query result, makes the noise from joint seeds, opens what the coin did not choose, releases."""
+"""The server: makes the noise from joint seeds, opens the unused candidates, and releases."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Array = npt.NDArray[np.float64]
 
 
 class SeedServer:
-    """One session of the server's side: message in, message out (:meth:`receive`); afterwards :attr:`release`.
+    """One session of the server's side: message in, message out; afterwards :attr:`release`.
 
     ``steps`` (dim,) int64 is the query result rounded to the lattice, in steps of
     ``terms.granularity``; it is read again when the release is made and must not change. All
@@ -70,18 +70,11 @@ class SeedServer:
                 f"steps: must lie within ±{terms.most:,}; clip the query to public bounds first"
             )
         if key.public_key().public_bytes_raw() != terms.server:
-            raise UsageError(
-                "key: is not the one that the terms name as the server's; give the matching private key"
-            )
+            raise UsageError("key: is not the server's in the terms; give the matching private key")
         self.record = SignedChain()
         self.release: Array | None = None
-        self._steps, self._terms, self._key, self._stream, self._threads = (
-            steps,
-            terms,
-            key,
-            stream,
-            threads,
-        )
+        self._steps, self._terms = steps, terms
+        self._key, self._stream, self._threads = key, stream, threads
         self._shares: list[Hex64] = []
         self._theirs: Sequence[Hex64] = ()
         self._query = Hex64()
@@ -91,8 +84,8 @@ class SeedServer:
 
         Raises:
             MessageError: a message refused. If it was signed (other terms, other shares than
-                committed to) that is the end.
-            CheatingError: the verifier says that it caught this server.
+                committed to) that ends the session.
+            CheatingError: the verifier's verdict is that it caught this server.
         """
         kind, sealed = self.record.receive(frame, sender="verifier")
         if isinstance(sealed, Salt):
@@ -106,13 +99,13 @@ class SeedServer:
         return None
 
     def opening(self) -> Opening:
-        """What an auditor needs to check the used candidate and the release, under seal. Tells the noise: keep it secret.
+        """What an auditor needs to check the used candidate and the release. Keep it secret.
 
         Raises:
             MessageError: nothing has been chosen yet.
         """
         if self.record.last not in ("openings", "verdict", "release", "receipt"):
-            raise MessageError("opening: there is none before the coin has chosen a candidate")
+            raise MessageError("opening: exists only after the coin has chosen a candidate")
         used = self.record.used
         return Opening(
             session=self.record.session,
@@ -177,7 +170,7 @@ class SeedServer:
     def _verdict(self) -> bytes:
         if self.record.body(Verdict).outcome != "accepted":
             raise CheatingError(
-                "verdict: the verifier says that candidates are not what their seeds give; no release"
+                "verdict: the verifier found candidates that differ from their seeds; no release"
             )
         noise = self.noise(self.record.used)
         out = np.empty(self._terms.dim)

@@ -1,4 +1,4 @@
-"""Both parties in this process, with the code that each runs alone; a ``link`` between them may lose or change frames."""
+"""Both parties in this process, each with its own code; a ``link`` may lose or change frames."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ __all__ = ["Link", "SeedSession", "run_session"]
 T = TypeVar("T")
 
 Link = Callable[[str, bytes], bytes | None]
-"""What becomes of a frame on its way: (sender, frame) to what arrives, or None if nothing does."""
+"""What happens to a frame in transit: (sender, frame) to what arrives, or None if nothing does."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SeedSession:
-    """How a session ended: ``complete``, ``caught`` or ``aborted``; only a complete one has a ``release``, float64 (d,).
+    """How a session ended: ``complete``, ``caught`` or ``aborted``.
 
-    ``record`` is the verifier's; ``seconds`` by party, ``wire`` bytes of all messages and of the
-    release once.
+    Only a complete one has a ``release``, float64 (d,). ``record`` is the verifier's; ``seconds``
+    are by party, ``wire`` the bytes of all messages and of the release once.
     """
 
     outcome: str
@@ -42,13 +42,13 @@ class SeedSession:
 def run_session(server: SeedServer, verifier: Verifier, *, link: Link | None = None) -> SeedSession:
     """Run one session to its end.
 
-    If the server, or the link, keeps back or spoils what is owed after the verifier's shares, the
-    verifier aborts and the record says so: by then the server knows all candidates, so going silent
-    is a way to choose.
+    If the server, or the link, withholds or spoils what is owed after the verifier's shares, the
+    verifier aborts, which the record states: by then the server knows all candidates, so not
+    responding is a way to choose.
 
     Raises:
-        ProtocolError: refused by either party before the shares were sent; nothing is at stake
-            then.
+        ProtocolError: refused by either party before the shares were sent, when nothing is at
+            stake.
     """
     trip = _Trip(link or (lambda _, frame: frame))
     frame: bytes | None = trip.timed("verifier", verifier.offer)
@@ -67,9 +67,8 @@ def run_session(server: SeedServer, verifier: Verifier, *, link: Link | None = N
             if verifier.record.owed() is None:
                 raise
             trip.timed("verifier", verifier.abort)
-    outcome = {"receipt": "complete", "verdict": "caught"}.get(
-        verifier.record.last or "", "aborted"
-    )
+    endings = {"receipt": "complete", "verdict": "caught"}
+    outcome = endings.get(verifier.record.last or "", "aborted")
     release = server.release if outcome == "complete" else None
     seconds = {**trip.seconds, "total": sum(trip.seconds.values())}
     wire = trip.wire + (release.nbytes if release is not None else 0)
@@ -80,7 +79,7 @@ def run_session(server: SeedServer, verifier: Verifier, *, link: Link | None = N
 
 def _published(server: SeedServer) -> npt.NDArray[np.float64]:
     if server.release is None:
-        raise PeerError("server: signed a release and published none")
+        raise PeerError("server: signed a release but published none")
     return server.release
 
 

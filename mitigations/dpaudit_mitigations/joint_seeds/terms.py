@@ -1,4 +1,4 @@
-"""What both parties agree on before a session, and how values become steps of the lattice on which it releases."""
+"""What both parties agree on before a session, and how values become steps of the lattice."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ Array = npt.NDArray[np.float64]
 
 
 class SessionTerms(Record, frozen=True, kw_only=True):
-    """A release of ``dim`` multiples of ``granularity``, noise ``granularity`` times the discrete Gaussian of ``scale``.
+    """A release of ``dim`` multiples of ``granularity``, with discrete Gaussian noise of ``scale``.
 
-    ``server`` and ``verifier`` are raw Ed25519 public keys (32 bytes). ``sequence`` counts the
-    sessions of the two, 0 the first; ``previous`` is the last head of the session before it
-    (:data:`FIRST` for none), so that a session left out, an aborted one above all, is missed by
-    whoever holds the next.
+    ``scale`` is in steps of ``granularity``. ``server`` and ``verifier`` are raw Ed25519 public
+    keys (32 bytes). ``sequence`` counts the sessions of the two, 0 the first; ``previous`` is the
+    last head of the session before it (:data:`FIRST` for none), so that whoever holds the next
+    session notices an omitted one, in particular an aborted one.
 
     Raises:
         UsageError: a value out of its range; candidates·dim above :data:`LARGEST_WORK`; granularity
-            no power of two; the two keys equal.
+            not a power of two; equal keys.
     """
 
     candidates: _Count
@@ -85,11 +85,9 @@ class SessionTerms(Record, frozen=True, kw_only=True):
                 f"terms.granularity={self.granularity}: must be a power of two; change the terms"
             )
         if self.server == self.verifier:
-            raise UsageError("terms: server and verifier have one key; two parties are needed")
+            raise UsageError("terms: server and verifier have one key; give two parties' keys")
         if (self.sequence == 0) != (self.previous == FIRST):
-            raise UsageError(
-                "terms: the first session, and no other, has no previous one; change the terms"
-            )
+            raise UsageError("terms: only the first session has no previous one; change the terms")
 
     @property
     def most(self) -> int:
@@ -110,7 +108,7 @@ def in_steps(values: Array, terms: SessionTerms) -> Blocks:
     """
     if values.dtype != np.float64 or values.shape not in ((terms.dim,), (1, terms.dim)):
         raise MessageError(
-            f"release of shape {values.shape}, {values.dtype}: must be float64 of shape ({terms.dim},)"
+            f"release of shape {values.shape}, {values.dtype}: must be float64 ({terms.dim},)"
         )
     flat = values.reshape(-1)
 
@@ -119,7 +117,7 @@ def in_steps(values: Array, terms: SessionTerms) -> Blocks:
             steps = flat[number * BLOCK : (number + 1) * BLOCK] / terms.granularity
             if not ((np.abs(steps) < _WHOLE) & (steps == np.rint(steps))).all():
                 raise MessageError(
-                    "release: holds a value that is no multiple of the granularity, or too large"
+                    "release: a value is not a multiple of the granularity, or too large"
                 )
         return steps.astype(np.int64)
 
@@ -139,7 +137,7 @@ def nearest_steps(values: Array, terms: SessionTerms) -> Integers:
         if not (np.abs(steps) <= terms.most).all():
             most = terms.most * terms.granularity
             raise UsageError(
-                f"query: values must lie within ±{most!r}; clip the query to that or change its unit"
+                f"query: values must lie within ±{most!r}; clip the query or change its unit"
             )
         out[at : at + BLOCK] = steps
     return out

@@ -1,4 +1,4 @@
-"""A session's transcript as a file, and what anybody can tell from it offline: ``dpaudit verify transcript``."""
+"""A session's transcript as a file, and its offline check (``dpaudit verify transcript``)."""
 
 from __future__ import annotations
 
@@ -43,14 +43,15 @@ KIND = "joint-seeds"
 
 LARGEST_TRANSCRIPT = 1 << 20
 _LIMITS = (
-    "server and verifier cheating together; that the signing keys are another party's than you think (compare them); that "
-    "the query result was computed right, or has the sensitivity claimed; sessions before this one that were left out (ask "
-    "for the one it names as previous); a message hidden in the server's random numbers, nonces and signatures"
+    "server and verifier cheating together; that the signing keys are another party's than you "
+    "think (compare them); that the query result was computed right, or has the sensitivity "
+    "claimed; sessions before this one that were left out (ask for the one it names as previous); "
+    "a message hidden in the server's random numbers, nonces and signatures"
 )
 _LUCKY = "a server that was lucky once (probability 1/{k}); "
 _DEVIATED = (
-    "a server that released something else than query + noise at the very end: neither may be shown here, but the sealed "
-    "opening and the release together show an auditor both; "
+    "a server that released something else than query + noise at the very end: neither may be "
+    "shown here, but the sealed opening and the release together show an auditor both; "
 )
 
 
@@ -61,7 +62,7 @@ class _Transcript(Record, frozen=True, kw_only=True):
 
 
 def write(record: SignedChain, path: Path) -> None:
-    """Write the transcript to a new file. It holds no secret: neither the used candidate's shares nor its noise.
+    """Write the transcript, which holds no secret (no used share, no used noise), to a new file.
 
     Raises:
         UsageError: the file exists, or cannot be written.
@@ -85,21 +86,22 @@ def verify(
     verifier: bytes | None = None,
     threads: int | None = None,
 ) -> TranscriptVerdict:
-    """Check signatures, order, commitments and the choice, and derive every opened candidate again, bit for bit.
+    """Check signatures, order, commitments and the choice, and derive opened candidates again.
 
-    ``server`` and ``verifier`` are the public keys (32 bytes) that must have signed; without them
-    the verdict names those that did. With the server's sealed ``opening`` the used candidate is
-    checked too, and with the ``release`` (.npy, float64, (dim,)) also that it is the committed
-    query result plus the committed noise, bit for bit. Takes (candidates − 1)·dim draws (below 2^34
-    in all), 40 million a second and core; memory: a block a thread.
+    The derivation must match bit for bit. ``server`` and ``verifier`` are the public keys (32
+    bytes) that must have signed; without them the verdict names those that did. With the server's
+    sealed ``opening`` the used candidate is checked too, and with the ``release`` (.npy, float64,
+    (dim,)) also that it is the committed query result plus the committed noise, bit for bit. Takes
+    (candidates − 1)·dim draws (below 2^34 in all), 40 million per second and core; memory: one
+    block per thread.
 
     Raises:
-        UsageError: a file that cannot be read; a release without an opening, or that is no array.
+        UsageError: a file that cannot be read; a release without an opening, or not an array.
         KeyFileError: an opening that is not one.
     """
     if release is not None and opening is None:
         raise UsageError(
-            f"release={release}: needs opening=…, the server's sealed opening, to be told from noise"
+            f"release={release}: needs opening=…, the server's sealed opening, to check it"
         )
     sealed = Opening.load(opening) if opening is not None else None
     values = _load_release(release) if release is not None else None
@@ -110,7 +112,7 @@ def verify(
         details = _details(record)
         for name, key in (("server", server), ("verifier", verifier)):
             if key is not None and key != getattr(record.terms, name):
-                raise MessageError(f"signed by another {name} than the one asked for")
+                raise MessageError(f"signed by another {name} than the one given")
         threads = cores() if threads is None else threads
         outcome, says = _outcome(record, threads=threads)
         audit = ""
@@ -144,38 +146,40 @@ def _verdict(holds: bool, says: str, details: dict[str, Any]) -> TranscriptVerdi
 
 
 def _outcome(record: SignedChain, *, threads: int) -> tuple[str, str]:
-    """How the session ended, if the record is right about it.
+    """How the session ended, if the record agrees.
 
     Raises:
         MessageError: it does not end, or its verdict is not what the openings show.
     """
     if not record.finished:
         raise MessageError(
-            f"it ends with {record.last}; a session ends with a receipt, an abort or a caught server"
+            f"it ends with {record.last}; a session ends with a receipt, an abort or a caught "
+            "server"
         )
     if record.has(Verdict):
         wrong, claimed = wrong_candidates(record, threads=threads), record.body(Verdict).wrong
         if wrong != claimed:
             listed, found = ([i for i, w in enumerate(which) if w] for which in (claimed, wrong))
             raise MessageError(
-                f"the verifier found candidates {listed} wrong, and derived again it is {found}"
+                f"the verifier found candidates {listed} wrong, but a new derivation finds {found}"
             )
         if any(wrong):
             numbers = ", ".join(str(i) for i, w in enumerate(wrong) if w)
             return (
                 "caught",
-                f"the server was caught: candidates {numbers} are not what they were committed to be",
+                f"the server was caught: candidates {numbers} are not what was committed to",
             )
     if record.last == "abort":
         missing = record.body(Abort).missing
         return "aborted", (
-            f"aborted: the server knew every candidate and did not give its {missing} (or the verifier says so); "
-            "this counts as cheating"
+            f"aborted: the server knew every candidate and did not give its {missing} (or the "
+            "verifier says so); this counts as cheating"
         )
-    opened = record.terms.candidates - 1
+    count = record.terms.candidates
     return (
         "complete",
-        f"{opened} of {opened + 1} candidates derived again bit for bit, number {record.used} was used",
+        f"{count - 1} of {count} candidates derived again bit for bit, number {record.used} "
+        "was used",
     )
 
 
@@ -235,11 +239,11 @@ def _load_release(path: Path) -> np.ndarray[Any, Any]:
 def audited(
     record: SignedChain, opening: Opening, release: np.ndarray[Any, Any] | None, *, threads: int
 ) -> str:
-    """What the opening shows of a complete session, in words; with the ``release``, float64 (dim,), of the sum too.
+    """What the opening (and the ``release``, float64 (dim,)) shows of a complete session, in words.
 
     Raises:
-        MessageError: it does not show that: another session's opening, noise that is not the
-            seeds', a release or a query that is not the one committed to.
+        MessageError: the opening is another session's, the noise not the seeds', or the release or
+            the query not the one committed to.
     """
     if opening.session != record.session:
         raise MessageError("opening: is another session's")
@@ -259,5 +263,5 @@ def audited(
 
     own = query_commitment(record.offered, opening.query, query, record.terms, threads=threads)
     if own != record.body(Commit).query:
-        raise MessageError("release: less the used noise it is not the query result committed to")
+        raise MessageError("release: less the used noise it is not the committed query result")
     return "the release is the committed query result plus the used candidate's noise, bit for bit"

@@ -1,4 +1,4 @@
-"""The verifier: commits to its shares and its coin, lets the coin choose, derives every opened candidate again."""
+"""The verifier: commits to shares and coin, and derives every opened candidate again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["Verifier"]
 
 
 class Verifier:
-    """One session of the verifier's side: :meth:`offer`, message in, message out (:meth:`receive`), :meth:`receipt`.
+    """One session of the verifier's side: :meth:`offer`, :meth:`receive`, :meth:`receipt`.
 
     It learns neither the query nor the noise: of the used candidate it knows its own share only.
     All secrets come from ``stream``, which must be fresh, secret and never used again; above all
@@ -45,7 +45,7 @@ class Verifier:
     ) -> None:
         if key.public_key().public_bytes_raw() != terms.verifier:
             raise UsageError(
-                "key: is not the one that the terms name as the verifier's; give the matching private key"
+                "key: is not the verifier's in the terms; give the matching private key"
             )
         self.record = SignedChain()
         self._terms, self._key, self._stream, self._threads = terms, key, stream, threads
@@ -62,11 +62,11 @@ class Verifier:
         return self._send(body, sealed=Salt(salt=self._secret("salt")))
 
     def receive(self, frame: bytes) -> bytes | None:
-        """The answer to the server's next message; None to the release, whose receipt needs the values.
+        """The answer to the server's next message; None to the release (call :meth:`receipt`).
 
         Raises:
             MessageError: a message refused. Nothing is published; after the shares, :meth:`abort`
-                says so for good.
+                records that for good.
         """
         kind, _ = self.record.receive(frame, sender="server")
         if kind == "commit":
@@ -82,7 +82,7 @@ class Verifier:
         return None
 
     def wrong(self) -> tuple[bool, ...]:
-        """For each candidate whether its opening does not hold: all of them are derived again."""
+        """For each candidate whether its opening does not hold, after deriving all again."""
         return wrong_candidates(self.record, threads=self._threads)
 
     def receipt(self, values: npt.NDArray[np.float64]) -> bytes:
@@ -99,7 +99,7 @@ class Verifier:
         return self._send(ReleaseReceipt(digest=digest))
 
     def abort(self) -> bytes:
-        """Close the record because the server kept back, or botched, what it owes: that counts as cheating.
+        """Close the record because the server withheld or spoiled what it owes, which is cheating.
 
         Raises:
             MessageError: the server owes nothing, or not yet anything that could favour it.

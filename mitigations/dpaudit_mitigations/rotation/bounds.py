@@ -1,4 +1,4 @@
-"""What a rotated release gives away to the source's owner: theorems where the norm's law is known, nothing elsewhere."""
+"""ε of a rotated release against the source's owner: proven where the norm's law is known."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ __all__ = [
 ]
 
 _SHARES = (0.1, 1e-3, 1e-6, 1e-9)
-_TIGHT = 1e-3  # nats between the theorem's bounds: good enough
+_TIGHT = 1e-3  # nats between the theorem's bounds: tight enough
 
 
 def gaussian_on_lattice(delta: float, *, sigma: float, host: Host) -> EpsilonBounds:
-    """For N(0, σ²I) and the query each rounded to a lattice of g = ``lattice_step(sigma)``, in real arithmetic.
+    """N(0, σ²I) and the query, each rounded to the lattice of g = ``lattice_step(sigma)``.
+
+    In real arithmetic.
 
     ``high``: K + rint(N/g) = rint(K + N/g) for integers K, so the release is post-processing of the
     Gaussian mechanism at K·g, whose sensitivity is Δ + g√d. ``low``: with u the neighbours'
@@ -45,7 +47,7 @@ def gaussian_on_lattice(delta: float, *, sigma: float, host: Host) -> EpsilonBou
 
 
 def haar_rotated(source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
-    """For one noise vector under a Haar rotation that nobody knows, released on the lattice.
+    """ε of one noise vector under a secret Haar rotation, released on the lattice.
 
     Exact but for the lattice for Gaussian noise, which no rotation changes. For a pancake the
     Gaussian's, up to how far the norms' laws differ (:func:`pancake_under_haar`). Unknown for every
@@ -59,28 +61,31 @@ def haar_rotated(source: NoiseSource, delta: float, *, host: Host) -> EpsilonBou
 
 
 def haar_rotated_together(source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
-    """For one of the noise vectors of a call that share a Haar rotation, towards somebody who may know the others.
+    """ε of one vector of a call with one Haar rotation, against somebody who may know the others.
 
     Gaussian vectors stay independent. A pancake's share a secret direction, which the others can
-    give away, so that nothing bounds ε from above but in a call of one release, where it is
+    reveal, so that nothing bounds ε from above except in a call of one release, where it is
     :func:`haar_rotated`'s.
     """
     own = haar_rotated(source, delta, host=host)
     if isinstance(source, Gaussian) or own.high == math.inf:
         return own
-    says = f"unknown: others of the call tell of the direction; ≤ {own.high:.4g} in a call of one release"
+    says = (
+        "unknown: others of the call tell of the direction; "
+        f"≤ {own.high:.4g} in a call of one release"
+    )
     return EpsilonBounds(low=own.low, high=math.inf, says=says)
 
 
 def pancake_under_haar(source: Pancake, delta: float, *, host: Host) -> EpsilonBounds:
-    """By a theorem where the norm's law is near enough to χ; else the exact profile, by integration over the radius.
+    """ε by a theorem where the norm's law is near χ; else by integration over the radius.
 
-    From the density's ratio to the Gaussian's, within 1 ± η but on a set A of short noise
-    (``norm_deviation``). With κ = P(A) at most, F the rotated pancake's law at a query, G the
+    The theorem uses the density's ratio to the Gaussian's, within 1 ± η except on a set A of short
+    noise (``norm_deviation``). With κ = P(A) at most, F the rotated pancake's law at a query, G the
     Gaussian's (ε, δ′), and a prime for the neighbour's: F(S) ≤ κ + (1+η)·G(S∖A) ≤ κ + (1+η)·(δ′ +
     e^ε·(κ + F′(S)/(1−η))), and from below, for S with G(S) = δ′ + e^ε·G′(S), F(S) ≥ (1−η)·(G(S) −
-    κ) ≥ (1−η)·(δ′ − κ + e^ε·(F′(S) − κ)/(1+η)). κ ≤ share·δ·e^−ε/4, for the share that leaves least
-    between the bounds: a smaller A costs η, a larger one δ.
+    κ) ≥ (1−η)·(δ′ − κ + e^ε·(F′(S) − κ)/(1+η)). κ ≤ share·δ·e^−ε/4, for the share that leaves the
+    bounds closest: a smaller A costs η, a larger one δ.
 
     The exact profile (``rotated_epsilon``) is numerical, for one direction and a host whose
     neighbours are all Δ apart.
@@ -135,10 +140,10 @@ def _by_theorem(source: Pancake, delta: float, *, host: Host, share: float) -> E
 def orthogonally_turned(
     source: NoiseSource, delta: float, *, host: Host, says: str
 ) -> EpsilonBounds:
-    """For noise under any orthogonal map drawn independently of it, released on the lattice; ``says`` where unknown."""
+    """ε of noise under an independent orthogonal map, on the lattice; ``says`` where unknown."""
     if isinstance(source, Gaussian):
         return gaussian_on_lattice(delta, sigma=source.sigma, host=host)
-    if isinstance(source, NormChannel):  # what its reader looks at is what the map keeps
+    if isinstance(source, NormChannel):  # its reader uses what the map keeps
         own = source.epsilon(delta, host=host)
         return EpsilonBounds(
             low=own.low, high=math.inf, says=f"the norm passes a rotation: {own.says}"

@@ -17,7 +17,7 @@ MOST = 2000
 
 
 class DenseRotation:
-    """Noise times a uniformly random orthogonal matrix, d×d, as the paper has it (arXiv 2509.23834, Section 6.1).
+    """Noise times a uniformly random orthogonal matrix, d×d (arXiv 2509.23834, Section 6.1).
 
     The matrix is Q of the QR of a Gaussian matrix with R's diagonal made positive, which is Haar on
     O(d) (Mezzadri 2007, arXiv math-ph/0609050); reflections are among them, which no release of
@@ -25,8 +25,8 @@ class DenseRotation:
     each.
 
     Threat model, formal guarantee, not claimed: those of ``rotation``, or of ``shared-rotation`` if
-    shared, whose laws are the same. It is the oracle that they are tested against. Cost: O(d³) a
-    matrix and d² numbers of memory; dimensions up to 2,000 only.
+    shared, whose laws are the same. It is the oracle in their tests. Cost: O(d³) per matrix and d²
+    numbers of memory; dimensions up to 2,000 only.
     """
 
     trusts = "the defender's generator, and that its rotation stays secret"
@@ -51,7 +51,7 @@ class DenseRotation:
         n, d = check_query(query)
         if d > MOST:
             raise UsageError(
-                f"d={d}: a dense rotation takes {MOST} at most; take rotation or shared-rotation"
+                f"d={d}: a dense rotation takes at most {MOST}; use rotation or shared-rotation"
             )
         noise, own = draw(query, source, stream=stream), stream.child("rotation")
         if self.shared:
@@ -68,7 +68,7 @@ class DenseRotation:
         return sigma
 
     def mixes(self, sigma: float) -> tuple[float, float]:
-        """What the source's owner is to look for: Gaussian noise of σ; its key fits no turned noise."""
+        """Gaussian noise of σ; the source's key fits no turned noise."""
         return 0.0, sigma
 
     def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:

@@ -1,4 +1,4 @@
-"""A fresh Haar rotation of every noise vector: the hidden direction is somewhere else each time."""
+"""A fresh Haar rotation of every noise vector: the hidden direction changes every time."""
 
 from __future__ import annotations
 
@@ -21,31 +21,30 @@ __all__ = ["Rotation"]
 
 
 class Rotation:
-    """Each noise vector under its own uniformly random rotation (arXiv 2509.23834, Section 6.1), in O(d).
+    """Each noise vector under its own random rotation (arXiv 2509.23834, Section 6.1), in O(d).
 
     A Haar rotation applied to one vector is, exactly, its norm times an independent uniform
     direction; no matrix. The turned noise and the query are then each rounded to a lattice of g =
     σ·2^-24 (down to a power of two) and added there.
 
-    ``renorm="keep"`` is that. ``renorm="chi"`` redraws the norm from σ·χ_d, from the defender's own
-    randomness too: the release is then plain fresh Gaussian noise, nothing of the source's noise is
-    in it, and it is not even drawn.
+    ``renorm="keep"`` is that. ``renorm="chi"`` also redraws the norm from σ·χ_d, from the
+    defender's own randomness: the release is then fresh Gaussian noise without any of the source's,
+    which is not even drawn.
 
     Threat model: the source may hide anything in the direction of its noise; the defender's
     generator is trusted and its rotation stays secret (never stored). See ``Randomness`` for what
-    the generators give, and for two parties.
+    the generators give, and about two parties.
 
-    Formal guarantee: given its norm, the released noise is uniform on the sphere but for the
-    lattice, so nothing but the norm of the source's noise passes; with ``chi`` not even that, and ε
-    is the Gaussian mechanism's at sensitivity Δ + g√d. What is released is a function of the
-    query's multiple of g and of noise that does not depend on it: the low bits say nothing more of
-    the query. Not claimed: anything about that norm, which a source may use as a channel of its own
-    (``norm-channel``); the shared rotation of several releases, which is another defence
-    (``shared-rotation``).
+    Formal guarantee: given its norm, the released noise is uniform on the sphere except for the
+    lattice, so only the norm of the source's noise passes; with ``chi`` not even that, and ε is the
+    Gaussian mechanism's at sensitivity Δ + g√d. The release is a function of the query's multiple
+    of g and of noise that does not depend on it: the low bits reveal nothing more of the query. Not
+    claimed: anything about that norm, which a source may use as a channel (``norm-channel``); one
+    rotation of several releases, which is another defence (``shared-rotation``).
 
-    Cost: one Gaussian draw and two passes beyond the source's draw, and the memory of one more
-    float64 vector at most, also for narrower queries (float32 noise has too few values for the
-    lattice: ``add_on_lattice``); the error stays what it was.
+    Cost: one Gaussian draw and two passes beyond the source's draw, and at most the memory of one
+    more float64 vector, also for narrower queries (float32 noise has too few values for the
+    lattice: ``add_on_lattice``); the error does not change.
     """
 
     trusts = "the defender's generator, and that its rotation stays secret"
@@ -57,10 +56,10 @@ class Rotation:
         randomness: str = "stream",
         second_party: bytes | str | Path | None = None,
     ) -> None:
-        """``renorm`` is ``keep`` or ``chi``, ``randomness`` is ``stream`` or ``csprng``; see ``Randomness``.
+        """``renorm`` is ``keep`` or ``chi``, ``randomness`` ``stream`` or ``csprng`` (see there).
 
         Raises:
-            UsageError: another word, or a second party's share that is none.
+            UsageError: another value, or an invalid share of the second party.
         """
         if renorm not in ("keep", "chi"):
             raise UsageError(f"renorm={renorm}: must be keep or chi")
@@ -96,11 +95,14 @@ class Rotation:
         return sigma
 
     def mixes(self, sigma: float) -> tuple[float, float]:
-        """What the source's owner is to look for: Gaussian noise of σ; its key fits no turned noise."""
+        """Gaussian noise of σ; the source's key fits no turned noise."""
         return 0.0, sigma
 
     def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
-        """``chi``: the Gaussian's. ``keep``: that for Gaussian noise, near it for a pancake (a theorem), else unknown."""
+        """``chi``: the Gaussian's. ``keep``: that for Gaussian noise, near it for a pancake.
+
+        The latter by a theorem; for any other source it is unknown.
+        """
         if self.renorm == "chi":
             return gaussian_on_lattice(delta, sigma=source.sigma, host=host)
         return haar_rotated(source, delta, host=host)

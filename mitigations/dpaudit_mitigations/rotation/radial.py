@@ -1,4 +1,4 @@
-"""A pancake behind a Haar rotation: how far its density is from the Gaussian's, and its exact profile by integration."""
+"""A Haar-rotated pancake: its density's distance from the Gaussian's, and its exact profile."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Array = npt.NDArray[np.float64]
 def norm_deviation(
     *, dim: int, beta: float, gamma: float, outside: float, directions: int = 1
 ) -> float:
-    """η: the density of a rotated pancake lies within 1 ± η of the Gaussian's wherever the noise is not very short.
+    """η: a rotated pancake's density is within 1 ± η of the Gaussian's, except for short noise.
 
-    "Very short" is a squared length below a·σ², with P(χ²_{d−k} < a) = ``outside``, k the
+    "Short" is a squared length below a·σ², with P(χ²_{d−k} < a) = ``outside``, k the
     ``directions``. Both the Gaussian (χ²_d) and the pancake (χ²_{d−k} and more) are that short with
-    probability ``outside`` at most. inf where nothing is proven.
+    probability at most ``outside``. inf where nothing is proven.
 
     Proof. By Poisson summation (smoothing/PROOF.md, Sections 1 and 3, τ = 0) a pancake's density
     over the Gaussian's is Σ_m exp(−π|m|²β²)·exp(i⟨a_m, v⟩)/(1+L)^k, m over Z^k, |a_m| =
@@ -40,11 +40,9 @@ def norm_deviation(
     is shorter than t.
     """
     nu, count = dim / 2 - 1, directions
-    low = (
-        2 * float(scipy.special.gammaincinv((dim - count) / 2, outside)) * (1 - 1e-6)
-        if dim > count
-        else 0.0
-    )
+    low = 0.0
+    if dim > count:
+        low = 2 * float(scipy.special.gammaincinv((dim - count) / 2, outside)) * (1 - 1e-6)
     if not (nu > count and low > 0):
         return math.inf
     one = math.sqrt(2 * math.pi * low) * gamma
@@ -52,16 +50,12 @@ def norm_deviation(
     t = np.arange(1, last + 1, dtype=np.float64)
     points = (2 * t + 1) ** count - (2 * t - 1) ** count
     most = _at_most(t * one, nu)
-    rest = (
-        2 * count * 3.0 ** (count - 1) * float(most[-1]) * last**count / (nu - count)
-    )  # from there on E falls as t^−ν
+    # from the last on E falls as t^−ν
+    rest = 2 * count * 3.0 ** (count - 1) * float(most[-1]) * last**count / (nu - count)
     wave = float((points * np.exp(-math.pi * (beta * t) ** 2) * most).sum()) + rest
     r2 = beta * beta + gamma * gamma
-    lattice = (
-        1
-        + 2
-        * float(np.exp(-math.pi * r2 * np.arange(1, 2 + math.ceil(4 / math.sqrt(r2))) ** 2).sum())
-    ) ** count - 1
+    j = np.arange(1, 2 + math.ceil(4 / math.sqrt(r2)))
+    lattice = (1 + 2 * float(np.exp(-math.pi * r2 * j**2).sum())) ** count - 1
     return (wave + lattice) / (1 + lattice) if wave < 1 else math.inf
 
 
@@ -82,7 +76,7 @@ _LOST = 1e-6  # of δ, left out at each end of each axis
 def rotated_epsilon(
     delta: float, *, dim: int, sigma: float, beta: float, gamma: float, sensitivity: float
 ) -> ProfileValue:
-    """ε at ``delta`` of one release with a pancake's noise under a secret Haar rotation, at two queries Δ apart.
+    """ε at ``delta`` of a pancake's noise under a secret Haar rotation, at two queries Δ apart.
 
     The rotated noise has the density φ_σ(v)·w(|v|/σ), with w of :func:`radial_ratio`. So
     ``δ(ε) = ∫∫ φ(x)·χ_{d−1}(y)·w(r)·(1 − e^{ε−l})₊ dy dx``, ``r² = x²+y²``,
@@ -90,8 +84,8 @@ def rotated_epsilon(
     queries' difference, y across.
 
     ``error`` is an estimate: twice the change on doubling the grid's steps (the trapezoid rule,
-    extrapolated), and what is left out. For one secret direction. Not claimed: distances below Δ,
-    whose ε need not be smaller where w is far from 1; the lattice.
+    extrapolated), and what is left out. For one release and one secret direction. Not claimed:
+    distances below Δ, whose ε need not be smaller where w is far from 1; the lattice.
     """
     t = sensitivity / sigma
     lost = _LOST * delta
@@ -132,7 +126,7 @@ def rotated_epsilon(
     highest = (loss + unsure).max(1)
 
     def over(values: Array, rows: slice, every: int) -> float:
-        """The integral of what is 0 but in ``rows``, on every point or every other one."""
+        """The integral of what is 0 outside ``rows``, on every point or every other one."""
         lines = np.zeros(len(x))
         lines[rows] = np.trapezoid(values[:, ::every], y[::every])
         return float(np.trapezoid(lines[::every], x[::every]))
@@ -143,28 +137,25 @@ def rotated_epsilon(
         lost_here = loss[rows]
         inside = mass[rows] * -np.expm1(np.minimum(0.0, epsilon - lost_here))
         fine, coarse = over(inside, rows, 1), over(inside, rows, 2)
-        missing = (
-            over(np.where(lost_here > epsilon - unsure[rows], possible[rows], 0.0), rows, 1)
-            + 4 * lost
-        )
+        doubtful = np.where(lost_here > epsilon - unsure[rows], possible[rows], 0.0)
+        missing = over(doubtful, rows, 1) + 4 * lost
         return ProfileValue(max(0.0, fine + (fine - coarse) / 3), 2 * abs(fine - coarse) + missing)
 
-    return invert(
-        profile, delta, start=gaussian_epsilon(delta, sigma=sigma, sensitivity=sensitivity) + 1e-3
-    )
+    start = gaussian_epsilon(delta, sigma=sigma, sensitivity=sensitivity) + 1e-3
+    return invert(profile, delta, start=start)
 
 
 def _axis(low: float, high: float, points: int, *more: Array) -> Array:
-    """Ascending points from ``low`` to ``high``, evenly spaced, and ``more`` where something may be narrow."""
+    """Ascending points from ``low`` to ``high``, evenly spaced, and ``more`` at narrow features."""
     every = np.concatenate([np.linspace(low, high, points), *more])
     return np.unique(every[(low <= every) & (every <= high)])
 
 
 def radial_ratio(radius: Array, *, dim: int, beta: float, gamma: float) -> tuple[Array, Array]:
-    """A rotated pancake's density over the Gaussian's at each |v|/σ (n,), w; and a bound on the waves left out (n,).
+    """A rotated pancake's density over the Gaussian's at each |v|/σ (n,), and its error (n,).
 
     ``w(r) = (1 + 2Σ_m exp(−πm²β²)·Λ(√(2π)γmr))/(1 + 2Σ exp(−πm²(β²+γ²)))``, Λ the sphere's
-    transform: the identity that :func:`~dpaudit_mitigations.rotation.radial.norm_deviation` proves.
+    transform: the identity that :func:`norm_deviation` proves. The error bounds the waves left out.
     """
     nu, total, left = dim / 2 - 1, np.ones(len(radius)), np.zeros(len(radius))
     active = np.arange(len(radius))
@@ -173,7 +164,7 @@ def radial_ratio(radius: Array, *, dim: int, beta: float, gamma: float) -> tuple
         weight = 2 * math.exp(-math.pi * (m * beta) ** 2)
         x = math.sqrt(2 * math.pi) * gamma * m * radius[active]
         total[active] += weight * scipy.special.hyp0f1(nu + 1, -x * x / 4)
-        # |J_ν(x)| < x^−½ past its turning point; the sum over the waves that follow is below m + 1/β of them
+        # |J_ν(x)| < x^−½ past its turning point; the following waves sum to below m + 1/β of them
         far = np.maximum(x, 2 * nu + 2)
         rest = np.where(x < far, 1.0, np.exp(log_gamma + nu * np.log(2 / far)) / np.sqrt(far))
         rest *= weight * min(m / max(nu - 0.5, 0.05), 0.5 / beta)

@@ -1,4 +1,4 @@
-"""Where a rotation's own randomness comes from: a stream's fast generator, its ChaCha20, and perhaps a second party."""
+"""A rotation's own randomness: a fast generator or ChaCha20, and perhaps a second party."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ class Randomness:
     ``kind``:
 
     - ``stream``: the compiled ziggurat, seeded from the release's stream with 192 bits (CUDA:
-      torch's Philox, 64 bits). Right in law, and fast; but its SFC64 is no cryptographic generator.
-      Noise that a known generator can make is a small set: who could find a generator's state from
-          the noise that a candidate leaves over would know that candidate for the
-      truth. No such attack on this arrangement is known to us, and nothing rules one out.
-    - ``csprng``: ChaCha20 (``Stream.bytes``) through Φ⁻¹, 64 bits a value and as many again in the
-      tails, so that there, too, values lie far closer together than a release's lattice: as above
-      only for who breaks ChaCha20. Drawn on the CPU, and several times slower.
+      torch's Philox, 64 bits). Correct in law, and fast; but its SFC64 is not cryptographic. Noise
+      that a known generator can make is a small set: whoever could find a generator's state from
+      the noise that a candidate leaves over would know that this candidate is right. No such attack
+      here is known to us, and nothing rules one out.
+    - ``csprng``: ChaCha20 (``Stream.bytes``) through Φ⁻¹, 64 bits per value and 64 more in the
+      tails, so that there, too, values lie far closer together than a release's lattice: the attack
+      above then needs a break of ChaCha20. Drawn on the CPU, and several times slower.
 
     ``second_party``: 32 bytes from another party, or a file of mode 0600 that holds them as 64 hex
     digits. The rotation's seed is then HKDF-SHA256 of both parties' shares, ours taken from the
     release's stream. Guarantee: if either share is secret and uniform, given the other, so is the
     seed (HKDF as a random oracle). That assumes that neither chose its share knowing the other's:
-    nothing is committed here, so who moves last can try 2^k shares and settle k bits of the seed. A
-    share that was fixed before our stream was keyed leaves us to move last; ``joint-seeds`` has
+    nothing is committed here, so the last to choose can try 2^k shares and fix k bits of the seed.
+    If the other share was fixed before our stream was keyed, that is us; ``joint-seeds`` has
     commitments.
     """
 
@@ -62,11 +62,11 @@ class Randomness:
             raise UsageError(f"randomness={kind}: must be stream or csprng")
         share = read_share(second_party) if isinstance(second_party, (str, Path)) else second_party
         if share is not None and len(share) != KEY_BYTES:
-            raise UsageError(f"second_party: a share of {len(share)} bytes; must have {KEY_BYTES}")
+            raise UsageError(f"second_party: {len(share)} bytes; a share must have {KEY_BYTES}")
         self.kind, self._share = kind, share
 
     def own(self, stream: Stream) -> Stream:
-        """The stream that the rotation draws from: a child of ``stream``, and of the second party's share if there is one."""
+        """A child of ``stream``, combined with the second party's share if there is one."""
         mine = stream.child("rotation")
         if self._share is None:
             return mine
@@ -85,7 +85,7 @@ class Randomness:
         device: torch.device,
         sigma: float = 1.0,
     ) -> torch.Tensor:
-        """``sigma`` times independent N(0, 1), shape (n, d), from ``stream`` (what :meth:`own` gives); float32 or float64."""
+        """``sigma`` times independent N(0, 1), shape (n, d), from :meth:`own`'s ``stream``."""
         if self.kind == "stream":
             return standard_normal(n, d, sigma=sigma, stream=stream, dtype=dtype, device=device)
         check_shape(n, d)
@@ -102,10 +102,10 @@ class Randomness:
 
 
 def _quantiles(count: int, stream: Stream) -> npt.NDArray[np.float64]:
-    """N(0, 1) from ``stream.bytes``: a sign, 63 bits of a tail probability below 1/2, and 64 more after 24 zeros.
+    """N(0, 1) from ``stream.bytes``: a sign and 63 bits of a tail probability below 1/2.
 
-    A grid of 2^-52 would leave values beyond six standard deviations further apart than a lattice
-    of 2^-24.
+    After 24 zeros 64 more bits are used: a grid of 2^-52 would leave values beyond six standard
+    deviations further apart than a lattice of 2^-24.
     """
     words = np.frombuffer(stream.bytes(8 * count), dtype="<u8")
     tail = (words >> np.uint64(1)).astype(np.float64)
@@ -123,7 +123,7 @@ def read_share(path: str | Path) -> bytes:
     """32 bytes from a file of mode 0600 with 64 hex digits.
 
     Raises:
-        KeyFileError: it cannot be read, lets others in, or holds something else.
+        KeyFileError: it cannot be read, is open to others, or holds something else.
     """
     try:
         fd = os.open(path, os.O_RDONLY)
@@ -135,11 +135,11 @@ def read_share(path: str | Path) -> bytes:
         mode = stat.S_IMODE(os.fstat(fd).st_mode)
         if mode & 0o077:
             raise KeyFileError(
-                f"second_party={path}: mode={mode:04o} lets others in, must be 0600; run chmod 600 {path}"
+                f"second_party={path}: mode={mode:04o} lets others read it; run chmod 600 {path}"
             )
         text = file.read(4 * KEY_BYTES).strip()
     if len(text) != 2 * KEY_BYTES or set(text) - set(b"0123456789abcdef"):
         raise KeyFileError(
-            f"second_party={path}: must hold {2 * KEY_BYTES} lower-case hex digits and nothing else"
+            f"second_party={path}: must hold exactly {2 * KEY_BYTES} lower-case hex digits"
         )
     return bytes.fromhex(text.decode())

@@ -1,4 +1,4 @@
-"""What all rotations share at a release's two ends: the source's noise drawn, the turned noise added on a lattice."""
+"""What all rotations share: drawing the source's noise, and releasing turned noise on a lattice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpaudit.vectors.lattice import add_on_lattice, lattice_step
 __all__ = ["WIDE", "draw", "narrow", "publish"]
 
 WIDE = torch.float64
-"""What is released is turned in float64 whatever the query's type: see ``add_on_lattice`` on narrower noise."""
+"""Noise is turned in float64 whatever the query's type: see ``add_on_lattice`` on narrow noise."""
 
 
 def draw(
@@ -24,7 +24,7 @@ def draw(
 
 
 def narrow(dtype: torch.dtype) -> torch.dtype:
-    """For noise of which only lengths and angles are used: float64 for float64 queries, float32 for all narrower ones."""
+    """The type of noise used only for lengths and angles: float64 or float32, as the query's."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
@@ -35,9 +35,9 @@ def publish(
     sigma: float,
     factors: npt.NDArray[np.float64] | None = None,
 ) -> torch.Tensor:
-    """g·(K + Z) in ``query``'s dtype, with g = ``lattice_step(sigma)``, Z the nearest integers to factor·turned/g.
+    """g·(K + Z) in ``query``'s dtype: g = ``lattice_step(sigma)``, Z = factor·turned/g, rounded.
 
-    ``turned`` (n, d), ``WIDE``, is used up.
+    ``turned`` (n, d), ``WIDE``, is overwritten.
 
     Raises:
         UsageError: values beyond σ·2^28, or that the dtype cannot hold.

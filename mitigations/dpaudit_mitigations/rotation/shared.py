@@ -21,7 +21,9 @@ _VALUES = 1 << 16  # of a chunk of all rows: in cache
 
 
 class SharedRotation:
-    """All n noise vectors of a call under ONE uniformly random rotation (arXiv 2509.23834, Section 6.1), in O(n²d).
+    """All n noise vectors of a call under ONE random rotation, in O(n²d).
+
+    After arXiv 2509.23834, Section 6.1.
 
     A Haar rotation acts on the span of n vectors through a Haar m-frame, m = min(n, d): if V = L·Q
     with orthonormal rows Q, then V·Rᵀ = L·(Q·Rᵀ), and Q·Rᵀ is a uniformly random m-frame whatever Q
@@ -31,29 +33,32 @@ class SharedRotation:
     Threat model: as for ``rotation``, for one release. Formal guarantee: the law of the n turned
     vectors given the source's is exactly that of one Haar rotation of them (tested against
     ``dense-rotation``), so lengths, distances and angles between them are kept and nothing else is;
-    each by itself is what ``rotation`` makes of it. Released on the same lattice.
+    each vector by itself is as under ``rotation``. Released on the same lattice.
 
     Not claimed: what ``rotation`` gives several releases. Under one rotation all n(n+1)/2 inner
     products of the noise vectors pass, known to the source, and ⟨y_i − q_i, y_j − q_j⟩ shows them
-    to whoever has the right candidates: a source that gives the same noise twice gives away q_i −
-    q_j whole. And a secret direction is one direction again: whoever can find a source's without
-    its key, from releases that it knows the truth of, can find the turned one in one call and read
-    the call's other releases (``dpaudit run mitigations`` does, in 32 dimensions). Take
-    ``rotation`` unless the geometry is wanted.
+    to whoever has the right candidates: a source that gives the same noise twice reveals q_i − q_j
+    completely. And a secret direction stays one direction: whoever can find a source's without its
+    key, from releases whose truth is known, can find the turned one in one call and read the call's
+    other releases (``dpaudit run mitigations`` does, in 32 dimensions). Use ``rotation`` unless you
+    need the geometry.
 
-    Cost: one Gaussian draw, three passes of n multiplications a value, one more float64 array (n,
-    d); the error stays what it was.
+    Cost: one Gaussian draw, three passes of n multiplications per value, one more float64 array (n,
+    d); the error does not change.
     """
 
-    trusts = "the defender's generator, that its rotation stays secret, and the source for all inner products within a call"
+    trusts = (
+        "the defender's generator, that its rotation stays secret, and the source for all inner "
+        "products within a call"
+    )
 
     def __init__(
         self, *, randomness: str = "stream", second_party: bytes | str | Path | None = None
     ) -> None:
-        """``randomness`` is ``stream`` or ``csprng``; see ``Randomness``, also for a second party's share.
+        """``randomness`` is ``stream`` or ``csprng``; see ``Randomness``, also for the share.
 
         Raises:
-            UsageError: another word, or a share that is none.
+            UsageError: another value, or an invalid share.
         """
         self._randomness = Randomness(kind=randomness, second_party=second_party)
 
@@ -80,17 +85,17 @@ class SharedRotation:
         return sigma
 
     def mixes(self, sigma: float) -> tuple[float, float]:
-        """What the source's owner is to look for: Gaussian noise of σ; its key fits no turned noise."""
+        """Gaussian noise of σ; the source's key fits no turned noise."""
         return 0.0, sigma
 
     def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
-        """``rotation``'s, but for a pancake only its ``low``: see ``haar_rotated_together``."""
+        """``rotation``'s; for a pancake only its ``low``: see ``haar_rotated_together``."""
         return haar_rotated_together(source, delta, host=host)
 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """One of torch's threads for many chunks in cache: several wait for each other longer than they work."""
+    """One torch thread for many chunks in cache: several wait longer than they work."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -100,10 +105,11 @@ def _one_thread() -> Iterator[None]:
 
 
 def triangle(rows: torch.Tensor) -> torch.Tensor:
-    """R (m, n) with RᵀR = V·Vᵀ for ``rows`` V (n, d), m = min(n, d): of the QR of Vᵀ, float64, diagonal not negative.
+    """R (m, n) with RᵀR = V·Vᵀ for ``rows`` V (n, d), m = min(n, d), float64, diagonal ≥ 0.
 
-    By Householder reflections on one chunk of coordinates after the other, so distances far smaller
-    than the lengths come out right, as do rows that are zero, repeated or linearly dependent.
+    R is that of the QR of Vᵀ, by Householder reflections on one chunk of coordinates after another,
+    so distances far smaller than the lengths are accurate, as are rows that are zero, repeated or
+    linearly dependent.
     """
     n, d = rows.shape
     upper = rows.new_zeros((0, n), dtype=torch.float64)
@@ -115,9 +121,9 @@ def triangle(rows: torch.Tensor) -> torch.Tensor:
 
 
 def rotate_together(inner: torch.Tensor, frame: torch.Tensor) -> torch.Tensor:
-    """Vectors (n, d) with the inner products innerᵀ·inner, ``inner`` (m, n), turned at random by Gaussian ``frame`` (m, d).
+    """Vectors (n, d) with the inner products innerᵀ·inner, ``inner`` (m, n), turned at random.
 
-    ``frame`` is used up; where m = n the result is written over it.
+    ``frame`` (m, d) is Gaussian and is overwritten, with the result where m = n.
     """
     m, n = inner.shape
     # frame → orthonormal rows → L times them

@@ -1,4 +1,4 @@
-"""A fast orthogonal scrambling that is not a Haar rotation: random signs and a fixed transform, a few rounds of both."""
+"""A fast orthogonal scrambling that is not a Haar rotation: rounds of signs and a transform."""
 
 from __future__ import annotations
 
@@ -23,36 +23,39 @@ _PART = 1 << 20
 
 
 class StructuredRotation:
-    """Each noise vector through ``rounds`` of fresh random signs and an orthonormal transform, in O(d log d).
+    """Each noise vector through ``rounds`` of fresh signs and a transform, in O(d log d).
 
-    ``transform``: ``dct`` (type II, any d, no padding) or ``hadamard`` (d a power of two). After
-    Ailon and Chazelle 2009 and Yu et al. 2016 (arXiv 1610.09072), who use such products where a
-    random projection is only needed to be nearly one.
+    ``transform``, orthonormal: ``dct`` (type II, any d, no padding) or ``hadamard`` (d a power of
+    two). After Ailon and Chazelle 2009 and Yu et al. 2016 (arXiv 1610.09072), who use such products
+    where a random projection only needs to be nearly one.
 
     Threat model: a source whose backdoor is one fixed direction that the attacker cannot adapt to
     this mitigation; the defender's generator is trusted and its signs stay secret (rounds·d bits of
-    ``Stream.bytes`` a vector).
+    ``Stream.bytes`` per vector).
 
     Formal guarantee: every vector keeps its norm (orthogonal), and Gaussian noise stays exactly
-    that. Not claimed: a Haar rotation, nor anything towards a source that knows of it. The map is
+    that. Not claimed: a Haar rotation, nor anything against a source that knows of it. The map is
     one of 2^(rounds·d) in a fixed set. One round takes a vector with one coordinate to d known
     magnitudes (all equal under Hadamard): undoing the transform shows it. r rounds of Hadamard take
     σ√d·e_j onto the grid 2σ·d^−((r−1)/2)·Z, so that a release tells the candidates apart while that
-    is well above the release's own lattice: for three rounds up to d of some 2^20. Both are read
-    with certainty in our tests, at d = 64. Three rounds of ``dct`` were not read by us, which
-    proves nothing. The norm passes too. Take ``rotation``: it is exact, and cheaper.
+    is well above the release's own lattice: for three rounds up to d of about 2^20. Both are read
+    with certainty in our tests, at d = 64. We did not read three rounds of ``dct``, which proves
+    nothing. The norm passes too. Use ``rotation``: it is exact, and cheaper.
 
-    Cost: ``rounds`` transforms (d with large prime factors are slower under ``dct``), up to four
-    more vectors of memory; the error stays what it was.
+    Cost: ``rounds`` transforms (d with large prime factors are slower under ``dct``), memory of up
+    to four more vectors; the error does not change.
     """
 
-    trusts = "the defender's generator, that its signs stay secret, and that the source was not made for this scrambling"
+    trusts = (
+        "the defender's generator, that its signs stay secret, and that the source was not made "
+        "for this scrambling"
+    )
 
     def __init__(self, *, rounds: int = 3, transform: str = "dct") -> None:
         """``rounds`` (1…64) of signs and ``transform`` (dct or hadamard).
 
         Raises:
-            UsageError: one of them is something else.
+            UsageError: another value of either.
         """
         if (
             isinstance(rounds, bool)
@@ -65,15 +68,15 @@ class StructuredRotation:
         self.rounds, self.transform = rounds, transform
 
     def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
-        """``query`` plus scrambled noise on the lattice, shape (n, d). The scrambling runs on the CPU.
+        """``query`` plus scrambled noise on the lattice, shape (n, d), computed on the CPU.
 
         Raises:
-            UsageError: hadamard with d no power of two, no query (see ``check_query``), or values
-                beyond σ·2^28 or the dtype.
+            UsageError: hadamard with d not a power of two, no query (see ``check_query``), or
+                values beyond σ·2^28 or the dtype.
         """
         n, d = check_query(query)
         if self.transform == "hadamard" and d & (d - 1):
-            raise UsageError(f"d={d}: hadamard takes powers of two; take transform=dct")
+            raise UsageError(f"d={d}: hadamard takes powers of two; use transform=dct")
         noise = draw(query, source, stream=stream)
         turned = torch.empty_like(noise, device="cpu", memory_format=torch.contiguous_format)
         values = turned.numpy()
@@ -95,7 +98,7 @@ class StructuredRotation:
         return sigma
 
     def mixes(self, sigma: float) -> tuple[float, float]:
-        """What the source's owner is to look for: Gaussian noise of σ; of scrambled noise we know no better reading."""
+        """Gaussian noise of σ; we know no better reading of scrambled noise."""
         return 0.0, sigma
 
     def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
@@ -109,9 +112,8 @@ def _flip(row: npt.NDArray[np.float64], stream: Stream) -> None:
     """Random signs, one bit of the stream each, in place."""
     for at in range(0, len(row), _PART):
         part = row[at : at + _PART]
-        bits = np.unpackbits(
-            np.frombuffer(stream.bytes(-(-len(part) // 8)), np.uint8), count=len(part)
-        )
+        data = np.frombuffer(stream.bytes(-(-len(part) // 8)), np.uint8)
+        bits = np.unpackbits(data, count=len(part))
         np.negative(part, out=part, where=bits.view(np.bool_))
 
 

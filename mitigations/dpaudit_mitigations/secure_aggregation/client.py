@@ -39,21 +39,21 @@ class _Stage(IntEnum):
 
 
 class Client:
-    """One party of one round (Bonawitz et al. 2017, figure 4, with the consistency check; the names of rounds are theirs).
+    """One party of one round, after Bonawitz et al. 2017, figure 4, with the consistency check.
 
     Call :meth:`advertise`, :meth:`share_keys`, :meth:`open_envelopes`, :meth:`masked_input`,
-    :meth:`confirm`, :meth:`unmask`, each once and in that order, each but the first on what the
-    aggregator answered to the one before. Any refusal ends the round for this party: its keys are
-    let go of and every further call is refused, so an aggregator gets one answer to each step and
-    cannot try again with another list.
+    :meth:`confirm`, :meth:`unmask`, each once and in that order, each but the first with the
+    aggregator's answer to the one before. Any refusal ends the round for this party: its keys are
+    dropped and every further call is refused, so an aggregator gets one answer per step and cannot
+    try again with another list. The rounds have the paper's numbers.
 
     Threat model: the aggregator, together with fewer than ``plan.threshold`` parties, up to
-    ``plan.colluding`` of which sign whatever it likes, may deviate at will. It learns at most the
-    sum over one list of survivors with at least ``plan.threshold`` names. Not claimed: that the sum
-    is right if somebody deviates, or that the round ends at all.
+    ``plan.colluding`` of which sign anything, may deviate at will. It learns at most the sum over
+    one list of survivors with at least ``plan.threshold`` names. Not claimed: that the sum is right
+    if a party deviates, or that the round ends at all.
 
     ``stream`` must be fresh and secret (``KeyedStream.fresh()``), and ``plan.round`` never used
-    before; who runs rounds keeps a record of them.
+    before; whoever runs rounds keeps a record of them.
     """
 
     def __init__(
@@ -67,11 +67,12 @@ class Client:
         """
         if name not in plan.roster:
             raise UsageError(
-                f"name={name}: not in the roster ({', '.join(plan.parties[:8])}, …); add it for everybody"
+                f"name={name}: not in the roster ({', '.join(plan.parties[:8])}, …); "
+                "add it for every party"
             )
         if public_bytes(signing_key) != plan.roster[name]:
             raise UsageError(
-                f"signing_key of {name}: the roster has another public key for it; give both the same"
+                f"signing_key of {name}: the roster has another public key; use the same pair"
             )
         self.plan, self.name = plan, name
         self._signing_key: Ed25519PrivateKey | None = signing_key
@@ -87,16 +88,16 @@ class Client:
 
     @property
     def ended(self) -> bool:
-        """Whether the round is over for this party, well or not."""
+        """Whether the round is over for this party, successful or not."""
         return self._stage is _Stage.ENDED
 
     @property
     def survivors(self) -> tuple[str, ...]:
-        """Whose vectors are in the sum, by the list that this party signed; empty before that."""
+        """The parties in the sum, by the list that this party signed; empty before that."""
         return self._survivors
 
     def abandon(self) -> None:
-        """Let go of all secrets; nothing can be asked of this party any more."""
+        """Drop all secrets; this party answers no more."""
         self._stage = _Stage.ENDED
         self._keys = self._signing_key = None
         self._held, self._masks = {}, []
@@ -109,7 +110,7 @@ class Client:
             return pack(wire.AdvertMessage.of(advert, self.plan))
 
     def share_keys(self, adverts: bytes) -> bytes:
-        """Round 1: everybody's signed keys in, sealed shares of this party's secrets for each of them out.
+        """Round 1: in, everybody's signed keys; out, sealed shares of this party's secrets.
 
         Raises:
             MessageError: not a list of this round, or this party's own advert is not in it.
@@ -119,7 +120,7 @@ class Client:
         with self._step(_Stage.ADVERTISED, _Stage.SHARED) as keys:
             found = {a.name: a for a in wire.read(self.plan, adverts, wire.Adverts).adverts}
             if found.get(self.name) != self._adverts[self.name]:
-                raise MessageError(f"message adverts: without {self.name}'s own as it was sent")
+                raise MessageError(f"message adverts: lacks {self.name}'s own as sent")
             self._enough(len(found), "advertised keys")
             for advert in found.values():
                 check_advert(self.plan, advert)
@@ -150,11 +151,11 @@ class Client:
             )
 
     def open_envelopes(self, envelopes: bytes) -> None:
-        """Round 2, first half: the others' shares in; from here on it is settled against whom this party masks.
+        """Round 2, first half: take the others' shares; this fixes whom this party masks against.
 
         Raises:
             MessageError: not envelopes of this round for this party, or from somebody without keys.
-            CheatingError: shares that were changed on the way.
+            CheatingError: shares that were changed in transit.
             ProtocolError: fewer parties than the threshold.
         """
         with self._step(_Stage.SHARED, _Stage.OPENED) as keys:
@@ -163,7 +164,7 @@ class Client:
             )
             if self.name in found or not found.keys() <= self._adverts.keys():
                 raise MessageError(
-                    "message envelopes: from a party without keys in this round, or from this one itself"
+                    "message envelopes: from a party without keys, or from this party itself"
                 )
             self._enough(len(found) + 1, "sent shares")
             for name, sealed in found.items():
@@ -184,11 +185,10 @@ class Client:
                 )
 
     def masked_input(self, vector: RingArray) -> RingArray:
-        """Round 2, second half: ``vector`` (length,), of the plan's ring, masked IN PLACE and returned; no copy is made.
+        """Round 2, second half: mask ``vector`` (length,), of the plan's ring, IN PLACE; return it.
 
         Raises:
-            UsageError: another dtype, shape or layout than the plan's; then nothing has happened to
-                it.
+            UsageError: another dtype, shape or layout than the plan's; the vector is unchanged.
         """
         if (
             vector.dtype != self.plan.dtype
@@ -196,17 +196,18 @@ class Client:
             or not vector.flags.c_contiguous
         ):
             raise UsageError(
-                f"vector of {vector.dtype} {vector.shape}: takes contiguous {self.plan.dtype} ({self.plan.length},)"
+                f"vector of {vector.dtype} {vector.shape}: takes contiguous {self.plan.dtype} "
+                f"({self.plan.length},)"
             )
         if not vector.flags.writeable:
-            raise UsageError("vector: read-only, but is masked in place; give a copy")
+            raise UsageError("vector: is read-only but masked in place; pass a copy")
         with self._step(_Stage.OPENED, _Stage.MASKED):
             masks, self._masks = self._masks, []
             apply_masks(vector, masks)
             return vector
 
     def confirm(self, survivors: bytes) -> bytes:
-        """Round 3: the list of whose vectors arrived in, this party's signature on it out.
+        """Round 3: in, the list of the parties in the sum; out, this party's signature on it.
 
         Raises:
             MessageError: lists that overlap, leave someone out or name someone new, or leave out
@@ -217,18 +218,19 @@ class Client:
             told = wire.read(self.plan, survivors, wire.Survivors)
             agreed, alive, dropped = told.agreed, told.survivors, told.dropped
             if agreed != self._agreed:
-                raise MessageError("message survivors: of a round in which others sent shares")
+                raise MessageError("message survivors: of a round with other sharers")
             if set(alive) & set(dropped):
                 raise MessageError(
-                    "message survivors: a party is in both lists; nobody gives away both of its secrets"
+                    "message survivors: a party is in both lists; revealing both of its secrets "
+                    "would reveal its input"
                 )
             if set(alive) | set(dropped) != self._held.keys():
                 raise MessageError(
-                    "message survivors: not the parties that sent shares, each in one list"
+                    "message survivors: must hold each party that sent shares, in one list"
                 )
             if self.name not in alive:
                 raise MessageError(
-                    f"message survivors: {self.name} masked its vector and is not among them"
+                    f"message survivors: lacks {self.name}, which sent its masked vector"
                 )
             self._enough(len(alive), "sent masked vectors")
             self._survivors, self._dropped = alive, dropped
@@ -240,9 +242,10 @@ class Client:
             )
 
     def unmask(self, confirmations: bytes) -> bytes:
-        """Round 4: others' signatures on the same list in; out, of each survivor the seed's share, of each other the key's.
+        """Round 4: in, signatures on the same list; out, one share of a secret per party.
 
-        Never both of one party. The round is then over for this party.
+        It is the seed's share of each survivor, the key's of each other sharer; never both of one
+        party. This ends the round.
 
         Raises:
             MessageError: not a message of this round, or signatures of others than survivors.
@@ -254,7 +257,7 @@ class Client:
                 wire.read(self.plan, confirmations, wire.Confirmations).signatures
             )
             if not signatures.keys() <= set(self._survivors):
-                raise MessageError("message confirmations: signatures of others than survivors")
+                raise MessageError("message confirmations: signed by a party not a survivor")
             self._enough(len(signatures), "signed the list of survivors")
             for name, signature in signatures.items():
                 check_confirmation(self.plan, name, signature, self._statement)
@@ -270,7 +273,7 @@ class Client:
         if self._stage is not expected or self._keys is None:
             self.abandon()
             raise MessageError(
-                f"{self.name}: asked for a step out of order or twice; the round is over for it"
+                f"{self.name}: step out of order or repeated; the round is over for this party"
             )
         try:
             yield self._keys
@@ -295,6 +298,6 @@ class Client:
     def _enough(self, count: int, what: str) -> None:
         if count < self.plan.threshold:
             raise ProtocolError(
-                f"{count} parties {what}, below the threshold of {self.plan.threshold}: the round is over, and nothing "
-                "was revealed"
+                f"{count} parties {what}, below the threshold of {self.plan.threshold}: the round "
+                "is over, nothing was revealed"
             )

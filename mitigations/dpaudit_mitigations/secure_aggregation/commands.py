@@ -18,7 +18,7 @@ _Parties = Annotated[
 _Threshold = Annotated[
     int,
     typer.Option(
-        help="So many must stay to the end: more than (parties + colluding)/2; the same for everybody.",
+        help="How many must stay to the end: more than (parties + colluding)/2; the same for all.",
         show_default=False,
     ),
 ]
@@ -31,7 +31,8 @@ _Bound = Annotated[
 _Sigma = Annotated[
     float,
     typer.Option(
-        help="Noise in the sum that colluders cannot take away; each adds sigma/√(threshold − colluding). 0: none.",
+        help="Noise in the sum that colluders cannot remove (0: none); each contributor adds "
+        "sigma/√(threshold − colluding).",
         show_default=False,
     ),
 ]
@@ -47,15 +48,15 @@ _Law = Annotated[str, typer.Option("--noise", help="discrete-gaussian or skellam
 
 def aggregate(
     identity: Annotated[
-        Path, typer.Option(help="This party's folder of dpaudit serve init.", show_default=False)
+        Path, typer.Option(help="This party's folder from dpaudit serve init.", show_default=False)
     ],
     parties: _Parties,
     threshold: _Threshold,
-    dim: Annotated[int, typer.Option(help="Values of an input.", show_default=False)],
+    dim: Annotated[int, typer.Option(help="Values per input.", show_default=False)],
     bound: _Bound,
     sigma: _Sigma,
     journal: Annotated[
-        Path, typer.Option(help="Folder of its journal; made if missing.", show_default=False)
+        Path, typer.Option(help="Journal folder; made if missing.", show_default=False)
     ],
     out: Annotated[
         Path, typer.Option(help="New .npy file for the sum, float64.", show_default=False)
@@ -76,7 +77,7 @@ def aggregate(
         float, typer.Option(help="Seconds to wait for all contributors to come.")
     ] = 300.0,
     stage_timeout: Annotated[
-        float, typer.Option(help="Seconds for each later stage; who is late is out.")
+        float, typer.Option(help="Seconds for each later stage; late contributors are dropped.")
     ] = 60.0,
 ) -> None:
     """Add up the contributors' masked vectors in one round, publish the noisy sum once, and exit.
@@ -88,10 +89,10 @@ def aggregate(
     --threshold 2 --dim 256 --bound 1000 --sigma 2 --round week-7 --journal aggregator.journal --out
     sum.npy[/bold]
 
-    Prints a line of JSON with address and round, then one with the file, its SHA-256 and whose
-    vectors are in it. The aggregator sees masked vectors and their sum, never an input. A
-    contributor that dies, is late or sends something broken is dropped; below the threshold nothing
-    is published (exit 3). A round that was broken off is gone: take a new name.
+    Prints a JSON line with address and round, then one with the file, its SHA-256 and the parties
+    in the sum. The aggregator sees masked vectors and their sum, never an input. A contributor that
+    dies, is late or sends something broken is dropped; below the threshold nothing is published
+    (exit 3). An interrupted round cannot be resumed: take a new name.
     """
     import secrets
 
@@ -122,7 +123,7 @@ def aggregate(
 
 def contribute(
     identity: Annotated[
-        Path, typer.Option(help="Our folder of dpaudit serve init.", show_default=False)
+        Path, typer.Option(help="Our folder from dpaudit serve init.", show_default=False)
     ],
     peer: Annotated[str, typer.Option(help="HOST:PORT of the aggregator.", show_default=False)],
     source: Annotated[
@@ -130,14 +131,14 @@ def contribute(
         typer.Option("--input", help="Our vector: an .npy file of numbers.", show_default=False),
     ],
     number: Annotated[
-        str, typer.Option("--round", help="The round, as everybody was told.", show_default=False)
+        str, typer.Option("--round", help="The round's name, the same for all.", show_default=False)
     ],
     parties: _Parties,
     threshold: _Threshold,
     bound: _Bound,
     sigma: _Sigma,
     journal: Annotated[
-        Path, typer.Option(help="Folder of our journal; made if missing.", show_default=False)
+        Path, typer.Option(help="Our journal folder; made if missing.", show_default=False)
     ],
     colluding: _Colluding = 0,
     bits: _Bits = 32,
@@ -149,17 +150,17 @@ def contribute(
         float, typer.Option(help="Seconds to wait for a stage, the other contributors included.")
     ] = 600.0,
 ) -> None:
-    """Add our share of the noise to our vector, mask it, send it, and stay until the sum can be unmasked.
+    """Add our noise share to our vector, mask it, send it, and stay until the sum is unmasked.
 
     [bold]dpaudit serve contribute --identity certificates/alice --peer 127.0.0.1:5001 --input
     counts.npy --round week-7 --parties alice,bob,carol --threshold 2 --bound 1000 --sigma 2
     --journal alice.journal[/bold]
 
-    Prints a line of JSON with whose vectors are in the sum and its file's SHA-256. The terms must
-    come from people you trust and not from the aggregator: contributors who were told different
-    ones refuse each other. Keys are held in memory only. Killed after it joined, a contributor is a
-    drop-out: the journal makes it refuse the same round again, because a second sum over the same
-    vector would give away more than one was meant to.
+    Prints a JSON line with the parties in the sum and its file's SHA-256. Take the terms from
+    people you trust, not from the aggregator: contributors with different terms refuse each other.
+    Keys are held in memory only. A contributor killed after it joined is a drop-out: its journal
+    makes it refuse the same round again, because a second sum over the same vector would reveal
+    more than one.
     """
     from dpaudit.errors import UsageError
     from dpaudit.randomness import KeyedStream
@@ -218,7 +219,7 @@ def _journal(folder: Path, kind: str) -> Any:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"journal={folder}: cannot be made ({error.strerror}); choose another folder"
+            f"journal={folder}: cannot be created ({error.strerror}); choose another folder"
         ) from error
     return Journal(folder / "rounds.sqlite", kind=kind)
 
@@ -230,7 +231,7 @@ def _vector(path: Path) -> Any:
     values = read_npy(path, name="input")
     if values.dtype.kind not in "iuf" or values.ndim != 1:
         raise UsageError(
-            f"input={path}: holds no vector of numbers; save one, of shape (d,), with numpy.save"
+            f"input={path}: not a vector of numbers; save one, of shape (d,), with numpy.save"
         )
     return values
 

@@ -1,4 +1,4 @@
-"""Our masking in a Flower round: a client mod and a workflow, in the places of ``secaggplus_mod`` and ``SecAggPlusWorkflow``.
+"""Masking in a Flower round: a client mod and a workflow that replace Flower's SecAgg+.
 
 The server's side::
 
@@ -10,8 +10,9 @@ Each node's::
     ClientApp(client_fn, mods=[MaskingMod(lambda context: Member(name=…, signing_key=…,
     roster=roster, terms=terms))])
 
-``terms`` and ``roster`` are the same for all and come from people, not from the server. The round's
-name in ``terms`` is a prefix; run and round are put behind it.
+``MaskingMod`` replaces ``secaggplus_mod``, ``MaskedMeanWorkflow`` ``SecAggPlusWorkflow``. ``terms``
+and ``roster`` are the same for all and come from people, not from the server. The round's name in
+``terms`` is a prefix; run and round are appended.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,7 +50,7 @@ try:
     from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECORD, Key
 except ModuleNotFoundError as error:
     raise MissingExtraError(
-        "flower: is not installed here; it needs an environment of its own: pip install 'dpaudit[flower]'"
+        "flower: is not installed; in an environment of its own, pip install 'dpaudit[flower]'"
     ) from error
 
 __all__ = ["MaskedMeanWorkflow", "MaskingMod", "Member"]
@@ -62,7 +64,7 @@ _ROUND = re.compile(r"[0-9]{1,40}-[0-9]{1,9}")
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """What one node is told by its own operator; ``roster`` maps all names to raw Ed25519 public keys."""
+    """What one node's operator sets; ``roster`` maps all names to raw Ed25519 public keys."""
 
     name: str
     signing_key: Ed25519PrivateKey = field(repr=False)
@@ -71,18 +73,18 @@ class Member:
 
 
 class MaskingMod:
-    """A Flower mod: the node's update leaves it masked, with its share of the noise, or not at all.
+    """A Flower mod: the node's update leaves it masked, with its noise share, or not at all.
 
     The update is the concatenation of ``fit``'s arrays, of ``terms.length`` values of at most
     ``terms.bound`` in size; a larger one is refused, so put a clipping mod behind this one. Each
-    client weighs the same; its ``num_examples`` and metrics stay with it. Every ``train`` message
+    client weighs the same; its ``num_examples`` and metrics stay local. Every ``train`` message
     goes through the protocol; one without its record is refused.
 
     Threat model and guarantee: those of :class:`.client.Client`; the server and SuperLink are
-    trusted with nothing but the sum of each round. Not claimed: a limit to the number of rounds,
-    which the server chooses, so that each further one costs its ε again; anything about what other
-    message types of the app give away; nor if the node's runtime hands one saved context to two
-    messages (a SuperNode keeps the context, our round keys in it, between messages).
+    trusted only with the sum of each round. Not claimed: a limit to the number of rounds, which the
+    server chooses, each at the cost of another ε; anything about what other message types of the
+    app reveal; anything if the node's runtime gives one saved context to two messages (a SuperNode
+    keeps the context, with our round keys, between messages).
     """
 
     def __init__(
@@ -102,7 +104,8 @@ class MaskingMod:
         kind = message.metadata.message_type
         if kind == "get_parameters":
             raise MessageError(
-                "message get_parameters: asks for a node's parameters unmasked; give the strategy initial ones"
+                "message get_parameters: asks for unmasked parameters; give the strategy initial "
+                "ones"
             )
         if kind.partition(".")[0] != _TRAIN:
             return call_next(message, context)
@@ -116,18 +119,17 @@ class MaskingMod:
         plan = terms.plan(member.roster)
         state = context.state.config_records
         client = self._enter(stage, terms, plan, member, state)
+        fit = partial(call_next, message, context)
         answer = {
             "advertise": lambda _: client.advertise(),
             "share": client.share_keys,
-            "mask": lambda data: self._masked(
-                client, terms, data, lambda: call_next(message, context)
-            ),
+            "mask": lambda data: self._masked(client, terms, data, fit),
             "confirm": client.confirm,
             "unmask": client.unmask,
         }[stage](given)
         if not client.ended:
             done = (
-                state[_STATE]["rounds"] if stage != "advertise" else [*_rounds(state), terms.round]
+                [*_rounds(state), terms.round] if stage == "advertise" else state[_STATE]["rounds"]
             )
             state[_STATE] = ConfigRecord(
                 {"client": suspend(client), "stage": stage, "rounds": done}
@@ -140,7 +142,7 @@ class MaskingMod:
     def _enter(
         self, stage: str, terms: RoundTerms, plan: Plan, member: Member, state: Any
     ) -> Client:
-        """The client that answers this stage. What was saved of it is gone before it answers."""
+        """The client that answers this stage; its saved state is erased before it answers."""
         if stage == "advertise":
             if terms.round in _rounds(state):
                 raise MessageError(f"round {terms.round}: {member.name} took part in it already")
@@ -151,7 +153,7 @@ class MaskingMod:
             or not saved["client"]
             or _STAGES.index(stage) != _STAGES.index(saved["stage"]) + 1
         ):
-            raise MessageError(f"stage {stage}: is not the one that {member.name} is at")
+            raise MessageError(f"stage {stage}: is not {member.name}'s current stage")
         client = resume(plan, signing_key=member.signing_key, data=saved["client"])
         state[_STATE] = ConfigRecord(
             {"client": b"", "stage": saved["stage"], "rounds": saved["rounds"]}
@@ -173,10 +175,10 @@ class MaskingMod:
 
 
 class MaskedMeanWorkflow:
-    """A Flower fit workflow: the nodes' noisy mean, of which the server sees the masked vectors and the sum.
+    """A Flower fit workflow: the nodes' noisy mean; the server sees masked vectors and the sum.
 
     The strategy gets, for each node in the sum, a result with the mean as its parameters and one
-    example. A node that does not answer within ``timeout`` seconds, or wrongly, is out; below
+    example. A node that does not answer correctly within ``timeout`` seconds is dropped; below
     ``terms.threshold`` the model stays as it was.
     """
 
@@ -301,7 +303,7 @@ class _Round:
 
 
 def _open(record: Any) -> tuple[str, str, bytes]:
-    """(stage, round, message), or a refusal."""
+    """(stage, round, message); raises MessageError if the record does not hold them."""
     stage, number, given = (record.get(key) for key in ("stage", "round", "message"))
     if (
         stage not in _STAGES
@@ -310,7 +312,7 @@ def _open(record: Any) -> tuple[str, str, bytes]:
         or not isinstance(given, bytes)
     ):
         raise MessageError(
-            "message train: its record says no stage, round and message of the protocol"
+            "message train: its record lacks a stage, round and message of the protocol"
         )
     return stage, number, given
 
@@ -332,6 +334,6 @@ def _shaped(mean: np.ndarray[Any, Any], like: Parameters) -> Parameters:
         at += array.size
     if at != mean.size:
         raise UsageError(
-            f"length={mean.size}: the model has {at} parameters; give the terms its number of them"
+            f"length={mean.size}: the model has {at} parameters; set the terms' length to that"
         )
     return ndarrays_to_parameters(out)

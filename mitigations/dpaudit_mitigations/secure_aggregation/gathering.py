@@ -1,4 +1,4 @@
-"""Stages of a round among threads: everybody's message comes in, all wait, and all are answered when the stage closes."""
+"""Stages of a round among threads: parties send, wait, and are answered when the stage closes."""
 
 from __future__ import annotations
 
@@ -13,22 +13,20 @@ from dpaudit_mitigations.transport.server import Handler
 
 __all__ = ["Gathering", "Stage"]
 
-# seconds past a stage's deadline in which the sum is made and written; then the waiting give up
-_MARGIN = 300.0
+_MARGIN = 300.0  # seconds past a stage's deadline to make and write the sum; then waiters give up
 
 
 class Stage:
-    """One stage: ``asked`` are the parties of whom a message is due, each once, before it closes.
+    """One stage: each of the parties ``asked`` owes one message before it closes.
 
-    A party that sends something broken, or breaks off, is out of this stage and of all that follow;
-    one that sends a second time while or after its first was taken is refused, and the first
-    stands.
+    A party that sends something broken, or disconnects, is out of this stage and of all that
+    follow. A second message while or after the first is taken is refused; the first counts.
     """
 
     def __init__(
         self, name: str, asked: Collection[str], *, take: Callable[[str, Any], None], seconds: float
     ) -> None:
-        """``take(party, message)`` is called by one thread at a time; what it raises is the sender's answer."""
+        """``take(party, message)`` runs in one thread at a time; its error goes to the sender."""
         self.name = name
         self._take = take
         self._deadline = time.monotonic() + seconds
@@ -42,7 +40,7 @@ class Stage:
         """``party`` is about to send; called before its message is read.
 
         Raises:
-            MessageError: nothing is due of it: not asked, dropped, or sending for the second time.
+            MessageError: nothing is due from it: not asked, dropped, or sending a second time.
         """
         with self._changed:
             if self._closed or party not in self._due:
@@ -54,7 +52,7 @@ class Stage:
             self._begun.add(party)
 
     def drop(self, party: str) -> None:
-        """``party``'s message cannot be had: nobody waits for it any longer."""
+        """``party``'s message failed: nobody waits for it any longer."""
         with self._changed:
             self._begun.discard(party)
             self._changed.notify_all()
@@ -79,7 +77,7 @@ class Stage:
                 self._changed.notify_all()
 
     def await_answer(self, party: str) -> bytes:
-        """Wait until the stage is answered; what ``party``, whose message was taken, is to hear.
+        """Wait until the stage is answered; return the answer for ``party``.
 
         Raises:
             ProtocolError: why the round ended.
@@ -96,7 +94,10 @@ class Stage:
 
     @contextmanager
     def closing(self, note: Callable[[set[str]], None]) -> Iterator[None]:
-        """Wait until all have come or time is up, and close the stage; ``note`` hears who came. None is taken inside."""
+        """Close the stage when all have sent or time is up; ``note`` gets the parties that sent.
+
+        No message is taken inside the ``with`` block.
+        """
         with self._changed:
             self._changed.wait_for(lambda: not self._due and not self._begun, self._left())
             self._closed = True
@@ -104,13 +105,13 @@ class Stage:
             yield
 
     def answer(self, answers: Mapping[str, bytes]) -> None:
-        """Give everybody who came its answer."""
+        """Answer every party whose message was taken."""
         with self._changed:
             self._answers = answers
             self._changed.notify_all()
 
     def fail(self, error: ProtocolError) -> None:
-        """Tell everybody who waits that the round is over. Does nothing to a stage that was answered."""
+        """End the round for everybody who waits. Does nothing to a stage that was answered."""
         with self._changed:
             self._closed = True
             if self._answers is None:
@@ -122,10 +123,10 @@ class Stage:
 
 
 class Gathering:
-    """The stages of one round in their order, as handlers of a server: one for each name in ``stages``."""
+    """The stages of one round in order, as a server's handlers: one per name in ``stages``."""
 
     def __init__(self, stages: Mapping[str, Callable[[Iterator[bytes]], Any]]) -> None:
-        """``stages`` says how to read a party's message of each from what it sends."""
+        """``stages`` maps a stage's name to the function that reads a party's message."""
         self._read = dict(stages)
         self._lock = threading.Lock()
         self._stage: Stage | None = None
@@ -137,13 +138,13 @@ class Gathering:
         return {name: self._handler(name) for name in self._read}
 
     def open(self, stage: Stage) -> Stage:
-        """Make ``stage`` the current one. To be called before the one before it is answered."""
+        """Make ``stage`` the current one. Call it before the previous one is answered."""
         with self._lock:
             self._stage = stage
         return stage
 
     def fail(self, error: ProtocolError) -> None:
-        """The round is over for everybody, now waiting or still to come."""
+        """End the round for everybody, waiting now or calling later."""
         with self._lock:
             self._over, stage = error, self._stage
         if stage is not None:
@@ -156,7 +157,7 @@ class Gathering:
             if over is not None:
                 raise type(over)(str(over))
             if stage is None or stage.name != name:
-                raise MessageError(f"stage {name}: is not the one that the round is at")
+                raise MessageError(f"stage {name}: is not the round's current stage")
             stage.begin(peer)
             try:
                 message = self._read[name](request)
@@ -165,7 +166,7 @@ class Gathering:
                 stage.drop(peer)
                 raise
             stage.hand_in(peer, message)
-            del message  # it may be large, and others may keep us waiting
+            del message  # it may be large, and the wait long
             yield stage.await_answer(peer)
 
         return handle

@@ -29,12 +29,12 @@ __all__ = [
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 
-# no secret: with it every small-order point shows
+# not secret: with this key every small-order point shows
 _ANY = X25519PrivateKey.from_private_bytes(bytes([1]) * KEY_BYTES)
 
 
 def new_signing_key(stream: Stream) -> Ed25519PrivateKey:
-    """A long-term key from the stream's next 32 bytes; its :func:`public_bytes` go into every other party's roster."""
+    """A long-term key from the stream's next 32 bytes; every roster needs its public bytes."""
     return Ed25519PrivateKey.from_private_bytes(stream.bytes(KEY_BYTES))
 
 
@@ -45,11 +45,11 @@ def public_bytes(key: Ed25519PrivateKey | X25519PrivateKey) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class RoundKeys:
-    """One party's secrets of one round; nothing of them is ever printed.
+    """One party's secrets of one round; they are never printed.
 
-    ``masking`` makes the masks with each other party (and is what the others can rebuild if this
-    party drops out), ``sharing`` encrypts the shares (and is never shared: who rebuilds a mask must
-    not read envelopes), ``seed`` makes the mask of its own.
+    ``masking`` makes the masks with each other party; the others can rebuild it if this party drops
+    out. ``sharing`` encrypts the shares and is never shared: who rebuilds a mask must not read
+    envelopes. ``seed`` makes the party's own mask.
     """
 
     masking: X25519PrivateKey = field(repr=False)
@@ -68,7 +68,7 @@ class RoundKeys:
 
     @property
     def commitment(self) -> bytes:
-        """What the seed must hash to when it is put together again."""
+        """What the rebuilt seed must hash to."""
         return transcript("seed", self.seed)
 
 
@@ -92,7 +92,7 @@ def verify(public: bytes, signature: bytes, what: str, *parts: bytes, signer: st
 
 
 def derive(own: X25519PrivateKey, other: bytes, purpose: str, *parts: bytes, peer: str) -> bytes:
-    """A 32-byte key that two parties share: HKDF-SHA256 over X25519, bound to a purpose and everything in ``parts``.
+    """A 32-byte key that two parties share: HKDF-SHA256 over X25519, bound to ``purpose, *parts``.
 
     Raises:
         CheatingError: the other's public key is a point of small order.

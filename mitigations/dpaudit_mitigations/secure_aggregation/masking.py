@@ -1,4 +1,4 @@
-"""Masks: AES-256-CTR key streams added to a vector modulo 2^b and taken away again, in place."""
+"""Masks: AES-256-CTR key streams added to a vector modulo 2^b and removed again, in place."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BLOCK = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Mask:
-    """A key of 256 bits that is used for this one mask, and whether the mask is added or subtracted."""
+    """A 256-bit key used for this one mask, and whether the mask is added or subtracted."""
 
     key: bytes = field(repr=False)
     subtract: bool = False
@@ -39,9 +39,9 @@ def own_mask(seed: bytes, *, agreed: bytes, party: str) -> Mask:
 
 
 def pair_mask(own: X25519PrivateKey, other: bytes, *, agreed: bytes, party: str, peer: str) -> Mask:
-    """What ``party`` (private key ``own``) puts on against ``peer``: added by the first in order, subtracted by the other.
+    """The mask of ``party`` (private key ``own``) against ``peer``: first adds, second subtracts.
 
-    Both come to the same key: HKDF over X25519 with the purpose, ``agreed`` (the transcript so far,
+    Both derive the same key: HKDF over X25519 with the purpose, ``agreed`` (the transcript so far,
     hence the round, all keys and all parties) and both names in its info. So no key serves two
     rounds, pairs or purposes, and counters start at 0.
 
@@ -57,7 +57,7 @@ def apply_masks(vector: RingArray, masks: Sequence[Mask]) -> None:
     """Put all masks on ``vector`` (d,), contiguous, of a ring's dtype, in place and modulo 2^b.
 
     Each mask is the AES-256-CTR key stream from counter 0, as little-endian integers of b bits: as
-    many bytes of key stream as the vector has, nothing stretched or repeated.
+    many bytes of key stream as the vector has, none stretched or repeated.
     """
     ciphers = [
         Cipher(algorithms.AES256(m.key), modes.CTR(bytes(_BLOCK))).encryptor() for m in masks

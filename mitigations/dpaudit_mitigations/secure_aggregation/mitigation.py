@@ -34,7 +34,7 @@ Integers = npt.NDArray[np.int64]
 
 
 class DistributedGaussian:
-    """Each of n servers adds a share of the noise to its own part of the query; secure aggregation shows only the sum.
+    """Each of n servers adds noise to its part of the query; secure aggregation shows only the sum.
 
     arXiv 2509.23834, Section 6.2, with the secure aggregation of Bonawitz et al. 2017 (double
     masking, Shamir, consistency check) and noise in whole steps (Kairouz, Liu and Steinke 2021, or
@@ -42,32 +42,33 @@ class DistributedGaussian:
     from the source under study, scaled to it; ``colluding`` c others tell the attacker their own
     noise; at most ``dropouts`` may leave during the round: the threshold is the other t = n −
     dropouts, below which no sum comes out. Each share is σ/√h, h = t − c − k: whichever t servers
-    stay, and whoever chose them, the honest among them add σ together.
+    stay, and whoever chose them, the honest among them together add σ.
 
     Model, for experiments: the first server holds the query and the others zero; the backdoored
     come first, then the colluding, and the ``dropouts`` (honest ones, the worst case) really leave,
-    right before they would send their vectors. LAB OPTION: with ``colluding`` above 0 what
-    :meth:`release` gives is not what is published but the COALITION'S VIEW of it: the published sum
+    right before they would send their vectors. LAB OPTION: with ``colluding`` above 0
+    :meth:`release` gives not what is published but the COALITION'S VIEW of it: the published sum
     less the colluders' own noise.
 
-    Threat model: the source in k servers may hide anything (these follow the protocol otherwise); c
-    servers and the aggregator work with the attacker; messages may be changed or held back, and
-    honest servers so left out of the sum. The other servers follow the protocol and their
-    generators are secure.
+    Threat model: the source in k servers may hide anything (these otherwise follow the protocol); c
+    servers and the aggregator work with the attacker; messages may be changed or held back, which
+    leaves honest servers out of the sum. The other servers follow the protocol and their generators
+    are secure.
 
-    Formal guarantee: towards all of these together the release has at least the privacy of the h
+    Formal guarantee: against all of these together the release has at least the privacy of the h
     honest shares (:meth:`epsilon`): the rest is added independently of them. Rests on X25519,
     AES-256, HKDF and Ed25519 for what is hidden from the aggregator (computational), and on a
     threshold above (n + c)/2 against two lists of survivors. The sum is exact: no value is clipped
-    and no sum wraps around (``FixedPoint``); that a server sends nothing because its noise left its
-    room is seen, has probability 2^-40 at most in a round, and adds at most (1 + e^ε)·2^-40 to δ.
+    and no sum wraps around (``FixedPoint``). A server whose noise exceeds its room sends nothing,
+    which is visible; this has probability at most 2^-40 per round, and adds at most (1 + e^ε)·2^-40
+    to δ.
 
     Not claimed: that a deviating server cannot spoil the sum or stop the round; that other servers'
-    data are hidden from who knows the sum; protection with fewer honest servers than planned for;
-    anything of the source's noise itself.
+    data are hidden from whoever knows the sum; protection with fewer honest servers than planned;
+    anything about the source's noise itself.
 
     Cost: error √((h + k)/h) times the source's in the coalition's view, √((n − dropouts)/h) as
-    published; n noise draws, n(n−1)/2 key agreements, b/8 bytes a coordinate and server.
+    published; n noise draws, n(n−1)/2 key agreements, b/8 bytes per coordinate and server.
     """
 
     trusts = (
@@ -85,10 +86,10 @@ class DistributedGaussian:
         bits: int = 64,
         bound: float | None = None,
     ) -> None:
-        """Of ``servers`` so many of each kind (see above).
+        """Set how many of the ``servers`` are of each kind (see the class).
 
         ``bits`` (16, 32, 64) of a ring element. |query value| ≤ ``bound``, a public number in the
-        query's unit; without it 64 bits have room for some 10^8·σ/n at a granularity of σ·2^-24
+        query's unit; without it 64 bits have room for about 10^8·σ/n at a granularity of σ·2^-24
         (2^-12 for Skellam), and for as much noise of a source. Narrower rings need it, and have
         room for little more than 8.5σ of noise.
 
@@ -98,12 +99,8 @@ class DistributedGaussian:
         """
         if isinstance(servers, bool) or not isinstance(servers, int) or servers < 3:
             raise UsageError(f"servers={servers}: takes 3 or more")
-        self.servers, self.colluding, self.backdoored, self.dropouts = (
-            servers,
-            colluding,
-            backdoored,
-            dropouts,
-        )
+        self.servers, self.colluding, self.backdoored = servers, colluding, backdoored
+        self.dropouts = dropouts
         self.honest = least_honest(
             servers, dropouts=dropouts, colluding=colluding, backdoored=backdoored
         )
@@ -111,24 +108,22 @@ class DistributedGaussian:
         self.threshold = servers - dropouts
         if self.threshold < least:
             raise UsageError(
-                f"dropouts={dropouts}: leave {self.threshold} of servers={servers}, but more than (servers + colluding)/2 "
-                f"must stay, so {least}; take more servers or fewer drop-outs"
+                f"dropouts={dropouts}: leave {self.threshold} of servers={servers}, but {least}, "
+                "more than (servers + colluding)/2, must stay; take more servers or fewer drop-outs"
             )
         if bits not in (16, 32, 64):
             raise UsageError(f"bits={bits}: takes 16, 32 or 64")
         if bound is None and bits < 64:
             raise UsageError(
-                f"bits={bits}: needs bound=…, the largest |value| of the query, publicly known; or bits=64"
+                f"bits={bits}: needs bound=…, the query's largest |value|, publicly known; "
+                "or bits=64"
             )
-        self.bits, self.bound, self.noise = (
-            bits,
-            None if bound is None else check_bound(bound),
-            noise,
-        )
+        self.bits, self.noise = bits, noise
+        self.bound = None if bound is None else check_bound(bound)
         finest_granularity(noise, 1.0)
 
     def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
-        """What the coalition sees of each row of ``query`` (n, d), by the law alone; the published sum if nobody colludes.
+        """What the coalition sees of each row of ``query`` (n, d); the published sum if c = 0.
 
         Raises:
             UsageError: no query, values beyond the bound, or a ring without room for them.
@@ -151,21 +146,21 @@ class DistributedGaussian:
         return in_dtype(torch.from_numpy(out.reshape(n, d)), query.dtype, query.device)
 
     def scale(self, sigma: float) -> float:
-        """σ·√((h + k)/h): the noise of the honest and the backdoored servers that stay; the published one if c = 0."""
+        """σ·√((h + k)/h), the noise of the honest and backdoored; as published if c = 0."""
         return check_sigma(sigma) * math.sqrt((self.honest + self.backdoored) / self.honest)
 
     def mixes(self, sigma: float) -> tuple[float, float] | None:
-        """Standard deviations of the source's noise in a release and of the honest noise beside it.
+        """Standard deviations of the source's noise and of the honest noise in a release.
 
-        For one backdoored server; the sum of several pancakes is none, and None is returned.
+        For one backdoored server only, else None: a sum of several pancakes is none.
         """
         return (sigma / math.sqrt(self.honest), sigma) if self.backdoored == 1 else None
 
     def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
-        """Towards who knows the source's secrets and all that the colluders know: the h honest shares' own.
+        """Standard deviations of the source's and of the honest noise in a release.
 
-        The rounding to the granularity is included. ``low`` is 0 while a source adds noise as well:
-        how much that protects is not looked at.
+        The rounding to the granularity is included. ``low`` is 0 if a source adds noise as well:
+        how much that protects is not examined.
         """
         _, share = self._form(source.sigma, host.dim)
         own = share.epsilon(delta, honest=self.honest, sensitivity=host.sensitivity, dim=host.dim)
@@ -176,7 +171,9 @@ class DistributedGaussian:
         )
 
     def rehearse(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> Rehearsal:
-        """The whole round on ``query`` (1, d), with the state machines that processes run; ``seconds`` by party and total.
+        """The whole round on ``query`` (1, d), with the state machines of real processes.
+
+        ``seconds`` is by party and in total.
 
         Raises:
             UsageError: more than one row, or as :meth:`release`.
@@ -192,13 +189,13 @@ class DistributedGaussian:
     ) -> tuple[torch.Tensor, Outcome]:
         """One round on ``query`` (1, d): the published sum (1, d), float64, and what it took.
 
-        With the same stream it is the sum that :meth:`release` gives for that row, colluders' noise
-        added.
+        With the same stream it is the sum that :meth:`release` gives for that row plus the
+        colluders' noise.
         """
         n, d = check_query(query)
         if n != 1:
             raise UsageError(
-                f"query of {n} rows: one round carries one vector; rehearse rows one by one"
+                f"query of {n} rows: one round carries one vector; rehearse one row at a time"
             )
         form, share = self._form(source.sigma, d)
         values = query.detach().to("cpu", torch.float64).numpy()[0]
@@ -250,11 +247,11 @@ class DistributedGaussian:
         ]
 
     def _own_steps(self, form: FixedPoint, noise: npt.NDArray[np.float64]) -> Integers:
-        """A source's noise in steps, refused where it leaves its room in the ring, whatever the query is."""
+        """A source's noise in steps; refused, whatever the query, beyond its room in the ring."""
         steps = np.rint(noise / form.granularity)
         if not (np.abs(steps) <= form.room).all():
             raise UsageError(
-                "source: noise beyond the room that the ring has for it; take bits=64 or a smaller bound"
+                "source: noise beyond its room in the ring; take bits=64 or a smaller bound"
             )
         return steps.astype(np.int64)
 

@@ -1,10 +1,10 @@
-"""A round among processes: the aggregator as a server, contributors as its callers, mutual TLS between them.
+"""A round among processes: the aggregator serves, contributors call it, over mutual TLS.
 
-Each stage is one call: a contributor sends its message and is answered when the stage closes, which
-is when all have come or the stage's time is over. Who dies, is late or sends something broken is
-out of the round; it goes on while the threshold is met. The aggregator is believed about nothing:
-the contributors know the terms from their own operators, each other's keys from the authority in
-their own folders, and check every list that they are given.
+Each stage is one call: a contributor sends its message and is answered when the stage closes, that
+is, when all have answered or the stage has timed out. Whoever dies, is late or sends something
+broken is out of the round; the round continues while the threshold is met. The aggregator is not
+trusted: contributors have the terms from their own operators and each other's keys from the
+authority in their own folders, and they check every list they receive.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ class Introduced(Record, frozen=True, kw_only=True):
 
 
 class Roster(Message, frozen=True, kw_only=True, tag="secagg roster"):
-    """To all that came: who came. ``session`` is the digest of the terms."""
+    """To all parties that joined: who joined. ``session`` is the digest of the terms."""
 
     roster: Annotated[tuple[Introduced, ...], Meta(min_length=1, max_length=MOST_PARTIES)]
     session: Bytes32
 
 
 class Done(Message, frozen=True, kw_only=True, tag="secagg done"):
-    """To all that gave their shares: the file's SHA-256, and whose vectors are in it. ``session`` is the plan's digest."""
+    """To all that gave shares: the file's SHA-256 and the parties in it, for a plan's digest."""
 
     session: Bytes32
     sha256: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
@@ -94,8 +94,10 @@ class Published:
 
 @dataclass(frozen=True, kw_only=True)
 class RoundReceipt:
-    """What a contributor knows at the end: whose vectors are in the sum (it signed that list and
-    checked t signatures on it), and the SHA-256 of the file that the aggregator says it published.
+    """What a contributor knows at the end.
+
+    ``survivors`` are the parties in the sum (it signed that list and checked t signatures on it);
+    ``sha256`` is the file's, as the aggregator claims.
     """
 
     survivors: tuple[str, ...]
@@ -113,17 +115,18 @@ def aggregate_round(
     stage_timeout: float,
     listening: Callable[[str], None] = lambda _: None,
 ) -> Published:
-    """Serve one round at ``address`` and publish the sum, float64 (length,), as ``out`` (.npy), once.
+    """Serve one round at ``address``; publish the sum, float64 (length,), once as ``out`` (.npy).
 
-    ``listening`` is told the address as soon as contributors may call. ``join_timeout`` seconds are
-    the time to wait for all parties to come, ``stage_timeout`` for each stage after that.
-    ``journal`` is of kind ``AGGREGATOR_JOURNAL``: a round that it knows as published is returned
-    again, one that was broken off is refused.
+    ``listening`` is called with the address as soon as contributors may call. ``join_timeout`` is
+    how many seconds to wait for all parties, ``stage_timeout`` the same for each later stage.
+    ``journal`` is of kind ``AGGREGATOR_JOURNAL``: a round that it holds as published is returned
+    again, an interrupted one is refused.
 
     Raises:
-        ProtocolError: fewer than the threshold, or than 3, stayed; or what was sent gives no sum.
-            Nothing is published.
-        UsageError: the round was broken off before, or the address, journal or file cannot be used.
+        ProtocolError: fewer parties than the threshold, or than 3, stayed; or their messages give
+            no sum. Nothing is published.
+        UsageError: the round was interrupted before, or the address, journal or file cannot be
+            used.
     """
     done = _before(journal, terms.round, out)
     if done is not None:
@@ -149,7 +152,7 @@ def aggregate_round(
             run.gathering.fail(error)
             raise
         except BaseException:
-            run.gathering.fail(PeerError("the aggregator broke off"))
+            run.gathering.fail(PeerError("the aggregator stopped"))
             raise
         finally:
             server.stop(_FLUSH)
@@ -169,26 +172,27 @@ def contribute_round(
     """Take part in a round with ``values`` (length,) plus this party's noise; wait for its end.
 
     ``stream`` must be fresh and secret (``KeyedStream.fresh()``): noise and keys come from it. They
-    are held in memory only, so a contributor that is restarted is a drop-out; ``journal``, of kind
+    are held in memory only, so a restarted contributor is a drop-out; ``journal``, of kind
     ``CONTRIBUTOR_JOURNAL``, makes it refuse a round that it took part in before: two sums over the
-    same values give away more than one. ``patience`` is the most seconds that one stage may take,
-    waiting for the others included.
+    same values reveal more than one. ``patience`` is the most seconds that one stage may take,
+    including the wait for the others.
 
     Raises:
         UsageError: values that do not fit, a party not of this round, or a round taken part in
             before.
-        ProtocolError: the aggregator or another party did not keep to the protocol, died, or too
-            few stayed.
+        ProtocolError: the aggregator or another party broke the protocol or died, or too few
+            stayed.
     """
     name = identity.name
     if name not in terms.parties:
         raise UsageError(
-            f"identity={name}: is no party of this round ({', '.join(terms.parties[:8])}); add it for everybody"
+            f"identity={name}: not a party of this round ({', '.join(terms.parties[:8])}); "
+            "add it for every party"
         )
     known = journal.state(terms.round)
     if known is not None:
         raise UsageError(
-            f"round={terms.round}: {name} took part in it already ({known}); agree on a new round"
+            f"round={terms.round}: {name} already took part ({known}); agree on a new round"
         )
     vector = terms.encode(values, stream=stream.child("noise"))
 
@@ -224,13 +228,8 @@ class _Aggregation:
     def __init__(
         self, identity: Identity, terms: RoundTerms, journal: Journal, out: Path, log: Log
     ) -> None:
-        self._identity, self._terms, self._journal, self._out, self._log = (
-            identity,
-            terms,
-            journal,
-            out,
-            log,
-        )
+        self._identity, self._terms, self._journal = identity, terms, journal
+        self._out, self._log = out, log
         self._introductions: dict[str, bytes] = {}
         self._server: Aggregator | None = None
         small = dict.fromkeys(("join", "advertise", "share"), _one)
@@ -279,8 +278,8 @@ class _Aggregation:
         came, least = sorted(self._introductions), max(_LEAST, self._terms.threshold)
         if len(came) < least:
             raise ProtocolError(
-                f"{len(came)} of {len(self._terms.parties)} parties came, and {least} are needed: the round is over, nothing "
-                "was revealed; start another with a new round"
+                f"{len(came)} of {len(self._terms.parties)} parties joined, {least} are needed; "
+                "nothing was revealed; start again with a new round"
             )
         keys = {name: self._key(name, self._introductions[name]) for name in came}
         self._server = Aggregator(self._terms.plan(keys))
@@ -320,11 +319,11 @@ class _Aggregation:
                 peer=party,
                 method=stage.name,
                 release=self._terms.round,
-                reason="sent nothing that could be taken",
+                reason="sent no usable message",
             )
 
     def _publish(self, total: npt.NDArray[Any], survivors: tuple[str, ...]) -> Published:
-        """The journal first says what will be published, then the file is there, then the journal says so."""
+        """Record what will be published, write the file, then record that it is published."""
         values = self._terms.ring.decode(total)
         head = io.BytesIO()
         np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(values))
@@ -351,12 +350,12 @@ class _Aggregation:
 
 
 def _before(journal: Journal, name: str, out: Path) -> Published | None:
-    """What an earlier run left of the round: None if there was none."""
+    """What an earlier run published of the round; None if there was no earlier run."""
     state, facts = journal.state(name), journal.facts(name)
     if state is None:
         if out.exists():
             raise UsageError(
-                f"out={out}: is there already, and nothing is overwritten; choose another file"
+                f"out={out}: exists already, and nothing is overwritten; choose another file"
             )
         return None
     if state == "publishing":  # killed right before or after the file got its name
@@ -369,9 +368,7 @@ def _before(journal: Journal, name: str, out: Path) -> Published | None:
         )
     if state == "open":
         journal.advance(name, state, "lost")
-    raise UsageError(
-        f"round={name}: was broken off, and nothing of it was published; agree on a new round"
-    )
+    raise UsageError(f"round={name}: was interrupted and published nothing; agree on a new round")
 
 
 def _sha256(path: Path) -> str | None:
@@ -388,7 +385,7 @@ def _sha256(path: Path) -> str | None:
 def _check_roster(
     message: bytes, *, own: bytes, identity: Identity, terms: RoundTerms
 ) -> dict[str, bytes]:
-    """Names and signing keys of those who came, each vouched for by its certificate for exactly our terms."""
+    """Names and signing keys of who joined, each certified for exactly our terms."""
     found = unpack(message, Roster)
     given = {item.name: item.introduction for item in found.roster}
     if (
@@ -397,12 +394,12 @@ def _check_roster(
         or not given.keys() <= set(terms.parties)
     ):
         raise MessageError(
-            "roster: of another round, with a party twice, or one that is not of this round"
+            "roster: of another round, with a party twice, or with one not of this round"
         )
     if given.get(identity.name) != own:
-        raise MessageError("roster: without our own introduction as it was sent")
+        raise MessageError("roster: lacks our own introduction as sent")
     if len(given) < max(_LEAST, terms.threshold):
-        raise ProtocolError(f"{len(given)} parties came, too few; nothing was sent to them")
+        raise ProtocolError(f"{len(given)} parties joined, too few; nothing was sent to them")
     return {
         name: check_introduction(
             given[name], name=name, authority=identity.authority, terms=terms.digest
@@ -416,14 +413,14 @@ def _read_done(message: bytes, client: Client) -> RoundReceipt:
     if found.session != client.plan.digest:
         raise MessageError("message done: of another round")
     if found.survivors != client.survivors:
-        raise MessageError("message done: names others than the survivors that were signed for")
+        raise MessageError("message done: names other survivors than those signed for")
     return RoundReceipt(survivors=client.survivors, sha256=found.sha256)
 
 
 def _one(request: Iterator[bytes]) -> bytes:
     message = next(request, None)
     if message is None:
-        raise MessageError("no message came")
+        raise MessageError("no message arrived")
     return message
 
 

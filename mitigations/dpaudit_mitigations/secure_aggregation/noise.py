@@ -1,4 +1,4 @@
-"""Each server's share of the noise, calibrated for the least number of honest servers that stay to the end."""
+"""Each server's share of the noise, calibrated for the least number of honest servers that stay."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _FINENESS: dict[Law, int] = {"discrete-gaussian": 24, "skellam": 12}
 
 
 def least_honest(servers: int, *, dropouts: int, colluding: int, backdoored: int = 0) -> int:
-    """Servers less dropouts, colluding and backdoored ones: whose noise is surely in the sum and unknown to others.
+    """Servers less dropouts, colluding and backdoored ones: those whose noise surely protects.
 
-    Surely, if the threshold is servers − dropouts: an aggregator may leave out as many as the
-    threshold allows, and does not choose those that help it.
+    Their noise is in the sum and unknown to others if the threshold is servers − dropouts: an
+    aggregator may leave out as many as the threshold allows, and does not choose its helpers.
 
     Raises:
         UsageError: a negative number, or none is left.
@@ -44,14 +44,16 @@ def least_honest(servers: int, *, dropouts: int, colluding: int, backdoored: int
     left = servers - dropouts - colluding - backdoored
     if left < 1:
         raise UsageError(
-            f"servers={servers}: less dropouts={dropouts}, colluding={colluding}, backdoored={backdoored} leaves no honest "
-            "noise; take more servers"
+            f"servers={servers}: less dropouts={dropouts}, colluding={colluding}, "
+            f"backdoored={backdoored} leaves no honest noise; take more servers"
         )
     return left
 
 
 def finest_granularity(law: Law, sigma: float) -> float:
-    """The least power of two above σ·2^-25 (discrete Gaussian) or σ·2^-13 (Skellam): as fine as these samplers are used.
+    """The least power of two above σ·2^-25 (discrete Gaussian) or σ·2^-13 (Skellam).
+
+    It is as fine as these samplers are used.
 
     Raises:
         UsageError: no such law, or sigma no finite number > 0.
@@ -62,7 +64,9 @@ def finest_granularity(law: Law, sigma: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseShare:
-    """What one server adds: whole steps of ``granularity``, of standard deviation ``sigma`` in the values' unit.
+    """One server's noise: whole steps of ``granularity``, of standard deviation ``sigma``.
+
+    ``granularity`` and ``sigma`` are in the values' unit.
 
     ``discrete-gaussian``: exact (``dpaudit.vectors.exact_integers``); a sum of such shares is only
     nearly discrete Gaussian, and the accounting says how nearly. ``skellam``: within 2^-188
@@ -82,12 +86,13 @@ class NoiseShare:
         most = LARGEST_SCALE if self.law == "discrete-gaussian" else LARGEST_SKELLAM_SCALE
         if not 0.5 <= self.scale <= most:
             raise UsageError(
-                f"granularity={self.granularity}: {self.law} noise takes sigma/{most:g} to 2·sigma, sigma={self.sigma:g} here"
+                f"granularity={self.granularity}: {self.law} noise takes sigma/{most:g} to "
+                f"2·sigma, sigma={self.sigma:g} here"
             )
 
     @classmethod
     def calibrated(cls, law: Law, *, sigma: float, honest: int, granularity: float) -> NoiseShare:
-        """σ/√honest each, so that ``honest`` servers' shares have the standard deviation ``sigma`` together."""
+        """Shares of σ/√honest, so that ``honest`` of them have standard deviation ``sigma``."""
         return cls(law=law, sigma=sigma / math.sqrt(honest), granularity=granularity)
 
     @property
@@ -106,10 +111,10 @@ class NoiseShare:
         return lambda count: self.draw(count, stream=stream)
 
     def epsilon(self, delta: float, *, honest: int, sensitivity: float, dim: int) -> EpsilonBounds:
-        """ε at ``delta`` of ``honest`` such shares together, towards everybody else; ``sensitivity`` in the values' unit.
+        """ε at ``delta`` of ``honest`` such shares together, against everybody else.
 
-        Values are rounded to the granularity before, which can carry neighbours g√dim further
-        apart: that is included.
+        ``sensitivity`` is in the values' unit. Values are rounded to the granularity first, which
+        can move neighbours g√dim further apart; that is included.
         """
         far = sensitivity / self.granularity
         if self.law == "skellam":

@@ -1,4 +1,4 @@
-"""What every party of a round knows and agrees on before it begins: who, how many, how long, in which ring."""
+"""What every party of a round agrees on beforehand: parties, threshold, length and ring."""
 
 from __future__ import annotations
 
@@ -49,12 +49,15 @@ def ring_dtype(bits: int) -> np.dtype[Any]:
 
 
 def least_threshold(parties: int, *, colluding: int = 0) -> int:
-    """The least t > (n + c)/2: then no two lists of survivors can each be signed by t of n parties, c of which sign both."""
+    """The least t > (n + c)/2.
+
+    Then no two lists of survivors can each be signed by t of n parties, c of which sign both.
+    """
     return (parties + colluding) // 2 + 1
 
 
 def transcript(label: str, *parts: bytes) -> bytes:
-    """SHA-256 of a label and byte strings, each with its length before it: 32 bytes that no other sequence gives."""
+    """SHA-256 of a label and byte strings, each preceded by its length: injective, 32 bytes."""
     state = hashlib.sha256()
     for part in (b"dpaudit secure aggregation", label.encode(), *parts):
         state.update(len(part).to_bytes(8, "big"))
@@ -67,10 +70,10 @@ class Plan:
     """One round, as agreed beforehand and over a channel that the aggregator does not control.
 
     ``round`` is 16 bytes that are never used again (take ``secrets.token_bytes(16)``). ``roster``
-    maps names to raw Ed25519 public keys (32 bytes each). ``threshold`` t parties must stay to the
-    end, at least and so that up to n − t may drop out; it exceeds (n + ``colluding``)/2, where
+    maps names to raw Ed25519 public keys (32 bytes each). At least ``threshold`` t parties must
+    stay to the end, so up to n − t may drop out; t exceeds (n + ``colluding``)/2, where
     ``colluding`` parties may work with the aggregator. ``length`` values of ``bits`` bits are
-    summed. ``context`` is anything else that must be the same for all (see ``FixedPoint.context``).
+    summed. ``context`` is anything else that all must share (see ``FixedPoint.context``).
 
     Raises:
         UsageError: a field that breaks one of these rules, fewer than 3 parties, names that are not
@@ -89,16 +92,19 @@ class Plan:
         n = len(self.roster)
         if len(self.round) != ROUND_BYTES:
             raise UsageError(
-                f"round of {len(self.round)} bytes: takes {ROUND_BYTES}; draw it with secrets.token_bytes(16)"
+                f"round of {len(self.round)} bytes: takes {ROUND_BYTES}; "
+                "draw it with secrets.token_bytes(16)"
             )
         if not 3 <= n <= MOST_PARTIES:
             raise UsageError(
-                f"roster of {n}: takes 3 to {MOST_PARTIES} parties (the sum of two tells each the other's)"
+                f"roster of {n}: takes 3 to {MOST_PARTIES} parties "
+                "(a sum of two tells each the other's)"
             )
         for name, key in self.roster.items():
             if not _NAME.fullmatch(name):
                 raise UsageError(
-                    f"roster name={name!r}: takes 1 to 64 of A-Z a-z 0-9 . _ -, not first a sign; rename it"
+                    f"roster name={name!r}: takes 1 to 64 of A-Z a-z 0-9 . _ -, starting with a "
+                    "letter or digit; rename it"
                 )
             if len(key) != 32:
                 raise UsageError(
@@ -108,13 +114,15 @@ class Plan:
             raise UsageError("roster: two parties have the same public key; give each its own")
         if not 0 <= self.colluding <= n - 2:
             raise UsageError(
-                f"colluding={self.colluding}: takes 0 to {n - 2} of {n} parties; two honest ones must be left"
+                f"colluding={self.colluding}: takes 0 to {n - 2} of {n} parties; "
+                "at least two must be honest"
             )
         least = least_threshold(n, colluding=self.colluding)
         if not least <= self.threshold <= n:
             raise UsageError(
-                f"threshold={self.threshold}: must exceed (parties + colluding)/2 and be at most the number of parties, so "
-                f"{least} to {n} here; otherwise two different lists of survivors could both be signed"
+                f"threshold={self.threshold}: takes {least} to {n} here, more than "
+                "(parties + colluding)/2 and at most the number of parties; otherwise two "
+                "different lists of survivors could both be signed"
             )
         if not 1 <= self.length <= LARGEST_LENGTH:
             raise UsageError(f"length={self.length}: takes 1 to {LARGEST_LENGTH} values")
@@ -136,7 +144,7 @@ class Plan:
 
     @cached_property
     def digest(self) -> bytes:
-        """32 bytes that stand for all of it; every message, key and signature of the round is bound to them."""
+        """32 bytes that every message, key and signature of the round is bound to."""
         numbers = (self.threshold, self.length, self.bits, self.colluding)
         keys = [part for name in self.parties for part in (name.encode(), bytes(self.roster[name]))]
         return transcript(

@@ -1,4 +1,4 @@
-"""Real values as whole multiples of a granularity in Z_2^b, with room for the whole sum checked beforehand."""
+"""Real values as multiples of a granularity in Z_2^b, with room for the whole sum."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dpaudit_mitigations.secure_aggregation.plan import RingArray, ring_dtype, t
 __all__ = ["LEAST_HEADROOM", "FixedPoint", "noise_reach"]
 
 LEAST_HEADROOM = 8.5
-"""Standard deviations of each party's noise for which there must be room, at least."""
+"""Standard deviations of each party's noise for which there is room, at least."""
 
 _CHUNK = 1 << 16
 _EXACT = 1 << 53  # below it in size every integer is a double
@@ -29,12 +29,13 @@ Integers = npt.NDArray[np.int64]
 
 
 def noise_reach(scale: float, values: int) -> int:
-    """What none of ``values`` draws of noise of standard deviation ``scale`` exceeds in size, but with probability 2^-40.
+    """A size that all ``values`` draws of noise of deviation ``scale`` stay within.
 
-    k·scale with k ≥ 8.5, by Bernstein's P(|X| ≥ x) ≤ 2·exp(−x²/2(scale² + x/3)): it holds for
-    Skellam noise, whose jumps are ±1, and all the more for the discrete Gaussian, which is
-    sub-Gaussian: E exp(tX) is exp(t²s²/2) times Σ exp(−(n − ts²)²/2s²)/Σ exp(−n²/2s²), and a sum of
-    Gaussians over the integers is largest when it is centred.
+    All but with probability 2^-40. k·scale with k ≥ 8.5, by Bernstein's P(|X| ≥ x) ≤
+    2·exp(−x²/2(scale² + x/3)): it holds for Skellam noise, whose jumps are ±1, and more so for the
+    discrete Gaussian, which is sub-Gaussian: E exp(tX) is exp(t²s²/2) times Σ exp(−(n −
+    ts²)²/2s²)/Σ exp(−n²/2s²), and a sum of Gaussians over the integers is largest when it is
+    centred.
     """
     if scale == 0:
         return 0
@@ -49,14 +50,14 @@ def noise_reach(scale: float, values: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class FixedPoint:
-    """How ``parties`` vectors of ``length`` values, |value| ≤ ``bound``, each with noise of scale ``sigma``, are encoded.
+    """How ``parties`` vectors of ``length`` values with noise of scale ``sigma`` are encoded.
 
-    A value becomes its nearest multiple of ``granularity`` (a power of two), counted. One party may
-    contribute at most :attr:`limit` in size: a share of the half ring (and of 2^53, so that a
-    decoded sum is an exact double). So the sum of all parties cannot wrap around. Values have room
-    up to the bound and noise up to :attr:`room`; each is refused beyond its own before anything is
-    sent, so whether noise is refused says nothing of the values, and nothing is ever clipped. All
-    fields must come from public knowledge, never from the data.
+    Each |value| ≤ ``bound``; it becomes its nearest multiple of ``granularity`` (a power of two),
+    counted. One party may contribute at most :attr:`limit` in size: a share of the half ring (and
+    of 2^53, so that a decoded sum is an exact double). So the sum of all parties cannot wrap
+    around. Values have room up to the bound and noise up to :attr:`room`; each is refused beyond
+    its own before anything is sent, so a refusal of noise reveals nothing of the values, and
+    nothing is ever clipped. All fields must come from public knowledge, never from the data.
 
     Raises:
         UsageError: the bound and 8.5σ of noise or more (see :func:`noise_reach`) exceed the limit;
@@ -86,9 +87,10 @@ class FixedPoint:
             bits = math.ceil(math.log2((need + 1) * self.parties)) + 1 if need < _FAR else 900
             widest = "" if bits > 64 else " or a wider ring"
             raise UsageError(
-                f"bits={self.bits}: {self.parties} parties with |value| ≤ {self.bound:g} and {self.headroom:.1f}σ of noise "
-                f"each reach ±{float(need * self.parties):.4g} steps of granularity={g!r}, which takes {bits} bits (and sums "
-                f"below 2^53); take a coarser granularity, a smaller bound{widest}"
+                f"bits={self.bits}: {self.parties} parties with |value| ≤ {self.bound:g} and "
+                f"{self.headroom:.1f}σ of noise each reach ±{float(need * self.parties):.4g} steps "
+                f"of granularity={g!r}, which takes {bits} bits (and sums below 2^53); take a "
+                f"coarser granularity, a smaller bound{widest}"
             )
 
     @classmethod
@@ -110,7 +112,7 @@ class FixedPoint:
         largest = max(bound, sigma)
         if not 0 < largest < math.inf:
             raise UsageError(
-                f"bound={bound}, sigma={sigma}: must be finite numbers ≥ 0, one of them above"
+                f"bound={bound}, sigma={sigma}: must be finite numbers ≥ 0, one of them above 0"
             )
         exponent = max(math.frexp(largest)[1] - 56, -960)
         if finest > 0:
@@ -154,17 +156,17 @@ class FixedPoint:
 
     @property
     def room(self) -> int:
-        """The largest noise of one party, in steps, that is taken: what the bound leaves of the limit."""
+        """The largest noise of one party, in steps, that is accepted: the limit less the bound."""
         return self.limit - self._bound_steps
 
     @property
     def headroom(self) -> float:
-        """The same in standard deviations; 0 without noise."""
+        """:attr:`reach` in standard deviations; 0 without noise."""
         return self.reach * self.granularity / self.sigma if self.sigma else 0.0
 
     @property
     def context(self) -> bytes:
-        """32 bytes that stand for these fields: part of a plan, so that all parties encode alike."""
+        """32 bytes, a hash of these fields: part of a plan, so that all parties encode alike."""
         floats = struct.pack("<3d", self.granularity, self.bound, self.sigma)
         return transcript(
             "fixed point", struct.pack("<3Q", self.bits, self.parties, self.length), floats
@@ -184,17 +186,18 @@ class FixedPoint:
             nearest = np.rint(exact)
             if not (np.abs(nearest) <= self._bound_steps).all():
                 raise UsageError(
-                    f"value beyond bound={self.bound:g}, or no number: nothing is clipped here; clip to public bounds first"
+                    f"value beyond bound={self.bound:g}, or no number: nothing is clipped here; "
+                    "clip to public bounds first"
                 )
         return nearest.astype(np.int64)
 
     def encode(
         self, values: npt.NDArray[Any], *, noise: Callable[[int], Integers] | None = None
     ) -> RingArray:
-        """``values`` (d,) in steps plus ``noise`` (a function from a count to that many steps), in the ring, shape (d,).
+        """``values`` (d,) in steps plus ``noise(count)`` steps, in the ring, shape (d,).
 
         Raises:
-            UsageError: as :meth:`steps` and :meth:`check`; nothing has been sent then.
+            UsageError: as :meth:`steps` and :meth:`check`; nothing has been sent yet.
         """
         if values.ndim != 1:
             raise UsageError(f"values of shape {values.shape}: takes one vector (d,)")
@@ -209,7 +212,7 @@ class FixedPoint:
         return out
 
     def check(self, noise: Integers) -> None:
-        """Refuse noise that values of any allowed size would not leave room for.
+        """Refuse noise that exceeds its room, whatever the values.
 
         Raises:
             UsageError: beyond :attr:`room`; with probability below 2^-40 in a round, for noise of
@@ -217,7 +220,7 @@ class FixedPoint:
         """
         if not -self.room <= int(noise.min(initial=0)) <= int(noise.max(initial=0)) <= self.room:
             raise UsageError(
-                "noise beyond the room made for it: nothing was sent; begin a new round with fresh noise"
+                "noise beyond its room: nothing was sent; begin a new round with fresh noise"
             )
 
     def decode(self, total: RingArray) -> npt.NDArray[np.float64]:
@@ -235,7 +238,7 @@ class FixedPoint:
             part = signed[at : at + _CHUNK]
             if not -most <= int(part.min()) <= int(part.max()) <= most:
                 raise CheatingError(
-                    "sum: beyond what all parties together may add; somebody did not keep to the plan"
+                    "sum: beyond what all parties together may add; a party broke the plan"
                 )
             np.multiply(part, self.granularity, out=out[at : at + _CHUNK])
         return out

@@ -1,9 +1,8 @@
-"""Who takes part in a round: each contributor's signing key for this round, vouched for by its certificate.
+"""Who takes part in a round: each contributor's signing key, vouched for by its certificate.
 
-The aggregator hands the introductions round, so it must not be believed about them: every
-contributor checks each one against the authority in its *own* folder, and against its *own* idea of
-the round's terms. An aggregator that invents a contributor, or tells two of them different terms,
-finds nobody who goes on.
+The aggregator distributes the introductions but is not trusted with them: every contributor checks
+each one against the authority in its *own* folder and its *own* terms of the round. If an
+aggregator invents a contributor, or gives two of them different terms, nobody continues.
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ class _Statement(Message, frozen=True, kw_only=True, tag="secagg introduction st
 
 
 def introduce(identity: Identity, *, signing: bytes, terms: bytes) -> bytes:
-    """The message by which ``identity`` says: my Ed25519 key for the round with ``terms`` is ``signing``.
+    """The message in which ``identity`` certifies its Ed25519 key ``signing`` for ``terms``.
 
     ``signing`` is the raw public key, 32 bytes; ``terms`` a digest of everything the contributors
-    must agree on, 32 bytes. Signed by the certificate's key (ECDSA on P-256), the certificate
+    must agree on, 32 bytes. Signed by the certificate's key (ECDSA on P-256), with the certificate
     enclosed.
 
     Raises:
@@ -64,9 +63,9 @@ def introduce(identity: Identity, *, signing: bytes, terms: bytes) -> bytes:
 
 
 def check_introduction(data: bytes, *, name: str, authority: bytes, terms: bytes) -> bytes:
-    """The signing key (raw, 32 bytes) that ``name`` introduced itself with for the round with ``terms``.
+    """The signing key (raw, 32 bytes) that ``name`` certified for the round with ``terms``.
 
-    ``authority`` (PEM) is the one that the reader believes.
+    ``authority`` (PEM) is the one that the reader trusts.
 
     Raises:
         MessageError: not an introduction.
@@ -80,7 +79,7 @@ def check_introduction(data: bytes, *, name: str, authority: bytes, terms: bytes
         named, public = party_of(certificate), certificate.public_key()
     except (*BROKEN, InvalidSignature) as error:
         raise PeerError(
-            f"{name}: its introduction's certificate is not one of our authority's"
+            f"{name}: the certificate in its introduction is not from our authority"
         ) from error
     now = datetime.datetime.now(datetime.UTC)
     if (
@@ -88,7 +87,7 @@ def check_introduction(data: bytes, *, name: str, authority: bytes, terms: bytes
         or not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc
     ):
         raise PeerError(
-            f"{name}: its introduction's certificate is another party's, or not valid now"
+            f"{name}: the certificate in its introduction is another party's, or not valid now"
         )
     if not isinstance(public, ec.EllipticCurvePublicKey):
         raise PeerError(f"{name}: its certificate's key is not on an elliptic curve")
@@ -96,8 +95,8 @@ def check_introduction(data: bytes, *, name: str, authority: bytes, terms: bytes
         public.verify(found.signature, _statement(name, found.signing, terms), ec.ECDSA(SHA256()))
     except InvalidSignature as error:
         raise PeerError(
-            f"{name}: did not sign its key for this round's terms; every contributor must be given the same round, "
-            "parties, threshold, colluding, dimension, bound, sigma, bits and noise"
+            f"{name}: did not sign its key for this round's terms; give every contributor the same "
+            "round, parties, threshold, colluding, dimension, bound, sigma, bits and noise"
         ) from error
     return found.signing
 

@@ -1,4 +1,4 @@
-"""The aggregator, as a state machine: bytes in, bytes out, no I/O. It is trusted with nothing but the sum."""
+"""The aggregator as a state machine: bytes in, bytes out, no I/O. It is trusted only with sums."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class Aggregate:
 
 
 class Aggregator:
-    """One round seen from the middle: takes each party's message of a stage, then closes the stage.
+    """One round at the aggregator: takes each party's message of a stage, then closes the stage.
 
-    ``take_*`` refuses a message (unknown or repeated sender, other round, broken) and is unchanged
-    by it, so one bad party does not end the round; the caller must know from whom a message comes
-    (mTLS) and passes the name. ``close_*`` goes on with those that answered, or ends the round with
-    a :class:`ProtocolError` if they are fewer than the threshold. The order: adverts, shares,
-    masked vectors, confirmations, unmaskings. Not made for several threads at once.
+    ``take_*`` refuses a message (unknown or repeated sender, other round, broken) without changing
+    state, so one bad party does not end the round; the caller authenticates the sender (mTLS) and
+    passes its name. ``close_*`` continues with those that answered, or ends the round with a
+    :class:`ProtocolError` if they are fewer than the threshold. The order: adverts, shares, masked
+    vectors, confirmations, unmaskings. Not thread-safe.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -72,7 +72,7 @@ class Aggregator:
 
     @property
     def expected(self) -> tuple[str, ...]:
-        """From whom a message of this stage is still to come."""
+        """The parties whose message of this stage is still due."""
         before: dict[Stage, tuple[Mapping[str, object] | tuple[str, ...] | set[str], ...]] = {
             Stage.ADVERTISE: (self.plan.parties, self._adverts),
             Stage.SHARE: (self._adverts, self._sealed),
@@ -88,7 +88,7 @@ class Aggregator:
         """Round 0: a party's signed keys.
 
         Raises:
-            MessageError: not from a party that is asked now, twice, broken, or in another's name.
+            MessageError: not due from this sender, broken, or in another's name.
             CheatingError: the signature is not the sender's, or the keys would make the other
                 parties leave the round.
         """
@@ -99,7 +99,7 @@ class Aggregator:
             {advert.masking, advert.sharing} & {other.masking, other.sharing}
             for other in self._adverts.values()
         ):
-            raise CheatingError(f"advert of {sender}: has a key of another party's")
+            raise CheatingError(f"advert of {sender}: has another party's key")
         self._adverts[sender] = advert
 
     def close_adverts(self) -> bytes:
@@ -118,13 +118,12 @@ class Aggregator:
         """Round 1: a party's sealed shares, one for each other party with keys.
 
         Raises:
-            MessageError: not from a party that is asked now, twice, broken, or for others than
-                these.
+            MessageError: not due from this sender, broken, or for other recipients.
         """
         self._from(sender, Stage.SHARE)
         sealed = wire.by_name(wire.read(self.plan, message, wire.Shares, party=sender).sealed)
         if sealed.keys() != self._adverts.keys() - {sender}:
-            raise MessageError(f"message shares: {sender}'s are not for each other party with keys")
+            raise MessageError(f"message shares: {sender}'s are not one per other party with keys")
         self._sealed[sender] = sealed
 
     def close_shares(self) -> dict[str, bytes]:
@@ -140,14 +139,14 @@ class Aggregator:
         return {name: self._envelopes(name) for name in self._sealed}
 
     def take_masked(self, sender: str, vector: RingArray) -> None:
-        """Round 2: a party's whole masked vector (length,), of the plan's dtype; added to the one sum, not kept.
+        """Round 2: a party's whole masked vector (length,), of the plan's dtype; added, not kept.
 
-        A sum cannot give back half a vector, so a stream is read whole
-        (``transport.vectors.read_vector``) before it comes here: memory is the sum and the vectors
+        Half a vector cannot be subtracted from the sum again, so a stream is read whole
+        (``transport.vectors.read_vector``) before it is added: memory is the sum and the vectors
         being received.
 
         Raises:
-            MessageError: not from a party that is asked now, twice, or of another dtype or shape.
+            MessageError: not due from this sender, or of another dtype or shape.
         """
         self._from(sender, Stage.MASK)
         if vector.dtype != self.plan.dtype or vector.shape != (self.plan.length,):
@@ -182,7 +181,7 @@ class Aggregator:
         """Round 3: a survivor's signature on the lists.
 
         Raises:
-            MessageError: not from a party that is asked now, twice, or broken.
+            MessageError: not due from this sender, or broken.
             CheatingError: the signature is not the sender's, or on other lists.
         """
         self._from(sender, Stage.CONFIRM)
@@ -203,28 +202,27 @@ class Aggregator:
         )
 
     def take_unmasking(self, sender: str, message: bytes) -> None:
-        """Round 4: the shares that a party gives away.
+        """Round 4: the shares that a party reveals.
 
         Raises:
-            MessageError: not from a party that is asked now, twice, broken, or other shares than
-                those needed.
+            MessageError: not due from this sender, broken, or other shares than those needed.
         """
         self._from(sender, Stage.UNMASK)
         given = wire.read(self.plan, message, wire.Unmasking, party=sender)
         seeds, keys = wire.by_name(given.seeds), wire.by_name(given.keys)
         if seeds.keys() != set(self._survivors) or keys.keys() != set(self._dropped):
             raise MessageError(
-                f"message unmasking: {sender}'s shares are not of survivors' seeds and the others' keys"
+                f"message unmasking: {sender} must give survivors' seed shares, others' key shares"
             )
         self._shares[sender] = seeds, keys
 
     def finish(self) -> Aggregate:
-        """Rebuild the masks that are left and take them off: the sum of the survivors' vectors. The round is over.
+        """Rebuild the remaining masks, remove them, return the survivors' sum. This ends the round.
 
         Raises:
             ProtocolError: fewer answers than the threshold.
-            CheatingError: shares that do not give what their owner committed to; no sum comes out.
-            MessageError: shares that are no numbers of the field; no sum comes out.
+            CheatingError: shares that do not give what their owner committed to; there is no sum.
+            MessageError: shares that are no numbers of the field; there is no sum.
         """
         self._close(Stage.UNMASK, len(self._shares), "gave their shares")
         self.stage = Stage.ENDED
@@ -241,7 +239,7 @@ class Aggregator:
     def _sum(self) -> RingArray:
         if self._total is None:
             raise UsageError(
-                "aggregate: there is no sum at this stage; close the stages in their order"
+                "aggregate: no sum exists at this stage; close the stages in their order"
             )
         return self._total
 
@@ -251,7 +249,7 @@ class Aggregator:
             seed = self._rebuild(name, 0)
             if transcript("seed", seed) != self._adverts[name].commitment:
                 raise CheatingError(
-                    f"seed of {name}: the shares of it are wrong, or were never right"
+                    f"seed of {name}: its shares are wrong now, or were from the start"
                 )
             out.append(own_mask(seed, agreed=self._agreed, party=name))
         return out
@@ -262,9 +260,9 @@ class Aggregator:
             key = X25519PrivateKey.from_private_bytes(self._rebuild(gone, 1))
             if public_bytes(key) != self._adverts[gone].masking:
                 raise CheatingError(
-                    f"masking key of {gone}: the shares of it are wrong, or were never right"
+                    f"masking key of {gone}: its shares are wrong now, or were from the start"
                 )
-            # what the survivor put on is the negative of what the dropped one would have
+            # a survivor's mask is the negative of the one that the dropped party would have added
             for name in self._survivors:
                 mask = pair_mask(
                     key, self._adverts[name].masking, agreed=self._agreed, party=gone, peer=name
@@ -284,18 +282,15 @@ class Aggregator:
                 f"message of {sender} for stage {stage}: the round is at {self.stage}"
             )
         if sender not in self.expected:
-            raise MessageError(
-                f"message of {sender} for stage {stage}: came already, or is not asked of it"
-            )
+            raise MessageError(f"message of {sender} for stage {stage}: repeated, or not asked for")
 
     def _close(self, stage: Stage, count: int, what: str) -> None:
         if self.stage is not stage:
-            raise UsageError(
-                f"aggregate: stage {stage} cannot be closed, the round is at {self.stage}"
-            )
+            raise UsageError(f"aggregate: cannot close stage {stage}, the round is at {self.stage}")
         if count < self.plan.threshold:
             self.stage, self._total = Stage.ENDED, None
             raise ProtocolError(
-                f"{count} of {len(self.plan.roster)} parties {what}, below the threshold of {self.plan.threshold}: the round "
-                "is over, nothing was revealed; start another with a new round"
+                f"{count} of {len(self.plan.roster)} parties {what}, below the threshold of "
+                f"{self.plan.threshold}: the round is over, nothing was revealed; start another "
+                "with a new round"
             )

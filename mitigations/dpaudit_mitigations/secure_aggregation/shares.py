@@ -1,4 +1,4 @@
-"""Shamir shares of a party's secrets, and the envelopes in which they travel past the aggregator."""
+"""Shamir shares of a party's secrets, and the sealed envelopes that carry them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 
 def _load_mpyc() -> tuple[Any, Any]:
-    """``import mpyc`` reads ``sys.argv`` as its own command line and sets up the root logger; both are ours."""
+    """``import mpyc`` parses ``sys.argv`` and sets up the root logger; keep it from both."""
     arguments, root = sys.argv, logging.getLogger()
     silence = logging.NullHandler()
     sys.argv = [*arguments[:1], "--no-log"]
@@ -56,7 +56,7 @@ _NONCE = bytes(12)  # each key seals one envelope
 
 
 def split(secret: bytes, *, parties: int, threshold: int) -> list[bytes]:
-    """Shares of 32 bytes for places 1 to ``parties``: any ``threshold`` of them give it back, fewer say nothing of it.
+    """Shares of a 32-byte secret for places 1 to ``parties``; any ``threshold`` of them restore it.
 
     Perfect secrecy below the threshold; the polynomial's coefficients come from the operating
     system's generator.
@@ -66,7 +66,8 @@ def split(secret: bytes, *, parties: int, threshold: int) -> list[bytes]:
     """
     if len(secret) != KEY_BYTES or not 1 <= threshold <= parties:
         raise UsageError(
-            f"secret of {len(secret)} bytes, threshold={threshold} of {parties}: takes 32 bytes, 1 ≤ t ≤ n"
+            f"secret of {len(secret)} bytes, threshold={threshold} of {parties}: "
+            "takes 32 bytes, 1 ≤ t ≤ n"
         )
     rows = thresha.random_split(
         _FIELD, [_FIELD(int.from_bytes(secret, "big"))], threshold - 1, parties
@@ -91,7 +92,7 @@ def recombine(shares: Mapping[int, bytes], *, threshold: int) -> bytes:
         points.append((place, [value]))
     secret = int(thresha.recombine(_FIELD, points)[0]) % PRIME  # plain integers come back unreduced
     if secret >= 1 << 256:
-        raise CheatingError("shares that make no secret: at least one of them is wrong")
+        raise CheatingError("shares that make no secret: at least one is wrong")
     return secret.to_bytes(KEY_BYTES, "big")
 
 

@@ -1,4 +1,4 @@
-"""A whole round in this process: the state machines that processes run, and every byte counted."""
+"""A whole round in this process, with the state machines of real processes; it counts all bytes."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What came of a round.
+    """The result of a round.
 
     ``total`` (length,) is the ring sum of the ``survivors``' vectors. ``sent`` are the bytes that
-    each party and the aggregator sent, ``seconds`` what each worked (framing and hashing included;
-    one after the other in this process).
+    each party and the aggregator sent, ``seconds`` the working time of each (framing and hashing
+    included; they run one after the other).
     """
 
     total: RingArray = field(repr=False)
@@ -56,7 +56,7 @@ class Outcome:
 
 
 def party_names(count: int) -> tuple[str, ...]:
-    """``party-001`` and so on: what a simulation's parties are called, in the order of their inputs."""
+    """``party-001`` and so on: the names of a simulation's parties, in their inputs' order."""
     return tuple(f"party-{i:03d}" for i in range(1, count + 1))
 
 
@@ -71,12 +71,12 @@ def simulate(
     dropouts: Mapping[str, Collection[int]] | None = None,
     context: bytes = b"",
 ) -> Outcome:
-    """One round with ``inputs[i]`` as party i's vector (length,), or a function that makes it; vectors are masked in place.
+    """One round with ``inputs[i]`` as party i's vector (length,), or a function that makes it.
 
-    ``dropouts`` maps a stage (``advertise``, ``share``, ``mask``, ``confirm``, ``unmask``) to the
-    parties, counted from 0, that fall silent before they send anything of it. ``threshold`` is the
-    least allowed unless given. Keys come from ``stream`` (the coefficients of Shamir's polynomials
-    from the operating system, whatever it is).
+    Vectors are masked in place. ``dropouts`` maps a stage (``advertise``, ``share``, ``mask``,
+    ``confirm``, ``unmask``) to the parties, counted from 0, that stop responding before they send
+    anything of it. ``threshold`` is the least allowed unless given. Keys come from ``stream`` (the
+    coefficients of Shamir's polynomials always from the operating system).
 
     Raises:
         UsageError: vectors that do not fit, an unknown stage or party, or a plan that cannot be.
@@ -84,12 +84,12 @@ def simulate(
     """
     names = party_names(len(inputs))
     signing = {name: new_signing_key(stream.child("signing", name)) for name in names}
+    if threshold is None:
+        threshold = least_threshold(len(names), colluding=colluding)
     plan = Plan(
         round=stream.child("round").bytes(ROUND_BYTES),
         roster={name: public_bytes(key) for name, key in signing.items()},
-        threshold=least_threshold(len(names), colluding=colluding)
-        if threshold is None
-        else threshold,
+        threshold=threshold,
         length=length,
         bits=bits,
         colluding=colluding,
@@ -145,7 +145,7 @@ class _Round:
         told: Callable[[str], bytes],
         take: Callable[[str, bytes], None],
     ) -> None:
-        """The stage's message goes to everybody asked, and the answers come back from those that are still there."""
+        """Send the stage's message to all asked, and take the answers of those still there."""
         for name in self._asked(told):
             with self._work(name):
                 message = answer(self.clients[name], told(name))
@@ -198,7 +198,7 @@ class _Round:
 
 
 def _silent(dropouts: Mapping[str, Collection[int]], names: Sequence[str]) -> dict[str, Stage]:
-    """From which stage on each party that drops out is silent."""
+    """From which stage on each party that drops out does not respond."""
     out: dict[str, Stage] = {}
     for stage, parties in dropouts.items():
         if stage not in _STAGES:

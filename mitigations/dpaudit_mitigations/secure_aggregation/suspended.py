@@ -1,8 +1,8 @@
-"""A client between two messages as bytes, for hosts that run each message in a process of its own (Flower's SuperNode).
+"""A client between messages as bytes, for hosts with a process per message (Flower's SuperNode).
 
-The bytes are as secret as the client, and whoever can go back to older ones can make a party answer
-one stage twice, with two different lists. Processes of our own never do this: they keep their
-client in memory, and lose it when they die.
+The bytes are as secret as the client, and whoever can restore older ones can make a party answer
+one stage twice, with two different lists. Our own processes never do this: they keep their client
+in memory and lose it when they die.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ class _Suspended(Message, frozen=True, kw_only=True, tag="secagg suspended"):
 
 
 def suspend(client: Client) -> bytes:
-    """Everything that ``client`` knows, its long-term signing key aside; SECRET. The client itself is abandoned.
+    """Everything that ``client`` knows but its long-term signing key; SECRET. Ends ``client``.
 
     Raises:
-        UsageError: its round is over, or it is amid a stage.
+        UsageError: its round is over, or it is in the middle of a stage.
     """
     keys = client._keys
     if keys is None or client._stage not in _BETWEEN:
         raise UsageError(
-            "client: its round is over, or it has envelopes and no vector yet; there is nothing to come back to"
+            "client: its round is over, or it has envelopes and no vector yet; it cannot be resumed"
         )
     adverts = tuple(client._adverts[name] for name in sorted(client._adverts))
     data = pack(
@@ -78,7 +78,7 @@ def suspend(client: Client) -> bytes:
 
 
 def resume(plan: Plan, *, signing_key: Ed25519PrivateKey, data: bytes) -> Client:
-    """The client that :func:`suspend` put to sleep.
+    """The client that :func:`suspend` saved.
 
     Raises:
         MessageError: not such bytes.
@@ -86,7 +86,7 @@ def resume(plan: Plan, *, signing_key: Ed25519PrivateKey, data: bytes) -> Client
     """
     found = unpack(data, _Suspended)
     if found.stage not in _BETWEEN:
-        raise MessageError("message secagg suspended: of a stage at which nobody is put to sleep")
+        raise MessageError("message secagg suspended: of a stage at which no client is suspended")
     if not plan.roster.keys() >= {
         *found.survivors,
         *found.dropped,

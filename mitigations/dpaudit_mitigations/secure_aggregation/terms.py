@@ -1,4 +1,4 @@
-"""The terms of a round among processes: what each party is told by its own operator, and all must be told alike."""
+"""The terms of a round among processes: each party has them from its operator, all the same."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ from dpaudit_mitigations.transport.certificates import check_party
 __all__ = ["MOST_PARTIES", "RoundTerms"]
 
 MOST_PARTIES = 500
-"""Contributors of a round among processes, at most: each waits in a thread of the aggregator."""
+"""Contributors per round among processes, at most: each waits in a thread of the aggregator."""
 _ROUND = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RoundTerms:
-    """One round: ``round`` is a name never used again, ``parties`` the contributors (as in their certificates).
+    """One round: ``round`` is a name never used again, ``parties`` are the contributors' names.
 
-    ``threshold`` of them must stay to the end; up to ``colluding`` of them may work with the
-    aggregator. Count among these whoever reads the sum and might take away noise of its own, alone
-    or with others, and whoever's generator may be bad. Each contributes ``length`` values of at
-    most ``bound`` in size, summed in integers of ``bits`` bits. ``sigma`` is the standard deviation
-    of the noise in the sum that nobody who colludes can take away: each adds σ/√(threshold −
-    colluding), whoever of the honest the aggregator leaves out; 0 means no noise. Every field is
-    hashed into :attr:`digest`, which all introductions, keys and signatures are bound to.
+    Names are as in the certificates. ``threshold`` of them must stay to the end; up to
+    ``colluding`` of them may work with the aggregator. Count among these whoever reads the sum and
+    might remove noise of its own, alone or with others, and whoever's generator may be bad. Each
+    contributes ``length`` values of at most ``bound`` in size, summed in integers of ``bits`` bits.
+    ``sigma`` is the standard deviation of the noise in the sum that no colluder can remove: each
+    adds σ/√(threshold − colluding), whichever honest ones the aggregator leaves out; 0 means no
+    noise. Every field is hashed into :attr:`digest`, which all introductions, keys and signatures
+    are bound to.
 
     Raises:
         UsageError: a field that breaks its rule, or a bound and noise that the ring has no room
@@ -55,18 +56,19 @@ class RoundTerms:
     def __post_init__(self) -> None:
         if not _ROUND.fullmatch(self.round):
             raise UsageError(
-                f"round={self.round!r}: takes 1 to 64 of A-Z a-z 0-9 . _ -, not first a sign; and a new one each time"
+                f"round={self.round!r}: takes 1 to 64 of A-Z a-z 0-9 . _ -, starting with a letter "
+                "or digit; take a new one each time"
             )
         if (
             len(set(map(check_party, self.parties))) != len(self.parties)
             or len(self.parties) > MOST_PARTIES
         ):
             raise UsageError(
-                f"parties: {len(self.parties)} of them; name at most {MOST_PARTIES}, none twice"
+                f"parties: {len(self.parties)} names; give at most {MOST_PARTIES}, none twice"
             )
         nobody = {name: transcript("nobody's key", name.encode()) for name in self.parties}
-        self._plan(nobody, b"")  # whose rules are ours, and come first
-        _ = self.share  # and the ring: both refuse what does not fit
+        self._plan(nobody, b"")  # checks the plan's rules first
+        _ = self.share  # and the ring's
 
     @property
     def honest(self) -> int:
@@ -75,7 +77,7 @@ class RoundTerms:
 
     @cached_property
     def ring(self) -> FixedPoint:
-        """How values become integers and the sum becomes values: the finest granularity that fits."""
+        """How values become integers and the sum values: the finest granularity that fits."""
         own = self.sigma / self.honest**0.5
         return FixedPoint.finest(
             bits=self.bits,
@@ -98,7 +100,7 @@ class RoundTerms:
 
     @cached_property
     def digest(self) -> bytes:
-        """32 bytes that stand for all fields."""
+        """32 bytes, a hash of all fields."""
         numbers = struct.pack(
             "<5Qd",
             self.threshold,
@@ -114,7 +116,7 @@ class RoundTerms:
         )
 
     def plan(self, roster: Mapping[str, bytes]) -> Plan:
-        """The plan of the round with those who have come: their names and raw Ed25519 public keys.
+        """The plan of the round with the parties that joined: names and raw Ed25519 public keys.
 
         Raises:
             UsageError: fewer than 3, or than the threshold.
@@ -122,7 +124,7 @@ class RoundTerms:
         return self._plan(roster, self.digest)
 
     def encode(self, values: npt.NDArray[Any], *, stream: Stream) -> RingArray:
-        """``values`` (length,) with this contributor's noise from ``stream``, as integers of the ring.
+        """``values`` (length,) with this contributor's noise from ``stream``, in the ring.
 
         Raises:
             UsageError: another shape; a value beyond the bound or no number.

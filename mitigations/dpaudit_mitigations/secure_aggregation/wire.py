@@ -66,7 +66,7 @@ class Entry(Record, Generic[V], frozen=True, kw_only=True):
 
 
 class Advert(Record, frozen=True, kw_only=True):
-    """A party's public keys of the round, the commitment to its seed, and its signature under the roster's key."""
+    """A party's public keys, the commitment to its seed, and its signature on them."""
 
     commitment: Bytes32
     masking: Key
@@ -75,11 +75,11 @@ class Advert(Record, frozen=True, kw_only=True):
     signature: Signature
 
     def signed(self, plan: Plan) -> tuple[bytes, ...]:
-        """The byte strings under the signature, which has the label ``advert``."""
+        """The signed byte strings, under the label ``advert``."""
         return plan.digest, self.name.encode(), self.masking, self.sharing, self.commitment
 
     def encoded(self) -> bytes:
-        """All of it in a row, of known lengths but for the name, which comes last."""
+        """All fields in a row, each of known length but the name, which is last."""
         return self.masking + self.sharing + self.commitment + self.signature + self.name.encode()
 
 
@@ -99,7 +99,7 @@ class AdvertMessage(RoundMessage, frozen=True, kw_only=True, tag="advert"):
 
     @classmethod
     def of(cls, advert: Advert, plan: Plan) -> AdvertMessage:
-        """The message that says ``advert``."""
+        """The message that carries ``advert``."""
         return cls(
             session=plan.digest,
             **{field: getattr(advert, field) for field in Advert.__struct_fields__},
@@ -107,7 +107,7 @@ class AdvertMessage(RoundMessage, frozen=True, kw_only=True, tag="advert"):
 
     @property
     def advert(self) -> Advert:
-        """What it says."""
+        """The advert in this message."""
         return Advert(**{field: getattr(self, field) for field in Advert.__struct_fields__})
 
 
@@ -135,7 +135,7 @@ class Envelopes(RoundMessage, frozen=True, kw_only=True, tag="envelopes"):
 
 
 class Survivors(RoundMessage, frozen=True, kw_only=True, tag="survivors"):
-    """To all that sent vectors: the transcript, whose vectors are in the sum, and who sent shares but no vector."""
+    """To all that sent vectors: the transcript, the parties in the sum, the sharers not in it."""
 
     agreed: Bytes32
     dropped: tuple[Name, ...]
@@ -152,7 +152,7 @@ class Confirmation(RoundMessage, frozen=True, kw_only=True, tag="confirmation"):
 
 
 class Confirmations(RoundMessage, frozen=True, kw_only=True, tag="confirmations"):
-    """To all that signed: everybody's signatures."""
+    """To all that signed: all signatures."""
 
     session: Bytes32
     signatures: tuple[Entry[Signature], ...]
@@ -187,9 +187,7 @@ def read(plan: Plan, data: bytes, kind: type[M], *, party: str | None = None) ->
         if any(a >= b for a, b in pairwise(names)):
             raise MessageError(f"{what}: names out of order, or one twice")
     if party is not None and own != [party]:
-        raise MessageError(
-            f"{what}: says another name than the party that it comes from or goes to"
-        )
+        raise MessageError(f"{what}: names another party than its sender or recipient")
     return found
 
 
@@ -218,14 +216,14 @@ def after_adverts(plan: Plan, adverts: Mapping[str, Advert]) -> bytes:
 
 
 def after_shares(agreed: bytes, sharers: Iterable[str]) -> bytes:
-    """The transcript once it is known who sent shares: what masks and confirmations are bound to."""
+    """The transcript once the sharers are known: what masks and confirmations are bound to."""
     return transcript("sharers", agreed, *(name.encode() for name in sorted(sharers)))
 
 
 def survivors_statement(
     agreed: bytes, survivors: Sequence[str], dropped: Sequence[str]
 ) -> tuple[bytes, ...]:
-    """The byte strings that a party signs (label ``survivors``): whose vectors are in the sum and whose are not."""
+    """What a party signs (label ``survivors``): the parties in the sum and the dropped ones."""
     return (
         agreed,
         len(survivors).to_bytes(8, "big"),
@@ -234,11 +232,10 @@ def survivors_statement(
 
 
 def check_advert(plan: Plan, advert: Advert) -> None:
-    """Check the signature with the roster's key, and that the keys are such that others can go on with them.
+    """Check the signature with the roster's key, and that the keys are usable.
 
     Raises:
-        CheatingError: other keys than those that the party signed, of another round, equal, or of
-            small order.
+        CheatingError: keys that the party did not sign, of another round, equal, or of small order.
     """
     verify(
         plan.roster[advert.name],
@@ -248,7 +245,7 @@ def check_advert(plan: Plan, advert: Advert) -> None:
         signer=advert.name,
     )
     if advert.masking == advert.sharing:
-        raise CheatingError(f"advert of {advert.name}: one key for two purposes")
+        raise CheatingError(f"advert of {advert.name}: uses one key for two purposes")
     for key in (advert.masking, advert.sharing):
         check_public(key, owner=advert.name)
 

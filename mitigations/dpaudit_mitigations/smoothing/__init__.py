@@ -1,1 +1,1 @@
-"""Little things added to noise that fill the gaps between pancakes: independent noise (proven), rounding (measured)."""
+"""Small changes to noise that fill the gaps between pancakes: own noise (proven), rounding."""

@@ -1,4 +1,4 @@
-"""The defender's own noise N(0, (τσ)²) in a release on a lattice: two generators, and what each gives alone."""
+"""The defender's own noise N(0, (τσ)²) on a lattice: two generators, and what each gives alone."""
 
 from __future__ import annotations
 
@@ -20,25 +20,24 @@ from dpaudit.vectors.normal import standard_normal
 
 __all__ = ["OwnNoise", "check_own", "own_noise"]
 
-# in steps of the lattice 167 at least (the proof's Section 5 needs 64), 2^32 at most
-_SECURE_TAU = (1e-5, 90.0)
+_SECURE_TAU = (1e-5, 90.0)  # 167 (the proof's Section 5 needs 64) to 2^32 steps of the lattice
 
 
 class OwnNoise(Protocol):
-    """Independent noise of standard deviation τσ beside a source's of σ, for releases on the lattice of ``step``."""
+    """Noise of standard deviation τσ, independent of a source's (σ), on the lattice of ``step``."""
 
     @property
     def step(self) -> float:
         """``lattice_step`` of the source's σ."""
 
     def added_to(self, noise: torch.Tensor, *, stream: Stream) -> torch.Tensor:
-        """``noise`` (n, d) plus own noise, not yet rounded as a whole; the argument is not changed."""
+        """``noise`` (n, d) plus own noise, the sum not yet rounded; the argument is unchanged."""
 
     def alone(self, delta: float, *, host: Host) -> float:
-        """The ε at ``delta`` that this noise gives whatever the source's is, if that is independent of the query."""
+        """This noise's ε at ``delta`` whatever the source's noise, if independent of the query."""
 
     def waves(self, key: PancakeKey, /) -> float | None:
-        """How many terms of W it smooths as N(0, (τσ)²I) would (``dpaudit.accounting.smoothing_eta``); None if unknown."""
+        """How many terms of W it smooths as N(0, (τσ)²I) would (``smoothing_eta``), if known."""
 
 
 def check_own(own: str, tau: float) -> str:
@@ -49,18 +48,18 @@ def check_own(own: str, tau: float) -> str:
     """
     if own not in ("fast", "secure"):
         raise UsageError(
-            f"own={own}: must be fast (floating point, statistical) or secure (exact, from the CSPRNG)"
+            f"own={own}: must be fast (floating point, statistical) or secure (exact, CSPRNG)"
         )
     low, high = _SECURE_TAU
     if own == "secure" and not low <= tau <= high:
         raise UsageError(
-            f"tau={tau}: own=secure draws on a lattice of σ·2^-24, so tau must lie in [{low}, {high:g}]"
+            f"tau={tau}: own=secure draws on a lattice of σ·2^-24, so it takes [{low}, {high:g}]"
         )
     return own
 
 
 def own_noise(own: str, *, tau: float, sigma: float) -> OwnNoise:
-    """Noise from the generator ``own`` (checked) beside a source of scale ``sigma``."""
+    """Noise from the generator ``own`` (checked) for a source of scale ``sigma``."""
     step = lattice_step(sigma)
     return _Fast(tau, sigma, step) if own == "fast" else _Secure(tau, sigma, step)
 
@@ -88,7 +87,10 @@ class _Fast:
 
 @dataclass(frozen=True)
 class _Secure:
-    """Exact discrete Gaussians on the lattice, from the stream's bytes; the other noise is rounded to the lattice first."""
+    """Exact discrete Gaussians on the lattice, from the stream's bytes.
+
+    The other noise is rounded to the lattice first.
+    """
 
     tau: float
     sigma: float
@@ -113,7 +115,10 @@ class _Secure:
         ).high
 
     def waves(self, key: PancakeKey, /) -> float | None:
-        """Those whose frequency is at most a quarter of the lattice's in every coordinate (PROOF.md, Section 5)."""
+        """The terms of frequency at most a quarter of the lattice's in every coordinate.
+
+        See PROOF.md, Section 5.
+        """
         if key.directions > 1:
             return None
         period = math.sqrt(2 * math.pi) * self.sigma / key.gamma

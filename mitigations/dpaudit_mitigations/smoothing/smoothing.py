@@ -35,13 +35,13 @@ class Smoothing:
 
     Threat model: the source may be a pancake with any key and any β, and γ at least ``gamma_min``;
     it does not see the query. The defender's own generator is trusted, and its noise stays secret.
-    ``tau`` is in units of the source's σ; without it the least τ is taken that reaches ``eta``, or
-    the ``ratio`` R of :func:`dpaudit.accounting.smoothing_ratio` (1.5 leaves η = 1e-19), at
+    ``tau`` is in units of the source's σ; by default it is the least τ that reaches ``eta``, or the
+    ``ratio`` R of :func:`dpaudit.accounting.smoothing_ratio` (1.5 leaves η = 1e-19), at
     ``gamma_min``.
 
-    Formal guarantee: towards the key holder the release is (ε + ln((1+η)/(1−η)), (1+η)·δ)-DP
+    Formal guarantee: against the key holder the release is (ε + ln((1+η)/(1−η)), (1+η)·δ)-DP
     wherever the Gaussian with variance σ²+τ² is (ε, δ)-DP at sensitivity Δ + g√d; for k secret
-    directions k times that ln, and (1+η)^k. Proof: ``PROOF.md`` beside this file (Poisson summation
+    directions k times that ln, and (1+η)^k. Proof: ``PROOF.md`` in this folder (Poisson summation
     over the peaks; ours). The g√d is for the release itself: the query and the sum of both noises
     are each rounded once to multiples of g = ``lattice_step(σ)``, so no bit of the query below g is
     in the release. Against any source that does not see the query, a pancake with γ < ``gamma_min``
@@ -49,20 +49,20 @@ class Smoothing:
     real arithmetic; the generators:
 
     - ``own="fast"``: N(0, τ²) in floating point from a statistical generator that the stream seeds.
-      In real arithmetic the above; not claimed: an exact law, or unpredictability towards someone
-      who sees much of its raw output.
+      In real arithmetic the above; not claimed: an exact law, or unpredictability to someone who
+      sees much of its raw output.
     - ``own="secure"``: exact discrete Gaussians on the lattice, from the stream's bytes
       (``draw_integers``; ChaCha20). What it gives alone is then exact, whatever the source. The
-      theorem holds with a few more terms in η: those of PROOF.md, Section 5, which come to nothing
-      for β above about 5e-6 under a random key; below that, and for several directions,
-      :meth:`epsilon` counts own noise alone.
+      theorem holds with a few more terms in η: those of PROOF.md, Section 5, which vanish for β
+      above about 5e-6 under a random key; below that, and for several directions, :meth:`epsilon`
+      counts own noise alone.
 
     Not claimed: anything beyond own noise against a source with γ < ``gamma_min``, or one that is
     not a pancake; that the source does not see the query; constant time.
 
     Cost: the L2 error grows by :attr:`l2_factor` = √(1 + τ²), at most 1 + 2/d at R = 1.5 and γ ≥
     2√d (from d = 24 on; two servers cost √2). One more Gaussian draw, and a pass for the lattice;
-    ``secure`` draws about 20 million values a second.
+    ``secure`` draws about 20 million values per second.
     """
 
     trusts = "the defender's generator, and that the pancakes are no further apart than assumed"
@@ -77,15 +77,15 @@ class Smoothing:
         dim: int | None = None,
         own: str = "fast",
     ) -> None:
-        """Smoothing of ``tau``·σ, or as much as ``eta`` (default 1e-6) or ``ratio`` asks for at ``gamma_min``.
+        """Smooth by ``tau``·σ, or as ``eta`` (default 1e-6) or ``ratio`` needs at ``gamma_min``.
 
-        ``gamma_min`` is 2√dim where it is not given; ``dim`` is for nothing else. ``own`` is
-        ``fast`` or ``secure``.
+        ``gamma_min`` is 2√dim by default; ``dim`` has no other use. ``own`` is ``fast`` or
+        ``secure``.
 
         Raises:
             UsageError: neither tau, gamma_min nor dim given, or τ stated twice; one of them not a
                 finite number > 0; no τ ≤ σ reaches eta or ratio; another ``own``, or a τ that it
-                cannot serve.
+                does not support.
         """
         self.tau = _tau(tau=tau, gamma_min=gamma_min, eta=eta, ratio=ratio, dim=dim)
         self.own = check_own(own, self.tau)
@@ -96,7 +96,7 @@ class Smoothing:
         return math.hypot(1.0, self.tau)
 
     def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
-        """``query`` plus the source's noise plus N(0, (τσ)²), shape (n, d), on the lattice of ``lattice_step(σ)``.
+        """``query`` plus source's noise plus N(0, (τσ)²), shape (n, d), on the lattice of σ.
 
         Both noises are drawn and added in float64, whatever the query's dtype: float32 noise has
         too few values for the lattice (``add_on_lattice``).
@@ -120,15 +120,15 @@ class Smoothing:
         return sigma * self.l2_factor
 
     def mixes(self, sigma: float) -> tuple[float, float]:
-        """Standard deviations of the source's noise in a release and of the independent noise beside it: σ and τσ."""
+        """Standard deviations of the source's and of the independent noise: σ and τσ."""
         return sigma, self.tau * sigma
 
     def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
-        """For a pancake the theorem above, from both sides; for honest Gaussian noise the same with η = 0.
+        """For a pancake the theorem above, from both sides; for Gaussian noise the same with η = 0.
 
         For any other source, and where η ≥ 1, what the defender's own noise gives alone, or the
-        source's own ``high`` where this release is post-processing of its. ``low`` takes the host's
-        Δ to be attained.
+        source's own ``high`` where this release post-processes its. ``low`` assumes that the host's
+        Δ is attained.
         """
         own = self._own(source)
         alone = own.alone(delta, host=host)
@@ -138,11 +138,7 @@ class Smoothing:
             )
         if not isinstance(source, Pancake):
             promised = _as_postprocessing(source, delta, host=host, step=own.step)
-            says = (
-                "the defender's own noise alone"
-                if alone <= promised
-                else "the source's own, post-processed"
-            )
+            says = _by(alone, promised)
             return EpsilonBounds(low=0.0, high=min(alone, promised), says=says)
         eta = self._eta(source)
         if eta < 1:
@@ -151,29 +147,22 @@ class Smoothing:
                 source, delta, host=host, eta=eta, alone=alone, says=says, directions=k
             )
         promised = _as_postprocessing(source, delta, host=host, step=own.step)
-        low, high = (
-            _exact_low(source, delta, host=host, tau=self.tau * source.sigma),
-            min(alone, promised),
-        )
-        by = (
-            "the defender's own noise alone"
-            if alone <= promised
-            else "the source's own, post-processed"
-        )
+        low = _exact_low(source, delta, host=host, tau=self.tau * source.sigma)
+        high, by = min(alone, promised), _by(alone, promised)
         says = f"unknown beyond {by} (η ≥ 1); low: exact profile, the lattice neglected"
         return EpsilonBounds(low=min(low, high), high=high, says=says)
 
     def epsilon_after(
         self, source: NoiseSource, delta: float, *, host: Host, releases: int
     ) -> EpsilonBounds:
-        """What ``releases`` releases of the host's query give together, all through one ``source`` with one key.
+        """What ``releases`` of the host's query give together, by one ``source`` with one key.
 
         Noise is independent between releases, so Gaussian noise composes as one release at √n·Δ. A
         pancake of one direction smoothed by N(0, τ²I) is the pancake (σ′, β′, γ′), so ``high`` is
         its exact composition at the most exposed neighbour, rounded up to a grid, with the
         lattice's g√d and g‖w‖₁; ``low`` is the same without the lattice, less the grid's estimated
-        share. Where no such composition is known both come from ratios of densities within (1 ±
-        η)^n, and without these ``high`` is basic composition, n times the ε at δ/n.
+        share. Where no such composition is known, both come from density ratios within (1 ± η)^n,
+        and without these ``high`` is basic composition, n times the ε at δ/n.
 
         Raises:
             UsageError: fewer than one release.
@@ -223,10 +212,8 @@ class Smoothing:
         try:
             above = key_holder_profile(key, delta, host=on_lattice, releases=releases, **law)
             below = key_holder_profile(key, delta, host=host, releases=releases, **law)
-        except (
-            UsageError,
-            MissingExtraError,
-        ):  # losses too large for the grid, one key's whole ball, no dp-accounting
+        except (UsageError, MissingExtraError):
+            # losses too large for the grid, one key's whole ball, or no dp-accounting
             return None
         low = max(0.0, min(below.value - 2 * below.error, above.value))
         return EpsilonBounds(
@@ -258,7 +245,7 @@ class Smoothing:
         directions: int = 1,
         releases: int = 1,
     ) -> EpsilonBounds:
-        """What a density within 1 ± η of the Gaussian's in each direction gives on the lattice (PROOF.md, Section 4)."""
+        """What a density within 1 ± η of the Gaussian's per direction gives (PROOF.md, 4)."""
         step = lattice_step(source.sigma)
         sigma = self.scale(source.sigma) / math.sqrt(releases)  # n releases at Δ are one at √n·Δ
         more = smoothing_epsilon(eta, directions=directions)
@@ -268,16 +255,12 @@ class Smoothing:
         )
         least = host.sensitivity - 2 * step * math.sqrt(host.dim)
         raised = delta / (1 - eta) ** directions
-        low = (
-            gaussian_epsilon(raised, sigma=sigma, sensitivity=least) - more
-            if least > 0 and raised < 1
-            else 0.0
-        )
+        low = 0.0
+        if least > 0 and raised < 1:
+            low = gaussian_epsilon(raised, sigma=sigma, sensitivity=least) - more
         if alone < high:
-            high, says = (
-                alone,
-                "the defender's own noise alone" if releases == 1 else "basic composition",
-            )
+            high = alone
+            says = "the defender's own noise alone" if releases == 1 else "basic composition"
         return EpsilonBounds(low=max(0.0, min(low, high)), high=high, says=says)
 
 
@@ -289,13 +272,13 @@ def _tau(
     ratio: float | None,
     dim: int | None,
 ) -> float:
-    """τ in units of σ, as stated or as asked for."""
+    """τ in units of σ, as given or as needed."""
     if tau is not None:
         check_positive(tau=tau)
         others = {"gamma_min": gamma_min, "eta": eta, "ratio": ratio}
         if twice := [f"{name}={value}" for name, value in others.items() if value is not None]:
             raise UsageError(
-                f"tau={tau} beside {', '.join(twice)}: tau says it all; leave out one or the other"
+                f"tau={tau} and {', '.join(twice)}: tau alone sets the smoothing; give one"
             )
         return float(tau)
     gamma = least_gamma(gamma_min=gamma_min, dim=dim)
@@ -305,9 +288,7 @@ def _tau(
         )
     if ratio is not None:
         if eta is not None:
-            raise UsageError(
-                f"ratio={ratio} beside eta={eta}: each says how much smoothing; leave out one of them"
-            )
+            raise UsageError(f"ratio={ratio} and eta={eta}: each sets the smoothing; give one")
         check_positive(ratio=ratio)
         return smoothing_tau_at_ratio(ratio, sigma=1.0, gamma=gamma)
     if eta is not None:
@@ -316,20 +297,27 @@ def _tau(
 
 
 def _as_postprocessing(source: NoiseSource, delta: float, *, host: Host, step: float) -> float:
-    """The source's own ε where independent noise and the lattice only post-process its release; infinite elsewhere."""
+    """The source's own ε where this release only post-processes its release; else infinite."""
     # noise that is added to any query: here to the rounded one
     if not isinstance(source, ReleasingSource):
         return source.epsilon(delta, host=RoundedHost(host, step)).high
-    if getattr(source, "granularity", None) == step:  # rounds the query to the same lattice itself
+    # a source that rounds the query to the same lattice itself
+    if getattr(source, "granularity", None) == step:
         return source.epsilon(delta, host=host).high
     return math.inf
 
 
-def _exact_low(source: Pancake, delta: float, *, host: Host, tau: float) -> float:
-    """The exact ε of the smoothed pancake, less its numerical error; 0 for several directions or without a number.
+def _by(alone: float, promised: float) -> str:
+    if alone <= promised:
+        return "the defender's own noise alone"
+    return "the source's own, post-processed"
 
-    The lattice, which blurs the peaks by about its step, is neglected, so 0 also where that is
-    above a tenth of their width.
+
+def _exact_low(source: Pancake, delta: float, *, host: Host, tau: float) -> float:
+    """The exact ε of the smoothed pancake, less its numerical error; 0 where it is not known.
+
+    That is for several directions, and where the lattice, which blurs the peaks by about its step
+    and is neglected here, is above a tenth of their width.
     """
     width = peak_width(sigma=source.sigma, beta=source.key.beta, gamma=source.key.gamma)
     if source.key.directions > 1 or lattice_step(source.sigma) > math.hypot(width, tau) / 10:

@@ -19,33 +19,31 @@ class Capped:
 
     Threat model: as for ``every``.
     Formal guarantee: composition over at most ``limit`` reports, whatever the person does later:
-    the total loss is bounded. Not claimed: that the first objects stand for the later ones.
-    Cost: fewer reports, so an error of the server's estimate that is √(n/limit) times as large for
-    the same people.
+    the total loss is bounded. Not claimed: that the first objects represent the later ones.
+    Cost: fewer reports, so for the same people the server's estimate has √(n/limit) times the
+    error.
     """
 
     trusts = "nobody"
     linked = True
 
     def __init__(self, limit: int = 30) -> None:
-        """At most ``limit`` reports of a person, ever.
+        """At most ``limit`` reports per person, ever.
 
         Raises:
             UsageError: a limit below 1.
         """
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise UsageError(
-                f"limit={limit}: must be a whole number ≥ 1, the reports of a person in all"
-            )
+            raise UsageError(f"limit={limit}: must be a whole number ≥ 1, all reports of a person")
         self.limit = limit
 
     def submit(
         self, objects: npt.NDArray[np.int64], mechanism: LocalMechanism, *, stream: Stream
     ) -> tuple[Any, npt.NDArray[np.int64]]:
-        """A report of each of the first ``limit`` objects (users, n), one user's after another's.
+        """A report of each of the first ``limit`` objects (users, n), user by user.
 
         Raises:
-            UsageError: ``objects`` is no table of whole numbers ≥ 0.
+            UsageError: ``objects`` is not a table of whole numbers ≥ 0.
         """
         users, _ = check_people(objects)
         kept = objects[:, : self.limit]

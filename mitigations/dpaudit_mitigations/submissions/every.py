@@ -1,4 +1,4 @@
-"""No policy: a fresh report of every object, under the sender's identity. The baseline of every table."""
+"""No policy: a fresh report of every object, under the sender's identity. The usual baseline."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Every:
     def submit(
         self, objects: npt.NDArray[np.int64], mechanism: LocalMechanism, *, stream: Stream
     ) -> tuple[Any, npt.NDArray[np.int64]]:
-        """A report of every object (users, n): users·n reports, one user's after another's, each user's in order of time.
+        """A report of every object (users, n): users·n reports, user by user, in order of time.
 
         Raises:
-            UsageError: ``objects`` is no table of whole numbers ≥ 0.
+            UsageError: ``objects`` is not a table of whole numbers ≥ 0.
         """
         users, n = check_people(objects)
         reports = mechanism.privatize(

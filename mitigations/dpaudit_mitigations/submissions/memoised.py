@@ -1,4 +1,4 @@
-"""Memoisation: the same object of the same device gives the same report, bit for bit, every time."""
+"""Memoisation: the same object of the same device always gives the same report, bit for bit."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["Memoised"]
 
 
 class Memoised:
-    """A device draws one report of each object that it meets and sends that same one again (RAPPOR's permanent response).
+    """A device draws one report per object and repeats it (RAPPOR's permanent response).
 
     Threat model: as for ``every``. Averaging over many reports of one object gives the server
-    nothing. Formal guarantee: none towards all neighbours. Equal reports show which submissions had
-    equal objects, with certainty but for a chance repetition; a sequence with another pattern is
+    nothing. Formal guarantee: none against all neighbours. Equal reports show which submissions had
+    equal objects, with certainty except for a chance repetition; a sequence with another pattern is
     ruled out, so :meth:`epsilon` is infinite from two objects on. Between two sequences with the
     same pattern of repetition the loss is that of one report for each distinct object (basic
     composition). Not claimed: that the pattern is harmless. RAPPOR hides it under a second,
@@ -34,10 +34,10 @@ class Memoised:
     def submit(
         self, objects: npt.NDArray[np.int64], mechanism: LocalMechanism, *, stream: Stream
     ) -> tuple[Any, npt.NDArray[np.int64]]:
-        """Reports of all objects (users, n), one user's after another's; a user's equal objects share one report.
+        """Reports of all objects (users, n), user by user; a user's equal objects share one report.
 
         Raises:
-            UsageError: ``objects`` is no table of whole numbers ≥ 0.
+            UsageError: ``objects`` is not a table of whole numbers ≥ 0.
         """
         users, n = check_people(objects)
         owner = np.repeat(np.arange(users), n)
@@ -49,6 +49,6 @@ class Memoised:
     def epsilon(
         self, mechanism: LocalMechanism, *, objects: int, users: int, delta: float
     ) -> float:
-        """That of one report for one object; infinite for more, for the pattern of repetition is shown."""
+        """One report's for one object; infinite for more, since the pattern of repetition shows."""
         del users, delta
         return mechanism.epsilon if objects == 1 else math.inf

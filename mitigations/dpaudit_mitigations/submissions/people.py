@@ -1,4 +1,4 @@
-"""What the policies share: the check of what people submit, and what many reports of one person add up to."""
+"""What the policies share: the check of submitted objects, and the ε of many reports together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["check_people", "composed_epsilon"]
 
 
 def check_people(objects: npt.NDArray[np.integer]) -> tuple[int, int]:
-    """How many users, and how many objects of each.
+    """Return (users, objects per user).
 
     Raises:
         UsageError: not a table (users, n) of whole numbers from 0 to 2^63 − 1 with at least one
@@ -22,7 +22,8 @@ def check_people(objects: npt.NDArray[np.integer]) -> tuple[int, int]:
     """
     if objects.ndim != 2 or 0 in objects.shape:
         raise UsageError(
-            f"objects of shape {objects.shape}: one row a user, one column a submission, neither empty"
+            f"objects of shape {objects.shape}: one row per user, one column per submission, "
+            "neither empty"
         )
     if (
         not np.issubdtype(objects.dtype, np.integer)
@@ -30,7 +31,7 @@ def check_people(objects: npt.NDArray[np.integer]) -> tuple[int, int]:
         or int(objects.max()) >= 1 << 63
     ):
         raise UsageError(
-            f"objects of type {objects.dtype}: objects are whole numbers from 0 to 2^63 − 1"
+            f"objects of type {objects.dtype}: must be whole numbers from 0 to 2^63 − 1"
         )
     return objects.shape[0], objects.shape[1]
 
@@ -38,7 +39,7 @@ def check_people(objects: npt.NDArray[np.integer]) -> tuple[int, int]:
 def composed_epsilon(
     epsilon: float, *, reports: int, delta: float, delta_each: float = 0.0
 ) -> float:
-    """An ε at ``delta`` of so many reports, each (``epsilon``, ``delta_each``)-DP; infinite if one alone is.
+    """An ε at ``delta`` of ``reports``, each (``epsilon``, ``delta_each``)-DP, or infinite.
 
     Raises:
         UsageError: a parameter out of range (see :func:`dpaudit.accounting.sequences.compose`).

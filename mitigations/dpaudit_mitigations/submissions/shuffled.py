@@ -1,4 +1,4 @@
-"""The shuffle model: everybody's reports of one round go through a shuffler that removes who sent which."""
+"""The shuffle model: all reports of one round go through a shuffler that removes their senders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Shuffled"]
 
 
 class Shuffled:
-    """Round by round (the t-th object of everybody), reports reach the server in a random order and without identity.
+    """Round by round (each person's t-th object), reports arrive shuffled and without identity.
 
     Threat model: the server sees the shuffled reports of each round. The shuffler does not collude
     with it, and sees only which device sends, not what (the reports are encrypted for the server).
@@ -24,10 +24,10 @@ class Shuffled:
     and Talwar 2021); the rounds of a person compose. Half of δ goes to the rounds, half to their
     composition. Neighbours differ in all objects of one person.
     Not claimed: anything if shuffler and server collude, where the mechanism's own ε composes as
-    for ``every``; or where a report has something of its device's own in it (a fixed cohort, a
-    name, a time). Reports that the server sent itself or sees by other means hide nobody: ``users``
-    counts the others. That it knows people's objects does no harm. Cost: a party that must be
-    trusted not to collude; the server can no longer tell a returning device.
+    for ``every``; or if a report contains something about its device (a fixed cohort, a name, a
+    time). Reports that the server sent itself or sees by other means hide nobody: ``users`` counts
+    the others. That it knows people's objects does no harm. Cost: a party that must be trusted not
+    to collude; the server can no longer recognise a returning device.
     """
 
     trusts = "the shuffler, not to collude with the server"
@@ -36,10 +36,10 @@ class Shuffled:
     def submit(
         self, objects: npt.NDArray[np.int64], mechanism: LocalMechanism, *, stream: Stream
     ) -> tuple[Any, npt.NDArray[np.int64]]:
-        """Reports of all objects (users, n), round after round, each round in a random order of its own; and whose they are.
+        """Reports of all objects (users, n), round by round, each shuffled; and whose they are.
 
         Raises:
-            UsageError: ``objects`` is no table of whole numbers ≥ 0.
+            UsageError: ``objects`` is not a table of whole numbers ≥ 0.
         """
         users, n = check_people(objects)
         rng = stream.child("shuffler").numpy()
@@ -53,12 +53,11 @@ class Shuffled:
     def epsilon(
         self, mechanism: LocalMechanism, *, objects: int, users: int, delta: float
     ) -> float:
-        """Towards a server that does not collude; the mechanism's own composition where that is smaller or δ = 0."""
+        """Against a server that does not collude; the unshuffled one if smaller or δ = 0."""
         alone = composed_epsilon(mechanism.epsilon, reports=objects, delta=delta)
         if delta == 0 or not math.isfinite(mechanism.epsilon):
             return alone
         each = delta / (2 * objects)
         one_round = shuffled_epsilon(mechanism.epsilon, each, users=users)
-        return min(
-            alone, composed_epsilon(one_round, reports=objects, delta=delta, delta_each=each)
-        )
+        shuffled = composed_epsilon(one_round, reports=objects, delta=delta, delta_each=each)
+        return min(alone, shuffled)

@@ -1,1 +1,1 @@
-"""What the networked mitigations share: certificates, mutually authenticated streams of vectors, durable journals."""
+"""What the networked mitigations share: certificates, authenticated vector streams, journals."""

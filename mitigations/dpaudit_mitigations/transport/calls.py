@@ -1,4 +1,4 @@
-"""The calls of a server: who may call, how many at a time, for how long, what the caller is told, and the log."""
+"""A server's calls: who may call, how many at a time, for how long, what callers see, the log."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ __all__ = ["Calls", "Handler"]
 
 
 class Handler(Protocol):
-    """Serves one call. ``peer`` is the name in the caller's certificate, ``request`` its messages (raw bytes, bounded).
+    """Serves one call of ``peer``, the name in the caller's certificate.
 
-    Waiting for the next message of ``request`` raises ``PeerError`` when the peer is silent for too
-    long or breaks off. A ``ProtocolError`` that the handler raises reaches the caller with its
-    class and text, so its text must hold no value; of any other exception the caller only hears
-    "internal error".
+    ``request`` holds its messages (raw bytes, bounded). Waiting for the next one raises
+    ``PeerError`` when the peer times out or disconnects. A ``ProtocolError`` that the handler
+    raises reaches the caller with its class and text, so its text must hold no value; of any other
+    exception the caller gets only "internal error".
     """
 
     def __call__(self, peer: str, request: Iterator[bytes]) -> Iterator[bytes]: ...
 
 
 class Calls:
-    """Runs the handlers: who may call, how many at a time, for how long; what the caller is told; the log."""
+    """Runs the handlers within the limits on peers, calls and time, and logs every call."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Calls:
         threading.Thread(target=self._watch, name="dpaudit-watchdog", daemon=True).start()
 
     def run(self, method: str, request: Iterator[bytes], context: Any) -> Iterator[bytes]:
-        """One call, from who it is to its log line."""
+        """Run one call, from authentication to its log line."""
         started = time.monotonic()
         peer = _name(context)
         if peer not in self.peers:
@@ -62,11 +62,11 @@ class Calls:
                 method,
                 peer,
                 grpc.StatusCode.PERMISSION_DENIED,
-                "this certificate's party is not let in here",
+                "this certificate's party may not call here",
             )
         if method not in self.handlers:
             self._refuse(
-                context, method, peer, grpc.StatusCode.UNIMPLEMENTED, "there is no such method here"
+                context, method, peer, grpc.StatusCode.UNIMPLEMENTED, "no such method here"
             )
         watch = _Watch(peer, context.cancel, started + self._timeout)
         full = self._enter(watch)
@@ -84,20 +84,12 @@ class Calls:
         except ProtocolError as error:
             self._refuse(context, method, peer, _code(error), str(error), type(error))
         except GeneratorExit:
-            self.log(
-                "refused",
-                peer=peer,
-                method=method,
-                reason=watch.reason or "the peer broke off before it had all answers",
-            )
+            reason = watch.reason or "the peer disconnected before it had all answers"
+            self.log("refused", peer=peer, method=method, reason=reason)
             raise
-        except Exception as error:  # noqa: BLE001  told as "internal error", and logged
-            self.log(
-                "failed",
-                peer=peer,
-                method=method,
-                reason=f"internal error ({type(error).__name__})",
-            )
+        except Exception as error:  # noqa: BLE001  sent as "internal error", and logged
+            reason = f"internal error ({type(error).__name__})"
+            self.log("failed", peer=peer, method=method, reason=reason)
             _abort(context, grpc.StatusCode.INTERNAL, "internal error", ProtocolError)
         finally:
             with self._watching:
@@ -105,14 +97,15 @@ class Calls:
             pump.close()
 
     def _enter(self, watch: _Watch) -> str | None:
-        """Take a place for a call; what the caller is told if there is none."""
+        """Register a call; the refusal's text if there are too many."""
         with self._watching:
             if len(self._watched) >= self._most:
-                return (
-                    f"{self._most} calls are running, which is the most at a time; try again later"
-                )
+                return f"{self._most} calls are running, the most at a time; try again later"
             if sum(w.peer == watch.peer for w in self._watched) >= self._most_each:
-                return f"{self._most_each} calls of {watch.peer} are running, the most of one peer; try again later"
+                return (
+                    f"{self._most_each} calls of {watch.peer} are running, the most per peer; "
+                    "try again later"
+                )
             self._watched.append(watch)
         return None
 
@@ -138,7 +131,7 @@ class Calls:
 
 
 class _Watch:
-    """When a call must be over, and until when its peer must have taken the answer that is on its way."""
+    """When a call must end, and by when its peer must have read the answer being sent."""
 
     def __init__(self, peer: str, cancel: Callable[[], Any], end: float) -> None:
         self.peer, self.cancel, self._end = peer, cancel, end
@@ -153,14 +146,14 @@ class _Watch:
 
     def late(self, now: float) -> bool:
         if now > self._end:
-            self.reason = "the call took longer than a call may"
+            self.reason = "the call exceeded its time limit"
         elif now > self._taken_by:
             self.reason = "the peer did not read its answer for too long"
         return bool(self.reason)
 
 
 class _Request:
-    """The peer's messages; silence and breaking off become ``PeerError``."""
+    """The peer's messages; timeouts and disconnections become ``PeerError``."""
 
     def __init__(self, pump: Pump, idle: float) -> None:
         self._pump, self._idle, self._ended = pump, idle, False
@@ -176,7 +169,7 @@ class _Request:
         except Silence:
             raise PeerError(f"the peer sent nothing for {self._idle:g} s") from None
         except (grpc.RpcError, StopIteration):
-            raise PeerError("the peer broke off") from None
+            raise PeerError("the peer disconnected") from None
         if message == wire.END:
             self._ended = True
             raise StopIteration
@@ -184,7 +177,7 @@ class _Request:
 
 
 def _name(context: Any) -> str:
-    """The party that the caller's certificate names (TLS has checked it), or '' for none."""
+    """The party in the caller's certificate (TLS has checked it), or '' for none."""
     chain = context.auth_context().get("x509_pem_cert", ())
     if len(chain) != 1:
         return ""
@@ -194,11 +187,8 @@ def _name(context: Any) -> str:
 
 
 def _code(error: ProtocolError) -> Any:
-    return (
-        grpc.StatusCode.DEADLINE_EXCEEDED
-        if isinstance(error, PeerError)
-        else grpc.StatusCode.INVALID_ARGUMENT
-    )
+    timed_out = isinstance(error, PeerError)
+    return grpc.StatusCode.DEADLINE_EXCEEDED if timed_out else grpc.StatusCode.INVALID_ARGUMENT
 
 
 def _abort(context: Any, code: Any, text: str, error: type[ProtocolError]) -> None:

@@ -1,8 +1,8 @@
-"""Certificates of the parties of a protocol: one throw-away authority signs them all, and every party has a name.
+"""Certificates of a protocol's parties, all signed by one throw-away authority.
 
 A party's name is in its certificate twice: as the subject's common name and as the DNS name
 ``NAME.dpaudit.internal`` (no such domain is public), which the other side of a connection must find
-there. Who is allowed is a list of names; that the authority signed a certificate is never enough.
+there. Access is by a list of names; a certificate from the authority alone is never enough.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ BROKEN = (
     *(ValueError, TypeError, UnsupportedAlgorithm),
     *(x509.InvalidVersion, x509.DuplicateExtension, x509.UnsupportedGeneralNameType),
 )
-"""What ``cryptography`` raises for a certificate or key that is broken, or of a kind that is not ours."""
+"""What ``cryptography`` raises for a broken or unsupported certificate or key."""
 _DOMAIN = ".dpaudit.internal"
 _PARTY = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
 _LARGEST_FILE = 1 << 16
 _MOST_PARTIES = 1024
 _LONGEST_DAYS = 3650
-_BACKDATED = datetime.timedelta(minutes=5)  # for clocks that do not agree
+_BACKDATED = datetime.timedelta(minutes=5)  # for clocks that differ
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a party is: its name, its certificate and key, and the authority that it believes (all PEM)."""
+    """A party's name, certificate and key, and the authority that it trusts (all PEM)."""
 
     name: str
     certificate: bytes = field(repr=False)
@@ -69,50 +69,49 @@ class Identity:
 
 
 def check_party(name: str) -> str:
-    """``name`` itself, if it can be a party's: lower-case letters, digits and inner hyphens, at most 32.
+    """Return ``name`` if it is valid: at most 32 lower-case letters, digits and inner hyphens.
 
     Raises:
-        UsageError: it cannot.
+        UsageError: it is not.
     """
     if not _PARTY.fullmatch(name):
         raise UsageError(
-            f"party={name}: a party's name has 1 to 32 lower-case letters, digits and inner hyphens; e.g. answer"
+            f"party={name}: takes 1 to 32 lower-case letters, digits and inner hyphens; e.g. answer"
         )
     return name
 
 
 def dns_name(party: str) -> str:
-    """The DNS name that ``party``'s certificate carries, and no other's."""
+    """The DNS name that only ``party``'s certificate carries."""
     return check_party(party) + _DOMAIN
 
 
 def make_authority(
     folder: Path, parties: Sequence[str], *, hosts: Sequence[str] = (), days: int = 365
 ) -> None:
-    """Make ``folder`` with ``ca.pem`` and, for each party, ``NAME/{cert.pem,key.pem,ca.pem}``; whole or not at all.
+    """Make ``folder`` with ``ca.pem`` and, per party, ``NAME/{cert.pem,key.pem,ca.pem}``; or none.
 
     ECDSA on P-256 (BoringSSL, which gRPC uses, does not take Ed25519 certificates). Certificates
     carry localhost, 127.0.0.1, ::1 and ``hosts`` besides the party's name. The authority's key is
-    never written anywhere and is gone when this returns: nobody can sign one more party, and a new
-    party means a new authority.
+    never written and is gone when this returns: nobody can sign another party, and a new party
+    needs a new authority.
 
     Raises:
         UsageError: ``folder`` is not empty, cannot be written, or a name, a host or ``days`` is not
             valid.
     """
     if not 1 <= days <= _LONGEST_DAYS:
-        raise UsageError(f"days={days}: certificates hold for 1 to {_LONGEST_DAYS} days")
+        raise UsageError(f"days={days}: certificates are valid for 1 to {_LONGEST_DAYS} days")
     if not 1 <= len(parties) <= _MOST_PARTIES:
-        raise UsageError(f"party: {len(parties)} of them; name 1 to {_MOST_PARTIES}")
+        raise UsageError(f"party: {len(parties)} names; give 1 to {_MOST_PARTIES}")
     if len(set(map(check_party, parties))) != len(parties):
-        raise UsageError("party: a name is given twice; every party has its own")
+        raise UsageError("party: a name is given twice; every party needs its own")
     names = _host_names(hosts)
     start = datetime.datetime.now(datetime.UTC) - _BACKDATED
     end = start + _BACKDATED + datetime.timedelta(days=days)
     signing = ec.generate_private_key(ec.SECP256R1())
-    issuer = x509.Name(
-        [x509.NameAttribute(NameOID.COMMON_NAME, f"dpaudit authority {os.urandom(8).hex()}")]
-    )
+    common = x509.NameAttribute(NameOID.COMMON_NAME, f"dpaudit authority {os.urandom(8).hex()}")
+    issuer = x509.Name([common])
     authority = _authority(signing, issuer, start, end)
     target = folder.absolute()
     try:
@@ -130,15 +129,12 @@ def make_authority(
             certificate = _certificate(party, names, key.public_key(), signing, issuer, start, end)
             home = made / party
             home.mkdir(mode=0o700)
-            write_file(
-                home / "key.pem",
-                key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
-                mode=0o600,
-            )
+            secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+            write_file(home / "key.pem", secret, mode=0o600)
             write_file(home / "cert.pem", certificate.public_bytes(Encoding.PEM), mode=0o644)
             write_file(home / "ca.pem", pem, mode=0o644)
         sync_folder(made)
-        os.rename(made, target)  # refuses whatever is not an empty folder
+        os.rename(made, target)  # refuses anything but an empty folder
         sync_folder(target.parent)
     except OSError as error:
         if target.exists():
@@ -181,20 +177,22 @@ def load_identity(folder: Path) -> Identity:
         ) from error
     if own != certified:
         raise KeyFileError(
-            f"key={folder / 'key.pem'}: is not the key of cert.pem beside it; keep a party's files together"
+            f"key={folder / 'key.pem'}: does not fit cert.pem in that folder; keep a party's files "
+            "together"
         )
     try:
         certificate.verify_directly_issued_by(authority)
     except (*BROKEN, InvalidSignature) as error:
         raise KeyFileError(
-            f"certificate={folder / 'cert.pem'}: ca.pem beside it did not sign it"
+            f"certificate={folder / 'cert.pem'}: not signed by ca.pem in that folder"
         ) from error
     now = datetime.datetime.now(datetime.UTC)
     for name, one in (("cert.pem", certificate), ("ca.pem", authority)):
         if not one.not_valid_before_utc <= now <= one.not_valid_after_utc:
             raise KeyFileError(
                 f"certificate={folder / name}: valid from {one.not_valid_before_utc:%F %R} to "
-                f"{one.not_valid_after_utc:%F %R} UTC, not now; make new ones with dpaudit serve init"
+                f"{one.not_valid_after_utc:%F %R} UTC, not now; make new ones with "
+                "dpaudit serve init"
             )
     if party is None:
         raise KeyFileError(
@@ -204,7 +202,7 @@ def load_identity(folder: Path) -> Identity:
 
 
 def party_of(certificate: x509.Certificate) -> str | None:
-    """The party a certificate names, or None where common name and DNS name do not say one and the same."""
+    """The party that a certificate names, or None if common name and DNS name differ."""
     common = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -318,16 +316,18 @@ def _read(path: Path, *, secret: bool = False) -> bytes:
             facts = os.fstat(file.fileno())
             if secret and facts.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
                 raise KeyFileError(
-                    f"key={path}: mode {stat.S_IMODE(facts.st_mode):o} lets others at it; chmod 600 {path}"
+                    f"key={path}: mode {stat.S_IMODE(facts.st_mode):o} lets others read it; "
+                    f"chmod 600 {path}"
                 )
             data = file.read(_LARGEST_FILE + 1)
     except OSError as error:
         raise KeyFileError(
-            f"identity={path}: cannot be read ({error.strerror}); make it with dpaudit serve init --out DIR, give DIR/PARTY"
+            f"identity={path}: cannot be read ({error.strerror}); make it with dpaudit serve init "
+            "--out DIR, give DIR/PARTY"
         ) from error
     if len(data) > _LARGEST_FILE:
         raise KeyFileError(
-            f"identity={path}: larger than {_LARGEST_FILE:,} bytes; that is no file of dpaudit serve init"
+            f"identity={path}: larger than {_LARGEST_FILE:,} bytes; not from dpaudit serve init"
         )
     return data
 

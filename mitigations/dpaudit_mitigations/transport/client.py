@@ -1,4 +1,4 @@
-"""Calls another party's server: mutual TLS 1.3, the server's name checked before anything is sent, every wait bounded."""
+"""Calls another party's server: mutual TLS 1.3, the server's name checked first, waits bounded."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ def call(
     idle: float = 10.0,
     message_limit: int = 4 << 20,
 ) -> Iterator[bytes]:
-    """Send ``messages`` to ``method`` of the party ``peer`` at ``address`` and yield its answers as they come.
+    """Send ``messages`` to ``method`` of ``peer`` at ``address``; yield its answers as they arrive.
 
     The call starts at the first ``next``. ``messages`` (none of them empty) is iterated in another
     thread, and may itself wait for answers; what it raises is raised here. ``timeout`` bounds the
-    whole call in seconds; ``idle`` how long neither a message goes out nor an answer comes in (time
-    that ``messages`` takes to make its next one does not count).
+    whole call in seconds; ``idle`` the time in which no message is sent and no answer arrives (the
+    time that ``messages`` takes to make its next one does not count).
 
     Raises:
-        PeerError: nobody there, not ``peer``, refuses our certificate, dead, silent for too long,
-            too busy.
+        PeerError: nobody there, not ``peer``, refuses our certificate, dead, timed out, too busy.
         ProtocolError: what the server raised, in its class (``MessageError``, ``CheatingError``,
             …).
         UsageError: an argument is not valid.
     """
     wire.check_address(address)
     if not method.isidentifier():
-        raise UsageError(f"method={clean(method)}: a method's name is an identifier")
+        raise UsageError(f"method={clean(method)}: must be an identifier")
     if not (idle > 0 and 0 < timeout < 1e6):
         raise UsageError(
-            f"timeout={timeout:g}, idle={idle:g}: both are positive numbers of seconds, timeout below 1e6"
+            f"timeout={timeout:g}, idle={idle:g}: both must be positive numbers of seconds, "
+            "timeout below 1e6"
         )
     return _call(
         address, method, messages, identity, peer, dns_name(peer), timeout, idle, message_limit
@@ -54,7 +54,7 @@ def call(
 
 
 def ask(address: str, method: str, messages: Iterable[bytes], **options: Any) -> bytes:
-    """:func:`call` for one answer, no more and no less.
+    """:func:`call` for exactly one answer.
 
     Raises:
         MessageError: no answer, or more than one.
@@ -63,7 +63,7 @@ def ask(address: str, method: str, messages: Iterable[bytes], **options: Any) ->
     answers = list(_at_most_two(call(address, method, messages, **options)))
     if len(answers) != 1:
         raise MessageError(
-            f"{method}: {'no answer' if not answers else 'more than one answer'} where one is due"
+            f"{method}: {'no answer' if not answers else 'more than one answer'} instead of one"
         )
     return answers[0]
 
@@ -116,7 +116,7 @@ def _call(
 
 
 class _Sending:
-    """Our messages on their way out: remembers what went wrong in making them, and since when nothing has gone out."""
+    """Our outgoing messages: holds the error in making them, and since when none was sent."""
 
     def __init__(self, messages: Iterable[bytes]) -> None:
         self._source = iter(messages)
@@ -126,7 +126,7 @@ class _Sending:
         self._rpc: Any = None
 
     def runs(self, rpc: Any) -> None:
-        """The call that these messages are for; it has begun to take them already."""
+        """Attach the call that these messages are for; it may have taken some already."""
         self._rpc = rpc
         if self.error is not None:
             rpc.cancel()
@@ -144,7 +144,7 @@ class _Sending:
                 self._ended = True
                 return wire.END
             if not message:
-                raise UsageError("a message of no bytes: it would be taken for the end of all")
+                raise UsageError("message of 0 bytes: it would mean the end of the stream")
             return message
         except Exception as error:  # noqa: BLE001  raised again where the answers are read
             self.error = error
@@ -155,7 +155,7 @@ class _Sending:
             self._since = time.monotonic()
 
     def still(self) -> float:
-        """For how many seconds the other side has had nothing from us and could have had."""
+        """Seconds in which the other side could have received a message from us and did not."""
         since = self._since
         return 0.0 if since is None else time.monotonic() - since
 
@@ -173,7 +173,7 @@ def _refusal(error: Any, who: str, timeout: float) -> ProtocolError:
         return MessageError(f"{who}: a message larger than the limit")
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
         return PeerError(f"{who}: too many calls at a time; try again later")
-    return PeerError(f"{who}: broke off ({code.name.lower()})")
+    return PeerError(f"{who}: disconnected ({code.name.lower()})")
 
 
 def _why_unavailable(details: str) -> str:
@@ -181,9 +181,12 @@ def _why_unavailable(details: str) -> str:
     if "hostname verification" in low or "peer name" in low:
         return "its certificate is not that party's"
     if "handshake" in low or "certificate" in low or "ssl" in low:
-        return "no TLS handshake: a certificate of another authority, out of date or missing, or no TLS 1.3 there"
+        return (
+            "no TLS handshake: a certificate of another authority, expired or missing, or no "
+            "TLS 1.3 there"
+        )
     if "refused" in low:
         return "nobody listens there"
     if "failed to connect" in low and "socket closed" in low:
-        return "closed the connection at once: it does not take our certificate, or speaks no TLS"
+        return "closed the connection at once: it refuses our certificate, or has no TLS"
     return f"cannot be reached, or died ({details})"

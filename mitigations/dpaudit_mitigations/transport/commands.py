@@ -1,4 +1,4 @@
-"""``dpaudit serve init``: the certificates by which the parties of a protocol know each other."""
+"""``dpaudit serve init``: the certificates by which a protocol's parties authenticate."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def init(
             show_default="localhost, 127.0.0.1, ::1",
         ),
     ] = None,
-    days: Annotated[int, typer.Option(help="How long the certificates hold.")] = 365,
+    days: Annotated[int, typer.Option(help="How long the certificates are valid.")] = 365,
 ) -> None:
-    """Make one certificate and key for each party of a protocol, signed by an authority that is then forgotten.
+    """Make a certificate and key for each party of a protocol, signed by a throw-away authority.
 
     [bold]dpaudit serve init --out certificates[/bold]
 
@@ -48,6 +48,6 @@ def init(
     for name in parties:
         typer.echo(f"{out / name}: cert.pem, key.pem, ca.pem for {name}, {days} days")
     typer.echo(
-        "\nEach party needs its own folder and no other; nobody can sign another with this authority.",
+        "\nEach party needs only its own folder; this authority cannot sign anything more.",
         err=True,
     )

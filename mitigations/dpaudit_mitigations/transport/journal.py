@@ -1,4 +1,4 @@
-"""Durable files of mode 0600, and the journal of a party: in which state each release is, moved on by compare-and-set."""
+"""Durable files of mode 0600, and a party's journal: each release's state, by compare-and-set."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ _PIECE = 8 << 20
 
 
 def durable_write(path: Path, data: Any | Iterable[Any], *, replace: bool = True) -> None:
-    """Write ``data``, a buffer (bytes, a contiguous array: not copied) or an iterable of buffers, to ``path``; mode 0600.
+    """Write ``data``, a buffer (not copied) or an iterable of buffers, to ``path``; mode 0600.
 
     As :func:`~dpaudit.results.files.write_file`: when this returns the file survives power loss,
-    and until then ``path`` is what it was. With ``replace=False`` a file that is there already is
-    left alone.
+    and until then ``path`` is what it was. With ``replace=False`` an existing file is left alone.
 
     Raises:
-        UsageError: it cannot be written, or is there already and ``replace`` is false.
+        UsageError: it cannot be written, or exists already and ``replace`` is false.
     """
 
     def parts(file: BinaryIO) -> None:
@@ -39,7 +38,7 @@ def durable_write(path: Path, data: Any | Iterable[Any], *, replace: bool = True
     try:
         write_file(path, parts, mode=0o600, replace=replace)
     except FileExistsError as error:
-        raise UsageError(f"file={path}: is there already, and is not overwritten") from error
+        raise UsageError(f"file={path}: exists already, and is not overwritten") from error
     except OSError as error:
         raise UsageError(f"file={path}: cannot be written ({error.strerror})") from error
 
@@ -55,7 +54,7 @@ def _buffers(data: Any) -> Iterable[memoryview]:
 
 
 def write_all(fd: int, part: memoryview) -> None:
-    """Write every byte of a contiguous ``part``, however many a system call takes."""
+    """Write every byte of a contiguous ``part``, in as many system calls as it takes."""
     left = part.cast("B") if part.nbytes else memoryview(b"")
     while left:
         left = left[os.write(fd, left[:_PIECE]) :]
@@ -72,16 +71,16 @@ class Journal:
     Formal guarantee: when :meth:`advance` returns, the new state survives ``kill -9`` and power
     loss (write-ahead log, ``synchronous=FULL``, given a disk that keeps what it has synced); it
     moves from exactly the state named, once, whoever else tries; one process at a time has the
-    journal, and a killed one lets go of it. Not claimed: anything about files beside it, which are
-    to be written (:func:`durable_write`) before the state that needs them.
+    journal, and a killed one releases it. Not claimed: anything about other files, which must be
+    written (:func:`durable_write`) before the state that needs them.
 
-    Threads may share one; each call is a transaction of its own.
+    Thread-safe; each call is a transaction of its own.
     """
 
     def __init__(self, path: Path, *, kind: str) -> None:
-        """Open the journal at ``path``, or make it; ``kind`` says whose it is (e.g. ``two-servers/answer``).
+        """Open the journal at ``path``, or make it; ``kind`` is its owner (``two-servers/answer``).
 
-        Removes what killed writers left unfinished in its folder.
+        Removes unfinished files of killed writers from its folder.
 
         Raises:
             UsageError: another process has it, it is of another kind or schema, or cannot be used.
@@ -100,14 +99,14 @@ class Journal:
         except (sqlite3.Error, OSError) as error:
             self.close()
             raise UsageError(
-                f"journal={path}: cannot be used ({error}); not a journal, or no room"
+                f"journal={path}: cannot be used ({error}); not a journal, or the disk is full"
             ) from error
         except BaseException:
             self.close()
             raise
 
     def state(self, release: str) -> str | None:
-        """In which state ``release`` is; None if it has never been seen."""
+        """The state of ``release``; None if it has never been seen."""
         row = self._one("SELECT state FROM releases WHERE id = ?", release)
         return None if row is None else str(row[0])
 
@@ -125,7 +124,7 @@ class Journal:
         return [str(row[0]) for row in rows]
 
     def advance(self, release: str, old: str | None, new: str, **facts: Any) -> None:
-        """Move ``release`` from ``old`` (None: never seen) to ``new`` and add ``facts`` (JSON values) to its own.
+        """Move ``release`` from ``old`` (None: never seen) to ``new``; add ``facts`` (JSON values).
 
         Raises:
             MessageError: it is in another state; nothing has changed.
@@ -133,13 +132,14 @@ class Journal:
         """
         if not 1 <= len(release) <= _LONGEST_ID or not release.isprintable() or not new:
             raise UsageError(
-                f"release: 1 to {_LONGEST_ID} printable characters name a release, and a state has a name"
+                f"release: its name has 1 to {_LONGEST_ID} printable characters, and a state has a "
+                "name"
             )
         try:
             added = json.dumps(facts, allow_nan=False, sort_keys=True)
         except (TypeError, ValueError) as error:
             raise UsageError(
-                f"journal: a fact of {release} is no JSON value; write bytes as hex"
+                f"journal: a fact of {release} is not a JSON value; write bytes as hex"
             ) from error
         if len(added) > _LARGEST_FACTS:
             raise UsageError(
@@ -157,11 +157,11 @@ class Journal:
                     raise
             except sqlite3.Error as error:
                 raise UsageError(
-                    f"journal={self.path}: cannot be written ({error}); make room and try again"
+                    f"journal={self.path}: cannot be written ({error}); free some space and retry"
                 ) from error
 
     def close(self) -> None:
-        """Let go of the journal. May be called again."""
+        """Release the journal. May be called repeatedly."""
         with self._mutex:
             if hasattr(self, "_db"):
                 self._db.close()
@@ -189,7 +189,8 @@ class Journal:
         current = None if row is None else row[0]
         if current != old:
             raise MessageError(
-                f"release {release}: is {current or 'new here'}, not {old or 'new'}; it cannot become {new}"
+                f"release {release}: is {current or 'new here'}, not {old or 'new'}; it cannot "
+                f"become {new}"
             )
         now = time.time()
         if row is None:
@@ -212,7 +213,7 @@ class Journal:
         mode = self._db.execute("PRAGMA journal_mode=WAL").fetchone()[0]
         if mode != "wal":
             raise UsageError(
-                f"journal={self.path}: this file system has no write-ahead log; choose a local disk"
+                f"journal={self.path}: this file system has no write-ahead log; use a local disk"
             )
         self._db.execute("PRAGMA synchronous=FULL")
         self._db.execute("BEGIN IMMEDIATE")
@@ -223,8 +224,8 @@ class Journal:
         if not tables:
             self._db.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
             self._db.execute(
-                "CREATE TABLE releases (id TEXT PRIMARY KEY, state TEXT NOT NULL, facts TEXT NOT NULL, "
-                "created REAL NOT NULL, changed REAL NOT NULL)"
+                "CREATE TABLE releases (id TEXT PRIMARY KEY, state TEXT NOT NULL, "
+                "facts TEXT NOT NULL, created REAL NOT NULL, changed REAL NOT NULL)"
             )
             self._db.executemany(
                 "INSERT INTO meta VALUES (?, ?)", [("schema", str(_SCHEMA)), ("kind", kind)]
@@ -237,23 +238,25 @@ class Journal:
         self._db.execute("COMMIT")
         if meta.get("schema") != str(_SCHEMA):
             raise UsageError(
-                f"journal={self.path}: of schema {meta.get('schema')}, this dpaudit reads {_SCHEMA}; use the one that made it"
+                f"journal={self.path}: of schema {meta.get('schema')}, this dpaudit reads "
+                f"{_SCHEMA}; use the version that made it"
             )
         if meta.get("kind") != kind:
             raise UsageError(
-                f"journal={self.path}: is the journal of {meta.get('kind')}, not of {kind}; choose another file"
+                f"journal={self.path}: is the journal of {meta.get('kind')}, not of {kind}; "
+                "choose another file"
             )
 
 
 def _exclusive(path: Path) -> Lock:
-    """The lock file beside ``path``; the lock ends with the process, however that ends."""
+    """Lock the file ``path``.lock; the lock ends with the process."""
     try:
         return Lock(path.with_name(path.name + ".lock"), mode=0o600)
     except HeldError as error:
         raise UsageError(
-            f"journal={path}: another process has it; stop that one, or choose another file"
+            f"journal={path}: another process uses it; stop that one, or choose another file"
         ) from error
     except OSError as error:
         raise UsageError(
-            f"journal={path}: its folder cannot be used ({error.strerror}); make it first"
+            f"journal={path}: its folder cannot be used ({error.strerror}); create it first"
         ) from error

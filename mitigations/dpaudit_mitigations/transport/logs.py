@@ -1,4 +1,4 @@
-"""Log lines of a service: one JSON object a line on stderr, with fixed fields and never a value of a query or a noise."""
+"""Log lines of a service: one JSON object per line on stderr, without values of query or noise."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _WRITING = threading.Lock()
 
 
 def clean(text: str, longest: int = _LONGEST) -> str:
-    """``text`` on one line, printable, at most ``longest`` characters: what another party said, fit to be shown."""
+    """``text`` on one printable line of at most ``longest`` characters: safe to show."""
     return one_line(text, limit=longest)
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Writes lines with the fields time, service, peer, method, release, outcome and reason; an empty one is left out."""
+    """Writes lines with time, service, peer, method, release, outcome, reason; no empty fields."""
 
     service: str
 
@@ -36,7 +36,7 @@ class Log:
         release: str | None = None,
         reason: str | None = None,
     ) -> None:
-        """One line. ``outcome`` is a word (served, refused, failed, started, stopped); ``reason`` our own sentence."""
+        """Write a line: ``outcome`` is a word (served, refused, failed …), ``reason`` a text."""
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
         facts = {
             "peer": peer,

@@ -1,4 +1,4 @@
-"""Reads a peer's messages in a thread of its own, a few ahead, so that waiting for the next one can have a deadline."""
+"""Reads a peer's messages in a thread, a few ahead, so that waiting can have a deadline."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 __all__ = ["TICK", "Pump", "Silence"]
 
 TICK = 0.25
-"""Seconds between two looks at whether a wait has been long enough."""
+"""Seconds between two checks of a wait's length."""
 
 _AHEAD = 4
 
 
 class Silence(Exception):
-    """Nothing came for too long."""
+    """Nothing arrived for too long."""
 
 
 class _End:
@@ -28,8 +28,8 @@ class Pump:
     """Iterates over ``source`` in a thread, at most four messages ahead.
 
     ``next(pump)`` gives the next message, or raises what ``source`` raised, or :class:`Silence`
-    once ``too_long(waited)`` says that ``waited`` seconds were enough; it is asked every ``tick``.
-    After ``close`` the thread ends as soon as ``source`` does.
+    once ``too_long(waited)`` is true for the seconds waited; it is called every ``tick``. After
+    ``close`` the thread ends as soon as ``source`` does.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Pump:
         raise StopIteration
 
     def close(self) -> None:
-        """Take nothing more; what is still coming is thrown away."""
+        """Take nothing more; drop what still arrives."""
         self._closed.set()
         with contextlib.suppress(queue.Empty):
             while True:

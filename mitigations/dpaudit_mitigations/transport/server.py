@@ -1,4 +1,4 @@
-"""A server for the other parties of a protocol: gRPC over mutual TLS 1.3, raw bytes, names checked, every wait bounded."""
+"""A server for a protocol's other parties: gRPC over mutual TLS 1.3, names checked, bounded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dpaudit_mitigations.transport.wire import grpc
 __all__ = ["Handler", "Server", "serve"]
 
 _LARGEST_LIMIT = 64 << 20
-_SPARE = 4  # threads that tell callers beyond the limit so
+_SPARE = 4  # threads that refuse callers beyond the limit
 
 
 def serve(
@@ -34,16 +34,16 @@ def serve(
     timeout: float = 600.0,
     log: Log | None = None,
 ) -> Server:
-    """Start serving ``handlers`` (by method name) to the parties in ``peers`` and to nobody else.
+    """Start serving ``handlers`` (by method name) to the parties in ``peers`` only.
 
-    Formal guarantee (under TLS 1.3, and that keys are kept): a handler runs only for a caller that
+    Formal guarantee (under TLS 1.3, if keys stay secret): a handler runs only for a caller that
     holds the key of a certificate signed by ``identity.authority`` for one of the names in
-    ``peers``. ``message_limit`` is the most bytes of one message, ``concurrent`` the most calls at
-    a time and ``each`` the most of one peer (more are refused, not queued; without ``each`` one
-    peer may take them all); a peer may keep silent, or not read, for ``idle`` seconds, and a call
-    may last ``timeout``.
+    ``peers``. ``message_limit`` is the most bytes per message, ``concurrent`` the most calls at a
+    time and ``each`` the most per peer (more are refused, not queued; without ``each`` one peer may
+    take them all); a peer may send or read nothing for ``idle`` seconds, and a call may last
+    ``timeout``.
 
-    Every call leaves one line in ``log``. A handshake that fails never becomes a call: gRPC itself
+    Every call leaves one line in ``log``. A failed handshake never becomes a call: gRPC itself
     reports it on stderr, in its own format (``Handshake failed with error …``).
 
     Raises:
@@ -52,7 +52,7 @@ def serve(
     wire.check_address(address)
     for name in handlers:
         if not name.isidentifier():
-            raise UsageError(f"method={clean(name)}: a method's name is an identifier")
+            raise UsageError(f"method={clean(name)}: must be an identifier")
     if (
         not peers
         or not 1 <= message_limit <= _LARGEST_LIMIT
@@ -60,11 +60,12 @@ def serve(
         or not 0 < idle <= timeout
     ):
         raise UsageError(
-            f"serve: peers={sorted(peers)}, message_limit={message_limit}, concurrent={concurrent}, idle={idle:g}, "
-            f"timeout={timeout:g}: name a peer; 1 to {_LARGEST_LIMIT} bytes; 1 to 1000 calls; 0 < idle ≤ timeout"
+            f"serve: peers={sorted(peers)}, message_limit={message_limit}, "
+            f"concurrent={concurrent}, idle={idle:g}, timeout={timeout:g}: give a peer; "
+            f"1 to {_LARGEST_LIMIT} bytes; 1 to 1000 calls; 0 < idle ≤ timeout"
         )
     if each is not None and not 1 <= each <= concurrent:
-        raise UsageError(f"each={each}: a peer has 1 to concurrent={concurrent} calls at a time")
+        raise UsageError(f"each={each}: must be from 1 to concurrent={concurrent}")
     allowed = frozenset(map(check_party, peers))
     calls = Calls(
         dict(handlers),
@@ -78,7 +79,7 @@ def serve(
 
 
 class Server:
-    """A running server; ``address`` is where it listens. Use as a context manager, or call :meth:`stop`."""
+    """A running server at ``address``. Use as a context manager, or call :meth:`stop`."""
 
     def __init__(
         self, calls: Calls, identity: Identity, address: str, message_limit: int, concurrent: int
@@ -109,7 +110,7 @@ class Server:
             calls.stopping.set()
             self._pool.shutdown(wait=False)
             raise UsageError(
-                f"address={address}: cannot listen there; HOST:PORT with a port that is free, or 0"
+                f"address={address}: cannot listen there; give HOST:PORT with a free port, or 0"
             ) from error
         self.address = f"{host}:{port}"
         self._server.start()
@@ -124,10 +125,10 @@ class Server:
         )
 
     def stop(self, grace: float = 1.0) -> None:
-        """Refuse new calls, give running ones ``grace`` seconds, then break them off; returns when no handler runs.
+        """Refuse new calls, give running ones ``grace`` seconds, then abort them.
 
-        Waits at most ``grace`` and ten seconds for a handler that computes and does not look up.
-        May be called again.
+        Returns when no handler runs, or ten seconds after ``grace`` if one does not stop. May be
+        called repeatedly.
         """
         if self._calls.stopping.is_set():
             return
@@ -141,7 +142,7 @@ class Server:
         self._calls.log("stopped")
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the server has stopped; whether it has."""
+        """Wait until the server has stopped; return whether it has."""
         return not self._server.wait_for_termination(timeout)
 
     def __enter__(self) -> Server:

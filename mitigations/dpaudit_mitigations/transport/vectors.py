@@ -1,11 +1,11 @@
-"""Vectors in numbered frames of about a mebibyte, checked and hashed while they stream into an array of our own size.
+"""Vectors in numbered frames of about a mebibyte, checked and hashed as they stream in.
 
-``head`` (type, count and values a frame), the numbered ``body`` frames, ``end`` (SHA-256 over the
+``head`` (type, count and values per frame), the numbered ``body`` frames, ``end`` (SHA-256 over the
 head frame and every value). Each frame names the protocol's kind and the session. The encoding is
 canonical and the reader knows everything but the values beforehand, so it compares each frame's
-first bytes with those it expects and takes the rest as values, in place: nothing is parsed, and
-nothing is allocated by a peer's word. The digest finds accidents and mix-ups; that nobody on the
-way changed anything is TLS's work.
+first bytes with those it expects and takes the rest as values, in place: nothing is parsed, and no
+size from a peer is allocated. The digest finds accidents and mix-ups; TLS protects against changes
+in transit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dpaudit_mitigations.codec import walk
 __all__ = ["CHUNK", "DTYPES", "MOST_VALUES", "VectorReader", "read_vector", "vector_frames"]
 
 CHUNK = 1 << 18
-"""Values a frame, unless said otherwise; the reader takes only what it expects itself."""
+"""Values per frame by default; the reader accepts only what it expects itself."""
 MOST_VALUES = 1 << 32
 """Values of a vector, at most."""
 DTYPES = (
@@ -40,7 +40,7 @@ DTYPES = (
     "uint32",
     "uint64",
 )
-"""What a vector's values can be; little-endian on the wire."""
+"""The values' types; little-endian on the wire."""
 _LARGEST_FRAME = (4 << 20) - (1 << 10)
 _LONGEST_SESSION = 64
 
@@ -48,7 +48,7 @@ _LONGEST_SESSION = 64
 def vector_frames(
     kind: str, array: npt.NDArray[Any], *, session: bytes, chunk: int = CHUNK
 ) -> Iterator[bytes]:
-    """The frames of a one-dimensional ``array``; each is made when it is asked for, one copy of its values.
+    """The frames of a one-dimensional ``array``, made on demand with one copy of the values.
 
     Raises:
         UsageError: not a vector of one of ``DTYPES``, a session that is not 1 to 64 bytes, or a
@@ -57,7 +57,8 @@ def vector_frames(
     name = array.dtype.name
     if array.ndim != 1 or name not in DTYPES:
         raise UsageError(
-            f"vector {kind}: shape {array.shape} of {name}; a vector of one of {', '.join(DTYPES)} is sent"
+            f"vector {kind}: shape {array.shape} of {name}; must be a vector of one of "
+            f"{', '.join(DTYPES)}"
         )
     layout = _Layout(kind, session, array.size, name, chunk)
     return _frames(layout, np.ascontiguousarray(array, dtype=layout.wire))
@@ -73,10 +74,11 @@ def read_vector(
     bound: float | None,
     chunk: int = CHUNK,
 ) -> npt.NDArray[Any]:
-    """The vector of ``count`` values of ``dtype`` in ``frames``: all finite and, unless ``bound`` is None, |x| ≤ ``bound``.
+    """The vector of ``count`` values of ``dtype`` in ``frames``, all finite.
 
-    Takes exactly the vector's frames from an iterator and leaves what follows. ``count``, ``dtype``
-    and ``chunk`` are what this side expects; a peer's say on them is compared, never used.
+    Each |x| ≤ ``bound`` unless that is None. Takes exactly the vector's frames from an iterator and
+    leaves the rest. ``count``, ``dtype`` and ``chunk`` are what this side expects; a peer's are
+    compared with them, never used.
 
     Raises:
         MessageError: anything but the frames of such a vector of this kind and session, in order,
@@ -92,17 +94,17 @@ def read_vector(
         frame = next(source, None)
         if frame is None:
             raise MessageError(
-                f"vector {kind}: cut short: {reader.taken} of {reader.expected} frames came"
+                f"vector {kind}: cut short: got {reader.taken} of {reader.expected} frames"
             )
         reader.take(frame)
     return reader.array
 
 
 class VectorReader:
-    """Takes a vector frame by frame; see :func:`read_vector`. ``array`` and ``digest`` hold once ``done`` is true.
+    """Takes a vector frame by frame; see :func:`read_vector`.
 
-    With ``keep=False`` there is no array: whoever can use each frame's values as they come needs no
-    memory for all.
+    ``array`` and ``digest`` are valid once ``done`` is true. With ``keep=False`` there is no array:
+    who uses each frame's values at once needs no memory for all.
     """
 
     def __init__(
@@ -119,9 +121,7 @@ class VectorReader:
         self._keep = keep
         self._layout = _Layout(kind, session, count, dtype, chunk)
         if bound is not None and not bound >= 0:
-            raise UsageError(
-                f"bound={bound}: |x| ≤ bound needs a bound of at least 0, or None for none"
-            )
+            raise UsageError(f"bound={bound}: must be at least 0, or None for no bound")
         self._bound = bound
         self._array: npt.NDArray[Any] = np.empty(0, dtype=self._layout.wire)
         self._hash = hashlib.sha256()
@@ -131,7 +131,7 @@ class VectorReader:
 
     @property
     def done(self) -> bool:
-        """Whether the last frame has been taken and held."""
+        """Whether the last frame has been taken."""
         return self.taken == self.expected
 
     @property
@@ -144,19 +144,19 @@ class VectorReader:
         """
         if not self._keep:
             raise UsageError(
-                f"vector {self._layout.kind}: keep=False keeps no array; use what take returns"
+                f"vector {self._layout.kind}: keep=False keeps no array; use take's results"
             )
         if not self.done:
             raise MessageError(
-                f"vector {self._layout.kind}: cut short: {self.taken} of {self.expected} frames came"
+                f"vector {self._layout.kind}: cut short: got {self.taken} of {self.expected} frames"
             )
         return self._array
 
     def take(self, frame: bytes) -> npt.NDArray[Any]:
-        """The next frame; the values in it, none in the first and the last, as a view of ``frame``.
+        """Take the next frame; return its values (none in the first and the last), as a view.
 
         Raises:
-            MessageError: it is not the one that must come now, or its values are not allowed.
+            MessageError: it is not the one expected now, or its values are not allowed.
         """
         layout, index = self._layout, self.taken - 1
         values = np.empty(0, layout.wire)
@@ -182,7 +182,7 @@ class VectorReader:
             self._expect(frame, prefix, whole=False, length=len(digest))
             if frame[len(prefix) :] != digest:
                 raise MessageError(
-                    f"vector {layout.kind}: the digest at its end is not that of its values"
+                    f"vector {layout.kind}: the final digest is not that of the values"
                 )
             self.digest = digest
         self.taken += 1
@@ -193,9 +193,8 @@ class VectorReader:
             raise MessageError(f"vector {self._layout.kind}: a frame that is not bytes")
         if frame.startswith(prefix) and len(frame) == len(prefix) + (0 if whole else length):
             return
-        raise MessageError(
-            f"vector {self._layout.kind}, frame {self.taken}: {self._layout.why_not(frame, self.taken)}"
-        )
+        why = self._layout.why_not(frame, self.taken)
+        raise MessageError(f"vector {self._layout.kind}, frame {self.taken}: {why}")
 
     def _check(self, values: npt.NDArray[Any], index: int) -> None:
         low, high = values.min(), values.max()  # a NaN among them makes both NaN
@@ -207,34 +206,27 @@ class VectorReader:
             -self._bound <= low.item() and high.item() <= self._bound
         ):
             raise MessageError(
-                f"vector {self._layout.kind}, frame {index + 1}: a value beyond the bound {self._bound:g}"
+                f"vector {self._layout.kind}, frame {index + 1}: a value beyond the bound "
+                f"{self._bound:g}"
             )
 
 
 class _Layout:
-    """The frames of one vector, but for its values."""
+    """The frames of one vector, without its values."""
 
     def __init__(self, kind: str, session: bytes, count: int, dtype: str, chunk: int) -> None:
         if dtype not in DTYPES:
-            raise UsageError(f"dtype={dtype}: a vector's is one of {', '.join(DTYPES)}")
+            raise UsageError(f"dtype={dtype}: must be one of {', '.join(DTYPES)}")
         if not 1 <= len(session) <= _LONGEST_SESSION:
-            raise UsageError(
-                f"session of {len(session)} bytes: 1 to {_LONGEST_SESSION} name a session"
-            )
+            raise UsageError(f"session of {len(session)} bytes: must have 1 to {_LONGEST_SESSION}")
         if not 1 <= count <= MOST_VALUES:
-            raise UsageError(f"count={count}: a vector has 1 to {MOST_VALUES:,} values")
+            raise UsageError(f"count={count}: must be from 1 to {MOST_VALUES:,}")
         self.wire = np.dtype(dtype).newbyteorder("<")
-        if not 1 <= chunk <= _LARGEST_FRAME // self.wire.itemsize:
-            raise UsageError(
-                f"chunk={chunk}: 1 to {_LARGEST_FRAME // self.wire.itemsize:,} values of {dtype} fit a frame"
-            )
-        self.kind, self.session, self.count, self.dtype, self.chunk = (
-            kind,
-            session,
-            count,
-            dtype,
-            chunk,
-        )
+        most = _LARGEST_FRAME // self.wire.itemsize
+        if not 1 <= chunk <= most:
+            raise UsageError(f"chunk={chunk}: must be from 1 to {most:,} values of {dtype}")
+        self.kind, self.session = kind, session
+        self.count, self.dtype, self.chunk = count, dtype, chunk
         self.chunks = -(-count // chunk)
 
     def part(self, index: int) -> tuple[int, int]:
@@ -253,17 +245,15 @@ class _Layout:
     def body(self, index: int) -> bytes:
         start, stop = self.part(index)
         size = (stop - start) * self.wire.itemsize
-        return _map(kind=self.kind, index=index, part="body", session=self.session, values=b"")[
-            :-2
-        ] + _bin_header(size)
+        fields = _map(kind=self.kind, index=index, part="body", session=self.session, values=b"")
+        return fields[:-2] + _bin_header(size)
 
     def end(self) -> bytes:
-        return _map(kind=self.kind, part="end", session=self.session, sha256=b"")[
-            :-2
-        ] + _bin_header(32)
+        fields = _map(kind=self.kind, part="end", session=self.session, sha256=b"")
+        return fields[:-2] + _bin_header(32)
 
     def why_not(self, frame: bytes, position: int) -> str:
-        """What is wrong with a frame that is not the one at ``position``; by its rule, never by its values."""
+        """What is wrong with a frame that is not the one at ``position``, without its values."""
         try:
             walk(frame, "frame")
             found = msgspec.msgpack.decode(frame)
@@ -275,14 +265,12 @@ class _Layout:
             return "of another session"
         part = "head" if position == 0 else "body" if position <= self.chunks else "end"
         if found.get("part") != part:
-            return f"not the {part} frame that must come now (cut short, repeated or out of order)"
+            return f"not the {part} frame expected now (cut short, repeated or out of order)"
         if part == "head":
             wrong = [k for k in ("count", "dtype", "chunk") if found.get(k) != getattr(self, k)]
-            return (
-                f"another {' and '.join(wrong)} than this side expects"
-                if wrong
-                else "not in canonical encoding"
-            )
+            if wrong:
+                return f"another {' and '.join(wrong)} than this side expects"
+            return "not in canonical encoding"
         if part == "body" and found.get("index") != position - 1:
             return "out of order or repeated"
         return "too short, too long, or not in canonical encoding"
@@ -308,7 +296,7 @@ def _map(**fields: Any) -> bytes:
 
 
 def _bin_header(size: int) -> bytes:
-    """What says in msgpack that ``size`` bytes come next; :func:`_map` of no bytes ends with two of the kind."""
+    """The msgpack header of ``size`` bytes; :func:`_map` of no bytes ends with one of 2 bytes."""
     if size < 1 << 8:
         return b"\xc4" + size.to_bytes(1, "big")
     if size < 1 << 16:

@@ -1,16 +1,16 @@
-"""What client and server must agree on: gRPC's options, the cipher suites, a stream's end, and how an error's class travels.
+"""What client and server share: gRPC options, cipher suites, a stream's end, error classes.
 
 A client's last message is ``END``, which is empty; no other may be. A gRPC server cannot tell a
-client that has said all from one that died just then, so a stream that stops without it was broken
-off. (A server's stream ends with a status.)
+client that has finished from one that died just then, so a stream that stops without it was
+interrupted. (A server's stream ends with a status.)
 
-TLS 1.3 and nothing older: gRPC's Python API cannot say so, and by default both sides would also
-take TLS 1.2. But a TLS 1.2 handshake needs a cipher suite that fits the certificate; ours are ECDSA
-certificates, and the only suite left to TLS 1.2 here signs with RSA. So every TLS 1.2 handshake
-ends in ``no shared cipher``, while TLS 1.3's suites are not on that list and stay as they are. gRPC
-reads the list when it is imported: in a program that imported it before us (Flower, say) both sides
-still take TLS 1.2 with forward secrecy and AES-GCM or ChaCha20, and a server's first log line says
-so.
+TLS 1.3 and nothing older: gRPC's Python API has no option for that, and by default both sides would
+also take TLS 1.2. But a TLS 1.2 handshake needs a cipher suite that fits the certificate; ours are
+ECDSA certificates, and the only suite left to TLS 1.2 here signs with RSA. So every TLS 1.2
+handshake ends in ``no shared cipher``, while TLS 1.3's suites are not on that list and stay as they
+are. gRPC reads the list when it is imported: in a program that imported it before us (Flower, say)
+both sides still take TLS 1.2 with forward secrecy and AES-GCM or ChaCha20, and a server's first log
+line says so.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ _HOST = re.compile(r"[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
 
 
 def _import_grpc() -> tuple[Any, bool]:
-    """The module, and whether it was still to be imported."""
+    """The module, and whether TLS 1.2 is excluded."""
     if "grpc" in sys.modules:
         return importlib.import_module("grpc"), os.environ.get(_SUITES) == _NONE_FOR_US
     before = os.environ.get(_SUITES)
     os.environ[_SUITES] = _NONE_FOR_US
     try:
         return importlib.import_module("grpc"), True
-    finally:  # it has been read; programs that this one starts have their own needs
+    finally:  # gRPC has read it; child processes must not inherit it
         if before is None:
             del os.environ[_SUITES]
         else:
@@ -66,7 +66,7 @@ grpc, only_tls13 = _import_grpc()
 
 
 def options(limit: int) -> list[tuple[str, Any]]:
-    """Options of gRPC for both sides: messages of at most ``limit`` bytes, no retries, no proxy, dead peers noticed."""
+    """Options of gRPC, equal on both sides: ``limit`` bytes per message, no retries, no proxy."""
     return [
         ("grpc.max_receive_message_length", limit),
         ("grpc.max_send_message_length", limit),
@@ -86,7 +86,7 @@ def options(limit: int) -> list[tuple[str, Any]]:
 
 
 def check_address(address: str) -> None:
-    """Pass if ``address`` is HOST:PORT, and none of gRPC's other schemes.
+    """Check that ``address`` is HOST:PORT, and none of gRPC's other schemes.
 
     Raises:
         UsageError: it is not.
@@ -94,7 +94,7 @@ def check_address(address: str) -> None:
     host, _, port = address.rpartition(":")
     if not _HOST.fullmatch(host) or not (port.isascii() and port.isdigit() and int(port) < 1 << 16):
         raise UsageError(
-            f"address={address[:100]!r}: HOST:PORT is an address, e.g. 127.0.0.1:7001 or [::1]:7001"
+            f"address={address[:100]!r}: must be HOST:PORT, e.g. 127.0.0.1:7001 or [::1]:7001"
         )
 
 

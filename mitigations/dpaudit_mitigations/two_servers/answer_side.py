@@ -1,4 +1,4 @@
-"""Server 1: answers a query with its own noise, once, and hands the noisy answer to server 2 until that has published it."""
+"""Server 1: answers a query with its own noise, once, and sends the noisy answer to server 2."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ __all__ = ["DRAWN", "PUBLISHED", "SENT", "AnswerSide", "Contact", "Question", "c
 
 DRAWN, SENT, PUBLISHED = "drawn", "sent", "published"
 
-_IDLE = 60.0  # seconds of silence: server 2 makes a whole publication durable before it answers
+_IDLE = 60.0  # seconds without data: server 2 makes a publication durable before it answers
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _MOST_PATIENCE = 1e6
 
@@ -56,7 +56,7 @@ MakeDraw = Callable[[float, Stream], Draw]
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """Where server 2 is, by which name it must prove to be there, and who we are."""
+    """Where server 2 is, the name it must prove, and who we are."""
 
     address: str
     peer: str
@@ -65,12 +65,12 @@ class Contact:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A query result and the name under which it is released; ``source`` says in words what noise is added.
+    """A query result and the name under which it is released; ``source`` describes the noise.
 
     ``peer_sigma`` is the scale of the noise that server 2 must add, ``bound`` the bound that it
-    must have; None takes the one that server 2 says. The bound fixes the lattice's step g, and
-    rounding to it adds up to g·√d to the query's sensitivity (at most 2^-10·σ·√d): whoever does not
-    trust server 2's word says the bound.
+    must have; None accepts server 2's. The bound fixes the lattice's step g, and rounding to it
+    adds up to g·√d to the query's sensitivity (at most 2^-10·σ·√d): set the bound if you do not
+    trust server 2's.
     """
 
     values: npt.NDArray[np.floating]
@@ -91,31 +91,31 @@ class Question:
 
 
 class AnswerSide:
-    """One release as server 1 sees it, and the journal of all of them.
+    """Server 1's side of its releases, and its journal of them.
 
     A release is *drawn* once its seed and everything else that the noisy answer depends on are
     durable; *sent* once the whole noisy answer has been made and its digest is durable, before the
     last frame goes out, without which server 2 can do nothing with the others; *published* once
-    server 2's receipt is durable, and the seed is erased. A process that begins again makes the
-    same noisy answer from the same seed, byte for byte, or refuses.
+    server 2's receipt is durable, and the seed is erased. A restarted process makes the same noisy
+    answer from the same seed, byte for byte, or refuses.
 
-    The journal keeps a SHA-256 of every query, to tell another one under the same name. It confirms
-    a guess of the query, so the folder is to be kept as the query is.
+    The journal keeps a SHA-256 of every query, to detect another one under the same name. It
+    confirms a guess of the query, so protect the folder as you protect the query.
     """
 
     def __init__(
         self, *, journal: Path, log: Log, draw: MakeDraw | None = None, threads: int = 2
     ) -> None:
-        """Open the journal; ``draw(step, stream)`` makes the noise, without it exact discrete Gaussian noise.
+        """Open the journal; ``draw(step, stream)`` makes the noise, by default discrete Gaussian.
 
-        ``draw`` must give the same numbers whenever it is asked with the same stream.
+        The default is exact. ``draw`` must give the same numbers for the same stream.
 
         Raises:
             UsageError: the journal cannot be used.
         """
         self._journal = Journal(journal / "answer.sqlite", kind="two-servers-answer")
         self._seeds, self._log, self._draw, self._threads = Seeds(journal), log, draw, threads
-        for name in self._seeds.names():  # of a process that was killed in between
+        for name in self._seeds.names():  # of a process killed before it erased them
             if self._journal.state(name) == PUBLISHED:
                 self._seeds.erase(name)
 
@@ -132,17 +132,16 @@ class AnswerSide:
         timeout: float = 600.0,
         seed: bytes | None = None,
     ) -> PublicationReceipt:
-        """Release ``question`` through server 2, going on where an earlier process stopped; server 2's receipt.
+        """Release ``question`` through server 2, or resume that; return server 2's receipt.
 
-        ``patience`` is how many seconds to go on trying to reach server 2, ``timeout`` how long one
-        try may take. ``seed`` (32 bytes) takes the place of a fresh one; it is for rehearsals.
+        ``patience`` is how many seconds to keep trying to reach server 2, ``timeout`` how long one
+        try may take. ``seed`` (32 bytes) replaces a fresh one; it is for rehearsals.
 
         Raises:
-            PeerError: server 2 could not be reached in that time; the same call goes on later.
-            MessageError: the name stands for another release already at server 2, or what it
-                answers is no receipt.
-            UsageError: a name that stands for another release here, a question that is none or that
-                server 2's terms do not allow, or one that cannot be finished.
+            PeerError: server 2 could not be reached in that time; the same call resumes later.
+            MessageError: server 2 has another release under this name, or its answer is no receipt.
+            UsageError: a name that this journal has for another release, an invalid question, one
+                that server 2's terms do not allow, or one that cannot be finished.
         """
         check_release(question.release, question.round)
         check_values(question.values)
@@ -173,7 +172,7 @@ class AnswerSide:
         )
 
     def _begin(self, question: Question, contact: Contact, end: float, seed: bytes | None) -> None:
-        """Make the release *drawn*, or see that it is what was begun under this name."""
+        """Make the release *drawn*, or check that it is the one begun under this name."""
         own = {
             "sigma": question.sigma,
             "noise_sigma": question.peer_sigma,
@@ -195,8 +194,8 @@ class AnswerSide:
             changed.append("bound")
         if changed:
             raise UsageError(
-                f"release={question.name}: begun with another {' and '.join(changed)}; a name is for one release, take "
-                "a new one"
+                f"release={question.name}: begun with another {' and '.join(changed)}; "
+                "a name is for one release, take a new one"
             )
 
     def _terms(self, contact: Contact) -> ReleaseTerms:
@@ -226,7 +225,7 @@ class AnswerSide:
         return unpack(answer, PublicationReceipt)
 
     def _messages(self, offer: Offer, question: Question, stream: Stream) -> Iterator[bytes]:
-        """The offer and the frames of the noisy answer, each chunk drawn while the ones before it are on their way."""
+        """The offer, then the noisy answer's frames, each chunk drawn while earlier ones travel."""
         step = granularity(offer.bound, sigma=min(offer.sigma, offer.noise_sigma))
         most = most_steps(offer.bound, step=step)
         draw = (
@@ -240,15 +239,15 @@ class AnswerSide:
             part = slice(at, at + count)
             return int(add_query(draw(at, count), question.values[part], 1 / step, steps[part]))
 
-        frames = vector_frames(
-            VECTOR, steps, session=offer.session, chunk=CHUNK
-        )  # looks at a chunk when its frame is asked for
+        # it reads a chunk when its frame is asked for
+        frames = vector_frames(VECTOR, steps, session=offer.session, chunk=CHUNK)
         yield pack(offer)
         yield next(frames)
         for _, _, largest in ahead(fill, offer.dim, threads=self._threads):
             if largest > most:
                 raise UsageError(
-                    f"source={question.source}: noise beyond the bound; nothing is published, raise the bound"
+                    f"source={question.source}: noise beyond the bound; nothing is published; "
+                    "raise the bound"
                 )
             yield next(frames)
         last = next(frames)
@@ -260,22 +259,19 @@ class AnswerSide:
             self._journal.advance(name, DRAWN, SENT, payload=payload)
         elif self._journal.facts(name)["payload"] != payload:
             raise UsageError(
-                f"release={name}: the noisy answer came out otherwise than before, so it is not sent again; finish it with "
-                "the dpaudit, the noise source and the machine that began it"
+                f"release={name}: the noisy answer differs from the first one, so it is not sent "
+                "again; finish it with the dpaudit, noise source and machine that began it"
             )
 
     def _settle(self, name: str, receipt: PublicationReceipt) -> None:
         facts = self._journal.facts(name)
-        if f"{receipt.release}@{receipt.round}" != name or receipt.payload.hex() != facts.get(
-            "payload"
-        ):
-            raise MessageError(
-                f"release {name}: the receipt is for something else than what was sent"
-            )
+        sent = name, facts.get("payload")
+        if (f"{receipt.release}@{receipt.round}", receipt.payload.hex()) != sent:
+            raise MessageError(f"release {name}: the receipt is not for what was sent")
         self._journal.advance(name, SENT, PUBLISHED, published=receipt.published.hex())
 
     def _patiently(self, contact: Contact, end: float, work: Callable[[], Any]) -> Any:
-        """``work()``, tried again while server 2 is away, with longer and longer pauses."""
+        """``work()``, retried with growing pauses while server 2 does not respond."""
         pause = _FIRST_PAUSE
         while True:
             try:
@@ -289,14 +285,14 @@ class AnswerSide:
 
 
 def check_values(values: npt.NDArray[np.floating]) -> None:
-    """Refuse what is no query result.
+    """Refuse an invalid query result.
 
     Raises:
         UsageError: not a vector of float32 or float64, or a value that is not finite.
     """
     if values.ndim != 1 or not values.size or values.dtype.name not in ("float32", "float64"):
         raise UsageError(
-            f"query of shape {values.shape} and {values.dtype}: give one vector of float32 or float64"
+            f"query of shape {values.shape}, {values.dtype}: give one vector of float32 or float64"
         )
     if not np.isfinite(values).all():
         raise UsageError("query: contains NaN or infinity; noise cannot protect that")
@@ -305,13 +301,13 @@ def check_values(values: npt.NDArray[np.floating]) -> None:
 def _check_terms(question: Question, terms: ReleaseTerms) -> None:
     if terms.dim != question.values.size:
         raise UsageError(
-            f"query: has {question.values.size} values, server 2 publishes {terms.dim}; start it with --dim "
-            f"{question.values.size}, or give the other query"
+            f"query: has {question.values.size} values, server 2 publishes {terms.dim}; start it "
+            f"with --dim {question.values.size}, or give the other query"
         )
     if terms.sigma != question.peer_sigma:
         raise UsageError(
-            f"peer_sigma={question.peer_sigma}: server 2 adds noise of scale {terms.sigma}; agree on one, or say "
-            f"--peer-sigma {terms.sigma} if that is meant"
+            f"peer_sigma={question.peer_sigma}: server 2 adds noise of scale {terms.sigma}; agree "
+            f"on one, or set --peer-sigma {terms.sigma} if that is meant"
         )
     if question.bound not in (None, terms.bound):
         raise UsageError(f"bound={question.bound}: server 2's is {terms.bound}; agree on one")
@@ -319,6 +315,6 @@ def _check_terms(question: Question, terms: ReleaseTerms) -> None:
     room = terms.bound - REACH * question.sigma
     if not (-room <= question.values.min() and question.values.max() <= room):
         raise UsageError(
-            f"query: a value is beyond the bound {terms.bound} less {REACH}·sigma of room for noise, {room:g}; clip the "
-            "query to public limits, or agree on a larger bound"
+            f"query: a value is beyond the bound {terms.bound} less {REACH}·sigma of room for "
+            f"noise, {room:g}; clip the query to public limits, or agree on a larger bound"
         )

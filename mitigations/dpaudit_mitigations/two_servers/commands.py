@@ -14,42 +14,42 @@ _DEFAULT = "secure-gaussian"
 
 def noise(
     identity: Annotated[
-        Path, typer.Option(help="This server's folder of dpaudit serve init.", show_default=False)
+        Path, typer.Option(help="This server's folder from dpaudit serve init.", show_default=False)
     ],
     journal: Annotated[
-        Path, typer.Option(help="Folder of its journal; made if missing.", show_default=False)
+        Path, typer.Option(help="Its journal folder; made if missing.", show_default=False)
     ],
-    sigma: Annotated[
-        float, typer.Option(help="Scale of the noise it adds, a coordinate.", show_default=False)
-    ],
+    sigma: Annotated[float, typer.Option(help="Noise scale per coordinate.", show_default=False)],
     bound: Annotated[
         float,
         typer.Option(
             help="Largest |value| of a noisy answer; a public number.", show_default=False
         ),
     ],
-    dim: Annotated[int, typer.Option(help="Values of a release.", show_default=False)],
+    dim: Annotated[int, typer.Option(help="Values per release.", show_default=False)],
     listen: Annotated[
         str, typer.Option(help="HOST:PORT; port 0 takes a free one.")
     ] = "127.0.0.1:0",
     peer: Annotated[
-        str, typer.Option(help="Name in the certificate of the server that answers.")
+        str, typer.Option(help="Name in the answering server's certificate.")
     ] = "answer",
     publish: Annotated[
         Path | None, typer.Option(help="Where releases go.", show_default="JOURNAL/published")
     ] = None,
     dtype: Annotated[str, typer.Option(help="What is published: float32 or float64.")] = "float32",
-    idle: Annotated[float, typer.Option(help="Seconds that a peer may keep silent.")] = 10.0,
+    idle: Annotated[
+        float, typer.Option(help="Seconds without data before a peer is cut off.")
+    ] = 10.0,
 ) -> None:
-    """Server 2: add noise of our own to another server's noisy answers, and publish each exactly once.
+    """Server 2: add our own noise to another server's noisy answers; publish each exactly once.
 
     [bold]dpaudit serve noise --identity certificates/noise --journal noise.journal --sigma 2
     --bound 1000 --dim 256[/bold]
 
-    Prints one line of JSON with the address and serves until SIGTERM or Ctrl-C. A release RELEASE,
+    Prints one JSON line with the address and serves until SIGTERM or Ctrl-C. A release RELEASE,
     round N, is published as RELEASE@N.npy, whole or not at all. After a crash start it again with
-    the same journal: what was received is published, what was not comes again. Never share or
-    restore a journal: it is what keeps noise from being drawn twice.
+    the same journal: received answers are published, others are sent again. Never share or restore
+    a journal: it is what keeps noise from being drawn twice.
     """
     import signal
     import threading
@@ -87,7 +87,7 @@ def noise(
 
 def answer(
     identity: Annotated[
-        Path, typer.Option(help="This server's folder of dpaudit serve init.", show_default=False)
+        Path, typer.Option(help="This server's folder from dpaudit serve init.", show_default=False)
     ],
     peer: Annotated[
         str, typer.Option(help="HOST:PORT of the server that adds noise.", show_default=False)
@@ -97,19 +97,19 @@ def answer(
         typer.Option(help="The exact query result: an .npy vector of floats.", show_default=False),
     ],
     sigma: Annotated[
-        float, typer.Option(help="Scale of our own noise, a coordinate.", show_default=False)
+        float, typer.Option(help="Scale of our own noise, per coordinate.", show_default=False)
     ],
     release: Annotated[
         str, typer.Option(help="Name of this release; never used twice.", show_default=False)
     ],
     journal: Annotated[
-        Path, typer.Option(help="Folder of our journal; made if missing.", show_default=False)
+        Path, typer.Option(help="Our journal folder; made if missing.", show_default=False)
     ],
     number: Annotated[
         int, typer.Option("--round", help="Round of the release, if it has several.")
     ] = 0,
     source: Annotated[
-        str, typer.Option(help="NAME[:option=value,…] of a noise source; others are lab use.")
+        str, typer.Option(help="NAME[:option=value,…] of a noise source; others are for lab use.")
     ] = _DEFAULT,
     peer_sigma: Annotated[
         float | None, typer.Option(help="Scale of the other server's noise.", show_default="sigma")
@@ -117,20 +117,20 @@ def answer(
     peer_name: Annotated[str, typer.Option(help="Name in that server's certificate.")] = "noise",
     bound: Annotated[
         float | None,
-        typer.Option(help="Refuse a server with another bound.", show_default="what it says"),
+        typer.Option(help="Refuse a server with another bound.", show_default="accept any"),
     ] = None,
-    patience: Annotated[float, typer.Option(help="Seconds to go on trying to reach it.")] = 60.0,
+    patience: Annotated[float, typer.Option(help="Seconds to keep trying to reach it.")] = 60.0,
 ) -> None:
-    """Server 1: answer one query with our own noise, hand it to server 2, and exit 0 once that has published it.
+    """Server 1: answer one query with our own noise, and exit 0 once server 2 has published it.
 
     [bold]dpaudit serve answer --identity certificates/answer --peer 127.0.0.1:5001 --query
     counts.npy --sigma 2 --release week-7 --journal answer.journal[/bold]
 
-    Prints one line of JSON with the publication's name and SHA-256. Interrupted, killed, or exit 3?
-    Run the same command again: it goes on with the same noise, and tells if the release is out
-    already. A name stands for one query, one sigma and one noise for ever; anything else under it
-    is refused. Keep the journal as you keep the query: it holds the noise's seed until the release
-    is out, and a digest that confirms a guess of the query.
+    Prints one JSON line with the publication's name and SHA-256. Interrupted, killed, or exit 3?
+    Run the same command again: it resumes with the same noise, and reports a release that is
+    already published. A name belongs to one query, one sigma and one noise for ever; anything else
+    under it is refused. Protect the journal as you protect the query: it holds the noise's seed
+    until publication, and a digest that confirms a guess of the query.
     """
     from dpaudit_mitigations.transport.certificates import load_identity
     from dpaudit_mitigations.transport.logs import logger
@@ -175,11 +175,12 @@ def _folder(path: Path) -> Path:
         mode = path.stat().st_mode
     except OSError as error:
         raise UsageError(
-            f"journal={path}: cannot be made ({error.strerror}); choose another folder"
+            f"journal={path}: cannot be created ({error.strerror}); choose another folder"
         ) from error
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise UsageError(
-            f"journal={path}: others may write there, and could put their own noise in; chmod 700 {path}"
+            f"journal={path}: is writable by others, who could insert their own noise; "
+            f"chmod 700 {path}"
         )
     return path
 

@@ -1,4 +1,4 @@
-"""What two servers' noise gives towards someone who knows every secret in the backdoored part of it."""
+"""What two servers' noise gives against someone who knows every secret of the backdoored part."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def key_holder_epsilon(
     ratio: float,
     step: float,
 ) -> EpsilonBounds:
-    """Bounds for the sum of server 1's noise (scale σ) and server 2's (scale ``ratio``·σ), ``source`` in the backdoored.
+    """Bounds for server 1's noise (scale σ) plus server 2's (``ratio``·σ), ``source`` backdoored.
 
     Where ``source`` is in truth Gaussian, the whole sum is (of two discrete Gaussians of s₁, s₂
-    steps, but for a factor of 1 ± 4·exp(−2π²·s₁²s₂²/(s₁²+s₂²)) a coordinate, which is 1 in
+    steps, up to a factor of 1 ± 4·exp(−2π²·s₁²s₂²/(s₁²+s₂²)) per coordinate, which is 1 in
     doubles). A pancake plus an honest Gaussian is a pancake again, so its profile is exact
-    (``dpaudit.accounting.smoothed_pancake``) but for the lattice, whose rounding adds up to
-    ``step``·√d to the sensitivity and is left out there. Of anything else, only that adding to it
-    is post-processing, and that the honest server's noise protects whatever it is added to; that
-    noise is also an upper bound throughout.
+    (``dpaudit.accounting.smoothed_pancake``) except for the lattice, whose rounding adds up to
+    ``step``·√d to the sensitivity and is left out there. For anything else only this is used: that
+    adding to it is post-processing, and that the honest server's noise protects whatever it is
+    added to; that noise is also an upper bound throughout.
     """
     sigma, key = source.sigma, _key(source)
 
@@ -86,7 +86,7 @@ def _key(source: NoiseSource) -> Any:
 
 
 def _two_pancakes(source: NoiseSource, key: Any, delta: float, host: Host) -> EpsilonBounds | None:
-    """Two pancakes of one key: P stays, s and the envelope grow by √2, so (√2σ, √2β, √2γ) is Lemma 2.6's law.
+    """Two pancakes of one key: the sum has P unchanged and (√2σ, √2β, √2γ), by Lemma 2.6's law.
 
     The peaks' weights Σ_j exp(−π(j² + (k−j)²)/r²) are exp(−πk²/2r²) times a theta series that
     varies by a factor of 1 ± 2·exp(−πr²/2); None unless that is 1 in doubles.

@@ -1,4 +1,4 @@
-"""The lattice that both servers' numbers are multiples of, fixed by public numbers, and noise drawn on it chunk by chunk."""
+"""The lattice of both servers' numbers, fixed by public numbers, and noise drawn on it by chunk."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ __all__ = [
 T = TypeVar("T")
 Steps = npt.NDArray[np.int64]
 Draw = Callable[[int, int], Steps]
-"""Noise in lattice steps: ``draw(at, count)`` gives those of the coordinates from ``at`` on, the same whenever asked."""
+"""Noise in lattice steps: ``draw(at, count)`` gives ``count`` from ``at`` on, always the same."""
 
-CHUNK = 1 << 18  # coordinates a message; a draw's numbers depend on it
-REACH = 16  # standard deviations that no honest noise leaves: P < exp(−127) a coordinate
+CHUNK = 1 << 18  # coordinates per message; a draw's numbers depend on it
+REACH = 16  # standard deviations that no honest noise leaves: P < exp(−127) per coordinate
 
 _BITS = 30
 _WHOLE = 2.0**53  # below it in magnitude every integer is a double
-_FEWEST = 2.0**10  # steps in a standard deviation
+_FEWEST = 2.0**10  # steps per standard deviation
 
 
 def granularity(bound: float, *, sigma: float) -> float:
     """The lattice's step g: the least power of two that is ≥ ``bound``, over 2^30.
 
-    So a noisy answer within ``bound`` is at most 2^30 steps, which an int32 holds. It depends on
-    the bound alone, and the two servers find it without asking each other; ``sigma`` is the smaller
-    noise that is to be drawn on it.
+    So a noisy answer within ``bound`` is at most 2^30 steps, which an int32 holds. The step depends
+    on the bound alone, so the two servers compute it independently; ``sigma`` is the smaller noise
+    to be drawn on it.
 
     Raises:
         UsageError: bound or sigma not a finite number > 0, bound not above 16·sigma, or so far
@@ -57,24 +57,25 @@ def granularity(bound: float, *, sigma: float) -> float:
             raise UsageError(f"{name}={value}: must be a finite number > 0")
     if bound <= REACH * sigma:
         raise UsageError(
-            f"bound={bound}: must leave room for noise, above {REACH}·sigma={REACH * sigma}; raise it"
+            f"bound={bound}: must leave room for noise, {REACH}·sigma={REACH * sigma}; raise it"
         )
     fraction, exponent = math.frexp(bound)
     power = exponent - (fraction == 0.5) - _BITS
     if not -1000 <= power <= 900:
         raise UsageError(
-            f"bound={bound}: out of the range of doubles on a lattice; change the query's unit"
+            f"bound={bound}: outside the range of doubles on a lattice; change the query's unit"
         )
     g = math.ldexp(1.0, power)
     if sigma / g < _FEWEST:
         raise UsageError(
-            f"bound={bound}: more than 2^20·sigma={sigma}; clip the query to a smaller bound, or divide it"
+            f"bound={bound}: more than 2^20·sigma={sigma}; clip the query to a smaller bound, or "
+            "rescale it"
         )
     return g
 
 
 def most_steps(bound: float, *, step: float) -> int:
-    """The most steps that a value within ``bound`` has."""
+    """How many steps a value within ``bound`` has, at most."""
     return math.floor(bound / step)
 
 
@@ -85,9 +86,9 @@ def to_steps(values: npt.NDArray[np.floating], *, step: float) -> Steps:
         UsageError: a value that is not finite, or of 2^53 steps or more.
     """
     steps = np.rint(values.astype(np.float64) / step)
-    if not (np.abs(steps) < _WHOLE).all():  # a NaN neither
+    if not (np.abs(steps) < _WHOLE).all():  # refuses NaN too
         raise UsageError(
-            "noise: a value that is not finite, or beyond the lattice; take another noise source"
+            "noise: a value that is not finite, or beyond the lattice; use another noise source"
         )
     return steps.astype(np.int64)
 
@@ -99,7 +100,7 @@ def chunks(dim: int) -> Iterator[tuple[int, int]]:
 
 
 def secure_draw(*, sigma: float, step: float, stream: Stream) -> Draw:
-    """Exact discrete Gaussian steps of scale ``sigma``/``step`` from a CSPRNG, each chunk from a child of ``stream``."""
+    """Exact discrete Gaussian steps of scale ``sigma``/``step``, each chunk from its own child."""
     law = IntegerLaw.gaussian(sigma / step)
     return lambda at, count: draw_integers(count, law, stream=stream.child("chunk", at))
 
@@ -107,7 +108,7 @@ def secure_draw(*, sigma: float, step: float, stream: Stream) -> Draw:
 def ahead(
     work: Callable[[int, int], T], dim: int, *, threads: int = 2
 ) -> Iterator[tuple[int, int, T]]:
-    """(start, count, ``work(start, count)``) of every chunk in order, a few chunks ahead of whoever asks, by threads."""
+    """(start, count, ``work(start, count)``) of every chunk in order, computed ahead by threads."""
     pool = ThreadPoolExecutor(threads, thread_name_prefix="noise")
     waiting: deque[tuple[int, int, Future[T]]] = deque()
     try:

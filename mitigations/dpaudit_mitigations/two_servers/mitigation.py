@@ -1,4 +1,4 @@
-"""The plug-in ``two-servers``: what two servers would publish, by the law alone, and a rehearsal of their protocol."""
+"""The plug-in ``two-servers``: the law of what both servers publish, and a protocol rehearsal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["TwoServers"]
 
 
 class TwoServers:
-    """Server 1 answers with its own noise; server 2 adds N(0, (ratio·σ)²I) of its own and publishes.
+    """Server 1 answers with its own noise; server 2 adds N(0, (ratio·σ)²I) and publishes the sum.
 
     Source: arXiv 2509.23834, Section 6.2.1. ``backdoored`` says whose noise the untrusted source
     is: that of the server that answers (the paper's case), that of the server that adds ``noise``,
@@ -28,35 +28,38 @@ class TwoServers:
 
     Threat model: either server's noise may be backdoored in any way, and the adversary knows all
     its secrets and sees everything that is published. The two do not work together: neither tells
-    the adversary, or the other, its own noise. In the processes, between them anyone may listen,
-    drop, delay, change or replay: messages are authenticated (mTLS, TLS 1.3), bound to one release
+    the adversary, or the other, its own noise. Anyone may listen, drop, delay, change or replay
+    messages between the processes: messages are authenticated (mTLS, TLS 1.3), bound to one release
     and round, and checked.
 
     Formal guarantee: the published vector is g·(K + Z₁ + Z₂), K the query in whole steps of a
     lattice that public numbers fix, Z₁ and Z₂ the servers' noises, neither of which has seen the
-    query. So towards someone who knows one of them all, it is at least as private as the other's
-    discrete Gaussian mechanism at sensitivity Δ + g√d (post-processing); if both are honest, as a
-    Gaussian of scale σ√(1+ratio²). Each release is published exactly once, with one noise of each
-    server, whatever process is killed when.
+    query. So against someone who knows one of them completely, it is at least as private as the
+    other's discrete Gaussian mechanism at sensitivity Δ + g√d (post-processing); if both are
+    honest, as a Gaussian of scale σ√(1+ratio²). Each release is published exactly once, with one
+    noise of each server, whichever process is killed when.
 
     Not claimed: anything if both servers are backdoored and share a key, as ``backdoored=both``
     shows. That server 1 is otherwise honest: it has the query. That server 2 is, with its own
-    noise: it sees server 1's answer, protected from it by server 1's noise alone. That a release
-    survives a disk that dies or an old journal put back: then a name may be drawn for a second
-    time, which the other server refuses if its own journal has it; should both be lost, take new
-    names. Erasure of seeds and drafts from the disk's blocks; constant time.
+    noise: it sees server 1's answer, which only server 1's noise protects from it. That a release
+    survives a failed disk or a restored old journal: then a name may be drawn for a second time,
+    which the other server refuses if its own journal has it; if both are lost, take new names.
+    Erasure of seeds and drafts from the disk's blocks; constant time.
 
-    Cost: the error grows by √(1 + ratio²), √2 at first. One more Gaussian draw, and each vector
-    once over the network: 4 bytes a coordinate.
+    Cost: the error grows by √(1 + ratio²), √2 by default. One more Gaussian draw, and each vector
+    once over the network: 4 bytes per coordinate.
     """
 
-    trusts = "that one of the two servers adds noise of its own and keeps it to itself; server 1, with the query"
+    trusts = (
+        "that one of the two servers adds noise of its own and keeps it to itself; "
+        "server 1, with the query"
+    )
 
     def __init__(self, *, backdoored: str = "answer", ratio: float = 1.0) -> None:
-        """``backdoored`` is answer, noise or both; ``ratio`` is server 2's noise scale over server 1's.
+        """``backdoored`` is answer, noise or both; ``ratio`` is server 2's noise scale over 1's.
 
         Raises:
-            UsageError: another word, or a ratio that is not between 2^-8 and 2^8.
+            UsageError: another ``backdoored``, or a ratio that is not between 2^-8 and 2^8.
         """
         if backdoored not in ("answer", "noise", "both"):
             raise UsageError(f"backdoored={backdoored}: one of answer, noise, both")
@@ -66,10 +69,10 @@ class TwoServers:
         self.ratio = float(ratio)
 
     def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
-        """``query`` (n, d) plus both servers' noise, all in whole steps of a lattice; same shape and dtype back.
+        """``query`` (n, d) plus both servers' noise in whole lattice steps; same shape and dtype.
 
-        The source is asked for noise alone, as a library in a server is: a ``ReleasingSource`` is
-        not shown the query.
+        The source is asked for noise alone, as a library in a server is: a ``ReleasingSource`` does
+        not get the query.
 
         Raises:
             UsageError: no query, or one beyond the lattice's range.
@@ -95,12 +98,12 @@ class TwoServers:
         return sigma * math.hypot(1.0, self.ratio)
 
     def mixes(self, sigma: float) -> tuple[float, float] | None:
-        """Standard deviations of the backdoored server's noise and of the honest one's; None where neither is honest."""
+        """Standard deviations of the backdoored and the honest noise; None if none is honest."""
         both = (sigma, self.ratio * sigma)
         return {"answer": both, "noise": both[::-1]}.get(self.backdoored)
 
     def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
-        """Towards someone who knows every secret in the backdoored noise; see ``key_holder_epsilon``."""
+        """ε against someone who knows every backdoored secret; see ``key_holder_epsilon``."""
         return key_holder_epsilon(
             source,
             delta,
@@ -111,9 +114,9 @@ class TwoServers:
         )
 
     def rehearse(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> Rehearsal:
-        """Both servers in this process, over mutually authenticated gRPC on loopback, with certificates made for it.
+        """Run both servers in this process, over mutually authenticated gRPC on loopback.
 
-        ``query`` (1, d); see ``two_servers.rehearsal`` for what the seconds are.
+        ``query`` (1, d); certificates are made for it. ``two_servers.rehearsal`` has the seconds.
 
         Raises:
             UsageError: more than one row, or no query.
@@ -135,6 +138,6 @@ class TwoServers:
         step = lattice_step(sigma * min(1.0, self.ratio))
         if sigma * max(1.0, self.ratio) / step > LARGEST_SCALE:
             raise UsageError(
-                f"ratio={self.ratio}: the larger noise has too many steps of the smaller one's lattice"
+                f"ratio={self.ratio}: the larger noise has too many steps on the other's lattice"
             )
         return step

@@ -1,4 +1,4 @@
-"""Server 1's noise from a noise source of the registry, rounded to the lattice: also how a lab specimen gets in."""
+"""Server 1's noise from a registry source, rounded to the lattice: also used for lab specimens."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def draw_of(
 ) -> Callable[[float, Stream], Draw]:
     """``times`` the source's noise in lattice steps, as ``AnswerSide`` and ``NoiseSide`` take it.
 
-    The source is asked for noise alone and is never shown the query.
+    The source is asked for noise alone and never gets the query.
     """
 
     def make(step: float, stream: Stream) -> Draw:

@@ -1,4 +1,4 @@
-"""Server 2: takes noisy answers, checks them, adds noise of its own, and publishes each release exactly once."""
+"""Server 2: takes noisy answers, adds noise of its own, and publishes each release exactly once."""
 
 from __future__ import annotations
 
@@ -40,18 +40,17 @@ __all__ = ["NOISED", "PUBLISHED", "RECEIVING", "NoiseSide"]
 
 RECEIVING, NOISED, PUBLISHED = "receiving", "noised", "published"
 
-# seconds to wait for an earlier call about the same release, whose peer may just have died
-_BUSY = 5.0
+_BUSY = 5.0  # seconds to wait for an earlier call about the same release (its peer may have died)
 
 
 class NoiseSide:
-    """The handlers of server 2, and what it remembers.
+    """The handlers of server 2, and its state.
 
-    A release is *receiving* from its first offer on, which pins who offers it and every number that
-    it depends on; *noised* once the noisy answer has come whole and the sum with our noise is a
-    durable private draft; *published* once that draft has its public name. Noise is drawn once a
-    call and leaves this process by the draft alone: what a call that broke off had drawn is gone
-    with its draft. A journal that says noised or published is never drawn for again.
+    A release is *receiving* from its first offer on, which fixes its sender and every number that
+    it depends on; *noised* once the whole noisy answer has arrived and the sum with our noise is a
+    durable private draft; *published* once that draft has its public name. Noise is drawn once per
+    call and leaves this process only in the draft: an interrupted call's noise is deleted with its
+    draft. A release that the journal has as noised or published is never drawn for again.
     """
 
     def __init__(
@@ -69,16 +68,16 @@ class NoiseSide:
 
         ``draw(step)`` gives the noise for a call; without it, exact discrete Gaussian noise from a
         fresh CSPRNG. ``dtype`` is the published files'; float32 is the sum rounded. A release whose
-        durable draft is gone is logged as failed and stays so: it is not drawn again.
+        durable draft is missing is logged as failed and stays so: it is not drawn again.
 
         Raises:
             UsageError: terms that no lattice or no ``dtype`` fits, a dtype other than float32 and
-                float64, or folders that cannot be used or are another process's.
+                float64, or folders that cannot be used or are in use by another process.
         """
         if not 1 <= terms.dim <= MOST_VALUES:
             raise UsageError(f"dim={terms.dim}: a release has 1 to {MOST_VALUES:,} values")
         if dtype not in ("float32", "float64"):
-            raise UsageError(f"dtype={dtype}: float32 or float64 is published")
+            raise UsageError(f"dtype={dtype}: takes float32 or float64")
         self._terms, self._peer, self._log, self._dtype = terms, peer, log, dtype
         self._step = granularity(terms.bound, sigma=terms.sigma)
         if 4 * terms.bound > float(np.finfo(dtype).max):
@@ -105,7 +104,7 @@ class NoiseSide:
         return {TERMS: self.answer_terms, PUBLISH: self.publish}
 
     def close(self) -> None:
-        """Let go of the journal and the folder."""
+        """Close the journal and the folder."""
         self._journal.close()
         self._publications.close()
 
@@ -131,23 +130,23 @@ class NoiseSide:
         yield pack(self._terms)
 
     def publish(self, peer: str, request: Iterator[bytes]) -> Iterator[bytes]:
-        """An offer and the frames of a noisy answer in, a receipt out once it is published.
+        """Take an offer and the frames of a noisy answer; give a receipt once it is published.
 
         Raises:
-            MessageError: anything but the frames of one vector under these terms, or a name that
-                stands for something else.
-            PeerError: another party than the one that answers, silence, another call about the same
-                release, or a disk that takes no more: nothing is lost, and the log says what it is.
+            MessageError: anything but the frames of one vector under these terms, or a name used
+                for something else.
+            PeerError: another party than the one that answers, a timeout, another call about the
+                same release, or a full disk: nothing is lost, and the log has the reason.
         """
         if peer != self._peer:
-            raise PeerError(f"{peer} is not the party that answers here, {self._peer}")
+            raise PeerError(f"{peer} is not the answering party, {self._peer}")
         first = next(request, None)
         if first is None:
             raise MessageError("message offer: cut short: nothing came")
         offer = unpack(first, Offer)
         if offer.terms != self._terms:
             raise MessageError(
-                f"release {offer.name}: offered under other terms (dim, bound or sigma) than this server's"
+                f"release {offer.name}: offered under other terms (dim, bound or sigma) than ours"
             )
         with self._alone(offer.name), self._owning_up(offer.name, peer):
             state = self._pin(offer, peer)
@@ -156,7 +155,7 @@ class NoiseSide:
                 self._take(offer, frames)
             elif frames.digest_of_all().hex() != self._journal.facts(offer.name)["payload"]:
                 raise MessageError(
-                    f"release {offer.name}: replayed with another noisy answer; it was received before"
+                    f"release {offer.name}: replayed with another noisy answer than the first"
                 )
             facts = self._finish(offer.name, just_written=state == RECEIVING)
         if state != PUBLISHED:
@@ -169,13 +168,13 @@ class NoiseSide:
         )
 
     def _pin(self, offer: Offer, peer: str) -> str:
-        """The release's state, *receiving* if it is new; every fact must be what it was."""
+        """The release's state, *receiving* if it is new; no fact may have changed."""
         facts = {**offer.facts(), "peer": peer}
         state = self._journal.state(offer.name)
         if state is None:
             if self._publications.taken(offer.name):
                 raise MessageError(
-                    f"release {offer.name}: published already, though not in this journal"
+                    f"release {offer.name}: published already, but not in this journal"
                 )
             self._journal.advance(offer.name, None, RECEIVING, **facts)
             return RECEIVING
@@ -188,7 +187,7 @@ class NoiseSide:
         return state
 
     def _take(self, offer: Offer, frames: _Frames) -> None:
-        """Add our noise to each chunk as it comes, into a draft; make that durable, then say so in the journal."""
+        """Add our noise to each received chunk in a draft; make it durable, then note it."""
         draft = self._publications.draft(offer.name, offer.dim, self._dtype)
         kept = False
         try:
@@ -226,7 +225,7 @@ class NoiseSide:
 
     @contextmanager
     def _owning_up(self, name: str, peer: str) -> Iterator[None]:
-        """Our own disk's faults: what they are goes to our log, that there is one to the peer, who may try again."""
+        """Log our own disk's faults with the reason; tell the peer of a fault: it may retry."""
         try:
             yield
         except (OSError, UsageError) as error:
@@ -237,12 +236,12 @@ class NoiseSide:
             )
             self._log("failed", peer=peer, method=PUBLISH, release=name, reason=reason)
             raise PeerError(
-                f"release {name}: this server cannot finish it now, and its log says why"
+                f"release {name}: this server cannot finish it now; see its log"
             ) from error
 
     @contextmanager
     def _alone(self, name: str) -> Iterator[None]:
-        """One call a release at a time."""
+        """Allow one call per release at a time."""
         with self._guard:
             if not self._guard.wait_for(lambda: name not in self._active, timeout=_BUSY):
                 raise PeerError(
@@ -258,7 +257,7 @@ class NoiseSide:
 
 
 class _Frames:
-    """The frames of one vector, checked one by one as they are asked for; nothing may follow them."""
+    """The frames of one vector, each checked as it is read; nothing may follow them."""
 
     def __init__(self, offer: Offer, *, step: float, request: Iterator[bytes]) -> None:
         self._reader = VectorReader(
@@ -286,7 +285,7 @@ class _Frames:
         return self._reader.digest
 
     def digest_of_all(self) -> bytes:
-        """The digest of a vector that is not wanted any more."""
+        """The digest of a vector whose values are not needed."""
         while self._reader.taken < self._reader.expected - 1:
             self._take()
         return self.end()
@@ -295,6 +294,7 @@ class _Frames:
         frame = next(self._request, None)
         if frame is None:
             raise MessageError(
-                f"release {self._name}: cut short: {self._reader.taken} of {self._reader.expected} frames came"
+                f"release {self._name}: cut short after {self._reader.taken} of "
+                f"{self._reader.expected} frames"
             )
         return self._reader.take(frame)

@@ -1,4 +1,4 @@
-"""A publication as a file that is there whole or not at all, once: written in private, made durable, then linked."""
+"""A publication is a whole file or none, written once: private, made durable, then linked."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _DRAFT = re.compile(r".+@[0-9]+\.[0-9a-f]{16}")
 
 
 class Publications:
-    """A folder of published vectors ``NAME.npy``. Drafts lie in ``.drafts`` beside them, mode 0700.
+    """A folder of published vectors ``NAME.npy``, with drafts in its ``.drafts``, mode 0700.
 
     A draft must stay private: it holds noise that a later attempt would draw anew, and the mean of
     the two has less.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Make the folders, if they are not there, keep other processes out, and see that something can be published.
+        """Make missing folders, lock out other processes, and check that files can be published.
 
         Raises:
             UsageError: they cannot be made or written, have no hard links, are another user's, or
-                another process's.
+                in use by another process.
         """
         self._folder, self._drafts = folder, folder / ".drafts"
         try:
@@ -76,8 +76,8 @@ class Publications:
                 path.unlink()
         except OSError as error:
             raise UsageError(
-                f"publish={self._folder}: nothing can be published there ({error.strerror}); choose a local folder that "
-                "this user can write to"
+                f"publish={self._folder}: nothing can be published there ({error.strerror}); "
+                "choose a local folder that this user can write to"
             ) from error
 
     def path(self, name: str) -> Path:
@@ -85,46 +85,46 @@ class Publications:
         return self._folder / f"{name}.npy"
 
     def draft(self, name: str, dim: int, dtype: str) -> Draft:
-        """A new draft of ``dim`` values of ``dtype``, under a name of its own."""
+        """A new draft of ``dim`` values of ``dtype``, under its own name."""
         return Draft(self._drafts / f"{name}.{secrets.token_hex(8)}", dim, dtype)
 
     def publish(self, name: str, draft: str, digest: bytes, *, just_written: bool = False) -> None:
-        """Give the durable draft its public name; doing it again does nothing. The draft stays until :meth:`discard`.
+        """Give the durable draft its public name; idempotent. :meth:`discard` deletes the draft.
 
         Raises:
-            MessageError: neither draft nor publication is there with this digest, or the name is
+            MessageError: neither draft nor publication has this digest, or the name is
                 another publication's.
         """
         target, source = self.path(name), self._drafts / draft
         if not just_written and not target.exists() and _sha256(source) != digest:
             raise MessageError(
-                f"release {name}: its durable draft is gone or damaged; it is not drawn again"
+                f"release {name}: its durable draft is missing or damaged; it is not drawn again"
             )
         try:
             os.link(source, target)  # never over another file, unlike a rename
         except (FileExistsError, FileNotFoundError) as error:
             if _sha256(target) != digest:
                 raise MessageError(
-                    f"release {name}: {target.name} is there already and is something else"
+                    f"release {name}: {target.name} exists already and is something else"
                 ) from error
         sync_folder(self._folder)
 
     def taken(self, name: str) -> bool:
-        """Whether something has that public name, be it a link to nowhere."""
+        """Whether that public name exists, even as a dangling link."""
         return os.path.lexists(self.path(name))
 
     def discard(self, draft: str) -> None:
-        """Delete a draft that nothing will be made of any more."""
+        """Delete a draft that is no longer needed."""
         (self._drafts / draft).unlink(missing_ok=True)
 
     def discard_others(self, keep: set[str]) -> None:
-        """Delete all drafts but these: what processes that were killed left. Files of other names are not ours."""
+        """Delete the drafts that killed processes left, except ``keep``; spare other files."""
         for path in self._drafts.iterdir():
             if path.name not in keep and _DRAFT.fullmatch(path.name):
                 path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Let another process publish here. May be called again."""
+        """Let another process publish here. May be called repeatedly."""
         lock, self._lock = self._lock, -1
         if lock >= 0:
             os.close(lock)

@@ -1,4 +1,4 @@
-"""One release through the whole protocol in this process: real certificates, real connections, real journals, then gone."""
+"""One release through the whole protocol in this process, with real connections and journals."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["Rehearsed", "rehearse"]
 
 @dataclass(frozen=True, slots=True)
 class Rehearsed:
-    """What it took, and what was published."""
+    """The figures of a rehearsal, and what was published."""
 
     figures: Rehearsal
     published: npt.NDArray[np.floating] = field(repr=False)
@@ -45,17 +45,15 @@ def rehearse(
     ratio: float,
     stream: Stream,
 ) -> Rehearsed:
-    """Release ``query`` (d,) once. The bound leaves twice the room that noise needs, and is the
-    query's own: in earnest it would be public.
+    """Release ``query`` (d,) once, in temporary folders.
 
-    ``seconds``: ``certificates`` and ``starting`` come once in a service's life, ``release`` is the
-    whole of one release at server 1; ``server 1's noise`` and ``server 2's noise`` are thread
-    seconds of drawing within it, side by side with the rest. ``wire`` is the bytes of all messages,
-    without TLS's and HTTP/2's own (about 0.2 %).
+    The bound leaves twice the room that noise needs, and comes from the query; in production it
+    would be public. ``seconds``: ``certificates`` and ``starting`` are paid once per service,
+    ``release`` is the whole of one release at server 1; ``server 1's noise`` and ``server 2's
+    noise`` are thread seconds of drawing within it, in parallel with the rest. ``wire`` is the
+    bytes of all messages, without those of TLS and HTTP/2 (about 0.2 %).
     """
-    values = (
-        query.numpy() if query.dtype in (torch.float32, torch.float64) else query.double().numpy()
-    )
+    values = query.numpy() if query.dtype is torch.float32 else query.double().numpy()
     sigma, dim = source.sigma, len(values)
     largest = max(sigma, ratio * sigma)
     terms = ReleaseTerms(
@@ -116,14 +114,14 @@ def _made(folder: Path) -> Path:
 
 
 class _Quiet(Log):
-    """Says nothing: a rehearsal's log is of no use to anyone."""
+    """Logs nothing."""
 
     def __call__(self, outcome: str, **facts: str | None) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class _Clock:
-    """Thread seconds spent in drawing."""
+    """Thread seconds spent drawing."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -153,7 +151,7 @@ class _Clock:
 
 
 class _Wire:
-    """Bytes of the messages that go through handlers."""
+    """Bytes of the messages that pass through handlers."""
 
     def __init__(self) -> None:
         self.bytes = 0

@@ -1,4 +1,4 @@
-"""The seed of each release's noise on disk: made once, durable before anything is drawn from it, erased when published."""
+"""Each release's noise seed on disk: made once, durable before use, erased when published."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ __all__ = ["Seeds"]
 class Seeds:
     """Files ``NAME.seed`` of mode 0600 in a folder.
 
-    A stream is bound to its release's name too: should two names ever come to the same file (on a
-    disk that does not tell upper from lower case, say), their noises are still independent.
+    A stream is bound to its release's name too: if two names share a file (on a case-insensitive
+    disk, say), their noises are still independent.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def make(self, name: str, seed: bytes | None = None) -> KeyedStream:
-        """The stream of a release that nothing has been drawn for: of the seed that is there, or of a new one.
+        """The stream of a release for which nothing is drawn yet; its seed is made if missing.
 
         Raises:
-            UsageError: it cannot be written, or the one there is damaged.
+            UsageError: the seed cannot be written, or the existing one is damaged.
         """
         if not self._path(name).exists():
             durable_write(self._path(name), seed or secrets.token_bytes(KEY_BYTES), replace=False)
         return self.read(name)
 
     def read(self, name: str) -> KeyedStream:
-        """The stream of a release that has been begun.
+        """The stream of a release that has begun.
 
         Raises:
-            UsageError: its seed is gone or damaged.
+            UsageError: its seed is missing or damaged.
         """
         try:
             return KeyedStream(self._path(name).read_bytes()).child(name)
         except (OSError, UsageError) as error:
             raise UsageError(
-                f"release={name}: begun, and its seed is gone or damaged; noise is never drawn twice for one release, so it "
-                "cannot be finished"
+                f"release={name}: begun, but its seed is missing or damaged; noise is never drawn "
+                "twice for one release, so it cannot be finished"
             ) from error
 
     def erase(self, name: str) -> None:
@@ -51,7 +51,7 @@ class Seeds:
         self._path(name).unlink(missing_ok=True)
 
     def names(self) -> list[str]:
-        """The releases whose seeds are there."""
+        """The releases that have seeds here."""
         return [path.stem for path in self._folder.glob("*.seed")]
 
     def _path(self, name: str) -> Path:

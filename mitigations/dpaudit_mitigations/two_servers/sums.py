@@ -1,4 +1,4 @@
-"""Sums on the lattice in one pass over a chunk, compiled: query plus noise at server 1, plus more noise at server 2."""
+"""Sums on the lattice in one compiled pass over a chunk: query + noise, then + server 2's noise."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False)
 
 @jit
 def add_query(noise, values, per_step, out):  # type: ignore[no-untyped-def]
-    """``out`` = nearest integers to ``values``·``per_step`` (a power of two: exact in float64) + ``noise``.
+    """``out`` = nearest integers to ``values``·``per_step`` + ``noise``; returns the largest |sum|.
 
-    Returns the largest |sum| (2^63 − 1 for one of −2^63, which has none); only where that is below
-    2^31 does the int32 ``out`` hold the sums.
+    ``per_step`` is a power of two: exact in float64. The largest |sum| is 2^63 − 1 for −2^63, which
+    has none; only where it is below 2^31 does the int32 ``out`` hold the sums.
     """
     most = np.int64(0)
     for i in range(noise.size):
@@ -32,6 +32,9 @@ def add_query(noise, values, per_step, out):  # type: ignore[no-untyped-def]
 
 @jit
 def add_steps(noise, steps, step, out):  # type: ignore[no-untyped-def]
-    """``out`` = ``step``·(``steps`` + ``noise``), exact in float64 below 2^53 steps; rounded if ``out`` is float32."""
+    """``out`` = ``step``·(``steps`` + ``noise``), exact in float64 below 2^53 steps.
+
+    It is rounded if ``out`` is float32.
+    """
     for i in range(noise.size):
         out[i] = np.float64(steps[i] + noise[i]) * step

@@ -50,7 +50,7 @@ def check_release(release: str, number: int) -> None:
 
 
 class ReleaseTerms(Message, frozen=True, kw_only=True, tag="terms"):
-    """What server 2 publishes: vectors of ``dim`` values within ``bound`` before its own noise of scale ``sigma``."""
+    """What server 2 publishes: vectors within ``bound`` before its noise of scale ``sigma``."""
 
     bound: Positive
     dim: Dimension
@@ -58,7 +58,7 @@ class ReleaseTerms(Message, frozen=True, kw_only=True, tag="terms"):
 
 
 class Offer(Message, frozen=True, kw_only=True, tag="offer"):
-    """One release as server 1 offers it: its name and round, its own noise's scale, and the terms as it understood them."""
+    """A release offered by server 1: name, round, its noise's scale, and server 2's terms."""
 
     bound: Positive
     dim: Dimension
@@ -69,7 +69,7 @@ class Offer(Message, frozen=True, kw_only=True, tag="offer"):
 
     @property
     def name(self) -> str:
-        """The release with its round, as journals, logs and files call it."""
+        """The release with its round, as in journals, logs and files."""
         return f"{self.release}@{self.round}"
 
     @property
@@ -87,12 +87,12 @@ class Offer(Message, frozen=True, kw_only=True, tag="offer"):
 
     @property
     def session(self) -> bytes:
-        """Binds every frame of the vector to exactly this offer."""
+        """Binds every frame of the vector to this offer."""
         return hashlib.sha256(pack(self)).digest()
 
 
 class PublicationReceipt(Message, frozen=True, kw_only=True, tag="receipt"):
-    """Server 2's word that it has published: what came in (``payload``) and the file that went out, by SHA-256."""
+    """Server 2 has published: SHA-256 of what it received (``payload``) and of the file."""
 
     payload: SHA256
     published: SHA256

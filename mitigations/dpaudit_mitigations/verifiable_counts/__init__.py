@@ -1,1 +1,1 @@
-"""Counts with binomial noise whose making can be checked: commitments and proofs over ristretto255."""
+"""Counts with binomial noise and a proof of how it was made: commitments over ristretto255."""

@@ -1,7 +1,7 @@
-"""A proof that a block of committed rows holds nothing but bits, and that a row's signed sum is what another commitment says.
+"""A proof that committed rows hold only bits, and that each row's signed sum is as committed.
 
 The batch argument of Bootle and Groth (Efficient Batch Zero-Knowledge Arguments for Low Degree
-Polynomials, PKC 2018) for one quadratic relation a row. Row j = 1…k is committed as V_j = Σ_i
+Polynomials, PKC 2018) for one quadratic relation per row. Row j = 1…k is committed as V_j = Σ_i
 b_ji·H_i + ρ_j·B, its sum as S_j = s_j·G + σ_j·B; the signs u_ji ∈ {−1, 0, 1} are public. With a
 challenge y the claims of row j become one,
 
@@ -15,11 +15,11 @@ k+1 further points; at a challenge x it opens f(x), s(x) and q(x); the verifier 
 the commitments, and that p(x) = q(x)·Π(x − j).
 
 Formal guarantees, in the random oracle model for the Fiat–Shamir challenges. Soundness: from 2k+1
-accepted x for each of m+2 accepted y openings of all V_j and S_j can be computed that are bits and
-their signed sums (else a relation between the bases); a cheater passes with probability at most (2k
-+ m + 1)/2^252 for each hash that it tries. Zero knowledge, perfect for honest challenges: f(x),
-s(x) and the blindings are uniform, q(x) follows from them, and the first quotient's and both masks'
-commitments from the equations (a test simulates proofs so).
+accepted x for each of m+2 accepted y one can compute openings of all V_j and S_j that are bits and
+their signed sums (or else a relation between the bases); a cheater passes with probability at most
+(2k + m + 1)/2^252 per hash that it tries. Zero knowledge, perfect for honest challenges: f(x), s(x)
+and the blindings are uniform, q(x) follows from them, and the first quotient's and both masks'
+commitments follow from the equations (a test simulates proofs this way).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class BlockStatement:
-    """Commitments to k rows and to their sums, and the signs plus one (k, m): 0, 1 and 2 stand for −1, 0 and 1."""
+    """Commitments to k rows and their sums, and the signs plus one (k, m): 0, 1, 2 for −1, 0, 1."""
 
     rows: Sequence[bytes]
     sums: Sequence[bytes]
@@ -108,14 +108,9 @@ class BlockProof:
 
     def encode(self) -> bytes:
         """Points, then scalars."""
-        scalars = [
-            *self.row,
-            self.total,
-            self.row_blinding,
-            self.sum_blinding,
-            self.quotient_blinding,
-        ]
-        return self.row_mask + self.sum_mask + b"".join(self.quotients) + encode_scalars(scalars)
+        openings = self.total, self.row_blinding, self.sum_blinding, self.quotient_blinding
+        points = self.row_mask + self.sum_mask + b"".join(self.quotients)
+        return points + encode_scalars([*self.row, *openings])
 
     @classmethod
     def decode(cls, data: bytes, *, rows: int, columns: int) -> BlockProof:
@@ -124,10 +119,9 @@ class BlockProof:
         Raises:
             MessageError: another length, or a point or scalar that is not canonical.
         """
-        if len(data) != cls.size(rows=rows, columns=columns):
-            raise MessageError(
-                f"a block's proof: {cls.size(rows=rows, columns=columns)} bytes are wanted"
-            )
+        size = cls.size(rows=rows, columns=columns)
+        if len(data) != size:
+            raise MessageError(f"block proof of {len(data)} bytes: must have {size}")
         cut = SIZE * (rows + 3)
         row_mask, sum_mask, *quotients = decode_points(data[:cut])
         scalars = decode_scalars(data[cut:])
@@ -137,12 +131,10 @@ class BlockProof:
 def prove(
     statement: BlockStatement, secrets: BlockSecrets, *, challenges: Challenges, stream: Stream
 ) -> BlockProof:
-    """A proof of ``statement``; ``challenges`` has absorbed everything that it is about."""
+    """A proof of ``statement``; ``challenges`` has absorbed everything that the proof is about."""
     k, m = secrets.bits.shape
-    row_mask, (sum_mask, row_mask_blinding, sum_mask_blinding) = (
-        random_scalars(m, stream),
-        random_scalars(3, stream),
-    )
+    row_mask = random_scalars(m, stream)
+    sum_mask, row_mask_blinding, sum_mask_blinding = random_scalars(3, stream)
     quotient_blindings = random_scalars(k + 1, stream)
     row_point = add(
         sum_of_multiples(column_bases(m), row_mask), blinding_multiple(row_mask_blinding)
@@ -177,7 +169,7 @@ def add_claims(
     weights: Sequence[int],
     into: Relation,
 ) -> None:
-    """Add the three claims that an accepted proof makes at the challenges y and x, under three weights."""
+    """Add the three claims of an accepted proof at the challenges y and x, under three weights."""
     k, m = statement.signs.shape
     first, *rest = basis_at(x, start=0, count=k + 1)
     of_rows, of_sums, of_quotients = weights
@@ -201,7 +193,7 @@ def add_claims(
 
 
 def challenges_of(proof: BlockProof, challenges: Challenges) -> tuple[int, int]:
-    """Y and x as the prover had to take them."""
+    """Y and x as the prover had to derive them."""
     y = _y(challenges, proof.row_mask, proof.sum_mask)
     return y, _x(challenges, proof.quotients)
 

@@ -1,4 +1,4 @@
-"""Fiat–Shamir: a running hash of everything said so far, from which the challenges come."""
+"""Fiat–Shamir: a running hash of all messages so far, from which the challenges are derived."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _SMALL = 1 << 20  # challenges below it are skipped: the proofs interpolate at s
 
 
 class Challenges:
-    """Absorbs labelled messages, each with its length, and gives scalars that depend on all of them in order.
+    """Absorbs labelled messages with their lengths; gives scalars that depend on all, in order.
 
-    The hash is SHA-512 and starts from a domain string. ``fork`` continues from here under another
-    label, so that several proofs about the same messages have challenges of their own.
+    The hash is SHA-512 and starts from a domain string. ``fork`` continues from the current state
+    under another label, so that proofs about the same messages have separate challenges.
     """
 
     def __init__(self, domain: bytes) -> None:
@@ -42,7 +42,7 @@ class Challenges:
                 return value
 
     def fork(self, label: bytes) -> Challenges:
-        """A copy that goes its own way."""
+        """A copy that continues independently under ``label``."""
         copy = Challenges(b"")
         copy._state = self._state.copy()
         copy.absorb(b"fork", label)
@@ -52,7 +52,7 @@ class Challenges:
 def session_challenges(
     terms: CountTerms, *, commitments: bytes, challenge: bytes, sums: Sequence[bytes]
 ) -> Challenges:
-    """What every block's challenges depend on: the terms, messages 1 and 2, and all commitments to sums."""
+    """What every block's challenges depend on: terms, messages 1 and 2, all sums' commitments."""
     challenges = Challenges(b"session")
     challenges.absorb(b"terms", terms.encode())
     challenges.absorb(b"message 1", commitments)

@@ -1,9 +1,10 @@
-"""Clients that commit to their own records, so that the prover cannot invent or drop any: one-hot vectors of proved bits.
+"""Clients commit to their own records, so that the prover cannot invent or drop any.
 
-A client sends its record (commitments, a proof a bin, the blinding that opens their sum to 1) to
-the verifier, and the openings to the prover over a private channel. The prover checks these against
-the record (a client that lies to it would have it refused as a cheat). Both add up the same
-clients' records, one of each; :class:`~.verifier.Verifier` then insists on the sums.
+A record is a one-hot vector of proved bits. A client sends its record (commitments, a proof per
+bin, the blinding that opens their sum to 1) to the verifier, and the openings to the prover over a
+private channel. The prover checks these against the record (a client that lies to it would make it
+look like a cheat). Both add up the same clients' records, one of each;
+:class:`~.verifier.Verifier` then insists on the sums.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ __all__ = ["add_commitments", "add_openings", "check_openings", "check_record", 
 def make_record(
     bin_number: int, terms: CountTerms, *, client: bytes, stream: Stream | None = None
 ) -> tuple[bytes, list[Opening]]:
-    """The record of ``client`` (its authenticated name) in one bin, and its openings: for the prover alone.
+    """The record of ``client`` (its authenticated name) in one bin, and its openings.
 
-    Its randomness is the operating system's, or in simulations ``stream``'s. Blindings and nonces
-    hang on the terms, the client and the bin: two proofs with one nonce would give the blinding
-    away.
+    The openings are for the prover alone. The randomness is the operating system's, or in
+    simulations ``stream``'s. Blindings and nonces depend on the terms, the client and the bin: two
+    proofs with one nonce would reveal the blinding.
 
     Raises:
         UsageError: no such bin.
@@ -64,7 +65,7 @@ def make_record(
 
 
 def check_record(record: bytes, terms: CountTerms, *, client: bytes) -> list[bytes]:
-    """The commitments, one a bin, of a record that holds one 1 and otherwise 0.
+    """The commitments, one per bin, of a record that holds one 1 and otherwise 0.
 
     Raises:
         MessageError: another length, or an encoding that is not canonical.
@@ -72,7 +73,7 @@ def check_record(record: bytes, terms: CountTerms, *, client: bytes) -> list[byt
     """
     size = terms.bins * (SIZE + PROOF_BYTES) + SIZE
     if len(record) != size:
-        raise MessageError(f"a record: {size} bytes are wanted")
+        raise MessageError(f"record of {len(record)} bytes: must have {size}")
     cut = SIZE * terms.bins
     points = decode_points(record[:cut])
     challenges = _challenges(terms, client, points)
@@ -85,14 +86,14 @@ def check_record(record: bytes, terms: CountTerms, *, client: bytes) -> list[byt
 
 
 def check_openings(openings: Sequence[Opening], points: Sequence[bytes]) -> None:
-    """For the prover: that a client's openings open its record's commitments (as :func:`check_record` gives them).
+    """For the prover: check that a client's openings open its record's commitments.
 
     Raises:
         CheatingError: they do not.
     """
     if [opening.commitment for opening in openings] != list(points):
         raise CheatingError(
-            "openings: a client's do not open its record's commitments; leave the client out"
+            "openings: a client's do not open its record's commitments; exclude the client"
         )
 
 

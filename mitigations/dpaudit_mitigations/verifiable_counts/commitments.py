@@ -29,7 +29,7 @@ from dpaudit_mitigations.verifiable_counts.group import (
 
 __all__ = ["GROUPED", "Opening", "column_bases", "commit", "commit_rows", "open_counts"]
 
-GROUPED = 4  # columns of which all sums of bases are kept: one addition for four bits
+GROUPED = 4  # columns per table of all sums of their bases: one addition for four bits
 
 
 def commit(value: int, blinding: int) -> bytes:
@@ -56,7 +56,7 @@ def open_counts(counts: Sequence[int], *, stream: Stream | None = None) -> list[
     """A curator's own openings of its counts.
 
     Blindings are the operating system's, or in simulations the next of ``stream``: two counts under
-    one blinding would show their difference.
+    one blinding would reveal their difference.
     """
     blindings = random_scalars(len(counts), KeyedStream.fresh() if stream is None else stream)
     return [
@@ -82,11 +82,11 @@ def _sums(group: int) -> tuple[bytes, ...]:
 def commit_rows(bits: npt.NDArray[np.uint8], blindings: Sequence[int]) -> list[bytes]:
     """A commitment to each row of ``bits`` (rows, columns), columns a multiple of 4.
 
-    The same additions whatever the bits (a zero adds the identity), but which stored sum is read
-    depends on them: see the timing note in ``mitigation.py``.
+    The additions are the same whatever the bits (a zero adds the identity), but which stored sum is
+    read depends on them: see the timing note in ``mitigation.py``.
 
     Raises:
-        UsageError: columns that are no multiple of 4.
+        UsageError: columns that are not a multiple of 4.
     """
     rows, columns = bits.shape
     if columns % GROUPED:

@@ -1,10 +1,10 @@
-"""A proof that one commitment holds a bit: Schnorr's proof for 0 or for 1, one of the two simulated.
+"""A proof that one commitment holds a bit: Schnorr proofs for 0 and for 1, one of them simulated.
 
 Cramer, Damgård and Schoenmakers (Proofs of Partial Knowledge, CRYPTO 1994), made non-interactive. C
-is ``blinding·B`` or C − G is. Formal guarantees (random oracle model): from two accepted proofs
-with the same first message and different challenges an opening to 0 or 1 follows; perfectly zero
-knowledge for honest challenges. For single commitments; the prover's coins, of which there are
-many, are proved in blocks (``bit_proofs.py``) at a tenth of the cost or less.
+is ``blinding·B`` or C − G is. Formal guarantees (random oracle model): two accepted proofs with the
+same first message and different challenges give an opening to 0 or 1; perfect zero knowledge for
+honest challenges. For single commitments; the prover's coins, of which there are many, are proved
+in blocks (``bit_proofs.py``) at a tenth of the cost or less.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from dpaudit_mitigations.verifiable_counts.group import (
 __all__ = ["PROOF_BYTES", "check_bit", "prove_bit"]
 
 PROOF_BYTES = 4 * SIZE
-_BRANCHES = (IDENTITY, multiple(L - 1, VALUE_BASE))  # what is added to C for each claim
+_BRANCHES = (IDENTITY, multiple(L - 1, VALUE_BASE))  # added to C for each claim
 
 
 def _announcement(commitment: bytes, value: int, *, challenge: int, answer: int) -> bytes:
-    """The first message that makes ``answer`` right for the claim that ``commitment`` holds ``value``."""
+    """The first message for which ``answer`` proves that ``commitment`` holds ``value``."""
     claim = add(commitment, _BRANCHES[value])
     return add(blinding_multiple(answer), multiple(-challenge, claim))
 
@@ -41,13 +41,13 @@ def _announcement(commitment: bytes, value: int, *, challenge: int, answer: int)
 def prove_bit(
     commitment: bytes, opening: Opening, *, challenges: Challenges, stream: Stream
 ) -> bytes:
-    """128 bytes: both challenges, both answers; ``challenges`` has absorbed what the commitment is part of.
+    """128 bytes, both challenges and both answers; ``challenges`` has absorbed the context.
 
     Raises:
         CheatingError: the opening is no bit: no proof exists.
     """
     if opening.value not in {0, 1}:
-        raise CheatingError("opening: holds neither 0 nor 1; there is no such proof")
+        raise CheatingError("opening: holds neither 0 nor 1; no proof exists")
     true = opening.value
     nonce, other_challenge, other_answer = random_scalars(3, stream)
     own = blinding_multiple(nonce)
@@ -68,7 +68,7 @@ def check_bit(commitment: bytes, proof: bytes, *, challenges: Challenges) -> Non
         CheatingError: it does not hold.
     """
     if len(proof) != PROOF_BYTES:
-        raise MessageError(f"a bit's proof: {PROOF_BYTES} bytes are wanted")
+        raise MessageError(f"bit proof of {len(proof)} bytes: must have {PROOF_BYTES}")
     e0, e1, s0, s1 = decode_scalars(proof)
     first = _announcement(commitment, 0, challenge=e0, answer=s0)
     second = _announcement(commitment, 1, challenge=e1, answer=s1)

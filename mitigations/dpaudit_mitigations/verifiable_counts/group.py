@@ -1,4 +1,4 @@
-"""The group ristretto255 (RFC 9496) by libsodium: strict encodings, sums of multiples, generators nobody chose.
+"""The group ristretto255 (RFC 9496) by libsodium: strict encodings, sums, hashed generators.
 
 Points and scalars travel as 32 bytes. Points stay encoded; scalars are Python integers modulo the
 order ``L``. libsodium's operations on points take the same time whatever the scalar; Python's
@@ -51,14 +51,14 @@ def decode_scalar(data: bytes) -> int:
     """
     value = int.from_bytes(data, "little")
     if len(data) != SIZE or value >= L:
-        raise MessageError("a scalar: 32 bytes below the group's order are wanted")
+        raise MessageError("scalar: must be 32 bytes below the group's order")
     return value
 
 
 def decode_point(data: bytes) -> bytes:
     """``data`` if it is the canonical encoding of a point other than the identity.
 
-    The top bit is looked at here: libsodium 1.0.18 ignores it, so that each point would have two
+    The top bit is checked here: libsodium 1.0.18 ignores it, which would give each point two
     encodings.
 
     Raises:
@@ -67,24 +67,24 @@ def decode_point(data: bytes) -> bytes:
     valid = len(data) == SIZE and data != IDENTITY and data[-1] < 128
     if not (valid and rbcl.crypto_core_ristretto255_is_valid_point(data)):
         raise MessageError(
-            "a point: the canonical encoding of a ristretto255 point but the identity is wanted"
+            "point: must be the canonical encoding of a ristretto255 point other than the identity"
         )
     return data
 
 
 def _pieces(data: bytes) -> list[bytes]:
     if len(data) % SIZE:
-        raise MessageError("points or scalars: a multiple of 32 bytes is wanted")
+        raise MessageError("points or scalars: length must be a multiple of 32 bytes")
     return [data[at : at + SIZE] for at in range(0, len(data), SIZE)]
 
 
 def decode_points(data: bytes) -> list[bytes]:
-    """Points one after the other, each as :func:`decode_point` wants it."""
+    """Points one after the other, each as for :func:`decode_point`."""
     return [decode_point(piece) for piece in _pieces(data)]
 
 
 def decode_scalars(data: bytes) -> list[int]:
-    """Scalars one after the other, each as :func:`decode_scalar` wants it."""
+    """Scalars one after the other, each as for :func:`decode_scalar`."""
     return [decode_scalar(piece) for piece in _pieces(data)]
 
 
@@ -94,7 +94,7 @@ def encode_scalar(value: int) -> bytes:
 
 
 def encode_scalars(values: Iterable[int]) -> bytes:
-    """Several, one after the other."""
+    """The encoded scalars, one after the other."""
     return b"".join(map(encode_scalar, values))
 
 
@@ -104,13 +104,13 @@ def random_scalar(stream: Stream) -> int:
 
 
 def random_scalars(count: int, stream: Stream) -> list[int]:
-    """``count`` of them."""
+    """``count`` uniform scalars."""
     data = stream.bytes(64 * count)
     return [int.from_bytes(data[at : at + 64], "little") % L for at in range(0, len(data), 64)]
 
 
 def add(first: bytes, second: bytes) -> bytes:
-    """The sum of two valid points (the identity is one)."""
+    """The sum of two valid points (one may be the identity)."""
     return bytes(rbcl.crypto_core_ristretto255_add(first, second))
 
 
@@ -122,7 +122,7 @@ def multiple(scalar: int, point: bytes) -> bytes:
 
 
 def blinding_multiple(scalar: int) -> bytes:
-    """``scalar`` times B, the group's own base point, which blinds every commitment."""
+    """``scalar`` times B, the group's base point, which blinds every commitment."""
     return bytes(rbcl.crypto_scalarmult_ristretto255_base_allow_scalar_zero(encode_scalar(scalar)))
 
 
@@ -136,22 +136,20 @@ def sum_of_multiples(points: Sequence[bytes], scalars: Sequence[int]) -> bytes:
 
 @functools.lru_cache(maxsize=1024)
 def generator(name: str) -> bytes:
-    """A point whose logarithms nobody knows: SHA-512 of a domain string, mapped to the group (RFC 9496, 4.3.4)."""
+    """A point of unknown logarithm: SHA-512 of a domain string, mapped as in RFC 9496, 4.3.4."""
     digest = hashlib.sha512(b"dpaudit verifiable-counts v1 generator " + name.encode()).digest()
     return bytes(rbcl.crypto_core_ristretto255_from_hash(digest))
 
 
 VALUE_BASE = generator("value")
-
-
 BLINDING_BASE = blinding_multiple(1)
 
 
 class Relation:
-    """A sum of multiples of points that should be the identity; terms with the same point are one.
+    """A sum of multiples of points that should be the identity; equal points share one term.
 
     Several claims go into one relation under random weights drawn after all of them were made: if
-    any is false, the sum vanishes with probability 1/L at most (it is a line in that claim's
+    any is false, the sum vanishes with probability at most 1/L (it is linear in that claim's
     weight).
     """
 

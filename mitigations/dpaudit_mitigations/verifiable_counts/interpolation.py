@@ -1,4 +1,4 @@
-"""Lagrange's polynomials modulo the group's order, and exact sums of their values over small whole numbers."""
+"""Lagrange polynomials modulo the group's order, and exact weighted sums of small integers."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def weights_of(table: list[list[int]]) -> Weights:
 
 
 def combine(weights: Weights, small: npt.NDArray[np.uint8]) -> list[list[int]]:
-    """Σ_j weight[t, j]·small[j, i] as whole numbers (not reduced), a list of columns for each t.
+    """Σ_j weight[t, j]·small[j, i] as integers (not reduced), a list of columns for each t.
 
-    ``small`` (rows, columns) holds numbers up to 2. Exact: words times small numbers add up to
-    below 2^53 for up to 2^19 rows. A matrix product, so it takes the same time whatever the small
-    numbers are.
+    ``small`` (rows, columns) holds numbers up to 2. Exact: the sums of words times small numbers
+    stay below 2^53 for up to 2^19 rows. A matrix product, so it takes the same time whatever the
+    small numbers are.
     """
     sums = (weights @ small.astype(np.float64)).astype(np.int64)
     sums = sums.reshape(-1, _WORDS, small.shape[1])

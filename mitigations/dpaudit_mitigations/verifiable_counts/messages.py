@@ -1,10 +1,9 @@
-"""The three messages of a session: fixed lengths that follow from the terms, so that nothing is left to parse.
+"""The three messages of a session, of fixed lengths that follow from the terms.
 
 1. prover: commitments to the counts and to the rows of private bits;
 2. verifier: 32 bytes that the public coins are expanded from;
 3. prover: commitments to the rows' signed sums, the released numbers, the blindings that open their
-  commitments, and a
-   proof a block.
+   commitments, and a proof per block.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def _frame(number: int, terms: CountTerms, payload: bytes) -> bytes:
 
 def _unframe(number: int, terms: CountTerms, data: bytes, *, size: int) -> bytes:
     if not isinstance(data, bytes) or len(data) != _HEAD + size:
-        raise MessageError(f"message {number}: {_HEAD + size} bytes are wanted")
+        raise MessageError(f"message {number}: must have {_HEAD + size} bytes")
     if data[:_HEAD] != _frame(number, terms, b""):
         raise MessageError(f"message {number}: of another kind, session or terms")
     return data[_HEAD:]
@@ -62,7 +61,7 @@ def _unframe(number: int, terms: CountTerms, data: bytes, *, size: int) -> bytes
 
 @dataclass(frozen=True)
 class Commitments:
-    """Message 1: a point a bin, then a point a row."""
+    """Message 1: a point per bin, then a point per row."""
 
     counts: Sequence[bytes]
     rows: Sequence[bytes]
@@ -107,9 +106,8 @@ def public_coins(
     count = terms.bins * terms.coins
     digest = hashlib.sha512(commitments).digest() + challenge
     data = hashlib.shake_256(b"dpaudit verifiable-counts v1 coins " + digest).digest(-(-count // 8))
-    return np.unpackbits(np.frombuffer(data, np.uint8), count=count).reshape(
-        terms.bins, terms.coins
-    )
+    bits = np.unpackbits(np.frombuffer(data, np.uint8), count=count)
+    return bits.reshape(terms.bins, terms.coins)
 
 
 @dataclass(frozen=True)
@@ -164,7 +162,7 @@ class Response:
 
 
 def wire_bytes(*, bins: int, coins: int) -> int:
-    """Bytes of all three messages of such a session, or of sessions of as many bins as one takes."""
+    """Bytes of all messages of such a session, or of several if one cannot take all bins."""
     most = max(1, MOST_IN_ALL // coins)
     total = 0
     for at in range(0, bins, most):
@@ -192,7 +190,7 @@ def sign_session(
     response: bytes,
     key: Ed25519PrivateKey,
 ) -> bytes:
-    """64 bytes (Ed25519) over the terms and the three messages; for a verifier that drew the challenge and accepted."""
+    """64 bytes (Ed25519) over terms and messages: the verifier drew the challenge and accepted."""
     return key.sign(_signed(terms, commitments, challenge, response))
 
 

@@ -1,4 +1,4 @@
-"""Verifiable counts as a mitigation: binomial noise of private coins that a verifier flips, proved coin by coin."""
+"""Verifiable counts as a mitigation: binomial noise from jointly flipped coins, with proofs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CHUNK = 1 << 22  # bytes at a time
 
 
 def draw_heads(count: int, *, coins: int, stream: Stream) -> npt.NDArray[np.int64]:
-    """``count`` independent Binomial(``coins``, 1/2), exactly as uniform as the stream's bits, shape (count,)."""
+    """``count`` independent Binomial(``coins``, 1/2), as uniform as the stream, shape (count,)."""
     whole, rest = divmod(coins, 64)
     words = whole + (rest > 0)
     out = np.empty(count, dtype=np.int64)
@@ -40,13 +40,13 @@ def draw_heads(count: int, *, coins: int, stream: Stream) -> npt.NDArray[np.int6
 
 
 class VerifiableCounts:
-    """Counts with noise from coins that neither party chose (Biswas and Cormode, CCS 2023, the protocol ΠBin).
+    """Counts with noise from coins that neither party chose (Biswas and Cormode, CCS 2023, ΠBin).
 
-    The prover commits (Pedersen, ristretto255) to each count and to n private bits a bin; then the
-    verifier draws as many public coins, and each private bit is flipped by its coin. Released is
-    count + heads − n/2, with a proof that every committed bit is 0 or 1 and that the release is
-    what count, bits and coins give. The bits are proved in blocks (``bit_proofs.py``: Bootle and
-    Groth, PKC 2018) rather than one by one. The source's noise is not used, only its σ.
+    The prover commits (Pedersen, ristretto255) to each count and to n private bits per bin; then
+    the verifier draws as many public coins, and each private bit is flipped by its coin. The
+    release is count + heads − n/2, with a proof that every committed bit is 0 or 1 and that the
+    release is what count, bits and coins give. The bits are proved in blocks (``bit_proofs.py``:
+    Bootle and Groth, PKC 2018) rather than one by one. The source's noise is not used, only its σ.
 
     Threat model: either prover or verifier may be dishonest, with any code, not both together. A
     key holder (the vendor of a backdoored prover) sees releases.
@@ -55,30 +55,30 @@ class VerifiableCounts:
     other does, short of not finishing: a prover that commits to no bit, to bits chosen after the
     coins, or that opens something else is refused (under discrete logarithms in ristretto255 and
     SHA-512 as a random oracle); a verifier that chooses coins flips uniform bits. What an honest
-    prover sends is simulatable from the release. A vendor who knows every private bit but not the
-    verifier's coins sees Binomial noise too, as far as SHAKE-256 of 32 secret bytes, which these
+    prover sends can be simulated from the release. A vendor who knows every private bit but not the
+    verifier's coins sees binomial noise too, as far as SHAKE-256 of 32 secret bytes, which these
     coins are, is random. ε is the exact profile (``dpaudit.accounting.binomial``).
 
-    Not claimed: that the counts are true (a prover commits to what it likes, unless clients commit
-    to their own records: ``client_records.py``); anything towards somebody with the transcript
-    *and* the prover's bits: together they are the noise, so a transcript is not for the vendor of
-    the prover, nor for somebody to whom a dishonest prover may have hidden a message in its
-    blindings; that a prover does not break a session off that it dislikes (it knows the noise
-    before it answers: count sessions that do not end as cheating), nor that a verifier does not ask
-    again once it has seen a release (each session that the prover answered has spent its ε); that a
-    transcript had a verifier at all, unless you know the key that signed it (``signatures.py``: a
-    prover alone can draw coins and sign); constant time: libsodium's multiplications are, Python's
-    integers and the look-up of sums of four bases are not, so somebody who times the prover's
-    process on its machine may learn of its coins.
+    Not claimed: that the counts are true (a prover commits to any counts, unless clients commit to
+    their own records: ``client_records.py``); anything against somebody with the transcript *and*
+    the prover's bits: together they are the noise, so keep a transcript from the prover's vendor,
+    and from anybody to whom a dishonest prover may have hidden a message in its blindings; that a
+    prover does not abort a session that it dislikes (it knows the noise before it answers: count
+    unfinished sessions as cheating), nor that a verifier does not ask again once it has seen a
+    release (each session that the prover answered has spent its ε); that a transcript had a
+    verifier at all, unless you know the key that signed it (a prover alone can draw coins and
+    sign); constant time: libsodium's multiplications are, Python's integers and the look-up of sums
+    of four bases are not, so somebody who times the prover's process on its machine may learn about
+    its coins.
 
-    Cost: about 35 µs a coin, proved and verified, for one bin of 332 coins (ε = 0.65, δ = 1e-10),
-    10 to 12 µs for thousands; 1.3 to 12 bytes a coin on the wire. n = 4σ² coins a bin: for counts
-    and small histograms. Error that of σ.
+    Cost: about 35 µs per coin, proved and verified, for one bin of 332 coins (ε = 0.65, δ = 1e-10),
+    10 to 12 µs for thousands; 1.3 to 12 bytes per coin on the wire. n = 4σ² coins per bin: for
+    counts and small histograms. The error is that of σ.
     """
 
     trusts = (
-        "prover or verifier (not both cheating), for the noise's law; the prover, for the counts and to keep its "
-        "coins secret"
+        "prover or verifier (not both cheating), for the noise's law; "
+        "the prover, for the counts and to keep its coins secret"
     )
 
     def __init__(
@@ -89,10 +89,11 @@ class VerifiableCounts:
         delta: float = 1e-10,
         rehearsed: int = 200_000,
     ) -> None:
-        """``coins`` a bin; or as few as give (``epsilon``, ``delta``) when one bin changes by one; or 4σ² of the source.
+        """Set the ``coins`` per bin; by default 4σ² of the source.
 
-        The number is rounded up to an even one. :meth:`rehearse` proves at most ``rehearsed`` coins
-        (but at least a bin).
+        With ``epsilon``: as few as give (``epsilon``, ``delta``) when one bin changes by one. The
+        number is rounded up to an even one. :meth:`rehearse` proves at most ``rehearsed`` coins
+        (but at least one bin).
 
         Raises:
             UsageError: both coins and epsilon, or a number out of range.
@@ -109,19 +110,15 @@ class VerifiableCounts:
         self._rehearsed = rehearsed
 
     def coins(self, sigma: float) -> int:
-        """Coins a bin where the source claims ``sigma``: even, with a variance of at least σ².
+        """Coins per bin where the source claims ``sigma``: even, with a variance of at least σ².
 
         Raises:
             UsageError: more than 2^24.
         """
-        return (
-            self._coins
-            if self._coins is not None
-            else _even(math.ceil(4 * check_sigma(sigma) ** 2))
-        )
+        return self._coins or _even(math.ceil(4 * check_sigma(sigma) ** 2))
 
     def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
-        """``query`` (n, d), whole numbers, plus heads less their mean; the law alone, for many rows.
+        """``query`` (n, d), whole numbers, plus heads less their mean, by the law alone.
 
         Raises:
             UsageError: a value that is not whole or beyond 2^52, or a release that the dtype cannot
@@ -138,11 +135,11 @@ class VerifiableCounts:
         return math.sqrt(self.coins(sigma)) / 2
 
     def mixes(self, sigma: float) -> tuple[float, float]:
-        """What the source's owner is to look for: binomial noise, all but Gaussian, of its scale; nothing of the source's."""
+        """No source noise, and binomial noise (nearly Gaussian) of this scale."""
         return 0.0, self.scale(sigma)
 
     def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
-        """The exact profile of n coins where the host's Δ is 1: whole numbers a distance 1 apart differ in one bin by one."""
+        """The exact profile of n coins if the host's Δ is 1: one bin differs by one."""
         if host.sensitivity != 1:
             return EpsilonBounds(
                 low=0.0,
@@ -155,8 +152,8 @@ class VerifiableCounts:
     def rehearse(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> Rehearsal:
         """Prove and verify one release of ``query`` (1, d), both parties' code, messages as bytes.
 
-        If its coins are more than ``rehearsed``, only the first bins are proved; a key then says
-        how many were measured, and ``prover``, ``verifier`` and ``total`` are theirs in proportion.
+        If it has more coins than ``rehearsed``, only the first bins are proved; a key then states
+        how many were measured, and ``prover``, ``verifier`` and ``total`` are extrapolated.
         ``wire`` is exact for all (by message formats).
 
         Raises:
@@ -188,7 +185,8 @@ class VerifiableCounts:
 def _even(coins: int) -> int:
     if not 1 <= coins <= MOST_COINS:
         raise UsageError(
-            f"coins={coins}: must be from 1 to {MOST_COINS:,}; that is σ up to {math.sqrt(MOST_COINS) / 2:g}"
+            f"coins={coins}: must be from 1 to {MOST_COINS:,}, "
+            f"that is, σ up to {math.sqrt(MOST_COINS) / 2:g}"
         )
     return coins + coins % 2
 
@@ -198,7 +196,7 @@ def _counts(query: torch.Tensor) -> torch.Tensor:
     values = query.detach().to("cpu", torch.float64)
     for bad, rule in (
         (values != torch.round(values), "counts are whole numbers; round the query first"),
-        (values.abs() > LARGEST_RELEASE // 2, "counts are at most 2^52 in size; divide the query"),
+        (values.abs() > LARGEST_RELEASE // 2, "counts are at most 2^52 in size; rescale the query"),
     ):
         if bad.any():
             row, column = (int(i) for i in bad.nonzero()[0])

@@ -30,28 +30,26 @@ __all__ = ["Prover"]
 class Prover:
     """Holds the counts; one session, each step once and in order.
 
-    What it keeps is secret and never leaves memory: a prover that answered two challenges from one
-    state would give its coins away, so there is nothing to restart from.
+    Its state is secret and never leaves memory: a prover that answered two challenges from one
+    state would reveal its coins, so it cannot be resumed.
     """
 
     def __init__(
         self, terms: CountTerms, openings: Sequence[Opening], *, stream: Stream | None = None
     ) -> None:
-        """A prover of ``openings``, one a bin (:func:`~.commitments.open_counts`, or sums of clients').
+        """A prover of ``openings``, one per bin (:func:`~.commitments.open_counts`, or clients').
 
         Its randomness is the operating system's, or in simulations ``stream``: for one session
-        only, since two answers from the same bits give these away. (In case of a slip, bits and
-        blindings hang on the terms and the counts' commitments too, and masks on the challenge.)
+        only, since two answers from the same bits reveal them. (As a safeguard, bits and blindings
+        also depend on the terms and the counts' commitments, and masks on the challenge.)
 
         Raises:
             UsageError: another number of openings than bins, or a count beyond 2^52.
         """
         if len(openings) != terms.bins:
-            raise UsageError(
-                f"openings: {len(openings)} for bins={terms.bins}; one a bin is wanted"
-            )
+            raise UsageError(f"openings: {len(openings)} for bins={terms.bins}; give one per bin")
         if any(abs(opening.value) > LARGEST_RELEASE // 2 for opening in openings):
-            raise UsageError("counts: one is beyond 2^52; divide the counts")
+            raise UsageError("counts: one is beyond 2^52; rescale the counts")
         self._terms, self._openings = terms, openings
         self._stream: Stream = KeyedStream.fresh() if stream is None else stream
         self._bits: npt.NDArray[np.uint8] = np.empty((0, 0), np.uint8)
@@ -63,7 +61,7 @@ class Prover:
         """Message 1.
 
         Raises:
-            MessageError: it was asked before.
+            MessageError: it was called before.
         """
         self._advance("new", "committed")
         terms = self._terms
@@ -74,16 +72,15 @@ class Prover:
         bits = np.unpackbits(data, count=count).reshape(terms.bins, terms.coins)
         self._bits = terms.in_rows(bits, rest=0)
         self._blindings = random_scalars(terms.rows, self._stream.child("row blindings", about))
-        self._commitments = Commitments(counts, commit_rows(self._bits, self._blindings)).encode(
-            terms
-        )
+        message = Commitments(counts, commit_rows(self._bits, self._blindings))
+        self._commitments = message.encode(terms)
         return self._commitments
 
     def respond(self, challenge: bytes) -> bytes:
         """Message 3, from message 2.
 
         Raises:
-            MessageError: message 2 is not one of this session, or it is not its turn.
+            MessageError: message 2 is not one of this session, or the call is out of order.
         """
         terms = self._terms
         decode_seed(challenge, terms)
@@ -93,14 +90,9 @@ class Prover:
         signs = terms.in_rows(2 - 2 * public, rest=1)
         flipped = self._bits.astype(np.int64) * (signs.astype(np.int64) - 1)
         sums = flipped.sum(1).tolist()
-        of_bins = (
-            flipped.reshape(terms.bins, -1).sum(1)
-            + public.sum(1, dtype=np.int64)
-            - terms.coins // 2
-        )
-        masks = self._stream.child(
-            "masks", hashlib.sha512(self._commitments + challenge).hexdigest()
-        )
+        heads = flipped.reshape(terms.bins, -1).sum(1) + public.sum(1, dtype=np.int64)
+        about = hashlib.sha512(self._commitments + challenge).hexdigest()
+        masks = self._stream.child("masks", about)
         sum_blindings = random_scalars(terms.rows, masks.child("sum blindings"))
         sum_points = [
             commit(value, blinding) for value, blinding in zip(sums, sum_blindings, strict=True)
@@ -119,10 +111,8 @@ class Prover:
             )
             for number, block in enumerate(terms.blocks)
         ]
-        released = [
-            opening.value + int(noise)
-            for opening, noise in zip(self._openings, of_bins, strict=True)
-        ]
+        noises = heads - terms.coins // 2
+        released = [o.value + int(noise) for o, noise in zip(self._openings, noises, strict=True)]
         each = terms.rows_a_bin
         blindings = [
             (opening.blinding + sum(sum_blindings[at * each : (at + 1) * each])) % L
@@ -133,5 +123,5 @@ class Prover:
 
     def _advance(self, expected: str, to: str) -> None:
         if self._stage != expected:
-            raise MessageError(f"prover: it is {self._stage}; every step is taken once, in order")
+            raise MessageError(f"prover: is {self._stage}; take every step once, in order")
         self._stage = to

@@ -1,4 +1,4 @@
-"""A whole session with both parties in this process: their own code, messages as bytes, nothing shared but the terms."""
+"""A whole session with both parties in this process: messages as bytes, only the terms shared."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["CountSession", "run_session"]
 
 @dataclass(frozen=True)
 class CountSession:
-    """The released numbers, the transcript, and the seconds that each party took."""
+    """The released numbers, the transcript, and the seconds per party."""
 
     released: list[int]
     transcript: Transcript
@@ -38,7 +38,7 @@ class CountSession:
 def run_session(
     counts: Sequence[int], *, coins: int, stream: Stream, key: Ed25519PrivateKey | None = None
 ) -> CountSession:
-    """Release ``counts`` with ``coins`` coins each; prover and verifier have streams of their own.
+    """Release ``counts`` with ``coins`` coins each; prover and verifier have separate streams.
 
     The verifier signs with ``key``; without one, with a key made from its stream.
     """

@@ -1,4 +1,4 @@
-"""What prover and verifier agree on before they start, and how it lays the coins out in rows and blocks."""
+"""What prover and verifier agree on beforehand, and how the coins fill rows and blocks."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _BLOCK = 64
 
 @dataclass(frozen=True)
 class CountTerms:
-    """One session: ``bins`` counts, each with ``coins`` fair coins (an even number) less their mean.
+    """One session: ``bins`` counts, each with ``coins`` fair coins (an even number), centred.
 
     ``session`` is 32 bytes that the verifier never uses twice. The coins of a bin fill whole rows
-    of ``columns`` bits, in order; what is left of its last row counts for nothing. Blocks of up to
-    64 rows are proved together.
+    of ``columns`` bits, in order; the rest of its last row is ignored. Blocks of up to 64 rows are
+    proved together.
     """
 
     session: bytes
@@ -50,12 +50,13 @@ class CountTerms:
             raise UsageError(f"bins={self.bins}: must be from 1 to {MOST_BINS:,}")
         if type(self.coins) is not int or not 2 <= self.coins <= MOST_COINS or self.coins % 2:
             raise UsageError(
-                f"coins={self.coins}: must be even, from 2 to {MOST_COINS:,}, so that their mean is whole"
+                f"coins={self.coins}: must be even (for a whole mean), from 2 to {MOST_COINS:,}"
             )
         if self.bins * self.coins > MOST_IN_ALL:
             raise UsageError(
-                f"bins={self.bins}, coins={self.coins}: more than {MOST_IN_ALL:,} coins in all; this protocol is for counts "
-                "and small histograms; use joint-seeds, or sessions of fewer bins"
+                f"bins={self.bins}, coins={self.coins}: more than {MOST_IN_ALL:,} coins; this "
+                "protocol is for counts and small histograms; use joint-seeds, or sessions of "
+                "fewer bins"
             )
 
     @classmethod
@@ -65,7 +66,7 @@ class CountTerms:
 
     @cached_property
     def rows_a_bin(self) -> int:
-        """About as many as make bases and rows cost the same, a row costing three times a base."""
+        """So many that bases and rows cost about the same, a row costing three times a base."""
         widest = max(GROUPED, min(_WIDEST, round(math.sqrt(3 * self.bins * self.coins))))
         return -(-self.coins // widest)
 
@@ -83,11 +84,11 @@ class CountTerms:
         return [slice(at, min(at + _BLOCK, self.rows)) for at in range(0, self.rows, _BLOCK)]
 
     def in_rows(self, per_coin: npt.NDArray[np.uint8], *, rest: int) -> npt.NDArray[np.uint8]:
-        """Numbers a coin, shape (bins, coins), laid out as (rows, columns), ``rest`` where there is no coin."""
+        """Numbers per coin (bins, coins) laid out as (rows, columns), with ``rest`` for no coin."""
         out = np.full((self.bins, self.rows_a_bin * self.columns), rest, dtype=np.uint8)
         out[:, : self.coins] = per_coin
         return out.reshape(self.rows, self.columns)
 
     def encode(self) -> bytes:
-        """All of them, 48 bytes."""
+        """All fields, 48 bytes."""
         return self.session + self.bins.to_bytes(8, "little") + self.coins.to_bytes(8, "little")

@@ -1,4 +1,4 @@
-"""A session's transcript as a file, and what anybody can tell from it offline: ``dpaudit verify transcript``."""
+"""A session's transcript as a file, and its offline check (``dpaudit verify transcript``)."""
 
 from __future__ import annotations
 
@@ -26,11 +26,13 @@ KIND = "verifiable-counts"
 LARGEST_TRANSCRIPT = 1 << 28
 _DELTA = 1e-10
 _LIMITS = (
-    "prover and verifier cheating together, or a prover that signed as its own verifier (anybody can, with a key of its "
-    "own: compare the key with the verifier's); that the committed counts are true (any counts pass; commitments that "
-    "clients made are not in here to compare with); whose counts they are (no prover signs: compare the released numbers "
-    "with those published); that earlier sessions were not broken off until one pleased (ask the verifier); that the "
-    "prover told somebody its coins, or hid a message in its blindings: with this transcript that somebody knows the noise"
+    "prover and verifier cheating together, or a prover that signed as its own verifier (anybody "
+    "can, with a new key: compare the key with the verifier's); that the committed counts are true "
+    "(any counts pass; commitments that clients made are not in here to compare with); whose "
+    "counts they are (no prover signs: compare the released numbers with those published); that "
+    "earlier sessions were not aborted until one pleased (ask the verifier); that the prover told "
+    "somebody its coins, or hid a message in its blindings: with this transcript that somebody "
+    "knows the noise"
 )
 
 
@@ -51,9 +53,9 @@ class _Document(Record, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Transcript:
-    """The terms, the three messages, and the verifier's public key (32 bytes) and signature (64) over them.
+    """The terms, the three messages, and the verifier's public key and signature over them.
 
-    Holds no secret of an honest prover.
+    The key has 32 bytes, the signature 64. Holds no secret of an honest prover.
     """
 
     terms: CountTerms
@@ -65,7 +67,7 @@ class Transcript:
     signature: bytes
 
     def encode(self) -> bytes:
-        """One line of JSON with sorted keys, payloads in base64: the only encoding that is read back."""
+        """One line of JSON with sorted keys, payloads in base64: the only accepted encoding."""
         document = _Document(
             bins=self.terms.bins,
             challenge=self.challenge,
@@ -108,7 +110,7 @@ class Transcript:
             raise MessageError(f"terms out of range ({error})") from error
         most = max(Commitments.size(terms), Response.size(terms))
         if max(map(len, (found.commitments, found.challenge, found.response))) > most:
-            raise MessageError("a message that is too long for the terms")
+            raise MessageError("transcript: a message is too long for the terms")
         if not data.endswith(b"\n"):
             raise MessageError("transcript: is cut off")
         key, signature = bytes(found.verifier), bytes(found.signature)
@@ -123,13 +125,13 @@ class Transcript:
 
 
 def verify(path: Path, *, verifier: bytes | None = None) -> TranscriptVerdict:
-    """Check the signature and every commitment, proof and opening of the transcript at ``path``; needs no secret.
+    """Check the signature and every commitment, proof and opening of the transcript at ``path``.
 
-    ``verifier`` is the public key (32 bytes) that must have signed. Without it the verdict names
-    the one that did, and it is yours to know whose that is: a prover that signs with a key of its
-    own has had no verifier. Whatever it finds in the file, it answers with a verdict. ``details``
-    holds the terms, the released numbers and the exact ε at δ = 1e-10 for neighbours of which one
-    bin differs by one.
+    Needs no secret. ``verifier`` is the public key (32 bytes) that must have signed. Without it the
+    verdict names the one that did, and you must know whose that is: a prover that signs with its
+    own key has had no verifier. Whatever the file holds, the answer is a verdict. ``details`` holds
+    the terms, the released numbers and the exact ε at δ = 1e-10 for neighbours of which one bin
+    differs by one.
 
     Raises:
         UsageError: the file cannot be read, or is larger than 256 MiB.
@@ -142,7 +144,7 @@ def verify(path: Path, *, verifier: bytes | None = None) -> TranscriptVerdict:
         details |= {"session": terms.session.hex(), "bins": terms.bins, "coins": terms.coins}
         details["verifier"] = transcript.verifier.hex()
         if verifier is not None and verifier != transcript.verifier:
-            raise CheatingError("signed by another verifier than the one asked for")
+            raise CheatingError("signed by another verifier than the one given")
         messages = {
             name: getattr(transcript, name) for name in ("commitments", "challenge", "response")
         }
@@ -155,9 +157,10 @@ def verify(path: Path, *, verifier: bytes | None = None) -> TranscriptVerdict:
     epsilon = binomial_epsilon(_DELTA, coins=terms.coins)
     details |= to_dict({"released": released, "delta": _DELTA, "epsilon": epsilon})
     says = (
-        f"each of {terms.bins:,} released numbers is a committed count plus the heads among {terms.coins:,} coins, less "
-        f"{terms.coins // 2:,}; every coin is a committed bit flipped by the verifier (session {terms.session.hex()}); "
-        f"signed by verifier {transcript.verifier.hex()}"
+        f"each of {terms.bins:,} released numbers is a committed count plus the heads among "
+        f"{terms.coins:,} coins, less {terms.coins // 2:,}; every coin is a committed bit flipped "
+        f"by the verifier (session {terms.session.hex()}); signed by verifier "
+        f"{transcript.verifier.hex()}"
     )
     return TranscriptVerdict(
         kind=KIND, holds=True, says=says, cannot_rule_out=_LIMITS, details=details

@@ -1,4 +1,4 @@
-"""The verifier: flips the prover's coins after they were committed, and checks what is released."""
+"""The verifier: flips the prover's coins after they were committed, and checks the release."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = ["Verifier", "check_session"]
 
 
 class Verifier:
-    """Draws the public coins; one session, each step once and in order, and none after a refusal."""
+    """Draws the public coins; one session, each step once, in order, and none after a refusal."""
 
     def __init__(
         self,
@@ -46,16 +46,16 @@ class Verifier:
         stream: Stream | None = None,
         counts: Sequence[bytes] | None = None,
     ) -> None:
-        """A verifier; ``counts`` are the commitments that the counts must have where others than the prover made them.
+        """A verifier; ``counts`` are the counts' commitments if the clients made them.
 
         Its coins are the operating system's, or in simulations ``stream``'s: for one session only.
 
         Raises:
-            UsageError: another number of them than bins.
+            UsageError: another number of ``counts`` than bins.
         """
         if counts is not None and len(counts) != terms.bins:
             raise UsageError(
-                f"counts: {len(counts)} commitments for bins={terms.bins}; one a bin is wanted"
+                f"counts: {len(counts)} commitments for bins={terms.bins}; give one per bin"
             )
         self._terms, self._counts = terms, counts
         self._stream: Stream = KeyedStream.fresh() if stream is None else stream
@@ -66,7 +66,7 @@ class Verifier:
         """Message 2, from message 1.
 
         Raises:
-            MessageError: message 1 is not one of this session, or it is not its turn.
+            MessageError: message 1 is not one of this session, or the call is out of order.
             CheatingError: the counts' commitments are not those expected.
         """
         self._advance("new", "refused")
@@ -79,11 +79,11 @@ class Verifier:
         return self._challenge
 
     def check(self, response: bytes) -> list[int]:
-        """The released numbers, one a bin, from message 3.
+        """The released numbers, one per bin, from message 3.
 
         Raises:
-            MessageError: message 3 is not one of this session, or it is not its turn.
-            CheatingError: a proof or an opening does not hold; says which.
+            MessageError: message 3 is not one of this session, or the call is out of order.
+            CheatingError: a proof or an opening does not hold; the text says which.
         """
         self._advance("challenged", "refused")
         released = check_session(
@@ -98,7 +98,7 @@ class Verifier:
         return released
 
     def sign(self, key: Ed25519PrivateKey) -> bytes:
-        """The verifier's signature for the transcript: that it drew these coins after these commitments, and accepted.
+        """The verifier's signature: it drew these coins after these commitments, and accepted.
 
         Raises:
             MessageError: nothing has been accepted.
@@ -114,17 +114,17 @@ class Verifier:
 
     def _advance(self, expected: str, to: str) -> None:
         if self._stage != expected:
-            raise MessageError(f"verifier: it is {self._stage}; every step is taken once, in order")
+            raise MessageError(f"verifier: is {self._stage}; take every step once, in order")
         self._stage = to
 
 
 def check_session(
     terms: CountTerms, commitments: bytes, challenge: bytes, response: bytes, *, stream: Stream
 ) -> list[int]:
-    """The released numbers if messages 1, 2 and 3 of a session are what honest parties would have sent.
+    """The released numbers if messages 1, 2 and 3 are what honest parties would have sent.
 
-    All claims at once under random weights from ``stream``, which the prover must not know; only if
-    that fails one by one, to say which is false.
+    Checks all claims at once under random weights from ``stream``, which the prover must not know;
+    if that fails, one by one to find the false one.
 
     Raises:
         MessageError: a message of another session, length, or with an encoding that is not
@@ -175,11 +175,9 @@ def check_session(
             alone = Relation()
             add_claim(number, alone)
             if not alone.holds():
-                what = (
-                    "coins are no bits or no such sums"
-                    if name == "block"
-                    else "the release does not open"
-                )
+                what = "coins are no bits or no such sums"
+                if name == "bin":
+                    what = "the release does not open"
                 raise CheatingError(
                     f"{name} {number + 1} of {count}: {what}: the proof does not hold"
                 )

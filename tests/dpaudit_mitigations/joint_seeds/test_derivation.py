@@ -1,4 +1,4 @@
-"""The noise of two shares, against slow arithmetic of its own; on any split of the work; in another process."""
+"""The noise of two shares: against slow arithmetic, on any split of work, in another process."""
 
 import hashlib
 import os
@@ -29,7 +29,7 @@ KNOWN = "519ff068ab51fc47c70263ac9286336fbe63850e9e493d93680f4d871f821923"
 
 
 def slow_integers(n, scale, stream):
-    """Trials of 16 bytes: a block by inversion, a place and a sign, accepted if 36 bits lie below exp(−difference)."""
+    """Trials of 16 bytes: block by inversion, place, sign; accepted by 36 bits < exp(−diff)."""
     width = 1 << max(0, int(Fraction(scale) / 32).bit_length() - 1)
     shift, twice = width.bit_length() - 1, 2 * Fraction(scale) ** 2
     with localcontext() as context:
@@ -132,7 +132,7 @@ def test_blocks_threads_and_order_do_not_matter():
 
 
 def test_the_known_answer():
-    """Another answer is another protocol, whatever the reason: old transcripts would no longer verify. Raise its version."""
+    """Another answer is another protocol: old transcripts no longer verify. Raise its version."""
     assert vector_digest("noise", vector_blocks(whole_vector()), dim=DIM).hex() == KNOWN
 
 

@@ -1,4 +1,4 @@
-"""The mitigation: its law is the protocol's, what it leaves a key holder, honest and as the lab specimen."""
+"""The mitigation: its law is the protocol's; what it leaves a key holder; the lab specimen."""
 
 import math
 
@@ -127,7 +127,7 @@ def test_bad_queries(stream):
     for query, says in (
         (torch.full((2, 3), math.nan), "NaN"),
         (torch.ones(2, 3, dtype=torch.int64), "floating-point query"),
-        (torch.ones(3), "one row a release"),
+        (torch.ones(3), "one row per release"),
         (torch.full((1, 3), 1e30, dtype=torch.float64), "clip the query"),
     ):
         for mitigation in (JointSeeds(), JointSeeds(deviate=True, candidates=2)):

@@ -1,4 +1,4 @@
-"""The two state machines: honest sessions, every way to cheat and how often it succeeds, messages that do not belong."""
+"""The two state machines: honest sessions, every way to cheat, messages that do not belong."""
 
 import hashlib
 import secrets
@@ -121,14 +121,14 @@ class OneGrinder(Grinder):
 
 
 class Constant(SeedServer):
-    """Gives its shares no randomness at all, before it has seen anything: that is allowed, and does not help it."""
+    """Draws its shares in advance, without randomness: that is allowed, and no help to it."""
 
     def share(self, index):
         return Hex64(64)
 
 
 class NoCommitments(Verifier):
-    """Known bad: a protocol without commitments to shares; it only derives the noise of what it is shown."""
+    """Known bad: a protocol without commitments to shares; it derives noise from what it gets."""
 
     def wrong(self):
         record, openings = self.record, self.record.body(Openings)
@@ -404,7 +404,7 @@ def test_a_verifier_that_chooses_is_refused_by_the_server_and_by_third_parties(
 
 
 def test_what_a_party_signs_out_of_order_is_refused(pair):
-    """Not the signature but the order: each party in every state gets each message, well signed over all before it."""
+    """Each party in every state gets each message with a valid signature: the order is wrong."""
     sent = frames(pair("order"))
     bodies = {open_frame(frame)[0].kind: frame for _, frame in sent}
     tried = 0
@@ -439,7 +439,7 @@ class ShortOffer(Verifier):
 
 def test_a_list_has_one_value_a_candidate(pair):
     with pytest.raises(
-        MessageError, match=r"offer\.shares: must be a list of one value a candidate"
+        MessageError, match=r"offer\.shares: must be a list of one value per candidate"
     ):
         pair(verifier=ShortOffer).verifier.offer()
 

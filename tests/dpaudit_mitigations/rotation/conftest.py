@@ -1,4 +1,4 @@
-"""Lets the tests here import ``sources_of_trouble`` (pytest's importlib mode puts no folder on the path)."""
+"""Lets the tests here import ``sources_of_trouble`` (importlib mode puts no folder on the path)."""
 
 import sys
 from pathlib import Path

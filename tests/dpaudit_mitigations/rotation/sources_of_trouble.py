@@ -1,4 +1,4 @@
-"""Sources for these tests: fixed vectors, sparse noise, the same noise twice, and one that must not be asked."""
+"""Sources for these tests: fixed vectors, sparse or repeated noise, one that must not be asked."""
 
 import math
 

@@ -9,7 +9,7 @@ from dpaudit_mitigations.rotation.dense import DenseRotation, haar_matrix
 
 
 def test_haar_matrices(stream):
-    """Orthogonal; every entry's law; both determinants; and the signs that a QR alone gets wrong."""
+    """Orthogonal; every entry's law; both determinants; and the signs that a bare QR gets wrong."""
     d = 4
     q = torch.stack([haar_matrix(d, stream=stream.child(i)) for i in range(4000)])
     assert torch.allclose(q @ q.mT, torch.eye(d, dtype=torch.float64).expand_as(q), atol=1e-12)
@@ -28,7 +28,7 @@ def test_haar_matrices(stream):
 
 
 def test_dimensions_and_options(stream):
-    with pytest.raises(UsageError, match="d=2001: a dense rotation takes 2000"):
+    with pytest.raises(UsageError, match="d=2001: a dense rotation takes at most 2000"):
         DenseRotation().release(torch.zeros(1, 2001), Gaussian(), stream=stream)
     with pytest.raises(UsageError, match="shared=1"):
         DenseRotation(shared=1)

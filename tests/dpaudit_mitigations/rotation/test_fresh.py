@@ -64,7 +64,7 @@ def test_a_silent_source_stays_silent_and_extreme_scales_work(stream):
     [
         ({"renorm": "gauss"}, "renorm=gauss: must be keep or chi"),
         ({"randomness": "os"}, "randomness=os"),
-        ({"second_party": b"short"}, "share of 5 bytes"),
+        ({"second_party": b"short"}, "second_party: 5 bytes"),
     ],
 )
 def test_bad_options(options, says):

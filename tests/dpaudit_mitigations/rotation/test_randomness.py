@@ -49,7 +49,7 @@ class Words:
 
 
 def test_csprng_normals_lie_closer_together_than_the_lattice_in_the_tails_too():
-    """Neighbouring words 6 to 7.5 standard deviations out, on either side; 52 bits would leave gaps of 14 steps at 6.5."""
+    """Neighbours 6 to 7.5 deviations out, both sides; 52 bits would leave gaps of 14 steps."""
     for z in (6.0, 6.5, 7.5):
         word = int(scipy.stats.norm.sf(z) * 2**64) << 1
         near = [

@@ -72,7 +72,7 @@ def test_a_pancake_is_back_at_the_gaussian(mitigation, host, make_key):
 def test_a_shared_rotation_promises_a_pancake_nothing_beyond_one_release(
     mitigation, host, make_key
 ):
-    """In 32 dimensions a call's other releases give the turned direction away: see ``dpaudit run mitigations``."""
+    """In 32 dimensions a call's other releases reveal the turned direction (run mitigations)."""
     pancake = Pancake(key=make_key(dim=host.dim, beta=1e-4), sigma=SIGMA)
     bounds, one = (m.epsilon(pancake, DELTA, host=host) for m in (mitigation, Rotation()))
     assert bounds.low == one.low
@@ -81,7 +81,7 @@ def test_a_shared_rotation_promises_a_pancake_nothing_beyond_one_release(
 
 
 class Ball:
-    """Neighbours at every distance up to Δ, at some of which shells of the norm may tell more than at Δ."""
+    """Neighbours at every distance up to Δ, at some of which the norm may tell more than at Δ."""
 
     dim, sensitivity = 64, 1.0
 
@@ -109,7 +109,7 @@ def test_what_is_not_known_is_not_claimed(host, make_key):
     bounds = StructuredRotation().epsilon(Pancake(key=make_key(dim=host.dim)), DELTA, host=host)
     assert (bounds.low, bounds.high) == (0, math.inf)
 
-    # whole numbers that close are equal, so the discrete Gaussian's own ε is exactly 0; a rotation's is not
+    # whole numbers that close are equal: the discrete Gaussian's ε is exactly 0, a rotation's not
     class Half:
         dim, sensitivity = 1, 0.5
 
@@ -128,7 +128,7 @@ def test_the_norm_channel_passes_all_but_chi(host, make_key):
 
 
 def summed_ratio(s, *, dim, beta, gamma, directions=1):
-    """Density of a pancake's squared norm over χ²'s, peak by peak (Lemma 2.6 as it stands, 15 points within a peak)."""
+    """Density of a pancake's squared norm over χ²'s, by peaks (Lemma 2.6, 15 points per peak)."""
     spacing, width = (f(sigma=1.0, beta=beta, gamma=gamma) for f in (peak_spacing, peak_width))
     k = np.arange(-math.ceil(9 / spacing), math.ceil(9 / spacing) + 1)
     weight = np.exp(-math.pi * k * k / (beta**2 + gamma**2))
@@ -168,7 +168,7 @@ def test_norm_deviation_bounds_the_density_summed_peak_by_peak(dim, beta, gamma,
 
 
 def test_the_averaged_waves_are_bessel_functions():
-    """The identity that the bound rests on: the ratio as a sum over spheres' transforms, to many digits."""
+    """The identity behind the bound: the ratio as a sum over spheres' transforms."""
     dim, beta, gamma = 9, 0.2, 1.1
     s = np.linspace(0.5, 30, 8)
     m, nu = np.arange(1, 40), dim / 2 - 1
@@ -219,7 +219,7 @@ class Along:
 
 
 def test_epsilon_against_a_simulated_profile(make_key):
-    """Few dimensions, peaks so far apart that the norm shows: δ at the bounds' ε, by 200,000 rotated vectors."""
+    """Few dimensions, peaks so far apart that the norm shows: δ at the bounds' ε, by simulation."""
     dim, delta, gamma, beta = 30, 0.05, 1.3, 0.01
     key = make_key(dim=dim, beta=beta, gamma=gamma, allow_small_gamma=True)
     source, host = Pancake(key=key), Along(dim, 1.0)
@@ -264,7 +264,7 @@ def test_epsilon_against_a_simulated_profile(make_key):
 def test_the_exact_profile_in_few_dimensions_by_releases(
     dim, beta, gamma, sigma, delta, make_key, stream
 ):
-    """Where the theorem says nothing: δ at the printed ε, by 200,000 releases whose density is summed peak by peak."""
+    """Where the theorem says nothing: δ at the printed ε, by simulation with densities by peaks."""
     n, key = 200_000, make_key(dim=dim, beta=beta, gamma=gamma, allow_small_gamma=True)
     source = Pancake(key=key, sigma=sigma)
     bounds = Rotation().epsilon(source, delta, host=Along(dim, 1.0))
@@ -291,7 +291,7 @@ def test_the_exact_profile_in_few_dimensions_by_releases(
 
 
 def test_the_radial_integral_against_the_same_in_polar_coordinates():
-    """δ(ε) = ∫χ_d(r)·w(r)·E_c(1 − e^{ε−l})₊ dr over the angle's cosine c: other coordinates, w by its peaks."""
+    """δ(ε) = ∫χ_d(r)·w(r)·E_c(1 − e^{ε−l})₊ dr over the angle's cosine c, with w by its peaks."""
     dim, beta, gamma, t = 6, 0.02, 1.2, 0.7
     node, weight = np.polynomial.legendre.leggauss(600)
     r, c = 4.25 * (node + 1), node
@@ -334,7 +334,7 @@ def test_the_radial_integral_of_a_gaussian(dim, sigma, delta):
 
 @pytest.mark.parametrize(("g", "d"), [(0.3, 1), (0.05, 1), (0.25, 2)])
 def test_rounding_query_and_noise_apart_costs_g_root_d_and_no_more(g, d):
-    """The law on a coarse lattice, point by point: its exact δ between the Gaussian's at Δ − 2g√d and at Δ + g√d."""
+    """On a coarse lattice, point by point: δ is between the Gaussian's at Δ − 2g√d and Δ + g√d."""
     rng, distance = np.random.default_rng(6), 1.01
     z = np.arange(-math.ceil(9 / g), math.ceil(9 / g) + 1)
     cell = np.diff(scipy.special.ndtr(np.append(z - 0.5, z[-1] + 0.5) * g))

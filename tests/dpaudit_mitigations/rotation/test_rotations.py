@@ -1,4 +1,4 @@
-"""What all rotations have in common: conformance, the lattice, dtypes, bad queries, and a key holder who guesses."""
+"""What all rotations share: conformance, lattice, dtypes, bad queries, a key holder's guesses."""
 
 import math
 
@@ -71,7 +71,7 @@ def test_releases_lie_on_the_lattice_where_reach_reads_nothing(name, stream):
     ],
 )
 def test_float32_queries_leave_no_candidate_impossible(name, stream):
-    """Noise beyond 2^24 steps is even if it was float32, and then every odd step that a candidate leaves rules it out.
+    """Float32 noise beyond 2^24 steps is even, so an odd step left over rules a candidate out.
 
     All steps of the query here are odd and below 2^24, so where the release is, too, both are exact
     in float32.
@@ -106,7 +106,7 @@ def test_bad_queries(name, stream):
         (torch.full((2, 4), math.nan), "NaN"),
         (torch.tensor([[1.0, math.inf]]), "infinity"),
         (torch.ones(2, 4, dtype=torch.int64), "floating-point query"),
-        (torch.ones(4), "one row a release"),
+        (torch.ones(4), "one row per release"),
         (torch.full((1, 4), 2.0**28), "clip the query"),
         (torch.full((1, 4), 7e4, dtype=torch.float64).to(torch.float16), "infinity"),
     ):
@@ -115,7 +115,7 @@ def test_bad_queries(name, stream):
 
 
 def successes(release, key, attacks=(NearestPeak, LikelihoodRatio)):
-    """How often the key holder is right of TRIALS, half a peak spacing being all that the candidates differ by."""
+    """How often the key holder is right in TRIALS; candidates differ by half a peak spacing."""
     source = Pancake(key=key, sigma=1.0)
     shift = torch.from_numpy(np.array(key.direction)) * 0.5 * source.spacing
     q = torch.stack([torch.zeros(key.dim, dtype=torch.float64), shift])
@@ -136,7 +136,7 @@ def successes(release, key, attacks=(NearestPeak, LikelihoodRatio)):
     ],
 )
 def test_the_key_holder_is_back_to_guessing(name, make_key, stream):
-    """γ = 20√d, so that honest noise gives the shift away to 50.2 % at most. Twelve 95 % intervals, jointly."""
+    """γ = 20√d: honest noise reveals the shift to at most 50.2 %. Twelve joint 95 % intervals."""
     key, mitigation = make_key(gamma="20sqrtd", beta=1e-3), make(name)
     if name == "rotation":  # the attack that is to fail below
         assert (

@@ -1,4 +1,4 @@
-"""One rotation for all rows: geometry kept, the law that of a whole matrix, and what it gives away that fresh ones do not."""
+"""One rotation for all rows: geometry kept, law of a whole matrix, what only it reveals."""
 
 import numpy as np
 import pytest
@@ -73,7 +73,7 @@ V = np.array([[3.0, 0, 0, 0], [2, 1, 0, 0], [0, 1, 1, 2]])
 
 
 def features(mitigation, stream, times=1200):
-    """Of each of many calls on V: one coordinate, a product across rows, a product across rows and columns."""
+    """From many calls on V: one coordinate, a product across rows, one across rows and columns."""
     v = torch.from_numpy(V)
     w = torch.stack([turned(v, mitigation, stream.child(i)) for i in range(times)]).numpy()
     return {

@@ -1,4 +1,4 @@
-"""Signs and transforms: orthogonal, right for Gaussian noise, and read by whoever knows of them after one round."""
+"""Signs and transforms: orthogonal, right for Gaussian noise, and read after one round."""
 
 import numpy as np
 import pytest
@@ -74,7 +74,7 @@ def magnitudes(mitigation, stream):
 
 
 def test_hadamard_rounds_map_a_sparse_vector_to_few_magnitudes(stream):
-    """One round: all equal. Two and three: multiples of 1/8 and of 1/128. A Haar rotation: all different."""
+    """One round: all equal. Two, three: multiples of 1/8, 1/128. A Haar rotation: all different."""
     found = [
         magnitudes(StructuredRotation(rounds=r, transform="hadamard"), stream) for r in (1, 2, 3)
     ]
@@ -85,7 +85,7 @@ def test_hadamard_rounds_map_a_sparse_vector_to_few_magnitudes(stream):
 
 
 def sparse_success(mitigation, stream, score, *, trials=2000, d=64):
-    """How often the reader of sparse noise is right; ``score`` is high for noise that can be the source's."""
+    """How often the reader of sparse noise is right; ``score`` is high for the source's noise."""
     query = torch.zeros(trials, 2, d, dtype=torch.float64)
     query[:, 1, 0] = 0.04
     truth = torch.arange(trials) % 2
@@ -143,7 +143,7 @@ def test_bad_options(options, says):
 
 
 def test_hadamard_takes_powers_of_two(stream):
-    with pytest.raises(UsageError, match="d=12: hadamard takes powers of two; take transform=dct"):
+    with pytest.raises(UsageError, match="d=12: hadamard takes powers of two; use transform=dct"):
         StructuredRotation(transform="hadamard").release(
             torch.zeros(1, 12), Gaussian(), stream=stream
         )

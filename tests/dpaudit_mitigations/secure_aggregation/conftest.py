@@ -13,7 +13,7 @@ from dpaudit_mitigations.secure_aggregation.server import Aggregator
 
 
 class Round:
-    """n parties a, b, c, …; each stage is a method that takes who is still there and returns what the server says."""
+    """n parties a, b, c, …; a stage is a method from who is still there to the server's answer."""
 
     def __init__(self, n=4, *, threshold=None, length=5, bits=32, colluding=0, tag="round"):
         stream = KeyedStream.from_seed("secagg tests").child(tag)

@@ -1,4 +1,4 @@
-"""The accounting against exact sums: probabilities convolved term by term, in one and two dimensions."""
+"""The accounting against exact sums: probabilities convolved by terms, in 1 and 2 dimensions."""
 
 import math
 
@@ -26,7 +26,7 @@ def gaussian(scale, reach):
 
 
 def summed(scale, parties):
-    """P(z) of the sum, at −reach..reach: convolved term by term, all terms positive, so small ones are right too."""
+    """P(z) of the sum at −reach..reach: convolved in positive terms, exact for small ones too."""
     one = gaussian(scale, math.ceil(20 * scale))
     out = one
     for _ in range(parties - 1):
@@ -35,7 +35,7 @@ def summed(scale, parties):
 
 
 def epsilon(mass, shift, delta):
-    """The least ε ≥ 0 at δ between ``mass`` (one- or two-dimensional) and itself ``shift`` further, by Σ(P − e^ε·Q)₊."""
+    """The least ε ≥ 0 at δ between ``mass`` (1D or 2D) and its ``shift``, by Σ(P − e^ε·Q)₊."""
     pad = [(0, abs(s)) for s in shift]
     p = np.pad(mass, pad)
     q = np.pad(mass, [(abs(s), 0) for s in shift])
@@ -152,7 +152,7 @@ def test_skellam_divergence(variance, shift, order):
 
 
 def test_skellam_theorem_by_hand():
-    """The exact divergence is mostly below the Gaussian's, so it takes the theorem's own numbers to see its second term."""
+    """The exact divergence is mostly below the Gaussian's: this checks the second term itself."""
     first, second = skellam_rdp(np.array([2.0, 100.0]), variance=4.0, l1=1.0, l2=1.0)
     assert first == 2 / 8 + 9 / 64
     assert second == 100 / 8 + 3 / 8  # where 205/64 would be more

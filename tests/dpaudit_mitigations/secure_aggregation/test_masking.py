@@ -1,4 +1,4 @@
-"""Masks look uniform, cancel, and no key serves two purposes; each known flaw of other systems fails the same check."""
+"""Masks look uniform, cancel, and no key serves two purposes; known flaws fail the same checks."""
 
 import hashlib
 import struct
@@ -46,7 +46,7 @@ def test_a_mask_is_the_counter_stream_in_the_ring(dtype, bits):
 
 
 def uniform(vector):
-    """p-values that bytes, neighbouring differences and repeats are those of a uniform vector; the least, times three."""
+    """Three times the least p-value for uniform bytes, neighbouring differences and repeats."""
     data = vector.view(np.uint8)
     by_byte = [
         scipy.stats.chisquare(np.bincount(data[i :: vector.itemsize], minlength=256)).pvalue
@@ -83,7 +83,7 @@ def test_masked_vectors_look_uniform_and_flawed_ones_do_not(make_round):
 
 
 def contexts():
-    """Own and pair masks for several rounds, parties and purposes: which keys differ that must, which agree that must."""
+    """Masks for several rounds, parties and purposes: which keys must differ, which must agree."""
     stream = KeyedStream.from_seed("masks")
     keys = {n: RoundKeys.draw(stream.child(n)) for n in "abc"}
     public = {n: public_bytes(keys[n].masking) for n in "abc"}
@@ -100,7 +100,7 @@ def test_no_key_is_used_twice():
             for n, m in ("ab", "ac", "bc")
         ]
     assert len(set(seen)) == len(seen) == 18
-    # also where a party's secrets repeat: the transcript, the party and the purpose each make another key
+    # also where secrets repeat: the transcript, the party and the purpose each make another key
     same = keys["a"].seed
     assert (
         own_mask(same, agreed=rounds[0], party="a").key

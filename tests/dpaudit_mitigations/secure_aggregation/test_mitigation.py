@@ -1,4 +1,4 @@
-"""The plug-in: what it costs, what the key holder and the coalition still see, and that the law is what the protocol does."""
+"""The plug-in: its cost, what key holder and coalition see, and that its law is the protocol's."""
 
 import math
 
@@ -40,7 +40,7 @@ def test_conforms(options, make_key):
 
 @pytest.mark.parametrize("options", VARIANTS)
 def test_the_law_is_what_the_protocol_publishes(options, stream):
-    """Bit for bit, from one stream; with colluders the release lacks their noise and nothing else."""
+    """Bit for bit, from one stream; with colluders the release lacks their noise, nothing else."""
     mitigation, source = DistributedGaussian(**options), Gaussian(sigma=2.0)
     query = torch.linspace(-50, 50, 96, dtype=torch.float64)[None]
     released = mitigation.release(query, source, stream=stream)
@@ -88,7 +88,7 @@ def test_the_key_holder_and_the_coalition_are_back_to_guessing(options, attack, 
 
 
 def test_the_noise_that_the_coalition_cannot_take_away(stream):
-    """Every server but the honest ones silent, as it were: what is left has scale σ, for each way to spend the others."""
+    """All but the honest servers absent: what is left has scale σ, for each use of the others."""
 
     class Silent:
         sigma, dim, claim = 3.0, None, "gaussian:sigma=3"
@@ -106,7 +106,7 @@ def test_the_noise_that_the_coalition_cannot_take_away(stream):
 
 @pytest.mark.parametrize("options", [*VARIANTS, {"servers": 5, "colluding": 2}])
 def test_an_aggregator_cannot_leave_out_more_than_was_planned_for(options, stream):
-    """Whichever servers it keeps, all its helpers among them: the honest shares in the sum are those that σ is made of."""
+    """Whichever servers it keeps, all its helpers too: the honest shares in the sum make σ."""
     mitigation, query = DistributedGaussian(**options), torch.zeros(1, 8, dtype=torch.float64)
     assert mitigation.threshold - mitigation.colluding - mitigation.backdoored == mitigation.honest
     mitigation.run(query, Gaussian(sigma=2.0), stream=stream)
@@ -117,7 +117,7 @@ def test_an_aggregator_cannot_leave_out_more_than_was_planned_for(options, strea
 
 @pytest.mark.parametrize("options", [{}, {"bits": 32, "bound": 100.0}])
 def test_a_source_cannot_probe_the_query_by_noise_that_only_just_fits(options, stream):
-    """Refusals are seen. Noise up to the ring's edge less 5 would be refused with 6 in the query, and taken with 4."""
+    """Noise up to the ring's edge less 5 would be refused with 6 in the query, accepted with 4."""
     mitigation = DistributedGaussian(**options)
     form, _ = mitigation._form(2.0, 1)
 
@@ -130,7 +130,7 @@ def test_a_source_cannot_probe_the_query_by_noise_that_only_just_fits(options, s
 
     for act in (mitigation.release, mitigation.run):
         for value in (4.0, 6.0, -100.0):
-            with pytest.raises(UsageError, match="source: noise beyond the room"):
+            with pytest.raises(UsageError, match="source: noise beyond its room"):
                 act(torch.tensor([[value]], dtype=torch.float64), Probe(), stream=stream)
 
 
@@ -188,8 +188,8 @@ def test_bad_options_and_queries(stream):
         ({"servers": 2}, "servers=2"),
         ({"servers": 3.0}, r"servers=3\.0"),
         ({"servers": 3, "dropouts": 1, "colluding": 1}, "no honest"),
-        ({"servers": 4, "dropouts": 2}, "dropouts=2: leave 2 .*so 3"),
-        ({"servers": 6, "dropouts": 2, "colluding": 2}, "dropouts=2: leave 4 .*so 5"),
+        ({"servers": 4, "dropouts": 2}, "dropouts=2: leave 2 .*but 3"),
+        ({"servers": 6, "dropouts": 2, "colluding": 2}, "dropouts=2: leave 4 .*but 5"),
         ({"noise": "laplace"}, "noise=laplace"),
         ({"bits": 32}, "needs bound"),
         ({"bits": 24, "bound": 1.0}, "bits=24"),

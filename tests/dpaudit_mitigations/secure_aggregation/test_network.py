@@ -1,4 +1,4 @@
-"""Rounds over mutual TLS: who dies, is late, cheats or talks nonsense is out, and the sum of the rest is exact."""
+"""Rounds over mutual TLS: who dies, is late or cheats is dropped, and the others' sum is exact."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def number_of(name):
 
 
 ABSENT: dict[tuple[bytes, str], set[str]] = {}
-"""By round and stage, for whom that stage need not wait: its time is up as soon as all others have come."""
+"""By round and stage: parties not waited for; the stage closes once all others have answered."""
 
 
 class Prompt(Stage):
@@ -77,7 +77,7 @@ def without(monkeypatch):
 
 
 class Round:
-    """An aggregator in a thread, contributors in others; what each came to is in ``results`` or an exception."""
+    """An aggregator and contributors in threads; ``results`` holds their results or exceptions."""
 
     def __init__(
         self, identities, folder, *, parties=PARTIES, stage_timeout=90.0, join_timeout=90.0, **terms
@@ -209,7 +209,7 @@ STOPS = {
 
 @pytest.fixture(scope="module")
 def killed(identities, tmp_path_factory):
-    """For each stage a round in which dave is killed with −9 before it (or amid his vector); all rounds at a time."""
+    """For each stage a round in which dave is SIGKILLed before it (or in his vector)."""
     folder = tmp_path_factory.mktemp("killed")
     ABSENT.update(
         {(number_of(where), "mask" if where == "amid" else where): {"dave"} for where in STOPS}
@@ -251,7 +251,7 @@ def test_a_killed_contributor_is_a_drop_out_when_it_comes_back(killed):
         rounds["mask"].folder / "victim.sqlite", kind=network.CONTRIBUTOR_JOURNAL
     ) as journal:
         assert journal.state("mask") == "joined"
-    with pytest.raises(UsageError, match="took part in it already"):
+    with pytest.raises(UsageError, match="already took part"):
         rounds["mask"].start("dave", journal="victim")[0].result(30)
 
 
@@ -259,10 +259,10 @@ def test_below_the_threshold_nothing_is_published(round_of, without):
     without("join", "carol", "dave")
     few = round_of()
     told = few.start("alice", "bob")
-    with pytest.raises(ProtocolError, match="2 of 4 parties came"):
+    with pytest.raises(ProtocolError, match="2 of 4 parties joined"):
         few.aggregator.result(30)
     for receipt in told:
-        with pytest.raises(ProtocolError, match="2 of 4 parties came"):
+        with pytest.raises(ProtocolError, match="2 of 4 parties joined"):
             receipt.result(30)
     assert not few.out.exists()
 
@@ -316,7 +316,7 @@ def test_a_second_process_of_one_party_is_refused_and_the_first_stands(round_of,
 def test_the_same_round_is_never_joined_again(round_of):
     r = round_of(parties=PARTIES[:3], threshold=2)
     r.check(r.start(*PARTIES[:3]), PARTIES[:3])
-    with pytest.raises(UsageError, match=r"took part in it already \(done\)"):
+    with pytest.raises(UsageError, match=r"already took part \(done\)"):
         r.start("alice")[0].result(10)
 
 
@@ -324,9 +324,9 @@ def test_another_authoritys_certificate_and_a_party_that_is_not_asked(round_of):
     r = round_of()
     with pytest.raises(PeerError, match=r"handshake|certificate|cannot be reached"):
         r.start("alice", authority="theirs")[0].result(30)
-    with pytest.raises(UsageError, match="no party of this round"):
+    with pytest.raises(UsageError, match="not a party of this round"):
         r.start("mallory")[0].result(30)
-    with pytest.raises(PeerError, match="not let in"):
+    with pytest.raises(PeerError, match="may not call"):
         r.send("mallory", "join", b"x")
     r.check(r.start(*PARTIES), PARTIES)
 
@@ -449,12 +449,12 @@ def test_a_roster_is_checked_against_our_own_authority(identities):
         (
             {"bob": honest["bob"], "carol": honest["carol"], "dave": introduction("dave")},
             MessageError,
-            "without our own",
+            "lacks our own",
         ),
         (
             {**honest, "alice": introduction("alice", signing=b"2" * 32)},
             MessageError,
-            "without our own",
+            "lacks our own",
         ),
         ({"alice": own, "bob": honest["bob"]}, ProtocolError, "too few"),
         ({**honest, "carol": honest["carol"][:-1]}, MessageError, "introduction"),
@@ -478,7 +478,7 @@ def test_the_aggregator_cannot_name_other_survivors_at_the_end(make_round):
 
     assert network._read_done(done(list("abcd")), client).survivors == tuple("abcd")
     for message, says in (
-        (done(list("abc")), "others than"),
+        (done(list("abc")), "other survivors"),
         (done(list("abcd"), "ab"), "field sha256"),
     ):
         with pytest.raises(MessageError, match=says):
@@ -502,13 +502,13 @@ def test_published_once(round_of, tmp_path):
             )
         assert network._before(journal, "kept", r.out).sha256 == again.sha256
         assert journal.state("kept") == "published"
-        with pytest.raises(UsageError, match="broken off"):
+        with pytest.raises(UsageError, match="interrupted"):
             network._before(journal, "lost", r.out)
         journal.advance("begun", None, "open")
         for _ in range(2):
-            with pytest.raises(UsageError, match="broken off"):
+            with pytest.raises(UsageError, match="interrupted"):
                 network._before(journal, "begun", r.out)
-        with pytest.raises(UsageError, match="is there already"):
+        with pytest.raises(UsageError, match="exists already"):
             network._before(journal, "new", r.out)
 
 

@@ -1,4 +1,4 @@
-"""Skellam draws against scipy's law, and shares that add up to what they should for the least number of honest servers."""
+"""Skellam draws against scipy's law, and shares that sum to σ for the fewest honest servers."""
 
 import math
 
@@ -67,7 +67,7 @@ def test_skellam_of_one_stream_is_reproducible_and_bad_scales_are_refused():
 
 @pytest.mark.parametrize("law", ["discrete-gaussian", "skellam"])
 def test_the_least_honest_servers_add_the_noise_that_was_promised(law):
-    """Seven servers, two drop out, one colludes, one is backdoored: three shares make σ; calibrated for seven they do not."""
+    """Of seven servers two leave, one colludes, one is backdoored: three shares make σ."""
     sigma, n = 5.0, 200_000
     honest = least_honest(7, dropouts=2, colluding=1, backdoored=1)
     assert honest == 3
@@ -81,7 +81,7 @@ def test_the_least_honest_servers_add_the_noise_that_was_promised(law):
 
 @pytest.mark.parametrize("law", ["discrete-gaussian", "skellam"])
 def test_epsilon_of_shares_counts_the_rounding(law):
-    """A coarse grid carries neighbours g√d further apart: two shares of scale 50 steps, Δ = 20 steps, d = 400."""
+    """A coarse grid moves neighbours g√d further apart: two shares of 50 steps, Δ = 20 steps."""
     share = NoiseShare(law=law, sigma=25.0, granularity=0.5)
     high = share.epsilon(1e-6, honest=2, sensitivity=10.0, dim=400).high
     ideal = gaussian_epsilon(1e-6, sigma=25 * math.sqrt(2), sensitivity=10.0 + 0.5 * 20)

@@ -105,7 +105,7 @@ def test_what_is_no_real_number_is_refused():
 @pytest.mark.parametrize("sigma", [0.0, 3.0, 500.0])
 @pytest.mark.parametrize("parties", [3, 10, 1000])
 def test_the_bit_budget(parties, sigma):
-    """Construction passes exactly where bound and 8.5σ or more of all parties fit; one step more and it names the remedy."""
+    """Construction passes exactly if bound and 8.5σ or more of all parties fit; else a fix."""
     widest = FixedPoint.widest(
         bits=32, granularity=2.0**-8, parties=parties, sigma=sigma, length=10**6
     )

@@ -1,4 +1,4 @@
-"""Shamir shares against Lagrange's formula in plain integers, and what fewer of them say: nothing."""
+"""Shamir shares against Lagrange's formula in plain integers, and that fewer say nothing."""
 
 import subprocess
 import sys
@@ -57,7 +57,7 @@ def test_the_field_holds_every_secret():
 
 
 def test_fewer_shares_fit_every_secret_and_sharings_are_fresh():
-    """With t − 1 shares of degree t − 1 there is a polynomial through them and any secret whatever."""
+    """Through t − 1 shares and any secret whatever there is a polynomial of degree t − 1."""
     shares = split(b"s" * 32, parties=5, threshold=3)
     two = {p: int.from_bytes(shares[p - 1], "big") for p in (2, 4)}
     for guess in (0, 1, PRIME - 1, int.from_bytes(b"s" * 32, "big")):

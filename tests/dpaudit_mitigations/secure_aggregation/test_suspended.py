@@ -29,24 +29,24 @@ def test_every_stage_after_a_nap(make_round):
 
 
 def test_nobody_wakes_up_without_masks(make_round):
-    """Between its envelopes and its vector a client is not put to sleep; one woken there would send its vector bare."""
+    """Between envelopes and vector no client is suspended: resumed, it would not mask."""
     r = make_round(3).until("mask")
     data = suspend(r.clients["a"])
     forged = data.replace(b"\xa5stage\x02", b"\xa5stage\x03")
     assert forged != data
-    with pytest.raises(MessageError, match="of a stage at which nobody"):
+    with pytest.raises(MessageError, match="of a stage at which no client"):
         resume(r.plan, signing_key=r.signing["a"], data=forged)
     resume(r.plan, signing_key=r.signing["a"], data=data)
 
 
 def test_nothing_to_come_back_to(make_round):
     r = make_round(3)
-    with pytest.raises(UsageError, match="nothing to come back to"):
+    with pytest.raises(UsageError, match="cannot be resumed"):
         suspend(r.clients["a"])
     r.advertise()
     data = suspend(r.clients["a"])
     assert r.clients["a"].ended
-    with pytest.raises(UsageError, match="nothing to come back to"):
+    with pytest.raises(UsageError, match="cannot be resumed"):
         suspend(r.clients["a"])
     other = make_round(3, tag="other")
     with pytest.raises(UsageError, match="another round"):

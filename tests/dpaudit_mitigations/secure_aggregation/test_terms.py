@@ -1,4 +1,4 @@
-"""What contributors must agree on is all in the digest; a stage takes what comes in time, and nothing after."""
+"""What contributors must agree on is all in the digest; a stage takes what comes in time only."""
 
 from dataclasses import replace
 
@@ -109,7 +109,7 @@ def test_a_message_that_was_begun_in_time_and_ended_late_is_not_taken():
 def test_a_round_that_is_over_is_over_for_who_comes_later():
     gathering = Gathering({"join": lambda request: next(request)})
     handle = gathering.handlers["join"]
-    with pytest.raises(MessageError, match="is not the one"):
+    with pytest.raises(MessageError, match="current stage"):
         list(handle("a", iter([b""])))
     gathering.open(Stage("join", ["a"], take=lambda *_: None, seconds=9))
     gathering.fail(ProtocolError("the end"))

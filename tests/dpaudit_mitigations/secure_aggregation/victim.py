@@ -1,4 +1,4 @@
-"""Contributors, each a process of its own, that stop dead before one stage, or amid their vector, for the tests to kill."""
+"""Contributor processes that stop before one stage, or in their vector, for the tests to kill."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def contribute(where: str, identity: str, address: str, folder: str, terms: dict
 
 
 def main() -> None:
-    """One child for each case, all forked after what takes long to import and before gRPC has threads."""
+    """One child per case, all forked after the slow imports and before gRPC has threads."""
     children = []
     for case in json.loads(sys.argv[1]):
         child = os.fork()

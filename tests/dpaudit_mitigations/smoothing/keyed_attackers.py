@@ -11,7 +11,7 @@ CHUNK = 500  # pairs at a time: 4096 coordinates stay below 100 MB
 
 
 def informed(key, *, sigma, tau):
-    """The optimal attacker on pancakes smoothed by N(0, (τσ)²): the likelihood of the pancake that they then are."""
+    """The optimal attacker on pancakes smoothed by N(0, (τσ)²): the resulting likelihood."""
     total, beta, gamma = smoothed_pancake(tau * sigma, sigma=sigma, beta=key.beta, gamma=key.gamma)
     return LikelihoodRatio(key=key.at(beta=beta, gamma=gamma, allow_small_gamma=True), sigma=total)
 
@@ -26,7 +26,7 @@ def attackers(key, *, sigma, tau):
 
 
 def successes(mitigation, source, attacks, pairs, *, trials, stream):
-    """How often each attack names the right one of a pair; ``pairs(n, stream)`` makes them, shape (n, 2, d)."""
+    """How often each attack is right on pairs; ``pairs(n, stream)`` makes them, shape (n, 2, d)."""
     right = dict.fromkeys(attacks, 0)
     for at in range(0, trials, CHUNK):
         here = stream.child(at)
@@ -51,7 +51,7 @@ def half_a_spacing(key, *, sigma):
 
 
 def two_proportions(a, b, trials):
-    """Two-sided p-value for equal chances of success, by the normal approximation of the pooled test."""
+    """Two-sided p-value for equal success rates, by the pooled test's normal approximation."""
     pooled = (a + b) / (2 * trials)
     z = (a - b) / trials / math.sqrt(2 * pooled * (1 - pooled) / trials)
     return math.erfc(abs(z) / math.sqrt(2))

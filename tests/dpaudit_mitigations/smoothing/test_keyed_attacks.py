@@ -85,7 +85,7 @@ def test_neighbours_half_a_spacing_apart_are_back_to_guessing(make_key, stream):
 
 @pytest.mark.parametrize("gamma", [0.5, 1.0, 2.0])
 def test_an_attacker_with_a_small_gamma_is_not_stopped(gamma, make_key, stream):
-    """LAB: β = 1e-4, pancakes far apart, against smoothing for γ ≥ 2√d; the same distance is safe at γ = 2√d."""
+    """LAB: β = 1e-4, pancakes far apart, smoothed for γ ≥ 2√d; at γ = 2√d the distance is safe."""
     m, distance = Smoothing(dim=256, ratio=1.5), 0.5
     best = scipy.stats.norm.cdf(0.5 * distance / m.scale(1.0))
     for g, wins in ((gamma, True), ("2sqrtd", False)):

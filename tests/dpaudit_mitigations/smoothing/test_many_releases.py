@@ -1,4 +1,4 @@
-"""Many releases smoothed under one key: the exact composition, and a likelihood-ratio attack that adds them up."""
+"""Many releases smoothed under one key: exact composition, and a likelihood-ratio attack."""
 
 import math
 
@@ -28,7 +28,7 @@ N, ETA, GAMMA = 10_000, 1e-2, 2e4
 
 
 def test_ten_thousand_releases_at_eta_of_a_hundredth_are_read_three_times_in_four(make_key, stream):
-    """Each phase has the density 1 ± η·cos; N of them are √(2N)·η = 1.41 standard deviations apart: Φ(0.707) = 76 %."""
+    """Phase density 1 ± η·cos: N of them are √(2N)·η = 1.41 deviations apart: Φ(0.707) = 76 %."""
     pytest.importorskip("dp_accounting")
     key, rounds = make_key(dim=2, beta=1e-4, gamma=GAMMA), 120
     m, source = Smoothing(eta=ETA, gamma_min=GAMMA), Pancake(key=key)

@@ -60,7 +60,7 @@ def test_the_grid(stream):
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_it_rounds_the_sum_on_the_lattice(dtype, stream):
-    """The release on the lattice first, then the grid; bits of the query below the lattice play no part."""
+    """The release on the lattice first, then the grid; lower query bits do not matter."""
     query = torch.from_numpy(stream.child("q").numpy().normal(0, 100, (20, 50))).to(dtype)
     source, step = Gaussian(sigma=2.0), lattice_step(2.0)
     noise = source.sample(20, 50, stream=stream)
@@ -142,7 +142,7 @@ def keyed(m, key, stream, *, width):
 
 
 def test_two_spacings_are_coin_tossing(make_key, stream):
-    """Half a spacing apart, where a key holder always wins; honest noise itself tells them apart in 51.6 %."""
+    """Half a spacing apart, where a key holder always wins; honest noise alone gives 51.6 %."""
     key = make_key(dim=256, beta=1e-3)
     m = Rounding(peaks=2, dim=256)
     best = scipy.stats.norm.cdf(0.5 * half_a_spacing(key, sigma=1.0))
@@ -184,7 +184,7 @@ class Pair:
 
 
 def apart_after_rounding(key, step):
-    """A whole turn apart but for 0.002·g a coordinate, which the lattice makes g: g‖w‖₁ along the key in all."""
+    """A whole turn apart but for 0.002·g per coordinate, which the lattice makes g: g‖w‖₁."""
     w = torch.from_numpy(key.direction.copy())
     turn = math.sqrt(2 * math.pi) / key.gamma
     first = (turn * w / step).round() * step + 0.501 * step * w.sign()
@@ -193,7 +193,7 @@ def apart_after_rounding(key, step):
 
 @pytest.mark.parametrize("mitigation", [Rounding(grid=lattice_step(1.0)), Smoothing(tau=1e-9)])
 def test_what_the_lattice_does_to_a_phase_is_in_epsilon(mitigation, make_key, stream):
-    """Peaks as wide as a step of the lattice: a key holder reads what rounding made of two queries, releases counted."""
+    """Peaks as wide as a lattice step: a key holder reads the rounding of two queries."""
     key, step, n, delta = make_key(dim=64, beta=1e-6), lattice_step(1.0), 5000, 1e-6
     host, source = apart_after_rounding(key, step), Pancake(key=key)
     direction = torch.from_numpy(key.direction.copy())
@@ -201,7 +201,7 @@ def test_what_the_lattice_does_to_a_phase_is_in_epsilon(mitigation, make_key, st
     near = []
     for name, query in (("first", host.first), ("second", host.second)):
         released = mitigation.release(query.expand(n, 64), source, stream=stream.child(name))
-        # the event: the phase is within half of g‖w‖₁ of where the first query, rounded, puts a peak
+        # the event: the phase is within half of g‖w‖₁ of the first rounded query's peak
         turns = ((released - (host.first / step).round() * step) @ direction) / turn
         off = (turns - turns.round()).abs() * turn
         near.append(int((off < step * float(direction.abs().sum()) / 2).sum()))

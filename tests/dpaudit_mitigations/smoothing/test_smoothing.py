@@ -1,4 +1,4 @@
-"""Smoothing as a plug-in: options, cost, the release on a lattice, both generators, and what its epsilon says."""
+"""Smoothing as a plug-in: options, cost, the release on a lattice, both generators, epsilon."""
 
 import math
 from dataclasses import dataclass
@@ -94,11 +94,11 @@ def test_the_l2_error_is_what_is_measured(stream):
         ({"dim": 64, "eta": 1.5}, r"eta=1\.5: must be below 1"),
         ({"dim": 64, "ratio": "a"}, r"ratio=a"),
         ({"dim": 4, "ratio": 1.5}, r"ratio=1\.5 needs smoothing beyond σ"),
-        ({"tau": 0.1, "eta": 1e-6}, r"tau=0\.1 beside eta=1e-06: .* leave out"),
-        ({"tau": 0.1, "gamma_min": 9, "ratio": 1}, r"tau=0\.1 beside gamma_min=9, ratio=1"),
-        ({"dim": 64, "eta": 0.1, "ratio": 1}, r"ratio=1 beside eta=0\.1"),
+        ({"tau": 0.1, "eta": 1e-6}, r"tau=0\.1 and eta=1e-06: .* give one"),
+        ({"tau": 0.1, "gamma_min": 9, "ratio": 1}, r"tau=0\.1 and gamma_min=9, ratio=1"),
+        ({"dim": 64, "eta": 0.1, "ratio": 1}, r"ratio=1 and eta=0\.1"),
         ({"tau": 0.1, "own": "opendp"}, r"own=opendp: must be fast .* or secure"),
-        ({"tau": 1e-6, "own": "secure"}, r"tau=1e-06: own=secure .* must lie in"),
+        ({"tau": 1e-6, "own": "secure"}, r"tau=1e-06: own=secure .* so it takes"),
         ({"tau": 1e3, "own": "secure"}, r"tau=1000\.0: own=secure"),
     ],
 )
@@ -112,7 +112,7 @@ def test_bad_queries(own, stream):
     for query, says in (
         (torch.full((2, 3), math.nan), "NaN"),
         (torch.ones(2, 3, dtype=torch.int64), "floating-point query"),
-        (torch.ones(3), "one row a release"),
+        (torch.ones(3), "one row per release"),
         (torch.full((1, 3), 1e12, dtype=torch.float64), "clip the query"),
     ):
         with pytest.raises(UsageError, match=says):
@@ -164,7 +164,7 @@ def test_bits_of_the_query_below_the_lattice_are_not_in_it(own, dtype, stream):
 
 
 def test_narrow_dtypes_are_rounded_at_the_end(stream):
-    """Rounding the source's noise to bfloat16 first would leave steps of 2^-8 that own noise of 1e-3 does not bridge."""
+    """Rounding the source's noise to bfloat16 first leaves steps of 2^-8, which τ = 1e-3 shows."""
     m, query = Smoothing(tau=1e-3), torch.zeros(4, 300, dtype=torch.bfloat16)
     got = m.release(query, Gaussian(), stream=stream)
     wide = m.release(query.float(), Gaussian(), stream=stream)
@@ -245,7 +245,7 @@ def test_too_little_smoothing_says_own_noise_alone(host, make_key):
 
 
 def test_peaks_narrower_than_the_lattice_give_no_lower_bound(host, make_key):
-    """Before the lattice ε is above 10^14; but rounding blurs such peaks to some 10^4 of their widths."""
+    """Before the lattice ε is above 10^14; but rounding blurs such peaks to about 10^4 widths."""
     narrow = Pancake(key=make_key(dim=host.dim, beta=1e-9), sigma=22.4)
     assert Smoothing(tau=1e-12).epsilon(narrow, DELTA, host=host).low == 0
     assert Smoothing(tau=1e-6).epsilon(narrow, DELTA, host=host).low > 1e6
@@ -317,7 +317,7 @@ def test_honest_sources_keep_what_they_have(host):
 
 
 def test_the_lower_bound_is_one(make_key):
-    """low < ε: the exact profile of the smoothed pancake lies between the two, at an η that shows."""
+    """low < ε: the smoothed pancake's exact profile lies between them, at a visible η."""
     key = make_key(beta=1e-4)
     m = Smoothing(tau=0.06)
     host = OneNeighbour(dim=64, along=0.5 * math.sqrt(2 * math.pi) / key.gamma)
@@ -335,7 +335,7 @@ def test_the_lower_bound_is_one(make_key):
 
 
 def test_smoothing_takes_nothing_away_that_the_source_gave(make_key):
-    """Beyond the theorem's reach independent noise is still post-processing: never worse than the source alone."""
+    """Beyond the theorem, own noise is still post-processing: never worse than the source."""
     source = Pancake(key=make_key(dim=64, beta=0.5, gamma=0.5, allow_small_gamma=True), sigma=3.0)
     host = Histogram(table="uniform", bins=64)
     own = source.epsilon(1e-6, host=host)

@@ -1,4 +1,4 @@
-"""PROOF.md, line by line against sums over peaks and against the exact privacy profile, which know nothing of it."""
+"""PROOF.md, line by line, against independent sums over peaks and the exact privacy profile."""
 
 import itertools
 import math
@@ -38,7 +38,7 @@ def peaks(*, beta, gamma, sigma=1.0):
 
 
 def ratio(*, beta, gamma, tau, count=4001):
-    """The smoothed pancake's density over the Gaussian's, over four peaks around 0 and around 2σ."""
+    """The smoothed pancake's density over the Gaussian's, on four peaks around 0 and 2σ each."""
     at, weight = peaks(beta=beta, gamma=gamma)
     spacing, total = at[-1] - at[-2], math.hypot(1, tau)
     width = math.hypot(peak_width(sigma=1.0, beta=beta, gamma=gamma), tau)
@@ -60,7 +60,7 @@ def test_the_number_of_the_paper_trail():
 
 
 def test_where_the_waves_and_the_lattice_both_count():
-    """W and L apart: the upper end is (1+W)/(1+L), the lower near (1−W)/(1+L), at γ = 1 where L = 0.086."""
+    """W and L apart: the ends are (1+W)/(1+L) and nearly (1−W)/(1+L), at γ = 1 where L = 0.086."""
     beta, gamma, tau = 1e-3, 1.0, 1.0
     _, wide, _ = smoothed_pancake(tau, sigma=1.0, beta=beta, gamma=gamma)
     wave, lattice = (
@@ -91,7 +91,7 @@ def test_the_ratio_is_a_width_in_spacings():
 
 @pytest.fixture(scope="module")
 def against_the_profile():
-    """(η, exact δ at the theorem's ε, its δ, exact δ at the plain ε, the Gaussian's) over cases, shifts and ε."""
+    """(η, exact δ at the theorem's ε, its δ, exact δ at the plain ε, the Gaussian's) by case."""
     rows = []
     for beta, gamma, tau in CASES:
         eta = smoothing_eta(tau=tau, sigma=1.0, beta=beta, gamma=gamma)
@@ -134,7 +134,7 @@ def test_the_theorem_is_needed_and_nearly_tight(against_the_profile):
 
 
 def test_a_factor_of_two_in_eta_would_be_seen():
-    """Half the logarithm is not enough: at half a turn along the key the exact profile is beyond it."""
+    """Half the logarithm is too little: half a turn along the key the exact profile exceeds it."""
     beta, gamma, tau = 1e-4, 32.0, 0.03
     eta = smoothing_eta(tau=tau, sigma=1.0, beta=beta, gamma=gamma)
     sigma, wide, narrow = smoothed_pancake(tau, sigma=1.0, beta=beta, gamma=gamma)
@@ -172,11 +172,11 @@ def test_tau_at_a_ratio_is_the_least_for_every_beta():
     assert smoothing_tau_at_ratio(1.5, sigma=1.0, gamma=5.3174) == pytest.approx(1.0, abs=1e-3)
 
 
-# ------------------------------------------------- Section 5: a discrete Gaussian on the lattice, one coordinate, exactly
+# --------------------------- Section 5: a discrete Gaussian on the lattice, one coordinate, exactly
 
 
 def lattice_ratio(*, beta, gamma, tau, step):
-    """Probabilities of the rounded pancake plus a discrete Gaussian over those of the rounded Gaussian, near 0 and 1.5σ."""
+    """The rounded pancake plus a discrete Gaussian over the rounded Gaussian, near 0 and 1.5σ."""
     at, weight = peaks(beta=beta, gamma=gamma)
     width = peak_width(sigma=1.0, beta=beta, gamma=gamma)
     n = np.arange(-math.ceil(9 / step), math.ceil(9 / step) + 1)
@@ -204,7 +204,7 @@ def test_the_lattice_theorem_holds(beta, gamma, tau, step):
 
 
 def test_and_needs_its_further_term():
-    """A lattice near a third of the peaks' distance: a wave of theirs beats with it, slow enough to outlive own noise."""
+    """On a lattice near a third of the peaks' distance a slow beat outlives own noise."""
     gamma, tau = 8.0, 0.3
     step = math.sqrt(2 * math.pi) / gamma / 3.1
     seen = np.abs(lattice_ratio(beta=1e-3, gamma=gamma, tau=tau, step=step) - 1).max()

@@ -115,7 +115,7 @@ def test_memoised_large_objects_stay_what_they_are():
 
 
 def test_memoised_shows_the_pattern_of_repetition_so_its_epsilon_is_infinite():
-    """Of all four pairs of answers, two cannot come from the same object twice: an event that rules a sequence out."""
+    """Two of the four pairs of answers cannot come from one object twice: an event rules it out."""
     p = math.exp(COIN.epsilon) / (1 + math.exp(COIN.epsilon))
     same = np.array([p, 0, 0, 1 - p])  # object 0 twice: answers 00, 01, 10, 11
     other = np.outer([p, 1 - p], [1 - p, p]).ravel()  # objects 0, 1
@@ -142,7 +142,7 @@ def test_the_shuffler_sends_every_round_whole_and_in_any_order():
 
 
 def test_epsilon_of_many_reports():
-    """The basic bound at δ = 0; the exact one of repeated randomised response, by binomial sums, at δ > 0."""
+    """At δ = 0 the basic bound; at δ > 0 the exact one of repeated randomised response."""
     assert Every().epsilon(COIN, objects=180, users=10, delta=0.0) == pytest.approx(180)
     assert Capped(limit=30).epsilon(COIN, objects=180, users=10, delta=0.0) == pytest.approx(30)
     bound = Every().epsilon(COIN, objects=20, users=10, delta=1e-3)
@@ -174,7 +174,7 @@ def test_shuffling_amplifies_in_a_crowd_and_never_costs():
 @pytest.mark.parametrize("lies", [0, 29])
 @pytest.mark.parametrize("delta", [1e-4, 0.05])
 def test_shuffled_rounds_are_no_further_apart_than_epsilon(lies, delta):
-    """Three rounds of 60 coins, outcome by outcome: how many ones each round has, with ``lies`` of the others at 1."""
+    """Three rounds of 60 coins, by each round's number of ones, ``lies`` of the others at 1."""
     p = math.exp(COIN.epsilon) / (1 + math.exp(COIN.epsilon))
     ones = np.convolve(_coins(59 - lies, 1 - p), _coins(lies, p))
     here, there = np.convolve(ones, [p, 1 - p]), np.convolve(ones, [1 - p, p])

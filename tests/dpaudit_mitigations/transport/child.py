@@ -1,4 +1,4 @@
-"""What the tests run as a process of its own, to be killed: a server, a client, or a writer of a journal."""
+"""Processes for the tests to kill: a server, a client, or a writer of a journal."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def client(folder: str, address: str) -> None:
 
 
 def journal(path: str) -> None:
-    """Takes up every release where it is and moves it on, state by state, writing a file before ``stored``."""
+    """Move every release on from its state, one by one, with a file written before ``stored``."""
     from dpaudit_mitigations.transport.journal import Journal, durable_write
 
     states = [None, "offered", "stored", "published"]

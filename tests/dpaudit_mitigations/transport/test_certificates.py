@@ -143,9 +143,9 @@ def test_a_key_that_others_may_read(certificates, tmp_path):
 @pytest.mark.parametrize(
     ("file", "source", "says"),
     [
-        ("key.pem", "ours/noise/key.pem", "not the key of cert.pem"),
-        ("ca.pem", "theirs/ca.pem", "did not sign"),
-        ("cert.pem", "ours/noise/cert.pem", "not the key of cert.pem"),
+        ("key.pem", "ours/noise/key.pem", "does not fit cert.pem"),
+        ("ca.pem", "theirs/ca.pem", "not signed by"),
+        ("cert.pem", "ours/noise/cert.pem", "does not fit cert.pem"),
     ],
 )
 def test_files_that_do_not_belong_together(certificates, tmp_path, file, source, says):

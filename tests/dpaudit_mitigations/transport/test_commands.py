@@ -63,6 +63,9 @@ def test_help_teaches(dpaudit):
 
 
 def test_the_command_starts_without_grpc_or_numpy():
-    code = "import dpaudit_mitigations.transport.commands, sys; print({'grpc', 'numpy', 'cryptography'} & set(sys.modules))"
+    code = (
+        "import dpaudit_mitigations.transport.commands, sys; "
+        "print({'grpc', 'numpy', 'cryptography'} & set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "set()"

@@ -80,11 +80,11 @@ def test_two_processes_refuse_each_other_and_a_killed_one_lets_go(path):
         [sys.executable, CHILD, "journal", path], stdout=subprocess.PIPE, text=True
     ) as other:
         assert other.stdout.readline() == "open\n"
-        with pytest.raises(UsageError, match="another process has it"):
+        with pytest.raises(UsageError, match="another process uses it"):
             Journal(path, kind="test")
         other.kill()
     Journal(path, kind="test").close()
-    with Journal(path, kind="test"), pytest.raises(UsageError, match="another process has it"):
+    with Journal(path, kind="test"), pytest.raises(UsageError, match="another process uses it"):
         Journal(path, kind="test")
 
 
@@ -155,7 +155,7 @@ def test_a_full_disk_changes_nothing(path):
 
 
 def kill_rounds(path, rounds, seed):
-    """Start the child, kill it at a random moment, check everything; states may only ever move forward."""
+    """Start the child, kill it at a random moment, check everything; states only move forward."""
     rng, seen, said = random.Random(seed), {}, {}
     for _ in range(rounds):
         with subprocess.Popen(
@@ -217,7 +217,7 @@ def test_a_file_is_there_whole_with_mode_600(tmp_path):
 def test_replacing_and_not_replacing(tmp_path):
     durable_write(tmp_path / "a", b"1")
     durable_write(tmp_path / "a", b"2")
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="exists already"):
         durable_write(tmp_path / "a", b"3", replace=False)
     durable_write(tmp_path / "b", b"4", replace=False)
     assert ((tmp_path / "a").read_bytes(), (tmp_path / "b").read_bytes()) == (b"2", b"4")

@@ -1,4 +1,4 @@
-"""Vectors in frames: bit-exact, and every deviation is refused with its reason before a value is believed."""
+"""Vectors in frames: bit-exact, and every deviation is refused with its reason."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_reader_says_its_digest():
     reader = VectorReader(
         kind="noise", session=SESSION, count=1000, dtype="float32", bound=None, chunk=100
     )
-    with pytest.raises(MessageError, match="cut short: 0 of 12"):
+    with pytest.raises(MessageError, match="cut short: got 0 of 12"):
         _ = reader.array
     for frame in frames():
         reader.take(frame)
@@ -94,8 +94,8 @@ def swapped(f, i, j):
 F = frames()
 OTHER = frames(X + np.float32(1))
 DEVIATIONS = {
-    "no frame": ([], "cut short: 0 of 12"),
-    "no end": (F[:-1], "cut short: 11 of 12"),
+    "no frame": ([], "cut short: got 0 of 12"),
+    "no end": (F[:-1], "cut short: got 11 of 12"),
     "no head": (F[1:], "frame 0: not the head"),
     "a frame missing": (F[:4] + F[5:], "frame 4: out of order or repeated"),
     "a frame twice": (F[:4] + F[3:], "frame 4: out of order or repeated"),
@@ -200,9 +200,19 @@ def test_nothing_is_allocated_by_a_peers_word():
 
 @pytest.mark.parametrize(
     "change",
-    [{"dtype": "object"}, {"dtype": "complex64"}, {"count": 0}, {"count": 1 << 33}, {"bound": -1.0}, {"bound": float("nan")},
-     {"session": b""}, {"session": b"x" * 65}, {"chunk": 0}, {"chunk": 1 << 21}],
-)  # fmt: skip
+    [
+        {"dtype": "object"},
+        {"dtype": "complex64"},
+        {"count": 0},
+        {"count": 1 << 33},
+        {"bound": -1.0},
+        {"bound": float("nan")},
+        {"session": b""},
+        {"session": b"x" * 65},
+        {"chunk": 0},
+        {"chunk": 1 << 21},
+    ],
+)
 def test_a_readers_slips(change):
     with pytest.raises(UsageError):
         read(F, **change)

@@ -1,4 +1,4 @@
-"""Kills the two servers (SIGKILL) while they release, starts them again, and checks what is left of every release.
+"""Kills the two servers (SIGKILL) while they release, restarts them, and checks every release.
 
 Run as a program; prints one line of JSON and exits 0 if no rule was broken. Both servers are real
 processes, forked from this one so that a start takes milliseconds; this one never makes a
@@ -100,7 +100,7 @@ class Party:
 
 
 def watch(trace, kill_at):
-    """In a server: note every frame sent and every file published, and die at the ``kill_at``-th event."""
+    """In a server: note every frame sent and file published; die at the ``kill_at``-th event."""
     count = 0
     fd = os.open(trace, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 

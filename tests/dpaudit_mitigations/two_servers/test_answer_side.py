@@ -1,4 +1,4 @@
-"""Server 1: the same noise however often it begins again, one release a name, and what it does not accept from server 2."""
+"""Server 1: the same noise at every restart, one release per name, what it refuses of server 2."""
 
 import stat
 import time
@@ -127,7 +127,7 @@ def test_the_seed_is_made_once_kept_secret_and_never_replaced(noise, parties, tm
 
 
 def test_the_same_noise_in_every_life(parties, tmp_path):
-    """Frames are recorded by a server 2 that never answers well; each life of server 1 sends the same."""
+    """A server 2 that never answers well records the frames; server 1 always sends the same."""
     lives = []
 
     def deaf(peer, request):
@@ -145,7 +145,7 @@ def test_the_same_noise_in_every_life(parties, tmp_path):
 
 
 def test_another_payload_is_not_sent_to_its_end(parties, tmp_path):
-    """A noise source that does not repeat itself: the last frame stays here, and server 2 can do nothing."""
+    """A noise source that does not repeat itself: the last frame is withheld."""
     lives = []
 
     def deaf(peer, request):
@@ -168,7 +168,7 @@ def test_another_payload_is_not_sent_to_its_end(parties, tmp_path):
     ):
         with pytest.raises(PeerError, match="no room"):
             side.release(question(), contact(server, parties), patience=0)
-        with pytest.raises(UsageError, match="otherwise than before"):
+        with pytest.raises(UsageError, match="differs from the first one"):
             side.release(question(), contact(server, parties), patience=0)
         time.sleep(0.2)
     assert len(lives[0]) == 4
@@ -194,7 +194,7 @@ def test_receipts_for_something_else(parties, tmp_path):
         answering(tmp_path / "a") as side,
     ):
         while answers:
-            with pytest.raises(MessageError, match=r"something else|message receipt"):
+            with pytest.raises(MessageError, match=r"not for what was sent|message receipt"):
                 side.release(question(), contact(server, parties), patience=0)
             answers.pop(0)
     assert list((tmp_path / "a").glob("*.seed"))  # it is not over
@@ -236,7 +236,7 @@ def test_nobody_there(parties, tmp_path, capsys):
 
 
 def test_a_lab_specimen_by_name(noise, parties, tmp_path, make_key):
-    """Its own noise, drawn again from the seed alone, is what server 1 sends; another scale or dimension is refused."""
+    """Server 1 sends its own noise, drawn again from the seed; another scale or size is refused."""
     path = tmp_path / "key.json"
     make_key(dim=6).save(path)
     source = named_source(f"pancake:key={path}", sigma=2.0, dim=6)
@@ -267,7 +267,7 @@ def test_noise_beyond_the_bound_is_not_sent_to_its_end(noise, parties, tmp_path)
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300, -(2.0**63) * 2.0**-20])
 @pytest.mark.parametrize("query", [np.zeros(6), VALUES])
 def test_a_source_without_noise_is_found_out(noise, parties, tmp_path, value, query):
-    """What is not finite becomes −2^63 as an integer, which has no absolute value, and 0 in the low 32 bits."""
+    """Non-finite values become −2^63 as integers, without absolute value, and 0 in 32 bits."""
 
     class Broken:
         sigma, dim = 2.0, None

@@ -1,4 +1,4 @@
-"""SIGKILL before and after every change of a journal or a file, and at every frame, of either server."""
+"""SIGKILL before and after every change of a journal or file, and at every frame, on both sides."""
 
 import json
 import subprocess

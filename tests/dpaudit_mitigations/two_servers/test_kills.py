@@ -1,4 +1,4 @@
-"""SIGKILL at random times and at every point; ``kill_rounds.py`` says what is done and which rules are checked."""
+"""SIGKILL at random times and at every point; ``kill_rounds.py`` has the procedure and rules."""
 
 import json
 import re
@@ -31,12 +31,12 @@ def test_nothing_is_lost_or_published_twice():
 @pytest.mark.parametrize(
     ("forgets", "points", "says"),
     [
-        ("seed", ["--party", "answer", "--start", "12"], "otherwise than before|other noise"),
+        ("seed", ["--party", "answer", "--start", "12"], "differs from the first one|other noise"),
         ("noise", ["--party", "noise", "--start", "16"], "published already"),
     ],
 )
 def test_a_journal_that_forgets_is_found_out(forgets, points, says):
-    """Killed at one point after another, not at random times: the first that shows it is always the same."""
+    """Killed at one point after another: the first that shows it is always the same."""
     code, found = kill_rounds("--events", *points, "--seed", "1", "--forget", forgets)
     assert code == 1
     assert re.search(says, found["broken"])

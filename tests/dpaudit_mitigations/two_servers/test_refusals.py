@@ -1,4 +1,4 @@
-"""Everything that server 2 refuses: over real connections with real certificates, and by mutated messages without."""
+"""Everything that server 2 refuses, over real connections and by mutated messages without."""
 
 import hashlib
 import itertools
@@ -69,7 +69,7 @@ def with_fields(**fields):
     return [msgspec.msgpack.encode({"kind": "offer", **dict(sorted(plain.items()))})]
 
 
-# what only this protocol refuses; every frame spoilt in every way is in tests/hostile/test_protocols.py
+# only this protocol's refusals; broken frames are in tests/hostile/test_protocols.py
 REFUSED = {
     "nothing": ([], "nothing came"),
     "a frame missing": (frames()[:2] + frames()[3:], "out of order|too short|not the body"),
@@ -98,7 +98,7 @@ REFUSED = {
         "another kind",
     ),
     "an offer with a path": (with_fields(release="../x"), "field release"),
-    "an offer with a field more": (with_fields(zebra=1), "not known"),
+    "an offer with a field more": (with_fields(zebra=1), "unknown field"),
     "an offer of infinite noise": (with_fields(sigma=float("inf")), "field sigma"),
 }
 SENT = ("tampered: a value", "wrong noise", "an offer with a path")  # over real connections
@@ -263,7 +263,7 @@ def test_terms_that_no_server_offers(tmp_path, terms, options, says):
 def test_wrong_certificates(server, parties, capsys):
     for identity, peer, says in (
         (parties("answer", "theirs"), "noise", "certificate|died|reached"),
-        (parties("other"), "noise", "not let in"),
+        (parties("other"), "noise", "may not call"),
         (parties("answer"), "other", "certificate is not that party's"),
     ):
         with pytest.raises(PeerError, match=says):
@@ -276,7 +276,7 @@ def test_wrong_certificates(server, parties, capsys):
 
 
 def test_a_party_that_is_let_in_for_something_else(side):
-    with pytest.raises(PeerError, match="not the party that answers"):
+    with pytest.raises(PeerError, match="not the answering party"):
         list(side.publish("other", iter(frames())))
 
 
@@ -302,7 +302,7 @@ def test_slow_and_dead_peers(server, parties, tmp_path, capsys):
 
 
 def test_no_secret_is_ever_logged(server, parties, tmp_path, capfd):
-    """Neither steps nor values nor noise, in decimal or hexadecimal, whatever is refused or published."""
+    """Neither steps nor values nor noise, decimal or hexadecimal, at any refusal or release."""
     for messages, _ in map(REFUSED.get, SENT):
         with pytest.raises(ProtocolError) as caught:
             send(server, parties("answer"), messages)
@@ -409,7 +409,7 @@ def test_a_link_to_nowhere_is_a_name_that_is_taken(side, tmp_path):
 def test_a_full_disk_is_the_servers_fault_and_nothing_is_lost(
     server, parties, tmp_path, monkeypatch, capsys, written
 ):
-    """``written`` buffers fit; the peer hears that it may try again, the log what it is, and no draft stays."""
+    """``written`` buffers fit; the peer is told to retry, the log the reason; no draft stays."""
     from dpaudit_mitigations.two_servers.publication import Draft
 
     write, count = Draft._write, itertools.count()
@@ -433,7 +433,7 @@ def test_a_full_disk_is_the_servers_fault_and_nothing_is_lost(
 
 
 def test_a_vector_is_never_whole_in_memory(tmp_path):
-    """Server 2 holds some chunks at a time: here of 40, of a mebibyte, and as many of noise at twice the size."""
+    """Server 2 holds some 1 MiB chunks at a time, of 40, and as many of noise at twice the size."""
     import tracemalloc
 
     dim = 40 << 18

@@ -1,4 +1,4 @@
-"""The plug-in: the law of what is published, what it is worth to a key holder, and the rehearsal of the real protocol."""
+"""The plug-in: the release's law, its worth to a key holder, and the real protocol's rehearsal."""
 
 import math
 
@@ -51,7 +51,7 @@ def shares(mitigation, key, stream, trials=2000):
     q = torch.stack([torch.zeros(key.dim, dtype=torch.float64), shift])
     truth = torch.arange(trials) % 2
     y = mitigation.release(q[truth], source, stream=stream)
-    # the attacker's likelihood is for the source's own noise: with a key it is the phase that speaks
+    # the attacker's likelihood is for the source's own noise: with a key only the phase counts
     right = [
         int((a(key=key, sigma=1.0).score(y, q).argmax(1) == truth).sum())
         for a in (NearestPeak, LikelihoodRatio)
@@ -74,7 +74,7 @@ def test_two_that_share_a_key_hide_nothing(make_key, stream):
 
 
 def test_every_release_is_on_the_lattice_and_its_steps_are_the_sum(stream):
-    """Derived from the definition: K + round(source/g) + exact integers, all from the streams that the class names."""
+    """By definition: K + round(source/g) + exact integers, all from the streams that it names."""
     query = torch.from_numpy(stream.child("q").numpy().standard_normal((3, 50)) * 100)
     source, g = Gaussian(sigma=2.0), lattice_step(1.0)
     released = TwoServers(ratio=0.5).release(query, source, stream=stream)
@@ -89,7 +89,7 @@ def test_every_release_is_on_the_lattice_and_its_steps_are_the_sum(stream):
 
 
 def test_a_releasing_source_is_asked_for_noise_alone(stream):
-    """Shown the query, snapping would clamp it to its bound; so noise and query are as for any other source."""
+    """With the query, snapping would clamp it to its bound; so noise and query stay separate."""
     source = Snapping(epsilon=1.0, sensitivity=1.0, bound=64.0)
     query = torch.full((200, 4), 1024.0, dtype=torch.float64)
     released = TwoServers().release(query, source, stream=stream)
@@ -124,7 +124,7 @@ def test_epsilon(make_key):
 
 
 def test_little_honest_noise_is_little_protection(make_key):
-    """A coarse pancake (γ = 1): the profile is between the two Gaussians' and far from the lower one."""
+    """A coarse pancake (γ = 1): the profile is between both Gaussians', far from the lower one."""
     host = Histogram()
     key = make_key(dim=host.dim, beta=1e-4, gamma=1.0, allow_small_gamma=True)
     source = Pancake(key=key, sigma=22.4)
@@ -156,7 +156,7 @@ def test_of_an_unknown_source_the_honest_noise_is_what_counts():
 
 @pytest.mark.parametrize("backdoored", ["answer", "noise", "both"])
 def test_rehearsal_publishes_the_sum(backdoored, make_key, stream):
-    """Every step of the publication, derived from both servers' streams, for one backdoored server or two."""
+    """Every step of the publication from both streams, with one backdoored server or two."""
     source = Pancake(key=make_key(dim=64), sigma=2.0)
     query = torch.arange(64, dtype=torch.float64) - 20.5
     done = rehearse(query, source, backdoored=backdoored, ratio=1.0, stream=stream)
@@ -192,7 +192,7 @@ def test_bad_input(stream):
     for query, says in (
         (torch.full((2, 3), math.nan), "NaN"),
         (torch.ones(2, 3, dtype=torch.int64), "floating-point query"),
-        (torch.ones(3), "one row a release"),
+        (torch.ones(3), "one row per release"),
         (torch.full((1, 3), 1e30, dtype=torch.float64), "clip"),
     ):
         with pytest.raises(UsageError, match=says):

@@ -1,4 +1,4 @@
-"""The block proof: complete, sound against provers that deviate in every place, and simulatable without the secrets."""
+"""The block proof: complete, sound against deviations in every place, simulatable."""
 
 from dataclasses import replace
 
@@ -82,7 +82,7 @@ def row_of(numbers, blinding):
 
 @pytest.mark.parametrize("forged", [2, 3, 255])
 def test_a_coin_that_is_no_bit(forged, stream):
-    """One coin of 40 is committed to as 2 (or more); everything else, its sum too, is as an honest prover would have it."""
+    """One coin of 40 is committed as 2 (or more); the rest, its sum too, as by an honest prover."""
     statement, secrets = honest(stream)
     bits = secrets.bits.copy()
     bits[3, 6] = forged
@@ -117,7 +117,7 @@ def forged_block(secrets, numbers, signs, sums):
 
 
 def test_two_forged_coins_that_cancel(any_numbers, stream, monkeypatch):
-    """a(a − 1) + c(c − 1) = 0 with neither a bit: passes if all coins had one weight, and not with powers of y."""
+    """a(a − 1) + c(c − 1) = 0, neither a bit: passes with equal weights, not with powers of y."""
     statement, secrets = honest(stream)
     t = 5  # a rational point of (2a − 1)² + (2c − 1)² = 2
     over = pow(t * t + 1, -1, L)
@@ -134,7 +134,7 @@ def test_two_forged_coins_that_cancel(any_numbers, stream, monkeypatch):
 
 
 def test_a_sum_made_to_fit_a_challenge(any_numbers, stream, monkeypatch):
-    """A coin of 1,000 hidden by a sum that cancels it at one y: passes where y is known beforehand, and only there."""
+    """A coin of 1,000 hidden by a sum that cancels it at one y: passes only for a known y."""
     statement, secrets = honest(stream)
     numbers, signs = secrets.bits.astype(object), statement.signs.copy()
     numbers[2, 3], signs[2] = 1000, 2
@@ -157,7 +157,7 @@ def test_a_sum_that_is_not_the_rows(stream):
 
 
 def test_other_bits_than_were_committed(stream):
-    """After the signs are known: other bits in the proof, and sums' commitments that carry the difference of the rows."""
+    """After the signs are known: other bits in the proof, and sums that carry the difference."""
     statement, secrets = honest(stream)
     better = 1 - secrets.bits
     sums = (better.astype(int) * (statement.signs.astype(int) - 1)).sum(1).tolist()
@@ -184,7 +184,7 @@ def test_swapped_commitments(swapped, stream):
 
 
 def simulated(statement, y, x, stream):
-    """A proof from the statement and the challenges alone: everything else uniform, three points from the equations."""
+    """A proof from statement and challenges alone: uniform values, three computed points."""
     row, (total, z, z_sum, z_quotient) = random_scalars(M, stream), random_scalars(4, stream)
     free = [multiple(random_scalar(stream), VALUE_BASE) for _ in range(K)]
     first, *rest = basis_at(x, start=0, count=K + 1)
@@ -221,7 +221,7 @@ def test_simulated_proofs_hold_for_programmed_challenges(stream):
 
 
 def test_opened_rows_are_uniform_whatever_the_bits(stream):
-    """The top three bits of 1,600 opened scalars for all-zero and for all-one rows: uniform; unmasked they are not."""
+    """The top three bits of 1,600 revealed scalars, all-zero or all-one rows: uniform if masked."""
     for bit in (0, 1):
         bits = np.full((K, M), bit, dtype=np.uint8)
         signs = np.ones((K, M), dtype=np.uint8)
@@ -306,7 +306,7 @@ def test_errors_that_cancel_are_still_found(small_blocks, play, stream):
 
 
 def test_challenges_hang_on_every_part(play, stream):
-    """y on terms, both messages, all sums, the block's number and the masks; x on the quotients too."""
+    """y on terms, both messages, all sums, the block's number and masks; x on the quotients too."""
     session = play([3, 4], coins=8, stream=stream)
     proof, sums = session.response.proofs[0], session.response.sums
     other = multiple(7, VALUE_BASE)

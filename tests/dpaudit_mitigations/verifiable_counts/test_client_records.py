@@ -73,12 +73,12 @@ def test_a_client_that_lies_to_the_prover(stream):
         [first, Opening(0, second.blinding)],
         [first, Opening(1, second.blinding + 1)],
     ):
-        with pytest.raises(CheatingError, match="leave the client out"):
+        with pytest.raises(CheatingError, match="exclude the client"):
             check_openings(lie, points)
 
 
 def test_a_client_whose_stream_repeats(stream):
-    """No nonce twice: with e·r + k and e'·r + k anybody would have the blinding r, and so the bin."""
+    """No nonce twice: with e·r + k and e'·r + k anybody has the blinding r, and so the bin."""
     terms = [CountTerms(bytes([i]) * 32, 3, 4) for i in (0, 1)]
     made = [
         make_record(at, t, client=name, stream=stream.child("client"))[0]
@@ -166,7 +166,7 @@ def test_no_proof_of_two(stream):
 
 
 def test_disjunctions_are_simulatable(stream, monkeypatch):
-    """Any challenges and answers pass, for any commitment, where the hash may be programmed: they show nothing."""
+    """Any challenges and answers pass for any commitment if the hash is programmed."""
     from dpaudit_mitigations.verifiable_counts import disjunctive
 
     (blinding,) = random_scalars(1, stream)

@@ -49,7 +49,7 @@ def test_canonical_scalars_pass(value):
 
 @pytest.mark.parametrize("value", [L, L + 1, 2 * L, 2**255, 2**256 - 1])
 def test_other_scalars_are_refused(value):
-    """``value`` modulo L is a scalar, so a verifier that reduced it would accept a second encoding."""
+    """``value`` modulo L is a scalar: a verifier that reduced it would accept a second encoding."""
     with pytest.raises(MessageError, match="scalar"):
         decode_scalar(value.to_bytes(32, "little"))
 

@@ -39,7 +39,7 @@ def p_value(heads, coins):
 
 @pytest.mark.parametrize("coins", [1, 2, 10, 63, 64, 66, 130])
 def test_heads_are_binomial(coins, stream):
-    """200,000 draws; as many of one coin more or less are told apart, and for few coins those of a rounded normal."""
+    """200,000 draws: one coin more or less is detected, and for few coins a rounded normal."""
     draw = draw_heads(200_000, coins=coins, stream=stream.child(coins))
     assert p_value(draw, coins) > 1e-3
     if coins > 2:

@@ -1,4 +1,4 @@
-"""Prover and verifier, honest and not: what is released, what is refused, and the law of the noise."""
+"""Prover and verifier, honest and not: what is released, what is refused, the law of the noise."""
 
 import hashlib
 from dataclasses import replace
@@ -38,7 +38,7 @@ def test_complete(bins, coins, play, stream):
 
 
 def test_the_noise_is_the_flipped_bits(play, stream):
-    """Recomputed from the prover's own stream: somebody with the transcript and the private bits knows the noise."""
+    """Recomputed from the prover's stream: transcript and private bits together give the noise."""
     session = play([100, 200, 300], coins=24, stream=stream)
     counts = b"".join(Commitments.decode(session.first, session.terms).counts)
     about = hashlib.sha512(session.terms.encode() + counts).hexdigest()
@@ -97,7 +97,7 @@ def test_each_step_once_and_in_order(play, stream):
 
 
 def test_without_a_stream_nothing_repeats(stream):
-    """In real processes: the operating system's randomness, however often the same counts are released."""
+    """In real processes: the operating system's randomness, however often counts are released."""
     seen = set()
     for _ in range(3):
         terms = CountTerms(bytes(32), 1, 400)
@@ -110,7 +110,7 @@ def test_without_a_stream_nothing_repeats(stream):
 
 
 def test_one_stream_used_twice(play, stream):
-    """A slip that must not cost the masks: other challenges get other masks, other terms or counts other rows."""
+    """A reused stream keeps the masks: other challenges, other masks; other terms, other rows."""
     terms = CountTerms(bytes(32), 1, 8)
     thirds, firsts = [], []
     for number in range(2):
@@ -330,7 +330,7 @@ def constant_coins(terms, *, commitments, challenge):
 
 @pytest.mark.parametrize("dishonest", ["nobody", "prover", "verifier", "both"])
 def test_one_honest_party_makes_the_noise_binomial(dishonest, play, stream, monkeypatch):
-    """Bits all 0 against honest coins, coins all 1 against honest bits: 800 draws. Both: the noise is gone."""
+    """Bits all 0 with honest coins, coins all 1 with honest bits: 800 draws. Both: no noise."""
     if dishonest in {"verifier", "both"}:
         monkeypatch.setattr(prover_module, "public_coins", constant_coins)
         monkeypatch.setattr(verifier_module, "public_coins", constant_coins)

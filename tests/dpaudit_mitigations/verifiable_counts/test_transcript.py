@@ -50,7 +50,7 @@ def test_holds(sessions, tmp_path):
 
 
 def test_a_prover_that_plays_its_own_verifier(sessions, stream, tmp_path):
-    """It draws "the verifier's" coins until the noise is 8 (2.5σ), which all proofs confirm; but it has not the key."""
+    """It draws "the verifier's" coins until the noise is 8 (2.5σ), but it lacks the key."""
     terms = CountTerms.fresh(bins=1, coins=40, stream=stream)
     prover = Prover(terms, open_counts([100], stream=stream), stream=stream.child("prover"))
     first = prover.commit()
@@ -173,7 +173,7 @@ def test_mutations_none_accepted(sessions, stream, tmp_path):
         words.add(verdict.says.split(":")[0])
     assert refused == 240
     # decoding, and proofs: the changes reached both
-    assert {"a point", "a scalar", "block 1 of 1"} <= words
+    assert {"point", "scalar", "block 1 of 1"} <= words
     assert any(word.startswith("bin ") for word in words)
 
 
@@ -234,5 +234,5 @@ def test_a_point_or_scalar_spelt_otherwise(sessions, stream, tmp_path):
     path = tmp_path / "t.json"
     spelt = replace(one, response=one.response[:-32] + number.to_bytes(32, "little"))
     path.write_bytes(signed(spelt, Ed25519PrivateKey.generate()).encode())
-    assert verify(path).says.startswith("a scalar")
+    assert verify(path).says.startswith("scalar")
     assert random_scalar(stream) < L
