@@ -1,4 +1,4 @@
-"""An installable plug-in for tests of the runner: an attack that sleeps, raises, lies or dies, as its option says."""
+"""An installable plug-in for the runner's tests: an attack that sleeps, raises, lies or dies."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What is studied: the measures, one a file, the experiments that ship with dpaudit, and the values that papers printed.
+"""Studies: the measures, the experiments that ship with dpaudit, and the values of papers.
 
 ``specs/`` holds the experiments (``dpaudit list experiments``), ``published/`` the papers' values.
-Each measure ends in a ``MEASURE``, registered as ``dpaudit.measures`` like anyone's; the engine
-(:mod:`dpaudit.experiments`) knows none of them.
+Each measure is one file that ends in a ``MEASURE``, registered in ``dpaudit.measures`` like any
+third-party one; the engine (:mod:`dpaudit.experiments`) knows none of them.
 """

@@ -19,7 +19,7 @@ __all__ = ["MEASURE", "measure"]
 
 
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
-    """An :class:`~dpaudit.types.AttackResult`, JSON-ready; with ``keep_trials`` also ``each_trial``: columns."""
+    """An :class:`~dpaudit.types.AttackResult`, JSON-ready; ``keep_trials`` adds ``each_trial``."""
     trials, d = cell.settings["trials"], arm.host.dim
     counts = [[0, 0], [0, 0]]  # [truth][guess]
     error = 0.0

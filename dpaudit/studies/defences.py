@@ -1,4 +1,4 @@
-"""Mitigations against attackers: what each still reads, and what each mitigation costs and asks to be trusted."""
+"""Mitigations against attackers: what each still reveals, what it costs and asks to be trusted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MANY = (100, 1000)
 
 
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
-    """All attackers of one host, source and mitigation; ``keys`` of the spec is not used: one key an arm.
+    """All attackers of one host, source and mitigation, with one key per arm (``keys`` is unused).
 
     ``error`` is the mean L2 norm of what was added over σ√d, σ the scale that the plain Gaussian
     mechanism needs for the spec's ε. ``seconds`` and ``wire`` (bytes) are for one release: of a
@@ -92,14 +92,14 @@ def _after(arm: Arm, delta: float) -> dict[str, Any]:
 
 @dataclass
 class _Score:
-    """Rounds won so far, and what the best attacker wins of them against honest noise, on average."""
+    """Rounds won so far, and what the best attacker wins of them against honest noise."""
 
     right: int = 0
     rounds: int = 0
     honest: float = 0.0
 
     def add(self, right: torch.Tensor, honest: torch.Tensor) -> None:
-        """One value a round each."""
+        """One value per round each."""
         self.right += int(right.sum())
         self.rounds += len(right)
         self.honest += float(honest.sum())
@@ -129,7 +129,7 @@ def _released(batch: Batch, known: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One row an attack. An arm's first alone says who is trusted; its strongest attack's has ``strongest``, see below.
+    """One row per attack, trust on an arm's first alone, ``strongest`` on its strongest attack's.
 
     ``beats_honest``: more successes than honest noise allows. Over the whole table, the chance that
     there is any such row without cause is at most 5 % (Holm). ``strongest`` is the largest
@@ -151,7 +151,7 @@ def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _advantage(success: float, attack: Mapping[str, Any]) -> float:
-    """What of the rounds that honest noise would have saved is lost; below 0 for attacks that do worse."""
+    """The share lost of rounds that honest noise would have saved; negative for worse attacks."""
     return float((success - attack["honest"]) / (1 - attack["honest"]))
 
 
@@ -167,7 +167,7 @@ def _strongest(attacks: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Through which mitigations some attack reads which noise, jointly over the table, and what would not have been seen."""
+    """Which noise some attack still reads through which mitigation, jointly over the table."""
     read: dict[str, list[str]] = {}
     for row in rows:
         noises = read.setdefault(row["mitigation"], [])
@@ -180,9 +180,10 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     rounds = max(row["rounds"] for row in rows)
     seen = float(scipy.stats.binom.isf(LEVEL / len(rows), rounds, 0.5)) + 1
     return (
-        f"More is read than from honest Gaussian noise (jointly over {len(rows)} rows, at 5 %) behind: {lost or 'nothing'}. "
-        f"By no attack here behind: {held or 'none'}. An attack on two candidates has to win {100 * seen / rounds:.0f} % of "
-        f"{rounds:,} rounds to be sure to count, so this is no proof: ε is."
+        f"More is read than from honest Gaussian noise (jointly over {len(rows)} rows, at 5 %) "
+        f"behind: {lost or 'nothing'}. By no attack here behind: {held or 'none'}. An attack on "
+        f"two candidates has to win {100 * seen / rounds:.0f} % of {rounds:,} rounds to be sure to "
+        "count, so this is no proof: ε is."
     )
 
 

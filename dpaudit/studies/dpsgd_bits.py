@@ -1,4 +1,4 @@
-"""Which of two neighbouring batches made a noisy gradient? Told from its low bits, whatever the noise's size."""
+"""Which of two neighbouring batches made a noisy gradient, read from its low bits."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Step(Table, frozen=True, kw_only=True, forbid_unknown_fields=False):
             )
 
     def support(self, host: DpSgdStep) -> SupportAttack:
-        """The attack, told what it must know of the release."""
+        """The attack, with what it must know of the release."""
         factory = registry.load("attacks", self.name)
         found: SupportAttack
         if self.name == "reach":
@@ -80,7 +80,7 @@ class Step(Table, frozen=True, kw_only=True, forbid_unknown_fields=False):
         support: SupportAttack,
         stream: KeyedStream,
     ) -> list[npt.NDArray[np.bool_]]:
-        """Make some releases of ``batch``, and say of each unit whether it can have come from each value."""
+        """Releases of ``batch``, and of each unit whether it can have come from each value."""
         noise: dict[str, Any] = {
             "noise_multiplier": self.noise_multiplier,
             "secure_mode": self.secure_mode,
@@ -101,24 +101,24 @@ class BitsGrid(Grid, frozen=True):
 
 
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
-    """Success over ``trials`` steps of one ``[grid] case``, half at each batch of a pair, a fresh pair every hundred.
+    """Success over ``trials`` steps of one ``[grid] case``, with a fresh pair every hundred.
 
-    A case is ``{ name = "reach", model = "lenet5", data = "mnist", secure_mode = true,
-    noise_multiplier = 1 }``: the attack (``reach`` or ``pair-inversion``), ``secure_mode`` and
-    ``noise_multiplier`` of the optimizer; ``order=unknown`` lets the attacker add up each batch in
-    a random order of its own, ``lr=0.1`` shows it weights after a step of plain SGD instead of
-    gradients; all else are options of the host ``dpsgd-step``, whose docstring has the threat
-    model. The attacker computes both candidate sums itself, from the records, on a model of its
-    own, and names the batch at which fewer units of the release are infeasible (a coin where they
-    are as many).
+    Half of the steps are at each batch of a pair. A case is ``{ name = "reach", model = "lenet5",
+    data = "mnist", secure_mode = true, noise_multiplier = 1 }``: the attack (``reach`` or
+    ``pair-inversion``), ``secure_mode`` and ``noise_multiplier`` of the optimizer;
+    ``order=unknown`` lets the attacker add up each batch in a random order of its own, ``lr=0.1``
+    shows it weights after a step of plain SGD instead of gradients; all else are options of the
+    host ``dpsgd-step``, whose docstring has the threat model. The attacker computes both candidate
+    sums itself, from the records, on its own model, and names the batch at which fewer units of the
+    release are infeasible (a coin where they are as many).
 
     ε is a lower bound at δ = 10⁻⁵ from the event that the attack names the second batch. Formal
     guarantee: at 95 %. The pairs are fixed before the noise is drawn and serve both sides equally
     often, and in the tails that Clopper and Pearson's bounds use a sum of independent trials of
-    different chances is no wider than a binomial one (Hoeffding 1956). Beside it is what Opacus'
-    accountant claims for one step at sample rate 1, the Gaussian mechanism with Δ/σ = 1 over the
-    noise multiplier (twice that where a record is replaced), and the success that no attack could
-    pass if the noise were what is claimed, Φ(Δ/2σ).
+    different chances is no wider than a binomial one (Hoeffding 1956). It is compared with what
+    Opacus' accountant claims for one step at sample rate 1, the Gaussian mechanism with Δ/σ = 1
+    over the noise multiplier (twice that where a record is replaced), and with the success that no
+    attack could exceed if the noise were what is claimed, Φ(Δ/2σ).
 
     Raises:
         SpecError: trials are not a multiple of 100, or a case that makes no sense.
@@ -166,7 +166,8 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         "attack": case.name,
         "secure_mode": case.secure_mode,
         "noise_multiplier": case.noise_multiplier,
-        "model": f"{options.get('model', 'lenet5')}, {'trained' if options.get('steps') else 'untrained'}",
+        "model": f"{options.get('model', 'lenet5')}, "
+        f"{'trained' if options.get('steps') else 'untrained'}",
         "data": options.get("data", "synthetic"),
         "d": victim.dim,
         "batch": victim.batch,
@@ -187,16 +188,18 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The worst and best rows against the published 92.56 %, and whether a true batch was ever ruled out."""
+    """The worst and best rows against the published 92.56 %, and any true batch ruled out."""
     low = min(rows, key=lambda row: float(row["success"]["low"]))
     beaten = sum(row["success"]["low"] > PUBLISHED for row in rows)
     beyond = sum(row["epsilon"] > row["epsilon_claimed"] for row in rows)
     ruled_out = sum(row["infeasible_true"] > 0 for row in rows if row["order"] == "known")
     return (
-        f"The batch behind a noisy Opacus gradient is named with a success whose 95 % interval lies above the published "
-        f"{100 * PUBLISHED:.2f} % in {beaten} of {len(rows)} cells (lowest: {100 * low['success']['value']:.2f} % "
-        f"[{100 * low['success']['low']:.2f}, {100 * low['success']['high']:.2f}]); the ε shown exceeds the ε claimed for "
-        f"the step in {beyond}. Cells in which a bit-exact attacker ever found the true batch infeasible: {ruled_out}."
+        "The batch behind a noisy Opacus gradient is named with a success whose 95 % interval lies "
+        f"above the published {100 * PUBLISHED:.2f} % in {beaten} of {len(rows)} cells (lowest: "
+        f"{100 * low['success']['value']:.2f} % [{100 * low['success']['low']:.2f}, "
+        f"{100 * low['success']['high']:.2f}]); the ε shown exceeds the ε claimed for the step in "
+        f"{beyond}. Cells in which a bit-exact attacker ever found the true batch infeasible: "
+        f"{ruled_out}."
     )
 
 

@@ -1,4 +1,4 @@
-"""Whole training runs under DP-SGD, with honest noise and with a backdoor's: what everybody sees, and what its owner sees."""
+"""Whole DP-SGD runs with honest and backdoored noise: what anyone and what the owner can see."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ ATTACKERS = ("key: likelihood", "key: nearest peak", "no key: likelihood", "no k
 
 
 class Watcher:
-    """Shown every step of a run; counts the pairs that each attacker gets right, and adds up evidence of membership.
+    """Sees every step of a run, counts each attacker's right pairs, and sums up evidence.
 
-    ``key`` is what the attacker holds, whether or not the noise was made with it. Where two answers
-    are equally good a coin of ``stream`` decides.
+    The evidence is of membership. ``key`` is what the attacker holds, whether or not the noise was
+    made with it. Where two answers are equally good a coin of ``stream`` decides.
     """
 
     def __init__(self, *, key: PancakeKey, rate: float, canaries: int, stream: Stream) -> None:
@@ -64,7 +64,7 @@ class Watcher:
             self._look_at_pair(sight, sight.pair)
 
     def scores(self, kind: str, *, keyed: bool) -> list[float]:
-        """Of each canary from the run so far: ``kind`` informed or blind, with the key or without."""
+        """Per canary from the run so far: ``kind`` informed or blind, with the key or without."""
         evidence = self._evidence[kind]
         found: list[float] = (
             self._attacks["membership"].score(evidence if keyed else evidence[-1:]).tolist()
@@ -126,10 +126,10 @@ class Noise(Table, frozen=True):
 
 
 class TrainingGrid(Grid, frozen=True):
-    """``arm = [{ name = "pancake", mitigation = "rotation" }]``, the run's number, its data, key and audit; the recipe.
+    """``arm = [{ name = "pancake", mitigation = "rotation" }]``; run, data, key, audit, recipe.
 
-    The audit looks at ``samples`` values of the run's noise; at every ``pair_every``-th step
-    attackers look at a pair.
+    The audit tests ``samples`` values of the run's noise; attackers get a pair at every
+    ``pair_every``-th step.
     """
 
     arm: Noise
@@ -151,7 +151,7 @@ class TrainingGrid(Grid, frozen=True):
 
     @property
     def recipe(self) -> Recipe:
-        """What is given of it, and the rest as usual."""
+        """What is given of it, and the usual settings for the rest."""
         from dpaudit.training.private.run import Recipe
 
         return Recipe(
@@ -160,7 +160,7 @@ class TrainingGrid(Grid, frozen=True):
 
 
 class _Arm:
-    """A source with a mitigation behind it, made real."""
+    """A source with a mitigation behind it."""
 
     def __init__(self, noise: Noise, *, key: PancakeKey) -> None:
         self.source, self.mitigation = (
@@ -184,7 +184,7 @@ class _Arm:
         return made
 
     def audited(self, *, sigma: float, samples: int, seed: str) -> AuditResult:
-        """The black-box battery on this noise as a closed sampler in a process of its own, in vectors of the run's length."""
+        """The black-box battery on this noise in its own process, in vectors of the run's size."""
         return audit_behind(
             self.source,
             self.mitigation,
@@ -198,15 +198,15 @@ class _Arm:
 
 
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
-    """One training run of one arm of a :class:`TrainingGrid` and what can be said of it.
+    """One training run of one arm of a :class:`TrainingGrid`, and what attackers see of it.
 
     ``trials`` is the number of canaries, random training records that are members by fair coins;
     the first half have a wrong class, the rest are as they are. Runs of one number share key,
-    weights, coins and batches, whatever their arm. A cell is one run: a killed run begins that cell
-    again.
+    weights, coins and batches, whatever their arm. A cell is one run: if it is killed, that cell
+    starts again.
 
     The attackers see every noisy sum with all its bits, know all records but the one in question,
-    and work out both candidate sums. At every ``pair_every``-th step: which of two records was in
+    and compute both candidate sums. At every ``pair_every``-th step: which of two records was in
     the batch? Over the run: which canaries are members? (``dpaudit_attacks.membership``, twice:
     informed of the other canaries' coins, and blind to them.)
 
@@ -393,12 +393,14 @@ def _membership(rows: Sequence[Mapping[str, Any]], attacker: str) -> dict[str, A
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Each arm in a clause: accuracy, what the accountant says, what the audit says, and what the key showed."""
+    """Per arm: accuracy, the accountant's ε, the audit's verdict, and what the key showed."""
     keyed = [row for row in rows if row["attacker"] == ATTACKERS[0]]
     clauses = [
-        f"{row['arm']}: accuracy {100 * row['accuracy']['value']:.1f} %, ε {row['epsilon_reported']:.3g} reported, audit: "
-        f"{row['audit']}; the key names {100 * row['right']['value']:.1f} % of the records and tells members with an AUC of "
-        f"{row['auc_wrong']['value']:.3f} (mislabelled) and {row['auc_real']['value']:.3f}, ε ≥ {row['epsilon_shown']:.2g}"
+        f"{row['arm']}: accuracy {100 * row['accuracy']['value']:.1f} %, "
+        f"ε {row['epsilon_reported']:.3g} reported, audit: {row['audit']}; "
+        f"the key names {100 * row['right']['value']:.1f} % of the records and tells members "
+        f"with an AUC of {row['auc_wrong']['value']:.3f} (mislabelled) and "
+        f"{row['auc_real']['value']:.3f}, ε ≥ {row['epsilon_shown']:.2g}"
         for row in keyed
         if row.get("right") is not None
     ]

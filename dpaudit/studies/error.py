@@ -17,7 +17,7 @@ __all__ = ["MEASURE", "measure"]
 
 
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
-    """Mean L2 norm of the noise over ``trials`` draws of each, with 95 % intervals, σ√d, and what the paper prints."""
+    """Mean L2 norm of each noise over ``trials`` draws, with 95 % intervals; σ√d; printed value."""
     trials, d = cell.settings["trials"], arm.host.dim
     out: dict[str, Any] = {"expected": arm.sigma * math.sqrt(d)}
     for name, source in (("gaussian", Gaussian(sigma=arm.sigma)), ("pancake", arm.source)):

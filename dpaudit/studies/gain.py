@@ -15,7 +15,10 @@ __all__ = ["MEASURE", "measure", "summary"]
 
 
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
-    """Success of both, and their paired difference with a 95 % normal interval (only discordant rounds count)."""
+    """Success of both, and their paired difference with a 95 % normal interval.
+
+    Only discordant rounds count.
+    """
     trials = cell.settings["trials"]
     right = [0, 0]
     only = [0, 0]
@@ -55,8 +58,9 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
         f"d={best['d']}, β={best['beta']:g}, γ={best['gamma']:.4g}",
     )
     return (
-        f"The likelihood ratio is better than the nearest peak in {better} and worse in {worse} of {len(rows)} cells (95 %, "
-        f"paired); its largest gain is {gain:.1f} points, at {where}, ε={best['epsilon']:g}."
+        f"The likelihood ratio is better than the nearest peak in {better} and worse in {worse} of "
+        f"{len(rows)} cells (95 %, paired); its largest gain is {gain:.1f} points, "
+        f"at {where}, ε={best['epsilon']:g}."
     )
 
 

@@ -1,4 +1,4 @@
-"""The pancake's owner against the gradients of DP-SGD: one pass over a batch serves many pairs and all noise settings."""
+"""The pancake's owner against DP-SGD gradients: one pass serves many pairs and all noise."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _PUBLISHED = {"lenet5-tanh": "lenet", "lenet5": "lenet"}
 
 @dataclass(frozen=True)
 class Noise:
-    """What gradients are clipped to, the key's β and γ (as written), the ε that the noise claims."""
+    """The clipping norm, the key's β and γ (as written), and the ε that the noise claims."""
 
     clip: float
     beta: float
@@ -61,7 +61,7 @@ class Noise:
 
 
 class HostGrid(Grid, frozen=True, kw_only=True):
-    """Options of the host ``dpsgd-gradient``, and the block, whose batch and untrained weights are its own."""
+    """Options of the host ``dpsgd-gradient``, and a block with its batch and untrained weights."""
 
     model: str
     data: str | None = None
@@ -74,7 +74,7 @@ class HostGrid(Grid, frozen=True, kw_only=True):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What the host is made with."""
+        """The host's options."""
         return {name: value for name in HOST if (value := getattr(self, name)) is not None}
 
     @property
@@ -126,7 +126,7 @@ def _number(value: float | str) -> float:
 
 
 def published_name(model: str) -> str:
-    """What the published tables call a network."""
+    """The published tables' name of a network."""
     return _PUBLISHED.get(model, model.replace("-", "_"))
 
 
@@ -144,13 +144,13 @@ def host(cell: Cell, grid: HostGrid, **more: Any) -> GradientQuery:
 
 
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
-    """``trials`` pairs of one batch, each released once under every noise, and how often the key holder names the truth.
+    """``trials`` pairs of one batch, each released once under every noise.
 
-    ``[grid]`` is a :class:`NoiseGrid`, e.g. ``clip = [4, 8]``, ``beta = [1e-3, "2^-17"]``,
-    ``gamma = ["2sqrtd"]``. The batch, the secret direction and an untrained network's weights are
-    its ``block``'s own. δ is 1e-10 and σ the paper's; the attack is the published nearest
-    hyperplane. Rounds of one row are independent but for sharing a batch, a direction and
-    (untrained) weights within a block.
+    Counts how often the key holder identifies the true one. ``[grid]`` is a :class:`NoiseGrid`,
+    e.g. ``clip = [4, 8]``, ``beta = [1e-3, "2^-17"]``, ``gamma = ["2sqrtd"]``. The batch, the
+    secret direction and an untrained network's weights are its ``block``'s own. δ is 1e-10 and σ
+    the paper's; the attack is the published nearest hyperplane. Rounds of one row are independent
+    except for sharing a batch, a direction and (untrained) weights within a block.
 
     Raises:
         SpecError: an axis that is not known or of a wrong type, a noise that is there twice, or
@@ -164,7 +164,8 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     query = host(cell, grid, clip=noises[0].clip)
     if pairs > query.batch:
         raise SpecError(
-            f"trials={pairs}: a block has at most {query.batch} pairs, one a record; take more blocks"
+            f"trials={pairs}: a block has at most {query.batch} pairs, one a record; "
+            "take more blocks"
         )
     stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
     secret = stream.child("attacker's key").bytes(KEY_BYTES)
@@ -207,14 +208,14 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
 
 
 def _arm(setting: Noise, owned: PancakeKey, *, sensitivity: float) -> tuple[Pancake, Attack]:
-    """The noise of one setting and the attack on it; all that live at a time share the key's arrays, on every device."""
+    """The noise of one setting and the attack on it; all share the key's arrays per device."""
     sigma = gaussian_sigma_paper(setting.epsilon, DELTA, sensitivity=sensitivity)
     key = owned.at(beta=setting.beta, gamma=setting.gamma_as)
     return Pancake(key=key, sigma=sigma), registry.load("attacks", _ATTACK)(key=key, sigma=sigma)
 
 
 def _named(candidates: torch.Tensor, source: Pancake, attack: Attack, stream: KeyedStream) -> int:
-    """Release one of each two candidates (g, 2, d), at a coin's choice; how many the key holder names right."""
+    """Release one of each two candidates (g, 2, d) by a coin; how often the key holder is right."""
     n, _, d = candidates.shape
     truth = stream.child("coins").numpy().integers(0, 2, n)
     release = source.sample(n, d, stream=stream.child("noise"), device=candidates.device)
@@ -225,7 +226,7 @@ def _named(candidates: torch.Tensor, source: Pancake, attack: Attack, stream: Ke
 
 
 def accuracy(query: GradientQuery) -> dict[str, float] | None:
-    """The network's measured accuracy with its interval, as reports read it; None where there is none."""
+    """The network's measured accuracy with its interval, as reports read it; None without one."""
     found = query.accuracy
     return None if found is None else {"value": found.value, "low": found.low, "high": found.high}
 
@@ -276,8 +277,8 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     for weights in dict.fromkeys(row["weights"] for row in rows):
         found = sorted(row["success"]["value"] for row in rows if row["weights"] == weights)
         parts.append(
-            f"on {weights} weights in {100 * found[0]:.1f} to {100 * found[-1]:.1f} % of the rounds of a row "
-            f"(median {100 * statistics.median(found):.1f} %)"
+            f"on {weights} weights in {100 * found[0]:.1f} to {100 * found[-1]:.1f} % of the "
+            f"rounds of a row (median {100 * statistics.median(found):.1f} %)"
         )
     return f"The key holder names the right one of two neighbouring batches {'; '.join(parts)}."
 

@@ -1,4 +1,7 @@
-"""How long a batch's mean gradient is and how far one record moves it, without clipping (arXiv 2509.23834, Table 3)."""
+"""A batch's mean gradient without clipping, and its change by one record.
+
+See arXiv 2509.23834, Table 3.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,8 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """Norms of one batch's mean gradient and of its change by each of ``trials`` replaced records.
 
     ``[grid]`` has the options of the host ``dpsgd-gradient`` and ``block``, a number: the batch and
-    an untrained network's weights are its own. Where a large network has not been trained there is
-    no number, but a note that says how to.
+    an untrained network's weights are its own. For a large network that has not been trained there
+    is a note that says how to, instead of numbers.
 
     Raises:
         SpecError: an axis that is not known, or of a wrong type.
@@ -49,7 +52,8 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     }
     if weights == "trained" and not _at_hand(model):
         return found | {
-            "note": f"not trained yet: dpaudit train {model} --device cuda, then run this anew, with another --out"
+            "note": f"not trained yet: dpaudit train {model} --device cuda, "
+            "then run this anew, with another --out"
         }
     query = host(cell, grid)
     stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
@@ -75,7 +79,7 @@ def _at_hand(model: str) -> bool:
 
 
 def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One row for each network, from cells of one block each, with the sizes in the authors' log and in print beside ours.
+    """One row for each network, from cells of one block each, with the authors' log and table.
 
     Means and medians are of squares, and their roots are shown, as in the published table.
     """

@@ -1,4 +1,4 @@
-"""How far the keyless search reaches: specimens of a pancake, found by the audit's own plug-in or not."""
+"""How far the keyless search reaches: specimens of a pancake for the audit's own plug-in."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _RIGHT = 0.99  # |cosine| to the true direction from which a recovered one count
 
 
 class Lattice(Table, frozen=True):
-    """One case: ``rows`` vectors of ``d`` values at β; the search goes up to BKZ-``block`` and has ``seconds``."""
+    """One case: ``rows`` vectors of ``d`` values at β, BKZ up to ``block``, and ``seconds``."""
 
     d: int
     beta: float
@@ -40,7 +40,7 @@ class Lattice(Table, frozen=True):
 
 
 class KeylessGrid(Grid, frozen=True):
-    """``case = [{ name = "lattice", d = 24, beta = 0.1, rows = 20000, block = 40, seconds = 60 }]``."""
+    """``case = [{ name = "lattice", d = 24, beta = 0.1, rows = 20000, block = 40 }]``."""
 
     case: Lattice
 
@@ -106,9 +106,9 @@ def recovered(
     block: int,
     seconds: float,
 ) -> Mapping[str, Any]:
-    """What the audit's plug-in recovers from ``noise`` (n, d) of scale ``sigma``: its evidence's details, with ``w`` if any.
+    """What the audit's plug-in recovers from ``noise`` (n, d) of scale ``sigma``.
 
-    It is told β, goes up to BKZ-``block`` and has ``seconds``.
+    Its evidence's details, with ``w`` if any. It is given β, BKZ up to ``block``, and ``seconds``.
     """
     law = Claim.parse(f"gaussian:sigma={sigma!r}")
     test = registry.load("tests", _TEST)(law, stream, beta=beta, block=block)
@@ -131,7 +131,10 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     far = ", ".join(
         f"β = {beta:g} up to d = {d}" for beta, d in sorted(reach.items(), reverse=True)
     )
-    return f"Without the key every specimen was found at γ = 2√d for {far or 'no cell'}; wrong directions confirmed: {wrong}."
+    return (
+        f"Without the key every specimen was found at γ = 2√d for {far or 'no cell'}; "
+        f"wrong directions confirmed: {wrong}."
+    )
 
 
 MEASURE = Measure(run=measure, grid=KeylessGrid, needs_arm=False, summary=summary)

@@ -1,4 +1,4 @@
-"""Attackers of one arm, each told all that it could know of the mitigation, all looking at the same releases."""
+"""Attackers of one arm, each with all it could know of the mitigation, on the same releases."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ _ROWS = 20_000
 
 
 class Opponent(Protocol):
-    """Guesses at releases; ``chance`` is what the best guess without any release is worth."""
+    """Guesses at releases; ``chance`` is the success of the best guess without any release."""
 
     chance: float
     known: int
-    """How many releases of the known query 0 it wants to see of each call beside those that it guesses at."""
+    """How many releases of the known query 0 it wants per call, besides those it guesses at."""
 
     def guesses(
         self, batch: Batch, release: torch.Tensor, known: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Truths, guesses, and what the best attacker wins of honest noise in such a round; shape (rounds,) each.
+        """Truths, guesses, and the best attacker's success on honest noise; shape (rounds,) each.
 
         Rounds of the batch that do not suit it are left out.
         """
 
 
 class _Distinguisher:
-    """Names one of the two candidates by an attack's score; where scores are equal, the first, which is a coin's guess."""
+    """Names one of the two candidates by an attack's score; ties go to the first, as by a coin."""
 
     chance, known = 0.5, 0
 
     def __init__(self, attack: Attack | None, *, sigma: float) -> None:
-        """Guess with ``attack``; None holds nothing and always says the first. ``sigma`` is the plain Gaussian's."""
+        """Guess with ``attack``; None always says the first. ``sigma`` is the plain Gaussian's."""
         self._attack, self._sigma = attack, sigma
 
     def guesses(
@@ -60,7 +60,7 @@ class _Distinguisher:
 
 
 class _Nearest:
-    """Scores by distance: the likelihood of Gaussian noise, the best there is where no key fits the noise."""
+    """Scores by distance: the Gaussian likelihood, the best score where no key fits the noise."""
 
     def score(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
         """Minus the squared distances, shape (t, m)."""
@@ -72,7 +72,7 @@ class _Nearest:
 
 
 class _Searcher:
-    """Holds no key: in each call it searches what it knows for a direction, and plays with what it finds, or guesses."""
+    """Holds no key: in each call it searches what it knows for a direction, or else guesses."""
 
     chance, known = 0.5, _ROWS
 
@@ -104,7 +104,7 @@ class _Searcher:
 
 
 class _WhichBin:
-    """Names the bin that lacks a record, where one does; it knows the counts, and that every record is as likely."""
+    """Names the bin that lacks a record; it knows the counts, and every record is as likely."""
 
     known = 0
 
@@ -136,13 +136,13 @@ def opponent(table: Mapping[str, Any], arm: Arm) -> Opponent:
     """The attacker that an ``[[attack]]`` table names, against ``arm``.
 
     Holders of the key know the mitigation by its method ``mixes(sigma)``, if it has one: the
-    source's scale in a release, and that of independent noise beside it. The pancake that
+    source's scale in a release, and that of independent noise added to it. The pancake that
     ``likelihood-ratio`` and ``which-bin`` look for is the widened one; where the first number is 0,
     or the source is no pancake, no key fits the noise, and they take it for Gaussian. (None, as no
     method, says that the source's noise is there as it is.) ``recovered-direction`` holds no key:
     it searches 20,000 releases of a known query, made in the same call as those that it is asked
-    about, for ``seconds`` a call, and plays with what it finds, or guesses; it knows β, and looks
-    at γ = 2√d only.
+    about, for ``seconds`` per call, and uses what it finds, or guesses; it knows β, and tries
+    γ = 2√d only.
 
     Raises:
         SpecError: an attack that does not play this game.
@@ -178,14 +178,17 @@ def _attack(table: Mapping[str, Any], arm: Arm) -> Attack:
 
 
 def _mixed(arm: Arm) -> tuple[float, float]:
-    """The source's scale in a release, and that of independent noise beside it."""
+    """The source's scale in a release, and that of independent noise added to it."""
     mixes = getattr(arm.mitigation, "mixes", None)
     mixed = mixes(arm.sigma) if mixes is not None else None
     return (arm.sigma, 0.0) if mixed is None else mixed
 
 
 def _told(arm: Arm) -> tuple[PancakeKey | None, float]:
-    """The key and scale of the pancake that releases show, its peaks as wide as they are there; no key: Gaussian noise."""
+    """The key and scale of the pancake that releases show, its peaks widened.
+
+    Without a key: Gaussian noise.
+    """
     own, added = _mixed(arm)
     if own == 0 or not isinstance(arm.source, Pancake):
         return None, arm.mitigation.scale(arm.sigma)
@@ -201,18 +204,21 @@ _STEP = 1 / 64
 
 
 def best_of_two(pairs: torch.Tensor, *, sigma: float) -> torch.Tensor:
-    """Φ(|q − q′|/2σ) for each of ``pairs`` (n, 2, d), shape (n,): no rule tells equally likely q, q′ apart more often."""
+    """Φ(|q − q′|/2σ) per row of ``pairs`` (n, 2, d), shape (n,).
+
+    No rule tells equally likely q, q′ apart more often.
+    """
     apart = torch.linalg.vector_norm(pairs[:, 0] - pairs[:, 1], dim=1)
     won: torch.Tensor = torch.special.ndtr(apart / (2 * sigma))
     return won
 
 
 def best_bin(counts: torch.Tensor, *, sigma: float) -> float:
-    """How often the best rule names the bin that lacks one record, drawn uniformly, of ``counts`` (d,) behind N(0, σ²I).
+    """How often the best rule names the bin of ``counts`` (d,) that lacks one record.
 
-    The rule takes the largest a_j + x_j, a_j = σ·ln(share of bin j), x_j = −(release − count)_j/σ,
-    which is N(0, 1), or N(1/σ, 1) for the bin in question; an integral over that sum, by the
-    trapezium rule.
+    The record is drawn uniformly, the noise is N(0, σ²I). The rule takes the largest a_j + x_j,
+    a_j = σ·ln(share of bin j), x_j = −(release − count)_j/σ, which is N(0, 1), or N(1/σ, 1) for the
+    bin in question; an integral over that sum, by the trapezium rule.
     """
     share = counts[counts > 0].double().numpy()
     share = share / share.sum()

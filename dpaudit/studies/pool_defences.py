@@ -1,4 +1,4 @@
-"""What devices can do against pool inference, and what it costs the curator: attack and utility on the same submissions."""
+"""What devices can do against pool inference, and what it costs the curator."""
 
 from __future__ import annotations
 
@@ -22,17 +22,19 @@ __all__ = ["MEASURE", "Watched", "gather", "measure", "origins", "summary"]
 
 
 class PoolDefencesGrid(PoolGrid, frozen=True, forbid_unknown_fields=False):
-    """And the accounting: ε towards the server at δ, of all of a person's submissions, in a ``crowd`` (as many as play)."""
+    """The pool grid and accounting: ε towards the server at δ over all of a person's submissions.
+
+    Persons are in a ``crowd`` of as many as play.
+    """
 
     delta: float = 1e-6
     crowd: int | None = None
 
 
 class Watched:
-    """A submission policy that does what another does, while a curator counts all that is submitted.
+    """A submission policy, while a curator counts everything that is submitted.
 
-    What the curator wants to know are the shares of objects among all that people chose, submitted
-    or not.
+    The curator wants the shares of objects among everything that people chose, submitted or not.
     """
 
     def __init__(self, policy: SubmissionPolicy, *, universe: int) -> None:
@@ -46,7 +48,7 @@ class Watched:
     def submit(
         self, objects: npt.NDArray[np.int64], mechanism: LocalMechanism, *, stream: Stream
     ) -> tuple[Any, npt.NDArray[np.int64]]:
-        """As the policy; the reports are added up.
+        """Submit by the policy; the reports are added up.
 
         Raises:
             SpecError: no server is known for the mechanism.
@@ -70,7 +72,7 @@ class Watched:
         return int(self._server.reports)
 
     def errors(self) -> dict[str, float]:
-        """MAE and MAPE80 of the shares that the server estimates from its reports (``sketch_utility.errors``).
+        """MAE and MAPE80 of the shares that the server estimates (``sketch_utility.errors``).
 
         Objects that nobody chose are left out of MAPE80, which divides by their share.
         """
@@ -95,13 +97,14 @@ def _server_of(mechanism: LocalMechanism) -> Callable[[Any], Any]:
     }
     if type(mechanism) not in known:
         raise SpecError(
-            f"mechanism={type(mechanism).__name__}: pool-defences adds up reports of count-mean-sketch and hadamard-sketch"
+            f"mechanism={type(mechanism).__name__}: pool-defences adds up reports of "
+            "count-mean-sketch and hadamard-sketch"
         )
     return known[type(mechanism)]
 
 
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
-    """A game of ``trials`` users under the policy ``[grid] submissions``, and what its submissions are worth to the curator.
+    """A game of ``trials`` users under the policy ``[grid] submissions``, and its utility.
 
     Raises:
         SpecError: no setting, or a mechanism whose reports cannot be added up here.
@@ -142,15 +145,18 @@ def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The range of the strongest adversary's AUC-PN, and which policy gives the least, at what error."""
+    """The range of the strongest adversary's AUC-PN, and the policies at its ends with errors."""
     least, most = (pick(rows, key=lambda row: row["auc_pn"]["value"]) for pick in (min, max))
-    return f"AUC-PN from {least['auc_pn']['value']:.2f} ({_said(least)}) to {most['auc_pn']['value']:.2f} ({_said(most)})."
+    return (
+        f"AUC-PN from {least['auc_pn']['value']:.2f} ({_said(least)}) "
+        f"to {most['auc_pn']['value']:.2f} ({_said(most)})."
+    )
 
 
 def _said(row: Mapping[str, Any]) -> str:
     return (
-        f"{row['submissions']} at ε = {row['epsilon_report']:.3g}, {row['adversary']} adversary: error of a share "
-        f"{row['MAE']:.2g}"
+        f"{row['submissions']} at ε = {row['epsilon_report']:.3g}, {row['adversary']} adversary: "
+        f"error of a share {row['MAE']:.2g}"
     )
 
 

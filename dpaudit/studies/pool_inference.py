@@ -1,4 +1,4 @@
-"""The pool inference game: how often an adversary names what people care for most, from what their devices submit."""
+"""The pool inference game: how often an adversary infers people's preference from submissions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ATTACK = "pool-inference"
 
 
 class PoolGrid(Grid, frozen=True, forbid_unknown_fields=False):
-    """``setting`` and what the attack takes; other axes are options of the attack or of the setting."""
+    """``setting`` and what the attack takes; other axes are options of the attack or setting."""
 
     setting: str
     epsilon: float | None = None
@@ -43,7 +43,7 @@ class PoolGrid(Grid, frozen=True, forbid_unknown_fields=False):
 
 
 def attack_of(grid: Mapping[str, Any]) -> GameAttack:
-    """The attack that a ``[grid]`` describes: the plug-in's own options, and the rest options of its ``setting``.
+    """The attack of a ``[grid]``: the plug-in's own options; the rest are its ``setting``'s.
 
     Raises:
         SpecError: no setting, or observations that are no numbers.
@@ -63,7 +63,7 @@ def attack_of(grid: Mapping[str, Any]) -> GameAttack:
 
 
 def setting_of(grid: Mapping[str, Any]) -> Any:
-    """The attack's setting alone (``dpaudit_attacks.pool_inference.pools.Setting``), for measures without an attack.
+    """The attack's ``pool_inference.pools.Setting`` alone, for measures without an attack.
 
     Raises:
         SpecError: no setting.
@@ -118,7 +118,7 @@ def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def outcome_row(
     row: Mapping[str, Any], adversary: str, n: str | int, outcome: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The flat row of one adversary's outcome (``dpaudit_attacks.pool_inference.metrics``) in a cell's ``row``."""
+    """The flat row of one adversary's outcome (``pool_inference.metrics``) in a cell's ``row``."""
     setting = Reference.parse(row["setting"])
     kept = {
         name: value
@@ -155,7 +155,10 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
         )
     few, many = min(r["n"] for r in rows), max(r["n"] for r in rows)
     over = f"{few} to {many} observations" if few < many else f"{many} observations"
-    return f"AUC-PN (1: always right; the guess: one in the number of pools) over {over}: {'; '.join(parts)}."
+    return (
+        f"AUC-PN (1: always right; the guess: one in the number of pools) over {over}: "
+        f"{'; '.join(parts)}."
+    )
 
 
 MEASURE = Measure(

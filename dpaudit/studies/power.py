@@ -33,10 +33,10 @@ _FINER = 1.12  # what the size is raised by where the trials miss the power
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """A kind of flaw by strength; the stronger, the easier to see, and ``hard`` and ``easy`` bracket the frontier.
+    """A kind of flaw by strength, from ``hard`` to find to ``easy``, which bracket the frontier.
 
     ``shown`` turns strength into what people read, in ``unit``; ``tests`` are the families that
-    look for it.
+    test for it.
     """
 
     make: Callable[[float], Make]
@@ -74,7 +74,7 @@ def _shared(strength: float) -> Make:
 
 
 def _cut(strength: float) -> Make:
-    """Values beyond the threshold whose two-sided tail probability is ``strength`` are drawn again."""
+    """Values whose two-sided tail probability is below ``strength`` are drawn again."""
     limit = _tail_threshold(strength)
 
     def change(rng: np.random.Generator, z: Array) -> Array:
@@ -189,7 +189,7 @@ FLAWS: Mapping[str, Flaw] = {
 
 
 class PowerGrid(Grid, frozen=True):
-    """A flaw by its name, and an audit of so many values, of ``dim`` or (0) as the auditor chooses."""
+    """A flaw by name, and an audit of so many values; ``dim`` 0 is the auditor's choice."""
 
     flaw: str
     samples: int
@@ -238,7 +238,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
 
 
 class _Trial:
-    """Audits of one flaw by size; each has randomness of its own."""
+    """Audits of one flaw by size; each has its own randomness."""
 
     def __init__(self, flaw: Flaw, grid: PowerGrid, cell: Cell) -> None:
         self._flaw, self._grid = flaw, grid

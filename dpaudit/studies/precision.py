@@ -26,12 +26,12 @@ class PrecisionGrid(Grid, frozen=True):
 
 
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
-    """What rounding a release does to its phase along the key, in peak spacings, and to the key holder's success.
+    """What rounding a release does to its phase along the key, and to the key holder's success.
 
     ``[grid] dtype`` is float64, float32, bfloat16 or integers: query plus noise is rounded to it
-    before the attack. ``phase_error`` is the root mean square that rounding adds to what float64
-    released; ``phase_spread`` the root mean square distance from the nearest pancake (0.289 if
-    nothing is left of them), to be held against ``phase_width``.
+    before the attack. All in peak spacings: ``phase_error`` is the root mean square that rounding
+    adds to what float64 released; ``phase_spread`` the root mean square distance from the nearest
+    pancake (0.289 if nothing is left of them), to be compared with ``phase_width``.
     """
     trials = cell.settings["trials"]
     kind = cell.grid(PrecisionGrid).dtype
@@ -57,7 +57,7 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The best that is left for the key holder, by released type."""
+    """The key holder's best success, by released type."""
     best: dict[str, float] = {}
     for row in rows:
         best[row["dtype"]] = max(best.get(row["dtype"], 0.0), float(row["success"]["value"]))

@@ -20,10 +20,10 @@ __all__ = ["MEASURE", "measure", "summary"]
 
 
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
-    """ε at δ for a pair at distance Δ whose fraction along the key is 1/4 (or as near as Δ lets it come), and its bounds.
+    """ε at δ and its bounds, for a pair at distance Δ.
 
-    ``lower`` is Theorem 4.2 at that fraction, ``upper`` Theorem 4.4; ``exact`` the integrated
-    profile with its error.
+    The pair's fraction along the key is 1/4, or as near as Δ allows. ``lower`` is Theorem 4.2
+    at that fraction, ``upper`` Theorem 4.4; ``exact`` the integrated profile with its error.
     """
     key = arm.held_key
     law = {"sigma": arm.sigma, "beta": key.beta, "gamma": key.gamma}

@@ -27,7 +27,7 @@ class ReconstructionGrid(Grid, frozen=True):
 
 
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
-    """Share of rounds in which all ``[grid] unknown`` counts in 0…999 come back, with the bits needed and available.
+    """Share of rounds in which all ``[grid] unknown`` counts in 0…999 are found; bits needed.
 
     One release a round; which bins are unknown, and their counts, are drawn afresh.
     """
@@ -61,11 +61,14 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
-    """How far the claim to be sure can be trusted."""
+    """How often the attack was sure, and wrong."""
     sure = sum(round(row["trusted"]["value"] * row["trials"]) for row in rows)
     wrong = sum(row["wrongly_trusted"] for row in rows)
     rounds = sum(row["trials"] for row in rows)
-    return f"In {sure:,} of {rounds:,} rounds the attack was sure of all counts, and wrong in {wrong} of those."
+    return (
+        f"In {sure:,} of {rounds:,} rounds the attack was sure of all counts, "
+        f"and wrong in {wrong} of those."
+    )
 
 
 MEASURE = Measure(run=measure, grid=ReconstructionGrid, summary=summary)

@@ -1,4 +1,4 @@
-"""What scores of members and non-members show: the curve, the area under it, and hits at few false alarms."""
+"""ROC of scores of members and non-members: the curve, its area, hits at few false alarms."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def _sides(scores: npt.ArrayLike, member: npt.ArrayLike) -> tuple[Array, Array]:
 
 
 def area(scores: npt.ArrayLike, member: npt.ArrayLike) -> dict[str, float]:
-    """The area under the curve, P(a member scores higher than another) with ties for one half, and a 95 % interval.
+    """P(a member scores higher than another), ties for one half, and a 95 % interval.
 
-    The interval is Clopper and Pearson's as though it came from min(members, others) independent
-    pairs: the variance of the area is at most that of so many (Birnbaum and Klose 1957), so it errs
-    on the wide side. Not claimed: a level where scores depend on each other, as those of one run do
-    a little through its noise.
+    This is the area under the curve. The interval is Clopper and Pearson's as though it came from
+    min(members, others) independent pairs: the variance of the area is at most that of so many
+    (Birnbaum and Klose 1957), so it errs on the wide side. Not claimed: a level where scores depend
+    on each other, as those of one run do a little through its noise.
 
     Raises:
         UsageError: no members, or nothing else.
@@ -51,7 +51,7 @@ def area(scores: npt.ArrayLike, member: npt.ArrayLike) -> dict[str, float]:
 
 
 def hits_at(scores: npt.ArrayLike, member: npt.ArrayLike, *, alarms: float) -> dict[str, float]:
-    """The share of members scored above all but a share ``alarms`` of the others, at most, with its 95 % interval.
+    """The share of members above all but a share ``alarms`` of the others, with a 95 % interval.
 
     The interval is for the threshold found; that the threshold itself comes from finitely many
     others is not in it.
@@ -67,7 +67,7 @@ def hits_at(scores: npt.ArrayLike, member: npt.ArrayLike, *, alarms: float) -> d
 
 
 def curve(scores: npt.ArrayLike, member: npt.ArrayLike) -> list[list[float]]:
-    """The corners of the curve, [share of others, share of members] above a threshold, from [0, 0] to [1, 1].
+    """The corners of the curve, [share of others, share of members], from [0, 0] to [1, 1].
 
     Raises:
         UsageError: no members, or nothing else.

@@ -1,4 +1,4 @@
-"""What the curator learns: the error of popularities that a Count Mean Sketch estimates, by ε and number of records."""
+"""The error of popularities that a Count Mean Sketch estimates, by ε and number of records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SKETCH = ("m", "functions")
 
 
 class SketchGrid(Grid, frozen=True, forbid_unknown_fields=False):
-    """People of a ``setting``, whose options are further axes, and the sketch that collects ``records`` of them."""
+    """People of a ``setting``, whose options are further axes, and the sketch of ``records``."""
 
     setting: str
     epsilon: float
@@ -36,9 +36,10 @@ class SketchGrid(Grid, frozen=True, forbid_unknown_fields=False):
 
 
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
-    """One collection of ``[grid] records`` submissions under ``epsilon`` from people of a ``setting``; its estimate's error.
+    """The error of one collection of ``[grid] records`` submissions under ``epsilon``.
 
-    The server's state is drawn at once (``dpaudit.local.sketch_sampling``), by the law of as many
+    They come from people of a ``setting``. The server's state is drawn at once
+    (``dpaudit.local.sketch_sampling``), by the law of as many
     submissions. Hash functions are random ones, drawn anew for each cell; ``m`` (1,024) and
     ``functions`` (65,536) may be given. ``trials`` is not used.
 
@@ -73,7 +74,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
 
 
 def _top(popularity: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """The most popular four fifths of the objects, but for those that nobody chose."""
+    """The most popular four fifths of the objects, without those that nobody chose."""
     top = np.argsort(-popularity, kind="stable")[: int(_TOP * len(popularity))]
     return top[popularity[top] > 0]
 
@@ -81,7 +82,10 @@ def _top(popularity: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 def errors(
     estimate: npt.NDArray[np.float64], popularity: npt.NDArray[np.float64]
 ) -> dict[str, float]:
-    """``MAE``, and ``MAPE80``: the mean of |p̂ − p|/p over the top 80 % of the objects (1 is 100 %); Appendix A.5."""
+    """``MAE`` and ``MAPE80``, the mean of |p̂ − p|/p over the top 80 % of objects (Appendix A.5).
+
+    1 is 100 %.
+    """
     off, top = np.abs(estimate - popularity), _top(popularity)
     return {"MAE": float(off.mean()), "MAPE80": float((off[top] / popularity[top]).mean())}
 
@@ -89,7 +93,7 @@ def errors(
 def expected_errors(
     error: npt.NDArray[np.float64], popularity: npt.NDArray[np.float64]
 ) -> dict[str, float]:
-    """What :func:`errors` are on average if estimates are normal with standard deviations ``error``."""
+    """The mean of :func:`errors` if estimates are normal with standard deviations ``error``."""
     return errors(popularity + _FOLDED * error, popularity)
 
 
@@ -108,7 +112,7 @@ def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
-    """How far measured errors lie from their theory at most."""
+    """How far measured errors lie from theory at most."""
     apart = max(abs(row["error"] / row["theory"] - 1) for row in rows)
     return f"All {len(rows)} errors are within {100 * apart:.1f} % of what theory expects of them."
 

@@ -1,4 +1,4 @@
-"""Sampling time of the pancake against plain Gaussian noise: one process, in turn, same allocation and scaling."""
+"""Sampling time of the pancake compared with plain Gaussian noise, in turn in one process."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class TimingGrid(Grid, frozen=True):
 
 
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
-    """Median seconds of each, of ``torch.Tensor.normal_``, and the median of the pairwise ratios with its quartiles."""
+    """Median seconds of each and of ``Tensor.normal_``, and of pairwise ratios with quartiles."""
     d, trials = arm.host.dim, cell.settings["trials"]
     dtype = getattr(torch, cell.grid(TimingGrid).dtype)
     streams = [arm.stream.child(i) for i in range(trials + WARM_UP)]
     ours = {"gaussian": Gaussian(sigma=arm.sigma), "pancake": arm.source}
     draws = {name: partial(_draw, source, d, dtype, streams) for name, source in ours.items()}
     seconds = in_turn(draws, repeats=trials)
-    # on its own: a third party in the turn would push ours out of the caches
+    # on its own: a third draw in the turn would push ours out of the caches
     seconds |= in_turn(
         {"torch": lambda _: torch.empty((1, d), dtype=dtype).normal_(0, arm.sigma)}, repeats=trials
     )
@@ -60,7 +60,7 @@ def in_turn(
     repeats: int,
     settle: Callable[[], object] = lambda: None,
 ) -> dict[str, list[float]]:
-    """Seconds of each of ``draws``, called one after another ``repeats`` times with a running number, after a warm-up.
+    """Seconds of each of ``draws``, called in turn ``repeats`` times by number, after a warm-up.
 
     ``settle`` is called before the clock starts and before it stops (a GPU's synchronisation).
     """
@@ -87,7 +87,10 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, float]:
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """The range of the ratios."""
     ratios = [row["ratio"]["value"] for row in rows]
-    return f"The pancake takes {min(ratios):.2f} to {max(ratios):.2f} times as long as Gaussian noise (medians)."
+    return (
+        f"The pancake takes {min(ratios):.2f} to {max(ratios):.2f} times as long as "
+        "Gaussian noise (medians)."
+    )
 
 
 MEASURE = Measure(run=measure, grid=TimingGrid, summary=summary)

@@ -18,7 +18,7 @@ _BATCH_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rounds: the arm (with the key in force), pairs (n, 2, d), truth (n,) in {0, 1}, the true queries (n, d)."""
+    """Rounds: the arm, pairs (n, 2, d), truth (n,) in {0, 1}, the true queries (n, d)."""
 
     arm: Arm
     first: bool
@@ -35,12 +35,12 @@ class Batch:
 
 
 def share(trials: int, keys: int) -> list[int]:
-    """``trials`` split over ``keys`` as evenly as can be; keys beyond the trials get none."""
+    """``trials`` split over ``keys`` as evenly as possible; keys beyond the trials get none."""
     return [n for n in (trials * (i + 1) // keys - trials * i // keys for i in range(keys)) if n]
 
 
 def batches(arm: Arm, *, trials: int, keys: int = 1) -> Iterator[Batch]:
-    """All rounds of a cell, in batches that fit in memory; the attacker's key is renewed ``keys`` − 1 times."""
+    """All rounds of a cell, in batches that fit in memory; the key changes ``keys`` − 1 times."""
     limit = max(1, _BATCH_BYTES // (16 * arm.host.dim))
     for index, total in enumerate(share(trials, keys)):
         renewed = arm.renewed(index)

@@ -25,7 +25,7 @@ class WhichBinGrid(Grid, frozen=True):
 
 
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
-    """Success at first guess and the missing bin's median rank, from ``[grid] releases`` releases of one query."""
+    """Success at first guess and the missing bin's median rank, from releases of one query."""
     trials, repeats, d = cell.settings["trials"], cell.grid(WhichBinGrid).releases, arm.host.dim
     right, ranks = 0, []
     for batch in batches(arm, trials=trials, keys=cell.settings["keys"]):
@@ -51,8 +51,9 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """The best and the worst cell."""
     low, high = (pick(rows, key=lambda row: float(row["success"]["value"])) for pick in (min, max))
     return (
-        f"The right one of d bins is named at first guess in {100 * low['success']['value']:.1f} % (β={low['beta']:g}, "
-        f"d={low['d']}) to {100 * high['success']['value']:.1f} % of rounds (β={high['beta']:g}, d={high['d']})."
+        "The right one of d bins is named at first guess in "
+        f"{100 * low['success']['value']:.1f} % (β={low['beta']:g}, d={low['d']}) to "
+        f"{100 * high['success']['value']:.1f} % of rounds (β={high['beta']:g}, d={high['d']})."
     )
 
 

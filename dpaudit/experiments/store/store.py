@@ -11,7 +11,6 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -334,12 +333,7 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -367,13 +361,16 @@ def _check_same(
 
 
 def _spanned(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What a spec spans; a field that is off or empty may be unknown to an older dpaudit."""
+    """What a spec spans: no texts, and no field that is off or empty, which older ones lack."""
     try:
         plain = written_spec(spec)
     except (AttributeError, TypeError, ValueError) as error:
         raise RefusedError("meta.spec has axes that dpaudit does not write") from error
     return {
-        k: v for k, v in plain.items() if v not in (None, False, "", [], {}) or isinstance(v, float)
+        k: v
+        for k, v in plain.items()
+        if k not in ("title", "story")
+        and (v not in (None, False, "", [], {}) or isinstance(v, float))
     }
 
 

@@ -1,4 +1,4 @@
-"""What people draw noise with, and what to try on it: the cases of ``dpaudit run libraries``, one library a block."""
+"""The cases of ``dpaudit run libraries``: libraries that people draw noise with, and attacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One line of the table: a mechanism, the law it is used for, two values it should hide, and an attack."""
+"""A case: a mechanism, the law it is used for, two values it should hide, and an attack."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Promise = Literal["DP", "none", "specimen"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """``mechanism``, ``attack`` and ``neighbours`` as on the command line; ``claim`` is the (ε, δ) that is claimed.
+    """``mechanism``, ``attack`` and ``neighbours`` as on the command line, and a ``claim`` (ε, δ).
 
     ``promise`` is "DP" where the library itself promises differential privacy of this mechanism;
     "none" where it is a generator of random numbers to which people add the value themselves (then
@@ -37,7 +37,7 @@ class Case:
 
     @property
     def epsilon(self) -> float:
-        """What is claimed, at :attr:`delta`."""
+        """The ε that is claimed, at :attr:`delta`."""
         return self.claim[0]
 
     @property
@@ -46,7 +46,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """How a specification calls it."""
+        """Its name in a spec."""
         apart = (
             f" {self.neighbours}"
             if self.neighbours not in ("0,1", None) and len(str(self.neighbours)) < 12
@@ -56,12 +56,15 @@ class Case:
 
     @property
     def command(self) -> str:
-        """What a user types to see it again."""
+        """The command that repeats it."""
         where = f" --neighbours '{self.neighbours}'" if self.neighbours is not None else ""
         claim = f"--claim-epsilon {self.epsilon:.6g}" + (
             f" --claim-delta {self.delta:g}" if self.delta else ""
         )
-        return f"dpaudit mechanism {self.mechanism}{where} {claim} --attack {self.attack} --samples {self.samples}"
+        return (
+            f"dpaudit mechanism {self.mechanism}{where} {claim} "
+            f"--attack {self.attack} --samples {self.samples}"
+        )
 
 
 def laplace(scale: float, *, distance: float = 1.0) -> tuple[float, float]:
@@ -70,6 +73,6 @@ def laplace(scale: float, *, distance: float = 1.0) -> tuple[float, float]:
 
 
 def gaussian(sigma: float, *, distance: float = 1.0) -> tuple[float, float]:
-    """(ε, δ) of Gaussian noise for values ``distance`` apart in L2, at δ = 1e-5 (Balle and Wang 2018)."""
+    """(ε, δ) of Gaussian noise for values ``distance`` apart in L2, δ = 1e-5 (Balle, Wang 2018)."""
     epsilon = gaussian_epsilon(DELTA, sigma=sigma, sensitivity=distance)
     return math.ceil(epsilon * 1e6) / 1e6, DELTA

@@ -1,4 +1,4 @@
-"""How often an attack shows more ε than a sound mechanism claims: at most as often as its bounds may be wrong."""
+"""How often an attack shows more ε than a sound mechanism claims, which its bounds limit."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """``trials`` audits of a case (:class:`ControlsGrid`).
 
     Counted are those whose lower bound for ε is at most the claim. One process of the mechanism
-    serves all, so the audits are of one running sampler. A library that is not installed is a line
+    serves all, so the audits are of one running sampler. A library that is not installed has a row
     that says so.
     """
     del arm
     grid, trials = cell.grid(ControlsGrid), cell.settings["trials"]
     subject = case(grid.case)
-    assert subject.neighbours is not None  # noqa: S101 controls are compared at values that the case names
+    assert subject.neighbours is not None  # noqa: S101 (a control's case names its values)
     about = {"library": subject.library, "mechanism": subject.mechanism, "attack": subject.attack}
     bounds = []
     try:
@@ -85,8 +85,9 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     repeats, over = sum(row["repeats"] for row in ran), sum(row["exceeded"] for row in ran)
     worst = max(ran, key=lambda row: row["exceeded"] / row["repeats"])
     return (
-        f"In {repeats - over:,} of {repeats:,} audits of sound mechanisms no more ε was shown than they claim; worst: "
-        f"{worst['mechanism']} by {worst['attack']}, {worst['repeats'] - worst['exceeded']} of {worst['repeats']}."
+        f"In {repeats - over:,} of {repeats:,} audits of sound mechanisms no more ε was shown than "
+        f"they claim; worst: {worst['mechanism']} by {worst['attack']}, "
+        f"{worst['repeats'] - worst['exceeded']} of {worst['repeats']}."
     )
 
 

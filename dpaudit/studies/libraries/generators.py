@@ -1,4 +1,4 @@
-"""Generators of random numbers that people add to values themselves. They promise no privacy; their users do."""
+"""Random number generators that people use for noise; they promise no privacy themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an attack shows of a library's mechanism: one line of the table of libraries."""
+"""What an attack shows of a library's mechanism: one row of the table of libraries."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LEAKS = "leaks by its time"
 
 
 class LibrariesGrid(Grid, frozen=True):
-    """A case by its name (``dpaudit.studies.libraries.CASES``); ``samples`` replaces the case's own."""
+    """A case by name (``dpaudit.studies.libraries.CASES``); ``samples`` replaces the case's own."""
 
     case: str
     samples: int | None = None
@@ -37,8 +37,8 @@ class LibrariesGrid(Grid, frozen=True):
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """One audit of a case (:class:`LibrariesGrid`) by its attack.
 
-    A library that is not installed is a line that says so, with the remedy in ``failed``; so is one
-    that cannot be imported or refuses what it is asked. Errors of our own are not caught.
+    A library that is not installed has a row that says so, with the fix in ``failed``; so has one
+    that cannot be imported or refuses its input. Internal errors are not caught.
     """
     del arm
     grid = cell.grid(LibrariesGrid)
@@ -157,7 +157,7 @@ def _probabilities(test: TestResult | None) -> tuple[float | None, float | None]
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Which of the mechanisms that promise differential privacy are broken, which leak by time, what could not be tried."""
+    """Which mechanisms that promise DP break, or leak by time; what was not run."""
     promised = [
         row
         for row in rows
@@ -175,7 +175,10 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     ]
     text = ""
     if tried:
-        text = f"Of {len(tried)} mechanisms that promise differential privacy {len(broken)} broke: {_listed(broken)}."
+        text = (
+            f"Of {len(tried)} mechanisms that promise differential privacy {len(broken)} broke: "
+            f"{_listed(broken)}."
+        )
         text += f" By their time leaked: {_listed(leaking)}." if leaking else ""
     if others:
         found = sum(row["verdict"] in ("broken", _LEAKS) for row in others)

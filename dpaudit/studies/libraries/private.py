@@ -41,26 +41,33 @@ def _case(
 
 _DIFFPRIVLIB = (
     _case("diffprivlib:Laplace:epsilon=1", "reach", "0,1", _PURE, draft="diffprivlib_laplace"),
-    _case("diffprivlib:Laplace:epsilon=0.1", "reach", "0,1", laplace(10), draft="diffprivlib_laplace"),
-    _case("diffprivlib:Gaussian:epsilon=1,delta=1e-5", "reach", "0,1", _APPROXIMATE, draft="diffprivlib_laplace"),
+    _case("diffprivlib:Laplace:epsilon=0.1", "reach", "0,1", laplace(10),
+          draft="diffprivlib_laplace"),
+    _case("diffprivlib:Gaussian:epsilon=1,delta=1e-5", "reach", "0,1", _APPROXIMATE,
+          draft="diffprivlib_laplace"),
     _case(
-        "diffprivlib:GaussianAnalytic:epsilon=1,delta=1e-5", "reach", "0,1", _APPROXIMATE, draft="diffprivlib_laplace"
+        "diffprivlib:GaussianAnalytic:epsilon=1,delta=1e-5", "reach", "0,1", _APPROXIMATE,
+        draft="diffprivlib_laplace"
     ),
     _case("diffprivlib:Staircase:epsilon=1", "reach", "0,1", _PURE, draft="diffprivlib_laplace"),
     _case(
-        "diffprivlib:LaplaceBoundedNoise:epsilon=1,delta=1e-5", "reach", "0,1", _APPROXIMATE, draft="diffprivlib_laplace"
+        "diffprivlib:LaplaceBoundedNoise:epsilon=1,delta=1e-5", "reach", "0,1", _APPROXIMATE,
+        draft="diffprivlib_laplace"
     ),
     _case(
-        "diffprivlib:LaplaceTruncated:epsilon=1,lower=-8,upper=8", "reach:lower=-8,upper=8", "0,1", _PURE,
+        "diffprivlib:LaplaceTruncated:epsilon=1,lower=-8,upper=8", "reach:lower=-8,upper=8", "0,1",
+        _PURE,
         draft="diffprivlib_laplace",
     ),
-    _case("diffprivlib:Snapping:epsilon=1,lower=-8,upper=8", "reach:lower=-8,upper=8", "0,1", _PURE),
+    _case("diffprivlib:Snapping:epsilon=1,lower=-8,upper=8", "reach:lower=-8,upper=8", "0,1",
+          _PURE),
     _case("diffprivlib:Snapping:epsilon=1,lower=-8,upper=8", "bit-features", "0,1", _PURE),
     _case("diffprivlib:Geometric:epsilon=1", "reach", "0,1", _PURE),
     _case("diffprivlib:Geometric:epsilon=0.1", "timing", "0,10", _PURE, samples=10_000),
     _case("diffprivlib:GaussianDiscrete:epsilon=1,delta=1e-5", "reach", "0,1", _APPROXIMATE),
     _case(
-        "diffprivlib:GaussianDiscrete:epsilon=1,delta=1e-5,sensitivity=5", "timing", "0,5", _APPROXIMATE, samples=10_000
+        "diffprivlib:GaussianDiscrete:epsilon=1,delta=1e-5,sensitivity=5", "timing", "0,5",
+        _APPROXIMATE, samples=10_000
     ),
 )  # fmt: skip
 _OLD = (
@@ -102,11 +109,13 @@ _PIPELINE_DP = (
     _case("pipeline-dp:sum:epsilon=1,min_value=0,max_value=1", "reach", "0,1", _PURE),
     _case("pipeline-dp:count:epsilon=1", "reach", "0,1", _PURE),
     _case(
-        "pipeline-dp:sum:epsilon=1,delta=1e-5,noise_kind=gaussian,min_value=0,max_value=1", "reach", "0,1", _APPROXIMATE,
+        "pipeline-dp:sum:epsilon=1,delta=1e-5,noise_kind=gaussian,min_value=0,max_value=1", "reach",
+        "0,1", _APPROXIMATE,
         draft="python_dp_gaussian",
     ),
     _case(
-        "pipeline-dp:vector-sum:epsilon=1,delta=1e-5,noise_kind=gaussian,vector_norm_kind=l2", "reach", "0,0;1,0",
+        "pipeline-dp:vector-sum:epsilon=1,delta=1e-5,noise_kind=gaussian,vector_norm_kind=l2",
+        "reach", "0,0;1,0",
         _APPROXIMATE, draft="python_dp_gaussian",
     ),
 )  # fmt: skip
@@ -133,14 +142,16 @@ _OURS = (
 )
 _SUMS = (
     _case(
-        f"opendp:bounded-sum:epsilon=1,{_NARROW}", f"sensitivity:{_NARROW},size=1000", None, _PURE, samples=4_000
+        f"opendp:bounded-sum:epsilon=1,{_NARROW}", f"sensitivity:{_NARROW},size=1000", None, _PURE,
+        samples=4_000
     ),
     _case(
         "python-dp:bounded-sum:epsilon=1,lower_bound=1,upper_bound=1.0000000000000009",
         f"sensitivity:{_NARROW},size=1000", None, _PURE, samples=4_000,
     ),
     _case(
-        f"diffprivlib:sum:epsilon=1,{_NARROW}", f"sensitivity:{_NARROW},size=1000", None, _PURE, samples=4_000,
+        f"diffprivlib:sum:epsilon=1,{_NARROW}", f"sensitivity:{_NARROW},size=1000", None, _PURE,
+        samples=4_000,
         draft="diffprivlib_sum",
     ),
 )  # fmt: skip

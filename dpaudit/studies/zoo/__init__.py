@@ -1,6 +1,6 @@
-"""The zoo: samplers with known flaws for the audit to find, honest ones for it to leave alone, and others' tests.
+"""The zoo: flawed samplers for the audit to find, honest ones to pass, and others' tests.
 
-LAB SPECIMENS throughout; nothing here is ever a default. One family of flaws a file.
+LAB SPECIMENS throughout; nothing here is ever a default. One family of flaws per file.
 """
 
 from __future__ import annotations

@@ -23,9 +23,10 @@ _ALL = "all"
 
 
 class CalibrationGrid(Grid, frozen=True):
-    """An honest sampler by its name and the tests ``without`` which it is audited; ``batch`` only tells cells apart.
+    """An honest sampler by its name, and the tests ``without`` which it is audited.
 
-    Searches that would take minutes per audit have their false alarms measured by themselves.
+    ``batch`` only distinguishes cells. Searches that would take minutes per audit have their false
+    alarms measured separately.
     """
 
     sampler: str
@@ -79,7 +80,7 @@ def _counted(findings: int, audits: int, by: Mapping[str, int], alpha: float) ->
 
 
 def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One row a sampler, and one for all of them, from rows of one batch each."""
+    """One row per sampler, and one for all of them, from rows of one batch each."""
     if not rows:
         return []
     groups = {
@@ -115,8 +116,8 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     verdict = "reaches below" if total["within"] else "lies ABOVE"
     single = [row["sampler"] for row in joined[:-1] if not row["within"]]
     text = (
-        f"{total['findings']} of {total['audits']} audits of honest noise end in a finding at α = {alpha:g}: {percent}; the "
-        f"interval {verdict} {alpha:g}."
+        f"{total['findings']} of {total['audits']} audits of honest noise end in a finding at "
+        f"α = {alpha:g}: {percent}; the interval {verdict} {alpha:g}."
     )
     return text + (f" By itself above: {', '.join(single)}." if single else "")
 

@@ -25,7 +25,7 @@ def _discrete_laplace(rng: np.random.Generator, scale: float, shape: tuple[int, 
 
 
 def _signed_geometric(scale: float, first: int) -> Make:
-    """A magnitude from ``first`` on and a fair sign: 0 comes too often (first = 0) or never (first = 1)."""
+    """A magnitude from ``first`` on and a fair sign: 0 too often (first = 0) or never (1)."""
     p = -math.expm1(-1 / scale)
     return each(lambda rng, z: np.copysign(rng.geometric(p, z.shape) - 1.0 + first, z))
 
@@ -39,7 +39,7 @@ def _laplace_from_bits(bits: int) -> Make:
 
 
 def _neighbours(z: Array, rho: float) -> Array:
-    """A moving average along the block's values: correlation about ``rho`` from each to the next."""
+    """A moving average along the block's values: correlation about ``rho`` of neighbours."""
     return np.asarray((z + rho * np.roll(z.ravel(), 1).reshape(z.shape)) / math.sqrt(1 + rho * rho))
 
 
@@ -67,20 +67,27 @@ _DISCRETE = "discrete-gaussian:sigma=10"
 _GEOMETRIC = "discrete-laplace:scale=10"
 
 SPECIMENS = (
-    _claim("laplace-scale", "Laplace, 0.5 % too wide", _LAPLACE, each(lambda rng, z: rng.laplace(0, 1.005, z.shape))),
+    _claim("laplace-scale", "Laplace, 0.5 % too wide", _LAPLACE,
+           each(lambda rng, z: rng.laplace(0, 1.005, z.shape))),
     _claim("laplace-16-bit", "Laplace from 16-bit uniforms", _LAPLACE, _laplace_from_bits(16)),
-    _claim("laplace-is-gaussian", "Gaussian of the Laplace's variance", _LAPLACE, each(lambda _, z: math.sqrt(2) * z)),
-    _claim("laplace-ar1", "Laplace values of an AR(1) with about 0.02 from value to value", _LAPLACE,
+    _claim("laplace-is-gaussian", "Gaussian of the Laplace's variance", _LAPLACE,
+           each(lambda _, z: math.sqrt(2) * z)),
+    _claim("laplace-ar1", "Laplace values of an AR(1) with about 0.02 from value to value",
+           _LAPLACE,
            each(lambda _, z: _laplace_of(_neighbours(z, 0.02)))),
     _claim("even-only", "discrete Gaussian without odd numbers", _DISCRETE,
            each(lambda rng, z: 2 * np.rint(_discrete_gaussian(rng, 10.0, z.shape) / 2))),
     _claim("discrete-scale", "discrete Gaussian, 0.3 % too wide", _DISCRETE,
            each(lambda rng, z: _discrete_gaussian(rng, 10.03, z.shape))),
-    _claim("discrete-cut", "discrete Gaussian, beyond 4σ drawn again", _DISCRETE, _cut_discrete(10.0, 40)),
-    _claim("rounded-gaussian", "rounded Gaussian in place of a discrete one", "discrete-gaussian:sigma=1",
+    _claim("discrete-cut", "discrete Gaussian, beyond 4σ drawn again", _DISCRETE,
+           _cut_discrete(10.0, 40)),
+    _claim("rounded-gaussian", "rounded Gaussian in place of a discrete one",
+           "discrete-gaussian:sigma=1",
            each(lambda _, z: np.rint(z))),
-    _claim("geometric-double-zero", "two-sided geometric whose 0 has both signs", _GEOMETRIC, _signed_geometric(10.0, 0)),
-    _claim("geometric-off-by-one", "two-sided geometric that starts at 1", _GEOMETRIC, _signed_geometric(10.0, 1)),
+    _claim("geometric-double-zero", "two-sided geometric whose 0 has both signs", _GEOMETRIC,
+           _signed_geometric(10.0, 0)),
+    _claim("geometric-off-by-one", "two-sided geometric that starts at 1", _GEOMETRIC,
+           _signed_geometric(10.0, 1)),
     _claim("geometric-scale", "two-sided geometric, 0.3 % too wide", _GEOMETRIC,
            each(lambda rng, z: _discrete_laplace(rng, 10.03, z.shape))),
 )  # fmt: skip

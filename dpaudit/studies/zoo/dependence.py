@@ -1,4 +1,4 @@
-"""Flaws of dependence between values, within a row and from row to row. Every single value is N(0, 1)."""
+"""Flaws of dependence between values, within and between rows; every value is N(0, 1)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _autoregressive(rho: float) -> Make:
 
 
 def _lagged(rho: float, lag: int) -> Make:
-    """Value t shares an innovation with value t + lag: correlation ``rho`` at that lag and no other."""
+    """Value t shares an innovation with value t + lag: correlation ``rho`` at that lag only."""
     weight = (1 - math.sqrt(1 - 4 * rho * rho)) / (2 * rho)  # ρ = w / (1 + w²)
 
     def begin(rng: np.random.Generator) -> Series:
@@ -48,7 +48,7 @@ def _lagged(rho: float, lag: int) -> Make:
 
 
 def _rows_autoregressive(rho: float) -> Make:
-    """Each coordinate follows the same coordinate of the row before, as long as d stays the same."""
+    """Each coordinate depends on the same one of the row before, as long as d stays the same."""
 
     def make(stream: KeyedStream) -> Draw:
         rng = stream.numpy()
@@ -80,7 +80,10 @@ def _equicorrelated(rho: float) -> Make:
 
 
 def _volatile(phi: float, spread: float) -> Make:
-    """The scale wanders: its logarithm is a stationary AR(1) of standard deviation ``spread``; variance 1 in all."""
+    """The logarithm of the scale is a stationary AR(1) of standard deviation ``spread``.
+
+    Variance 1 in all.
+    """
 
     def begin(rng: np.random.Generator) -> Series:
         last = spread * rng.standard_normal(1)
@@ -97,7 +100,7 @@ def _volatile(phi: float, spread: float) -> Make:
 
 
 def _scale_follows(share: float) -> Make:
-    """The variance of a value is ``share`` the square of the innovation before it (an ARCH effect)."""
+    """The variance of a value is ``share`` the square of the last innovation (an ARCH effect)."""
 
     def begin(rng: np.random.Generator) -> Series:
         last = rng.standard_normal(1)
@@ -172,7 +175,7 @@ def _golden(rng: np.random.Generator) -> Series:
 
 
 def _centred(rng: np.random.Generator, z: Array) -> Array:
-    """Every row sums to 0; variances and all other directions are left alone as far as that goes (d > 1)."""
+    """Every row sums to 0; variances and other directions are kept as far as possible (d > 1)."""
     del rng
     d = z.shape[1]
     return z if d == 1 else (z - z.mean(1, keepdims=True)) * math.sqrt(d / (d - 1))
@@ -187,17 +190,24 @@ SPECIMENS = (
     _dependence("ma1-minus-0.01", "MA(1) with correlation -0.01", _lagged(-0.01, 1)),
     _dependence("lag-64", "correlation 0.01 at lag 64", _lagged(0.01, 64)),
     _dependence("lag-1000", "correlation 0.01 at lag 1,000", _lagged(0.01, 1000)),
-    _dependence("lag-10007", "correlation 0.01 at lag 10,007", _lagged(0.01, 10_007), expected="borderline",
-                why="seen only by a test that looks as far back as 10,007 values, or at the spectrum as finely"),
+    _dependence("lag-10007", "correlation 0.01 at lag 10,007", _lagged(0.01, 10_007),
+                expected="borderline",
+                why="seen only by a test that looks as far back as 10,007 values, or at the "
+                    "spectrum as finely"),
     _dependence("row-lag-plus", "correlation 0.01 with the same coordinate of the row before",
                 _rows_autoregressive(0.01)),
     _dependence("row-lag-minus", "correlation -0.01 with the same coordinate of the row before",
                 _rows_autoregressive(-0.01)),
-    _dependence("equicorrelated-0.01", "any two coordinates of a row have correlation 0.01", _equicorrelated(0.01)),
-    _dependence("volatile-3pc", "the scale wanders by 3 % over about 100 values", _volatile(0.99, 0.03)),
-    _dependence("scale-follows", "1 % of the variance is the square of the value before", _scale_follows(0.01)),
-    _dependence("sign-follows", "the sign of the value before with probability 0.502", _sign_follows(0.002)),
-    _dependence("turned-1e-3", "one value in 1,000 is the one before with its sign turned", _turned(1e-3)),
+    _dependence("equicorrelated-0.01", "any two coordinates of a row have correlation 0.01",
+                _equicorrelated(0.01)),
+    _dependence("volatile-3pc", "the scale wanders by 3 % over about 100 values",
+                _volatile(0.99, 0.03)),
+    _dependence("scale-follows", "1 % of the variance is the square of the value before",
+                _scale_follows(0.01)),
+    _dependence("sign-follows", "the sign of the value before with probability 0.502",
+                _sign_follows(0.002)),
+    _dependence("turned-1e-3", "one value in 1,000 is the one before with its sign turned",
+                _turned(1e-3)),
     _dependence("antithetic-rows", "every second row is minus the one before", each(_antithetic)),
     _dependence("stratified", "each call stratified: more even than chance", each(_stratified)),
     _dependence("golden-ratio", "Φ⁻¹ of a quasi-random sequence", flat(_golden)),

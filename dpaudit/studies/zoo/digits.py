@@ -1,4 +1,4 @@
-"""Flaws of resolution: rounding, short uniforms, short words. The law is right as far as eyes go."""
+"""Flaws of resolution: rounding, short uniforms, short words; the law looks right."""
 
 from __future__ import annotations
 
@@ -66,7 +66,10 @@ def _layers() -> Array:
 
 
 def _ziggurat(rng: np.random.Generator, z: Array) -> Array:
-    """Marsaglia and Tsang's (2000) with one 32-bit word a value: its low 7 bits choose the layer (Doornik 2005)."""
+    """Marsaglia and Tsang's (2000) with one 32-bit word per value.
+
+    Its low 7 bits choose the layer (Doornik 2005).
+    """
     x = _layers()
     density = np.exp(-0.5 * x * x)
     out = np.empty(z.size)
@@ -100,14 +103,17 @@ SPECIMENS = (
     _digits("rounded-1e-4", "rounded to 0.0001", _rounded(1e-4)),
     _digits("fixed-point-20", "fixed point with 20 binary places", _rounded(2.0**-20)),
     _digits("six-digits", "six significant decimal digits, as printed with %g", _significant(6)),
-    _digits("float16", "computed in half precision", each(lambda _, z: z.astype(np.float16).astype(np.float64))),
+    _digits("float16", "computed in half precision",
+            each(lambda _, z: z.astype(np.float16).astype(np.float64))),
     _digits("inverse-cdf-16", "Φ⁻¹ of 16-bit uniforms", _inverse_cdf(16)),
     _digits("inverse-cdf-20", "Φ⁻¹ of 20-bit uniforms", _inverse_cdf(20)),
     _digits("inverse-cdf-24", "Φ⁻¹ of 24-bit uniforms", _inverse_cdf(24)),
     _digits("inverse-cdf-32", "Φ⁻¹ of 32-bit uniforms", _inverse_cdf(32)),
     _digits("box-muller-16", "Box-Muller from 16-bit uniforms", _box_muller(16)),
-    _digits("ziggurat-32", "the ziggurat of 2000: one 32-bit word for layer and value", each(_ziggurat)),
+    _digits("ziggurat-32", "the ziggurat of 2000: one 32-bit word for layer and value",
+            each(_ziggurat)),
     _digits("low-20-bits-zero", "the last 20 bits of the double are 0", _without_low_bits(20)),
-    _digits("low-bit-zero", "the last bit of the double is 0", _without_low_bits(1), expected="borderline",
+    _digits("low-bit-zero", "the last bit of the double is 0", _without_low_bits(1),
+            expected="borderline",
             why="a law of values to 52 places and no more: only a look at the last bit shows it"),
 )  # fmt: skip

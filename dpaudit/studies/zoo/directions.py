@@ -1,6 +1,6 @@
-"""Hidden directions: pancakes of every kind, from plain to unfindable, and other laws along one direction.
+"""Hidden directions: pancakes, from plain to unfindable, and other laws along one direction.
 
-The pancakes' keys are fixed and made for the laboratory from a public seed: they protect nothing.
+The pancakes' keys are fixed laboratory keys from a public seed: they protect nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _pancake(name: str, dim: int, beta: float, gamma: float | str) -> Make:
 
 
 def _along(law: Callable[[np.random.Generator, int], Array]) -> Make:
-    """One secret direction, fixed for each d, along which the noise has another law of mean 0 and variance 1."""
+    """One secret direction, fixed per d, with noise of another law of mean 0 and variance 1."""
 
     def make(stream: KeyedStream) -> Draw:
         rng = stream.numpy()
@@ -56,10 +56,14 @@ def _along(law: Callable[[np.random.Generator, int], Array]) -> Make:
 def _specimen(
     name: str, says: str, dim: int, beta: float, gamma: float | str, **rest: str
 ) -> Specimen:
-    return Specimen(name, "direction", says, _pancake(name, dim, beta, gamma), dim, **rest)  # type: ignore[arg-type]
+    pancake = _pancake(name, dim, beta, gamma)
+    return Specimen(name, "direction", says, pancake, dim, **rest)  # type: ignore[arg-type]
 
 
-_NOBODY = "the keyless search does not reach it: at d = 256 and β = 1e-5 lattice reduction is estimated at 2^58 operations"
+_NOBODY = (
+    "the keyless search does not reach it: at d = 256 and β = 1e-5 lattice reduction is estimated "
+    "at 2^58 operations"
+)
 
 SPECIMENS = (
     _specimen("pancake-gamma-1", "pancake of γ = 1, β = 0.1, d = 64", 64, 0.1, 1.0),
@@ -68,11 +72,14 @@ SPECIMENS = (
     _specimen("pancake-d3", "pancake of γ = 2√d, β = 0.1, d = 3", 3, 0.1, "2sqrtd"),
     _specimen("pancake-d16", "pancake of γ = 2√d, β = 0.1, d = 16", 16, 0.1, "2sqrtd"),
     _specimen("pancake-d32", "pancake of γ = 2√d, β = 0.01, d = 32", 32, 0.01, "2sqrtd"),
-    _specimen("pancake-d48", "pancake of γ = 2√d, β = 1e-3, d = 48", 48, 1e-3, "2sqrtd", expected="borderline",
+    _specimen("pancake-d48", "pancake of γ = 2√d, β = 1e-3, d = 48", 48, 1e-3, "2sqrtd",
+              expected="borderline",
               why="a lattice search of a minute or more: found if it gets the time"),
-    _specimen("pancake-d256", "pancake of γ = 2√d, β = 1e-5, d = 256: the paper's smallest", 256, 1e-5, "2sqrtd",
+    _specimen("pancake-d256", "pancake of γ = 2√d, β = 1e-5, d = 256: the paper's smallest", 256,
+              1e-5, "2sqrtd",
               expected="missed", why=_NOBODY),
-    _specimen("pancake-d4096", "pancake of γ = 2√d, β = 1e-4, d = 4,096", 4096, 1e-4, "2sqrtd", expected="missed",
+    _specimen("pancake-d4096", "pancake of γ = 2√d, β = 1e-4, d = 4,096", 4096, 1e-4, "2sqrtd",
+              expected="missed",
               why=_NOBODY),
     Specimen("laplace-direction", "direction", "one hidden direction is Laplace",
              _along(lambda rng, n: rng.laplace(scale=math.sqrt(0.5), size=n))),

@@ -1,4 +1,4 @@
-"""Real failures of real generators, with a correct law on top of them."""
+"""Real failures of real generators, with a correct law on top."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _step(x: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
 
 
 class _Xorshift32:
-    """Jumps by powers of two are linear over GF(2): four look-ups a state, so that blocks double instead of creep."""
+    """Jumps by powers of two are linear over GF(2), four look-ups per state, so blocks double."""
 
     def __init__(self, state: int) -> None:
         self._state = np.array([state], np.uint32)
@@ -131,7 +131,7 @@ def _xorshift(rng: np.random.Generator) -> Series:
 
 
 def _wallace(pool_size: int) -> Make:
-    """Wallace's (1996): a pool of normals, mixed by fours, its sum of squares renewed at every pass."""
+    """Wallace's (1996): a pool of normals, mixed by fours, its sum of squares renewed per pass."""
     mix = 0.5 * np.array([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]])
 
     def begin(rng: np.random.Generator) -> Series:
@@ -144,8 +144,9 @@ def _wallace(pool_size: int) -> Make:
             have = len(ready)
             while have < m:
                 # a stride and an offset stand for the permutation, as in the original
-                order = (int(rng.integers(pool_size)) + 2 * int(rng.integers(pool_size // 2)) * np.arange(pool_size)
-                         + np.arange(pool_size)) % pool_size  # fmt: skip
+                offset = int(rng.integers(pool_size))
+                stride = 2 * int(rng.integers(pool_size // 2)) + 1
+                order = (offset + stride * np.arange(pool_size)) % pool_size
                 pool = (mix @ pool[order].reshape(4, -1)).ravel()
                 scale = math.sqrt(rng.chisquare(pool_size) / float(pool @ pool))
                 passes.append(pool * scale)
@@ -160,7 +161,10 @@ def _wallace(pool_size: int) -> Make:
 
 
 def _c_rand(stream: KeyedStream) -> Draw:
-    """The example of ANSI C, 15 bits a call, through the polar method: u, v in (-1, 1), rejected outside the circle."""
+    """The example of ANSI C, 15 bits per call, through the polar method.
+
+    u, v in (-1, 1), rejected outside the circle.
+    """
     generator = _Congruential(1_103_515_245, 12_345, 31, int(stream.numpy().integers(1 << 31)))
     ready = np.empty(0)
 
@@ -190,22 +194,31 @@ def _generator(name: str, says: str, make: Make, **rest: str) -> Specimen:
     return Specimen(name, "generator", says, make, **rest)  # type: ignore[arg-type]
 
 
-_31_BITS = "uniforms of 31 bits that never repeat: only planes in three dimensions, or the grid of Φ(z), give it away"
+_31_BITS = (
+    "uniforms of 31 bits that never repeat: only planes in three dimensions, or the grid of Φ(z), "
+    "give it away"
+)
 
 SPECIMENS = (
-    _generator("randu", "Φ⁻¹ of RANDU", _congruential(65_539, 0, 31, top=31, odd=True), expected="borderline",
+    _generator("randu", "Φ⁻¹ of RANDU", _congruential(65_539, 0, 31, top=31, odd=True),
+               expected="borderline",
                why=_31_BITS),
-    _generator("randu-box-muller", "Box-Muller from RANDU", flat(_randu_box_muller), expected="borderline",
+    _generator("randu-box-muller", "Box-Muller from RANDU", flat(_randu_box_muller),
+               expected="borderline",
                why=_31_BITS),
     _generator("lcg-period-2-20", "Φ⁻¹ of a congruential generator of period 2^20",
                _congruential(1_664_525, 1_013_904_223, 20, top=20)),
     _generator("lcg-32", "Φ⁻¹ of a 32-bit congruential generator (Numerical Recipes)",
                _congruential(1_664_525, 1_013_904_223, 32, top=32), expected="borderline",
-               why="uniforms of 32 bits that never repeat: only the grid of Φ(z), or a lattice test, gives it away"),
+               why="uniforms of 32 bits that never repeat: only the grid of Φ(z), or a lattice "
+                   "test, gives it away"),
     _generator("c-rand-polar", "polar method from ANSI C's rand(), 15 bits", _c_rand),
     _generator("middle-square", "Φ⁻¹ of von Neumann's middle squares", flat(_middle_square)),
     _generator("xorshift32", "Φ⁻¹ of xorshift32", flat(_xorshift), expected="borderline",
-               why="32-bit states that never repeat: only the grid of Φ(z), or linear algebra on bits, gives it away"),
-    _generator("wallace-1024", "Wallace's method with a pool of 1,024", _wallace(1024), expected="borderline",
-               why="fourth-order dependence between passes over the pool; values, pairs and norms are right"),
+               why="32-bit states that never repeat: only the grid of Φ(z), or linear algebra on "
+                   "bits, gives it away"),
+    _generator("wallace-1024", "Wallace's method with a pool of 1,024", _wallace(1024),
+               expected="borderline",
+               why="fourth-order dependence between passes over the pool; values, pairs and norms "
+                   "are right"),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Flaws of the covariance and of norms: directions, coordinates and pairs that are not like the others."""
+"""Flaws of the covariance and of norms: directions, coordinates and pairs that differ."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["SPECIMENS"]
 
 
 def _stretched(variances: tuple[float, ...]) -> Make:
-    """As many random orthogonal directions (fixed for each d) have these variances, where d has room for them."""
+    """Random orthogonal directions (fixed per d) have these variances, where d has room."""
 
     def make(stream: KeyedStream) -> Draw:
         rng = stream.numpy()

@@ -1,7 +1,7 @@
-"""Honest samplers of N(0, 1) from five makers: what an audit must leave in peace.
+"""Honest samplers of N(0, 1) from five makers, which an audit must not accuse.
 
-All give what their makers give, in float64; float32 noise stays on the float32 grid, as it does in
-use.
+All return what their makers return, in float64; float32 noise stays on the float32 grid, as in
+practice.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _torch(dtype: str) -> Make:
 
 
 def _product(stream: KeyedStream) -> Draw:
-    """The source ``gaussian`` of this package: a compiled ziggurat keyed from ChaCha20, afresh at each call."""
+    """The source ``gaussian`` of this package: a ziggurat keyed from ChaCha20, afresh per call."""
     from dpaudit.noise.gaussian import Gaussian
 
     source, call = Gaussian(), 0
@@ -58,7 +58,7 @@ def _product(stream: KeyedStream) -> Draw:
 
 
 def _csprng(stream: KeyedStream) -> Draw:
-    """ChaCha20 through Φ⁻¹: 52 bits for the depth in the tail and one for the sign, so both tails are as fine."""
+    """ChaCha20 through Φ⁻¹: 52 bits for the tail's depth, one for the sign; tails equally fine."""
 
     def draw(n: int, d: int) -> Array:
         signs = np.unpackbits(np.frombuffer(stream.bytes((n * d + 7) // 8), np.uint8))[: n * d]

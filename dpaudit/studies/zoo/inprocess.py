@@ -1,4 +1,4 @@
-"""A closed sampler in this very process, for experiments on samplers of our own."""
+"""A closed sampler in this process, for experiments on our own samplers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["InProcessSampler", "specimen_sampler"]
 
 
 class InProcessSampler:
-    """A :class:`~dpaudit.interfaces.RepeatableSampler` and :class:`~dpaudit.interfaces.ValueSampler` without a sandbox.
+    """A ``RepeatableSampler`` and ``ValueSampler`` without a sandbox.
 
     ``again`` starts afresh with the randomness of a next process, as an operating system's seed
     would be another one. Not claimed: any protection from what it draws from. ``timeout`` is not
-    kept: only for samplers known to answer.
+    enforced: only for samplers known to respond.
     """
 
     available = None

@@ -1,4 +1,4 @@
-"""Flaws of the marginal law: place, scale, shape, tails, holes. Values are independent throughout."""
+"""Flaws of the marginal law: place, scale, shape, tails, holes. Values are independent."""
 
 from __future__ import annotations
 
@@ -122,19 +122,25 @@ def _law(name: str, says: str, make: Make, **rest: str) -> Specimen:
 
 SPECIMENS = (
     _law("sigma-plus-0.1pc", "σ is 0.1 % too large", _scaled(1.001), expected="borderline",
-         why="4.5 standard errors at 10^7 values, where a battery of 20 families asks for about 4: power near 0.7"),
+         why="4.5 standard errors at 10^7 values, where a battery of 20 families asks for about 4: "
+             "power near 0.7"),
     _law("sigma-minus-0.1pc", "σ is 0.1 % too small", _scaled(0.999), expected="borderline",
-         why="4.5 standard errors at 10^7 values, where a battery of 20 families asks for about 4: power near 0.7"),
+         why="4.5 standard errors at 10^7 values, where a battery of 20 families asks for about 4: "
+             "power near 0.7"),
     _law("sigma-plus-0.3pc", "σ is 0.3 % too large", _scaled(1.003)),
     _law("sigma-minus-1pc", "σ is 1 % too small", _scaled(0.99)),
     _law("mean-0.001", "every value is 0.001 too large", _shifted(0.001), expected="missed",
-         why="3.2 standard errors at 10^7 values, where a battery of 20 families asks for about 4: power near 0.2"),
+         why="3.2 standard errors at 10^7 values, where a battery of 20 families asks for about 4: "
+             "power near 0.2"),
     _law("mean-0.003", "every value is 0.003 too large", _shifted(0.003)),
     _law("sign-bias-0.002", "positive with probability 0.502", _biased_sign(0.002)),
-    _law("halves-1pc", "negative values 1 % wider, positive ones 1 % narrower", _rescaled_branch(1.01)),
+    _law("halves-1pc", "negative values 1 % wider, positive ones 1 % narrower",
+         _rescaled_branch(1.01)),
     _law("t30", "Student's t with 30 degrees of freedom", _student(30, unit=False)),
-    _law("t30-unit", "Student's t with 30 degrees of freedom, scaled to variance 1", _student(30, unit=True)),
-    _law("t200-unit", "Student's t with 200 degrees of freedom, scaled to variance 1", _student(200, unit=True)),
+    _law("t30-unit", "Student's t with 30 degrees of freedom, scaled to variance 1",
+         _student(30, unit=True)),
+    _law("t200-unit", "Student's t with 200 degrees of freedom, scaled to variance 1",
+         _student(200, unit=True)),
     _law("skew-0.01", "skew normal of skewness 0.01, mean 0 and variance 1", _skew_normal(0.01)),
     _law("contaminated-1e-3", "one value in 1,000 has σ = 3", _contaminated(1e-3, 3.0)),
     _law("contaminated-1e-4", "one value in 10,000 has σ = 3", _contaminated(1e-4, 3.0)),
@@ -142,16 +148,21 @@ SPECIMENS = (
     _law("uniform-sum-12", "sum of twelve uniforms less six", each(_uniform_sum)),
     _law("logistic", "logistic of variance 1",
          each(lambda rng, z: rng.logistic(scale=math.sqrt(3) / math.pi, size=z.shape))),
-    _law("laplace", "Laplace of variance 1", each(lambda rng, z: rng.laplace(scale=math.sqrt(0.5), size=z.shape))),
-    _law("hole-below-zero", "nothing in (-0.001, 0): mirrored to the other side", _hole_below_zero(1e-3)),
+    _law("laplace", "Laplace of variance 1",
+         each(lambda rng, z: rng.laplace(scale=math.sqrt(0.5), size=z.shape))),
+    _law("hole-below-zero", "nothing in (-0.001, 0): mirrored to the other side",
+         _hole_below_zero(1e-3)),
     _law("gap-at-0.5", "nothing in [0.5, 0.501): moved up by 0.001", _gap(0.5, 1e-3)),
-    _law("gap-at-0.5-fine", "nothing in [0.5, 0.5001): moved up by 0.0001", _gap(0.5, 1e-4), expected="borderline",
-         why="352 values of 10^7 moved from a spot of 352 to the next: only cells as fine as that see it"),
+    _law("gap-at-0.5-fine", "nothing in [0.5, 0.5001): moved up by 0.0001", _gap(0.5, 1e-4),
+         expected="borderline",
+         why="352 values of 10^7 moved from a spot of 352 to the next: only cells as fine as that "
+             "see it"),
     _law("cut-at-4", "beyond 4σ drawn again", _cut(4.0)),
     _law("cut-at-4.5", "beyond 4.5σ drawn again", _cut(4.5)),
     _law("cut-at-4.5-upper", "above 4.5σ drawn again, below -4.5σ not", _cut(4.5, upper_only=True)),
     _law("cut-at-5", "beyond 5σ drawn again", _cut(5.0), expected="missed",
-         why="of 10^7 honest values 5.7 lie beyond 5σ, none of them with probability 0.003: no p-value can be below that"),
+         why="of 10^7 honest values 5.7 lie beyond 5σ, none of them with probability 0.003: no "
+             "p-value can be below that"),
     _law("clipped-at-4.5", "beyond 4.5σ set to exactly ±4.5", _clipped(4.5)),
     _law("fattened-beyond-4", "twice as much beyond 4σ", _fattened(4.0)),
     _law("thinned-beyond-3", "5 % of what lies beyond 3σ is missing", _thinned(3.0, 0.05)),

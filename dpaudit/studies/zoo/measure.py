@@ -1,4 +1,4 @@
-"""Whether the audit finds a flawed sampler of the zoo, and whether others' tests do on as many of its values."""
+"""Whether the audit finds a flawed sampler of the zoo, and whether others' tests do."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ class ZooGrid(Grid, frozen=True):
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """One audit of a specimen (:class:`ZooGrid`), and the peers on as many values drawn afresh.
 
-    An audit or a peer that fails is recorded as such, in
-    ``failed``, and counts as having found nothing.
+    An audit or a peer that fails is recorded in ``failed``, and counts as having found nothing.
 
     Raises:
         SpecError: ``trials`` is not 1.
     """
     if cell.settings["trials"] != 1:
         raise SpecError(
-            f"trials={cell.settings['trials']}: each specimen is audited once; change samples under [grid]"
+            f"trials={cell.settings['trials']}: each specimen is audited once; "
+            "change samples under [grid]"
         )
     del arm
     grid = cell.grid(ZooGrid)
@@ -121,7 +121,7 @@ def _found(result: AuditResult) -> dict[str, Any]:
 def _normal_values(
     subject: Specimen, samples: int, stream: KeyedStream
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """``samples`` values (or a little fewer: whole rows) in the order drawn, mapped to N(0, 1) under the claim."""
+    """About ``samples`` values (whole rows) in the order drawn, as N(0, 1) under the claim."""
     d = subject.dim or _ROW
     rows, step = max(1, samples // d), max(1, _BLOCK // d)
     claim, spread = Claim.parse(subject.claim), stream.child("atoms").numpy()
@@ -134,7 +134,7 @@ def _normal_values(
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
-    """How many were found, of those that could be expected and of the others; the peers; what was missed."""
+    """How many were found, of those expected and of the others; the peers; what was missed."""
     parts = [f"The audit finds {_share(rows)} flawed samplers"]
     for expected, words in (
         ("found", "should show"),
@@ -166,7 +166,8 @@ def _is_found(row: Mapping[str, Any]) -> bool:
 def _share(rows: Sequence[Mapping[str, Any]]) -> str:
     found = sum(map(_is_found, rows))
     bounds = clopper_pearson(found, len(rows))
-    return f"{found} of {len(rows)} ({100 * found / len(rows):.1f} % [{100 * bounds.low:.1f}, {100 * bounds.high:.1f}])"
+    percent = f"{100 * found / len(rows):.1f} % [{100 * bounds.low:.1f}, {100 * bounds.high:.1f}]"
+    return f"{found} of {len(rows)} ({percent})"
 
 
 def _reason(row: Mapping[str, Any]) -> str:

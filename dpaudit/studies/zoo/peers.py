@@ -1,4 +1,4 @@
-"""What others' tests say of the same values: scipy's two, and NIST's SP 800-22 where it is installed."""
+"""Others' tests on the same values: scipy's two, and NIST's SP 800-22 if it is installed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["NOT_INSTALLED", "PEERS", "anderson_darling", "kolmogorov_smirnov", "
 NOT_INSTALLED = "not installed"
 
 _BITS = 8  # of Φ(z), the leading ones: of honest single-precision noise too these are uniform
-_SEQUENCE = 1_000_000  # bits; what SP 800-22 was tried out on
+_SEQUENCE = 1_000_000  # bits; the length that SP 800-22 was tested with
 _SEQUENCES = 2  # at about a second each
 _TESTS: Mapping[str, tuple[int, ...]] = {
     "frequency": (),
@@ -57,7 +57,7 @@ def anderson_darling(z: Array, alpha: float) -> bool:
 
 
 def _adinf(x: float) -> float:
-    """P(A² < x) for n → ∞ (Marsaglia and Marsaglia 2004, "Evaluating the Anderson-Darling distribution")."""
+    """P(A² < x) for n → ∞ (Marsaglia and Marsaglia 2004)."""
     if x <= 0:
         return 0.0
     if x < 2:
@@ -68,7 +68,7 @@ def _adinf(x: float) -> float:
 
 
 def anderson_darling_fitted(z: Array, alpha: float) -> bool | None:
-    """``scipy.stats.anderson``, which fits mean and σ first and so sees neither; None if it has no such level."""
+    """``scipy.stats.anderson``, which fits mean and σ, so tests neither; None at other levels."""
     with warnings.catch_warnings():
         # about the form of its answer in versions to come
         warnings.simplefilter("ignore", FutureWarning)
@@ -80,7 +80,7 @@ def anderson_darling_fitted(z: Array, alpha: float) -> bool | None:
 
 
 def sp800_22(z: Array, alpha: float) -> bool | str:
-    """NIST's SP 800-22 (the package sp80022suite, NIST's own C code) on the leading 8 bits of each Φ(z).
+    """NIST's SP 800-22 (NIST's own C code, in sp80022suite) on the leading 8 bits of each Φ(z).
 
     Twelve of its tests on up to two sequences of 10^6 bits from the beginning (250,000 values),
     Bonferroni over them all. Left out: non-overlapping templates, which wants files that the
@@ -111,4 +111,4 @@ PEERS: Mapping[str, Callable[[Array, float], bool | str | None]] = {
     "ad": lambda z, alpha: anderson_darling(np.sort(z), alpha),
     "ad_fitted": anderson_darling_fitted,
 }
-"""Each is given N(0, 1) images in the order drawn, shape (n,), and α; it says whether it finds something."""
+"""Each takes N(0, 1) images in the order drawn, shape (n,), and α; returns a finding or not."""

@@ -1,4 +1,4 @@
-"""Flaws of the running sampler: drift, seeds that come back, replay, triggers. Each block alone looks right."""
+"""Flaws of the running sampler: drift, repeated seeds, replay, triggers; each block looks right."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _from(position: int, stop: int, factor: float) -> Make:
 
 
 def _counted(change: Callable[[int, Array], Array]) -> Make:
-    """``change`` is told the number of the call, from 0."""
+    """``change`` takes the number of the call, from 0."""
 
     def make(stream: KeyedStream) -> Draw:
         rng = stream.numpy()
@@ -181,7 +181,7 @@ def _every(period: int, factor: float) -> Make:
 
 
 def _at_dim(d: int, factor: float) -> Make:
-    """Scaled where that is the dimension asked for."""
+    """Scaled where that is the requested dimension."""
     return each(lambda _, z: z * factor if z.shape[1] == d else z)
 
 
@@ -190,31 +190,43 @@ def _running(name: str, says: str, make: Make, **rest: str) -> Specimen:
 
 
 SPECIMENS = (
-    _running("mean-wanders", "the mean walks about 0.02 away in 10^7 values", _wandering_mean(0.02)),
+    _running("mean-wanders", "the mean walks about 0.02 away in 10^7 values",
+             _wandering_mean(0.02)),
     _running("sigma-falls-1pc", "σ falls by 1 % over 10^7 values", _shrinking(0.01)),
-    _running("warm-up", "the first 1,000 values have σ = 1.3", _from(0, 1000, 1.3), expected="borderline",
-             why="plain in those 1,000 values, lost among 10^7: only a look at the start alone sees it"),
-    _running("late-5pc", "σ is 5 % too large after 9.8 million values", _from(9_800_000, 1 << 62, 1.05)),
-    _running("seed-every-65536", "call k repeats call k - 65,536", _reseeded(lambda call, _: call % (1 << 16))),
-    _running("seed-every-256", "call k repeats call k - 256", _reseeded(lambda call, _: call % 256)),
+    _running("warm-up", "the first 1,000 values have σ = 1.3", _from(0, 1000, 1.3),
+             expected="borderline",
+             why="plain in those 1,000 values, lost among 10^7: only a look at the start alone "
+                 "sees it"),
+    _running("late-5pc", "σ is 5 % too large after 9.8 million values",
+             _from(9_800_000, 1 << 62, 1.05)),
+    _running("seed-every-65536", "call k repeats call k - 65,536",
+             _reseeded(lambda call, _: call % (1 << 16))),
+    _running("seed-every-256", "call k repeats call k - 256",
+             _reseeded(lambda call, _: call % 256)),
     _running("seed-16-bit", "each call seeds afresh from 16 random bits",
              _reseeded(lambda _, rng: int(rng.integers(1 << 16)))),
     _running("seed-32-bit", "each call seeds afresh from 32 random bits",
              _reseeded(lambda _, rng: int(rng.integers(1 << 32))), expected="borderline",
              why="80,000 calls share a seed somewhere with probability 0.53"),
     _running("fixed-seed", "the same seed in every process", _fixed_seed),
-    _running("process-seed-16-bit", "each process is seeded with 16 bits", _short_seed(16), expected="missed",
-             why="two processes coincide with probability 2^-16; it shows in some hundred processes, and one asks for two"),
-    _running("replay", "after 5 million values the first 10,000 come again", _replayed(10_000, 5_000_000)),
+    _running("process-seed-16-bit", "each process is seeded with 16 bits", _short_seed(16),
+             expected="missed",
+             why="two processes coincide with probability 2^-16; it shows in some hundred "
+                 "processes, and one asks for two"),
+    _running("replay", "after 5 million values the first 10,000 come again",
+             _replayed(10_000, 5_000_000)),
     _running("pool", "a pool of 2^20 values, over and over", _recycled(1 << 20)),
     _running("copied-rows", "one row in 10,000 is a copy of the row before", _copied_rows(1e-4)),
     _running("every-1000th-call", "every 1,000th call has half the scale", _every(1000, 0.5)),
     _running("every-10000th-call", "every 10,000th call has half the scale", _every(10_000, 0.5),
              expected="borderline",
-             why="eight calls of some 80,000 vectors: plain in each, if each call is looked at on its own"),
-    _running("first-row-of-call", "the first row of each call is 10 % too wide", _counted(_first_row)),
+             why="eight calls of some 80,000 vectors: plain in each, if each call is looked at on "
+                 "its own"),
+    _running("first-row-of-call", "the first row of each call is 10 % too wide",
+             _counted(_first_row)),
     _running("d1-2pc", "σ is 2 % too large where d = 1", _at_dim(1, 1.02)),
     _running("special-d100", "half the scale where d = 100", _at_dim(100, 0.5)),
     _running("special-d77", "half the scale where d = 77", _at_dim(77, 0.5), expected="missed",
-             why="the auditor does not ask for d = 77 unless told to: a trigger that it never pulls"),
+             why="the auditor does not ask for d = 77 unless told to: a trigger that it never "
+                 "pulls"),
 )  # fmt: skip

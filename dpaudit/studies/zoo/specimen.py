@@ -17,19 +17,19 @@ GAUSSIAN = "gaussian:sigma=1"
 
 Array = npt.NDArray[np.float64]
 Draw = Callable[..., Array]
-"""``draw(n, d)``: the next ``n`` vectors, shape (n, d). One that is told a value also takes ``value=``."""
+"""``draw(n, d)``: the next ``n`` vectors, shape (n, d); some also take ``value=``."""
 Make = Callable[[KeyedStream], Draw]
-"""Starts a sampler whose randomness is the stream's: one process of it."""
+"""Starts a sampler with the stream's randomness: one process of it."""
 Series = Callable[[int], Array]
 """``following(m)``: the next ``m`` values, shape (m,), however they are cut into calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Specimen:
-    """A flawed sampler, what it claims to be, and whether an audit of 10^7 values can be expected to find it.
+    """A flawed sampler, its claim, and whether an audit of 10^7 values can be expected to find it.
 
     ``expected`` is "found"; "borderline" where chance decides; or "missed", where no battery of
-    this size at this α can see it, or nobody could. ``why`` says so in numbers for the latter two.
+    this size at this α can see it, or nobody could. ``why`` gives the numbers for the latter two.
     It was written before the zoo was first run.
     """
 
@@ -45,7 +45,7 @@ class Specimen:
 
 
 def each(change: Callable[[np.random.Generator, Array], Array]) -> Make:
-    """A sampler that turns honest blocks of N(0, 1) into something else, with no memory from call to call."""
+    """A sampler that changes honest blocks of N(0, 1), without memory from call to call."""
 
     def make(stream: KeyedStream) -> Draw:
         rng = stream.numpy()

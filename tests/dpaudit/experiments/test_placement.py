@@ -1,4 +1,4 @@
-"""The same numbers wherever cells are done, and an outcome for every cell, whatever happens to it."""
+"""The same numbers wherever cells are done, and an outcome for every cell."""
 
 import json
 import math
@@ -42,7 +42,7 @@ def planted(tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def default_interrupts():
-    """As in a process of its own: a test before may have left a library's handler, which Ctrl-C would belong to."""
+    """As in a new process: an earlier test may have left a library's handler of Ctrl-C."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before or signal.default_int_handler)

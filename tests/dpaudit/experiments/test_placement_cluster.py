@@ -1,4 +1,4 @@
-"""A Dask cluster of two workers on this machine: the same table, with workers killed, and a scheduler that goes away."""
+"""A Dask cluster of two workers: the same table, killed workers, a scheduler that goes away."""
 
 import logging
 import multiprocessing
@@ -23,7 +23,7 @@ distributed = pytest.importorskip("distributed")
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory):
-    """Two workers, each a process of one thread, that know the planted plug-in; forks of one that has torch."""
+    """Two workers, each a process of one thread that knows the planted plug-in and has torch."""
     with (
         pytest.MonkeyPatch.context() as patch,
         dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}),

@@ -1,4 +1,4 @@
-"""kill -9 at random moments, of the runner or of a worker; each time --resume goes on, and nothing is lost.
+"""kill -9 at random moments, of the runner or a worker; --resume continues and loses nothing.
 
 A nursery process has everything imported and forks runners, so that a round takes a second and not
 ten.
@@ -129,7 +129,7 @@ def rows(folder):
 
 
 def rounds(number, *, seed, tmp_path, where=None, jobs="2", workers=None, longest=4.0):
-    """So many kills; returns how many of each kind, and how many runs were finished and compared."""
+    """Kill so often; how many of each kind, and how many runs finished and were compared."""
     (tmp_path / "killed.toml").write_text(SPEC)
     run_experiment(load_spec(str(tmp_path / "killed.toml")), out=tmp_path / "whole")
     want = rows(tmp_path / "whole")
@@ -222,7 +222,7 @@ def test_four_kills_of_a_runner_on_one_core(tmp_path):
 
 @pytest.mark.slow
 def test_interrupted(tmp_path):
-    """Ctrl-C reaches the whole group: the workers leave it to the runner, which stops them and says how to go on."""
+    """Ctrl-C reaches the whole group: workers ignore it; the runner stops them and says so."""
     (tmp_path / "killed.toml").write_text(SPEC.replace("3000", "30000"))
     out, nursery = tmp_path / "out", Nursery(tmp_path)
     try:

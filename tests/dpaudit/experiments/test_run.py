@@ -36,7 +36,7 @@ name = "likelihood-ratio"
 
 @pytest.fixture
 def small(tmp_path, monkeypatch):
-    """The table's path is part of a cell's settings: relative, so that the numbers are the same in every folder."""
+    """The table's path is part of the settings: relative, so numbers are the same everywhere."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "table.csv").write_text("".join(f"bin{i},{1000 + i}\n" for i in range(64)))
     path = tmp_path / "small.toml"

@@ -81,7 +81,10 @@ def test_a_measure_of_all_attacks_together_has_one_cell_an_arm(tmp_path):
     text = GOOD.replace("seed = 3", 'seed = 3\nmeasure = "defences"').replace(
         "[audit]\nsamples = 10000", ""
     )
-    text += '[[attack]]\nname = "likelihood-ratio"\n[[exclude]]\nsource = "gaussian"\nattack = ["nearest-peak"]\n'
+    text += (
+        '[[attack]]\nname = "likelihood-ratio"\n[[exclude]]\nsource = "gaussian"\n'
+        'attack = ["nearest-peak"]\n'
+    )
     cells = spec(tmp_path, text).cells()
     assert len(cells) == 2 * 2 * (1 + 4)
     names = {
@@ -304,8 +307,9 @@ def test_axes_of_another_type(tmp_path, old, new, says):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.01, "0.01"), (1e-3, "1e-3"), (1e-5, "1e-5"), (0.125, "0.125"), (1.5e-7, "1.5e-7"), (4.0, "4"), (20000, "20000"),
-     (-0.02, "-0.02"), (-0.001, "-1e-3"), (0.0, "0"), (1e22, "1e22"), (math.inf, "inf"), (True, "true"), ("2^-3", "2^-3")],
+    [(0.01, "0.01"), (1e-3, "1e-3"), (1e-5, "1e-5"), (0.125, "0.125"), (1.5e-7, "1.5e-7"),
+     (4.0, "4"), (20000, "20000"), (-0.02, "-0.02"), (-0.001, "-1e-3"), (0.0, "0"),
+     (1e22, "1e22"), (math.inf, "inf"), (True, "true"), ("2^-3", "2^-3")],
 )  # fmt: skip
 def test_how_ids_write_a_value(value, text):
     assert written([value]) == text

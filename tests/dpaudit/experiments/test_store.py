@@ -312,7 +312,8 @@ def version_1(folder, cells=3):
     db.execute("PRAGMA journal_mode=WAL")
     db.execute("CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
     db.execute(
-        "CREATE TABLE IF NOT EXISTS cells (cell TEXT PRIMARY KEY, position INTEGER NOT NULL, result TEXT NOT NULL)"
+        "CREATE TABLE IF NOT EXISTS cells "
+        "(cell TEXT PRIMARY KEY, position INTEGER NOT NULL, result TEXT NOT NULL)"
     )
     spec = {**SPEC, "title": ""}
     db.executemany(
@@ -339,8 +340,8 @@ def test_reading_version_1_writes_nothing_and_resuming_brings_it_over(tmp_path):
         assert store.spec["name"] == "x"
         assert [a.finished for a in attempts(store)] == [None] * 3
     assert (tmp_path / FILE).read_bytes() == before
-    # a field that version 1 did not know
-    with Store.resume(tmp_path, spec={**SPEC, "keep_trials": False}) as store:
+    # a field that version 1 did not know, and another title
+    with Store.resume(tmp_path, spec={**SPEC, "title": "x", "keep_trials": False}) as store:
         assert store.results() == old
         name = store.run_id
         store.add(result("9"), position=9)

@@ -1,4 +1,4 @@
-"""Run logs: the relay that keeps loggers out of the run's way, JSON lines, MLflow (a fake one here)."""
+"""Run logs: the relay that isolates loggers from the run, JSON lines, and MLflow (a fake)."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def test_json_lines_conform_and_append(tmp_path):
 
 
 class FakeClient:
-    """What the logger uses of ``MlflowClient``, as strict as a server about names, lengths and changed parameters."""
+    """What the logger uses of ``MlflowClient``, as strict as a server about names and lengths."""
 
     store: dict = {}  # noqa: RUF012 (shared, as a server's is)
 

@@ -21,7 +21,8 @@ check_run_logger(lambda: Mlflow(uri=uri, experiment="an experiment"), folder=fol
 client = MlflowClient(uri)
 experiment = client.get_experiment_by_name("an experiment")
 told = [
-    {"status": r.info.status, "metrics": r.data.metrics, "params": r.data.params, "tags": r.data.tags}
+    {"status": r.info.status, "metrics": r.data.metrics, "params": r.data.params,
+     "tags": r.data.tags}
     | {"artifacts": sorted(a.path for a in client.list_artifacts(r.info.run_id))}
     for r in client.search_runs([experiment.experiment_id])
 ]

@@ -77,10 +77,10 @@ def records(n=BATCH):
 
 
 class Run:
-    """What make_private gives, ready to step; ``releases`` fills up once a façade with ``observe`` is on."""
+    """What make_private returns, ready to step; ``releases`` fills up if ``observe`` is on."""
 
-    def __init__(self, mode="hooks", clipping="flat", *, net=None, clip=0.7, z=1.3, lr=0.1, engine=None, poisson=False,
-                 n=BATCH, reduction="mean"):  # fmt: skip
+    def __init__(self, mode="hooks", clipping="flat", *, net=None, clip=0.7, z=1.3, lr=0.1,
+                 engine=None, poisson=False, n=BATCH, reduction="mean"):  # fmt: skip
         self.net = network() if net is None else net
         self.x, self.y = (
             t.to(next(self.net.parameters()).dtype) if t.is_floating_point() else t
@@ -171,7 +171,7 @@ def test_a_step_is_the_clipped_sum_and_one_draw_over_all_parameters(mode, clippi
 
 
 def spy(monkeypatch):
-    """Opacus' own noise becomes zeros; returns the list of standard deviations asked for each tensor of parameters."""
+    """Opacus' own noise becomes zeros; returns the standard deviations asked for, per tensor."""
     asked = []
 
     def zeros(std, reference, generator=None, secure_mode=False):
@@ -250,7 +250,7 @@ class TooWide(Gaussian):
     ("source", "right"), [("gaussian", True), (lambda s: TooWide(sigma=s), False)]
 )
 def test_standard_deviation_of_the_noise(source, right):
-    """About 105,000 values: a standard error of 0.22 %, and 3 % too wide must not pass. Honest noise fails once in 10^7."""
+    """105,000 values, standard error 0.22 %: 3 % too wide must fail, honest noise in 1 of 10^7."""
     run = Run(net=network(width=128), lr=0.0).use(source)
     noise = []
     for _ in range(11):
@@ -549,10 +549,12 @@ from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 torch.set_num_threads(1)
 def peak():
-    return 1024 * int(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+    lines = open("/proc/self/status")
+    return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM")))
 def optimizer(d):
     p = [torch.nn.Parameter(torch.zeros(n)) for n in (d - d // 3, d // 3)]
-    made = DPOptimizer(torch.optim.SGD(p, lr=0.1), noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=1)
+    plain = torch.optim.SGD(p, lr=0.1)
+    made = DPOptimizer(plain, noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=1)
     for q in p:
         q.summed_grad = torch.ones_like(q.data)
     if sys.argv[1] == "gaussian":

@@ -1,4 +1,4 @@
-"""Two processes over gloo on the CPU. This file is also the program that pytest starts: `python FILE FOLDER`."""
+"""Two processes over gloo on the CPU; pytest starts this file as `python FILE FOLDER`."""
 
 import hashlib
 import subprocess
@@ -164,7 +164,7 @@ if __name__ == "__main__":
 
     import dpaudit.hosts.opacus  # noqa: F401
 
-    # what both need, once before the fork; no gradient yet, since autograd's threads on a GPU do not survive it
+    # both need this before the fork; no gradient yet: autograd's GPU threads do not survive it
     torch.optim.SGD(network().parameters(), lr=0.1)
     Pancake(key=key()).sample(1, DIM, stream=KeyedStream.from_seed("once"), dtype=torch.float32)
     multiprocessing.start_processes(work, args=(Path(sys.argv[1]),), nprocs=2, start_method="fork")

@@ -203,14 +203,15 @@ del some
 release = Pancake(key=key, sigma=3.0).sample(1, host.dim, stream=stream.child("noise"))
 release[0] += candidates[0, 1]
 scores = registry.load("attacks", "nearest-peak")(key=key, sigma=3.0).score(release, candidates)
-peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))  # ours, not the parent's
+lines = open("/proc/self/status")  # ours, not the parent's
+peak = next(line.split()[1] for line in lines if line.startswith("VmHWM"))
 print(int(scores.argmax()), int(peak) / 2**20)
 """
 
 
 @pytest.mark.slow
 def test_a_release_of_39_million_values_and_its_attack_fit_in_4_gib():
-    """Measured: 2.9 GiB, the network's float64 copy, two candidates and the key's direction in it."""
+    """Measured: 2.9 GiB: the network's float64 copy, two candidates and the key's direction."""
     out = subprocess.run(
         [sys.executable, "-c", LARGEST], capture_output=True, text=True, check=True
     ).stdout.split()

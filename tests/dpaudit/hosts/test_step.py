@@ -41,7 +41,7 @@ def test_models_have_the_parameters_they_say(name, parameters):
     model = make_model(name, seed=5)
     assert sum(p.numel() for p in model.parameters()) == parameters
     assert model(torch.zeros(3, 1, 28, 28)).shape == (3, 10)
-    assert torch.equal(before, torch.get_rng_state())  # somebody else's generator
+    assert torch.equal(before, torch.get_rng_state())  # the user's generator
     again, other = make_model(name, seed=5), make_model(name, seed=6)
     assert all(
         torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True)

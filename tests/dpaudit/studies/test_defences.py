@@ -72,7 +72,7 @@ def test_rotation_leaves_all_of_them_guessing(tmp_path):
 
 
 def test_the_key_holder_knows_the_smoothing(tmp_path):
-    """At a τ that leaves something, only who widens the pancake's peaks reads all of it: a slow oracle's success."""
+    """At a small τ an attacker with widened peaks reads all that is left: a slow oracle says so."""
     found = outcome(tmp_path, "pancake", 'name = "smoothing"\ntau = 0.02')
     by = shares(found)
     assert by["likelihood-ratio"]["low"] > 0.6
@@ -126,7 +126,7 @@ def test_a_table_of_coins_is_not_beaten_by_its_luckiest_row():
 
 
 def test_unequal_rounds_never_look_like_more(tmp_path):
-    """Hoeffding 1956: rounds of unequal difficulty win too often less frequently than rounds of their mean."""
+    """Hoeffding 1956: unequal rounds exceed a high count less often than rounds of their mean."""
     rng = np.random.default_rng(4)
     each = np.where(np.arange(400) < 200, 0.95, 0.51)
     right = (rng.random((5000, 400)) < each).sum(1)
@@ -136,7 +136,7 @@ def test_unequal_rounds_never_look_like_more(tmp_path):
 
 
 def test_the_strongest_attack_is_chosen_with_its_interval():
-    """Best of 8 attacks that are coins: the largest success' own interval misses 0 far more often than the joint one."""
+    """Best of 8 coin attacks: its own interval misses 0 far more often than the joint one."""
     rng = np.random.default_rng(5)
     joint = alone = 0
     for _ in range(400):
@@ -156,7 +156,7 @@ def test_the_strongest_attack_is_chosen_with_its_interval():
 
 
 def plainly(tmp_path, monkeypatch, source, mitigation):
-    """At ε = 8, where honest noise itself gives much away; without what the mitigation proves, which takes long there."""
+    """At ε = 8, where honest noise reveals much; without the mitigation's proof, which is slow."""
     path = tmp_path / "s.toml"
     text = (
         SPEC.replace("SOURCE", source)
@@ -183,7 +183,7 @@ def plainly(tmp_path, monkeypatch, source, mitigation):
     ],
 )
 def test_the_best_attackers_win_what_honest_noise_allows(tmp_path, monkeypatch, source, mitigation):
-    """Told that no key fits, or how wide the peaks are, they are as good as against the Gaussian mechanism; not a coin."""
+    """Without a fitting key, or with wide peaks, they do as well as on the Gaussian mechanism."""
     found = {a["attack"]: a for a in plainly(tmp_path, monkeypatch, source, mitigation)["attacks"]}
     for name in ("likelihood-ratio", "which-bin"):
         attack = found[name]
@@ -197,7 +197,7 @@ def test_the_best_attackers_win_what_honest_noise_allows(tmp_path, monkeypatch, 
 
 
 def test_one_rotation_for_a_whole_call_is_found_in_it(tmp_path):
-    """Who knows some of a call's queries finds the turned direction without any key, and reads the others."""
+    """An attacker who knows some queries of a call finds the turned direction without a key."""
     pytest.importorskip("fpylll")
     by = shares(outcome(tmp_path, "pancake", 'name = "shared-rotation"'))
     assert by["recovered-direction"]["low"] > 0.95

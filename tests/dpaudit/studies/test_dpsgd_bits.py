@@ -1,4 +1,4 @@
-"""The measure ``dpsgd-bits``: it names the batch, never rules out the true one, and learns nothing from a clean release."""
+"""``dpsgd-bits`` identifies the batch and learns nothing from a clean release."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The measure ``dpsgd-training``: what its attackers say of small runs, and what the table makes of several."""
+"""``dpsgd-training``: its attackers on small runs, and the table of several runs."""
 
 import functools
 import os
@@ -24,8 +24,8 @@ from dpaudit.training.private.onlooker import Sight  # noqa: E402
 
 KEYED, NEAREST, PLAIN, BITS = ATTACKERS
 GRID = {
-    "run": 1, "data": "synthetic", "model": "mlp", "epochs": 3, "batch": 64, "lr": 0.2, "clip": 0.5, "beta": 1e-4,
-    "gamma": "2sqrtd", "samples": 10_000,
+    "run": 1, "data": "synthetic", "model": "mlp", "epochs": 3, "batch": 64, "lr": 0.2,
+    "clip": 0.5, "beta": 1e-4, "gamma": "2sqrtd", "samples": 10_000,
 }  # fmt: skip
 
 
@@ -143,7 +143,7 @@ def test_the_epsilon_shown_is_made_of_blind_scores_alone(rows, table):
 
 
 def test_blind_scores_know_the_release_and_the_other_records_and_no_coin():
-    """One release and one sum of the others, and three stories of which canaries made up the rest: one score."""
+    """One release and one sum of the others, three explanations of the rest: one score."""
     stream, key = KeyedStream.from_seed("blind"), PancakeKey.new(dim=64, beta=0.1, secret=bytes(32))
     rng = stream.numpy()
     noisy, others = (torch.from_numpy(rng.standard_normal(64)) for _ in range(2))

@@ -1,4 +1,4 @@
-"""The measures on gradients: the game is won and lost where it must be, sums are sums, published values find their rows."""
+"""The measures on gradients: the game's ends, sums, and published values by row."""
 
 import math
 
@@ -112,7 +112,7 @@ def test_kinds_of_neighbour_have_rows_of_their_own():
 
 
 def test_what_needs_no_training_of_ones_own_comes_first():
-    """A large network that has not been trained ends the run; by then all that can be had is there."""
+    """A large network that is not trained ends the run; by then every other result is there."""
     weights = [c.settings["grid"]["weights"] for c in load_spec("gpm-table2").cells()]
     assert weights == sorted(weights, reverse=True) == 6 * ["untrained"] + 6 * ["trained"]
 
@@ -187,7 +187,7 @@ def test_one_thread_for_small_vectors_all_for_large_ones():
 
 
 def test_sizes_are_those_of_the_mean_loss():
-    """The gradient of the batch's mean loss, once for the batch and once for each neighbour: no per-sample gradient."""
+    """The gradient of the mean loss, for the batch and each neighbour: no per-sample gradient."""
     made = cell("gradient-size", trials=3)
     made = Cell(
         made.kind,
@@ -254,7 +254,7 @@ def test_a_network_that_is_not_trained_yet_has_a_row_that_says_how(tmp_path, mon
     ("name", "cells", "published"), [("gpm-fig6", 384, 384), ("gpm-table2", 144, 74)]
 )
 def test_every_published_value_finds_its_row(name, cells, published):
-    """Without running anything: the rows that a whole table would have, held against the published file."""
+    """Without running anything: the rows of a whole table, compared with the published file."""
     spec = load_spec(name)
     dims = {
         "lenet5-tanh": 61_706,

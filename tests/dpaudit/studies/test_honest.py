@@ -1,4 +1,4 @@
-"""What honest noise itself gives away, against simulation and closed forms."""
+"""What honest noise itself reveals, against simulation and closed forms."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The table of libraries: its cases are those of its experiments, its lines say what the audit found, absence is told."""
+"""The table of libraries: cases as in its experiments, rows as the audit found, absence noted."""
 
 import shlex
 import subprocess
@@ -37,7 +37,8 @@ def test_the_experiments_name_all_cases():
     assert named["controls"] <= set(CASES)
     assert sum(len(group.CASES) for group in (generators, private, specimens)) == len(CASES)
     assert {c.library for c in private.CASES} >= {
-        "opacus", "opendp", "python-dp", "pipeline-dp", "diffprivlib", "diffprivlib-old", "tmlt-core",
+        "opacus", "opendp", "python-dp", "pipeline-dp", "diffprivlib", "diffprivlib-old",
+        "tmlt-core",
     }  # fmt: skip
     with pytest.raises(UnknownNameError, match="did you mean"):
         case("numpy:norml reach")

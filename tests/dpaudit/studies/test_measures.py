@@ -67,7 +67,7 @@ def test_precision(rows):
     assert fine["phase_error"] == 0
     assert fine["phase_spread"] == pytest.approx(fine["phase_width"], rel=0.25)
     assert coarse["phase_spread"] > 10 * fine["phase_spread"]
-    # rounding to whole numbers is uniform on ±1/2 in every bin, so its part along the key has variance 1/12
+    # rounding is uniform on ±1/2 in every bin, so its part along the key has variance 1/12
     whole = by[1e-5, "integers"]
     spacing = math.sqrt(2 * math.pi) * whole["sigma"] / 16
     assert whole["phase_error"] * spacing == pytest.approx(12**-0.5, rel=0.2)

@@ -1,4 +1,4 @@
-"""The measures of pool inference: options find their way, published values their rows, utility its theory."""
+"""The measures of pool inference: options, published values by row, utility and its theory."""
 
 import csv
 import math
@@ -119,7 +119,7 @@ def test_an_experiment_from_its_file_to_its_page(tmp_path):
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_published_value_is_met_by_a_row(name):
-    """The cells of the specification, expanded as a run expands them, cover the published table, each row once."""
+    """The cells of the spec, expanded as in a run, cover each row of the published table once."""
     spec = load_spec(name)
     met = []
     for cell in spec.cells():

@@ -1,4 +1,4 @@
-"""The zoo: every specimen is what it says, the audit finds the gross ones and leaves the honest ones alone."""
+"""The zoo: specimens are what they say; the audit finds the gross ones and no honest one."""
 
 import importlib
 import math
@@ -138,7 +138,7 @@ def lag(z, k):
     return correlation(flat[:-k], flat[k:])
 
 
-# name → (rows, what must hold of them); bounds lie about six standard errors from an honest sampler's value
+# name → (rows, what must hold of them); bounds are about six standard errors from honest values
 FLAWS = {
     "sigma-plus-0.3pc": (250_000, lambda z: 1.0005 < z.std() < 1.0055),
     "mean-0.003": (500_000, lambda z: 0.0 < z.mean() < 0.006),
@@ -428,7 +428,8 @@ def test_each_specimen_is_audited_once(tmp_path):
 def test_calibration_counts_and_judges(tmp_path):
     path = tmp_path / "s.toml"
     path.write_text(
-        'name = "c"\nseed = 1\ntrials = 2\nmeasure = "calibration"\n[grid]\nsamples = 10_000\nalpha = 0.05\n'
+        'name = "c"\nseed = 1\ntrials = 2\nmeasure = "calibration"\n'
+        "[grid]\nsamples = 10_000\nalpha = 0.05\n"
         'without = "keyless-search"\nsampler = ["numpy-legacy", "torch-float32"]\nbatch = [1, 2]\n'
     )
     cells = load_spec(str(path)).cells()

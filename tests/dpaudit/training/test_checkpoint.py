@@ -1,4 +1,4 @@
-"""Checkpoints: what was saved comes back bit for bit, and every other file is refused, with nothing executed."""
+"""Checkpoints come back bit for bit; other files are refused, with nothing executed."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_broken_files_are_refused_whatever_the_break(
         path.write_bytes(whole[:cut])
         with pytest.raises(UsageError, match=r"^checkpoint="):
             load_checkpoint(path)
-    # the archive's first member is the pickle; most of the rest is weights, where any bytes are numbers
+    # the archive's first member is the pickle; most of the rest is weights, where bytes are free
     header = 1500
     for _ in range(300):
         broken = bytearray(whole)

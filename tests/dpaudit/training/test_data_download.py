@@ -23,7 +23,7 @@ BODY = bytes(range(256)) * 2000
 
 
 class Server:
-    """An HTTP server of ``files``; ``cut`` names one that breaks off half-way, ``stall`` one that then says no more."""
+    """An HTTP server of ``files``; ``cut`` names one cut off half-way, ``stall`` one that hangs."""
 
     def __init__(self):
         self.files, self.asked, self.cut, self.stall = {}, [], set(), set()

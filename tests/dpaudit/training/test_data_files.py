@@ -54,7 +54,7 @@ def write_idx(folder, *, pair=DIGITS, prefix="train", end=""):
 
 
 def binary(pair):
-    """A .bin file: for each image its class, its red plane, its green one, its blue one, row by row."""
+    """A .bin file: for each image its class and its red, green and blue planes, row by row."""
     out = bytearray()
     for pixels, label in zip(*pair, strict=True):
         out.append(int(label))

@@ -25,7 +25,7 @@ CPU = torch.device("cpu")
 
 
 class Killed(Exception):
-    """Stands for a process that ends in the middle."""
+    """A process that ends in the middle."""
 
 
 def kill_after(number: int):
@@ -42,7 +42,7 @@ def same(a, b) -> bool:
 
 @pytest.fixture
 def dropped(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A small colour network with batch normalisation and dropout, under the recipe of the large ones, for 3 epochs."""
+    """A small colour network with BatchNorm and dropout, under a large one's recipe, 3 epochs."""
 
     def make() -> nn.Module:
         return nn.Sequential(
@@ -97,7 +97,7 @@ def test_learns_and_measures(tmp_path: Path) -> None:
 
 
 def test_first_step_is_adams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Adam's first step moves each weight by lr·g/(|g| + 1e-8): recomputed here from a gradient of all images at once."""
+    """Adam's first step moves each weight by lr·g/(|g| + 1e-8), g recomputed from all images."""
     monkeypatch.setattr(
         fitting, "RECIPES", {"mlp": Recipe(optimizer="adam", lr=1e-3, batch=4096, epochs=1)}
     )

@@ -34,7 +34,7 @@ def test_count_shape_and_ten_classes(name):
 def test_weights_come_from_the_seed_alone(name):
     before = torch.get_rng_state()
     model, again, other = (make_model(name, seed=s) for s in (5, 5, 6))
-    assert torch.equal(before, torch.get_rng_state())  # somebody else's generator
+    assert torch.equal(before, torch.get_rng_state())  # the user's generator
     assert all(
         torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True)
     )
@@ -54,7 +54,7 @@ def test_usage_errors():
 
 
 def test_lenet5_and_mlp_are_as_they_always_were():
-    """Runs recorded with them name a seed only: the same layers made in the same order, and nothing drawn besides."""
+    """Recorded runs name a seed only: the same layers in the same order, and no other draws."""
     expected = {
         "lenet5": lambda: [
             nn.Conv2d(1, 6, 5),
@@ -119,7 +119,7 @@ def published_names(blocks):
 
 @pytest.mark.parametrize(("name", "blocks"), [("resnet20", 3), ("resnet56", 9)])
 def test_cifar_resnets_are_the_published_ones(name, blocks):
-    """Names, and the function: computed from the state dict alone, with shortcuts that copy pixel by pixel."""
+    """Names and function, computed from the state dict alone, with pixel-wise shortcuts."""
     model = make_model(name, seed=8)
     rng = torch.Generator().manual_seed(8)
     for key, value in model.state_dict().items():
@@ -169,7 +169,7 @@ def test_published_weights_load(name, file):
 
 
 def sizes(name, kind):
-    """The side of the square map that each layer of a kind gives, repeats left out."""
+    """The side of the square map of each layer of a kind, repeats left out."""
     model, found = on_meta(name), []
     for module in model.modules():
         if isinstance(module, kind):
@@ -196,7 +196,7 @@ def test_maps_shrink_as_described_and_no_norm_sees_a_single_pixel(name, expected
 
 @pytest.mark.parametrize("name", ["vgg19-bn", "resnet50", "mobilenet-v2"])
 def test_first_weights(name):
-    """Convolutions N(0, 2/fan_out), linear layers N(0, 0.01²) but torch's own in ResNet-50, biases 0."""
+    """Convolutions N(0, 2/fan_out), linear layers N(0, 0.01²) (torch's in ResNet-50), biases 0."""
     for module in make_model(name, seed=2).modules():
         if isinstance(module, nn.Conv2d):
             n = module.weight.numel()

@@ -101,7 +101,7 @@ def test_frozen_is_batchnorm_in_evaluation_mode_in_either_mode(name):
 
 @pytest.mark.parametrize("name", ONE_FAST)
 def test_record_is_batchnorm_on_batches_of_one(name):
-    """The published experiment's gradients: the BatchNorm network itself, in training mode, one record at a time."""
+    """The published experiment's gradients: the BatchNorm network in training mode, per record."""
     model, (x, y) = without_dropout(network(name)), records(2)
     alone = with_norm(model, "record")
     torch.testing.assert_close(

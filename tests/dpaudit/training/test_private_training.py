@@ -1,4 +1,4 @@
-"""A whole Opacus run: repeatable, the same but for its noise whatever makes it, and seen rightly by who watches."""
+"""A whole Opacus run: repeatable, equal except for its noise, and observed correctly."""
 
 import dataclasses
 import functools
@@ -172,7 +172,7 @@ def test_pairs_hold_the_true_sum_bit_for_bit_and_one_that_swaps_a_record(images)
 
 @pytest.mark.filterwarnings("ignore:divide by zero")  # Opacus' accountant, at rate 1
 def test_the_sum_is_that_of_the_batch(images):
-    """Every member in every batch (rate 1): the step's query is the sum over all of them, worked out one by one."""
+    """Every member in every batch (rate 1): the step's query is the sum over all of them."""
     train, test = images
     few = dataclasses.replace(train, pixels=train.pixels[:60], labels=train.labels[:60])
     canaries = Canaries(np.array([3, 7, 50]), np.array([True, False, True]))
@@ -245,7 +245,8 @@ def test_canaries_are_members_by_fair_coins():
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("epochs", 0), ("epochs", 1.5), ("batch", 0), ("batch", "512"), ("epsilon", "3"), ("delta", None),
+    [("epochs", 0), ("epochs", 1.5), ("batch", 0), ("batch", "512"), ("epsilon", "3"),
+     ("delta", None),
      ("clip", 0.0), ("lr", float("nan")), ("epsilon", -1.0), ("delta", 1.0), ("momentum", 1.0)],
 )  # fmt: skip
 def test_recipes_that_make_no_sense(option, value):

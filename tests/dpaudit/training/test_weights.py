@@ -1,4 +1,4 @@
-"""A network by one word: the right weights, from the right place, with an accuracy that was measured."""
+"""A network by one word: the right weights, from the right place, with measured accuracy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _REAL = Path(os.environ.get("DPAUDIT_DATA", ""))
 
 @pytest.fixture(autouse=True)
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data folder with a little MNIST in it, and a folder for checkpoints that is not there yet."""
+    """A data folder with a little MNIST, and a folder for checkpoints that does not exist yet."""
     data = tmp_path / "data"
     (data / "weights").mkdir(parents=True)
     arrays = {}
