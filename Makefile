@@ -17,10 +17,16 @@ help: ## What there is
 
 setup: $(READY) ## Make .venv and install everything into it
 
+WANTED = import sys; sys.version_info >= (3, 11) or sys.exit("python=%d.%d: dpaudit needs 3.11 or newer; make PYTHON=/path/to/python3.11" % sys.version_info[:2])
+VERSION = import sys; print("%d.%d" % sys.version_info[:2])
+
 $(READY): pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,dev]'
-	touch $@
+	@$(PYTHON) -c '$(WANTED)'
+	@test "$$($(BIN)/python -c '$(VERSION)' 2>/dev/null)" = "$$($(PYTHON) -c '$(VERSION)')" || { \
+		echo "Making $(VENV) with Python $$($(PYTHON) -c '$(VERSION)') ..."; $(PYTHON) -m venv --clear $(VENV); }
+	@echo "Installing dpaudit and what it needs into $(VENV): 2.7 GB, about two minutes ..."
+	@PIP_ROOT_USER_ACTION=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,dev]'
+	@touch $@
 
 envs: $(ENVS)/tmlt-core/.ready $(ENVS)/diffprivlib-old/.ready $(ENVS)/flower/.ready $(ENVS)/mlflow/.ready $(ENVS)/jax-privacy/.ready ## Environments for libraries that cannot live in .venv
 
@@ -35,7 +41,7 @@ $(ENVS)/%/.ready:
 	touch $@
 
 demo: $(READY) ## The whole story on real data, offline, in a minute
-	$(BIN)/dpaudit demo --out dpaudit-demo
+	@$(BIN)/dpaudit demo --out dpaudit-demo
 
 test: $(READY) ## The test suite
 	$(BIN)/pytest -n 2 --dist worksteal

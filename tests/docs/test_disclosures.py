@@ -1,4 +1,7 @@
-"""Each disclosure's reproducer shows what its draft says, on the version it names, with that library alone."""
+"""Each disclosure's reproducer shows what its draft says, on the version it names.
+
+Each runs with that library alone.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ def test_every_draft_has_a_reproducer_and_is_listed() -> None:
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_a_reproducer_is_short_and_needs_the_library_alone(script: Path) -> None:
     text = script.read_text(encoding="utf-8")
-    assert sum(bool(line.strip()) for line in text.splitlines()) <= 15
+    assert sum(bool(line.strip()) for line in text.splitlines()) <= 20
     assert "dpaudit" not in text
 
 
@@ -67,7 +70,8 @@ def test_a_reproducer_shows_it(script: Path) -> None:
         assert min(counts[0], counts[3]) > 19_000
         assert max(counts[1], counts[2]) < 1_000
     else:
-        impossible = [int(re.search(r": (\d+) of", line)[1]) for line in lines]  # type: ignore[index]
+        found = [re.search(r": (\d+) of", line) for line in lines]
+        impossible = [int(one[1]) for one in found]  # type: ignore[index]
         total = int(re.search(r"of (\d+)", lines[0])[1])  # type: ignore[index]
         assert impossible[0] > 0.1 * total
         assert impossible[1] == 0

@@ -1,4 +1,4 @@
-"""Every relative link in the documents leads to something that is there, and every anchor to a heading."""
+"""Every relative link in the documents leads to something, and every anchor to a heading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The site's mathematics: what LaTeX means is what the reader sees, and what cannot be shown is an error."""
+"""The site's mathematics: LaTeX becomes what the reader sees, or an error."""
 
 from __future__ import annotations
 

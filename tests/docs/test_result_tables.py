@@ -1,4 +1,4 @@
-"""Every table of measured results in the documents is that of the results files that are committed beside it."""
+"""Every table of measured results in the documents is that of the committed results files."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ MITIGATIONS = (ROOT / "mitigations" / "README.md").read_text(encoding="utf-8")
 ATTACKS = (ROOT / "attacks" / "README.md").read_text(encoding="utf-8")
 UNCHECKED = {  # tables with digits that no results file gives, by the first cell of their head
     "source": "what is published where",
-    "`dpaudit deployment apple --config …`": "run by the page itself, and by tests/dpaudit/deployments/apple/",
+    "`dpaudit deployment apple --config …`": "run by the page itself, "
+    "and by tests/dpaudit/deployments/apple/",
+    "you have": "where to start",
     "family": "what a family of tests looks at",
     "command": "seconds, from make bench",
-    "at 39 million coordinates, two cores of an Intel Xeon": "seconds, from make bench and make flower",
+    "at 39 million coordinates, two cores of an Intel Xeon": "seconds, from make bench "
+    "and make flower",
 }
 
 
@@ -93,7 +96,7 @@ def test_the_tables_of_mitigations_and_attacks() -> None:
 
 
 def sentences() -> Iterator[tuple[str, str]]:
-    """Numbers that stand in a sentence, with what the sentence has around them, by page (of `docs/reproduce/`, or README)."""
+    """Numbers in sentences, with the words around them, by page of `docs/reproduce/` or README."""
     expected = (
         [row["found"] for row in rows("zoo") if row["expected"] == kind]
         for kind in ("found", "borderline", "missed")
@@ -119,13 +122,15 @@ def sentences() -> Iterator[tuple[str, str]]:
     )
     yield (
         "README",
-        f"Of {every['audits']:,} audits of honest noise at α = 0.05, {interval(every['share'], digits=2)} end in a finding",
+        f"Of {every['audits']:,} audits of honest noise at α = 0.05, "
+        f"{interval(every['share'], digits=2)} report a finding",
     )
     yield "blackbox", f"by maker {100 * least:.1f} to {100 * most:.1f} %)"
     tried = {(row["library"], row["mechanism"]) for row in rows("libraries")}
     yield (
         "README",
-        f"{len(tried)} mechanisms of {len({library.split()[0].removesuffix('-old') for library, _ in tried})} libraries",
+        f"{len(tried)} mechanisms of "
+        f"{len({library.split()[0].removesuffix('-old') for library, _ in tried})} libraries",
     )
     pancake = {
         row["attacker"]: row["right"] for row in rows("dpsgd-training") if row["arm"] == "pancake"
@@ -135,7 +140,8 @@ def sentences() -> Iterator[tuple[str, str]]:
     found = rows("controls")
     yield (
         "floating_point",
-        f"In {sum(r['repeats'] - r['exceeded'] for r in found):,} of {sum(r['repeats'] for r in found):,}",
+        f"In {sum(r['repeats'] - r['exceeded'] for r in found):,} of "
+        f"{sum(r['repeats'] for r in found):,}",
     )
     for row in found:
         if row["exceeded"]:

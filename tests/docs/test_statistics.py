@@ -1,4 +1,7 @@
-"""The statistics pages: what they name exists, what they quote was printed, and some of their formulas by another way."""
+"""The statistics pages: what they name exists, what they quote was printed.
+
+Some of their formulas are computed by another way.
+"""
 
 import ast
 import itertools
@@ -98,7 +101,7 @@ def test_numbers_that_a_page_quotes_were_printed():
 
 
 def phase_bound(r, f, *, waves=True):
-    """The page's phase bound (n = 50) with its moment generating function by quadrature over N(0, 1)."""
+    """The page's phase bound (n = 50) with its moment generating function by quadrature."""
     y = np.linspace(-9, 9, 4001)
     weight = np.exp(-y * y / 2) / np.exp(-y * y / 2).sum()
     rho, s, total = math.exp(-2 * math.pi**2 * f * f), 2 * r, 0.0
@@ -142,7 +145,7 @@ def test_the_fourth_order_bound_falls():
 
 
 def missed(epsilon, delta, p0, *, draws, alpha, told):
-    """P(the bound exceeds ε) where P₁(E) = e^ε·P₀(E) + δ, exactly: a sum over all counts. ``told``: the δ it is given."""
+    """P(the bound exceeds ε) for P₁(E) = e^ε·P₀(E) + δ, exactly; ``told`` is the δ it is given."""
     p1 = math.exp(epsilon) * p0 + delta
     k = np.arange(draws + 1)
     inside, outside = np.meshgrid(k, k, indexing="ij")
@@ -192,7 +195,7 @@ def test_expected_capital_is_one_and_of_another_law_it_is_not(name):
 
 
 def test_one_run_without_delta_is_the_binomial_both_ways():
-    """The recursion for δ = 0 may not promise less than the theorem's binomial tail, which it generalises."""
+    """The recursion for δ = 0 promises no less than the binomial tail, which it generalises."""
     for right, made in ((30, 40), (55, 60)):
         guesses = Guesses(made, 0, right)
         tail = scipy.stats.binom.sf(right - 1, made, 1 / (1 + math.exp(-0.8)))
