@@ -228,12 +228,8 @@ def _audit(
         if not won:
             if progress is not None:
                 progress(planned, planned)
-            evidence = battery.conclude(
-                lambda certain: _patience(started, options, certain=certain)
-            )
-        early = (
-            EARLY_END * sampling.blocks * (sampling.blocks + 1) if sampling.ended is not None else 1
-        )
+            evidence = battery.conclude(lambda sure: _patience(started, options, certain=sure))
+        early = 1 if sampling.ended is None else EARLY_END * sampling.blocks * (sampling.blocks + 1)
         results, blind = judge(evidence, alpha=alpha, weight=weight * early)
     bets = betting.results(alpha=alpha) if betting is not None else []
     words = ["dpaudit", "audit", sampler.name, "--claim", str(claim), *options.words]

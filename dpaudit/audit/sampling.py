@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +43,7 @@ class Sampling:
     def __init__(
         self,
         sampler: ClosedSampler,
-        plan: Iterable[Call],
+        plan: Sequence[Call],
         *,
         planned: int,
         claim: Claim,
@@ -61,10 +61,7 @@ class Sampling:
         self._flat = flat
         self._sampler = sampler
         self._plan = plan
-        # a plan that grows while it runs (a generator) has no other processes
-        self._others_left = (
-            sum(call.purpose == "other process" for call in plan) if isinstance(plan, tuple) else 0
-        )
+        self._others_left = sum(call.purpose == "other process" for call in plan)
         self._other: ClosedSampler | None = None
         self._others = 0
         self.planned = planned

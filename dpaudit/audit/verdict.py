@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from dpaudit.claims import Claim
 from dpaudit.interfaces import Test
@@ -13,12 +14,11 @@ from dpaudit.types import BlindSpot, Evidence, TestResult
 
 __all__ = ["ALWAYS_BLIND", "judge", "never_excluded"]
 
+_never = partial(BlindSpot, size=None, unit="")  # at no sample size
 ALWAYS_BLIND = (
-    BlindSpot(
+    _never(
         test="every black-box test",
         flaw="Gaussian pancake with γ ≥ 2√d",
-        size=None,
-        unit="",
         says="noise with a hidden direction that only a secret key reveals, where the keyless "
         "search does not reach. Thin layers can be found: at γ = 2√d, stronger lattice "
         "reduction than this audit's found β = 1e-4 at d = 128 (72 s), 1e-6 at d = 192 (80 s) "
@@ -26,44 +26,34 @@ ALWAYS_BLIND = (
         "For thicker ones no sample size excludes it if continuous LWE is hard "
         "(arXiv 2509.23834, Theorem 3.4); use a mitigation where that matters",
     ),
-    BlindSpot(
+    _never(
         test="every black-box test",
         flaw="messages in the low bits",
-        size=None,
-        unit="",
         says="encrypted data in the last bits of each value look like noise there at any sample "
         "size, and change the law by less than rounding does; round releases to a grid coarser "
         "than those bits",
     ),
-    BlindSpot(
+    _never(
         test="every black-box test",
         flaw="a cryptographic generator under somebody's seed",
-        size=None,
-        unit="",
         says="whoever knows the seed can subtract the noise; samples cannot show who knows it",
     ),
-    BlindSpot(
+    _never(
         test="this battery",
         flaw="a statistical generator under somebody's seed",
-        size=None,
-        unit="",
         says="linear generators and others that are not cryptographic (xorshift, Mersenne "
         "Twister, PCG) can be replayed from a few outputs; tests of bits find the linear ones "
         "(--bits with PractRand), this battery mostly does not",
     ),
-    BlindSpot(
+    _never(
         test="every black-box test",
         flaw="a sampler that behaves when it is watched",
-        size=None,
-        unit="",
         says="code that knows an auditor by its calls, its process or the date can be honest to it "
         "alone; audit it where it runs, from recorded noise (file:)",
     ),
-    BlindSpot(
+    _never(
         test="an audit of noise alone",
         flaw="floating-point leaks",
-        size=None,
-        unit="",
         says="what the low bits of value + noise say of the value is not looked at; "
         "dpaudit mechanism looks at them",
     ),

@@ -68,14 +68,13 @@ class Drift:
     def evidence(self, *, alpha: float) -> Evidence:
         if len(self._segments) < _LEAST:
             return Evidence(p=1.0, statistic=0.0, effect="too few blocks to see a drift")
-        n, sums, squares, beyond = (
-            np.array(column) for column in zip(*self._segments, strict=True)
-        )
+        n, sums, squares, beyond = map(np.array, zip(*self._segments, strict=True))
         spread = self._stream.numpy().random(len(n))
+        root = np.sqrt(n)
         scores = (
             sums,
-            np.sqrt(n) * _chi_square_score(squares, n),
-            np.sqrt(n) * _binomial_score(beyond, n, spread),
+            root * _chi_square_score(squares, n),
+            root * _binomial_score(beyond, n, spread),
         )
         total = int(n.sum())
         end = np.cumsum(n) / total

@@ -95,7 +95,7 @@ def coarse_statistics(x0: Array, x1: Array, rng: np.random.Generator) -> list[St
     found = [_linear("linear discriminant ⟨w, x⟩", weights), quadratic]
     differ = np.abs(m1 - m0) / np.sqrt(v0 + v1) + np.abs(np.log(v1 / v0))
     farthest = map(int, np.argsort(-differ)[:_COORDINATES])
-    found += [Statistic(f"x[{j}]", partial(_coordinate, j=j)) for j in farthest]
+    found += [Statistic(f"x[{j}]", _of_column(j, np.asarray)) for j in farthest]
     found += [_linear("random projection ⟨w, x⟩", rng.standard_normal((k,)))]
     found += [Statistic("smallest |x[j]|", lambda x: np.abs(x).min(axis=1))]
     return [*found, Statistic("largest |x[j]|", lambda x: np.abs(x).max(axis=1))]
@@ -119,13 +119,16 @@ def low_bit_statistics(x0: Array, x1: Array, v0: Array, v1: Array) -> list[Stati
         name = "x" if k == 1 else f"x[{j}]"
         exponent = f"exponent and trailing zeros of {name}"
         found += [
-            Statistic(f"lowest set bit of {name}", partial(_lowest_bit_of, j=j)),
-            Statistic(exponent, partial(_exponent_and_zeros_of, j=j)),
+            Statistic(f"lowest set bit of {name}", _of_column(j, _lowest_bit)),
+            Statistic(exponent, _of_column(j, _exponent_and_zeros)),
         ]
         if as_long:
             values = sorted({float(v0[j]), float(v1[j])} - {0.0})
             found += [
-                Statistic(f"lowest set bit of {name} − {v:g}", partial(_less, j=j, value=v))
+                Statistic(
+                    f"lowest set bit of {name} − {v:g}",
+                    _of_column(j, partial(_lowest_bit_less, value=v)),
+                )
                 for v in values
             ]
     return found
@@ -150,21 +153,13 @@ def _rescaled(statistic: Statistic, scale: float) -> Statistic:
     )
 
 
-def _lowest_bit_of(x: Array, *, j: int) -> Array:
-    return _lowest_bit(x[:, j])
+def _of_column(j: int, of: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    return lambda x: of(x[:, j])
 
 
-def _exponent_and_zeros_of(x: Array, *, j: int) -> Array:
-    return _exponent_and_zeros(x[:, j])
-
-
-def _coordinate(x: Array, *, j: int) -> Array:
-    return x[:, j]
-
-
-def _less(x: Array, *, j: int, value: float) -> Array:
+def _lowest_bit_less(x: Array, *, value: float) -> Array:
     with np.errstate(over="ignore"):
-        return _lowest_bit(np.clip(x[:, j] - value, -_LARGEST, _LARGEST))
+        return _lowest_bit(np.clip(x - value, -_LARGEST, _LARGEST))
 
 
 def _linear(says: str, weights: Array) -> Statistic:

@@ -318,9 +318,7 @@ def audit_scores(
 
 
 def _one_run_tests(found: OneRun, claim: PrivacyClaim, alpha: float) -> tuple[TestResult, ...]:
-    def line(
-        name: str, p: float, low: float, unit: str, by: Guesses, looks_at: str, finding: bool
-    ) -> TestResult:
+    def row(unit: str, name: str, looks_at: str, p: float, low: float, by: Guesses) -> TestResult:
         return TestResult(
             name=name,
             p=p,
@@ -328,7 +326,7 @@ def _one_run_tests(found: OneRun, claim: PrivacyClaim, alpha: float) -> tuple[Te
             statistic=low,
             looks_at=looks_at,
             effect=f"{unit} ≥ {low:.3g}; {by}",
-            finding=finding,
+            finding=p <= alpha,
             parts={},
             interval=at_least(low, alpha, "one run"),
             unit=unit,
@@ -340,20 +338,12 @@ def _one_run_tests(found: OneRun, claim: PrivacyClaim, alpha: float) -> tuple[Te
             },
         )
 
-    tests = [
-        line(
-            "one run, ε at δ", found.p, found.epsilon, "ε", found.by_epsilon,
-            "right guesses of which canaries were in", found.p <= alpha,
-        )
-    ]  # fmt: skip
-    if claim.mu is not None:
-        tests.append(
-            line(
-                "one run, μ", found.p_mu, found.mu, "μ", found.by_mu,
-                "right guesses against the Gaussian trade-off curve", found.p_mu <= alpha,
-            )
-        )  # fmt: skip
-    return tuple(tests)
+    names = "one run, ε at δ", "right guesses of which canaries were in"
+    by_epsilon = row("ε", *names, found.p, found.epsilon, found.by_epsilon)
+    if claim.mu is None:
+        return (by_epsilon,)
+    names = "one run, μ", "right guesses against the Gaussian trade-off curve"
+    return (by_epsilon, row("μ", *names, found.p_mu, found.mu, found.by_mu))
 
 
 _HOW = "write a .csv with the header score,member, or an .npz with arrays score and member"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ __all__ = [
     "verdict_of",
 ]
 
+_never = partial(BlindSpot, size=None, unit="")  # at no sample size
 _CLEARLY_MORE = 0.5
 
 
@@ -147,11 +148,9 @@ def two_neighbour_blind_spots(
     always = (_not_seen_by(attack), *_ALWAYS[1:]) if attack else _ALWAYS
     ceiling = max(0.0, bound(draws / 2, 0))
     spots = [
-        BlindSpot(
+        _never(
             test="events",
             flaw="how large ε really is",
-            size=None,
-            unit="",
             says=f"{draws:,} counted releases can show at most ε = {ceiling:.3g} (about ln n), "
             "however bad the mechanism",
         )
@@ -159,11 +158,9 @@ def two_neighbour_blind_spots(
     if ceiling <= claim.epsilon:
         return (
             *spots,
-            BlindSpot(
+            _never(
                 test="events",
                 flaw="any violation of the claim",
-                size=None,
-                unit="",
                 says=f"ε = {claim.epsilon:g} is more than so few releases can show: "
                 "raise --samples",
             ),
@@ -210,31 +207,25 @@ def two_neighbour_blind_spots(
 
 
 def _not_seen_by(attack: str) -> BlindSpot:
-    return BlindSpot(
+    return _never(
         test="every audit by an attack",
         flaw="other neighbours, and all that this attack does not look at",
-        size=None,
-        unit="",
         says=f"only these two query results were compared, and only as {attack} sees releases; "
         "leave --attack out for learned events of simple statistics",
     )
 
 
 _ALWAYS = (
-    BlindSpot(
+    _never(
         test="every audit of releases",
         flaw="other neighbours, and other ways of looking at a release",
-        size=None,
-        unit="",
         says="only these two query results were compared, by learned events of simple statistics; "
         "a worse pair, a rare trigger, timing, or a porous set of floats that no statistic here "
         "sees would pass",
     ),
-    BlindSpot(
+    _never(
         test="every audit of releases",
         flaw="noise that a secret key or seed takes away",
-        size=None,
-        unit="",
         says="releases without the key cannot show it (arXiv 2509.23834, Theorem 3.4)",
     ),
 )
@@ -247,19 +238,15 @@ def one_run_blind_spots(
     wrong = -math.expm1(math.log(alpha) / canaries)  # all right: q^m = α
     ceiling = math.log1p(-wrong) - math.log(wrong) if wrong < 0.5 else 0.0
     return (
-        BlindSpot(
+        _never(
             test="one run",
             flaw="how large ε really is",
-            size=None,
-            unit="",
             says=f"{canaries:,} canaries can show at most ε = {ceiling:.3g}, "
             "if every guess is right",
         ),
-        BlindSpot(
+        _never(
             test="one run",
             flaw="what stronger scores or other canaries would show",
-            size=None,
-            unit="",
             says="the bound is about these scores; one run shows less than the truth where "
             f"canaries disturb each other or m·δ = {canaries * claim.delta:.2g} is not small "
             "(Steinke, Nasr and Jagielski 2023, Section 7)",
