@@ -99,8 +99,8 @@ def _one_run(document: dict[str, Any]) -> str:
 def _soundness(document: dict[str, Any]) -> str:
     lines = [
         "**Honest ones, many times**: how often the bound exceeds the truth; "
-        f"{document['alpha']:.0%} is allowed. "
-        "Brackets: 95 % interval (Clopper-Pearson). Bold: more than allowed, beyond that interval.",
+        f"{document['alpha']:.0%} is allowed. Brackets: 95 % interval (Clopper-Pearson). Bold: "
+        "more than allowed, beyond that interval.",
         "",
         "| honest case | true ε | bound | exceeds the truth | share | median bound |",
         "|---|---|---|---|---|---|",

@@ -52,11 +52,9 @@ def shown(right: dict[str, int], trials: int) -> str:
 
 
 def histogram(dim: int, trials: int) -> None:
-    host, key, sigma = (
-        Histogram(table="uniform", bins=dim),
-        key_of(dim),
-        gaussian_sigma_paper(1.0, 1e-10),
-    )
+    host = Histogram(table="uniform", bins=dim)
+    key = key_of(dim)
+    sigma = gaussian_sigma_paper(1.0, 1e-10)
     print(
         f"\nhistogram, d = {dim}, γ = {key.gamma:g}, β = 1e-4, σ = {sigma:.4g} (ε = 1), "
         f"{trials:,} releases"

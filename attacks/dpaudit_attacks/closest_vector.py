@@ -65,10 +65,7 @@ class LatticePoints:
         )
 
     def nearest_plane(self, target: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Babai's point near ``target`` (n,).
-
-        It is the closest one if the noise fits in the reduced basis's Gram–Schmidt box.
-        """
+        """Babai's point near ``target`` (n,): the closest if noise fits the Gram–Schmidt box."""
         q, r = np.linalg.qr(self.reduced.T)
         rest, point = target.astype(np.float64), np.zeros(len(target))
         for i in reversed(range(len(target))):

@@ -52,10 +52,7 @@ def normalised_posterior(likelihood: torch.Tensor, prior: torch.Tensor | None) -
 
 
 class _Directions:
-    """A key's orthonormal directions as tensors (k, dim), float64.
-
-    On the CPU this is the key's own memory, elsewhere one copy.
-    """
+    """A key's directions as float64 tensors (k, dim): on the CPU its own memory, else one copy."""
 
     def __init__(self, rows: npt.NDArray[np.float64]) -> None:
         self._rows = rows  # kept: an array that lives shares its id with no other
@@ -73,10 +70,7 @@ _in_use: WeakValueDictionary[int, _Directions] = WeakValueDictionary()
 
 
 def _directions(key: PancakeKey) -> _Directions:
-    """The directions of ``key``, shared by all keys with the same ``basis``.
-
-    See :meth:`PancakeKey.at`.
-    """
+    """The directions of ``key``, shared with keys of the same ``basis`` (:meth:`PancakeKey.at`)."""
     rows = np.asarray(key.basis, dtype=np.float64)
     found = _in_use.get(id(rows))
     if found is None:

@@ -32,10 +32,7 @@ from dpaudit_attacks.pancake_likelihood import basis, check_rows, log_tilt
 __all__ = ["Gradients", "Membership"]
 
 _FLOOR = 1e-9
-"""Least probability of more canaries in a batch than are looked at.
-
-Without it one odd step would decide a run.
-"""
+"""Least probability of more canaries in a batch than are looked at: one step must not decide."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,18 +164,12 @@ class Membership:
         return torch.stack([self._averaged(*law) for law in laws])
 
     def score(self, evidence: torch.Tensor) -> torch.Tensor:
-        """Log-likelihood ratio of membership (K,); higher is likelier.
-
-        From evidence added up over steps (laws, 2, K).
-        """
+        """Log-likelihood ratio of membership (K,) from evidence added over steps (laws, 2, K)."""
         both = torch.logsumexp(evidence, 0)
         return both[1] - both[0]
 
     def _averaged(self, none: torch.Tensor, one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
-        """Evidence (2, K) from log-likelihoods by the canaries in the batch.
-
-        With none (), with one (K,), with two (K, K).
-        """
+        """Evidence (2, K) from log-likelihoods with no (), one (K,) and two (K, K) canaries."""
         p, others = self.rate / 2, len(one) - 1
         odds, empty = p / (1 - p), (1 - p) ** others
         beyond_one = max(_FLOOR, 1 - empty * (1 + others * odds))
@@ -201,19 +192,13 @@ class Membership:
         return torch.logaddexp(math.log1p(-self.rate) + out, math.log(self.rate) + inside)
 
     def _along(self, rows: torch.Tensor) -> torch.Tensor:
-        """Coordinates of float64 vectors (…, d) along the key's directions, shape (…, k).
-
-        k = 0 without a key.
-        """
+        """Coordinates of float64 (…, d) along the key's directions (…, k); k = 0 without a key."""
         if self._directions is None:
             return rows.new_empty((*rows.shape[:-1], 0))
         return rows @ self._directions.T.to(rows.device)
 
     def _tilt(self, along: torch.Tensor) -> torch.Tensor:
-        """Log of the pancake's density over the Gaussian's, shape (…), from coordinates (…, k).
-
-        0 without a key.
-        """
+        """Log of the pancake's over the Gaussian density (…), at coordinates (…, k)."""
         if self.key is None:
             return along.sum(-1)
         return log_tilt(along, sigma=self.sigma, beta=self.key.beta, gamma=self.key.gamma).sum(-1)

@@ -47,10 +47,7 @@ _ENTROPY = math.log2(2 * math.pi * math.e) / 2  # of N(0, 1), in bits
 
 @dataclass(frozen=True)
 class Phases:
-    """Averaged phases of ⟨q,u_j⟩ modulo ``modulus``.
-
-    ``value`` (k,) in [0, modulus); ``standard_error`` of each; ``bits`` in each.
-    """
+    """Averaged ⟨q,u_j⟩ mod ``modulus``: ``value`` (k,), its ``standard_error``, its ``bits``."""
 
     value: torch.Tensor
     standard_error: float
@@ -202,10 +199,8 @@ class PhaseReader:
             if inside.any():
                 deviations = deviations[inside]
             else:
-                deviations, listed = (
-                    np.clip(deviations[:1] + centre, low, low + bound - 1) - centre,
-                    0.0,
-                )
+                deviations = np.clip(deviations[:1] + centre, low, low + bound - 1) - centre
+                listed = 0.0
         weight = self._weigh(along, rest[:, index], part, deviations)
         best = int(weight.argmax())
         confidence = float(weight[best]) * listed
@@ -272,10 +267,7 @@ class PhaseReader:
         part: npt.NDArray[np.float64],
         deviations: npt.NDArray[np.float64],
     ) -> npt.NDArray[np.float64]:
-        """Posterior of each of the deviations (n, m), shape (n,).
-
-        By the exact density of all releases together.
-        """
+        """Posterior of the deviations (n, m), shape (n,), by the exact density of all releases."""
         key, options = self.source.key, torch.from_numpy(deviations)
         shift = options @ torch.from_numpy(part).T
         total = torch.zeros(len(options), dtype=torch.float64)

@@ -118,8 +118,8 @@ class SensitivityProbes:
         if not found:
             raise UsageError(
                 f"kind={self.kind}, lower={self.lower}, upper={self.upper}, size={self.size}: "
-                "these bounds allow no such "
-                "pair; give the mechanism's own bounds, or try another kind or more records"
+                "these bounds allow no such pair; give the mechanism's own bounds, or try another "
+                "kind or more records"
             )
         return found
 
@@ -161,10 +161,8 @@ class SensitivityProbes:
     def _reordering(self) -> Iterator[Pair]:
         for name, dtype, add in _ARITHMETIC:
             rng, half = self._rng(), self.size // 2
-            large, small = (
-                np.full(half, self._large),
-                np.full(self.size - half, self._small(dtype, half)),
-            )
+            large = np.full(half, self._large)
+            small = np.full(self.size - half, self._small(dtype, half))
             orders = [(np.concatenate([large, small]), np.concatenate([small, large]))]
             for i in range(4):
                 x = np.sort(self._random(rng, whole=i % 2 == 0))
@@ -176,10 +174,7 @@ class SensitivityProbes:
                 yield f"reordered, rounding ({name})", a, b
 
     def _small(self, dtype: Float, half: int) -> float:
-        """The least record whose last part is lost in a sum of ``half`` large ones.
-
-        That part is just below half a unit of the sum.
-        """
+        """The least record whose last part, below half a unit, is lost in a sum of large ones."""
         unit = float(np.spacing(dtype(abs(half * self._large))))
         low, high = (self.lower, self.upper) if self._large > 0 else (-self.upper, -self.lower)
         rest = max(1.0, math.floor(0.49 * unit)) if unit >= 2 else 0.49 * unit
@@ -207,10 +202,7 @@ class SensitivityProbes:
                     yield f"one record replaced, past {'−' if sign < 0 else ''}2^{power}", a, b
 
     def _below(self, limit: float, low: float, high: float) -> tuple[Array, float, float] | None:
-        """Records (m − 1,), and two for the last.
-
-        Their sum stays below ``limit`` with one, and reaches it with the other.
-        """
+        """Records (m − 1,), and two for the last: the sum stays below ``limit`` or reaches it."""
         whole = self._whole
         if whole is not None and limit >= 1:
             least, most = math.ceil(low), math.floor(high)

@@ -172,9 +172,9 @@ def _learn(first: Array, second: Array, neighbours: tuple[Array, Array]) -> _Lea
     for name, x in (("first", first), ("second", second)):
         if x.ndim != 2 or x.shape[1] != m + 1:
             raise UsageError(
-                f"{name} of shape {x.shape}: timing wants a release of "
-                f"the {m} numbers of the query and its seconds, "
-                f"shape (t, {m + 1}); release noisy query results and time each call"
+                f"{name} of shape {x.shape}: timing wants a release of the {m} numbers of the "
+                f"query and its seconds, shape (t, {m + 1}); release noisy query results and time "
+                "each call"
             )
         if len(x) < _FEWEST:
             raise UsageError(
@@ -341,10 +341,7 @@ def _permutation_test(
 
 
 def _dot(x: Array, t: Array) -> float:
-    """⟨x, t⟩ on one thread.
-
-    A library's many threads would fight over a busy machine's cores for 20,000 products.
-    """
+    """⟨x, t⟩ on one thread: many would fight over a busy machine's cores for 20,000 products."""
     return float(np.einsum("i,i->", x, t))
 
 

@@ -1,4 +1,1 @@
-"""Attacks on the last bits of releases: which values cannot have led to them.
-
-Mironov 2012; Jin et al. 2022.
-"""
+"""Attacks on last bits: which values cannot have led to a release (Mironov 2012)."""

@@ -74,10 +74,7 @@ def checked(releases: npt.ArrayLike, value: npt.ArrayLike) -> tuple[Array, Array
 
 
 def in_pieces(each: Kernel, y: Array, v: Array) -> npt.NDArray[np.bool_]:
-    """Apply ``each`` by coordinate, in pieces that fit the cache: (t, k) to (t, k).
-
-    ``each`` gets flat arrays of equal length.
-    """
+    """Apply ``each`` to flat arrays of equal length, in pieces that fit the cache; shape (t, k)."""
     out = np.empty(y.shape, np.bool_)
     step = max(1, _PIECE // max(1, y.shape[1]))
     for start in range(0, len(y), step):
@@ -104,10 +101,7 @@ def single(y: Array, kind: type[np.floating[Any]], why: str) -> npt.NDArray[Any]
 
 
 class Scored(ABC):
-    """A support attack that also plays the scoring game, by what ``_feasible`` says.
-
-    See :class:`~dpaudit.interfaces.Attack`.
-    """
+    """A support attack that plays the scoring game as well, by what ``_feasible`` says."""
 
     @abstractmethod
     def _feasible(self, y: Array, v: Array) -> npt.NDArray[np.bool_]:
@@ -166,7 +160,7 @@ def _tensors(releases: torch.Tensor, candidates: torch.Tensor) -> tuple[Array, A
     if q.shape[2] != y.shape[1] or len(q) not in (1, len(y)):
         raise UsageError(
             f"candidates of shape {tuple(candidates.shape)}: there are {len(y)} releases of "
-            f"{y.shape[1]} coordinates; "
-            "give one list for all, shape (m, k), or one per release, shape (t, m, k)"
+            f"{y.shape[1]} coordinates; give one list for all, shape (m, k), or one per release, "
+            "shape (t, m, k)"
         )
     return y, q

@@ -1,7 +1,4 @@
-"""A learned table of sign, exponent and trailing zeros; the sampler may be unknown.
-
-It is learned from releases at two neighbours.
-"""
+"""Sign, exponent and trailing zeros of releases at two neighbours; the sampler may be unknown."""
 
 from __future__ import annotations
 
@@ -95,10 +92,7 @@ class BitFeatures:
 
 @dataclass(frozen=True)
 class _Table:
-    """What was learned: for each coordinate the known codes, ascending, and their log-ratios.
-
-    The last number is the log-ratio of an unknown code.
-    """
+    """By coordinate: known codes, ascending, their log-ratios, and that of an unknown code."""
 
     taken: Array
     columns: list[tuple[Codes, Array, float]]

@@ -1,7 +1,4 @@
-"""Could this Laplace sampler have made the noise at all?
-
-The sampler's own arithmetic is replayed on the uniforms near the answer.
-"""
+"""Could this Laplace sampler have made the noise at all? Its arithmetic, replayed bit for bit."""
 
 from __future__ import annotations
 

@@ -33,10 +33,7 @@ BLOCK = 16
 
 @dataclass(frozen=True)
 class Layout:
-    """Units of a release: pairs, short tensors' pairs, and the rest.
-
-    ``pairs`` (p, 2) in the order of their outputs, ``short`` (q, 2), ``alone`` (s,).
-    """
+    """Units of a release: ``pairs`` (p, 2) in output order, ``short`` (q, 2), ``alone`` (s,)."""
 
     pairs: Indices
     short: Indices

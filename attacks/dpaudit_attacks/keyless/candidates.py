@@ -188,10 +188,7 @@ def from_covariance(x: Array) -> Array:
 
 
 def from_scan(x: Array) -> Array:
-    """For d ≤ 3: the three best vectors u (3, d) of a grid, one of each ±u.
-
-    The grid covers |u| ≤ 6 (d = 2) or 3 (d = 3).
-    """
+    """For d ≤ 3: the three best u (3, d), one of each ±u, of a grid over |u| ≤ 6 (d = 2) or 3."""
     d = x.shape[1]
     reach = _REACH[d]
     axis = np.arange(-reach, reach + _STEP / 2, _STEP)

@@ -48,10 +48,7 @@ class KeylessSearch:
     looks_at = "a secret direction with evenly spaced peaks (the Gaussian pancake), without its key"
 
     def __init__(self, claim: Claim, stream: Stream, *, block: int = 54, beta: float = 0.0) -> None:
-        """Search up to BKZ-``block``.
-
-        ``beta`` above 0 tries only that β, at γ = 2√d, straight up to that block.
-        """
+        """Search up to BKZ-``block``; ``beta`` > 0: only that β, γ = 2√d, in one job."""
         del stream
         self._applies = claim.family == "gaussian"
         self._block, self._beta = block, beta

@@ -86,10 +86,7 @@ def rows_for(d: int, *, beta: float, gamma: float, shrink: float = 1.0) -> int:
 
 
 class _Form:
-    """C^(−1/2) for rows x (n, d) in the eigenvectors of XXᵀ, for one γ and any β.
-
-    In units of 2^-12.
-    """
+    """C^(−1/2)·2^12 for rows x (n, d) in the eigenvectors of XXᵀ, for one γ and any β."""
 
     def __init__(self, x: Array, gamma: float) -> None:
         self._left, self._singular, _ = np.linalg.svd(x, full_matrices=True)
@@ -138,10 +135,7 @@ def _rows(matrix: Any, most: int) -> Array:
 
 @functools.cache
 def _strategy(size: int) -> Any:
-    """One pruned enumeration in a block of this size.
-
-    The wheel ships no pruning parameters, so the pruner works them out.
-    """
+    """One pruned enumeration in a block of this size; the wheel ships no pruning parameters."""
     fpylll = lattice_library("keyless search")
     strategy = importlib.import_module("fpylll.fplll.bkz_param").Strategy
     if size < _PRUNED_FROM:

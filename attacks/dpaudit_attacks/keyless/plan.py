@@ -1,7 +1,4 @@
-"""Which cells of the search are tried, in which order.
-
-The likeliest find for the least time comes first.
-"""
+"""Which cells of the search are tried, the likeliest find for the least time first."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The search: which rows it keeps, and its jobs in child processes.
-
-Two jobs run at a time, under a deadline; none is left behind.
-"""
+"""The search: which rows it keeps; child processes, two at a time, under a deadline."""
 
 from __future__ import annotations
 
@@ -183,10 +180,7 @@ class Search:
         self.seconds = 0.0
 
     def run(self, jobs: Sequence[Job], *, deadline: float) -> None:
-        """Run ``jobs`` in order until one candidate is confirmed or all are done.
-
-        Stops at ``deadline`` (``time.monotonic``).
-        """
+        """Run ``jobs`` in order until one is confirmed or ``deadline`` (``time.monotonic``)."""
         began = time.monotonic()
         left = list(jobs)
         try:

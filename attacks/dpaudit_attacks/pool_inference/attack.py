@@ -30,10 +30,7 @@ from dpaudit_attacks.pool_inference.settings import load_setting
 __all__ = ["PoolInference"]
 
 _VALUES = 1 << 20
-"""Submissions in memory at a time.
-
-With 128 bytes of bits each and the evidence of one adversary, 192 MiB.
-"""
+"""Submissions in memory: with 128 bytes of bits each and one adversary's evidence, 192 MiB."""
 
 
 @dataclass(frozen=True)
@@ -303,10 +300,7 @@ class PoolInference:
 def _named(
     posterior: npt.NDArray[np.float64], random: np.random.Generator
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """The likeliest pool, one at random among equals, and its probability.
-
-    Both (users, observations).
-    """
+    """The likeliest pool (random among equals) and its probability, (users, observations)."""
     top = posterior.max(axis=2, keepdims=True)
     named = np.where(posterior == top, random.random(posterior.shape), -1.0).argmax(axis=2)
     return named, top[..., 0]

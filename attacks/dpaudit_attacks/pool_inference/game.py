@@ -1,7 +1,4 @@
-"""The pool inference game's people.
-
-What each prefers, what each chooses day after day, and what their devices run.
-"""
+"""The game's people: what they prefer, what they choose day by day, what their devices run."""
 
 from __future__ import annotations
 
@@ -158,10 +155,7 @@ def people(
 
 @jit
 def _alias(share, stays, other):  # type: ignore[no-untyped-def]
-    """Walker's alias table (Vose 1991).
-
-    Cell i keeps ``stays[i]`` of itself and gives the rest to ``other[i]``.
-    """
+    """Walker's alias table (Vose 1991): cell i keeps ``stays[i]``, gives ``other[i]`` the rest."""
     size = share.size
     small, large = np.empty(size, np.int64), np.empty(size, np.int64)
     few, many = 0, 0

@@ -1,7 +1,4 @@
-"""The adversary who knows that a device repeats its report for the same object.
-
-Equal reports are one object's.
-"""
+"""The adversary who knows that equal reports of a device are about one object."""
 
 from __future__ import annotations
 

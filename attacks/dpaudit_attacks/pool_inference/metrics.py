@@ -69,10 +69,7 @@ class Outcome:
         return np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]]))
 
     def _among_equals(self, values: Floats) -> Floats:
-        """Each one's mean over the equally confident.
-
-        That is its expectation over a random order among them.
-        """
+        """Each one's mean over the equally confident: its expectation in random order."""
         sizes = np.diff(self._equals, append=len(values))
         shared: Floats = np.repeat(np.add.reduceat(values, self._equals) / sizes, sizes)
         return shared
@@ -83,10 +80,7 @@ class Outcome:
         return self._among_equals(self.correct[self._order].astype(np.float64))
 
     def precision_at(self, null_rates: npt.ArrayLike) -> Floats:
-        """The share of right answers among the ⌊(1−null)·N⌋ most confident users.
-
-        NaN where there is none left.
-        """
+        """Share of right answers among the ⌊(1−null)·N⌋ most confident users; NaN if none."""
         n = len(self._ranked)
         kept = np.floor((1 - np.asarray(null_rates, np.float64)) * n + 1e-9).astype(np.int64)
         right = np.concatenate([[0.0], np.cumsum(self._ranked)])
@@ -95,10 +89,7 @@ class Outcome:
         return precision
 
     def curve(self) -> list[list[float]]:
-        """Pairs [null rate, precision] at the 101 null rates 0, 0.01 … 1.
-
-        Where nobody is left, the last precision stays.
-        """
+        """[null rate, precision] at 0, 0.01 … 1; the last precision stays where nobody is left."""
         precision = self.precision_at(NULL_RATES)
         last = precision[np.flatnonzero(np.isfinite(precision))[-1]]
         pairs: list[list[float]] = np.stack(
@@ -107,17 +98,11 @@ class Outcome:
         return pairs
 
     def auc_pn(self) -> float:
-        """The area under :meth:`curve` by the trapezium rule.
-
-        This is AUC-PN as the paper's authors compute it.
-        """
+        """Area under :meth:`curve` by the trapezium rule: AUC-PN as the paper's authors have it."""
         return float(np.trapezoid([y for _, y in self.curve()], dx=0.01))
 
     def exact_auc_pn(self) -> float:
-        """The mean over users of the precision among those at least as confident.
-
-        This is the area over all thresholds.
-        """
+        """Mean over users of the precision among those at least as confident: all thresholds."""
         ranks = np.arange(1, len(self._ranked) + 1)
         return float((np.cumsum(self._ranked) / ranks).mean())
 
@@ -172,10 +157,7 @@ class Outcome:
         )
 
     def behaviour_map(self, bins: int = 10) -> list[list[float]]:
-        """Triples [γ, δ, precision] in the middle of cells of (0, 1] × (1/k, 1].
-
-        There are ``bins`` × ``bins`` cells; empty ones are left out.
-        """
+        """[γ, δ, precision] in the middle of each nonempty cell of (0, 1] × (1/k, 1]."""
         low = 1 / self.pools
         across = np.clip((self.gamma * bins).astype(np.int64), 0, bins - 1)
         down = np.clip(((self.delta - low) / (1 - low) * bins).astype(np.int64), 0, bins - 1)

@@ -1,7 +1,4 @@
-"""Where the game is played.
-
-A universe of objects, pools that tell something about a person, how popular objects are.
-"""
+"""Where the game is played: a universe of objects, pools that tell about a person, popularity."""
 
 from __future__ import annotations
 

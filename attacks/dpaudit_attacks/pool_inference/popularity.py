@@ -1,7 +1,4 @@
-"""What adversaries know of how popular objects are.
-
-A strong one's estimate comes from other people's submissions.
-"""
+"""What adversaries know of popularity; a strong one's estimate from others' submissions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What an adversary concludes from one person's submissions.
-
-The probability of each pool to be the preferred one.
-"""
+"""What an adversary concludes from one person's submissions: each pool's probability."""
 
 from __future__ import annotations
 
@@ -295,10 +292,7 @@ def _check_prefixes(prefixes: Sequence[int], n: int) -> None:
 
 
 def _layout(prefixes: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Where each observation goes, and where each prefix ends.
-
-    Prefixes are filled up to whole blocks.
-    """
+    """Where observations go and prefixes end when prefixes are filled up to whole blocks."""
     slots: list[int] = []
     ends: list[int] = []
     before, end = 0, 0

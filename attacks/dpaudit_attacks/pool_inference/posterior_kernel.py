@@ -1,7 +1,4 @@
-"""The compiled double integral of a posterior.
-
-Products over observations at all nodes of (γ, a), exponents kept apart.
-"""
+"""A posterior's compiled double integral: products at all nodes of (γ, a), own exponents."""
 
 from __future__ import annotations
 

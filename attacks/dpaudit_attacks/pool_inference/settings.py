@@ -1,7 +1,4 @@
-"""The settings by name: made up as in the paper, or from real files.
-
-The files hold emoji on Twitter and AllSides' ratings of news.
-"""
+"""Settings by name: made up as in the paper, or real (emoji on Twitter, AllSides' ratings)."""
 
 from __future__ import annotations
 
@@ -39,19 +36,13 @@ __all__ = [
 
 
 NEWS_POOLS = (14, 13, 13, 10, 10)
-"""Websites rated left, lean left, center, lean right, right in the paper.
-
-Section 4, setting 2.
-"""
+"""Websites rated left, lean left, center, lean right, right in the paper (Section 4)."""
 TONES = ("no tone", "light", "medium-light", "medium", "medium-dark", "dark")
 RATINGS = ("left", "lean left", "center", "lean right", "right")
 
 
 def zipf_shares(size: int, exponent: float) -> npt.NDArray[np.float64]:
-    """Zipf's law on ``size`` objects, shape (size,).
-
-    The c-th has a share in proportion to c^−exponent.
-    """
+    """Zipf's law on ``size`` objects (size,): the c-th has a share ∝ c^−exponent."""
     weight = np.arange(1.0, size + 1) ** -exponent
     share: npt.NDArray[np.float64] = weight / weight.sum()
     return share
@@ -73,10 +64,7 @@ def _in_a_row(universe: int, sizes: Sequence[int]) -> Pools:
 def _zipfian(
     name: str, universe: int, sizes: Sequence[int], exponent: float, labels: tuple[str, ...]
 ) -> Setting:
-    """Equations 7 and 8: Zipf's law within each pool and within the rest.
-
-    k + 1 groups of equal mass.
-    """
+    """Equations 7 and 8: Zipf's law within each of k + 1 groups of equal mass."""
     whole(name, universe=universe, size=min(sizes))
     if isinstance(exponent, (bool, str)) or not 0 <= exponent <= 100:
         raise UsageError(
@@ -157,10 +145,7 @@ def _split(codepoints: str) -> tuple[str, int]:
 
 @cache
 def tones_of() -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:
-    """Unicode's emoji 11.0 as code points, and those with skin tones.
-
-    The second holds the places of each of them in the six of ``TONES``.
-    """
+    """Unicode's emoji 11.0 as code points, and the places of each tone of ``TONES``."""
     emoji = tuple(_lines("emoji_v11.txt"))
     places: dict[str, list[int]] = {}
     for i, codepoints in enumerate(emoji):

@@ -1,7 +1,4 @@
-"""Box-Muller backwards: from two outputs to the few uniforms that may have made them.
-
-Those few are then replayed exactly.
-"""
+"""Box-Muller backwards: from two outputs to the few uniforms that may have made them."""
 
 from __future__ import annotations
 
@@ -56,10 +53,7 @@ class BoxMuller:
         addition: Addition,
         scale: float,
     ) -> Bools:
-        """Whether some uniforms lead exactly from ``values`` to ``releases``, shape (n,).
-
-        Both arguments are (2, n), of the addition's type.
-        """
+        """Whether uniforms lead from ``values`` to exactly ``releases``, both (2, n), as (n,)."""
         centre, half = addition.noise(releases, values)
         rounding = float(np.finfo(self.dtype).eps) / 2
         where = sector(

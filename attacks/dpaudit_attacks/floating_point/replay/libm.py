@@ -60,10 +60,7 @@ def radius32(k):  # type: ignore[no-untyped-def]
 
 @jit
 def turn32(k):  # type: ignore[no-untyped-def]
-    """Cosine and sine of 2π·k·2^−24 by ``cosf`` and ``sinf``.
-
-    Multiplied in float64 and rounded to float32.
-    """
+    """Cosine and sine by ``cosf`` and ``sinf`` of 2π·k·2^−24, a float64 product as float32."""
     cosine, sine = np.empty(k.size, np.float32), np.empty(k.size, np.float32)
     for i in range(k.size):
         angle = _F(2.0 * math.pi * (np.float64(k[i]) * 2.0**-24))

@@ -1,7 +1,4 @@
-"""Marsaglia's polar method backwards, as in numpy's legacy generator.
-
-That is ``RandomState.normal``.
-"""
+"""Marsaglia's polar method backwards, as in numpy's legacy ``RandomState.normal``."""
 
 from __future__ import annotations
 
@@ -46,10 +43,7 @@ class Polar:
         addition: Addition,
         scale: float,
     ) -> Bools:
-        """Whether some x lead exactly from ``values`` to ``releases``, shape (n,).
-
-        Both arguments are (2, n), of the addition's type.
-        """
+        """Whether some x lead exactly from ``values`` to ``releases``, both (2, n), shape (n,)."""
         centre, half = addition.noise(releases, values)
         where = sector(
             centre, half, scale=float(scale), rounding=_ROUNDING, pairs=math.pi * _GRID * _GRID

@@ -1,7 +1,4 @@
-"""How noise becomes a release, and which noise a release leaves open.
-
-A release is fl(fl(value + noise) / divisor) in one number type.
-"""
+"""How noise becomes a release, fl(fl(value + noise) / divisor), and which noise it leaves."""
 
 from __future__ import annotations
 
@@ -23,10 +20,7 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Addition:
-    """Value and noise are added in ``dtype``, then divided by ``divisor`` if it is not 1.
-
-    ``divisor`` itself is rounded to ``dtype``.
-    """
+    """Value plus noise in ``dtype``, divided by ``divisor`` (as ``dtype``) if it is not 1."""
 
     dtype: np.dtype[Any]
     divisor: float = 1.0
@@ -44,10 +38,7 @@ class Addition:
         return found
 
     def noise(self, releases: npt.NDArray[Any], values: npt.NDArray[Any]) -> tuple[Floats, Floats]:
-        """Centre and half-width of an interval that holds all noise open for ``releases``.
-
-        That is noise that may have led there from ``values``.
-        """
+        """Centre and half-width of an interval of all noise that may lead to ``releases``."""
         sums = releases.astype(np.float64)
         with np.errstate(all="ignore"):  # sums of subnormals are exact
             half = np.spacing(np.abs(releases)).astype(np.float64) / 2
@@ -68,18 +59,12 @@ class Addition:
 
 
 _EXPECTED = 50.0
-"""A box of open noise is not searched where more grid points are expected.
-
-At this number 1 box in e^50 would be empty.
-"""
+"""A box with more grid points expected is not searched: 1 such box in e^50 would be empty."""
 
 
 @dataclass(frozen=True)
 class Sector:
-    """Polar coordinates (n,) of standardised noise.
-
-    ``low`` ≤ radius ≤ ``high`` and |angle − true angle| ≤ ``spread``.
-    """
+    """Polar noise (n,): ``low`` ≤ radius ≤ ``high``, |angle − true angle| ≤ ``spread``."""
 
     first: Floats
     second: Floats

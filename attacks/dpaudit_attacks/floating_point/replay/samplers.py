@@ -1,7 +1,4 @@
-"""The samplers that can be replayed, by name.
-
-Each is compared with the library of this machine before it is used.
-"""
+"""Replayable samplers by name, each compared with this machine's library before use."""
 
 from __future__ import annotations
 
@@ -42,10 +39,7 @@ class Replay(Protocol):
     def feasible(
         self, releases: Array, values: Array, *, addition: Addition, scale: float
     ) -> npt.NDArray[np.bool_]:
-        """Whether some uniforms lead exactly from ``values`` to ``releases``.
-
-        Both arguments are (2, n); the answer has shape (n,).
-        """
+        """Whether uniforms lead from ``values`` to exactly ``releases``, both (2, n), as (n,)."""
 
 
 @dataclass(frozen=True)

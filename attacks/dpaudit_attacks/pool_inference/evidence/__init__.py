@@ -41,10 +41,7 @@ class PoolEvidence(Protocol):
         """
 
     def against(self, popularity: npt.NDArray[np.float64] | None) -> PoolEvidence:
-        """The same for an adversary with another popularity (None: uniform).
-
-        What does not depend on popularity is shared.
-        """
+        """The same for another popularity (None: uniform), sharing what does not depend on it."""
 
 
 EVIDENCE: dict[type, Callable[..., PoolEvidence]] = {

@@ -1,7 +1,4 @@
-"""Evidence object by object.
-
-In the clear, randomised response, RAPPOR, and any mechanism by its likelihoods.
-"""
+"""Evidence object by object: in the clear, randomised response, RAPPOR, any by likelihoods."""
 
 from __future__ import annotations
 
@@ -26,10 +23,7 @@ __all__ = [
 
 
 class IdentityEvidence:
-    """1 for the object's pool, 0 for the others.
-
-    Its popularity is one factor for all pools (the paper's footnote 4).
-    """
+    """1 for the object's pool, else 0: its popularity is one factor for all (footnote 4)."""
 
     def __init__(
         self, mechanism: Any, pools: Pools, popularity: npt.NDArray[np.float64] | None = None
@@ -62,10 +56,7 @@ class IdentityEvidence:
 
 
 class _Weighed:
-    """Evidence in one mechanism's reports for one adversary.
-
-    The adversary holds ``popularity`` (universe,), or None for uniform.
-    """
+    """Evidence in reports for an adversary with ``popularity`` (universe,); None is uniform."""
 
     def __init__(
         self, mechanism: Any, pools: Pools, popularity: npt.NDArray[np.float64] | None = None
@@ -78,10 +69,7 @@ class _Weighed:
 
 
 class ResponseEvidence(_Weighed):
-    """E_i = 1 + (T/L − 1)·w_c where the category c lies in pool i, else 1.
-
-    A truth is T/L = e^ε times as likely as a lie.
-    """
+    """E_i = 1 + (T/L − 1)·w_c where category c lies in pool i, else 1; T/L = e^ε."""
 
     def __call__(self, reports: CategoryReports, *, threads: int = 2) -> npt.NDArray[np.float64]:
         """Evidence (n, k + 1) of reports.

@@ -45,10 +45,7 @@ jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False, error_model="nu
 
 
 class Rows:
-    """A row for each hash function, computed when first asked for.
-
-    Rows are kept if all together take at most 640 MiB.
-    """
+    """A row per hash function, computed on demand, kept if all take at most 640 MiB."""
 
     def __init__(
         self,
@@ -153,10 +150,7 @@ def _add(positions, weights, row):  # type: ignore[no-untyped-def]
 
 @jit
 def fill_table(table, positions, column, weight, neutral, scale):  # type: ignore[no-untyped-def]
-    """One function's ``table`` (blocks of 8 pools, m or more, 8).
-
-    From its rows of positions and of the neutral pool.
-    """
+    """One function's ``table`` (blocks of 8, m or more, 8) from its rows and the neutral pool's."""
     table[1:], table[:, neutral.size :] = 0.0, 0.0
     first = table[0]
     for p in range(neutral.size):
@@ -206,10 +200,7 @@ def by_function(
 
 
 class _Tabled:
-    """Evidence in one sketch's reports for one adversary.
-
-    The adversary holds ``popularity`` (universe,), or None for uniform.
-    """
+    """Evidence in sketches for an adversary with ``popularity`` (universe,); None is uniform."""
 
     def __init__(
         self, mechanism: Any, pools: Pools, popularity: npt.NDArray[np.float64] | None = None
@@ -217,10 +208,7 @@ class _Tabled:
         self._mechanism, self._tables = mechanism, PoolTables(mechanism.hashes, pools, popularity)
 
     def against(self, popularity: npt.NDArray[np.float64] | None) -> Self:
-        """The same for an adversary with another popularity.
-
-        What depends on pools alone is shared.
-        """
+        """The same for another popularity, sharing what depends on pools alone."""
         other = copy.copy(self)
         other._tables = self._tables.against(popularity)
         return other
@@ -241,10 +229,8 @@ class HadamardEvidence(_Tabled):
         Raises:
             UsageError: not reports of this mechanism.
         """
-        tables, law = (
-            self._tables,
-            (math.tanh(self._mechanism.epsilon / 2), 2 * self._mechanism.flip),
-        )
+        tables = self._tables
+        law = (math.tanh(self._mechanism.epsilon / 2), 2 * self._mechanism.flip)
         self._mechanism.check(reports)
         out = np.empty((len(reports), tables.pools.k + 1))
 
@@ -290,10 +276,7 @@ def _fill_transformed(  # type: ignore[no-untyped-def]
 
 @jit
 def _transform(table):  # type: ignore[no-untyped-def]
-    """The Walsh–Hadamard transform along the first axis, in place.
-
-    Σ_p (−1)^popcount(l & p)·table[p].
-    """
+    """Walsh–Hadamard along the first axis, in place: Σ_p (−1)^popcount(l & p)·table[p]."""
     half = 1
     while half < table.shape[0]:
         for start in range(0, table.shape[0], 2 * half):
