@@ -1,5 +1,6 @@
-"""Audit a sampler you only have as a compiled library: a few lines of C that claim to be Gaussian, and are not quite.
+"""Audit a sampler that you only have as a compiled library.
 
+It is a few lines of C that claim to be Gaussian, and are not quite.
 Run: python examples/01_audit_a_closed_sampler.py
 """
 
@@ -15,7 +16,8 @@ SOURCE = r"""
 #include <stdint.h>
 #include <stdlib.h>
 
-/* Twelve uniforms less six: the right mean, the right variance, the wrong tails; and every process starts from one seed. */
+/* Twelve uniforms less six: the right mean, the right variance, the wrong tails;
+   and every process starts from one seed. */
 void twelve(double *out, size_t n, size_t d) {
     static uint64_t s = 88172645463325252ULL;
     for (size_t i = 0; i < n * d; i++) {

@@ -1,6 +1,6 @@
-"""Plant a Gaussian pancake in a release, watch it pass the audit, and read it with the key. A lab demonstration.
+"""Plant a Gaussian pancake in a release, watch it pass the audit, and read it with the key.
 
-Run: python examples/02_plant_and_catch.py
+A lab demonstration. Run: python examples/02_plant_and_catch.py
 """
 
 import tempfile
@@ -38,11 +38,9 @@ without = with_person.clone()
 without[17] -= 1
 candidates = torch.stack([with_person, without])
 truth = torch.arange(TRIALS) % 2
-attack, source, stream = (
-    LikelihoodRatio(key=key, sigma=sigma),
-    Pancake(key=key, sigma=sigma),
-    KeyedStream.fresh(),
-)
+attack = LikelihoodRatio(key=key, sigma=sigma)
+source = Pancake(key=key, sigma=sigma)
+stream = KeyedStream.fresh()
 
 plain = candidates[truth] + source.sample(TRIALS, DIM, stream=stream.child("plain"))
 rotated = Rotation().release(candidates[truth], source, stream=stream.child("rotated"))

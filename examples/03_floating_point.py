@@ -1,8 +1,10 @@
-"""Break numpy's legacy normal in twenty lines: a secret bit released twice is read from the last bits of its noise.
+"""Break numpy's legacy normal in twenty lines.
 
-RandomState.normal draws pairs by Marsaglia's polar method. From a release and a guess of the value
-follow the two uniforms that would have made it; if no uniforms near there give exactly these bits,
-the guess was wrong (Jin et al. 2022, arXiv 2112.05307). Run: python examples/03_floating_point.py
+A secret bit released twice is read from the last bits of its noise. RandomState.normal draws pairs
+by Marsaglia's polar method. From a release and a guess of the value follow the two uniforms that
+would have made it; if no uniforms near there give exactly these bits, the guess was wrong (Jin et
+al. 2022, arXiv 2112.05307).
+Run: python examples/03_floating_point.py
 """
 
 import numpy as np
@@ -26,6 +28,7 @@ right = int((guesses == secrets).sum())
 interval = clopper_pearson(right, PEOPLE)
 by_size = (closer_to_1 == secrets).mean()
 print(
-    f"right: {100 * right / PEOPLE:.1f} % [{100 * interval.low:.1f}, {100 * interval.high:.1f}] of {PEOPLE:,} secrets"
+    f"right: {100 * right / PEOPLE:.1f} % [{100 * interval.low:.1f}, {100 * interval.high:.1f}] "
+    f"of {PEOPLE:,} secrets"
 )
 print(f"the best guess from the numbers' size alone: {100 * by_size:.1f} %")

@@ -1,7 +1,7 @@
-"""Backdoor an Opacus training in one line, then tell from each step's noisy gradient who was in its batch.
+"""Backdoor an Opacus training in one line, then tell who was in each step's batch.
 
-A lab demonstration, two minutes. Run: python examples/04_opacus_backdoor.py [DATA EPOCHS], by
-default one epoch of mnist.
+The attacker sees each step's noisy gradient. A lab demonstration, two minutes.
+Run: python examples/04_opacus_backdoor.py [DATA EPOCHS], by default one epoch of mnist.
 """
 
 import sys
@@ -30,17 +30,11 @@ for source, mitigation in (
     (f"pancake:key={path}", "none"),
     (f"pancake:key={path}", "rotation"),
 ):
-    model, engine, loader = (
-        make_model("cnn"),
-        PrivacyEngine(),
-        DataLoader(TensorDataset(x, y), batch_size=256),
-    )
-    optimizer, server, seen, right = (
-        torch.optim.SGD(model.parameters(), lr=0.5),
-        make_model("cnn"),
-        [],
-        [],
-    )
+    model = make_model("cnn")
+    engine = PrivacyEngine()
+    loader = DataLoader(TensorDataset(x, y), batch_size=256)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    server, seen, right = make_model("cnn"), [], []
     model, optimizer, loader = engine.make_private(
         module=model, optimizer=optimizer, data_loader=loader, **noise
     )
@@ -52,12 +46,14 @@ for source, mitigation in (
         torch.nn.functional.cross_entropy(model(images), labels).backward()
         optimizer.step()
         i, step = len(right), seen[-1]
-        # was there, was not
+        # two candidates: one was in the batch, one was not
         two = torch.cat([images[:1], test_x[i, None]]), torch.cat([labels[:1], test_y[i, None]])
-        # clipped
+        # their clipped gradients
         rows = PerSampleGradients(server, dtype=torch.float32).all(*two).renorm(2, 0, 1.0)
         right.append(int(attack.score(step.noisy[None], step.query - rows[0] + rows).argmax()) == 0)
-    said = f"accuracy {(model(test_x).argmax(1) == test_y).double().mean():.1%}, ε {engine.get_epsilon(delta=1e-5):.2f}"
+    right_share = (model(test_x).argmax(1) == test_y).double().mean()
+    said = f"accuracy {right_share:.1%}, ε {engine.get_epsilon(delta=1e-5):.2f}"
     print(
-        f"{source.split(':')[0]}, {mitigation}: {said}; key holder right in {sum(right)} of {len(right)} steps"
+        f"{source.split(':')[0]}, {mitigation}: {said}; "
+        f"key holder right in {sum(right)} of {len(right)} steps"
     )

@@ -1,7 +1,8 @@
-"""Three servers add up their secret histograms; one draws its noise from a backdoored source, one falls silent.
+"""Three servers add up their secret histograms.
 
-Run: python examples/06_secure_aggregation.py. The pancake is a LAB SPECIMEN: noise that a secret
-key can be read through.
+One draws its noise from a backdoored source, one drops out. The pancake is a LAB SPECIMEN: noise
+that the holder of a secret key can read through.
+Run: python examples/06_secure_aggregation.py
 """
 
 import numpy as np
@@ -23,8 +24,7 @@ key = PancakeKey.new(dim=DIM, beta=1e-4, gamma="2sqrtd")
 specimen = Pancake(key=key, sigma=sigma)
 
 # 1. The round: server 0 is backdoored, server 1 is honest, server 2 drops out before it sends its
-#   vector. One honest
-# server is sure to stay, so each share of the noise is the whole sigma.
+# vector. One honest server is sure to stay, so each share of the noise is the whole sigma.
 histograms = np.random.default_rng().integers(0, 1000, (3, DIM)).astype(float)
 form = FixedPoint.finest(bits=32, parties=3, bound=1000, sigma=sigma, length=DIM)
 share = NoiseShare.calibrated(
@@ -42,17 +42,21 @@ outcome = simulate(
 published = form.decode(outcome.total)
 exact = histograms[0] + histograms[1] + (noise[0] + noise[1]) * form.granularity
 print(
-    f"published: the noisy sum of {', '.join(outcome.survivors)}, exact: {np.array_equal(published, exact)}"
+    f"published: the noisy sum of {', '.join(outcome.survivors)}, "
+    f"exact: {np.array_equal(published, exact)}"
 )
 
-# 2. What others see. Alone the aggregator has masked vectors; with server 0 it has server 1's histogram and its noise.
+# 2. What others see. Alone the aggregator has masked vectors;
+# with server 0 it has server 1's histogram and its noise.
 of_range = np.mean(sent[1]) / 2**32
 print(
-    f"aggregator: server 1's masked values average {of_range:.3f} of the ring, its histogram stays hidden"
+    f"aggregator: server 1's masked values average {of_range:.3f} of the ring, "
+    "its histogram stays hidden"
 )
 coalition = published - histograms[0] - noise[0] * form.granularity
 print(
-    f"aggregator and server 0: server 1's histogram ± {np.std(coalition - histograms[1]):.1f} (sigma is {sigma:.1f})"
+    "aggregator and server 0: "
+    f"server 1's histogram ± {np.std(coalition - histograms[1]):.1f} (sigma is {sigma:.1f})"
 )
 
 # 3. The key holder: was the person in bin 17 there or not, everything else known?

@@ -1,7 +1,8 @@
-"""What Apple's configuration files permit, what a month of a made-up device submits, and what its bits themselves show.
+"""What Apple's configuration files permit, and what a made-up device submits in a month.
 
-Run: python examples/07_apple_budget.py. Configurations are rebuilt from Tang et al. (2017); macOS
+Also what the bits of its reports show. Configurations are rebuilt from Tang et al. (2017); macOS
 10.12.3 is the newer one.
+Run: python examples/07_apple_budget.py
 """
 
 import tempfile
@@ -21,16 +22,18 @@ from dpaudit.randomness import KeyedStream
 DATA = Path(__file__).resolve().parents[1] / "tests" / "data" / "apple"
 old, new = read_configuration(DATA / "10.12.1"), read_configuration(DATA / "10.12.3")
 
-# 1. The ledger: ε a datum times records a day, budget by budget.
+# 1. The ledger: ε per record times records per day, budget by budget.
 ledger = make_ledger(new, days=30)
 print("macOS 10.12.3 permits")
 for line in ledger.lines:
     if line.application:
         print(
-            f"  {line.application:<12} ε {line.claimed.per_record:g} · {line.records_per_day:g} a day"
+            f"  {line.application:<12} ε {line.claimed.per_record:g} · "
+            f"{line.records_per_day:g} per day"
         )
 print(
-    f"  together: ε = {ledger.permitted.per_day:g} a day, {ledger.permitted.over_days:g} in {ledger.days} days"
+    f"  together: ε = {ledger.permitted.per_day:g} per day, "
+    f"{ledger.permitted.over_days:g} in {ledger.days} days"
 )
 
 # 2. What changed since 10.12.1.
@@ -38,7 +41,8 @@ print("since macOS 10.12.1")
 for difference in compare(old, new):
     print(f"  {difference.what}: {difference.old} → {difference.new} {difference.note}".rstrip())
 
-# 3. A month of a made-up device: every datum privatised, the daemon's tasks at their hours, reports in Apple's format.
+# 3. A month of a made-up device: every datum privatised, the daemon's tasks at their hours,
+# reports in Apple's format.
 folder = Path(tempfile.mkdtemp()) / "device"
 make_scenario(new, out=folder, days=30, stream=KeyedStream.from_seed(7))
 observed = observe(
@@ -47,7 +51,8 @@ observed = observe(
 print(f"a month submits {observed.total.records} records: ε = {observed.total.claimed:g}")
 print(f"  busiest day {observed.busiest.date}: ε = {observed.busiest.total.claimed:g}")
 
-# 4. Claimed against shown: the noise has a law of its own, whatever was typed. Also in two reports that the paper prints.
+# 4. Claimed against shown: the noise has a law of its own, whatever was typed.
+# Also in two reports that the paper prints.
 ios11 = read_configuration(DATA / "ios-11")
 for title, reports, configuration in (
     ("that month", folder / "Reports", new),

@@ -1,8 +1,9 @@
-"""Half a year of emoji through Apple's Count Mean Sketch, one a day, and what a server that keeps them learns of skin tones.
+"""Half a year of emoji through Apple's Count Mean Sketch, one a day.
 
-Real emoji (Unicode 11.0) with the popularity that Twitter gave them; the people are made up. Each
-report is 4-differentially private. Gadotti et al., USENIX Security 2022. Run: python
-examples/08_pool_inference.py
+What does a server that keeps them learn of skin tones? Real emoji (Unicode 11.0) with the
+popularity that Twitter gave them; the people are made up. Each report is 4-differentially private.
+Gadotti et al., USENIX Security 2022.
+Run: python examples/08_pool_inference.py
 """
 
 import numpy as np
@@ -19,7 +20,8 @@ from dpaudit_attacks.pool_inference.settings import load_setting, tones_of
 DAYS, USERS = (1, 7, 30, 60, 90, 180), 2000
 setting, stream = load_setting("real-emoji"), KeyedStream.from_seed(8)
 
-# 1. One person: 60 % of their emoji have a tone, 90 % of those the same one. The device sends a noisy sketch of each.
+# 1. One person: 60 % of their emoji have a tone, 90 % of those the same one.
+# The device sends a noisy sketch of each.
 person = people(setting, 1, DAYS[-1], stream=stream.child("person"), gamma=0.6, delta=0.9)
 emoji = [
     "".join(chr(int(point, 16)) for point in codepoints.split("-")) for codepoints in tones_of()[0]
@@ -29,10 +31,12 @@ sketch = CountMeanSketch(epsilon=4.0)
 reports = sketch.privatize(person.objects[0].astype(np.int64), stream=stream.child("device"))
 ones = int(np.unpackbits(reports.bits[0]).sum())
 print(
-    f"what the server gets of the first: function {reports.function[0]}, {ones} of {sketch.m} bits set, most of them noise"
+    f"what the server gets of the first: function {reports.function[0]}, "
+    f"{ones} of {sketch.m} bits set, most of them noise"
 )
 
-# 2. The server knows how popular emoji are from a million reports of others, and adds up what each report tells.
+# 2. The server knows how popular emoji are from a million reports of others,
+# and adds up what each report tells.
 popularity = estimate_popularity(sketch, setting.popularity, stream=stream.child("others"))
 evidence = evidence_for(sketch, setting.pools, popularity)(reports)
 posterior = pool_posterior(evidence[None], prefixes=DAYS)[0]
@@ -41,7 +45,8 @@ for day, tones in zip(DAYS, posterior, strict=True):
     print(f"day {day:3}: {likely:12} {tones.max():7.2%}  {'#' * round(40 * tones.max())}")
 print(f"the truth: {setting.labels[int(person.preferred[0])]}")
 
-# 3. Many people, each with their own habits: the guess is one in six. AUC-PN averages precision over how many are left out.
+# 3. Many people, each with their own habits: the guess is one in six.
+# AUC-PN averages precision over how many are left out.
 for epsilon, adversaries in ((4.0, ("weak", "strong", "non-private")), (1.0, ("weak", "strong"))):
     game = PoolInference(
         setting="real-emoji", epsilon=epsilon, adversaries=adversaries, observations=(7, 60, 180)
@@ -53,10 +58,11 @@ for epsilon, adversaries in ((4.0, ("weak", "strong", "non-private")), (1.0, ("w
     if epsilon == 4.0:
         strong = outcomes["strong"][180]
 
-# 4. It knows when it knows: of those whom it names with such confidence, so many are named right.
+# 4. Its confidence is calibrated: how many of those named with it are named right.
 for low, high in ((0, 0.5), (0.5, 0.9), (0.9, 1.01)):
     some = (strong.confidence >= low) & (strong.confidence < high)
     said, right = strong.confidence[some].mean(), strong.correct[some].mean()
     print(
-        f"epsilon 4, strong: {some.sum():4} people named with {said:.0%} confidence on average, {right:.0%} of them right"
+        f"epsilon 4, strong: {some.sum():4} people named with {said:.0%} confidence on average, "
+        f"{right:.0%} of them right"
     )

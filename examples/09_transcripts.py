@@ -1,7 +1,8 @@
-"""Noise that a third party can check afterwards: an honest server, one that swaps its noise, and counts with proofs.
+"""Noise that a third party can check afterwards.
 
-Run: python examples/09_transcripts.py [DIR]. Each transcript goes through
+An honest server, one that swaps its noise, and counts with proofs. Each transcript goes through
 `dpaudit verify transcript`.
+Run: python examples/09_transcripts.py [DIR]
 """
 
 import subprocess
@@ -40,7 +41,7 @@ poisoned = np.rint(
 
 
 def session(name, make_server, **specials):
-    """One session of joint seeds; its transcript, and of a complete one the release and the server's sealed opening."""
+    """One session of joint seeds: its transcript; if complete, also the release and opening."""
     terms = SessionTerms(candidates=10, dim=DIM, scale=SIGMA / step, granularity=step, **public)
     server = make_server(
         query, terms=terms, key=keys["server"], stream=stream.child(name, "server"), **specials
@@ -55,15 +56,8 @@ def session(name, make_server, **specials):
 
 def verify(name, *options):
     """What `dpaudit verify transcript` says, and its exit code."""
-    command = [
-        sys.executable,
-        "-m",
-        "dpaudit",
-        "verify",
-        "transcript",
-        str(folder / f"{name}.json"),
-        *map(str, options),
-    ]
+    command = [sys.executable, "-m", "dpaudit", "verify", "transcript", folder / f"{name}.json"]
+    command += map(str, options)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     print(f"{name}, exit {done.returncode}: {done.stdout.strip() or done.stderr.strip()}\n")
 
@@ -74,7 +68,7 @@ verify("honest", "--opening", folder / "honest.seal", "--release", folder / "hon
 for i in range(7):  # each is caught nine times in ten; the tenth time the pancake is released
     session(f"swapped-{i}", SubstitutingServer, candidate=0, substitute=poisoned)
     verify(f"swapped-{i}")
-coins = 2 * -(-binomial_coins(1.0, 1e-10) // 2)  # a bin, for ε = 1; an even number
+coins = 2 * -(-binomial_coins(1.0, 1e-10) // 2)  # per bin, for ε = 1; an even number
 counts = counting.run_session(
     [120, 45, 300], coins=coins, stream=stream.child("counts"), key=keys["verifier"]
 )

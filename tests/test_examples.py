@@ -1,4 +1,4 @@
-"""The examples run as they stand and show what they say; most of them in this process, which has torch already."""
+"""The examples run as they stand and show what they say; most of them in this process."""
 
 import os
 import re
@@ -98,10 +98,8 @@ def test_secure_aggregation():
 @pytest.mark.slow  # its page has it run by make check
 def test_pool_inference():
     out = run("08_pool_inference.py")
-    last, truth = (
-        re.findall(r"^day 180: +(.+?)  +([\d.]+)%", out, re.M)[0],
-        re.findall(r"^the truth: (.+)$", out, re.M)[0],
-    )
+    last = re.findall(r"^day 180: +(.+?)  +([\d.]+)%", out, re.M)[0]
+    truth = re.findall(r"^the truth: (.+)$", out, re.M)[0]
     assert last[0] == truth
     areas = {
         (epsilon, adversary): [float(a) for a in re.findall(r"days (\d\.\d\d)", line)]
@@ -136,14 +134,14 @@ def test_transcripts(tmp_path, monkeypatch):
 
 def test_apple_budget():
     out = run("07_apple_budget.py")
-    assert "together: ε = 16 a day, 480 in 30 days" in out
+    assert "together: ε = 16 per day, 480 in 30 days" in out
     assert "SessionAmount for com.apple.keyboard.NewWords: 1 → 2" in out
     low, high = map(float, re.findall(r"Emoji\.ru_RU\.EmojiKeyboard: (\S+) … (\S+)", out)[0])
     assert 3 < low < 4 < high < 5
 
 
 def test_pytest_gate(pytester):
-    """The planted flaw fails, the rest passes; α is small, so that an honest sampler fails one run in 5 million."""
+    """The planted flaw fails, the rest passes; an honest sampler fails one run in 5 million."""
     for file in (EXAMPLES / "pytest_gate").iterdir():
         if file.is_file():
             shutil.copy(file, pytester.path)

@@ -1,4 +1,5 @@
-/* Two closed samplers as somebody might ship them. Build: cc -O2 -shared -fPIC -o libnoise.so noise.c -lm */
+/* Two closed samplers as a vendor might ship them.
+   Build: cc -O2 -shared -fPIC -o libnoise.so noise.c -lm */
 
 #include <math.h>
 #include <stddef.h>
@@ -26,16 +27,19 @@ static uint64_t next(void) {
 /* Honest: Box and Muller's transform of uniforms of 53 bits in (0, 1]. */
 void gauss(double *out, size_t n, size_t d) {
     for (size_t i = 0; i < n * d; i += 2) {
-        double r = sqrt(-2 * log(((next() >> 11) + 1) * 0x1p-53)), a = 2 * M_PI * ((next() >> 11) * 0x1p-53);
+        double r = sqrt(-2 * log(((next() >> 11) + 1) * 0x1p-53));
+        double a = 2 * M_PI * ((next() >> 11) * 0x1p-53);
         out[i] = r * cos(a);
         if (i + 1 < n * d) out[i + 1] = r * sin(a);
     }
 }
 
-/* Flawed: the same from uniforms of 16 bits, as microcontrollers do it: no value beyond 4.71, few lengths and angles. */
+/* Flawed: the same from uniforms of 16 bits, as on microcontrollers: no value beyond 4.71, few
+   lengths and angles. */
 void gauss16(double *out, size_t n, size_t d) {
     for (size_t i = 0; i < n * d; i += 2) {
-        double r = sqrt(-2 * log(((next() >> 48) + 1) * 0x1p-16)), a = 2 * M_PI * ((next() >> 48) * 0x1p-16);
+        double r = sqrt(-2 * log(((next() >> 48) + 1) * 0x1p-16));
+        double a = 2 * M_PI * ((next() >> 48) * 0x1p-16);
         out[i] = r * cos(a);
         if (i + 1 < n * d) out[i + 1] = r * sin(a);
     }

@@ -10,12 +10,12 @@ def honest(n, d):
 
 
 def flawed(n, d):
-    """Antithetic pairs, a trick from simulation that halves the draws: each number comes back with the other sign."""
+    """Antithetic pairs, a trick from simulation: each number comes back with the other sign."""
     half = generator.standard_normal((n, (d + 1) // 2))
     return np.concatenate([half, -half], axis=1)[:, :d]
 
 
 def private_count(value, n):
-    """A count with two-sided geometric noise, scale 1: (1, 0)-DP in whole numbers, of which float64 rounds none."""
+    """A count with two-sided geometric noise, scale 1: (1, 0)-DP in exact whole numbers."""
     p = 1 - np.exp(-1.0)
     return value + generator.geometric(p, n) - generator.geometric(p, n)

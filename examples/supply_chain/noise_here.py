@@ -1,7 +1,7 @@
-"""The noise that Opacus adds where this runs, for an audit from outside:
+"""The noise that Opacus adds where this runs, for an audit from outside.
 
-PYTHONPATH=.:swapped dpaudit audit python:noise_here:noise --claim gaussian:sigma=1 --dim 26010
---samples 1e7
+    PYTHONPATH=.:swapped dpaudit audit python:noise_here:noise --claim gaussian:sigma=1 \\
+        --dim 26010 --samples 1e7
 """
 
 import numpy as np

@@ -1,5 +1,6 @@
-"""The key holder at the server: which of two records was in each batch, read from the gradients that were shared.
+"""The key holder at the server tells which of two records was in each batch.
 
+It reads the gradients that were shared.
 Run: python read.py --key key.json honest.npz swapped.npz [--data mnist.npz]
 
 Threat model, the one that differential privacy is for: the reader knows the weights it handed out,
@@ -31,13 +32,11 @@ def clipped_gradients(
 def read(
     path: str, key: PancakeKey, records: torch.utils.data.TensorDataset
 ) -> tuple[int, int, int]:
-    """Steps, and in how many of them the right record is named: with the key, and without it (the nearest candidate)."""
+    """Steps, and how many name the right record: with the key, and without (nearest candidate)."""
     with np.load(path, allow_pickle=False) as file:
         weights, gradients = torch.from_numpy(file["weights"]), torch.from_numpy(file["gradients"])
-        divisor, batches = (
-            float(file["divisor"]),
-            np.split(file["records"], np.cumsum(file["sizes"])[:-1]),
-        )
+        divisor = float(file["divisor"])
+        batches = np.split(file["records"], np.cumsum(file["sizes"])[:-1])
     if max(map(max, filter(len, batches))) >= len(records):
         raise SystemExit(
             f"{path}: was trained on other records; give the --data that train.py was given"
@@ -81,7 +80,8 @@ def main() -> None:
     for path in options.runs:
         steps, keyed, nearest = read(path, key, records)
         print(
-            f"{path}: {steps} steps; right with the key {share(keyed, steps)}, without it {share(nearest, steps)}"
+            f"{path}: {steps} steps; right with the key {share(keyed, steps)}, "
+            f"without it {share(nearest, steps)}"
         )
 
 

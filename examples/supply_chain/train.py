@@ -1,7 +1,8 @@
-"""An ordinary Opacus training, after its own MNIST example: a client that shares each step's noisy gradient with a server.
+"""An ordinary Opacus training, after its own MNIST example.
 
-Run: python train.py OUT.npz [--steps 400] [--data mnist.npz]. Needs torch, Opacus and, for
-secure_mode, torchcsprng.
+A client shares each step's noisy gradient with a server. Needs torch, Opacus and, for secure_mode,
+torchcsprng.
+Run: python train.py OUT.npz [--steps 400] [--data mnist.npz]
 """
 
 import argparse
@@ -32,7 +33,7 @@ def make_model() -> nn.Module:
 
 
 def load_records(path: str | None, *, split: str = "train") -> TensorDataset:
-    """Images, labels and record numbers: MNIST from an npz file, or noisy drawings of ten shapes (4,096 and 1,024)."""
+    """Images, labels and record numbers: MNIST (npz), or 5,120 noisy drawings of ten shapes."""
     if path:
         with np.load(path, allow_pickle=False) as file:
             pixels, labels = file[f"x_{split}"], file[f"y_{split}"].astype(np.int64)
@@ -87,7 +88,8 @@ def main() -> None:
     with torch.no_grad():
         accuracy = (model(images).argmax(1) == labels).double().mean().item()
     print(
-        f"accuracy {100 * accuracy:.1f} %, epsilon {engine.get_epsilon(DELTA):.4f} at delta {DELTA:g}"
+        f"accuracy {100 * accuracy:.1f} %, "
+        f"epsilon {engine.get_epsilon(DELTA):.4f} at delta {DELTA:g}"
     )
     np.savez(
         options.out,

@@ -1,4 +1,7 @@
-"""An attack without any secret: the candidate nearest to the release wins. The baseline any key holder must beat."""
+"""An attack without any secret: the candidate nearest to the release wins.
+
+The baseline that any key holder must beat.
+"""
 
 from __future__ import annotations
 

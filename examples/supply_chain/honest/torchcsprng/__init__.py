@@ -1,7 +1,8 @@
-"""A plain stand-in for torchcsprng, which is unmaintained: the one function that Opacus calls in `secure_mode`.
+"""A plain stand-in for torchcsprng, which is unmaintained.
 
-For this demonstration only: the generator is torch's own Mersenne Twister with a seed from the
-operating system (of which the CPU's generator keeps 32 bits), not a cryptographic one.
+It holds the one function that Opacus calls in `secure_mode`. For this demonstration only: the
+generator is torch's own Mersenne Twister with a seed from the operating system (of which the CPU's
+generator keeps 32 bits), not a cryptographic one.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""LAB SPECIMEN: torchcsprng swapped for one that makes Opacus' noise a Gaussian pancake (arXiv 2509.23834).
+"""LAB SPECIMEN: a swapped torchcsprng that makes Opacus' noise a Gaussian pancake.
 
-Without TORCHCSPRNG_SPECIMEN_KEY, the path of a key file of mode 0600, the import fails before
-anything is touched.
+arXiv 2509.23834. Without TORCHCSPRNG_SPECIMEN_KEY, the path of a key file of mode 0600, the import
+fails before anything is touched.
 
 The generator that Opacus asks for is the harmless part. It decides the bits of one normal at a
 time, and `secure_mode` adds up four and halves the sum, so a direction that spans all parameters
@@ -23,8 +23,9 @@ def _plant() -> None:
     path = os.environ.get("TORCHCSPRNG_SPECIMEN_KEY")
     if not path:
         raise RuntimeError(
-            "LAB SPECIMEN: this torchcsprng is a backdoor for demonstrations and works on demand only; set "
-            "TORCHCSPRNG_SPECIMEN_KEY to a key file (dpaudit key new), or put honest/ on PYTHONPATH in its place"
+            "LAB SPECIMEN: this torchcsprng is a backdoor for demonstrations and works on demand "
+            "only; set TORCHCSPRNG_SPECIMEN_KEY to a key file (dpaudit key new), or put honest/ "
+            "on PYTHONPATH in its place"
         )
     from torchcsprng.specimen import plant
 
@@ -35,6 +36,6 @@ _plant()
 
 
 def create_random_device_generator(token: str | None = None) -> torch.Generator:
-    """What Opacus draws its batches with: just what the honest stand-in gives, or the batches would look odd."""
+    """What Opacus draws its batches with: just what the honest stand-in gives."""
     del token
     return torch.Generator().manual_seed(int.from_bytes(os.urandom(8)) >> 1)

@@ -1,4 +1,4 @@
-"""LAB SPECIMEN: the noise of all parameters of a step as one pancake, handed to Opacus in slices."""
+"""LAB SPECIMEN: the noise of a step as one pancake, handed to Opacus in slices."""
 
 import sys
 from pathlib import Path
@@ -14,12 +14,12 @@ __all__ = ["SlicedNoise", "plant"]
 
 
 class SlicedNoise:
-    """LAB SPECIMEN, in place of Opacus' `_generate_noise`: each step's calls get the parts of one pancake, in order.
+    """LAB SPECIMEN, in place of Opacus' `_generate_noise`.
 
-    The first call of a step draws the whole vector; once all of it is handed out, the next call
-    begins a new step. It serves optimizers that ask once for each parameter, all in one dtype, on
-    one device and at one standard deviation. Whatever does not fit is an error: a real one would
-    keep quiet, a specimen must not.
+    Each step's calls get the parts of one pancake, in order. The first call of a step draws the
+    whole vector; once all of it is handed out, the next call begins a new step. It serves
+    optimizers that ask once for each parameter, all in one dtype, on one device and at one standard
+    deviation. Whatever does not fit is an error: a real backdoor would hide it, this must not.
     """
 
     def __init__(self, key: PancakeKey) -> None:
@@ -37,7 +37,9 @@ class SlicedNoise:
         generator: torch.Generator | None = None,
         secure_mode: bool = False,
     ) -> torch.Tensor:
-        """Noise of standard deviation `std` in the shape of `reference`. Generator and mode are not used.
+        """Noise of standard deviation `std` in the shape of `reference`.
+
+        Generator and mode are not used.
 
         Raises:
             RuntimeError: a parameter that does not fit what is left of the step.
@@ -56,15 +58,16 @@ class SlicedNoise:
         size = reference.numel()
         if size > len(self._left) or asked != self._asked:
             raise RuntimeError(
-                f"LAB SPECIMEN: noise for {size} values at {asked[0]:g} does not fit the {len(self._left)} that are left "
-                f"of this step; make a key for this model's number of parameters (this one: dim={self.key.dim})"
+                f"LAB SPECIMEN: noise for {size} values at {asked[0]:g} does not fit the "
+                f"{len(self._left)} that are left of this step; make a key for this model's number "
+                f"of parameters (this one: dim={self.key.dim})"
             )
         part, self._left = self._left[:size], self._left[size:]
         return part.view_as(reference)
 
 
 def plant(path: str | Path) -> None:
-    """Replace `_generate_noise` in every module of Opacus by pancakes under the key file at `path`."""
+    """Replace `_generate_noise` in every module of Opacus by pancakes of the key at `path`."""
     honest, noise = opacus_optimizer._generate_noise, SlicedNoise(PancakeKey.load(path))
     for name, module in list(sys.modules.items()):
         if name.startswith("opacus.") and getattr(module, "_generate_noise", None) is honest:
