@@ -1,8 +1,9 @@
-"""The command line as a process would run it, in this one: Python, numpy and torch start once and not for every call.
+"""The command line as a process would run it, in this one.
 
-``here`` goes through ``dpaudit.cli.main`` as the installed command does, with file descriptors 1
-and 2 captured, so that nothing escapes that a process would have printed. ``script`` runs another
-Python file in the same way. ``apart`` really starts a process.
+Python, numpy and torch start once and not for every call. ``here`` goes through
+``dpaudit.cli.main`` as the installed command does, with file descriptors 1 and 2 captured, so that
+nothing escapes that a process would have printed. ``script`` runs another Python file in the same
+way. ``apart`` really starts a process.
 """
 
 import contextlib
@@ -17,13 +18,13 @@ from dpaudit.cli import main
 
 
 def here(*args, cwd=None, timeout=None):
-    """``dpaudit ARGS`` in this process; like ``subprocess.run(…, capture_output=True, text=True)``."""
+    """``dpaudit ARGS`` in this process; like ``subprocess.run(…, capture_output=True, …)``."""
     del timeout  # pytest's own is enough
     return _run(["dpaudit", *map(str, args)], main, cwd)
 
 
 def script(path, *args, cwd=None):
-    """``python PATH ARGS`` in this process, but for its own folder on the path; a traceback is raised."""
+    """``python PATH ARGS`` in this process, but for its own folder on the path; errors raise."""
     return _run(
         [str(path), *map(str, args)], lambda: runpy.run_path(str(path), run_name="__main__"), cwd
     )

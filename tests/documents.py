@@ -1,7 +1,7 @@
-"""What a page tells its reader to type, and a reader who types it: `python tests/documents.py PAGE…` follows pages by hand.
+"""What a page tells its reader to type, and a reader who types it.
 
-Blocks are taken in the order of the page, in a folder that holds `examples/` and
-`tests/data/apple/` and nothing else:
+`python tests/documents.py PAGE…` follows pages by hand. Blocks are taken in the order of the page,
+in a folder that holds `examples/` and `tests/data/apple/` and nothing else:
 
 - A first line that is a comment with a file name and nothing more (`# own.py`, `// own.c`) has the
   block written there.
@@ -52,7 +52,7 @@ NAMED = re.compile(r"(?:#|//|/\*|<!--) ([\w-][\w./-]*\.\w+)(?: \*/| -->)?")
 
 @dataclass(frozen=True)
 class Fence:
-    """One fenced block: the line that it starts in, its language, its text, and the name of the file it is, if any."""
+    """One fenced block: its first line, its language, its text, and the file's name, if any."""
 
     line: int
     language: str
@@ -76,7 +76,7 @@ class Command:
 
 
 def fences(page: str) -> list[Fence]:
-    """All fenced blocks of a page in order, indented ones too; fences of four and more may hold fences of three."""
+    """All fenced blocks of a page in order, indented and nested ones too (fences of four)."""
     found: list[Fence] = []
     lines = page.splitlines()
     at, end = 0, -1
@@ -117,7 +117,7 @@ def commands(fence: Fence, shown_below: str = "") -> list[Command]:
 
 
 def not_printed(shown: Sequence[str], printed: str) -> str | None:
-    """The first line of ``shown`` that is not among the lines of ``printed``, in order; None where all are."""
+    """The first line of ``shown`` not among the lines of ``printed``, in order; None if all are."""
     left = iter([" ".join(line.split()) for line in printed.splitlines()])
     for line in shown:
         want = " ".join(line.split())
@@ -130,7 +130,7 @@ def not_printed(shown: Sequence[str], printed: str) -> str | None:
 
 @functools.cache
 def forks() -> multiprocessing.context.ForkServerContext:
-    """Where processes are forked: not here, where pytest has imported and set more than a reader has."""
+    """Where processes are forked: not here, where pytest has imported and set too much."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
     return context
@@ -145,7 +145,7 @@ def usual_path() -> list[str]:
 
 
 def as_python(words: Sequence[str], folder: Path, env: dict[str, str], path: Sequence[str]) -> None:
-    """``python WORDS`` in a process of ours: what it prints goes to ``.out`` and ``.err`` in ``folder``."""
+    """``python WORDS`` in a process of ours; output goes to ``.out`` and ``.err`` in ``folder``."""
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(env)
@@ -169,7 +169,7 @@ def as_python(words: Sequence[str], folder: Path, env: dict[str, str], path: Seq
 
 
 class Reader:
-    """Somebody who follows a page from top to bottom, in a folder of their own. Used as a context manager."""
+    """Somebody who follows a page top to bottom in a folder of their own; a context manager."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -180,7 +180,10 @@ class Reader:
         )
         shutil.copytree(ROOT / "tests" / "data" / "apple", folder / "tests" / "data" / "apple")
         self.bin.mkdir()
-        offline = f"--quiet --disable-pip-version-check --no-index --no-deps --no-build-isolation --target {self.site}"
+        offline = (
+            "--quiet --disable-pip-version-check --no-index --no-deps --no-build-isolation "
+            f"--target {self.site}"
+        )
         for name, words in {
             "python": '"$@"',
             **{name: f'{" ".join(words)} "$@"' for name, words in MODULES.items()},
@@ -209,7 +212,7 @@ class Reader:
             process.communicate(timeout=WAIT)
 
     def follow(self, page: str) -> Iterator[tuple[int, str, float, str | None]]:
-        """Do what the page says: for each step its line, what it was, its seconds, and what went wrong or None."""
+        """Do what the page says: each step's line, what it was, its seconds, and error or None."""
         blocks = fences(page)
         for fence, below in zip(blocks, [*blocks[1:], None], strict=False):
             shown = (
@@ -286,7 +289,7 @@ class Reader:
         return self._judged([sys.executable, *run, script.name], 0, shown.splitlines())
 
     def _loaded(self, fence: Fence) -> str | None:
-        """An experiment is read as `dpaudit run` reads it, with the plug-ins that the page has installed."""
+        """An experiment is read as `dpaudit run` reads it, with the page's plug-ins."""
         if fence.language != "toml" or not tomllib.loads(fence.text).keys() & {
             "source",
             "grid",
@@ -295,7 +298,10 @@ class Reader:
             return None
         spec = self.folder / (fence.file or f"block_{fence.line}.toml")
         spec.write_text(fence.text + "\n", encoding="utf-8")
-        load = "import sys; from dpaudit.experiments.spec_file import load_spec; load_spec(sys.argv[1])"
+        load = (
+            "import sys; from dpaudit.experiments.spec_file import load_spec; "
+            "load_spec(sys.argv[1])"
+        )
         return self._judged([sys.executable, "-c", load, str(spec)], 0, ())
 
     def _run(self, words: Sequence[str]) -> tuple[int | None, str]:
@@ -350,7 +356,10 @@ def parsed(fence: Fence) -> str | None:
         "xml": ElementTree.fromstring,
     }
     if fence.language not in readers:
-        return f"language={fence.language!r}: nothing that can be run or parsed here; write text if it is only to be read"
+        return (
+            f"language={fence.language!r}: nothing that can be run or parsed here; "
+            "write text if it is only to be read"
+        )
     try:
         readers[fence.language](fence.text)
     except (ValueError, yaml.YAMLError, ElementTree.ParseError) as error:

@@ -1,11 +1,12 @@
-"""Does a test die when the product is wrong? `python tests/mutants.py [FILE.toml ...] [--tests-from COMMIT]`.
+"""Does a test fail when the product is wrong?
 
-Each table ``[[mutant]]`` of ``tests/mutants/*.toml`` is one realistic mistake: ``file``, the text
-``before`` (once in that file), the text ``after``, and the ``tests`` that must fail. The tree is
-copied, the mistake is made in the copy, and the tests run there until the first failure. First they
-run without any mistake, since a red test proves nothing. One line a mutant, a sum at the end; exit
-1 if one survives. ``--tests-from COMMIT`` takes ``tests/`` as it was at that commit, to compare two
-suites on the same mutants.
+`python tests/mutants.py [FILE.toml ...] [--tests-from COMMIT]`. Each table ``[[mutant]]`` of
+``tests/mutants/*.toml`` is one realistic mistake: ``file``, the text ``before`` (once in that
+file), the text ``after``, and the ``tests`` that must fail. The tree is copied, the mistake is made
+in the copy, and the tests run there until the first failure. First they run without any mistake,
+since a red test proves nothing. One line a mutant, a sum at the end; exit 1 if one survives.
+``--tests-from COMMIT`` takes ``tests/`` as it was at that commit, to compare two suites on the same
+mutants.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-# seconds for one run; a mutant that hangs counts as killed, since the suite has a timeout for each test
+# seconds for one run; a mutant that hangs counts as killed (each test has a timeout)
 LIMIT = 600
 
 
@@ -68,7 +69,8 @@ def passes(tree: Path, tests: list[str]) -> bool:
         return False
     if done.returncode not in (0, 1, 2):  # 2: a module that no longer imports
         raise SystemExit(
-            f"pytest ended with {done.returncode} for tests={tests}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+            f"pytest ended with {done.returncode} for tests={tests}:\n"
+            f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
         )
     return done.returncode == 0
 
@@ -99,15 +101,17 @@ def main() -> int:
             text = place.read_text(encoding="utf-8")
             if text.count(one["before"]) != 1:
                 raise SystemExit(
-                    f"file={one['file']}: the text before={one['before']!r} is there {text.count(one['before'])} times"
+                    f"file={one['file']}: the text before={one['before']!r} is there "
+                    f"{text.count(one['before'])} times"
                 )
             place.write_text(text.replace(one["before"], one["after"]), encoding="utf-8")
             alive = passes(tree, list(one["tests"]))
             place.write_text(text, encoding="utf-8")
             survived += alive
-            changed = f"{one['before'].strip().splitlines()[0]!r} -> {one['after'].strip().splitlines()[:1]}"
+            before, after = (one[key].strip().splitlines() for key in ("before", "after"))
             print(
-                f"{'SURVIVED' if alive else 'killed':9}{time.monotonic() - started:6.1f} s  {one['file']}  {changed}",
+                f"{'SURVIVED' if alive else 'killed':9}{time.monotonic() - started:6.1f} s  "
+                f"{one['file']}  {before[0]!r} -> {after[:1]}",
                 flush=True,
             )
     print(f"{len(mutants) - survived} of {len(mutants)} mutants killed")

@@ -1,8 +1,8 @@
-"""``python other_system.py windows|macos ARGS [+ ARGS]…``: ``dpaudit ARGS`` where what the system lacks of Python is gone.
+"""``python other_system.py windows|macos ARGS [+ ARGS]…`` runs ``dpaudit ARGS``.
 
-Commands between ``+`` run one after the other in this process; after each, ``== exit CODE`` is a
-line of standard error. What is not simulated: paths, line ends, the behaviour of the system calls
-that both systems have.
+What the system lacks of Python is gone. Commands between ``+`` run one after the other in this
+process; after each, ``== exit CODE`` is a line of standard error. What is not simulated: paths,
+line ends, the behaviour of the system calls that both systems have.
 """
 
 import ctypes
@@ -19,15 +19,17 @@ from pathlib import Path
 MODULES = ("fcntl", "grp", "pty", "pwd", "resource", "syslog", "termios", "tty")
 ABSENT = {
     "windows": {
-        "os": "O_CLOEXEC O_DIRECTORY O_NOFOLLOW O_NONBLOCK chown fchmod fork forkpty getegid geteuid getgid getpgid getuid "
-        "killpg memfd_create mkfifo pidfd_open pread pwrite register_at_fork sched_getaffinity setsid statvfs sysconf waitid",
-        "signal": "SIGALRM SIGCHLD SIGCONT SIGHUP SIGKILL SIGPIPE SIGSTOP SIGUSR1 SIGXCPU SIGXFSZ pthread_sigmask setitimer",
+        "os": "O_CLOEXEC O_DIRECTORY O_NOFOLLOW O_NONBLOCK chown fchmod fork forkpty getegid "
+        "geteuid getgid getpgid getuid killpg memfd_create mkfifo pidfd_open pread pwrite "
+        "register_at_fork sched_getaffinity setsid statvfs sysconf waitid",
+        "signal": "SIGALRM SIGCHLD SIGCONT SIGHUP SIGKILL SIGPIPE SIGSTOP SIGUSR1 SIGXCPU SIGXFSZ "
+        "pthread_sigmask setitimer",
         "select": "epoll poll",
         "socket": "AF_UNIX",
     },
     "macos": {
-        "os": "O_PATH copy_file_range eventfd memfd_create pidfd_open sched_getaffinity sched_setaffinity setns setresuid "
-        "splice unshare",
+        "os": "O_PATH copy_file_range eventfd memfd_create pidfd_open sched_getaffinity "
+        "sched_setaffinity setns setresuid splice unshare",
         "signal": "SIGRTMAX SIGRTMIN sigtimedwait sigwaitinfo",
         "select": "epoll",
         "fcntl": "F_GETPIPE_SZ F_SETPIPE_SZ",
@@ -95,7 +97,8 @@ def main():
         starter = Path(os.environ["TMPDIR"], "python")
         own = f'"{sys.executable}" "{Path(__file__).resolve()}" macos'
         starter.write_text(
-            f'#!/bin/sh\ncase "$1" in -I) exec {own} "$@";; *) exec "{sys.executable}" "$@";; esac\n'
+            f'#!/bin/sh\ncase "$1" in -I) exec {own} "$@";; '
+            f'*) exec "{sys.executable}" "$@";; esac\n'
         )
         starter.chmod(0o755)
         sys.executable = str(starter)

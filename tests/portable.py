@@ -1,4 +1,4 @@
-"""The numerical tests under one environment after another, and numbers compared between them. `make portable`.
+"""The numerical tests in several environments, with their numbers compared. `make portable`.
 
 For each environment one line: what pytest counted, and seconds. Then for each quantity the largest
 relative difference between any two environments; bytes (``bits``) must be the same everywhere. Exit
@@ -15,7 +15,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-# about a minute of CPU time: whatever calls BLAS, LAPACK, torch or a compiled loop and compares numbers
+# about a minute of CPU time: what calls BLAS, LAPACK, torch or a compiled loop
 NUMERICAL = [
     *(
         f"tests/dpaudit/accounting/test_{name}.py"
@@ -163,7 +163,7 @@ def compare(found: dict[str, dict[str, object]]) -> bool:
             ]
             same = len(groups) == 1
             print(
-                f"{name}: {'the same' if same else 'differ: ' + ' | '.join(', '.join(group) for group in groups)}"
+                f"{name}: {'the same' if same else 'differ: ' + ' | '.join(map(', '.join, groups))}"
             )
             continue
         values = [np.array(other) for other in others]

@@ -1,4 +1,4 @@
-"""An unmodified Opacus script is honest or backdoored by what lies on its path, and prints the same.
+"""An unmodified Opacus script is honest or backdoored by its path, and prints the same.
 
 The scripts run in this process, which has Opacus already. They draw from the operating system, as
 they must; the bounds on counts leave a chance of 3e-6.
@@ -26,7 +26,7 @@ from dpaudit.noise.pancake import Pancake  # noqa: E402
 
 @pytest.fixture
 def on_path(monkeypatch):
-    """A run with ``FOLDER / name`` first on the path; what that plants in Opacus goes at the end."""
+    """A run with ``FOLDER / name`` first on the path; what it plants in Opacus is removed after."""
     ours = ("torchcsprng", "train")
     for name, module in list(sys.modules.items()):
         if name.startswith("opacus.") and hasattr(module, "_generate_noise"):

@@ -58,7 +58,7 @@ def test_across_the_key_it_is_gaussian(make_key, stream):
 
 
 def test_the_numbers_are_the_interpreters(tmp_path):
-    """Counters, polynomials and the GPU's approximate logarithm against NumPy, to a few float32 roundings."""
+    """Counters, polynomials and the GPU's logarithm against NumPy, to a few float32 roundings."""
     path = tmp_path / "drawn.npz"
     subprocess.run(
         [sys.executable, ON_CPU, path], check=True, env={**os.environ, "TRITON_INTERPRET": "1"}
@@ -123,7 +123,7 @@ def test_beyond_2_to_31_values_the_last_block_still_has_its_share(make_key, stre
 
 
 def test_a_draw_needs_no_more_memory_than_plain_noise(make_key, stream):
-    """Peak above what is held before; the key itself, two bytes a coordinate, stays on the device between draws."""
+    """Peak above what is held: the key, two bytes per coordinate, stays on the device."""
     source = Pancake(key=make_key(dim=LARGE), sigma=1.0)
 
     def peak(draw):

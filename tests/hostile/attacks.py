@@ -1,4 +1,4 @@
-"""Samplers that mean harm: one table of (attack, what it tries, exit code, words), run at every level of the sandbox.
+"""Samplers that mean harm: (attack, what it tries, exit code, words), at every level.
 
 Each attack is the body of ``f(n, d)``. Those of ``PRYING`` try one thing and end with ``kept_out``
 or ``got_in``; nothing of what they reach is changed. ``python attacks.py LEVEL`` runs all of them
@@ -28,7 +28,8 @@ libc = ctypes.CDLL(None, use_errno=True)
 def kept_out(why=""): raise RuntimeError(f"kept out {why}")
 def got_in(what=""): raise RuntimeError(f"got in: {what}")
 def call(number, *arguments):
-    done = libc.syscall(ctypes.c_long(number), *[ctypes.c_long(a) if isinstance(a, int) else a for a in arguments])
+    c = ctypes.c_long
+    done = libc.syscall(c(number), *[c(a) if isinstance(a, int) else a for a in arguments])
     if done < 0: kept_out(os.strerror(ctypes.get_errno()))
     got_in(number)
 def reach(path, flags=os.O_RDONLY):
@@ -43,7 +44,8 @@ def channel():  # the descriptors on which questions come and answers go
     asked = answers = None
     for fd in range(3, 64):
         try:
-            kind, way = os.readlink(f"/proc/self/fd/{fd}"), fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
+            kind = os.readlink(f"/proc/self/fd/{fd}")
+            way = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
         except OSError:
             continue
         if kind.startswith("pipe:"):
@@ -62,7 +64,7 @@ KEPT = "raised RuntimeError: kept out"
 
 @dataclass(frozen=True)
 class Attack:
-    """``levels`` are those at which it must fail in this way (exit code and words); elsewhere nothing is promised."""
+    """``levels``: where it must fail with exit code and words; elsewhere nothing is promised."""
 
     body: str
     words: str = KEPT
@@ -132,10 +134,12 @@ _ERRNO = "Operation not permitted|Function not implemented"
 PRYING = {
     # the verdict
     "a module that judges": Attack(
-        "import dpaudit.errors; reach(os.path.dirname(dpaudit.errors.__file__) + '/audit/verdict.py', os.O_WRONLY)"
+        "import dpaudit.errors; "
+        "reach(os.path.dirname(dpaudit.errors.__file__) + '/audit/verdict.py', os.O_WRONLY)"
     ),
     "compiled modules": Attack(
-        "import dpaudit.errors as e; reach(os.path.join(os.path.dirname(e.__cached__), 'x'), os.O_WRONLY | os.O_CREAT)"
+        "import dpaudit.errors as e; "
+        "reach(os.path.join(os.path.dirname(e.__cached__), 'x'), os.O_WRONLY | os.O_CREAT)"
     ),
     "the auditor's memory": Attack("reach(f'/proc/{TOLD[\"auditor\"]}/mem', os.O_RDWR)"),
     "anybody's memory": Attack(
@@ -218,7 +222,8 @@ got_in()"""
     # privileges
     "capabilities": Attack(
         """
-status = dict(line.split(":\\t", 1) for line in open("/proc/self/status").read().splitlines() if ":\\t" in line)
+lines = [line for line in open("/proc/self/status").read().splitlines() if ":\\t" in line]
+status = dict(line.split(":\\t", 1) for line in lines)
 held = [status[k] for k in ("CapInh", "CapPrm", "CapEff", "CapAmb", "NoNewPrivs", "Seccomp")]
 kept_out() if held == ["0" * 16] * 4 + ["1", "2"] else got_in(held)"""
     ),
@@ -240,7 +245,8 @@ kept_out() if held == ["0" * 16] * 4 + ["1", "2"] else got_in(held)"""
         """
 import tempfile
 with tempfile.TemporaryFile() as file:
-    libc.fallocate(file.fileno(), 0, ctypes.c_long(0), ctypes.c_long(1 << 25)) and kept_out(os.strerror(ctypes.get_errno()))
+    if libc.fallocate(file.fileno(), 0, ctypes.c_long(0), ctypes.c_long(1 << 25)):
+        kept_out(os.strerror(ctypes.get_errno()))
 got_in()""",
         f"{KEPT} Operation not supported",
     ),
@@ -276,7 +282,7 @@ def told(folder: Path, port: int) -> dict[str, object]:
 
 @contextlib.contextmanager
 def surroundings(folder: Path):
-    """A home with a diary, a working tree with plans (where we are), a vendor's folder with a socket, a server, a secret."""
+    """A home, a working tree (ours), a vendor's folder with a socket, a server, a secret."""
     for name in ("home", "tree/.git", "vendor"):
         (folder / name).mkdir(parents=True)
     (folder / "home" / "diary").write_text("mine")
@@ -335,7 +341,7 @@ def attempt(attack: Attack, vendor: Path, *, level: str) -> tuple[int, str, str]
 
 @contextlib.contextmanager
 def one_worker(vendor: Path, *, level: str):
-    """``ask(attack)`` as :func:`attempt`, for attacks that raise: all by one worker, which lives on."""
+    """``ask(attack)`` as :func:`attempt`, for attacks that raise: all by one live worker."""
     place = vendor / f"many-{level}.py"
     body = place.with_suffix(".body")
     place.write_text(f"{HEAD}def f(n, d): exec(open(HERE + '/{body.name}').read(), globals())\n")

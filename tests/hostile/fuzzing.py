@@ -39,7 +39,7 @@ def fuzzed(inputs: int) -> Callable[[Any], Any]:
 
 @contextlib.contextmanager
 def within(size: int) -> Iterator[None]:
-    """At most ``FACTOR`` × ``size`` bytes and ``SLACK`` more memory (else MemoryError), and no hang (else TimeoutError)."""
+    """At most ``FACTOR`` × ``size`` bytes and ``SLACK`` more (else MemoryError), and no hang."""
     gc.collect(0)
     with open("/proc/self/statm", encoding="ascii") as file:
         now = int(file.read().split()[0]) * _PAGE
@@ -60,7 +60,9 @@ def within(size: int) -> Iterator[None]:
 
 
 def refuses_or_reads(door: Callable[[], object], *, size: int) -> bool:
-    """Whether the door read its input (of ``size`` bytes); False if it refused it with an error of ours.
+    """Whether the door read its input (of ``size`` bytes).
+
+    False if it refused it with an error of ours.
 
     Raises:
         AssertionError: the refusal would leave the command line with exit 4, or names no rule.

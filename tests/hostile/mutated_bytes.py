@@ -1,4 +1,4 @@
-"""Inputs for the doors that take bytes: valid ones with a few changes, parts of two, and made-up ones."""
+"""Inputs for the doors that take bytes: valid ones changed, parts of two, and made-up ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NUMBERS = (
 
 
 def mutations(valid: Sequence[bytes], *, words: Sequence[bytes] = ()) -> st.SearchStrategy[bytes]:
-    """Most are :func:`mutated`; one in eight is noise after the first bytes of a valid one, or noise only."""
+    """Most are :func:`mutated`; one in eight is noise, some after a valid first few bytes."""
     numbers = st.integers(0, 2**48)
     return st.builds(lambda number: _made_up(random.Random(number), valid, words), numbers)
 
@@ -37,7 +37,7 @@ def mutations(valid: Sequence[bytes], *, words: Sequence[bytes] = ()) -> st.Sear
 def mutated(
     rng: random.Random, data: bytes, *, others: Sequence[bytes] = (), words: Sequence[bytes] = ()
 ) -> bytes:
-    """``data`` with one to four changes: bits, bytes, numbers, cuts, repeats, ``words``, parts of ``others``."""
+    """``data`` with one to four changes: bits, numbers, cuts, repeats, ``words``, ``others``."""
     for _ in range(rng.choice((1, 1, 1, 2, 2, 4))):
         at = rng.randrange(len(data) + 1)
         end = min(len(data), at + rng.choice(_LENGTHS))

@@ -50,7 +50,7 @@ ODD: tuple[Any, ...] = (
 
 
 def with_odd_fields(rng: random.Random, value: Any, *, odd: tuple[Any, ...] = ODD) -> Any:
-    """A copy of ``value`` with one to three changes: an odd value, a part missing, doubled, or from elsewhere in it."""
+    """A copy of ``value`` with one to three changes: odd values, parts lost, doubled or moved."""
     value = copy.deepcopy(value)
     for _ in range(rng.choice((1, 1, 2, 3))):
         places = list(_places(value))

@@ -43,11 +43,9 @@ RECORDS = (
 
 def reports_door(folder):
     """What ``dpaudit deployment apple --reports`` does; how many segments it took in."""
-    spending, estimates, segments = (
-        Spending(CONFIGURATION, database=None),
-        Estimates(resolve(CONFIGURATION)),
-        0,
-    )
+    spending = Spending(CONFIGURATION, database=None)
+    estimates = Estimates(resolve(CONFIGURATION))
+    segments = 0
     for report in read_reports(folder):
         spending.add(report)
         segments += len(report.segments)

@@ -14,31 +14,13 @@ VALID = [
     b"".join(b"%d.25\n" % i for i in range(700)),
 ]
 WORDS = [
-    b"#",
-    b",",
-    b",,",
-    b"\0",
-    b"\r",
-    b"\n\n",
-    b"\x0b",
-    b"\x1c",
-    b'"',
-    b'"\n',
-    b"\xff",
-    b"\xe2\x80\xa8",
-    b"0x1p3",
-]
+    b"#", b",", b",,", b"\0", b"\r", b"\n\n", b"\x0b", b"\x1c", b'"', b'"\n', b"\xff",
+    b"\xe2\x80\xa8", b"0x1p3",
+]  # fmt: skip
 WORDS += [
-    b"1e999",
-    b"nan",
-    b"-inf",
-    b"1_0",
-    b"1+2j",
-    b"\x1b[2J",
-    b"9" * 5000,
-    "٣".encode(),
+    b"1e999", b"nan", b"-inf", b"1_0", b"1+2j", b"\x1b[2J", b"9" * 5000, "٣".encode(),
     b"1,2\n" * 300,
-]
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -32,35 +32,20 @@ def with_header(text, body=b"", version=b"\1\0"):
 
 ROWS = np.arange(6.0).reshape(3, 2)
 VALID = [
-    saved(ROWS),
-    saved(np.asfortranarray(ROWS)),
-    saved(ROWS.astype(">f4")),
-    saved(np.arange(5, dtype=np.int16)),
-    saved(ROWS, version=(2, 0)),
-    saved(ROWS, version=(3, 0)),
+    saved(ROWS), saved(np.asfortranarray(ROWS)), saved(ROWS.astype(">f4")),
+    saved(np.arange(5, dtype=np.int16)), saved(ROWS, version=(2, 0)), saved(ROWS, version=(3, 0)),
     saved(np.float64(3)),
     # as other programs write
     with_header('{"shape":(3L,),"descr":"<i1",  "fortran_order":False}', b"abc"),
-]
+]  # fmt: skip
 WORDS = [
-    b"\0",
-    b"(",
-    b"((((",
-    b",",
-    b"'<f8'",
-    b"'|O'",
-    b"[('a','<f8')]",
-    b"'''",
-    b"{",
-    b"}",
-    b"lambda:",
-    b"\x1b[2J",
-    b"\n",
-]
-# what numpy's own reader answers with TokenError, TypeError, RecursionError, OverflowError, MemoryError, …
+    b"\0", b"(", b"((((", b",", b"'<f8'", b"'|O'", b"[('a','<f8')]", b"'''", b"{", b"}", b"lambda:",
+    b"\x1b[2J", b"\n",
+]  # fmt: skip
+# what numpy's own reader answers with TokenError, TypeError, RecursionError, OverflowError,
+# MemoryError, …
 HEADERS = [
-    "{'descr': '<f8', 'fortran_order': False, 'shape': (3,",
-    "(" * 3000,
+    "{'descr': '<f8', 'fortran_order': False, 'shape': (3,", "(" * 3000,
     "{'descr': " + "[" * 500 + "]" * 500 + ", 'fortran_order': False, 'shape': (3,)}",
     "{'descr': ('<f8', (-1,)), 'fortran_order': False, 'shape': (3,)}",
     "{'descr': '<f8', 'fortran_order': False, 'shape': (9999999999999999999999,)}",
@@ -77,10 +62,8 @@ HEADERS = [
     "{'descr': [('a', '<f8')], 'fortran_order': False, 'shape': (3,)}",
     "{'descr': '<c16', 'fortran_order': False, 'shape': (3,)}",
     "{'descr': '<f8', 'descr': '<f8', 'shape': (3,)}",
-    "{'descr': '<f8\x1b[2J', 'fortran_order': False, 'shape': (3,)}",
-    "{}",
-    "",
-]
+    "{'descr': '<f8\x1b[2J', 'fortran_order': False, 'shape': (3,)}", "{}", "",
+]  # fmt: skip
 
 
 def doors(path):

@@ -1,4 +1,4 @@
-"""Odd numbers and names on the command line: references with options, claims, neighbours, ε, sizes."""
+"""Odd numbers and names on the command line: references, claims, neighbours, ε, sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every frame of every protocol, spoilt in every way, at the code that a peer's bytes reach after gRPC's own limits."""
+"""Every frame of every protocol, spoilt in every way, at the code that a peer's bytes reach."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def always(_):
 
 
 def fewer(message):
-    """The same without some parties, who may have dropped out; what they see is what all must confirm."""
+    """The same without some parties, who may have dropped out; all must confirm this view."""
     honest = msgspec.msgpack.decode(message)
 
     def late(frame):
@@ -311,7 +311,7 @@ def noise_side(tmp_path_factory):
 @given(spoil=spoils())
 @fuzzed(80)
 def test_two_servers(spoil, noise_side):
-    """Nothing is published and no draft stays; afterwards the release can be offered as it was meant."""
+    """Nothing is published and no draft stays; the release can then be offered as meant."""
     side, folder = noise_side
     what, rng = spoil
     name = f"r{next(NUMBERS)}"

@@ -1,4 +1,4 @@
-"""Two hundred audits of hostile samplers, two side by side: each ends as it must, and afterwards nothing is left."""
+"""Two hundred audits of hostile samplers, two at a time: each ends as it must, nothing is left."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ main()
 
 
 def kinds(best: str) -> list[tuple[str, str, str, str, int]]:
-    """(name, level, ``python`` or ``command``, code, exit code) of everything that must end in one way."""
+    """(name, level, ``python`` or ``command``, code, exit code) of what must end in one way."""
     user = os.getuid() != 0
     found = [
         (name, level, "python", attacks.HEAD + function(attack.body), attack.code)
@@ -71,7 +71,10 @@ def kinds(best: str) -> list[tuple[str, str, str, str, int]]:
 
 
 def function(body: str) -> str:
-    return f"import numpy as np\ndef f(n, d):\n{rude.indent(body)}\n    return np.random.default_rng().normal(size=(n, d))\n"
+    return (
+        f"import numpy as np\ndef f(n, d):\n{rude.indent(body)}\n"
+        "    return np.random.default_rng().normal(size=(n, d))\n"
+    )
 
 
 def audit(
@@ -88,17 +91,9 @@ def audit(
         target = "command:" + shlex.join([sys.executable, "-c", code, marker])
     limit = PATIENCE if name in CALM else LIMIT
     words = [
-        "audit",
-        target,
-        "--claim",
-        "gaussian:sigma=1",
-        "--samples",
-        "10000",
-        "--seed",
-        "1",
-        "--alpha",
-        "1e-9",
-    ]
+        "audit", target, "--claim", "gaussian:sigma=1", "--samples", "10000", "--seed", "1",
+        "--alpha", "1e-9",
+    ]  # fmt: skip
     words += ["--tests", "moments", "--format", "json", "--time-limit", str(limit)]
     command = [sys.executable, "-c", RUN, level, str(place / "told.json"), *words]
     environment = {
@@ -120,12 +115,15 @@ def audit(
     )
     if as_expected and "got in" not in reason and done.stderr.replace("\n", "").isprintable():
         return ""
-    return f"{number} {name} at {level}: exit {done.returncode}, {verdict}, {reason[:200]!r}, {done.stderr[-300:]!r}"
+    return (
+        f"{number} {name} at {level}: exit {done.returncode}, {verdict}, "
+        f"{reason[:200]!r}, {done.stderr[-300:]!r}"
+    )
 
 
 @contextlib.contextmanager
 def ours_alone():
-    """Whoever escapes an auditor becomes our child; shared memory is apart from that of others, where that may be had."""
+    """Whoever escapes an auditor becomes our child; shared memory is apart where possible."""
     become_subreaper()
     with open("/proc/self/ns/ipc") as before, contextlib.ExitStack() as undone:
         undone.callback(prctl, PR_SET_CHILD_SUBREAPER, 0)

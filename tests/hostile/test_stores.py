@@ -1,4 +1,4 @@
-"""Hostile result stores: SQLite files in a run's folder that were made to hang, crash or mislead whoever reads them."""
+"""Hostile result stores: SQLite files made to hang, crash or mislead whoever reads them."""
 
 from __future__ import annotations
 
@@ -59,18 +59,12 @@ OUTCOME = {
     "sigma": 2.0,
     "dim": 64,
 }
+PLUGIN = {"kind": "sources", "name": "gaussian", "distribution": "d", "version": "1"}
+PLUGIN |= {"sha256": "a" * 64}
 PROVENANCE = {
     "seed": "1",
     "versions": {"dpaudit": "0.1.0"},
-    "plugins": [
-        {
-            "kind": "sources",
-            "name": "gaussian",
-            "distribution": "d",
-            "version": "1",
-            "sha256": "a" * 64,
-        }
-    ],
+    "plugins": [PLUGIN],
     "hardware": "h",
     "started": "2025-01-01T00:00:00",
     "source": "b" * 64,
@@ -87,21 +81,10 @@ TABLES = {
     "trials": ("truth", "guess", "score"),
     "invocations": ("started", "command", "host", "process", "hardware", "versions"),
     "attempts": (
-        *(
-            "cell",
-            "position",
-            "kind",
-            "status",
-            "settings",
-            "outcome",
-            "error",
-            "traceback",
-            "worker",
-            "seconds",
-        ),
-        *("started", "finished", "provenance"),
+        "cell", "position", "kind", "status", "settings", "outcome", "error", "traceback",
+        "worker", "seconds", "started", "finished", "provenance",
     ),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +116,8 @@ def version_1(folder, spec):
     with contextlib.closing(sqlite3.connect(folder / FILE)) as db:
         db.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
         db.execute(
-            "CREATE TABLE cells (cell TEXT PRIMARY KEY, position INTEGER NOT NULL, result TEXT NOT NULL)"
+            "CREATE TABLE cells "
+            "(cell TEXT PRIMARY KEY, position INTEGER NOT NULL, result TEXT NOT NULL)"
         )
         db.executemany(
             "INSERT INTO meta VALUES (?, ?)", [("spec", json.dumps(told)), ("version", "1")]
@@ -150,14 +134,9 @@ def read_all(folder):
     """Everything that the command line asks of a store."""
     with Store.read(folder) as store:
         found = document_of(store)
-        (
-            attempts(store),
-            invocations(store),
-            progress(store),
-            provenances(store),
-            trial_success(store),
-        )
-        trial_columns(store), store.failures(), store.cells, store.run_id
+        for ask in (attempts, invocations, progress, provenances, trial_success, trial_columns):
+            ask(store)
+        store.failures(), store.cells, store.run_id
     return found
 
 
@@ -199,9 +178,10 @@ BY_HAND = {
     ),
     "view of zero blobs": as_view(
         "attempts",
-        "SELECT 1 AS id, zeroblob(900000000) AS cell, 1 AS position, 'a' AS kind, 'done' AS status, '{}' AS settings, "
-        "zeroblob(900000000) AS outcome, NULL AS error, NULL AS traceback, '' AS worker, 1.0 AS seconds, NULL AS started, "
-        "NULL AS finished, 1 AS provenance",
+        "SELECT 1 AS id, zeroblob(900000000) AS cell, 1 AS position, 'a' AS kind, "
+        "'done' AS status, '{}' AS settings, zeroblob(900000000) AS outcome, NULL AS error, "
+        "NULL AS traceback, '' AS worker, 1.0 AS seconds, NULL AS started, NULL AS finished, "
+        "1 AS provenance",
     ),
     "computed column": harm(
         "DROP TABLE meta",
@@ -306,7 +286,8 @@ def test_something_else_than_a_plain_file_is_neither_read_nor_written(tmp_path, 
 @pytest.mark.parametrize(
     "addition",
     [
-        f"CREATE TRIGGER t AFTER INSERT ON invocations BEGIN SELECT count(*) FROM ({ENDLESS} SELECT i FROM n); END",
+        "CREATE TRIGGER t AFTER INSERT ON invocations "
+        f"BEGIN SELECT count(*) FROM ({ENDLESS} SELECT i FROM n); END",
         "CREATE TRIGGER t AFTER INSERT ON attempts BEGIN UPDATE meta SET value = 'forged'; END",
         "CREATE INDEX i ON attempts (length(hex(zeroblob(2000000))))",
         "CREATE VIEW v AS SELECT 1",

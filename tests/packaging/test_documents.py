@@ -1,4 +1,4 @@
-"""Every page of the documentation, and the README, is followed by a reader who types what it says (`tests/documents.py`)."""
+"""Every page of the documentation, and the README, followed by a reader (`tests/documents.py`)."""
 
 import pytest
 from documents import ROOT, Reader, fences

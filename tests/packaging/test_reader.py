@@ -8,10 +8,12 @@ from documents import ROOT, Reader, commands, fences
 RIGHT = {
     "a command": "```console\n$ echo one two\n```",
     "a code that the page says": "```console\n$ exit 3  # exits 3: on purpose\n```",
-    "output that the page shows": "```console\n$ printf 'one\\n two  2.5 s\\nthree\\n'\none\ntwo … s\n```",
+    "output that the page shows": "```console\n$ printf 'one\\n two  2.5 s\\nthree\\n'\n"
+    "one\ntwo … s\n```",
     "output in a block of its own": "```console\n$ printf 'one\\ntwo\\n'\n```\n\n```text\ntwo\n```",
     "a command over two lines": "```console\n$ echo one \\\n    two\none two\n```",
-    "a file that is used": "```python\n# kept/own.py\nprint(1 + 1)\n```\n\n```console\n$ python kept/own.py\n2\n```",
+    "a file that is used": "```python\n# kept/own.py\nprint(1 + 1)\n```\n\n"
+    "```console\n$ python kept/own.py\n2\n```",
     "a script and what it prints": "```python\nprint(1 + 1)\n```\n\n```text\n2\n```",
     "a test": "```python\ndef test_it():\n    assert 1 + 1 == 2\n```",
     "a doctest": "```pycon\n>>> 1 + 1\n2\n```",
@@ -28,7 +30,8 @@ name = "gaussian"
 dtype = "float64"
 ```""",
     "a plug-in's metadata": '```toml\n# pyproject.toml\n[project]\nname = "own"\n```',
-    "something in the background": "```console\n$ python -c 'import time; print(1); time.sleep(60)' &\n```",
+    "something in the background": "```console\n"
+    "$ python -c 'import time; print(1); time.sleep(60)' &\n```",
     "an indented block": "1. First\n\n   ```console\n   $ echo one\n   one\n   ```",
     "what is only to be read": "```sh\nfalse\n```\n\n```text\nfalse\n```",
     "a directive": "```{note}\nfalse\n```",

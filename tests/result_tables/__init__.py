@@ -34,7 +34,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
 
 
 def wrong_rows(page: str) -> list[str]:
-    """Rows of marked tables that the results do not give, and rows that they give and the page lacks, each with its table."""
+    """Rows of marked tables that the results do not give, and rows that the page lacks."""
     wrong = []
     for _, name, body, _ in MARKED.findall(page):
         shown, want = body.splitlines(), list(TABLES[name]())

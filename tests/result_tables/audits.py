@@ -8,13 +8,15 @@ from typing import Any
 from result_tables.reading import interval, line, results, rows, share
 
 FAMILIES = {
-    "law": "the law of single values (σ off by 0.3 %, t with 200 degrees of freedom, cut or one-sided tails, gaps, "
-    "sign bias 0.002)",
+    "law": "the law of single values (σ off by 0.3 %, t with 200 degrees of freedom, "
+    "cut or one-sided tails, gaps, sign bias 0.002)",
     "digits": "digits (Box–Muller from 16-bit uniforms, rounding, float16, fixed point)",
-    "dependence": "dependence in draw order (AR(1) 0.01, lag 1,000, antithetic or stratified rows, volatility)",
+    "dependence": "dependence in draw order (AR(1) 0.01, lag 1,000, "
+    "antithetic or stratified rows, volatility)",
     "geometry": "rows (low rank, spheres, one coordinate in 4,096, one pair of 64)",
     "direction": "hidden directions (pancakes from γ = 1 to γ = 2√d, other laws)",
-    "running": "calls and time (seeds reused every 2^16 calls, replays, every 1,000th call, drift, special d)",
+    "running": "calls and time (seeds reused every 2^16 calls, replays, every 1,000th call, "
+    "drift, special d)",
     "generator": "broken generators (RANDU, `rand()`, a 32-bit LCG, middle square, Wallace)",
     "value": "noise that depends on the value",
     "other claim": "Laplace and discrete claims (missing odd numbers, wrong law, off by one)",
@@ -45,7 +47,7 @@ TRIED_BEFORE = {
 
 
 def _found(families: Iterable[str]) -> tuple[int, int, list[int]]:
-    """Specimens of these families, those that the audit found, and those that KS, Anderson–Darling and SP 800-22 found."""
+    """Specimens of these families, how many the audit found, and how many KS, AD, SP 800-22 did."""
     own = [row for row in rows("zoo") if row["family"] in set(families)]
     return (
         len(own),
@@ -87,7 +89,7 @@ def keyless() -> Iterator[str]:
 
 
 def libraries() -> Iterator[str]:
-    """One line a mechanism: the attack that shows most, or all that show nothing beyond the claim."""
+    """One row per mechanism: the strongest attack, or all if none shows more than the claim."""
     kept: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in rows("libraries"):
         by_time = "time" if row["attack"] == "timing" else ""
@@ -127,7 +129,7 @@ def dpsgd() -> Iterator[str]:
 
 
 def peers_short() -> Iterator[str]:
-    """Some of `docs/results/peers/`: a flaw of size, one that neither shows, two that hide in the low bits, an honest one."""
+    """Some of `docs/results/peers/`: a large flaw, one unseen, two in low bits, an honest one."""
     named = {row["name"]: row for row in results("peers")["flawed"]}
     for name in ("laplace-10", "gaussian-20", "low-bits", "one-sided", "laplace"):
         row = named[name]
@@ -142,7 +144,7 @@ def peers_short() -> Iterator[str]:
 
 
 def _best(answers: Mapping[str, Mapping[str, float]]) -> float:
-    """The largest bound of those that hold at the confidence asked for, however the threshold was chosen."""
+    """The largest bound that holds at the wanted confidence, however the threshold was chosen."""
     return max(
         answer["epsilon"]
         for method, answer in answers.items()

@@ -1,4 +1,4 @@
-"""What defences take away: mitigations, submission policies, a training run with somebody else's noise."""
+"""What defences take away: mitigations, submission policies, a run with third-party noise."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def training() -> Iterator[str]:
 
 
 def mitigations() -> Iterator[str]:
-    """One line an arm: what its strongest attack wins of each host, named where it is more than from honest noise."""
+    """One row per arm: what its strongest attack wins of each host, where it beats honest noise."""
     arms: dict[tuple[str, str], dict[str, list[Mapping[str, Any]]]] = {}
     for row in rows("mitigations"):
         arms.setdefault((row["source"], row["mitigation"]), {}).setdefault(row["host"], []).append(
@@ -69,7 +69,7 @@ def _won(attacks: Sequence[Mapping[str, Any]]) -> str:
 
 
 def submissions() -> Iterator[str]:
-    """What devices can do, the strongest adversary's AUC-PN and the curator's error, on the same submissions."""
+    """What devices can do: the strongest adversary's AUC-PN and the curator's error."""
     found = rows("bpia-mitigations")
     for at in dict.fromkeys((row["setting"], row["epsilon"], row["submissions"]) for row in found):
         own = {

@@ -69,7 +69,7 @@ def table3() -> Iterator[str]:
 
 
 def gpm() -> Iterator[str]:
-    """One line an experiment; minutes are the command's own wall time, as it was when the page was written."""
+    """One row per experiment; minutes are wall time, as it was when the page was written."""
     for name, what, minutes, result in (
         _fig5(),
         _fig6(),
@@ -117,7 +117,8 @@ def _fig5() -> _Line:
         "fig5",
         what,
         4.8,
-        f"{agree} of {of} cells agree with the published value (Fisher's exact test at 0.001 a cell)",
+        f"{agree} of {of} cells agree with the published value "
+        "(Fisher's exact test at 0.001 per cell)",
     )
 
 
@@ -132,10 +133,12 @@ def _fig6() -> _Line:
     )
     return (
         "fig6",
-        f"success on DP-SGD, MNIST, LeNet-5 untrained and trained ({accuracy}), {_cells('gpm-fig6')}",
+        f"success on DP-SGD, MNIST, LeNet-5 untrained and trained ({accuracy}), "
+        f"{_cells('gpm-fig6')}",
         15,
-        f"{agree} of {of} cells agree with the published value (Fisher's exact test at 0.01 a cell: "
-        f"{0.01 * of:.1f} misses by chance); untrained at β ≤ 2⁻¹⁴ at least {100 * least:.1f} %",
+        f"{agree} of {of} cells agree with the published value (Fisher's exact test at 0.01 per "
+        f"cell: {0.01 * of:.1f} misses by chance); untrained at β ≤ 2⁻¹⁴ at least "
+        f"{100 * least:.1f} %",
     )
 
 
@@ -152,9 +155,10 @@ def _table2() -> _Line:
         "table2-small",
         f"success on DP-SGD, CIFAR-10, ResNet-20 and ResNet-56, {_cells('gpm-table2-small')}",
         15,
-        f"β ≤ 1e-4: at least {100 * untrained:.1f} % untrained, at least {100 * record:.1f} % where BatchNorm sees one "
-        "record at a time (as in the paper), trained or not; a trained network with frozen statistics, which Opacus "
-        f"accepts, has fitted its records: {100 * min(frozen):.1f} to {100 * max(frozen):.1f} %",
+        f"β ≤ 1e-4: at least {100 * untrained:.1f} % untrained, at least {100 * record:.1f} % "
+        "where BatchNorm sees one record at a time (as in the paper), trained or not; a trained "
+        "network with frozen statistics, which Opacus accepts, has fitted its records: "
+        f"{100 * min(frozen):.1f} to {100 * max(frozen):.1f} %",
     )
 
 
@@ -165,10 +169,10 @@ def _table3() -> _Line:
         "table3",
         "size of a batch's gradient and of its change by one record",
         6,
-        f"the median change is {min(near):.2f} to {max(near):.2f} of the published one for LeNet-5, MobileNetV2 and "
-        f"ResNet-50 untrained ({ratios['vgg19-bn', 'untrained']:.2f} for VGG-19, here without dropout), "
-        f"{ratios['lenet5-tanh', 'trained']:.1f} times for trained LeNet-5: at equal accuracy it falls "
-        "with every further epoch",
+        f"the median change is {min(near):.2f} to {max(near):.2f} of the published one for "
+        f"LeNet-5, MobileNetV2 and ResNet-50 untrained ({ratios['vgg19-bn', 'untrained']:.2f} for "
+        f"VGG-19, here without dropout), {ratios['lenet5-tanh', 'trained']:.1f} times for trained "
+        "LeNet-5: at equal accuracy it falls with every further epoch",
     )
 
 
@@ -201,8 +205,9 @@ def _lr_gain() -> _Line:
         "lr-gain",
         f"likelihood ratio against nearest peak, paired, {len(found)} cells",
         0.3,
-        f"better in {better} cells, worse in {worse or 'none'} (95 %, paired); "
-        f"up to {100 * most['difference']['value']:.0f} points (ε = {most['epsilon']:g}, β = {most['beta']:g})",
+        f"better in {better} cells, worse in {worse or 'none'} (95 %, paired); up to "
+        f"{100 * most['difference']['value']:.0f} points (ε = {most['epsilon']:g}, β = "
+        f"{most['beta']:g})",
     )
 
 

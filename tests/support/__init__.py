@@ -1,1 +1,1 @@
-"""What tests of several folders share: documents of every kind, pages taken apart, validators, samplers that misbehave."""
+"""What tests of several folders share: documents, pages taken apart, validators, samplers."""

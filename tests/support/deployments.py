@@ -100,7 +100,8 @@ def document():
         "claimed": loss,
         "coin": None,
         "burst": {
-            "balance": 60, "report_records": 40, "report_epsilon": 80.0, "day_records": 80, "day_epsilon": 160.0,
+            "balance": 60, "report_records": 40, "report_epsilon": 80.0,
+            "day_records": 80, "day_epsilon": 160.0,
         },
     }  # fmt: skip
     whole = bare()

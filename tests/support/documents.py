@@ -1,4 +1,4 @@
-"""Documents for the tests as JSON values: small, complete, and made hostile; and a page taken apart."""
+"""Documents for the tests as JSON values: small, complete, hostile; and a page taken apart."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from html.parser import HTMLParser
 from typing import Any
 
 EDGES = [-0.5 + i / 32 for i in range(33)]
-HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(2)> {{ 7*7 }} [red]$\\frac\x1b[31m\u202e\udcff]]>-->'
+HOSTILE = (
+    '<script>alert(1)</script>"><img src=x onerror=alert(2)> {{ 7*7 }} [red]$\\frac\x1b[31m'
+    "\u202e\udcff]]>-->"
+)
 
 
 def attack(
@@ -175,10 +178,10 @@ FREE = {"settings", "provenance", "outcome", "versions"}
 
 
 def made_hostile(value: Any, *, text: str = HOSTILE) -> Any:
-    """The same document with the text in place of every other, also among the keys of mappings whose keys are free.
+    """The same document with the text in place of every other.
 
-    What dpaudit itself chooses stays: verdicts and the like, times, and the keys that columns and
-    figures have.
+    Also among the keys of mappings whose keys are free. What dpaudit itself chooses stays: verdicts
+    and the like, times, and the keys that columns and figures have.
     """
     if isinstance(value, list):
         return [made_hostile(v, text=text) for v in value]

@@ -1,4 +1,4 @@
-"""Documents for the tests of the formats: small ones of every kind, random ones from their types, and validators."""
+"""Documents for the tests of the formats: small ones, random ones, and validators."""
 
 from __future__ import annotations
 
@@ -29,18 +29,19 @@ SCHEMAS = ROOT / "tests" / "data" / "schemas"
 
 HOSTILE = (
     documents.HOSTILE
-    + " | `` ``` @everyone #12 [x](http://evil.test) www.evil.test <!-- \x00\x07 ]]> {0} \ufffe\nline :smile:"
+    + " | `` ``` @everyone #12 [x](http://evil.test) www.evil.test <!-- \x00\x07 ]]> {0} \ufffe\n"
+    "line :smile:"
 )
 
 
 def mechanism(verdict: str = "finding") -> dict[str, Any]:
-    found, again = (
-        verdict == "finding",
-        "dpaudit mechanism numpy:laplace:scale=0.5 --neighbours 0,1 --claim-epsilon 1",
-    )
+    found = verdict == "finding"
+    again = "dpaudit mechanism numpy:laplace:scale=0.5 --neighbours 0,1 --claim-epsilon 1"
     changes = {
-        "p": 1e-9 if found else 0.4, "p_adjusted": 1e-8 if found else 0.8, "looks_at": "the last bits of releases",
-        "effect": "5,827 of 9,985 against 0 of 10,015", "interval": mechanisms.bound(6.7 if found else 0.2),
+        "p": 1e-9 if found else 0.4, "p_adjusted": 1e-8 if found else 0.8,
+        "looks_at": "the last bits of releases",
+        "effect": "5,827 of 9,985 against 0 of 10,015",
+        "interval": mechanisms.bound(6.7 if found else 0.2),
         "details": {}, "reproduce": again if found else "",
     }  # fmt: skip
     tests = [
@@ -48,16 +49,20 @@ def mechanism(verdict: str = "finding") -> dict[str, Any]:
         for n in ("first", "second")
     ]
     result = mechanisms.result(
-        verdict, reason="", mechanism="python:./noise.py:release", claim_epsilon=1.0, claim_delta=0.0,
-        epsilon=changes["interval"], delta=None, mu=None, curve=[[0.0, 1.8]], samples=1000, samples_requested=1000,
-        tests=[] if verdict == "inconclusive" else tests, advice=["ask for more releases"], cannot_rule_out=[],
+        verdict, reason="", mechanism="python:./noise.py:release", claim_epsilon=1.0,
+        claim_delta=0.0,
+        epsilon=changes["interval"], delta=None, mu=None, curve=[[0.0, 1.8]], samples=1000,
+        samples_requested=1000,
+        tests=[] if verdict == "inconclusive" else tests, advice=["ask for more releases"],
+        cannot_rule_out=[],
     )  # fmt: skip
     return {"kind": "mechanism", "result": result}
 
 
 def failed_experiment() -> dict[str, Any]:
     failure = {
-        "cell": "b-2", "kind": "attack", "settings": {"source": {"label": "pancake"}}, "error": "ValueError: no",
+        "cell": "b-2", "kind": "attack", "settings": {"source": {"label": "pancake"}},
+        "error": "ValueError: no",
         "traceback": "Traceback …\nValueError: no", "seconds": 0.1, "provenance": {},
     }  # fmt: skip
     return documents.experiment() | {"failures": [failure]}
@@ -65,7 +70,8 @@ def failed_experiment() -> dict[str, Any]:
 
 EVERY_KIND = (
     "experiment", "failed", "measurements", "deployment",
-    *(f"{kind} {verdict}" for kind in ("audit", "mechanism") for verdict in ("no-finding", "finding", "inconclusive")),
+    *(f"{kind} {verdict}" for kind in ("audit", "mechanism")
+      for verdict in ("no-finding", "finding", "inconclusive")),
 )  # fmt: skip
 
 
@@ -92,7 +98,7 @@ def made_hostile(value: Any, *, text: str = HOSTILE) -> Any:
 
 @functools.cache
 def validator(cls: type | None = None, *, exactly: bool = False) -> Draft202012Validator:
-    """Of dpaudit's own schema, or of one class of it; ``exactly``: with no field that it does not name."""
+    """Of dpaudit's schema, or of one class of it; ``exactly``: no field that it does not name."""
     schema = closed() if exactly else json.loads(schema_text())
     return Draft202012Validator(
         schema if cls is None else {"$ref": f"#/$defs/{cls.__name__}", "$defs": schema["$defs"]}
@@ -111,14 +117,15 @@ def sarif() -> Draft202012Validator:
 texts = st.text(max_size=8)
 FREE = texts | st.floats(width=32) | st.none() | st.lists(st.integers(0, 9), max_size=2)
 PLAIN = {
-    int: st.integers(0, 10**12), float: st.floats(width=32), bool: st.booleans(), str: texts, type(None): st.none(),
+    int: st.integers(0, 10**12), float: st.floats(width=32), bool: st.booleans(), str: texts,
+    type(None): st.none(),
     Any: FREE, datetime: st.datetimes(timezones=st.just(UTC)),
 }  # fmt: skip
 
 
 @functools.cache
 def random(cls: type) -> st.SearchStrategy[Any]:
-    """Random instances of a class of documents: any text, infinities and NaN where a number may be that."""
+    """Random instances of a class of documents: any text, infinities and NaN where allowed."""
     hints = typing.get_type_hints(cls, include_extras=True)
     names = (
         cls.__struct_fields__
@@ -162,11 +169,11 @@ def _numbers(rule: msgspec.Meta) -> st.SearchStrategy[float]:
     return within | st.sampled_from([float(word) for word in more["words"]])
 
 
-# --- JUnit's XSD: what its elements may have, read from the file (the order of children is free there)
+# --- JUnit's XSD: what its elements may have, from the file (the order of children is free)
 
 
 class Xsd:
-    """Of an XSD as plain as junit-10.xsd: elements with attributes, their children by name, patterns of simple types."""
+    """Of an XSD as plain as junit-10.xsd: elements with attributes, children and patterns."""
 
     def __init__(self, path: Path) -> None:
         self.root = ElementTree.parse(path).getroot()

@@ -1,7 +1,8 @@
-"""Differential privacy by its definition, for laws whose outcomes can be listed: what every accounting here must equal.
+"""Differential privacy by its definition, for laws with outcomes that can be listed.
 
-A law gives each outcome its probability, as a mapping or as a sequence in the order of outcomes;
-probabilities are floats, fractions, or numbers of mpmath, and results are of the same kind.
+Every accounting here must equal it. A law gives each outcome its probability, as a mapping or as a
+sequence in the order of outcomes; probabilities are floats, fractions, or numbers of mpmath, and
+results are of the same kind.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 
 def largest_ratio(laws):
-    """e^ε of a release with one of these ``laws``: the largest likelihood ratio between any two, over all outcomes."""
+    """e^ε of a release with one of these ``laws``: the largest likelihood ratio of any two."""
     listed = [law if isinstance(law, Mapping) else dict(enumerate(law)) for law in laws]
     chances = [
         [law.get(outcome, 0) for law in listed] for outcome in {o for law in listed for o in law}
@@ -30,7 +31,7 @@ def logarithm(ratio):
 
 
 def hockey_stick(p, q, factor):
-    """δ at ε = ln ``factor`` in one direction: Σ (p − factor·q)₊ over all outcomes; arrays must have one shape."""
+    """δ at ε = ln ``factor`` one way: Σ (p − factor·q)₊ over all outcomes; equal shapes."""
     if isinstance(p, Mapping):
         return sum(max(0 * factor, p.get(o, 0) - factor * q.get(o, 0)) for o in {*p, *q})
     return np.maximum(p - factor * q, 0).sum()

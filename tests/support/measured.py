@@ -1,4 +1,4 @@
-"""Documents of measurements for the tests: a grid like that of a paper's figure, a small one, and all forms."""
+"""Documents of measurements for the tests: a paper figure's grid, a small one, all forms."""
 
 from __future__ import annotations
 
@@ -75,12 +75,14 @@ def grid() -> dict[str, Any]:
     return document(
         name="gpm-fig5",
         title="Figure 5: the key holder’s success over γ and β",
-        story="Each panel is one dimension and one ε.\n\nThe hollow marks are read off the paper’s figure.",
+        story="Each panel is one dimension and one ε.\n\n"
+        "The hollow marks are read off the paper’s figure.",
         command="dpaudit run gpm-fig5",
         columns=[dict(c) for c in COLUMNS],
         rows=rows,
         figures=[figure()],
-        summary="237 of 240 cells agree with the published value: it lies within the 99 % interval of ours.",
+        summary="237 of 240 cells agree with the published value: "
+        "it lies within the 99 % interval of ours.",
         misses=[dict(row) for row in rows if not row["agrees"]],
         cells=documents.experiment()["cells"],
         provenance=documents.provenance(),
@@ -90,7 +92,8 @@ def grid() -> dict[str, Any]:
 def many_forms() -> dict[str, Any]:
     """Every format, bars, bands, log axes, words along x, infinities, zeros, negatives and gaps."""
     columns = [{"key": f, "label": f"a {f}", "format": f} for f in
-               ("setting", "number", "proportion", "epsilon", "seconds", "ratio", "flag", "text")]  # fmt: skip
+               ("setting", "number", "proportion", "epsilon",
+                "seconds", "ratio", "flag", "text")]  # fmt: skip
     columns += [{"key": k, "label": k, "format": "number"} for k in ("lower", "upper")]
     values = [0.0, -2.0, 1e-9, None, "inf", 3.5, 250.0]
     rows = [
@@ -171,15 +174,18 @@ def bars() -> dict[str, Any]:
         for e in (0.25, 0.5, 1.0)
         for v in (base * 358 / e,)
     ]
-    columns = [("defence", "defence", "text"), ("epsilon", "ε", "setting"), ("error", "L2 error", "number"),
+    columns = [("defence", "defence", "text"), ("epsilon", "ε", "setting"),
+               ("error", "L2 error", "number"),
                ("published", "published", "number")]  # fmt: skip
     return document(
         title="Table 3",
         columns=[{"key": k, "label": n, "format": f} for k, n, f in columns],
         rows=rows,
-        figures=[figure(title="Error", x="defence", y="error", series="epsilon", panels=[], log_x=False,
+        figures=[figure(title="Error", x="defence", y="error", series="epsilon", panels=[],
+                        log_x=False,
                         reference=None, label_x=None, label_y=None, kind="bars"),
-                 figure(title="Error by ε", x="epsilon", y="error", series=None, panels=["defence"], log_y=True,
+                          figure(title="Error by ε", x="epsilon", y="error", series=None,
+                                 panels=["defence"], log_y=True,
                         reference=None, label_x=None, label_y=None)],
         summary="All agree.",
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Samplers that misbehave: Python functions and programs by name, each with what an audit says of it."""
+"""Samplers that misbehave: Python functions and programs by name, with what an audit says."""
 
 HEAD = "import ctypes, os, signal, subprocess, sys, time\n"
 SLEEP = "time.sleep(1000)"
@@ -47,7 +47,8 @@ PYTHON = {
     "escapes and dies": (f"{ESCAPE}\ntime.sleep(0.2)\nos._exit(3)", "exit status 3"),
     "fork bomb": (
         BOMB,
-        rf"{LATE}|it had \d+ processes and all were killed, above the limit of 256|closed the channel",
+        rf"{LATE}|it had \d+ processes and all were killed, "
+        "above the limit of 256|closed the channel",
     ),
     "closes its channels": (f"os.closerange(0, 100)\n{SLEEP}", "closed the channel|was killed"),
     "floods standard error": ("while True: os.write(2, b'x' * 10000)", LATE),
@@ -64,7 +65,7 @@ COMMAND = {
     "garbage": ("print('garbage', end='')", r"gave 0 values \(7 bytes"),
     "too much": ("while True: sys.stdout.write('x' * 10000)", "at least .* wanted exactly"),
     "closes its output": (f"os.close(1)\n{SLEEP}", "had not ended after"),
-    "fails": ("sys.exit('no licence')", "exit status 1; its last words: 'no licence'"),
+    "fails": ("sys.exit('no licence')", "exit status 1; stderr ends with 'no licence'"),
     "endless file": (
         "os.execvp('cp', ['cp', '/dev/zero', '/tmp/endless'])",
         "exit status 1|longer than the limit of 64 MiB",
@@ -73,16 +74,9 @@ COMMAND = {
 
 
 HARD = [
-    "hangs",
-    "ignores SIGTERM",
-    "escapes",
-    "escapes and dies",
-    "fork bomb",
-    "kills its parent",
-    "kills its group",
-    "stops itself",
-    "hunts the supervisor",
-]
+    "hangs", "ignores SIGTERM", "escapes", "escapes and dies", "fork bomb", "kills its parent",
+    "kills its group", "stops itself", "hunts the supervisor",
+]  # fmt: skip
 
 
 def indent(code: str) -> str:
