@@ -45,16 +45,9 @@ def clopper_pearson(successes: int, trials: int, *, confidence: float = 0.95) ->
     if not 0 < confidence < 1:
         raise UsageError(f"confidence={confidence}: must lie strictly between 0 and 1")
     a = (1 - confidence) / 2
-    low = (
-        0.0
-        if successes == 0
-        else float(scipy.special.betaincinv(successes, trials - successes + 1, a))
-    )
-    high = (
-        1.0
-        if successes == trials
-        else float(scipy.special.betainccinv(successes + 1, trials - successes, a))
-    )
+    failures = trials - successes
+    low = float(scipy.special.betaincinv(successes, failures + 1, a)) if successes else 0.0
+    high = float(scipy.special.betainccinv(successes + 1, failures, a)) if failures else 1.0
     return Interval(low=low, high=high, confidence=confidence, method="Clopper-Pearson")
 
 

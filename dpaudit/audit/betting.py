@@ -222,11 +222,9 @@ class LagBet:
 
     @property
     def effect(self) -> str:
-        worst = max(
-            self._cross, key=lambda name: abs(self._cross[name]) / max(self._past[name], 1.0) ** 0.5
-        )
-        correlation = self._cross[worst] / max(self._past[worst], 1.0)
-        return f"strongest: {worst}, correlation {correlation:+.2e}"
+        past = {name: max(past, 1.0) for name, past in self._past.items()}
+        worst = max(past, key=lambda name: abs(self._cross[name]) / past[name] ** 0.5)
+        return f"strongest: {worst}, correlation {self._cross[worst] / past[worst]:+.2e}"
 
 
 _LARGEST = 256
@@ -303,9 +301,8 @@ class RepeatBet:
         if not whole or len(self._seen) + whole > _MOST:
             return
         bits = x[: whole * _WINDOW].view(np.uint64)
-        hashes = ((bits ^ (bits >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)).reshape(
-            whole, _WINDOW
-        ) @ self._key
+        mixed = (bits ^ (bits >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
+        hashes = mixed.reshape(whole, _WINDOW) @ self._key
         before = len(self._seen)
         self._seen.update(hashes.tolist())
         self._repeats += whole - (len(self._seen) - before)

@@ -202,15 +202,12 @@ class Sampling:
         while todo and self._short_left > 0:
             calls = min(todo, _FIRST_CALLS if not rate else max(1, int(self._short_left / rate)))
             started = time.monotonic()
-            if isinstance(self._sampler, RepeatableSampler):
-                values, seconds = self._sampler.draw_calls(
-                    calls, call.n, call.d, timeout=self._left()
-                )
+            sampler, size = self._sampler, (call.n, call.d)
+            if isinstance(sampler, RepeatableSampler):
+                values, seconds = sampler.draw_calls(calls, *size, timeout=self._left())
                 yield self._block(values, calls=calls, seconds=seconds)
             else:
-                many = [
-                    self._sampler.draw(call.n, call.d, timeout=self._left()) for _ in range(calls)
-                ]
+                many = [sampler.draw(*size, timeout=self._left()) for _ in range(calls)]
                 yield self._block(np.concatenate(many), calls=calls)
             spent = time.monotonic() - started
             rate = max(spent / calls, 1e-9)

@@ -73,10 +73,8 @@ def best_frequencies(x: Rows, w: Array) -> tuple[Array, Array]:
     y = x @ w.astype(np.float32)
     cell = np.floor(y * (_PROJECTION_CELLS / (2 * _REACH))).astype(np.int64) % _PROJECTION_CELLS
     cell += np.arange(w.shape[1]) * _PROJECTION_CELLS
-    counts = np.bincount(cell.ravel(), minlength=_PROJECTION_CELLS * w.shape[1]).reshape(
-        w.shape[1], -1
-    )
-    size = np.abs(np.fft.rfft(counts, axis=1)) / len(x)
+    counts = np.bincount(cell.ravel(), minlength=_PROJECTION_CELLS * w.shape[1])
+    size = np.abs(np.fft.rfft(counts.reshape(w.shape[1], -1), axis=1)) / len(x)
     first = int(_LOWEST * 2 * _REACH)
     best = first + size[:, first:].argmax(1)
     return best / (2 * _REACH), size[np.arange(w.shape[1]), best]

@@ -153,24 +153,20 @@ class Covariance:
             high = float(values[-1])
             low = max(0.0, float(values[-kept])) + _ROUNDING * high  # never smaller than it is
             found[d] = low, high, rows, columns
-            parts[f"d={d}, largest"] = largest_eigenvalue_p(high, rows=rows, columns=columns)
-            parts[f"d={d}, smallest"] = smallest_eigenvalue_p(low, rows=rows, columns=columns)
+            shape = {"rows": rows, "columns": columns}
+            parts[f"d={d}, largest"] = largest_eigenvalue_p(high, **shape)
+            parts[f"d={d}, smallest"] = smallest_eigenvalue_p(low, **shape)
             size = np.maximum(np.diag(gram), np.finfo(np.float64).tiny)
             cosine = np.triu(gram, 1) ** 2 / np.outer(size, size)
-            parts[f"d={d}, correlations"] = off_diagonal_p(
-                rows * float(cosine.sum()), rows=rows, columns=columns
-            )
-            parts[f"d={d}, one pair"] = _largest_cosine_p(
-                float(cosine.max()), rows=rows, columns=columns
-            )
+            parts[f"d={d}, correlations"] = off_diagonal_p(rows * float(cosine.sum()), **shape)
+            parts[f"d={d}, one pair"] = _largest_cosine_p(float(cosine.max()), **shape)
             if columns == d <= _SHOWN_COLUMNS:
-                for side, p in (
-                    (-1, parts[f"d={d}, largest"]),
-                    (d - kept, parts[f"d={d}, smallest"]),
+                for name, part, side in (
+                    ("strongest", "largest", -1),
+                    ("weakest", "smallest", d - kept),
                 ):
-                    if p < _SHOWN:
-                        name = f"d={d}, {'strongest' if side == -1 else 'weakest'} direction"
-                        details[name] = [float(v) for v in vectors[:, side]]
+                    if parts[f"d={d}, {part}"] < _SHOWN:
+                        details[f"d={d}, {name} direction"] = vectors[:, side].tolist()
         if not parts:
             effect = "one value or one row per dimension: no covariance"
             return Evidence(p=1.0, statistic=1.0, effect=effect)
@@ -185,14 +181,14 @@ class Covariance:
             confidence=_CONFIDENCE,
             method="exact, Bonferroni over dimensions",
         )
-        shape = max(found.values(), key=lambda f: f[2] * f[3])[2:]
+        largest = max(found.values(), key=lambda f: f[2] * f[3])[2:]
         return Evidence(
             p=bonferroni(list(parts.values())),
             statistic=(low if worst.endswith("smallest") else high) / rows,
             effect=f"most unusual: {worst} ({rows:,} rows, variances along eigenvectors "
             f"{low / rows:.4f} to {high / rows:.4f} × claimed)",
             parts=parts,
-            blind_spots=_blind(shape, alpha / len(parts)),
+            blind_spots=_blind(largest, alpha / len(parts)),
             interval=interval,
             unit=f"× the claimed variance, along the strongest direction of {d}",
             details=details,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,8 +17,9 @@ from dpaudit.audit.epsilon.events import (
     coarse_statistics,
     low_bit_statistics,
 )
+from dpaudit.audit.epsilon.verdict import at_least
 from dpaudit.audit.options import PrivacyClaim
-from dpaudit.types import Interval, TestResult
+from dpaudit.types import TestResult
 
 __all__ = ["CURVE_SHARE", "EVENT_SHARE", "LOW_BITS_SHARE", "Judged", "Learned", "judge", "learn"]
 
@@ -154,9 +154,7 @@ def _event_test(
         finding=not advisory and adjusted <= alpha,
         parts={},
         advisory=advisory,
-        interval=Interval(
-            low=bound, high=math.inf, confidence=1 - share * alpha, method="Clopper-Pearson"
-        ),
+        interval=at_least(bound, share * alpha, "Clopper-Pearson"),
         unit="ε",
         details={
             "statistic": event.statistic.says,
@@ -195,12 +193,7 @@ def _curve_test(
         effect=f"μ ≥ {mu:.3g}; ε ≥ {bound:.3g} at the claimed δ; δ ≥ {delta:.3g} at the claimed ε",
         finding=p <= CURVE_SHARE * alpha,
         parts={},
-        interval=Interval(
-            low=bound,
-            high=math.inf,
-            confidence=1 - CURVE_SHARE * alpha,
-            method="Clopper-Pearson, simultaneous",
-        ),
+        interval=at_least(bound, CURVE_SHARE * alpha, "Clopper-Pearson, simultaneous"),
         unit="ε",
         details={
             "statistic": nested.statistic.says,
