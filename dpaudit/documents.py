@@ -1,8 +1,8 @@
 """The documents that dpaudit writes and reads: one typed class per kind, and reading JSON into it.
 
 ``to_dict`` of a document is what ``result.json`` or ``results.json`` holds. Within a major version
-of the schema, documents only gain keys: unknown keys are accepted, and later fields have a
-default. The document of a deployment is in :mod:`dpaudit.deployments.apple.document`.
+of the schema, documents only gain keys: unknown keys are accepted, and later fields have a default.
+The document of a deployment is in :mod:`dpaudit.deployments.apple.document`.
 """
 
 from __future__ import annotations

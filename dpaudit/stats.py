@@ -165,10 +165,9 @@ def kolmogorov_p(
     """Kolmogorov-Smirnov statistic and p-value of counts in cells of (0, 1).
 
     ``upto`` is the distribution function at the inner edges, shape (cells − 1,); without it the
-    cells are equal. The supremum over
-    edges is at most the supremum over all points, so the p-value errs towards no finding. Uses
-    Stephens' finite-n correction of the asymptotic law: for n ≥ 100 and 1e-9 < p < 0.2 it is at
-    most 6 % too small and 15 % too large (relative).
+    cells are equal. The supremum over edges is at most the supremum over all points, so the p-value
+    errs towards no finding. Uses Stephens' finite-n correction of the asymptotic law: for n ≥ 100
+    and 1e-9 < p < 0.2 it is at most 6 % too small and 15 % too large (relative).
     """
     n = int(counts.sum())
     if n == 0:

@@ -328,9 +328,9 @@ class AuditResult:
 
     ``dims`` are the vector lengths drawn, ``dims_refused`` those that the sampler refused.
     ``power`` is the detectability map around this audit: the sizes of flaws found with probability
-    ≥ 0.9, by number of values. ``sandbox`` says how the sampler was confined: ``full``, ``partial:
-    …`` with what was lacking, ``none``, or ``not needed`` where none of its code ran here; empty if
-    the caller opened the sampler.
+    ≥ 0.9, by number of values. ``sandbox`` says how the sampler was confined: ``full``,
+    ``partial: …`` with what was lacking, ``none``, or ``not needed`` where none of its code ran
+    here; empty if the caller opened the sampler.
 
     Guarantee: if the sampler is exactly what it claims, independently from value to value, the
     verdict is ``finding`` with probability at most ``alpha``. Not claimed: that ``no-finding``

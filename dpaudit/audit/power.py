@@ -184,9 +184,9 @@ def propose_tau(
     """The least smoothing that covers what an audit of ``samples`` values may miss.
 
     γ_min is the largest γ at which ``points`` (the map) has a pancake found with probability ≥ 0.9,
-    read as :func:`frontier` reads it. τ brings η to ``eta`` there for every β
-    (``smoothing_tau``); where no τ ≤ σ does, τ = σ is proposed: the defender's own noise is then a
-    Gaussian mechanism of its own, for any source.
+    read as :func:`frontier` reads it. τ brings η to ``eta`` there for every β (``smoothing_tau``);
+    where no τ ≤ σ does, τ = σ is proposed: the defender's own noise is then a Gaussian mechanism of
+    its own, for any source.
 
     Raises:
         UsageError: eta not strictly between 0 and 1.

@@ -2,9 +2,9 @@
 
 A *noise source* makes noise, a *host* turns data into neighbouring query results, a *mitigation*
 stands between a source and a release, an *attack* plays one of eight games against releases
-(``dpaudit.interfaces.attacks``), a *closed sampler* is third-party noise, a *test* maps its
-blocks to evidence, a *run logger* reports a run to another tool. ``dpaudit.testing`` has a
-conformance check for most.
+(``dpaudit.interfaces.attacks``), a *closed sampler* is third-party noise, a *test* maps its blocks
+to evidence, a *run logger* reports a run to another tool. ``dpaudit.testing`` has a conformance
+check for most.
 """
 
 from __future__ import annotations

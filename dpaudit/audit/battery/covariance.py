@@ -98,11 +98,10 @@ class Covariance:
     Null of the eigenvalues (mean 0 and variance 1 are known): exact for every shape, see
     :mod:`dpaudit.audit.battery._wishart`; in the limit Tracy and Widom's law (Johnstone 2001). Null
     of the correlations' sum: :func:`off_diagonal_p`; of the largest: each squared correlation is
-    exactly Beta(½, (n−1)/2), looked at from 32 rows on. Bonferroni over all.
-    For d ≤ 256 from XᵀX of the first rows (6·2^20 values for d ≤ 32, fewer in proportion beyond,
-    3·2^20 at d = 64), for larger d from the scalar products of the first 256 rows (2^22 values over
-    all such d). Rounded to float32 before they are multiplied where d > 64: an error of 1e-6
-    against noise of 1e-2.
+    exactly Beta(½, (n−1)/2), looked at from 32 rows on. Bonferroni over all. For d ≤ 256 from XᵀX
+    of the first rows (6·2^20 values for d ≤ 32, fewer in proportion beyond, 3·2^20 at d = 64), for
+    larger d from the scalar products of the first 256 rows (2^22 values over all such d). Rounded
+    to float32 before they are multiplied where d > 64: an error of 1e-6 against noise of 1e-2.
 
     Formal guarantee of the interval: for Gaussian rows of any covariance Σ it holds the variance
     along Σ's strongest direction, for all d at once, since λ₁(Σ)·λ₁(W) ≥ λ₁(Σ^½WΣ^½) ≥ λ₁(Σ)·χ²_n.

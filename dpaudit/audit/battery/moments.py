@@ -20,8 +20,8 @@ class Moments:
     """Mean and variance of z, and the rate of signs.
 
     Null, exact for every n: Σz ~ N(0, n), Σz² ~ χ²_n, and the number of positive values is binomial
-    (taken as normal). Skewness and tails are left to the goodness-of-fit and tail tests.
-    Combined by Bonferroni.
+    (taken as normal). Skewness and tails are left to the goodness-of-fit and tail tests. Combined
+    by Bonferroni.
     """
 
     looks_at = "mean, scale, sign balance"

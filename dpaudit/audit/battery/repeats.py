@@ -90,8 +90,7 @@ class WindowTable:
 
     Null: two windows of independent noise agree with probability at most 2^-bits, exactly for an
     exact discrete law, with 12 bits per value for a real one (float32 has 24), and their hashes
-    with
-    2^-62 more: a sum of mixed 64-bit words times random odd factors collides with 2^-63 if the
+    with 2^-62 more: a sum of mixed 64-bit words times random odd factors collides with 2^-63 if the
     words differ in one lowest bit (Dietzfelbinger et al. 1997).
     """
 

@@ -27,14 +27,15 @@ class Spectrum:
     """The averaged periodogram of z and of |z| less its mean, over stretches of 2^14 values.
 
     Stretches are filled in draw order with the first quarter of each block, later with 2^14 values
-    of every eighth. Null: the ordinates
-    exponential, so sums of them over K stretches and m frequencies are exactly Gamma(K·m); the
-    largest of 8191 by Bonferroni, octave bands from the low end, bands of up to 64 ordinates at the
-    high end. |z| is not Gaussian: its ordinates are exponential by the central limit theorem, and a
-    band of m has its variance raised by a factor 1 + 0.87·m/2^14 (its kurtosis), so only bands of
-    up to 64 are used. The correlations of z at all lags up to 2^13 (circular in a stretch, from the
-    averaged periodogram) are means of K·2^14 products with unit variance, taken as normal. Combined
-    by Bonferroni. Not claimed: periods longer than 2^14 values, and anything outside the stretches.
+    of every eighth. Null: the ordinates of Gaussian white noise at the Fourier frequencies strictly
+    between 0 and ½ are independent and exponential, so sums of them over K stretches and m
+    frequencies are exactly Gamma(K·m); the largest of 8191 by Bonferroni, octave bands from the low
+    end, bands of up to 64 ordinates at the high end. |z| is not Gaussian: its ordinates are
+    exponential by the central limit theorem, and a band of m has its variance raised by a factor
+    1 + 0.87·m/2^14 (its kurtosis), so only bands of up to 64 are used. The correlations of z at all
+    lags up to 2^13 (circular in a stretch, from the averaged periodogram) are means of K·2^14
+    products with unit variance, taken as normal. Combined by Bonferroni. Not claimed: periods
+    longer than 2^14 values, and anything outside the stretches.
     """
 
     looks_at = "periods and long-range correlation in draw order"

@@ -24,9 +24,9 @@ Array = npt.NDArray[np.float64]
 class Timing:
     """Rank correlation of a call's seconds with its Σ|z|, over the short calls of each block.
 
-    Ranks are taken within a block of calls, so that neither outliers nor a busier machine
-    matter; ties get their middle rank. Null: the noise of a block's calls is exchangeable, whatever
-    the seconds; by permutation Spearman's r over m calls has mean 0 and variance exactly 1/(m − 1),
+    Ranks are taken within a block of calls, so that neither outliers nor a busier machine matter;
+    ties get their middle rank. Null: the noise of a block's calls is exchangeable, whatever the
+    seconds; by permutation Spearman's r over m calls has mean 0 and variance exactly 1/(m − 1),
     ties or not. Σ r·(m − 1) over blocks, divided by the root of its variance Σ (m − 1), is taken as
     normal from 1000 calls on. Advisory: seconds are measured from outside, on a machine that others
     use. Not claimed: leaks through anything but the order of Σ|z|.

@@ -145,9 +145,9 @@ def feasible(attack: NamedAttack, releases: Array, value: Array) -> Bools:
 def settled(attack: NamedAttack, *releases: Array) -> NamedAttack:
     """The attack that reads each release by itself, settled on ``releases`` where it needs that.
 
-    Without ``settled`` an attack is returned as it is. Otherwise what it decides from all the
-    releases of one call may differ between the neighbours, or between parts of one neighbour's, and
-    its events would not be fixed. Parts have shape (t, k).
+    An attack without a method ``settled`` is returned as it is. Without settling, what an attack
+    decides from all the releases of one call could differ between the neighbours, or between parts
+    of one neighbour's, and its events would not be fixed. Parts have shape (t, k).
 
     Raises:
         UsageError, DpauditError: as in :func:`feasible`.
@@ -269,7 +269,6 @@ def _by_support(attack: NamedAttack, drawn: Releases, neighbours: tuple[Array, A
     for any event that depends on the unlabelled releases alone. Not claimed: the same for the
     curve's share of α, which is doubled where the attack would have chosen between two readings by
     chance.
-    have chosen between two readings by chance.
     """
     attack = settled(attack, *drawn.count)
     both = [[feasible(attack, y, v) for v in neighbours] for y in drawn.count]

@@ -94,7 +94,7 @@ def one_run(
     mu: float | None = None,
     guesses: int | None = None,
 ) -> OneRun:
-    """Bounds from the scores (m,) of m canaries; ``member`` (m,) are the coins that chose them.
+    """Bounds from the scores (m,) of m canaries, each in or out by a fair coin (``member``, (m,)).
 
     A score may depend on all that the mechanism released and on no coin. Guesses are the
     ``guesses``/2 highest in and as many lowest out (rounded up to the top); if ``guesses`` is None
@@ -234,7 +234,6 @@ def _rejects(m: int, guesses: Guesses, inverse: Inverse, tail: float) -> bool:
     t right guesses out of r, R_j = Σ_{t≥j} t·p_t/m and H_j = Σ_{t≥j} (r − t)·p_t/m. Turning canary
     i's coin turns a right guess about it into a wrong one; so the event "guess i right, t ≥ j
     right" becomes "guess i wrong, t ≥ j − 1 right", and the curve bounds the one by the other.
-    Averaged over i (``inverse`` is convex): inverse(R_j) ≤ H_{j−1}. Given P(t ≥ v) = ``tail``, the
     Averaged over i (``inverse`` is convex): inverse(R_j) ≤ H_{j−1}. Given P(t ≥ v) = ``tail``, the
     demands are least if all of it is at v; then each p_{j−1} must be at least m·(inverse(R_j) −
     H_j)/(r − j + 1), and a larger one lowers no later demand. A total above 1 is impossible.

@@ -158,8 +158,8 @@ def run_mechanism_audit(
 ) -> MechanismResult:
     """Audit an opened mechanism at ``neighbours``, two query results (m,), or at an attack's own.
 
-    Otherwise as :func:`audit_mechanism`; see :func:`~dpaudit.audit.epsilon.pair.audit_pair` for
-    the time limit.
+    Otherwise as :func:`audit_mechanism`; see :func:`~dpaudit.audit.epsilon.pair.audit_pair` for the
+    time limit.
     """
     named = named_attack(attack, mechanism=mechanism.name) if isinstance(attack, str) else attack
     _check_neighbours(neighbours, named, shown=str(neighbours), name=mechanism.name)
