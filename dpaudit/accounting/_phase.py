@@ -37,9 +37,8 @@ def phase_of(along: float, *, sigma: float, gamma: float) -> float:
 def _rest(u: Array, beta: float) -> Array:
     """What the other teeth add to the nearest: ln Σ_k exp(−π(k² − 2ku)/β²), k from −4 to 4.
 
-    For |u| ≤ 1/2 and β < 1.
-
-    Computed only where a term is above 0 in doubles: for β = 1e-3 within 1.2e-4 of half a period.
+    For |u| ≤ 1/2 and β < 1. Computed only where a term is above 0 in doubles: for β = 1e-3 within
+    1.2e-4 of half a period.
     """
     a = np.asarray(np.abs(u))
     out = np.zeros(a.shape)
@@ -60,10 +59,7 @@ def _rest(u: Array, beta: float) -> Array:
 
 
 def log_comb(u: Array, beta: float) -> Array:
-    """The comb, ln θ(u) = ln Σ_k exp(−π(k−u)²/β²) for |u| ≤ 1/2.
-
-    Computed directly for β < 1, by its Fourier series above.
-    """
+    """The comb, ln θ(u) = ln Σ_k exp(−π(k−u)²/β²), |u| ≤ 1/2; from β = 1 on by Fourier series."""
     if beta < 1:
         return np.asarray(-math.pi * (u / beta) ** 2 + _rest(u, beta))
     waves = sum(
@@ -89,10 +85,8 @@ def gaussian_profile(epsilon: Array, t: float) -> Array:
 class Phase:
     """The wrapped normal law of the phase u and its loss h(u) = ln θ(u) − ln θ(u − shift).
 
-    The shift is in [−1/2, 1/2].
-
-    Everything is a function of ``v = √(2π)·u/β``, in which one tooth of the comb is a standard
-    normal.
+    The shift is in [−1/2, 1/2]. Everything is a function of ``v = √(2π)·u/β``, in which one tooth
+    of the comb is a standard normal.
     """
 
     beta: float
@@ -105,10 +99,7 @@ class Phase:
 
     @property
     def tail(self) -> float:
-        """Rigorous: no more than this probability lies outside.
-
-        Wrapping a normal variable only brings it nearer.
-        """
+        """Rigorous: no more lies outside, as wrapping a normal variable only brings it nearer."""
         return 0.0 if self.half < REACH else 2 * float(scipy.special.ndtr(-REACH))
 
     @property
@@ -169,10 +160,7 @@ class Pair:
 
     @property
     def wave(self) -> float:
-        """``W = 2Σ exp(−πm²γ²across²/Δ²)``; infinite if there is no bound.
-
-        How far phase and Gaussian loss are from independent.
-        """
+        """W = 2Σ exp(−πm²γ²across²/Δ²): dependence of phase and Gaussian loss; inf: no bound."""
         size = math.hypot(self.along, self.across)
         ratio = self.gamma * (self.across / size if size else 1.0)
         if ratio < 0.01:

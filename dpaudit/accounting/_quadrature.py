@@ -11,7 +11,7 @@ from dpaudit.accounting._phase import Array
 __all__ = ["FINE", "crossings", "graded", "integrate"]
 
 FINE = 1e-11
-"""The relative error that an integral is wanted to."""
+"""The relative error to which integrals are computed."""
 
 _HALF_X = [0.9914553711208126, 0.9491079123427585, 0.8648644233597691, 0.7415311855993945]
 _HALF_X += [0.5860872354676911, 0.4058451513773972, 0.20778495500789848]
@@ -27,10 +27,7 @@ _PANELS = 512
 
 
 def graded(points: list[float], *, half: float, depth: int = 50) -> Array:
-    """Panel edges on [−half, half]: a coarse base, and ever smaller panels around each point.
-
-    The smallest are 2^−depth of the half.
-    """
+    """Panel edges on [−half, half]: coarse, and around each point down to 2^−depth of the half."""
     near = half * np.exp2(-np.arange(depth + 1.0))
     edges = [np.linspace(-half, half, 27), np.array(points)]
     for point in points:
@@ -55,12 +52,10 @@ def integrate(
 ) -> tuple[float, float]:
     """∫f over the edges' range, f ≥ 0, and Σ|Kronrod − Gauss| over panels.
 
-    The sum is an estimate of the error.
-
-    ``f`` is given the nodes in parts: a value of it may depend on its own node alone. Panels are
-    halved until the sum is below ``relative`` times the integral, there are too many of them, or
-    halving helps no more: even at a jump of ``f`` it halves the error, but not where that is the
-    rounding of ``f`` itself.
+    The sum is an estimate of the error. ``f`` is given the nodes in parts: a value of it may depend
+    on its own node alone. Panels are halved until the sum is below ``relative`` times the integral,
+    there are too many of them, or halving helps no more: even at a jump of ``f`` it halves the
+    error, but not where that is the rounding of ``f`` itself.
     """
     low, high = edges[:-1], edges[1:]
     done, doubt, panels, stalled, before = 0.0, 0.0, 0, 0, np.inf

@@ -29,10 +29,7 @@ def _stirling(x: float) -> float:
 
 
 def _log_mass(k: int, n: int) -> float:
-    """Ln P(X = k), X the heads among n coins, to about 1e-15·(1 + |2k − n|).
-
-    Loader 2000: deviance and Stirling errors.
-    """
+    """Ln P(X = k), X the heads of n coins, to some 1e-15·(1 + |2k − n|), after Loader 2000."""
     if k in {0, n}:
         return -n * math.log(2)
     lean = (2 * k - n) / n
@@ -61,14 +58,13 @@ def _log_delta(epsilon: float, n: int) -> float:
 def binomial_delta(epsilon: float, *, coins: int) -> float:
     """δ(ε) of one whole number plus Binomial(``coins``, 1/2): Σ (p(k) − e^ε·p(k−1))₊.
 
-    Neighbours are 1 apart.
-
-    Exact but for rounding (a relative error of about 1e-15·√n·(1 + √ln(1/δ))), summed in logarithms
-    from the largest counting term down; terms below e^−60 of it are left out. p(k)/p(k−1) =
-    (n−k+1)/k falls with k, so the best test is {X ≤ k*}, k* = ⌊(n+1)/(1+e^ε)⌋, and no term cancels
-    another. p(n−k) = p(k) makes both directions the same. Never below P(X = 0) = 2^−n: the end of
-    the range gives the neighbour away whatever ε. A vector of counts of which neighbours differ in
-    one, by 1, has the same profile: the other coordinates' noise has the same law.
+    Neighbours are 1 apart. Exact but for rounding (a relative error of about 1e-15·√n·(1 +
+    √ln(1/δ))), summed in logarithms from the largest counting term down; terms below e^−60 of it
+    are left out. p(k)/p(k−1) = (n−k+1)/k falls with k, so the best test is {X ≤ k*}, k* =
+    ⌊(n+1)/(1+e^ε)⌋, and no term cancels another. p(n−k) = p(k) makes both directions the same.
+    Never below P(X = 0) = 2^−n: the end of the range gives the neighbour away whatever ε. A vector
+    of counts of which neighbours differ in one, by 1, has the same profile: the other coordinates'
+    noise has the same law.
 
     Raises:
         UsageError: ε is negative or NaN, or coins not a whole number from 1 to 2^36.

@@ -22,10 +22,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 def compose_epsilon_trivial(
     delta: float, *, n: int, sigma: float, beta: float, gamma: float, along: float, across: float
 ) -> float:
-    """One release's ε at δ/n, n times: an upper bound for any n, however large the loss.
-
-    This is basic composition.
-    """
+    """Basic composition: n times one release's ε at δ/n, an upper bound for any n and any loss."""
     _count(n)
     probability(delta)
     one = pancake_epsilon(
@@ -47,10 +44,8 @@ def compose_epsilon(
 ) -> ProfileValue:
     """An upper bound on the key holder's ε after ``n`` releases with independent noise.
 
-    All have the same key.
-
-    By :func:`~dpaudit.accounting.pancake_delta`'s identity n losses add up to one Gaussian's at
-    ``√n·Δ/σ`` plus n independent phase losses, with δ larger by at most
+    All have the same key. By :func:`~dpaudit.accounting.pancake_delta`'s identity n losses add up
+    to one Gaussian's at ``√n·Δ/σ`` plus n independent phase losses, with δ larger by at most
     ``((1+W)/(1+2Σexp(−πm²r²)))^n``. The phase loss goes on a grid of ``discretization`` nats
     (default 0.02·min(1/√n, Δ/σ)), each piece split between two grid points so that E e^{−loss}
     stays: that can only raise a hockey-stick divergence, which is convex in e^{−loss} ("connect the

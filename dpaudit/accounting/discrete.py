@@ -1,8 +1,7 @@
 """Noise on a lattice: the privacy of the discrete Gaussian and the discrete Laplace law.
 
-The query may be rounded or not.
-
-Everything is in lattice units: queries are whole numbers, or are rounded to whole numbers first.
+The query may be rounded or not. Everything is in lattice units: queries are whole numbers, or are
+rounded to whole numbers first.
 """
 
 from __future__ import annotations
@@ -112,11 +111,9 @@ def discrete_gaussian_bounds(
 ) -> EpsilonBounds:
     """Bounds for the ε at ``delta`` of ``dim`` whole numbers plus independent discrete Gaussians.
 
-    ``scale`` is the noise's.
-
-    ``sensitivity`` is the query's L2 sensitivity Δ. If ``rounded``, the query is rounded to whole
-    numbers first, which can carry neighbours up to Δ + √dim apart; in one dimension they then lie
-    ⌊Δ + 1⌋ apart at most. The least of
+    ``scale`` is the noise's. ``sensitivity`` is the query's L2 sensitivity Δ. If ``rounded``, the
+    query is rounded to whole numbers first, which can carry neighbours up to Δ + √dim apart; in one
+    dimension they then lie ⌊Δ + 1⌋ apart at most. The least of
 
     - zCDP: ρ = Δ²/(2·scale²) (Canonne, Kamath and Steinke 2020, Theorem 4; Rényi divergences of
       independent coordinates add up), turned into (ε, δ) by Proposition 12;
@@ -188,11 +185,9 @@ def discrete_laplace_bounds(
 ) -> EpsilonBounds:
     """Bounds for the ε at ``delta`` of ``dim`` whole numbers plus discrete Laplace noise.
 
-    The noise is independent in each, and ``scale`` is its b.
-
-    Whole numbers at L2 distance Δ have L1 distance at most min(√dim·Δ, Δ²), and ε is at most that
-    over b, at δ = 0 (Ghosh, Roughgarden and Sundararajan 2012). In one dimension the exact profile,
-    both ways, if Δ is attained.
+    The noise is independent in each, and ``scale`` is its b. Whole numbers at L2 distance Δ have L1
+    distance at most min(√dim·Δ, Δ²), and ε is at most that over b, at δ = 0 (Ghosh, Roughgarden and
+    Sundararajan 2012). In one dimension the exact profile, both ways, if Δ is attained.
     """
     probability(delta)
     positive(scale=scale, sensitivity=sensitivity)

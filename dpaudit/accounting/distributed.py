@@ -55,10 +55,8 @@ def discrete_gaussian_sum_bounds(
 ) -> EpsilonBounds:
     """Bounds for the ε at ``delta`` of ``dim`` whole numbers, each plus a sum of noise.
 
-    The sum is of ``parties`` discrete Gaussians of ``scale``.
-
-    ``sensitivity`` (L2) and ``rounded`` as in
-    ``dpaudit.accounting.discrete.discrete_gaussian_bounds``. The least of
+    The sum is of ``parties`` discrete Gaussians of ``scale``. ``sensitivity`` (L2) and ``rounded``
+    as in ``dpaudit.accounting.discrete.discrete_gaussian_bounds``. The least of
 
     - that function at scale·√parties, (ε₀, δ₀): laws within a factor e^±dL in all of ``dim``
       coordinates make the sum (ε₀ + 2dL, e^(dL)·δ₀)-DP (:func:`discrete_gaussian_sum_factor`);
@@ -104,10 +102,9 @@ def discrete_gaussian_sum_bounds(
 def skellam_rdp(order: Orders, *, variance: float, l1: float, l2: float) -> Orders:
     """Bound on Skellam noise's Rényi divergence at each whole ``order`` ≥ 2, shape (k,).
 
-    ``l1`` and ``l2`` are the L1 and L2 sensitivities Δ₁ and Δ₂.
-
-    With ``variance`` μ: αΔ₂²/2μ + min(((2α−1)Δ₂² + 6Δ₁)/4μ², 3Δ₁/2μ) (Agarwal, Kairouz and Liu
-    2021, arXiv 2110.04995, Theorem 3.5).
+    ``l1`` and ``l2`` are the L1 and L2 sensitivities Δ₁ and Δ₂. With ``variance`` μ: αΔ₂²/2μ +
+    min(((2α−1)Δ₂² + 6Δ₁)/4μ², 3Δ₁/2μ) (Agarwal, Kairouz and Liu 2021, arXiv 2110.04995, Theorem
+    3.5).
     """
     more = np.minimum(
         ((2 * order - 1) * l2 * l2 + 6 * l1) / (4 * variance * variance), 3 * l1 / (2 * variance)
@@ -120,11 +117,9 @@ def skellam_bounds(
 ) -> EpsilonBounds:
     """Bounds for the ε at ``delta`` of ``dim`` whole numbers plus independent Skellam noise.
 
-    Its ``variance`` is μ.
-
-    Closed under addition: k shares of variance μ/k are this. ``high`` from :func:`skellam_rdp` at
-    the best whole order, by Canonne, Kamath and Steinke 2020, Proposition 12; Δ₁ ≤ min(√d·Δ₂, Δ₂²)
-    for whole vectors. ``low`` is 0: no claim.
+    Its ``variance`` is μ. Closed under addition: k shares of variance μ/k are this. ``high`` from
+    :func:`skellam_rdp` at the best whole order, by Canonne, Kamath and Steinke 2020, Proposition
+    12; Δ₁ ≤ min(√d·Δ₂, Δ₂²) for whole vectors. ``low`` is 0: no claim.
 
     Raises:
         UsageError: ``variance`` or ``sensitivity`` not a finite number > 0, ``dim`` below 1, or δ

@@ -122,10 +122,8 @@ def pancake_host_composition(
 ) -> ProfileValue:
     """:func:`compose_epsilon` of ``n`` releases under one key, each at the most exposed neighbour.
 
-    The neighbours are chosen adaptively.
-
-    Arguments as in :func:`pancake_host_epsilon`, what ``value`` and ``error`` are as in
-    :func:`compose_epsilon`.
+    The neighbours are chosen adaptively. Arguments as in :func:`pancake_host_epsilon`, what
+    ``value`` and ``error`` are as in :func:`compose_epsilon`.
 
     Raises:
         MissingExtraError: dp-accounting is not installed.
@@ -193,10 +191,7 @@ def _neighbours(
 
 
 def _candidates(values: Array, *, slack: float, most: float, period: float) -> Array:
-    """The components that may be worst, ascending.
-
-    With slack: each interval's ends, first and last half turn.
-    """
+    """The components that may be worst, ascending: intervals' ends, first and last half turns."""
     if not slack:
         return np.unique(values)
     low, high = np.maximum(0.0, values - slack), np.minimum(most, values + slack)

@@ -62,10 +62,7 @@ def gaussian_delta(epsilon: float, *, sigma: float, sensitivity: float = 1.0) ->
 
 
 def gaussian_epsilon(delta: float, *, sigma: float, sensitivity: float = 1.0) -> float:
-    """The least ε ≥ 0 at which the Gaussian mechanism is (ε, δ)-DP.
-
-    The inverse of :func:`gaussian_delta`.
-    """
+    """The least ε ≥ 0 at which the Gaussian mechanism is (ε, δ)-DP: inverts ``gaussian_delta``."""
     probability(delta)
     positive(sigma=sigma, sensitivity=sensitivity)
     t = sensitivity / sigma
@@ -103,11 +100,10 @@ def gaussian_sigma(epsilon: float, delta: float, *, sensitivity: float = 1.0) ->
 def laplace_delta(epsilon: float, *, scale: float, sensitivity: float = 1.0) -> float:
     """The exact profile δ(ε) of one number plus Laplace noise, density ∝ exp(−|x|/scale).
 
-    The neighbours are Δ apart.
-
-    With t = Δ/scale the loss is t for x ≤ 0, t − 2x/scale between, −t for x ≥ Δ; so the best test
-    at ε is {x ≤ (t − ε)·scale/2}, and δ = 1 − e^((ε − t)/2) for |ε| ≤ t, 0 above, 1 − e^ε below.
-    Not claimed for a vector of L1 sensitivity Δ, of which only δ = 0 at ε = t is.
+    The neighbours are Δ apart. With t = Δ/scale the loss is t for x ≤ 0, t − 2x/scale between, −t
+    for x ≥ Δ; so the best test at ε is {x ≤ (t − ε)·scale/2}, and δ = 1 − e^((ε − t)/2) for |ε| ≤
+    t, 0 above, 1 − e^ε below. Not claimed for a vector of L1 sensitivity Δ, of which only δ = 0 at
+    ε = t is.
 
     Raises:
         UsageError: ε is NaN, or the scale or Δ is not a finite number above 0.
@@ -125,10 +121,9 @@ def laplace_delta(epsilon: float, *, scale: float, sensitivity: float = 1.0) -> 
 def laplace_epsilon(delta: float, *, scale: float, sensitivity: float = 1.0) -> float:
     """The least ε ≥ 0 at which one number plus Laplace noise is (ε, δ)-DP.
 
-    It is max(0, Δ/scale + 2·ln(1 − δ)).
-
-    At δ = 0 this is Δ/scale (Dwork, McSherry, Nissim and Smith 2006, Proposition 1), which holds
-    for a vector of L1 sensitivity Δ too; above δ = 0 it is for one number.
+    It is max(0, Δ/scale + 2·ln(1 − δ)). At δ = 0 this is Δ/scale (Dwork, McSherry, Nissim and Smith
+    2006, Proposition 1), which holds for a vector of L1 sensitivity Δ too; above δ = 0 it is for
+    one number.
 
     Raises:
         UsageError: δ outside [0, 1), or the scale or Δ not a finite number above 0.
@@ -144,11 +139,9 @@ def laplace_epsilon(delta: float, *, scale: float, sensitivity: float = 1.0) -> 
 def laplace_scale(epsilon: float, delta: float = 0.0, *, sensitivity: float = 1.0) -> float:
     """The least scale at which one number plus Laplace noise is (ε, δ)-DP.
 
-    It is Δ/(ε − 2·ln(1 − δ)): Δ/ε at δ = 0.
-
-    Not claimed: anything about noise in floating point, whose low bits tell the value (Mironov
-    2012). The sources ``discrete-laplace`` and ``snapping`` are safe; the latter wants a little
-    more scale.
+    It is Δ/(ε − 2·ln(1 − δ)): Δ/ε at δ = 0. Not claimed: anything about noise in floating point,
+    whose low bits reveal the value (Mironov 2012). The sources ``discrete-laplace`` and
+    ``snapping`` are safe; the latter needs a little more scale.
 
     Raises:
         UsageError: ε or Δ not a finite number above 0, or δ outside [0, 1).
@@ -217,7 +210,7 @@ def gaussian_sigma_classical(epsilon: float, delta: float, *, sensitivity: float
 
     Dwork and Roth 2014, Theorem A.1.
 
-    Formal guarantee: N(0, σ²I) is then (ε, δ)-DP. The theorem's proof asks ε < 1; above that the
+    Formal guarantee: N(0, σ²I) is then (ε, δ)-DP. The theorem's proof needs ε < 1; above that the
     formula is no proof, and for large ε it is false: at ε = 20, δ = 1e-5 the exact δ of that σ is
     over a hundred times as large. :func:`~dpaudit.accounting.gaussian_sigma` is right for every ε,
     and smaller.

@@ -47,10 +47,7 @@ def peak_width(*, sigma: float, beta: float, gamma: float) -> float:
 def pancake_epsilon_upper(
     delta: float, *, sigma: float, beta: float, gamma: float, sensitivity: float = 1.0
 ) -> float:
-    """ε that the pancake keeps even towards its key holder (Theorem 4.4).
-
-    It is the Gaussian's at the peak width.
-    """
+    """ε that the pancake keeps towards its key holder: a Gaussian's at peak width (Theorem 4.4)."""
     positive(sensitivity=sensitivity)
     probability(delta)
     t = sensitivity / peak_width(sigma=sigma, beta=beta, gamma=gamma)
@@ -215,10 +212,8 @@ def averaged(epsilon: float, pair: Pair, *, relative: float = FINE) -> ProfileVa
 def _variation(z: Array, t: float) -> Array:
     """Total variation of the derivative of φ(y)·(1 − e^{t(z−y)})₊, at most.
 
-    Its parts: the kink, then each Gaussian's own.
-
-    Fourier coefficients of that function at frequency ω are at most this over ω²; ω =
-    √(2π)·m·γ·along/Δ here.
+    Its parts: the kink, then each Gaussian's own. Fourier coefficients of that function at
+    frequency ω are at most this over ω²; ω = √(2π)·m·γ·along/Δ here.
     """
 
     def own(y: Array) -> Array:  # ∫_y^∞ |φ″|, at most
@@ -285,10 +280,8 @@ def invert(
 ) -> ProfileValue:
     """The least ε ≥ 0 with profile(ε) ≤ δ.
 
-    The error covers both the profile's error and the search's.
-
-    ``rough`` says cheaply, and only about, what ``profile`` says: the search begins with it, and
-    nothing rests on it.
+    The error covers both the profile's error and the search's. ``rough`` says cheaply, and only
+    about, what ``profile`` says: the search begins with it, and nothing rests on it.
     """
     exact = cache(profile)  # the search asks again at both ends of its bracket, and at the root
 

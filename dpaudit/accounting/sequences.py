@@ -161,12 +161,11 @@ def compose(
 def optimal_delta(epsilon: float, *, losses: Sequence[Loss]) -> float:
     """The δ at ε of the worst mechanisms with these (εᵢ, δᵢ), composed.
 
-    No bound for all of them can be smaller.
-
-    Such a mechanism is a function of one that gives the input away with probability δᵢ and is
-    randomised response with εᵢ otherwise (Kairouz, Oh and Viswanath 2015, the proof of Theorem
-    3.3), and so is their composition. With k equal losses this is the curve through Theorem 3.3's
-    points; for unequal ones Murtagh and Vadhan 2016, Theorem 1.5:
+    No bound for all of them can be smaller. Such a mechanism is a function of one that gives the
+    input away with probability δᵢ and is randomised response with εᵢ otherwise (Kairouz, Oh and
+    Viswanath 2015, the proof of Theorem 3.3), and so is their composition. With k equal losses this
+    is the curve through Theorem 3.3's points; for unequal ones Murtagh and Vadhan 2016, Theorem
+    1.5:
 
         δ = 1 − Π(1 − δᵢ)·(1 − Σ_s P(s)·(1 − e^(ε − L(s)))₊),  L(s) = Σ ±εᵢ,  P(s) = Π 1/(1 +
         e^(∓εᵢ)).
@@ -256,7 +255,7 @@ def _optimal(pure: Counter[Loss], delta: float) -> float:
     log_kept = sum(n * math.log1p(-one.delta) for one, n in pure.items())
     if log_kept < 0 and -math.expm1(log_kept) > delta:
         return _basic(pure, delta)  # infinite, but where the two differ by rounding alone
-    # 1 − Π(1 − δᵢ)(1 − h) ≤ δ asks h ≤ 1 − (1 − δ)/Π(1 − δᵢ), rounded down throughout
+    # 1 − Π(1 − δᵢ)(1 − h) ≤ δ needs h ≤ 1 − (1 − δ)/Π(1 − δᵢ), rounded down throughout
     left = -math.expm1(math.log1p(-delta) * (1 - 1e-15) - log_kept * (1 + 1e-15))
     left /= 1 + _SUM + 1e-15 * math.fsum(math.lgamma(n + 1) for n in _by_epsilon(pure).values())
     top = math.fsum(n * one.epsilon for one, n in pure.items())
@@ -275,7 +274,7 @@ def _optimal(pure: Counter[Loss], delta: float) -> float:
 
 
 def _scale(one: PrivacyLoss) -> float:
-    """The loss of one release on the whole, in nats."""
+    """The size of one release's loss, in nats."""
     if isinstance(one, Loss):
         return one.epsilon
     return one.sensitivity / (one.scale if isinstance(one, LaplaceLoss) else one.sigma)

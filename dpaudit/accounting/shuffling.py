@@ -37,8 +37,8 @@ def shuffled_closed_form(local_epsilon: float, delta: float, *, users: int) -> f
 
     ε = ln(1 + (e^ε₀ − 1)/(e^ε₀ + 1)·(8√(e^ε₀·ln(4/δ)/n) + 8e^ε₀/n)), or ε₀ where that is less.
 
-    Formal guarantee: as for :func:`shuffled_epsilon`, under the theorem's condition, which we ask
-    for with 4/δ (the authors' program does; their text has 2/δ, which allows a little more): ε₀ ≤
+    Formal guarantee: as for :func:`shuffled_epsilon`, under the theorem's condition, which we check
+    with 4/δ (the authors' program does; their text has 2/δ, which allows a little more): ε₀ ≤
     ln(n/(16·ln(4/δ))).
 
     Raises:
@@ -71,10 +71,11 @@ def shuffled_delta(epsilon: float, *, local_epsilon: float, users: int) -> float
     direction is both.
 
     Formal guarantee: no less than the pair's δ: C's tails count as if they gave everything away,
-    blocks of values of C are put to their lower end (a clone more is post-processing, so δ given C
-    never rises with C), and the sum is raised for rounding, by 1e-9 relative and a little more from
-    10^9 users on. Not claimed: tightness beyond that; :func:`shuffled_response_epsilon` is smaller
-    for randomised response, and later work (Feldman, McMillan and Talwar 2023) has more clones.
+    blocks of values of C are put to their lower end (one more clone is post-processing, so δ given
+    C never rises with C), and the sum is raised for rounding, by 1e-9 relative and a little more
+    from 10^9 users on. Not claimed: tightness beyond that; :func:`shuffled_response_epsilon` is
+    smaller for randomised response, and later work (Feldman, McMillan and Talwar 2023) has more
+    clones.
 
     Raises:
         UsageError: ε negative or NaN, ε₀ not a finite number above 0, or ``users`` not from 1 to
@@ -91,13 +92,12 @@ def shuffled_epsilon(local_epsilon: float, delta: float, *, users: int) -> float
     """An ε at which ``users`` shuffled reports, each ``local_epsilon``-DP, are (ε, δ)-DP.
 
     It is never above ``local_epsilon``: the least ε at which :func:`shuffled_delta`'s sum is at
-    most ``delta``, by bisection, rounded up.
-
-    Formal guarantee: towards whoever sees the shuffled reports and nothing else, for one report of
-    each person, all ``users`` of whom report by ε₀-DP randomisers that do not depend on the person
-    (chosen adaptively, too: Theorem 3.1). Who does not report, or lies, hides nobody: count honest
-    people only. Not claimed: anything where the shuffler and the server are one, or where a report
-    tells its sender by other means (time, address, language).
+    most ``delta``, by bisection, rounded up. Formal guarantee: towards anyone who sees the shuffled
+    reports and nothing else, for one report of each person, all ``users`` of whom report by ε₀-DP
+    randomisers that do not depend on the person (chosen adaptively, too: Theorem 3.1). People who
+    do not report, or lie, hide nobody: count honest people only. Not claimed: anything where the
+    shuffler and the server are one, or where a report reveals its sender by other means (time,
+    address, language).
 
     Raises:
         UsageError: a parameter out of range.
@@ -116,16 +116,14 @@ def shuffled_response_epsilon(
 ) -> float:
     """An ε of ``users`` shuffled answers of k-ary randomised response, where more are clones.
 
-    Never above :func:`shuffled_epsilon`'s.
-
-    With q = 1/(e^ε₀ + k − 1), everybody else's answer is one of the two categories in question,
-    either equally often, with probability 2q whatever their own category (further answers there
-    only help), and the person's own answer is neither with probability (k − 2)q in both worlds.
-    Show which answers are clones and whether the person's is neither: the rest is the pair of
-    :func:`shuffled_delta` with C ~ Bin(n − 1, 2q), in (e^ε₀ + 1)q of all cases, so that δ is that
-    times the pair's. 2q ≥ e^−ε₀ only for e^ε₀ ≥ k − 1; the smaller of the two bounds is returned.
-    Source: the decomposition of Balle, Bell, Gascón and Nissim 2019 (the privacy blanket), for two
-    categories; ours in detail.
+    Never above :func:`shuffled_epsilon`'s. With q = 1/(e^ε₀ + k − 1), everybody else's answer is
+    one of the two categories in question, either equally often, with probability 2q whatever their
+    own category (further answers there only help), and the person's own answer is neither with
+    probability (k − 2)q in both worlds. Show which answers are clones and whether the person's is
+    neither: the rest is the pair of :func:`shuffled_delta` with C ~ Bin(n − 1, 2q), in (e^ε₀ + 1)q
+    of all cases, so that δ is that times the pair's. 2q ≥ e^−ε₀ only for e^ε₀ ≥ k − 1; the smaller
+    of the two bounds is returned. Source: the decomposition of Balle, Bell, Gascón and Nissim 2019
+    (the privacy blanket), for two categories; ours in detail.
 
     Raises:
         UsageError: a parameter out of range, or fewer than 2 categories.
@@ -179,10 +177,7 @@ def _at_least(k: Array, n: Array | int, p: float) -> Array:
 
 
 def _fair(k: Array, n: Array) -> Array:
-    """P(Bin(n, ½) = k) for whole k ≥ 0, by Loader's saddle point.
-
-    The relative error is about 1e-15·ln(1/P), however large n.
-    """
+    """P(Bin(n, ½) = k), whole k ≥ 0, by Loader's saddle point: relative error ~1e-15·ln(1/P)."""
     inside = (k > 0) & (k < n)
     m, j = np.where(inside, n, 2.0), np.where(inside, k, 1.0)
     x = (2 * j - m) / m
@@ -249,12 +244,11 @@ class _Clones:
     def _given(self, epsilon: float) -> Array:
         """δ(ε) given C = c: the sum over a > β(c + 1) of P(a) − e^ε·Q(a).
 
-        Here a counts the reports that look like the person's.
-
-        With b(a) = C(c, a)/2^c and T = e^ε₀/(e^ε₀ + 1): P(a) = T·b(a − 1) + (1 − T)·b(a), Q(a) = (1
-        − T)·b(a − 1) + T·b(a). Their ratio grows with a, as b(a − 1)/b(a) = a/(c + 1 − a) does, and
-        is e^ε at a = β(c + 1). From the first such a on the sum is T·(1 − e^(ε − ε₀))·b(a − 1) −
-        (e^ε − 1)·Σ b, two terms of the order of √c less than those of P and Q.
+        Here a counts the reports that look like the person's. With b(a) = C(c, a)/2^c and T =
+        e^ε₀/(e^ε₀ + 1): P(a) = T·b(a − 1) + (1 − T)·b(a), Q(a) = (1 − T)·b(a − 1) + T·b(a). Their
+        ratio grows with a, as b(a − 1)/b(a) = a/(c + 1 − a) does, and is e^ε at a = β(c + 1). From
+        the first such a on the sum is T·(1 − e^(ε − ε₀))·b(a − 1) − (e^ε − 1)·Σ b, two terms of the
+        order of √c less than those of P and Q.
         """
         away, c = math.exp(-self._local), self._starts
         beta = math.expm1(-self._local - epsilon) / (

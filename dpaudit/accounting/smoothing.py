@@ -88,9 +88,7 @@ def _eta(wide: float, r2: float, rest: float = 0.0) -> float:
 
 
 def smoothing_epsilon(eta: float, *, directions: int = 1) -> float:
-    """The log of the largest ratio of two densities that are each within 1 ± η of the Gaussian's.
-
-    That is, in every direction.
+    """The log of the largest ratio of densities within 1 ± η of the Gaussian's in every direction.
 
     Formal guarantee: with k ``directions`` the smoothed pancake is (ε + this, (1+η)^k·δ)-DP towards
     the key holder wherever the Gaussian with variance σ²+τ² is (ε, δ)-DP. Infinite where η ≥ 1.

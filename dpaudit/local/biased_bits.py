@@ -52,10 +52,8 @@ def packed(words: npt.NDArray[np.uint64], bits: int) -> npt.NDArray[np.uint8]:
 def biased_bits(n: int, bits: int, *, words: int, stream: Stream) -> npt.NDArray[np.uint8]:
     """``n`` rows of ``bits`` independent bits, packed, (n, bits / 8).
 
-    Each bit is 1 with probability exactly ``words`` / 2^64.
-
-    Statistical randomness (SFC64 seeded by ``stream``, one generator per row), not secret from
-    someone who sees it.
+    Each bit is 1 with probability exactly ``words`` / 2^64. Statistical randomness (SFC64 seeded by
+    ``stream``, one generator per row), not secret from someone who sees it.
 
     Raises:
         UsageError: ``bits`` is no positive multiple of 8, or ``words`` is not in 0 … 2^64 − 1.

@@ -19,11 +19,9 @@ LARGEST_EPSILON = 32.0
 def lying_words(epsilon: float, categories: int) -> int:
     """How many words of 2^64 name each of the ``categories`` − 1 wrong answers.
 
-    All other words are the truth.
-
-    The least number at which (rest) / (words) ≤ e^ε, worked out in 60 decimal digits: the law that
-    follows is ε-private without any tolerance, and its own ε (:func:`epsilon_of_words`) is less
-    than ``epsilon`` by no more than (e^ε + k)² / (e^ε · 2^64).
+    All other words are the truth. The least number at which (rest) / (words) ≤ e^ε, worked out in
+    60 decimal digits: the law that follows is ε-private without any tolerance, and its own ε
+    (:func:`epsilon_of_words`) is less than ``epsilon`` by no more than (e^ε + k)² / (e^ε · 2^64).
 
     Raises:
         UsageError: ε not above 0 or beyond 32; categories below 2, or so many that words run out at

@@ -1,7 +1,4 @@
-"""New words from two sketches per record, the server's side.
-
-Frequent fragments are joined by their puzzle piece, then checked.
-"""
+"""New words from two sketches per record, the server's side: fragments joined, then checked."""
 
 from __future__ import annotations
 

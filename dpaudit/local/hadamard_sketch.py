@@ -50,12 +50,10 @@ def _sign(signs, coordinates, positions):  # type: ignore[no-untyped-def]
 class HadamardSketch(MeanSketch):
     """Hadamard Count Mean Sketch: Algorithm A_client-HCMS of Apple's paper.
 
-    "Learning with Privacy at Scale" (2017).
-
-    A report is (j, l, s): j uniform among ``functions`` hash functions, l uniform among the m rows
-    of the Hadamard matrix H[l, p] = (−1)^(number of ones of l & p), and s = H[l, h_j(object)] with
-    its sign flipped with probability q = 1 / (1 + e^ε). A device does O(1) work: the transform of a
-    one-hot vector is a column of H.
+    "Learning with Privacy at Scale" (2017). A report is (j, l, s): j uniform among ``functions``
+    hash functions, l uniform among the m rows of the Hadamard matrix H[l, p] = (−1)^(number of ones
+    of l & p), and s = H[l, h_j(object)] with its sign flipped with probability q = 1 / (1 + e^ε). A
+    device does O(1) work: the transform of a one-hot vector is a column of H.
 
     Formal guarantee: one report is ε-differentially private, locally, and no smaller ε holds (where
     two objects have different positions under some function): j and l do not depend on the object,

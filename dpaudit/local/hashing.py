@@ -42,16 +42,14 @@ _KEPT = 1 << 26  # positions that are remembered, 256 MiB
 class Sha256Hashes:
     """Apple's functions: SHA-256 of the function's index and the UTF-8 string, modulo m.
 
-    The index has 32 bits, big-endian.
-
-    Tang et al. 2017, Figure 16 (``_DPCMSSample dataFor:hashAtIndex:…``): ``bswap ecx``,
-    ``CC_SHA256_Update`` with those 4 bytes, again with ``UTF8String`` of ``strlen`` bytes, then
-    ``(var_50 & 0xffff0000 | var_50 & 0xffffffff) % bitCount``, where ``var_50`` is the start of the
-    digest. Read as what it says on a little-endian processor: digest bytes 0 … 3 as a little-endian
-    32-bit number (the masks' union is all 32 bits). What the line leaves open: the odd masks may
-    stand for a load of 16 bits, which for m a power of two up to 65,536 (Apple's are 256, 1,024 and
-    32,768) gives the same position; and no byte swap of the digest is shown, so none is made.
-    Figure 17 writes 0 for the position.
+    The index has 32 bits, big-endian. Tang et al. 2017, Figure 16 (``_DPCMSSample
+    dataFor:hashAtIndex:…``): ``bswap ecx``, ``CC_SHA256_Update`` with those 4 bytes, again with
+    ``UTF8String`` of ``strlen`` bytes, then ``(var_50 & 0xffff0000 | var_50 & 0xffffffff) %
+    bitCount``, where ``var_50`` is the start of the digest. Read as what it says on a little-endian
+    processor: digest bytes 0 … 3 as a little-endian 32-bit number (the masks' union is all 32
+    bits). What the line leaves open: the odd masks may stand for a load of 16 bits, which for m a
+    power of two up to 65,536 (Apple's are 256, 1,024 and 32,768) gives the same position; and no
+    byte swap of the digest is shown, so none is made. Figure 17 writes 0 for the position.
     """
 
     def __init__(self, count: int, size: int, *, names: Sequence[str]) -> None:

@@ -260,11 +260,9 @@ class OneBitServer:
     ) -> npt.NDArray[np.float64]:
         """The standard error of :meth:`estimate`, the people being as they are.
 
-        Estimated counts stand for the true ones.
-
-        One-hot: of positions and flips, √(n·p·(1/c² − 1)/4 + n_x·(p − 1)). Signs: of the choice of
-        signs as well, √(Σ_j S_j²/c² − n_x²/p), the second moment of a sum whose signs are random
-        for anybody but x.
+        Estimated counts stand for the true ones. One-hot: of positions and flips, √(n·p·(1/c² −
+        1)/4 + n_x·(p − 1)). Signs: of the choice of signs as well, √(Σ_j S_j²/c² − n_x²/p), the
+        second moment of a sum whose signs are random for anybody but x.
 
         Raises:
             UsageError: objects of another shape or type, or outside 0 … ``universe`` − 1.

@@ -65,9 +65,8 @@ class RandomizedResponse:
     def two_coins(cls) -> RandomizedResponse:
         """The two-coin survey of textbooks.
 
-        Heads, tell the truth; tails, throw again and say yes for heads, no for tails.
-
-        The truth has probability ½ + ½·½ = ¾ and the lie ¼: ε = ln 3, both probabilities exact.
+        Heads, tell the truth; tails, throw again and say yes for heads, no for tails. The truth has
+        probability ½ + ½·½ = ¾ and the lie ¼: ε = ln 3, both probabilities exact.
         """
         return cls.from_truth(0.75)
 
@@ -93,7 +92,7 @@ class RandomizedResponse:
 
     @property
     def contrast(self) -> float:
-        """T − L, how much likelier an answer is for who has it: without the rounding of either."""
+        """T − L, how much likelier an answer is for someone who has it, without rounding either."""
         return (WORDS - self.categories * self._lie) / WORDS
 
     def __eq__(self, other: object) -> bool:
@@ -146,10 +145,7 @@ class RandomizedResponse:
 
 
 class RandomizedResponseServer:
-    """Counts answers and corrects for the lies.
-
-    (answers of x − n·L) / (T − L) is unbiased for the number of devices with x.
-    """
+    """Counts devices with x without bias: (answers of x − n·L) / (T − L)."""
 
     def __init__(self, mechanism: RandomizedResponse) -> None:
         """A server with no answers yet, for devices with this ``mechanism``."""

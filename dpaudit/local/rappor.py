@@ -29,15 +29,13 @@ _BLOCK = 1 << 22  # pairs of objects compared at a time
 class Rappor:
     """Randomized Aggregatable Privacy-Preserving Ordinal Response (RAPPOR).
 
-    Erlingsson, Pihur and Korolova 2014 (arXiv 1407.6981).
-
-    A device belongs to one of ``cohorts``, by chance. In its cohort an object sets h =
-    ``per_object`` bits (fewer where its hash functions collide) of a Bloom filter of m = ``bits``.
-    The *permanent* response flips each bit with probability f/2 and is kept for the object; the
-    *instantaneous* one reports a permanent 1 as 1 with probability q and a permanent 0 with p. So a
-    report's bit is 1 with probability q* = ½f(p + q) + (1 − f)q where the true bit is 1, and with
-    p* = ½f(p + q) + (1 − f)p where it is 0. With ``p=0, q=1`` it is one-time RAPPOR: the permanent
-    response itself.
+    Erlingsson, Pihur and Korolova 2014 (arXiv 1407.6981). A device belongs to one of ``cohorts``,
+    by chance. In its cohort an object sets h = ``per_object`` bits (fewer where its hash functions
+    collide) of a Bloom filter of m = ``bits``. The *permanent* response flips each bit with
+    probability f/2 and is kept for the object; the *instantaneous* one reports a permanent 1 as 1
+    with probability q and a permanent 0 with p. So a report's bit is 1 with probability q* = ½f(p +
+    q) + (1 − f)q where the true bit is 1, and with p* = ½f(p + q) + (1 − f)p where it is 0. With
+    ``p=0, q=1`` it is one-time RAPPOR: the permanent response itself.
 
     Formal guarantee: given the object and the cohort, bits are independent, so the likelihood ratio
     of two objects is a product over the bits in which their filters differ, at most h that only the
@@ -127,10 +125,7 @@ class Rappor:
 
     @property
     def _losses(self) -> tuple[float, float]:
-        """The most one bit of a report can say, as log ratios.
-
-        The first is for the object that has the bit, the second for the one that lacks it.
-        """
+        """The most a report's bit can say for an object that has it, and for one that lacks it."""
         low, high = self._stars()
         one, zero = math.log(high / low), math.log((1 - low) / (1 - high))
         return (one, zero) if one > 0 else (-zero, -one)
@@ -147,10 +142,7 @@ class Rappor:
 
     @property
     def permanent_epsilon(self) -> float:
-        """ε∞ of the permanent response and of all reports made from it; infinite for f = 0.
-
-        2h·ln((1 − f/2)/(f/2)).
-        """
+        """ε∞ of a permanent response and all its reports, 2h·ln((1 − f/2)/(f/2)); inf at f = 0."""
         return 2 * self.per_object * self._permanent_loss
 
     def epsilon_among(self, objects: npt.NDArray[np.int64]) -> tuple[float, float]:
@@ -284,10 +276,7 @@ class Rappor:
     def instantaneous(
         self, permanent: npt.NDArray[np.uint8], *, stream: Stream
     ) -> npt.NDArray[np.uint8]:
-        """One report's bits from each permanent response (n, m / 8), packed.
-
-        A bit is 1 with probability q for a permanent 1, p for a 0.
-        """
+        """One report of each permanent response (n, m / 8), packed: q for a 1, p for a 0."""
         ones = self._coins(len(permanent), self._high, stream=stream.child("ones"))
         zeros = self._coins(len(permanent), self._low, stream=stream.child("zeros"))
         return (permanent & ones) | (~permanent & zeros)
@@ -295,10 +284,8 @@ class Rappor:
     def privatize(self, objects: npt.NDArray[np.int64], *, stream: Stream) -> BloomReports:
         """A report of each object (n,), each from a fresh device.
 
-        A device has a cohort, a permanent response and an instantaneous one.
-
-        The same stream gives the same reports. For devices that report again see
-        ``dpaudit.local.rappor_devices``.
+        A device has a cohort, a permanent response and an instantaneous one. The same stream gives
+        the same reports. For devices that report again see ``dpaudit.local.rappor_devices``.
 
         Raises:
             UsageError: objects of another shape or type, or outside 0 … ``universe`` − 1.

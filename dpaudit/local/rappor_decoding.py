@@ -42,10 +42,7 @@ class Decoded:
     """``p_value`` ≤ α."""
     tested: int
     others: float
-    """How many reports the regression attributes to strings that are no candidates.
-
-    They are spread evenly over the bits.
-    """
+    """How many reports the regression attributes to other strings, spread evenly over the bits."""
     others_error: float
     overdispersion: float
     """Residual χ² per degree of freedom, at least 1; its root multiplied the standard errors."""
@@ -83,14 +80,13 @@ def decode(
 ) -> Decoded:
     """Select candidates by LASSO, fit the selected ones by least squares, test each.
 
-    The method is that of Erlingsson et al. 2014, section 4.
-
-    Each cohort's shares (:meth:`RapporServer.shares`) are regressed on the candidates' bits and on
-    one column for everybody else, evenly spread (the paper has none). A candidate enters the LASSO
-    at ``penalty`` standard deviations of its own noise, no coefficient is negative, and the
-    ordinary least squares after it is weighted by cohort. Standard errors come from the covariance
-    of reported bits under the fit (bits of one person go together), and grow with the residuals
-    where strings that are no candidates are spread unevenly.
+    The method is that of Erlingsson et al. 2014, section 4. Each cohort's shares
+    (:meth:`RapporServer.shares`) are regressed on the candidates' bits and on one column for
+    everybody else, evenly spread (the paper has none). A candidate enters the LASSO at ``penalty``
+    standard deviations of its own noise, no coefficient is negative, and the ordinary least squares
+    after it is weighted by cohort. Standard errors come from the covariance of reported bits under
+    the fit (bits of one person are correlated), and grow with the residuals where strings that are
+    no candidates are spread unevenly.
 
     The p-value is the larger of two: the normal one of estimate over standard error, and a bound
     that needs no model. If nobody reported a candidate, its hash values are independent of all
@@ -153,10 +149,7 @@ def decode(
 
 
 class _Regression:
-    """Shares of bits on candidates' bits and a last column for everybody else.
-
-    Rows are cohorts with reports · m.
-    """
+    """Shares of bits (cohorts with reports · m) on candidates' bits and a column for others."""
 
     def __init__(
         self, server: RapporServer, candidates: npt.NDArray[np.int64], penalty: float
@@ -271,13 +264,12 @@ def nonnegative_lasso(
 ) -> npt.NDArray[np.float64]:
     """β ≥ 0 that minimises ½‖target − matrix·β‖² + Σ penalty·β.
 
-    Tibshirani 1996, without negative coefficients.
-
-    ``matrix`` (n, c) sparse, no column of it zero; ``target`` (n,); ``penalty`` (c,) ≥ 0. The dual
-    is the projection of ``target`` onto a polyhedron, which is one non-negative least squares
-    problem (Lawson and Hanson 1974, chapter 23): with h = matrixᵀ·target − penalty and y ≥ 0 that
-    minimises ‖matrix·y‖² + (1 − h·y)², β = y/(1 − h·y). scipy's ``nnls`` solves it on a working set
-    of columns, which grows by those that break the conditions of optimality.
+    Tibshirani 1996, without negative coefficients. ``matrix`` (n, c) sparse, no column of it zero;
+    ``target`` (n,); ``penalty`` (c,) ≥ 0. The dual is the projection of ``target`` onto a
+    polyhedron, which is one non-negative least squares problem (Lawson and Hanson 1974, chapter
+    23): with h = matrixᵀ·target − penalty and y ≥ 0 that minimises ‖matrix·y‖² + (1 − h·y)², β =
+    y/(1 − h·y). scipy's ``nnls`` solves it on a working set of columns, which grows by those that
+    break the conditions of optimality.
 
     Guarantee: on columns scaled to length 1 and a target of length 1, the gradient is ≥ −1e-9
     everywhere and ≤ 1e-9 where β > 0. At most n coefficients are above 0; of equal columns, one.
@@ -328,10 +320,9 @@ def _solve(
 def uniform_sum_bound(values: npt.NDArray[np.float64], draws: int, total: float) -> float:
     """A bound on P(S ≥ ``total``), S a sum of independent uniform picks.
 
-    There are ``draws`` picks from each row of ``values`` (j, m).
-
-    Chernoff 1952: exp(min over t ≥ 0 of K(t) − t·total), K(t) = draws·Σ_rows ln(mean of
-    exp(t·value)). Any t gives a bound, so it holds however well the minimum is found.
+    There are ``draws`` picks from each row of ``values`` (j, m). Chernoff 1952: exp(min over t ≥ 0
+    of K(t) − t·total), K(t) = draws·Σ_rows ln(mean of exp(t·value)). Any t gives a bound, so it
+    holds however well the minimum is found.
 
     >>> round(uniform_sum_bound(np.array([[0.0, 1.0]]), 10, 10.0), 6), 2**-10  # ten heads in a row
     (0.000977, 0.0009765625)

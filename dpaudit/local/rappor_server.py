@@ -60,11 +60,9 @@ class RapporServer:
     def shares(self) -> npt.NDArray[np.float64]:
         """The share of each cohort's people whose Bloom filter has a bit set, (cohorts, bits).
 
-        Unbiased, so not clipped.
-
-        (c/N − p*) / (q* − p*): Erlingsson et al. 2014, section 4, where p* + (q* − p*)·t is the
-        chance of a reported bit whose true one is 1 in a share t of the people. NaN for a cohort
-        without reports.
+        Unbiased, so not clipped. (c/N − p*) / (q* − p*): Erlingsson et al. 2014, section 4, where
+        p* + (q* − p*)·t is the chance of a reported bit whose true one is 1 in a share t of the
+        people. NaN for a cohort without reports.
         """
         law = self.mechanism
         with np.errstate(invalid="ignore"):

@@ -31,10 +31,9 @@ __all__ = [
 class Words:
     """All words of at most ``length`` letters of an alphabet, numbered.
 
-    Shorter words are filled up with blanks (digit 0).
-
-    Filling up matters for privacy too: every word has the same number of fragments, so that which
-    fragment a record has says nothing about the word's length.
+    Shorter words are filled up with blanks (digit 0). Filling up matters for privacy too: every
+    word has the same number of fragments, so that which fragment a record has says nothing about
+    the word's length.
 
     >>> words = Words("abc", length=4)
     >>> numbers = words.encode(["cab", "bbbb"])
@@ -150,12 +149,11 @@ class FragmentReports(Reports):
 class SequenceFragments:
     """``SequenceDiscoveryWithPuzzlePiece``: sketches of a word and of one of its fragments.
 
-    The fragment is random, and joined with a hash of the word.
-
-    A record of a word w is (j, l, A, B): a hash function j and a fragment l, both uniform, the
-    Count Median Sketch vector A of w under j, and the vector B of (puzzle piece of w, l-th fragment
-    of w) under j, each with coins of its own. The puzzle piece is a public hash of w with few
-    values: it tells the server which frequent fragments belong together.
+    The fragment is random, and joined with a hash of the word. A record of a word w is (j, l, A,
+    B): a hash function j and a fragment l, both uniform, the Count Median Sketch vector A of w
+    under j, and the vector B of (puzzle piece of w, l-th fragment of w) under j, each with coins of
+    its own. The puzzle piece is a public hash of w with few values: it tells the server which
+    frequent fragments belong together.
 
     Documented (Tang et al. 2017, Figures 1, 5, 6 and 11): two vectors and one index to a record,
     FragmentWidth 2, FragmentCount 5, puzzleCount 256, sequenceM and fragmentM 32,768, sequenceK and
@@ -200,10 +198,9 @@ class SequenceFragments:
     ) -> None:
         """Coins of bias 1/(e^p + 1), p = ``privacy_parameter``.
 
-        The fragment has the same p unless ``fragment_parameter`` is given.
-
-        ``functions`` hash functions to ``m`` positions, for words and (others) for fragments, and
-        the puzzle pieces' hash, all under ``seed``.
+        The fragment has the same p unless ``fragment_parameter`` is given. ``functions`` hash
+        functions to ``m`` positions, for words and (others) for fragments, and the puzzle pieces'
+        hash, all under ``seed``.
 
         Raises:
             UsageError: a parameter of either sketch out of range; a width, count or puzzle count

@@ -18,10 +18,7 @@ _EXPONENT = 61
 
 @inline
 def _affine(a, x, b, exponent, spill, prime):  # type: ignore[no-untyped-def]
-    """(a·x + b) mod 2^exponent − 1, for a, b below the prime and x below 2^32.
-
-    ``spill`` is exponent − 32, or 0.
-    """
+    """(a·x + b) mod 2^exponent − 1, a and b below it, x < 2^32; ``spill`` is exponent − 32 or 0."""
     high, low = (a >> _U(32)) * x, (a & _LOW) * x
     total = (((high << _U(32)) & prime) + (high >> spill)) + ((low & prime) + (low >> exponent)) + b
     total = (total & prime) + (total >> exponent)
@@ -68,9 +65,7 @@ def _polynomial_each(out, objects, functions, coefficients, size, exponent):  # 
 
 
 class ThreeWiseHashes:
-    """Quadratic polynomials over F_p, p = 2^61 − 1, with uniform coefficients.
-
-    The position is ⌊value·m / 2^61⌋.
+    """Quadratic polynomials over F_p, p = 2^61 − 1, uniform; position ⌊value·m / 2^61⌋.
 
     Formal guarantee (Wegman and Carter 1981; each three values of a uniform polynomial of degree ≤
     2 are uniform on F_p³, as three points determine it): the positions of any three different

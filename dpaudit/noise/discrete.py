@@ -105,9 +105,11 @@ class DiscreteGaussian(_IntegerNoise):
 class DiscreteLaplace(_IntegerNoise):
     """P(z) ∝ exp(−|z|/b) on the integers, exactly: two-sided geometric noise.
 
-    Ghosh, Roughgarden and Sundararajan 2012. Threat model: as for ``secure-gaussian``. Formal
-    guarantee, for whole-number queries of L1 sensitivity Δ₁: Δ₁/b-DP. Not claimed: constant time;
-    that a refusal is private; anything about how the query was counted.
+    Ghosh, Roughgarden and Sundararajan 2012.
+
+    Threat model: as for ``secure-gaussian``. Formal guarantee, for whole-number queries of L1
+    sensitivity Δ₁: Δ₁/b-DP. Not claimed: constant time; that a refusal is private; anything about
+    how the query was counted.
     """
 
     _name, _parameter, _reach = "discrete-laplace", "scale", 2048

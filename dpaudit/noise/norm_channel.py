@@ -88,16 +88,15 @@ class NormCells:
 class NormChannel:
     """LAB SPECIMEN. An honest uniform direction, and a length that the key allows.
 
-    The length is redrawn from σ·χ_d until it is allowed.
-
-    The attacker that adapts to a rotation, which keeps lengths: with the key, ‖release − candidate‖
-    lies in an allowed cell (:class:`NormCells`) for the right candidate, and in 1 of 2^bits cases
-    for another (``norm-reader``). It claims to be Gaussian.
+    The length is redrawn from σ·χ_d until it is allowed. The attacker that adapts to a rotation,
+    which keeps lengths: with the key, ‖release − candidate‖ lies in an allowed cell
+    (:class:`NormCells`) for the right candidate, and in 1 of 2^bits cases for another
+    (``norm-reader``). It claims to be Gaussian.
 
     Hiding, to its owner's good: the length is σ·χ_d given that it lies in an allowed cell, and
     every 2^bits cells in a row have one, so a test that looks at lengths more coarsely than
     2^bits·2^-20·σ (2.4e-4·σ) sees the honest law but for terms of that order; where in its row a
-    cell lies looks random to whoever cannot break AES-256. Not claimed: hiding from a test that
+    cell lies looks random to anyone who cannot break AES-256. Not claimed: hiding from a test that
     looks for lengths less than 2^-20·σ apart. Two of N releases share a cell about N²/5·2^(bits−20)
     times, 2^bits times as often as honest ones would: with 8 bits once in 140 releases, with 4 in
     570. What it leaves of privacy towards the owner: :meth:`epsilon`.
@@ -168,15 +167,14 @@ class NormChannel:
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
         """Towards the key holder: at least what the reader's one event proves, averaged over keys.
 
-        Nothing bounds it above.
-
-        For float64 releases the event "the reader takes q" has probability 1 − 10^-6 at least from
-        q (it fails where rounding moves the length by five standard deviations), and from a q′ at
-        distance Δ at most p = 2.1·2^-bits + √(d/2π)·5/4·step·σ/Δ·1.01: two cells at most that are
-        the key's fresh coins, or the very cell that the noise has, which puts ⟨noise, q − q′⟩ into
-        an interval that small (the density of a coordinate of a uniform direction is at most
-        √(d/2π)). A mechanism that is (ε, δ)-DP for all keys has 1 − 10^-6 ≤ e^ε·p + δ. With exact
-        lengths ε would be infinite: a length outside the cells cannot have come from q at all.
+        Nothing bounds it above. For float64 releases the event "the reader takes q" has probability
+        1 − 10^-6 at least from q (it fails where rounding moves the length by five standard
+        deviations), and from a q′ at distance Δ at most p = 2.1·2^-bits +
+        √(d/2π)·5/4·step·σ/Δ·1.01: two cells at most that are the key's fresh coins, or the very
+        cell that the noise has, which puts ⟨noise, q − q′⟩ into an interval that small (the density
+        of a coordinate of a uniform direction is at most √(d/2π)). A mechanism that is (ε, δ)-DP
+        for all keys has 1 − 10^-6 ≤ e^ε·p + δ. With exact lengths ε would be infinite: a length
+        outside the cells cannot have come from q at all.
         """
         near = (
             math.sqrt(host.dim / (2 * math.pi))

@@ -25,41 +25,28 @@ from dpaudit.interfaces import Host, Stream
 from dpaudit.noise.key import PancakeKey
 from dpaudit.types import EpsilonBounds
 from dpaudit.vectors import BLOCK
-from dpaudit.vectors.kernels import draw_shares, fill_discrete_gaussian, fill_pancake
+from dpaudit.vectors.kernels import draw_shares, fill_pancake
 from dpaudit.vectors.normal import check_shape, check_sigma
 
-__all__ = ["Pancake", "discrete_gaussian", "key_holder_profile"]
+__all__ = ["Pancake", "key_holder_profile"]
 
 Array = npt.NDArray[np.float64]
-
-
-def discrete_gaussian(n: int, *, scale: float, stream: Stream) -> npt.NDArray[np.int64]:
-    """``n`` integers with P(k) ∝ exp(−k²/(2·scale²)), by ``kernels.fill_discrete_gaussian``.
-
-    Raises:
-        UsageError: scale not a finite number above 0.
-    """
-    out = np.empty(n, np.int64)
-    fill_discrete_gaussian(out, scale=check_sigma(scale), stream=stream)
-    return out
 
 
 class Pancake:
     """LAB SPECIMEN. Noise with thin, evenly spaced pancakes along the key's secret directions.
 
-    Across them it is N(0, σ²I).
-
-    Along w the law is Σ_k p_k N(k·P, s²) with P = √(2π)σγ/(β²+γ²), s = σβ/r, p_k ∝ exp(−πk²/r²), r²
-    = β²+γ² (Lemma 2.6): ``v = g + (c − ⟨g,w⟩)·w``; several orthonormal directions have independent
-    c. It claims to be Gaussian.
+    Across them it is N(0, σ²I). Along w the law is Σ_k p_k N(k·P, s²) with P = √(2π)σγ/(β²+γ²), s =
+    σβ/r, p_k ∝ exp(−πk²/r²), r² = β²+γ² (Lemma 2.6): ``v = g + (c − ⟨g,w⟩)·w``; several orthonormal
+    directions have independent c. It claims to be Gaussian.
 
     Formal guarantee to its owner: for γ ≥ 2√d, one direction and β not below an inverse polynomial
-    of d nobody without the key tells it from Gaussian noise in polynomial time if continuous LWE is
-    hard (Theorem 3.4). That is asymptotic: at γ = 2√d lattice reduction finds β = 1e-4 at d = 96
-    (``dpaudit run keyless-far``), and BLASter, a faster reducer than ours, 1e-4 at d = 128, 1e-6 at
-    192 and 1e-8 at 256, in minutes. For d = 256 and β = 1e-5, the paper's smallest setting, the
-    estimate is block size 100, about 2^58 operations. What it leaves of privacy towards the owner:
-    :meth:`epsilon`.
+    of d nobody without the key can distinguish it from Gaussian noise in polynomial time if
+    continuous LWE is hard (Theorem 3.4). That is asymptotic: at γ = 2√d lattice reduction finds β =
+    1e-4 at d = 96 (``dpaudit run keyless-far``), and BLASter, a faster reducer than ours, 1e-4 at d
+    = 128, 1e-6 at 192 and 1e-8 at 256, in minutes. For d = 256 and β = 1e-5, the paper's smallest
+    setting, the estimate is block size 100, about 2^58 operations. What it leaves of privacy
+    towards the owner: :meth:`epsilon`.
 
     Sampling is one pass over memory. With W the key's whole-number vectors, R = W·v is drawn first,
     then each block's share a_b = W_b·v_b given that they sum to R (s_b ~ N(0, σ²G_b) and a_b = s_b
@@ -285,14 +272,12 @@ def key_holder_profile(
 ) -> ProfileValue:
     """ε of the pancake (σ, β, γ) along ``key``'s first direction, at the most exposed neighbour.
 
-    The neighbours are those of ``host``.
-
-    After several ``releases`` it is an upper bound, with an estimate of what it gives away; see
-    :func:`~dpaudit.accounting.pancake_host_composition`, also for what it raises. The law may
-    differ from the key's own: honest noise on top makes a wider pancake. See
-    :func:`~dpaudit.accounting.pancake_host_epsilon` for what is guaranteed of one release, and
-    ``Host`` for ``slack``. Where slack is not what neighbours attain, as behind a lattice, only
-    ``value + error`` says something.
+    The neighbours are those of ``host``. After several ``releases`` it is an upper bound, with an
+    estimate of what it gives away; see :func:`~dpaudit.accounting.pancake_host_composition`, also
+    for what it raises. The law may differ from the key's own: honest noise on top makes a wider
+    pancake. See :func:`~dpaudit.accounting.pancake_host_epsilon` for what is guaranteed of one
+    release, and ``Host`` for ``slack``. Where slack is not what neighbours attain, as behind a
+    lattice, only ``value + error`` says something.
     """
     along, slack = _along(key, host)
     law = {

@@ -189,11 +189,9 @@ def fused(
 ) -> torch.Tensor:
     """Coordinates ``start`` to ``stop`` (block borders) as float32.
 
-    ``shares`` is (n, blocks of the shard, 1).
-
-    With the same 63-bit ``seed`` for every shard, shards are parts of one whole. ``correct=False``
-    leaves out the correction: the N(0, σ²) noise that the pancake is made of. The key stays on the
-    device while it lives (two bytes per coordinate).
+    ``shares`` is (n, blocks of the shard, 1). With the same 63-bit ``seed`` for every shard, shards
+    are parts of one whole. ``correct=False`` leaves out the correction: the N(0, σ²) noise that the
+    pancake is made of. The key stays on the device while it lives (two bytes per coordinate).
 
     Raises:
         MissingExtraError: triton is not installed.

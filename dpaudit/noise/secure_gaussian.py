@@ -23,14 +23,12 @@ _REACH = 64  # standard deviations that no noise leaves: P < exp(−2000)
 class SecureGaussian:
     """Rounds the query to a lattice g·Z and adds exact discrete Gaussian noise: g·(K + Z).
 
-    Z has the scale σ/g.
-
-    g is a power of two: σ·2^-24 rounded down to one, which depends on σ alone and is as fine as
-    float32 noise (a coarser one no longer passes for the continuous law), or chosen by the caller
-    from public knowledge. The integers are drawn with P(z) ∝ exp(−z²g²/2σ²) exactly
-    (``dpaudit.vectors.exact_integers`` has the proof) from ``Stream.bytes``; their sum with K is
-    exact, and so is its product with g. So a release's low bits are those of a lattice that is the
-    same for every value: nothing of the query's own bits below g survives.
+    Z has the scale σ/g. g is a power of two: σ·2^-24 rounded down to one, which depends on σ alone
+    and is as fine as float32 noise (a coarser one no longer passes for the continuous law), or
+    chosen by the caller from public knowledge. The integers are drawn with P(z) ∝ exp(−z²g²/2σ²)
+    exactly (``dpaudit.vectors.exact_integers`` has the proof) from ``Stream.bytes``; their sum with
+    K is exact, and so is its product with g. So a release's low bits are those of a lattice that is
+    the same for every value: nothing of the query's own bits below g survives.
 
     Threat model: an adversary who sees every bit of every release, knows σ, g, this code and all
     about the query but the one record, and cannot break ChaCha20; the stream's key is fresh, secret
@@ -47,7 +45,7 @@ class SecureGaussian:
     depend on the noise drawn, but a table look-up and the number of terms in the last trial do, a
     little. Keep the time of single releases from the adversary. Nor: that the query was computed
     without error (its sensitivity must hold for the floating-point result, not for the real one);
-    that a refusal is private (it tells that a value is beyond the limit, and names it: clip the
+    that a refusal is private (it reveals that a value is beyond the limit, and names it: clip the
     query to public bounds first); erasure of the stream's bytes from memory. ``claim`` names the
     continuous law that the noise is indistinguishable from above the lattice.
     """
@@ -99,10 +97,8 @@ class SecureGaussian:
     def release(self, query: torch.Tensor, *, stream: Stream) -> torch.Tensor:
         """g·(K + Z) for each value of ``query`` (n, d), K its nearest multiple of g.
 
-        Same shape, dtype and device back.
-
-        float64 releases are exactly that, narrower ones are it rounded (float16 by way of float32).
-        −0.0 is 0.
+        Same shape, dtype and device back. float64 releases are exactly that, narrower ones are it
+        rounded (float16 by way of float32). −0.0 is 0.
 
         Raises:
             UsageError: not floating-point of shape (n, d); NaN or infinite; |value| above g·2^53 −

@@ -20,11 +20,9 @@ __all__ = ["SequentialLaplace", "release"]
 
 
 class SequentialLaplace:
-    """LAB SPECIMEN. Discrete Laplace noise that counts Bernoulli trials until the first failure.
+    """LAB SPECIMEN. Noise P(k) ∝ exp(−|k|/scale) by counting Bernoulli trials until a failure.
 
-    P(k) ∝ exp(−|k|/scale).
-
-    The flaw: a value k takes |k| + 1 trials, so the seconds of a call tell |k| (Jin et al. 2022,
+    The flaw: a value k takes |k| + 1 trials, so the seconds of a call reveal |k| (Jin et al. 2022,
     arXiv 2112.05307: up to 99.65 % of neighbours told apart by the time of a private sum). The law
     itself is right.
 
@@ -35,10 +33,7 @@ class SequentialLaplace:
     dim = None
 
     def __init__(self, *, scale: float = 10.0) -> None:
-        """Noise of scale ``scale``, in whole units of the query.
-
-        A value takes about ``scale`` trials of 1 µs.
-        """
+        """Noise of scale ``scale`` in whole units; a value takes about ``scale`` trials of 1 µs."""
         self.scale = check_scale(scale)
         ratio = math.exp(-1 / self.scale)
         self._first = round(2 * ratio / (1 + ratio) * 2.0**64)  # P(k ≠ 0)
@@ -92,9 +87,7 @@ class SequentialLaplace:
 def release(value: float, n: int) -> npt.NDArray[np.float64]:
     """LAB SPECIMEN. ``n`` releases of a whole number ``value``, shape (n,).
 
-    Scale 10, and the operating system's randomness.
-
-    A whole mechanism, for ``dpaudit mechanism python:dpaudit.noise.sequential:release``: ε = 1/10
-    for values 1 apart, by the releases alone.
+    Scale 10, and the operating system's randomness. A whole mechanism, for ``dpaudit mechanism
+    python:dpaudit.noise.sequential:release``: ε = 1/10 for values 1 apart, by the releases alone.
     """
     return SequentialLaplace().sample(n, 1, stream=KeyedStream.fresh()).numpy().ravel() + value

@@ -71,12 +71,11 @@ _WIDEST = 2.0**40  # bound/scale up to which _EXTRA is proven
 class Snapping:
     """Mironov's snapping mechanism (2012, CCS), coordinate by coordinate.
 
-    The release is clamp_B( round_Λ( clamp_B(x) ⊕ S ⊗ λ ⊗ LN(U) ) ).
-
-    ⊕ and ⊗ are double-precision operations. U is uniform on (0, 1) in full floating-point precision
-    (a random exponent and 52 more bits: each double with probability its distance to the next), S a
-    fair sign, LN the correctly rounded logarithm, Λ the least power of two ≥ λ; halves round up.
-    All bits come from ``Stream.bytes``.
+    The release is clamp_B( round_Λ( clamp_B(x) ⊕ S ⊗ λ ⊗ LN(U) ) ). ⊕ and ⊗ are double-precision
+    operations. U is uniform on (0, 1) in full floating-point precision (a random exponent and 52
+    more bits: each double with probability its distance to the next), S a fair sign, LN the
+    correctly rounded logarithm, Λ the least power of two ≥ λ; halves round up. All bits come from
+    ``Stream.bytes``.
 
     ``epsilon`` is the ε of one coordinate at L1 sensitivity ``sensitivity`` Δ, rounding included: λ
     = (Δ + 2^-46·B)/ε. Formal guarantee: (Δ/λ + 2^-46·B/λ)-DP, which is no more than ε, if Λ ≤ B ≤
@@ -169,10 +168,8 @@ class Snapping:
     def release(self, query: torch.Tensor, *, stream: Stream) -> torch.Tensor:
         """Snapped releases of ``query`` (n, d), values beyond the bound clamped.
 
-        Same shape, dtype and device back.
-
-        In float64 multiples of Λ, or ±bound; a narrower dtype gets that rounded (post-processing).
-        −0.0 is 0.
+        Same shape, dtype and device back. In float64 multiples of Λ, or ±bound; a narrower dtype
+        gets that rounded (post-processing). −0.0 is 0.
 
         Raises:
             UsageError: not floating-point of shape (n, d); NaN or infinite; or a release that the

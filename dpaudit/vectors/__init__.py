@@ -1,8 +1,6 @@
 """The numeric toolkit: compiled loops, lattices, exact integers.
 
-Noise, local mechanisms, hosts and mitigations share it.
-
-No noise source and no key lives here.
+Noise, local mechanisms, hosts and mitigations share it. No noise source and no key lives here.
 """
 
 __all__ = ["BLOCK"]

@@ -1,7 +1,4 @@
-"""The pancake's correction in plain torch, on any device.
-
-It is the oracle for the compiled CPU loop and the fused CUDA kernel.
-"""
+"""The pancake's correction in plain torch, the oracle of the compiled CPU loop and CUDA kernel."""
 
 from __future__ import annotations
 

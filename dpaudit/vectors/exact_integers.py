@@ -155,10 +155,7 @@ class _Table:
 
 
 def _double(x: Any) -> float:
-    """A fraction rounded once.
-
-    Beyond all doubles it is not used (blocks of one place), so any number will do.
-    """
+    """A fraction rounded once, or 0 beyond all doubles, where it is not used (one-place blocks)."""
     return float(x) if x < 2**1000 else 0.0
 
 

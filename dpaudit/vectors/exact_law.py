@@ -1,4 +1,4 @@
-"""Symmetric laws on the integers, with their probabilities enclosed as tightly as anyone asks.
+"""Symmetric laws on the integers, with their probabilities enclosed as tightly as requested.
 
 Everything here is exact: fractions, integers, and ``decimal``'s exponential, which is correctly
 rounded.
@@ -36,10 +36,7 @@ class IntegerLaw:
 
     @classmethod
     def gaussian(cls, scale: float) -> IntegerLaw:
-        """The discrete Gaussian, P(i) ∝ exp(−i²/(2·scale²)).
-
-        ``scale`` is taken as the exact binary fraction it is.
-        """
+        """The discrete Gaussian, P(i) ∝ exp(−i²/(2·scale²)), ``scale`` as an exact fraction."""
         exact = Fraction(scale)
         return cls(1 / (2 * exact * exact), Fraction(0), _block(exact))
 
@@ -56,20 +53,18 @@ class IntegerLaw:
     def blocks(self, bits: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Integers (lows, highs) with lows[k] ≤ 2^bits·P(block ≤ k) ≤ highs[k].
 
-        Each pair is 0 or 1 apart but for bad luck.
-
-        For k = 0, 1, … until less than 2^-(bits + 20) is left.
+        Each pair is 0 or 1 apart but for bad luck. For k = 0, 1, … until less than 2^-(bits + 20)
+        is left.
         """
         return _blocks(self, bits)
 
     def decide_block(self, prefix: int, bits: int, more: Callable[[], int]) -> int:
         """The block k of a uniform number that begins with the ``bits`` bits ``prefix``.
 
-        ``more`` gives 64 further bits.
-
-        Inversion: the least k with U < P(block ≤ k). U lies in [prefix, prefix + 1)/2^bits; while
-        the enclosures leave it open on which side of a border that is, both are made finer. Ends
-        with probability 1, each round with probability 1 − O(2^-64).
+        ``more`` gives 64 further bits. Inversion: the least k with U < P(block ≤ k). U lies in
+        [prefix, prefix + 1)/2^bits; while the enclosures leave it open on which side of a border
+        that is, both are made finer. Ends with probability 1, each round with probability 1 −
+        O(2^-64).
         """
         while True:
             lows, highs = self.blocks(bits)

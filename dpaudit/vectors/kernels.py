@@ -277,10 +277,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def spread(work: Any, jobs: int, values: int) -> None:
-    """Run ``work(first, last)`` over all jobs, on several threads if ``values`` make it pay.
-
-    There are at most as many as torch has.
-    """
+    """Run ``work(first, last)`` over all jobs, on torch's threads if ``values`` make it pay."""
     threads = min(torch.get_num_threads(), jobs)
     if threads < 2 or values < _SPLIT:
         work(0, jobs)
@@ -309,11 +306,10 @@ def fill_normal(
 def fill_discrete_gaussian(out: npt.NDArray[np.int64], *, scale: float, stream: Stream) -> None:
     """Fill ``out`` (n,) with integers of P(k) ∝ exp(−k²/(2·scale²)).
 
-    They are drawn by rejection from the discrete Laplace law.
-
-    Canonne, Kamath and Steinke 2020 (arXiv 2004.00010), Algorithm 3, with double-precision
-    acceptance probabilities: the law is exact but for their rounding (relative error about 1e-16).
-    Not claimed: exactness in the sense of that paper's rational arithmetic.
+    They are drawn by rejection from the discrete Laplace law. Canonne, Kamath and Steinke 2020
+    (arXiv 2004.00010), Algorithm 3, with double-precision acceptance probabilities: the law is
+    exact but for their rounding (relative error about 1e-16). Not claimed: exactness in the sense
+    of that paper's rational arithmetic.
     """
     _integers(out, seed_words(stream), float(scale))
 
@@ -333,10 +329,9 @@ def draw_shares(
 ) -> None:
     """Fill ``out`` (n, blocks, k) with the blocks' shares of n pancake releases.
 
-    See ``dpaudit.noise.pancake.Pancake``.
-
-    ``lower`` (k, k) is the Cholesky factor of the whole Gram matrix and ``inverse`` its inverse,
-    ``grams`` and ``roots`` (blocks, k, k) the blocks' Gram matrices and their square roots.
+    See ``dpaudit.noise.pancake.Pancake``. ``lower`` (k, k) is the Cholesky factor of the whole Gram
+    matrix and ``inverse`` its inverse, ``grams`` and ``roots`` (blocks, k, k) the blocks' Gram
+    matrices and their square roots.
     """
     _shares(out, seed_words(stream), sigma, scale, spacing, width, lower, grams, roots, inverse)
 

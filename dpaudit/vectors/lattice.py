@@ -127,14 +127,12 @@ def add_on_lattice(
 ) -> torch.Tensor:
     """``granularity``·(K + Z): K and Z the integers nearest to the query and the noise in steps.
 
-    ``query`` and ``noise``, both (n, d), are divided by ``granularity`` for that.
-
-    ``noise`` is used up: the release is written over it (where it is contiguous) and returned,
-    unless it is wanted in another ``dtype``. ``factors`` (n,), one per row, multiply the noise
-    first, in float64. ``granularity`` is a power of two. Neither sum nor product rounds in float64;
-    a narrower dtype of ``noise``, or a narrower ``dtype``, rounds the released value, which is
-    post-processing. On the CPU one compiled pass for float32 and float64; other dtypes and devices
-    in chunks by torch.
+    ``query`` and ``noise``, both (n, d), are divided by ``granularity`` for that. ``noise`` is used
+    up: the release is written over it (where it is contiguous) and returned, unless it is wanted in
+    another ``dtype``. ``factors`` (n,), one per row, multiply the noise first, in float64.
+    ``granularity`` is a power of two. Neither sum nor product rounds in float64; a narrower dtype
+    of ``noise``, or a narrower ``dtype``, rounds the released value, which is post-processing. On
+    the CPU one compiled pass for float32 and float64; other dtypes and devices in chunks by torch.
 
     Formal guarantee: given Z, which does not depend on the query, the release is a function of K
     alone. Not claimed: that Z has an exact law; it is the rounded law of what ``noise`` is. So
@@ -177,9 +175,8 @@ def add_on_lattice(
         wrong = _by_torch(query.detach(), noise, factors, granularity)
     if wrong & BEYOND_LATTICE:
         raise UsageError(
-            f"query: {name} releases multiples of granularity={granularity!r} "
-            "that are below 2^53 of them, so |value| < "
-            f"{_WHOLE // 2 * granularity!r}; clip the query to that or change its unit"
+            f"query: {name} releases multiples of granularity={granularity!r} below 2^53 steps, "
+            f"so |value| < {_WHOLE // 2 * granularity!r}; clip the query to that or change its unit"
         )
     if wrong:
         raise UsageError(
@@ -239,10 +236,7 @@ class RoundedHost:
         return self.host.differences(direction)
 
     def slack(self, direction: torch.Tensor) -> float:
-        """g‖w‖₁ more than the host's.
-
-        Either neighbour moves by at most g/2 per coordinate, towards w or away from it.
-        """
+        """g‖w‖₁ more than the host's: both neighbours move by at most g/2 per coordinate."""
         own = float(self.host.slack(direction)) if hasattr(self.host, "slack") else 0.0
         return own + self.granularity * float(direction.abs().sum())
 
@@ -267,7 +261,7 @@ def _steps(
         )
         raise UsageError(
             f"query value={float(beyond[0])!r}: {name} releases multiples of "
-            f"granularity={granularity!r} that are below 2^53 of them, noise included, "
+            f"granularity={granularity!r} below 2^53 steps, noise included, "
             f"so |value| ≤ {most * granularity!r}; {remedy} or clip the query to that"
         )
     return nearest.astype(np.int64)
@@ -276,10 +270,8 @@ def _steps(
 def in_dtype(exact: torch.Tensor, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """Float64 values rounded to a floating-point ``dtype``, 0 for −0.0.
 
-    float16 and bfloat16 are rounded by way of float32.
-
-    An integer type must hold them as they are. Both this and the refusal look at nothing but the
-    values: post-processing.
+    float16 and bfloat16 are rounded by way of float32. An integer type must hold them as they are.
+    Both this and the refusal look at nothing but the values: post-processing.
 
     Raises:
         UsageError: values that ``dtype`` cannot hold.

@@ -128,11 +128,10 @@ def onto_lattice(
 ) -> int:
     """Write ``granularity``·(K + Z) to ``out``, or over ``noise`` (n, d).
 
-    K = rint(query/granularity), Z = rint(factor·noise/granularity).
-
-    All contiguous, float32 or float64 each, ``factors`` (n,) one per row; in float64 until it is
-    stored. Returns 0, or the sum of ``BEYOND_LATTICE`` (a number of steps ≥ 2^52, or none) and
-    ``BEYOND_DTYPE`` (a value that cannot be held).
+    K = rint(query/granularity), Z = rint(factor·noise/granularity). All contiguous, float32 or
+    float64 each, ``factors`` (n,) one per row; in float64 until it is stored. Returns 0, or the sum
+    of ``BEYOND_LATTICE`` (a number of steps ≥ 2^52, or none) and ``BEYOND_DTYPE`` (a value that
+    cannot be held).
     """
     n, d = noise.shape
     blocks = -(-d // BLOCK)

@@ -37,10 +37,7 @@ def next_word(a, b, c, n):  # type: ignore[no-untyped-def]
 
 @inline
 def mix(x):  # type: ignore[no-untyped-def]
-    """SplitMix64's finaliser, a bijection of 64-bit words.
-
-    Steele, Lea and Flood 2014; Stafford's mix 13.
-    """
+    """SplitMix64's finaliser (Steele, Lea and Flood 2014; Stafford's mix 13): a bijection."""
     x = (x ^ (x >> _U(30))) * _U(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> _U(27))) * _U(0x94D049BB133111EB)
     return x ^ (x >> _U(31))

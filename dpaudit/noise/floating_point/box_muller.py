@@ -16,12 +16,10 @@ __all__ = ["BoxMullerF32", "BoxMullerF64"]
 
 
 class BoxMullerF32(CpuSpecimen):
-    """LAB SPECIMEN. Box-Muller in float32 from two 24-bit uniforms per pair of outputs.
-
-    Common libraries do the same.
+    """LAB SPECIMEN. Box-Muller in float32 from two 24-bit uniforms per pair, as in libraries.
 
     The flaw: a pair of outputs takes at most 2^48 values, no magnitude exceeds √(−2·ln 2^−24) ≈
-    5.77σ, and whoever sees both outputs of a pair can solve for the uniforms (Jin et al. 2022,
+    5.77σ, and anyone who sees both outputs of a pair can solve for the uniforms (Jin et al. 2022,
     arXiv 2112.05307). Outputs 2i and 2i+1 of the flattened block are a pair: r·cos(2π·u₂) and
     r·sin(2π·u₂) with r = √(−2·ln u₁)·σ, u₁ and u₂ multiples of 2^−24 in (0, 1], every step rounded
     to float32 by numpy's own functions.
@@ -40,15 +38,13 @@ class BoxMullerF32(CpuSpecimen):
 
 
 class BoxMullerF64(CpuSpecimen):
-    """LAB SPECIMEN. Box-Muller in float64 from two 53-bit uniforms per pair of outputs.
+    """LAB SPECIMEN. Box-Muller in float64: Python's ``random.gauss``, bit for bit.
 
-    It is Python's ``random.gauss``, bit for bit.
-
-    The flaw: as :class:`BoxMullerF32`'s with 2^106 values per pair. Outputs 2i and 2i+1 of the
-    flattened block are a pair: with U then V the next multiples of 2^−53 in [0, 1), they are
-    cos(2π·U)·r·σ and sin(2π·U)·r·σ with r = √(−2·ln(1 − V)), each operation rounded to float64 and
-    log, cos and sin the C library's (numpy's vectorised logarithm differs in the last bit now and
-    then). Nothing exceeds √(−2·ln 2^−53) ≈ 8.57σ.
+    The flaw: as :class:`BoxMullerF32`'s, with 2^106 values per pair from two 53-bit uniforms.
+    Outputs 2i and 2i+1 of the flattened block are a pair: with U then V the next multiples of 2^−53
+    in [0, 1), they are cos(2π·U)·r·σ and sin(2π·U)·r·σ with r = √(−2·ln(1 − V)), each operation
+    rounded to float64 and log, cos and sin the C library's (numpy's vectorised logarithm differs in
+    the last bit now and then). Nothing exceeds √(−2·ln 2^−53) ≈ 8.57σ.
     """
 
     _name = "box-muller-f64"

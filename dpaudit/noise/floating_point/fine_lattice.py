@@ -20,12 +20,10 @@ __all__ = ["FineLatticeGaussian"]
 class FineLatticeGaussian(CpuSpecimen):
     """LAB SPECIMEN. Normals cut to multiples of g, too fine a lattice for a sum to keep.
 
-    They are cut towards zero.
-
-    A lattice protects if every value, every noise and every sum is a multiple of g *and a float*:
-    then value + noise is exact, and all values on the lattice reach the same releases. Here g ≤
-    ulp(σ), so a noise above 2^53·g (at most 2σ) is no longer any multiple of g: it is rounded to
-    its own, coarser ulp, and value + noise is rounded again.
+    They are cut towards zero. A lattice protects if every value, every noise and every sum is a
+    multiple of g *and a float*: then value + noise is exact, and all values on the lattice reach
+    the same releases. Here g ≤ ulp(σ), so a noise above 2^53·g (at most 2σ) is no longer any
+    multiple of g: it is rounded to its own, coarser ulp, and value + noise is rounded again.
 
     Why this fails reach: take v = 1, v′ = 0 and a release y = −1.5 + ulp. From v′ the noise was y
     itself, an odd multiple of its ulp. From v it would have to be y − 1 ≈ −2.5, in the next binade,

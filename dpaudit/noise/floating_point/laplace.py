@@ -19,16 +19,14 @@ __all__ = ["NaiveLaplace"]
 class NaiveLaplace(CpuSpecimen):
     """LAB SPECIMEN. Laplace noise, density ∝ exp(−|x|/b), from one uniform's logarithm.
 
-    All in float64.
-
-    ``form="log"``: ±b·ln U with U = k·2^−bits, k from 1 to 2^bits, and a fair sign.
+    All in float64. ``form="log"``: ±b·ln U with U = k·2^−bits, k from 1 to 2^bits, and a fair sign.
     ``form="numpy"``: numpy's own expression, −b·ln(2 − U − U) where U ≥ ½ and b·ln(U + U) below, U
     = k·2^−bits with k from 1 to 2^bits − 1 (numpy draws again at 0); with ``bits=53`` that is
     ``Generator.laplace`` and ``RandomState.laplace``, bit for bit. The logarithm is the C
     library's: numpy's vectorised one differs in the last bit now and then.
 
     The flaw: noise takes at most 2^bits magnitudes, spaced unlike floats, so each value has its own
-    set of reachable releases; trying the few k around exp(−|y − v|/b)·2^bits tells which values a
+    set of reachable releases; trying the few k around exp(−|y − v|/b)·2^bits shows which values a
     release excludes (Mironov 2012). No magnitude exceeds b·bits·ln 2.
     """
 

@@ -15,9 +15,7 @@ __all__ = ["Polar"]
 
 
 class Polar(CpuSpecimen):
-    """LAB SPECIMEN. Marsaglia's polar method in float64.
-
-    It is numpy's ``RandomState.normal``, bit for bit.
+    """LAB SPECIMEN. Marsaglia's polar method: numpy's ``RandomState.normal``, bit for bit.
 
     The flaw: outputs 2i and 2i+1 of the flattened block are σ·(f·x₂) and σ·(f·x₁) with x = 2U − 1,
     U multiples of 2^−53 in [0, 1), r² = x₁² + x₂² inside the unit disc without its centre, f =

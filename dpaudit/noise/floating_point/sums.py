@@ -1,13 +1,12 @@
 """LAB SPECIMENS: sums and means that move by more than their claimed sensitivity, and clean ones.
 
-Each is a whole mechanism.
-
-The flaws are those of Casacuberta, Shoemate, Vadhan and Wagaman 2022 ("Widespread underestimation
-of sensitivity in differentially private libraries and how to fix it", arXiv 2207.10635): rounding,
-order, wrap-around, saturation, and a count that is itself private. A plain function takes records
-(m,) and returns their sum as its arithmetic has it; a :class:`BoundedSum` releases it, e.g.
-``dpaudit mechanism python:dpaudit.noise.floating_point.sums:float32_sum``. Datasets are multisets
-of a public number of records: neighbours differ in one record, and their order does not count.
+Each is a whole mechanism. The flaws are those of Casacuberta, Shoemate, Vadhan and Wagaman 2022
+("Widespread underestimation of sensitivity in differentially private libraries and how to fix it",
+arXiv 2207.10635): rounding, order, wrap-around, saturation, and a count that is itself private. A
+plain function takes records (m,) and returns their sum as its arithmetic has it; a
+:class:`BoundedSum` releases it, e.g. ``dpaudit mechanism
+python:dpaudit.noise.floating_point.sums:float32_sum``. Datasets are multisets of a public number of
+records: neighbours differ in one record, and their order does not count.
 """
 
 from __future__ import annotations
@@ -68,10 +67,7 @@ def float64_running(records: Array) -> float:
 
 
 def int32_wrapping(records: Array) -> float:
-    """LAB SPECIMEN. Rounded to integers, added up in int32, modulo 2^32.
-
-    Claimed sensitivity: upper − lower.
-    """
+    """LAB SPECIMEN. Rounded, added up in int32, modulo 2^32; claimed sensitivity: upper − lower."""
     return float(np.rint(records).astype(np.int64).astype(np.int32).sum(dtype=np.int32))
 
 

@@ -21,18 +21,17 @@ __all__ = ["Ziggurat"]
 class Ziggurat(CpuSpecimen):
     """LAB SPECIMEN. Normals by ziggurat with 256 layers from words of ``bits`` bits.
 
-    A value mostly takes one word.
-
-    A word's low 8 bits are the layer, the next the sign, and the p = min(bits − 9, 52) above them
-    the position: a value is ±σ·(k·w), k below 2^p, w its layer's width over 2^p. So ``bits=32``
-    leaves 23 bits, the resolution of a float32, in a float64, and ``bits=64`` is the sampler of
-    numpy's ``Generator.normal`` and of our own ``gaussian``, up to the last bit of its tables. The
-    tail (beyond 3.654σ, one value in 4000) takes two such words by Marsaglia's method.
+    A value mostly takes one word. A word's low 8 bits are the layer, the next the sign, and the p =
+    min(bits − 9, 52) above them the position: a value is ±σ·(k·w), k below 2^p, w its layer's width
+    over 2^p. So ``bits=32`` leaves 23 bits, the resolution of a float32, in a float64, and
+    ``bits=64`` is the sampler of numpy's ``Generator.normal`` and of our own ``gaussian``, up to
+    the last bit of its tables. The tail (beyond 3.654σ, one value in 4000) takes two such words by
+    Marsaglia's method.
 
     The flaw: 256 grids of 2^p magnitudes, centred at 0 and not at the value. At ``bits=32`` a value
     is excluded if no layer has release − value on its grid. At ``bits=64`` the 256 grids together
     are denser than the floats, except below about σ/128, where one value in 160 lies: a single
-    output tells next to nothing by support, and only the naive addition is seen, by reach.
+    output reveals next to nothing by support; only the naive addition is detected, by reach.
 
     Source: Marsaglia and Tsang 2000, in Doornik's arrangement (2005); tables from
     ``dpaudit.vectors.kernels``.
