@@ -31,7 +31,7 @@ class KeyedStream:
     Formal guarantees: ``bytes`` is ChaCha20 under a key derived by HKDF-SHA256 (RFC 5869, RFC
     8439), so it is indistinguishable from uniform to anyone without the key, and children with
     different labels are independent in the same sense. Not claimed: ``numpy`` and ``torch`` are
-    fast statistical generators *seeded* from the stream; somebody who sees enough of their raw
+    fast statistical generators *seeded* from the stream; whoever sees enough of their raw
     output can predict the rest.
 
     >>> root = KeyedStream.from_seed(7)

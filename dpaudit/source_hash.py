@@ -82,7 +82,7 @@ def _sources(spec: ModuleSpec) -> Iterator[_Source]:
 
 
 def _below(folder: Path) -> Iterator[_Source]:
-    """Sources below ``folder``, also behind links: they can be imported. Each folder is read once."""
+    """Sources below ``folder``, also behind links, as they can be imported; no folder twice."""
     seen = {os.path.realpath(folder)}
     for place, folders, files in os.walk(folder, followlinks=True):
         for name in files:

@@ -345,7 +345,7 @@ def check_submission_policy(
         len(reports) == len(owners) <= objects.size,
         f"{len(reports)} reports, {len(owners)} owners, {objects.size} objects",
     )
-    _require(bool(((owners >= 0) & (owners < len(objects))).all()), "an owner is nobody")
+    _require(bool(((owners >= 0) & (owners < len(objects))).all()), "an owner is not a user")
     repeated = np.array_equal(
         mechanism.log_likelihood(reports, every), mechanism.log_likelihood(again, every)
     )
@@ -389,55 +389,24 @@ def check_run_logger(make: Callable[[], RunLogger], *, folder: str) -> None:
     Not checked: what arrives at the other tool.
     """
     make().close()
-    provenance = {
-        "seed": "1",
-        "versions": {"python": "3"},
-        "plugins": [],
-        "hardware": "none",
-        "started": "2025-01-01",
+    provenance: Any = {"seed": "1", "versions": {"python": "3"}, "plugins": [], "hardware": "none"}
+    provenance |= {"started": "2025-01-01"}
+    grid = {"name": 'a "label", with/odd=signs\n', "x": 1.5, "list": [1, 2]}
+    outcome: Any = {"success": 0.5, "interval": {"low": 0.4, "high": 0.6}, "gain": "inf"}
+    outcome |= {"none": None, "ok": True, "rows": [1]}
+    ran: Any = {
+        "kind": "zoo",
+        "settings": {"grid": grid, "seed": "1", "trials": 10},
+        "seconds": 0.1,
+        "provenance": provenance,
     }
-    settings = {
-        "grid": {"name": 'a "label", with/odd=signs\n', "x": 1.5, "list": [1, 2]},
-        "seed": "1",
-        "trials": 10,
-    }
-    outcome = {
-        "success": 0.5,
-        "interval": {"low": 0.4, "high": 0.6},
-        "gain": "inf",
-        "none": None,
-        "ok": True,
-        "rows": [1],
-    }
-    results = [
-        CellResult(
-            cell=f"{i:020x}",
-            kind="zoo",
-            settings=settings,
-            outcome=outcome,
-            seconds=0.1,
-            provenance=provenance,
-        )
-        for i in range(3)
-    ]
-    first = results[0]
+    results = [CellResult(cell=f"{i:020x}", outcome=outcome, **ran) for i in range(3)]
     failure = CellFailure(
-        cell=first.cell,
-        kind="zoo",
-        settings=settings,
-        error="ValueError: no",
-        traceback="Traceback …",
-        seconds=0.1,
-        provenance=provenance,
+        cell=results[0].cell, error="ValueError: no", traceback="Traceback …", **ran
     )
-    spec = {
-        "name": "conformance",
-        "title": "Conformance",
-        "seed": "1",
-        "epsilon": [1.0],
-        "grid": {"x": [1.5]},
-    }
-    named = {"name": "conformance", "title": "Conformance", "command": "dpaudit run"}
+    spec: Any = {"name": "conformance", "title": "Conformance", "seed": "1"}
+    spec |= {"epsilon": [1.0], "grid": {"x": [1.5]}}
+    named: Any = {"name": "conformance", "title": "Conformance", "command": "dpaudit run"}
     document = to_dict(
         ExperimentDocument(**named, story="", rows=(), cells=tuple(results), provenance=provenance)
     )

@@ -7,7 +7,6 @@ here.
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
 import sysconfig
@@ -26,7 +25,7 @@ import numpy.typing as npt
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.results.text import error_text
 from dpaudit.samplers.check import finite, request
-from dpaudit.samplers.endpoints.targets import answered, numbers
+from dpaudit.samplers.endpoints.targets import answered, numbers, parameters
 from dpaudit.types import BlindSpot
 
 __all__ = [
@@ -171,7 +170,7 @@ class CallableSampler:
 
     def __init__(self, function: Callable[..., Any], *, name: str) -> None:
         self.name = name
-        taken = _parameters(function)
+        taken = parameters(function)
         self._call: Callable[[int, int], Any] = (
             (lambda n, d: function(size=(n, d)))
             if "size" in taken and "n" not in taken
@@ -243,11 +242,3 @@ def _called(call: Callable[[], Any], name: str, what: str, timeout: float) -> An
             f"{name} took {took:.3g} s, more than was left of the time limit ({what})"
         )
     return given
-
-
-def _parameters(function: Callable[..., Any]) -> list[str]:
-    try:
-        return list(inspect.signature(function).parameters)
-    except (TypeError, ValueError):  # compiled: numpy's docstring starts with the signature
-        first = (getattr(function, "__doc__", None) or "").lstrip().split("\n")[0]
-        return ["size"] if "size=None" in first else []

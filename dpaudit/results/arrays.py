@@ -162,8 +162,8 @@ class Archive:
         with contextlib.closing(stream):
             if header.size > most:
                 raise ValueError(
-                    f"{one_line(name, limit=40)} unpacks to {header.size:,} bytes, more than {most:,} "
-                    f"from a file of {self.size:,}; save it with numpy.savez, not compressed"
+                    f"{one_line(name, limit=40)} unpacks to {header.size:,} bytes, more than "
+                    f"{most:,} from a file of {self.size:,}; save it with numpy.savez, uncompressed"
                 )
             return _read(stream, header)
 

@@ -1,9 +1,9 @@
-"""Closed samplers: somebody else's noise behind one small interface, and whole mechanisms behind another.
+"""Closed samplers: third-party noise, and whole mechanisms, each behind one small interface.
 
-``resolve`` turns one line of text into either; ``endpoints/`` says where they are (a Python
-function, a shared library, a program, an HTTP address, a recorded file, a registered source),
-``adapters/`` knows libraries, and ``sandbox/`` holds every foreign program: ``sandbox.supervisor``
-says how, ``sandbox.limits`` how much it may use.
+``resolve`` opens either from one line of text; ``endpoints/`` has the kinds (a Python function, a
+shared library, a program, an HTTP address, a recorded file, a registered source), ``adapters/`` the
+known libraries, and ``sandbox/`` confines every foreign program (see ``sandbox.supervisor`` for
+how, ``sandbox.limits`` for how much it may use).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    # late: the sandbox's supervisor imports its neighbours with the standard library alone
+    # imported late: the sandbox's supervisor needs this package with the standard library alone
     if name == "open_sampler":
         from dpaudit.samplers.resolve import open_sampler
 

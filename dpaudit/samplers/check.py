@@ -1,4 +1,4 @@
-"""What is asked of every sampler's request and answer, in one place."""
+"""Checks of every sampler's request and answer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def finite(values: npt.NDArray[np.float64], name: str) -> npt.NDArray[np.float64
     """``values`` (n, d), if all of them are finite.
 
     Raises:
-        SamplerOutputError: some are not: how many, and where the first one is.
+        SamplerOutputError: some are not; it says how many, and where the first one is.
     """
     good = np.isfinite(values)
     if not good.all():
@@ -39,20 +39,21 @@ def finite(values: npt.NDArray[np.float64], name: str) -> npt.NDArray[np.float64
         row, column = (int(i) for i in np.unravel_index(int(np.argmin(good)), values.shape))
         raise SamplerOutputError(
             f"sampler {name} gave {bad} of {values.size} values that are not finite, the first is "
-            f"[{row}, {column}]={values[row, column]}; what is released must be finite, fix the sampler"
+            f"[{row}, {column}]={values[row, column]}; releases must be finite, fix the sampler"
         )
     return values
 
 
 def plain_f64(name: str, dtype: str, text_mode: bool) -> None:
-    """For sampler kinds that always give float64.
+    """Refuse number formats for sampler kinds that always give float64.
 
     Raises:
         UsageError: another ``dtype``, or ``text_mode``.
     """
     if dtype != "f64":
         raise UsageError(
-            f"dtype={dtype}: only command:, http: and file:….bin are read as another type; leave it out of {name}"
+            f"dtype={dtype}: only command:, http: and file:….bin are read as another type; "
+            f"leave it out of {name}"
         )
     if text_mode:
         raise UsageError(

@@ -23,7 +23,7 @@ def open_sampler(
     text_mode: bool = False,
     mitigation: str | None = None,
 ) -> ClosedSampler:
-    """A closed sampler by what the user calls it; use it in a ``with`` block, which starts and ends its process.
+    """The closed sampler that ``text`` names; a ``with`` block starts and ends its process.
 
     ``text`` is one of
 
@@ -47,11 +47,11 @@ def open_sampler(
     (:class:`~dpaudit.samplers.sandbox.limits.Limits`) and ends, with all that it started, when the
     ``with`` block does or this process dies. On Linux, where the kernel allows, it runs in
     namespaces of its own: without the network, and without a way to reach a process outside; home
-    directories and the working tree are hidden but for what it needs, and all but a scratch of its
-    own is read-only. Not claimed: that this holds against code made to break out of it (a fault in
-    the kernel); without namespaces, that code which hunts for the process that holds it leaves
-    nothing behind; or that a sampler cannot tell that it is watched: its environment does not say
-    so, its parents and its timing may.
+    directories and the working tree are hidden except what it needs, and all but a scratch of its
+    own is read-only. Not claimed: that this holds against code made to break out of it (a kernel
+    bug); without namespaces, that code which attacks its supervisor leaves nothing behind; or that
+    a sampler cannot tell that it is watched: its environment does not say so, its parents and its
+    timing may.
 
     Raises:
         UnknownNameError: no such kind, source or mitigation.
@@ -65,10 +65,10 @@ def open_sampler(
         )
     if name not in kinds:
         near = registry.nearest(name, [*sources, *kinds])
-        near = near if "did you mean" in near else ";"  # the full lists follow anyway
+        near = near if "did you mean" in near else ";"  # the full lists follow
         raise UnknownNameError(
-            f"sampler={name}: not known{near} sources, written NAME[:opt=value]: {', '.join(sources)}; "
-            f"kinds, written KIND:TARGET: {', '.join(kinds)}"
+            f"sampler={name}: not known{near} sources, written NAME[:opt=value]: "
+            f"{', '.join(sources)}; kinds, written KIND:TARGET: {', '.join(kinds)}"
         )
     _refuse_mitigation(mitigation, name)
     if not target.strip():
@@ -80,7 +80,7 @@ def open_sampler(
 
 
 def open_mechanism(text: str, *, seed: str, mitigation: str | None = None) -> Mechanism:
-    """A whole mechanism by what the user calls it; use it in a ``with`` block, which starts and ends its process.
+    """The whole mechanism that ``text`` names; a ``with`` block starts and ends its process.
 
     ``text`` is one of
 
@@ -90,7 +90,7 @@ def open_mechanism(text: str, *, seed: str, mitigation: str | None = None) -> Me
       ``numpy:laplace:scale=2`` (value plus noise, as numpy's users write it) or ``opendp:gaussian``
       (the library adds the noise itself);
     - ``python:MODULE:FUNCTION``: ``f(value, n)`` → array (n,) or (n, k), ``n`` independent releases
-      of ``value``, which is a float for a query of one number and a 1-D array otherwise;
+      of ``value``, a float for a query of one number and a 1-D array otherwise;
     - ``command:./mechanism --value={value} {n}``: a program that writes ``n`` releases as
       little-endian float64; see
       :class:`~dpaudit.samplers.endpoints.command_mechanism.CommandMechanism`.
@@ -103,13 +103,16 @@ def open_mechanism(text: str, *, seed: str, mitigation: str | None = None) -> Me
         UsageError: the text does not fit.
     """
     name, _, target = text.partition(":")
-    example = "a mechanism is LIB:MECH, e.g. numpy:laplace:scale=1, a source, python:MODULE:FUNCTION or command:PROGRAM"
+    example = (
+        "a mechanism is LIB:MECH, e.g. numpy:laplace:scale=1, a source, python:MODULE:FUNCTION or "
+        "command:PROGRAM"
+    )
     kinds, sources = _known("mechanism", name)
     if name in sources:
         return SourceMechanism(text, seed=seed, mitigation=mitigation)
     _refuse_mitigation(mitigation, name)
     if name == "python":
-        PythonSampler(target, seed=seed)  # which refuses what is no function of a module
+        PythonSampler(target, seed=seed)  # refuses what is not a function of a module
         place, _, member = target.rpartition(":")
         return ReleasingWorker(text, place=place, member=member, of="python")
     if name == "command":
@@ -143,5 +146,6 @@ def _known(role: str, name: str) -> tuple[Collection[str], Collection[str]]:
 def _refuse_mitigation(mitigation: str | None, name: str) -> None:
     if mitigation is not None:
         raise UsageError(
-            f"mitigation={mitigation}: works on a registered source only, not on {name}:; leave it out"
+            f"mitigation={mitigation}: works on a registered source only, not on {name}:; "
+            "leave it out"
         )

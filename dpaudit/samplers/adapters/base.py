@@ -1,4 +1,4 @@
-"""What all adapters have in common: the table, the options, the versions, and the sampler and mechanism made from them."""
+"""What adapters have in common: tables, options, versions, and the samplers made from them."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ __all__ = [
     "each",
     "installed",
     "law",
+    "numbers",
     "of_data",
     "one_release",
     "refuse_data",
@@ -44,9 +45,10 @@ __all__ = [
 
 
 def installed(distribution: str, *, path: Sequence[str] | None = None) -> str | None:
-    """The installed version of a distribution by its PyPI name, '' for Python itself; None if it is not installed.
+    """The installed version of a distribution by its PyPI name; None if it is not installed.
 
-    ``path`` are the folders to look in, those of this interpreter unless given.
+    ``distribution`` '' is Python itself. ``path`` are the folders to look in, by default those of
+    this interpreter.
     """
     if not distribution:
         return platform.python_version()
@@ -56,15 +58,16 @@ def installed(distribution: str, *, path: Sequence[str] | None = None) -> str | 
 
 
 def advice(name: str, distribution: str, *, tested: str, installed: str | None) -> str:
-    """What to know of an ``installed`` version that is not the ``tested`` one; '' if it is, or if there is none.
+    """Advice on an ``installed`` version other than the ``tested`` one; '' if there is no need.
 
     A build's own suffix (``2.13.0+cpu``) makes no difference.
     """
     if installed is None or installed.partition("+")[0] == tested:
         return ""
     return (
-        f"{name}: adapter tested with {distribution or 'Python'} {tested}, installed {installed}: what is known of how it "
-        "makes noise may no longer hold; read its release notes, or install the tested version"
+        f"{name}: adapter tested with {distribution or 'Python'} {tested}, installed {installed}: "
+        "what is known of how it makes noise may no longer hold; read its release notes, or "
+        "install the tested version"
     )
 
 
@@ -73,7 +76,7 @@ NUMBER_TYPES = ("f32", "f64")
 Array = npt.NDArray[np.float64]
 Option = float | str | bool
 Release = Callable[[Array, int], Any]
-"""``release(value, n)``: ``n`` releases, shape (n, m), of the query result ``value``, shape (m,)."""
+"""``release(value, n)``: ``n`` releases (n, m) of the query result ``value`` (m,)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,12 +84,12 @@ class LibraryMechanism:
     """One mechanism of a library.
 
     ``make(module, **options)`` builds the release (None for a library in another interpreter);
-    ``options`` are its names and defaults, None where one must be given, and ``choices`` the words
-    that an option may have. ``claim(**options)`` is the law of its noise, where it has a name.
+    ``options`` are its names and defaults, None if one must be given, and ``choices`` the words
+    that an option may have. ``claim(**options)`` is the law of its noise, if it has a name.
     ``told`` says that the library itself adds the noise, so that it could depend on the value;
-    elsewhere the adapter adds. ``whole`` mechanisms take whole numbers only. ``data`` says that the
-    value is a data set of m numbers, of which an aggregate is released; there is no noise to be had
-    apart from it.
+    otherwise the adapter adds it. ``whole`` mechanisms take whole numbers only. ``data`` says that
+    the value is a data set of m numbers, of which an aggregate is released; its noise cannot be
+    sampled separately.
     """
 
     make: Callable[..., Release] | None = None
@@ -130,12 +133,12 @@ class Adapter(Protocol):
         """The table's entry for ``MECH[:option=value,…]``, and all its options."""
 
     def mechanism(self, target: str) -> Any:
-        """The whole mechanism (:class:`~dpaudit.interfaces.Mechanism`) ``MECH[:option=value,…]``."""
+        """The :class:`~dpaudit.interfaces.Mechanism` ``MECH[:option=value,…]``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownLibrary:
-    """What is known of a library by the ``name`` that its entry point in ``dpaudit.samplers`` has, wherever it lives."""
+    """A library by the ``name`` of its entry point in ``dpaudit.samplers``, wherever it lives."""
 
     name: str
     distribution: str
@@ -144,7 +147,7 @@ class KnownLibrary:
 
     @property
     def version(self) -> str | None:
-        """The installed version, read from its metadata without importing it; None if it is not installed."""
+        """The installed version, read without importing the library; None if there is none."""
         return installed(self.distribution)
 
     @property
@@ -177,9 +180,8 @@ class KnownLibrary:
         options = {**mechanism.options, **ref.options}
         for option, value in options.items():
             if value is None:
-                raise UsageError(
-                    f"{option}: {self.name}:{ref.name} needs it; write {self.name}:{ref.name}:{option}=1"
-                )
+                what = f"{self.name}:{ref.name}"
+                raise UsageError(f"{option}: {what} needs it; write {what}:{option}=1")
             _check(option, value, mechanism)
         return mechanism, options
 
@@ -198,7 +200,7 @@ class Library(KnownLibrary):
     def __call__(
         self, target: str, *, seed: str, dtype: str = "f64", text_mode: bool = False
     ) -> LibraryNoise:
-        """The noise of ``MECH[:option=value,…]``; ``seed`` is not passed on: the library draws as it ships.
+        """The noise of ``MECH[:option=value,…]``, unseeded: the library draws as it ships.
 
         Raises:
             UnknownNameError: no such mechanism or option.
@@ -243,14 +245,13 @@ def _check(option: str, value: Option, mechanism: LibraryMechanism) -> None:
 
 
 class LibraryNoise(Worker):
-    """The noise that a library adds to the value 0, or to another one where it is told the value."""
+    """The noise that a library adds to the value 0, or to another one if it is told the value."""
 
     def __init__(self, library: Library, target: str) -> None:
         mechanism, options = library.find(target)
         refuse_data(mechanism, f"{library.name}:{target}")
-        super().__init__(
-            f"{library.name}:{target}", {"kind": "adapter", "place": library.name, "member": target}
-        )
+        spec = {"kind": "adapter", "place": library.name, "member": target}
+        super().__init__(f"{library.name}:{target}", spec)
         self._library, self._target = library, target
         self.version, self.advice = library.version, library.advice
         self.takes_value = mechanism.told and not mechanism.whole
@@ -258,7 +259,7 @@ class LibraryNoise(Worker):
 
     @property
     def claim(self) -> str | None:
-        """The law that the library's documents give this noise, as a claim; None where it has no such name."""
+        """The law that the library documents for this noise, as a claim; None if it has no name."""
         return claimed(self._mechanism, self._options)
 
     def again(self) -> LibraryNoise:
@@ -273,9 +274,8 @@ class LibraryNoise(Worker):
                 :meth:`draw`.
         """
         if not self.takes_value or not math.isfinite(value):
-            raise UsageError(
-                f"value={value}: {self.name} takes {'finite values' if self.takes_value else 'none'}"
-            )
+            takes = "finite values" if self.takes_value else "none"
+            raise UsageError(f"value={value}: {self.name} takes {takes}")
         values = np.empty((n, d)) if n > 0 and d > 0 else np.empty(0)
         self._draw(values, n, d, timeout, value=value)
         return finite(values, self.name)
@@ -288,31 +288,28 @@ def added(draw: Callable[[tuple[int, int]], Any]) -> Release:
 
 @dataclass(frozen=True, slots=True)
 class Each:
-    """A release that asks for one number at a time, row by row: ``randomise(x)`` for each number x of the value."""
+    """A release of one number at a time, row by row: ``randomise(x)`` for each x of the value."""
 
     randomise: Callable[[Any], float]
     whole: bool = False
 
     def __call__(self, value: Array, n: int) -> Any:
         """``n`` releases (n, m), in the number type that the library gives."""
-        numbers, randomise = self._numbers(value), self.randomise
-        return np.array([randomise(x) for _ in range(n) for x in numbers]).reshape(n, len(numbers))
+        row, randomise = numbers(value, whole=self.whole), self.randomise
+        return np.array([randomise(x) for _ in range(n) for x in row]).reshape(n, len(row))
 
     def once(self, value: Array) -> Callable[[], Any]:
         """A call that makes one release and nothing else."""
-        numbers, randomise = self._numbers(value), self.randomise
-        if len(numbers) == 1:
-            only = numbers[0]
+        row, randomise = numbers(value, whole=self.whole), self.randomise
+        if len(row) == 1:
+            only = row[0]
             return lambda: randomise(only)
-        return lambda: [randomise(x) for x in numbers]
-
-    def _numbers(self, value: Array) -> list[Any]:
-        return [int(x) for x in value.tolist()] if self.whole else value.tolist()
+        return lambda: [randomise(x) for x in row]
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """A release of one aggregate of the value, which is a data set: ``aggregate(ready(value))``, once a release."""
+    """A release of one aggregate of a data set, ``value``: each is ``aggregate(ready(value))``."""
 
     aggregate: Callable[[Any], Any]
     ready: Callable[[Array], Any]
@@ -329,37 +326,41 @@ class Aggregate:
 
 
 def each(randomise: Callable[[Any], float], *, whole: bool = False) -> Release:
-    """A release that asks for one number at a time, row by row."""
+    """A release of one number at a time, row by row."""
     return Each(randomise, whole)
 
 
 def of_data(aggregate: Callable[[Any], Any], *, whole: bool = False) -> Release:
-    """A release of what ``aggregate`` says of a list of numbers, whole ones or floats."""
-    return Aggregate(
-        aggregate, lambda value: [int(x) for x in value.tolist()] if whole else value.tolist()
-    )
+    """A release of ``aggregate`` of a list of numbers, whole ones or floats."""
+    return Aggregate(aggregate, lambda value: numbers(value, whole=whole))
+
+
+def numbers(value: Array, *, whole: bool) -> list[Any]:
+    """``value`` (m,) as a list of Python's integers if ``whole``, otherwise floats."""
+    return [int(x) for x in value.tolist()] if whole else value.tolist()
 
 
 def one_release(release: Release, value: Array) -> Callable[[], Any]:
-    """A call that makes one release of ``value``, with as little around it as the adapter can."""
+    """A call that makes one release of ``value``, with as little overhead as the adapter can."""
     once: Callable[[Array], Callable[[], Any]] | None = getattr(release, "once", None)
     return once(value) if once is not None else lambda: release(value, 1)
 
 
 def refuse_data(mechanism: LibraryMechanism, name: str) -> None:
-    """A mechanism of data sets has no noise to sample.
+    """Refuse to sample a mechanism of data sets: it has no separate noise.
 
     Raises:
         UsageError: ``mechanism`` is one.
     """
     if mechanism.data:
         raise UsageError(
-            f"sampler={name}: releases an aggregate of a data set, it has no noise apart; audit it as a whole mechanism"
+            f"sampler={name}: releases an aggregate of a data set, its noise cannot be sampled "
+            "separately; audit it as a whole mechanism"
         )
 
 
 def whole_numbers(value: Array, name: str) -> None:
-    """``value`` as mechanisms of counts take it.
+    """Refuse a ``value`` that is not of whole numbers.
 
     Raises:
         UsageError: it has a number that is not whole.
@@ -370,7 +371,7 @@ def whole_numbers(value: Array, name: str) -> None:
 
 
 def claimed(mechanism: LibraryMechanism, options: Mapping[str, Any]) -> str | None:
-    """The law that the library's documents give this noise, as a claim; None where it has no such name."""
+    """The law that the library documents for this noise, as a claim; None if it has no name."""
     if mechanism.claim is None:
         return None
     try:
@@ -385,7 +386,7 @@ def claims(family: str, option: str) -> Callable[..., str]:
 
 
 def law(family: str, scale: float) -> str:
-    """A claim as people write it.
+    """A claim as users write it.
 
     Raises:
         ValueError: ``scale`` is not above 0.

@@ -1,11 +1,11 @@
-"""``diffprivlib:MECH``: IBM's mechanisms, named and parametrised as the classes of ``diffprivlib.mechanisms``.
+"""``diffprivlib:MECH``: IBM's mechanisms, with the names and options of ``diffprivlib.mechanisms``.
 
 They release one number at a time, 8 to 20 µs each, so ask for 1e6 values rather than 1e7.
 diffprivlib 0.6.6 needs scikit-learn below 1.8. Those with bounds do not add noise to a value, but
 release one near it.
 
-``sum``, ``mean`` and ``count_nonzero`` are those of ``diffprivlib.tools``, about 100 µs a release:
-the value is the data set, ``lower`` and ``upper`` are the bounds on each number.
+``sum``, ``mean`` and ``count_nonzero`` are those of ``diffprivlib.tools``, 100 µs per release: the
+value is the data set, ``lower`` and ``upper`` are the bounds on each number.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _gaussian(*, epsilon: float, delta: float, sensitivity: float) -> str:
 
 def _analytic(*, epsilon: float, delta: float, sensitivity: float) -> str:
     """Balle and Wang 2018, algorithm 1."""
-    from dpaudit.accounting import gaussian_sigma  # with scipy: adapters are listed without
+    from dpaudit.accounting import gaussian_sigma  # imports scipy; listing adapters does not
 
     return law("gaussian:sigma", gaussian_sigma(epsilon, delta, sensitivity=sensitivity))
 
@@ -77,13 +77,11 @@ def _tool(name: str, options: Mapping[str, Option | None]) -> tuple[str, Library
         library = importlib.import_module("diffprivlib")
         tool = getattr(importlib.import_module("diffprivlib.tools"), name)
         given = {"bounds": (bounds["lower"], bounds["upper"])} if bounds else {}
-        # an accountant of its own for each release: the library's default one would add up all of them
-        return Aggregate(
-            lambda data: tool(
-                data, epsilon=epsilon, accountant=library.BudgetAccountant(), **given
-            ),
-            np.array,
-        )
+
+        def release(data: Any) -> Any:  # a new accountant each: the default one would sum them up
+            return tool(data, epsilon=epsilon, accountant=library.BudgetAccountant(), **given)
+
+        return Aggregate(release, np.array)
 
     return name, LibraryMechanism(make=make, options=options, data=True)
 

@@ -1,8 +1,8 @@
-"""``diffprivlib-old:MECH``: IBM's mechanisms as they were in 0.4.1, from an environment of their own.
+"""``diffprivlib-old:MECH``: IBM's mechanisms of release 0.4.1, from their own environment.
 
-Named and parametrised as the classes of ``diffprivlib.mechanisms``; 5 to 20 µs a number, after a
-second for the start. Known to be flawed and kept for that: Laplace noise of one uniform, Gaussian
-noise by Box–Muller, sine and cosine both used.
+They have the names and options of ``diffprivlib.mechanisms``; 5 to 20 µs per number, after a second
+for the start. Known to be flawed and kept for that: Laplace noise from one uniform, Gaussian noise
+by Box–Muller, sine and cosine both used.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Libraries that cannot live in the auditor's own Python: each has an environment, and a small program that runs in it.
+"""Libraries that cannot share the auditor's Python: each has its own environment and program.
 
-``$DPAUDIT_ENVS`` (``.envs`` in the working directory unless set) holds an environment for each;
+``$DPAUDIT_ENVS`` (by default ``.envs`` in the working directory) holds an environment for each;
 ``make envs`` makes them. The programs are in ``environments/``; they import the library and numpy,
-nothing of dpaudit. Every call is a process of its own, which imports the library first: ask for
-many releases at once.
+nothing of dpaudit. Every call is a new process, which imports the library first: ask for many
+releases at once.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from dpaudit.samplers.adapters.base import (
     KnownLibrary,
     claimed,
     installed,
+    numbers,
     refuse_data,
     whole_numbers,
 )
@@ -42,9 +43,8 @@ Array = npt.NDArray[np.float64]
 class OwnEnvironment(KnownLibrary):
     """A library in an environment of its own.
 
-    ``program`` is its file in ``environments/``; the pinned versions of what is installed are
-    beside it, ``.txt``. Calling it makes a closed sampler, :meth:`mechanism` makes a whole
-    mechanism.
+    ``program`` is its file in ``environments/``; the ``.txt`` file next to it pins what is
+    installed. Calling it makes a closed sampler, :meth:`mechanism` makes a whole mechanism.
     """
 
     program: str
@@ -57,23 +57,22 @@ class OwnEnvironment(KnownLibrary):
     @property
     def version(self) -> str | None:
         """The version in the environment, read from its metadata; None if it is not there."""
-        return installed(
-            self.distribution, path=[str(p) for p in self.folder.glob("lib/python3*/site-packages")]
-        )
+        packages = self.folder.glob("lib/python3*/site-packages")
+        return installed(self.distribution, path=[str(p) for p in packages])
 
     @property
     def remedy(self) -> str:
         """How to make the environment."""
         pins = " ".join((_PROGRAMS / f"{self.program}.txt").read_text(encoding="utf-8").split())
         return (
-            f"run `make envs`, or: python3 -m venv {self.folder} && {self.folder}/bin/python -m pip install {pins} "
-            "(DPAUDIT_ENVS says where environments are)"
+            f"run `make envs`, or: python3 -m venv {self.folder} && {self.folder}/bin/python "
+            f"-m pip install {pins} (DPAUDIT_ENVS says where environments are)"
         )
 
     def __call__(
         self, target: str, *, seed: str, dtype: str = "f64", text_mode: bool = False
     ) -> EnvironmentNoise:
-        """The noise of ``MECH[:option=value,…]``; ``seed`` is not passed on: the library draws as it ships.
+        """The noise of ``MECH[:option=value,…]``, unseeded: the library draws as it ships.
 
         Raises:
             UnknownNameError: no such mechanism or option.
@@ -92,22 +91,23 @@ class OwnEnvironment(KnownLibrary):
         return EnvironmentMechanism(self, target)
 
     def command(self) -> list[str]:
-        """What runs the program.
+        """The command line that runs the program.
 
         Raises:
             MissingExtraError: the environment is not there, or the library is not in it.
         """
         python = self.folder / "bin" / "python"
         if not python.exists() or self.version is None:
+            lacks = "it" if python.exists() else "bin/python"
             raise MissingExtraError(
-                f"{self.name}: needs {self.distribution} {self.tested} in an environment of its own, and {self.folder} has "
-                f"{'none' if python.exists() else 'no bin/python'}; {self.remedy}"
+                f"{self.name}: needs {self.distribution} {self.tested} in an environment of its "
+                f"own, and {self.folder} does not have {lacks}; {self.remedy}"
             )
         return [str(python), "-I", str(_PROGRAMS / f"{self.program}.py")]
 
 
 class EnvironmentMechanism:
-    """A whole mechanism of a library in an environment of its own; each release is a run of its program."""
+    """A whole mechanism of such a library; each call of ``release`` runs its program once."""
 
     def __init__(self, library: OwnEnvironment, target: str) -> None:
         """Read the target; the environment is looked for at ``with``.
@@ -141,14 +141,13 @@ class EnvironmentMechanism:
             UsageError: ``value`` is not 1 to 4096 finite numbers, or not whole where whole numbers
                 are asked for; the library cannot be imported, or refuses the options.
             SamplerTimeoutError: the program had not ended after ``timeout`` seconds.
-            SamplerCrashError: it ended with a status other than 0; its last words are the
-                library's.
+            SamplerCrashError: it ended with a status other than 0; the message quotes the library.
             SamplerOutputError: its answer is not ``n`` rows of finite numbers.
         """
         return finite(self._run(value, n, timeout, timed=False), self.name)
 
     def release_timed(self, value: Array, n: int, *, timeout: float) -> tuple[Array, Array]:
-        """``n`` releases of ``value`` (m,) in as many calls: releases (n, k), and each call's seconds (n,).
+        """``n`` releases (n, k) of ``value`` (m,) in as many calls, and each call's seconds (n,).
 
         The program times each call of the library, not its own start. Raises as :meth:`release`
         does.
@@ -166,25 +165,22 @@ class EnvironmentMechanism:
         asked = {
             "mechanism": self._member,
             "options": self._options,
-            "value": [int(x) for x in value.tolist()] if self._entry.whole else value.tolist(),
+            "value": numbers(value, whole=self._entry.whole),
             "n": n,
             "timed": timed,
         }
         library = self._library
+        broken = f"{library.distribution} {self.version} cannot be imported in {library.folder}"
         means = {
-            3: (
-                f"{library.distribution} {self.version} cannot be imported in {library.folder}",
-                library.remedy,
-            ),
+            3: (broken, library.remedy),
             4: (f"{library.name} refuses the options", "change them"),
         }
-        return doubles(
-            [*self._command, json.dumps(asked)], n, name=self.name, timeout=timeout, means=means
-        )
+        argv = [*self._command, json.dumps(asked)]
+        return doubles(argv, n, name=self.name, timeout=timeout, means=means)
 
 
 class EnvironmentNoise:
-    """The noise that such a library adds to the value 0, or to another one where it is told the value."""
+    """The noise that such a library adds to the value 0, or to another one if it is told that."""
 
     dim: int | None = None
     available: int | None = None
@@ -205,7 +201,7 @@ class EnvironmentNoise:
 
     @property
     def claim(self) -> str | None:
-        """The law that the library's documents give this noise, as a claim; None where it has no such name."""
+        """The law that the library documents for this noise, as a claim; None if it has no name."""
         return claimed(self._entry, self._options)
 
     def __enter__(self) -> Self:
@@ -225,7 +221,7 @@ class EnvironmentNoise:
         return EnvironmentNoise(self._library, self._target)
 
     def draw(self, n: int, d: int, *, timeout: float) -> Array:
-        """Run the program once: ``n`` vectors, shape (n, d), finite. Raises as a mechanism's ``release`` does."""
+        """Run the program once: ``n`` vectors, shape (n, d), finite. Raises as ``release`` does."""
         request(n, d, timeout)
         return self._mechanism.release(np.zeros(d), n, timeout=timeout)
 
@@ -238,13 +234,12 @@ class EnvironmentNoise:
         """
         request(n, d, timeout)
         if not self.takes_value or not math.isfinite(value):
-            raise UsageError(
-                f"value={value}: {self.name} takes {'finite values' if self.takes_value else 'none'}"
-            )
+            takes = "finite values" if self.takes_value else "none"
+            raise UsageError(f"value={value}: {self.name} takes {takes}")
         return self._mechanism.release(np.full(d, float(value)), n, timeout=timeout) - value
 
     def draw_calls(self, calls: int, n: int, d: int, *, timeout: float) -> tuple[Array, Array]:
-        """Run the program ``calls`` times: values (calls·n, d) and each run's seconds of wall time, its start included.
+        """Run the program ``calls`` times: values (calls·n, d), and each run's seconds in all.
 
         Raises as :meth:`draw` does; ``timeout`` is for all of them.
         """

@@ -1,7 +1,7 @@
-"""``numpy:MECH``: numpy.random as it ships, ``default_rng()`` (PCG64) and the legacy ``RandomState()`` (MT19937).
+"""``numpy:MECH``: numpy.random as it ships, ``default_rng()`` and the legacy ``RandomState()``.
 
-Unseeded: the operating system's entropy. About 10 ns a normal. numpy adds nothing to a value, so
-the adapter does.
+These are PCG64 and MT19937, with the operating system's entropy as seed. About 10 ns per normal.
+numpy does not add noise to a value; the adapter does.
 """
 
 from __future__ import annotations

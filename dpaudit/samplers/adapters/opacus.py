@@ -1,7 +1,7 @@
-"""``opacus:MECH``: the noise that opacus' ``DPOptimizer`` adds to a summed gradient, float32 as models are.
+"""``opacus:MECH``: the noise that opacus' ``DPOptimizer`` adds to a summed float32 gradient.
 
 ``noise`` is the function that the optimizer itself calls, and ``step`` a whole step of a real
-optimizer, up to the gradient that it hands on. Both draw from torch's default generator (what
+optimizer, up to the gradient that it passes on. Both draw from torch's default generator (what
 ``make_private`` leaves to the user in place of ``torchcsprng``). ``secure_mode=true`` sums four
 normals and halves them (Holohan and Braghin 2021). A ``step`` takes about 100 µs, 120 µs in secure
 mode.
@@ -46,14 +46,13 @@ def _noise(optimizer: Any, *, std: float, secure_mode: bool, dtype: str) -> Rele
 class _Step:
     """Releases ``p.grad`` after the optimizer's own ``pre_step``: clip, sum, add noise, scale.
 
-    The per-sample gradients are 2^i equal parts of the value, so many that none is clipped; that
-    they add up to the value exactly is checked at each step.
+    The per-sample gradients are 2^i equal parts of the value, so many that none is clipped; each
+    step checks that their sum is exactly the value.
     """
 
     def __init__(self, optimizer: Any, **options: Any) -> None:
         self._torch = importlib.import_module("torch")
-        # a step is too small to share: threads would only wait for each other
-        self._torch.set_num_threads(1)
+        self._torch.set_num_threads(1)  # a step is too small to share among threads
         self._optimizer = optimizer
         self._options = options
         self._made([0.0])  # opacus refuses wrong options here
@@ -78,9 +77,10 @@ class _Step:
             parameter.grad_sample = parts.detach()
             dp.pre_step()
             if not torch.equal(parameter.summed_grad, gradient):
+                most = self._options["max_grad_norm"]
                 raise UsageError(
-                    f"value={value[0]}…: gradients of norm max_grad_norm={self._options['max_grad_norm']:g} do not add up "
-                    "to it exactly in float32; raise max_grad_norm and lower noise_multiplier as much"
+                    f"value={value[0]}…: gradients of norm max_grad_norm={most:g} do not sum to it "
+                    "exactly in float32; raise max_grad_norm and lower noise_multiplier by as much"
                 )
             return parameter.grad.numpy().copy()
 
@@ -89,28 +89,23 @@ class _Step:
     def _made(self, value: Any) -> tuple[Any, Any]:
         torch = self._torch
         parameter = torch.nn.Parameter(torch.zeros(len(value)))
-        return parameter, self._optimizer.DPOptimizer(
-            torch.optim.SGD([parameter], lr=1.0), **self._options
-        )
+        plain = torch.optim.SGD([parameter], lr=1.0)
+        return parameter, self._optimizer.DPOptimizer(plain, **self._options)
 
 
 def _parts(gradient: Any, max_grad_norm: float) -> Any:
-    """Per-sample gradients (B, m), B a power of two, that opacus does not clip and whose sum is ``gradient``."""
+    """Per-sample gradients (B, m) of sum ``gradient``, B a power of two, that are not clipped."""
     norm = float(gradient.double().norm())
     if not math.isfinite(norm):
         raise UsageError("value: too large for the float32 of a gradient; choose a smaller one")
     room = max_grad_norm - 2 * _PAD
-    count = (
-        1
-        if norm <= room
-        else 2 ** math.ceil(math.log2(norm / room))
-        if room > 0
-        else _MOST_SAMPLES + 1
-    )
+    count = 1
+    if norm > room:
+        count = 2 ** math.ceil(math.log2(norm / room)) if room > 0 else _MOST_SAMPLES + 1
     if count > _MOST_SAMPLES:
         raise UsageError(
-            f"value of norm {norm:g}: more than {_MOST_SAMPLES} gradients of norm max_grad_norm={max_grad_norm:g} would "
-            "be needed; raise max_grad_norm and lower noise_multiplier as much"
+            f"value of norm {norm:g}: needs more than {_MOST_SAMPLES} gradients of norm "
+            f"max_grad_norm={max_grad_norm:g}; raise it and lower noise_multiplier by as much"
         )
     return (gradient / count).expand(count, -1).contiguous()
 

@@ -4,7 +4,7 @@ A call releases all its vectors as one vector. On one core a ``gaussian`` value 
 and a ``laplace`` value 25 µs at OpenDP's own granularity 2^-1074 (so ask for 1e6 values rather than
 1e7); with ``k=-40``, granularity 2^-40, 11 and 7 µs; a discrete one 6 to 10 µs. ``bounded-sum``
 takes the value as the data set: clamped, summed and Laplace noise added for ε under adding or
-removing one number, the rounding of the sum included; about 100 µs a release.
+removing one number, the rounding of the sum included; about 100 µs per release.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from dpaudit.samplers.adapters.base import Library, LibraryMechanism, Release, c
 
 __all__ = ["LIBRARY"]
 
-_FINEST = -1074  # what OpenDP takes by itself for float64
+_FINEST = -1074  # OpenDP's default for float64
 
 
 def _real(make: str, distance: str) -> Any:
     def build(dp: Any, *, scale: float, k: int) -> Release:
         if k != int(k) or not _FINEST <= k <= 0:
             raise UsageError(
-                f"k={k}: the granularity is 2^k, k a whole number in {_FINEST}…0; leave it out for the finest"
+                f"k={k}: the granularity is 2^k, k a whole number in {_FINEST}…0; "
+                "leave it out for the finest"
             )
         dp.enable_features("contrib")
         atom, metric = dp.atom_domain(T=float, nan=False), getattr(dp, distance)(T=float)
 
         @lru_cache(maxsize=8)
         def measurement(size: int) -> Any:
-            return getattr(dp.m, make)(
-                dp.vector_domain(atom, size=size), metric, scale=float(scale), k=int(k)
-            )
+            domain = dp.vector_domain(atom, size=size)
+            return getattr(dp.m, make)(domain, metric, scale=float(scale), k=int(k))
 
         return lambda value, n: _rows(measurement(n * len(value)), value.tolist(), n)
 
@@ -46,9 +46,8 @@ def _whole(make: str, distance: str, distance_type: str) -> Any:
     def build(dp: Any, *, scale: float) -> Release:
         dp.enable_features("contrib")
         domain = dp.vector_domain(dp.atom_domain(T="i64"))
-        measurement = getattr(dp.m, make)(
-            domain, getattr(dp, distance)(T=distance_type), scale=float(scale)
-        )
+        metric = getattr(dp, distance)(T=distance_type)
+        measurement = getattr(dp.m, make)(domain, metric, scale=float(scale))
         return lambda value, n: _rows(measurement, [int(x) for x in value.tolist()], n)
 
     return build
@@ -58,11 +57,11 @@ def _bounded_sum(dp: Any, *, epsilon: float, lower: float, upper: float) -> Rele
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.symmetric_distance()
     summed = space >> dp.t.then_clamp((float(lower), float(upper))) >> dp.t.then_sum()
-    return of_data(
-        dp.binary_search_chain(
-            lambda scale: summed >> dp.m.then_laplace(scale), d_in=1, d_out=float(epsilon)
-        )
-    )
+
+    def chain(scale: float) -> Any:
+        return summed >> dp.m.then_laplace(scale)
+
+    return of_data(dp.binary_search_chain(chain, d_in=1, d_out=float(epsilon)))
 
 
 def _rows(measurement: Any, value: list[Any], n: int) -> Any:

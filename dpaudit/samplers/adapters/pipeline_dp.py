@@ -1,9 +1,9 @@
-"""``pipeline-dp:MECH``: PipelineDP's additive mechanisms, set up as its own combiners do; its noise is PyDP's.
+"""``pipeline-dp:MECH``: PipelineDP's additive mechanisms, set up by its own combiners.
 
-``count``, ``sum`` and ``vector-sum`` add noise to the value (an exact count or sum: PipelineDP adds
-it up and bounds it before), with ``noise_kind=laplace`` or ``gaussian``; ``mean`` takes the value
-as the data set of one partition, each number one person's, and halves ε and δ between its count and
-its sum. Options are those of its ``AggregateParams``.
+``count``, ``sum`` and ``vector-sum`` add PyDP's noise to the value (an exact count or sum:
+PipelineDP sums and bounds before), with ``noise_kind=laplace`` or ``gaussian``; ``mean`` takes the
+value as the data set of one partition, each number one person's, and halves ε and δ between its
+count and its sum. Options are those of its ``AggregateParams``.
 """
 
 from __future__ import annotations
@@ -56,12 +56,9 @@ def _spec(params: Any, epsilon: float, delta: float) -> Any:
 def _additive(metric: str, combiner: str) -> Callable[..., Release]:
     def make(dp: Any, *, epsilon: float, delta: float, noise_kind: str, **options: Any) -> Release:
         params = _params(dp, metric, noise_kind, options)
-        combiners = importlib.import_module("pipeline_dp.combiners")
-        return each(
-            getattr(combiners, combiner)(_spec(params, epsilon, delta), params)
-            .get_mechanism()
-            .add_noise
-        )
+        make_combiner = getattr(importlib.import_module("pipeline_dp.combiners"), combiner)
+        made = make_combiner(_spec(params, epsilon, delta), params)
+        return each(made.get_mechanism().add_noise)
 
     return make
 
@@ -69,13 +66,9 @@ def _additive(metric: str, combiner: str) -> Callable[..., Release]:
 def _mean(dp: Any, *, epsilon: float, delta: float, noise_kind: str, **options: Any) -> Release:
     params = _params(dp, "MEAN", noise_kind, options)
     half = _spec(params, epsilon / 2, delta / 2)
-    combiner = importlib.import_module("pipeline_dp.combiners").MeanCombiner(
-        half, half, params, ["mean"]
-    )
-    return Aggregate(
-        lambda accumulator: combiner.compute_metrics(accumulator)["mean"],
-        combiner.create_accumulator,
-    )
+    combiners = importlib.import_module("pipeline_dp.combiners")
+    combiner = combiners.MeanCombiner(half, half, params, ["mean"])
+    return Aggregate(lambda x: combiner.compute_metrics(x)["mean"], combiner.create_accumulator)
 
 
 def _vector(
@@ -115,9 +108,8 @@ def _additive_law(linf: Callable[..., float]) -> Callable[..., str]:
         size = linf(**options)
         if noise_kind == "laplace":
             return law("laplace:scale", max_partitions_contributed * size / epsilon)
-        return law(
-            "gaussian:sigma", gaussian_std(epsilon, delta, max_partitions_contributed**0.5 * size)
-        )
+        sensitivity = max_partitions_contributed**0.5 * size
+        return law("gaussian:sigma", gaussian_std(epsilon, delta, sensitivity))
 
     return claim
 

@@ -1,9 +1,9 @@
-"""``python-dp:MECH``: PyDP, which is Google's C++ library of differential privacy with OpenMined's Python around it.
+"""``python-dp:MECH``: PyDP, OpenMined's Python bindings of Google's C++ library.
 
-``laplace`` and ``gaussian`` add the noise to the value themselves, 3 to 4 µs a number; ``-int``
+``laplace`` and ``gaussian`` add the noise to the value themselves, 3 to 4 µs per number; ``-int``
 releases whole numbers. ``bounded-sum``, ``bounded-mean`` and ``count`` take the value as the data
-set, each number one person's, and name their options as PyDP does; a release takes 3 µs, a mean 23
-µs.
+set, each number one person's, and name their options as PyDP does; a release takes 3 µs, a mean
+23 µs.
 """
 
 from __future__ import annotations
@@ -27,12 +27,8 @@ __all__ = ["LIBRARY", "gaussian_std"]
 _PURE: dict[str, Option | None] = {"epsilon": None, "sensitivity": 1.0}
 _APPROXIMATE: dict[str, Option | None] = {"epsilon": None, "delta": None, "sensitivity": 1.0}
 _COUNTED: dict[str, Option | None] = {"epsilon": None, "l0_sensitivity": 1, "linf_sensitivity": 1}
-_BOUNDED: dict[str, Option | None] = {
-    **_COUNTED,
-    "delta": 0.0,
-    "lower_bound": None,
-    "upper_bound": None,
-}
+_BOUNDS: dict[str, Option | None] = {"delta": 0.0, "lower_bound": None, "upper_bound": None}
+_BOUNDED = _COUNTED | _BOUNDS
 
 
 def _laplace_law(*, epsilon: float, sensitivity: float) -> str:
@@ -40,13 +36,13 @@ def _laplace_law(*, epsilon: float, sensitivity: float) -> str:
 
 
 def gaussian_std(epsilon: float, delta: float, sensitivity: float) -> float:
-    """The σ of the library's Gaussian: Balle and Wang 2018, algorithm 1, rounded up as its bisection ends.
+    """The σ of the library's Gaussian: Balle and Wang 2018, algorithm 1, as its bisection ends.
 
     It doubles an upper bound from the sensitivity on and halves the gap until that is a thousandth
     of the lower bound (``CalculateGaussianStddev`` in google/differential-privacy,
     ``gaussian-stddev-calculator.cc``).
     """
-    from dpaudit.accounting import gaussian_sigma  # with scipy: adapters are listed without
+    from dpaudit.accounting import gaussian_sigma  # imports scipy; listing adapters does not
 
     exact = gaussian_sigma(epsilon, delta, sensitivity=sensitivity)
     lower, upper = 0.0, float(sensitivity)
@@ -85,11 +81,9 @@ def _aggregate(
     kind: str, options: Mapping[str, Option | None], *, whole: bool = False
 ) -> LibraryMechanism:
     def make(_: Any, **options: Any) -> Release:
-        algorithms = importlib.import_module("pydp.algorithms.laplacian")
-        return of_data(
-            getattr(algorithms, kind)(**options, dtype="int64" if whole else "float").quick_result,
-            whole=whole,
-        )
+        algorithm = getattr(importlib.import_module("pydp.algorithms.laplacian"), kind)
+        made = algorithm(**options, dtype="int64" if whole else "float")
+        return of_data(made.quick_result, whole=whole)
 
     return LibraryMechanism(make=make, options=options, data=True, whole=whole)
 

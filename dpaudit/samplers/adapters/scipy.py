@@ -1,6 +1,6 @@
 """``scipy:MECH``: scipy.stats as it ships, drawing from numpy's global legacy generator, unseeded.
 
-About 25 ns a normal. scipy adds nothing to a value, so the adapter does.
+About 25 ns per normal. scipy does not add noise to a value; the adapter does.
 """
 
 from __future__ import annotations

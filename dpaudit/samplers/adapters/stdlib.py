@@ -1,12 +1,12 @@
-"""``stdlib:MECH``: Python's own :mod:`random` as it ships, one number at a time (about 0.3 µs; ``system-gauss`` 2 µs).
+"""``stdlib:MECH``: Python's own :mod:`random` as it ships, one number at a time.
 
-``gauss`` and ``normalvariate`` draw from an unseeded MT19937, ``system-gauss`` from the operating
-system. Python adds nothing to a value, so the adapter does.
+A number takes about 0.3 µs (``system-gauss`` 2 µs). ``gauss`` and ``normalvariate`` draw from an
+unseeded MT19937, ``system-gauss`` from the operating system. Python does not add noise to a value;
+the adapter does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from dpaudit.samplers.adapters.base import Library, LibraryMechanism, Release, claims, each
@@ -14,15 +14,14 @@ from dpaudit.samplers.adapters.base import Library, LibraryMechanism, Release, c
 __all__ = ["LIBRARY"]
 
 
-def _normal(generator: str, method: str) -> Callable[..., Release]:
+def _normal(generator: str, method: str) -> LibraryMechanism:
     def build(random: Any, *, sigma: float) -> Release:
         draw = getattr(getattr(random, generator)(), method)
         return each(lambda value: value + draw(0.0, sigma))
 
-    return build
+    claim = claims("gaussian:sigma", "sigma")
+    return LibraryMechanism(make=build, options={"sigma": 1.0}, claim=claim)
 
-
-_SIGMA = {"sigma": 1.0}
 
 LIBRARY = Library(
     name="stdlib",
@@ -31,18 +30,8 @@ LIBRARY = Library(
     distribution="",
     tested="3.11.7",
     table={
-        "gauss": LibraryMechanism(
-            make=_normal("Random", "gauss"), options=_SIGMA, claim=claims("gaussian:sigma", "sigma")
-        ),
-        "normalvariate": LibraryMechanism(
-            make=_normal("Random", "normalvariate"),
-            options=_SIGMA,
-            claim=claims("gaussian:sigma", "sigma"),
-        ),
-        "system-gauss": LibraryMechanism(
-            make=_normal("SystemRandom", "gauss"),
-            options=_SIGMA,
-            claim=claims("gaussian:sigma", "sigma"),
-        ),
+        "gauss": _normal("Random", "gauss"),
+        "normalvariate": _normal("Random", "normalvariate"),
+        "system-gauss": _normal("SystemRandom", "gauss"),
     },
 )

@@ -1,8 +1,8 @@
-"""``tmlt-core:MECH``: the noise of Tumult Core's ``noise_mechanisms``, from an environment of its own (it pins numpy 1.26).
+"""``tmlt-core:MECH``: Tumult Core's ``noise_mechanisms``, from an environment of its own.
 
-Options are named as the classes name them: ``scale``, ``alpha``, ``sigma_squared``. The library
-adds the noise itself, 70 µs a ``laplace`` or ``gaussian`` number and 100 to 250 µs a whole one,
-after 3 s for its start. Spark is not started.
+It pins numpy 1.26. Options have the names of the classes': ``scale``, ``alpha``, ``sigma_squared``.
+The library adds the noise itself, 70 µs per ``laplace`` or ``gaussian`` number and 100 to 250 µs
+per whole one, after 3 s for its start. Spark is not started.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""``torch:MECH``: torch on the CPU as it ships, its default generator (MT19937) and its default number type, float32.
+"""``torch:MECH``: torch on the CPU as it ships, by default in float32.
 
-Unseeded: each process begins with a seed from the operating system. torch adds nothing to a value,
-so the adapter does, in the same number type.
+Its default generator is MT19937; each process starts with a seed from the operating system. torch
+does not add noise to a value; the adapter does, in the same number type.
 """
 
 from __future__ import annotations

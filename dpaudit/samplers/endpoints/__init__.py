@@ -1,7 +1,7 @@
-"""Where a closed sampler or mechanism is: a Python function, a shared library, a program, an HTTP address, a recorded file.
+"""Kinds of closed samplers and mechanisms: Python, shared library, program, HTTP, recorded file.
 
 ``worker`` (samplers) and ``releases`` (mechanisms) are the auditor's side of a worker process,
 ``worker_main`` is that process, ``targets`` and ``mechanism_targets`` are what it calls.
 ``command`` and ``command_mechanism`` run a program for each call, ``http`` asks a server, ``file``
-hands out ``recordings``.
+reads ``recordings``.
 """

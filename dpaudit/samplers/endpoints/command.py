@@ -22,13 +22,13 @@ __all__ = ["CommandSampler", "program"]
 _TYPES = {"f64": "<f8", "f32": "<f4"}
 _CHUNK = 1 << 18
 _LONGEST_NUMBER = 400
-_LEAST = 1e-3  # seconds; less is left, and the draw says that it is late
+_LEAST = 1e-3  # seconds; a draw with less left times out
 
 Array = npt.NDArray[np.float64]
 
 
 def program(target: str) -> list[str]:
-    """The words of a command, as a shell would split it; the first one is a program that can be run.
+    """The words of a command, as a shell would split it; the first is a program that can be run.
 
     Raises:
         UsageError: the text cannot be split, or there is no such program.
@@ -42,12 +42,9 @@ def program(target: str) -> list[str]:
             f"command={target}: cannot be split into words ({error}); fix the quotes"
         ) from None
     if not words or not shutil.which(words[0]):
-        name = words[0] if words else ""
-        rule = (
-            "is not executable; chmod +x it"
-            if os.path.isfile(name)
-            else "no such program; give its path"
-        )
+        name, rule = words[0] if words else "", "no such program; give its path"
+        if os.path.isfile(name):
+            rule = "is not executable; chmod +x it"
         raise UsageError(f"command={name}: {rule} (from {os.getcwd()})")
     return words
 
@@ -66,7 +63,7 @@ class CommandSampler:
     def __init__(
         self, target: str, *, seed: str, dtype: str = "f64", text_mode: bool = False
     ) -> None:
-        """Find the program; it runs at the first draw. ``seed`` is not passed on: the program is closed.
+        """Find the program; it runs at the first draw. ``seed`` is not used: the program is closed.
 
         Raises:
             UsageError: the text cannot be split, there is no such program, or no such ``dtype``.
@@ -92,7 +89,7 @@ class CommandSampler:
         self._open = False
 
     def draw(self, n: int, d: int, *, timeout: float) -> Array:
-        """Run the program once: ``n`` vectors, shape (n, d), finite. All its processes are gone afterwards.
+        """Run the program once: ``n`` vectors, shape (n, d), finite. It leaves no process.
 
         Raises:
             SamplerTimeoutError: it had not ended after ``timeout`` seconds.
@@ -106,14 +103,14 @@ class CommandSampler:
         argv = [word.replace("{n}", str(n)).replace("{d}", str(d)) for word in self._argv]
         process = Process(argv, seconds=timeout, needs=files_of_command(argv))
         try:
-            values, short = (self._read_text if self._text else self._read_binary)(
-                process, n, d, deadline
-            )
+            read = self._read_text if self._text else self._read_binary
+            values, short = read(process, n, d, deadline)
             code, how = process.ending(deadline=deadline)
         except TimeoutError:
             raise SamplerTimeoutError(
-                f"sampler {self.name} had not ended after timeout={timeout:g} s (call n={n}, d={d}); it must write n*d "
-                "values and end: raise the time limit or draw less"
+                f"sampler {self.name} had not ended after timeout={timeout:g} s "
+                f"(call n={n}, d={d}); it must write n*d values and end: "
+                "raise the time limit or draw less"
             ) from None
         finally:
             process.close()
@@ -127,30 +124,27 @@ class CommandSampler:
         return finite(values.reshape(n, d), self.name)
 
     def draw_calls(self, calls: int, n: int, d: int, *, timeout: float) -> tuple[Array, Array]:
-        """Run the program ``calls`` times: values (calls·n, d) and each run's seconds of wall time, its start included.
+        """Run the program ``calls`` times: values (calls·n, d), and each run's seconds in all.
 
         Raises as :meth:`draw` does; ``timeout`` is for all of them.
         """
         return timed_draws(self.draw, calls, n, d, timeout=timeout)
 
     def again(self) -> CommandSampler:
-        """The same program; every draw is a process of its own anyway."""
+        """The same program; every draw is a new process anyway."""
         other = copy.copy(self)
         other._open = False
         return other
 
     def _wrong(self, gave: str, n: int, d: int) -> SamplerOutputError:
-        remedy = (
-            "write that many"
-            if self._text
-            else "write that many, or say its type with dtype (f64 or f32)"
-        )
+        typed = "" if self._text else ", or set their type with dtype (f64 or f32)"
         return SamplerOutputError(
-            f"sampler {self.name} gave {gave}, wanted exactly n*d={n * d} values (call n={n}, d={d}); {remedy}"
+            f"sampler {self.name} gave {gave}, wanted exactly n*d={n * d} values "
+            f"(call n={n}, d={d}); write that many{typed}"
         )
 
     def _read_binary(self, process: Process, n: int, d: int, deadline: float) -> tuple[Array, str]:
-        """The values, and how many came instead if they were too few ('' otherwise)."""
+        """The values, and how many came if they were too few ('' otherwise)."""
         values = np.empty(n * d, dtype=self._type)
         size = self._type.itemsize
         got = process.read(values.data.cast("B"), deadline=deadline)
@@ -193,7 +187,9 @@ class CommandSampler:
 def timed_draws(
     draw: Callable[..., Array], calls: int, n: int, d: int, *, timeout: float
 ) -> tuple[Array, Array]:
-    """``draw(n, d, timeout=…)``, ``calls`` times within ``timeout`` seconds: values (calls·n, d), and each call's seconds.
+    """``calls`` times ``draw(n, d, timeout=…)``: values (calls·n, d), and each call's seconds.
+
+    All of them have ``timeout`` seconds together.
 
     Raises:
         UsageError, SamplerError: as ``draw`` does.

@@ -1,4 +1,4 @@
-"""A program as a whole mechanism: it is told the value on its command line and writes releases to standard output."""
+"""A program as a whole mechanism: it gets the value on its command line and writes releases."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ Array = npt.NDArray[np.float64]
 
 
 class CommandMechanism:
-    """``command:./mechanism --value={value} {n}``: ``n`` releases of ``value``, row by row, and then the end.
+    """``command:./mechanism --value={value} {n}``: ``n`` releases of ``value``, row by row.
 
     The text is split as a shell would (no shell runs). ``{value}`` is the query result's numbers
-    joined by commas, each with as many digits as tell it from all others (Python's ``repr``);
-    ``{n}`` is how many releases are wanted. A negative number begins with a minus sign, so write
-    ``--value={value}``, which no program takes for an option. Releases are little-endian float64,
-    n·k numbers for a release of k. Every call is a process of its own, within the same limits as a
+    joined by commas, each with enough digits to be exact (Python's ``repr``); ``{n}`` is the number
+    of releases. A negative number begins with a minus sign, so write ``--value={value}``, which no
+    program takes for an option. Releases are little-endian float64 on standard output, n·k numbers
+    for a release of k, and then the end. Every call is a new process, within the same limits as a
     sampler's. There are no timed releases: most of the time of a call is the program's start.
     """
 
@@ -43,8 +43,8 @@ class CommandMechanism:
         """Find the program; it runs at the first release.
 
         Raises:
-            UsageError: the text cannot be split, there is no such program, or it is not told the
-                value and the number.
+            UsageError: the text cannot be split, there is no such program, or ``{value}`` or
+                ``{n}`` is missing.
         """
         self.name = f"command:{target}"
         self._argv = program(target)
@@ -64,7 +64,7 @@ class CommandMechanism:
         self._open = False
 
     def release(self, value: Array, n: int, *, timeout: float) -> Array:
-        """Run the program once: ``n`` releases of the query result ``value`` (m,), shape (n, k), finite.
+        """Run the program once: ``n`` finite releases (n, k) of the query result ``value`` (m,).
 
         Raises:
             UsageError: ``value`` is not 1 to 4096 finite numbers.
@@ -77,10 +77,8 @@ class CommandMechanism:
         if not self._open:
             raise UsageError(f"mechanism {self.name}: not open; release inside `with`")
         told = ",".join(map(repr, value.tolist()))
-        argv = [
-            self._argv[0],
-            *(word.replace("{value}", told).replace("{n}", str(n)) for word in self._argv[1:]),
-        ]
+        first, *rest = self._argv
+        argv = [first, *(w.replace("{value}", told).replace("{n}", str(n)) for w in rest)]
         return finite(doubles(argv, n, name=self.name, timeout=timeout), self.name)
 
 
@@ -92,9 +90,9 @@ def doubles(
     timeout: float,
     means: Mapping[int, tuple[str, str]] = MappingProxyType({}),
 ) -> Array:
-    """``n`` rows of what a program writes as little-endian float64 before it ends, shape (n, k); not all finite perhaps.
+    """``n`` rows (n, k) that a program writes as little-endian float64, finite or not.
 
-    ``means`` are exit statuses that say that the user erred: the rule, and the remedy.
+    ``means`` are exit statuses for usage errors: the rule, and the fix.
 
     Raises:
         UsageError: it ended with one of them.
@@ -109,7 +107,8 @@ def doubles(
         code, how = process.ending(deadline=deadline)
     except TimeoutError:
         raise SamplerTimeoutError(
-            f"mechanism {name} had not ended after timeout={timeout:g} s {asked}; raise the time limit or ask for fewer"
+            f"mechanism {name} had not ended after timeout={timeout:g} s {asked}; "
+            "raise the time limit or ask for fewer"
         ) from None
     finally:
         process.close()
@@ -118,21 +117,21 @@ def doubles(
         raise UsageError(f"mechanism={name}: {rule} ({how}); {remedy}")
     if code:
         raise SamplerCrashError(f"mechanism {name}: {how} {asked}; it must end with status 0")
-    size = len(written)
-    if not size or size % (n * _F64.itemsize):
+    size, column = len(written), n * _F64.itemsize
+    if not size or size % column:
         raise SamplerOutputError(
-            f"mechanism {name} wrote {size} bytes, {size / (n * _F64.itemsize):.6g} numbers a release {asked}; "
-            "write n rows of equally many little-endian float64"
+            f"mechanism {name} wrote {size} bytes, {size / column:.6g} numbers per release "
+            f"{asked}; write n rows of equally many little-endian float64"
         )
     return np.frombuffer(written, dtype=_F64).astype(np.float64, copy=False).reshape(n, -1)
 
 
 def _all(process: Process, deadline: float, name: str, asked: str) -> bytearray:
-    """Everything that it writes.
+    """Everything that the program writes.
 
     Raises:
         TimeoutError: it had not ended before ``deadline``.
-        SamplerOutputError: it writes more than an answer may have.
+        SamplerOutputError: it wrote more than an answer may have.
     """
     written, chunk = bytearray(), bytearray(_CHUNK)
     got = _CHUNK

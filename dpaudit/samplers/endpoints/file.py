@@ -20,14 +20,14 @@ _UNREADABLE = (RefusedError, OSError, ValueError, NotImplementedError)
 
 
 class FileSampler:
-    """``file:samples.npy``, ``.npz``, ``.csv``, ``.parquet`` or ``.bin``: rows of noise, handed out once each, in order.
+    """``file:samples.npy``: rows of noise from a file, each given once, in order.
 
     ``.npy`` holds numbers, shape (rows,) or (rows, dim), and is mapped, not loaded; ``.npz`` holds
-    one such array, or one called ``samples``; ``.csv`` has comma-separated numbers, one row a line,
-    no header (it is read through once when it is opened, to count); ``.parquet`` has numeric
+    one such array, or one called ``samples``; ``.csv`` has comma-separated numbers, one row per
+    line, no header (it is read through once when it is opened, to count); ``.parquet`` has numeric
     columns only (``pip install 'dpaudit[parquet]'``); ``.bin`` is little-endian float64 (or
     ``dtype="f32"``), dim 1, mapped. Memory does not grow with the file, and nothing is ever
-    unpickled. Not claimed: that the file may change while it is read.
+    unpickled. The file must not change while it is read.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class FileSampler:
             UsageError: no such file, another ending, or not rows of numbers.
             MissingExtraError: ``.parquet`` without pyarrow.
         """
-        del seed  # a recording has none
+        del seed
         self.name = f"file:{target}"
         self._target = target
         path = Path(target)
@@ -51,9 +51,8 @@ class FileSampler:
             )
         plain_f64(self.name, "f64" if ending == ".bin" and dtype in TYPES else dtype, text_mode)
         if not path.is_file():
-            raise self._refuse(
-                f"{'not a plain file' if path.exists() else 'no such file'}; check the path"
-            )
+            lacks = "not a plain file" if path.exists() else "no such file"
+            raise self._refuse(f"{lacks}; check the path")
         self._path, self._dtype = path, dtype
         self._recording = self._read()
         self._next = 0
@@ -116,7 +115,8 @@ class FileSampler:
             values = self._recording.take(n)
         except _UNREADABLE as error:
             raise SamplerOutputError(
-                f"sampler {self.name} cannot be read from row {self._next} on ({one_line(error)}); fix it"
+                f"sampler {self.name} cannot be read from row {self._next} on ({one_line(error)}); "
+                "fix it"
             ) from None
         self._next += n
         return finite(values, self.name)

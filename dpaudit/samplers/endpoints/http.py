@@ -1,4 +1,4 @@
-"""Noise from an HTTP endpoint: one kept-alive connection, one deadline for each exchange."""
+"""Noise from an HTTP endpoint, over one kept-alive connection, with a deadline per exchange."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class _Wire(io.RawIOBase):
         except OSError:
             if not self.polling:
                 raise
-            got = 0  # nobody waits for anything: a reset is an end like any other
+            got = 0  # no answer is due: a reset is an end like any other
         self.ended = not got
         return got
 
@@ -72,7 +72,7 @@ class _Wire(io.RawIOBase):
 
 
 class _Reader(io.BufferedReader):
-    """What :class:`http.client.HTTPResponse` takes for a socket; it outlives the response, with what came after it."""
+    """The socket of an ``http.client.HTTPResponse``; it outlives it, with later bytes."""
 
     raw: _Wire
 
@@ -80,16 +80,16 @@ class _Reader(io.BufferedReader):
         return self
 
     def read(self, size: int | None = -1) -> bytes:
-        """As of any file, but never all: http.client would take a chunk of −1 bytes for the rest of the connection."""
+        """As of any file, but never all: http.client reads the rest for a chunk of −1 bytes."""
         if size is None or size < 0:
             raise http.client.HTTPException("a chunk of negative size")
         return super().read(size)
 
     def close(self) -> None:
-        """Nothing: a response closes its file when its body ends, the connection goes on."""
+        """Do nothing: a response closes its file when its body ends; the connection goes on."""
 
     def surplus(self) -> bool:
-        """Whether bytes are there that no request asked for; never waits."""
+        """Whether there are bytes that no request asked for; never waits."""
         self.raw.polling = True
         try:
             return bool(self.peek(1))
@@ -105,14 +105,14 @@ def _left(deadline: float) -> float:
 
 
 class HttpSampler:
-    """``http://HOST:PORT/PATH``: POST of ``{"n": n, "d": d}`` as JSON, answered by n·d values, row by row, and no more.
+    """``http://HOST:PORT/PATH``: POST of ``{"n": n, "d": d}``, answered by exactly n·d values.
 
-    Values are little-endian float64 or float32 (``dtype="f32"``); the answer's Content-Type is not
-    looked at. Status 200, a Content-Length, chunks or the end of the connection: all are taken,
-    redirects and compression are not. The connection is kept where the server keeps it. No proxy
-    and no password is taken from the environment, and no request says who asks. Memory is n·d·8
-    bytes and a little, whatever the server sends. Not claimed: that the server makes the noise anew
-    for each request; that is for the tests to find.
+    Values are little-endian float64 or float32 (``dtype="f32"``), row by row; the answer's
+    Content-Type is ignored. The status must be 200; a Content-Length, chunks or the end of the
+    connection may end the body; redirects and compression are refused. The connection is kept if
+    the server keeps it. No proxy and no password is taken from the environment, and no request
+    identifies the client. Memory is n·d·8 bytes and a little, whatever the server sends. Not
+    claimed: that the server makes new noise for each request; the tests look for that.
     """
 
     scheme = "http"
@@ -122,7 +122,7 @@ class HttpSampler:
     def __init__(
         self, target: str, *, seed: str, dtype: str = "f64", text_mode: bool = False
     ) -> None:
-        """Read the address; it is connected to at the first draw. ``seed`` is not sent: the endpoint is closed.
+        """Read the address; the first draw connects. ``seed`` is not sent: the endpoint is closed.
 
         Raises:
             UsageError: not an address, no such ``dtype``, or ``text_mode``.
@@ -146,7 +146,8 @@ class HttpSampler:
         example = f"write {self.scheme}://127.0.0.1:8000/noise"
         if not (self.name.isascii() and self.name.isprintable()) or " " in self.name:
             raise UsageError(
-                f"sampler={self.name!r}: an address has no spaces or special letters; {example}, %-encoded"
+                f"sampler={self.name!r}: an address has no spaces or special letters; {example}, "
+                "%-encoded"
             )
         try:
             url = urlsplit(self.name)
@@ -159,7 +160,8 @@ class HttpSampler:
             raise UsageError(f"sampler={self.name}: names no host; {example}")
         if url.username is not None or url.password is not None or url.fragment:
             raise UsageError(
-                f"sampler={self.scheme}://…@{host}: no user, password or #fragment is sent; leave it out"
+                f"sampler={self.scheme}://…@{host}: no user, password or #fragment is sent; "
+                "leave it out"
             )
         path = (url.path or "/") + (f"?{url.query}" if url.query else "")
         head = f"POST {path} HTTP/1.1\r\nHost: {url.netloc}\r\nAccept-Encoding: identity\r\n"
@@ -182,15 +184,14 @@ class HttpSampler:
         """One request: ``n`` vectors, shape (n, d), finite.
 
         Raises:
-            SamplerTimeoutError: the whole answer was not there after ``timeout`` seconds.
+            SamplerTimeoutError: the answer was not complete after ``timeout`` seconds.
             SamplerCrashError: no connection, a connection cut short, or a status of 400 or above.
             SamplerOutputError: another status, too few or too many bytes, not HTTP, or not finite.
         """
-        values, _ = self.draw_calls(1, n, d, timeout=timeout)
-        return values
+        return self.draw_calls(1, n, d, timeout=timeout)[0]
 
     def draw_calls(self, calls: int, n: int, d: int, *, timeout: float) -> tuple[Array, Array]:
-        """``calls`` requests of ``n`` vectors one after the other: values (calls·n, d), and each one's seconds.
+        """``calls`` requests of ``n`` vectors in turn: values (calls·n, d), and each one's seconds.
 
         Raises:
             SamplerError: as in :meth:`draw`.
@@ -206,7 +207,7 @@ class HttpSampler:
         return finite(values, self.name), seconds
 
     def _exchange(self, out: Array, n: int, d: int, deadline: float, timeout: float) -> float:
-        """Fill ``out`` and say how long it took; the connection is dropped after anything but a whole answer."""
+        """Fill ``out`` and return the seconds; an incomplete answer drops the connection."""
         call = f"(call n={n}, d={d})"
         try:
             if self._reader is None:
@@ -221,8 +222,8 @@ class HttpSampler:
                 raise
             if isinstance(error, TimeoutError):
                 raise SamplerTimeoutError(
-                    f"sampler {self.name} had not answered in full before timeout={timeout:g} s {call}; "
-                    "raise the time limit or draw less"
+                    f"sampler {self.name} had not answered in full before timeout={timeout:g} s "
+                    f"{call}; raise the time limit or draw less"
                 ) from None
             if isinstance(error, OSError):
                 raise SamplerCrashError(
@@ -231,8 +232,8 @@ class HttpSampler:
                 ) from None
             if isinstance(error, http.client.HTTPException):
                 raise SamplerOutputError(
-                    f"sampler {self.name} answered with something that is not HTTP ({error_text(error)}) {call}; "
-                    "fix the server"
+                    f"sampler {self.name} answered with something that is not HTTP "
+                    f"({error_text(error)}) {call}; fix the server"
                 ) from None
             raise
         if response.will_close:
@@ -240,14 +241,14 @@ class HttpSampler:
         return seconds
 
     def _connect(self, deadline: float) -> _Reader:
-        """In a thread, since looking a name up knows no time limit."""
+        """Connect in a thread, since a name lookup has no time limit."""
         came: queue.SimpleQueue[socket.socket | OSError] = queue.SimpleQueue()
         limit = _left(deadline)
 
         def connect() -> None:
             try:
                 came.put(socket.create_connection((self._host, self._port), timeout=limit))
-            except (OSError, UnicodeError) as error:  # the latter: a name that cannot be one
+            except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
                 came.put(error if isinstance(error, OSError) else OSError(str(error)))
 
         threading.Thread(target=connect, daemon=True).start()
@@ -264,12 +265,13 @@ class HttpSampler:
         return connected
 
     def _ask(self, body: str, deadline: float) -> http.client.HTTPResponse:
-        """Send, and read as far as the headers; once more if a connection kept since the last answer turns out dead."""
+        """Send, and read to the end of the headers; retry once if a kept connection is dead."""
         assert self._reader is not None  # noqa: S101 for mypy: connected
         kept = self._reader.raw.deadline > 0
         if self._reader.surplus():
             raise SamplerOutputError(
-                f"sampler {self.name} sent more than its last answer's length; Content-Length must be the body's"
+                f"sampler {self.name} sent more than its last answer's length; "
+                "Content-Length must be the body's"
             )
         for last in (not kept, True):
             if self._reader is None or self._reader.raw.ended:
@@ -288,29 +290,30 @@ class HttpSampler:
         return response
 
     def _take(self, response: http.client.HTTPResponse, out: Array, call: str) -> None:
-        size = out.size * self._type.itemsize
-        wanted = (
-            f"wanted exactly {size} bytes, {out.size} values of {self._type.itemsize} bytes {call}"
-        )
+        width = self._type.itemsize
+        size = out.size * width
+        wanted = f"wanted exactly {size} bytes, {out.size} values of {width} bytes {call}"
         if response.status != http.HTTPStatus.OK:
             raise self._refusal(response, call)
         coding = response.headers.get("Content-Encoding", "identity")
         if coding.lower() != "identity":
+            given = one_line(coding, limit=_QUOTED)
             raise SamplerOutputError(
-                f"sampler {self.name} answered with Content-Encoding={one_line(coding, limit=_QUOTED)}; "
+                f"sampler {self.name} answered with Content-Encoding={given}; "
                 "send the values as they are"
             )
         lengths = {length.strip() for length in response.headers.get_all("Content-Length", ())}
-        # http.client would ignore it
+        # http.client would ignore an invalid one
         if len(lengths) > 1 or not all(_LENGTH.fullmatch(length) for length in lengths):
             given = one_line(", ".join(sorted(lengths)), limit=_QUOTED)
             raise SamplerOutputError(
-                f"sampler {self.name} answered with Content-Length={given}, {wanted}; send one whole number"
+                f"sampler {self.name} answered with Content-Length={given}, {wanted}; "
+                "send one whole number"
             )
         if response.length not in (None, size):
             raise SamplerOutputError(
                 f"sampler {self.name} answered with Content-Length={response.length}, {wanted}; "
-                "send that many, or say their type with dtype (f64 or f32)"
+                "send that many, or set their type with dtype (f64 or f32)"
             )
         got, least = 0, ""
         try:
@@ -322,13 +325,12 @@ class HttpSampler:
                 if view:
                     break
                 out[start : start + piece.size] = piece
-        except (
-            http.client.IncompleteRead
-        ) as error:  # in the middle of a chunk, which does not count
+        except http.client.IncompleteRead as error:  # in a chunk, whose bytes are not counted
             got, least = got + len(error.partial), "at least "
         if got < size:
             raise SamplerOutputError(
-                f"sampler {self.name} gave {least}{got} bytes and then the end, {wanted}; send them all"
+                f"sampler {self.name} gave {least}{got} bytes and then the end, {wanted}; "
+                "send them all"
             )
         assert self._reader is not None  # noqa: S101 for mypy: connected
         if response.read(1) or self._reader.surplus():
@@ -342,20 +344,20 @@ class HttpSampler:
             to = one_line(response.headers.get("Location", "nowhere"), limit=_QUOTED)
             return SamplerOutputError(
                 f"sampler {self.name} answered with a redirect, {status} to {to} {call}; "
-                "it is not followed, name the address that gives the noise"
+                "it is not followed, use the address that gives the noise"
             )
         assert self._reader is not None  # noqa: S101 for mypy: connected
         self._reader.raw.deadline = min(self._reader.raw.deadline, time.monotonic() + _REFUSAL)
         words = b""
         with contextlib.suppress(OSError, http.client.HTTPException):
             words = response.read(_QUOTED)
-        line = next(
-            (line for line in words.decode(errors="replace").split("\n") if line.strip()), ""
-        )
+        lines = words.decode(errors="replace").split("\n")
+        line = next((line for line in lines if line.strip()), "")
         says = f"; it says {one_line(line, limit=_QUOTED)!r}" if line else ""
         kind = SamplerCrashError if response.status >= 400 else SamplerOutputError
         return kind(
-            f"sampler {self.name} answered with status {status}{says} {call}; it must answer 200, fix the server"
+            f"sampler {self.name} answered with status {status}{says} {call}; "
+            "it must answer 200, fix the server"
         )
 
     def _hang_up(self) -> None:
@@ -365,7 +367,10 @@ class HttpSampler:
 
 
 class HttpsSampler(HttpSampler):
-    """``https://HOST/PATH``: the same over TLS; the certificate must be trusted by this machine (``SSL_CERT_FILE``)."""
+    """``https://HOST/PATH``: the same over TLS; this machine must trust the certificate.
+
+    ``SSL_CERT_FILE`` may name others to trust.
+    """
 
     scheme = "https"
 

@@ -1,4 +1,4 @@
-"""What a worker calls for a library's adapter or a whole mechanism. Imported in the worker only."""
+"""What a worker calls for a library's adapter or a whole mechanism."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Array = npt.NDArray[np.float64]
 
 
 def adapter(spec: Mapping[str, Any]) -> Target:
-    """The noise of ``LIB:MECH[:option=value,…]``: what it releases of the value 0, or of another one.
+    """The noise of ``LIB:MECH[:option=value,…]``: its releases of the value 0, or of another one.
 
     Raises:
         MissingExtraError: the library is not installed.
@@ -57,7 +57,7 @@ def whole_mechanism(spec: Mapping[str, Any]) -> Target:
 
 
 class _SourceRelease:
-    """``(value, n)`` → releases (n, m); made in the worker from what :class:`~.releases.SourceMechanism` says.
+    """``(value, n)`` → releases (n, m), for :class:`~.releases.SourceMechanism`.
 
     Raises:
         UnknownNameError, UsageError, MissingExtraError: the source or the mitigation cannot be
@@ -65,13 +65,12 @@ class _SourceRelease:
     """
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
-        from dpaudit.randomness import KeyedStream  # with cryptography: other workers do without
+        from dpaudit.randomness import KeyedStream  # imports cryptography; other workers do not
 
         self._name = spec["place"]
         self._source = registry.create("sources", spec["place"])
         self._mitigation = registry.create("mitigations", spec["member"])
-        # by name: this package is imported where torch may be missing
-        self._torch = importlib.import_module("torch")
+        self._torch = importlib.import_module("torch")  # by name: import-linter forbids it here
         self._root = KeyedStream.from_seed(spec["seed"])
         self._calls = 0
 
@@ -79,7 +78,7 @@ class _SourceRelease:
         return self._released(self._query(value, n))
 
     def once(self, value: Array) -> Callable[[], Array]:
-        """Releases of one query each, for calls that are timed."""
+        """A function that makes one release per call, for timing."""
         query = self._query(value, 1)
         return lambda: self._released(query)
 
@@ -94,14 +93,13 @@ class _SourceRelease:
     def _released(self, query: Any) -> Array:
         stream = self._root.child("release", self._calls)
         self._calls += 1
-        released: Array = (
-            self._mitigation.release(query, self._source, stream=stream).detach().cpu().numpy()
-        )
-        return released
+        released = self._mitigation.release(query, self._source, stream=stream)
+        array: Array = released.detach().cpu().numpy()
+        return array
 
 
 class _Held:
-    """Releases kept until the auditor, told how long one is, asks for them by a draw."""
+    """Releases kept until the auditor, which first gets the length of one, draws them."""
 
     def __init__(self, release: Release, name: str) -> None:
         self._release = release
@@ -131,26 +129,22 @@ class _Held:
         return len(rows[0])
 
     def _numbers(self, given: Any, n: int, m: int) -> npt.NDArray[Any]:
-        if isinstance(given, (str, bytes)):  # no matter of what was drawn: it will never be numbers
+        who, call = f"mechanism {self._name} returned", _call(n, m)
+        if isinstance(given, (str, bytes)):  # whatever was drawn, it will never be numbers
             kind = type(given).__name__
-            raise UsageError(
-                f"mechanism {self._name} returned type={kind}, which is not numbers {self._call(n, m)}"
-            )
-        return numbers(given, f"mechanism {self._name} returned", self._call(n, m))
+            raise UsageError(f"{who} type={kind}, which is not numbers {call}")
+        return numbers(given, who, call)
 
     def _shape(self, shape: tuple[int, ...], n: int, m: int) -> SamplerOutputError:
-        return SamplerOutputError(
-            f"mechanism {self._name} returned shape {shape} {self._call(n, m)}"
-        )
-
-    def _call(self, n: int, m: int) -> str:
-        return (
-            f"(release n={n} of m={m} numbers); return an array of numbers of shape (n,) or (n, k)"
-        )
+        return SamplerOutputError(f"mechanism {self._name} returned shape {shape} {_call(n, m)}")
 
     def draw(self, *_: int) -> Any:
         held, self._held = self._held, None
         return held
+
+
+def _call(n: int, m: int) -> str:
+    return f"(release n={n} of m={m} numbers); return an array of numbers of shape (n,) or (n, k)"
 
 
 def _of_library(spec: Mapping[str, Any]) -> tuple[LibraryMechanism, Release]:
@@ -196,7 +190,8 @@ def _imported(library: Library, name: str) -> Any:
         ) from None
     except BaseException as error:  # noqa: BLE001 importing runs foreign code
         raise UsageError(
-            f"sampler={name}: {library.module} cannot be imported ({error_text(error)}); {library.install}"
+            f"sampler={name}: {library.module} cannot be imported ({error_text(error)}); "
+            f"{library.install}"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Recorded noise on disk, read row by row: memory does not grow with the file, and nothing is ever unpickled."""
+"""Recorded noise on disk, read row by row: memory does not grow with the file, no unpickling."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib
 import io
 import os
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,7 +30,7 @@ Array = npt.NDArray[np.float64]
 
 
 class Recording(Protocol):
-    """Rows of one length, handed out once each, in order."""
+    """Rows of one length, each given once, in order."""
 
     rows: int
     dim: int
@@ -38,12 +39,11 @@ class Recording(Protocol):
         """The next ``n`` rows, shape (n, dim), in memory of their own.
 
         Raises:
-            OSError, ValueError, NotImplementedError: the file is not what it said when it was
-                opened.
+            OSError, ValueError, NotImplementedError: the file is not what its header said.
         """
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
 
 
 def _shape(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[int, int]:
@@ -94,7 +94,8 @@ class _Npz:
             if name is None:
                 shown = ", ".join(one_line(n, limit=40) for n in names[:8]) or "none"
                 raise ValueError(
-                    f"arrays={shown}, wanted one, or one called samples: numpy.savez(file, samples=x)"
+                    f"arrays={shown}, wanted one, or one called samples: "
+                    "numpy.savez(file, samples=x)"
                 )
             header, self._file = self._archive.open(name)
             self._type = header.dtype
@@ -115,15 +116,11 @@ class _Npz:
 
 
 class _Csv:
-    """Comma-separated numbers, one row a line, no header; ``#`` begins a comment."""
+    """Comma-separated numbers, one row per line, no header; ``#`` begins a comment."""
 
     def __init__(self, path: Path, _: str) -> None:
         with open_text(path) as lines:
-            first = np.loadtxt(
-                (line for line, _ in zip(_data(lines), range(_TRIED), strict=False)),
-                delimiter=",",
-                ndmin=2,
-            )
+            first = np.loadtxt(islice(_data(lines), _TRIED), delimiter=",", ndmin=2)
         with open_text(path) as lines:
             rows = sum(1 for _ in _data(lines))
         self.rows, self.dim = _shape((rows, first.shape[1]), first.dtype)
@@ -141,7 +138,7 @@ class _Csv:
 
 
 def open_text(path: Path, *, newline: str | None = None) -> io.TextIOWrapper:
-    """A plain file of UTF-8 text, with or without a byte order mark; ``newline`` is as for :func:`open`.
+    """A plain file of UTF-8 text, with or without a byte order mark; ``newline`` as for ``open``.
 
     Raises:
         RefusedError: it cannot be opened, or is not a plain file.
@@ -167,14 +164,15 @@ def _data(file: io.TextIOBase) -> Iterator[str]:
 
 
 class _Parquet:
-    """Numeric columns, one row a line, decoded a batch at a time."""
+    """Numeric columns, decoded a batch of rows at a time."""
 
     def __init__(self, path: Path, _: str) -> None:
         try:
             parquet = importlib.import_module("pyarrow.parquet")
         except ModuleNotFoundError:
             raise MissingExtraError(
-                f"file={path}: needs pyarrow, which is not installed; pip install 'dpaudit[parquet]'"
+                f"file={path}: needs pyarrow, which is not installed; "
+                "pip install 'dpaudit[parquet]'"
             ) from None
         types = importlib.import_module("pyarrow.types")
         self._file = parquet.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False)
@@ -184,16 +182,16 @@ class _Parquet:
             if not (types.is_integer(field.type) or types.is_floating(field.type)):
                 self.close()
                 raise ValueError(
-                    f"column {one_line(field.name, limit=40)!r} is {one_line(field.type)}, wanted real numbers: leave it out"
+                    f"column {one_line(field.name, limit=40)!r} is {one_line(field.type)}, "
+                    "wanted real numbers: leave it out"
                 )
         if not self.rows or not self.dim:
             self.close()
             raise ValueError(
                 f"shape={(self.rows, self.dim)}, wanted (rows, columns) and not empty: record some"
             )
-        self._batches = self._file.iter_batches(
-            batch_size=max(1, _BATCH // self.dim), use_threads=False
-        )
+        size = max(1, _BATCH // self.dim)
+        self._batches = self._file.iter_batches(batch_size=size, use_threads=False)
         self._batch: Any = None
 
     def take(self, n: int) -> Array:

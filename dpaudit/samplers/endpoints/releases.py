@@ -27,9 +27,9 @@ Array = npt.NDArray[np.float64]
 
 
 class ReleasingWorker(Worker):
-    """Somebody's mechanism behind the same limits and deadlines as a sampler; one process for all values.
+    """A third-party mechanism, limited as samplers are; one process for all values.
 
-    How long a release is, the worker says with each answer; nothing is drawn for that.
+    The worker gives the length of a release with each answer; nothing is drawn for that.
     """
 
     def __init__(
@@ -42,10 +42,10 @@ class ReleasingWorker(Worker):
         version: str | None = None,
         advice: str = "",
     ) -> None:
-        """``of`` is ``library`` (``place`` is its name, ``member`` MECH with options) or ``python``.
+        """``of`` is ``library`` (``place`` its name, ``member`` MECH with options) or ``python``.
 
-        ``version`` is the installed version of the library, ``advice`` what to know of it; they are
-        only kept.
+        ``version`` is the installed version of the library, ``advice`` a warning about it; they are
+        only stored.
         """
         super().__init__(name, {"kind": "mechanism", "place": place, "member": member, "of": of})
         self.version = version
@@ -57,7 +57,7 @@ class ReleasingWorker(Worker):
     def release(self, value: Array, n: int, *, timeout: float) -> Array:
         """``n`` independent releases of the query result ``value`` (m,), shape (n, k), finite.
 
-        The first release waits for the start of the process as well.
+        The first release also waits for the process to start.
 
         Raises:
             UsageError: ``value`` is not 1 to 4096 finite numbers, the mechanism refuses it, or
@@ -69,13 +69,12 @@ class ReleasingWorker(Worker):
         return finite(self._released(value, n, timeout), self.name)
 
     def release_timed(self, value: Array, n: int, *, timeout: float) -> tuple[Array, Array]:
-        """``n`` releases of ``value`` (m,) in as many calls: releases (n, k), and each call's seconds (n,).
+        """``n`` releases (n, k) of ``value`` (m,) in as many calls, and each call's seconds (n,).
 
         The worker calls the mechanism for one release at a time and times each call alone, with the
-        clock of ``time.perf_counter_ns``; a library that is asked for one number at a time is
-        called m times a release.
-
-        Not claimed: that the seconds are those of the noise alone. Raises as :meth:`release` does.
+        clock of ``time.perf_counter_ns``; a library that gives one number at a time is called m
+        times per release. Not claimed: that the seconds are those of the noise alone. Raises as
+        :meth:`release` does.
         """
         both = self._released(value, n, timeout, timed=True)
         return finite(both[:, :-1], self.name), np.ascontiguousarray(both[:, -1])
@@ -84,15 +83,13 @@ class ReleasingWorker(Worker):
         """Releases (n, k); with ``timed`` the seconds are a last column."""
         value = query_result(value)
         deadline = time.monotonic() + timeout
-        told: dict[str, Any] = {
-            "release": base64.b64encode(value.tobytes()).decode(),
-            "timed": timed,
-        }
-        answer = self._draw(np.empty(0), n, value.size, timeout, **told)
+        told: Any = base64.b64encode(value.tobytes()).decode()
+        answer = self._draw(np.empty(0), n, value.size, timeout, release=told, timed=timed)
         width = answer.get("width") if isinstance(answer, dict) else None
         if not isinstance(width, int) or not 0 < width <= MOST // n:
             raise SamplerOutputError(
-                f"mechanism {self.name} released n={n} rows of {width} numbers; 1 to {MOST} in all are taken, ask for fewer"
+                f"mechanism {self.name} released n={n} rows of {width} numbers; "
+                f"1 to {MOST} in all are accepted, ask for fewer"
             )
         releases = np.empty((n, width + timed))
         left = max(deadline - time.monotonic(), 1e-3) if math.isfinite(timeout) else timeout
@@ -101,7 +98,7 @@ class ReleasingWorker(Worker):
 
 
 class SourceMechanism(ReleasingWorker):
-    """``NAME[:opt=value,…]`` behind ``mitigation`` (``none`` unless told otherwise): value in, release out.
+    """``NAME[:opt=value,…]`` behind ``mitigation`` (default ``none``): value in, release out.
 
     Call i draws from ``KeyedStream.from_seed(seed).child("release", i)``, so the same seed and
     calls give the same releases, and no two calls share randomness.
@@ -129,7 +126,7 @@ class SourceMechanism(ReleasingWorker):
 
 
 def query_result(value: Array) -> Array:
-    """``value`` as mechanisms are told it: float64, shape (m,).
+    """``value`` as mechanisms get it: float64, shape (m,).
 
     Raises:
         UsageError: it is not 1 to 4096 finite numbers.
@@ -137,7 +134,8 @@ def query_result(value: Array) -> Array:
     value = np.asarray(value, dtype=np.float64)
     if value.ndim != 1 or not 0 < value.size <= _LONGEST_VALUE:
         raise UsageError(
-            f"value of shape {value.shape}: a query result has 1 to {_LONGEST_VALUE} numbers, shape (m,)"
+            f"value of shape {value.shape}: a query result has 1 to {_LONGEST_VALUE} numbers, "
+            "shape (m,)"
         )
     if not np.isfinite(value).all():
         raise UsageError(

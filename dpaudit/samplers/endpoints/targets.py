@@ -1,4 +1,4 @@
-"""What a worker calls: a Python function, a library's symbol, a registered source. Imported in the worker only."""
+"""What a worker calls: a Python function, a library's symbol, a registered source."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ import numpy.typing as npt
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.results.text import error_text
 
-__all__ = ["Target", "answered", "named_function", "numbers", "open_target"]
+__all__ = ["Target", "answered", "named_function", "numbers", "open_target", "parameters"]
 
 _GUARD = 512  # doubles past the end of a library's buffer
-_EXACT = 1 << 53  # whole numbers up to here are float64 numbers, and all their neighbours too
+_EXACT = 1 << 53  # float64 holds all whole numbers up to here
 _UNWRITTEN = np.uint64(0x7FF8_6470_6175_6469)  # a NaN that no sampler writes by chance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Something to call as ``draw(n, d, call)``; ``ours`` if the errors it raises are dpaudit's own.
+    """Something to call as ``draw(n, d, call)``; ``ours`` if its errors are dpaudit's own.
 
-    ``draw_at(value, n, d, call)`` returns ``value`` + noise, where the target is told what its
-    noise is for. ``release(value, n)``, of a whole mechanism, makes ``n`` releases of ``value``
-    (m,), holds them for the next draw, and says how long one is. ``release_timed`` does so one call
-    a release; its next draw has the seconds as a last column.
+    ``draw_at(value, n, d, call)`` returns ``value`` + noise, if the target is told what its noise
+    is for. ``release(value, n)``, of a whole mechanism, makes ``n`` releases of ``value`` (m,),
+    holds them for the next draw, and returns the length of one. ``release_timed`` does so with one
+    call per release; its next draw has the seconds as a last column.
     """
 
     draw: Callable[[int, int, int], Any]
@@ -50,14 +50,14 @@ def open_target(spec: Mapping[str, Any]) -> Target:
     """Import or load what the specification names.
 
     Raises:
-        UsageError: it is not there, or cannot be imported.
+        UsageError: it does not exist, or cannot be imported.
     """
     sys.path.insert(0, os.getcwd())
     return _OPENERS[spec["kind"]](spec)
 
 
 def answered(given: Any, n: int, d: int, name: str) -> npt.NDArray[np.float64]:
-    """An answer as a contiguous float64 array (n, d); (n,) is taken when d = 1.
+    """An answer as a contiguous float64 array (n, d); (n,) is accepted if d = 1.
 
     Raises:
         SamplerOutputError: not numbers, or another shape.
@@ -72,24 +72,27 @@ def answered(given: Any, n: int, d: int, name: str) -> npt.NDArray[np.float64]:
 
 
 def numbers(given: Any, who: str, call: str) -> npt.NDArray[Any]:
-    """An answer as an array of real numbers that float64 holds exactly; ``who`` and ``call`` are for the message.
+    """An answer as an array of real numbers that float64 holds exactly.
+
+    ``who`` and ``call`` are for the message.
 
     Raises:
-        SamplerOutputError: it is no array of real numbers, or rounding them to float64 would change
-            them.
+        SamplerOutputError: it is not an array of real numbers, or rounding them to float64 would
+            change them.
     """
     try:
         array = np.asarray(given)
     except (TypeError, ValueError) as error:
         raise SamplerOutputError(
-            f"{who} type={type(given).__name__}, which is no array ({error_text(error)}) {call}"
+            f"{who} type={type(given).__name__}, which is not an array ({error_text(error)}) {call}"
         ) from None
     kind = array.dtype.kind
     if kind == "O" and array.size and all(type(x) is int for x in array.flat):
         raise _rounded(who, max(array.flat, key=abs))
     if kind not in "iuf":
         raise SamplerOutputError(
-            f"{who} type={type(given).__name__}, dtype={array.dtype}, which is not real numbers {call}"
+            f"{who} type={type(given).__name__}, dtype={array.dtype}, which is not real numbers "
+            f"{call}"
         )
     if kind in "iu" and array.itemsize == 8 and array.size:
         for extreme in (int(array.max()), int(array.min())):
@@ -105,8 +108,8 @@ def numbers(given: Any, who: str, call: str) -> npt.NDArray[Any]:
 
 def _rounded(who: str, number: Any) -> SamplerOutputError:
     return SamplerOutputError(
-        f"{who} {number}, which float64 would round: whole numbers are taken up to 2^53, others as float64; "
-        "choose a smaller value or scale"
+        f"{who} {number}, which float64 would round: whole numbers are accepted up to 2^53, others "
+        "as float64; choose a smaller value or scale"
     )
 
 
@@ -135,25 +138,23 @@ def named_function(place: str, member: str) -> Callable[..., Any]:
     """A function of a module or a file.
 
     Raises:
-        UsageError: it is not there, not callable, or cannot be imported.
+        UsageError: it does not exist, is not callable, or cannot be imported.
     """
     module = _import(place)
     try:
         function = attrgetter(member)(module)
     except AttributeError:
-        names = [
-            name
-            for name, value in vars(module).items()
-            if callable(value) and not name.startswith("_")
-        ]
-        # late: most workers never need it, and it is a sixth of their start
+        # not at the top: most workers never need it, and it is a sixth of their start
         from dpaudit import registry
 
+        names = [n for n, value in vars(module).items() if callable(value)]
+        names = [name for name in names if not name.startswith("_")]
         near = registry.nearest(member, names[:50]) if names else "; it has no functions"
         raise UsageError(f"function={member}: not in {place}{near}") from None
     if not callable(function):
+        kind = type(function).__name__
         raise UsageError(
-            f"function={member}: in {place} it is {type(function).__name__}, not callable; name a function"
+            f"function={member}: in {place} it is {kind}, not callable; name a function"
         )
     found: Callable[..., Any] = function
     return found
@@ -161,24 +162,22 @@ def named_function(place: str, member: str) -> Callable[..., Any]:
 
 def _python(spec: Mapping[str, Any]) -> Target:
     function = named_function(spec["place"], spec["member"])
-    parameters = _parameters(function)
-    if "value" in parameters:
+    taken = parameters(function)
+    if "value" in taken:
         return Target(
             draw=lambda n, d, _: function(n, d, value=0.0),
             draw_at=lambda value, n, d, _: function(n, d, value=value),
         )
-    if "size" in parameters and "n" not in parameters:
+    if "size" in taken and "n" not in taken:
         return Target(draw=lambda n, d, _: function(size=(n, d)))
     return Target(draw=lambda n, d, _: function(n, d))
 
 
-def _parameters(function: Callable[..., Any]) -> Collection[str]:
+def parameters(function: Callable[..., Any]) -> Collection[str]:
+    """The names of a function's parameters, as far as they can be known."""
     try:
         return inspect.signature(function).parameters
-    except (
-        TypeError,
-        ValueError,
-    ):  # compiled, without a signature: numpy writes it first in the docstring
+    except (TypeError, ValueError):  # compiled: numpy's docstring starts with the signature
         first = (getattr(function, "__doc__", None) or "").lstrip().split("\n")[0]
         return ["size"] if "size=None" in first else []
 
@@ -205,13 +204,14 @@ def _library(spec: Mapping[str, Any]) -> Target:
         function(bits.ctypes.data, n, d)
         if (bits[n * d :] != _UNWRITTEN).any():
             raise SamplerOutputError(
-                f"sampler {name} wrote past the end of its buffer, wanted n*d={n * d} values (call n={n}, d={d}); "
-                "write out[0] to out[n*d - 1] only"
+                f"sampler {name} wrote past the end of its buffer, wanted n*d={n * d} values "
+                f"(call n={n}, d={d}); write out[0] to out[n*d - 1] only"
             )
         missing = int(np.count_nonzero(bits[: n * d] == _UNWRITTEN))
         if missing:
             raise SamplerOutputError(
-                f"sampler {name} wrote {n * d - missing} values, wanted n*d={n * d} (call n={n}, d={d}); write them all"
+                f"sampler {name} wrote {n * d - missing} values, wanted n*d={n * d} "
+                f"(call n={n}, d={d}); write them all"
             )
         return bits[: n * d].view(np.float64).reshape(n, d)
 
@@ -219,11 +219,10 @@ def _library(spec: Mapping[str, Any]) -> Target:
 
 
 def _source(spec: Mapping[str, Any]) -> Target:
-    from dpaudit.randomness import KeyedStream  # with cryptography: other workers do without
+    from dpaudit import registry
+    from dpaudit.randomness import KeyedStream  # imports cryptography; other workers do not need it
 
     text, mitigation = spec["place"], spec["member"]
-    from dpaudit import registry
-
     source = registry.create("sources", text)
     defence = None if mitigation is None else registry.create("mitigations", mitigation)
     root = KeyedStream.from_seed(spec["seed"])
@@ -235,8 +234,7 @@ def _source(spec: Mapping[str, Any]) -> Target:
         if defence is None:
             noise = source.sample(n, d, stream=stream)
         else:
-            # by name: this package is imported where torch may be missing
-            torch = importlib.import_module("torch")
+            torch = importlib.import_module("torch")  # by name: import-linter forbids it here
             noise = defence.release(torch.zeros((n, d), dtype=torch.float64), source, stream=stream)
         values: npt.NDArray[Any] = noise.detach().cpu().numpy()
         return values
@@ -245,11 +243,10 @@ def _source(spec: Mapping[str, Any]) -> Target:
 
 
 def _elsewhere(spec: Mapping[str, Any]) -> Target:
-    from dpaudit.samplers.endpoints import mechanism_targets  # late: it makes a Target
+    from dpaudit.samplers.endpoints import mechanism_targets  # not at the top: it imports Target
 
-    return {"adapter": mechanism_targets.adapter, "mechanism": mechanism_targets.whole_mechanism}[
-        spec["kind"]
-    ](spec)
+    adapter = spec["kind"] == "adapter"
+    return (mechanism_targets.adapter if adapter else mechanism_targets.whole_mechanism)(spec)
 
 
 _OPENERS: dict[str, Callable[[Mapping[str, Any]], Target]] = {

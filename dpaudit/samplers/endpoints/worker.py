@@ -1,4 +1,4 @@
-"""Foreign Python, shared libraries and registered sources, each in a worker process of its own (the parent's side)."""
+"""Foreign Python, shared libraries and registered sources in worker processes (parent's side)."""
 
 from __future__ import annotations
 
@@ -34,16 +34,13 @@ __all__ = ["HEADER", "LibrarySampler", "PythonSampler", "SourceSampler", "Worker
 HEADER = struct.Struct("<4sBQ")  # magic, 0: float64 values or 1: JSON, bytes that follow
 _LONGEST_REPLY = 1 << 16
 _LONGEST_MESSAGE = 2000  # characters of an error from the worker
-_FIRST_LINES = 10.0  # seconds for a fresh worker's pipe to take what it is to call
-_START_LIMIT = 60.0  # seconds to import a source, when its dimension is asked before the first draw
-# seconds to import foreign Python, when it is asked before the first draw what it takes
-_START_PATIENCE = 2.0
-_FORK_SECONDS = 5.0  # what a forked child may take, and half of the time limit at most
-# seconds between closing the channel and the end of the process with all that it started
-_DYING = 2.0
+_FIRST_LINES = 10.0  # seconds for a new worker's pipe to take the specification
+_START_LIMIT = 60.0  # seconds to import a source, if its dimension is asked before the first draw
+_START_PATIENCE = 2.0  # seconds to import foreign Python, if asked for its parameters before that
+_FORK_SECONDS = 5.0  # limit for a forked child, with half of the time limit
+_DYING = 2.0  # seconds between closing the channel and the end of all processes
 
-# kinds whose worker calls our code, which may refuse what is asked
-_OURS = {"source", "adapter", "mechanism"}
+_OURS = {"source", "adapter", "mechanism"}  # kinds whose worker calls our code, which may refuse
 _NO_END = 1e9  # seconds, in JSON, for a time limit that is infinite
 
 Array = npt.NDArray[np.float64]
@@ -51,9 +48,9 @@ Spec = Mapping[str, str | None]
 
 
 class Worker:
-    """One worker process: it starts at ``with``, gets requests as lines of JSON, and is killed at the end of the block.
+    """One worker process: starts at ``with``, is asked in lines of JSON, ends with the block.
 
-    After a time-out or a crash it stays dead; after an exception or a wrong answer it may be asked
+    After a timeout or a crash it stays dead; after an exception or a wrong answer it may be asked
     again.
     """
 
@@ -70,7 +67,7 @@ class Worker:
 
     @property
     def dim(self) -> int | None:
-        """None: it is asked for any dimension."""
+        """None: any dimension can be drawn."""
         return None
 
     def __enter__(self) -> Self:
@@ -79,14 +76,12 @@ class Worker:
             self._calls = 0
             self._owed = True
             argv = [sys.executable, "-P", "-m", f"{__package__}.worker_main", self.name]
-            self._process = Process(
-                argv, talks=True, needs=self._needed_paths(), shared=self._shared()
-            )
+            needs, shared = self._needed_paths(), self._shared()
+            self._process = Process(argv, talks=True, needs=needs, shared=shared)
             until = time.monotonic() + _FIRST_LINES
+            spec = json.dumps({"name": self.name, **self._spec}).encode()
             try:
-                self._process.send(
-                    json.dumps({"name": self.name, **self._spec}).encode(), deadline=until
-                )
+                self._process.send(spec, deadline=until)
                 self._process.send(b"{}", deadline=until)
             except TimeoutError:
                 self._dead = f"it did not start within {_FIRST_LINES:g} s"
@@ -97,11 +92,11 @@ class Worker:
         return self
 
     def _needed_paths(self) -> list[str]:
-        """Files and folders that the worker needs to see: where the code is that it calls."""
+        """Files and folders with the code that the worker calls, for it to see."""
         return []
 
     def _shared(self) -> Path | None:
-        """A folder for compiled code that the worker may write; none unless it is a registered source."""
+        """A folder for compiled code that the worker may write; only for registered sources."""
         return None
 
     def __exit__(self, *exc: object) -> None:
@@ -110,7 +105,7 @@ class Worker:
             self._process = None
 
     def start(self, *, timeout: float) -> None:
-        """Wait until the worker has imported what it calls; without it the first draw waits for that as well.
+        """Wait until the worker has imported what it calls; otherwise the first draw waits.
 
         Raises:
             UsageError: it cannot find or import it.
@@ -119,7 +114,7 @@ class Worker:
         self._ask(None, memoryview(b""), timeout, " while it was opened")
 
     def draw(self, n: int, d: int, *, timeout: float) -> Array:
-        """``n`` vectors, shape (n, d), finite; the first draw waits for the start of the process as well.
+        """``n`` vectors, shape (n, d), finite; the first draw also waits for the process to start.
 
         Raises:
             UsageError: the worker cannot find or import what it should call, or it refuses (n, d).
@@ -132,7 +127,7 @@ class Worker:
         return finite(values, self.name)
 
     def draw_calls(self, calls: int, n: int, d: int, *, timeout: float) -> tuple[Array, Array]:
-        """``calls`` calls of ``n`` vectors each, one after the other: values (calls·n, d) and each call's seconds.
+        """``calls`` calls of ``n`` vectors in turn: values (calls·n, d), and each call's seconds.
 
         The worker makes them in a loop and times the target alone, with the clock of
         ``time.perf_counter_ns``; one message brings all. Raises as :meth:`draw` does.
@@ -143,11 +138,11 @@ class Worker:
         return finite(both[:size].reshape(calls * n, d), self.name), both[size:]
 
     def draw_forked(self, n: int, d: int, *, timeout: float) -> tuple[Array, Array] | None:
-        """The worker forks; its child draws ``n`` vectors, then it draws ``n`` itself: two arrays (n, d), or None.
+        """Draw ``n`` vectors in a fork of the worker, then ``n`` in itself: arrays (n, d), or None.
 
-        State that both share gives the same noise twice. It draws once before the fork if it has
-        not drawn yet, so that a generator seeded at the first call is seeded. None if the child
-        gave nothing in half of the time, or a few seconds: not every program survives a fork.
+        State that both share gives the same noise twice. The worker draws once before the fork if
+        it has not drawn yet, so that a generator seeded at the first call is seeded. None if the
+        child gave nothing in half of the time, or a few seconds: not every program survives a fork.
         Raises as :meth:`draw` does.
         """
         deadline = time.monotonic() + timeout
@@ -163,7 +158,7 @@ class Worker:
     def _draw(
         self, into: Array, n: int, d: int, timeout: float, *, used: int = 1, **more: float
     ) -> Any:
-        """Ask for a draw whose values go ``into`` an array, or, where that is empty, for an answer in JSON.
+        """Ask for a draw whose values go ``into`` an array, or, if that is empty, for JSON.
 
         ``used`` of the worker's call numbers are spent.
         """
@@ -176,7 +171,7 @@ class Worker:
     def _ask(
         self, question: Mapping[str, float] | None, view: memoryview, timeout: float, call: str
     ) -> Any:
-        """Send a question; values arrive in ``view`` (then None is returned), or a JSON answer. None waits for the start."""
+        """Send a question (None: await the start); values arrive in ``view``, JSON is returned."""
         process = self._process
         if process is None:
             raise UsageError(f"sampler {self.name}: not open; draw inside `with`")
@@ -193,13 +188,9 @@ class Worker:
             if question is not None and not _is_error(answer):
                 process.send(json.dumps(question).encode(), deadline=deadline)
                 answer = self._answer(process, view, deadline, call)
-                if (
-                    answer is not None
-                    and view
-                    and not _is_error(answer)
-                    and "fork_seconds" not in question
-                ):
-                    raise self._foreign(call)  # words where values are due
+                due = view and "fork_seconds" not in question  # values
+                if due and answer is not None and not _is_error(answer):
+                    raise self._foreign(call)
         except TimeoutError:
             self._dead = f"no answer within {timeout:g} s"
             process.close()
@@ -211,9 +202,7 @@ class Worker:
             self._dead = str(error)
             process.close()
             raise
-        except (
-            BaseException
-        ):  # interrupted between a question and its answer: the channel is out of step
+        except BaseException:  # between a question and its answer: the channel is out of step
             self._dead = "interrupted"
             process.close()
             raise
@@ -245,7 +234,8 @@ class Worker:
 
     def _foreign(self, call: str) -> SamplerCrashError:
         return SamplerCrashError(
-            f"sampler {self.name}: something else wrote to the worker's channel{call}; fix the sampler"
+            f"sampler {self.name}: something else wrote to the worker's channel{call}; "
+            "fix the sampler"
         )
 
     def _died(self, process: Process, call: str) -> SamplerError:
@@ -258,9 +248,9 @@ class Worker:
         return SamplerCrashError(f"sampler {self.name}: {how}{call}; fix the sampler")
 
     def _error(self, answer: Mapping[str, Any], *, opening: bool) -> errors.DpauditError:
-        """The error that a worker reports; foreign code can write the report, so it is one of a sampler at most.
+        """The error that a worker reports; foreign code can write it, so a sampler error at most.
 
-        Usage errors are taken while it opens (no such module or symbol) and from our own code in
+        Usage errors are accepted while it opens (no such module or symbol) and from our own code in
         the worker.
         """
         kind = getattr(errors, str(answer["error"]), None)
@@ -277,14 +267,14 @@ def _is_error(answer: Any) -> bool:
 
 
 class _Function(Worker):
-    """A function of somebody else's, written ``KIND:FILE:NAME``."""
+    """A third-party function, written ``KIND:FILE:NAME``."""
 
     _kind, _form, _file, _name = "", "", "", ""
 
     def __init__(
         self, target: str, *, seed: str, dtype: str = "f64", text_mode: bool = False
     ) -> None:
-        """Read the target; it is opened in the worker. ``seed`` is not passed on: the function is closed.
+        """Read the target; the worker opens it. ``seed`` is not used: the function is closed.
 
         Raises:
             UsageError: no name of a function, no such file, or a ``dtype`` or ``text_mode``.
@@ -336,8 +326,8 @@ class PythonSampler(_Function):
     def takes_value(self) -> bool:
         """Whether the function has a parameter ``value``; False outside ``with``.
 
-        It is known once the module is imported: asked earlier, this waits a few seconds for that,
-        and then says False. Not claimed: that the function tells the value apart from others.
+        It is known once the module is imported: before, this waits a few seconds for that, and then
+        is False. Not claimed: that the function distinguishes values.
 
         Raises:
             UsageError: the function cannot be found or imported.
@@ -372,10 +362,10 @@ class PythonSampler(_Function):
 
 
 class LibrarySampler(_Function):
-    """``library:./libnoise.so:SYMBOL``: ``void f(double *out, size_t n, size_t d)`` fills out[n][d].
+    """``library:./libnoise.so:SYMBOL``: ``void f(double *out, size_t n, size_t d)``, out[n][d].
 
-    Values it leaves unwritten and (near) writes past the end are found; a segmentation fault ends
-    the worker only.
+    Values that it does not write and (near) writes past the end are detected; a segmentation fault
+    ends the worker only.
     """
 
     _kind, _form, _file, _name = "library", "PATH:SYMBOL", "library", "symbol"
@@ -389,7 +379,7 @@ class LibrarySampler(_Function):
 
 
 class SourceSampler(Worker):
-    """``NAME[:opt=value,…]``: a registered noise source, behind a registered mitigation or none, run in the worker.
+    """``NAME[:opt=value,…]``: a registered noise source, behind a mitigation or none, in a worker.
 
     Call i draws from ``KeyedStream.from_seed(seed).child("call", i)``, so the same seed and calls
     give the same numbers.
@@ -410,15 +400,14 @@ class SourceSampler(Worker):
             UnknownNameError: no such source or mitigation.
             UsageError: a broken option, or a ``dtype`` or ``text_mode``.
         """
-        from dpaudit import registry  # late: the worker imports this module too
+        from dpaudit import registry  # not at the top: the worker imports this module too
 
         plain_f64(text, dtype, text_mode)
         registry.plugin("sources", Reference.parse(text).name)
         if mitigation is not None:
             registry.plugin("mitigations", Reference.parse(mitigation).name)
-        super().__init__(
-            text, {"kind": "source", "place": text, "member": mitigation, "seed": seed}
-        )
+        spec = {"kind": "source", "place": text, "member": mitigation, "seed": seed}
+        super().__init__(text, spec)
         self._given = (text, seed, mitigation)
         self._others = 0
         self._prepared: deque[SourceSampler] = deque()
@@ -429,23 +418,22 @@ class SourceSampler(Worker):
     def _shared(self) -> Path | None:
         from dpaudit import registry
 
-        return compiled_code(
-            registry.plugin("sources", Reference.parse(self._given[0]).name).origin.distribution
-        )
+        source = registry.plugin("sources", Reference.parse(self._given[0]).name)
+        return compiled_code(source.origin.distribution)
 
     def again(self) -> SourceSampler:
-        """The same source for a process of its own, with a seed of its own that follows from this one's.
+        """The same source for a process of its own, with a seed that follows from this one's.
 
-        An honest source has no randomness but its stream, so the same seed would give the same
-        noise by our own doing.
+        An honest source has no randomness but its stream, so with the same seed we would cause the
+        same noise ourselves.
         """
         return self._prepared.popleft() if self._prepared else self._next()
 
     def prepare(self, others: int) -> None:
-        """Start the processes of the next ``others`` calls of :meth:`again` now, all at once; inside ``with``.
+        """Start the processes of the next ``others`` calls of :meth:`again` now; inside ``with``.
 
         It saves the wait for each, and changes no number: a source's noise follows from its seed,
-        not from when it began. Those that nobody asked for end with this sampler.
+        not from when it started. Unused ones end with this sampler.
         """
         for _ in range(others):
             self._prepared.append(self._next().__enter__())
@@ -462,7 +450,7 @@ class SourceSampler(Worker):
 
     @property
     def dim(self) -> int | None:
-        """What the source says, asked once, inside ``with``; None before.
+        """The source's own dimension, asked once, inside ``with``; None before.
 
         Raises:
             UsageError: the source refuses its options.

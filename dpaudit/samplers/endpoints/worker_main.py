@@ -1,8 +1,8 @@
-"""The worker process: ``python -P -m dpaudit.samplers.endpoints.worker_main NAME``. Foreign code runs here and nowhere else.
+"""The worker process, ``python -P -m dpaudit.samplers.endpoints.worker_main NAME``.
 
-Standard input brings one line of JSON that says what to call, then one line a question; answers
-leave on a private copy of standard output. The foreign code gets an empty standard input, and its
-standard output goes to standard error.
+Foreign code runs here and nowhere else. Standard input brings one line of JSON that says what to
+call, then one line per question; answers leave on a private copy of standard output. The foreign
+code gets an empty standard input, and its standard output goes to standard error.
 """
 
 from __future__ import annotations
@@ -51,12 +51,11 @@ def _say(fd: int, answer: Mapping[str, Any]) -> None:
 
 
 def _raised(error: BaseException, name: str, call: str) -> DpauditError:
-    """What foreign code raised, as one of ours; with the limit that it ran into, where that is plain."""
+    """What foreign code raised, as one of our errors, with the limit that it hit, if clear."""
     limit = ""
     if isinstance(error, MemoryError):
-        limit = (
-            f"; one process may reserve {resource.getrlimit(resource.RLIMIT_DATA)[0] / 2**30:g} GiB"
-        )
+        most = resource.getrlimit(resource.RLIMIT_DATA)[0]
+        limit = f"; one process may reserve {most / 2**30:g} GiB"
     elif isinstance(error, OSError) and error.errno == errno.EFBIG:
         limit = f"; a file may have {resource.getrlimit(resource.RLIMIT_FSIZE)[0] >> 20} MiB"
     return SamplerCrashError(
@@ -65,40 +64,39 @@ def _raised(error: BaseException, name: str, call: str) -> DpauditError:
 
 
 class Dispatcher:
-    """A target, asked as the auditor's questions say."""
+    """Answers the auditor's questions about a target."""
 
     def __init__(self, target: Target, name: str) -> None:
         self._target = target
         self._name = name
 
     def answer(self, question: Mapping[str, Any]) -> Answer:
-        """Values, any shape, or what is to be said in JSON.
+        """Values of any shape, or an answer in JSON.
 
         Raises:
-            DpauditError: ours, or what the target raised or returned, in words.
+            DpauditError: our own, or what describes what the target raised or returned.
         """
         if not question:
             return {"dim": self._target.dim, "takes_value": self._target.draw_at is not None}
         n, d, call = question["n"], question["d"], question["call"]
         _allow(question["seconds"])
         if "release" in question:
-            return {
-                "width": self._release(question["release"], n, timed=question.get("timed", False))
-            }
+            timed = question.get("timed", False)
+            return {"width": self._release(question["release"], n, timed=timed)}
         if "calls" in question:
             return self._calls(question["calls"], n, d, call)
         if "fork_seconds" in question:
             return self._forked(n, d, call, seconds=question["fork_seconds"])
         if "value" in question:
             value, draw_at = float(question["value"]), self._target.draw_at
-            assert draw_at is not None  # noqa: S101 the auditor's side asks only targets that take one
+            assert draw_at is not None  # noqa: S101 the auditor asks only targets that take one
             return self._call(lambda n, d, call: draw_at(value, n, d, call), n, d, call) - value
         return self._call(self._target.draw, n, d, call)
 
     def _call(self, draw: Callable[[int, int, int], Any], n: int, d: int, call: int) -> Array:
         try:
             given = draw(n, d, call)
-        except BaseException as error:  # noqa: BLE001 foreign code may raise anything, SystemExit too
+        except BaseException as error:  # noqa: BLE001 foreign code may raise anything
             raise self._words(error, n, d) from None
         return answered(given, n, d, self._name)
 
@@ -108,20 +106,19 @@ class Dispatcher:
         return _raised(error, self._name, f" (call n={n}, d={d})")
 
     def _release(self, value: str, n: int, *, timed: bool) -> int:
-        """Have ``value`` (base64 of float64) released; the releases are held for the next draw, their length is said."""
+        """Release ``value`` (base64 of float64) for the next draw; the length of a release."""
         told = np.frombuffer(base64.b64decode(value)).copy()
         release = self._target.release_timed if timed else self._target.release
         if release is None:
-            raise UsageError(
-                f"mechanism {self._name}: has no {'timed ' if timed else ''}releases; leave them out"
-            )
+            kind = "timed releases" if timed else "releases"
+            raise UsageError(f"mechanism {self._name}: has no {kind}; leave them out")
         try:
             return release(told, n)
         except BaseException as error:  # noqa: BLE001 as above
             raise self._words(error, n, len(told)) from None
 
     def _calls(self, calls: int, n: int, d: int, first: int) -> Array:
-        """``calls`` answers one after the other, then the seconds that each call took."""
+        """``calls`` answers in turn, then the seconds that each call took."""
         answer = np.empty(calls * n * d + calls)
         values, seconds = answer[: calls * n * d].reshape(calls, n, d), answer[calls * n * d :]
         draw, clock, shape = self._target.draw, time.perf_counter_ns, (n, d)
@@ -177,17 +174,15 @@ def _fill(view: memoryview, fd: int, deadline: float) -> bool:
 
 
 def _allow(seconds: float) -> None:
-    """CPU time for one question: a stop for a target that runs on when nobody listens any more."""
+    """Limit the CPU time of one question, for a target that runs on after the auditor gave up."""
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
     if math.isfinite(seconds):
         used = resource.getrusage(resource.RUSAGE_SELF)
         spent = used.ru_utime + used.ru_stime
-        soft = (
-            math.ceil(_SPARE * spent) + cpu_seconds(seconds) + _SLACK
-        )  # the kernel's own count may run ahead of this one
-        resource.setrlimit(
-            resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard)
-        )
+        # spare: the kernel's own count may run ahead of this one
+        soft = math.ceil(_SPARE * spent) + cpu_seconds(seconds) + _SLACK
+        soft = soft if hard == resource.RLIM_INFINITY else min(soft, hard)
+        resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
 
 
 def _open(spec: Mapping[str, Any]) -> Dispatcher | DpauditError:
@@ -195,7 +190,7 @@ def _open(spec: Mapping[str, Any]) -> Dispatcher | DpauditError:
         return Dispatcher(open_target(spec), spec["name"])
     except DpauditError as error:
         return error
-    except BaseException as error:  # noqa: BLE001 foreign code may raise anything, SystemExit too
+    except BaseException as error:  # noqa: BLE001 foreign code may raise anything
         return _raised(error, spec["name"], " while it was opened")
 
 
@@ -217,13 +212,8 @@ def _main() -> NoReturn:
             _say(answers, {"error": type(error).__name__, "message": str(error)})
             continue
         except BaseException as error:  # noqa: BLE001 an answer's own __array__ is foreign code
-            _say(
-                answers,
-                {
-                    "error": SamplerCrashError.__name__,
-                    "message": str(_raised(error, spec["name"], "")),
-                },
-            )
+            words = str(_raised(error, spec["name"], ""))
+            _say(answers, {"error": SamplerCrashError.__name__, "message": words})
             continue
         if isinstance(answer, dict):
             _say(answers, answer)

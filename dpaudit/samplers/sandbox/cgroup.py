@@ -1,9 +1,9 @@
-"""A control group (version 2) for one foreign program: limits that the kernel keeps, and an end that nobody escapes.
+"""A control group (version 2) for one foreign program: kernel-enforced limits, and a sure end.
 
-Made below the auditor's own group, where that may be done (as root, or in a group that was
-delegated). Limits on memory and processes need their controllers; without these the group still
-ends all processes at once. Source: the kernel's ``admin-guide/cgroup-v2``. Not claimed: that one
-can be had; the level that a result reports does not hang on it.
+It is made below the auditor's own group, if that is allowed (as root, or in a delegated group).
+Limits on memory and processes need their controllers; without these the group still ends all
+processes at once. Source: the kernel's ``admin-guide/cgroup-v2``. Not claimed: that a group is
+available; the level that a result reports does not depend on it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 __all__ = ["Group"]
 
 _NAME = "dpaudit-"  # and the supervisor's process number
-_PATIENCE = 1.0  # seconds for the killed to leave
+_PATIENCE = 1.0  # seconds for killed processes to leave
 _PAUSE = 0.005
 
 
@@ -25,7 +25,7 @@ class Group:
     """One group, made for one supervisor."""
 
     def __init__(self, folder: Path, limits: Mapping[str, int]) -> None:
-        """Make ``folder``, a directory of a mounted hierarchy, with ``limits`` (``memory``, ``written``, ``processes``).
+        """Make ``folder``, a directory of a mounted hierarchy; ``limits`` are those of ``Limits``.
 
         Raises:
             OSError: it cannot be made.
@@ -39,28 +39,24 @@ class Group:
             "pids.max": limits["tasks"],
         }
         for name, value in bounds.items():
-            # no such controller here: the supervisor's own looks remain
-            with contextlib.suppress(OSError):
-                self._write(name, str(value))
+            with contextlib.suppress(OSError):  # no such controller: the supervisor still checks
+                _write(folder / name, str(value))
 
     @classmethod
     def below_ours(
         cls, limits: Mapping[str, int], *, to_limit: bool = False, proc: str = "/proc/self"
     ) -> Group | None:
-        """A group below this process' own; None where there is no hierarchy of version 2, or nothing may be made.
+        """A group below this process' own; None without a version-2 hierarchy, or permission.
 
-        ``to_limit``: nor where it would limit nothing, for want of controllers; entering one takes
-        some 15 ms. Groups of supervisors that were killed are taken away first.
+        With ``to_limit`` also None if it would limit nothing, for lack of controllers: entering a
+        group takes some 15 ms. Groups of killed supervisors are removed first.
         """
         try:
             place = _ours(proc)
-            offered = (
-                (place / "cgroup.subtree_control").read_text(encoding="ascii").split()
-                if to_limit
-                else []
-            )
-            if to_limit and not {"memory", "pids"} & set(offered):
-                return None
+            if to_limit:
+                offered = (place / "cgroup.subtree_control").read_text(encoding="ascii").split()
+                if not {"memory", "pids"} & set(offered):
+                    return None
             for folder in place.glob(f"{_NAME}*"):
                 if not os.path.exists(f"/proc/{folder.name.removeprefix(_NAME)}"):
                     _remove(folder)
@@ -70,20 +66,20 @@ class Group:
 
     @staticmethod
     def forget(pid: int) -> None:
-        """Take away the group of the supervisor ``pid``, which was killed before it could."""
+        """Remove the group of the supervisor ``pid``, in case that was killed before it could."""
         with contextlib.suppress(OSError, StopIteration):
             _remove(_ours("/proc/self") / f"{_NAME}{pid}")
 
     def add(self, pid: int) -> None:
-        """Move a process in; its children are born here.
+        """Move a process into the group; its later children start there.
 
         Raises:
             OSError: it cannot be moved.
         """
-        self._write("cgroup.procs", str(pid))
+        _write(self.folder / "cgroup.procs", str(pid))
 
     def over_memory(self) -> bool:
-        """Whether the kernel ended it for its memory."""
+        """Whether the kernel killed it for its memory."""
         try:
             lines = (self.folder / "memory.events").read_text(encoding="ascii").splitlines()
         except OSError:
@@ -91,11 +87,8 @@ class Group:
         return any(int(line.split()[1]) > 0 for line in lines if line.startswith("oom_kill "))
 
     def end(self) -> None:
-        """Kill all in it, and take it away."""
+        """Kill all processes in it, and remove it."""
         _remove(self.folder)
-
-    def _write(self, name: str, text: str) -> None:
-        _write(self.folder / name, text)
 
 
 def _ours(proc: str) -> Path:
@@ -113,16 +106,16 @@ def _ours(proc: str) -> Path:
 
 
 def _remove(folder: Path) -> None:
-    """Kill all in a group and take it away, within a second."""
+    """Kill all processes in a group and remove it, within a second."""
     if not folder.exists():
         return
-    with contextlib.suppress(OSError):  # before Linux 5.14: the supervisor's own killing remains
+    with contextlib.suppress(OSError):  # before Linux 5.14: the supervisor kills them itself
         _write(folder / "cgroup.kill", "1")
     until = time.monotonic() + _PATIENCE
     while folder.exists() and time.monotonic() < until:
         try:
             folder.rmdir()
-        except OSError:  # the killed have not left yet
+        except OSError:  # killed processes have not left yet
             time.sleep(_PAUSE)
 
 

@@ -1,9 +1,9 @@
-"""What a process gives up for good before it starts a foreign program: capabilities, new privileges, system calls, files.
+"""What a process gives up for good before it starts a foreign program.
 
-Each piece holds without namespaces, too. Sources: capabilities(7), seccomp(2), landlock(7); the
-numbers of system calls are those of ``asm/unistd_64.h`` (x86-64) and ``asm-generic/unistd.h``
-(aarch64). Not claimed: anything about a fault in the kernel behind a system call that stays
-allowed.
+These are capabilities, new privileges, system calls and files; each holds without namespaces, too.
+Sources: capabilities(7), seccomp(2), landlock(7); the numbers of system calls are those of
+``asm/unistd_64.h`` (x86-64) and ``asm-generic/unistd.h`` (aarch64). Not claimed: protection from a
+kernel bug behind a system call that stays allowed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dpaudit.samplers.sandbox.system_calls import call, prctl, syscall
 __all__ = ["DEVICES", "drop_privileges", "filter_system_calls", "keep_files", "undumpable"]
 
 DEVICES = ("null", "zero", "full", "random", "urandom")
-"""The devices that a program gets, below ``/dev``; those of NVIDIA as well, where there are some."""
+"""The devices that a program gets, below ``/dev``; and NVIDIA's, if there are any."""
 
 _SET_DUMPABLE, _CAPBSET_DROP, _SET_SECUREBITS, _SET_NO_NEW_PRIVS, _CAP_AMBIENT = 4, 24, 28, 38, 47
 # SECBIT_NOROOT, _NO_SETUID_FIXUP, _KEEP_CAPS off, _NO_CAP_AMBIENT_RAISE, all locked
@@ -31,18 +31,17 @@ _LAST_CAPABILITY = 63
 
 
 def undumpable() -> None:
-    """Keep this process' memory and descriptors from all processes that lack CAP_SYS_PTRACE, its own user's too."""
+    """Keep its memory and descriptors from processes without CAP_SYS_PTRACE, its user's too."""
     prctl(_SET_DUMPABLE, 0)
 
 
 def drop_privileges() -> None:
-    """No capability is left, none can come back, root's included; no later program gains any by its file's bits.
+    """Drop all capabilities for good, root's included; no later program gains any by file bits.
 
     Raises:
         OSError: the kernel refused.
     """
-    # an old kernel; nothing is ambient unless somebody raised it
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # an old kernel; none is ambient unless it was raised
         prctl(_CAP_AMBIENT, 4)
     for capability in range(_LAST_CAPABILITY + 1):
         try:
@@ -50,11 +49,9 @@ def drop_privileges() -> None:
         except OSError as error:
             if error.errno == errno.EINVAL:  # one past the last that this kernel knows
                 break
-            # not ours to drop: a user without privileges has none to lose
-            if error.errno != errno.EPERM:
+            if error.errno != errno.EPERM:  # EPERM: an unprivileged user has none to drop
                 raise
-    # needs CAP_SETPCAP, which only root, here or in a namespace, had
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # needs CAP_SETPCAP, which only root (of a namespace) had
         prctl(_SET_SECUREBITS, _NO_ROOT)
     header = struct.pack("Ii", 0x20080522, 0)  # version 3, this thread
     call("capset", ctypes.c_char_p(header), ctypes.c_char_p(bytes(24)))
@@ -92,7 +89,7 @@ _FORBIDDEN = {
     "fanotify_init": (300, 262),
     "quotactl": (179, 60),
     "quotactl_fd": (443, 443),
-    # keys, and doors to the kernel that are known for their faults
+    # keys, and kernel interfaces with a history of bugs
     "add_key": (248, 217),
     "request_key": (249, 218),
     "keyctl": (250, 219),
@@ -122,11 +119,11 @@ _FORBIDDEN = {
     "ioperm": (173, -1),
     "vhangup": (153, 58),
 }
-_ABSENT = {  # answered as by a kernel that has not got them, so that programs do without
+_ABSENT = {  # answered as by a kernel that lacks them, so that programs do without
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
-    "clone3": (435, 435),  # its flags cannot be looked at; clone's can
+    "clone3": (435, 435),  # a filter cannot read its flags; it can read clone's
     # memory that no process' counters show
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
@@ -154,11 +151,11 @@ _SECCOMP = (317, 277)
 
 
 def filter_system_calls(*, network: bool) -> None:
-    """Refuse, from now on and in all descendants, what a sampler has no use for; sockets but those of the internet, too.
+    """Refuse, from now on and in all descendants, system calls that a sampler has no use for.
 
-    Unix sockets are refused by kind, so no path leads to one (``socketpair`` stays). ``network``
-    False refuses those of the internet as well. ``fallocate`` is answered as by a file system that
-    has none: space is then taken by writing, which is counted.
+    All sockets but internet ones are refused by kind, so no path leads to a Unix socket
+    (``socketpair`` stays); ``network`` False refuses internet sockets as well. ``fallocate`` is
+    answered as by a file system without it: space is then taken by writing, which is counted.
 
     Raises:
         OSError: the kernel has no seccomp, or this processor's system calls are not known here.
@@ -222,7 +219,7 @@ class _Filter:
 
     @contextlib.contextmanager
     def when(self, number: int) -> Iterator[None]:
-        """What is put in here is for one system call; it must end with :meth:`give`."""
+        """The instructions added in this block are for one system call; end with :meth:`give`."""
         at = len(self._code)
         self._code.append((_EQUAL, 0, 0, number))
         yield
@@ -243,10 +240,10 @@ _SCOPES = 3  # abstract Unix sockets, signals; since version 6
 
 
 def keep_files(*, hidden: Sequence[str], kept: Iterable[str], written: Iterable[str]) -> list[str]:
-    """Without a view of its own: read nothing below ``hidden`` but ``kept``, write below ``written`` only (Landlock).
+    """Read nothing below ``hidden`` but ``kept``, and write below ``written`` only (Landlock).
 
-    Signals to processes outside are refused as well, from version 6 of Landlock (Linux 6.12) on.
-    What is still lacking is returned, in words.
+    This is for a program without mounts of its own. Signals to processes outside are refused as
+    well, from version 6 of Landlock (Linux 6.12) on. Returns what is still lacking, in words.
 
     Raises:
         OSError: the kernel has no Landlock.
@@ -258,12 +255,8 @@ def keep_files(*, hidden: Sequence[str], kept: Iterable[str], written: Iterable[
     size = 24 if version >= 6 else 16 if version >= 4 else 8
     rules = syscall(_CREATE_RULESET, ctypes.c_char_p(attributes), size, 0)
     try:
-        devices = [
-            f"/dev/{name}"
-            for name in os.listdir("/dev")
-            if name in DEVICES or name.startswith("nvidia")
-        ]
-        allowed = {**dict.fromkeys(written, handled), **dict.fromkeys(devices, _USE)}
+        names = [n for n in os.listdir("/dev") if n in DEVICES or n.startswith("nvidia")]
+        allowed = dict.fromkeys(written, handled) | {f"/dev/{name}": _USE for name in names}
         for path in (*_outside(hidden), *kept):
             allowed.setdefault(path, _READ)
         for path, rights in allowed.items():
@@ -277,21 +270,20 @@ def keep_files(*, hidden: Sequence[str], kept: Iterable[str], written: Iterable[
 def _rule(rules: int, path: str, rights: int) -> None:
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except OSError:  # gone, or not ours to see: then the program does not see it either
+    except OSError:  # gone, or not readable by us, and so not by the program
         return
     try:
         if not stat.S_ISDIR(os.fstat(place).st_mode):
             rights &= _FILE_RIGHTS
         if rights:
-            syscall(
-                _ADD_RULE, rules, _BENEATH, ctypes.c_char_p(struct.pack("=Qi", rights, place)), 0
-            )
+            rule = struct.pack("=Qi", rights, place)
+            syscall(_ADD_RULE, rules, _BENEATH, ctypes.c_char_p(rule), 0)
     finally:
         os.close(place)
 
 
 def _outside(hidden: Sequence[str]) -> Iterator[str]:
-    """The largest folders and files that hold nothing hidden, ``/dev`` left out but for its devices."""
+    """The largest folders and files that hold nothing hidden; ``/dev`` is left out."""
     avoided = {*hidden, "/dev"}
     above = {path[:i] or "/" for path in avoided for i, c in enumerate(path) if c == "/"}
     for folder in above:

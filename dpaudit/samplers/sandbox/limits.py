@@ -1,4 +1,4 @@
-"""What a foreign process may use, in one place."""
+"""Resource limits of a foreign process."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class Limits:
     The kernel keeps ``reserved``, ``file_size`` and ``open_files`` for each process
     (``RLIMIT_DATA``, ``RLIMIT_FSIZE``, ``RLIMIT_NOFILE``), and ``tasks`` for all together inside a
     user namespace of a user who is not root (``RLIMIT_NPROC``), or in a control group. ``written``
-    is kept by the kernel where the sampler has a scratch of its own (sandbox ``full``: a tmpfs of
-    that size and a sixteenth). ``memory``, ``written`` and ``processes`` are looked at up to twenty
-    times a second, and at least about once, over all processes together (Linux); past one of them,
-    or where they cannot be looked at, all are killed, and the message says which. Not claimed: what
-    happens between two looks.
+    is kept by the kernel if the sampler has a scratch of its own (sandbox ``full``: a tmpfs of that
+    size and a sixteenth). ``memory``, ``written`` and ``processes`` are checked up to twenty times
+    per second, and at least about once, over all processes together (Linux); if one is exceeded, or
+    cannot be checked, all are killed, and the message says which. Not claimed: what happens between
+    two checks.
     """
 
     memory: int = 4 << 30
-    """Resident memory that is not backed by a file, all processes together, shared pages counted once."""
+    """Resident memory not backed by a file, all processes together, shared pages counted once."""
     reserved: int = 16 << 30
-    """Writable memory that one process may ask for, touched or not; stacks of threads and CUDA ask for much."""
+    """Writable memory that one process may reserve; thread stacks and CUDA reserve a lot."""
     file_size: int = 64 << 20
     """Length of one file."""
     written: int = 1 << 30
@@ -45,5 +45,5 @@ DEFAULT = Limits()
 
 
 def cpu_seconds(seconds: float) -> int:
-    """What one process can use on all cores in ``seconds`` of wall time, and a little: a stop for runaways, never a pinch."""
+    """The most CPU time that a process can use in ``seconds`` of wall time on all cores, plus 1."""
     return math.ceil(seconds * _CORES) + 1

@@ -1,8 +1,8 @@
-"""The mounts in which a foreign program finds itself: everything read-only, home and working tree empty, a private scratch.
+"""The mounts of a foreign program: all read-only, home and working tree empty, a private scratch.
 
 Runs in the first process of new namespaces, with the standard library alone. One tmpfs of a limited
 size holds all that the program can write: ``/tmp``, ``/var/tmp``, ``/dev/shm`` and the folders that
-are hidden. ``/dev`` has the harmless devices and those of NVIDIA. Sources: mount_namespaces(7),
+are hidden. ``/dev`` has the harmless devices and NVIDIA's. Sources: mount_namespaces(7),
 mount_setattr(2), open_tree(2).
 """
 
@@ -21,7 +21,7 @@ from dpaudit.samplers.sandbox.system_calls import call, syscall
 
 __all__ = ["SCRATCH", "loopback", "set_up"]
 
-SCRATCH = "/tmp"  # noqa: S108 the program's own, nobody else sees it
+SCRATCH = "/tmp"  # noqa: S108 the program's own; no other process sees it
 _PRIVATE_ALL = 0x44000  # MS_REC | MS_PRIVATE
 _BIND_ALL = 0x5000  # MS_BIND | MS_REC
 _NO = 0xE  # MS_NOSUID | MS_NODEV | MS_NOEXEC
@@ -43,11 +43,11 @@ def set_up(
     shared: str | None,
     size: int,
 ) -> list[str]:
-    """Put all mounts in place and enter ``cwd``; what is lacking on this kernel, in words.
+    """Put all mounts in place and enter ``cwd``; returns what this kernel lacks, in words.
 
-    ``hidden`` are folders to be empty (none inside another), ``kept`` what stays to be seen inside
-    them, read-only; ``shared`` is a folder that can be written.
-    ``size`` in bytes bounds all that can be written.
+    ``hidden`` are folders to be empty (none inside another), ``kept`` is what stays visible inside
+    them, read-only; ``shared`` is a folder that can be written. ``size`` in bytes bounds all that
+    can be written.
 
     Raises:
         OSError: /proc or the scratch cannot be mounted (a container masks parts of it, or a rule
@@ -61,9 +61,8 @@ def set_up(
     ]
     names = [n for n in os.listdir("/dev") if n in DEVICES or n.startswith("nvidia")]
     devices = [(name, os.open(f"/dev/{name}", os.O_PATH | os.O_CLOEXEC)) for name in names]
-    _mount(
-        b"scratch", SCRATCH, b"tmpfs", _NOSUID_NODEV, f"size={size},nr_inodes={_INODES},mode=700"
-    )
+    bounds = f"size={size},nr_inodes={_INODES},mode=700"
+    _mount(b"scratch", SCRATCH, b"tmpfs", _NOSUID_NODEV, bounds)
     writable, tops = [], {}
     for number, path in enumerate([SCRATCH, *hidden, "/dev"]):
         tops[path] = f"{SCRATCH}/{number}"
@@ -77,10 +76,8 @@ def set_up(
         writable.append(path)
     _bind(shm, "/dev/shm")  # noqa: S108 as above
     writable.append("/dev/shm")  # noqa: S108
-    for path in (home, cwd):
-        if any(
-            path.startswith(f"{folder}/") for folder in (SCRATCH, *hidden)
-        ):  # elsewhere it would be made for all to see
+    for path in (home, cwd):  # elsewhere it would be made outside the sandbox
+        if any(path.startswith(f"{folder}/") for folder in (SCRATCH, *hidden)):
             os.makedirs(path, exist_ok=True)
     for path, place in places:
         for target in dict.fromkeys((os.path.realpath(path), path)):
@@ -100,7 +97,7 @@ def set_up(
         lacking.append(f"files are not read-only ({error.strerror})")
     for _, place in (*places, *devices, *rooms.items(), ("", shm)):
         os.close(place)
-    with contextlib.suppress(OSError):  # gone from sight: the program then starts at the root
+    with contextlib.suppress(OSError):  # hidden: the program then starts at the root
         os.chdir("/")
         os.chdir(cwd)
     return lacking
@@ -112,15 +109,9 @@ def _mount(what: bytes, where: str, kind: bytes, flags: int, options: str | None
 
 
 def _bind(place: int, target: str) -> None:
-    """The file or folder behind a descriptor, at ``target``."""
-    call(
-        "mount",
-        f"/proc/self/fd/{place}".encode(),
-        os.fsencode(target),
-        None,
-        ctypes.c_ulong(_BIND_ALL),
-        None,
-    )
+    """Bind the file or folder behind a descriptor to ``target``."""
+    what = f"/proc/self/fd/{place}".encode()
+    call("mount", what, os.fsencode(target), None, ctypes.c_ulong(_BIND_ALL), None)
 
 
 def _show(place: int, target: str) -> None:
@@ -151,7 +142,7 @@ def _attributes(path: str, *, set_: int = 0, clear: int = 0, recursive: bool = F
 
 
 def loopback() -> None:
-    """Bring up the loopback of a new network, so that a program can talk to itself."""
+    """Bring up the loopback interface of a new network namespace."""
     with contextlib.suppress(OSError):  # none in an old network, or without IPv4
         link = call("socket", _AF_INET, _SOCK_DGRAM, 0)
         fcntl.ioctl(link, _SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", _IFF_UP))

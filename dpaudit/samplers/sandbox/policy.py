@@ -1,4 +1,4 @@
-"""What a user asks of the sandbox, and what was reached: kept for the block of code that audits, and reported with it."""
+"""The sandbox level that a user asks for, and the level reached, per block of code that audits."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dpaudit.errors import UsageError
 __all__ = ["LEVELS", "Policy", "asking", "current", "joined"]
 
 LEVELS = ("full", "require", "network", "none")
-"""What can be asked for: all that this kernel gives; the same or nothing; all but the network; nothing but limits."""
+"""Levels: all that this kernel allows; the same or nothing; all but the network; limits only."""
 
 _LEVEL = "DPAUDIT_SANDBOX"
 
 
 @dataclass(slots=True)
 class Policy:
-    """What is asked for; ``visible`` are folders and files to show read-only, ``passed`` environment variables to pass on."""
+    """What is asked for: a level, paths to show read-only, and environment variables to pass on."""
 
     level: str = "full"
     visible: Sequence[str] = ()
@@ -36,10 +36,9 @@ class Policy:
 
     @property
     def reached(self) -> str:
-        """The weakest level of all processes: ``full``, ``partial: …`` with what is lacking, or ``none``.
+        """The weakest level of all processes: ``full``, ``partial: …`` with the gaps, or ``none``.
 
-        ``not needed`` if none was started: no code of the sampler ran on this machine under the
-        auditor.
+        ``not needed`` if none was started: the auditor ran no code of the sampler on this machine.
         """
         for kind in ("none", "partial"):
             found = sorted(level for level in self._reached if level.startswith(kind))
@@ -59,7 +58,7 @@ _current: ContextVar[Policy | None] = ContextVar("dpaudit_sandbox", default=None
 
 
 def current() -> Policy:
-    """The policy of the surrounding block; without one, a fresh one from ``DPAUDIT_SANDBOX``."""
+    """The policy of the surrounding block; without one, a new one from ``DPAUDIT_SANDBOX``."""
     return _current.get() or _of(None, (), ())
 
 
@@ -67,23 +66,23 @@ def current() -> Policy:
 def asking(
     level: str | None = None, *, visible: Sequence[str] = (), passed: Sequence[str] = ()
 ) -> Iterator[Policy]:
-    """Foreign programs started in this block are held so; ``level`` None means ``DPAUDIT_SANDBOX``, or ``full``.
+    """Set the sandbox level of foreign programs started in this block.
 
-    ``full``: with all that this kernel gives, less where it refuses; results say what was reached.
-    ``require``: a program that cannot be held fully is not started, a
-    :class:`~dpaudit.errors.SamplerError`. ``network``: fully, but with the network. ``none``:
-    limits only. ``visible`` are files and folders that the program also needs, shown read-only;
-    ``passed`` are names of environment variables to pass on besides those of the allow-list.
+    ``level`` None means ``DPAUDIT_SANDBOX``, or ``full``. ``full``: all that this kernel allows;
+    results say what was reached. ``require``: a program that cannot be confined fully is not
+    started, a :class:`~dpaudit.errors.SamplerError`. ``network``: fully, but with the network.
+    ``none``: limits only. ``visible`` are files and folders that the program also needs, shown
+    read-only; ``passed`` are names of environment variables to pass on besides the allow-list's.
 
     Raises:
-        UsageError: no such level, or something to show that is not there.
+        UsageError: no such level, or a path to show that does not exist.
     """
     yield from _within(_of(level, visible, passed))
 
 
 @contextlib.contextmanager
 def joined() -> Iterator[Policy]:
-    """A block that asks for the same as the one around it, and knows what was reached inside it alone."""
+    """A block that asks for the same as the one around it, and records its own reached level."""
     outer = current()
     yield from _within(Policy(outer.level, outer.visible, outer.passed, outer))
 

@@ -1,4 +1,4 @@
-"""A foreign program under a supervisor: started within limits, read under a deadline, and killed with all it started."""
+"""A foreign program under a supervisor: limited, read under a deadline, killed with its tree."""
 
 from __future__ import annotations
 
@@ -35,22 +35,21 @@ _QUOTED = 200  # characters of it in a message
 _PIPE = 1 << 20
 _REPORT = 4096  # bytes of the supervisor's report that are read
 _LONGEST_POLL = 3600.0
-_PATIENCE = 3.5  # seconds for the supervisor to end its process tree, before it is done from here
-_SOON = 1.0  # seconds for what has ended to be waited for
+_PATIENCE = 3.5  # seconds for the supervisor to end its process tree, before this process does
+_SOON = 1.0  # seconds to wait for what has ended
 _LAST_PATIENCE = 5.0  # seconds for the supervisor itself to be gone
 _APART = True  # False in tests: as on a kernel that refuses namespaces
 _GIB = 1 << 30
 
 
 class Process:
-    """Runs ``argv`` (no shell) in the sandbox until closed; nothing that it started is left after :meth:`close`.
+    """Runs ``argv`` (no shell) in the sandbox; :meth:`close` ends it and all that it started.
 
-    How it is held is asked for by the surrounding :func:`~dpaudit.samplers.sandbox.policy.asking`;
-    what was reached is noted there. If this process dies, however it dies, so does all that it
-    started. Every wait has a deadline. This process becomes undumpable when it starts the first
-    program: debuggers of the same user cannot attach to it any more, and neither can the program.
-    Not claimed: that a program held without namespaces which hunts for its supervisor leaves
-    nothing behind.
+    The surrounding :func:`~dpaudit.samplers.sandbox.policy.asking` sets the sandbox level and
+    records the level reached. If this process dies, however it dies, so does all that it started.
+    Every wait has a deadline. This process becomes undumpable when it starts the first program:
+    debuggers of the same user can no longer attach to it, and neither can the program. Not claimed:
+    that a program held without namespaces which attacks its supervisor leaves nothing behind.
     """
 
     def __init__(
@@ -65,18 +64,17 @@ class Process:
     ) -> None:
         """Start; ``talks`` opens a pipe to the program's standard input, which is empty otherwise.
 
-        ``seconds`` is the wall time that it may take, if it is known: its CPU time is limited by
-        it. ``needs`` are the files and folders that it needs to see: its code. ``shared`` is a
-        folder for compiled code that it may write.
+        ``seconds`` is the wall time that it may take, if known: it limits the CPU time. ``needs``
+        are the files and folders that it must see: its code. ``shared`` is a folder for compiled
+        code that it may write.
 
         Raises:
-            UsageError: this system has no ``fcntl``, ``fork`` and ``poll`` to hold a program with
-                (Windows).
+            UsageError: this system has no ``fcntl``, ``fork`` and ``poll`` (Windows).
         """
         if fcntl is None:
             raise UsageError(
-                f"platform={sys.platform}: programs are run on Linux and macOS only; record their values and audit "
-                "file:samples.npy, or serve them and audit http://HOST:PORT/PATH"
+                f"platform={sys.platform}: programs are run on Linux and macOS only; record their "
+                "values and audit file:samples.npy, or serve them and audit http://HOST:PORT/PATH"
             )
         self._limits = limits
         self._policy = policy.current()
@@ -121,22 +119,21 @@ class Process:
         os.set_blocking(self._report, False)
         if self._popen.stdin is not None:
             os.set_blocking(self._popen.stdin.fileno(), False)
-        self._said = b""  # what the supervisor reported so far
+        self._said = b""  # the supervisor's report so far
         self._noted = False
         self._ended = -1
         self._poll = select.poll()
         if sys.platform == "linux":
             with contextlib.suppress(OSError):  # only speed is lost
                 fcntl.fcntl(self._out, fcntl.F_SETPIPE_SZ, _PIPE)
-            # an old kernel: the end of the pipe says the same, mostly
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # an old kernel: the pipe's end mostly says the same
                 self._ended = os.pidfd_open(self._popen.pid)
                 self._poll.register(self._ended, select.POLLIN)
         self._poll.register(self._out, select.POLLIN)
         self._poll.register(self._err, select.POLLIN)
 
     def send(self, line: bytes, *, deadline: float) -> None:
-        """Write one line to the program; a dead program is found out by reading.
+        """Write one line to the program; that it is dead shows in reading.
 
         Raises:
             TimeoutError: ``deadline`` (of ``time.monotonic``) passed before it took all of it.
@@ -159,7 +156,7 @@ class Process:
                         rest = rest[os.write(fd, rest) :]
 
     def read(self, view: memoryview, *, deadline: float) -> int:
-        """Fill ``view`` (bytes) from the program's standard output; fewer bytes than that mean that it ended.
+        """Fill ``view`` (bytes) from standard output; fewer bytes mean that the program ended.
 
         Raises:
             TimeoutError: ``deadline`` (of ``time.monotonic``) passed.
@@ -177,9 +174,7 @@ class Process:
                 if not more:
                     break
                 got += more
-            elif (
-                self._ended in ready
-            ):  # ended, and its pipe is empty, though a child of it may hold the pipe open
+            elif self._ended in ready:  # its pipe is empty, though a child may hold it open
                 break
         return got
 
@@ -194,7 +189,7 @@ class Process:
         return False
 
     def _listen(self) -> bool:
-        """Take what is on standard error, never waiting; False if there was nothing."""
+        """Read what is on standard error without waiting; False if there was nothing."""
         try:
             new = os.read(self._err, 1 << 16)
         except BlockingIOError:
@@ -206,12 +201,11 @@ class Process:
         return bool(new)
 
     def ending(self, *, deadline: float) -> tuple[int, str]:
-        """Wait for the program to end, then close: its exit status (minus the signal) and the same in words.
+        """Wait for the program to end, then close; its exit status (minus the signal) and why.
 
         Raises:
             TimeoutError: it did not end before ``deadline``.
-            SamplerError: it was not started, because the sandbox that is required cannot be had
-                here.
+            SamplerError: it was not started, because the required sandbox is not available here.
         """
         if self._end is None:
             if not self._wait(deadline - time.monotonic()):
@@ -221,26 +215,27 @@ class Process:
             words = lines[1].split() if len(lines) > 1 else []
             try:
                 code, how = self._fate(*words)
-            except (TypeError, ValueError):  # the supervisor was killed before it could say
+            except (TypeError, ValueError):  # the supervisor was killed before its second line
                 code, how = -int(signal.SIGKILL), "the process that held it was killed"
-            tail = [
-                line for line in self._tail.decode(errors="replace").splitlines() if line.strip()
-            ]
+            tail = self._tail.decode(errors="replace").strip().splitlines()
             last = one_line(tail[-1], limit=_QUOTED) if tail else ""
-            self._end = code, how + (f"; its last words: {last!r}" if last else "")
+            self._end = code, how + (f"; stderr ends with {last!r}" if last else "")
         self._note_level()
         return self._end
 
     def _wait(self, seconds: float) -> bool:
-        """Whether the supervisor ends within ``seconds``; by its descriptor, since ``Popen.wait`` looks every 50 ms only."""
+        """Whether the supervisor ends within ``seconds``.
+
+        By its descriptor, if there is one: ``Popen.wait`` polls every 50 ms only.
+        """
         if self._ended >= 0:
             ended = select.poll()
             ended.register(self._ended, select.POLLIN)
             until = time.monotonic() + seconds
-            while not ended.poll(
-                math.ceil(1000 * max(0.0, min(until - time.monotonic(), _LONGEST_POLL)))
-            ):
-                if time.monotonic() >= until:
+            left = seconds
+            while not ended.poll(math.ceil(1000 * max(0.0, min(left, _LONGEST_POLL)))):
+                left = until - time.monotonic()
+                if left <= 0:
                     return False
         try:
             self._popen.wait(_SOON if self._ended >= 0 else max(0.0, seconds))
@@ -249,11 +244,10 @@ class Process:
         return True
 
     def note_level(self) -> None:
-        """Note in the policy how the program is held, which the supervisor reports before the program starts.
+        """Note in the policy the level that the supervisor reports before the program starts.
 
         Raises:
-            SamplerError: it was not started, because the sandbox that is required cannot be had
-                here.
+            SamplerError: it was not started, because the required sandbox is not available here.
         """
         if not self._noted and self._popen.stdout is not None and not self._popen.stdout.closed:
             self._hear()
@@ -266,14 +260,14 @@ class Process:
         refused, _, reached = level.partition("refused: ")
         if reached and not refused:
             raise SamplerError(
-                f"sandbox=require: only «{reached}» can be had here, and nothing was started; use --sandbox full to audit "
-                "with what there is, on code that you trust that far"
+                f"sandbox=require: only «{reached}» is available here, and nothing was started; "
+                "use --sandbox full to audit with that, on code that you trust enough"
             )
         self._noted = True
         self._policy.note(level)
 
     def _hear(self) -> None:
-        """Take what the supervisor has reported, never waiting."""
+        """Read what the supervisor has reported, without waiting."""
         with contextlib.suppress(BlockingIOError):
             while len(self._said) < _REPORT and (new := os.read(self._report, _REPORT)):
                 self._said += new
@@ -281,48 +275,35 @@ class Process:
     def _fate(
         self, status: str, peak: str, cpu: str, blocks: str, passed: str, amount: str
     ) -> tuple[int, str]:
-        """From the supervisor's line: status, peak in KiB, CPU seconds, blocks written, the limit passed, and by how much."""
+        """Exit status and reason, from the supervisor's line.
+
+        It has the status, peak in KiB, CPU seconds, blocks written, limit passed, and amount.
+        """
         del blocks
-        limits = self._limits
-        if passed == "unreadable":
-            return -9, "it hid its counters, so that no limit could be checked, and was killed"
-        if passed == "files":
-            return -9, f"it had {amount} files in its scratch and was killed"
-        if passed == "memory":
-            size = (
-                f"{int(amount) / _GIB:.3g} GiB of memory"
-                if int(amount)
-                else "more memory than is allowed"
-            )
-            return (
-                -9,
-                f"its processes held {size} and were killed, above the limit of {limits.memory / _GIB:g} GiB",
-            )
-        if passed == "written":
-            size = f"{int(amount) / _GIB:.3g} GiB"
-            return (
-                -9,
-                f"it wrote {size} and was killed, above the limit of {limits.written / _GIB:g} GiB",
-            )
-        if passed == "processes":
-            return (
-                -9,
-                f"it had {amount} processes and all were killed, above the limit of {limits.processes}",
-            )
+        limits, size = self._limits, f"{int(amount) / _GIB:.3g} GiB"
+        held = f"{size} of memory" if int(amount) else "more memory than is allowed"
+        killed = {
+            "unreadable": "it hid its counters, so that no limit could be checked, and was killed",
+            "files": f"it had {amount} files in its scratch and was killed",
+            "memory": f"its processes held {held} and were killed, above the limit of "
+            f"{limits.memory / _GIB:g} GiB",
+            "written": f"it wrote {size} and was killed, above the limit of "
+            f"{limits.written / _GIB:g} GiB",
+            "processes": f"it had {amount} processes and all were killed, above the limit of "
+            f"{limits.processes}",
+        }
+        if passed in killed:
+            return -9, killed[passed]
         if status == "-":
             return -9, "it, or the process that held it, was killed"
         code = int(status)
         if code == -signal.SIGXFSZ:
-            return (
-                code,
-                f"it wrote a file longer than the limit of {limits.file_size >> 20} MiB (signal SIGXFSZ)",
-            )
+            most = f"{limits.file_size >> 20} MiB"
+            return code, f"it wrote a file longer than the limit of {most} (signal SIGXFSZ)"
         used = f"after {float(cpu):.2g} s of CPU time, {int(peak) >> 10} MiB at its peak"
         if code == -signal.SIGXCPU:
-            return (
-                code,
-                f"it ran longer than its time limit allows on all cores (signal SIGXCPU {used})",
-            )
+            late = "it ran longer than its time limit allows on all cores"
+            return code, f"{late} (signal SIGXCPU {used})"
         if code >= 0:
             return code, f"its process ended with exit status {code}"
         try:
@@ -332,25 +313,25 @@ class Process:
         return code, f"its process ended with signal {name} {used}"
 
     def close(self) -> None:
-        """Kill all that the program started and let go of the pipes; closing twice is harmless."""
+        """Kill all that the program started and close the pipes; closing twice is harmless."""
         if self._popen.stdout is None or self._popen.stdout.closed:
             return
         self._popen.terminate()  # the supervisor then ends its process tree, itself last
         if not self._wait(_PATIENCE):  # it is stopped, or cannot keep up
             if sys.platform == "linux":
                 process_tree.end_below(self._popen.pid, patience=1.0)
-            # all gone; macOS says so with the latter
+            # all gone; macOS says so with PermissionError
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._popen.pid, signal.SIGKILL)
-            # the kernel holds it; it is killed all the same
+            # stuck in the kernel; it is still killed
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._popen.wait(_LAST_PATIENCE)
         if sys.platform == "linux":
             Group.forget(self._popen.pid)
         self._hear()
-        with contextlib.suppress(SamplerError):  # who reads the ending is told
+        with contextlib.suppress(SamplerError):  # ending() raises it
             self._note_level()
-        for _ in range(64):  # bounded: somebody may still be writing
+        for _ in range(64):  # bounded: something may still be writing
             if not self._listen():
                 break
         for pipe in (self._popen.stdin, self._popen.stdout, self._popen.stderr):

@@ -1,8 +1,8 @@
 """The processes below one process: who they are, what they use, and how all of them are ended.
 
-Everything is read from a /proc held open as a directory, so that nothing mounted over it later
-misleads. With ``root`` None it is the /proc of a namespace and all in it but the first are meant;
-otherwise those below the process ``root``.
+Everything is read from a /proc held open as a directory, so that nothing mounted over it later can
+mislead. With ``root`` None it is the /proc of a namespace, and all processes in it but the first
+are meant; otherwise those below the process ``root``.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 __all__ = ["end_below", "members", "over_limit"]
 
 _PROC = "/proc"
 _DEAD = (b"Z", b"X")
 _PAUSE = 0.001
-_SETTLE = 0.05  # seconds for the killed to be gone before they are looked for again
+_SETTLE = 0.05  # seconds for killed processes to leave before the next search
 
 
 def _read(proc: int, pid: int, name: str) -> bytes:
     """One file of a process; empty if it has gone.
 
     Raises:
-        PermissionError: the process lives and may not be looked at.
+        PermissionError: the process lives and may not be inspected.
     """
     try:
         file = os.open(f"{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
@@ -40,7 +40,7 @@ def _read(proc: int, pid: int, name: str) -> bytes:
 
 
 def _stat(proc: int, pid: int) -> tuple[bytes, int]:
-    """State and parent of a process; those of the dead if it has gone, or is another user's and hidden (``hidepid``)."""
+    """State and parent of a process; as if dead if it has gone, or is hidden (``hidepid``)."""
     stat = b""
     with contextlib.suppress(PermissionError):
         stat = _read(proc, pid, "stat")
@@ -49,7 +49,7 @@ def _stat(proc: int, pid: int) -> tuple[bytes, int]:
 
 
 def members(proc: int, root: int | None) -> list[int]:
-    """Process numbers, in ``proc``'s own counting; the dead that nobody has waited for are left out below a ``root``."""
+    """Process numbers, as ``proc`` counts them; below a ``root`` zombies are left out."""
     pids = [int(name) for name in os.listdir(proc) if name.isdigit()]
     if root is None:
         return [pid for pid in pids if pid != 1]
@@ -69,7 +69,7 @@ def members(proc: int, root: int | None) -> list[int]:
 
 
 def _sum(proc: int, pid: int, name: str, *fields: bytes) -> int:
-    """The fields of a file with one ``field: number`` a line, added up; what is missing counts as 0."""
+    """The sum of ``fields`` in a file of lines ``field: number``; missing ones count as 0."""
     total = 0
     for line in _read(proc, pid, name).splitlines():
         field, _, value = line.partition(b":")
@@ -81,11 +81,11 @@ def _sum(proc: int, pid: int, name: str, *fields: bytes) -> int:
 def over_limit(
     proc: int, pids: Sequence[int], limits: Mapping[str, int], *, disk: bool
 ) -> tuple[str, int] | None:
-    """The first of ``processes``, ``memory``, ``written`` that ``pids`` together are past, and how much it is.
+    """The first of ``processes``, ``memory``, ``written`` that ``pids`` exceed, and the amount.
 
-    ``disk`` counts what they wrote to file systems on disk. A process whose counters are kept from
-    us (it made itself undumpable) is past the limit ``unreadable``: a limit that cannot be checked
-    counts as passed.
+    The limits are on their sum. ``disk`` counts what they wrote to file systems on disk. A process
+    that hides its counters (it made itself undumpable) exceeds the limit ``unreadable``: a limit
+    that cannot be checked counts as exceeded.
     """
     if len(pids) > limits["processes"]:
         return "processes", len(pids)
@@ -102,12 +102,11 @@ def over_limit(
                 if _stat(proc, pid)[0] not in _DEAD:
                     return "unreadable", pid
     held = 1024 * sums["status"]
-    # pages shared by forks were counted often; this look is dear
+    # pages shared by forks were counted more than once; counting them once is slow
     if held > limits["memory"] and len(pids) > 1:
         with contextlib.suppress(PermissionError):  # then the larger number stands
-            held = 1024 * sum(
-                _sum(proc, pid, "smaps_rollup", b"Pss_Anon", b"Pss_Shmem") for pid in pids
-            )
+            fields = (b"Pss_Anon", b"Pss_Shmem")
+            held = 1024 * sum(_sum(proc, pid, "smaps_rollup", *fields) for pid in pids)
     if held > limits["memory"]:
         return "memory", held
     if sums.get("io", 0) > limits["written"]:
@@ -116,21 +115,19 @@ def over_limit(
 
 
 def end_below(root: int, *, patience: float) -> bool:
-    """Stop, then kill, every process below the subreaper ``root``; whether none is left after ``patience`` seconds.
+    """Stop, then kill, every process below the subreaper ``root``; whether none is left in time.
 
-    Stopped first, because what is stopped starts no others: so a crowd that starts new ones faster
-    than they can be killed is ended too. If ``root`` is this process, it waits for them as well.
+    ``patience`` is in seconds. A stopped process starts no others, so processes that fork faster
+    than they can be killed are ended too. If ``root`` is this process, it waits for them as well.
     """
     deadline = time.monotonic() + patience
     proc = os.open(_PROC, os.O_RDONLY | os.O_DIRECTORY)
     try:
         while (crowd := members(proc, root)) and time.monotonic() < deadline:
             stopped: set[int] = set()
-            while (
-                new := [pid for pid in crowd if pid not in stopped]
-            ) and time.monotonic() < deadline:
+            while (new := set(crowd) - stopped) and time.monotonic() < deadline:
                 _signal(new, signal.SIGSTOP)
-                stopped.update(new)
+                stopped |= new
                 crowd = members(proc, root)
             _signal(crowd, signal.SIGKILL)
             _settle(reap=root == os.getpid())
@@ -139,7 +136,7 @@ def end_below(root: int, *, patience: float) -> bool:
         os.close(proc)
 
 
-def _signal(pids: Sequence[int], number: signal.Signals) -> None:
+def _signal(pids: Collection[int], number: signal.Signals) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)

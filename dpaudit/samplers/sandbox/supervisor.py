@@ -1,22 +1,21 @@
-"""A small process between the auditor and a foreign program, so that nothing outlives the auditor or the program.
+"""A small process between the auditor and a foreign program; nothing outlives either of the two.
 
 ``python -I -S supervisor.py CONFIGURATION PROGRAM ARGUMENT…``, the configuration in JSON (see
 :mod:`.process`). Four processes in a row::
 
-    supervisor     outside; checks what the processes use, ends all of them, writes two lines to the
-    descriptor REPORT └─ holder      enters new namespaces if it may
-       └─ first        first process of the namespaces; confines itself, starts the program and
-       waits for orphans
+    supervisor     outside; checks limits, ends all processes, writes two lines to REPORT
+    └─ holder      enters new namespaces if it may
+       └─ first    first process of the namespaces: confines itself, starts the program, reaps
           └─ program
 
 With namespaces (user, process, mount, network and IPC, where the kernel allows them) the program
-sees nothing outside, and the end of ``first`` is the end of everything that it ever started, by the
-kernel's word. Without them the supervisor is a subreaper: whoever leaves its group or its parent
-lands below the supervisor, which stops and kills all until none is left. Either way it does so once
-the program has ended, a limit is passed, PARENT is gone or a SIGTERM comes.
+sees nothing outside, and the end of ``first`` is the end of everything that it ever started: the
+kernel guarantees it. Without them the supervisor is a subreaper: a process that leaves its group or
+its parent lands below the supervisor, which stops and kills all until none is left. Either way it
+does so once the program has ended, a limit is passed, PARENT is gone or a SIGTERM comes.
 
 The first line of the report says which level was reached (``full``, ``partial: …``, ``none``, or
-``refused: …`` where another was required, and then nothing was started); the second how it ended.
+``refused: …`` if another was required, and then nothing was started); the second how it ended.
 Supervisor, holder and first make themselves undumpable before the program starts, so that it cannot
 write to their memory or take their descriptors.
 
@@ -37,8 +36,7 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import NamedTuple, NoReturn
 
-# the packages around this file import much that is not needed here: half of a start
-if __name__ == "__main__":
+if __name__ == "__main__":  # skip the packages around this file: they would take half of the start
     _place = os.path.dirname(os.path.abspath(__file__))
     for _name in ("dpaudit.samplers.sandbox", "dpaudit.samplers", "dpaudit"):
         sys.modules[_name] = ModuleType(_name)
@@ -52,8 +50,8 @@ if _LINUX:
     from dpaudit.samplers.sandbox import confinement, mounts
     from dpaudit.samplers.sandbox.cgroup import Group
 
-_LOOK_EVERY = 0.05  # seconds between looks at the parent and the process tree
-_LOOK_SHARE = 50  # a look that took long is followed by a pause this many times longer,
+_LOOK_EVERY = 0.05  # seconds between checks of the parent and the process tree
+_LOOK_SHARE = 50  # a check that took long is followed by a pause this many times longer,
 _LONGEST_PAUSE = 1.0  # but not longer than this
 _AGAIN = 0.01  # seconds until counters that could not be read are tried again
 _PATIENCE = 3.0  # seconds to end a process tree without namespaces
@@ -73,7 +71,7 @@ class _Refused(Exception):
 
 
 class _Configuration(NamedTuple):
-    """The config."""
+    """What :mod:`.process` passes; without namespaces a folder is made in ``scratch``."""
 
     parent: int
     report: int
@@ -85,8 +83,7 @@ class _Configuration(NamedTuple):
     home: str
     cwd: str
     shared: str | None  # a folder that may be written
-    # a folder on disk in which one is made, where there are no namespaces; then that one
-    scratch: str
+    scratch: str  # a folder on disk
 
     @property
     def network(self) -> bool:
@@ -96,9 +93,8 @@ class _Configuration(NamedTuple):
 def _lower(name: str, value: int) -> None:
     kind = getattr(resource, name)
     hard = resource.getrlimit(kind)[1]
-    # a second between the signal that names the limit and the one that kills
-    spare = int(name == "RLIMIT_CPU")
-    most = value + spare if hard == resource.RLIM_INFINITY else min(value + spare, hard)
+    most = value + (name == "RLIMIT_CPU")  # one second between SIGXCPU and SIGKILL
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.setrlimit(kind, (min(value, most), most))
 
 
@@ -107,27 +103,26 @@ def _offer_to_the_oom_killer() -> None:
         contextlib.suppress(OSError),
         open("/proc/self/oom_score_adj", "w", encoding="ascii") as file,
     ):
-        file.write("1000")  # not Linux, or forbidden: the machine is emptied in another order
+        file.write("1000")  # not Linux, or forbidden: the kernel chooses another order
 
 
 def _program(
     argv: list[str], limits: Mapping[str, int], mask: set[int], parent: int, *, go: int, apart: bool
 ) -> NoReturn:
     try:
-        # until its parent is undumpable; itself it is not, so that its counters can be read
+        # wait until the parent is undumpable; this process is not, so that its counters can be read
         os.read(go, 1)
-        # Python ignores them; programs expect the default
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         namespaces.die_with_parent(signal.SIGKILL)
         for name, kind in _KEPT.items():
             if name in limits:
                 _lower(kind, limits[name])
-        if apart:  # elsewhere it would count everything that the user runs
+        if apart:  # otherwise it would count everything that the user runs
             _lower("RLIMIT_NPROC", limits["tasks"])
         if os.getppid() == parent:
-            os.execvp(argv[0], argv)  # noqa: S606 no shell is what is wanted
+            os.execvp(argv[0], argv)  # noqa: S606 deliberately no shell
     except OSError as error:
         os.write(2, f"cannot start {argv[0]}: {error.strerror}\n".encode(errors="backslashreplace"))
     finally:
@@ -141,7 +136,7 @@ def _silent() -> None:
 
 
 def _confine(config: _Configuration, *, apart: bool) -> list[str]:
-    """Give up what the program has no use for; what could not be given up, in words."""
+    """Give up what the program has no use for; returns what could not be given up, in words."""
     lacking = []
     try:
         confinement.drop_privileges()
@@ -182,16 +177,14 @@ def _first(
             mounts.loopback()
         with contextlib.suppress(OSError):  # then the program has the number 2
             namespaces.number_from(int.from_bytes(os.urandom(4), "little"))
-        size = (
-            config.limits["written"] + config.limits["written"] // 16 + (1 << 20)
-        )  # so that it can be seen to be passed
+        most = config.limits["written"]
         lacking += mounts.set_up(
             hidden=config.hidden,
             kept=config.kept,
             home=config.home,
             cwd=config.cwd,
             shared=config.shared,
-            size=size,
+            size=most + most // 16 + (1 << 20),  # above the limit, so that exceeding it shows
         )
     if _LINUX and config.level != "none":
         lacking += _confine(config, apart=apart)
@@ -216,8 +209,8 @@ def _first(
         ended, how = os.waitpid(-1, 0)
         if ended == program:
             used = resource.getrusage(resource.RUSAGE_CHILDREN)
-            words = f"{os.waitstatus_to_exitcode(how)} {used.ru_maxrss} {used.ru_utime + used.ru_stime} {used.ru_oublock}"
-            os.write(status, words.encode())
+            code, cpu = os.waitstatus_to_exitcode(how), used.ru_utime + used.ru_stime
+            os.write(status, f"{code} {used.ru_maxrss} {cpu} {used.ru_oublock}".encode())
             os._exit(0)
 
 
@@ -231,7 +224,7 @@ def _holder(
     status: int,
     apart: bool,
 ) -> NoReturn:
-    """Says ``.`` when it has left, hears ``.`` when its users are mapped; then ``first`` talks."""
+    """Write ``.`` when it has left, read ``.`` when its users are mapped; then ``first`` talks."""
     try:
         os.close(config.report)
         os.setsid()
@@ -247,13 +240,13 @@ def _holder(
             _first(config, argv, mask, said=said, heard=heard, status=status, apart=apart)
         for fd in (said, heard, status):
             os.close(fd)
-        # inside namespaces nobody sees it, and the supervisor must look through it
+        # with namespaces no process inside sees it, and the supervisor must read through it
         if _LINUX and not apart:
             confinement.undumpable()
         _silent()
         os.waitpid(first, 0)
         os._exit(0)
-    except Exception as error:  # noqa: BLE001 whatever it is, the supervisor does without namespaces and says why
+    except Exception as error:  # noqa: BLE001 the supervisor does without namespaces and says why
         words = error.strerror if isinstance(error, OSError) else None
         with contextlib.suppress(OSError):
             os.write(said, (words or f"{type(error).__name__}: {error}").encode(errors="replace"))
@@ -262,7 +255,7 @@ def _holder(
 
 
 class _Held(NamedTuple):
-    """A process tree that is set up and waits to start: ``!`` to ``say`` lets it."""
+    """A process tree that is set up and waits to start: write ``!`` to ``say``."""
 
     holder: int
     fate: int
@@ -271,10 +264,10 @@ class _Held(NamedTuple):
 
 
 def _hear(fd: int) -> bytes:
-    """What the other side says next, within a time.
+    """What the other side writes next.
 
     Raises:
-        _Refused: nothing.
+        _Refused: nothing in time.
     """
     ready, _, _ = select.select([fd], [], [], _START)
     if not ready:
@@ -322,7 +315,7 @@ def _start(config: _Configuration, argv: list[str], mask: set[int], *, apart: bo
 
 
 class _Counters:
-    """What the process tree uses, against the limits."""
+    """The resources that the process tree uses, compared with the limits."""
 
     def __init__(self, config: _Configuration, held: _Held, *, apart: bool) -> None:
         self._limits = config.limits
@@ -341,8 +334,7 @@ class _Counters:
     def passed(self) -> tuple[str, int] | None:
         """The first limit that is passed, and what is used; None if there is none."""
         over = self._over()
-        # it may have been about to start or to end
-        if over is not None and over[0] == "unreadable":
+        if over is not None and over[0] == "unreadable":  # it may just be starting or ending
             time.sleep(_AGAIN)
             over = self._over()
         return over or self.written()
@@ -354,7 +346,7 @@ class _Counters:
         return process_tree.over_limit(self._proc, pids, self._limits, disk=self._root is not None)
 
     def written(self, blocks: int = 0) -> tuple[str, int] | None:
-        """The same for what lies in the scratch, or went to disk in ``blocks`` of 512 bytes."""
+        """As :meth:`passed`, for the scratch, or for ``blocks`` of 512 bytes that went to disk."""
         if self._scratch_fd >= 0:
             room = os.fstatvfs(self._scratch_fd)
             used = (room.f_blocks - room.f_bfree) * room.f_frsize
@@ -388,7 +380,7 @@ def _size(folder: str) -> tuple[int, int]:
 def _watch(
     parent: int, holder: int, counters: _Counters, group: Group | None
 ) -> tuple[str, int] | None:
-    """Until the program ends, the parent goes or a SIGTERM comes; the limit that was passed, if that ended it."""
+    """Wait for the end of the program or parent, a SIGTERM, or a limit: the one that is passed."""
     due = time.monotonic() + _LOOK_EVERY
     while os.getppid() == parent:
         while True:
@@ -418,12 +410,12 @@ def _watch(
 
 
 def _pause(took: float) -> float:
-    """Seconds until the next look: few where a look is dear, but a process tree that makes looks dear is not left alone."""
+    """Seconds until the next check: more after a slow one, up to a bound, however slow it was."""
     return min(max(_LOOK_EVERY, _LOOK_SHARE * took), _LONGEST_PAUSE)
 
 
 def _end(holder: int, group: Group | None, *, apart: bool) -> None:
-    # gone; macOS says so with the latter
+    # gone; macOS says so with PermissionError
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(holder, signal.SIGKILL)
     if group is not None:
@@ -436,10 +428,10 @@ def _end(holder: int, group: Group | None, *, apart: bool) -> None:
 
 
 def _remove(folder: str) -> None:
-    """Remove a folder however deep it is: what lies below its folders is moved up to it first.
+    """Remove a folder, however deep: what lies below its folders is first moved up to it.
 
     Raises:
-        OSError: something there may not be moved, or is still at work.
+        OSError: something there may not be moved, or is still being written.
     """
     while names := os.listdir(folder):
         for name in names:
@@ -513,8 +505,7 @@ def _main(config: _Configuration, argv: list[str]) -> NoReturn:
 
 
 def _say(config: _Configuration, line: str) -> None:
-    # the auditor is gone; what it started is still to be ended
-    with contextlib.suppress(BrokenPipeError):
+    with contextlib.suppress(BrokenPipeError):  # the auditor is gone; go on and end the processes
         os.write(config.report, f"{line}\n".encode())
 
 
@@ -537,13 +528,13 @@ def _grouped(config: _Configuration, held: _Held, *, apart: bool) -> Group | Non
 
 
 def _below(holder: int) -> list[int]:
-    """The holder's children, in this process' counting."""
+    """The holder's children, as this process counts."""
     with open(f"/proc/{holder}/task/{holder}/children", encoding="ascii") as file:
         return [int(word) for word in file.read().split()]
 
 
 def _with_scratch(config: _Configuration) -> _Configuration:
-    """A folder on disk for what the program writes, known to it as TMPDIR."""
+    """Make a folder on disk for what the program writes, and name it in TMPDIR."""
     scratch = f"{config.scratch}/dpaudit-{os.urandom(8).hex()}"
     os.mkdir(scratch, 0o700)
     os.environ["TMPDIR"] = scratch

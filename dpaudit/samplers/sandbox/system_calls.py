@@ -1,4 +1,7 @@
-"""System calls that Python has no name for. Linux only; the numbers are the same on every processor since Linux 5.0."""
+"""System calls that Python has no name for. Linux only.
+
+Numbers given out since Linux 5.0 are the same on every processor.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +32,8 @@ def syscall(number: int, *arguments: object) -> int:
     Raises:
         OSError: it failed.
     """
-    return call(
-        "syscall",
-        ctypes.c_long(number),
-        *(ctypes.c_long(a) if isinstance(a, int) else a for a in arguments),
-    )
+    wide = [ctypes.c_long(a) if isinstance(a, int) else a for a in (number, *arguments)]
+    return call("syscall", *wide)
 
 
 def prctl(option: int, *arguments: int) -> int:

@@ -1,10 +1,10 @@
-"""Which folders and which environment variables a foreign program gets to see. The auditor's side: plans, does nothing.
+"""Plan which folders and which environment variables a foreign program sees.
 
-Hidden are the home directory and all others, the auditor's working tree (the Git checkout around
-the working directory, or that directory alone), ``/run`` with its sockets, and the temporary
-folders. What the program needs of them stays, read-only: the folder where it lives, the Python that
-runs, and what the user names. Not claimed: that other folders hold no secret; what its user may
-read elsewhere (``/etc``, ``/srv``, ``/opt`` …) the program may read.
+All home directories, the auditor's working tree (the Git checkout around the working directory, or
+that directory alone), ``/run`` with its sockets, and the temporary folders are hidden. What the
+program needs of them stays, read-only: the folder with its code, the running Python, and what the
+user names. Not claimed: that other folders hold no secret; the program may read what its user may
+read elsewhere (``/etc``, ``/srv``, ``/opt`` …).
 """
 
 from __future__ import annotations
@@ -32,39 +32,26 @@ __all__ = [
 _HOMES = ("/home", "/root")
 _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 hidden, not used
 _ALWAYS = (*_HOMES, "/run", *_TEMPORARY)
-_SYSTEM = (
-    "/bin",
-    "/sbin",
-    "/usr",
-    "/lib",
-    "/lib64",
-    "/etc",
-    "/opt",
-    "/nix",
-    "/proc",
-    "/sys",
-    "/dev",
-    "/var",
-    "/boot",
-)
 _RUN_ON = ("/bin", "/sbin", "/usr", "/lib", "/lib64", "/nix", "/proc", "/sys", "/dev")
+_SYSTEM = (*_RUN_ON, "/etc", "/opt", "/var", "/boot")
 _OURS = ("dpaudit", "dpaudit_attacks", "dpaudit_mitigations")
 _FOLDERS_OF_PROGRAMS = {"bin", "sbin"}
 
 _PASSED = re.compile(
-    "PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_.+|TZ|TZDIR|TERM|LD_LIBRARY_PATH|VIRTUAL_ENV|CONDA_PREFIX|"
-    "PYTHON(PATH|HOME|HASHSEED|UTF8|COERCECLOCALE|NOUSERSITE|USERBASE|WARNINGS|DONTWRITEBYTECODE|PLATLIBDIR)|"
+    "PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_.+|TZ|TZDIR|TERM|LD_LIBRARY_PATH|VIRTUAL_ENV|"
+    "CONDA_PREFIX|PYTHON(PATH|HOME|HASHSEED|UTF8|COERCECLOCALE|NOUSERSITE|USERBASE|WARNINGS|"
+    "DONTWRITEBYTECODE|PLATLIBDIR)|"
     "(OMP|OPENBLAS|MKL|NUMEXPR|NUMBA|BLIS|VECLIB|RAYON|GOTO)_.+|ATEN_CPU_CAPABILITY|"
     "(CUDA|NVIDIA|CUBLAS|NCCL|XLA|JAX|TORCH)_.+|"
-    "GOMAXPROCS|JAVA_HOME|JULIA_(DEPOT_PATH|NUM_THREADS|LOAD_PATH)|R_(HOME|LIBS.*)|GEM_(HOME|PATH)|NODE_PATH|PERL5LIB|"
-    "RUBYLIB|GUILE_LOAD_PATH|OCTAVE_.+|GSL_RNG_.+"
+    "GOMAXPROCS|JAVA_HOME|JULIA_(DEPOT_PATH|NUM_THREADS|LOAD_PATH)|R_(HOME|LIBS.*)|GEM_(HOME|PATH)|"
+    "NODE_PATH|PERL5LIB|RUBYLIB|GUILE_LOAD_PATH|OCTAVE_.+|GSL_RNG_.+"
 )
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """``hidden`` are real folders, none inside another; ``kept`` is what stays to be seen inside them."""
+    """``hidden`` are real folders, none inside another; ``kept`` stays visible inside them."""
 
     hidden: tuple[str, ...]
     kept: tuple[str, ...]
@@ -73,11 +60,11 @@ class View:
 
 
 def plan(needs: Iterable[str], visible: Iterable[str] = ()) -> View:
-    """The view of a program that needs the files and folders ``needs`` (where its code is) and ``visible`` (also asked for).
+    """The view of a program whose code ``needs`` files and folders; ``visible`` ones are added.
 
-    A file brings the folder that it lies in, unless that is a hidden folder itself, or the home
-    directory or one around it: then the file alone. The working tree stays whole if the program
-    lives in it, unless it is the home directory. What is asked for is shown, whatever it is.
+    With a file comes its folder, unless that is a hidden folder itself, or the home directory or
+    one around it: then the file alone. The working tree stays whole if the program lives in it,
+    unless it is the home directory. A ``visible`` path is shown, whatever it is.
     """
     cwd = os.getcwd()
     home = os.path.expanduser("~")
@@ -88,34 +75,26 @@ def plan(needs: Iterable[str], visible: Iterable[str] = ()) -> View:
         if os.path.exists(p := os.path.abspath(path)) and not _below_any(p, _prefixes())
     ]
     inside = any(_within(os.path.realpath(path), tree) for path in needed)
-    hidden = _outermost(
-        os.path.realpath(path)
-        for path in (
-            *_ALWAYS,
-            *([] if _of_all(home) else [home]),
-            *([] if inside or _of_the_system(tree) else [tree]),
-        )
-        if os.path.isdir(path) and os.path.realpath(path) != "/"
-    )
-    never = {*hidden, *_upwards(os.path.realpath(home))}  # shown whole only if they are asked for
-    wanted = [
-        *(p for path in needed for p in _with_neighbours(path, never)),
-        *([tree] if inside else []),
-        *_python(),
+    secret = [
+        *_ALWAYS,
+        *([] if _of_all(home) else [home]),
+        *([] if inside or _of_the_system(tree) else [tree]),
     ]
-    kept = dict.fromkeys(
-        path
-        for path in (
-            *(p for p in wanted if os.path.realpath(p) not in never),
-            *map(os.path.abspath, visible),
-        )
-        if os.path.exists(path) and _below_any(os.path.realpath(path), hidden)
+    real = (os.path.realpath(path) for path in secret if os.path.isdir(path))
+    hidden = _outermost(path for path in real if path != "/")
+    never = {*hidden, *_upwards(os.path.realpath(home))}  # shown whole only if they are asked for
+    wanted = [p for path in needed for p in _with_neighbours(path, never)]
+    wanted += [*([tree] if inside else []), *_python()]
+    shown = [p for p in wanted if os.path.realpath(p) not in never]
+    shown += map(os.path.abspath, visible)
+    kept = _outermost(
+        p for p in shown if os.path.exists(p) and _below_any(os.path.realpath(p), hidden)
     )
-    return View(hidden=hidden, kept=_outermost(kept), home=home, cwd=cwd)
+    return View(hidden=hidden, kept=kept, home=home, cwd=cwd)
 
 
 def environment(given: Mapping[str, str], passed: Sequence[str] = ()) -> dict[str, str]:
-    """The variables of an allow-list that a program needs to run, and those asked for by name; nothing of dpaudit's.
+    """The variables on the allow-list of what programs need, and those ``passed`` by name.
 
     >>> environment({"PATH": "/bin", "AWS_SECRET_ACCESS_KEY": "…", "DPAUDIT_DATA": "…"})
     {'PATH': '/bin'}
@@ -129,10 +108,9 @@ def environment(given: Mapping[str, str], passed: Sequence[str] = ()) -> dict[st
 
 def _tree(cwd: str, home: str) -> str:
     """The Git checkout around ``cwd`` that is not the home directory, or ``cwd``; resolved."""
-    checkouts = (
-        folder for folder in _upwards(os.path.realpath(cwd)) if os.path.exists(f"{folder}/.git")
-    )
-    return next((folder for folder in checkouts if folder != home), os.path.realpath(cwd))
+    cwd = os.path.realpath(cwd)
+    checkouts = (folder for folder in _upwards(cwd) if os.path.exists(f"{folder}/.git"))
+    return next((folder for folder in checkouts if folder != home), cwd)
 
 
 def _upwards(path: str) -> list[str]:
@@ -146,22 +124,19 @@ def _of_the_system(tree: str) -> bool:
 
 
 def _of_all(home: str) -> bool:
-    """Whether a home cannot be hidden: some users' is ``/``, or a folder of the system such as ``/usr/games``."""
+    """Whether a home cannot be hidden: some are ``/``, or a system folder like ``/usr/games``."""
     return any(_within(folder, home) for folder in _SYSTEM) or any(
         _within(home, folder) for folder in _RUN_ON
     )
 
 
 def _with_neighbours(path: str, never: Collection[str]) -> list[str]:
-    """What a file or folder needs: the folder around it, of a program in ``bin`` the one around that, none of ``never``."""
+    """A file's folder (for a program in ``bin`` the one above); the file if that is ``never``."""
     found = []
     for p in dict.fromkeys((path, os.path.realpath(path))):
         folder = p if os.path.isdir(p) else os.path.dirname(p)
-        above = os.path.dirname(folder)
-        if (
-            os.path.basename(folder) in _FOLDERS_OF_PROGRAMS
-            and os.path.realpath(above) not in never
-        ):
+        above, name = os.path.split(folder)
+        if name in _FOLDERS_OF_PROGRAMS and os.path.realpath(above) not in never:
             folder = above
         found.append(p if os.path.realpath(folder) in never else folder)
     return found
@@ -172,13 +147,10 @@ def _prefixes() -> list[str]:
 
 
 def _python() -> tuple[str, ...]:
-    """Where this Python, and what it imports, lies."""
-    places = [*_prefixes(), *sys.path]
+    """The folders of this Python and of what it imports."""
+    places: list[str | None] = [*_prefixes(), *sys.path, site.USER_SITE]
     places += os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    places += [
-        os.path.dirname(os.path.realpath(sys.executable)),
-        *([site.USER_SITE] if site.USER_SITE else []),
-    ]
+    places.append(os.path.dirname(os.path.realpath(sys.executable)))
     for name in _OURS:
         spec = importlib.util.find_spec(name)
         places += [] if spec is None else spec.submodule_search_locations or []
@@ -194,7 +166,7 @@ def _below_any(path: str, folders: Iterable[str]) -> bool:
 
 
 def _outermost(paths: Iterable[str]) -> tuple[str, ...]:
-    """Without those inside another."""
+    """``paths`` without those inside another."""
     found: list[str] = []
     for path in sorted(set(paths)):
         if not _below_any(path, found):
@@ -209,7 +181,7 @@ def files_of_command(argv: Iterable[str]) -> list[str]:
 
 
 def files_of_module(place: str) -> list[str]:
-    """The file of a Python module: a path, or a dotted name if that is found in the working directory."""
+    """The files of a Python module: a path, or a dotted name found in the working directory."""
     if "/" in place or place.endswith(".py"):
         return [place]
     top = place.partition(".")[0]
@@ -224,10 +196,10 @@ def files_of_options(*references: str | None) -> list[str]:
 
 
 def compiled_code(distribution: str) -> Path | None:
-    """A folder that a distribution's registered sources share for compiled code; None if none can be made.
+    """A folder that a distribution's sources share for compiled code; None if it cannot be made.
 
     It is the one place outside the scratch that a sandboxed source may write, and the auditor never
-    reads it: compiling takes many seconds, and a sandbox that forgets would do it in every process.
+    reads it. Without it, each process would compile again, for many seconds.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = cache / "dpaudit" / "compiled" / f"{distribution}-{sys.implementation.cache_tag}"

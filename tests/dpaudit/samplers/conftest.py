@@ -12,6 +12,7 @@ import uuid
 import numpy as np
 import psutil
 import pytest
+from support.http_server import serve  # noqa: F401 a fixture
 
 from dpaudit.errors import SamplerTimeoutError
 from dpaudit.samplers import open_sampler
@@ -38,7 +39,7 @@ def marker() -> str:
 
 @pytest.fixture
 def alive():
-    """``alive(marker)`` → processes still there after 20 seconds of grace: a busy machine kills hundreds slowly."""
+    """``alive(marker)`` → processes left after 20 seconds: a busy machine kills hundreds slowly."""
 
     def look(marker: str) -> list[list[str]]:
         end = time.monotonic() + 20
@@ -51,7 +52,7 @@ def alive():
 
 @pytest.fixture
 def present():
-    """``present(marker)`` waits until such a process is there, so that its absence later means something."""
+    """``present(marker)`` waits for such a process, so that its absence later means something."""
 
     def look(marker: str, *, seconds: float = 60) -> bool:
         end = time.monotonic() + seconds
@@ -70,21 +71,21 @@ def here(tmp_path, monkeypatch):
 
 @pytest.fixture
 def ends_in_time(here, alive):
-    """A draw times out at its limit and kills all; with a longer limit if the sampler had not begun.
+    """A draw times out at its limit and kills all; if the sampler had not begun, a longer limit.
 
-    It had if a process with ``marker`` in an argument was there.
+    It had begun if a process with ``marker`` in an argument was there.
     """
 
     def check(text: str, marker: str) -> None:
         for limit in (0.5, 20.0):
             begun = []
-            watch = threading.Timer(0.8 * limit, lambda: begun.extend(processes(marker)))  # noqa: B023 read before the next
+            look = lambda: begun.extend(processes(marker))  # noqa: E731, B023 read before the next
+            watch = threading.Timer(0.8 * limit, look)
             with open_sampler(text, seed="1") as sampler:
                 watch.start()
                 start = time.monotonic()
-                with pytest.raises(
-                    SamplerTimeoutError, match=rf"timeout={limit:g} s.*\(call n=4, d=2\)"
-                ):
+                match = rf"timeout={limit:g} s.*\(call n=4, d=2\)"
+                with pytest.raises(SamplerTimeoutError, match=match):
                     sampler.draw(4, 2, timeout=limit)
                 assert limit <= time.monotonic() - start < limit + 30
                 assert not alive(marker)
@@ -119,7 +120,7 @@ def f({0}):
 
 @pytest.fixture(scope="module")
 def ask(tmp_path_factory):
-    """``ask(body, n, d)`` → noise of ``def f(n, d): body``, or that of ``calls``; one worker for all that leave it alive."""
+    """``ask(body, n, d)`` → noise of ``def f(n, d): body``, or of ``calls``; one worker for all."""
     folder = tmp_path_factory.mktemp("patient")
     (folder / "patient.py").write_text(PATIENT.format("n, d"))
     with open_sampler(f"python:{folder}/patient.py:f", seed="1") as sampler:
@@ -128,11 +129,9 @@ def ask(tmp_path_factory):
             (folder / "body.py").write_text(
                 f"import numpy as np\ndef f(n, d):\n{textwrap.indent(body, ' ')}"
             )
-            return (
-                sampler.draw(n, d, timeout=60)
-                if calls is None
-                else sampler.draw_calls(calls, n, d, timeout=60)
-            )
+            if calls is None:
+                return sampler.draw(n, d, timeout=60)
+            return sampler.draw_calls(calls, n, d, timeout=60)
 
         yield draw
 

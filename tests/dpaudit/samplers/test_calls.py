@@ -92,7 +92,8 @@ def test_no_calls_are_refused(calls, ask):
 
 def test_again_is_the_same_sampler_in_another_process(module):
     module(
-        "import os\ncalls = 0\ndef f(n, d):\n global calls\n calls += 1\n return [[os.stat('.').st_ino, calls]] * n"
+        "import os\ncalls = 0\ndef f(n, d):\n global calls\n calls += 1\n"
+        " return [[os.stat('.').st_ino, calls]] * n"
     )
     with open_sampler("python:foreign:f", seed="1") as sampler:
         first = sampler.draw(1, 2, timeout=20)
@@ -121,7 +122,10 @@ def test_again_gives_an_honest_source_another_seed_every_time():
     assert seeds[1] == seeds[4]
 
 
-VALUE = "def f(n, d, value): return value + np.full((n, d), 0.5)\ndef plain(n, d): return np.ones((n, d))"
+VALUE = (
+    "def f(n, d, value): return value + np.full((n, d), 0.5)\n"
+    "def plain(n, d): return np.ones((n, d))"
+)
 
 
 def test_noise_made_for_a_value_is_what_was_returned_less_the_value(module):
@@ -189,7 +193,8 @@ def test_shared_state_shows_after_a_fork(module):
 def test_what_does_not_survive_a_fork_gives_none(body, module, monkeypatch):
     monkeypatch.setattr("dpaudit.samplers.endpoints.worker._FORK_SECONDS", 0.3)
     module(
-        f"import os, time\nmain = os.getpid()\ndef f(n, d):\n if os.getpid() != main: {body}\n return np.ones((n, d))"
+        "import os, time\nmain = os.getpid()\ndef f(n, d):\n"
+        f" if os.getpid() != main: {body}\n return np.ones((n, d))"
     )
     with open_sampler("python:foreign:f", seed="1") as sampler:
         sampler.start(timeout=20)

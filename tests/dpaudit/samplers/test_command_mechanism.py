@@ -57,13 +57,14 @@ def test_the_longest_value(script):
 def test_a_negative_value_is_no_option_when_it_is_joined_to_one(script):
     parsed = """
         import argparse, struct, sys
-        p = argparse.ArgumentParser(); p.add_argument("--value"); p.add_argument("n", type=int); a = p.parse_args()
+        p = argparse.ArgumentParser(); p.add_argument("--value"); p.add_argument("n", type=int)
+        a = p.parse_args()
         sys.stdout.buffer.write(struct.pack("<d", float(a.value.split(",")[1])) * a.n)
     """
     code = "\n".join(line.strip() for line in parsed.splitlines())
     np.testing.assert_array_equal(release(script(code), [-1.5, -2.0]), [[-2.0]] * 3)
     with pytest.raises(
-        SamplerCrashError, match=r"exit status 2; its last words: .*expected one argument"
+        SamplerCrashError, match=r"exit status 2; stderr ends with .*expected one argument"
     ):
         release(script(code, "--value {value} {n}"), [-1.5, -2.0])
 
@@ -74,12 +75,12 @@ def test_a_negative_value_is_no_option_when_it_is_joined_to_one(script):
         (
             "out.write(b'1234567')",
             SamplerOutputError,
-            r"wrote 7 bytes, .* a release \(release n=3\); write n rows",
+            r"wrote 7 bytes, .* per release \(release n=3\); write n rows",
         ),
         (
             "out.write(struct.pack('<4d', 1, 2, 3, 4))",
             SamplerOutputError,
-            r"wrote 32 bytes, 1\.33333 numbers a release",
+            r"wrote 32 bytes, 1\.33333 numbers per release",
         ),
         ("pass", SamplerOutputError, "wrote 0 bytes"),
         (
@@ -90,7 +91,7 @@ def test_a_negative_value_is_no_option_when_it_is_joined_to_one(script):
         (
             "sys.exit('no negative counts')",
             SamplerCrashError,
-            "exit status 1; its last words: 'no negative counts'",
+            "exit status 1; stderr ends with 'no negative counts'",
         ),
         ("os.kill(os.getpid(), 11)", SamplerCrashError, "SIGSEGV"),
     ],

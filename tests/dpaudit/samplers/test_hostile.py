@@ -1,4 +1,4 @@
-"""Samplers that misbehave: it ends in time, says why, and leaves nothing; some of them audited as a user would.
+"""Samplers that misbehave: a draw ends in time, says why, and leaves nothing; so do some audits.
 
 What a wrong answer is called, and what a plain crash, is in ``test_python.py``; every sampler of
 both tables is audited in ``tests/hostile/test_soak.py``.

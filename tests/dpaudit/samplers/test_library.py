@@ -13,8 +13,12 @@ CODE = """
     #include <stdio.h>
     #include <unistd.h>
     void good(double *out, size_t n, size_t d) { for (size_t i = 0; i < n * d; i++) out[i] = i; }
-    void loud(double *out, size_t n, size_t d) { printf("hello\\n"); fflush(stdout); good(out, n, d); }
-    void lazy(double *out, size_t n, size_t d) { for (size_t i = 0; i + 1 < n * d; i++) out[i] = i; }
+    void loud(double *out, size_t n, size_t d) {
+        printf("hello\\n"); fflush(stdout); good(out, n, d);
+    }
+    void lazy(double *out, size_t n, size_t d) {
+        for (size_t i = 0; i + 1 < n * d; i++) out[i] = i;
+    }
     void over(double *out, size_t n, size_t d) { good(out, n, d + 1); }
     void nans(double *out, size_t n, size_t d) { good(out, n, d); out[1] = 0.0 / (out[0] * 0.0); }
     void sink(double *out, size_t n, size_t d) { volatile int *p = 0; *p = (int)n; }

@@ -60,7 +60,8 @@ def test_releases_may_have_any_length_and_one_process_serves_all_values(module):
         def f(value, n):
             calls.append(n)
             k = int(value)
-            return np.array([[os.getpid(), len(calls)] + [value] * (k - 2)] * n) if k > 1 else np.full(n, value)
+            if k == 1: return np.full(n, value)
+            return np.array([[os.getpid(), len(calls)] + [value] * (k - 2)] * n)
     """)
     with open_mechanism("./foreign.py".join(["python:", ":f"]), seed="1") as mechanism:
         seen = [
@@ -86,7 +87,7 @@ def test_releases_may_have_any_length_and_one_process_serves_all_values(module):
         ("return None", "dtype=object, which is not real numbers"),
         ("return ['a'] * n", "which is not real numbers"),
         ("return np.zeros(n) * 1j", "dtype=complex128"),
-        ("return [[1], [1, 2]] * (n // 2)", "which is no array"),
+        ("return [[1], [1, 2]] * (n // 2)", "which is not an array"),
         ("return np.array([0, 1, np.nan, np.inf])[:n]", r"2 of 4 .* \[2, 0\]=nan"),
     ],
 )
@@ -202,7 +203,7 @@ def test_an_absent_library_says_what_to_install(here, monkeypatch):
 
 
 def test_a_library_releases_around_the_value():
-    """Fails with probability 3e-7 for an honest library; the KS distance of the wrong ones is 8 / √n or more."""
+    """Fails with probability 3e-7 for an honest library; wrong ones are ≥ 8 / √n apart (KS)."""
     value = np.array([5.0, -3.0, 1e6])
     with open_mechanism("numpy:laplace:scale=2", seed="1") as mechanism:
         released = mechanism.release(value, 10_000, timeout=60)

@@ -109,7 +109,7 @@ def test_exceptions_that_end_programs_end_no_worker(body, ask):
         ("__import__('os')._exit(3)", "exit status 3"),
         ("__import__('os').kill(__import__('os').getpid(), 9)", "signal SIGKILL"),
         (
-            "print('the floor is lava'); __import__('sys').stdout.flush(); __import__('os')._exit(1)",
+            "print('the floor is lava', flush=True); __import__('os')._exit(1)",
             "floor is lava",
         ),
         ("__import__('os').closerange(3, 100)", "raised OSError|closed the channel|process ended"),
@@ -147,7 +147,7 @@ def test_a_dead_worker_stays_dead(module):
         ("np.array([[1, 'a']] * 4)", "not real numbers"),
         ("np.array([[1, None]] * 4, dtype=object)", "dtype=object"),
         ("np.zeros((4, 2), dtype=complex)", "complex128"),
-        ("[[1, 2], [3]]", "no array"),
+        ("[[1, 2], [3]]", "not an array"),
         (
             "np.array([[1, 2], [3, np.nan], [np.inf, 0], [0, 0]])",
             r"2 of 8 .* first is \[1, 1\]=nan",
@@ -197,7 +197,8 @@ def test_a_missing_file_is_found_at_once(here):
         "import time\ndef f(n, d): time.sleep(1000)",
         "import time\ntime.sleep(1000)",
         "def f(n, d):\n while True: print('x' * 1000)",
-        "import subprocess, sys\ndef f(n, d): subprocess.run([sys.executable, '-c', 'import time; time.sleep(999)', MARK])",
+        "import subprocess, sys\ndef f(n, d):\n"
+        " subprocess.run([sys.executable, '-c', 'import time; time.sleep(999)', MARK])",
     ],
 )
 def test_silence_ends_in_time_and_leaves_nothing(code, module, marker, ends_in_time):
@@ -219,7 +220,8 @@ def test_leaving_the_block_leaves_nothing_even_of_its_children(module, marker, a
         """
         import subprocess, sys
         def f(n, d):
-            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(999)", __file__ + "-child"])
+            code = "import time; time.sleep(999)"
+            subprocess.Popen([sys.executable, "-c", code, __file__ + "-child"])
             return np.zeros((n, d))
         """,
         f"{marker}.py",

@@ -1,7 +1,7 @@
-"""diffprivlib 0.4.1's mechanisms, run by the Python that has it: ``python diffprivlib_old.py JSON``.
+"""diffprivlib 0.4.1's mechanisms, run in its environment: ``python diffprivlib_old.py JSON``.
 
-Its models do not import with a scikit-learn that runs on this Python, and nothing here needs them:
-they are left out.
+Its models cannot be imported with a scikit-learn that runs on this Python; they are not needed and
+left out.
 """
 
 from __future__ import annotations
@@ -26,6 +26,5 @@ def _made(library: Any, name: str, options: dict[str, float]) -> Callable[[Any],
 
 
 if __name__ == "__main__":
-    # an isolated Python leaves a program's own folder out
-    sys.path.append(str(Path(__file__).parent))
+    sys.path.append(str(Path(__file__).parent))  # an isolated Python leaves it out
     importlib.import_module("released").write_releases(_imported, _made)

@@ -1,4 +1,4 @@
-"""What the programs here have in common: they are told a mechanism, and write its releases. Nothing but Python and numpy."""
+"""What the programs here share: they get a mechanism and write its releases, with numpy alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["write_releases"]
 
 
 def _or_end(status: int, do: Callable[[], Any]) -> Any:
-    """What ``do`` gives; if the library raises, its words are the last ones, and ``status`` tells which step it was."""
+    """What ``do`` gives; if the library raises, end with its message on stderr, and ``status``."""
     try:
         return do()
     except Exception as error:  # noqa: BLE001 the library's own refusal, whatever its class
@@ -23,7 +23,7 @@ def _or_end(status: int, do: Callable[[], Any]) -> Any:
 def write_releases(
     imported: Callable[[], Any], made: Callable[[Any, str, dict[str, float]], Callable[[Any], Any]]
 ) -> None:
-    """Write n releases of ``made(library, mechanism, options)``, row by row; with ``timed`` each ends with its seconds."""
+    """Write n releases of ``made(library, mechanism, options)`` as rows; ``timed`` adds seconds."""
     asked = json.loads(sys.argv[1])
     library = _or_end(3, imported)
     release = _or_end(4, lambda: made(library, asked["mechanism"], asked["options"]))

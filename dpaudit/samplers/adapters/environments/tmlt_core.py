@@ -1,4 +1,4 @@
-"""tmlt.core's noise, run by the Python that has it: ``python tmlt_core.py JSON``. No Spark and no Java is started."""
+"""tmlt.core's noise, run in its environment: ``python tmlt_core.py JSON``. Spark is not started."""
 
 from __future__ import annotations
 
@@ -39,6 +39,5 @@ def _made(
 
 
 if __name__ == "__main__":
-    # an isolated Python leaves a program's own folder out
-    sys.path.append(str(Path(__file__).parent))
+    sys.path.append(str(Path(__file__).parent))  # an isolated Python leaves it out
     importlib.import_module("released").write_releases(_imported, _made)

@@ -1,4 +1,4 @@
-"""Control groups: in a hierarchy made of plain files, and in the kernel's where it can be written."""
+"""Control groups: in a hierarchy made of plain files, and in the kernel's if it is writable."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ FILES = (
 
 @pytest.fixture
 def machine(tmp_path):
-    """``machine(cgroup, mountinfo)``: a /proc of a process that is in the group ``/ours``; the hierarchy is ``tmp/tree``."""
+    """``machine(cgroup, mountinfo)``: a process's /proc in group ``/ours`` of ``tmp/tree``."""
     (tmp_path / "tree" / "ours").mkdir(parents=True)
     (tmp_path / "proc").mkdir()
 
     def make(cgroup="0::/ours\n", kind="cgroup2"):
         (tmp_path / "proc" / "cgroup").write_text(f"5:memory:/other\n{cgroup}")
-        mounts = f"29 1 0:25 / / rw - ext4 /dev/vda rw\n30 29 0:26 / {tmp_path}/tree rw,nosuid - {kind} none rw\n"
+        mounts = "29 1 0:25 / / rw - ext4 /dev/vda rw\n"
+        mounts += f"30 29 0:26 / {tmp_path}/tree rw,nosuid - {kind} none rw\n"
         (tmp_path / "proc" / "mountinfo").write_text(mounts)
         return str(tmp_path / "proc")
 
@@ -103,7 +104,8 @@ def test_in_the_kernels_hierarchy_nobody_escapes_the_end():
     if group is None:
         pytest.skip("no hierarchy of version 2 that can be written")
     code = "import os, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ninput()\n"
-    code += "if os.fork() == 0:\n os.setsid()\n os.fork()\nos.write(1, b'%d\\n' % os.getpid())\ntime.sleep(1000)"
+    code += "if os.fork() == 0:\n os.setsid()\n os.fork()\n"
+    code += "os.write(1, b'%d\\n' % os.getpid())\ntime.sleep(1000)"
     program = subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -1,4 +1,4 @@
-"""The supervisor by itself: what it leaves when nobody listens, and what it imports."""
+"""The supervisor by itself: what it leaves without an auditor, and what it imports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SUPERVISOR = Path(process_tree.__file__).with_name("supervisor.py")
 
 
 def started(*argv, scratch, options=(), **changes):
-    """The supervisor with a report that nobody reads, as when the auditor has just been killed."""
+    """The supervisor with a report that is not read, as when the auditor has just been killed."""
     heard, report = os.pipe()
     os.close(heard)
     asked = {
@@ -60,7 +60,7 @@ def test_it_starts_without_the_packages_around_it(tmp_path):
 
 
 def test_a_family_that_makes_looks_dear_is_looked_at_once_a_second():
-    """Forks with many mappings made a look take seconds, and the pause fifty times that: 3.6 GB were written in between."""
+    """Forks with many mappings make a check take seconds; fifty times that is too long a pause."""
     from dpaudit.samplers.sandbox.supervisor import _pause
 
     assert _pause(0.0001) == 0.05
@@ -69,7 +69,7 @@ def test_a_family_that_makes_looks_dear_is_looked_at_once_a_second():
 
 
 def test_processes_of_others_that_are_hidden_are_nobodys(monkeypatch):
-    """Where /proc is mounted with ``hidepid``, other users' processes cannot be read: they are passed over, not fatal."""
+    """With ``hidepid`` on /proc, other users' processes cannot be read: they are skipped."""
     read, proc = process_tree._read, os.open("/proc", os.O_RDONLY)
 
     def hidden(proc, pid, name):

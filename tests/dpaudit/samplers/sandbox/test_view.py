@@ -16,7 +16,7 @@ from dpaudit.samplers.sandbox.view import environment, plan
 
 @pytest.fixture(params=["a home of its own", "a home among others"])
 def machine(request, tmp_path, monkeypatch):
-    """A home like ``/root`` or like ``/home/user``, a temporary folder, and folders that nobody hides; we are in none."""
+    """A home like ``/root`` or ``/home/user``, a temporary folder, and some visible folders."""
     top = tmp_path.resolve()
     homes = top / "homes"
     home = homes / "user" if request.param == "a home among others" else homes
@@ -173,20 +173,23 @@ def test_the_python_that_runs_is_seen(monkeypatch, tmp_path):
 
 
 def test_an_import_path_that_is_a_home_does_not_show_it(machine, monkeypatch):
-    """``python script.py`` puts the script's folder on the path, which may be the home directory."""
+    """``python script.py`` puts the script's folder, perhaps the home directory, on the path."""
     _, home = machine
     monkeypatch.setattr(view, "_python", lambda: (str(home),))
     assert plan([]).kept == ()
 
 
-PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "PYTHONHASHSEED", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES",
-          "LD_LIBRARY_PATH", "R_LIBS_USER", "JULIA_NUM_THREADS", "NVIDIA_VISIBLE_DEVICES", "XLA_FLAGS")  # fmt: skip
-KEPT_BACK = ("AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "GITHUB_TOKEN", "SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS",
-             "XDG_RUNTIME_DIR", "DOCKER_HOST", "KUBECONFIG", "HTTP_PROXY", "https_proxy", "DATABASE_URL", "PGPASSWORD",
-             "LD_PRELOAD", "LD_AUDIT", "PYTHONSTARTUP", "PYTHONBREAKPOINT", "PYTHONINSPECT", "TMPDIR", "DPAUDIT_SANDBOX",
+PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "PYTHONHASHSEED",
+          "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "R_LIBS_USER",
+          "JULIA_NUM_THREADS", "NVIDIA_VISIBLE_DEVICES", "XLA_FLAGS")  # fmt: skip
+KEPT_BACK = ("AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "GITHUB_TOKEN", "SSH_AUTH_SOCK",
+             "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "DOCKER_HOST", "KUBECONFIG",
+             "HTTP_PROXY", "https_proxy", "DATABASE_URL", "PGPASSWORD", "LD_PRELOAD", "LD_AUDIT",
+             "PYTHONSTARTUP", "PYTHONBREAKPOINT", "PYTHONINSPECT", "TMPDIR", "DPAUDIT_SANDBOX",
              "DPAUDIT_DATA", "DISPLAY", "PATHS", "XPATH", "path", "PATH\n", "")  # fmt: skip
-FAMILIES = ("LC", "OMP", "OPENBLAS", "MKL", "NUMEXPR", "NUMBA", "BLIS", "VECLIB", "RAYON", "GOTO", "CUDA", "NVIDIA", "CUBLAS",
-            "NCCL", "XLA", "JAX", "TORCH", "OCTAVE", "GSL_RNG", "R_LIBS")  # fmt: skip
+FAMILIES = ("LC", "OMP", "OPENBLAS", "MKL", "NUMEXPR", "NUMBA", "BLIS", "VECLIB", "RAYON", "GOTO",
+            "CUDA", "NVIDIA", "CUBLAS", "NCCL", "XLA", "JAX", "TORCH", "OCTAVE", "GSL_RNG",
+            "R_LIBS")  # fmt: skip
 
 
 def test_variables_that_programs_need_are_passed():
