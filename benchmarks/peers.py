@@ -181,13 +181,9 @@ def laplace_canaries(epsilon: float, m: int) -> Canaries:
 
 
 CANARIES = (
-    gaussian_canaries(1.0, 1000),
-    gaussian_canaries(1.0, 10_000),
-    gaussian_canaries(3.0, 1000),
-    gaussian_canaries(3.0, 10_000),
-    laplace_canaries(2.0, 1000),
-    laplace_canaries(2.0, 10_000),
-)
+    gaussian_canaries(1.0, 1000), gaussian_canaries(1.0, 10_000), gaussian_canaries(3.0, 1000),
+    gaussian_canaries(3.0, 10_000), laplace_canaries(2.0, 1000), laplace_canaries(2.0, 10_000),
+)  # fmt: skip
 HONEST_CANARIES = (
     gaussian_canaries(0.0, 500),
     gaussian_canaries(1.0, 500),
@@ -431,19 +427,12 @@ def main() -> None:
     provenance = collect(seed=str(options.seed), plugins=())
     document = _finite(
         {
-            "command": "make peers",
-            "alpha": ALPHA,
-            "samples": options.samples,
-            "honest_samples": options.honest_samples,
-            "repeats": options.repeats,
-            "flawed": flawed,
-            "one_run": canaries,
-            "soundness": shares(honest, answers),
-            "peers": versions,
-            "provenance": dataclasses.asdict(provenance),
-            "seconds": time.perf_counter() - began,
-        }
-    )
+            "command": "make peers", "alpha": ALPHA, "samples": options.samples,
+            "honest_samples": options.honest_samples, "repeats": options.repeats, "flawed": flawed,
+            "one_run": canaries, "soundness": shares(honest, answers), "peers": versions,
+            "provenance": dataclasses.asdict(provenance), "seconds": time.perf_counter() - began,
+        },
+    )  # fmt: skip
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "results.json").write_text(
         json.dumps(document, indent=1, ensure_ascii=False) + "\n"

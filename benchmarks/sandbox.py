@@ -89,33 +89,11 @@ def samplers(folder: Path) -> dict[str, str]:
 def audit(target: str, level: str, samples: float) -> float:
     """Seconds of wall time."""
     tests = ",".join(sorted(set(registry.plugins("tests")) - {"keyless-search"}))
-    words = [
-        "audit",
-        target,
-        "--claim",
-        "gaussian:sigma=1",
-        "--samples",
-        f"{samples:g}",
-        "--tests",
-        tests,
-    ]
+    command = [sys.executable, "-m", "dpaudit", "audit", target, "--claim", "gaussian:sigma=1"]
+    command += ["--samples", f"{samples:g}", "--tests", tests, "--alpha", "1e-6"]
+    command += ["--format", "json", "--sandbox", level]
     began = time.monotonic()
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "dpaudit",
-            *words,
-            "--alpha",
-            "1e-6",
-            "--format",
-            "json",
-            "--sandbox",
-            level,
-        ],
-        capture_output=True,
-        text=True,
-    )
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"{target} at {level}: exit {done.returncode}, {done.stderr[-500:]}")
     return time.monotonic() - began

@@ -68,16 +68,8 @@ def flower(dim: int, seed: int, threshold: int) -> dict:
     if not python.exists():
         sys.exit(f"{python}: no such environment; make envs, or set DPAUDIT_ENVS")
     program = [str(python), str(Path(__file__).parent / "environments" / "flower_rounds.py")]
-    options = [
-        "--dim",
-        str(dim),
-        "--clients",
-        str(len(PARTIES)),
-        "--threshold",
-        str(threshold),
-        "--seed",
-        str(seed),
-    ]
+    options = ["--dim", str(dim), "--clients", str(len(PARTIES))]
+    options += ["--threshold", str(threshold), "--seed", str(seed)]
     return json.loads(
         subprocess.run([*program, *options], check=True, capture_output=True, text=True).stdout
     )
@@ -120,18 +112,8 @@ def simulated(updates: list[np.ndarray], *, sigma: float, seed: int, threshold: 
 
 def processes(updates: list[np.ndarray], *, threshold: int) -> dict:
     """An aggregator and three contributors over mutual TLS on loopback; wall seconds."""
-    terms = [
-        "--parties",
-        ",".join(PARTIES),
-        "--threshold",
-        str(threshold),
-        "--bound",
-        "1",
-        "--sigma",
-        "0",
-        "--round",
-        "bench",
-    ]
+    terms = ["--parties", ",".join(PARTIES), "--threshold", str(threshold)]
+    terms += ["--bound", "1", "--sigma", "0", "--round", "bench"]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_authority(folder / "c", ["aggregator", *PARTIES])

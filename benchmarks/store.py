@@ -58,20 +58,12 @@ def fill(folder: Path, *, cells: int, trials: int) -> tuple[float, float]:
     right = int((truth == guess).sum())
     columns = {"truth": truth.tolist(), "guess": guess.tolist(), "score": score.tolist()}
     outcome = {
-        "attack": "nearest-peak",
-        "trials": trials,
-        "successes": right,
-        "success": right / trials,
+        "attack": "nearest-peak", "trials": trials, "successes": right, "success": right / trials,
         "interval": {"low": 0.4, "high": 0.6, "confidence": 0.95, "method": "Clopper-Pearson"},
-        "chance": 0.5,
-        "epsilon_lower_bound": 0.0,
-        "l2_error": 90.0,
-        "l2_expected": 90.0,
-        "details": {},
-        "epsilon_key_holder": {"low": 1.0, "high": 1.0, "says": "exact"},
-        "sigma": 1.0,
-        "dim": 64,
-    }
+        "chance": 0.5, "epsilon_lower_bound": 0.0, "l2_error": 90.0, "l2_expected": 90.0,
+        "details": {}, "epsilon_key_holder": {"low": 1.0, "high": 1.0, "says": "exact"},
+        "sigma": 1.0, "dim": 64,
+    }  # fmt: skip
     wall = cpu = 0.0
     with Store.create(folder, spec=to_dict({**vars(spec)}), command="bench", cells=cells) as store:
         for start in range(0, cells, BATCH):

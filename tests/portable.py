@@ -51,14 +51,9 @@ TEXT = [  # what reads and writes text, files and dates
 ]
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 SET = (
-    "OPENBLAS_CORETYPE",
-    "NUMBA_CPU_NAME",
-    "ATEN_CPU_CAPABILITY",
-    "PYTHONHASHSEED",
-    "LANG",
-    "TZ",
+    "OPENBLAS_CORETYPE", "NUMBA_CPU_NAME", "ATEN_CPU_CAPABILITY", "PYTHONHASHSEED", "LANG", "TZ",
     *THREADS,
-)
+)  # fmt: skip
 
 
 def one(number: int) -> dict[str, str]:

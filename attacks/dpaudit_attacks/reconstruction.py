@@ -125,10 +125,8 @@ class PhaseReader:
         angle = phases / turn
         mean = torch.atan2(angle.sin().sum(0), angle.cos().sum(0)) * turn
         exponent = (self.source.width / turn) ** 2  # −2·log of the mean resultant length
-        spread = (
-            turn * math.sqrt(-math.expm1(-2 * exponent) / 2) * math.exp(min(exponent / 2, 300.0))
-        )
-        error = spread / math.sqrt(len(phases))
+        spread = turn * math.sqrt(-math.expm1(-2 * exponent) / 2)
+        error = spread * math.exp(min(exponent / 2, 300.0)) / math.sqrt(len(phases))
         return Phases(
             value=torch.remainder(mean, spacing),
             standard_error=error,
@@ -193,9 +191,8 @@ class PhaseReader:
                 width=width,
                 hopeless=needed > available + _SHORT,
             )
-            inside = ((deviations + centre >= low) & (deviations + centre <= low + bound - 1)).all(
-                1
-            )
+            found = deviations + centre
+            inside = ((found >= low) & (found <= low + bound - 1)).all(1)
             if inside.any():
                 deviations = deviations[inside]
             else:

@@ -322,7 +322,7 @@ def excess(
             )
         observed = float(abs(Fraction(sums[1]) - Fraction(sums[0])))
         exact = abs(math.fsum(np.concatenate([b, -a])))
-        claimed = 0.0 if _same_records(a, b) else wide
+        claimed = 0.0 if np.array_equal(np.sort(a), np.sort(b)) else wide
         results.append(
             Excess(
                 probe=name, claimed=claimed, exact=exact, observed=observed, factor=observed / wide
@@ -334,7 +334,3 @@ def excess(
 def _number(x: float | np.number[Any]) -> int | float:
     """Integers stay exact: above 2^53 a float would add a rounding of its own."""
     return int(x) if isinstance(x, (int, np.integer)) else float(x)
-
-
-def _same_records(a: Array, b: Array) -> bool:
-    return bool(np.array_equal(np.sort(a), np.sort(b)))

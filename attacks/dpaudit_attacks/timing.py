@@ -136,8 +136,8 @@ def timing_leak(
     """
     noise, seconds = _checked(noise, seconds)
     _check_options(gap=gap, permutations=permutations, window=window)
-    size, relative = np.abs(noise).sum(1), seconds / _running_median(seconds, window)
-    rho, p = _permutation_test(size, relative, permutations, rng)
+    relative = seconds / scipy.ndimage.median_filter(seconds, window, mode="nearest")
+    rho, p = _permutation_test(np.abs(noise).sum(1), relative, permutations, rng)
     coins = rng.integers(0, 2, len(noise)).astype(bool)
     released = np.column_stack([noise, seconds])
     released[coins, 0] += gap
@@ -252,13 +252,8 @@ class _Clock:
             np.array([len(r) for r in rows]),
         )
         rest = seconds - np.interp(size, sizes, quick)
-        spread = (
-            max(
-                float(np.quantile(np.abs(rest), _QUARTER)),
-                _LEAST_SPREAD * float(np.abs(seconds).max()),
-            )
-            or 1.0
-        )
+        least = _LEAST_SPREAD * float(np.abs(seconds).max())
+        spread = max(float(np.quantile(np.abs(rest), _QUARTER)), least) or 1.0
         counts = np.histogram(_folded(rest, spread), len(_CELLS), (-_REACH, _REACH))[0]
         logs = np.log(
             scipy.ndimage.gaussian_filter1d(counts.astype(np.float64), _SMOOTH) + 1 / len(_CELLS)
@@ -320,10 +315,6 @@ def _check_options(*, gap: float, permutations: int, window: int) -> None:
         )
     if window < 3 or window % 2 == 0:
         raise UsageError(f"window={window}: must be an odd number of calls, at least 3")
-
-
-def _running_median(seconds: Array, window: int) -> Array:
-    return np.asarray(scipy.ndimage.median_filter(seconds, window, mode="nearest"))
 
 
 def _permutation_test(

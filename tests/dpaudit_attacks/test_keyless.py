@@ -32,9 +32,8 @@ def specimen(make_key):
 
     def make(n, *, dim, beta, gamma="2sqrtd", tag="a"):
         key = make_key(dim=dim, beta=beta, gamma=gamma, tag=tag, allow_small_gamma=True)
-        return Pancake(key=key).sample(
-            n, dim, stream=KeyedStream.from_seed(f"noise {tag}")
-        ).numpy(), key
+        stream = KeyedStream.from_seed(f"noise {tag}")
+        return Pancake(key=key).sample(n, dim, stream=stream).numpy(), key
 
     return make
 

@@ -38,10 +38,8 @@ def gaussian_density(v, sigma):
 def pancake_density(v, key, sigma):
     """Peak by peak from the paper: P = √(2π)σγ/r², s = σβ/r, weights exp(−πk²/r²)."""
     r2 = key.beta**2 + key.gamma**2
-    spacing, width = (
-        math.sqrt(2 * math.pi) * sigma * key.gamma / r2,
-        sigma * key.beta / math.sqrt(r2),
-    )
+    spacing = math.sqrt(2 * math.pi) * sigma * key.gamma / r2
+    width = sigma * key.beta / math.sqrt(r2)
     k = np.arange(-400, 401)
     weight = np.exp(-math.pi * k**2 / r2)
     weight /= weight.sum()
@@ -163,10 +161,8 @@ def z_of(posterior, truth):
 def test_the_posterior_is_calibrated_and_one_with_a_wrong_rate_is_not():
     sigma, rate, dim, steps, games = 1.0, 0.4, 8, 2, 300
     key = a_key(dim, beta=0.6, gamma=4.0)
-    attack, wrong = (
-        Membership(sigma=sigma, rate=rate, key=key),
-        Membership(sigma=sigma, rate=0.9, key=key),
-    )
+    attack = Membership(sigma=sigma, rate=rate, key=key)
+    wrong = Membership(sigma=sigma, rate=0.9, key=key)
     posteriors, misled, coins = [], [], []
     for i in range(games):
         stream = STREAM.child("calibration", i)

@@ -257,34 +257,22 @@ def test_bad_options(options, words):
         PairInversion(**options)
 
 
+LEGACY, FLOAT32 = {"sampler": "numpy-legacy"}, {"sampler": "torch-f32"}
+
+
 @pytest.mark.parametrize(
     ("options", "releases", "value", "words"),
     [
-        ({"sampler": "numpy-legacy"}, np.full((1, 2), np.nan), np.zeros(2), "NaN or infinity"),
-        ({"sampler": "numpy-legacy"}, np.zeros((1, 2)), np.array([0, np.inf]), "NaN or infinity"),
-        ({"sampler": "numpy-legacy"}, np.zeros((1, 3)), np.zeros(3), "an odd number shifts"),
-        (
-            {"sampler": "numpy-legacy", "offset": "unknown"},
-            np.zeros((1, 2)),
-            np.zeros(2),
-            "three and more",
-        ),
-        ({"sampler": "numpy-legacy"}, np.zeros((1, 2)), np.zeros(4), "2 coordinates"),
-        ({"sampler": "numpy-legacy"}, np.zeros(2), np.zeros(2), "needs 2 axes"),
-        ({"sampler": "torch-f32"}, np.zeros((1, 20)), np.zeros(20), "say sizes=20"),
-        (
-            {"sampler": "torch-f32", "sizes": "20+16"},
-            np.zeros((1, 32)),
-            np.zeros(32),
-            "add up to 36",
-        ),
-        ({"sampler": "torch-f32"}, np.full((1, 16), 0.1), np.zeros(16), "is no float32 number"),
-        (
-            {"sampler": "torch-f32"},
-            np.zeros((1, 16)),
-            np.full(16, 1e39),
-            "above the largest float32",
-        ),
+        (LEGACY, np.full((1, 2), np.nan), np.zeros(2), "NaN or infinity"),
+        (LEGACY, np.zeros((1, 2)), np.array([0, np.inf]), "NaN or infinity"),
+        (LEGACY, np.zeros((1, 3)), np.zeros(3), "an odd number shifts"),
+        (LEGACY | {"offset": "unknown"}, np.zeros((1, 2)), np.zeros(2), "three and more"),
+        (LEGACY, np.zeros((1, 2)), np.zeros(4), "2 coordinates"),
+        (LEGACY, np.zeros(2), np.zeros(2), "needs 2 axes"),
+        (FLOAT32, np.zeros((1, 20)), np.zeros(20), "say sizes=20"),
+        (FLOAT32 | {"sizes": "20+16"}, np.zeros((1, 32)), np.zeros(32), "add up to 36"),
+        (FLOAT32, np.full((1, 16), 0.1), np.zeros(16), "is no float32 number"),
+        (FLOAT32, np.zeros((1, 16)), np.full(16, 1e39), "above the largest float32"),
     ],
 )
 def test_bad_releases(options, releases, value, words):

@@ -23,19 +23,10 @@ def brute(x, sigma, beta, gamma):
 @pytest.mark.parametrize(
     ("beta", "gamma"),
     [
-        (1e-3, 32),
-        (0.1, 16),
-        (0.5, 8),
-        (0.99, 8),
-        (1.0, 8),
-        (1.01, 8),
-        (3, 8),
-        (30, 8),
-        (0.4, 0.3),
-        (2, 0.1),
-        (20, 500),
+        (1e-3, 32), (0.1, 16), (0.5, 8), (0.99, 8), (1.0, 8), (1.01, 8), (3, 8), (30, 8),
+        (0.4, 0.3), (2, 0.1), (20, 500),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("sigma", [1.0, 6.4])
 def test_is_the_mixture(beta, gamma, sigma):
     x = np.random.default_rng(1).normal(0, 2 * sigma, 100)

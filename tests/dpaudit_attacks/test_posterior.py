@@ -127,10 +127,8 @@ def test_the_first_direction_alone_is_the_plain_key(make_key):
     """A key whose basis is its direction and one without basis give the same scores."""
     key = make_key(dim=16, beta=0.3, gamma=8.0)
     rng = np.random.default_rng(1)
-    y, q = (
-        torch.from_numpy(rng.standard_normal((4, 16))),
-        torch.from_numpy(rng.standard_normal((3, 16))),
-    )
+    y = torch.from_numpy(rng.standard_normal((4, 16)))
+    q = torch.from_numpy(rng.standard_normal((3, 16)))
     r = y[:, None] - q
     x = r @ torch.from_numpy(np.array(key.direction))
     gaussian = -(r.square().sum(-1) - x.square()) / 2 - 15 * math.log(2 * math.pi) / 2
@@ -154,11 +152,9 @@ def test_a_made_key_with_three_directions(make_key, stream):
 
 
 def test_bad_input(make_key):
-    attack, y, q = (
-        LikelihoodRatio(key=make_key(), sigma=1.0),
-        torch.zeros(2, 64),
-        torch.zeros(3, 64),
-    )
+    attack = LikelihoodRatio(key=make_key(), sigma=1.0)
+    y = torch.zeros(2, 64)
+    q = torch.zeros(3, 64)
     for prior, say in (
         (torch.ones(2), "one value"),
         (torch.tensor([1, -1, 1.0]), "≥ 0"),

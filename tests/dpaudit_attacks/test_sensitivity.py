@@ -10,17 +10,10 @@ from dpaudit.noise.floating_point import sums
 from dpaudit_attacks.sensitivity import KINDS, SensitivityProbes, excess
 
 BOUNDS = [
-    (0.0, 1.0, 1000),
-    (0.0, 1.0, 20_000),
-    (2.0**45, 2.0**45 + 1, 1000),
-    (-(2.0**45) - 1, -(2.0**45), 1000),
-    (1.0, 1 + 2.0**-50, 1000),
-    (-(2.0**22), 2.0**22, 2000),
-    (0.0, 2.0**53, 1100),
-    (-0.5, 0.25, 700),
-    (1e-3, 2e-3, 5000),
-    (1e6, 1e6 + 1, 2),
-]
+    (0.0, 1.0, 1000), (0.0, 1.0, 20_000), (2.0**45, 2.0**45 + 1, 1000),
+    (-(2.0**45) - 1, -(2.0**45), 1000), (1.0, 1 + 2.0**-50, 1000), (-(2.0**22), 2.0**22, 2000),
+    (0.0, 2.0**53, 1100), (-0.5, 0.25, 700), (1e-3, 2e-3, 5000), (1e6, 1e6 + 1, 2),
+]  # fmt: skip
 FLAWED = [n for n in sums.__all__ if getattr(getattr(sums, n), "flawed", False)]
 CLEAN = [n for n in sums.__all__ if getattr(getattr(sums, n), "flawed", None) is False]
 

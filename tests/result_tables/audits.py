@@ -93,9 +93,8 @@ def libraries() -> Iterator[str]:
     kept: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in rows("libraries"):
         by_time = "time" if row["attack"] == "timing" else ""
-        kept.setdefault(
-            (row["library"], row["mechanism"].split(":scale=10")[0] + by_time), []
-        ).append(row)
+        mechanism = row["mechanism"].split(":scale=10")[0] + by_time
+        kept.setdefault((row["library"], mechanism), []).append(row)
     for found in kept.values():
         row = max(found, key=lambda one: float(one["epsilon"]))
         bad = row["verdict"] not in ("not broken", "inconclusive")

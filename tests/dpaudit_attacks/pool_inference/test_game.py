@@ -29,19 +29,15 @@ def behaviour(setting, *, preferred, gamma, delta):
 def test_objects_follow_equation_6(way, gamma, delta):
     setting = load_setting(way)
     some = people(setting, 300, 700, stream=STREAM.child(way), gamma=gamma, delta=delta)
-    expected, seen = (
-        np.zeros(setting.universe),
-        np.bincount(some.objects.ravel(), minlength=setting.universe),
-    )
+    expected = np.zeros(setting.universe)
+    seen = np.bincount(some.objects.ravel(), minlength=setting.universe)
     for preferred, users in enumerate(np.bincount(some.preferred, minlength=setting.k)):
         expected += 700 * users * behaviour(setting, preferred=preferred, gamma=gamma, delta=delta)
     assert expected.sum() == pytest.approx(seen.sum())
     assert (seen[expected == 0] == 0).all()
     rare = expected < 8
-    observed, wanted = (
-        np.append(seen[~rare], seen[rare].sum()),
-        np.append(expected[~rare], expected[rare].sum()),
-    )
+    observed = np.append(seen[~rare], seen[rare].sum())
+    wanted = np.append(expected[~rare], expected[rare].sum())
     kept = wanted > 0
     assert scipy.stats.chisquare(observed[kept], wanted[kept]).pvalue > 1e-3
 

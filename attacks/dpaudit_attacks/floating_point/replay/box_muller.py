@@ -146,9 +146,9 @@ def _match(  # type: ignore[no-untyped-def]
         y1, y2, v1, v2 = y[0, p], y[1, p], v[0, p], v[1, p]
         for t in range(t0, t_ends[p]):
             for k in range(k0, k_ends[p]):
-                if (v1 + radius[k] * cosine[t] * scale) / divisor == y1 and (
-                    v2 + radius[k] * sine[t] * scale
-                ) / divisor == y2:
+                if (v1 + radius[k] * cosine[t] * scale) / divisor != y1:
+                    continue
+                if (v2 + radius[k] * sine[t] * scale) / divisor == y2:
                     found[p] = True
                     break
             if found[p]:

@@ -113,11 +113,9 @@ def _search(y, v, divisor, scale, walk, ring, swap, sign):  # type: ignore[no-un
                 b = sign[p] * (np.float64(i) * 2.0**-52)
                 x2, x1 = (b, a) if swap[p] else (a, b)
                 f = _factor(x1, x2)
-                if f == 0.0:
+                if f == 0.0 or (v1 + scale * (f * x2)) / divisor != y1:
                     continue
-                if (v1 + scale * (f * x2)) / divisor == y1 and (
-                    v2 + scale * (f * x1)
-                ) / divisor == y2:
+                if (v2 + scale * (f * x1)) / divisor == y2:
                     found[p] = True
                     break
             if found[p]:

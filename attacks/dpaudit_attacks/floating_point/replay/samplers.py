@@ -69,33 +69,22 @@ def _stdlib_gauss() -> _Known:
 def _torch_fill(dtype: str, bits: int) -> _Known:
     torch = importlib.import_module("torch")
     kind, shape = getattr(torch, dtype), (_PAIRS // 8, 2, 8)
-    radius, turn = (
-        torch.rand(shape, dtype=kind, generator=torch.Generator().manual_seed(_SEED))
-        .numpy()
-        .swapaxes(0, 1)
-    )
-    drawn = torch.normal(
-        0.0, _SCALE, shape, dtype=kind, generator=torch.Generator().manual_seed(_SEED)
-    ).numpy()
-    return _Known(
-        _down(radius.ravel(), bits), _up(turn.ravel(), bits), drawn.swapaxes(0, 1).reshape(2, -1)
-    )
+    generator = torch.Generator().manual_seed(_SEED)
+    uniforms = torch.rand(shape, dtype=kind, generator=generator).numpy()
+    generator.manual_seed(_SEED)
+    drawn = torch.normal(0.0, _SCALE, shape, dtype=kind, generator=generator).numpy()
+    radius, turn = uniforms[:, 0].ravel(), uniforms[:, 1].ravel()
+    return _Known(_down(radius, bits), _up(turn, bits), drawn.swapaxes(0, 1).reshape(2, -1))
 
 
 def _torch_short() -> _Known:
     torch = importlib.import_module("torch")
     kind = torch.float64
-    turn, radius = (
-        torch.rand(_PAIRS, 2, dtype=kind, generator=torch.Generator().manual_seed(_SEED)).numpy().T
-    )
     generator = torch.Generator().manual_seed(_SEED)
-    drawn = np.stack(
-        [
-            torch.normal(0.0, _SCALE, (2,), dtype=kind, generator=generator).numpy()
-            for _ in range(_PAIRS)
-        ],
-        axis=1,
-    )
+    turn, radius = torch.rand(_PAIRS, 2, dtype=kind, generator=generator).numpy().T
+    generator.manual_seed(_SEED)
+    rows = [torch.normal(0.0, _SCALE, (2,), dtype=kind, generator=generator) for _ in range(_PAIRS)]
+    drawn = torch.stack(rows, 1).numpy()
     return _Known(_down(radius, 53), _up(turn, 53), drawn)
 
 
@@ -114,9 +103,8 @@ def _numbers() -> np.random.Generator:
 
 
 def _box_muller_f32() -> _Known:
-    radius, turn = (
-        _numbers().integers(1, 2**24 + 1, size=(2, _PAIRS), dtype=np.uint32).astype(np.int64)
-    )
+    whole = _numbers().integers(1, 2**24 + 1, size=(2, _PAIRS), dtype=np.uint32)
+    radius, turn = whole.astype(np.int64)
     return _Known(radius, turn, _specimen("box_muller:BoxMullerF32"))
 
 

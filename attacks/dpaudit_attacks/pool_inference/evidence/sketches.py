@@ -343,9 +343,9 @@ _contracted: Any = numba.njit(
 
 
 @_contracted
-def _fill_bits(
+def _fill_bits(  # type: ignore[no-untyped-def]
     words, order, starts, positions, at, column, weight, neutral, neutral_at, scale, gain, out
-):  # type: ignore[no-untyped-def]
+):
     """Evidence of the reports of some functions, eight pools at once.
 
     Over the set bits alone, four at a time. Reports of one function lie far apart in memory; some
