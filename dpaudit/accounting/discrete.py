@@ -75,11 +75,7 @@ def discrete_gaussian_delta(epsilon: float, *, scale: float, shift: int) -> floa
     z = np.arange(-reach, reach + 1, dtype=np.float64)
     with np.errstate(over="ignore"):
         mass = np.exp(-0.5 * (z / scale) ** 2)
-        loss = (
-            (z + shift / 2) / scale * (abs(shift) / scale)
-            if shift > 0
-            else (z - shift / 2) / scale * (-shift / scale)
-        )
+        loss = (z + abs(shift) / 2) / scale * (abs(shift) / scale)
         gain = -np.expm1(np.minimum(0.0, epsilon - loss))
     return float((mass * gain).sum() / mass.sum())
 
@@ -166,10 +162,8 @@ def discrete_gaussian_bounds(
                 delta * math.exp(-factor), sigma=math.sqrt(scale**2 - t**2), sensitivity=far
             )
             if own + 2 * factor < high:
-                high, says = (
-                    own + 2 * factor,
-                    "continuous Gaussian, rounded at random (Poisson summation)",
-                )
+                high = own + 2 * factor
+                says = "continuous Gaussian, rounded at random (Poisson summation)"
         inner = scale * t / math.hypot(scale, t)
         factor = _log_factor(inner, dim)
         if near and math.log(delta) + factor < 0:

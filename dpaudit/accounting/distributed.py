@@ -78,10 +78,8 @@ def discrete_gaussian_sum_bounds(
     low, high, says = 0.0, math.inf, "no bound: the shares are too small"
     if math.log(delta) - apart > -700:
         one = discrete_gaussian_bounds(delta * math.exp(-apart), **own)  # type: ignore[arg-type]
-        high, says = (
-            one.high + 2 * apart,
-            f"sum of {parties} shares, by Poisson summation near one; {one.says}",
-        )
+        high = one.high + 2 * apart
+        says = f"sum of {parties} shares, by Poisson summation near one; {one.says}"
     if math.log(delta) + apart < 0:
         low = max(0.0, discrete_gaussian_bounds(delta * math.exp(apart), **own).low - 2 * apart)  # type: ignore[arg-type]
     if scale >= 0.5:
@@ -92,10 +90,8 @@ def discrete_gaussian_sum_bounds(
         rho = (far / whole + tau * math.sqrt(dim)) ** 2 / 2
         theirs = zcdp_epsilon(delta, rho=rho) if rho > 0 else 0.0
         if theirs < high:
-            high, says = (
-                theirs,
-                "distributed discrete Gaussian (Kairouz, Liu and Steinke 2021, Proposition 14)",
-            )
+            high = theirs
+            says = "distributed discrete Gaussian (Kairouz, Liu and Steinke 2021, Proposition 14)"
     return EpsilonBounds(low=min(low, high), high=high, says=says)
 
 

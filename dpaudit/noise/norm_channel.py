@@ -176,13 +176,8 @@ class NormChannel:
         for all keys has 1 − 10^-6 ≤ e^ε·p + δ. With exact lengths ε would be infinite: a length
         outside the cells cannot have come from q at all.
         """
-        near = (
-            math.sqrt(host.dim / (2 * math.pi))
-            * (1 + 2 * TOLERANCE / STEP)
-            * STEP
-            * self.sigma
-            / host.sensitivity
-        )
+        density = math.sqrt(host.dim / (2 * math.pi))
+        near = density * (1 + 2 * TOLERANCE / STEP) * STEP * self.sigma / host.sensitivity
         wrong = 2.1 * 2.0**-self.cells.bits + 1.01 * near
         sure = 1 - _SLACK - delta
         low = max(0.0, math.log(sure / wrong)) if sure > 0 else 0.0

@@ -65,10 +65,8 @@ def test_six_digits_where_the_definition_is_integrated_by_mpmath():
     sigma, beta, gamma, along, across = 1.0, 0.5, 1.5, 0.6, 0.3
     with mpmath.workdps(15):
         r2 = mpmath.mpf(beta) ** 2 + mpmath.mpf(gamma) ** 2
-        spacing, width = (
-            mpmath.sqrt(2 * mpmath.pi) * sigma * gamma / r2,
-            sigma * beta / mpmath.sqrt(r2),
-        )
+        spacing = mpmath.sqrt(2 * mpmath.pi) * sigma * gamma / r2
+        width = sigma * beta / mpmath.sqrt(r2)
         weights = {k: mpmath.exp(-mpmath.pi * k * k / r2) for k in range(-5, 6)}
         total = sum(weights.values())
 

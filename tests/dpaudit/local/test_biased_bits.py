@@ -98,9 +98,8 @@ def test_numbers_below_a_bound_are_equally_likely(stream):
         _numbers(out, np.uint64(bound), seed_words(stream))
         assert out.max() < bound
         for kinds in (3, 7, 2):
-            expected = (
-                np.array([len(range(r, bound, kinds)) for r in range(kinds)]) / bound * out.size
-            )
+            share = np.array([len(range(r, bound, kinds)) for r in range(kinds)]) / bound
+            expected = share * out.size
             seen = np.bincount((out % np.uint64(kinds)).astype(np.int64), minlength=kinds)
             assert scipy.stats.chisquare(seen, expected).pvalue > FINE
     _numbers(out, np.uint64(1), seed_words(stream))

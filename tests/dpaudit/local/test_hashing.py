@@ -34,10 +34,8 @@ def families(stream, count=50, size=24):
 
 def test_elementwise_and_one_function_agree(stream):
     rng = np.random.default_rng(1)
-    objects, functions = (
-        rng.integers(0, len(NAMES), 500),
-        rng.integers(0, 50, 500).astype(np.uint32),
-    )
+    objects = rng.integers(0, len(NAMES), 500)
+    functions = rng.integers(0, 50, 500).astype(np.uint32)
     for family in families(stream):
         assert isinstance(family, HashFamily)
         each = family.each(objects, functions)

@@ -253,11 +253,8 @@ def test_strings_by_apples_hash_functions():
 
 
 def test_the_same_stream_gives_the_same_reports():
-    mechanism, stream, objects = (
-        Rappor(),
-        KeyedStream.from_seed("same"),
-        np.arange(2000, dtype=np.uint16),
-    )
+    mechanism, stream = Rappor(), KeyedStream.from_seed("same")
+    objects = np.arange(2000, dtype=np.uint16)
     one, two, other = (
         mechanism.privatize(objects, stream=s) for s in (stream, stream, stream.child(1))
     )

@@ -69,11 +69,7 @@ class Seen:
     def p_values(self, key, sigma):
         """The whole law: exact along w, Gaussian across it, independent, as are releases."""
         spacing, width = spacing_and_width(key, sigma)
-        c, norm, views = (
-            np.concatenate(self.along),
-            np.concatenate(self.norm),
-            np.concatenate(self.views),
-        )
+        c, norm, views = (np.concatenate(x) for x in (self.along, self.norm, self.views))
         turns = c / spacing
         phase = turns - np.rint(turns)
         normal = np.sqrt(2) * np.cos(2 * math.pi * phase), (views[:, 0] / sigma)
@@ -219,9 +215,8 @@ def test_other_departures_are_seen(make_key, stream):
     assert look(frozen_last)["the last coordinate"] < BAD
 
     def phase_follows_across(v):
-        u = np.linalg.qr(np.vstack([w, np.random.default_rng(11).standard_normal((4, 16))]).T)[0].T[
-            1
-        ]
+        across = np.random.default_rng(11).standard_normal((4, 16))
+        u = np.linalg.qr(np.vstack([w, across]).T)[0].T[1]
         spacing = spacing_and_width(key, 3.0)[0]
         sharp = np.abs(v @ w / spacing - np.rint(v @ w / spacing)) < 0.02
         return v + np.outer(np.where(sharp, 2.0, -0.5) * np.abs(v @ u) * 0.2, u)
@@ -330,10 +325,8 @@ def test_shards_joined_are_the_whole_bit_for_bit(make_key, stream, d, k, dtype):
 
 
 def test_threads_do_not_change_the_numbers(make_key, stream):
-    source, before = (
-        Pancake(key=make_key(dim=40 * BLOCK + 3, directions=2)),
-        torch.get_num_threads(),
-    )
+    source = Pancake(key=make_key(dim=40 * BLOCK + 3, directions=2))
+    before = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
         one = source.sample(2, source.dim, stream=stream, dtype=torch.float32)
@@ -346,11 +339,7 @@ def test_threads_do_not_change_the_numbers(make_key, stream):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_sample_like_is_the_sample_split(make_key, stream, dtype):
     source = Pancake(key=make_key(dim=BLOCK + 30))
-    model = [
-        torch.zeros(BLOCK // 4, 4, dtype=dtype),
-        torch.zeros((), dtype=dtype),
-        torch.zeros(29, dtype=dtype),
-    ]
+    model = [torch.zeros(shape, dtype=dtype) for shape in ((BLOCK // 4, 4), (), (29,))]
     noise = source.sample_like(model, stream=stream)
     assert [(p.shape, p.dtype) for p in noise] == [(t.shape, t.dtype) for t in model]
     flat = torch.cat([p.reshape(-1) for p in noise])
@@ -411,12 +400,8 @@ def blur(source, stream, *, n, draw, release):
     shares = source.shares(n, stream=stream)
     lower = np.linalg.cholesky(source.key.gram())
     wanted = np.linalg.solve(lower, shares.sum(1).T).T
-    v = (
-        source.sample_shard(0, source.dim, shares, stream=stream, dtype=draw)
-        .to(release)
-        .double()
-        .numpy()
-    )
+    drawn = source.sample_shard(0, source.dim, shares, stream=stream, dtype=draw)
+    v = drawn.to(release).double().numpy()
     error = np.abs(v @ source.key.basis.T - wanted)
     return np.median(error) / scipy.stats.norm.ppf(0.75) / math.sqrt((v * v).mean())
 

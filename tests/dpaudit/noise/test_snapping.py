@@ -38,14 +38,8 @@ def nasty_uniforms(n=3000):
             rng.random(n) * 2.0 ** -rng.integers(1, 900, n),
         ]
     )
-    edges = [
-        0.5,
-        np.nextafter(0.5, 0),
-        np.nextafter(math.sqrt(0.5), 0),
-        math.sqrt(0.5),
-        1 - 2.0**-53,
-        2.0**-1022,
-    ]
+    half, root = 0.5, math.sqrt(0.5)
+    edges = [half, np.nextafter(half, 0), np.nextafter(root, 0), root, 1 - 2.0**-53, 2.0**-1022]
     u = np.concatenate([u, edges])
     return u[(u > 0) & (u < 1)]
 
@@ -213,11 +207,8 @@ def test_broken_options_are_refused(options, words):
 
 def test_single_precision_options_do_not_make_a_single_precision_scale():
     """λ rounded to float32 may be too small for the ε that was asked for."""
-    options = {
-        "epsilon": np.float32(0.3),
-        "sensitivity": np.float32(1.0),
-        "bound": np.float32(100.0),
-    }
+    given = {"epsilon": 0.3, "sensitivity": 1.0, "bound": 100.0}
+    options = {name: np.float32(value) for name, value in given.items()}
     wide = Snapping(**{name: float(value) for name, value in options.items()})
     assert type(Snapping(**options).scale) is float
     assert Snapping(**options).scale == wide.scale
@@ -231,10 +222,8 @@ def test_what_a_narrow_type_cannot_hold_is_refused_rather_than_infinite(stream):
 
 
 def test_the_same_stream_gives_the_same_releases_and_queries_are_checked(stream):
-    source, query = (
-        Snapping(),
-        torch.linspace(-5, 5, 40_000, dtype=torch.float64).reshape(2, 20_000),
-    )
+    source = Snapping()
+    query = torch.linspace(-5, 5, 40_000, dtype=torch.float64).reshape(2, 20_000)
     first = source.release(query, stream=stream.child(1))
     assert torch.equal(first, source.release(query, stream=stream.child(1)))
     assert not torch.equal(first, source.release(query, stream=stream.child(2)))

@@ -16,11 +16,8 @@ SEVERAL = 3 * BLOCK + 17
 
 def both(source, n, stream, dtype):
     """The same normals corrected by the compiled loop and by torch, and the normals."""
-    d, shares, inverse = (
-        source.dim,
-        source.shares(n, stream=stream),
-        source.block_inverse(0, source.dim),
-    )
+    d, shares = source.dim, source.shares(n, stream=stream)
+    inverse = source.block_inverse(0, d)
     plain, fused = np.empty((n, d), dtype), np.empty((n, d), dtype)
     fill_normal(plain, sigma=source.sigma, stream=stream)
     w = source.key.vectors
