@@ -1,4 +1,4 @@
-"""Results in; JSON, HTML and figures out. Nothing here runs a sampler, a test or an attack.
+"""Turns results into JSON, HTML and figures; runs no sampler, test or attack.
 
 The page is one file: no network, and one small script of its own that it can do without. Names and
 messages in it come from closed samplers and are escaped wherever they are shown.

@@ -1,4 +1,4 @@
-"""The badge beside the verdict: a sign and a word, so that its meaning does not hang on colour."""
+"""The badge next to the verdict: a sign and a word, so that its meaning needs no colour."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WORDS = {"finding": "Finding", "no-finding": "No finding", "inconclusive": "Inc
 
 
 class Badge(NamedTuple):
-    """``verdict`` is one of three words (a CSS class), ``sign`` is decoration, ``word`` says it, ``rest`` goes on."""
+    """``verdict`` is a CSS class, ``sign`` decoration, ``word`` the text, ``rest`` the sentence."""
 
     verdict: str
     sign: str
@@ -21,7 +21,7 @@ class Badge(NamedTuple):
 
 
 def badge(verdict: str, sentence: str, *, word: str = "", sign: str = "") -> Badge:
-    """Split a verdict's sentence: its first word is set as a badge where the sentence begins with it.
+    """Split a verdict's sentence: its first word becomes the badge if the sentence begins with it.
 
     >>> badge("finding", "Finding: tails contradict it.").rest
     'tails contradict it.'

@@ -1,4 +1,4 @@
-"""The audit of a deployed system in words and tables: what it permits, what was submitted, what its bits show."""
+"""A deployed system in words and tables: the ε permitted, submitted and shown by the bits."""
 
 from __future__ import annotations
 
@@ -40,18 +40,19 @@ __all__ = [
 ]
 
 MOST_LINES = 400
-"""Lines of a long table that the page shows; the rest is in the JSON document."""
+"""Rows of a long table that the page shows; the rest is in the JSON document."""
 
 SHOWN_WORDS = (
-    "By its coin: what a record of this form has where the code’s coin has the configured PrivacyParameter. All intervals "
-    "hold together with 95 % confidence, if coins are independent and laid out as the announced algorithms do. Not "
-    "identified means neither confirmed nor contradicted."
+    "By the code: the ε of such a record if the code’s randomisation probability comes from the "
+    "configured PrivacyParameter. All intervals hold together with 95 % confidence, if bits are "
+    "randomised independently and laid out as in the announced algorithms. Not identified means "
+    "neither confirmed nor contradicted."
 )
 """What the columns of :func:`shown_table` mean."""
 
 _DIGITS = 4
 _VERDICTS = ("shows more", "not identified", "shows less", "agrees")
-"""In the order in which they matter."""
+"""The worst first."""
 
 
 def upwards(value: object) -> str:
@@ -69,31 +70,32 @@ def upwards(value: object) -> str:
 
 
 def ranked(shown: Iterable[Shown]) -> list[Shown]:
-    """What keys show, the worst first, otherwise as they came."""
+    """What keys show, the worst first, otherwise in the order given."""
     return sorted(shown, key=lambda s: _VERDICTS.index(s.verdict))
 
 
 def claim_of(shown: Shown, by: str) -> float | None:
-    """The ε that ``by`` (the configuration, the report) claims of a record."""
+    """The ε of a record that ``by`` (the configuration, the report) claims."""
     return next((c.epsilon for c in shown.claims if c.by == by), None)
 
 
 def deployment_title(document: AppleDocument) -> str:
-    """Which system, and which configuration of it: its folder's own name, as the facts have the whole path."""
+    """The system and its configuration, by its folder's name; the facts have the whole path."""
     folder = PurePath(one_line(document.configuration.folder, limit=2000)).name[:200]
-    return f"Deployment of {document.system.capitalize()}" + (
-        f", configured by {folder}" if folder else ""
-    )
+    system = f"{document.system.capitalize()}’s deployment"
+    return f"{system}, configuration {folder}" if folder else system
 
 
 def deployment_sentence(document: AppleDocument) -> str:
-    """The verdict in a sentence: what its ledger, bits and findings come to."""
+    """The verdict in a sentence, from the ledger, the bits and the findings."""
     serious = sum(f.serious for f in document.findings)
-    permitted = f"the configuration permits ε = {upwards(document.ledger.permitted.per_day)} a day"
+    permitted = (
+        f"the configuration permits ε = {upwards(document.ledger.permitted.per_day)} per day"
+    )
     if document.verdict == "inconclusive":
         return f"Inconclusive: there is no verdict; {permitted}."
     if not serious:
-        return f"No finding against the user; {permitted}."
+        return f"No finding: {permitted}."
     found = f"{serious} findings are" if serious > 1 else "a finding is"
     return f"Finding: {permitted}, and {found} against the user{_worst(document)}."
 
@@ -109,92 +111,83 @@ def _worst(document: AppleDocument) -> str:
         return ""
     _, low, claimed, s = max(more, key=lambda m: m[0])
     key = one_line(s.key, limit=120)
-    return f"; the bits of {key} show ε {fmt.bounds(low)} a record, where {fmt.quantity(claimed)} is claimed"
+    shown = f"; the bits of {key} show ε {fmt.bounds(low)} per record"
+    return f"{shown}, where {fmt.quantity(claimed)} is claimed"
 
 
 def deployment_facts(document: AppleDocument) -> list[tuple[str, str]]:
     """Names and values for the top of the page."""
     ledger, observed = document.ledger, document.observed
-    facts = [
-        ("ε a day, permitted", upwards(ledger.permitted.per_day)),
-        *(
-            (f"of that, seen on {printable(p.name, limit=40)}", upwards(p.per_day))
-            for p in ledger.platforms
-        ),
-        (f"Over {_days(ledger)}", upwards(ledger.permitted.over_days)),
+    facts = [("ε per day, permitted", upwards(ledger.permitted.per_day))]
+    facts += [
+        (f"of that, active on {printable(p.name, limit=40)}", upwards(p.per_day))
+        for p in ledger.platforms
     ]
+    facts.append((f"Over {_days(ledger)}", upwards(ledger.permitted.over_days)))
     if observed is not None:
+        unread = fmt.count(observed.unread) if observed.unread else fmt.NOTHING
         facts += [
             ("Reports", fmt.count(observed.reports)),
-            ("Not read, or copies", fmt.count(observed.unread) if observed.unread else fmt.NOTHING),
+            ("Unread or duplicate", unread),
             ("Records submitted", fmt.count(observed.total.records)),
-            ("Their ε, as claimed", fmt.quantity(observed.total.claimed)),
-            ("Their ε, by the bits where they show it", _between(observed.total)),
+            ("ε submitted, as claimed", fmt.quantity(observed.total.claimed)),
+            ("ε submitted, by the bits where they show it", _between(observed.total)),
             ("Busiest day", _busiest(observed.busiest)),
         ]
-    facts.append(
-        ("Configuration", one_line(document.configuration.folder, limit=400) or fmt.NOTHING)
-    )
+    folder = one_line(document.configuration.folder, limit=400)
+    facts.append(("Configuration", folder or fmt.NOTHING))
     return [(name, value) for name, value in facts if value != fmt.NOTHING]
 
 
 def ledger_table(ledger: Ledger) -> list[Column]:
-    """A line a budget."""
+    """One row per budget."""
     lines = ledger.lines[:MOST_LINES]
-    over = f"ε in {_days(ledger)}"
+    coins = [(x.coin.per_record, x.coin.per_day) if x.coin else (None, None) for x in lines]
     return [
         Column("Budget", [_name(x.budget) for x in lines]),
         Column("Application", [_name(x.application) or fmt.NOTHING for x in lines]),
         Column("Keys", [fmt.count(x.keys) for x in lines], True),
-        Column("Records\na day", [upwards(x.records_per_day) for x in lines], True),
-        Column("ε a record", [upwards(x.claimed.per_record) for x in lines], True),
-        Column("ε a day", [upwards(x.claimed.per_day) for x in lines], True),
-        Column(over, [upwards(x.claimed.over_days) for x in lines], True),
-        Column(
-            "ε a record\nby its coin",
-            [upwards(x.coin.per_record if x.coin else None) for x in lines],
-            True,
-        ),
-        Column(
-            "ε a day\nby its coin",
-            [upwards(x.coin.per_day if x.coin else None) for x in lines],
-            True,
-        ),
+        Column("Records\nper day", [upwards(x.records_per_day) for x in lines], True),
+        Column("ε per record", [upwards(x.claimed.per_record) for x in lines], True),
+        Column("ε per day", [upwards(x.claimed.per_day) for x in lines], True),
+        Column(f"ε in {_days(ledger)}", [upwards(x.claimed.over_days) for x in lines], True),
+        Column("ε per record\nby the code", [upwards(record) for record, _ in coins], True),
+        Column("ε per day\nby the code", [upwards(day) for _, day in coins], True),
     ]
 
 
 def bursts_table(ledger: Ledger) -> list[Column]:
-    """What a budget may lose at once after a pause of the ledger's days."""
+    """The ε of one report and of one day after the ledger's days without use."""
     lines = ledger.lines[:MOST_LINES]
     bursts = [x.burst for x in lines]
     return [
         Column("Budget", [_name(x.budget) for x in lines]),
         Column("Balance", [fmt.count(b.balance) for b in bursts], True),
         Column("Records in\none report", [fmt.count(b.report_records) for b in bursts], True),
-        Column("ε of it", [upwards(b.report_epsilon) for b in bursts], True),
+        Column("their ε", [upwards(b.report_epsilon) for b in bursts], True),
         Column("Records in\none day", [fmt.count(b.day_records) for b in bursts], True),
-        Column("ε of it", [upwards(b.day_epsilon) for b in bursts], True),
+        Column("their ε", [upwards(b.day_epsilon) for b in bursts], True),
     ]
 
 
 def bursts_title(ledger: Ledger) -> str:
-    """What :func:`bursts_table` is of."""
-    return f"After {_days(ledger)} without use: what is unspent rolls over, without limit"
+    """The title of :func:`bursts_table`."""
+    return f"After {_days(ledger)} without use: unspent budget rolls over without limit"
 
 
 def sums_table(ledger: Ledger) -> list[Column]:
-    """What budgets permit together."""
+    """The sums of ε that budgets permit."""
     rows = [ledger.permitted, *ledger.platforms, ledger.configured]
     names = [
-        f"of that, seen to work on {t.name}" if t in ledger.platforms else t.name for t in rows
+        f"of that, confirmed active on {t.name}" if t in ledger.platforms else t.name for t in rows
     ]
     over = f"ε in {_days(ledger)}"
     return [
-        Column("Together", [_name(name) for name in names]),
-        Column("ε a day", [upwards(t.per_day) for t in rows], True),
+        Column("Sum of", [_name(name) for name in names]),
+        Column("ε per day", [upwards(t.per_day) for t in rows], True),
         Column(over, [upwards(t.over_days) for t in rows], True),
-        Column("ε a day\nby their coins", [upwards(t.coin_per_day) for t in rows], True),
-        Column(f"{over}\nby their coins", [upwards(t.coin_over_days) for t in rows], True),
+        Column("ε per day\nby the code", [upwards(t.coin_per_day) for t in rows], True),
+        Column(f"{over}\nby the code", [upwards(t.coin_over_days) for t in rows], True),
     ]
 
 
@@ -210,38 +203,37 @@ def balances_table(document: AppleDocument) -> list[Column]:
 
 
 def shown_table(document: AppleDocument) -> list[Column]:
-    """A line for each kind of records: claims, what the bits show, and what that rests on."""
+    """One row per kind of record: claims, what the bits show, and on what basis."""
     shown = ranked(document.shown)[:MOST_LINES]
     return [
         Column("Key", [_name(s.key, 300) for s in shown]),
         Column("The bits", [s.verdict for s in shown]),
         Column("ε claimed", [_claims(s) for s in shown], True),
-        Column("by its\ncoin", [fmt.quantity(s.coin) for s in shown], True),
+        Column("by the\ncode", [fmt.quantity(s.coin) for s in shown], True),
         Column("ε shown", [_epsilon(s.record) for s in shown], True),
-        Column("It rests on", [_name(s.reason, 600) for s in shown]),
+        Column("Basis", [_name(s.reason, 600) for s in shown]),
     ]
 
 
 def coins_table(document: AppleDocument) -> list[Column]:
-    """The same records: their algorithm, the coin behind their noise, and whether its throws look independent."""
+    """The same records: algorithm, flip probability, and checks of independence."""
     shown = ranked(document.shown)[:MOST_LINES]
+    used = [f"{fmt.count(s.used)} of {fmt.count(s.records)}" for s in shown]
     return [
         Column("Key", [_name(s.key, 300) for s in shown]),
         Column("Algorithm", [_name(s.algorithm) for s in shown]),
-        Column(
-            "Records used", [f"{fmt.count(s.used)} of {fmt.count(s.records)}" for s in shown], True
-        ),
+        Column("Records used", used, True),
         Column("Flip probability", [_flip(s.flip) for s in shown], True),
-        Column("ε of a sketch", [_epsilon(s.sketch) for s in shown], True),
+        Column("ε per sketch", [_epsilon(s.sketch) for s in shown], True),
         Column("Checks of the bits", [_checks(s) for s in shown]),
     ]
 
 
 def spent_table(observed: Observed | None) -> list[Column]:
-    """What reports hold, a line a budget, and the sum below."""
+    """What reports hold, one row per budget, and the total."""
     rows = () if observed is None else (*observed.budgets, observed.total)
     return [
-        Column("Budget", [_name(r.budget) or "all together" for r in rows]),
+        Column("Budget", [_name(r.budget) or "total" for r in rows]),
         Column("Records", [fmt.count(r.records) for r in rows], True),
         Column("ε as claimed", [fmt.quantity(r.claimed) for r in rows], True),
         Column("ε by the bits,\nelse as claimed", [_between(r) for r in rows], True),
@@ -249,7 +241,7 @@ def spent_table(observed: Observed | None) -> list[Column]:
 
 
 def days_table(observed: Observed | None) -> list[Column]:
-    """What reports hold, a line a day."""
+    """What reports hold, one row per day."""
     days = () if observed is None else observed.days[:MOST_LINES]
     return [
         Column("Day (UTC)", [_name(d.date, 20) for d in days]),
@@ -271,7 +263,7 @@ def differences_table(document: AppleDocument) -> list[Column]:
 
 
 def deployment_findings_table(document: AppleDocument) -> list[Column]:
-    """What an auditor must know, what is against the user first."""
+    """The findings, those against the user first."""
     rows = sorted(document.findings, key=lambda f: not f.serious)[:MOST_LINES]
     return [
         Column("Finding", [_name(f.message, 1000) for f in rows]),
@@ -289,7 +281,7 @@ def _days(ledger: Ledger) -> str:
 
 
 def _claims(shown: Shown) -> str:
-    """The claims, in a line each where they differ."""
+    """The claims; each on a line of its own if they differ."""
     told = {
         by: fmt.quantity(c)
         for by in ("configuration", "report")
@@ -301,10 +293,8 @@ def _claims(shown: Shown) -> str:
 
 
 def _checks(shown: Shown) -> str:
-    return (
-        "\n".join(f"{_name(c.name, 40)}: p = {fmt.p_value(c.p)}" for c in shown.checks)
-        or fmt.NOTHING
-    )
+    checks = [f"{_name(c.name, 40)}: p = {fmt.p_value(c.p)}" for c in shown.checks]
+    return "\n".join(checks) or fmt.NOTHING
 
 
 def _epsilon(interval: Interval | None) -> str:
@@ -314,9 +304,8 @@ def _epsilon(interval: Interval | None) -> str:
 def _flip(interval: Interval | None) -> str:
     if interval is None or not (math.isfinite(interval.low) and math.isfinite(interval.high)):
         return fmt.NOTHING
-    return (
-        f"{math.floor(1e4 * interval.low) / 1e4:.4f} … {math.ceil(1e4 * interval.high) / 1e4:.4f}"
-    )
+    low, high = math.floor(1e4 * interval.low) / 1e4, math.ceil(1e4 * interval.high) / 1e4
+    return f"{low:.4f} … {high:.4f}"
 
 
 def _between(spent: Spent) -> str:
@@ -324,13 +313,11 @@ def _between(spent: Spent) -> str:
 
 
 def _busiest(day: Day | None) -> str:
-    return (
-        fmt.NOTHING
-        if day is None
-        else f"{_name(day.date, 20)}: ε = {fmt.quantity(day.total.claimed)}"
-    )
+    if day is None:
+        return fmt.NOTHING
+    return f"{_name(day.date, 20)}: ε = {fmt.quantity(day.total.claimed)}"
 
 
 def serious_rows(columns: Sequence[Column]) -> list[bool]:
-    """Which lines of the table of findings are against the user."""
+    """Which rows of the table of findings are against the user."""
     return [cell == "yes" for cell in columns[-1].cells]

@@ -1,4 +1,4 @@
-"""How numbers and strangers' text are written, on the page and in the terminal alike.
+"""How numbers and third-party text are written, on the page and in the terminal.
 
 Bounds are rounded outwards (a lower bound down, an upper bound up): a rounded report never claims
 more than was shown.
@@ -29,13 +29,13 @@ __all__ = [
 ]
 
 NOTHING = "–"
-"""What stands in a table where there is no value."""
+"""The cell of a table that has no value."""
 
 _TINIEST = 1e-300
 
 
 def number(value: object) -> float | None:
-    """The number behind a JSON value; ``"inf"`` and ``"-inf"`` count, ``"nan"`` and everything else is None.
+    """The number of a JSON value, ``"inf"`` and ``"-inf"`` included; None for anything else.
 
     >>> number("inf"), number("nan"), number(True)
     (inf, None, None)
@@ -62,7 +62,7 @@ def count(value: object) -> str:
 
 
 def quantity(value: object, *, digits: int = 4) -> str:
-    """A measured number to ``digits`` significant digits, in powers of ten only where it is very large or small.
+    """A number to ``digits`` significant digits; in powers of ten if very large or small.
 
     >>> quantity(1432.1), quantity(25.5), quantity(1e-10), quantity("inf")
     ('1,432', '25.5', '1e-10', '∞')
@@ -112,7 +112,7 @@ def seconds(value: object) -> str:
 
 
 def percent(value: object) -> str:
-    """A share in percent: one decimal, more where that would read as a false certainty.
+    """A share in percent: one decimal, two or a bound where one would read as certainty.
 
     >>> percent(0.5015), percent(0.9999), percent(0.9999999), percent(1.0)
     ('50.1 %', '99.99 %', '> 99.99 %', '100.0 %')
@@ -173,7 +173,7 @@ def epsilon(value: object) -> str:
 
 
 def bounds(low: object, high: object = math.inf) -> str:
-    """What is known of an ε: a lower bound and an upper one; undefined ones are none.
+    """What is known of an ε: a lower and an upper bound; an undefined bound is none.
 
     >>> bounds(49000.0), bounds(0.0, 0.2551), bounds(1.0, 2.0), bounds(0.25, 0.25), bounds(0, "inf")
     ('≥ 4.9e+04', '≤ 0.256', '1 … 2', '0.25', 'unknown')
@@ -204,7 +204,7 @@ def _outwards(x: float, *, up: bool, digits: int = 3) -> str:
 
 
 def setting(value: object) -> str:
-    """A setting or any other JSON value in one line.
+    """A setting or any other JSON value on one line.
 
     >>> setting(0.25), setting(True), setting([1, 64]), setting("a")
     ('0.25', 'true', '1, 64', 'a')

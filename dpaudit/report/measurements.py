@@ -1,4 +1,4 @@
-"""The columns, rows and figures of measurements, with their keys resolved; a key that is nowhere is refused."""
+"""The columns, rows and figures of measurements, with their keys resolved."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Row = Mapping[str, Any]
 
 
 class Measure(NamedTuple):
-    """A key of the rows, with the name it goes by and how its values are written."""
+    """A key of the rows, with its label and how its values are written."""
 
     key: str
     label: str
@@ -27,7 +27,7 @@ class Measure(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A value with the ends of its interval, where there is one."""
+    """A value with the ends of its interval, if it has one."""
 
     value: Any
     low: float | None = None
@@ -35,7 +35,7 @@ class Reading(NamedTuple):
 
 
 class Plot(NamedTuple):
-    """What one figure draws: y against x, a line (or bars) a series, small multiples over the panels.
+    """One figure: y against x, a line or bars per series, one small multiple per panel.
 
     With a ``value`` it is a map: the value at each place (x, y).
     """
@@ -57,11 +57,10 @@ class Plot(NamedTuple):
     diagonal: bool = False
 
     def spread(self, rows: Sequence[Row]) -> tuple[Row, ...]:
-        """The rows that are drawn: those that are as ``where`` says, and with ``points`` one for each item of a list.
+        """The rows to draw: those that match ``where``; with ``points``, one per item of a list.
 
         The list is what a row has under that key: pairs [x, y], or triples [x, y, value] for a map.
-        Where several follow each other at one place the last stands (the upper end of a curve's
-        step).
+        Of several items at one place the last is drawn (the upper end of a curve's step).
         """
         rows = tuple(
             row
@@ -74,27 +73,22 @@ class Plot(NamedTuple):
         found = []
         for row in rows:
             items = row.get(self.points)
-            if isinstance(items, (list, tuple)):
-                good = [
-                    item
-                    for item in items
-                    if isinstance(item, (list, tuple)) and len(item) == len(keys)
-                ]
-                good = [
-                    item
-                    for item in good
-                    if all(isinstance(v, (str, int, float)) for v in item[:-1])
-                ]
-                last = {tuple(item[:-1]): item[-1] for item in good}
-                found += [
-                    {**row, **dict(zip(keys, (*place, end), strict=True))}
-                    for place, end in last.items()
-                ]
+            last = {
+                tuple(item[:-1]): item[-1]
+                for item in (items if isinstance(items, (list, tuple)) else ())
+                if isinstance(item, (list, tuple))
+                and len(item) == len(keys)
+                and all(isinstance(v, (str, int, float)) for v in item[:-1])
+            }
+            found += [
+                {**row, **dict(zip(keys, (*place, end), strict=True))}
+                for place, end in last.items()
+            ]
         return tuple(found)
 
 
 class Measurements(NamedTuple):
-    """A document of measurements, read and found sound."""
+    """A document of measurements, read and checked."""
 
     columns: tuple[Measure, ...]
     rows: tuple[Row, ...]
@@ -116,13 +110,13 @@ def read_measurements(document: MeasurementsDocument) -> Measurements:
     keys = [c.key for c in columns]
     if len(set(keys)) < len(keys):
         twice = next(k for k in keys if keys.count(k) > 1)
-        raise UsageError(f"columns: key {_shown(twice)} comes twice: give each column its own key")
+        raise UsageError(f"columns: key {_shown(twice)} is repeated; give each column its own key")
     if rows and not columns:
         raise UsageError(
             "columns=[]: rows of measurements need columns, each with key, label and format"
         )
     known = {m.key: m for m in measures}
-    if rows:  # without rows nothing is drawn, and only the columns say which keys there are
+    if rows:  # without rows nothing is drawn, and only the columns name keys
         for key in dict.fromkeys(k for row in rows for k in row):
             known.setdefault(key, Measure(key, printable(key, limit=100), "number"))
     plots = tuple(_plot(f, known, checked=bool(rows)) for f in document.figures)
@@ -147,7 +141,7 @@ def _plot(figure: Figure, known: Mapping[str, Measure], *, checked: bool) -> Plo
         if checked and key not in known:
             among = ", ".join(_shown(k) for k in list(known)[:12])
             raise UsageError(
-                f"figure {_shown(title)} {name}={_shown(key)}: it must be the key of a column: {among}"
+                f"figure {_shown(title)} {name}={_shown(key)}: must be the key of a column: {among}"
             )
         found = known.get(key, Measure(key, printable(key, limit=100), "number"))
         return found if label is None else found._replace(label=printable(label, limit=100))
@@ -158,31 +152,26 @@ def _plot(figure: Figure, known: Mapping[str, Measure], *, checked: bool) -> Plo
     def several(name: str, keys: Sequence[str], sizes: Sequence[int]) -> tuple[Measure, ...]:
         if len(keys) not in sizes:
             raise UsageError(
-                f"figure {_shown(title)} {name}={_shown(keys)}: it must be a list of {max(sizes)} keys"
+                f"figure {_shown(title)} {name}={_shown(keys)}: must be a list of {max(sizes)} keys"
             )
         return tuple(measure(name, key) for key in keys)
 
     if figure.points is not None:
         measure("points", figure.points)
         along = "proportion" if figure.value is None else "number"
-        named = [
-            (figure.x, along),
-            (figure.y, along),
-            *([] if figure.value is None else [(figure.value, "proportion")]),
-        ]
-        known = {
-            **{key: Measure(key, printable(key, limit=100), form) for key, form in named},
-            **known,
-        }
+        named = {figure.x: along, figure.y: along}
+        named |= {} if figure.value is None else {figure.value: "proportion"}
+        made = {key: Measure(key, printable(key, limit=100), form) for key, form in named.items()}
+        known = {**made, **known}
     if (figure.kind == "map") != (figure.value is not None):
         raise UsageError(
-            f"figure {_shown(title)} kind={figure.kind!r}: a map, and nothing else, has a 'value'"
+            f"figure {_shown(title)} kind={figure.kind!r}: only a map has a 'value', and it must"
         )
     for key in figure.where:
         measure("where", key)
     if figure.reference is not None and not math.isfinite(figure.reference):
         raise UsageError(
-            f"figure {_shown(title)} reference={figure.reference}: it must be a finite number"
+            f"figure {_shown(title)} reference={figure.reference}: must be a finite number"
         )
     return Plot(
         title=title,

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def mechanism_sentence(result: MechanismResult) -> str:
-    """What an ε audit found, in one sentence: the claim, and what was shown."""
+    """The result of an ε audit in one sentence: the claim, and what was shown."""
     name, claim = printable(result.mechanism, limit=200), _claim(result)
     shown = f"{_shown(result.epsilon, 'ε')} at δ = {fmt.quantity(result.claim_delta)}"
     if result.claim_mu is not None:
@@ -32,23 +32,20 @@ def mechanism_sentence(result: MechanismResult) -> str:
     by = f", by the attack {attack}{_right(result)}" if attack else ""
     if result.verdict == "finding":
         found = [t.name for t in result.tests if t.finding]
-        only = (
-            ", by the last bits of its releases"
-            if found and all(n.startswith("low bits") for n in found)
-            else ""
-        )
-        return f"Finding: {name} is not {claim}{only}: shown is {shown}{confidence}{by}."
+        low_bits = found and all(n.startswith("low bits") for n in found)
+        only = ", by the low bits of its releases" if low_bits else ""
+        return f"Finding: {name} is not {claim}{only}: we can show {shown}{confidence}{by}."
     if result.verdict == "no-finding":
         return (
-            f"No finding: shown is {shown}{confidence}{f'{by}; that' if by else ', which'} {name} may have by its claim, "
-            f"{claim}; what this cannot exclude is below."
+            f"No finding: we can show {shown}{confidence}{by}; that is consistent with the claim "
+            f"of {name}, {claim}; what this cannot exclude is below."
         )
     reason = printable(result.reason or "no reason given", limit=600).rstrip(".")
     return f"Inconclusive: {reason}; this says nothing about {name} either way."
 
 
 def mechanism_facts(result: MechanismResult) -> list[tuple[str, str]]:
-    """Names and values for the top of the page: claimed against shown first."""
+    """Names and values for the top of the page, the claimed and the shown ε first."""
     delta = fmt.quantity(result.claim_delta)
     used, asked = fmt.count(result.samples), fmt.count(result.samples_requested)
     vectors = result.neighbours
@@ -60,25 +57,25 @@ def mechanism_facts(result: MechanismResult) -> list[tuple[str, str]]:
         ("μ shown", _shown(result.mu, "")),
         ("Method", printable(result.method, limit=60)),
         ("Attack", printable(result.attack or fmt.NOTHING, limit=200)),
-        ("Neighbours guessed right", _guessed(result)),
-        ("Possible at their own value", _feasible(result)),
+        ("Neighbours identified", _guessed(result)),
+        ("Releases possible at their true value", _feasible(result)),
         (
             "Neighbours",
             " and ".join(printable(fmt.setting(v), limit=80) for v in vectors) or fmt.NOTHING,
         ),
         (
             "Releases" if vectors else "Canaries",
-            used if used == asked else f"{used} of {asked} asked for",
+            used if used == asked else f"{used} of {asked} requested",
         ),
         ("Sandbox", sandbox_level(result) or fmt.NOTHING),
-        ("α, for everything together", fmt.quantity(result.alpha)),
+        ("α for everything together", fmt.quantity(result.alpha)),
         ("Time", fmt.seconds(result.seconds)),
     ]
     return [(name, value) for name, value in facts if value != fmt.NOTHING]
 
 
 def bounds_table(result: MechanismResult) -> list[Column]:
-    """One line for each event that was counted and for the curve; by an attack, with how often the event happened."""
+    """One row per counted event and for the curve; with an attack, also each event's frequency."""
     tests = result.tests
     return [
         Column("Test", [printable(t.name, limit=200) for t in tests]),
@@ -100,7 +97,7 @@ def _probabilities(tests: Sequence[TestResult]) -> list[Column]:
 
 
 def _read(values: Mapping[str, Any], name: str, cls: type[T]) -> T | None:
-    """An entry of details, which are whatever a test or an attack put there; None where it is not of its type."""
+    """An entry of ``details``, which come from a test or an attack; None if not of type ``cls``."""
     try:
         return convert_value(to_dict(values[name]), cls) if name in values else None
     except RefusedError:
@@ -116,48 +113,40 @@ def _shares(details: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _share(counted: _Pair | None) -> str:
-    """A pair (so many, of so many) as a share."""
-    return (
-        fmt.percent(counted[0] / counted[1])
-        if counted and 0 < counted[1] < math.inf
-        else fmt.NOTHING
-    )
+    """A pair (count, total) as a share."""
+    if not counted or not 0 < counted[1] < math.inf:
+        return fmt.NOTHING
+    return fmt.percent(counted[0] / counted[1])
 
 
 def _guessed(result: MechanismResult) -> str:
-    """The share of right guesses of an attack, with its interval."""
+    """An attack's share of correct guesses, with its interval."""
     success = _read(result.details, "success", dict[str, Any]) or {}
     right, of = _read(success, "right", float), _read(success, "of", float)
     interval = _read(success, "interval", Interval)
     if right is None or not of or not of < math.inf:
         return fmt.NOTHING
-    return (
-        fmt.proportion(right / of, interval.low, interval.high)
-        if interval
-        else fmt.proportion(right / of)
-    )
+    low, high = (interval.low, interval.high) if interval else (None, None)
+    return fmt.proportion(right / of, low, high)
 
 
 def _right(result: MechanismResult) -> str:
     guessed = _guessed(result)
-    return (
-        ""
-        if guessed == fmt.NOTHING
-        else f", which guesses the neighbour right in {guessed} of releases"
-    )
+    if guessed == fmt.NOTHING:
+        return ""
+    return f", which identifies the neighbour in {guessed} of releases"
 
 
 def _feasible(result: MechanismResult) -> str:
-    """How many releases a support attack takes to be possible at the values that they were made from."""
+    """How many releases a support attack considers possible at the values they were made from."""
     truth = _read(result.details, "feasible_at_truth", dict[str, _Pair]) or {}
     pairs = [truth[which] for which in ("first", "second") if which in truth]
-    return (
-        " and ".join(f"{fmt.count(some)} of {fmt.count(of)}" for some, of in pairs) or fmt.NOTHING
-    )
+    texts = [f"{fmt.count(some)} of {fmt.count(of)}" for some, of in pairs]
+    return " and ".join(texts) or fmt.NOTHING
 
 
 def events_table(result: MechanismResult) -> list[Column]:
-    """The learned events, exactly enough to count them again."""
+    """The learned events, in full precision, so that they can be counted again."""
     events = [
         (t, pieces)
         for t in result.tests
@@ -175,11 +164,9 @@ def events_table(result: MechanismResult) -> list[Column]:
 
 def _intervals(pairs: Sequence[_Pair]) -> str:
     lines = [f"[{_exact(a)}, {_exact(b)})" for a, b in pairs[:_MOST_INTERVALS]]
-    more = len(pairs) - len(lines)
-    return (
-        "\n".join([*lines, *([f"… and {more:,} more, in result.json"] if more else [])])
-        or fmt.NOTHING
-    )
+    if more := len(pairs) - len(lines):
+        lines.append(f"… and {more:,} more, in result.json")
+    return "\n".join(lines) or fmt.NOTHING
 
 
 def _exact(value: object) -> str:

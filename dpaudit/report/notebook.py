@@ -1,6 +1,7 @@
-"""Results in a notebook: a small card with the verdict in a sentence and the tests, on light and dark pages.
+"""Results in a notebook: a small card with the verdict in a sentence and the tests.
 
-Scoped by its class and by the names of its variables, without script, and escaped like the page.
+It works on light and dark pages, is scoped by its class and variable names, has no script, and is
+escaped like the page.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def repr_html(result: AuditResult | MechanismResult | AttackResult | CellResult)
         if isinstance(result, kind):
             return _template().render(card(result))
     raise UsageError(
-        f"result={type(result).__name__}: a card is made of an AuditResult, MechanismResult, AttackResult or CellResult"
+        f"result={type(result).__name__}: must be an AuditResult, MechanismResult, AttackResult "
+        "or CellResult"
     )
 
 
@@ -62,7 +64,7 @@ def _of_audit(
     result: AuditResult | MechanismResult, title: str, sentence: str, columns: Sequence[Column]
 ) -> dict[str, Any]:
     spots, verdict, level = result.cannot_rule_out, result.verdict, sandbox_level(result)
-    room = f"A pass leaves room for {len(spots)} kinds of flaw: see cannot_rule_out."
+    room = f"A pass cannot exclude {len(spots)} kinds of flaw: see cannot_rule_out."
     notes = [room if spots and verdict != "finding" else "", f"Sandbox: {level}" if level else ""]
     return _card(title, verdict, sentence, columns, notes=list(filter(None, notes)))
 
@@ -70,8 +72,11 @@ def _of_audit(
 def _attack(result: AttackResult) -> dict[str, Any]:
     wins = result.interval.low > result.chance
     rate = fmt.proportion(result.success, result.interval.low, result.interval.high)
-    trials = f"{fmt.count(result.successes)} of {fmt.count(result.trials)} right"
-    sentence = f"The right candidate is named in {rate} of releases (guessing: {fmt.percent(result.chance)}; {trials})."
+    trials = f"{fmt.count(result.successes)} of {fmt.count(result.trials)} correct"
+    sentence = (
+        f"The right candidate is identified in {rate} of releases "
+        f"(guessing: {fmt.percent(result.chance)}; {trials})."
+    )
     facts = [
         ("ε shown", fmt.bounds(result.epsilon_lower_bound)),
         ("L2 error", fmt.quantity(result.l2_error)),
@@ -98,7 +103,8 @@ def _cell(result: CellResult) -> dict[str, Any]:
         Column("Value", [value for _, value in plain]),
     ]
     title = f"Cell {printable(result.cell, limit=120)}"
-    sentence = f"A finished cell of kind {printable(result.kind, limit=60)}, in {fmt.seconds(result.seconds)}."
+    kind = printable(result.kind, limit=60)
+    sentence = f"A finished cell of kind {kind}, in {fmt.seconds(result.seconds)}."
     return _card(title, "inconclusive", sentence, columns, word="Measured")
 
 

@@ -1,9 +1,8 @@
 """Writing the page and the JSON document.
 
-The page needs no script: figures are static SVG, and everything that the script of ours adds
-(reading marks out, sorting, copying) is said without it. The script is small and plain; libraries
-of plots take megabytes for what is needed here. The page's Content-Security-Policy allows that one
-script, by its hash, and nothing else that runs or loads.
+The page needs no script: figures are static SVG, and the script only adds convenience (reading out
+marks, sorting, copying). The page's Content-Security-Policy allows that one script, by its hash,
+and nothing else that runs or loads.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ __all__ = ["render_report", "write_json", "write_report"]
 
 
 def write_report(document: Document | Mapping[str, Any], path: Path) -> Path:
-    """Write a document as one self-contained HTML file (it loads nothing), atomically; returns ``path``.
+    """Write a document as one self-contained HTML file, atomically; returns ``path``.
 
     Raises:
         UsageError: as :func:`render_report`.
@@ -61,8 +60,8 @@ def render_report(document: Document | Mapping[str, Any]) -> str:
     """The HTML of a document, the same bytes for the same document.
 
     Raises:
-        UsageError: JSON values that are no document of dpaudit, or measurements with a figure of an
-            unknown key.
+        UsageError: JSON values that are not a document of dpaudit, or measurements with a figure of
+            an unknown key.
     """
     document = document_of(document)
     match document:
@@ -85,12 +84,12 @@ def render_report(document: Document | Mapping[str, Any]) -> str:
     script, digest = _script()
     context |= {"contents": [], "script": script, "script_hash": digest}
     page = _environment().get_template(f"{document.kind}.html.j2").render(context)
-    return harmless(page, tabs=True)  # between the fields of a mark that can be read out
+    return harmless(page, tabs=True)  # tabs are between the fields of a mark
 
 
 @cache
 def _script() -> tuple[Markup, str]:
-    """The page's script, and the SHA-256 by which its policy lets that script, and no other, run."""
+    """The page's script, and its SHA-256 for the page's Content-Security-Policy."""
     from importlib.resources import files
 
     from markupsafe import Markup

@@ -1,7 +1,6 @@
-"""The door of reports: a document that dpaudit wrote, from a file or as JSON values, typed or refused.
+"""Reads a document that dpaudit wrote, from a file or JSON values, and refuses anything else.
 
-What is refused here once need not be looked for behind it: pages, tables and other formats take
-typed documents.
+Pages, tables and other formats take the typed documents and need not check them again.
 """
 
 from __future__ import annotations
@@ -40,48 +39,51 @@ _MOST_BYTES = 1 << 28
 
 
 def document_of(value: Document | Mapping[str, Any]) -> Document:
-    """A document as its class; JSON values become typed, typed documents stay as they are.
+    """The typed document of JSON values; a typed document is returned unchanged.
 
     Raises:
-        UsageError: of another major version, of no known kind, or not as dpaudit writes it; the
-            message says where.
+        UsageError: another major version, an unknown kind, or not as dpaudit writes it; the message
+            says where.
     """
     if not isinstance(value, Mapping):
         return value
     schema, kind = value.get("schema", SCHEMA), value.get("kind")
     if schema != SCHEMA:
         raise UsageError(
-            f"schema={printable(schema, limit=60)!r}: this dpaudit reads {SCHEMA!r} and documents without 'schema'; use the "
-            "dpaudit that wrote it"
+            f"schema={printable(schema, limit=60)!r}: this dpaudit reads {SCHEMA!r} and documents "
+            "without 'schema'; use the dpaudit that wrote it"
         )
     if not isinstance(kind, str) or kind not in KINDS:
         raise UsageError(
-            f"kind={printable(kind, limit=60)!r}: not a report of dpaudit; one is of {', '.join(KINDS)}"
+            f"kind={printable(kind, limit=60)!r}: not a report of dpaudit; "
+            f"must be one of {', '.join(KINDS)}"
         )
     try:
         return convert_value(value, KINDS[kind])
     except RefusedError as error:
         raise UsageError(
-            f"not as dpaudit writes it ({printable(error, limit=200)}); repeat the audit or run, or see where it differs "
-            "from the schema: dpaudit report --schema"
+            f"not as dpaudit writes it ({printable(error, limit=200)}); repeat the audit or run, "
+            "or compare it with the schema: dpaudit report --schema"
         ) from error
 
 
 def read_document(path: Path) -> Document:
-    """A document that dpaudit wrote, as ``--out`` leaves it (``result.json``, ``results.json``).
+    """Read a document that dpaudit wrote into ``--out`` (``result.json``, ``results.json``).
 
     Raises:
-        UsageError: the file cannot be read, is not JSON, or is no report, as :func:`document_of`.
+        UsageError: the file cannot be read, is not JSON, or is refused by :func:`document_of`.
     """
     try:
         value = read_json(read_plain(path, limit=_MOST_BYTES))
     except RefusedError as error:
         raise UsageError(
-            f"file={path}: not a JSON document ({printable(error, limit=200)}); repeat the audit or run that wrote it"
+            f"file={path}: not a JSON document ({printable(error, limit=200)}); "
+            "repeat the audit or run that wrote it"
         ) from error
     if not isinstance(value, dict):
         raise UsageError(
-            f"file={path}: a {type(value).__name__}, not a report; a report is a JSON object with 'kind'"
+            f"file={path}: a {type(value).__name__}, not a report; "
+            "a report is a JSON object with 'kind'"
         )
     try:
         return document_of(value)

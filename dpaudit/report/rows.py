@@ -1,4 +1,4 @@
-"""Reading the arms of an experiment: what an arm may lack is answered for here, once."""
+"""Reads the arms of an experiment and supplies what an arm may lack."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def attacks_of(row: Arm) -> list[ArmAttack]:
 
 
 def best_attack(row: Arm) -> ArmAttack | None:
-    """The attack that shows the most: the highest lower end of its interval; None without any."""
+    """The attack whose interval has the highest lower end; None without attacks."""
     return max(attacks_of(row), key=lambda a: (ends(a)[0], a.success), default=None)
 
 
 def ends(attack: ArmAttack) -> tuple[float, float]:
-    """The ends of an attack's interval; where they are undefined, nothing is known: 0 and 1."""
+    """The ends of an attack's interval; 0 and 1 if undefined."""
     low, high = number(attack.interval.low), number(attack.interval.high)
     return (0.0 if low is None else max(0.0, low), 1.0 if high is None else min(1.0, high))
 
@@ -44,7 +44,7 @@ def rate_of(attack: ArmAttack) -> str:
 
 
 def chance_of(attack: ArmAttack) -> float:
-    """What guessing gets; a half where the attack does not say."""
+    """The success of guessing; a half if the attack does not state it."""
     chance = number(attack.chance)
     return 0.5 if chance is None else chance
 
@@ -62,7 +62,7 @@ def group_of(row: Arm) -> str:
 
 
 def arm_labels(rows: Sequence[Arm]) -> list[str]:
-    """One label a row; where labels repeat, the settings that vary are added to tell them apart."""
+    """One label per row; if labels repeat, the settings that vary are added."""
     labels = [printable(row.label, limit=200) if row.label else group_of(row) for row in rows]
     if len(set(labels)) == len(labels):
         return labels

@@ -26,7 +26,10 @@ def audit_sentence(result: AuditResult) -> str:
     claim, values = printable(result.claim, limit=200), fmt.count(result.samples)
     if result.verdict == "no-finding":
         rest = "below" if result.cannot_rule_out else "unknown: no test stated what it would miss"
-        return f"No finding: nothing contradicts {claim} in {values} values; what this cannot exclude is {rest}."
+        return (
+            f"No finding: nothing contradicts {claim} in {values} values; "
+            f"what this cannot exclude is {rest}."
+        )
     if result.verdict == "finding":
         found = [t for t in sorted_tests(result.tests) if t.finding]
         names = _listed([printable(t.name, limit=100) for t in found], word="and") or "the audit"
@@ -40,16 +43,16 @@ def audit_sentence(result: AuditResult) -> str:
 
 
 def sandbox_level(result: AuditResult | MechanismResult) -> str:
-    """How the audited program was held, as the result says it; '' where it does not."""
+    """The sandbox of the audited program, as the result states it; '' if it does not."""
     return printable(result.sandbox, limit=500)
 
 
 def experiment_sentence(rows: Sequence[Arm], *, failures: Sequence[CellFailure] = ()) -> str:
-    """What the arms show together: the strongest attack on an arm that passed as a black box, and what stops it.
+    """The strongest attack on an arm that passed the black-box audit, and what stops it.
 
-    Cells that failed are said first: what is told of the others is not the whole.
+    Failed cells are named first, as the rest is then incomplete.
     """
-    return _missing(failures) + _told(rows)
+    return _missing(failures) + _strongest(rows)
 
 
 def _missing(failures: Sequence[CellFailure]) -> str:
@@ -61,12 +64,15 @@ def _missing(failures: Sequence[CellFailure]) -> str:
     return f"Incomplete: {said} missing here. "
 
 
-def _told(rows: Sequence[Arm]) -> str:
+def _strongest(rows: Sequence[Arm]) -> str:
     attacked = [i for i, row in enumerate(rows) if attacks_of(row)]
     if not rows:
-        return "Nothing yet: no arm of this experiment has finished."
+        return "No results yet: no arm of this experiment has finished."
     if not attacked:
-        return f"No attack was run on any of the {len(rows):,} arms; the table says what the black-box audit found."
+        return (
+            f"No attack was run on any of the {len(rows):,} arms; "
+            "the table shows what the black-box audit found."
+        )
     winning = [i for i in attacked if _wins(rows[i])]
     passing = [i for i in winning if _verdict(rows[i]) == "no-finding"]
     best = max(passing or winning or attacked, key=lambda i: _strength(rows[i]))
@@ -78,18 +84,20 @@ def _told(rows: Sequence[Arm]) -> str:
     rate = rate_of(attack)
     chance = f"guessing: {fmt.percent(chance_of(attack)).replace('.0 %', ' %')}"
     if not winning:
-        return f"No attack beats chance on any of the {len(attacked):,} arms: the highest is {rate} on {label} ({chance})."
-    named = f"names the right candidate in {rate} of{trials} releases ({chance})"
-    if not passing:
-        seen = (
-            "the black-box audit does find it"
-            if _verdict(row) == "finding"
-            else "no black-box audit cleared it"
+        return (
+            f"No attack beats chance on any of the {len(attacked):,} arms: "
+            f"the highest is {rate} on {label} ({chance})."
         )
-        return f"{label}: the key holder {named}, and {seen}."
+    success = f"identifies the right candidate in {rate} of{trials} releases ({chance})"
+    if not passing:
+        audited = {
+            "finding": "the black-box audit reports a finding",
+            "inconclusive": "the black-box audit is inconclusive",
+        }.get(_verdict(row) or "", "no black-box audit was run")
+        return f"{label}: the key holder {success}, and {audited}."
     stopped = _stopped(rows, row)
     ending = f"; with {_listed(stopped, word='or')} no attack here beats chance" if stopped else ""
-    return f"{label} passes the black-box audit, yet its key holder {named}{ending}."
+    return f"{label} passes the black-box audit, yet its key holder {success}{ending}."
 
 
 def _verdict(row: Arm) -> str | None:
@@ -97,13 +105,14 @@ def _verdict(row: Arm) -> str | None:
 
 
 def measurements_sentence(document: MeasurementsDocument) -> str:
-    """What the experiment itself says its measurements show; without that, how many there are."""
+    """The experiment's own summary of its measurements; without one, their number."""
     missing, rows = _missing(document.failures), len(document.rows)
     if document.summary:
         return missing + printable(document.summary)
     if not rows:
-        return f"{missing}Nothing yet: no measurement of this experiment has finished."
-    return f"{missing}{rows:,} {'measurement' if rows == 1 else 'measurements'}; the experiment gives no summary of them."
+        return f"{missing}No results yet: no measurement of this experiment has finished."
+    noun = "measurement" if rows == 1 else "measurements"
+    return f"{missing}{rows:,} {noun}; the experiment gives no summary."
 
 
 def _stopped(rows: Sequence[Arm], worst: Arm) -> list[str]:
@@ -120,7 +129,7 @@ def _wins(row: Arm) -> bool:
 
 
 def _strength(row: Arm) -> tuple[float, float]:
-    """Of an arm with attacks: the lower end of the best one's interval, and its success."""
+    """The lower end of the best attack's interval, and its success."""
     attack = best_attack(row)
     if attack is None:
         return 0.0, 0.0

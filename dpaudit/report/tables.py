@@ -1,4 +1,4 @@
-"""The tables of a report as columns of text: the page and the terminal draw the same ones."""
+"""The tables of a report as columns of text, for the page and the terminal."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Column(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """How the page sets it: numbers, numbers with so many words that they wrap, short text that does not, or prose."""
+        """How the page sets it: numbers, numbers with words that wrap, short text, or prose."""
         longest = max((len(line) for cell in self.cells for line in cell.split("\n")), default=0)
         if self.numeric:
             return "number wraps" if longest > 40 else "number"
@@ -45,10 +45,9 @@ class Column(NamedTuple):
 
 
 def summary_table(rows: Sequence[Arm]) -> list[Column]:
-    """An experiment's arms: what a black box sees, what the key holder gets, and what it costs.
+    """An experiment's arms: the black-box audit, the key holder's success, and the error.
 
-    Several attacks on one arm take a line each, with their names. Columns that no row fills are
-    left out.
+    Several attacks on one arm take a line each, with their names. Empty columns are left out.
     """
     names = {a.attack for row in rows for a in attacks_of(row)}
     confidences = {a.interval.confidence for row in rows for a in attacks_of(row)}
@@ -104,7 +103,7 @@ def tests_table(tests: Sequence[TestResult]) -> list[Column]:
 
 
 def blind_spots_table(spots: Sequence[BlindSpot]) -> list[Column]:
-    """What a pass cannot exclude; a flaw that no sample size would show has no size."""
+    """What a pass cannot exclude; a flaw undetectable at any sample size has no size."""
     return [
         Column("Flaw", [printable(s.flaw, limit=400) for s in spots]),
         Column("Missed up to", [_size(s) for s in spots], True),
@@ -116,7 +115,7 @@ def blind_spots_table(spots: Sequence[BlindSpot]) -> list[Column]:
 def measured_table(
     columns: Sequence[Measure], rows: Sequence[Row], *, of: Sequence[Row] = ()
 ) -> list[Column]:
-    """Measurements as they came, one line a row. Columns that no row fills (no row ``of`` those given) are left out."""
+    """Measurements in the order given; columns that are empty in ``of`` (or ``rows``) go."""
     texts = [[measured(row.get(c.key), c.format) for row in rows] for c in columns]
     filled = [any(row.get(c.key) is not None for row in of or rows) for c in columns]
     found = [
@@ -145,12 +144,8 @@ def measured(cell: object, form: str) -> str:
             text = fmt.quantity(value)
             return fmt.ranged(text if text == fmt.NOTHING else f"{text}×", low, high)
         case "seconds":
-            text = fmt.seconds(value)
-            return (
-                text
-                if low is None or high is None
-                else f"{text} [{fmt.seconds(low)}, {fmt.seconds(high)}]"
-            )
+            ends = "" if None in (low, high) else f" [{fmt.seconds(low)}, {fmt.seconds(high)}]"
+            return fmt.seconds(value) + ends
         case "flag" if isinstance(value, bool):
             return "yes" if value else "no"
         case _:
@@ -165,7 +160,7 @@ def _is_numeric(column: Measure, rows: Sequence[Row]) -> bool:
 
 
 def cells_table(cells: Sequence[CellResult]) -> list[Column]:
-    """The finished cells of an experiment: settings and the plain numbers that came out."""
+    """The finished cells of an experiment: settings and scalar results."""
     return [
         Column("Cell", [printable(c.cell, limit=200) for c in cells]),
         Column("Kind", [printable(c.kind, limit=60) for c in cells]),
@@ -177,10 +172,11 @@ def cells_table(cells: Sequence[CellResult]) -> list[Column]:
 
 def facts_table(provenance: Provenance | Row) -> list[Column]:
     """Provenance as names and values; versions and plug-ins take a line each."""
-    facts = [
-        (printable(name, limit=100), _fact(value)) for name, value in to_dict(provenance).items()
+    facts = to_dict(provenance)
+    return [
+        Column("What", [printable(name, limit=100) for name in facts]),
+        Column("Value", [_fact(value) for value in facts.values()]),
     ]
-    return [Column("What", [f[0] for f in facts]), Column("Value", [f[1] for f in facts])]
 
 
 def _fact(value: object) -> str:

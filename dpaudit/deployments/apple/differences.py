@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from dpaudit.deployments.apple.ledger import make_ledger
@@ -30,13 +30,13 @@ _FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One row: ``table`` is the file, ``name`` the entry (empty: the file as a whole), ``field`` empty for an entry."""
+    """One row: ``table`` is the file, ``name`` the entry ('': all), ``field`` the field or ''."""
 
     table: str
     name: str
     field: str
     old: str
-    """As text; ``yes`` or ``no`` where something is there or not."""
+    """As text; ``yes`` or ``no`` for something that is there or not."""
     new: str
     note: str = ""
 
@@ -44,7 +44,7 @@ class Difference:
 
     @property
     def what(self) -> str:
-        """As Table 3 says it: ``SessionAmount for NewWords``, ``PropertiesName LocalWords``."""
+        """As in Table 3: ``SessionAmount for NewWords``, ``PropertiesName LocalWords``."""
         if not self.field:
             return f"{self.table} {self.name}"
         return f"{self.field} for {self.name}" if self.name else self.field
@@ -53,10 +53,9 @@ class Difference:
 def compare(old: Configuration, new: Configuration) -> tuple[Difference, ...]:
     """Every difference between two configurations, sorted by table (budgets first), name and field.
 
-    Two kinds of difference are told once, where a row an entry would say the same again and again:
-    a field that all entries of properties in one version have and none in the other
-    (SubmissionPriority), and the KeyNames that come or go together with their properties (a note
-    counts them).
+    Two kinds of difference are one row instead of one per entry: a field that all entries of
+    properties in one version have and none in the other (SubmissionPriority), and the KeyNames that
+    come or go together with their properties (a note counts them).
     """
     found = (
         *_entries("BudgetName", old.budgets, new.budgets, _budget_fields),
@@ -69,12 +68,12 @@ def compare(old: Configuration, new: Configuration) -> tuple[Difference, ...]:
 
 
 def effect(old: Configuration, new: Configuration) -> str:
-    """One sentence on what the change does to the permitted ε a day."""
+    """One sentence on how the permitted ε per day changes."""
     before, after = make_ledger(old), make_ledger(new)
     announced = _change(before.permitted.per_day, after.permitted.per_day)
     everything = _change(before.configured.per_day, after.configured.per_day)
     return (
-        f"The ε permitted in a day {announced} for the initially announced applications, "
+        f"The permitted ε per day {announced} for the initially announced applications, "
         f"and {everything} with everything configured."
     )
 
@@ -107,27 +106,17 @@ def _key_fields(key: Key) -> dict[str, Any]:
 def _properties(old: Configuration, new: Configuration) -> Iterator[Difference]:
     everywhere = _fields_of_all(old), _fields_of_all(new)
     anywhere = _fields_of_any(old), _fields_of_any(new)
-    told = (everywhere[0] - anywhere[1]) | (everywhere[1] - anywhere[0])
-    for field in told:
+    whole = (everywhere[0] - anywhere[1]) | (everywhere[1] - anywhere[0])
+    for field in whole:
         there = field in everywhere[0], field in everywhere[1]
         yield Difference("PropertiesName", "", field, *(PRESENT if t else ABSENT for t in there))
-    keys = (
-        Counter(k.properties for k in old.keys.values()),
-        Counter(k.properties for k in new.keys.values()),
-    )
+    keys = [Counter(k.properties for k in c.keys.values()) for c in (old, new)]
     for difference in _entries("PropertiesName", old.properties, new.properties, _property_fields):
-        if difference.field in told:
+        if difference.field in whole:
             continue
         count = keys[difference.new == PRESENT][difference.name] if not difference.field else 0
         note = f"with {count} KeyName{'s' if count > 1 else ''}" if count else ""
-        yield Difference(
-            difference.table,
-            difference.name,
-            difference.field,
-            difference.old,
-            difference.new,
-            note,
-        )
+        yield replace(difference, note=note)
 
 
 def _fields_of_all(configuration: Configuration) -> set[str]:
@@ -140,7 +129,7 @@ def _fields_of_any(configuration: Configuration) -> set[str]:
 
 
 def _keys(old: Configuration, new: Configuration) -> Iterator[Difference]:
-    """KeyNames, but those that came or went with their properties."""
+    """KeyNames, except those that came or went with their properties."""
     for difference in _entries("KeyName", old.keys, new.keys, _key_fields):
         if not difference.field:
             here, there = (new, old) if difference.new == PRESENT else (old, new)

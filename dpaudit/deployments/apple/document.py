@@ -1,4 +1,4 @@
-"""The document of an audit of Apple's deployment: what ``dpaudit deployment apple`` writes, and ``dpaudit report`` reads."""
+"""The document of an audit of Apple's deployment, written by ``dpaudit deployment apple``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["AppleDocument", "OlderConfiguration", "Sizes", "Stored"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """A configuration's folder, and how much is in it."""
+    """A configuration's folder, and the number of its entries."""
 
     folder: str
     keys: int
@@ -28,7 +28,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OlderConfiguration(Sizes):
-    """The configuration that it is compared with; ``effect`` says what the changes come to."""
+    """The configuration to compare with; ``effect`` is one sentence on what the changes do."""
 
     effect: str
 
@@ -43,10 +43,10 @@ class Stored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppleDocument:
-    """The configuration's ledger and, where they were given, an older one, the database, and what reports submitted.
+    """The configuration's ledger and, if given, an older one, the database and the reports.
 
-    ``differences`` are to ``against``; ``shown`` is what the bits of ``observed`` records show, key
-    by key.
+    ``differences`` are from ``against``; ``shown`` is what the bits of ``observed`` records show,
+    per key.
     """
 
     schema: Schema = SCHEMA

@@ -1,4 +1,4 @@
-"""What a configuration permits: ε per record, per day, over days and after a pause, by budget and in all."""
+"""What a configuration permits: ε per record, per day, over days and after a pause."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PLATFORMS = ("macOS", "iOS")
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """An announced use, the budget that it spends, and the platforms on which its records were seen."""
+    """An announced use, its budget, and the platforms on which its records were seen."""
 
     name: str
     budget: str
@@ -50,11 +50,14 @@ ANNOUNCED = (
     Application("Deep links", "com.apple.parsec.AppDeepLink", ("iOS",)),
     Application("Lookup hints", "com.apple.parsec.Search"),
 )
-"""June 2016 (Tang et al. 2017, section 2.2). Deep links were not implemented on macOS 10.12 and abound on iOS (5.4)."""
+"""June 2016 (Tang et al. 2017, section 2.2).
+
+Deep links were not implemented on macOS 10.12 and are common on iOS (5.4).
+"""
 
 
 def application_of(budget: str) -> Application | None:
-    """The announced application that spends a budget; None for budgets that came later, and for test and default.
+    """The announced application that spends a budget; None for later, test and default budgets.
 
     >>> application_of("com.apple.parsec.Search").name
     'Lookup hints'
@@ -67,19 +70,19 @@ _MOST_DAYS = 36_525
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Pure ε by basic composition, with records at their worst."""
+    """Pure ε by basic composition, in the worst case of records."""
 
     per_record: float
-    """The most of any key of the budget."""
+    """The largest of any key of the budget."""
     per_day: float
-    """In the long run; a week's budget counts a seventh a day."""
+    """In the long run; a weekly budget counts a seventh per day."""
     over_days: float
-    """From the opt-in on, whose own grant counts."""
+    """From the opt-in on, including its own grant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """What a budget that was left alone for the ledger's days may lose at once: unused balance rolls over, unbounded."""
+    """What a budget may lose at once after the ledger's days without use, as it rolls over."""
 
     balance: int
     report_records: int
@@ -99,9 +102,9 @@ class Line:
     keys: int
     """KeyNames that may submit."""
     silent_keys: int
-    """KeyNames at priority 99999 (a PrivacyParameter that the daemon refuses): never submitted, so in none of the figures."""
+    """KeyNames at priority 99999 (the daemon refuses the PrivacyParameter): never submitted."""
     patterns: bool
-    """Some key may be a pattern (KeyPatternsAllowed) and stand for any number of keys."""
+    """Whether a key may be a pattern (KeyPatternsAllowed) and stand for any number of keys."""
     algorithms: tuple[str, ...]
     session_amount: int
     session_seconds: float
@@ -109,7 +112,7 @@ class Line:
     claimed: Loss
     """By the PrivacyParameters, as the paper counts."""
     coin: Loss | None
-    """By what the code's coin implies (:func:`~.rules.coin_epsilon`); None where an algorithm is not known."""
+    """By the code's flip probability (:func:`~.rules.coin_epsilon`); None if unknown."""
     burst: Burst
 
 
@@ -122,7 +125,7 @@ class Total:
     per_day: float
     over_days: float
     coin_per_day: float | None
-    """None where one budget's coin is not known."""
+    """By the code's flip probabilities; None if one budget's is unknown."""
     coin_over_days: float | None
 
 
@@ -130,23 +133,23 @@ class Total:
 class Ledger:
     """A configuration's budgets and their sums.
 
-    ``permitted`` sums the four initially announced applications (16 a day for macOS 10.12.3);
-    ``platforms`` those of them that were seen to work on macOS and on iOS (6 on macOS 10.12.3, 14
-    on iOS 10.1.1); ``configured`` everything.
+    ``permitted`` sums the four initially announced applications (16 per day for macOS 10.12.3);
+    ``platforms`` those of them confirmed active on macOS and on iOS (6 on macOS 10.12.3, 14 on iOS
+    10.1.1); ``configured`` everything.
 
     Formal guarantee: a device that follows the configuration and the daemon's known rules submits
     no records whose claimed ε sum to more than ``over_days`` within so many days of its opt-in. Not
-    claimed: that the claimed ε is the true one (see ``coin``), nor anything of keys that were left
-    out or of balances that were changed from outside; nor that every budget does grow: on macOS
-    10.12 the authors saw those of default and AppDeepLink stay as they were (footnote 5), and
-    Figure 2's health has not grown in 80 days either. The ledger takes the files at their word.
+    claimed: that the claimed ε is the true one (see ``coin``), nor anything about keys that were
+    left out or balances that were changed from outside; nor that every budget grows: on macOS 10.12
+    the authors saw those of default and AppDeepLink stay constant (footnote 5), and Figure 2's
+    health has not grown in 80 days either. The ledger takes the files at face value.
     """
 
     days: int
     announced: int
-    """How many applications were initially announced: 4, whatever is configured."""
+    """The number of initially announced applications: 4, whatever is configured."""
     left_out: int
-    """KeyNames that could not be followed to a budget (:func:`~.resolving.unresolved`): in none of the figures."""
+    """KeyNames that could not be traced to a budget (:func:`~.resolving.unresolved`)."""
     lines: tuple[Line, ...]
     permitted: Total
     platforms: tuple[Total, ...]
@@ -160,15 +163,15 @@ class Ledger:
 def make_ledger(configuration: Configuration, *, days: int = 30) -> Ledger:
     """Add up what ``configuration`` permits over ``days`` days.
 
-    Announced applications first, then the other budgets by name; a budget without any key that may
-    submit permits nothing and has a line with zeros.
+    Announced applications come first, then the other budgets by name; a budget without any key that
+    may submit permits nothing and has a line with zeros.
 
     Source: Tang et al. 2017, section 4.2: PrivacyParameter · SessionAmount every SessionSeconds, a
-    report every 18 hours with at most min(SessionAmount, 40) records a KeyName, balances that roll
-    over.
+    report every 18 hours with at most min(SessionAmount, 40) records per KeyName, balances that
+    roll over.
 
     Raises:
-        UsageError: days below 1, or more than a century of them.
+        UsageError: days below 1, or more than a century.
     """
     if not 1 <= days <= _MOST_DAYS:
         raise UsageError(f"days={days}: must be from 1 to {_MOST_DAYS:,}")
@@ -210,6 +213,7 @@ def _line(budget: Budget, keys: Sequence[ResolvedKey], days: int) -> Line:
     claimed = max((key.epsilon for key in submitting), default=0.0)
     coins = [coin_epsilon(key) for key in submitting]
     known = [c for c in coins if c is not None]
+    coin = _loss(max(known, default=0.0), records_per_day, records)
     application = application_of(budget.name)
     return Line(
         budget=budget.name,
@@ -222,15 +226,13 @@ def _line(budget: Budget, keys: Sequence[ResolvedKey], days: int) -> Line:
         session_seconds=budget.session_seconds,
         records_per_day=records_per_day,
         claimed=_loss(claimed, records_per_day, records),
-        coin=_loss(max(known, default=0.0), records_per_day, records)
-        if len(known) == len(coins)
-        else None,
+        coin=coin if len(known) == len(coins) else None,
         burst=_burst(budget, in_report, claimed, days),
     )
 
 
 def _in_report(budget: Budget, keys: Sequence[ResolvedKey], *, patterns: bool) -> int | None:
-    """Records of a budget that fit into one report; None for any number: a pattern may stand for any number of keys."""
+    """Records of a budget that fit into one report; None (no limit) if a key may be a pattern."""
     per_key = min(budget.session_amount, MOST_RECORDS)
     return None if patterns and per_key else len(keys) * per_key
 
@@ -243,9 +245,8 @@ def _burst(budget: Budget, in_report: int | None, epsilon: float, days: int) -> 
     """The opt-in's own grant counts: Figure 2's testBudget has 324 = 4·(80 + 1) after 80 days."""
     balance = budget.session_amount * (1 + int(days * DAY // budget.session_seconds))
     report = balance if in_report is None else min(balance, in_report)
-    day = budget.session_amount * sessions_within(
-        (days + 1) * DAY, budget.session_seconds
-    )  # it grows on that day as well
+    # the budget also grows on that day
+    day = budget.session_amount * sessions_within((days + 1) * DAY, budget.session_seconds)
     day = day if in_report is None else min(day, in_report * reports_within(DAY))
     return Burst(balance, report, report * epsilon, day, day * epsilon)
 

@@ -1,4 +1,4 @@
-"""The words of Apple's system as its own files use them, and what our audit says about them. Nothing here computes."""
+"""The types of Apple's files, and of what our audit reports about them; nothing computes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something an auditor must know: what is wrong or odd, where, and (``serious``) whether it is against the user."""
+    """A fact for the auditor: what is wrong, where, and if it is against the user (``serious``)."""
 
     where: str
     message: str
@@ -37,7 +37,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One way in which bits may fail to be independent coins: its p-value, and what was seen."""
+    """One check of the independence of bits: its p-value, and what was found."""
 
     name: str
     p: float
@@ -46,7 +46,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """``keynames.plist``: a kind of data, e.g. ``com.apple.keyboard.NewWords.en_US``, and the name of its properties."""
+    """``keynames.plist``: a kind of data, such as new words in en_US, and its properties' name."""
 
     name: str
     properties: str
@@ -58,7 +58,7 @@ class Properties:
 
     name: str
     algorithm: str
-    """PrivatizationAlgorithm: ``CountMedianSketch``, ``OneBitHistogram``, ``HadamardCountMedianSketch``."""
+    """PrivatizationAlgorithm, such as ``CountMedianSketch`` or ``OneBitHistogram``."""
     parameter: float
     """PrivacyParameter."""
     budget: str
@@ -67,7 +67,7 @@ class Properties:
     server_algorithm: str | None = None
     transport: str | None = None
     priority: int | None = None
-    """SubmissionPriority; None where the version has none (macOS 10.12.1)."""
+    """SubmissionPriority; None if the version has none (macOS 10.12.1)."""
     patterns_allowed: bool | None = None
     fragment_width: int | None = None
     fragment_count: int | None = None
@@ -76,7 +76,7 @@ class Properties:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """``budgetproperties.plist``: so many records (``session_amount``) every ``session_seconds``."""
+    """``budgetproperties.plist``: ``session_amount`` records every ``session_seconds``."""
 
     name: str
     session_seconds: float
@@ -85,7 +85,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """The four files of one version, each table by name; what was wrong in them stands in ``findings``."""
+    """The four files of one version, each table by name; ``findings`` are their errors."""
 
     folder: Path
     keys: Mapping[str, Key]
@@ -98,17 +98,17 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedKey:
-    """A key followed to its end: KeyName → PropertiesName → algorithm, ε, budget; and how the daemon runs it."""
+    """A key, KeyName → PropertiesName → algorithm, ε, budget, and how the daemon runs it."""
 
     key: Key
     properties: Properties
     budget: Budget
     parameters: Mapping[str, Any]
-    """The algorithm's parameters of ``algorithmparameters.plist``; empty where there are none."""
+    """The algorithm's parameters of ``algorithmparameters.plist``; empty if there are none."""
     epsilon: float
-    """The PrivacyParameter that the daemon uses: as configured, or 1 where that exceeds epsilonMax = 2."""
+    """The PrivacyParameter in use: as configured, or 1 if that exceeds epsilonMax = 2."""
     priority: int
-    """The SubmissionPriority that the daemon uses: 99999 (never submitted) where the PrivacyParameter was refused."""
+    """The SubmissionPriority in use; 99999 (never submitted) if the PrivacyParameter is refused."""
     records_per_report: int
     """min(SessionAmount, 40)."""
 
@@ -125,7 +125,7 @@ class Balance:
 
 @dataclass(frozen=True, slots=True)
 class RecordCount:
-    """Rows of one table, key and state, counted and not kept: a database may hold millions."""
+    """The number of rows of one table, key and state; a database may hold millions."""
 
     table: str
     """``ZOBHRECORD`` or ``ZCMSRECORD``."""
@@ -133,8 +133,9 @@ class RecordCount:
     submitted: bool
     rows: int
     first: datetime | None
-    """The earliest and the latest creation time that can be read; UTC."""
+    """The earliest readable creation time; UTC."""
     last: datetime | None
+    """The latest readable creation time; UTC."""
     plain: int
     """Rows that also hold the plain sequence or fragment (there must be none)."""
 
@@ -163,7 +164,7 @@ class SketchRecord:
     submitted: bool
     version: int | None
     text: str | None
-    """As a report writes it, ``function,HEX`` or ``function,HEX:HEX``; None where the columns are not ours."""
+    """``function,HEX`` or ``function,HEX:HEX`` as in a report; None if the columns are not ours."""
     plain: bool
 
 
@@ -174,28 +175,28 @@ class Database:
     path: Path
     balances: tuple[Balance, ...]
     counts: tuple[RecordCount, ...]
-    """By table, key and state; ``database.read_bits`` and ``read_sketches`` give the rows one by one."""
+    """By table, key and state; ``read_bits`` and ``read_sketches`` give the rows one by one."""
     findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The records of one key in one report, still as text: ``818,165,+1`` or ``19802,0000C0…``."""
+    """The records of one key in one report, as text: ``818,165,+1`` or ``19802,0000C0…``."""
 
     key: str
     algorithm: str
     parameters: Mapping[str, Any]
-    """Flat: text, truth values and finite numbers only."""
+    """Flat: only text, Booleans and finite numbers."""
     records: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One ``.dpsub`` or ``.json.anon`` file; no segments, and a finding, where it could not be read."""
+    """One ``.dpsub`` or ``.json.anon`` file; no segments, and a finding, if it was unreadable."""
 
     path: Path
     version: int | None
     created: datetime | None
-    """As the file name says, taken for UTC; Apple's names may be 7 hours ahead (§4.2.1). None where it says nothing."""
+    """The time in the file name, taken as UTC; Apple's may be 7 hours ahead (§4.2.1)."""
     segments: tuple[Segment, ...]
     findings: tuple[Finding, ...] = ()

@@ -1,4 +1,4 @@
-"""What reports say was really submitted: records and ε per budget and day, and whether the daemon's limits were kept."""
+"""What was submitted: records and ε per budget and day, and whether the limits were kept."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ __all__ = ["UNKNOWN", "Day", "Observed", "Spending", "Spent", "observe"]
 UNKNOWN = "(not in the configuration)"
 """The budget of keys that the configuration does not have."""
 MOST_SUMS = 500_000
-"""Sums that are kept, one a day and group of records."""
+"""The most sums that are kept, one per day and group of records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Records of one budget (or of all, ``budget`` empty) and their ε, added up (basic composition)."""
+    """Records of one budget (or of all, ``budget`` empty) and their total ε (basic composition)."""
 
     budget: str
     records: int
     claimed: float
-    """By the PrivacyParameters in use; by the report's own where the configuration does not have the key."""
+    """By the PrivacyParameters in use; by the report's own if the configuration lacks the key."""
     shown_low: float
-    """By what the bits show of each record, at the least; by the claim (0 without one) where they identify nothing."""
+    """The least by the bits of each record; by the claim (0 without one) if not identified."""
     shown_high: float
-    """The same at the most; infinite where there is no claim either."""
+    """The most by the bits; infinite without a claim if not identified."""
 
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """A day of UTC by the names of report files."""
+    """A UTC day, by the names of report files."""
 
     date: str
     """As in ISO 8601."""
@@ -53,43 +53,42 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What the reports that are still there hold.
+    """What the reports that still exist hold.
 
-    Not claimed: that they are all there were (the daemon deletes them after a month, iOS after a
-    week), or that files whose names were changed are of the day that they say. ε is pure and added
-    up record by record; that bounds the loss whatever the records are about, and needs no more than
-    each record's own ε.
+    Not claimed: that there were no others (the daemon deletes them after a month, iOS after a
+    week), or that a renamed file is of the day in its name. ε is pure and added up record by
+    record; that bounds the loss whatever the records are about, and needs only each record's own ε.
     """
 
     reports: int
-    """Those with records in them."""
+    """Reports with records."""
     unread: int
-    """Files that hold nothing that can be read, or are copies of other reports; findings say which."""
+    """Files without readable records, or copies of other reports; findings say which."""
     undated: int
-    """Reports without a time in their name: they count in the totals, not in the days."""
+    """Reports without a time in their name; they count in the totals, not in the days."""
     days: tuple[Day, ...]
-    """Those with reports, in order."""
+    """Days with reports, in order."""
     busiest: Day | None
-    """The day with the most claimed ε, the first of them."""
+    """The first day with the most claimed ε."""
     span: int
-    """Days from the first to the last, both counted; 0 without any."""
+    """Days from the first to the last, both included; 0 without any."""
     budgets: tuple[Spent, ...]
     total: Spent
     per_day: float
     """Claimed ε of dated reports over the days of ``span``."""
     shown_per_day: tuple[float, float]
     says: str
-    """The rate, in words that claim no more than was seen."""
+    """The rate in words, with its limits."""
     unclaimed: int
-    """Records whose ε neither the configuration nor the report states: they count as 0 in the claimed ε."""
+    """Records without a stated ε; they count as 0 in the claimed ε."""
     findings: tuple[Finding, ...] = ()
 
 
 class Spending:
-    """Takes in reports one after the other, and then says what they spent."""
+    """Collects reports one by one and adds up what they spent."""
 
     def __init__(self, configuration: Configuration, *, database: Database | None = None) -> None:
-        """``database`` has the days on which budgets were created, from which on they can have grown."""
+        """``database`` has the days on which budgets were created and began to grow."""
         self._resolved = {r.key.name: r for r in resolve(configuration)}
         self._limits = ReportLimits(configuration, self._resolved, database=database)
         self._records: Counter[tuple[date | None, str, Group]] = Counter()
@@ -97,7 +96,7 @@ class Spending:
         self._reports = self._unread = self._undated = self._beyond = 0
 
     def add(self, report: Report) -> None:
-        """Take in one report."""
+        """Add one report."""
         self._reports += bool(report.segments)
         self._unread += not report.segments
         self._undated += bool(report.segments) and report.created is None
@@ -150,7 +149,7 @@ class Spending:
         )
 
     def _epsilon(self, group: Group, shown: Shown | None) -> tuple[float, float, float]:
-        """Of one record: claimed, and shown at the least and at the most."""
+        """The ε of one record: claimed, and the least and most by its bits."""
         claimed = self._claims[group]
         if claimed is None:
             if shown is None or shown.record is None:
@@ -162,16 +161,13 @@ class Spending:
 
     def _not_counted(self, unclaimed: int) -> Iterator[Finding]:
         if unclaimed:
-            yield Finding(
-                "reports",
-                f"{unclaimed} records have no stated ε; they count as 0 in what is claimed",
-                serious=True,
-            )
+            message = f"{unclaimed} records have no stated ε; they count as 0 in the claimed ε"
+            yield Finding("reports", message, serious=True)
         if self._beyond:
             yield Finding(
                 "reports",
-                f"{self._beyond} records are in no sum: there are more than {MOST_GROUPS} kinds of records, or {MOST_SUMS} "
-                "days and kinds; audit the reports in parts",
+                f"{self._beyond} records are in no sum: there are more than {MOST_GROUPS} kinds of "
+                f"records, or {MOST_SUMS} days and kinds; audit the reports in parts",
                 serious=True,
             )
 
@@ -183,7 +179,7 @@ def observe(
     database: Database | None = None,
     shown: Mapping[Group, Shown] | None = None,
 ) -> Observed:
-    """What ``reports`` spent of the budgets of ``configuration``; nothing of them is kept in memory but sums."""
+    """What ``reports`` spent of the budgets of ``configuration``; only sums are kept in memory."""
     spending = Spending(configuration, database=database)
     for report in reports:
         spending.add(report)
@@ -192,13 +188,13 @@ def observe(
 
 def _rate(claimed: float, span: int) -> str:
     if not span:
-        return "No report has a date: nothing can be said of a rate."
+        return "No report has a date, so no rate is known."
     if span == 1:
-        return "All reports are of one day: that says nothing about a rate."
-    a_day = claimed / span
+        return "All reports are from one day, so no rate is known."
+    per_day = claimed / span
     return (
-        f"{a_day:.3g} a day as claimed over the {span} days seen; a year of such days would be {365 * a_day:,.0f}, which is "
-        "arithmetic and no forecast."
+        f"{per_day:.3g} per day as claimed over the {span} days seen; a year of such days would be "
+        f"{365 * per_day:,.0f} (arithmetic, no forecast)."
     )
 
 

@@ -1,4 +1,4 @@
-"""Foreign text in a message: no control characters, nothing that cannot be encoded, not too long."""
+"""Third-party text in a message: printable, encodable and not too long."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LONGEST = 80
 
 
 def quoted(text: str, *, longest: int = _LONGEST) -> str:
-    r"""``text`` in quotation marks, what is not printable as an escape, and cut after ``longest`` characters.
+    r"""``text`` in quotation marks, with escapes, cut after ``longest`` characters.
 
     >>> quoted("com.apple.health\x1b[2J")
     "'com.apple.health\\x1b[2J'"
@@ -20,6 +20,6 @@ def quoted(text: str, *, longest: int = _LONGEST) -> str:
 
 
 def path_text(path: Path) -> str:
-    """``path`` as text that can be printed, whatever bytes it has."""
+    """``path`` as printable text, whatever bytes it has."""
     text = os.fsencode(path).decode("utf-8", "backslashreplace")
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -1,4 +1,4 @@
-"""Whether reports keep the daemon's own limits: records of a key and report, balances, and keys that are never submitted."""
+"""Whether reports keep the daemon's limits: records per key, balances, unsubmitted keys."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = ["ReportLimits"]
 
 _DAY = timedelta(days=1)
 _MOST = 20
-"""Findings of one kind that are told one by one."""
+"""The most findings of one kind that are listed one by one."""
 
 
 class ReportLimits:
-    """Takes in reports and collects what they break."""
+    """Collects reports and the limits that they break."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class ReportLimits:
         *,
         database: Database | None,
     ) -> None:
-        """``resolved`` by key; the database's ZCREATIONDATE bounds what a budget can have grown to."""
+        """``resolved`` by key; the database's ZCREATIONDATE bounds the growth of a budget."""
         self._budgets, self._resolved = configuration.budgets, resolved
         self._patterns = any(r.properties.patterns_allowed for r in resolved.values())
         self._created: dict[str, datetime] = {}
@@ -47,7 +47,7 @@ class ReportLimits:
         self._told: set[tuple[str, str]] = set()
 
     def add(self, report: Report) -> None:
-        """Take in one report."""
+        """Add one report."""
         records: Counter[str] = Counter()
         for segment in report.segments:
             records[segment.key] += len(segment.records)
@@ -58,39 +58,26 @@ class ReportLimits:
                 self._unknown(name)
                 continue
             if count > key.records_per_report:
-                self._say(
-                    "key",
-                    Finding(
-                        report.path.name,
-                        f"{quoted(name)} has {count} records in one report, where min(SessionAmount, {MOST_RECORDS}) = "
-                        f"{key.records_per_report} are allowed",
-                        serious=True,
-                    ),
+                message = (
+                    f"{quoted(name)} has {count} records in one report, but "
+                    f"min(SessionAmount, {MOST_RECORDS}) = {key.records_per_report} are allowed"
                 )
+                self._say("key", Finding(report.path.name, message, serious=True))
             if key.priority >= NEVER_SUBMITTED and count:
-                self._once(
-                    "priority",
-                    name,
-                    f"submitted, though its SubmissionPriority {key.priority} should keep it on the device",
-                    serious=True,
-                )
+                message = f"submitted despite its SubmissionPriority {key.priority}"
+                self._once("priority", name, message, serious=True)
             if report.created is not None:
                 self._submitted[key.budget.name][report.created.date()] += count
 
     def findings(self) -> tuple[Finding, ...]:
-        """What was found, serious things first."""
+        """The findings, serious ones first."""
         for budget, days in sorted(self._submitted.items()):
             for finding in self._balance(self._budgets[budget], days):
                 self._say(f"balance of {budget}", finding)
         found = [f for findings in self._found.values() for f in findings]
-        found += [
-            Finding(
-                "reports",
-                f"at least {n} more findings like those before ({kind})",
-                serious=self._found[kind][0].serious,
-            )
-            for kind, n in self._more.items()
-        ]
+        for kind, n in self._more.items():
+            message = f"at least {n} more findings like those before ({kind})"
+            found.append(Finding("reports", message, serious=self._found[kind][0].serious))
         return tuple(sorted(found, key=lambda f: not f.serious))
 
     def _balance(self, budget: Budget, days: Counter[date]) -> Iterator[Finding]:
@@ -98,52 +85,36 @@ class ReportLimits:
         if created is None:
             yield from _crowded(budget, days)
             return
-        # a name may be of another time zone
+        # the time in a name may be of another time zone
         start = created.date() - _DAY if created.date() > date.min else date.min
         since = sorted(day for day in days if day >= start)
         for day, total in zip(since, accumulate(days[d] for d in since), strict=True):
-            most = (
-                sessions_within((day - start).days * DAY + 2 * DAY, budget.session_seconds)
-                * budget.session_amount
-            )
+            sessions = sessions_within((day - start).days * DAY + 2 * DAY, budget.session_seconds)
+            most = sessions * budget.session_amount
             if total > most:
-                yield Finding(
-                    budget.name,
-                    f"{total} records were submitted from {created.date()}, when the budget was created, to {day}: it can "
-                    f"have allowed {most}",
-                    serious=True,
+                message = (
+                    f"{total} records were submitted from {created.date()}, when the budget was "
+                    f"created, to {day}; it can have allowed {most}"
                 )
+                yield Finding(budget.name, message, serious=True)
                 break
         before = sum(days.values()) - sum(days[d] for d in since)
         if before:
-            yield Finding(
-                budget.name,
-                f"{before} records are older than the budget ({created.date()}): an earlier opt-in",
-            )
+            older = f"{before} records are older than the budget ({created.date()})"
+            yield Finding(budget.name, f"{older}: an earlier opt-in")
 
     def _algorithm(self, name: str, algorithm: str) -> None:
-        key = self._resolved.get(name)
-        if key is not None and algorithm not in (
-            key.properties.algorithm,
-            key.properties.server_algorithm,
-        ):
-            self._once(
-                "algorithm",
-                name,
-                f"privatised with {quoted(algorithm)}, where the configuration says {quoted(key.properties.algorithm)}",
-            )
+        properties = self._resolved[name].properties if name in self._resolved else None
+        if properties and algorithm not in (properties.algorithm, properties.server_algorithm):
+            stated = quoted(properties.algorithm)
+            message = f"privatised with {quoted(algorithm)}, but the configuration says {stated}"
+            self._once("algorithm", name, message)
 
     def _unknown(self, name: str) -> None:
+        message = "submitted, but not in the configuration"
         if self._patterns:
-            self._once(
-                "unknown",
-                name,
-                "not among the configuration's keys; a key pattern may stand for it",
-            )
-        else:
-            self._once(
-                "unknown", name, "submitted, but the configuration does not have it", serious=True
-            )
+            message = "not among the configuration's keys; a key pattern may stand for it"
+        self._once("unknown", name, message, serious=not self._patterns)
 
     def _once(self, kind: str, name: str, message: str, *, serious: bool = False) -> None:
         if len(self._told) < _MOST * 100 and (kind, name) not in self._told:
@@ -158,10 +129,9 @@ class ReportLimits:
 
 
 def _crowded(budget: Budget, days: Counter[date]) -> Iterator[Finding]:
-    """That more was submitted within SessionSeconds than two grants, and when most of all.
+    """A finding if more than two grants were submitted within SessionSeconds, and when most.
 
-    Two may fall together in honest use: a report before the day's grant spends the one before, the
-    next report the new one.
+    Two may coincide in honest use: one report spends the previous grant, the next the new one.
     """
     period, recent, within = max(1.0, budget.session_seconds / DAY), deque[date](), 0
     most, first, last, times = 2 * budget.session_amount, date.min, date.min, 0
@@ -174,10 +144,7 @@ def _crowded(budget: Budget, days: Counter[date]) -> Iterator[Finding]:
         if within > most:
             most, first, last = within, recent[0], day
     if times:
-        again = f" (and {times - 1} such times more)" if times > 1 else ""
+        again = f" (and {times - 1} more such times)" if times > 1 else ""
         when = f"on {last}" if first == last else f"from {first} to {last}"
-        yield Finding(
-            budget.name,
-            f"{most} records {when}{again}, where SessionAmount = {budget.session_amount}: that takes unused budget of "
-            "earlier days",
-        )
+        message = f"{most} records {when}{again} at SessionAmount = {budget.session_amount}"
+        yield Finding(budget.name, f"{message}: that takes unused budget from earlier days")

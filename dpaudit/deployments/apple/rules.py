@@ -1,4 +1,7 @@
-"""What Apple's framework has hard-coded, whatever the configuration says (Tang et al. 2017, sections 4.2, 5.2, A.1.3)."""
+"""Apple's hard-coded rules, independent of the configuration.
+
+Source: Tang et al. 2017, sections 4.2, 5.2, A.1.3.
+"""
 
 from __future__ import annotations
 
@@ -24,19 +27,19 @@ DAY = 86_400
 REPORT_SECONDS = 18 * 3600
 """ReportGenerator runs every 18 hours."""
 MOST_RECORDS = 40
-"""Records of one KeyName in one report, whatever SessionAmount says (Figure 13: ``0x28``)."""
+"""The most records of a KeyName in one report, whatever SessionAmount is (Figure 13: ``0x28``)."""
 EPSILON_MAX = 2.0
-"""A greater PrivacyParameter is refused (Figure 14) …"""
+"""A larger PrivacyParameter is refused (Figure 14)."""
 FALLBACK_EPSILON = 1.0
-"""… and 1 is used instead, …"""
+"""Used instead of a refused PrivacyParameter."""
 NEVER_SUBMITTED = 99_999
-"""… at this SubmissionPriority, so that the record is not submitted (section 5.2)."""
+"""The SubmissionPriority after a refusal, so that the record is not submitted (section 5.2)."""
 SEEN_SESSION_SECONDS = (DAY, 7 * DAY)
-"""The only periods that Apple's files have and that were seen to work; others had no effect (section 5.2)."""
+"""The only periods in Apple's files that had an effect (section 5.2)."""
 
 
 def reports_within(seconds: float) -> int:
-    """The most reports that ReportGenerator makes in a half-open span of so many seconds.
+    """The most reports that ReportGenerator makes in a half-open span of ``seconds``.
 
     >>> reports_within(18 * 3600), reports_within(86_400), reports_within(3 * 86_400)
     (1, 2, 4)
@@ -45,7 +48,7 @@ def reports_within(seconds: float) -> int:
 
 
 def sessions_within(seconds: float, session_seconds: float) -> int:
-    """How often a budget has grown in so many seconds from the opt-in on, which itself counts as the first time.
+    """How often a budget has grown ``seconds`` after the opt-in, which counts as the first time.
 
     >>> sessions_within(86_400, 86_400), sessions_within(8 * 86_400, 7 * 86_400)
     (1, 2)
@@ -64,19 +67,19 @@ _ONE_BIT = frozenset({"OneBitHistogram", "HadamardCountMedianSketch"})
 
 
 def coin_epsilon(key: ResolvedKey) -> float | None:
-    """The exact pure ε of one record of ``key``; None for an algorithm whose coin is not known.
+    """The exact pure ε of one record of ``key`` by the code; None if the algorithm is unknown.
 
     A Count Median Sketch starts from bits that are 1 with probability 1/(e^P + 1), P the
-    PrivacyParameter in use, and turns the bit at the object's place over (Tang et al. 2017, Figures
-    16, 17 and 20: 0.1192 at P = 2). Two objects with different places differ in two bits, and each
+    PrivacyParameter in use, and flips the bit at the object's place (Tang et al. 2017, Figures 16,
+    17 and 20: 0.1192 at P = 2). Two objects with different places differ in two bits, and each
     contributes a likelihood ratio of e^P, so one sketch has ε = 2P. A record of new words holds two
-    such sketches, of the sequence and of a fragment (Figure 11), of the same word: 4P where both
-    places differ. (``algorithmparameters.plist`` says epsilon 4 for them at P = 2: P a sketch, or
-    2P for one of them.) A one-bit histogram and a Hadamard sketch send one sign, which is the other
-    one with probability 1/(e^P + 1): ε = P.
+    such sketches, of the sequence and of a fragment (Figure 11), of the same word: 4P if both
+    places differ. (``algorithmparameters.plist`` says epsilon 4 for them at P = 2: P per sketch, or
+    2P for one of them.) A one-bit histogram and a Hadamard sketch send one sign, which is flipped
+    with probability 1/(e^P + 1): ε = P.
 
     Not claimed: the ε of what else a record carries (key, language, time), or of an implementation
-    with another coin.
+    with another flip probability.
     """
     sketches = sketches_in_record(key.properties)
     if not sketches and key.properties.algorithm not in _ONE_BIT:
@@ -85,15 +88,13 @@ def coin_epsilon(key: ResolvedKey) -> float | None:
 
 
 def epsilon_by_coin(parameter: float, *, sketches: int) -> float:
-    """ε of a record of so many sketches, or of one sign (0), whose coin comes up with probability 1/(e^parameter + 1)."""
+    """ε of ``sketches`` sketches, or of one sign (0), flipped at rate 1/(e^parameter + 1)."""
     return 2 * sketches * parameter if sketches else parameter
 
 
 def sketches_in_record(properties: Properties) -> int:
-    """Bit vectors in one record: 2 with sequence and fragment, 1 of a plain sketch, 0 of anything else."""
+    """Bit vectors in one record: 2 for sequence and fragment, 1 for a plain sketch, else 0."""
     if properties.algorithm != _SKETCH:
         return 0
-    puzzle = (properties.server_algorithm or "").startswith(
-        _PUZZLE
-    ) or properties.data_algorithm == _PUZZLE_DATA
-    return 2 if puzzle else 1
+    puzzle = (properties.server_algorithm or "").startswith(_PUZZLE)
+    return 2 if puzzle or properties.data_algorithm == _PUZZLE_DATA else 1

@@ -1,1 +1,1 @@
-"""The figures of a report, one a file: each returns a ``Picture``, or None where the results hold nothing to show."""
+"""The figures of a report, one per file; each returns a ``Picture``, or None without data."""

@@ -1,4 +1,4 @@
-"""The figures of a report. Each returns a ``Picture``, or None where the results hold nothing to draw."""
+"""The figures of adjusted p-values and of success by arm."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ __all__ = ["MOST_ARMS", "p_value_ladder", "successes"]
 MOST_ARMS = 24
 MOST_TESTS = 40
 FEW_AT_ONE = 3
-"""So many tests with an adjusted p of 1 are drawn one by one; more of them take one line together."""
+"""Up to so many tests with an adjusted p of 1 are drawn one by one; more share one row."""
 LEAST_P = 1e-20
 _MARKERS = "osD^v"
 
 
 def p_value_ladder(result: AuditResult, *, prefix: str) -> Picture | None:
-    """Tests by adjusted p on a log axis, with α marked; where many are 1, those take one line."""
+    """Tests by adjusted p on a log axis, with α marked; many with p = 1 share one row."""
     steps = _steps(result)
     shown, alpha = steps[:MOST_TESTS], result.alpha
     if not shown:
@@ -57,11 +57,11 @@ def p_value_ladder(result: AuditResult, *, prefix: str) -> Picture | None:
             axes.plot(
                 [value], [y], "o", color=colour, markerfacecolor=fill, markersize=6, clip_on=False
             )
-            told = f"adjusted p {p_value(step.p)}" + ("; a finding" if step.finding else "")
-            marks.append(Mark(axes, value, y, step.name, told, to=step.row))
+            words = f"adjusted p {p_value(step.p)}" + ("; a finding" if step.finding else "")
+            marks.append(Mark(axes, value, y, step.name, words, to=step.row))
         axes.axvline(alpha, color=QUIET, linewidth=1, linestyle=DASHED)
-        axes.annotate(f"α = {alpha:g}", (alpha, 1), xycoords=("data", "axes fraction"), xytext=(0, 3),
-                      textcoords="offset points", ha="center")  # fmt: skip
+        axes.annotate(f"α = {alpha:g}", (alpha, 1), xycoords=("data", "axes fraction"),
+                      xytext=(0, 3), textcoords="offset points", ha="center")  # fmt: skip
         axes.set_xscale("log")
         axes.set_xlim(10.0 ** (lowest - 0.2), 1.6)
         ticks = list(range(0, lowest - 1, -max(1, -lowest // 6)))
@@ -75,30 +75,25 @@ def p_value_ladder(result: AuditResult, *, prefix: str) -> Picture | None:
 
     rest = len(steps) - len(shown)
     listed = "; ".join(f"{step.name} {p_value(step.p)}" for step in shown[:12])
-    notes = [f"The {rest} largest are in the table only."] if rest else []
-    notes += (
-        [f"Values below {p_value(LEAST_P)} are drawn there."]
-        if min(s.p for s in shown) < LEAST_P
-        else []
-    )
-    svg = inline_svg(draw, prefix=prefix)
+    caption = "Adjusted p-value per test; filled marks left of the dashed line (α) are findings."
+    if rest:
+        caption += f" The {rest} largest are in the table only."
+    if min(s.p for s in shown) < LEAST_P:
+        least = p_value(LEAST_P)
+        caption += f" Values below {least} are drawn at {least}."
     return Picture(
-        svg,
-        f"Adjusted p-values of {sum(s.tests for s in shown)} tests on a logarithmic axis, smallest first: {listed}.",
-        " ".join(
-            [
-                "Adjusted p-value of each test; filled marks left of the dashed line (α) are findings.",
-                *notes,
-            ]
-        ),
-        title="The ladder of p-values",
+        inline_svg(draw, prefix=prefix),
+        f"Adjusted p-values of {sum(s.tests for s in shown)} tests on a logarithmic axis, "
+        f"smallest first: {listed}.",
+        caption,
+        title="Adjusted p-values",
         name=prefix,
         points=read_out(marks),
     )
 
 
 class _Step(NamedTuple):
-    """A line of the ladder: a test, or ``tests`` of them whose adjusted p is 1, and the row of the table it leads to."""
+    """A row of the figure: one test, or ``tests`` with adjusted p 1; ``row`` is its link."""
 
     name: str
     p: float
@@ -108,28 +103,22 @@ class _Step(NamedTuple):
 
 
 def _steps(result: AuditResult) -> list[_Step]:
-    """The ladder from its lowest step up; tests whose p-value is none are left out."""
+    """The rows of the figure, smallest p first; tests without a p-value are left out."""
     steps = [
         _Step(printable(t.name, limit=100), t.p_adjusted, t.finding, f"#test-{i}")
         for i, t in enumerate(sorted_tests(result.tests), 1)
         if 0 <= t.p_adjusted <= 1
     ]
-    below, top = (
-        [s for s in steps if s.p < 1 or s.finding],
-        [s for s in steps if s.p == 1 and not s.finding],
-    )
+    below = [s for s in steps if s.p < 1 or s.finding]
+    top = [s for s in steps if s.p == 1 and not s.finding]
     if len(top) <= FEW_AT_ONE:
         return steps
-    return [
-        *below,
-        _Step(
-            f"{'the other ' if below else 'all '}{len(top)} tests", 1.0, False, top[0].row, len(top)
-        ),
-    ]
+    name = f"{'the other ' if below else 'all '}{len(top)} tests"
+    return [*below, _Step(name, 1.0, False, top[0].row, len(top))]
 
 
 def successes(rows: Sequence[Arm], *, prefix: str) -> Picture | None:
-    """Success with its interval for each arm; a grid of many arms is drawn as one strip a source and mitigation."""
+    """Success with its interval per arm; many arms share a strip per source and mitigation."""
     attacked = [
         (label, row) for label, row in zip(arm_labels(rows), rows, strict=True) if attacks_of(row)
     ]
@@ -142,7 +131,8 @@ def successes(rows: Sequence[Arm], *, prefix: str) -> Picture | None:
     names = [name.partition("\n")[2] or name for name in lines][:MOST_ARMS]
     drawn = list(lines.values())[:MOST_ARMS]
     attacks = list(dict.fromkeys(a.attack for _, row in attacked for a in attacks_of(row)))
-    told = {id(row): label for label, row in attacked}
+    labels = {id(row): label for label, row in attacked}
+    every = [a for line in drawn for row in line for a in attacks_of(row)]
     marks: list[Mark] = []
 
     def draw() -> Figure:
@@ -155,61 +145,53 @@ def successes(rows: Sequence[Arm], *, prefix: str) -> Picture | None:
                 bar = axes.plot(
                     ends(attack), [at, at], color=colour, linewidth=1.4, alpha=0.3 if strips else 1
                 )
-                mark = axes.plot([attack.success], [at], _MARKERS[k % len(_MARKERS)], color=colour,
-                                 markerfacecolor=fill, markersize=4 if strips else 6, alpha=0.8 if strips else 1,
-                                 clip_on=False)  # fmt: skip
-                name = told[id(row)] + (f", {attack.attack}" if len(attacks) > 1 else "")
+                mark = axes.plot(
+                    [attack.success], [at], _MARKERS[k % len(_MARKERS)], color=colour,
+                    markerfacecolor=fill, markersize=4 if strips else 6,
+                    alpha=0.8 if strips else 1, clip_on=False,
+                )  # fmt: skip
+                name = labels[id(row)] + (f", {attack.attack}" if len(attacks) > 1 else "")
                 value = rate_of(attack)
                 marks.append(
                     Mark(axes, attack.success, at, name, value, k if len(attacks) > 1 else None)
                 )
                 if len(attacks) > 1:
                     belongs([*bar, *mark], k)
-        chance_line(
-            axes, [a for line in drawn for row in line for a in attacks_of(row)], vertical=True
-        )
-        axes.set_xlim(
-            *share_range(
-                [e for line in drawn for row in line for a in attacks_of(row) for e in ends(a)]
-            )
-        )
+        chance_line(axes, every, vertical=True)
+        axes.set_xlim(*share_range([e for a in every for e in ends(a)]))
         axes.xaxis.set_major_formatter(lambda x, _: f"{100 * x:g} %")
-        axes.set_xlabel("key holder’s success: right candidate named")
+        axes.set_xlabel("key holder’s success: right candidate identified")
         name_rows(axes, [short(n) for n in names])
         if len(attacks) > 1:
-            signs = [axes.plot([], [], _MARKERS[k % len(_MARKERS)], color=INK, markerfacecolor="none")[0]
-                     for k in range(len(attacks))]  # fmt: skip
-            figure.legend(
-                signs,
-                [short(a) for a in attacks],
-                loc="outside upper right",
-                ncols=3,
-                handletextpad=0.2,
-            )
+            shapes = [_MARKERS[k % len(_MARKERS)] for k in range(len(attacks))]
+            signs = [axes.plot([], [], m, color=INK, markerfacecolor="none")[0] for m in shapes]
+            names_of = [short(a) for a in attacks]
+            figure.legend(signs, names_of, loc="outside upper right", ncols=3, handletextpad=0.2)
         return figure
 
-    told_of = [
+    listed = "; ".join(
         f"{label} {rate_of(a)}"
         for label, row in attacked[:12]
         if (a := best_attack(row)) is not None
-    ]
-    listed = "; ".join(told_of)
+    )
     more = f"; and {len(attacked) - 12} more arms, in the table" if len(attacked) > 12 else ""
-    caption = "Success with its interval. Filled: the whole interval lies above chance (dashed). Hollow: it does not."
+    caption = (
+        "Success with its interval. Filled: the whole interval lies above chance (dashed). "
+        "Hollow: it does not."
+    )
     if strips:
         caption += (
-            f" Each mark is one of {count(len(attacked))} arms, gathered by source and mitigation."
+            f" Each mark is one of {count(len(attacked))} arms, grouped by source and mitigation."
         )
     if len(lines) > len(drawn):
         caption += (
             f" The first {MOST_ARMS} of {count(len(lines))} groups are drawn; all are in the table."
         )
-    svg = inline_svg(draw, prefix=prefix)
     return Picture(
-        svg,
+        inline_svg(draw, prefix=prefix),
         f"Key holder’s success by arm: {listed}{more}.",
         caption,
-        title="Who names the right candidate",
+        title="Key holder’s success",
         name=prefix,
         points=read_out(marks),
         series=series_of(attacks) if 1 < len(attacks) <= 8 else "",

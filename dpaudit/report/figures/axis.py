@@ -1,4 +1,4 @@
-"""Axes of measured values: limits that hold every mark, and ticks that a small panel has room for."""
+"""Axes of measured values: limits that hold every mark, and ticks that fit a small panel."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["Scale", "has_place", "scale_of", "set_ticks"]
 
 MOST = 1e150
-"""A linear axis up to the largest floats overflows where its ends are subtracted; from here on, values count as infinite."""
+"""From here on values count as infinite: subtracting the ends of a larger axis overflows."""
 
 _LETTER = 0.075
-"""Inches that a letter of a tick label takes."""
+"""The width of a letter of a tick label, in inches."""
 
 
 class Scale(NamedTuple):
@@ -37,14 +37,14 @@ class Scale(NamedTuple):
 
 
 def has_place(x: float, *, log: bool) -> bool:
-    """Whether an axis has a place for this value."""
+    """Whether an axis can show this value."""
     return abs(x) < MOST and (x > 0 or not log)
 
 
 def scale_of(values: Sequence[float], *, log: bool, form: str, from_zero: bool = False) -> Scale:
-    """The axis that holds all values it can: the finite ones, and on a logarithmic axis the positive ones.
+    """The axis for the values: the finite ones, and on a logarithmic axis the positive ones.
 
-    ``from_zero``: a linear axis starts (or, with no value above, ends) just there.
+    ``from_zero``: a linear axis starts (or, without positive values, ends) exactly at 0.
     """
     kept = tuple(sorted({v for v in values if has_place(v, log=log)}))
     if not kept:
@@ -66,7 +66,7 @@ def scale_of(values: Sequence[float], *, log: bool, form: str, from_zero: bool =
 
 
 def set_ticks(axis: Axis, scale: Scale, *, inches: float, upright: bool = False) -> None:
-    """Ticks for an axis of this length; ``upright``: labels stand above each other rather than side by side."""
+    """Set ticks for an axis of this length; ``upright``: labels are stacked, not side by side."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
     if not scale.log:
@@ -87,7 +87,7 @@ def set_ticks(axis: Axis, scale: Scale, *, inches: float, upright: bool = False)
 
 
 def _log_ticks(scale: Scale, *, exact: bool) -> list[float]:
-    """With ``exact``, the values themselves where they are few; else powers of ten; within one decade, 1, 2 and 5."""
+    """If ``exact``, the values themselves if few; else powers of ten, or 1, 2, 5 of few decades."""
     if exact and len(scale.values) <= 6:
         return list(scale.values)
     low, high = math.log10(scale.low), math.log10(scale.high)
@@ -111,7 +111,7 @@ def _fits(
 
 
 def _wide(label: str) -> float:
-    """Letters, where the raised digits of a power are small ones."""
+    """The width in letters; the digits of an exponent are narrower."""
     return sum(0.6 if c in "⁻⁰¹²³⁴⁵⁶⁷⁸⁹" else 1 for c in label)
 
 
@@ -126,6 +126,6 @@ def _label(x: float, scale: Scale) -> str:
 
 
 def _is_power(x: float) -> bool:
-    """Whether it is a power of ten, but for rounding."""
+    """Whether it is a power of ten, up to rounding."""
     exponent = math.log10(x) if x > 0 else 0.5
     return math.isclose(exponent, round(exponent), abs_tol=1e-9)

@@ -1,9 +1,9 @@
-"""The figure of an ε audit: what was shown at every δ, and what is claimed."""
+"""The figure of an ε audit: the bound shown at every δ, and the claim."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpaudit.report.figures.frame import DASHED, one
 from dpaudit.report.figures.readout import Mark, belongs, read_out, series_of
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 __all__ = ["shown_and_claimed"]
 
 CUT = 2.5
-"""A bound so many times higher than the claim and the curve is drawn at the upper edge, with an
-arrow: a scale that held it would press the others flat."""
+"""A bound this many times higher than the claim and the curve is drawn at the upper edge with an
+arrow; a scale that includes it would flatten the rest."""
 
 
 def shown_and_claimed(result: MechanismResult, *, prefix: str) -> Picture | None:
-    """The lower bound for ε over δ (a curve, and the learned event's at the claimed δ) and the claimed point."""
+    """The lower bound for ε over δ, the learned event's bound at the claimed δ, and the claim."""
     curve = sorted((d, e) for d, e in result.curve if 0 < d < 1 and 0 <= e < math.inf)
     claimed, at, shown = result.claim_epsilon, result.claim_delta, result.epsilon.low
     if len(curve) < 2 or not all(map(math.isfinite, (claimed, at, shown))):
@@ -58,44 +58,34 @@ def shown_and_claimed(result: MechanismResult, *, prefix: str) -> Picture | None
         )
         belongs(axes.plot([place], [drawn], "^", color=INK, markersize=7, clip_on=False), 1)
         if above:
-            belongs(axes.annotate("", (place, 1.06 * top), (place, drawn), annotation_clip=False,
-                                  arrowprops={"arrowstyle": "->", "color": INK, "linewidth": 1}), 1)  # fmt: skip
-        belongs(
-            axes.plot(
-                [place],
-                [claimed],
-                "o",
-                color=colour,
-                markerfacecolor=fill,
-                markersize=7,
-                clip_on=False,
-            ),
-            0,
-        )
+            arrow = {"arrowstyle": "->", "color": INK, "linewidth": 1}
+            ends = (place, 1.06 * top), (place, drawn)
+            belongs(axes.annotate("", *ends, annotation_clip=False, arrowprops=arrow), 1)
+        style: dict[str, Any] = {
+            "color": colour, "markerfacecolor": fill, "markersize": 7, "clip_on": False
+        }  # fmt: skip
+        belongs(axes.plot([place], [claimed], "o", **style), 0)
         apart = abs(drawn - claimed) > 0.2 * top
         said = (
             quantity(claimed, digits=3),
             bounds_text(shown) + (", above the scale" if above else ""),
         )
         for k, (word, y, ink) in enumerate((("claimed", claimed, colour), ("shown", drawn, INK))):
-            # Away from each other; where there is room between them above their lines, so that none is on the axis.
+            # away from each other; if there is room between them, above their lines
             up = not (above and k) if apart else (k == 0) == (claimed >= shown)
             belongs(
                 axes.annotate(
-                    f"{word} {said[k]}",
-                    (place, y), xytext=(9, 4 if up else -4), textcoords="offset points", color=ink,
-                    va="bottom" if up else "top",
+                    f"{word} {said[k]}", (place, y), xytext=(9, 4 if up else -4),
+                    textcoords="offset points", color=ink, va="bottom" if up else "top",
                 ),
                 k,
             )  # fmt: skip
-        marks.extend(Mark(axes, d, e, f"δ = {quantity(d, digits=3)}",
-                          f"shown ε {bounds_text(e)} by the curve", 1) for d, e in curve)  # fmt: skip
-        marks.append(
-            Mark(axes, place, drawn, f"δ = {quantity(at)}", f"shown ε {bounds_text(shown)}", 1)
-        )
-        marks.append(
-            Mark(axes, place, claimed, f"δ = {quantity(at)}", f"claimed ε {quantity(claimed)}", 0)
-        )
+        for d, e in curve:
+            words = f"shown ε {bounds_text(e)} by the curve"
+            marks.append(Mark(axes, d, e, f"δ = {quantity(d, digits=3)}", words, 1))
+        here = f"δ = {quantity(at)}"
+        marks.append(Mark(axes, place, drawn, here, f"shown ε {bounds_text(shown)}", 1))
+        marks.append(Mark(axes, place, claimed, here, f"claimed ε {quantity(claimed)}", 0))
         axes.set_xscale("log")
         axes.set_xlim(left, 1)
         axes.set_ylim(0, top)
@@ -114,9 +104,10 @@ def shown_and_claimed(result: MechanismResult, *, prefix: str) -> Picture | None
     return Picture(
         svg,
         f"Lower bound for ε against δ: {said}.",
-        "The shaded region is contradicted: every (ε, δ) in it, all at once, by the trade-off curve. The triangle is the "
-        "highest bound at the claimed δ, the circle the claim; it is filled where something contradicts it."
-        + (" The bound lies far above the scale: its number says where." if above else ""),
+        "The trade-off curve contradicts every (ε, δ) in the shaded region, all at once. The "
+        "triangle is the highest bound at the claimed δ. The circle is the claim; it is filled if "
+        "something contradicts it."
+        + (" The bound is far above the scale; its label gives its value." if above else ""),
         title="Privacy profile: claimed and shown",
         name=prefix,
         points=read_out(marks),

@@ -1,11 +1,11 @@
-"""The figures of a deployment: ε claimed against shown, key by key, and what was submitted day by day."""
+"""The figures of a deployment: ε claimed and shown by key, and ε submitted by day."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from datetime import date
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpaudit.deployments.apple.bits.shown import Shown
 from dpaudit.deployments.apple.document import AppleDocument
@@ -36,11 +36,11 @@ __all__ = ["claimed_and_shown", "spent_by_day"]
 MOST_KEYS = 24
 MOST_DAYS = 120
 _LARGEST = 1e6
-"""An ε beyond this is drawn as having no end."""
+"""A larger ε is drawn as unbounded."""
 
 
 def claimed_and_shown(document: AppleDocument, *, prefix: str) -> Picture | None:
-    """A line a key: the interval of a record's ε that its bits show, and marks where claims are."""
+    """One row per key: the interval of a record's ε that its bits show, and marks for claims."""
     rows = [(s, ends) for s in ranked(document.shown) if (ends := _ends(s)) is not None]
     drawn = rows[:MOST_KEYS]
     if not drawn:
@@ -49,17 +49,13 @@ def claimed_and_shown(document: AppleDocument, *, prefix: str) -> Picture | None
         [c for by in ("configuration", "report") if (c := _claim(s, by)) is not None]
         for s, _ in drawn
     ]
-    values = [
-        v
-        for v in [*(x for _, ends in drawn for x in ends), *(c for some in claims for c in some)]
-        if v < math.inf
-    ]
-    top = 1.15 * max([*values, 1.0])
+    values = [*(x for _, ends in drawn for x in ends), *(c for some in claims for c in some)]
+    top = 1.15 * max([*(v for v in values if v < math.inf), 1.0])
     marks: list[Mark] = []
 
     def draw() -> Figure:
         figure, axes = one(1.1 + 0.3 * len(drawn))
-        for y, ((s, (low, high)), _) in enumerate(zip(drawn, claims, strict=True)):
+        for y, (s, (low, high)) in enumerate(drawn):
             colour, fill = (ALARM, ALARM) if s.verdict == "shows more" else (CALM, PAPER)
             if high == math.inf:
                 axes.annotate(
@@ -69,55 +65,47 @@ def claimed_and_shown(document: AppleDocument, *, prefix: str) -> Picture | None
             else:
                 axes.plot([low, high], [y, y], "-", color=colour, linewidth=2)
                 axes.plot([low, high], [y, y], "|", color=colour, markersize=9)
-            key = s.key
-            marks.append(Mark(axes, low, y, key, f"shown {bounds(low, high)}"))
+            marks.append(Mark(axes, low, y, s.key, f"shown {bounds(low, high)}"))
+            style: dict[str, Any] = {
+                "color": colour, "markerfacecolor": fill, "markersize": 6, "clip_on": False
+            }  # fmt: skip
             for by, mark in (("configuration", "o"), ("report", "D")):
                 claimed = _claim(s, by)
                 if claimed is not None:
-                    axes.plot(
-                        [claimed],
-                        [y],
-                        mark,
-                        color=colour,
-                        markerfacecolor=fill,
-                        markersize=6,
-                        clip_on=False,
-                    )
-                    marks.append(
-                        Mark(axes, claimed, y, key, f"claimed {quantity(claimed)} by the {by}")
-                    )
+                    axes.plot([claimed], [y], mark, **style)
+                    words = f"claimed {quantity(claimed)} by the {by}"
+                    marks.append(Mark(axes, claimed, y, s.key, words))
         axes.set_xlim(0, top)
         axes.set_xlabel("ε of one record")
         name_rows(axes, [_tail(s.key) for s, _ in drawn])
         _legend(figure, axes)
         return figure
 
-    told = "; ".join(
-        f"{printable(s.key, limit=100)}: claimed {' and '.join(quantity(c) for c in some) or 'nothing'}, shown "
-        f"{bounds(low, high)}"
+    listed = "; ".join(
+        f"{printable(s.key, limit=100)}: "
+        f"claimed {' and '.join(quantity(c) for c in some) or 'nothing'}, "
+        f"shown {bounds(low, high)}"
         for (s, (low, high)), some in list(zip(drawn, claims, strict=True))[:12]
     )
     caption = (
-        "ε of one record. Lines: what the bits themselves show, with an exact interval; an arrow where only a lower bound "
-        "is known. Circles: the configuration’s claim; diamonds: the report’s own. In the colour of a warning, and filled, "
-        "where the bits show more than is claimed."
+        "ε of one record. Lines: what the bits themselves show, with an exact interval; an arrow "
+        "if only a lower bound is known. Circles: the configuration’s claim; diamonds: the "
+        "report’s own. Filled, in the warning colour: the bits show more than is claimed."
     )
     if len(rows) > len(drawn):
         caption += f" {len(rows) - len(drawn)} more are in the table only."
-    svg = inline_svg(draw, prefix=prefix)
-    alt = f"ε of one record, claimed and shown. {told}."
     return Picture(
-        svg,
-        alt,
+        inline_svg(draw, prefix=prefix),
+        f"ε of one record, claimed and shown. {listed}.",
         caption,
-        title="Claimed and shown, key by key",
+        title="Claimed and shown, by key",
         name=prefix,
         points=read_out(marks),
     )
 
 
 def spent_by_day(document: AppleDocument, *, prefix: str) -> Picture | None:
-    """Claimed ε submitted each day, stacked by budget, and what is permitted in a day."""
+    """Claimed ε submitted per day, stacked by budget, and what is permitted per day."""
     observed = document.observed
     days = [(d, at) for d in (observed.days if observed else ()) if (at := _date(d)) is not None]
     days = sorted(days, key=lambda pair: pair[1])[-MOST_DAYS:]
@@ -144,23 +132,15 @@ def spent_by_day(document: AppleDocument, *, prefix: str) -> Picture | None:
         base: dict[int, float] = {}
         for k, (group, stack) in enumerate(zip(groups, stacks, strict=True)):
             at = sorted(stack)
-            axes.bar(at, [stack[x] for x in at], 0.8, bottom=[base.get(x, 0.0) for x in at], color=SERIES[k],
-                     label=_tail(group) if group else "others")  # fmt: skip
+            floor, label = [base.get(x, 0.0) for x in at], _tail(group) if group else "others"
+            axes.bar(at, [stack[x] for x in at], 0.8, bottom=floor, color=SERIES[k], label=label)
             for x in at:
-                day = date.fromordinal(first.toordinal() + x).isoformat()
-                marks.append(
-                    Mark(
-                        axes,
-                        x,
-                        base.get(x, 0.0) + stack[x],
-                        f"{day}, {group or 'others'}",
-                        f"claimed ε {quantity(stack[x])}",
-                    )
-                )
                 base[x] = base.get(x, 0.0) + stack[x]
+                name = f"{date.fromordinal(first.toordinal() + x)}, {group or 'others'}"
+                marks.append(Mark(axes, x, base[x], name, f"claimed ε {quantity(stack[x])}"))
         if 0 < permitted < _LARGEST:
             axes.axhline(
-                permitted, color=QUIET, linewidth=1, linestyle=DASHED, label="permitted a day"
+                permitted, color=QUIET, linewidth=1, linestyle=DASHED, label="permitted per day"
             )
         last = (days[-1][1] - first).days
         step = max(1, math.ceil((last + 1) / 5))
@@ -174,21 +154,21 @@ def spent_by_day(document: AppleDocument, *, prefix: str) -> Picture | None:
         return figure
 
     total = sum(sum(stack.values()) for stack in stacks)
-    told = f"{len(days)} days from {first.isoformat()} to {days[-1][1].isoformat()}, together {quantity(total)}"
-    svg = inline_svg(draw, prefix=prefix)
+    span = f"{len(days)} days from {first} to {days[-1][1]}, {quantity(total)} in total"
     return Picture(
-        svg,
-        f"Claimed ε submitted each day, by budget: {told}.",
-        f"Claimed ε submitted each day (UTC, by the names of reports), stacked by budget: {told}. The dashed line is what "
-        "everything configured permits in a day, in the long run; unused budget rolls over, so a day can exceed it.",
-        title="Day by day",
+        inline_svg(draw, prefix=prefix),
+        f"Claimed ε submitted per day, by budget: {span}.",
+        f"Claimed ε submitted per day (UTC, by the names of reports), stacked by budget: {span}. "
+        "The dashed line is what the whole configuration permits per day in the long run; unused "
+        "budget rolls over, so a day can exceed it.",
+        title="ε submitted by day",
         name=prefix,
         points=read_out(marks),
     )
 
 
 def _ends(shown: Shown) -> tuple[float, float] | None:
-    """A record's interval, if it says anything."""
+    """A record's interval; None if it excludes nothing."""
     if shown.record is None:
         return None
     low, high = shown.record.low, shown.record.high
@@ -198,7 +178,7 @@ def _ends(shown: Shown) -> tuple[float, float] | None:
 
 
 def _claim(shown: Shown, by: str) -> float | None:
-    """A claim that has a place in the figure."""
+    """A claim that the figure can show."""
     claimed = claim_of(shown, by)
     return claimed if claimed is not None and 0 < claimed < _LARGEST else None
 
@@ -219,7 +199,7 @@ def _merged(parts: Sequence[Mapping[int, float]]) -> dict[int, float]:
 
 
 def _tail(name: str) -> str:
-    """The end of a long dotted name, which is what tells it apart."""
+    """The end of a long dotted name, which distinguishes it."""
     line = " ".join(name.split())
     return short(line if len(line) <= 30 else "…" + line[-29:], limit=30)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpaudit.documents import Arm
 from dpaudit.report.figures.frame import chance_line, colours, one, share_range
@@ -51,26 +51,17 @@ def protection_against_error(rows: Sequence[Arm], *, prefix: str) -> Picture | N
         chance_line(axes, [a for _, _, a in points], vertical=False)
         for k, (label, error, attack) in enumerate(points):
             colour, fill = colours(attack)
-            mark = axes.plot(
-                [error],
-                [attack.success],
-                "o",
-                color=colour,
-                markerfacecolor=fill,
-                markersize=6,
-                clip_on=False,
-            )
-            told = f"error {quantity(error)}, success {rate_of(attack)}"
-            marks.append(Mark(axes, error, attack.success, label, told, k if named else None))
+            style: dict[str, Any] = {
+                "color": colour, "markerfacecolor": fill, "markersize": 6, "clip_on": False
+            }  # fmt: skip
+            mark = axes.plot([error], [attack.success], "o", **style)
+            words = f"error {quantity(error)}, success {rate_of(attack)}"
+            marks.append(Mark(axes, error, attack.success, label, words, k if named else None))
             if named:
                 belongs(mark, k)
         if named:
-            _label_at_right(
-                axes,
-                [(short(n, limit=26), e, a.success) for n, e, a in points],
-                span=high - low,
-                low=low,
-            )
+            names = [(short(n, limit=26), e, a.success) for n, e, a in points]
+            _label_at_right(axes, names, span=high - low, low=low)
         axes.yaxis.set_major_formatter(lambda y, _: f"{100 * y:g} %")
         axes.xaxis.set_major_formatter(lambda x, _: f"{x:,g}")
         axes.set_xlabel("L2 error of the release (left is better)")
@@ -85,7 +76,8 @@ def protection_against_error(rows: Sequence[Arm], *, prefix: str) -> Picture | N
     return Picture(
         svg,
         f"L2 error against the key holder’s success: {listed}{more}.",
-        "Error against protection: lower left is a defence that protects and costs little. Filled marks beat chance.",
+        "Error against protection: a defence at the lower left protects and costs little. Filled "
+        "marks beat chance.",
         title="Error against protection",
         name=prefix,
         points=read_out(marks),
@@ -96,7 +88,7 @@ def protection_against_error(rows: Sequence[Arm], *, prefix: str) -> Picture | N
 def _label_at_right(
     axes: Axes, points: Sequence[tuple[str, float, float]], *, span: float, low: float
 ) -> None:
-    """Names in the right margin, spread so that none overlaps, each tied to its point by a thin line."""
+    """Write names in the right margin, without overlap, each joined to its point by a line."""
     gap = min(0.085, 1 / len(points))
     at = -math.inf
     heights = []
@@ -107,6 +99,7 @@ def _label_at_right(
     over = max(0.0, heights[-1] - 1)
     for i in reversed(range(len(heights))):
         heights[i] = min(heights[i], 1 - gap * (len(heights) - 1 - i)) if over else heights[i]
+    arrow = {"arrowstyle": "-", "relpos": (0, 0.5), "color": QUIET, "linewidth": 0.6, "shrinkB": 4}
     for (k, (name, x, y)), height in zip(ordered, heights, strict=True):
         written = axes.annotate(
             name,
@@ -115,12 +108,6 @@ def _label_at_right(
             textcoords="axes fraction",
             va="center",
             annotation_clip=False,
-            arrowprops={
-                "arrowstyle": "-",
-                "relpos": (0, 0.5),
-                "color": QUIET,
-                "linewidth": 0.6,
-                "shrinkB": 4,
-            },
+            arrowprops=arrow,
         )
         belongs([written, *([written.arrow_patch] if written.arrow_patch else [])], k)

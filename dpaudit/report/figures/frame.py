@@ -1,4 +1,4 @@
-"""What the figures share: a frame, rows of names, the range of shares, the line of chance, and two kinds of mark."""
+"""What figures share: a frame, named rows, the range of shares, and the line of chance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["DASHED", "WIDTH", "chance_line", "colours", "name_rows", "one", "share_range"]
 
 WIDTH = 5.2
-"""Inches: narrow, so that text stays readable when a phone shrinks the figure."""
+"""Inches; narrow, so that text stays readable on a phone."""
 
 DASHED: Any = (0, (4, 3))
 
@@ -45,12 +45,12 @@ def share_range(shares: Sequence[float]) -> tuple[float, float]:
 
 
 def colours(attack: ArmAttack) -> tuple[str, str]:
-    """Line and fill: a full mark in the colour of a warning where the whole interval beats chance, else a hollow one."""
+    """Line and fill: filled, in the warning colour, if the interval beats chance; else hollow."""
     return (ALARM, ALARM) if above_chance(attack) else (CALM, PAPER)
 
 
 def chance_line(axes: Axes, attacks: Sequence[ArmAttack], *, vertical: bool) -> None:
-    """What guessing gets, dashed."""
+    """Draw the success of guessing, dashed."""
     for chance in sorted({chance_of(a) for a in attacks})[:5]:
         (axes.axvline if vertical else axes.axhline)(
             chance, color=QUIET, linewidth=1, linestyle=DASHED, zorder=1

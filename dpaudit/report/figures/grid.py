@@ -1,4 +1,4 @@
-"""The figure of measurements on a grid: small multiples of lines or bars, ours filled and the published hollow."""
+"""Small multiples of lines or bars: our measurements filled, published values hollow."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 __all__ = ["measured_grid"]
 
 WIDE = 9.2
-"""Inches, for three panels side by side or more; a phone scrolls along these."""
+"""Inches, for three or more panels side by side; a phone scrolls."""
 
 _MARKERS = "osD^vPX*"
-# of a line of many points every second, third, … is marked, so that lines of one figure stay apart
+# a line of many points has a mark at every second, third, … point only
 _MARKS = 13
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (5, 1.5, 1, 1.5)), (0, (1, 1.3)))
-# of straight lines: dots take 100 kB of SVG
+# straight lines only: dots take 100 kB of SVG
 _HATCHES = ("", "///", "\\\\\\", "---", "|||", "xxx", "+++", "//---")
 
 
@@ -46,7 +46,7 @@ class _Frame(NamedTuple):
 
 
 def measured_grid(plot: Plot, rows: Sequence[Row], *, prefix: str) -> Picture | None:
-    """Draw one figure of a document of measurements; None where no value has a place on it."""
+    """Draw one figure of a document of measurements; None if it can show no value."""
     grid = laid_out(plot, rows)
     if not any(math.isfinite(v) for p in grid.points for v in (p.y, p.published)):
         return None
@@ -54,7 +54,7 @@ def measured_grid(plot: Plot, rows: Sequence[Row], *, prefix: str) -> Picture | 
     wide = grid.columns > 2
     width = WIDE if wide else WIDTH
     height = 2.7 if len(grid.panels) == 1 else 1.9 if grid.columns <= 3 else 1.75
-    # The ends of intervals and bands widen the axis; the published and the reference must be seen on it too.
+    # the axis holds the ends of intervals and bands, the published values and the reference
     ys = [v for p in grid.points for v in (p.y, p.low, p.high, p.published, p.lower, p.upper)]
     ys += [] if plot.reference is None else [plot.reference]
     frame = _Frame(
@@ -96,9 +96,8 @@ def measured_grid(plot: Plot, rows: Sequence[Row], *, prefix: str) -> Picture | 
         figure.supxlabel(short(plot.x.label, limit=90 if wide else 60), fontsize=9.5)
         figure.supylabel(short(plot.y.label, limit=60), fontsize=9.5)
         if len(legend) > 1:
-            by_column = [
-                entry for j in range(columns) for entry in legend[j::columns]
-            ]  # it fills columns; we read lines
+            # matplotlib fills a legend by column; people read rows
+            by_column = [entry for j in range(columns) for entry in legend[j::columns]]
             figure.legend(
                 [artist for artist, _ in by_column],
                 [label for _, label in by_column],
@@ -125,7 +124,7 @@ def measured_grid(plot: Plot, rows: Sequence[Row], *, prefix: str) -> Picture | 
 
 
 def _marks(axes: Axes, frame: _Frame, panel: Panel, k: int, line: Sequence[Point]) -> list[Mark]:
-    """What the marks of one line or row of bars say."""
+    """The marks of one line or row of bars."""
     plot, grid = frame.plot, frame.grid
     several = len(grid.series) > 1
     who = f"{plot.series.label} = {grid.series[k]}" if plot.series else ""
@@ -149,14 +148,8 @@ def _set_axes(axes: Axes, frame: _Frame, panel: Panel) -> None:
     for axis, scale, inches in (("x", frame.x, frame.size[0]), ("y", frame.y, frame.size[1])):
         if axis == "x" and grid.categories:
             labels = [_two_lines(c) for c in grid.categories]
-            most = max(
-                1,
-                int(
-                    inches
-                    / (0.075 * max(len(line) for c in labels for line in c.split("\n")) + 0.1)
-                ),
-            )
-            step = math.ceil(len(grid.categories) / most)
+            longest = max(len(line) for c in labels for line in c.split("\n"))
+            step = math.ceil(len(grid.categories) / max(1, int(inches / (0.075 * longest + 0.1))))
             shown = range(0, len(grid.categories), step)
             axes.set_xticks(list(shown), [labels[i] for i in shown])
             axes.set_xlim(-0.5, len(grid.categories) - 0.5)
@@ -198,8 +191,9 @@ def _draw_line(axes: Axes, frame: _Frame, k: int, line: Sequence[Point]) -> None
         )  # fmt: skip
     _draw_ends(axes, frame, [(p.x, p) for p in line], colour)
     axes.plot(
-        xs, [p.y for p in line], mark, color=colour, markersize=4, markeredgewidth=0, markevery=max(1, len(line) // _MARKS),
-        linestyle=_DASHES[k % len(_DASHES)] if once else "none", linewidth=1.2, zorder=3,
+        xs, [p.y for p in line], mark, color=colour, markersize=4, markeredgewidth=0, linewidth=1.2,
+        markevery=max(1, len(line) // _MARKS), zorder=3,
+        linestyle=_DASHES[k % len(_DASHES)] if once else "none",
     )  # fmt: skip
     _draw_published(axes, [(p.x, p) for p in line], colour, mark)
 
@@ -210,25 +204,18 @@ def _draw_bars(axes: Axes, frame: _Frame, k: int, line: Sequence[Point]) -> None
     spots = [(p.x + (k - (n - 1) / 2) * width, p) for p in line]
     floor = frame.y.low if frame.y.log else frame.y.clamped(0.0)
     ours = [(x, p) for x, p in spots if math.isfinite(p.y)]
+    xs, heights = [x for x, _ in ours], [p.y - floor for _, p in ours]
     axes.bar(
-        [x for x, _ in ours], [p.y - floor for _, p in ours], width=0.9 * width, bottom=floor, facecolor="none",
-        edgecolor=colour, hatch=_HATCHES[k % len(_HATCHES)], linewidth=0.9, zorder=2,
+        xs, heights, width=0.9 * width, bottom=floor, facecolor="none", edgecolor=colour,
+        hatch=_HATCHES[k % len(_HATCHES)], linewidth=0.9, zorder=2,
     )  # fmt: skip
-    axes.bar(
-        [x for x, _ in ours], [p.y - floor for _, p in ours], width=0.9 * width, bottom=floor, color=colour, alpha=0.3,
-        linewidth=0, zorder=1.9,
-    )  # fmt: skip
+    tint: dict[str, Any] = {"color": colour, "alpha": 0.3, "linewidth": 0, "zorder": 1.9}
+    axes.bar(xs, heights, width=0.9 * width, bottom=floor, **tint)
     for x, p in spots:
         ends = frame.y.clamped(p.lower), frame.y.clamped(p.upper)
         if frame.plot.band and not any(math.isnan(e) for e in ends):
-            axes.fill_between(
-                [x - width / 2, x + width / 2],
-                *ends,
-                color=QUIET,
-                alpha=0.3,
-                linewidth=0,
-                zorder=2.5,
-            )
+            sides = [x - width / 2, x + width / 2]
+            axes.fill_between(sides, *ends, color=QUIET, alpha=0.3, linewidth=0, zorder=2.5)
     _draw_ends(axes, frame, spots, INK)
     _draw_published(axes, spots, INK, "D")
 
@@ -236,23 +223,14 @@ def _draw_bars(axes: Axes, frame: _Frame, k: int, line: Sequence[Point]) -> None
 def _draw_ends(
     axes: Axes, frame: _Frame, spots: Sequence[tuple[float, Point]], colour: str
 ) -> None:
-    """Intervals as bars; an end without a place on the axis stops at the frame."""
+    """Draw intervals as bars; an end that the axis cannot show stops at the frame."""
     kept = [(x, p) for x, p in spots if not math.isnan(p.low) and not math.isnan(p.high)]
-    lows, highs = (
-        [frame.y.clamped(p.low) for _, p in kept],
-        [frame.y.clamped(p.high) for _, p in kept],
-    )
-    axes.vlines([x for x, _ in kept], lows, highs, color=colour, linewidth=1, zorder=3)
+    xs = [x for x, _ in kept]
+    lows = [frame.y.clamped(p.low) for _, p in kept]
+    highs = [frame.y.clamped(p.high) for _, p in kept]
+    axes.vlines(xs, lows, highs, color=colour, linewidth=1, zorder=3)
     for ends in (lows, highs):
-        axes.plot(
-            [x for x, _ in kept],
-            ends,
-            "_",
-            color=colour,
-            markersize=4,
-            markeredgewidth=0.9,
-            zorder=3,
-        )
+        axes.plot(xs, ends, "_", color=colour, markersize=4, markeredgewidth=0.9, zorder=3)
 
 
 def _draw_published(
@@ -260,13 +238,13 @@ def _draw_published(
 ) -> None:
     kept = [(x, p) for x, p in spots if math.isfinite(p.published)]
     axes.plot(
-        [x for x, _ in kept], [p.published for _, p in kept], mark, color=colour, markerfacecolor="none",
-        markersize=7.5, markeredgewidth=0.9, linestyle="none", zorder=4,
+        [x for x, _ in kept], [p.published for _, p in kept], mark, color=colour, linestyle="none",
+        markerfacecolor="none", markersize=7.5, markeredgewidth=0.9, zorder=4,
     )  # fmt: skip
 
 
 def _columns(labels: Sequence[str], *, inches: float) -> int:
-    """How many columns of a legend fit side by side."""
+    """The number of legend columns that fit side by side."""
     for n in range(len(labels), 1, -1):
         if sum(0.075 * max(map(len, labels[j::n])) + 0.58 for j in range(n)) <= inches:
             return n
@@ -274,7 +252,7 @@ def _columns(labels: Sequence[str], *, inches: float) -> int:
 
 
 def _legend(frame: _Frame) -> list[tuple[Artist, str]]:
-    """One entry a series, then what hollow marks, bands and the dashed line are; empty for a single plain line."""
+    """One entry per series, then one each for hollow marks and the band."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 

@@ -1,4 +1,4 @@
-"""The points of a figure on a grid: which panel and series each row belongs to, and what of it can be drawn."""
+"""The points of a figure on a grid: the panel, series and drawable values of each row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHAPES = {1: 1, 2: 2, 3: 3, 4: 2, 5: 3, 6: 3, 9: 3}
 
 
 class Point(NamedTuple):
-    """One row in a figure; NaN stands for what is missing or has no place on the axis."""
+    """One row in a figure; NaN stands for what is missing or cannot be shown."""
 
     x: float
     y: float
@@ -32,23 +32,23 @@ class Point(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """A frame: its title, and the points of each series by the number of the series, in the order of x."""
+    """A frame: its title, and the points of each series by its number, in the order of x."""
 
     title: str
     lines: dict[int, list[Point]]
 
 
 class Grid(NamedTuple):
-    """All frames, row by row (None: no row falls there), and what they share."""
+    """All frames, row by row (None: empty), and what they share."""
 
     panels: list[Panel | None]
     columns: int
     series: list[str]
     categories: list[str]
-    """The names along x; empty where x is a number."""
+    """The names along x; empty if x is a number."""
     points: list[Point]
     unplaced: int
-    """Values left out because no axis has a place for them."""
+    """Values left out because the axes cannot show them."""
     panels_left_out: int
     series_left_out: int
 
@@ -77,10 +77,7 @@ def laid_out(plot: Plot, rows: Sequence[Row]) -> Grid:
         point, odd = _point(plot, row, float(at))
         unplaced += odd + unseen
         if not unseen:
-            panel = found[place] or Panel(
-                ", ".join(_titled(row, m) for m in plot.panels),
-                {},
-            )
+            panel = found[place] or Panel(", ".join(_titled(row, m) for m in plot.panels), {})
             panel.lines.setdefault(k, []).append(point)
             found[place] = panel
     for panel in filter(None, found):
@@ -99,13 +96,13 @@ def laid_out(plot: Plot, rows: Sequence[Row]) -> Grid:
 
 
 def _titled(row: Row, m: Measure) -> str:
-    """``ε = 0.5``; words that no column names stand for themselves."""
+    """``ε = 0.5``; a text under an unlabelled key stands alone."""
     bare = m.label == m.key and isinstance(row.get(m.key), str)
     return _text(row, m) if bare else f"{m.label} = {_text(row, m)}"
 
 
 def _places(plot: Plot, rows: Sequence[Row]) -> tuple[dict[tuple[str, ...], int], int, int]:
-    """Where each panel stands, how many columns there are, and how many panels there would be without a limit."""
+    """Each panel's place, the number of columns, and the number of panels without a limit."""
     if not plot.panels:
         return {(): 0}, 1, 1
     if len(plot.panels) == 1:
@@ -127,7 +124,7 @@ def _places(plot: Plot, rows: Sequence[Row]) -> tuple[dict[tuple[str, ...], int]
 
 
 def _point(plot: Plot, row: Row, at: float) -> tuple[Point, int]:
-    """A row's point, and how many of its values have no place on the axis."""
+    """A row's point, and how many of its values the axis cannot show."""
     value, low, high = reading(row.get(plot.y.key))
     drawn = [number(value)]
     drawn += [number(reading(row.get(plot.published.key)).value)] if plot.published else [None]
@@ -144,7 +141,7 @@ def _text(row: Row, measure: Measure) -> str:
 
 
 def _values(rows: Iterable[Row], measure: Measure) -> list[str]:
-    """The distinct values of a key as text: numbers by size, words in the order they come."""
+    """The distinct values of a key as text: numbers by size, words in the order given."""
     found: dict[str, float | None] = {}
     for row in rows:
         value = reading(row.get(measure.key)).value

@@ -1,4 +1,4 @@
-"""What a figure on a grid shows, in words: its alternative text and its caption."""
+"""The alternative text and the caption of a figure on a grid."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def alt_text(plot: Plot, grid: Grid) -> str:
             low, high = (measured(y, plot.y.format) for y in (min(ys), max(ys)))
             ranges.append(f"{who} {low}" if low == high else f"{who} from {low} to {high}")
     title = f"{plot.title.rstrip('.')}. " if plot.title else ""
-    return f"{title}{kind} of {plot.y.label} against {plot.x.label}{over}.{on_log} {'; '.join(ranges)}.{_apart(grid)}"
+    axes = f"{kind} of {plot.y.label} against {plot.x.label}{over}.{on_log}"
+    return f"{title}{axes} {'; '.join(ranges)}.{_apart(grid)}"
 
 
 def caption(plot: Plot, grid: Grid) -> str:
@@ -69,7 +70,7 @@ def caption(plot: Plot, grid: Grid) -> str:
 
 
 def _apart(grid: Grid) -> str:
-    """The largest difference between ours and the published, in numbers."""
+    """The largest difference from the published values, in numbers."""
     apart = [
         abs(p.y - p.published)
         for p in grid.points
@@ -77,4 +78,5 @@ def _apart(grid: Grid) -> str:
     ]
     if not apart:
         return ""
-    return f" Published for {count(len(apart))} of these points; the largest difference is {quantity(max(apart))}."
+    largest, points = quantity(max(apart)), count(len(apart))
+    return f" Published for {points} of these points; the largest difference is {largest}."

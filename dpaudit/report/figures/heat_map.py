@@ -1,4 +1,4 @@
-"""The figure of measurements at places of two settings: small multiples of maps, darker where the value is higher."""
+"""Small multiples of heat maps over two settings, darker for higher values."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _TICKS = 5
 
 
 def measured_map(plot: Plot, rows: Sequence[Row], *, prefix: str) -> Picture | None:
-    """Draw one map a panel; None where no value has a place on it.
+    """Draw one map per panel; None if it can show no value.
 
     Shades are ten steps from the least to the largest value, of a proportion from 0 to 100 %.
-    Places are evenly spaced in the order of their numbers, whatever their distances.
+    Places are evenly spaced in the order of their numbers.
     """
     value = plot.value
     if value is None:
@@ -64,12 +64,11 @@ def measured_map(plot: Plot, rows: Sequence[Row], *, prefix: str) -> Picture | N
             _draw(axes, found, xs, low, high)
             for row, line in found.lines.items():
                 for p in line:
-                    spot = (
-                        f"{plot.x.label} = {_place(p.x, grid)}, {plot.y.label} = {grid.series[row]}"
-                    )
-                    name = ", ".join(filter(None, (found.title, spot)))
-                    told = f"{value.label} {measured(p.y, value.format)}"
-                    marks.append(Mark(axes, float(at.get(p.x, p.x)), float(row), name, told))
+                    across = f"{plot.x.label} = {_place(p.x, grid)}"
+                    up = f"{plot.y.label} = {grid.series[row]}"
+                    name = ", ".join(filter(None, (found.title, across, up)))
+                    words = f"{value.label} {measured(p.y, value.format)}"
+                    marks.append(Mark(axes, float(at.get(p.x, p.x)), float(row), name, words))
             axes.set_title(
                 short(found.title, limit=max(8, int(panel / 0.05))), loc="left", fontsize=7.5
             )
@@ -101,11 +100,9 @@ def _place(x: float, grid: Grid) -> str:
 
 def _shade(value: float, low: float, high: float) -> int:
     """0 to 9."""
-    return (
-        min(_SHADES - 1, max(0, int((value - low) / (high - low) * _SHADES)))
-        if high > low
-        else _SHADES - 1
-    )
+    if high <= low:
+        return _SHADES - 1
+    return min(_SHADES - 1, max(0, int((value - low) / (high - low) * _SHADES)))
 
 
 def _opacity(shade: int) -> float:
@@ -113,7 +110,7 @@ def _opacity(shade: int) -> float:
 
 
 def _draw(axes: Axes, panel: Panel, xs: Sequence[object], low: float, high: float) -> None:
-    """One path for all cells of a shade, so that a map of a hundred cells stays small."""
+    """Draw one path for all cells of a shade, so that a map of a hundred cells stays small."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
@@ -159,8 +156,9 @@ def _legend(figure: Figure, value: Measure, low: float, high: float) -> None:
     names = [f"{_short(edges[s], value)} – {_short(edges[s + 1], value)}" for s in shades]
     boxes = [Patch(facecolor=CALM, alpha=_opacity(s), linewidth=0) for s in shades]
     figure.legend(
-        boxes, names, loc="outside upper left", ncols=len(shades), handlelength=1.2, columnspacing=1.0, handletextpad=0.4,
-        borderaxespad=0.2, fontsize=8, title=short(value.label, limit=50), title_fontsize=8, alignment="left",
+        boxes, names, loc="outside upper left", ncols=len(shades), handlelength=1.2,
+        columnspacing=1.0, handletextpad=0.4, borderaxespad=0.2, fontsize=8,
+        title=short(value.label, limit=50), title_fontsize=8, alignment="left",
     )  # fmt: skip
 
 
@@ -169,19 +167,20 @@ def _short(x: float, value: Measure) -> str:
 
 
 def _alt(plot: Plot, grid: Grid, value: Measure) -> str:
-    """The axes and, for each panel, from where to where the value goes along the longest way: its corners."""
+    """The axes and, for each panel, the value at two opposite corners and its range."""
     panels = [p for p in grid.panels if p]
     over = (
         f", in {len(panels)} panels by {' and '.join(m.label for m in plot.panels)}"
         if plot.panels
         else ""
     )
-    told = "; ".join(filter(None, (_told(p, value) for p in panels)))
+    ranges = "; ".join(filter(None, (_range(p, value) for p in panels)))
     title = f"{plot.title.rstrip('.')}. " if plot.title else ""
-    return f"{title}Maps of {value.label} by {plot.x.label} (across) and {plot.y.label} (up){over}. {told}."
+    axes = f"Maps of {value.label} by {plot.x.label} (across) and {plot.y.label} (up){over}"
+    return f"{title}{axes}. {ranges}."
 
 
-def _told(panel: Panel, value: Measure) -> str:
+def _range(panel: Panel, value: Measure) -> str:
     cells = [
         (p.x, row, p.y) for row, line in panel.lines.items() for p in line if math.isfinite(p.y)
     ]
@@ -189,18 +188,18 @@ def _told(panel: Panel, value: Measure) -> str:
         return ""
     first, last = (pick(cells, key=lambda cell: (cell[0], cell[1])) for pick in (min, max))
     ys = [y for _, _, y in cells]
-    name = f"{panel.title}: " if panel.title else ""
-    return (
-        f"{name}{measured(first[2], value.format)} lower left, {measured(last[2], value.format)} upper right, "
-        f"{measured(min(ys), value.format)} to {measured(max(ys), value.format)} in all"
+    left, right, low, high = (
+        measured(y, value.format) for y in (first[2], last[2], min(ys), max(ys))
     )
+    name = f"{panel.title}: " if panel.title else ""
+    return f"{name}{left} lower left, {right} upper right, {low} to {high} overall"
 
 
 def _caption(plot: Plot, grid: Grid, value: Measure) -> str:
     scale = "0 to 100 %" if value.format == "proportion" else "the least to the largest value"
-    parts = [f"Darker: more {value.label}, in ten steps from {scale}. Empty: no such rows."]
+    parts = [f"Darker: higher {value.label}, in ten steps from {scale}. Empty: no such rows."]
     if not _evenly(grid):
-        parts.append("Places are evenly spaced, whatever their distances.")
+        parts.append("Places are evenly spaced, though their values are not.")
     for left, what in (
         (grid.panels_left_out, "panels"),
         (grid.series_left_out, f"values of {plot.y.label}"),
@@ -211,7 +210,7 @@ def _caption(plot: Plot, grid: Grid, value: Measure) -> str:
 
 
 def _evenly(grid: Grid) -> bool:
-    """Whether numbers along both axes are equally far from each other, so that nothing need be said."""
+    """Whether the numbers along both axes are evenly spaced."""
     across: Sequence[object] = grid.categories or sorted({p.x for p in grid.points})
     for names in (across, grid.series):
         places = [x for x in (number(_bare(name)) for name in names) if x is not None]
@@ -222,7 +221,7 @@ def _evenly(grid: Grid) -> bool:
 
 
 def _bare(place: object) -> object:
-    """A place's number, where its name is one."""
+    """A place's number, if its name is one."""
     try:
         return float(str(place))
     except ValueError:

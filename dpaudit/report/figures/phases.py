@@ -1,4 +1,4 @@
-"""The figure of phases: where releases fall along the key, arm by arm."""
+"""The figure of phases: where releases fall along the key, one frame per arm."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Phases(NamedTuple):
 
 
 def phases(rows: Sequence[Arm], *, prefix: str) -> Picture | None:
-    """Where releases fall along the key: flat for honest noise, one spike a peak spacing for pancakes."""
+    """Where releases fall along the key: flat for honest noise, one spike per period if not."""
     found = [
         (label, p, row)
         for label, row in zip(arm_labels(rows), rows, strict=True)
@@ -50,7 +50,7 @@ def phases(rows: Sequence[Arm], *, prefix: str) -> Picture | None:
     if not found:
         return None
     kept = found
-    if len(found) > MOST_PHASES:  # one a group, the most successful
+    if len(found) > MOST_PHASES:  # the most successful of each group
         best: dict[str, tuple[str, _Phases, Arm]] = {}
         for item in found:
             group = group_of(item[2])
@@ -77,11 +77,10 @@ def phases(rows: Sequence[Arm], *, prefix: str) -> Picture | None:
             for k, (kind, shown) in enumerate(
                 (("with the key", heights), ("without the key", without))
             ):
-                marks.extend(
-                    Mark(axes, (a + b) / 2, y, f"{label}, {kind if blind else ''} {_bin(a, b)}".replace(",  ", ", "),
-                         f"{quantity(y, digits=3)} times uniform", k if blind else None)
-                    for (a, b), y in zip(pairwise(edges), shown, strict=False)
-                )  # fmt: skip
+                name = f"{label}, {kind} " if blind else f"{label}, "
+                for (a, b), y in zip(pairwise(edges), shown, strict=False):
+                    words, series = f"{quantity(y, digits=3)} times uniform", k if blind else None
+                    marks.append(Mark(axes, (a + b) / 2, y, name + _bin(a, b), words, series))
             axes.axhline(1, color=QUIET, linewidth=0.8, linestyle=DASHED)
             axes.set_title(short(label, limit=28 if columns == 2 else 20), loc="left")
             axes.set_ylim(0, 1.08 * max(2, *tops))
@@ -102,21 +101,25 @@ def phases(rows: Sequence[Arm], *, prefix: str) -> Picture | None:
         f"{label} at most {top:.2g} times uniform"
         for (label, *_), top in zip(kept, tops, strict=True)
     )
-    caption = "Density of releases along the key, as a multiple of the uniform density (dashed). Honest noise is flat."
+    caption = (
+        "Density of releases along the key, as a multiple of the uniform density (dashed). "
+        "Honest noise is flat."
+    )
     if len(kept) < len(found):
-        caption += f" {len(kept)} of {count(len(found))} arms: the most successful of each source and mitigation."
+        caption += (
+            f" {len(kept)} of {count(len(found))} arms: the most successful of each source and "
+            "mitigation."
+        )
     if blind:
         caption += " Dark outline: along a direction guessed without the key."
-        told = [(label, max(p.without)) for label, p, _ in kept if p.without]
         listed += "; without the key " + ", ".join(
-            f"{label} at most {top:.2g}" for label, top in told
+            f"{label} at most {max(p.without):.2g}" for label, p, _ in kept if p.without
         )
-    svg = inline_svg(draw, prefix=prefix)
     return Picture(
-        svg,
+        inline_svg(draw, prefix=prefix),
         f"Phase of the releases along the key, by arm: {listed}.",
         caption,
-        title="What the key sees",
+        title="Releases along the key",
         name=prefix,
         points=read_out(marks),
         series=series_of(("with the key", "without the key")) if blind else "",
@@ -129,7 +132,7 @@ def _bin(a: float, b: float) -> str:
 
 
 def _numbers_of(arms: Sequence[tuple[str, _Phases]]) -> list[Column]:
-    """The densities as a table, where all arms have the same few bins."""
+    """The densities as a table, if all arms have the same few bins."""
     edges = arms[0][1].edges
     if len(edges) - 1 > MOST_NUMBERS or len(arms) > 4 or any(p.edges != edges for _, p in arms):
         return []
@@ -145,7 +148,7 @@ def _numbers_of(arms: Sequence[tuple[str, _Phases]]) -> list[Column]:
 
 
 def _phases(row: Arm) -> _Phases | None:
-    """The first attack's phases; None where missing or malformed."""
+    """The first attack's phases; None if missing or malformed."""
     for attack in attacks_of(row):
         found = attack.details.get("phases")
         if not isinstance(found, Mapping):

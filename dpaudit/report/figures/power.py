@@ -1,4 +1,4 @@
-"""The detectability map around one audit: what it would have seen nine times in ten, by number of values."""
+"""The detectability map of one audit: flaws found nine times in ten, by number of values."""
 
 from __future__ import annotations
 
@@ -21,21 +21,16 @@ __all__ = ["power_map"]
 
 _COLUMNS = 3
 _WIDTH = 9.2
-_HARDER_ABOVE = (
-    "truncated tails",
-    "tail weight",
-    "coarse noise",
-    "Gaussian pancake, small γ",
-)  # larger is harder to see
+_HARDER_ABOVE = ("truncated tails", "tail weight", "coarse noise", "Gaussian pancake, small γ")
+"""Flaws whose larger sizes are harder to find."""
 
 Points = Sequence[PowerPoint]
 
 
 def power_map(points: Points, *, prefix: str) -> Picture | None:
-    """Small multiples, one a flaw, each with its own unit; what is not seen is shaded, and the audit at hand marked.
+    """One small multiple per flaw; what may be missed is shaded, and this audit is marked.
 
-    Points with ``found_low`` were measured, the others are
-    where the audit at hand lies. None where there are none.
+    Points with ``found_low`` were measured; the others are this audit's. None without points.
     """
     flaws = list(dict.fromkeys(p.flaw for p in points))
     if not flaws:
@@ -52,17 +47,10 @@ def power_map(points: Points, *, prefix: str) -> Picture | None:
         for axes, flaw in zip(grid.flat, flaws, strict=False):
             _panel(axes, flaw, [p for p in points if p.flaw == flaw], here)
             for p in (p for p in points if p.flaw == flaw):
-                found = f"{quantity(p.size, digits=3)} {p.unit}"
                 by = "this audit" if p.found_low is None else "measured"
-                marks.append(
-                    Mark(
-                        axes,
-                        p.samples,
-                        p.size,
-                        f"{flaw}, {count(p.samples)} values",
-                        f"{found} ({by})",
-                    )
-                )
+                words = f"{quantity(p.size, digits=3)} {p.unit} ({by})"
+                name = f"{flaw}, {count(p.samples)} values"
+                marks.append(Mark(axes, p.samples, p.size, name, words))
         for axes in grid.flat[len(flaws) :]:
             axes.set_visible(False)
         for axes in grid.flat[max(0, len(flaws) - _COLUMNS) : len(flaws)]:
@@ -80,9 +68,10 @@ def power_map(points: Points, *, prefix: str) -> Picture | None:
     return Picture(
         svg,
         f"Smallest flaws found nine times in ten{values}, by kind: {said}.",
-        "By number of values, flaws found with probability 0.9 or more at α = 0.01, measured by simulation; shaded flaws may "
-        "pass. The hollow mark is this audit, between two measurements on logarithmic scales.",
-        title="What would have been seen",
+        "The smallest flaws found with probability 0.9 or more at α = 0.01, by number of values, "
+        "measured by simulation; shaded flaws may pass. The hollow mark is this audit, "
+        "interpolated on logarithmic scales.",
+        title="Smallest flaws found",
         wide=True,
         name=prefix,
         points=read_out(marks),

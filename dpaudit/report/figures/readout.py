@@ -1,8 +1,8 @@
-"""The marks of a figure that the page's script can read out: where each is drawn, what it is, and its exact value.
+"""The marks of a figure that the page's script can read out: place, name and exact value.
 
-Places are worked out when the figure is drawn, from matplotlib's own transforms, so that the script
-needs no library and knows nothing of axes. Without script the figure, its alternative text and the
-tables say the same.
+Places come from matplotlib's transforms when the figure is drawn, so that the script needs no
+library and knows no axes. Without script the figure, its alternative text and the tables give the
+same information.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["MOST_MARKS", "Mark", "belongs", "read_out", "series_of"]
 
 MOST_MARKS = 1000
-"""A figure of more marks is not read out: its numbers are in the tables."""
+"""A figure with more marks is not read out; its numbers are in the tables."""
 
 
 class Mark(NamedTuple):
-    """A mark at (x, y) of ``axes``: its name and value in words, the series it belongs to, and what it leads to."""
+    """A mark at (x, y) of ``axes``: its name and value in words, its series, and its link."""
 
     axes: Axes
     x: float
@@ -36,9 +36,10 @@ class Mark(NamedTuple):
 
 
 def read_out(marks: Sequence[Mark]) -> str:
-    """For the script: a line a mark, ``left top name value series to`` set apart by tabs, places in percent of the figure.
+    """One line per mark for the script: ``left top name value series to``, separated by tabs.
 
-    Call it when the figure has been drawn; marks without a place on their axes are left out.
+    ``left`` and ``top`` are in percent of the figure. Call it when the figure has been drawn; marks
+    outside their axes are left out.
     """
     if len(marks) > MOST_MARKS:
         return ""
@@ -46,18 +47,18 @@ def read_out(marks: Sequence[Mark]) -> str:
 
 
 def series_of(names: Iterable[str]) -> str:
-    """For the script: the series of a figure that can be shown and hidden, a line each in the order of their numbers."""
+    """One line per series for the script, which can show and hide them."""
     return "\n".join(_line(name, limit=60) or "–" for name in names)
 
 
 def belongs(artists: Artist | Iterable[Artist], series: int) -> None:
-    """Mark drawn things as parts of a series, so that the script can hide them; the SVG has a class for it."""
+    """Mark artists as parts of a series (a class in the SVG), so that the script can hide them."""
     for artist in [artists] if not isinstance(artists, Iterable) else artists:
         artist.set_gid(f"class-s{series}")
 
 
 def _line(text: str, *, limit: int = 200) -> str:
-    """Strangers' text in one line, without tabs."""
+    """Third-party text on one line, without tabs."""
     return one_line(text, limit=limit)
 
 

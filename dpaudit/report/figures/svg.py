@@ -1,4 +1,4 @@
-"""Matplotlib figures as inline SVG: the page's colours, ids that do not clash, the same bytes each time."""
+"""Matplotlib figures as inline SVG: the page's colours, unique ids, the same bytes each time."""
 
 from __future__ import annotations
 
@@ -25,16 +25,20 @@ __all__ = [
     "SERIES",
     "Picture",
     "inline_svg",
+    "present",
     "short",
     "style",
     "superscript",
 ]
 
 INK, CALM, ALARM, QUIET, PAPER = "#010203", "#040506", "#070809", "#0a0b0c", "#0d0e0f"
-"""Sentinels for text and axes, for the expected, a warning, reference lines and the page; its CSS has the colours."""
+"""Sentinels for text and axes, the expected, a warning, reference lines and the page.
+
+The page's CSS has the colours.
+"""
 
 SERIES = ("#111213", "#141516", "#171819", "#1a1b1c", "#1d1e1f", "#202122")
-"""Sentinels for series that are told apart; marks and line styles differ too."""
+"""Sentinels for the series of a figure, whose marks and line styles differ too."""
 
 _CSS = {
     INK: "currentColor",
@@ -48,11 +52,11 @@ _TAG = re.compile(r"<[^>]*>")
 
 
 class Picture(NamedTuple):
-    """A figure for the page: its SVG, what it shows in words, and its caption; a wide one scrolls on a phone.
+    """A figure for the page: its SVG, alternative text and caption; a wide one scrolls on a phone.
 
     ``name`` is its id on the page. ``points`` and ``series`` are for the script
-    (:mod:`dpaudit.report.figures.readout`), and ``numbers`` a table of what is drawn, where no
-    other table of the page has it.
+    (:mod:`dpaudit.report.figures.readout`). ``numbers`` is a table of the drawn values, if no other
+    table of the page has them.
     """
 
     svg: str
@@ -66,8 +70,13 @@ class Picture(NamedTuple):
     numbers: Sequence[Column] = ()
 
 
+def present(*pictures: Picture | None) -> list[Picture]:
+    """The pictures that are not None."""
+    return [picture for picture in pictures if picture is not None]
+
+
 def style() -> AbstractContextManager[None]:
-    """The drawing style; wrap the making of a figure in it."""
+    """A context manager with the drawing style."""
     from matplotlib import rc_context
 
     return rc_context(
@@ -95,7 +104,7 @@ def style() -> AbstractContextManager[None]:
 
 
 def inline_svg(draw: Callable[[], Figure], *, prefix: str) -> str:
-    """Draw a figure in our style and give it as SVG for an HTML page; its ids start with ``prefix``."""
+    """Draw a figure in our style as SVG for an HTML page; its ids start with ``prefix``."""
     out = io.StringIO()
     with style(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
@@ -112,15 +121,15 @@ def inline_svg(draw: Callable[[], Figure], *, prefix: str) -> str:
 
 
 def _adapted(tag: str, prefix: str) -> str:
-    """One tag: prefix ids and what refers to them, swap the sentinel colours, size by CSS. Text is left alone."""
+    """Adapt one tag: prefix ids and references, replace the sentinel colours, size by CSS."""
     tag = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", tag)
-    # belongs(): several things are of one series
+    # an id of belongs() is a class, as a series has several parts
     tag = re.sub(r'\bid="class-(\w+)"', r'class="\1"', tag)
     tag = re.sub(r'\bid="', f'id="{prefix}-', tag)
-    # a link into this page, for the mouse; the tables and the read-out serve the keyboard
+    # a link into this page, for the mouse; tables and read-out serve the keyboard
     if tag.startswith("<a "):
-        return re.sub(r'\s(xlink:href|target)="([^"]*)"', lambda m: f' href="{m[2]}"' if m[1] != "target" else "",
-                      tag).replace("<a ", '<a tabindex="-1" ')  # fmt: skip
+        tag = re.sub(r'\starget="[^"]*"', "", tag).replace(" xlink:href=", " href=")
+        return tag.replace("<a ", '<a tabindex="-1" ')
     tag = tag.replace("url(#", f"url(#{prefix}-").replace('xlink:href="#', f'href="#{prefix}-')
     for sentinel, css in _CSS.items():
         tag = tag.replace(sentinel, css)
@@ -131,7 +140,7 @@ def _adapted(tag: str, prefix: str) -> str:
 
 
 def short(text: str, *, limit: int = 32) -> str:
-    """A label in one line, cut to fit an axis."""
+    """A label on one line, cut to fit an axis."""
     return one_line(text, limit=limit)
 
 

@@ -1,4 +1,4 @@
-"""The same document for other programs: JUnit XML, SARIF 2.1.0 and Markdown, and the published schema of its own JSON.
+"""A document for other programs: JUnit XML, SARIF 2.1.0, Markdown, and the schema of its JSON.
 
 All are made from the document alone (nothing is run again) and hold printable text only.
 """

@@ -1,9 +1,8 @@
-"""A document of any kind as a list of checks with outcomes: what JUnit and SARIF know of it.
+"""A document of any kind as a list of checks with outcomes, for JUnit and SARIF.
 
-The verdict of an audit is never lost: a finding is at least one check that failed, and where it is
-inconclusive none passed. What an experiment's attacks achieve is its result, in a sentence, and no
-failure of a check. All texts are printable: whatever a sampler calls itself, no control character
-or lone surrogate comes through.
+An audit's verdict is never lost: with a finding at least one check fails, and in an inconclusive
+audit none passes. What an experiment's attacks achieve is its result, in a sentence, and not a
+failed check. All texts are printable: no control character or lone surrogate comes through.
 """
 
 from __future__ import annotations
@@ -48,10 +47,10 @@ _BOUNDS = ("claim_epsilon", "claim_delta", "claim_mu", "epsilon", "delta", "mu",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that was looked at: a test, an experiment's cell, a number beside the published one, an odd file.
+    """One check: a test, an experiment's cell, a comparison with a published number, or a file.
 
     ``group`` says which of these; ``facts`` are JSON-ready numbers; ``undecided`` means that the
-    audit came to no verdict, so that not having found anything says nothing.
+    audit reached no verdict, so that no finding means nothing.
     """
 
     group: str
@@ -66,9 +65,9 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """What a document says: of what (``target``, as ``claim`` says it is), the verdict in a sentence, and the checks.
+    """A document's target and its claim, the verdict in a sentence, and the checks.
 
-    ``blind_spots`` are what a pass does not exclude, a line each.
+    ``blind_spots`` are what a pass does not exclude, one line each.
     """
 
     kind: str
@@ -86,13 +85,10 @@ class Checked:
 
     @property
     def version(self) -> str:
-        """The dpaudit that made the document, which need not be this one; empty where it is not said."""
+        """The version of dpaudit that made the document; empty if not stated."""
         versions = self.provenance.get("versions")
-        return (
-            printable(versions.get("dpaudit") or "", limit=60)
-            if isinstance(versions, Mapping)
-            else ""
-        )
+        named = versions.get("dpaudit") if isinstance(versions, Mapping) else None
+        return printable(named or "", limit=60)
 
 
 def checked(document: Document) -> Checked:
@@ -103,27 +99,18 @@ def checked(document: Document) -> Checked:
 
 
 def _audited(result: AuditResult | MechanismResult) -> Checked:
-    told = []
+    advice: Sequence[str] = ()
+    names: tuple[str, ...]
     if isinstance(result, AuditResult):
-        kind, target, claim, sentence = (
-            "audit",
-            result.sampler,
-            result.claim,
-            audit_sentence(result),
-        )
-        names: tuple[str, ...] = ("dims", "sequential")
+        kind, target, claim = "audit", result.sampler, result.claim
+        sentence, names = audit_sentence(result), ("dims", "sequential")
     else:
-        kind, target, claim, sentence = (
-            "mechanism",
-            result.mechanism,
-            _epsilon_claim(result),
-            mechanism_sentence(result),
-        )
-        names = _BOUNDS
-        told = [
-            Check(group="advice", name="advice", outcome="advice", message=_text(a))
-            for a in result.advice
-        ]
+        kind, target = "mechanism", result.mechanism
+        claim = f"({fmt.quantity(result.claim_epsilon)}, {fmt.quantity(result.claim_delta)})-DP"
+        sentence, names, advice = mechanism_sentence(result), _BOUNDS, result.advice
+    advised = [
+        Check(group="advice", name="advice", outcome="advice", message=_text(a)) for a in advice
+    ]
     target = _text(target or f"a {kind}", 400)
     names = ("samples", "samples_requested", "alpha", "sandbox", *names)
     checks = [_test(test, result.alpha, result.verdict) for test in result.tests]
@@ -134,7 +121,7 @@ def _audited(result: AuditResult | MechanismResult) -> Checked:
         claim=_text(claim, 400),
         verdict=result.verdict,
         sentence=sentence,
-        checks=(*_with_verdict(checks, result.verdict, sentence), *told),
+        checks=(*_with_verdict(checks, result.verdict, sentence), *advised),
         blind_spots=tuple(_blind_spots(result)),
         facts=_facts(result, names),
         seconds=fmt.number(result.seconds),
@@ -143,12 +130,8 @@ def _audited(result: AuditResult | MechanismResult) -> Checked:
     )
 
 
-def _epsilon_claim(result: MechanismResult) -> str:
-    return f"({fmt.quantity(result.claim_epsilon)}, {fmt.quantity(result.claim_delta)})-DP"
-
-
 def _facts(result: object, names: Sequence[str]) -> dict[str, Any]:
-    """Fields that are there, JSON-ready and printable."""
+    """The fields that are not None, JSON-ready and printable."""
     return {
         name: _plain(to_dict(value))
         for name in names
@@ -177,7 +160,7 @@ def _test(test: TestResult, alpha: float, verdict: Verdict) -> Check:
 
 
 def _with_verdict(checks: list[Check], verdict: Verdict, sentence: str) -> list[Check]:
-    """The checks, and where they would not show the verdict, the verdict as one more."""
+    """The checks, preceded by the verdict if they do not show it."""
     outcomes = {check.outcome for check in checks}
     said: Outcome
     match verdict:
@@ -193,7 +176,7 @@ def _with_verdict(checks: list[Check], verdict: Verdict, sentence: str) -> list[
 
 
 def _blind_spots(result: AuditResult | MechanismResult) -> Iterator[str]:
-    """Flaw, the size up to which it is missed, and that in words."""
+    """The flaw, the size up to which it is missed, and a sentence."""
     columns = blind_spots_table(result.cannot_rule_out)
     for flaw, size, words in zip(*(column.cells for column in columns[:3]), strict=True):
         yield f"{flaw} ({size}): {words}" if size != fmt.NOTHING else f"{flaw}: {words}"
@@ -204,11 +187,8 @@ def _experiment(document: ExperimentDocument | MeasurementsDocument) -> Checked:
     misses: Sequence[Row] = ()
     checks = [*map(_failed, failures), *map(_cell, document.cells)]
     if isinstance(document, MeasurementsDocument):
-        misses, sentence, found = (
-            document.misses,
-            measurements_sentence(document),
-            bool(document.misses),
-        )
+        misses, sentence = document.misses, measurements_sentence(document)
+        found = bool(misses)
         checks += [
             _published(row, document.columns)
             for row in document.rows
@@ -255,7 +235,7 @@ def _failed(failure: CellFailure) -> Check:
 
 
 def _cell_name(cell: CellResult | CellFailure) -> str:
-    """The kind, what its settings call it, and the cell's own name, which tells it from all others."""
+    """The cell's kind, the names in its settings, and its unique id."""
     plugins = [cell.settings.get(kind) for kind in ("source", "mitigation", "attack")]
     labels = [plugin.get("label") for plugin in plugins if isinstance(plugin, Mapping)]
     grid = cell.settings.get("grid")
@@ -266,20 +246,20 @@ def _cell_name(cell: CellResult | CellFailure) -> str:
 
 
 def _published(row: Row, columns: Sequence[Column]) -> Check:
-    """A measured number beside the published one."""
+    """A measured number compared with the published one."""
     keys = [c.key for c in columns if c.format in ("setting", "text")]
     words = ", ".join(
         f"{_text(k, 60)}={_text(fmt.setting(row[k]), 60)}" for k in keys if row.get(k) is not None
     )
     values = [c.key for c in columns if isinstance(row.get(c.key), Mapping)]
     found = "; ".join(f"{_text(k, 60)} {_measured(row[k])}" for k in values)
-    beside = f"published {_text(fmt.setting(row.get('published')), 60)}"
+    published = f"published {_text(fmt.setting(row.get('published')), 60)}"
     return Check(
         group="published",
         name=_text(words or "row", 300),
         outcome="pass" if row["agrees"] else "finding",
-        looks_at="our number beside the published one",
-        message=f"{beside}; measured {found}" if found else beside,
+        looks_at="our number compared with the published one",
+        message=f"{published}; measured {found}" if found else published,
         facts={"published": _plain(row.get("published"))},
     )
 
@@ -301,7 +281,7 @@ def _deployment(document: AppleDocument) -> Checked:
         for finding in document.findings
     ]
     verdict, sentence = document.verdict, deployment_sentence(document)
-    if verdict == "no-finding":  # advice alone is no test that passed
+    if verdict == "no-finding":  # advice alone does not show that anything passed
         checks.insert(0, Check(group="verdict", name="verdict", outcome="pass", message=sentence))
     return Checked(
         kind="deployment",

@@ -1,10 +1,10 @@
 """The JSON Schema of dpaudit's documents, draft 2020-12, made from their types.
 
 ``python -m dpaudit.report.formats.json_schema`` writes ``schemas/dpaudit-1.json`` into the package;
-a test compares. Within a major version documents only gain keys. So a field with a default is
-optional in the schema (documents of before it existed stay valid), one without is required, and a
-consumer must accept keys it does not know. What dpaudit itself writes has all fields and no others:
-:func:`closed` makes the schema that says so.
+a test compares the two. Within a major version documents only gain keys. So a field with a default
+is optional in the schema (older documents stay valid), one without is required, and a consumer must
+accept unknown keys. What dpaudit itself writes has all fields and no others: :func:`closed` makes
+that stricter schema.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Schema = dict[str, Any]
 _NAME = "schemas/dpaudit-1.json"
 _RESULTS = (AuditResult, MechanismResult)
 _WORDS = ["inf", "-inf", "nan"]
-"""As ``to_dict`` writes any float that JSON has no number for."""
+"""How ``to_dict`` writes floats that JSON has no number for."""
 
 
 def schema_text() -> str:
@@ -38,13 +38,13 @@ def schema_text() -> str:
 
 
 def schema_of(*classes: type) -> Schema:
-    """The schema of documents of these classes, by default of all; results stand in it as ``--format json`` prints them."""
+    """The schema of documents of these classes, by default of all documents and results."""
     documents = classes or (*KINDS.values(), *_RESULTS)
     references, known = msgspec.json.schema_components(documents, ref_template="#/$defs/{name}")
     made = {name: _as_written(schema) for name, schema in known.items()}
     for cls in _classes(*documents):
         for name, rule in _rules(cls).items():
-            if rule is False:  # kept beside documents, never in them
+            if rule is False:  # never part of a document
                 del made[cls.__name__]["properties"][name]
     for name in {cls.__name__ for cls in KINDS.values()} & set(made):
         made[name]["required"] = ["schema", "kind", *made[name]["required"]]
@@ -52,8 +52,9 @@ def schema_of(*classes: type) -> Schema:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "urn:dpaudit:report:1",
         "title": "What dpaudit reports",
-        "description": "result.json and results.json in a folder of --out, and what --format json prints. Documents of one "
-        "major version only gain keys: accept those that you do not know. Texts may come from a closed sampler: escape them.",
+        "description": "result.json and results.json in a folder of --out, and the output of "
+        "--format json. Documents of one major version only gain keys: accept unknown keys. Texts "
+        "may come from a closed sampler: escape them.",
         "type": "object",
         "required": ["schema"],
         "properties": {"schema": {"const": SCHEMA}},
@@ -63,14 +64,12 @@ def schema_of(*classes: type) -> Schema:
 
 
 def closed() -> Schema:
-    """The same schema for what dpaudit writes today: every field is there, and no other but what ``in_documents`` names."""
+    """The schema of what dpaudit writes today: all fields, and no others but ``in_documents``."""
     schema = schema_of()
     known: Schema = schema["$defs"]
     for cls in _classes(*KINDS.values(), *_RESULTS):
-        own, optional = (
-            known[cls.__name__],
-            {name for name, rule in _rules(cls).items() if rule == "if any"},
-        )
+        own = known[cls.__name__]
+        optional = {name for name, rule in _rules(cls).items() if rule == "if any"}
         if issubclass(cls, msgspec.Struct) and cls.__struct_config__.omit_defaults:
             optional = set(own["properties"]) - set(own["required"])
         also: Schema = {name: {} for name in getattr(cls, "in_documents", ())}
@@ -81,7 +80,7 @@ def closed() -> Schema:
 
 
 def _rules(cls: type) -> dict[str, bool | str]:
-    """When each field of a dataclass is in documents: as its metadata say to ``to_dict``."""
+    """When each field of a dataclass is in documents, from its metadata."""
     fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
     return {field.name: field.metadata.get("document", True) for field in fields}
 
@@ -107,23 +106,18 @@ def _classes(*roots: type) -> list[type]:
 
 
 def _as_written(schema: Any) -> Any:
-    """The schema with the words that stand for numbers, the first line of each description, and no defaults."""
+    """The schema with words for numbers, one-line descriptions, and no defaults."""
     if isinstance(schema, list):
         return [_as_written(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {
-        key: _as_written(value)
-        for key, value in schema.items()
-        if key not in ("words", "title", "default")
-    }
-    # a consumer accepts what it does not know, even where dpaudit does not
+    left_out = ("words", "title", "default")
+    made = {key: _as_written(value) for key, value in schema.items() if key not in left_out}
+    # a consumer accepts unknown keys, even where dpaudit does not
     if made.get("additionalProperties") is False:
         del made["additionalProperties"]
-    if "properties" in schema:  # a property may be called like one of these
-        made["properties"] = {
-            name: _as_written(value) for name, value in schema["properties"].items()
-        }
+    if "properties" in schema:  # a property may have one of these names
+        made["properties"] = {n: _as_written(value) for n, value in schema["properties"].items()}
     if isinstance(made.get("description"), str):
         made["description"] = inspect.cleandoc(made["description"]).partition("\n")[0]
     words = _WORDS if schema.get("type") == "number" and len(schema) == 1 else schema.get("words")

@@ -1,8 +1,8 @@
-"""JUnit XML, as Jenkins, GitLab and most CI systems read it: a suite a document, a case a check.
+"""JUnit XML for Jenkins, GitLab and most CI systems: one suite per document, one case per check.
 
-A finding is a ``failure``, a sampler that failed or a cell that died an ``error``, an advisory test
-``skipped`` with what it saw; in an inconclusive audit no case passes. XML 1.0 only: what it has no
-character for is ``�``.
+A finding is a ``failure``, a failed sampler or cell an ``error``, an advisory test ``skipped`` with
+its message; in an inconclusive audit no case passes. XML 1.0 only: a character that it lacks
+becomes ``�``.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from dpaudit.results.text import printable
 
 __all__ = ["junit_xml"]
 
-_UNDECIDED = "the audit is inconclusive: not having found anything says nothing"
+_UNDECIDED = "the audit is inconclusive: no finding here means nothing"
 
 
 def junit_xml(document: Document) -> str:
-    """The document as JUnit XML, one ``testsuites`` with one ``testsuite``; the same text for the same document."""
+    """The document as JUnit XML with one ``testsuite``; deterministic."""
     told = checked(document)
     outcomes = Counter(check.outcome for check in told.checks)
     counts = {
@@ -65,9 +65,8 @@ def _case(suite: ElementTree.Element, told: Checked, check: Check, *, number: in
     message = check.message or check.looks_at or check.name
     match check.outcome:
         case "finding":
-            ElementTree.SubElement(
-                case, "failure", type="finding", message=message
-            ).text = _details(check)
+            failure = ElementTree.SubElement(case, "failure", type="finding", message=message)
+            failure.text = _details(check)
         case "error":
             kind = "inconclusive" if check.group == "verdict" else "failed"
             ElementTree.SubElement(case, "error", type=kind, message=message).text = _details(check)
@@ -81,19 +80,16 @@ def _case(suite: ElementTree.Element, told: Checked, check: Check, *, number: in
 
 
 def _details(check: Check) -> str:
-    """Everything that one needs to judge it, a line each."""
+    """The check's details, one per line."""
     facts, interval = check.facts, check.facts.get("interval")
     lines = [check.message, f"looks at: {check.looks_at}" if check.looks_at else ""]
     if isinstance(interval, Mapping):
         low, high = (fmt.quantity(interval.get(end), digits=6) for end in ("low", "high"))
-        confidence = (
-            f"{fmt.percent(interval.get('confidence'))} confidence, {interval.get('method')}"
-        )
-        lines.append(f"interval: [{low}, {high}] {facts.get('unit', '')} ({confidence})")
+        sure = f"{fmt.percent(interval.get('confidence'))} confidence, {interval.get('method')}"
+        lines.append(f"interval: [{low}, {high}] {facts.get('unit', '')} ({sure})")
     if "p" in facts:
-        lines.append(
-            f"p: {fmt.p_value(facts['p'])}, adjusted: {fmt.p_value(facts.get('p_adjusted'))}"
-        )
+        p, adjusted = fmt.p_value(facts["p"]), fmt.p_value(facts.get("p_adjusted"))
+        lines.append(f"p: {p}, adjusted: {adjusted}")
     lines.append(f"reproduce: {check.reproduce}" if check.reproduce else "")
     lines.append(str(facts.get("traceback", "")))
     return "\n".join(filter(None, lines))
@@ -108,17 +104,9 @@ def _properties(told: Checked) -> dict[str, str]:
         "seed": told.provenance.get("seed"),
         "hardware": told.provenance.get("hardware"),
         "command": told.command,
-        **{
-            name: value
-            for name, value in told.facts.items()
-            if isinstance(value, (str, int, float))
-        },
     }
-    return {
-        name: printable(value, limit=1000)
-        for name, value in plain.items()
-        if value not in (None, "")
-    }
+    plain |= {k: v for k, v in told.facts.items() if isinstance(v, (str, int, float))}
+    return {k: printable(v, limit=1000) for k, v in plain.items() if v not in (None, "")}
 
 
 def _started(told: Checked) -> dict[str, str]:
@@ -127,8 +115,5 @@ def _started(told: Checked) -> dict[str, str]:
 
 
 def _time(seconds: float | None) -> str:
-    return (
-        f"{seconds:.3f}"
-        if seconds is not None and math.isfinite(seconds) and seconds >= 0
-        else "0.000"
-    )
+    known = seconds is not None and math.isfinite(seconds) and seconds >= 0
+    return f"{seconds:.3f}" if known else "0.000"

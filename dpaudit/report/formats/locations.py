@@ -1,4 +1,4 @@
-"""Where a sampler is, in SARIF's words: the file that it comes from, or else what it is called."""
+"""The SARIF location of a sampler: the file it comes from, or else its name."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _FILE = re.compile(r"(file):(.+)|(library):(.+):[^:]*|(python):(.+\.py):[^:]*", 
 
 
 def location_of(target: str) -> dict[str, Any]:
-    """SARIF's location of a sampler or mechanism: always a logical one, and a physical one where it is in a file.
+    """The SARIF location of a sampler or mechanism: a logical one, and a physical one if in a file.
 
     ``file:PATH``, ``library:PATH:SYMBOL`` and ``python:PATH.py:FUNCTION`` are in a file. Its URI is
     relative to ``%SRCROOT%``, the folder that dpaudit was started in. An absolute path is a
-    ``file:`` URI, and one that leads out of the folder (``../``) stays a name only: SARIF permits
-    no such URI.
+    ``file:`` URI; one that leads out of the folder (``../``) is a name only, as SARIF permits no
+    such URI.
     """
     location: dict[str, Any] = {
         "logicalLocations": [{"fullyQualifiedName": target, "kind": "module"}]

@@ -1,8 +1,7 @@
-"""A summary for a pull request or a job's page, in GitHub's Markdown: verdict, table, reproducers, blind spots.
+"""A summary for a pull request, in GitHub's Markdown: verdict, table, reproducers, blind spots.
 
-Whatever came from a sampler is text and nothing else: every mark of punctuation in it is an entity,
-so that it is no markup, no HTML, no table, no link, and names and numbers after ``@`` and ``#`` are
-kept from being mentions.
+Text from a sampler stays text: its punctuation becomes entities, so that it is no markup, HTML,
+table or link, and names and numbers after ``@`` and ``#`` are no mentions.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ from dpaudit.results.text import one_line, printable
 __all__ = ["MOST_CHARACTERS", "MOST_ROWS", "code_block", "markdown_summary", "prose"]
 
 MOST_CHARACTERS = 60_000
-"""GitHub takes comments of up to 65,536 characters."""
+"""GitHub accepts comments of up to 65,536 characters."""
 
 MOST_ROWS = 20
 
 _WORD_JOINER = "\u2060"
 _TABLE, _COMMANDS, _BLIND = 24_000, 14_000, 8_000
-"""Characters that the parts may take: together, with the rest, less than MOST_CHARACTERS."""
+"""The most characters of each part; together with the rest, less than MOST_CHARACTERS."""
 
 _MARKUP = re.compile(r"[\\`*_\[\]<>#|~$@&]|:(?=//|[\w+-]+:)|^[-+=]")
 _VERDICTS = {"no-finding": "No finding", "finding": "Finding", "inconclusive": "Inconclusive"}
 
 
 def markdown_summary(document: Document) -> str:
-    """The document as a page of Markdown of at most ``MOST_CHARACTERS``; the same text for the same document.
+    """The document as Markdown of at most ``MOST_CHARACTERS``; deterministic.
 
     Raises:
         UsageError: measurements with a figure of an unknown key.
@@ -60,7 +59,7 @@ def markdown_summary(document: Document) -> str:
 
 
 def prose(text: object, *, limit: int = 400) -> str:
-    """Text as a line of Markdown that shows just that text.
+    """Text as a line of Markdown that renders as exactly that text.
 
     >>> prose("a|b <i>*c*</i>")
     'a&#124;b &#60;i&#62;&#42;c&#42;&#60;/i&#62;'
@@ -79,7 +78,7 @@ def code_block(text: str, *, limit: int = _COMMANDS) -> str:
 
 
 def _verdict(told: Checked) -> str:
-    """The verdict of an audit in bold, and its sentence without that word; an experiment's sentence."""
+    """An audit's verdict in bold and the rest of its sentence, or an experiment's sentence."""
     if told.kind in ("experiment", "measurements"):
         return prose(told.sentence, limit=1200)
     word = _VERDICTS[told.verdict]
@@ -87,7 +86,7 @@ def _verdict(told: Checked) -> str:
 
 
 def _table(document: Document) -> str:
-    """The lines that matter most, at most MOST_ROWS; those that are findings first."""
+    """The most important rows, at most MOST_ROWS, findings first."""
     columns = [
         column for column in _columns(document) if any(cell != fmt.NOTHING for cell in column.cells)
     ]
@@ -132,9 +131,7 @@ def _commands(told: Checked) -> str:
         check.reproduce for check in told.checks if check.outcome == "finding" and check.reproduce
     ]
     commands = list(dict.fromkeys([*commands, *filter(None, [told.command])]))
-    kept = _fitting(
-        (printable(command, limit=2000) for command in commands[:MOST_ROWS]), room=_COMMANDS
-    )
+    kept = _fitting((printable(c, limit=2000) for c in commands[:MOST_ROWS]), room=_COMMANDS)
     return f"To see it again:\n\n{code_block(chr(10).join(kept))}" if kept else ""
 
 
@@ -143,20 +140,17 @@ def _blind_spots(told: Checked) -> str:
         return ""
     lines = [f"- {prose(spot, limit=600)}" for spot in told.blind_spots]
     kept = _fitting(lines, room=_BLIND)
-    more = (
-        [f"- …and {len(lines) - len(kept):,} more in the report."] if len(kept) < len(lines) else []
-    )
+    left = len(lines) - len(kept)
+    more = [f"- …and {left:,} more in the report."] if left else []
     summary = "<details><summary>What a pass cannot exclude</summary>"
     return "\n".join([summary, "", *kept, *more, "", "</details>"])
 
 
 def _provenance(told: Checked) -> str:
-    seconds = fmt.seconds(told.seconds)
+    seconds, seed = fmt.seconds(told.seconds), told.provenance.get("seed")
     words = [
         f"dpaudit {prose(told.version, limit=40)}" if told.version else "dpaudit",
-        f"seed {prose(told.provenance.get('seed'), limit=100)}"
-        if told.provenance.get("seed")
-        else "",
+        f"seed {prose(seed, limit=100)}" if seed else "",
         seconds if seconds != fmt.NOTHING else "",
         prose(told.provenance.get("started") or "", limit=40),
         f"sandbox {prose(told.facts['sandbox'], limit=500)}" if told.facts.get("sandbox") else "",
@@ -166,7 +160,7 @@ def _provenance(told: Checked) -> str:
 
 
 def _fitting(lines: Iterable[str], *, room: int) -> list[str]:
-    """The first lines that together take no more than ``room`` characters."""
+    """The first lines that together take at most ``room`` characters."""
     kept: list[str] = []
     for line in lines:
         room -= len(line) + 2

@@ -1,9 +1,9 @@
-"""SARIF 2.1.0, as code scanning and editors read it: one run, a rule a test, a result a finding.
+"""SARIF 2.1.0 for code scanning and editors: one run, one rule per test, one result per finding.
 
 A finding is of level ``error``, advice a ``note``. An inconclusive audit has
-``executionSuccessful: false`` and says why in a notification: no results then does not mean nothing
-to find. What a pass cannot exclude is in the run's ``properties``. Fingerprints depend on what was
-audited, the claim and the test, never on numbers, so that a finding is the same tomorrow.
+``executionSuccessful: false`` and the reason in a notification: it then has no results, which does
+not mean no findings. What a pass cannot exclude is in the run's ``properties``. Fingerprints depend
+on the target, the claim and the test, never on numbers, so that a finding keeps its identity.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Json = dict[str, Any]
 
 
 def sarif_json(document: Document) -> str:
-    """The document as SARIF 2.1.0, indented JSON in ASCII; the same text for the same document."""
+    """The document as SARIF 2.1.0, indented JSON in ASCII; deterministic."""
     return json.dumps(_log(checked(document)), indent=2, allow_nan=False) + "\n"
 
 
@@ -63,17 +63,15 @@ def _driver(told: Checked) -> Json:
 
 
 def _rules(told: Checked) -> list[Json]:
-    """One for each test that was run, found something or not."""
+    """One rule for each test that was run, with or without a finding."""
     rules: dict[str, Json] = {}
     for check in told.checks:
         advisory = check.outcome == "advice" or bool(check.facts.get("advisory"))
         about = check.looks_at or _GROUPS[check.group]
-        name = _rule(told, check)
+        name, of = _rule(told, check), check.name if check.group == "tests" else check.group
         rule = {
             "id": name,
-            "shortDescription": _message(
-                f"{check.name if check.group == 'tests' else check.group}: {about}"
-            ),
+            "shortDescription": _message(f"{of}: {about}"),
             "fullDescription": _message(f"{about}. {_MEANS['advice' if advisory else 'finding']}"),
             "help": _message(_HELP[told.kind]),
             "defaultConfiguration": {"level": "note" if advisory else "error"},
@@ -87,21 +85,25 @@ _GROUPS = {
     "verdict": "the audit as a whole",
     "advice": "what the auditor should know",
     "cells": "a cell of the experiment",
-    "published": "our number beside the published one",
+    "published": "our number compared with the published one",
     "findings": "the deployment's own files",
 }
 _MEANS = {
     "finding": "A result means that the claim is contradicted, at a level that all tests share.",
-    "advice": "A result is advice: no error probability is spent on it and it is never a finding.",
+    "advice": "A result is advice: it uses no error probability and is never a finding.",
 }
-_CLEAN = "No result does not mean honest: what a pass cannot exclude is in the run's properties."
+_CLEAN = (
+    "No result does not mean honest noise: what a pass cannot exclude is in the run's properties."
+)
 _HELP = {
-    "audit": f"Run the command in the result to see it again. Do not ship noise from a sampler with a finding. {_CLEAN}",
-    "mechanism": "The lower bound of ε holds with the confidence that the result says; run the command in the result to "
-    f"see it again. {_CLEAN}",
+    "audit": "Run the command in the result to reproduce it. Do not ship noise from a sampler with "
+    f"a finding. {_CLEAN}",
+    "mechanism": "The lower bound for ε holds with the stated confidence; run the command in the "
+    f"result to reproduce it. {_CLEAN}",
     "experiment": "A cell of an experiment.",
-    "measurements": "A measured number that disagrees with the published one, at the level that the experiment says.",
-    "deployment": "What the configuration, the database or the reports themselves say.",
+    "measurements": "A measured number that disagrees with the published one, at the experiment's "
+    "level.",
+    "deployment": "From the configuration, the database or the reports themselves.",
 }
 
 
@@ -130,7 +132,7 @@ def _result(told: Checked, check: Check, places: Mapping[str, int]) -> Json:
 
 
 def _fingerprint(told: Checked, check: Check) -> str:
-    """Of what the finding is, not of how large it came out; where names alone do not tell (advice), of its words too."""
+    """A hash of what was found, not of its size; of advice, whose names repeat, also its text."""
     parts = [told.kind, told.target, told.claim, check.group, check.name]
     parts += [check.message] if check.group in ("advice", "findings") else []
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
@@ -173,7 +175,7 @@ def _bounds(told: Checked) -> Json:
 
 
 def _message(text: str, *, markdown: str = "") -> Json:
-    """A message: braces are doubled (§3.11.5), and a bracket is escaped, so that nothing in it is a link (§3.11.6)."""
+    """A message with braces doubled (§3.11.5) and brackets escaped, so it has no link (§3.11.6)."""
     plain = re.sub(r"([\[\]\\])", r"\\\1", _braced(text)) if _LINK.search(text) else _braced(text)
     return {"text": plain or "-"} | ({"markdown": _braced(markdown)} if markdown else {})
 
@@ -191,7 +193,7 @@ def _rule(told: Checked, check: Check) -> str:
 
 
 def _slug(text: str) -> str:
-    """Small letters, digits and hyphens; where more than that was in it, a hash keeps it apart from others."""
+    """Lower-case letters, digits and hyphens; a hash is added if other characters were dropped."""
     slug = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:60]
     if re.fullmatch(r"[a-z0-9]+([-, ]+[a-z0-9]+)*", text.lower()) and len(text) <= 60:
         return slug
@@ -204,7 +206,7 @@ def _camel(name: str) -> str:
 
 
 def _utc(value: object) -> str | None:
-    """The time in UTC as SARIF writes it; None where there is no such time."""
+    """The time in UTC as SARIF writes it; None if it is not a time with a zone."""
     try:
         moment = datetime.fromisoformat(str(value))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Writing a report for other programs."""
+"""Writes a report for other programs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ FORMATS: Mapping[str, tuple[str, Callable[[Document], str]]] = {
     "sarif": ("report.sarif", sarif_json),
     "markdown": ("report.md", markdown_summary),
 }
-"""By the name that ``--also`` takes: the file it goes to, and what makes it of a document."""
+"""The file and the writer of each format, by the name that ``--also`` takes."""
 
 _OURS = re.compile(rb'\A### dpaudit: |<testsuites name="dpaudit"|"driver": \{\s*"name": "dpaudit"')
 
 
 def write_format(document: Document, name: str, folder: Path) -> Path:
-    """Write the document as ``name`` into ``folder``, atomically, under the name that FORMATS gives; returns the path.
+    """Write the document as ``name`` into ``folder``, atomically; returns the path.
 
     Raises:
         UnknownNameError: no such format.
@@ -34,13 +34,13 @@ def write_format(document: Document, name: str, folder: Path) -> Path:
         OSError: the file cannot be written.
     """
     if name not in FORMATS:
-        raise UnknownNameError(f"format={name!r}: it must be one of {', '.join(FORMATS)}")
+        raise UnknownNameError(f"format={name!r}: must be one of {', '.join(FORMATS)}")
     file, make = FORMATS[name]
     return write_text(make(document), folder / file)
 
 
 def written(folder: Path) -> list[str]:
-    """The formats that dpaudit left in ``folder`` before; a file of that name by somebody else is none."""
+    """The formats that dpaudit has written into ``folder``; other programs' files do not count."""
     return [name for name, (file, _) in FORMATS.items() if _ours(folder / file)]
 
 

@@ -1,4 +1,4 @@
-"""What each kind of page shows: a document in, the words, tables and figures of its template out."""
+"""The template variables of each kind of page: words, tables and figures."""
 
 from __future__ import annotations
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from dpaudit.report import format as fmt
+from dpaudit.report.figures.svg import present
 from dpaudit.report.mechanism import bounds_table, events_table, mechanism_facts, mechanism_sentence
 from dpaudit.report.pages.found import found
-from dpaudit.report.pages.parts import drawn
 from dpaudit.report.sentences import audit_sentence, sandbox_level
 from dpaudit.report.tables import blind_spots_table, facts_table, tests_table
 from dpaudit.results.text import printable
@@ -24,16 +24,12 @@ def audit_page(result: AuditResult) -> dict[str, Any]:
     used, asked = fmt.count(result.samples), fmt.count(result.samples_requested)
     facts = [
         ("Claim", printable(result.claim, limit=400)),
-        ("Values", used if used == asked else f"{used} ({asked} asked for)"),
-        ("Dimensions", ", ".join(fmt.count(d) for d in result.dims) or fmt.NOTHING),
-        *(
-            [("Dimensions refused", ", ".join(fmt.count(d) for d in result.dims_refused))]
-            if result.dims_refused
-            else []
-        ),
-        *([("Mode", "sequential: valid whenever it stopped")] if result.sequential else []),
-        *([("Sandbox", level)] if (level := sandbox_level(result)) else []),
-        ("α, for all tests together", fmt.quantity(result.alpha)),
+        ("Values", used if used == asked else f"{used} ({asked} requested)"),
+        ("Dimensions", ", ".join(map(fmt.count, result.dims)) or fmt.NOTHING),
+        ("Dimensions refused", ", ".join(map(fmt.count, result.dims_refused))),
+        ("Mode", "sequential: valid at any stopping time" if result.sequential else ""),
+        ("Sandbox", sandbox_level(result)),
+        ("α for all tests together", fmt.quantity(result.alpha)),
         ("Time", fmt.seconds(result.seconds)),
     ]
     tests = tests_table(result.tests)
@@ -42,32 +38,32 @@ def audit_page(result: AuditResult) -> dict[str, Any]:
         "verdict": result.verdict,
         "sentence": audit_sentence(result),
         "reason": _reason(result),
-        "facts": facts,
+        "facts": [(name, value) for name, value in facts if value],
         "found": found(result.tests),
         "tests": tests,
         "marked": [cell == "yes" for cell in tests[-1].cells],
-        "figures": drawn(p_value_ladder(result, prefix="ladder")),
+        "figures": present(p_value_ladder(result, prefix="ladder")),
         **_spots(result),
-        "maps": drawn(power_map(result.power, prefix="power")),
+        "maps": present(power_map(result.power, prefix="power")),
         "provenance": facts_table(result.provenance),
     }
 
 
 def _reason(result: AuditResult) -> str:
-    """What the verdict rests on, where its sentence does not say it already."""
-    tests = result.tests
-    judged = [t for t in tests if not t.advisory]
+    """The basis of a pass: how many tests, at what level."""
+    judged = sum(not t.advisory for t in result.tests)
     if result.verdict != "no-finding":
         return ""
     if not judged:
         return printable(result.reason)
-    none = (
-        "The one test does not contradict"
-        if len(judged) == 1
-        else f"None of {len(judged)} tests contradicts"
-    )
-    more = f" {len(tests) - len(judged)} more only advise." if len(tests) > len(judged) else ""
-    return f"{none} the claim, at α = {fmt.quantity(result.alpha)} for all of them together.{more}"
+    tests = "The one test does not contradict"
+    if judged > 1:
+        tests = f"None of {judged} tests contradicts"
+    said = f"{tests} the claim, at α = {fmt.quantity(result.alpha)} for all of them together."
+    advisory = len(result.tests) - judged
+    if advisory:
+        said += f" {advisory} further {'check is' if advisory == 1 else 'checks are'} advisory."
+    return said
 
 
 def mechanism_page(result: MechanismResult) -> dict[str, Any]:
@@ -85,16 +81,16 @@ def mechanism_page(result: MechanismResult) -> dict[str, Any]:
         "found": found(result.tests),
         "tests": tests,
         "marked": [cell == "yes" for cell in tests[-1].cells],
-        "figures": drawn(shown_and_claimed(result, prefix="curve")) if result.tests else [],
+        "figures": present(shown_and_claimed(result, prefix="curve")) if result.tests else [],
         "events": events_table(result),
         **_spots(result),
-        "maps": drawn(power_map(result.power, prefix="power")),
+        "maps": present(power_map(result.power, prefix="power")),
         "provenance": facts_table(result.provenance),
     }
 
 
 def _spots(result: AuditResult | MechanismResult) -> dict[str, Any]:
-    """What a pass leaves room for: flaws that no size shows in words, the others as a table by size."""
+    """What a pass cannot exclude: undetectable flaws in words, the others as a table by size."""
     sized = [s for s in result.cannot_rule_out if fmt.number(s.size) is not None]
     never = [s for s in result.cannot_rule_out if fmt.number(s.size) is None]
     return {

@@ -7,17 +7,18 @@ from typing import Any
 
 from dpaudit.documents import ExperimentDocument, MeasurementsDocument
 from dpaudit.report import format as fmt
-from dpaudit.report.pages.parts import drawn
+from dpaudit.report.figures.svg import present
+from dpaudit.report.measurements import Measurements, Row, read_measurements
 from dpaudit.report.rows import shared_settings
 from dpaudit.report.sentences import experiment_sentence, measurements_sentence
-from dpaudit.report.tables import cells_table, facts_table, measured_table, summary_table
+from dpaudit.report.tables import Column, cells_table, facts_table, measured_table, summary_table
 from dpaudit.results.text import printable
 from dpaudit.types import CellFailure
 
 __all__ = ["experiment_page", "measurements_page"]
 
 MOST_CELLS = 400
-"""Lines of a long table that the page shows; the rest is in the JSON document."""
+"""Rows of a long table that the page shows; the rest is in the JSON document."""
 MOST_FAILURES = 50
 """Failed cells that the page shows, each with its traceback; the rest is in the JSON document."""
 
@@ -32,28 +33,21 @@ def experiment_page(document: ExperimentDocument) -> dict[str, Any]:
     rows = document.rows
     beaten = [any(above_chance(a) for a in attacks_of(row)) for row in rows]
     settings = shared_settings(rows)
-    told = _told(document)
-    failed = bool(told["failures"])
+    shared = _shared(document)
+    failed = bool(shared["failures"])
     attacked = any(attacks_of(row) for row in rows)
-    return told | {
-        "verdict": "finding"
-        if any(beaten)
-        else "no-finding"
-        if attacked and not failed
-        else "inconclusive",
-        "word": _word(
-            rows,
-            failed=failed,
-            words=("Attack succeeds", "Attacks fail" if attacked else "No attack run"),
-            bad=any(beaten),
-        ),
+    verdict = "no-finding" if attacked and not failed else "inconclusive"
+    words = ("Attack succeeds", "Attacks fail" if attacked else "No attack run")
+    return shared | {
+        "verdict": "finding" if any(beaten) else verdict,
+        "word": _word(rows, failed=failed, words=words, bad=any(beaten)),
         "sentence": experiment_sentence(rows, failures=document.failures),
         "many": len(rows) > MOST_ARMS,
         "summary": summary_table(rows),
         "marked": beaten,
         "settings": [(name, value) for name, value, everywhere in settings if everywhere],
         "some_settings": [(name, value) for name, value, everywhere in settings if not everywhere],
-        "figures": drawn(
+        "figures": present(
             successes(rows, prefix="success"),
             phases(rows, prefix="phases"),
             protection_against_error(rows, prefix="error"),
@@ -66,40 +60,39 @@ def measurements_page(document: MeasurementsDocument) -> dict[str, Any]:
     from dpaudit.report.figures.grid import measured_grid
     from dpaudit.report.figures.heat_map import measured_map
     from dpaudit.report.figures.power import power_map
-    from dpaudit.report.measurements import read_measurements
 
     read = read_measurements(document)
     plots = [
         (measured_map if p.value else measured_grid, p, f"figure-{i}")
         for i, p in enumerate(read.plots, 1)
     ]
-    told = _told(document)
-    failed, differ = bool(told["failures"]), len(read.misses)
+    shared = _shared(document)
+    failed, differ = bool(shared["failures"]), len(read.misses)
     words = (f"{differ:,} {'differs' if differ == 1 else 'differ'}", "Measured")
-    return told | {
-        # A row beside a published one that differs is no finding against anybody: chance makes some differ.
+    return shared | {
+        # a difference from a published value is no finding: some differ by chance
         "verdict": "no-finding" if read.rows and not read.misses and not failed else "inconclusive",
         "sign": "≠" if read.misses else "",
         "word": _word(read.rows, failed=failed, words=words, bad=bool(read.misses)),
         "sentence": measurements_sentence(document),
-        "figures": drawn(
+        "figures": present(
             *(draw(plot, read.rows, prefix=prefix) for draw, plot, prefix in plots),
             power_map(document.power, prefix="power"),
         ),
-        "misses": measured_table(read.columns, read.misses[:MOST_CELLS], of=read.rows)
-        if read.misses
-        else [],
+        "misses": _first(read, read.misses),
         "misses_left_out": max(0, len(read.misses) - MOST_CELLS),
-        "table": measured_table(read.columns, read.rows[:MOST_CELLS], of=read.rows)
-        if read.rows
-        else [],
+        "table": _first(read, read.rows),
         "marked": [row in read.misses for row in read.rows[:MOST_CELLS]],
         "rows_left_out": max(0, len(read.rows) - MOST_CELLS),
     }
 
 
-def _told(document: ExperimentDocument | MeasurementsDocument) -> dict[str, Any]:
-    """What experiments and measurements have in common: title, story and command above, cells and provenance below."""
+def _first(read: Measurements, rows: Sequence[Row]) -> list[Column]:
+    return measured_table(read.columns, rows[:MOST_CELLS], of=read.rows) if rows else []
+
+
+def _shared(document: ExperimentDocument | MeasurementsDocument) -> dict[str, Any]:
+    """The variables that experiments and measurements share."""
     cells, failed = document.cells, document.failures
     return {
         "failures": [_failure(f) for f in failed[:MOST_FAILURES]],
@@ -114,11 +107,12 @@ def _told(document: ExperimentDocument | MeasurementsDocument) -> dict[str, Any]
 
 
 def _word(rows: Sequence[Any], *, failed: bool, words: tuple[str, str], bad: bool) -> str:
-    """The badge of an experiment: what came out, and that it is incomplete where cells failed."""
+    """The badge of an experiment: its result, and that it is incomplete if cells failed."""
     if not rows:
-        return "Nothing yet"
-    told = words[0] if bad else words[1]
-    return told if not failed else f"{told}, incomplete" if bad else "Incomplete"
+        return "No results yet"
+    if not failed:
+        return words[0] if bad else words[1]
+    return f"{words[0]}, incomplete" if bad else "Incomplete"
 
 
 def _failure(failure: CellFailure) -> dict[str, str]:

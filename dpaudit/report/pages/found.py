@@ -1,4 +1,4 @@
-"""What an audit found, one card a finding: the effect with its interval, and the command that shows it again."""
+"""An audit's findings, one card each: the effect with its interval, and the reproducer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Found", "found"]
 
 
 class Found(NamedTuple):
-    """A finding in words: the test's name and what it looks at, the effect, facts by name, and the command."""
+    """A finding: the test's name and what it looks at, the effect, facts, and the command."""
 
     name: str
     looks_at: str
@@ -42,7 +42,7 @@ def _found(test: TestResult) -> Found:
             ends = ", ".join(fmt.quantity(end, digits=6) for end in (low, high))
             facts.append((level, f"[{ends}] {unit}".strip()))
     if test.seen_after is not None:
-        facts.append(("Seen after", f"{fmt.count(test.seen_after)} values"))
+        facts.append(("Found after", f"{fmt.count(test.seen_after)} values"))
     return Found(
         printable(test.name, limit=200),
         printable(test.looks_at, limit=400),

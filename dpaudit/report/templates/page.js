@@ -9,7 +9,7 @@
   const button = (name, text) => Object.assign(make("button", name, text), { type: "button" });
   const lines = (text) => (text ? text.split("\n") : []);
 
-  // Copy a command, where all of it is there in one line. From a disk the clipboard may be refused: then it is selected.
+  // Copy a command that is shown in full on one line. The clipboard may be refused to a local file: then select it.
   for (const pre of document.querySelectorAll("pre[data-copy]")) {
     const copy = button("copy", "Copy"), box = make("div", "copyable");
     copy.setAttribute("aria-label", "Copy this command");
@@ -27,7 +27,7 @@
     });
   }
 
-  // Read a figure's marks out, by pointer and arrow keys; show and hide its series.
+  // Read out a figure's marks by pointer and arrow keys; show and hide its series.
   for (const figure of document.querySelectorAll("figure[data-points]")) {
     const all = lines(figure.dataset.points).map((line) => line.split("\t"));
     const series = lines(figure.dataset.series), hidden = new Set();
@@ -68,7 +68,7 @@
     plot.after(out);
     plot.tabIndex = 0;
     plot.setAttribute("role", "group");
-    plot.setAttribute("aria-label", `${figure.querySelector("h3")?.textContent || "Figure"}; arrow keys read its marks out`);
+    plot.setAttribute("aria-label", `${figure.querySelector("h3")?.textContent || "Figure"}; arrow keys read out its marks`);
     plot.addEventListener("pointermove", nearest);
     plot.addEventListener("pointerdown", nearest);
     plot.addEventListener("focus", () => { if (at < 0 && plot.matches(":focus-visible")) show(0); });
@@ -100,8 +100,8 @@
     plot.before(choice);
   }
 
-  // Sort and filter long tables. Numbers go by the first one in the cell (an interval's ends come later), times by seconds,
-  // words as people count ("arm 2" before "arm 10"); cells without a value come last either way.
+  // Sort and filter long tables: by the first number in a cell (an interval's ends come later), times by seconds, words
+  // in natural order ("arm 2" before "arm 10"); cells without a value always come last.
   const value = (text) => {
     const plain = text.replace(/,(?=\d{3})/g, "").replaceAll("−", "-");
     const time = plain.match(/^(\d+) min (\d+) s/);
@@ -149,7 +149,7 @@
     });
   }
 
-  // What is folded is printed too.
+  // Folded parts are printed too.
   let opened = [];
   addEventListener("beforeprint", () => {
     opened = [...document.querySelectorAll("details:not([open])")];

@@ -1,1 +1,1 @@
-"""The same sentences and tables for a terminal."""
+"""The sentences and tables of a report for a terminal."""

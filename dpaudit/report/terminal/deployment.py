@@ -1,4 +1,4 @@
-"""A deployment's document for a terminal: what is permitted, what piles up, what the coin implies, changes, findings."""
+"""A deployment's document for a terminal: permitted ε, changes, reports and findings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from dpaudit.report.deployment import (
     upwards,
 )
 from dpaudit.report.format import NOTHING, count
-from dpaudit.report.terminal.drawn import drawn
 from dpaudit.report.terminal.ledger import (
     announced_words,
     bursts_table,
@@ -28,6 +27,7 @@ from dpaudit.report.terminal.ledger import (
     implied_table,
     permitted_table,
 )
+from dpaudit.report.terminal.table import make_table
 from dpaudit.results.text import printable
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ _WIDE = 110
 
 
 def deployment_text(document: AppleDocument, *, width: int = 140) -> RenderableType:
-    """A ``deployment`` document as tables and sentences; its last line is the permitted ε a day.
+    """A ``deployment`` document as tables and sentences; the last line is the permitted ε per day.
 
-    Where ``width`` is below 110, budgets are named without their ``com.apple.``.
+    If ``width`` is below 110, budgets are named without their ``com.apple.``.
     """
     from rich.console import Group
     from rich.text import Text
@@ -58,8 +58,8 @@ def deployment_text(document: AppleDocument, *, width: int = 140) -> RenderableT
         ),
         Text(
             f"\n{printable(sizes.folder, limit=_LETTERS)}: {count(sizes.keys)} KeyNames with "
-            f"{count(sizes.properties)} PropertiesNames spend {count(sizes.budgets)} budgets. A report is made every "
-            f"18 hours and takes at most 40 records of a KeyName."
+            f"{count(sizes.properties)} PropertiesNames spend {count(sizes.budgets)} budgets. A "
+            "report is made every 18 hours and takes at most 40 records per KeyName."
         ),
         Text(),
         permitted_table(ledger, short=short),
@@ -70,10 +70,8 @@ def deployment_text(document: AppleDocument, *, width: int = 140) -> RenderableT
         Text(coin_sentence(ledger)),
     ]
     if document.differences is not None and document.against is not None:
-        parts += [
-            Text(),
-            *_differences(document, printable(document.against.folder, limit=_LETTERS)),
-        ]
+        older = printable(document.against.folder, limit=_LETTERS)
+        parts += [Text(), *_differences(document, older)]
         parts += [Text(printable(document.against.effect))] if document.differences else []
     if document.observed is not None:
         parts += [Text(), *_observed(document, document.observed)]
@@ -85,11 +83,11 @@ def _differences(document: AppleDocument, older: str) -> Iterable[RenderableType
     from rich.text import Text
 
     if not document.differences:
-        yield Text(f"No difference to {older}.")
+        yield Text(f"No differences from {older}.")
         return
     *columns, notes = _first(differences_table(document))
     noted = [cell.replace(NOTHING, "") for cell in notes.cells]
-    yield drawn([*columns, Column("", noted)], title=f"What has changed since {older}")
+    yield make_table([*columns, Column("", noted)], title=f"What has changed since {older}")
     yield from _more(len(document.differences) - _MOST, "differences")
 
 
@@ -100,8 +98,8 @@ def _observed(document: AppleDocument, observed: Observed) -> Iterable[Renderabl
     last = len(columns[0].cells) - 1
     reports, unread = observed.reports, observed.unread
     title = f"What {count(reports)} report{'' if reports == 1 else 's'} submitted"
-    title += f"; {count(unread)} unreadable, empty or copied" if unread else ""
-    yield drawn(columns, title=title, lines_after={last - 1}, bold={last})
+    title += f"; {count(unread)} unreadable, empty or duplicate" if unread else ""
+    yield make_table(columns, title=title, lines_after={last - 1}, bold={last})
     if observed.busiest is not None:
         day, total = observed.busiest.date, observed.busiest.total
         yield Text(
@@ -113,7 +111,7 @@ def _observed(document: AppleDocument, observed: Observed) -> Iterable[Renderabl
     columns = _first(shown_table(document)[:-1])
     marked = [i for i, cell in enumerate(columns[1].cells) if cell == "shows more"]
     yield Text()
-    yield drawn(columns, title="What the bits of the records show of the ε of one", bold=marked)
+    yield make_table(columns, title="ε of one record, as its bits show", bold=marked)
     yield Text(SHOWN_WORDS)
     yield from _more(len(document.shown) - _MOST, "kinds of record")
 
@@ -126,7 +124,7 @@ def _findings(findings: Sequence[Finding]) -> Iterable[RenderableType]:
     from rich.text import Text
 
     if not findings:
-        yield Text("Nothing odd in the files.")
+        yield Text("No inconsistencies in the files.")
         return
     serious = sum(f.serious for f in findings)
     yield Text(
@@ -154,20 +152,20 @@ def _last(ledger: Ledger) -> Iterable[RenderableType]:
     from rich.text import Text
 
     permitted = ledger.permitted
-    seen = ", ".join(
-        f"{upwards(total.per_day)} a day on {total.name}" for total in ledger.platforms
-    )
+    active = ", ".join(f"{upwards(total.per_day)} on {total.name}" for total in ledger.platforms)
     yield Text(
-        f"In {days_words(ledger)} this is ε = {upwards(permitted.over_days)}; the budget is renewed without end. "
-        f"Where only the applications that were seen to work there count, this configuration permits {seen}."
+        f"In {days_words(ledger)} this is ε = {upwards(permitted.over_days)}; budgets are renewed "
+        "without end. Counting only the applications confirmed active there, this configuration "
+        f"permits ε per day of {active}."
     )
     if ledger.left_out:
         keys = f"{count(ledger.left_out)} KeyName{'s' if ledger.left_out > 1 else ''}"
         yield Text(
-            f"Not counted: {keys} that could not be followed to a budget; see the findings.",
+            f"Not counted: {keys} that could not be traced to a budget; see the findings.",
             style="bold",
         )
     yield Text(
-        f"Permitted privacy loss: ε = {upwards(permitted.per_day)} a day ({announced_words(ledger)})",
+        f"Permitted privacy loss: ε = {upwards(permitted.per_day)} per day "
+        f"({announced_words(ledger)})",
         style="bold",
     )

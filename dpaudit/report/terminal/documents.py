@@ -1,8 +1,8 @@
-"""The same sentences and tables for a terminal."""
+"""The sentences and tables of audits and experiments for a terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from dpaudit.report.tables import (
     summary_table,
     tests_table,
 )
-from dpaudit.report.terminal.drawn import FLAGGED, drawn
+from dpaudit.report.terminal.table import FLAGGED, make_table
 from dpaudit.results.text import printable
 from dpaudit.types import AuditResult, MechanismResult
 
@@ -37,15 +37,15 @@ __all__ = ["MOST_LINES", "audit_table", "experiment_table", "measurements_table"
 MOST_LINES = 40
 """Rows of measurements that a terminal shows; the rest is in the JSON document."""
 _LEAST = 12
-"""Letters that a column of words gets at least."""
+"""The least width of a column of words, in letters."""
 
 _STYLES = {"finding": FLAGGED, "no-finding": "bold", "inconclusive": "bold dim"}
 
 
 def experiment_table(document: ExperimentDocument, *, width: int = 100) -> Table:
-    """The arms of an experiment; its title above, what they show together in one sentence below.
+    """The arms of an experiment, with its title above and one sentence on all of them below.
 
-    On a terminal narrower than 100 columns the ends of intervals go under each other; it then fits
+    On a terminal narrower than 100 columns the ends of intervals are stacked; the table then fits
     80.
     """
     title = printable(document.title or document.name or "Experiment", limit=200)
@@ -54,13 +54,12 @@ def experiment_table(document: ExperimentDocument, *, width: int = 100) -> Table
         for c in summary_table(document.rows)
         if c.header != "ε shown by attack"
     ]
-    return drawn(
-        columns, title=title, caption=experiment_sentence(document.rows, failures=document.failures)
-    )
+    caption = experiment_sentence(document.rows, failures=document.failures)
+    return make_table(columns, title=title, caption=caption)
 
 
 def audit_table(result: AuditResult) -> RenderableType:
-    """An audit's verdict, its tests, and what a pass cannot exclude (after a finding, that part is left out)."""
+    """An audit's verdict, its tests, and, without a finding, what a pass cannot exclude."""
     from rich.console import Group
     from rich.text import Text
 
@@ -68,60 +67,45 @@ def audit_table(result: AuditResult) -> RenderableType:
     if result.tests:
         keep = [c for c in tests_table(result.tests) if c.header != "Looks at"]
         marked = [cell == "yes" for cell in keep[-1].cells]
-        parts += [Text(), drawn(keep, title="Tests", marked=marked)]
+        parts += [Text(), make_table(keep, title="Tests", marked=marked)]
     again = [t for t in sorted_tests(result.tests) if t.finding and t.reproduce]
     if again:
         command = printable(again[0].reproduce, limit=1000)
         more = f" (and {len(again) - 1} more in the report)" if len(again) > 1 else ""
         parts += [Text(), Text(f"To see it again{more}:"), Text(f"  {command}", style="bold")]
-    if result.cannot_rule_out and result.verdict != "finding":
-        spots = [
-            c
-            for c in blind_spots_table(result.cannot_rule_out)
-            if c.header in {"Flaw", "Missed up to", "Test"}
-        ]
-        parts += [Text(), drawn(spots, title="What a pass cannot exclude")]
-    return Group(*parts, *_held(result))
+    return Group(*parts, *_ending(result, {"Flaw", "Missed up to", "Test"}))
 
 
 def mechanism_table(result: MechanismResult) -> RenderableType:
-    """An ε audit's verdict, what was counted, advice, and what a pass cannot exclude (left out after a finding)."""
+    """An ε audit's verdict, counts, advice and, without a finding, what a pass cannot exclude."""
     from rich.console import Group
     from rich.text import Text
 
     parts: list[RenderableType] = [Text(mechanism_sentence(result), style=_STYLES[result.verdict])]
     if result.tests:
         columns = bounds_table(result)
-        parts += [
-            Text(),
-            drawn(
-                columns, title="What was counted", marked=[c == "yes" for c in columns[-1].cells]
-            ),
-        ]
+        marked = [cell == "yes" for cell in columns[-1].cells]
+        parts += [Text(), make_table(columns, title="What was counted", marked=marked)]
     parts += [Text("\n" + printable(a)) for a in result.advice]
-    if result.cannot_rule_out and result.verdict != "finding":
-        spots = [
-            c
-            for c in blind_spots_table(result.cannot_rule_out)
-            if c.header in {"Flaw", "Missed up to", "In words"}
-        ]
-        parts += [Text(), drawn(spots, title="What a pass cannot exclude")]
-    return Group(*parts, *_held(result))
+    return Group(*parts, *_ending(result, {"Flaw", "Missed up to", "In words"}))
 
 
-def _held(result: AuditResult | MechanismResult) -> list[RenderableType]:
-    """The level of the sandbox, in a last line."""
+def _ending(result: AuditResult | MechanismResult, headers: set[str]) -> Iterable[RenderableType]:
+    """What a pass cannot exclude, and the level of the sandbox."""
     from rich.text import Text
 
-    level = sandbox_level(result)
-    return [Text(), Text(f"Sandbox: {level}", style="dim")] if level else []
+    if result.cannot_rule_out and result.verdict != "finding":
+        spots = [c for c in blind_spots_table(result.cannot_rule_out) if c.header in headers]
+        yield from (Text(), make_table(spots, title="What a pass cannot exclude"))
+    if level := sandbox_level(result):
+        yield from (Text(), Text(f"Sandbox: {level}", style="dim"))
 
 
 def measurements_table(document: MeasurementsDocument, *, width: int = 100) -> RenderableType:
-    """What measurements show together, those that differ from the published value, and the first of them all.
+    """The summary of measurements, those that differ from published values, and the first rows.
 
-    Where the columns do not fit ``width``, the ends of intervals go under their numbers; then the
-    last columns go.
+    If the columns do not fit ``width``, the ends of intervals go under their numbers; then the last
+    columns are left out.
 
     Raises:
         UsageError: a figure of an unknown key.
@@ -142,7 +126,7 @@ def measurements_table(document: MeasurementsDocument, *, width: int = 100) -> R
                 measured_table(read.columns, rows[:MOST_LINES], of=read.rows), width=width
             )
             marked = [rows is not read.misses and row in read.misses for row in rows[:MOST_LINES]]
-            parts += [Text(), drawn(columns, title=name, marked=marked)]
+            parts += [Text(), make_table(columns, title=name, marked=marked)]
             more = [(len(rows) - MOST_LINES, "row"), (len(left_out), "column")]
             notes = [f"{count(n)} more {what}{'s' if n > 1 else ''}" for n, what in more if n > 0]
             if notes:
@@ -154,7 +138,7 @@ def measurements_table(document: MeasurementsDocument, *, width: int = 100) -> R
 
 
 def _fitting(columns: Sequence[Column], *, width: int) -> tuple[list[Column], list[str]]:
-    """Columns that fit: ends of intervals go under their numbers, words wrap, then the last columns go; their names."""
+    """The columns that fit, with intervals stacked and words wrapped, and the names of the rest."""
     if _room(columns) <= width:
         return list(columns), []
     narrow = [_narrow(c, split=True)._replace(header=c.header.replace(" ", "\n")) for c in columns]
@@ -169,7 +153,7 @@ def _fitting(columns: Sequence[Column], *, width: int) -> tuple[list[Column], li
 
 
 def _room(columns: Sequence[Column]) -> int:
-    """The width of a table of these columns, drawn without folding."""
+    """The width of a table of these columns without folding."""
     return 2 + sum(
         2 + max(len(line) for text in (c.header, *c.cells) for line in text.split("\n"))
         for c in columns
@@ -181,7 +165,7 @@ def _wrapped(column: Column, width: int) -> Column:
 
 
 def _narrow(column: Column, *, split: bool) -> Column:
-    """Verdict and error without their second lines; with ``split``, intervals under their numbers."""
+    """Verdict and error without their second lines; with ``split``, intervals are stacked."""
     if column.header in {"Black-box audit", "L2 error"}:
         return column._replace(cells=[cell.split("\n")[0] for cell in column.cells])
     if split and column.numeric:

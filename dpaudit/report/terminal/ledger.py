@@ -1,4 +1,4 @@
-"""A ledger's tables for a terminal: what the budgets permit, what piles up, and what the coin implies."""
+"""A ledger's tables for a terminal: permitted ε, unspent budgets, and ε by the code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dpaudit.report import Column, quantity
 from dpaudit.report.deployment import bursts_table as bursts
 from dpaudit.report.deployment import bursts_title, upwards
 from dpaudit.report.format import NOTHING, count
-from dpaudit.report.terminal.drawn import drawn
+from dpaudit.report.terminal.table import make_table
 from dpaudit.results.text import printable
 
 if TYPE_CHECKING:
@@ -29,36 +29,25 @@ _LETTERS = 300
 
 
 def permitted_table(ledger: Ledger, *, short: bool) -> Table:
-    """Budgets, announced ones first with their sum, then the others and the sum of all."""
+    """Budgets: the announced ones with their sum, then the others and the sum of all."""
     announced = [line for line in ledger.lines if line.application]
     others = [line for line in ledger.lines if not line.application]
     rows = [_permitted_row(line, short=short) for line in announced]
     sums = {len(rows) - 1}
     rows.append(_sum_row(ledger.permitted, announced_words(ledger)))
-    rows += [_sum_row(total, f"  those seen to work on {total.name}") for total in ledger.platforms]
+    rows += [_sum_row(t, f"  confirmed active on {t.name}") for t in ledger.platforms]
     marked = {len(rows) - 1 - len(ledger.platforms)}
     sums.add(len(rows) - 1)
     rows += [_permitted_row(line, short=short) for line in others]
     sums.add(len(rows) - 1)
     rows.append(_sum_row(ledger.configured, "everything configured"))
-    headers = (
-        "Budget",
-        "For",
-        "Keys",
-        "Records",
-        "ε a record",
-        "ε a day",
-        f"ε in {days_words(ledger)}",
-    )
+    headers = ["Budget", "For", "Keys", "Records", "ε per record", "ε per day"]
+    headers.append(f"ε in {days_words(ledger)}")
     columns = [Column(h, [row[i] for row in rows], i > 1) for i, h in enumerate(headers)]
     if short:
         del columns[1]
-    return drawn(
-        columns,
-        title="What the budgets permit, by the PrivacyParameters",
-        lines_after=sums,
-        bold=marked,
-    )
+    title = "What the budgets permit, by the PrivacyParameters"
+    return make_table(columns, title=title, lines_after=sums, bold=marked)
 
 
 def _permitted_row(line: Line, *, short: bool) -> tuple[str, ...]:
@@ -73,11 +62,11 @@ def _permitted_row(line: Line, *, short: bool) -> tuple[str, ...]:
 
 
 def _records(line: Line) -> str:
-    """What is granted; where reports cannot take that many, what they can."""
+    """The records granted; fewer if reports cannot take that many."""
     granted = line.session_amount * 86_400 / line.session_seconds
     if line.keys and line.records_per_day < granted * (1 - 1e-9):
-        return f"{upwards(line.records_per_day)} a day"
-    return f"{count(line.session_amount)} {_each(line.session_seconds)}"
+        return f"{upwards(line.records_per_day)} per day"
+    return f"{count(line.session_amount)} {_period(line.session_seconds)}"
 
 
 def _sum_row(total: Total, name: str) -> tuple[str, ...]:
@@ -85,26 +74,26 @@ def _sum_row(total: Total, name: str) -> tuple[str, ...]:
 
 
 def bursts_table(ledger: Ledger, *, short: bool) -> Table:
-    """What a budget may lose at once after a pause of the ledger's days."""
+    """The ε of one report and of one day after the ledger's days without use."""
     columns = bursts(ledger)
     columns[0] = Column("Budget", [_name(line, short=short) for line in ledger.lines])
-    return drawn(columns, title=bursts_title(ledger))
+    return make_table(columns, title=bursts_title(ledger))
 
 
 def implied_table(ledger: Ledger, *, short: bool) -> Table:
-    """The claimed ε beside the one that the code's coin implies."""
+    """The claimed ε and the ε by the randomisation probability in the code."""
     lines = [line for line in ledger.lines if line.keys]
+    algorithms = [printable(", ".join(line.algorithms), limit=_LETTERS) for line in lines]
     columns = [
         Column("Budget", [_name(line, short=short) for line in lines]),
-        Column(
-            "Algorithms", [printable(", ".join(line.algorithms), limit=_LETTERS) for line in lines]
-        ),
-        Column("ε a record", [upwards(line.claimed.per_record) for line in lines], True),
-        Column("by coin", [_coin(line, "per_record") for line in lines], True),
-        Column("ε a day", [upwards(line.claimed.per_day) for line in lines], True),
-        Column("by coin", [_coin(line, "per_day") for line in lines], True),
+        Column("Algorithms", algorithms),
+        Column("ε per record", [upwards(line.claimed.per_record) for line in lines], True),
+        Column("by the code", [_coin(line, "per_record") for line in lines], True),
+        Column("ε per day", [upwards(line.claimed.per_day) for line in lines], True),
+        Column("by the code", [_coin(line, "per_day") for line in lines], True),
     ]
-    return drawn(columns, title="What the code’s coin implies (not in the paper’s sums)")
+    title = "ε by the randomisation probability in the code (not in the paper’s sums)"
+    return make_table(columns, title=title)
 
 
 def _coin(line: Line, field: Literal["per_record", "per_day"]) -> str:
@@ -112,32 +101,30 @@ def _coin(line: Line, field: Literal["per_record", "per_day"]) -> str:
 
 
 def coin_sentence(ledger: Ledger) -> str:
-    """Why the coin's ε is another one, and its sums."""
+    """Why the code's ε differs from the claim, and its sums."""
     permitted, everything = ledger.permitted.coin_per_day, ledger.configured.coin_per_day
     if permitted is None:
-        sums = "The sum is not known, since not every algorithm is."
+        sums = "The sum is not known, as not every algorithm is."
     else:
-        all_of_it = (
-            "" if everything is None else f"; with everything configured, {upwards(everything)}"
-        )
-        sums = (
-            f"By the coin the announced applications may lose ε = {upwards(permitted)} in a day instead of "
-            f"{upwards(ledger.permitted.per_day)}{all_of_it}."
+        sums = f"By the code, the announced applications may lose ε = {upwards(permitted)} per day "
+        sums += f"instead of {upwards(ledger.permitted.per_day)}"
+        sums += (
+            "." if everything is None else f"; with everything configured, {upwards(everything)}."
         )
     return (
-        "A sketch turns every bit over with probability 1/(e^P + 1), P the PrivacyParameter, and two words differ in two "
-        "bits: its ε is 2·P, and a new word’s record holds two sketches. A one-bit record’s ε is P. "
-        + sums
+        "A sketch flips each bit with probability 1/(e^P + 1), where P is the PrivacyParameter. "
+        "Two words differ in two bits, so its ε is 2·P; the record of a new word holds two "
+        f"sketches. A one-bit record’s ε is P. {sums}"
     )
 
 
 def days_words(ledger: Ledger) -> str:
-    """Over how many days the ledger adds up."""
+    """The number of days that the ledger sums over."""
     return f"{count(ledger.days)} day{'' if ledger.days == 1 else 's'}"
 
 
 def announced_words(ledger: Ledger) -> str:
-    """How many of the initially announced applications are counted."""
+    """The number of initially announced applications that are counted."""
     here, of = len(ledger.permitted.budgets), ledger.announced
     return f"{here if here == of else f'{here} of {of}'} initially announced applications"
 
@@ -146,7 +133,7 @@ def _name(line: Line, *, short: bool) -> str:
     return printable(line.budget.removeprefix(_PREFIX) if short else line.budget, limit=60)
 
 
-def _each(seconds: float) -> str:
+def _period(seconds: float) -> str:
     if seconds == 86_400:
-        return "a day"
-    return "a week" if seconds == 604_800 else f"in {quantity(seconds)} s"
+        return "per day"
+    return "per week" if seconds == 604_800 else f"per {quantity(seconds)} s"

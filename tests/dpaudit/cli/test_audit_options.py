@@ -1,4 +1,4 @@
-"""`dpaudit audit` and `dpaudit frontier` beyond the plain case: modes, chosen tests, what is left behind, bad input."""
+"""`dpaudit audit` and `dpaudit frontier`: modes, chosen tests, files left behind, bad input."""
 
 import json
 
@@ -156,7 +156,7 @@ def test_the_frontier_as_table_document_and_page(folder):
     result = dpaudit("frontier", "--samples", "1e6", "--dim", 64, "--out", "f", cwd=folder)
     assert "variance along a direction" in result.stdout
     page = (folder / "f" / "report.html").read_text()
-    assert "What would have been seen" in page
+    assert "Smallest flaws found" in page
     assert "<svg" in page
 
 

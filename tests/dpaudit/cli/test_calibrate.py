@@ -1,4 +1,4 @@
-"""`dpaudit frontier --calibrate`, below the option parser: the lines, the document, the page, the slips."""
+"""`dpaudit frontier --calibrate`: the rows, the document, the page, and usage errors."""
 
 import json
 

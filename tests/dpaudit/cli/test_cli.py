@@ -1,4 +1,4 @@
-"""The command line as a person meets it: exit codes, one clear line, nothing on stdout but the result."""
+"""The command line: exit codes, one clear line per error, only the result on stdout."""
 
 import json
 import subprocess
@@ -30,7 +30,8 @@ def module(tmp_path):
         "def raises(n, d): raise RuntimeError('no entropy left')\n"
         "def shape(n, d): return np.zeros((d, n, 2))\n"
         "def nan(n, d): return np.full((n, d), np.nan)\n"
-        "def little(n, d): return np.random.standard_normal((n - 1, d)) if n > 1 else np.zeros((0, d))\n"
+        "def little(n, d): return np.random.standard_normal((n - 1, d)) if n > 1 "
+        "else np.zeros((0, d))\n"
         "def hangs(n, d): time.sleep(1000)\n"
     )
     return tmp_path
@@ -271,8 +272,10 @@ def test_starting_does_not_import_torch(tmp_path):
         "import sys\nfrom dpaudit.cli import main\n"
         f"for words in ('--help', 'list attacks', {audit!r}):\n"
         "    sys.argv[1:] = words.split()\n"
-        "    try:\n        main()\n    except SystemExit as end:\n        assert end.code == 0, (words, end.code)\n"
-        "    heavy = {'torch', 'matplotlib', 'scipy.stats', 'pandas'} & set(sys.modules)\n    assert not heavy, heavy\n"
+        "    try:\n        main()\n"
+        "    except SystemExit as end:\n        assert end.code == 0, (words, end.code)\n"
+        "    heavy = {'torch', 'matplotlib', 'scipy.stats', 'pandas'} & set(sys.modules)\n"
+        "    assert not heavy, heavy\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path

@@ -35,7 +35,11 @@ def asked(monkeypatch, shell, *words):
         (("aud",), ["audit"], ["attack"]),
         (("audit", "gau"), ["gaussian"], ["laplace"]),
         (("audit", "op"), ["opacus:", "opendp:"], ["rotation"]),
-        (("audit", "gaussian", "--claim", "disc"), ["discrete-gaussian:sigma=", "discrete-laplace:scale="], ["rounding"]),
+        (
+            ("audit", "gaussian", "--claim", "disc"),
+            ["discrete-gaussian:sigma=", "discrete-laplace:scale="],
+            ["rounding"],
+        ),
         (("audit", "gaussian", "--tests", "moments,ta"), ["moments,tails"], ["moments,moments"]),
         (("audit", "gaussian", "--mitigation", "ro"), ["rotation", "rounding"], ["gaussian"]),
         (("mechanism", "sc"), ["scores:", "scipy:"], ["secure-gaussian"]),
@@ -44,7 +48,7 @@ def asked(monkeypatch, shell, *words):
         (("run", "gpm"), ["gpm-table2"], ["demo"]),
         (("list", "so"), ["sources"], ["attacks"]),
     ],
-)  # fmt: skip
+)
 def test_names_are_offered(monkeypatch, shell, words, offered, not_offered):
     said = asked(monkeypatch, shell, *words)
     assert all(name in said for name in offered)
@@ -72,7 +76,8 @@ def test_it_imports_nothing_heavy():
         "import os, sys, json, atexit\n"
         "heavy = {'numpy', 'scipy', 'torch', 'matplotlib'}\n"
         "atexit.register(lambda: json.dump(sorted(heavy & set(sys.modules)), sys.stderr))\n"
-        "os.environ.update(_DPAUDIT_COMPLETE='complete_bash', COMP_WORDS='dpaudit audit gau', COMP_CWORD='2')\n"
+        "os.environ.update(_DPAUDIT_COMPLETE='complete_bash', "
+        "COMP_WORDS='dpaudit audit gau', COMP_CWORD='2')\n"
         "sys.argv = ['dpaudit']\nfrom dpaudit.cli import main\nmain()\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -32,13 +32,15 @@ def changed(tmp_path, name, change):
 
 def test_the_ledger_ends_in_16_a_day():
     lines = apple("--config", DATA / "10.12.3", "--against", DATA / "10.12.1").stdout.splitlines()
-    assert lines[-1] == "Permitted privacy loss: ε = 16 a day (4 initially announced applications)"
+    assert (
+        lines[-1] == "Permitted privacy loss: ε = 16 per day (4 initially announced applications)"
+    )
     text = " ".join(" ".join(lines).split())
-    assert "6 a day on macOS, 16 a day on iOS" in text
+    assert "ε per day of 6 on macOS, 16 on iOS" in text
     assert "SessionAmount for com.apple.keyboard.NewWords" in text
     assert "rises from 14 to 16 (+2)" in text
-    assert "ε = 38 in a day instead of 16" in text
-    assert "14 a day on iOS" in " ".join(apple("--config", DATA / "ios-10.1.1").stdout.split())
+    assert "ε = 38 per day instead of 16" in text
+    assert "14 on iOS" in " ".join(apple("--config", DATA / "ios-10.1.1").stdout.split())
 
 
 def test_json(tmp_path):
@@ -77,9 +79,9 @@ def test_a_budget_less_is_said_in_the_last_line(tmp_path):
     )
     result = apple("--config", folder)
     assert result.stdout.splitlines()[-1].endswith(
-        "ε = 15 a day (3 of 4 initially announced applications)"
+        "ε = 15 per day (3 of 4 initially announced applications)"
     )
-    assert "no (understood) entry in budgetproperties" in result.stdout
+    assert "no valid entry in budgetproperties" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -110,7 +112,7 @@ def test_other_slips_are_2(tmp_path):
 def test_reports_of_the_figures():
     result = apple("--config", DATA / "ios-11", "--reports", DATA / "reports", code=1)
     assert "shows more" in result.stdout
-    assert result.stdout.splitlines()[-1].startswith("Permitted privacy loss: ε = 33 a day")
+    assert result.stdout.splitlines()[-1].startswith("Permitted privacy loss: ε = 33 per day")
     document = json.loads(
         apple(
             "--config", DATA / "ios-11", "--reports", DATA / "reports", "--format", "json", code=1

@@ -1,4 +1,4 @@
-"""``dpaudit mechanism --attack`` as a person meets it, and mechanisms that refuse or release something odd."""
+"""``dpaudit mechanism --attack``, and mechanisms that refuse or release something invalid."""
 
 import importlib.metadata
 import json
@@ -12,7 +12,7 @@ from dpaudit import registry
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
-    """Mechanisms, and a distribution beside them that brings attacks of each kind; it is found while the test runs."""
+    """Mechanisms, and a distribution with attacks of each kind, found while the test runs."""
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(
         registry, "entry_points", lambda **about: importlib.metadata.entry_points(**about)
@@ -33,7 +33,8 @@ def module(tmp_path, monkeypatch):
         "    def feasible(self, releases, value): return ~((releases == 2) & (value == 1))\n"
         "class Pairs:\n"
         "    def __init__(self, *, far=1.0): self.far = far\n"
-        "    def pairs(self): return [('near', np.zeros(1), np.ones(1)), ('far', np.zeros(1), np.full(1, self.far))]\n"
+        "    def pairs(self): return [('near', np.zeros(1), np.ones(1)), "
+        "('far', np.zeros(1), np.full(1, self.far))]\n"
         "class Broken:\n"
         "    def feasible(self, releases, value): raise KeyError('table')\n"
         "class Scores:\n"
@@ -60,14 +61,16 @@ def test_a_named_attack(module):
     found = dpaudit("mechanism", *args, "--out", "there", cwd=module)
     assert found.returncode == 1, found.stderr
     said = " ".join(found.stdout.split())
-    assert said.startswith("Finding: python:./mine.py:telltale is not (1, 0)-DP: shown is ε ≥ 7.3")
-    assert "by the attack telltale, which guesses the neighbour right in 6" in said
+    assert said.startswith(
+        "Finding: python:./mine.py:telltale is not (1, 0)-DP: we can show ε ≥ 7.3"
+    )
+    assert "by the attack telltale, which identifies the neighbour in 6" in said
     assert "P(E | v0) P(E | v1)" in said
     page = (module / "there" / "report.html").read_text()
     for words in (
         "P(E | v0)",
-        "Neighbours guessed right",
-        "Possible at their own value",
+        "Neighbours identified",
+        "Releases possible at their true value",
         "telltale",
     ):
         assert words in page

@@ -1,4 +1,4 @@
-"""Nothing that judges or writes is imported after a foreign program has started, however the audit is asked for."""
+"""Nothing that judges or writes is imported after a third-party program has started."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class Watched(process.Process):
         super().__init__(*arguments, **options)
 
 for module in list(sys.modules.values()):
-    if module.__name__.startswith("dpaudit.") and getattr(module, "Process", None) is process.Process:
+    ours = module.__name__.startswith("dpaudit.")
+    if ours and getattr(module, "Process", None) is process.Process:
         module.Process = Watched
 process.Process = Watched
 
@@ -38,7 +39,8 @@ def watched(name, words):
         main()
     except SystemExit as end:
         late = sorted(set(sys.modules) - first[0])
-        Path("late.json").write_text(json.dumps({"code": end.code, "started": len(first), "late": late}))
+        found = {"code": end.code, "started": len(first), "late": late}
+        Path("late.json").write_text(json.dumps(found))
 
 for name, words in json.load(sys.stdin).items():
     child = os.fork()
@@ -88,7 +90,7 @@ CALLS = {
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory):
-    """Of each call: the exit code, how often a program was started, and the modules imported after the first start.
+    """Per call: the exit code, the programs started, the modules imported after the first start.
 
     One process imports the command line; each call is a fork of it.
     """

@@ -31,7 +31,7 @@ def test_nothing_is_said_before_anything_is_known():
 
 
 def test_cells_are_expected_to_take_what_cells_like_them_took():
-    """9 cells of 1 s and 9 of 100 s, two of each done: the rest is 7·1 + 7·100 s, and half of it for two workers."""
+    """9 cells of 1 s and 9 of 100 s, two of each done: 7·1 + 7·100 s left, half for two workers."""
     left = Remaining()
     hosts = [{"host": {"bins": n}} for n in (64, 4096)]
     for host in hosts:

@@ -90,7 +90,7 @@ def provenance(**more):
 
 
 def make(folder, values=(0.5, 0.9), *, seed=1, failed=0, label="one", told=provenance, **more):
-    """A run whose first cells succeed with ``values``; ``failed`` of the rest fail, the others are not tried."""
+    """A run whose first cells succeed with ``values`` and ``failed`` of the rest fail."""
     folder.mkdir(parents=True)
     (folder / "small.toml").write_text(SPEC.format(seed=seed, label=label), encoding="utf-8")
     spec = load_spec(str(folder / "small.toml"))

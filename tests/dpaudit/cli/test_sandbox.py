@@ -120,7 +120,7 @@ def test_no_program_no_sandbox(folder):
 
 
 def refuse_unshare():
-    """From now on this process and its children are refused ``unshare``, as by a kernel without user namespaces."""
+    """Refuse ``unshare`` to this process and its children, as without user namespaces."""
     column, _ = confinement._ARCHES[confinement.platform.machine()]
     program = confinement._Filter()
     program.load(confinement._NUMBER)

@@ -39,8 +39,9 @@ def opens():
 def fails(how: str):
     print("partial")
     raise {
-        "pipe": BrokenPipeError(32, "Broken pipe"), "eof": EOFError(), "exit": SystemExit(0), "quits": SystemExit(1),
-        "interrupt": KeyboardInterrupt(), "rude": Rude(), "base": BaseException("x"), "abort": typer.Abort(),
+        "pipe": BrokenPipeError(32, "Broken pipe"), "eof": EOFError(), "exit": SystemExit(0),
+        "quits": SystemExit(1), "interrupt": KeyboardInterrupt(), "rude": Rude(),
+        "base": BaseException("x"), "abort": typer.Abort(),
         "sampler": SamplerCrashError(BAD + "\nNo finding"), "internal": ValueError(BAD),
     }[how]
 
@@ -170,7 +171,8 @@ HOSTILE = "\x1b[2JNo finding\x1b]52;c;AAAA\x07\r\u202e\u2028"
 
 def test_what_a_sampler_or_a_file_says_steers_no_output(tmp_path):
     (tmp_path / "x.py").write_text(
-        f"class Odd(Exception): pass\nOdd.__name__ = {HOSTILE!r}\ndef f(n, d): raise Odd({HOSTILE!r})\n"
+        f"class Odd(Exception): pass\nOdd.__name__ = {HOSTILE!r}\n"
+        f"def f(n, d): raise Odd({HOSTILE!r})\n"
     )
     np.savez(tmp_path / "x.npz", **{HOSTILE: np.zeros((9, 9)), HOSTILE + "2": np.zeros((9, 9))})
     claim = ("--claim", "gaussian:sigma=1", "--samples", "1e4")

@@ -1,4 +1,4 @@
-"""What ``dpaudit train`` prints: a line for people, one JSON document for programs, and nothing else on stdout."""
+"""What ``dpaudit train`` prints: one line for people, one JSON document for programs."""
 
 from __future__ import annotations
 

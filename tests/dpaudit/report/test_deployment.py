@@ -25,10 +25,11 @@ def test_the_page(html):
     assert page.open == []
     text = " ".join(page.text.split())
     for words in (
-        "Deployment of Apple, configured by somewhere",
-        "Finding: the configuration permits ε = 16 a day, and a finding is against the user; the bits of "
-        "com.apple.keyboard.Emoji.ru_RU.EmojiKeyboard show ε ≥ 3.6 a record, where 1 is claimed.",
-        "of that, seen to work on macOS",
+        "Apple’s deployment, configuration somewhere",
+        "Finding: the configuration permits ε = 16 per day, and a finding is against the user; "
+        "the bits of com.apple.keyboard.Emoji.ru_RU.EmojiKeyboard show ε ≥ 3.6 per record, "
+        "where 1 is claimed.",
+        "of that, confirmed active on macOS",
         "45 … 99",
         "configuration 1 report 2",
         "0.0930 … 0.1416",
@@ -45,8 +46,7 @@ def test_the_page(html):
 def test_the_worst_comes_first(html):
     text = Page(html).text
     at = [
-        text.index(word, text.index("It rests on"))
-        for word in ("shows more", "not identified", "agrees")
+        text.index(word, text.index("Basis")) for word in ("shows more", "not identified", "agrees")
     ]
     assert at == sorted(at)
 
@@ -56,7 +56,7 @@ def test_figures_have_alt_text_and_ids_of_their_own(html):
     plots = [a for _, a in page.tags if a.get("role") == "img"]
     assert len(plots) == 2
     assert "claimed 1 and 2, shown ≥ 3.6" in plots[0]["aria-label"]
-    assert "9 days from 2017-05-01 to 2017-05-17, together 45" in plots[1]["aria-label"]
+    assert "9 days from 2017-05-01 to 2017-05-17, 45 in total" in plots[1]["aria-label"]
     ids = [a["id"] for _, a in page.tags if "id" in a]
     assert len(ids) == len(set(ids))
 
@@ -117,13 +117,17 @@ def test_the_page_and_the_other_formats_say_the_same_verdict(said):
 
 def test_a_configuration_of_nothing_makes_a_page():
     text = Page(render_report(bare())).text
-    assert "No finding against the user; the configuration permits ε = 0 a day." in text
+    assert "No finding: the configuration permits ε = 0 per day." in text
 
 
 def test_numbers_without_a_place_are_left_out_of_the_figures():
     changed = document()
-    changed["shown"] = [shown("a", "shows more", low, high, claim) for low in (0.0, 1.0, 1e300, "nan", "inf", -1)
-                        for high in (0.5, 1e300, "inf", "nan") for claim in (1e300, 0, "nan", -2)]  # fmt: skip
+    changed["shown"] = [
+        shown("a", "shows more", low, high, claim)
+        for low in (0.0, 1.0, 1e300, "nan", "inf", -1)
+        for high in (0.5, 1e300, "inf", "nan")
+        for claim in (1e300, 0, "nan", -2)
+    ]
     for i, value in enumerate(("nan", "inf", -1.0, 1e308)):
         changed["observed"]["days"][i]["budgets"][0]["claimed"] = value
         changed["observed"]["days"][i]["date"] = ("0001-01-01", "9999-12-31", "no", "2017-05-03")[i]

@@ -43,8 +43,18 @@ REST = [
 def test_no_value_stops_a_figure(values, kind, log):
     rows = [{"y": v, "low": 0, "up": v, "said": -1, "z": v} for v in values]
     columns = [{"key": k, "format": "number"} for k in ("y", "low", "up", "said", "z")]
-    figure = given.figure(x="z", y="y", series=None, panels=[], log_x=log, log_y=log, band=["low", "up"],
-                          published="said", reference=0, kind=kind)  # fmt: skip
+    figure = given.figure(
+        x="z",
+        y="y",
+        series=None,
+        panels=[],
+        log_x=log,
+        log_y=log,
+        band=["low", "up"],
+        published="said",
+        reference=0,
+        kind=kind,
+    )
     html = render_report(given.document(columns=columns, rows=rows, figures=[figure]))
     assert Page(html).ordered
 

@@ -22,12 +22,19 @@ def place(i, j, value):
 
 def document(*figures, rows=None):
     made = [
-        {"who": who, "n": n,
-         "places": [place(i, j, min(1.0, n * (i + 1) * (j + 1) / 200)) for i in range(4) for j in range(5)],
-         "curve": [[0.0, 0.1], [0.5, {"value": 0.4, "low": 0.3, "high": 0.5}], [1.0, 0.9]]}
+        {
+            "who": who,
+            "n": n,
+            "places": [
+                place(i, j, min(1.0, n * (i + 1) * (j + 1) / 200))
+                for i in range(4)
+                for j in range(5)
+            ],
+            "curve": [[0.0, 0.1], [0.5, {"value": 0.4, "low": 0.3, "high": 0.5}], [1.0, 0.9]],
+        }
         for who in ("weak", "strong")
         for n in (1, 10)
-    ]  # fmt: skip
+    ]
     rows = made if rows is None else rows
     return measured.document(columns=COLUMNS, rows=rows, figures=list(figures))
 
@@ -43,10 +50,10 @@ def test_a_map_says_where_and_how_much():
         "Where. Maps of right by interest (across) and δ (up), in 4 panels by who and n."
     )
     assert (
-        "weak, n = 10: 5.0 % lower left, 100.0 % upper right, 5.0 % to 100.0 % in all"
+        "weak, n = 10: 5.0 % lower left, 100.0 % upper right, 5.0 % to 100.0 % overall"
         in picture.alt
     )
-    assert "Darker: more right" in picture.caption
+    assert "Darker: higher right" in picture.caption
     assert "evenly" not in picture.caption
     assert "50 % – 60 %" in picture.svg
     assert len(picture.svg) < 40_000
@@ -67,12 +74,14 @@ def test_equal_shades_are_one_path_and_each_cell_is_in_it():
 
 
 def test_uneven_places_and_missing_ones():
-    rows = [{"who": "weak", "n": n, "x": x, "δ": 1, "z": {"value": z, "low": 0, "high": 9}} for n, x, z in
-            [(1, 1, 5.0), (1, 10, 7.0), (2, 1, "inf"), (2, 100, 6.0)]]  # fmt: skip
+    rows = [
+        {"who": "weak", "n": n, "x": x, "δ": 1, "z": {"value": z, "low": 0, "high": 9}}
+        for n, x, z in [(1, 1, 5.0), (1, 10, 7.0), (2, 1, "inf"), (2, 100, 6.0)]
+    ]
     picture = drawn(
         {"title": "T", "kind": "map", "x": "x", "y": "δ", "value": "z", "panels": ["n"]}, rows
     )
-    assert "evenly spaced, whatever their distances" in picture.caption
+    assert "evenly spaced, though their values are not" in picture.caption
     assert "the least to the largest value" in picture.caption
     assert "n = 2: 6 lower left" in picture.alt
     assert drawn({"title": "T", "kind": "map", "x": "x", "y": "δ", "value": "z"}, rows[2:3]) is None

@@ -1,4 +1,4 @@
-"""The page in a real browser: what runs, what is loaded, what can be read, reached by keyboard, printed."""
+"""The page in a real browser: what runs and loads, contrast, keyboard, print."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ pytestmark = [
 
 CANARY = "window.canary=1"
 HOSTILE = (
-    f"</script><script>{CANARY}</script><img src=x onerror={CANARY}>\"'><svg onload={CANARY}>]]>--></style>"
+    f"</script><script>{CANARY}</script><img src=x onerror={CANARY}>\"'>"
+    f"<svg onload={CANARY}>]]>--></style>"
     "javascript:window.canary=1\u2028\u202e\x00\t{{7*7}}"
 )
 
@@ -37,25 +38,31 @@ CONTRAST = """() => {
   const rgb = (c) => { if (known.has(c)) return known.get(c);
     canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = c; canvas.fillRect(0, 0, 1, 1);
     known.set(c, [...canvas.getImageData(0, 0, 1, 1).data]); return known.get(c); };
-  const light = (c) => c.slice(0, 3).map((v) => v / 255).map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+  const light = (c) => c.slice(0, 3).map((v) => v / 255)
+    .map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
     .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
   const under = (e) => { for (let at = e; at; at = at.parentElement) {
-    const c = rgb(getComputedStyle(at).backgroundColor); if (c[3] > 250) return c; } return [255, 255, 255, 255]; };
+    const c = rgb(getComputedStyle(at).backgroundColor); if (c[3] > 250) return c; }
+    return [255, 255, 255, 255]; };
   const bad = []; let seen = 0;
   const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walk.nextNode()) {
     const e = walk.currentNode.parentElement;
-    if (!walk.currentNode.data.trim() || ["SCRIPT", "STYLE"].includes(e.tagName) || !e.getClientRects().length) continue;
+    if (!walk.currentNode.data.trim() || ["SCRIPT", "STYLE"].includes(e.tagName)
+        || !e.getClientRects().length) continue;
     const style = getComputedStyle(e), size = parseFloat(style.fontSize), svg = e.ownerSVGElement;
-    const colour = rgb(svg && style.fill !== "none" ? style.fill : style.color), [a, b] = [light(colour), light(under(e))];
+    const colour = rgb(svg && style.fill !== "none" ? style.fill : style.color);
+    const [a, b] = [light(colour), light(under(e))];
     const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
     const large = size >= 24 || (size >= 18.66 && style.fontWeight >= 700);
     seen += 1;
     if (ratio < (large ? 3 : 4.5)) bad.push([walk.currentNode.data.trim().slice(0, 40), ratio]);
   }
   const paper = light(rgb(getComputedStyle(document.body).backgroundColor));
-  for (const name of ["calm", "alarm", "quiet", "edge", ...[1, 2, 3, 4, 5, 6].map((k) => "series-" + k)]) {
-    const probe = document.body.appendChild(document.createElement("i")); probe.style.color = `var(--${name})`;
+  const series = [1, 2, 3, 4, 5, 6].map((k) => "series-" + k);
+  for (const name of ["calm", "alarm", "quiet", "edge", ...series]) {
+    const probe = document.body.appendChild(document.createElement("i"));
+    probe.style.color = `var(--${name})`;
     const mark = light(rgb(getComputedStyle(probe).color)); probe.remove();
     const ratio = (Math.max(mark, paper) + 0.05) / (Math.min(mark, paper) + 0.05);
     if (ratio < 3) bad.push(["--" + name, ratio]);
@@ -102,7 +109,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def context(browser):
-    """One for all pages that ask for nothing special: pages on a disk keep nothing that another could see."""
+    """One browser context for all pages without special needs: local pages keep nothing."""
     made = browser.new_context(reduced_motion="reduce")
     yield made
     made.close()
@@ -172,7 +179,8 @@ def test_contrast_width_order_and_what_it_says_without_script(opened, name):
     )
     assert levels[0] == 1
     assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
-    unnamed = "[...document.querySelectorAll('.scroll')].filter(e => e.tabIndex || !e.getAttribute('aria-label')).length"
+    unnamed = "[...document.querySelectorAll('.scroll')]"
+    unnamed += ".filter(e => e.tabIndex || !e.getAttribute('aria-label')).length"
     assert page.evaluate(unnamed) == 0
     assert page.evaluate("[...document.querySelectorAll('th:not([scope])')].length") == 0
     # The read-outs, copy buttons and filters of the script are all that it adds.
@@ -207,7 +215,8 @@ def test_a_bad_colour_is_seen(opened, files):
 def test_tab_reaches_everything(opened, name):
     page = opened(name)
     wanted = page.evaluate(
-        """() => { const found = [...document.querySelectorAll("a[href], button, input, summary, [tabindex='0']")]
+        """() => { const wanted = "a[href], button, input, summary, [tabindex='0']";
+        const found = [...document.querySelectorAll(wanted)]
         .filter(e => e.tabIndex >= 0 && e.checkVisibility() && !(e.type === "radio" && !e.checked));
         found.forEach((e, i) => e.dataset.n = i); return found.length; }"""
     )
@@ -239,7 +248,8 @@ def test_the_ring_is_where_the_mark_is(opened):
     ring = page.locator("#success .ring").bounding_box()
     middle = ring["x"] + ring["width"] / 2, ring["y"] + ring["height"] / 2
     marks = page.evaluate(
-        "[...document.querySelectorAll('#success svg use')].map(e => e.getBoundingClientRect().toJSON())"
+        "[...document.querySelectorAll('#success svg use')]"
+        ".map(e => e.getBoundingClientRect().toJSON())"
     )
     assert (
         min(
@@ -256,7 +266,8 @@ def test_the_ring_is_where_the_mark_is(opened):
 
 def test_series_are_shown_and_hidden(opened):
     page = opened("demo")
-    hidden = "[...document.querySelectorAll('#phases svg .s0')].map(e => getComputedStyle(e).display === 'none')"
+    hidden = "[...document.querySelectorAll('#phases svg .s0')]"
+    hidden += ".map(e => getComputedStyle(e).display === 'none')"
     assert set(page.evaluate(hidden)) == {False}
     page.get_by_label("with the key", exact=True).uncheck()
     assert set(page.evaluate(hidden)) == {True}
@@ -282,14 +293,15 @@ def test_long_tables_are_sorted_and_filtered(opened):
 @pytest.mark.parametrize("times", [["2 s", "1 min 15 s", "9 min 0 s", "0.5 s", "\u2013"]])
 @pytest.mark.parametrize("numbers", [["1e-05", "0.3", "< 1e-300", "-1 [-3, \u221e]", "\u221e"]])
 def test_numbers_are_sorted_by_what_they_are(opened, times, numbers):
-    """A p-value of 1e-05 is below 0.3, two seconds are less than a minute, an interval's \u221e is not its value."""
+    """1e-05 is below 0.3, 2 s are less than a minute, an interval's \u221e is not its value."""
     words = [f"arm {i}" for i in (10, 2, 1, 20, 3)]
     rows = "".join(
         f"<tr><th>{w}</th><td>{n}</td><td>{t}</td></tr>"
         for w, n, t in zip(words, numbers, times, strict=True)
     )
     head = '<th class="word">arm</th><th class="number">p</th><th class="number">time</th>'
-    table = f'<div class="scroll"><table class="long"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    table = f'<table class="long"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
+    table = f'<div class="scroll">{table}</div>'
     html = render_report(documents.audit("finding")).replace("<h1>", table + "<h1>")
     page = opened("sorted", html=html)
 
@@ -312,7 +324,7 @@ COMMAND = "dpaudit audit 'python:./a b;$(touch x).py:\"f\"' --claim 'g  --h' --s
 
 
 def test_a_command_is_copied_exactly_or_not_at_all(opened):
-    """What was cut, has had characters replaced, or has lines in it that a terminal would run one by one is not copied."""
+    """A command that was cut, has replaced characters, or has several lines is not copied."""
     document = documents.audit("finding")
     test = document["result"]["tests"][1]
     document["result"]["tests"] = [
@@ -326,7 +338,7 @@ def test_a_command_is_copied_exactly_or_not_at_all(opened):
     page.get_by_role("button", name="Copy this command").click()  # the only one
     page.locator(".copy", has_text=re.compile("Copied|Selected")).wait_for(timeout=10_000)
     assert page.evaluate("navigator.clipboard.readText()") == COMMAND
-    assert page.get_by_text("Not all of it can be shown here").count() == 2
+    assert page.get_by_text("This command is not shown in full").count() == 2
 
 
 @pytest.mark.parametrize("name", ["demo", pytest.param("measurements", marks=pytest.mark.slow)])
@@ -337,7 +349,8 @@ def test_print_has_every_part(opened, name, tmp_path):
     assert overflow(page) <= 0
     page.pdf(path=tmp_path / "page.pdf", format="A4")
     assert (tmp_path / "page.pdf").stat().st_size > 20_000
-    folded = "[...document.querySelectorAll('details > :not(summary)')].every(e => e.getBoundingClientRect().height > 0)"
+    folded = "[...document.querySelectorAll('details > :not(summary)')]"
+    folded += ".every(e => e.getBoundingClientRect().height > 0)"
     assert page.evaluate(folded)
     still = opened(name, java_script_enabled=False)
     still.emulate_media(media="print")

@@ -54,8 +54,14 @@ def test_figures_have_alt_text_and_ids_do_not_clash(pages, name):
 
 def test_the_page_tells_it_in_order(pages):
     text = Page(pages["grid"]).text
-    parts = ["237 of 240 cells agree", "Each panel is one dimension", "Success of the key holder by width",
-             "Where ours differs from the published value", "All measurements", "Provenance"]  # fmt: skip
+    parts = [
+        "237 of 240 cells agree",
+        "Each panel is one dimension",
+        "Success of the key holder by width",
+        "Where ours differs from the published value",
+        "All measurements",
+        "Provenance",
+    ]
     told = text[text.index("237 of 240") :]  # the contents, above, name some of these too
     places = [told.index(part) for part in parts]
     assert places == sorted(places)
@@ -91,9 +97,18 @@ def test_hostile_strings_are_only_text(name):
         row[HOSTILE] = row.pop(document["columns"][-1]["key"], None)
         row[document["columns"][-1]["key"]] = HOSTILE
     document["columns"].append({"key": HOSTILE, "label": HOSTILE, "format": "text"})
-    document["figures"].append(given.figure(title=HOSTILE, x=document["columns"][0]["key"], series=HOSTILE,
-                                            y=document["columns"][2]["key"], panels=[HOSTILE], published=HOSTILE,
-                                            label_x=HOSTILE, label_y=HOSTILE))  # fmt: skip
+    document["figures"].append(
+        given.figure(
+            title=HOSTILE,
+            x=document["columns"][0]["key"],
+            series=HOSTILE,
+            y=document["columns"][2]["key"],
+            panels=[HOSTILE],
+            published=HOSTILE,
+            label_x=HOSTILE,
+            label_y=HOSTILE,
+        )
+    )
     document["misses"] = document["rows"][:2]
     html = render_report(document)
     page = Page(html)
@@ -153,15 +168,17 @@ def test_few_rows(name, rows):
     assert page.ordered
     assert page.count("figure") <= (PAGES[name][1] if rows else 0)
     said = (
-        "1 measurement; the experiment gives no summary" if rows else "Nothing yet: no measurement"
+        "1 measurement; the experiment gives no summary"
+        if rows
+        else "No results yet: no measurement"
     )
     assert said in page.text
     assert said in " ".join(drawn(document, width=80).split())
 
 
 def test_values_that_have_no_place_are_no_figure():
-    assert "Nothing yet" in render_report(given.document())
-    assert "Nothing yet" in drawn(given.document(), width=80)
+    assert "No results yet" in render_report(given.document())
+    assert "No results yet" in drawn(given.document(), width=80)
     figure = {"x": "a", "y": "b", "log_x": True, "log_y": True}
     for values in (
         [None, None],
@@ -187,10 +204,16 @@ def test_values_that_have_no_place_are_no_figure():
         ({"low": 0.25, "high": "inf"}, "epsilon", "≥ 0.25"),
         ({"value": 0.2, "low": 0.1, "high": 0.3}, "epsilon", "0.2 [0.1, 0.3]"),
         ({"value": 75, "low": 60, "high": 90}, "seconds", "1 min 15 s [1 min 0 s, 1 min 30 s]"),
-        ("not run", "number", "not run"), ("nan", "ratio", "–"), ("inf", "setting", "∞"), (None, "flag", "–"),
-        (True, "flag", "yes"), (False, "flag", "no"), (1e-5, "setting", "1e-05"), (65536, "setting", "65536"),
+        ("not run", "number", "not run"),
+        ("nan", "ratio", "–"),
+        ("inf", "setting", "∞"),
+        (None, "flag", "–"),
+        (True, "flag", "yes"),
+        (False, "flag", "no"),
+        (1e-5, "setting", "1e-05"),
+        (65536, "setting", "65536"),
     ],
-)  # fmt: skip
+)
 def test_cells_as_text(cell, form, text):
     assert measured(cell, form) == text
 
@@ -200,10 +223,10 @@ def test_cells_as_text(cell, form, text):
     [
         ({"columns": [{"key": "a", "format": "colour"}]}, "`$.columns[0].format`"),
         ({"columns": [{"key": "a", "unit": "s"}]}, "unknown field `unit`"),
-        ({"columns": [{"key": "a"}, {"key": "a"}]}, "comes twice"),
+        ({"columns": [{"key": "a"}, {"key": "a"}]}, "is repeated"),
         ({"columns": []}, "need columns"),
         ({"figures": [given.figure(colour="red")]}, "unknown field `colour`"),
-        ({"figures": [given.figure(y="succes")]}, "y='succes': it must be the key of a column"),
+        ({"figures": [given.figure(y="succes")]}, "y='succes': must be the key of a column"),
         ({"figures": [given.figure(series="nothing")]}, "series='nothing'"),
         ({"figures": [given.figure(panels=["d", "d", "d"])]}, "panels="),
         ({"figures": [given.figure(band=["success"])]}, "band="),

@@ -44,9 +44,10 @@ def test_page_says_claimed_against_shown_and_the_events_exactly():
 
 def test_sentences():
     assert mechanism_sentence(typed(ALL["finding"])) == (
-        "Finding: vendor:laplace is not (1, 1e-05)-DP: shown is ε ≥ 1.45 at δ = 1e-05 (99 % confidence)."
+        "Finding: vendor:laplace is not (1, 1e-05)-DP: "
+        "we can show ε ≥ 1.45 at δ = 1e-05 (99 % confidence)."
     )
-    assert "by the last bits" in mechanism_sentence(
+    assert "by the low bits" in mechanism_sentence(
         typed(result("finding", name="low bits, first neighbour over second"))
     )
     assert "both (2, 1e-05)-DP and 3-GDP" in mechanism_sentence(typed(result("no-finding", mu=3.0)))
@@ -57,7 +58,7 @@ def test_sentences():
 
 def test_terminal():
     passed, found = text(ALL["no-finding"]), text(ALL["finding"])
-    assert passed.startswith("No finding: shown is ε ≥ 1.45")
+    assert passed.startswith("No finding: we can show ε ≥ 1.45")
     assert "What a pass cannot exclude" in passed
     assert "What a pass cannot exclude" not in found
     assert "The noise depends on the value." in found

@@ -1,4 +1,4 @@
-"""Results in a notebook: what the card says, that it is escaped and scoped, and that the library knows of it."""
+"""Results in a notebook: the card's text, that it is escaped and scoped, and IPython finds it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,16 @@ from dpaudit.report.notebook import repr_html
 from dpaudit.types import AttackResult, CellResult, Interval
 
 ATTACK = AttackResult(
-    attack="likelihood-ratio", trials=2000, successes=1998, success=0.999, chance=0.5, epsilon_lower_bound=6.1,
-    interval=Interval(low=0.9964, high=0.99988, confidence=0.95, method="Clopper-Pearson"), l2_error=1432.1,
+    attack="likelihood-ratio",
+    trials=2000,
+    successes=1998,
+    success=0.999,
+    chance=0.5,
+    epsilon_lower_bound=6.1,
+    interval=Interval(low=0.9964, high=0.99988, confidence=0.95, method="Clopper-Pearson"),
+    l2_error=1432.1,
     l2_expected=1431.0,
-)  # fmt: skip
+)
 CELL = CellResult(
     cell="a-1",
     kind="attack",
@@ -32,8 +38,13 @@ CELL = CellResult(
 
 @pytest.fixture(scope="module")
 def audit():
-    return dpaudit.audit_sampler("python:numpy.random:standard_normal", claim="gaussian:sigma=1", samples=5000, seed=1,
-                                 tests=["moments", "tails"])  # fmt: skip
+    return dpaudit.audit_sampler(
+        "python:numpy.random:standard_normal",
+        claim="gaussian:sigma=1",
+        samples=5000,
+        seed=1,
+        tests=["moments", "tails"],
+    )
 
 
 def test_results_show_themselves(audit):
@@ -41,7 +52,8 @@ def test_results_show_themselves(audit):
         (audit, "nothing contradicts gaussian:sigma=1"),
         (
             ATTACK,
-            "named in 99.9 % [99.6, 100.0] of releases (guessing: 50.0 %; 1,998 of 2,000 right)",
+            "identified in 99.9 % [99.6, 100.0] of releases "
+            "(guessing: 50.0 %; 1,998 of 2,000 correct)",
         ),
         (CELL, "A finished cell of kind attack, in 1.5 s."),
     ):

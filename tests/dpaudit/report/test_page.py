@@ -68,13 +68,25 @@ def test_figures_take_the_colours_of_the_page(pages, name):
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("no-finding", "No finding: nothing contradicts gaussian:sigma=1 in 10,000,000 values; what this cannot exclude"),
+        (
+            "no-finding",
+            "No finding: nothing contradicts gaussian:sigma=1 in 10,000,000 values; "
+            "what this cannot exclude",
+        ),
         ("finding", "Finding: moments contradicts gaussian:sigma=1 (smallest adjusted p < 1e-300"),
-        ("inconclusive", "Inconclusive: the process ended with signal 9; this says nothing about gaussian:sigma=1"),
-        ("experiment", "yet its key holder names the right candidate in 99.9 % [99.6, 100.0] of 2,000 releases"),
+        (
+            "inconclusive",
+            "Inconclusive: the process ended with signal 9; "
+            "this says nothing about gaussian:sigma=1",
+        ),
+        (
+            "experiment",
+            "yet its key holder identifies the right candidate in 99.9 % [99.6, 100.0] of "
+            "2,000 releases",
+        ),
         ("experiment", "with rotation or smoothing no attack here beats chance."),
     ],
-)  # fmt: skip
+)
 def test_verdict_is_on_top(pages, name, sentence):
     text = Page(pages[name]).text
     assert sentence in text
@@ -130,7 +142,7 @@ def test_an_experiment_of_few_rows_and_odd_numbers():
         [bare | {"attacks": [odd]}, bare],
     ):
         assert Page(render_report(documents.experiment() | {"rows": rows})).ordered
-    assert "Nothing yet" in render_report(documents.experiment() | {"rows": []})
+    assert "No results yet" in render_report(documents.experiment() | {"rows": []})
     assert "No attack was run" in render_report(documents.experiment() | {"rows": [bare]})
 
 

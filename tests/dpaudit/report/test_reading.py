@@ -1,4 +1,4 @@
-"""The door of reports: what is no document of dpaudit is refused, with the place where it differs."""
+"""Reading documents: what is not a document of dpaudit is refused, with the place."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def types_of(schema):
 
 
 def spoiled(schema, value, path="$"):
-    """(place, what stands there, a key that is to go or None, a wrong value) for every typed place of a document."""
+    """(place, value, a key to remove or None, a wrong value) per typed place of a document."""
     schemas = alternatives(schema)
     allowed = set().union(*map(types_of, schemas))
     if all("enum" in s for s in schemas):
@@ -114,7 +114,7 @@ def test_whatever_is_missing_or_of_another_type_is_refused_and_named(name):
         (b'{"kind": "poem"}', "kind='poem'"),
         (
             b'{"kind": ["audit"]}',
-            "one is of audit, mechanism, experiment, measurements, deployment",
+            "one of audit, mechanism, experiment, measurements, deployment",
         ),
         (b'{"kind": "audit"}', "missing required field `result`"),
         (

@@ -1,4 +1,4 @@
-"""The level of the sandbox is in every output of an audit; documents that do not say it show nothing of it."""
+"""The sandbox level is in every output of an audit; documents without it show none."""
 
 from __future__ import annotations
 
@@ -92,15 +92,34 @@ def test_what_a_level_says_is_text_and_nothing_else(kind):
 def results(level):
     provenance = Provenance(seed="1", versions={}, plugins=(), hardware="", started="")
     common = {
-        "verdict": "no-finding", "reason": "", "alpha": 0.01, "tests": (), "samples": 1, "samples_requested": 1,
-        "seconds": 1.0, "cannot_rule_out": (), "provenance": provenance, "sandbox": level,
-    }  # fmt: skip
+        "verdict": "no-finding",
+        "reason": "",
+        "alpha": 0.01,
+        "tests": (),
+        "samples": 1,
+        "samples_requested": 1,
+        "seconds": 1.0,
+        "cannot_rule_out": (),
+        "provenance": provenance,
+        "sandbox": level,
+    }
     interval = Interval(low=0.0, high=1.0, confidence=0.99, method="x")
     yield AuditResult(sampler="x", claim="gaussian:sigma=1", dims=(1,), **common)
     yield MechanismResult(
-        mechanism="x", method="x", attack="", neighbours=(), claim_epsilon=1.0, claim_delta=0.0, claim_mu=None,
-        epsilon=interval, delta=None, mu=None, curve=(), advice=(), **common,
-    )  # fmt: skip
+        mechanism="x",
+        method="x",
+        attack="",
+        neighbours=(),
+        claim_epsilon=1.0,
+        claim_delta=0.0,
+        claim_mu=None,
+        epsilon=interval,
+        delta=None,
+        mu=None,
+        curve=(),
+        advice=(),
+        **common,
+    )
 
 
 def test_a_notebook_says_it_too():

@@ -70,18 +70,38 @@ def test_bounds_are_rounded_outwards():
 
 @pytest.mark.parametrize(
     ("p", "text"),
-    [(0.0, "< 1e-300"), (5e-324, "< 1e-300"), (1e-43, "1.0e-43"), (0.00099, "9.9e-04"), (0.001, "0.001"),
-     (0.9999, "0.999"), (1.0, "1"), ("nan", "–"), (None, "–")],
-)  # fmt: skip
+    [
+        (0.0, "< 1e-300"),
+        (5e-324, "< 1e-300"),
+        (1e-43, "1.0e-43"),
+        (0.00099, "9.9e-04"),
+        (0.001, "0.001"),
+        (0.9999, "0.999"),
+        (1.0, "1"),
+        ("nan", "–"),
+        (None, "–"),
+    ],
+)
 def test_p_values(p, text):
     assert p_value(p) == text
 
 
 @pytest.mark.parametrize(
     ("x", "text"),
-    [(0, "0"), (-1432.1, "-1,432"), (9999.96, "10,000"), (0.0005, "0.0005"), (1e7, "1e+07"), (math.inf, "∞"),
-     (-math.inf, "−∞"), (math.nan, "–"), (True, "–"), ("12", "–"), (10**400, "∞")],
-)  # fmt: skip
+    [
+        (0, "0"),
+        (-1432.1, "-1,432"),
+        (9999.96, "10,000"),
+        (0.0005, "0.0005"),
+        (1e7, "1e+07"),
+        (math.inf, "∞"),
+        (-math.inf, "−∞"),
+        (math.nan, "–"),
+        (True, "–"),
+        ("12", "–"),
+        (10**400, "∞"),
+    ],
+)
 def test_quantities(x, text):
     assert quantity(x) == text
 
@@ -121,9 +141,9 @@ def test_sentences_of_experiments():
         "No attack beats chance on any of the 1 arms: the highest is 50.1 %"
     )
     seen = [replace(row, audit=replace(row.audit, verdict="finding")) for row in rows]
-    assert "the black-box audit does find it" in experiment_sentence(seen)
+    assert "the black-box audit reports a finding" in experiment_sentence(seen)
     unknown = [replace(row, audit=None) for row in rows]
-    assert "no black-box audit cleared it" in experiment_sentence(unknown)
+    assert "no black-box audit was run" in experiment_sentence(unknown)
     leaky = documents.row(
         "pancake", "rotation", [documents.attack(0.7, low=0.68, high=0.72)], label="worse"
     )

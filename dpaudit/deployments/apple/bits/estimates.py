@@ -1,4 +1,4 @@
-"""The ε that the bits of reports show, key by key, beside the ε that the configuration and the reports claim."""
+"""The ε that the bits of reports show per key, compared with the claims."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from dpaudit.types import Interval
 __all__ = ["ALPHA", "Estimates", "shown_epsilon", "shown_epsilons"]
 
 ALPHA = 0.05
-"""The probability that anything said of any key of one audit is wrong."""
+"""The probability that any statement on any key of one audit is wrong."""
 _FOR_CHECKS = 0.2
-"""The share of a key's α that the checks of its bits get; the interval has the rest."""
+"""The share of a key's α for the checks of its bits; the interval has the rest."""
 _MOST_FINDINGS = 5
-"""Different errors of one kind of records that are told; how many records were left out, ``used`` says."""
+"""The most different errors of one kind of records that are reported."""
 
 
 class Estimates:
-    """Takes in segments one after the other and then says what each group of records shows.
+    """Collects segments one by one, and then estimates what each group of records shows.
 
-    Memory does not grow with the text of the reports: up to 9 bytes a record, and for each of at
-    most 1000 groups (records of others are passed over, which ``observed`` counts) and each sketch
-    128 KiB and a byte a bit.
+    Memory does not grow with the text of the reports: up to 9 bytes per record, and for each of at
+    most 1000 groups (records of others are skipped, which ``observed`` counts) and each sketch 128
+    KiB and a byte per bit.
     """
 
     def __init__(self, resolved: Sequence[ResolvedKey] = ()) -> None:
@@ -51,7 +51,7 @@ class Estimates:
         self._collected: dict[Group, _Collected] = {}
 
     def add(self, segment: Segment) -> None:
-        """Take in the records of one segment."""
+        """Add the records of one segment."""
         group = group_of(segment)
         if group not in self._collected:
             if len(self._collected) == MOST_GROUPS:
@@ -62,9 +62,9 @@ class Estimates:
     def shown(self, *, alpha: float = ALPHA, stream: Stream | None = None) -> Mapping[Group, Shown]:
         """What each group shows, in the order in which groups came.
 
-        Each group gets ``alpha`` divided by their number, so that everything said holds together
-        with probability ≥ 1 − ``alpha``. ``stream`` orders the signs that predict each other; the
-        default is always the same.
+        Each group gets ``alpha`` divided by their number, so that all statements hold together with
+        probability ≥ 1 − ``alpha``. ``stream`` orders the signs that predict each other; by default
+        it is always the same.
 
         Raises:
             UsageError: an ``alpha`` outside (0, 0.5).
@@ -87,7 +87,7 @@ def shown_epsilons(
     alpha: float = ALPHA,
     stream: Stream | None = None,
 ) -> tuple[Shown, ...]:
-    """What the bits of all ``segments`` show, one result for each key, algorithm and set of parameters.
+    """What the bits of all ``segments`` show, per key, algorithm and set of parameters.
 
     Raises:
         UsageError: an ``alpha`` outside (0, 0.5).
@@ -106,7 +106,7 @@ def shown_epsilon(
     alpha: float = ALPHA,
     stream: Stream | None = None,
 ) -> Shown:
-    """What the bits of ``key``'s ``segments`` show; ``configured`` is the PrivacyParameter that the daemon uses for it.
+    """What the bits of ``key``'s ``segments`` show; ``configured`` is the PrivacyParameter in use.
 
     Raises:
         UsageError: no segment of that key, or segments of several algorithms or sets of parameters;
@@ -119,7 +119,8 @@ def shown_epsilon(
             collected.setdefault(group_of(segment), _Collected(segment)).add(segment)
     if len(collected) != 1:
         raise UsageError(
-            f"key={key!r}: {len(collected)} kinds of records have it, need one; shown_epsilons sorts them by kind"
+            f"key={key!r}: {len(collected)} kinds of records have it, must be one; "
+            "use shown_epsilons, which sorts them by kind"
         )
     stream = KeyedStream.from_seed("signs of one place") if stream is None else stream
     return next(iter(collected.values())).shown(configured, alpha=alpha, stream=stream)
@@ -159,7 +160,7 @@ class _Collected:
                     self.histogram.add(reports.position, reports.sign)
 
     def shown(self, configured: float | None, *, alpha: float, stream: Stream) -> Shown:
-        """What they show with probability ≥ 1 − ``alpha``."""
+        """What the records show with probability ≥ 1 − ``alpha``."""
         stated = (("configuration", configured), ("report", self.reported))
         claims = tuple(StatedEpsilon(by, epsilon) for by, epsilon in stated if epsilon is not None)
         if self.sketches:
@@ -190,7 +191,7 @@ class _Collected:
         flips = [p.flip for p in found if p.flip is not None]
         if len(flips) < len(found):
             return self._result(
-                claims, None, coin=coin, reason="", broken="no bias makes so few or so many ones"
+                claims, None, coin=coin, reason="", broken="no bias explains so few or so many ones"
             )
         each = [epsilon_of_flip(flip, differing=2) for flip in flips]
         checks = tuple(c for p in found for c in p.checks)
@@ -243,18 +244,15 @@ class _Collected:
         findings = list(self.findings.values())
         if broken:
             sketch = record = None
-            reason = f"bits are not independent coins of one bias: {broken}"
-            findings.append(
-                Finding(self.key, f"{reason}; what ε such records have is not known", serious=True)
-            )
+            reason = f"bits are not independent with one bias: {broken}"
+            message = f"{reason}; the ε of such records is unknown"
+            findings.append(Finding(self.key, message, serious=True))
         verdict = "not identified" if broken else judge(claims, record)
         if verdict == "shows more" and record is not None:
             findings.append(Finding(self.key, _more(claims, record, coin), serious=True))
         elif len({c.epsilon for c in claims}) > 1:
             stated = ", ".join(f"the {c.by} says {c.epsilon:g}" for c in claims)
-            findings.append(
-                Finding(self.key, f"what ε a record has depends on whom you ask: {stated}")
-            )
+            findings.append(Finding(self.key, f"the claims of a record's ε differ: {stated}"))
         return Shown(
             key=self.key,
             algorithm=self.algorithm,
@@ -274,7 +272,7 @@ class _Collected:
 
 
 def _hull(intervals: Sequence[Interval], confidence: float) -> Interval:
-    """An interval that holds them all."""
+    """The smallest interval that contains all ``intervals``."""
     return Interval(
         low=min(i.low for i in intervals),
         high=max(i.high for i in intervals),
@@ -289,7 +287,7 @@ def _check(alpha: float) -> None:
 
 
 def _more(claims: tuple[StatedEpsilon, ...], record: Interval, coin: float | None) -> str:
-    """That bits show more than is claimed, and whether the code's own coin explains it."""
+    """The message that bits show more than is claimed, and whether the code explains it."""
     exceeded: dict[float, list[str]] = {}
     for claim in claims:
         if claim.epsilon < record.low:
@@ -297,12 +295,12 @@ def _more(claims: tuple[StatedEpsilon, ...], record: Interval, coin: float | Non
     stated = ", ".join(
         f"{epsilon:g} by the {' and the '.join(by)}" for epsilon, by in exceeded.items()
     )
-    message = f"the bits show ε ≥ {_down(record.low)} for each record; claimed is {stated}"
+    message = f"the bits show ε ≥ {_down(record.low)} per record; claimed: {stated}"
     if coin is None:
         return message
-    return f"{message} (the code’s coin: {coin:g}{' only' if record.low > coin else ''})"
+    return f"{message} (by the code: {'only ' if record.low > coin else ''}{coin:g})"
 
 
 def _down(epsilon: float) -> str:
-    """To two decimals, never up."""
+    """Round down to two decimals."""
     return f"{math.floor(100 * epsilon) / 100:g}"

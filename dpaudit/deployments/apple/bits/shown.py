@@ -1,4 +1,4 @@
-"""Which records belong together, and what the bits of one such group show of their ε compared with what is claimed."""
+"""Groups of records, and the ε that the bits of one group show compared with its claims."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ __all__ = [
 
 _LONGEST = 200
 MOST_GROUPS = 1000
-"""Groups that one audit takes in, the first to come; Apple's configuration has 160 keys."""
+"""The most groups of one audit, the first to come; Apple's configuration has 160 keys."""
 
 
 class Group(NamedTuple):
-    """What tells records apart that may have coins of another bias."""
+    """What distinguishes records whose flip probabilities may differ."""
 
     key: str
     algorithm: str
@@ -44,7 +44,7 @@ def group_of(segment: Segment) -> Group:
 
 
 def reported_epsilon(segment: Segment) -> float | None:
-    """The ``epsilon`` among a segment's parameters, if that is a finite number above 0."""
+    """The ``epsilon`` among a segment's parameters, if it is a finite number above 0."""
     value = segment.parameters.get("epsilon")
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
@@ -54,11 +54,9 @@ def reported_epsilon(segment: Segment) -> float | None:
 def whole_parameter(segment: Segment, name: str) -> int | None:
     """A parameter that is a whole number above 0 and below 2^32, else None."""
     value = segment.parameters.get(name)
-    return (
-        value
-        if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**32
-        else None
-    )
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 < value < 2**32 else None
 
 
 ShownVerdict = Literal["agrees", "shows more", "shows less", "not identified"]
@@ -66,7 +64,7 @@ ShownVerdict = Literal["agrees", "shows more", "shows less", "not identified"]
 
 @dataclass(frozen=True, slots=True)
 class StatedEpsilon:
-    """An ε that a record is said to have, by the ``configuration`` (the PrivacyParameter in use) or the ``report`` itself."""
+    """A claimed ε of a record, by the ``configuration`` (PrivacyParameter in use) or ``report``."""
 
     by: str
     epsilon: float
@@ -77,31 +75,31 @@ class Shown:
     """One key's records of one algorithm with one set of parameters: claims, estimate and verdict.
 
     Formal guarantee: the intervals of all keys of one audit hold together with probability ≥ 1 − α
-    (Bonferroni), under the assumption that ``method`` names: independent coins of one bias, laid
-    out as the announced algorithm lays them out. Not claimed: that a record does hold its object,
-    nor anything about an algorithm of another form.
+    (Bonferroni), under the assumption that ``method`` names: independent bits of one bias, laid out
+    as in the announced algorithm. Not claimed: that a record holds its object, nor anything about
+    an algorithm of another form.
     """
 
     key: str
     algorithm: str
     claims: tuple[StatedEpsilon, ...]
     coin: float | None
-    """ε of a record in this form by the code's coin at the configured PrivacyParameter; None where there is none."""
+    """ε of such a record by the code at the configured PrivacyParameter; None without one."""
     records: int
-    """Records seen, whether they could be read or not."""
+    """Records seen, readable or not."""
     used: int
     """Records that the estimate rests on."""
     method: str
-    """How the interval was made; empty where there is none."""
+    """How the interval was made; empty without one."""
     flip: Interval | None
-    """The probability with which a bit or sign is turned over."""
+    """The probability with which a bit or sign is flipped."""
     sketch: Interval | None
-    """ε of one sketch; None where records hold none, or where checks fail."""
+    """ε of one sketch; None if records hold none or checks fail."""
     record: Interval | None
     """ε of one record: of all its sketches, or of its sign."""
     verdict: ShownVerdict
     reason: str
-    """Why nothing is identified, or what the verdict rests on."""
+    """Why nothing is identified, or the basis of the verdict."""
     checks: tuple[Check, ...] = ()
     findings: tuple[Finding, ...] = ()
 
@@ -109,14 +107,14 @@ class Shown:
 
     @property
     def claimed(self) -> float | None:
-        """The strictest claim: what the user is promised at the least."""
+        """The strictest claim."""
         return min((c.epsilon for c in self.claims), default=None)
 
 
 def judge(claims: tuple[StatedEpsilon, ...], record: Interval | None) -> ShownVerdict:
     """The verdict on the strictest of the ``claims``.
 
-    An interval that reaches up to infinity can contradict a claim but not confirm it.
+    An interval without an upper bound can contradict a claim but not confirm it.
     """
     if record is None or not claims:
         return "not identified"

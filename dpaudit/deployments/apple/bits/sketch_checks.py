@@ -1,4 +1,7 @@
-"""Whether the bits of sketch vectors are independent and equal, tested so that no object can make a good generator fail."""
+"""Tests whether the bits of sketch vectors are independent and equally biased.
+
+No object can make a good generator fail.
+"""
 
 from __future__ import annotations
 
@@ -22,18 +25,18 @@ __all__ = [
 ]
 
 LEAST_SPREAD = 8
-"""Vectors that the check of their spread takes at least."""
+"""The least number of vectors for the check of their spread."""
 
 
 def check_positions(
     places: npt.NDArray[np.int64], inside: npt.NDArray[np.int64], vectors: int, flip: Interval
 ) -> Check:
-    """Whether some place of a byte, or some byte, has too many or too few ones.
+    """Whether some bit of all bytes, or some byte, has too many or too few ones.
 
     ``places`` (8,) counts the ones at each bit of all bytes, ``inside`` (m/8,) those in each byte
-    of all vectors. The hashed place may lie anywhere, so a group of g positions in r vectors has at
-    most r hashed ones: its count lies in law between Binomial(r(g−1), q) + Binomial(r, min(q, 1−q))
-    and the same with max. With q anywhere in ``flip`` the tails are bounded by its ends; p is
+    of all vectors. The hashed place may be anywhere, so a group of g positions in r vectors has at
+    most r hashed ones: its count is stochastically between Binomial(r(g−1), q) + Binomial(r, min(q,
+    1−q)) and the same with max. With q anywhere in ``flip`` the tails are bounded by its ends; p is
     Bonferroni over all groups, plus what ``flip`` may miss. Exact and conservative.
     """
     least, most = min(flip.low, 1 - flip.high), max(flip.high, 1 - flip.low)
@@ -55,11 +58,11 @@ def check_positions(
 
 
 def check_spread(ones: npt.NDArray[np.int64], m: int, flip: Interval) -> Check | None:
-    """Whether the ones of each vector, ``ones`` (r,), vary more or less than those of equal coins.
+    """Whether the ones per vector, ``ones`` (r,), vary more or less than those of equal coins.
 
     The ones of a vector have variance m·q(1−q) wherever its hashed place is. Their sum of squares
     over it is χ² with r−1 degrees of freedom up to the law's own skewness (an approximation, good
-    for m·q ≥ 20); taken at the ends of ``flip``. None for fewer than 8 vectors.
+    for m·q ≥ 20); computed at the ends of ``flip``. None for fewer than 8 vectors.
     """
     r = len(ones)
     if r < LEAST_SPREAD:
@@ -73,38 +76,34 @@ def check_spread(ones: npt.NDArray[np.int64], m: int, flip: Interval) -> Check |
     under = float(scipy.special.chdtr(r - 1, squares / variances[0]))
     expected = (r - 1) * m * (flip.low + flip.high) / 2 * (1 - (flip.low + flip.high) / 2)
     p = min(1.0, 2 * min(over, under) + 1 - flip.confidence)
-    return Check(
-        "spread", p, f"the ones of a vector vary {squares / expected:.3g} times as much as expected"
-    )
+    ratio = squares / expected
+    return Check("spread", p, f"the ones per vector vary {ratio:.3g} times as much as expected")
 
 
 def check_neighbours(bits: npt.NDArray[np.bool_]) -> Check:
-    """Whether bits side by side, or the same bit of bytes side by side, are alike; ``bits`` (r, m).
+    """Whether adjacent bits, or the same bit of adjacent bytes, are correlated; ``bits`` (r, m).
 
-    Given how many ones a vector has, how they lie *up to turning the vector round* is as of ones
-    thrown at random, whatever the bias and wherever the hashed place: turning moves that place
-    along, and each class of arrangements that are turned into each other has the hashed bit set in
-    the same share of its members. So the number of runs of ones around the circle has a known law;
-    so it has around the eight circles of every eighth bit. Exact.
+    Given the number of ones in a vector, their arrangement *up to rotation of the vector* is that
+    of ones placed at random, whatever the bias and wherever the hashed place: a rotation moves that
+    place along, and each class of arrangements that are rotations of each other has the hashed bit
+    set in the same share of its members. So the number of runs of ones around the circle has a
+    known law, as has the number around the eight circles of every eighth bit. Exact.
     """
     r, m = bits.shape
     whole = _runs_p(bits)
     apart = _runs_p(bits.reshape(r, m // 8, 8).transpose(0, 2, 1).reshape(8 * r, m // 8))
-    worst = "bits side by side" if whole <= apart else "the same bit of bytes side by side"
+    worst = "adjacent bits" if whole <= apart else "the same bits of adjacent bytes"
     p = min(1.0, 2 * min(whole, apart))
-    return Check(
-        "neighbours",
-        p,
-        f"{worst} are less independent" if p < 1 else "bits side by side are independent",
-    )
+    says = f"{worst} are less independent" if p < 1 else "adjacent bits are independent"
+    return Check("neighbours", p, says)
 
 
 def check_copies(bits: npt.NDArray[np.bool_], flip: Interval) -> Check | None:
-    """Whether two vectors are too much alike to be made by coins of their own; ``bits`` (r, m).
+    """Whether two vectors are too similar to be independent; ``bits`` (r, m).
 
-    At each position two vectors differ with probability ≥ 2q(1−q), so their distance is in law at
-    least Binomial(m, 2q(1−q)), wherever the hashed places are; Bonferroni over pairs. Exact and
-    conservative. None for fewer than two vectors.
+    At each position two vectors differ with probability ≥ 2q(1−q), so their distance is
+    stochastically at least Binomial(m, 2q(1−q)), wherever the hashed places are; Bonferroni over
+    pairs. Exact and conservative. None for fewer than two vectors.
     """
     r, m = bits.shape
     if r < 2:

@@ -1,4 +1,4 @@
-"""The coin behind sketch vectors: its bias with an exact interval, whatever was sketched, and the ε that follows."""
+"""The bias of sketch vectors' bits, with an exact interval for any objects, and their ε."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ _HALVINGS = 60
 
 
 def coin_interval(ones: int, vectors: int, m: int, *, confidence: float) -> Interval | None:
-    """The bias q of the coins in ``vectors`` sketch vectors of m bits that hold ``ones`` ones in all.
+    """The bias q of the bits of ``vectors`` sketch vectors of m bits with ``ones`` ones in total.
 
     A Count Median (or Mean) Sketch of one object is m coins that come up 1 with probability q, of
-    which the one at the hashed place is turned over (Tang et al. 2017, Figures 16 and 17). Wherever
+    which the one at the hashed place is flipped (Tang et al. 2017, Figures 16 and 17). Wherever
     that place is, the ones of r vectors are Binomial(r(m−1), q) + Binomial(r, 1−q): their law does
     not depend on any object, hash function or key. The interval inverts both exact tails (Clopper
     and Pearson 1934, for a sum of two binomials).
 
     Formal guarantee: covers q with probability ≥ ``confidence``, if all coins are independent and
-    equal. Proof that an interval is all it takes: dP(N ≥ n)/dq = r{P(C = n−1)(mq − 1) + P(C =
-    n−2)(m(1−q) − 1)} with C the sum without one coin of each kind, so the tail grows on [1/m, 1 −
-    1/m]; below 1/m, N ≤ r + Binomial(r(m−1), 1/m) in law, and where that does not exclude such q
-    either, the interval goes down to 0 (above 1 − 1/m by symmetry). None where every q is excluded,
-    as for vectors without a single one: then these are no such vectors (with probability ≥
+    equal. Proof that an interval suffices: dP(N ≥ n)/dq = r{P(C = n−1)(mq − 1) + P(C = n−2)(m(1−q)
+    − 1)} with C the sum without one coin of each kind, so the tail grows on [1/m, 1 − 1/m]; below
+    1/m, N is stochastically at most r + Binomial(r(m−1), 1/m), and if that does not exclude such q
+    either, the interval goes down to 0 (above 1 − 1/m by symmetry). None if every q is excluded, as
+    for vectors without a single one: then these are no such vectors (with probability ≥
     ``confidence``).
 
-    Not claimed: that the vectors do hold their objects; that takes the code, or objects one knows.
+    Not claimed: that the vectors hold their objects; that takes the code, or known objects.
 
     Raises:
         UsageError: no vectors, fewer than 3 bits, ones that do not fit, or a confidence outside (0,
@@ -62,7 +62,8 @@ def coin_interval(ones: int, vectors: int, m: int, *, confidence: float) -> Inte
     """
     if vectors < 1 or m < 3 or not 0 <= ones <= vectors * m:
         raise UsageError(
-            f"ones={ones}, vectors={vectors}, m={m}: need vectors ≥ 1, m ≥ 3 and 0 ≤ ones ≤ vectors·m"
+            f"ones={ones}, vectors={vectors}, m={m}: "
+            "must have vectors ≥ 1, m ≥ 3 and 0 ≤ ones ≤ vectors·m"
         )
     if not 0 < confidence < 1:
         raise UsageError(f"confidence={confidence}: must lie strictly between 0 and 1")
@@ -78,11 +79,11 @@ def coin_interval(ones: int, vectors: int, m: int, *, confidence: float) -> Inte
 
 
 def epsilon_of_flip(flip: Interval, *, differing: int) -> Interval:
-    """ε of a vector of coins with bias in ``flip``, where two objects' vectors differ in ``differing`` coins.
+    """ε of bits with bias in ``flip``, if two objects differ in ``differing`` of them.
 
     Each of those multiplies the likelihood ratio by at most max(q, 1−q)/min(q, 1−q), and some
-    vector attains all of them at once: ε = differing·|ln((1−q)/q)| exactly. 2 for a sketch (two
-    objects, two places), 1 for a single sign.
+    vector attains all of them at once: ε = differing·|ln((1−q)/q)| exactly. ``differing`` is 2 for
+    a sketch (two objects, two places) and 1 for a single sign.
 
     >>> e = epsilon_of_flip(Interval(low=0.1, high=0.2, confidence=0.95, method=""), differing=2)
     >>> round(e.low, 4), round(e.high, 4)
@@ -98,7 +99,10 @@ def _log_odds(q: float) -> float:
 
 
 def _too_few(ones: int, vectors: int, m: int, a: float) -> bool:
-    """Whether so few ones or fewer have probability ≤ ``a`` at any bias: bounded below 1/m, at it, and above 1 − 1/m."""
+    """Whether ``ones`` or fewer have probability ≤ ``a`` at any bias.
+
+    Bounded below 1/m, at 1/m, and above 1 − 1/m.
+    """
     others, least = vectors * (m - 1), 1 / m
     return (
         at_most(ones, (others, least), (vectors, 1 - least)) <= a
@@ -108,7 +112,7 @@ def _too_few(ones: int, vectors: int, m: int, a: float) -> bool:
 
 
 def _lowest(ones: int, vectors: int, m: int, a: float) -> float:
-    """A bias below which so many ones or more have probability ≤ ``a``."""
+    """A bias below which ``ones`` or more have probability ≤ ``a``."""
     others = vectors * (m - 1)
     low, high = 1 / m, 1 - 1 / m
     if at_least(ones - vectors, (others, low), (0, 0.0)) > a:
@@ -128,15 +132,15 @@ def _lowest(ones: int, vectors: int, m: int, a: float) -> float:
 
 
 CHECKS = 4
-"""How many checks share a key's α."""
+"""The number of checks that share a key's α."""
 MOST_BITS = 2**20
 MOST_VECTORS = 512
-"""The checks of neighbours and copies look at the first so many vectors, of so many bits in all."""
+"""The checks of neighbours and copies use the first vectors, up to these totals."""
 _CHUNK = 2**20
 
 
 class Estimated(NamedTuple):
-    """The coin of one sketch of each record: its bias (None: none fits), how many vectors it rests on, and the checks."""
+    """The bias of one sketch per record (None: none fits), the number of vectors, the checks."""
 
     flip: Interval | None
     vectors: int
@@ -144,7 +148,10 @@ class Estimated(NamedTuple):
 
 
 class SketchVectors:
-    """The vectors of one sketch of every record of a key; memory is m bytes, 4 a vector, and 128 KiB for the checks."""
+    """The vectors of one sketch of every record of a key.
+
+    Memory is m bytes, 4 per vector, and 128 KiB for the checks.
+    """
 
     def __init__(self, m: int) -> None:
         """For vectors of ``m`` bits, a multiple of 8."""
@@ -157,7 +164,7 @@ class SketchVectors:
         self._room = max(2, min(MOST_VECTORS, MOST_BITS // m))
 
     def add(self, packed: npt.NDArray[np.uint8]) -> None:
-        """Take in vectors (n, m/8), bit i in byte i // 8 at 1 << i % 8."""
+        """Add vectors (n, m/8), bit i in byte i // 8 at 1 << i % 8."""
         step = max(1, _CHUNK // packed.shape[1])
         for start in range(0, len(packed), step):
             bits = np.unpackbits(packed[start : start + step], axis=1, bitorder="little")
@@ -172,11 +179,11 @@ class SketchVectors:
             self.vectors += len(bits)
 
     def estimate(self, *, interval_alpha: float, check_alpha: float) -> Estimated | None:
-        """The coin's bias and the checks; None without vectors.
+        """The bias and the checks; None without vectors.
 
         The interval misses the bias with probability ≤ ``interval_alpha``. Each check's p-value is
-        valid (of ``check_spread`` approximately) whatever the bias: it uses an interval of its own
-        at a tenth of ``check_alpha``.
+        valid (of ``check_spread`` approximately) whatever the bias: it uses its own interval at a
+        tenth of ``check_alpha``.
         """
         if not self.vectors:
             return None

@@ -1,4 +1,4 @@
-"""Exact tails of how many of two kinds of biased coins came up, and of how ones lie around a circle."""
+"""Exact tails of the sum of two binomials, and of the runs of ones around a circle."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import scipy
 __all__ = ["at_least", "at_most", "runs_two_sided"]
 
 _NEGLIGIBLE = 1e-15
-"""Added to every tail: more than what is cut off the ends of the laws that are summed."""
+"""Added to every tail: more than the mass that is cut off the ends of the summed laws."""
 
 
 def at_least(successes: int, first: tuple[int, float], second: tuple[int, float]) -> float:
-    """P(X + Y ≥ successes) of independent X ~ Binomial(*first) and Y ~ Binomial(*second), at most 1.
+    """P(X + Y ≥ successes), at most 1, of independent X ~ Binomial(*first), Y ~ Binomial(*second).
 
     Never below the exact value beyond rounding (relative 1e-9): Y's law is summed over all but
     1e-20 of its mass, and 1e-15 is added. The second pair should be the smaller one: time and
@@ -60,7 +60,7 @@ def runs_two_sided(runs: int, circles: Iterable[tuple[int, int]]) -> float:
 
 
 def _binomial_law(n: int, p: float) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """The values of a binomial variable that matter, and their probabilities."""
+    """The values of a binomial variable with non-negligible mass, and their probabilities."""
     width = math.ceil(10 * math.sqrt(n * p * (1 - p)) + 40)
     values = np.arange(max(0, math.floor(n * p) - width), min(n, math.ceil(n * p) + width) + 1)
     logs = (
@@ -96,7 +96,7 @@ def _runs_law(size: int, ones: int) -> tuple[int, npt.NDArray[np.float64]]:
 def _power(
     law: tuple[int, npt.NDArray[np.float64]], times: int
 ) -> tuple[int, npt.NDArray[np.float64]]:
-    """The law of the sum of so many independent copies."""
+    """The law of the sum of ``times`` independent copies."""
     result: tuple[int, npt.NDArray[np.float64]] = (0, np.ones(1))
     while times:
         if times & 1:
@@ -114,7 +114,7 @@ def _sum(
 
 
 def _trimmed(start: int, law: npt.NDArray[np.float64]) -> tuple[int, npt.NDArray[np.float64]]:
-    """Without the ends that hold less than 1e-22 of the mass each."""
+    """The law without its ends, which hold less than 1e-22 of the mass each."""
     kept = np.flatnonzero((np.cumsum(law) > 1e-22) & (np.cumsum(law[::-1])[::-1] > 1e-22))
     return start + int(kept[0]), law[kept[0] : kept[-1] + 1]
 

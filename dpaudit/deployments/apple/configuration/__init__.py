@@ -1,1 +1,1 @@
-"""The four configuration files: ``plists`` and ``reading`` read them, ``resolving`` follows every key to its ε and budget."""
+"""The four configuration files: ``plists``, ``reading``; ``resolving`` finds each key's ε."""

@@ -1,6 +1,6 @@
-"""Property lists from files that anybody may have written: XML and binary, bounded in size, depth and number of values.
+"""Property lists from untrusted files, XML and binary, bounded in size, depth and values.
 
-``plistlib`` builds the values; what it would take from a damaged or forged file is refused before.
+``plistlib`` builds the values; what it would accept of a damaged or forged file is refused before.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ MOST_BYTES = 2**20
 MOST_DEPTH = 32
 """Apple's files nest four deep."""
 MOST_NODES = 500_000
-"""Values in one file, keys among them; a value that is referred to twice counts twice."""
+"""The most values in one file, keys included; a value that is referred to twice counts twice."""
 
 
 def read_plist(path: Path, *, limit: int = MOST_BYTES, nodes: int = MOST_NODES) -> object:
     """The value in a property list: dict, list, str, int, float, bool, bytes or datetime, nested.
 
-    Refused is what would hurt a reader or mislead one: more than ``limit`` bytes or ``nodes``
+    Files that could harm or mislead a reader are refused: more than ``limit`` bytes or ``nodes``
     values (shared ones counted each time), nesting deeper than 32, an XML internal subset (so
-    entities of any kind), unknown elements, text outside a value, a key twice in one dict; in
+    entities of any kind), unknown elements, text outside a value, a duplicate key in one dict; in
     binary files references that lead back to their own container, objects outside the file or that
     together claim more bytes than the file has. Memory stays within a multiple of the file's size
     and nothing recurses deeper than the nesting allowed; the limit on the size also bounds the
     quadratic time that expat before 2.6 takes over one long token.
 
     Raises:
-        UsageError: it cannot be read, is no property list, or is refused; names the file, the rule
-            and the remedy.
+        UsageError: it cannot be read, is not a property list, or is refused; names the file, the
+            rule and the fix.
     """
     try:
         data = read_plain(path, limit=limit)
@@ -59,20 +59,21 @@ def read_plist(path: Path, *, limit: int = MOST_BYTES, nodes: int = MOST_NODES) 
         raise UsageError(f"file={path_text(path)}: {error}") from error
     except (ValueError, ExpatError, LookupError, OverflowError) as error:
         raise UsageError(
-            f"file={path_text(path)}: is no property list ({error}); give a .plist file as Apple's tools write it"
+            f"file={path_text(path)}: is not a property list ({error}); "
+            "give a .plist file as Apple's tools write it"
         ) from error
 
 
 class _RefusedError(Exception):
-    """Why a property list is refused: the rule and the remedy; :func:`read_plist` names the file."""
+    """Why a property list is refused: the rule and the fix; :func:`read_plist` names the file."""
 
 
 class _UniqueKeys(dict[str, Any]):
-    """A dict that takes each key once: with two values for one key, readers would disagree about the file."""
+    """A dict that refuses duplicate keys: readers would disagree about the value."""
 
     def __setitem__(self, key: str, value: Any) -> None:
         if not isinstance(key, str):
-            raise _RefusedError("has a dict key that is no string; plutil -lint tells where")
+            raise _RefusedError("has a dict key that is not a string; plutil -lint shows where")
         if key in self:
             raise _RefusedError(f"has the key {key[:_SHOWN]!r} twice in one dict; keep one of them")
         super().__setitem__(key, value)
@@ -87,11 +88,11 @@ _TEXTS = {
     "true": re.compile(r"\s*"),
     "false": re.compile(r"\s*"),
 }
-"""What these leaves may hold: ``plistlib`` takes ``1_0`` for 10, any text for true, and fails on other dates."""
+"""The valid text of these leaves: ``plistlib`` takes ``1_0`` for 10 and any text for true."""
 
 
 class _XmlCheck:
-    """One pass of expat over an XML property list, for what ``plistlib`` would overlook."""
+    """One pass of expat over an XML property list, for errors that ``plistlib`` overlooks."""
 
     def __init__(self, nodes: int) -> None:
         self._most, self._seen, self._values = nodes, 0, 0
@@ -99,14 +100,14 @@ class _XmlCheck:
         self._words: list[str] = []
 
     def check(self, data: bytes) -> None:
-        """Follow the elements without building anything.
+        """Check the elements without building anything.
 
         Raises:
             _RefusedError: not one ``plist`` of one value; an internal subset; an unknown or
-                misplaced element; text between elements; a leaf that is not what its element says;
-                too deep; more than ``nodes`` values and keys.
-            ExpatError, ValueError, LookupError: no well-formed XML, or in an encoding that is not
-                known.
+                misplaced element; text between elements; a leaf with invalid text; too deep; more
+                than ``nodes`` values and keys.
+            ExpatError, ValueError, LookupError: XML that is not well-formed or in an unknown
+                encoding.
         """
         parser = self._parser = ParserCreate()
         parser.StartDoctypeDeclHandler = self._doctype
@@ -125,7 +126,8 @@ class _XmlCheck:
     ) -> None:
         if internal:
             raise self._refuse(
-                "declares an internal subset (<!DOCTYPE … […]>), where entity bombs are made; remove it"
+                "declares an internal subset (<!DOCTYPE … […]>), which allows entity bombs; "
+                "remove it"
             )
 
     def _start(self, element: str, _attributes: dict[str, str]) -> None:
@@ -137,7 +139,7 @@ class _XmlCheck:
                 )
         elif element not in _CONTAINERS and element not in _LEAVES:
             raise self._refuse(
-                f"has <{element[:_SHOWN]}>, which is no element of property lists; correct it"
+                f"has <{element[:_SHOWN]}>, which is not an element of property lists; correct it"
             )
         elif inside in _LEAVES:
             raise self._refuse(f"has <{element}> inside <{inside}>; close that first")
@@ -147,9 +149,7 @@ class _XmlCheck:
             self._seen += 1
             self._values += inside == "plist"
             if self._seen > self._most:
-                raise self._refuse(
-                    f"has value number {self._most + 1:,}; no such file needs so many"
-                )
+                raise self._refuse(f"has value number {self._most + 1:,}; no such file has so many")
             if len(self._open) > MOST_DEPTH:
                 raise self._refuse(f"nests deeper than {MOST_DEPTH}; no such file does")
         self._open.append(element)
@@ -179,7 +179,7 @@ _FIXED = {
     0x33: 8,
     **{0x10 + i: 1 << i for i in range(5)},
 }
-"""Bytes after the marker: null, false, true, float, double, date, integers."""
+"""The bytes after each marker: null, false, true, float, double, date, integers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,18 +188,18 @@ class _Table:
     reference_size: int
     offsets: Sequence[int]
     end: int
-    """Where the offset table begins; objects stand before it."""
+    """Where the offset table begins; objects are before it."""
     nodes: int
     """The most values."""
 
 
 def _check_binary(data: bytes, *, nodes: int) -> None:
-    """Follow every reference from the top object once, without building anything and without recursion.
+    """Follow every reference from the top object once, building nothing and without recursion.
 
-    Sound because of three sums. The bytes that the reachable objects claim, together, are at most
+    Three limits make the file safe. The bytes that the reachable objects claim together are at most
     the file's (honest objects do not overlap), which bounds what ``plistlib`` allocates; the depth
-    bounds its recursion; and the number of values with shared ones counted each time bounds whoever
-    walks over the result.
+    bounds its recursion; and the number of values, with shared ones counted each time, bounds any
+    walk over the result.
 
     Raises:
         _RefusedError: truncated, an unknown version or marker, an object or a reference outside, a
@@ -209,7 +209,7 @@ def _check_binary(data: bytes, *, nodes: int) -> None:
     sizes: dict[int, int] = {}  # object → values in it, shared ones each time
     heights: dict[int, int] = {}
     claimed = 0
-    path: list[tuple[int, list[int], int]] = []  # (object, its children, how many of them are done)
+    path: list[tuple[int, list[int], int]] = []  # (object, its children, how many are done)
     on_path: set[int] = set()
     current: int | None = top
     while current is not None or path:
@@ -236,7 +236,7 @@ def _check_binary(data: bytes, *, nodes: int) -> None:
         on_path.remove(here)
         sizes[here] = 1 + sum(sizes[c] for c in children)
         heights[here] = 1 + max((heights[c] for c in children), default=0)
-        if heights[here] > MOST_DEPTH:  # over objects that were reached by a shorter way before
+        if heights[here] > MOST_DEPTH:  # through objects that were first reached on a shorter way
             raise _too_deep()
         if sizes[here] > nodes:
             raise _too_many(nodes)
@@ -247,7 +247,7 @@ def _too_deep() -> _RefusedError:
 
 
 def _too_many(nodes: int) -> _RefusedError:
-    return _RefusedError(f"has more than {nodes:,} values; no such file needs so many")
+    return _RefusedError(f"has more than {nodes:,} values; no such file has so many")
 
 
 def _table(data: bytes, nodes: int) -> tuple[_Table, int]:
@@ -282,7 +282,7 @@ def _table(data: bytes, nodes: int) -> tuple[_Table, int]:
 
 
 def _children(table: _Table, reference: int) -> tuple[list[int], int]:
-    """The objects that one refers to, and the bytes that it takes."""
+    """The objects that an object refers to, and its length in bytes."""
     if reference >= len(table.offsets):
         raise _RefusedError(f"refers to object {reference} of {len(table.offsets)}; it is damaged")
     start = table.offsets[reference]

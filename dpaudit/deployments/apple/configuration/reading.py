@@ -1,4 +1,7 @@
-"""The four configuration files of ``dprivacyd``, as tables by name (Tang et al. 2017, section 3.2, Figures 4 to 7)."""
+"""The four configuration files of ``dprivacyd``, as tables by name.
+
+Source: Tang et al. 2017, section 3.2, Figures 4 to 7.
+"""
 
 from __future__ import annotations
 
@@ -22,25 +25,25 @@ __all__ = [
 
 _SHOWN = 80
 _LARGEST = 2**63 - 1
-"""NSNumber's ``integerValue`` holds no more."""
+"""The largest ``integerValue`` of an NSNumber."""
 
 
 def whole(value: object) -> int | None:
-    """A whole number of 64 bits, also where it is written as a real (``<real>2</real>``); None for anything else.
+    """A 64-bit whole number, also if written as a real (``<real>2</real>``); otherwise None.
 
     >>> whole(2), whole(2.0), whole(True), whole(2.5), whole(10**30)
     (2, 2, None, None, None)
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    if isinstance(value, float) and not value.is_integer():  # neither are infinities and NaN
+    if isinstance(value, float) and not value.is_integer():  # nor infinite or NaN
         return None
     number = int(value)
     return number if abs(number) <= _LARGEST else None
 
 
 class Entry:
-    """Fields by name; ``where`` and ``report`` say and collect what is wrong, and each read field counts as known."""
+    """Fields by name; errors go to ``report`` with ``where``, and a field that is read is known."""
 
     def __init__(
         self, fields: Mapping[str, Any], *, where: str, report: Callable[[Finding], None]
@@ -49,7 +52,7 @@ class Entry:
         self._known: set[str] = set()
 
     def others(self) -> dict[str, Any]:
-        """The fields that nobody has asked for."""
+        """The fields that were never read."""
         return {name: value for name, value in self._fields.items() if name not in self._known}
 
     def odd(self, message: str, *, serious: bool = False) -> None:
@@ -57,22 +60,20 @@ class Entry:
         self._report(Finding(self.where, message, serious))
 
     def text(self, name: str, *, needed: bool = False) -> str | None:
-        """A string that is not empty, else None and a finding."""
+        """A non-empty string, else None and a finding."""
         value = self._get(name, needed=needed)
         if isinstance(value, str) and value.strip():
             return value
-        self._refuse(name, value, "must be a string that is not empty", needed=needed)
+        self._refuse(name, value, "must be a non-empty string", needed=needed)
         return None
 
     def integer(self, name: str, *, least: int | None = None, needed: bool = False) -> int | None:
-        """A whole number of 64 bits, at least ``least``, else None and a finding."""
+        """A 64-bit whole number, at least ``least``, else None and a finding."""
         value = self._get(name, needed=needed)
         number = whole(value)
         if number is not None and (least is None or number >= least):
             return number
-        rule = "must be a whole number of 64 bits" + (
-            f", at least {least}" if least is not None else ""
-        )
+        rule = "must be a 64-bit whole number" + ("" if least is None else f", at least {least}")
         self._refuse(name, value, rule, needed=needed)
         return None
 
@@ -81,7 +82,7 @@ class Entry:
     ) -> float | None:
         """A finite number above 0 and at least ``least``, else None and a finding.
 
-        The finding is ``serious``, if at all, where the value is a number but not such a one.
+        With ``serious``, the finding is serious if the value is a number, but not such a number.
         """
         value = self._get(name, needed=needed)
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -101,7 +102,7 @@ class Entry:
         return None
 
     def table(self, name: str) -> Mapping[str, Any] | None:
-        """A dict, which is needed, else None and a finding."""
+        """A required dict, else None and a finding."""
         value = self._get(name, needed=True)
         if isinstance(value, dict):
             return value
@@ -118,7 +119,7 @@ class Entry:
     def _refuse(
         self, name: str, value: object, rule: str, *, needed: bool, serious: bool = False
     ) -> None:
-        if value is not None:  # that a needed field is missing has been said
+        if value is not None:  # a missing field has been reported
             left = "the entry" if needed else "the field"
             self.odd(f"{name}={_short(value)}: {rule}; {left} is left out", serious=serious)
 
@@ -133,11 +134,9 @@ def _as_float(value: int | float) -> float:
 def _short(value: object) -> str:
     if isinstance(value, int) and abs(value) > 10**_SHOWN:
         return f"an integer of {value.bit_length()} bits"
-    text = (
-        repr(value)
-        if not isinstance(value, (dict, list))
-        else f"a {type(value).__name__} of {len(value)}"
-    )
+    if isinstance(value, (dict, list)):
+        return f"a {type(value).__name__} of {len(value)}"
+    text = repr(value)
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
@@ -149,28 +148,30 @@ FILES = tuple(
 
 
 def read_configuration(folder: Path) -> Configuration:
-    """Read the four files of a folder; entries that cannot be understood are left out and stand in ``findings``.
+    """Read the four files of a folder; invalid entries are left out and reported in ``findings``.
 
-    Each file is an array of dicts. An entry is left out where a needed field is missing or has the
+    Each file is an array of dicts. An entry is left out if a required field is missing or has the
     wrong type or range (a ``true`` is no integer; PrivacyParameter is finite and above 0,
-    SessionSeconds at least 1; SessionAmount is a whole number of at least 0), and where two entries
-    of one name differ, since nothing says which of them the daemon takes. A PrivacyParameter that
-    is 0, negative or not a number is serious: the daemon refuses only what exceeds 2, and such a
-    coin may give away anything.
+    SessionSeconds at least 1; SessionAmount is a whole number of at least 0), or if two entries of
+    one name differ, since nothing says which of them the daemon takes. A PrivacyParameter that is
+    0, negative or not a number is serious: the daemon refuses only what exceeds 2, and with such a
+    value a record may reveal anything.
 
     Raises:
-        UsageError: the folder or one of its files cannot be read, is no property list, or is not an
-            array of dicts.
+        UsageError: the folder or one of its files cannot be read, is not a property list, or is not
+            an array of dicts.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise UsageError(
-            f"folder={path_text(folder)}: is no folder; give one with {FILES[0]} and the three others"
+            f"folder={path_text(folder)}: is not a folder; "
+            f"give one with {FILES[0]} and the three others"
         )
     missing = [name for name in FILES if not (folder / name).exists()]
     if missing:
         raise UsageError(
-            f"folder={path_text(folder)}: has no {', '.join(missing)}; all four com.apple.dprivacyd files are needed"
+            f"folder={path_text(folder)}: has no {', '.join(missing)}; "
+            "must hold all four com.apple.dprivacyd files"
         )
     findings: list[Finding] = []
     keys, properties, parameters, budgets = (
@@ -191,7 +192,7 @@ def _table(
     make: Callable[[str, Entry], Any],
     report: Callable[[Finding], None],
 ) -> dict[str, Any]:
-    """Entries by name; an entry twice is told once, and two that differ are both left out."""
+    """Entries by name; of two equal entries one is kept, and two that differ are left out."""
     table: dict[str, Any] = {}
     refused: set[str] = set()
     for entry in _entries(path, report):
@@ -205,14 +206,12 @@ def _table(
         if name not in table:
             table[name] = made
         elif table[name] == made:
-            entry.odd("is there twice, the same both times")
+            entry.odd("is listed twice, identically")
         else:
             refused.add(name)
             del table[name]
-            entry.odd(
-                "is there twice with different fields; both are left out, as it is open which is used",
-                serious=True,
-            )
+            rest = "both are left out, as it is unknown which is used"
+            entry.odd(f"is listed twice with different fields; {rest}", serious=True)
     return table
 
 
@@ -220,12 +219,10 @@ def _entries(path: Path, report: Callable[[Finding], None]) -> Iterator[Entry]:
     root = read_plist(path)
     if not isinstance(root, list):
         raise UsageError(
-            f"file={path_text(path)}: holds a {type(root).__name__}; Apple's file is an array of dicts"
+            f"file={path_text(path)}: holds a {type(root).__name__}; must be an array of dicts"
         )
     if root and not any(isinstance(value, dict) for value in root):
-        raise UsageError(
-            f"file={path_text(path)}: holds no dict; Apple's file is an array of dicts"
-        )
+        raise UsageError(f"file={path_text(path)}: holds no dict; must be an array of dicts")
     if not root:
         report(Finding(path.name, "holds no entry"))
     for number, value in enumerate(root, 1):
@@ -233,7 +230,7 @@ def _entries(path: Path, report: Callable[[Finding], None]) -> Iterator[Entry]:
         if isinstance(value, dict):
             yield Entry(value, where=where, report=report)
         else:
-            report(Finding(where, f"is a {type(value).__name__}, no dict; it is left out"))
+            report(Finding(where, f"is a {type(value).__name__}, not a dict; it is left out"))
 
 
 def _key(name: str, entry: Entry) -> Key | None:
@@ -246,10 +243,8 @@ def _properties(name: str, entry: Entry) -> Properties | None:
     algorithm = entry.text("PrivatizationAlgorithm", needed=True)
     parameter = entry.positive("PrivacyParameter", needed=True, serious=True)
     budget = entry.text("BudgetKeyName", needed=True)
-    data_algorithm, server_algorithm = (
-        entry.text("DataAlgorithm"),
-        entry.text("ServerAlgorithmString"),
-    )
+    data_algorithm = entry.text("DataAlgorithm")
+    server_algorithm = entry.text("ServerAlgorithmString")
     transport, priority = entry.text("Transport"), entry.integer("SubmissionPriority")
     patterns = entry.flag("KeyPatternsAllowed")
     width, count = entry.integer("FragmentWidth", least=1), entry.integer("FragmentCount", least=1)
@@ -279,8 +274,9 @@ def _budget(name: str, entry: Entry) -> Budget | None:
         return None
     if seconds not in SEEN_SESSION_SECONDS:
         entry.odd(
-            f"SessionSeconds={seconds:g}: the daemon's periods are hard-coded, and other values than a day or a week had "
-            "no effect when they were tried (Tang et al., 5.2); the ledger takes the file at its word"
+            f"SessionSeconds={seconds:g}: the daemon's periods are hard-coded, and values other "
+            "than a day or a week had no effect when tried (Tang et al., 5.2); the ledger uses the "
+            "file's value"
         )
     return Budget(name, seconds, amount)
 
@@ -293,4 +289,4 @@ def _parameters(_name: str, entry: Entry) -> Mapping[str, Any] | None:
 
 def _unknown(entry: Entry) -> None:
     for field in entry.others():
-        entry.odd(f"the field {quoted(field)} is not known to dpaudit and is left out")
+        entry.odd(f"the field {quoted(field)} is unknown to dpaudit and is left out")

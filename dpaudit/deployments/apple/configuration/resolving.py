@@ -1,4 +1,4 @@
-"""From a KeyName to what the daemon does with its data: properties, algorithm, ε and budget (Tang et al., Figure 3)."""
+"""From a KeyName to its properties, algorithm, ε and budget (Tang et al., Figure 3)."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ __all__ = ["ALGORITHMS", "DEFAULT_PRIORITY", "resolve", "unresolved"]
 ALGORITHMS = ("CountMedianSketch", "HadamardCountMedianSketch", "OneBitHistogram")
 """The PrivatizationAlgorithms whose records the paper shows (Figures 11 and 12)."""
 DEFAULT_PRIORITY = 1
-"""Where a version has no SubmissionPriority (macOS 10.12.1): Figure 5's value."""
+"""For a version without SubmissionPriority (macOS 10.12.1): Figure 5's value."""
 _NAMED = 5
-"""Names that one finding lists; the rest it counts."""
+"""The most names that one finding lists; the rest is counted."""
 _LONGEST_CHAIN = 16
 
 
 def resolve(configuration: Configuration) -> tuple[ResolvedKey, ...]:
-    """Every key that can be followed to its end, in the file's order; what is left out, :func:`unresolved` says.
+    """Every key that leads to properties and a budget, in the file's order.
 
     As the daemon runs it: a PrivacyParameter above 2 becomes 1, at SubmissionPriority 99999 (never
-    submitted), and at most min(SessionAmount, 40) records of a key go into one report.
+    submitted), and at most min(SessionAmount, 40) records of a key go into one report. The keys
+    that are left out are in :func:`unresolved`.
     """
     resolved = []
     for key in configuration.keys.values():
@@ -53,7 +54,7 @@ def resolve(configuration: Configuration) -> tuple[ResolvedKey, ...]:
 
 
 def unresolved(configuration: Configuration) -> tuple[Finding, ...]:
-    """Why keys were left out of :func:`resolve`, and what the daemon does otherwise than the files say.
+    """Why keys were left out of :func:`resolve`, and where the daemon departs from the files.
 
     Unknown PropertiesNames and BudgetKeyNames, names that lead back to a KeyName (also in a loop),
     PrivacyParameters that the daemon refuses, algorithms without known records, and server
@@ -70,11 +71,12 @@ def _without_properties(configuration: Configuration) -> Iterable[Finding]:
     for name, keys in without.items():
         chain = _chain(name, configuration.keys)
         if len(chain) == 1:
-            why = f"{name!r} has no (understood) entry in keyproperties"
+            why = f"{name!r} has no valid entry in keyproperties"
         elif chain[-1] in chain[:-1]:
-            why = f"PropertiesName {name!r} is a KeyName, and following it makes a loop: {' → '.join(chain[:_NAMED])}"
+            loop = " → ".join(chain[:_NAMED])
+            why = f"PropertiesName {name!r} is a KeyName, and following it makes a loop: {loop}"
         else:
-            why = f"PropertiesName {name!r} is a KeyName, where a properties' name belongs"
+            why = f"PropertiesName {name!r} is a KeyName, not the name of properties"
         yield Finding(f"PropertiesName {name}", f"{why}; left out: {_listed(keys)}")
 
 
@@ -87,40 +89,35 @@ def _about_properties(configuration: Configuration) -> Iterable[Finding]:
         if properties.budget not in configuration.budgets:
             yield Finding(
                 where,
-                f"BudgetKeyName {properties.budget!r} has no (understood) entry in budgetproperties. The daemon may take "
-                f"its default budget, which the ledger does not assume; left out: {_listed(keys)}",
+                f"BudgetKeyName {properties.budget!r} has no valid entry in budgetproperties. The "
+                "daemon may use its default budget, which the ledger does not assume; left out: "
+                f"{_listed(keys)}",
             )
         if properties.parameter > EPSILON_MAX:
             yield Finding(
                 where,
-                f"PrivacyParameter={properties.parameter:g} exceeds epsilonMax = {EPSILON_MAX:g}: the daemon uses "
-                f"{FALLBACK_EPSILON:g} and priority {NEVER_SUBMITTED}, so that nothing of it is submitted: {_listed(keys)}",
+                f"PrivacyParameter={properties.parameter:g} exceeds epsilonMax = {EPSILON_MAX:g}: "
+                f"the daemon uses {FALLBACK_EPSILON:g} and priority {NEVER_SUBMITTED}, so that no "
+                f"record is submitted: {_listed(keys)}",
             )
         elif properties.priority is not None and properties.priority >= NEVER_SUBMITTED:
             yield Finding(
                 where,
-                f"SubmissionPriority={properties.priority}: the daemon submits nothing from {NEVER_SUBMITTED} on, so the "
-                f"ledger counts nothing of it: {_listed(keys)}",
+                f"SubmissionPriority={properties.priority}: the daemon submits nothing from "
+                f"{NEVER_SUBMITTED} on, so the ledger counts nothing: {_listed(keys)}",
             )
         if properties.algorithm not in ALGORITHMS:
-            yield Finding(
-                where,
-                f"PrivatizationAlgorithm {properties.algorithm!r} is not known: its coin cannot be checked",
-            )
-        if (
-            properties.server_algorithm is not None
-            and properties.server_algorithm not in configuration.parameters
-        ):
-            yield Finding(
-                where,
-                f"ServerAlgorithmString {properties.server_algorithm!r} has no algorithmparameters",
-            )
+            unknown = f"PrivatizationAlgorithm {properties.algorithm!r} is unknown"
+            yield Finding(where, f"{unknown}: its flip probability cannot be checked")
+        server = properties.server_algorithm
+        if server is not None and server not in configuration.parameters:
+            yield Finding(where, f"ServerAlgorithmString {server!r} has no algorithmparameters")
         if not keys:
             yield Finding(where, "no KeyName uses these properties")
 
 
 def _chain(name: str, keys: Mapping[str, Key]) -> list[str]:
-    """A name and those that keynames leads to from there, to one that is no KeyName or comes again."""
+    """A name and those that keynames leads to, up to one that is not a KeyName or repeats."""
     chain = [name]
     while chain[-1] in keys and chain[-1] not in chain[:-1] and len(chain) < _LONGEST_CHAIN:
         chain.append(keys[chain[-1]].properties)

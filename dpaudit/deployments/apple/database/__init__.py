@@ -1,1 +1,1 @@
-"""The budget database: ``opening`` opens it unchanged, ``reading`` reads it by its ``schema``, ``balances`` checks it."""
+"""The budget database: opened read-only, read by its ``schema``, and its balances checked."""

@@ -1,4 +1,4 @@
-"""The budget table's rows by themselves, and beside what the configuration can have given."""
+"""Checks of the budget table's rows, alone and against the configuration."""
 
 from __future__ import annotations
 
@@ -18,55 +18,45 @@ _CLOCK = timedelta(milliseconds=1)
 
 
 def odd_balances(balances: Iterable[Balance]) -> tuple[Finding, ...]:
-    """What is odd about such rows under any configuration.
+    """What is inconsistent in these rows under any configuration.
 
-    Negative balances, names that stand twice, updates before the creation, and the jump that Tang
-    et al. saw twice and could not explain (§A.2): a balance that equals the days from ZCREATIONDATE
-    to ZLASTUPDATE. Ordinary use can lead to that number too, so it is no proof.
+    Negative balances, duplicate names, updates before the creation, and the jump that Tang et al.
+    saw twice and could not explain (§A.2): a balance that equals the days from ZCREATIONDATE to
+    ZLASTUPDATE. Ordinary use can also lead to that number, so it is no proof.
     """
     balances = tuple(balances)
-    findings = [
-        Finding(
-            BUDGETS,
-            f"{quoted(key)} has {n} rows; each is shown, and which one the daemon uses is unknown",
-        )
+    messages = [
+        f"{quoted(key)} has {n} rows; each is shown, and which one the daemon uses is unknown"
         for key, n in Counter(b.key for b in balances).items()
         if n > 1
     ]
     for row in balances:
         name, lived = quoted(row.key), row.updated - row.created
         if row.balance < 0:
-            findings.append(
-                Finding(
-                    BUDGETS,
-                    f"{name}: the balance is {row.balance}; nothing is submitted until it is positive again",
-                )
+            messages.append(
+                f"{name}: the balance is {row.balance}; "
+                "nothing is submitted until it is positive again"
             )
+        apart = abs(lived - row.balance * _DAY if row.balance < 10**6 else lived)
         if lived < timedelta(0):
-            findings.append(Finding(BUDGETS, f"{name}: last updated before it was created"))
-        elif (
-            lived >= _DAY
-            and abs(lived - row.balance * _DAY if row.balance < 10**6 else lived) <= _CLOCK
-        ):
-            findings.append(
-                Finding(
-                    BUDGETS,
-                    f"{name}: the balance {row.balance} equals (ZLASTUPDATE − ZCREATIONDATE)/86400, the jump that Tang et "
-                    "al. (§A.2) could not explain; or chance",
-                )
+            messages.append(f"{name}: last updated before it was created")
+        elif lived >= _DAY and apart <= _CLOCK:
+            messages.append(
+                f"{name}: the balance {row.balance} equals (ZLASTUPDATE − ZCREATIONDATE)/86400, "
+                "the jump that Tang et al. (§A.2) could not explain; or chance"
             )
-    return tuple(findings)
+    return tuple(Finding(BUDGETS, message) for message in messages)
 
 
 def check_balances(database: Database, configuration: Configuration) -> tuple[Finding, ...]:
-    """Where the balances are not what ``configuration`` can have led to.
+    """Where the balances are impossible under ``configuration``.
 
     A budget starts with SessionAmount and gains SessionAmount for every whole SessionSeconds up to
     ZLASTUPDATE (Figure 19), so it holds at most (⌊(ZLASTUPDATE − ZCREATIONDATE)/SessionSeconds⌋ +
     1)·SessionAmount; more is a serious finding: somebody raised it (anyone with root can, §5.2), or
     it ran under another configuration. Budgets without a row, and rows without a budget, are
-    findings. Not claimed: that a balance within the bound is honest, since what has been submitted
-    is deleted from the database within a day.
+    findings. Not claimed: that a balance within the bound is honest, since submitted records are
+    deleted from the database within a day.
     """
     findings = []
     for row in database.balances:
@@ -76,26 +66,19 @@ def check_balances(database: Database, configuration: Configuration) -> tuple[Fi
             findings.append(Finding(BUDGETS, f"{name}: the configuration has no such budget"))
             continue
         if not (math.isfinite(budget.session_seconds) and budget.session_seconds > 0):
-            findings.append(
-                Finding(
-                    BUDGETS,
-                    f"{name}: SessionSeconds={budget.session_seconds:g}: nothing to compare with",
-                )
-            )
+            message = f"{name}: SessionSeconds={budget.session_seconds:g}: nothing to compare with"
+            findings.append(Finding(BUDGETS, message))
             continue
         lived = max(0.0, (row.updated - row.created + _CLOCK).total_seconds())
         periods = int(lived // budget.session_seconds)
         most = (periods + 1) * budget.session_amount
         if row.balance > most:
-            findings.append(
-                Finding(
-                    BUDGETS,
-                    f"{name}: the balance is {row.balance}, but {budget.session_amount} at first and "
-                    f"{budget.session_amount} every {budget.session_seconds:g} s cannot have given more than {most} in "
-                    f"{periods} periods",
-                    serious=True,
-                )
+            message = (
+                f"{name}: the balance is {row.balance}, but {budget.session_amount} at first and "
+                f"{budget.session_amount} every {budget.session_seconds:g} s cannot give more than "
+                f"{most} in {periods} periods"
             )
+            findings.append(Finding(BUDGETS, message, serious=True))
     held = {row.key for row in database.balances}
     findings += [
         Finding(BUDGETS, f"{quoted(name)}: the configuration's budget has no row")

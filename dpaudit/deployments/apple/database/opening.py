@@ -1,4 +1,4 @@
-"""Opens somebody's SQLite file so that nothing beside it or in it can change."""
+"""Opens a third party's SQLite file without changing it or its folder."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _LONGEST_VALUE = 1 << 20
 def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection in one read transaction; neither the file nor its folder is written to.
 
-    SQLite itself would: in WAL mode a reader makes ``-shm`` and ``-wal`` files, and after a crash
-    the first reader rolls the ``-journal`` back. So a file in WAL mode that nobody has open is read
-    as immutable; one with a ``-wal`` or ``-shm`` beside it, or with a journal to be rolled back, is
-    read from a copy in a private temporary folder; any other is opened with ``mode=ro``, which
-    takes only a shared lock. Locked by a writer, it is waited for 2 s at most.
+    SQLite itself would write: in WAL mode a reader makes ``-shm`` and ``-wal`` files, and after a
+    crash the first reader rolls the ``-journal`` back. So a file in WAL mode that nobody has open
+    is read as immutable; one with a ``-wal`` or ``-shm`` next to it, or with a journal to be rolled
+    back, is read from a copy in a private temporary folder; any other is opened with ``mode=ro``,
+    which takes only a shared lock. If a writer has locked it, we wait at most 2 s.
 
-    Not claimed: that a file that is both immutable to us and changed under us is always noticed
-    (size, time of change and inode are compared before and after).
+    Not claimed: that a change of a file that we read as immutable is always noticed (size,
+    modification time and inode are compared before and after).
 
     Raises:
-        UsageError: no plain file, empty, not SQLite, locked, changed while it was read, or no right
-            to read it.
+        UsageError: not a plain file, empty, not SQLite, locked, changed while it was read, or not
+            readable.
     """
     before = _state(path)
     wal = _in_wal_mode(path)
@@ -64,7 +64,7 @@ def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 class _HotJournalError(Exception):
-    """A transaction was cut off and must be rolled back before reading."""
+    """A transaction was interrupted and must be rolled back before reading."""
 
 
 def _refuse(path: Path, why: str) -> UsageError:
@@ -115,7 +115,7 @@ def _copy(path: Path, copy: Path) -> None:
                 shutil.copyfile(beside(path, ending), beside(copy, ending))
     except OSError as error:
         raise _refuse(
-            path, f"cannot be copied to be read ({error.strerror}); see to rights and space"
+            path, f"cannot be copied ({error.strerror}); check permissions and disk space"
         ) from None
 
 
@@ -138,8 +138,8 @@ def _connected(path: Path, how: str, *, name: Path | None = None) -> Iterator[sq
         if code & 0xFF == sqlite3.SQLITE_BUSY:
             raise _refuse(
                 shown,
-                f"locked by another program for {_PATIENCE:g} s; stop it, or read a copy of the file",
+                f"locked by another program for {_PATIENCE:g} s; stop it, or read a copy",
             ) from None
         raise _refuse(
-            shown, f"cannot be read as SQLite ({why(error)}); it is damaged or not complete"
+            shown, f"cannot be read as SQLite ({why(error)}); it is damaged or incomplete"
         ) from None

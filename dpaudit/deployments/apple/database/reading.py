@@ -1,4 +1,4 @@
-"""Reads the daemon's database: balances, how many privatised records wait or are sent, and what must not be there.
+"""Reads the daemon's database: balances, numbers of privatised records, and plain data.
 
 The schema is Tang et al.'s, see ``schema``; of ZCMSRECORD the paper says only that it exists. Of
 that table we need ZKEY, ZSUBMITTED and ZCREATIONDATE, look for plain data, and know three columns
@@ -43,19 +43,19 @@ from dpaudit.results.sqlite import DAMAGE, bound_steps, size_of, why
 __all__ = ["read_bits", "read_database", "read_sketches"]
 
 MOST_GROUPS = 10_000
-"""Balances, or pairs of key and state, that are taken from one table; a daemon has 7 and a few hundred."""
+"""The most balances, or pairs of key and state, read from one table; a daemon has few."""
 
 
 def read_database(path: Path) -> Database:
-    """Everything but the single rows, in one read transaction that changes nothing; memory does not grow with the rows.
+    """Read balances and counts in one read-only transaction; memory does not grow with the rows.
 
-    What cannot be right is a finding and left out: a table or column that is missing, rows of the
-    wrong type, times out of 2001 … 2099, rows of no key or state. Rows with plain data are a
-    serious one. A damaged table is a finding, too, and the others are still read.
+    Invalid data are a finding and left out: a missing table or column, rows of the wrong type,
+    times outside 2001 … 2099, rows without key or state. Rows with plain data are a serious
+    finding. A damaged table is also a finding, and the others are still read.
 
     Raises:
-        UsageError: nothing can be read: no plain file, not SQLite, locked for 2 s, damaged from the
-            start.
+        UsageError: nothing can be read: not a plain file, not SQLite, locked for 2 s, damaged from
+            the start.
     """
     findings: list[Finding] = []
     with open_read_only(path) as connection:
@@ -70,10 +70,10 @@ def read_database(path: Path) -> Database:
 
 
 def read_bits(path: Path) -> Iterator[BitRecord]:
-    """The rows of ZOBHRECORD one by one, in the order of Z_PK; none where there is no such table.
+    """The rows of ZOBHRECORD one by one, in the order of Z_PK; none if there is no such table.
 
-    Rows that have no key or state are left out, as :func:`read_database` says in a finding; a time,
-    version, position or value of the wrong type is None.
+    Rows without key or state are left out, which :func:`read_database` reports; a time, version,
+    position or value of the wrong type is None.
 
     Raises:
         UsageError: as :func:`read_database`, and when a damaged page is reached.
@@ -92,7 +92,7 @@ def read_bits(path: Path) -> Iterator[BitRecord]:
 
 
 def read_sketches(path: Path) -> Iterator[SketchRecord]:
-    """The same for ZCMSRECORD; the text of a sketch where the table has the columns that ours has.
+    """The rows of ZCMSRECORD; with the text of a sketch if the table has the columns of ours.
 
     Raises:
         UsageError: as :func:`read_bits`.
@@ -103,9 +103,8 @@ def read_sketches(path: Path) -> Iterator[SketchRecord]:
     ):
         text = None
         if _whole(function) is not None and isinstance(sequence, str):
-            text = f"{function},{sequence}" + (
-                f":{fragment}" if isinstance(fragment, str) and fragment else ""
-            )
+            text = f"{function},{sequence}"
+            text += f":{fragment}" if isinstance(fragment, str) and fragment else ""
         yield SketchRecord(
             key, from_coredata(created), bool(submitted), _whole(version), text, bool(plain)
         )
@@ -118,7 +117,7 @@ def _whole(value: Any) -> int | None:
 def _guarded(
     table: str, read: Any, connection: sqlite3.Connection, findings: list[Finding], size: int
 ) -> Iterator[Any]:
-    """What ``read`` yields until the table turns out to be damaged, which is a finding."""
+    """Yield from ``read`` until the table turns out to be damaged, which is a finding."""
     try:
         bound_steps(connection, size=size)
         columns = table_columns(connection, table, findings)
@@ -127,9 +126,8 @@ def _guarded(
     except DAMAGE as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
             raise
-        findings.append(
-            Finding(table, f"cannot be read to its end ({why(error)}); what follows is not counted")
-        )
+        message = f"cannot be read to its end ({why(error)}); the rest is not counted"
+        findings.append(Finding(table, message))
 
 
 def _balances(
@@ -145,9 +143,7 @@ def _balances(
     rows = connection.execute(query)
     for n, (number, key, balance, created, updated) in enumerate(rows):
         if n == MOST_GROUPS:
-            findings.append(
-                Finding(table, f"more than {MOST_GROUPS} rows; the others are not read")
-            )
+            findings.append(Finding(table, f"more than {MOST_GROUPS} rows; the rest is not read"))
             return
         born, last = from_coredata(created), from_coredata(updated)
         wrong = [
@@ -161,17 +157,10 @@ def _balances(
             if bad
         ]
         if wrong or born is None or last is None:
-            whose = (
-                quoted(key)
-                if isinstance(key, str)
-                else f"row {n + 1 if number is None else number}"
-            )
-            findings.append(
-                Finding(
-                    table,
-                    f"{whose}: {', '.join(wrong)} missing, of another type or out of range; left out",
-                )
-            )
+            row = f"row {n + 1 if number is None else number}"
+            whose = quoted(key) if isinstance(key, str) else row
+            rule = "missing, of another type or out of range; left out"
+            findings.append(Finding(table, f"{whose}: {', '.join(wrong)} {rule}"))
         else:
             yield Balance(key, balance, born, last)
 
@@ -183,12 +172,8 @@ def _counts(
         return
     lacking = [name for name in PLAIN if name not in columns]
     if lacking:
-        findings.append(
-            Finding(
-                table,
-                f"no column {', '.join(lacking)}; whether plain data is kept elsewhere is unknown",
-            )
-        )
+        unknown = "whether plain data is kept elsewhere is unknown"
+        findings.append(Finding(table, f"no column {', '.join(lacking)}; {unknown}"))
     what = f"{KEY} AS k, {STATE} AS s, COUNT(*), MIN({CREATED}), MAX({CREATED}), COUNT({CREATED})"
     sums = f"SUM({plain_data(columns)}), SUM({impossible_bit(columns)})"
     query = (
@@ -197,34 +182,19 @@ def _counts(
     rows = connection.execute(query)
     for n, (key, state, count, first, last, timed, plain, wrong) in enumerate(rows):
         if n == MOST_GROUPS:
-            findings.append(
-                Finding(
-                    table,
-                    f"more than {MOST_GROUPS} pairs of key and state; the others are not counted",
-                )
-            )
+            message = f"more than {MOST_GROUPS} pairs of key and state; the rest is not counted"
+            findings.append(Finding(table, message))
             return
         whose = "rows without a key" if key is None else quoted(key)
         if plain:
-            findings.append(
-                Finding(
-                    table,
-                    f"{whose}: {plain} of {count} rows hold the plain sequence or fragment",
-                    serious=True,
-                )
-            )
+            message = f"{whose}: {plain} of {count} rows hold the plain sequence or fragment"
+            findings.append(Finding(table, message, serious=True))
         if timed < count:
-            findings.append(
-                Finding(
-                    table, f"{whose}: {count - timed} of {count} rows have no time of 2001 … 2099"
-                )
-            )
+            message = f"{whose}: {count - timed} of {count} rows have no time in 2001 … 2099"
+            findings.append(Finding(table, message))
         if wrong:
-            findings.append(
-                Finding(
-                    table, f"{whose}: {wrong} of {count} rows have no whole, or an impossible, bit"
-                )
-            )
+            message = f"{whose}: {wrong} of {count} rows have an impossible bit or position"
+            findings.append(Finding(table, message))
         if key is None or state is None:
             what = "have no ZKEY" if key is None else "have a ZSUBMITTED other than 0 and 1"
             findings.append(Finding(table, f"{whose}: {count} rows {what}; left out"))

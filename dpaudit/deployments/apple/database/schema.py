@@ -1,4 +1,4 @@
-"""The database's tables as Tang et al. show them (Figures 1 and 2): SQL for cells that can be believed, Core Data's times."""
+"""The database's tables as in Tang et al. (Figures 1 and 2): SQL for valid cells, and times."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LATEST = 3_124_137_600
 
 
 def from_coredata(seconds: float) -> datetime | None:
-    """The time, rounded to the microsecond; None where it is no number of seconds of 2001 … 2099.
+    """The time, rounded to the microsecond; None if not a number of seconds in 2001 … 2099.
 
     >>> from_coredata(518421187.24894).isoformat()
     '2017-06-06T05:53:07.248940+00:00'
@@ -48,26 +48,28 @@ def from_coredata(seconds: float) -> datetime | None:
 
 
 def to_coredata(when: datetime) -> float:
-    """Seconds since 2001, the double nearest to them; ``from_coredata`` gives the same microsecond back."""
+    """Seconds since 2001 as the nearest double; ``from_coredata`` returns the same microsecond."""
     return (when - EPOCH) / timedelta(seconds=1)
 
 
 BUDGETS, BITS, SKETCHES = "ZPRIVACYBUDGETRECORD", "ZOBHRECORD", "ZCMSRECORD"
 
 CREATE = {
-    BUDGETS: "CREATE TABLE ZPRIVACYBUDGETRECORD ( Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGER, ZBALANCE INTEGER, "
-    "ZCREATIONDATE TIMESTAMP, ZLASTUPDATE TIMESTAMP, ZKEY VARCHAR )",
-    BITS: "CREATE TABLE ZOBHRECORD ( Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGER, ZREPORTVERSION INTEGER, "
-    "ZSUBMITTED INTEGER, ZSEQUENCEBITPOSITION INTEGER, ZSEQUENCEBITVALUE INTEGER, ZFRAGMENTBITPOSITION INTEGER, "
-    "ZFRAGMENTBITVALUE INTEGER, ZFRAGMENTPOSITION INTEGER, ZFRAGMENTWIDTH INTEGER, ZCREATIONDATE TIMESTAMP, ZKEY VARCHAR, "
+    BUDGETS: "CREATE TABLE ZPRIVACYBUDGETRECORD ( Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, "
+    "Z_OPT INTEGER, ZBALANCE INTEGER, ZCREATIONDATE TIMESTAMP, ZLASTUPDATE TIMESTAMP, "
+    "ZKEY VARCHAR )",
+    BITS: "CREATE TABLE ZOBHRECORD ( Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGER, "
+    "ZREPORTVERSION INTEGER, ZSUBMITTED INTEGER, ZSEQUENCEBITPOSITION INTEGER, "
+    "ZSEQUENCEBITVALUE INTEGER, ZFRAGMENTBITPOSITION INTEGER, ZFRAGMENTBITVALUE INTEGER, "
+    "ZFRAGMENTPOSITION INTEGER, ZFRAGMENTWIDTH INTEGER, ZCREATIONDATE TIMESTAMP, ZKEY VARCHAR, "
     "ZPLAINSEQUENCE VARCHAR, ZPLAINFRAGMENT VARCHAR )",
-    SKETCHES: "CREATE TABLE ZCMSRECORD ( Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGER, ZREPORTVERSION INTEGER, "
-    "ZSUBMITTED INTEGER, ZSEQUENCEHASHINDEX INTEGER, ZSEQUENCESKETCH VARCHAR, ZFRAGMENTSKETCH VARCHAR, "
-    "ZFRAGMENTPOSITION INTEGER, ZCREATIONDATE TIMESTAMP, ZKEY VARCHAR, ZPLAINSEQUENCE VARCHAR, ZPLAINFRAGMENT VARCHAR )",
+    SKETCHES: "CREATE TABLE ZCMSRECORD ( Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGER, "
+    "ZREPORTVERSION INTEGER, ZSUBMITTED INTEGER, ZSEQUENCEHASHINDEX INTEGER, "
+    "ZSEQUENCESKETCH VARCHAR, ZFRAGMENTSKETCH VARCHAR, ZFRAGMENTPOSITION INTEGER, "
+    "ZCREATIONDATE TIMESTAMP, ZKEY VARCHAR, ZPLAINSEQUENCE VARCHAR, ZPLAINFRAGMENT VARCHAR )",
 }
-"""Of the first two the paper has the schema. ZCMSRECORD's is ours, by the pattern of ZOBHRECORD:
-the function's index, and what stands after it in a report, before and behind the colon; and which
-fragment it is."""
+"""The paper has the schema of the first two. ZCMSRECORD's is ours, modelled on ZOBHRECORD: the
+function's index, the text before and after the colon in a report, and which fragment it is."""
 
 NEEDED = {"ZKEY", "ZSUBMITTED", "ZCREATIONDATE"}
 """Without these a table of records is not read."""
@@ -85,7 +87,7 @@ CREATED = (
 def table_columns(
     connection: sqlite3.Connection, table: str, findings: list[Finding]
 ) -> frozenset[str]:
-    """The columns' names in capitals; nothing, and a finding, where it is no plain table."""
+    """The columns' names in capitals; empty, with a finding, if it is not a plain table."""
     columns = plain_columns(connection, table)
     if columns is None:
         findings.append(
@@ -101,7 +103,7 @@ def table_columns(
 def has_columns(
     table: str, columns: frozenset[str], needed: set[str], findings: list[Finding]
 ) -> bool:
-    """Whether all ``needed`` are there; a finding where not."""
+    """Whether all ``needed`` columns are there; otherwise a finding."""
     missing = sorted(needed - columns)
     if missing:
         findings.append(Finding(table, f"no column {', '.join(missing)}; the table is not read"))
@@ -109,18 +111,13 @@ def has_columns(
 
 
 def plain_data(columns: frozenset[str]) -> str:
-    """SQL: 1 where a row holds plain data, else 0."""
-    return (
-        " OR ".join(f"({c} IS NOT NULL AND length({c}) > 0)" for c in PLAIN if c in columns) or "0"
-    )
+    """SQL: 1 if a row holds plain data, else 0."""
+    held = [f"({c} IS NOT NULL AND length({c}) > 0)" for c in PLAIN if c in columns]
+    return " OR ".join(held) or "0"
 
 
 def impossible_bit(columns: frozenset[str]) -> str:
-    """SQL: 1 where a position is no whole number from 0, or a value is neither 0 nor 1."""
-    bounds = (("ZSEQUENCEBITPOSITION", "{0} < 0"), ("ZSEQUENCEBITVALUE", "{0} NOT IN (0, 1)"))
-    return (
-        " OR ".join(
-            f"(typeof({c}) <> 'integer' OR {bad.format(c)})" for c, bad in bounds if c in columns
-        )
-        or "0"
-    )
+    """SQL: 1 if a position is not a whole number from 0, or a value neither 0 nor 1."""
+    bounds = (("ZSEQUENCEBITPOSITION", "< 0"), ("ZSEQUENCEBITVALUE", "NOT IN (0, 1)"))
+    bad = [f"(typeof({c}) <> 'integer' OR {c} {rule})" for c, rule in bounds if c in columns]
+    return " OR ".join(bad) or "0"

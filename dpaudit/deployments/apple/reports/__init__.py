@@ -1,1 +1,1 @@
-"""Report files: ``reading`` reads them one by one (``tolerant_json``), ``records`` decodes their records into arrays."""
+"""Report files: ``reading`` reads them (``tolerant_json``), ``records`` decodes their records."""

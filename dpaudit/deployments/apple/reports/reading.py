@@ -1,4 +1,4 @@
-"""Reads report files, ``.dpsub`` and ``.json.anon``: one at a time, however many and however large the folder."""
+"""Reads report files, ``.dpsub`` and ``.json.anon``, one at a time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 ENDINGS = (".dpsub", ".json.anon")
-"""What report files end in (§2.1), in any case."""
+"""The endings of report files (§2.1), upper or lower case."""
 
 _TIME = re.compile(
     r"(?<!\d)(\d{4})-(\d\d)-(\d\d)[-_T](\d\d)[-:.]?(\d\d)[-:.]?(\d\d)(?!\d)", re.ASCII
@@ -41,12 +41,12 @@ def is_report(name: str) -> bool:
 
 
 def time_in(name: str) -> datetime | None:
-    """The first date and time in a file name, taken for UTC; None where there is none.
+    """The first date and time in a file name, taken as UTC; None without one.
 
     Tang et al. (§4.2.1) say that names contain the creation time, or that time adjusted forward by
-    7 hours, and show no name. Read are ``YYYY-MM-DD`` and ``HHMMSS`` joined by ``-``, ``_`` or
-    ``T``, the hour, minute and second also with ``-``, ``:`` or ``.`` between: the way macOS names
-    its diagnostic reports.
+    7 hours, and show no name. We read ``YYYY-MM-DD`` and ``HHMMSS`` joined by ``-``, ``_`` or
+    ``T``, the hour, minute and second also with ``-``, ``:`` or ``.`` between, as macOS names its
+    diagnostic reports.
 
     >>> time_in("DifferentialPrivacy_2017-08-08-082230_mac.dpsub")
     datetime.datetime(2017, 8, 8, 8, 22, 30, tzinfo=datetime.timezone.utc)
@@ -67,16 +67,16 @@ _MOST_FINDINGS = 50
 
 
 def read_reports(folder: Path, *, limit: int = MOST_BYTES) -> Iterator[Report]:
-    """The reports under ``folder`` and its subfolders, in the order of their names; other files are passed over.
+    """The reports under ``folder`` and its subfolders, by name; other files are skipped.
 
     One file is in memory at a time, at most ``limit`` bytes of it. A file or subfolder that cannot
-    be read (no rights, too large, a symbolic link, no JSON, more than 32 folders deep) comes as a
-    report without segments that has the finding. So does a copy of a report that came before (the
-    same segments and time): counted twice, its bits would seem to agree. The time of a report is
-    the one in its name (:func:`time_in`), never the file system's, which copying changes.
+    be read (no permission, too large, a symbolic link, not JSON, more than 32 folders deep) is a
+    report without segments and with a finding. So is a copy of an earlier report (the same segments
+    and time): counted twice, its bits would seem to agree. The time of a report is the one in its
+    name (:func:`time_in`), never the file system's, which copying changes.
 
     Raises:
-        UsageError: at once, where ``folder`` is none or cannot be listed.
+        UsageError: at once, if ``folder`` is not a folder or cannot be listed.
     """
     try:
         os.scandir(folder).close()
@@ -96,7 +96,7 @@ def _walk(folder: Path, limit: int) -> Iterator[Report]:
             with os.scandir(path) as entries:
                 found = sorted(entries, key=lambda entry: entry.name, reverse=True)
         except OSError as error:
-            yield _unread(path, f"cannot be listed ({error.strerror}); what is in it is not read")
+            yield _unread(path, f"cannot be listed ({error.strerror}); its files are not read")
             continue
         folders = []
         for entry in reversed(found):
@@ -114,7 +114,7 @@ def _walk(folder: Path, limit: int) -> Iterator[Report]:
 
 
 def _once(report: Report, seen: set[bytes]) -> Report:
-    """``report``, without its segments where it is a copy."""
+    """``report``, without its segments if it is a copy."""
     if not report.segments:
         return report
     digest = hashlib.blake2b(str(report.created).encode(), digest_size=16)
@@ -123,20 +123,17 @@ def _once(report: Report, seen: set[bytes]) -> Report:
     if digest.digest() not in seen:
         seen.add(digest.digest())
         return report
-    copy = Finding(
-        path_text(report.path),
-        "a copy of a report that came before (same time and records); counted once",
-    )
+    message = "a copy of an earlier report (same time and records); counted once"
+    copy = Finding(path_text(report.path), message)
     return replace(report, segments=(), findings=(*report.findings, copy))
 
 
 def read_report(path: Path, *, limit: int = MOST_BYTES) -> Report:
-    """One report file; never raises for what is in it or that it cannot be read: that is a finding.
+    """Read one report file; an unreadable file or invalid content is a finding, never an exception.
 
     Accepted are an object ``{"version", "segments"}`` (Figure 11), a list of segments or segments
-    one after the other (Figure 12). Segments whose key, algorithm, parameters or list of records
-    are not what they should be are left out, and so are records that are no text; a finding says
-    how many.
+    one after the other (Figure 12). Segments with an invalid key, algorithm, parameters or list of
+    records are left out, as are records that are not text; findings count them.
     """
     try:
         text = _text(path, limit)
@@ -147,21 +144,18 @@ def read_report(path: Path, *, limit: int = MOST_BYTES) -> Report:
     for overlooked in errors:
         found.add(f"{overlooked}; overlooked")
     versions: list[int] = []
-    segments = tuple(
-        segment for document in documents for segment in _segments(document, versions, found)
-    )
+    segments = tuple(s for document in documents for s in _segments(document, versions, found))
     if len(set(versions)) > 1:
         found.add(f"{len(set(versions))} different versions; the first, {versions[0]}, is shown")
     if not versions:
         found.add("no whole number as version")
-    return Report(
-        path, versions[0] if versions else None, time_in(path.name), segments, found.all()
-    )
+    version = versions[0] if versions else None
+    return Report(path, version, time_in(path.name), segments, found.all())
 
 
 @dataclass
 class _Findings:
-    """Of one file, and no more than anybody would read."""
+    """The findings of one file, up to a limit."""
 
     where: str
     kept: list[Finding]
@@ -174,10 +168,8 @@ class _Findings:
             self.others += 1
 
     def all(self) -> tuple[Finding, ...]:
-        more = (
-            (Finding(self.where, f"{self.others} more findings like these"),) if self.others else ()
-        )
-        return (*self.kept, *more)
+        more = Finding(self.where, f"{self.others} more findings like these")
+        return (*self.kept, more) if self.others else tuple(self.kept)
 
 
 def _unread(path: Path, why: str) -> Report:
@@ -188,9 +180,9 @@ def _text(path: Path, limit: int) -> str:
     """The file's text.
 
     Raises:
-        RefusedJsonError: why it cannot be had.
+        RefusedJsonError: it cannot be read, or is not UTF-8.
     """
-    try:  # a link put there meanwhile must not lead us away
+    try:  # a link that replaced the file meanwhile is not followed
         data = read_plain(path, limit=limit, follow=False)
     except RefusedError as error:
         raise RefusedJsonError(str(error)) from None
@@ -223,29 +215,26 @@ def _segments(document: Any, versions: list[int], findings: _Findings) -> Iterat
         records = tuple(record for record in entry["records"] if isinstance(record, str))
         lost = len(entry["records"]) - len(records)
         if lost:
-            findings.add(f"{quoted(entry['key'])}: {lost} records are no text; left out")
+            findings.add(f"{quoted(entry['key'])}: {lost} records are not text; left out")
         yield Segment(entry["key"], entry["algorithm"], entry.get("parameters", {}), records)
 
 
 def _wrong(entry: Any) -> str | None:
-    """What keeps ``entry`` from being a segment."""
+    """Why ``entry`` is not a segment."""
     if not isinstance(entry, dict):
-        return "no object"
+        return "not an object"
     for name in ("key", "algorithm"):
         if not _is_name(entry.get(name)):
-            return f"no proper text as {name!r}"
+            return f"no valid text as {name!r}"
     if not isinstance(entry.get("records"), list):
         return "no list of records"
     parameters = entry.get("parameters", {})
     if not isinstance(parameters, Mapping) or len(parameters) > _MOST_PARAMETERS:
-        return "parameters that are no object of reasonable size"
-    odd = next(
-        (name for name, value in parameters.items() if not _is_name(name) or not _is_plain(value)),
-        None,
-    )
-    return (
-        None if odd is None else f"parameter {quoted(odd)} is no text, truth value or finite number"
-    )
+        return "parameters that are not an object of reasonable size"
+    for name, value in parameters.items():
+        if not _is_name(name) or not _is_plain(value):
+            return f"parameter {quoted(name)} is not text, Boolean or a finite number"
+    return None
 
 
 def _is_name(value: Any) -> bool:

@@ -18,17 +18,17 @@ from dpaudit.local.reports import BitReports, HadamardReports, SketchReports
 __all__ = ["ALGORITHMS", "Decoded", "decode"]
 
 MOST_BITS = 1 << 18
-"""Of one sketch; Apple's have 2^15."""
+"""The most bits of one sketch; Apple's have 2^15."""
 _WORD = 1 << 32
 _SIGNS = {"+1": 1, "-1": -1}
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The records of one segment that can be read, in their order, and what is wrong with it and the others."""
+    """The readable records of one segment, in order, and findings on the segment and the rest."""
 
     reports: tuple[BitReports | SketchReports | HadamardReports, ...]
-    """One for each part of a record: two of a sequence and fragment puzzle, none where nothing can be decoded."""
+    """One per part of a record: two of a sequence and fragment puzzle, none if undecodable."""
     left_out: int
     findings: tuple[Finding, ...] = ()
 
@@ -38,35 +38,29 @@ class _RefusedError(Exception):
 
 
 def decode(segment: Segment) -> Decoded:
-    """The records of ``segment`` by its algorithm (Figures 11 and 12); one that cannot be read is left out, never guessed.
+    """Decode the records of ``segment`` by its algorithm (Figures 11 and 12); none is guessed.
 
     ``OneBitHistogram``: a position, ±1; positions from ``p`` on are kept and are a finding (Figure
     11 has one). ``CountMedianSketch``: a function below ``k`` and ``m`` bits as m/4 hexadecimal
-    digits, bit i in byte i // 8 at 1 << i % 8, as Figure 16 sets it.
+    digits, bit i in byte i // 8 at 1 << i % 8, as in Figure 16.
     ``SequenceFragmentPuzzle+CountMedianSketch``: the same with two sketches, of ``sequenceM`` and
-    ``fragmentM`` bits; the function is below ``sequenceK`` and ``fragmentK``, taken to be that of
+    ``fragmentM`` bits; the function is below ``sequenceK`` and ``fragmentK`` and taken as that of
     both. ``HadamardCountMedianSketch``: a function below ``k``, a coordinate below ``m``, ±1.
 
-    Signs are ``+1`` or ``-1``, numbers decimal digits, hexadecimal digits of either case; white
-    space anywhere, another number of digits or fields, or a number out of range leaves a record
-    out. Findings count such records by what is wrong, with the first of them. Time and memory are
-    those of the text.
+    Signs are ``+1`` or ``-1``, numbers decimal digits, hexadecimal digits of either case; a record
+    with white space, another number of digits or fields, or a number out of range is left out.
+    Findings count such records by error, with the first of them. Time and memory are proportional
+    to the text.
     """
-    findings: list[Finding] = []
-    reader = ALGORITHMS.get(segment.algorithm)
-    where = segment.key
+    reader, where, total = ALGORITHMS.get(segment.algorithm), segment.key, len(segment.records)
     if reader is None:
-        findings.append(
-            Finding(
-                where, f"unknown algorithm {quoted(segment.algorithm)}; its records are left out"
-            )
-        )
-        return Decoded((), len(segment.records), tuple(findings))
+        message = f"unknown algorithm {quoted(segment.algorithm)}; its records are left out"
+        return Decoded((), total, (Finding(where, message),))
     try:
         read, finish = reader(segment.parameters)
     except _RefusedError as error:
-        findings.append(Finding(where, f"{error}; the records are left out"))
-        return Decoded((), len(segment.records), tuple(findings))
+        return Decoded((), total, (Finding(where, f"{error}; the records are left out"),))
+    findings: list[Finding] = []
     rows: list[Any] = []
     wrong: dict[str, list[int]] = defaultdict(list)
     for n, record in enumerate(segment.records):
@@ -74,15 +68,10 @@ def decode(segment: Segment) -> Decoded:
             rows.append(read(record.split(",")))
         except _RefusedError as error:
             wrong[str(error)].append(n)
-    total = len(segment.records)
     for why, numbers in wrong.items():
-        findings.append(
-            Finding(
-                where,
-                f"{len(numbers)} of {total} records left out: {why}; the first is record {numbers[0] + 1}, "
-                f"{quoted(segment.records[numbers[0]], longest=40)}",
-            )
-        )
+        first = f"record {numbers[0] + 1}, {quoted(segment.records[numbers[0]], longest=40)}"
+        message = f"{len(numbers)} of {total} records left out: {why}; the first is {first}"
+        findings.append(Finding(where, message))
     reports, remarks = finish(rows)
     findings += [Finding(where, remark) for remark in remarks]
     return Decoded(reports, total - len(rows), tuple(findings))
@@ -101,12 +90,9 @@ def _bits(parameters: Mapping[str, Any]) -> _Reader:
 
     def finish(rows: list[tuple[int, int]]) -> _Made:
         position, sign = _columns(rows, 2)
-        beyond = position[position >= p]
-        remarks = (
-            [f"{len(beyond)} positions are not below p = {p}, such as {beyond[0]}; kept"]
-            if len(beyond)
-            else []
-        )
+        remarks = []
+        if len(beyond := position[position >= p]):
+            remarks = [f"{len(beyond)} positions are not below p = {p}, such as {beyond[0]}; kept"]
         return (BitReports(position.astype(np.uint32), sign.astype(np.int8)),), remarks
 
     return read, finish
@@ -153,11 +139,9 @@ def _hadamards(parameters: Mapping[str, Any]) -> _Reader:
 
     def finish(rows: list[tuple[int, int, int]]) -> _Made:
         function, coordinate, sign = _columns(rows, 3)
-        remarks = (
-            []
-            if m & (m - 1) == 0
-            else [f"m = {m} is no power of two, so there is no Hadamard matrix of it here"]
-        )
+        remarks = []
+        if m & (m - 1):
+            remarks = [f"m = {m} is not a power of two, so its Hadamard matrix is not supported"]
         reports = HadamardReports(
             function.astype(np.uint32), coordinate.astype(np.uint32), sign.astype(np.int8)
         )
@@ -172,14 +156,14 @@ ALGORITHMS: Mapping[str, Callable[[Mapping[str, Any]], _Reader]] = {
     "OneBitHistogram": _bits,
     "SequenceFragmentPuzzle+CountMedianSketch": _puzzles,
 }
-"""What a segment's ``algorithm`` can be."""
+"""The values of a segment's ``algorithm``."""
 
 
 def _size(parameters: Mapping[str, Any], name: str, most: int) -> int:
     value = parameters.get(name)
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
         raise _RefusedError(
-            f"parameter {name}={repr(value)[:40]} is no whole number from 1 to {most}"
+            f"parameter {name}={repr(value)[:40]} is not a whole number from 1 to {most}"
         )
     return value
 
@@ -187,19 +171,19 @@ def _size(parameters: Mapping[str, Any], name: str, most: int) -> int:
 def _bit_count(parameters: Mapping[str, Any], name: str) -> int:
     bits = _size(parameters, name, MOST_BITS)
     if bits % 8:
-        raise _RefusedError(f"parameter {name}={bits} is no whole number of bytes")
+        raise _RefusedError(f"parameter {name}={bits} is not a whole number of bytes")
     return bits
 
 
 def _fields(fields: list[str], count: int) -> list[str]:
     if len(fields) != count:
-        raise _RefusedError(f"not {count} fields with commas between them")
+        raise _RefusedError(f"not {count} comma-separated fields")
     return fields
 
 
 def _number(text: str, below: int, name: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= 10):
-        raise _RefusedError(f"the {name} is no number of decimal digits")
+        raise _RefusedError(f"the {name} is not a decimal number")
     value = int(text)
     if value >= below:
         raise _RefusedError(f"the {name} is not below {below}")
@@ -219,7 +203,7 @@ def _hex(digits: str, m: int) -> bytes:
     try:
         data = binascii.unhexlify(digits)  # unlike bytes.fromhex it takes no white space
     except ValueError:
-        raise _RefusedError("not hexadecimal digits alone") from None
+        raise _RefusedError("not only hexadecimal digits") from None
     if len(data) * 8 != m:
         raise _RefusedError(f"not {m} bits")
     return data

@@ -1,4 +1,4 @@
-"""JSON from files that anybody may have written: strict first, with the few errors that cannot change what is meant."""
+"""JSON from untrusted files: strict, except for a few errors that cannot change the meaning."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 __all__ = ["RefusedJsonError", "read_documents"]
 
 MOST_CONTAINERS = 1_000_000
-"""Opening brackets and braces, or colons, in one text: an empty list of two bytes takes 56 of memory, a new key more."""
+"""The most brackets or colons in one text: an empty list of two bytes takes 56 of memory."""
 MOST_DOCUMENTS = 10_000
 
 _STRING_OR_COMMA = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|,(?=\s*[\]}])', re.DOTALL)
@@ -17,19 +17,20 @@ _BETWEEN = re.compile(r"[\s,]*")
 
 
 class RefusedJsonError(Exception):
-    """Why such a text is refused."""
+    """Why a text is refused."""
 
 
 def read_documents(text: str) -> tuple[list[Any], list[str]]:
-    """The JSON documents in ``text``, one after the other, and in words each error that was overlooked.
+    """The JSON documents in ``text``, in order, and each tolerated error in words.
 
-    Overlooked: a byte order mark, several documents in a row (separated by white space or commas),
-    a comma before a closing bracket, and control characters in strings. Refused: a key twice in one
-    object, NaN and Infinity, nesting that the parser will not follow, more than a million brackets
-    or colons, and everything else that is no JSON. Memory is at most some twenty times the text's.
+    Tolerated: a byte order mark, several documents in a row (separated by white space or commas), a
+    comma before a closing bracket, and control characters in strings. Refused: a duplicate key in
+    one object, NaN and Infinity, nesting that the parser does not follow, more than a million
+    brackets or colons, and everything else that is not JSON. Memory is at most about twenty times
+    the text's.
 
     Raises:
-        RefusedJsonError: refused, or nothing there.
+        RefusedJsonError: refused, or empty.
     """
     errors = []
     if text.startswith("\ufeff"):
@@ -45,11 +46,8 @@ def read_documents(text: str) -> tuple[list[Any], list[str]]:
         repaired, commas = _without_commas(text)
         documents, between = _documents(repaired, strict=False)
         if commas:
-            errors.append(
-                f"{commas} commas before a closing bracket"
-                if commas > 1
-                else "a comma before a closing bracket"
-            )
+            many = f"{commas} commas" if commas > 1 else "a comma"
+            errors.append(f"{many} before a closing bracket")
         if _fails(repaired):
             errors.append("control characters, such as line breaks, inside strings")
     if len(documents) > 1:
@@ -110,9 +108,9 @@ def _without_commas(text: str) -> tuple[str, int]:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) < len(pairs):
-        raise RefusedJsonError("a key stands twice in one object; readers would disagree about it")
+        raise RefusedJsonError("a duplicate key in one object; readers would disagree about it")
     return result
 
 
 def _constant(name: str) -> Any:
-    raise RefusedJsonError(f"{name} is no number of JSON")
+    raise RefusedJsonError(f"{name} is not a JSON number")

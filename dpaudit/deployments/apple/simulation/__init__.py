@@ -1,1 +1,1 @@
-"""A made-up device: ``daemon`` keeps budgets, ``privatising`` makes bits, ``scenario`` writes what a device would hold."""
+"""A simulated device: ``daemon`` has budgets, ``privatising`` makes bits, ``scenario`` writes."""

@@ -1,4 +1,4 @@
-"""A deterministic simulation of ``dprivacyd``: budgets, stored records, reports; no bits, which are ``scenario``'s work."""
+"""A deterministic simulation of ``dprivacyd``: budgets, stored records and reports, no bits."""
 
 from __future__ import annotations
 
@@ -55,69 +55,68 @@ TASKS = (
     Task("StorageMaintenance", timedelta(hours=12)),
     Task("ReportGenerator", timedelta(seconds=REPORT_SECONDS)),
 )
-"""In the order in which those that are due together run: that of their completion in Figure 21.
+"""In the order in which tasks due together run: that of their completion in Figure 21.
 
-How often PrivacyBudgetMaintenance itself runs the paper does not say, only that budgets of
+The paper does not say how often PrivacyBudgetMaintenance itself runs, only that budgets of
 SessionSeconds = 86400 grow every 24 hours (§4.2.2); 24 hours is our reading.
 """
 
 OLDEST_RECORD = timedelta(days=14)
 """StorageMaintenance deletes records older than two weeks."""
 OLDEST_REPORT: dict[Platform, timedelta] = {"macos": timedelta(days=30), "ios": timedelta(days=7)}
-"""ReportFilesMaintenance deletes report files older than a month, on iOS than 7 days (§5.4)."""
+"""ReportFilesMaintenance deletes report files older than a month, on iOS 7 days (§5.4)."""
 
 
 _LONGEST = timedelta.max.total_seconds()
 
 
 class BudgetAccount:
-    """Starts with SessionAmount; gains it for each whole SessionSeconds since the last update (Figures 18 and 19)."""
+    """A budget: SessionAmount at first, and again per whole SessionSeconds (Figures 18, 19)."""
 
     def __init__(self, budget: Budget, created: datetime) -> None:
-        """Open it.
+        """Open the account.
 
         Raises:
             UsageError: SessionSeconds not above 0, or below a microsecond; a SessionAmount below 0.
         """
         if not (math.isfinite(budget.session_seconds) and budget.session_seconds >= 1e-6):
             raise UsageError(
-                f"SessionSeconds={budget.session_seconds} of {budget.name}: a number of seconds above 0"
+                f"SessionSeconds={budget.session_seconds} of {budget.name}: "
+                "must be a number of seconds above 0"
             )
         if budget.session_amount < 0:
             raise UsageError(
-                f"SessionAmount={budget.session_amount} of {budget.name}: a whole number from 0"
+                f"SessionAmount={budget.session_amount} of {budget.name}: "
+                "must be a whole number from 0"
             )
-        self._budget = budget
-        self._period = (
-            timedelta(seconds=budget.session_seconds)
-            if budget.session_seconds < _LONGEST
-            else timedelta.max
-        )
+        self._budget, self._period = budget, timedelta.max
+        if budget.session_seconds < _LONGEST:
+            self._period = timedelta(seconds=budget.session_seconds)
         self._created = self._updated = created
         self.balance = self.accrued = budget.session_amount
         self.spent = 0
 
     def credit(self, now: datetime) -> None:
-        """PrivacyBudgetMaintenance: whole periods only; what is left of a period counts at the next update."""
+        """PrivacyBudgetMaintenance: credit whole periods; the rest counts at the next update."""
         periods = (now - self._updated) // self._period
         self._updated += periods * self._period
         self.balance += periods * self._budget.session_amount
         self.accrued += periods * self._budget.session_amount
 
     def spend(self) -> None:
-        """One record is submitted."""
+        """Pay for one submitted record."""
         self.balance -= 1
         self.spent += 1
 
     def row(self) -> Balance:
-        """As the budget table has it."""
+        """The account as a row of the budget table."""
         return Balance(self._budget.name, self.balance, self._created, self._updated)
 
 
 REPORT_VERSION = 11
 """As in Figures 1 and 11."""
 MOST_STORED = 100_000
-"""StorageMaintenance's limit on the database's size, in records: Apple's is unknown, this one is ours."""
+"""StorageMaintenance's limit on the database, in records; Apple's is unknown, this is ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,23 +132,23 @@ class StoredRecord:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedReport:
-    """What one run of ReportGenerator puts into its report files, sorted by key and number; never empty."""
+    """The records of one run of ReportGenerator, sorted by key and number; never empty."""
 
     created: datetime
     records: tuple[StoredRecord, ...]
 
 
 class Daemon:
-    """Opted in at ``start``; time passes when :meth:`record`, :meth:`run_until` or :meth:`sleep_until` say so.
+    """A daemon opted in at ``start``; its methods let time pass.
 
     As Tang et al. (§4.2, §5.1, §5.2) describe it. At the opt-in every budget holds its
     SessionAmount, and each task is due for the first time one period later. ReportGenerator takes
     at most min(SessionAmount, 40) records of a key and, of all keys of a budget, no more than its
-    balance, which falls by one a record; PrivacyBudgetMaintenance adds SessionAmount for every
+    balance, which falls by one per record; PrivacyBudgetMaintenance adds SessionAmount for every
     whole SessionSeconds since the last update. Our readings, where the paper is silent: among the
     waiting records of a budget those of the smaller SubmissionPriority come first, in random order
-    within one priority, and those of priority 99999 never; tasks that came due in the computer's
-    sleep run once at waking.
+    within one priority, and those of priority 99999 never; tasks that came due while the computer
+    slept run once when it wakes.
 
     Guarantee, tested for any usage: at any time ``submitted[b] + balance(b) == accrued[b]`` and the
     balance is never negative, so over t days, the first and last included in whole SessionSeconds,
@@ -173,9 +172,9 @@ class Daemon:
                 of impossible SessionSeconds or SessionAmount.
         """
         if platform not in OLDEST_REPORT:
-            raise UsageError(f"platform={platform}: macos or ios")
+            raise UsageError(f"platform={platform}: must be macos or ios")
         if most_stored < 1:
-            raise UsageError(f"most_stored={most_stored}: at least 1 record")
+            raise UsageError(f"most_stored={most_stored}: must be at least 1 record")
         self.now = _utc("start", start)
         self.platform = platform
         self.version = REPORT_VERSION
@@ -189,7 +188,7 @@ class Daemon:
         self._stored: dict[int, StoredRecord] = {}
         self._next = 0
         self._on_disk: deque[GeneratedReport] = deque()
-        self._told: list[GeneratedReport] = []
+        self._new: list[GeneratedReport] = []
 
     @property
     def balances(self) -> tuple[Balance, ...]:
@@ -198,34 +197,32 @@ class Daemon:
 
     @property
     def accrued(self) -> dict[str, int]:
-        """By budget: all that was ever credited, with the first SessionAmount."""
+        """By budget: everything credited so far, including the first SessionAmount."""
         return {name: account.accrued for name, account in self._accounts.items()}
 
     @property
     def submitted(self) -> dict[str, int]:
-        """By budget: all records that ever went into a report."""
+        """By budget: all records submitted so far."""
         return {name: account.spent for name, account in self._accounts.items()}
 
     @property
     def records(self) -> tuple[StoredRecord, ...]:
-        """What the database holds now, the oldest first."""
+        """The records in the database now, the oldest first."""
         return tuple(self._stored.values())
 
     @property
     def report_files(self) -> tuple[GeneratedReport, ...]:
-        """The reports that are still on disk, the oldest first."""
+        """The reports still on disk, the oldest first."""
         return tuple(self._on_disk)
 
     def record(self, key: str, when: datetime) -> StoredRecord:
-        """A datum of ``key`` is privatised and stored at ``when``; tasks due by then, ``when`` included, run before.
+        """Store a privatised datum of ``key`` at ``when``, after the tasks due by then.
 
         Raises:
             UsageError: a key that does not resolve; a time before :attr:`now`.
         """
         if key not in self.keys:
-            raise UsageError(
-                f"key={key}: does not resolve to properties and a budget in this configuration"
-            )
+            raise UsageError(f"key={key}: must have properties and a budget in this configuration")
         self._advance("when", when)
         record = StoredRecord(self._next, key, self.now, self.version, submitted=False)
         self._stored[record.number] = record
@@ -233,17 +230,17 @@ class Daemon:
         return record
 
     def run_until(self, when: datetime) -> tuple[GeneratedReport, ...]:
-        """Let time pass until ``when``, included; the reports made since this was last asked.
+        """Let time pass up to and including ``when``; returns the reports since the last call.
 
         Raises:
             UsageError: a time before :attr:`now`.
         """
         self._advance("when", when)
-        told, self._told = tuple(self._told), []
-        return told
+        new, self._new = tuple(self._new), []
+        return new
 
     def sleep_until(self, when: datetime) -> None:
-        """The computer sleeps from now until ``when``; at waking each task that came due runs once.
+        """Let the computer sleep until ``when``; each task that came due then runs once.
 
         Raises:
             UsageError: a time before :attr:`now`.
@@ -257,20 +254,21 @@ class Daemon:
                 self._due[task.name] = when + task.period
 
     def upgrade(self, version: int) -> None:
-        """From now on records have this report version; StorageCulling deletes those of any other."""
+        """Set the report version of new records; StorageCulling deletes those of any other."""
         self.version = version
 
     def _check(self, when: datetime) -> None:
         if when < self.now:
             raise UsageError(
-                f"when={when.isoformat()}: before the daemon's now, {self.now.isoformat()}; go forward only"
+                f"when={when.isoformat()}: must not be before the daemon's now, "
+                f"{self.now.isoformat()}"
             )
 
     def _advance(self, name: str, when: datetime) -> None:
         when = _utc(name, when)
         self._check(when)
         while True:
-            # the first of those that are due together
+            # of tasks due together, the first in TASKS
             task = min(TASKS, key=lambda task: self._due[task.name])
             if self._due[task.name] > when:
                 break
@@ -308,29 +306,21 @@ class Daemon:
             resolved = self.keys[record.key]
             if not record.submitted and resolved.priority < NEVER_SUBMITTED:
                 waiting[resolved.budget.name].append(record)
-        chosen = [
-            record
-            for budget, records in waiting.items()
-            for record in self._choose(budget, records)
-        ]
+        chosen = [r for budget, rows in waiting.items() for r in self._choose(budget, rows)]
         if not chosen:
             return
-        sent = [
-            replace(record, submitted=True)
-            for record in sorted(chosen, key=lambda r: (r.key, r.number))
-        ]
+        chosen.sort(key=lambda r: (r.key, r.number))
+        sent = [replace(record, submitted=True) for record in chosen]
         self._stored.update((record.number, record) for record in sent)
         report = GeneratedReport(self.now, tuple(sent))
         self._on_disk.append(report)
-        self._told.append(report)
+        self._new.append(report)
 
     def _choose(self, budget: str, waiting: list[StoredRecord]) -> list[StoredRecord]:
-        """Of a budget's waiting records those that go into this report; they are paid for."""
+        """Choose and pay for the waiting records of a budget that go into this report."""
         account = self._accounts[budget]
         order = self._random.permutation(len(waiting))
-        shuffled = sorted(
-            (waiting[i] for i in order), key=lambda record: self.keys[record.key].priority
-        )
+        shuffled = sorted((waiting[i] for i in order), key=lambda r: self.keys[r.key].priority)
         taken: dict[str, int] = defaultdict(int)
         chosen = []
         for record in shuffled:
@@ -345,5 +335,5 @@ class Daemon:
 
 def _utc(name: str, when: datetime) -> datetime:
     if when.tzinfo is None:
-        raise UsageError(f"{name}={when.isoformat()}: a time with its zone; add tzinfo=UTC")
+        raise UsageError(f"{name}={when.isoformat()}: must have a time zone; add tzinfo=UTC")
     return when.astimezone(UTC)

@@ -1,4 +1,4 @@
-"""Privatised records of made-up data, as a report writes them and as the database's tables hold them."""
+"""Privatised records of made-up data, as in a report and in the database's tables."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DEFAULTS: Mapping[str, Mapping[str, int | float]] = {
         "puzzleCount": 256,
     },
 }
-"""Figures 11 and 12, for what ``algorithmparameters`` leaves out."""
+"""Values of Figures 11 and 12 for parameters that ``algorithmparameters`` lacks."""
 _VOCABULARY = 1000
 _ZIPF = 1.3
 
@@ -48,7 +48,7 @@ class Privatised:
 
 
 def parameters_of(resolved: ResolvedKey) -> dict[str, Any]:
-    """What a report's segment says: ``algorithmparameters``, and the figures' values for what is not there."""
+    """The parameters of a report's segment: ``algorithmparameters``, else the figures' values."""
     properties = resolved.properties
     stated = {
         "epsilon": resolved.epsilon,
@@ -64,11 +64,11 @@ def parameters_of(resolved: ResolvedKey) -> dict[str, Any]:
 
 
 def privatise(resolved: ResolvedKey, count: int, *, stream: Stream) -> list[Privatised]:
-    """``count`` data of this key, drawn from a Zipf law, each privatised by itself as ``dpaudit.local`` does it.
+    """Draw ``count`` data of this key from a Zipf law, each privatised with ``dpaudit.local``.
 
     A key whose PrivacyParameter was refused (above epsilonMax) gives one-bit records at ε = 1,
-    which is where Tang et al. (§A.2) saw such new words go. Bits and data are a simulation's: who
-    has ``stream`` can undo them.
+    which is where Tang et al. (§A.2) saw such new words go. Bits and data are simulated: whoever
+    has ``stream`` can recover the data.
 
     Raises:
         UsageError: an algorithm not in :data:`KNOWN`, or parameters that it cannot work with.
@@ -78,20 +78,15 @@ def privatise(resolved: ResolvedKey, count: int, *, stream: Stream) -> list[Priv
     algorithm = "OneBitHistogram" if refused else resolved.properties.algorithm
     stated = parameters_of(resolved)
     objects = (generator.zipf(_ZIPF, count) - 1) % _VOCABULARY
-    bits = stream.child("bits")
+    bits, epsilon = stream.child("bits"), resolved.epsilon
+    if algorithm not in KNOWN:
+        raise UsageError(f"PrivatizationAlgorithm={algorithm!r}: must be one of {', '.join(KNOWN)}")
     if algorithm == "OneBitHistogram":
-        return list(_one_bit(resolved.epsilon, _whole(stated, "p", 5000), objects, bits))
-    if algorithm == "HadamardCountMedianSketch":
-        return list(
-            _hadamard(resolved.epsilon, _whole(stated, "k"), _whole(stated, "m"), objects, bits)
-        )
+        return list(_one_bit(epsilon, _whole(stated, "p", 5000), objects, bits))
     if algorithm == "CountMedianSketch" and _server(resolved) == _PUZZLE:
-        return list(_puzzle(resolved.epsilon, stated, objects, bits))
-    if algorithm == "CountMedianSketch":
-        return list(
-            _sketch(resolved.epsilon, _whole(stated, "k"), _whole(stated, "m"), objects, bits)
-        )
-    raise UsageError(f"PrivatizationAlgorithm={algorithm!r}: none of {', '.join(KNOWN)}")
+        return list(_puzzle(epsilon, stated, objects, bits))
+    make = _sketch if algorithm == "CountMedianSketch" else _hadamard
+    return list(make(epsilon, _whole(stated, "k"), _whole(stated, "m"), objects, bits))
 
 
 def _server(resolved: ResolvedKey) -> str:
@@ -101,7 +96,7 @@ def _server(resolved: ResolvedKey) -> str:
 def _whole(stated: Mapping[str, Any], name: str, default: int | None = None) -> int:
     value = stated.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise UsageError(f"{name}={value!r}: algorithmparameters must have a whole number there")
+        raise UsageError(f"{name}={value!r}: must be a whole number in algorithmparameters")
     return value
 
 
@@ -139,11 +134,8 @@ def _sketch(
     reports = CountMedianSketch(parameter, m=m, functions=k).privatize(objects, stream=stream)
     for function, bits in zip(reports.function.tolist(), reports.bits, strict=True):
         digits = bits.tobytes().hex().upper()
-        yield Privatised(
-            f"{function},{digits}",
-            SKETCHES,
-            {"ZSEQUENCEHASHINDEX": function, "ZSEQUENCESKETCH": digits},
-        )
+        columns = {"ZSEQUENCEHASHINDEX": function, "ZSEQUENCESKETCH": digits}
+        yield Privatised(f"{function},{digits}", SKETCHES, columns)
 
 
 def _puzzle(
@@ -154,7 +146,8 @@ def _puzzle(
     m, k = _whole(stated, "sequenceM"), _whole(stated, "sequenceK")
     if (m, k) != (_whole(stated, "fragmentM"), _whole(stated, "fragmentK")):
         raise UsageError(
-            "sequenceM, sequenceK: other than fragmentM and fragmentK; the simulation has one size for both"
+            "sequenceM, sequenceK: must equal fragmentM and fragmentK; "
+            "the simulation has one size for both"
         )
     width, count = _whole(stated, "fragmentWidth"), _whole(stated, "fragmentCount")
     device = SequenceFragments(
@@ -165,7 +158,7 @@ def _puzzle(
         m=m,
         functions=k,
     )
-    # object i's word: i written with letters, so that popular words are short
+    # the word of object i is i in letters, so that popular words are short
     letters = ENGLISH[:26]
     words = []
     for number in (objects % 26 ** min(2, width * count)).tolist():

@@ -1,4 +1,4 @@
-"""A made-up device's life under a configuration: its database and its reports, in Apple's own formats."""
+"""A simulated device under a configuration: its database and reports, in Apple's formats."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ __all__ = [
 ]
 
 _USED = 4
-"""Keys of one kind of properties that are used, on average: an owner types in a few languages of many."""
+"""The average number of keys in use that share properties: an owner types few languages."""
 _WAKING = (7, 23)
 
 
 def draw_usage(
     keys: Iterable[ResolvedKey], *, start: datetime, days: int, stream: Stream
 ) -> list[tuple[datetime, str]]:
-    """When a datum of which key arises in ``days`` days after ``start``, in the order of time.
+    """The times and keys of data in ``days`` days after ``start``, in order of time.
 
-    Of the keys that share their properties about four are used, at least one, each with a rate of
-    its own, log-normal around two a day; data come from 7 to 23 o'clock UTC. All of it is made up,
-    and drawn from ``stream``.
+    Of the keys that share their properties about four are used, at least one, each at its own rate,
+    log-normal around two per day; data come from 7:00 to 23:00 UTC. All of it is made up, and drawn
+    from ``stream``.
     """
     generator = stream.child("usage").numpy()
     kinds: dict[str, list[str]] = defaultdict(list)
@@ -67,9 +67,9 @@ def draw_usage(
         used = generator.random(len(names)) < _USED / len(names)
         used[generator.integers(len(names))] = True
         rates = generator.lognormal(0.7, 0.7, len(names))
-        for name, rate in (
-            (n, r) for n, r, u in zip(names, rates.tolist(), used.tolist(), strict=True) if u
-        ):
+        for name, rate, is_used in zip(names, rates.tolist(), used.tolist(), strict=True):
+            if not is_used:
+                continue
             for day, count in enumerate(generator.poisson(rate, days + 1).tolist()):
                 for hours in sorted(generator.uniform(*_WAKING, count).tolist()):
                     when = midnight + timedelta(days=day, hours=hours)
@@ -79,11 +79,11 @@ def draw_usage(
 
 
 ENTITIES = {BUDGETS: 9, BITS: 7, SKETCHES: 3}
-"""Z_ENT, Core Data's number of a table: as in Figures 1 and 2; that of ZCMSRECORD is ours."""
+"""Z_ENT, Core Data's number of a table, as in Figures 1 and 2; that of ZCMSRECORD is ours."""
 
 
 def report_name(created: datetime, ending: Literal[".dpsub", ".json.anon"]) -> str:
-    """A report file's name with its time, which is to be UTC."""
+    """A report file's name with its time in UTC."""
     return f"DifferentialPrivacy_{created:%Y-%m-%d-%H%M%S}_device{ending}"
 
 
@@ -107,7 +107,7 @@ def report_text(version: int, segments: Iterable[Segment]) -> str:
 def write_database(
     path: Path, *, balances: Iterable[Balance], records: Iterable[tuple[str, Mapping[str, Any]]]
 ) -> None:
-    """A new database with the three tables; each of ``records`` is a table's name and the columns that are not NULL.
+    """Write a new database; each of ``records`` is a table and its columns that are not NULL.
 
     Z_PK counts from 1 in every table, in the order given. The same input gives the same bytes,
     under one version of SQLite.
@@ -119,17 +119,9 @@ def write_database(
         for statement in CREATE.values():
             connection.execute(statement)
         for balance in balances:
-            _insert(
-                connection,
-                BUDGETS,
-                {
-                    "Z_OPT": 1,
-                    "ZBALANCE": balance.balance,
-                    "ZCREATIONDATE": to_coredata(balance.created),
-                    "ZLASTUPDATE": to_coredata(balance.updated),
-                    "ZKEY": balance.key,
-                },
-            )
+            times = to_coredata(balance.created), to_coredata(balance.updated)
+            cells = {"Z_OPT": 1, "ZBALANCE": balance.balance, "ZCREATIONDATE": times[0]}
+            _insert(connection, BUDGETS, cells | {"ZLASTUPDATE": times[1], "ZKEY": balance.key})
         for table, columns in records:
             _insert(connection, table, columns)
 
@@ -141,7 +133,7 @@ def _insert(connection: sqlite3.Connection, table: str, columns: Mapping[str, An
 
 
 START = datetime(2017, 1, 23, 9, 30, 15, 250_000, tzinfo=UTC)
-"""The opt-in: on the day that macOS 10.12.3 appeared."""
+"""The opt-in, on the day that macOS 10.12.3 was released."""
 MOST_DAYS = 3660
 
 
@@ -152,11 +144,11 @@ class Scenario:
     database: Path
     reports: Path
     daemon: Daemon
-    """As it stood in the end: balances, records in the database, report files on disk, all that was ever submitted."""
+    """Its final state: balances, records, report files, and everything submitted."""
     texts: Mapping[int, str]
-    """By a record's number: its text, of every record in the database or in a report file."""
+    """The text of every record in the database or a report file, by the record's number."""
     left_out: tuple[str, ...]
-    """Keys of algorithms that are not known, and so not used."""
+    """Keys of unknown algorithms, which are not used."""
 
 
 def make_scenario(
@@ -168,21 +160,21 @@ def make_scenario(
     start: datetime = START,
     platform: Platform = "macos",
 ) -> Scenario:
-    """Let an owner live for ``days`` days after opting in, and write ``out/database.sqlite`` and ``out/Reports/``.
+    """Simulate ``days`` days after the opt-in; write ``out/database.sqlite`` and ``out/Reports/``.
 
-    Usage is made up (:func:`draw_usage`), the daemon's part is :class:`.Daemon`'s, and the bits are
+    Usage is made up (:func:`draw_usage`), :class:`.Daemon` is the daemon, and the bits are
     privatised with the mechanisms of ``dpaudit.local`` at the PrivacyParameter in use. As on a
-    device, only what is still there in the end is written: report files of the last 30 days (7 on
-    iOS), records that were not culled. As in §4.2.1 Search goes to another file than the rest
-    (``.json.anon``); on iOS all reports do. The same stream writes the same bytes (the database:
-    under one version of SQLite).
+    device, only what remains at the end is written: report files of the last 30 days (7 on iOS),
+    records that were not culled. As in §4.2.1, Search goes to a separate file (``.json.anon``); on
+    iOS all reports do. The same stream writes the same bytes (the database: under one version of
+    SQLite).
 
     Raises:
         UsageError: ``out`` exists and is not an empty folder, or cannot be made; days not from 1 to
-            3660; a configuration whose algorithms' parameters cannot be worked with.
+            3660; a configuration with unusable algorithm parameters.
     """
     if not 1 <= days <= MOST_DAYS:
-        raise UsageError(f"days={days}: from 1 to {MOST_DAYS}")
+        raise UsageError(f"days={days}: must be from 1 to {MOST_DAYS}")
     daemon = Daemon(configuration, start=start, stream=stream, platform=platform)
     known = [key for key in daemon.keys.values() if key.properties.algorithm in KNOWN]
     for when, key in draw_usage(known, start=daemon.now, days=days, stream=stream):
@@ -223,7 +215,7 @@ def _make_folder(out: Path) -> None:
 
 
 def _privatised(daemon: Daemon, stream: Stream) -> dict[int, Privatised]:
-    """Every record that is still to be seen, by number; each datum is privatised once."""
+    """Every record that remains, by number; each datum is privatised once."""
     numbers: dict[str, set[int]] = defaultdict(set)
     for record in (*daemon.records, *(r for report in daemon.report_files for r in report.records)):
         numbers[record.key].add(record.number)
@@ -250,9 +242,8 @@ def _files(
         properties = keys[name].properties
         algorithm = properties.server_algorithm or properties.algorithm
         segment = Segment(name, algorithm, parameters_of(keys[name]), tuple(records))
-        files[
-            ".json.anon" if platform == "ios" or properties.name == "Search" else ".dpsub"
-        ].append(segment)
+        anonymous = platform == "ios" or properties.name == "Search"
+        files[".json.anon" if anonymous else ".dpsub"].append(segment)
     for ending, segments in files.items():
         yield report_name(report.created, ending), segments
 

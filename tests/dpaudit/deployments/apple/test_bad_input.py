@@ -1,4 +1,4 @@
-"""`dpaudit deployment apple` on files that anybody may have written: a finding or an error, never a crash."""
+"""`dpaudit deployment apple` on untrusted files: a finding or an error, never a crash."""
 
 from __future__ import annotations
 
@@ -146,10 +146,12 @@ def test_property_lists_of_another_shape(folder, name, root):
 
 def test_entity_bombs(folder):
     levels = "".join(f"<!ENTITY l{i} '{f'&l{i - 1};' * 10}'>" for i in range(1, 12))
-    bomb = f"<?xml version='1.0'?><!DOCTYPE plist [<!ENTITY l0 'ha'>{levels}]><plist><string>&l11;</string></plist>"
+    doctype = f"<!DOCTYPE plist [<!ENTITY l0 'ha'>{levels}]>"
+    bomb = f"<?xml version='1.0'?>{doctype}<plist><string>&l11;</string></plist>"
     (folder / KEYNAMES).write_text(bomb)
     assert apple(folder)[0] == 2
-    outside = f"<!DOCTYPE plist [<!ENTITY x SYSTEM 'file://{folder / BUDGETS}'>]><plist><string>&x;</string></plist>"
+    entity = f"<!ENTITY x SYSTEM 'file://{folder / BUDGETS}'>"
+    outside = f"<!DOCTYPE plist [{entity}]><plist><string>&x;</string></plist>"
     (folder / KEYNAMES).write_text(outside)
     assert apple(folder)[0] == 2
 
@@ -328,7 +330,8 @@ def test_negative_balances_and_others_beyond_belief(database):
             "UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = -7 WHERE ZKEY = 'com.apple.keyboard.Emoji'"
         )
         connection.execute(
-            "UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = 9000000000000000000 WHERE ZKEY = 'com.apple.health'"
+            "UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = 9000000000000000000 "
+            "WHERE ZKEY = 'com.apple.health'"
         )
     connection.close()
     code, document, _ = apple(DATA / "10.12.3", "--database", database)
@@ -379,7 +382,8 @@ def test_a_database_of_something_else(database):
     database.unlink()
     with sqlite3.connect(database) as connection:
         connection.executescript(
-            "CREATE TABLE a (b); CREATE VIEW ZPRIVACYBUDGETRECORD AS SELECT * FROM ZPRIVACYBUDGETRECORD;"
+            "CREATE TABLE a (b); "
+            "CREATE VIEW ZPRIVACYBUDGETRECORD AS SELECT * FROM ZPRIVACYBUDGETRECORD;"
         )
     connection.close()
     assert apple(DATA / "10.12.3", "--database", database)[0] in (0, 1, 2)
@@ -394,8 +398,10 @@ def test_a_view_that_never_ends(database):
     with sqlite3.connect(database) as connection:
         connection.executescript(
             "DROP TABLE ZPRIVACYBUDGETRECORD;"
-            "CREATE VIEW ZPRIVACYBUDGETRECORD AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
-            " SELECT i AS ZBALANCE, 1.0 AS ZCREATIONDATE, 1.0 AS ZLASTUPDATE, 'k' || i AS ZKEY FROM n;"
+            "CREATE VIEW ZPRIVACYBUDGETRECORD AS WITH RECURSIVE n(i) AS "
+            "(SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+            " SELECT i AS ZBALANCE, 1.0 AS ZCREATIONDATE, 1.0 AS ZLASTUPDATE, "
+            "'k' || i AS ZKEY FROM n;"
         )
     connection.close()
     code, _, _ = apple(DATA / "10.12.3", "--database", database)
@@ -487,7 +493,8 @@ def test_parameters_that_are_none(tmp_path):
         b"[" * 100_000,
         b'{"a":' * 5000 + b"1" + b"}" * 5000,
         b'{"version": ' + b"9" * 10_000 + b', "segments": []}',
-        b'{"version": NaN, "segments": [{"key": "a", "algorithm": "b", "parameters": {"c": Infinity}, "records": []}]}',
+        b'{"version": NaN, "segments": [{"key": "a", "algorithm": "b", '
+        b'"parameters": {"c": Infinity}, "records": []}]}',
         b'{"version": 11, "segments": []} trailing',
         '{"segments": [{"key": "\\ud800", "algorithm": "b", "records": ["\\ud800"]}]}',
     ],
@@ -526,8 +533,13 @@ def test_memory_does_not_grow_with_the_number_of_reports(tmp_path):
     )
     peaks = []
     for many in (3, 20):
-        folder = reports_in(tmp_path / str(many).zfill(3) if (tmp_path / str(many).zfill(3)).mkdir() is None else tmp_path,
-                            *[sketch] * many, names=[f"{i}.dpsub" for i in range(many)])  # fmt: skip
+        folder = reports_in(
+            tmp_path / str(many).zfill(3)
+            if (tmp_path / str(many).zfill(3)).mkdir() is None
+            else tmp_path,
+            *[sketch] * many,
+            names=[f"{i}.dpsub" for i in range(many)],
+        )
         tracemalloc.start()
         apple(DATA / "10.12.3", "--reports", folder)
         peaks.append(tracemalloc.get_traced_memory()[1])

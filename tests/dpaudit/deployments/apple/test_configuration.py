@@ -1,4 +1,4 @@
-"""The four files: what the fixtures hold is what the paper prints, and whatever else they may hold is said."""
+"""The four files: the fixtures hold what the paper prints, and anything else is reported."""
 
 import math
 import plistlib
@@ -203,7 +203,7 @@ def test_what_cannot_be_read_is_an_error(tmp_path):
     (folder / FILES[1]).unlink()
     with pytest.raises(UsageError, match="keyproperties"):
         read_configuration(folder)
-    with pytest.raises(UsageError, match="no folder"):
+    with pytest.raises(UsageError, match="not a folder"):
         read_configuration(tmp_path / "none\x1b[31m")
 
 

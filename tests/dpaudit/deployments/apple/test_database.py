@@ -24,8 +24,9 @@ from dpaudit.results import sqlite
 DATA = Path(__file__).parents[3] / "data" / "apple"
 EMOJI = "com.apple.keyboard.Emoji.en_US.EmojiKeyboard"
 SKETCHES = (
-    "CREATE TABLE ZCMSRECORD (Z_PK INTEGER PRIMARY KEY, ZREPORTVERSION INTEGER, ZSUBMITTED INTEGER, "
-    "ZSEQUENCEHASHINDEX INTEGER, ZSEQUENCESKETCH VARCHAR, ZFRAGMENTSKETCH VARCHAR, ZCREATIONDATE TIMESTAMP, ZKEY VARCHAR, "
+    "CREATE TABLE ZCMSRECORD (Z_PK INTEGER PRIMARY KEY, ZREPORTVERSION INTEGER, "
+    "ZSUBMITTED INTEGER, ZSEQUENCEHASHINDEX INTEGER, ZSEQUENCESKETCH VARCHAR, "
+    "ZFRAGMENTSKETCH VARCHAR, ZCREATIONDATE TIMESTAMP, ZKEY VARCHAR, "
     "ZPLAINSEQUENCE VARCHAR, ZPLAINFRAGMENT VARCHAR)"
 )
 
@@ -122,7 +123,7 @@ def test_one_more_than_can_have_accrued_is_serious(figure: Path) -> None:
     )
     found = check_balances(read_database(figure), read_configuration(DATA / "10.12.3"))
     assert [f.serious for f in found] == [True, False]
-    assert "cannot have given more than 324 in 80 periods" in found[0].message
+    assert "cannot give more than 324 in 80 periods" in found[0].message
     assert "AppDeepLink': the configuration's budget has no row" in found[1].message
 
 
@@ -186,7 +187,8 @@ def test_a_locked_database_is_an_error_within_bounds(
 ) -> None:
     monkeypatch.setattr(opening, "_PATIENCE", 0.05)
     code = (
-        "import sqlite3, sys\nc = sqlite3.connect(sys.argv[1], isolation_level=None)\nc.execute('BEGIN EXCLUSIVE')\n"
+        "import sqlite3, sys\nc = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "c.execute('BEGIN EXCLUSIVE')\n"
         "print('locked', flush=True)\nsys.stdin.read()"
     )
     with subprocess.Popen(
@@ -371,25 +373,29 @@ def test_a_row_that_is_left_out_leaves_the_others(figure: Path) -> None:
         ("UPDATE ZOBHRECORD SET ZSUBMITTED = 1 WHERE Z_PK = 2", "", 5),
         (
             "UPDATE ZOBHRECORD SET ZCREATIONDATE = 'x' WHERE Z_PK = 2",
-            "1 of 5 rows have no time of 2001",
+            "1 of 5 rows have no time in 2001",
             5,
         ),
         (
             "UPDATE ZOBHRECORD SET ZCREATIONDATE = 1e300 WHERE Z_PK < 4",
-            "2 of 5 rows have no time of 2001",
+            "2 of 5 rows have no time in 2001",
             5,
         ),
         (
             "UPDATE ZOBHRECORD SET ZSEQUENCEBITPOSITION = 'x' WHERE Z_PK = 2",
-            "1 of 5 rows have no whole",
+            "1 of 5 rows have an impossible bit",
             5,
         ),
         (
             "UPDATE ZOBHRECORD SET ZSEQUENCEBITVALUE = 2 WHERE Z_PK = 2",
-            "1 of 5 rows have no whole",
+            "1 of 5 rows have an impossible bit",
             5,
         ),
-        ("UPDATE ZOBHRECORD SET ZSEQUENCEBITPOSITION = NULL", "5 of 5 rows have no whole", 5),
+        (
+            "UPDATE ZOBHRECORD SET ZSEQUENCEBITPOSITION = NULL",
+            "5 of 5 rows have an impossible bit",
+            5,
+        ),
         (
             "ALTER TABLE ZOBHRECORD DROP COLUMN ZSUBMITTED",
             "no column ZSUBMITTED; the table is not read",
@@ -417,7 +423,8 @@ def test_plain_data_is_serious(figure: Path, table: str, column: str) -> None:
     change(
         figure,
         SKETCHES,
-        f"INSERT INTO ZCMSRECORD (ZKEY, ZSUBMITTED, ZCREATIONDATE, ZPLAINSEQUENCE) VALUES ('{EMOJI}', 1, 5.5, '')",
+        "INSERT INTO ZCMSRECORD (ZKEY, ZSUBMITTED, ZCREATIONDATE, ZPLAINSEQUENCE) "
+        f"VALUES ('{EMOJI}', 1, 5.5, '')",
     )
     assert not any(f.serious for f in read_database(figure).findings)
     change(figure, f"UPDATE {table} SET {column} = 'word' WHERE Z_PK IN (1, 2)")
@@ -432,7 +439,8 @@ def test_plain_data_is_serious(figure: Path, table: str, column: str) -> None:
 
 
 def test_sketches_are_read_as_a_report_writes_them(figure: Path) -> None:
-    insert = "INSERT INTO ZCMSRECORD VALUES (?, 11, ?, ?, ?, ?, 518421187.25, 'com.apple.lookup.Words', NULL, NULL)"
+    cells = "?, 11, ?, ?, ?, ?, 518421187.25, 'com.apple.lookup.Words', NULL, NULL"
+    insert = f"INSERT INTO ZCMSRECORD VALUES ({cells})"
     with closing(sqlite3.connect(figure)) as connection:
         connection.execute(SKETCHES)
         connection.executemany(
@@ -456,7 +464,8 @@ def test_sketches_are_read_as_a_report_writes_them(figure: Path) -> None:
     [
         "CREATE VIEW ZOBHRECORD AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) "
         "SELECT 'k' AS ZKEY, 0 AS ZSUBMITTED, x AS ZCREATIONDATE FROM c",
-        "CREATE TABLE ZOBHRECORD (ZKEY TEXT AS (hex(zeroblob(900000000))), ZSUBMITTED, ZCREATIONDATE)",
+        "CREATE TABLE ZOBHRECORD (ZKEY TEXT AS (hex(zeroblob(900000000))), ZSUBMITTED, "
+        "ZCREATIONDATE)",
     ],
 )
 def test_a_table_that_would_compute_is_not_run(figure: Path, statement: str) -> None:
@@ -499,7 +508,7 @@ def test_timestamps_there_and_back() -> None:
 def test_pages_that_are_referred_to_many_times_over(
     figure: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """19 levels of 300 references to one page each: 300^19 rows, which SQLite itself would count to the end of time."""
+    """19 levels of 300 references to a page each: 300^19 rows, which SQLite would count."""
     monkeypatch.setattr(sqlite, "_STEPS", 0)
     with closing(sqlite3.connect(figure)) as connection:
         (size,) = connection.execute("PRAGMA page_size").fetchone()

@@ -1,4 +1,4 @@
-"""Claimed against shown: Apple's printed records, honest and dishonest generators, and the α shared by all keys."""
+"""Claimed against shown: Apple's printed records, good and bad generators, the shared α."""
 
 from __future__ import annotations
 
@@ -77,9 +77,7 @@ def test_a_new_word_has_two_sketches():
     assert shown.record.low < 8 < shown.record.high
     assert shown.record.low > 4  # more than either claim: 2 by the configuration, 4 by the report
     (finding,) = shown.findings
-    assert (
-        "claimed is 2 by the configuration, 4 by the report (the code’s coin: 8)" in finding.message
-    )
+    assert "claimed: 2 by the configuration, 4 by the report (by the code: 8)" in finding.message
 
 
 def test_an_honest_sketch_agrees_and_one_with_too_much_noise_shows_less():
@@ -101,7 +99,7 @@ def test_broken_vectors_have_no_verdict_and_a_serious_finding():
     assert "copies" in shown.reason
     assert [f.serious for f in shown.findings] == [True]
     zeros = Segment(segment.key, segment.algorithm, segment.parameters, ("0," + "0" * 64,) * 8)
-    assert "no bias makes so few" in shown_epsilon("words", [zeros]).reason
+    assert "no bias explains so few" in shown_epsilon("words", [zeros]).reason
 
 
 @pytest.mark.parametrize(("epsilon", "verdict"), [(1, "agrees"), (4, "shows more")])
@@ -179,9 +177,9 @@ def test_what_the_code_s_own_coin_explains():
     rng = np.random.default_rng(4)
     honest = shown_epsilon("words", [sketches(rng, 60, q=coin(2))], configured=2.0)
     assert honest.coin == 4
-    assert honest.findings[-1].message.endswith(" (the code’s coin: 4)")
+    assert honest.findings[-1].message.endswith(" (by the code: 4)")
     worse = shown_epsilon("words", [sketches(rng, 60, q=coin(3))], configured=2.0)
-    assert worse.findings[-1].message.endswith(" (the code’s coin: 4 only)")
+    assert worse.findings[-1].message.endswith(" (by the code: only 4)")
     assert shown_epsilon("emoji", [bits(rng, 300, q=coin(1))], configured=1.0).coin == 1
 
 

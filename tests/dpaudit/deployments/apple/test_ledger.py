@@ -1,4 +1,4 @@
-"""What is permitted: the paper's 16, 6, 14 and +29, a simulation of the rules, and the exact ε of the code's coin."""
+"""What is permitted: the paper's 16, 6, 14 and +29, a simulation, and the exact ε by the code."""
 
 import itertools
 import math
@@ -74,7 +74,7 @@ def test_rollover_is_figure_2s():
 
 
 def test_ten_languages_after_twenty_days():
-    """The paper's example (4.2.3): ten emoji of ten languages in one report, and the other ten in the next."""
+    """The paper's example (4.2.3): ten emoji of ten languages per report, in two reports."""
     budget = Budget("com.apple.keyboard.Emoji", 86400.0, 1)
     burst = make_ledger(made(budget, 10), days=20).line(budget.name).burst
     assert (burst.report_records, burst.report_epsilon) == (10, 10)
@@ -82,7 +82,7 @@ def test_ten_languages_after_twenty_days():
 
 
 def most_records(budget, keys, *, grown_from, first, end):
-    """The greedy device, second by second where something happens: everything waits, and each report takes all it may."""
+    """The greedy device: everything waits, and each report takes all it may."""
     period, balance, taken = int(budget.session_seconds), 0, 0
     grants = range(grown_from, end, period)
     reports = range(first, end, 18 * 3600)
@@ -166,7 +166,7 @@ def test_refused_keys_permit_nothing():
 
 
 def outputs(places, flip, *, sketches):
-    """Exact law of what a record says, for an object whose bit is at ``places[i]`` of sketch ``i`` (Figures 16, 17)."""
+    """Exact law of a record for an object at ``places[i]`` of sketch ``i`` (Figures 16, 17)."""
     bits = 3
     law = {}
     for drawn in itertools.product((0, 1), repeat=bits * sketches):

@@ -84,7 +84,7 @@ def test_what_the_bits_show_replaces_the_claim_where_it_is_known():
     # 1 by the report
     assert spent[UNKNOWN].claimed == spent[UNKNOWN].shown_low == spent[UNKNOWN].shown_high == 10
     assert observed.days == ()
-    assert "nothing can be said" in observed.says
+    assert "no rate is known" in observed.says
 
 
 def test_records_that_nobody_puts_an_epsilon_on():
@@ -160,7 +160,7 @@ def test_more_than_the_budget_can_have_grown_to():
     (message,) = messages(observe(crowd, SIERRA, database=opened(0)), serious=True)
     assert message.startswith("6 records were submitted from 2017-05-01")
     # 3, and a day either side for other time zones
-    assert message.endswith("to 2017-05-03: it can have allowed 5")
+    assert message.endswith("to 2017-05-03; it can have allowed 5")
     older = observe(crowd, SIERRA, database=opened(4))
     assert any("older than the budget" in m for m in messages(older, serious=False))
 
@@ -180,7 +180,7 @@ def test_keys_that_should_not_be_there(tmp_path):
         [report(0, segment("com.apple.unheard.of", 1), segment(EMOJI, 1, "CountMedianSketch"))],
         SIERRA,
     )
-    assert messages(observed, serious=True) == ["submitted, but the configuration does not have it"]
+    assert messages(observed, serious=True) == ["submitted, but not in the configuration"]
     assert messages(observed, serious=False)[0].startswith("privatised with 'CountMedianSketch'")
 
 

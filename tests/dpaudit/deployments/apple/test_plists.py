@@ -1,4 +1,4 @@
-"""Property lists that anybody may have written: read as plistlib does, or refused in words; never anything else."""
+"""Untrusted property lists: read as plistlib does, or refused with a message."""
 
 import datetime
 import os
@@ -146,10 +146,10 @@ def test_plistlib_refuses_entities_as_well(subset):
         ("<array><date>2017-13-10T12:00:00Z</date></array>", "month"),
         ("<array><real>big</real></array>", "could not convert"),
         ("<array><plist/></array>", "<plist>"),
-        ("<array><data>a</data></array>", "no property list (Invalid base64"),
+        ("<array><data>a</data></array>", "not a property list (Invalid base64"),
         ("<dict><key>a</key></dict>", "missing value for key 'a'"),
         ("<dict><string>a</string></dict>", "unexpected element at line 2"),
-        ("<array><string>&other;</string></array>", "no property list"),
+        ("<array><string>&other;</string></array>", "not a property list"),
     ],
 )
 def test_bad_xml_is_refused(read, body, word):
@@ -195,7 +195,7 @@ def test_size_is_bounded_before_reading(tmp_path):
     "token", ["<!--{}-->", "<string{}/>", "<?a {}?>", "<string x='{}'/>", "<string>{}</string>"]
 )
 def test_one_long_token_is_read_in_time(read, token):
-    """``plistlib`` feeds expat in pieces, for which an expat before 2.6 takes time that grows with the square of a token."""
+    """``plistlib`` feeds expat in pieces: before 2.6 the time is quadratic in a token's length."""
     filling = (" " if token == "<string{}/>" else "a") * (2**20 - 200)
     start = time.monotonic()
     found = read(xml(f"<array>{token.format(filling)}</array>"))
@@ -203,8 +203,9 @@ def test_one_long_token_is_read_in_time(read, token):
     assert found == ([] if token[1] in "!?" else [filling] if token.endswith("</string>") else [""])
 
 
-LEAVES = """<string> a&amp;b&#65; </string> <string></string> <string/> <integer>-5</integer> <integer>0x1F</integer>
-    <integer> 7 </integer> <integer>18446744073709551615</integer> <real>-1.5e3</real> <real>nan</real> <real>inf</real>
+LEAVES = """<string> a&amp;b&#65; </string> <string></string> <string/> <integer>-5</integer>
+    <integer>0x1F</integer> <integer> 7 </integer> <integer>18446744073709551615</integer>
+    <real>-1.5e3</real> <real>nan</real> <real>inf</real>
     <date>2017-09-10T12:00:00Z</date> <data> AAEC\n  Aw== </data> <data/> <true/> <false></false>
     <string><![CDATA[<a>]]></string> <array/> <dict/> <dict><key/><array><true/></array></dict>"""
 
@@ -282,7 +283,7 @@ def test_shared_values_count_each_time(read):
 
 
 def test_overlapping_objects_are_refused(read):
-    """A thousand strings that all are the same 20,000 bytes would be 20 MB; honest objects have bytes of their own."""
+    """A thousand strings at the same 20,000 bytes would be 20 MB; honest objects do not overlap."""
     text = b"\x5f\x11" + struct.pack(">H", 20_000) + b"a" * 20_000
     top = (
         b"\xaf\x11"

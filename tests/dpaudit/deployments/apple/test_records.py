@@ -1,4 +1,4 @@
-"""Records' text to arrays, against a slow reading of Figure 16's bit order, and every record that must be left out."""
+"""Records to arrays, against a slow reading of Figure 16's bit order, and bad records."""
 
 from __future__ import annotations
 
@@ -108,31 +108,31 @@ def test_a_puzzle_has_two_sketches_of_one_function() -> None:
 @pytest.mark.parametrize(
     ("algorithm", "record", "why"),
     [
-        ("OneBitHistogram", "", "not 2 fields"),
-        ("OneBitHistogram", "5", "not 2 fields"),
-        ("OneBitHistogram", "5,+1,", "not 2 fields"),
+        ("OneBitHistogram", "", "not 2 comma-separated fields"),
+        ("OneBitHistogram", "5", "not 2 comma-separated fields"),
+        ("OneBitHistogram", "5,+1,", "not 2 comma-separated fields"),
         ("OneBitHistogram", "5,1", "the sign is neither"),
         ("OneBitHistogram", "5,+2", "the sign is neither"),
         ("OneBitHistogram", "5,−1", "the sign is neither"),
         ("OneBitHistogram", "5, +1", "the sign is neither"),
-        ("OneBitHistogram", " 5,+1", "no number of decimal digits"),
-        ("OneBitHistogram", "-5,+1", "no number of decimal digits"),
-        ("OneBitHistogram", "٥,+1", "no number of decimal digits"),
-        ("OneBitHistogram", "1_0,+1", "no number of decimal digits"),
-        ("OneBitHistogram", "5.0,+1", "no number of decimal digits"),
+        ("OneBitHistogram", " 5,+1", "not a decimal number"),
+        ("OneBitHistogram", "-5,+1", "not a decimal number"),
+        ("OneBitHistogram", "٥,+1", "not a decimal number"),
+        ("OneBitHistogram", "1_0,+1", "not a decimal number"),
+        ("OneBitHistogram", "5.0,+1", "not a decimal number"),
         ("OneBitHistogram", "4294967296,+1", "not below 4294967296"),
-        ("OneBitHistogram", "9" * 100_000 + ",+1", "no number of decimal digits"),
+        ("OneBitHistogram", "9" * 100_000 + ",+1", "not a decimal number"),
         ("CountMedianSketch", "5,0F8", "an odd number"),
         ("CountMedianSketch", "5,0F", "not 16 bits"),
         ("CountMedianSketch", "5,", "not 16 bits"),
         ("CountMedianSketch", "5,0F8000", "not 16 bits"),
-        ("CountMedianSketch", "5,0G80", "not hexadecimal digits alone"),
-        ("CountMedianSketch", "5,0F\n80\n", "not hexadecimal digits alone"),
-        ("CountMedianSketch", "5,0F 8", "not hexadecimal digits alone"),
-        ("CountMedianSketch", "5, F80", "not hexadecimal digits alone"),
-        ("CountMedianSketch", "5,0x0F", "not hexadecimal digits alone"),
-        ("CountMedianSketch", "5,٠F80", "not hexadecimal digits alone"),
-        ("CountMedianSketch", "5,\ud80000F", "not hexadecimal digits alone"),
+        ("CountMedianSketch", "5,0G80", "not only hexadecimal digits"),
+        ("CountMedianSketch", "5,0F\n80\n", "not only hexadecimal digits"),
+        ("CountMedianSketch", "5,0F 8", "not only hexadecimal digits"),
+        ("CountMedianSketch", "5, F80", "not only hexadecimal digits"),
+        ("CountMedianSketch", "5,0x0F", "not only hexadecimal digits"),
+        ("CountMedianSketch", "5,٠F80", "not only hexadecimal digits"),
+        ("CountMedianSketch", "5,\ud80000F", "not only hexadecimal digits"),
         ("CountMedianSketch", "100,0F80", "the function is not below 100"),
         ("CountMedianSketch", "5,0F80:0F80", "an odd number"),
         (PUZZLE, "131,0F80", "no ':'"),
@@ -140,7 +140,7 @@ def test_a_puzzle_has_two_sketches_of_one_function() -> None:
         (PUZZLE, "131,0F80:", "not 8 bits"),
         (PUZZLE, "131,a1:0F80", "not 16 bits"),
         (PUZZLE, "285,0F80:a1", "the function is not below 285"),
-        ("HadamardCountMedianSketch", "5,+1", "not 3 fields"),
+        ("HadamardCountMedianSketch", "5,+1", "not 3 comma-separated fields"),
         ("HadamardCountMedianSketch", "1024,5,+1", "the function is not below 1024"),
         ("HadamardCountMedianSketch", "5,32768,+1", "the coordinate is not below 32768"),
         ("HadamardCountMedianSketch", "5,5,0", "the sign is neither"),
@@ -169,7 +169,7 @@ def test_a_bad_record_is_left_out_and_the_good_ones_stay(
         ("OneBitHistogram", {"p": True}, "parameter p=True"),
         ("OneBitHistogram", {"p": "5000"}, "parameter p='5000'"),
         ("OneBitHistogram", {"p": None}, "parameter p=None"),
-        ("CountMedianSketch", {"m": 12}, "no whole number of bytes"),
+        ("CountMedianSketch", {"m": 12}, "not a whole number of bytes"),
         ("CountMedianSketch", {"m": 1 << 60}, "parameter m=1152921504606846976"),
         ("CountMedianSketch", {"m": -8}, "parameter m=-8"),
         ("CountMedianSketch", {"k": 2.0}, "parameter k=2.0"),
@@ -192,7 +192,7 @@ def test_an_unknown_algorithm_and_a_long_parameter() -> None:
 
 def test_a_hadamard_size_that_is_no_power_of_two() -> None:
     decoded = decode(segment("HadamardCountMedianSketch", "5,5,+1", m=1000))
-    assert "no power of two" in decoded.findings[0].message
+    assert "not a power of two" in decoded.findings[0].message
     assert len(decoded.reports[0]) == 1
 
 

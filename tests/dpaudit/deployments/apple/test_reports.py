@@ -212,8 +212,8 @@ def test_slips_that_are_overlooked_are_said(tmp_path: Path, content: Any, findin
         ('{"version": 11} x', "not JSON"),
         ('"' + '\\"' * 200_000, "not JSON"),
         ('"' + '\\"' * 200_000 + "\\", "not JSON"),
-        ('{"a": 1, "a": 2}', "stands twice"),
-        ('{"version": NaN, "segments": []}', "NaN is no number"),
+        ('{"a": 1, "a": 2}', "duplicate key"),
+        ('{"version": NaN, "segments": []}', "NaN is not a JSON number"),
         ("[" * 500_000, "nested too deep"),
         ('{"a":' * 100_000, "nested too deep"),
         ("[" + "[]," * 1_000_001 + "[]]", "more than 1000000 brackets"),
@@ -227,7 +227,7 @@ def test_slips_that_are_overlooked_are_said(tmp_path: Path, content: Any, findin
         ("null", "without a list of segments"),
         ({"version": 1}, "without a list of segments"),
         ({"version": 1, "segments": {"a": 1}}, "without a list of segments"),
-        ({"version": 1, "segments": [[]]}, "segment 1 of 1: no object"),
+        ({"version": 1, "segments": [[]]}, "segment 1 of 1: not an object"),
     ],
 )
 def test_what_is_no_report(tmp_path: Path, content: Any, finding: str) -> None:
@@ -239,18 +239,18 @@ def test_what_is_no_report(tmp_path: Path, content: Any, finding: str) -> None:
 @pytest.mark.parametrize(
     ("change", "finding"),
     [
-        ({"key": None}, "no proper text as 'key'"),
-        ({"key": "a\x1b"}, "no proper text as 'key'"),
-        ({"key": "\ud800"}, "no proper text as 'key'"),
-        ({"key": "k" * 1001}, "no proper text as 'key'"),
-        ({"algorithm": 3}, "no proper text as 'algorithm'"),
+        ({"key": None}, "no valid text as 'key'"),
+        ({"key": "a\x1b"}, "no valid text as 'key'"),
+        ({"key": "\ud800"}, "no valid text as 'key'"),
+        ({"key": "k" * 1001}, "no valid text as 'key'"),
+        ({"algorithm": 3}, "no valid text as 'algorithm'"),
         ({"records": None}, "no list of records"),
         ({"records": "1,+1"}, "no list of records"),
-        ({"parameters": [1]}, "no object of reasonable size"),
-        ({"parameters": {"epsilon": [1]}}, "parameter 'epsilon' is no text"),
-        ({"parameters": {"epsilon": None}}, "parameter 'epsilon' is no text"),
-        ({"parameters": {"a\nb": 1}}, r"parameter 'a\nb' is no text"),
-        ({"parameters": {str(n): n for n in range(1001)}}, "no object of reasonable size"),
+        ({"parameters": [1]}, "not an object of reasonable size"),
+        ({"parameters": {"epsilon": [1]}}, "parameter 'epsilon' is not text"),
+        ({"parameters": {"epsilon": None}}, "parameter 'epsilon' is not text"),
+        ({"parameters": {"a\nb": 1}}, r"parameter 'a\nb' is not text"),
+        ({"parameters": {str(n): n for n in range(1001)}}, "not an object of reasonable size"),
     ],
 )
 def test_a_broken_segment_is_left_out_and_the_others_stay(
@@ -263,7 +263,7 @@ def test_a_broken_segment_is_left_out_and_the_others_stay(
 
 def test_an_infinite_parameter_is_refused(tmp_path: Path) -> None:
     text = json.dumps({"version": 11, "segments": [SEGMENT]}).replace('"p": 9', '"p": 1e999')
-    assert "parameter 'p' is no text" in said(written(tmp_path / "x.dpsub", text))
+    assert "parameter 'p' is not text" in said(written(tmp_path / "x.dpsub", text))
 
 
 def test_records_that_are_no_text_are_counted(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_records_that_are_no_text_are_counted(tmp_path: Path) -> None:
         {"version": 1, "segments": [SEGMENT | {"records": [1, "1,+1", None, "2,-1"]}]},
     )
     assert read_report(path).segments[0].records == ("1,+1", "2,-1")
-    assert said(path) == "'k': 2 records are no text; left out"
+    assert said(path) == "'k': 2 records are not text; left out"
 
 
 def test_there_are_never_more_findings_than_anybody_reads(tmp_path: Path) -> None:
@@ -300,4 +300,4 @@ def test_a_copy_of_a_report_counts_once(tmp_path: Path) -> None:
         (other, 1),
         (f"copies/{name}", 0),
     ]
-    assert "a copy of a report" in list(read_reports(tmp_path))[-1].findings[-1].message
+    assert "a copy of an earlier report" in list(read_reports(tmp_path))[-1].findings[-1].message

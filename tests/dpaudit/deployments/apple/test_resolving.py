@@ -1,4 +1,4 @@
-"""KeyName → properties → budget: Table 1, the daemon's own rules, and that no key is dropped without a word."""
+"""KeyName → properties → budget: Table 1, the daemon's rules, and no key dropped silently."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,15 +12,15 @@ from dpaudit.deployments.apple.model import Budget, Configuration, Key, Properti
 DATA = Path(__file__).parents[3] / "data" / "apple"
 SKETCH, BIT = "CountMedianSketch", "OneBitHistogram"
 TABLE_1 = """
-com.apple.keyboard.NewWords.it_IT NewWords CountMedianSketch 2 com.apple.keyboard.NewWords 2
-com.apple.keyboard.NewWords.ru_RU NewWords CountMedianSketch 2 com.apple.keyboard.NewWords 2
-com.apple.keyboard.NewWords.zh_Hans NewWordsChinese CountMedianSketch 2 com.apple.keyboard.NewWords 2
-com.apple.keyboard.LocalWords.en_US LocalWords CountMedianSketch 2 com.apple.keyboard.NewWords 2
-com.apple.keyboard.Emoji.fr_FR.EmojiKeyboard TermFrequency OneBitHistogram 1 com.apple.keyboard.Emoji 1
-com.apple.parsec.AppDeepLink DeepLinks CountMedianSketch 1 com.apple.parsec.AppDeepLink 10
-com.apple.health.datatypes HealthDataTypes OneBitHistogram 1 com.apple.health 2
-com.apple.lookup.QueryMatch.queryOnly.notHighlighted Search OneBitHistogram 1 com.apple.parsec.Search 1
-com.apple.lookup.DomainMatch Search OneBitHistogram 1 com.apple.parsec.Search 1
+keyboard.NewWords.it_IT NewWords CountMedianSketch 2 keyboard.NewWords 2
+keyboard.NewWords.ru_RU NewWords CountMedianSketch 2 keyboard.NewWords 2
+keyboard.NewWords.zh_Hans NewWordsChinese CountMedianSketch 2 keyboard.NewWords 2
+keyboard.LocalWords.en_US LocalWords CountMedianSketch 2 keyboard.NewWords 2
+keyboard.Emoji.fr_FR.EmojiKeyboard TermFrequency OneBitHistogram 1 keyboard.Emoji 1
+parsec.AppDeepLink DeepLinks CountMedianSketch 1 parsec.AppDeepLink 10
+health.datatypes HealthDataTypes OneBitHistogram 1 health 2
+lookup.QueryMatch.queryOnly.notHighlighted Search OneBitHistogram 1 parsec.Search 1
+lookup.DomainMatch Search OneBitHistogram 1 parsec.Search 1
 """
 
 
@@ -37,11 +37,12 @@ def configuration(keys=(), properties=(), budgets=(("B", 86400, 1),)):
 @pytest.mark.parametrize("row", TABLE_1.strip().splitlines())
 def test_table_1(row):
     name, properties, algorithm, parameter, budget, amount = row.split()
-    found = {r.key.name: r for r in resolve(read_configuration(DATA / "10.12.3"))}[name]
+    resolved = resolve(read_configuration(DATA / "10.12.3"))
+    found = {r.key.name: r for r in resolved}[f"com.apple.{name}"]
     assert (found.properties.name, found.properties.algorithm, found.budget.name) == (
         properties,
         algorithm,
-        budget,
+        f"com.apple.{budget}",
     )
     assert (found.epsilon, found.budget.session_amount) == (float(parameter), int(amount))
 

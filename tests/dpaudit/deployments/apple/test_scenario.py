@@ -1,4 +1,4 @@
-"""A made-up device: what is read back is what was simulated, and the bits have the coins they should."""
+"""A simulated device: what is read back was simulated, and bits have the right flip rate."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_parameters_that_cannot_be_worked_with(tmp_path: Path) -> None:
     parameters = dict(SIERRA.parameters) | {
         puzzle: dict(SIERRA.parameters[puzzle]) | {"fragmentM": 64}
     }
-    with pytest.raises(UsageError, match="other than fragmentM"):
+    with pytest.raises(UsageError, match="must equal fragmentM"):
         make_scenario(
             replace(SIERRA, parameters=parameters), out=tmp_path / "d", days=2, stream=STREAM
         )

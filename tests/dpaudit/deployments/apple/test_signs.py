@@ -1,4 +1,4 @@
-"""Bounds from single signs: they hold whatever the objects are, and a coin that flips too seldom is caught."""
+"""Bounds from single signs hold for any objects, and a coin that flips too seldom is caught."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_bound_holds_whatever_the_objects(objects, n, places):
 
 
 def test_the_order_of_the_file_does_not_matter():
-    """Sorted by sign, a majority is seldom wrong when it is even: read in that order, fair coins would look biased."""
+    """Sorted by sign, an even majority is seldom wrong: in that order fair coins look biased."""
     rng = np.random.default_rng(10)
     missed = 0
     for t in range(100):

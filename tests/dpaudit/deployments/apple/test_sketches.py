@@ -1,4 +1,4 @@
-"""The coin behind sketch vectors: coverage whatever was sketched, ε by exact likelihood ratios, Apple's own vectors."""
+"""Sketch vectors: coverage for any objects, ε by exact likelihood ratios, Apple's own vectors."""
 
 from __future__ import annotations
 

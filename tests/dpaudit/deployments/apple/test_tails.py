@@ -63,7 +63,7 @@ def test_runs_around_circles(circles):
 
 
 def test_which_way_round_a_vector_lies_says_nothing_of_its_object():
-    """The theorem behind the check of neighbours: given its ones, a vector's runs have the law of ones thrown at random."""
+    """The theorem behind ``check_neighbours``: runs have the law of ones placed at random."""
     m, q = 6, 0.23
     for place in (0, 4):
         seen: dict[tuple[int, int], float] = {}

@@ -1,4 +1,4 @@
-"""The gate end to end: files and exit codes of the command line, and the GitHub action run step by step as a runner would."""
+"""The gate end to end: files and exit codes, and the GitHub action run step by step."""
 
 import json
 import os
@@ -137,7 +137,7 @@ def test_every_verdict_leaves_every_format_and_its_exit_code(folder, dpaudit, ar
         ((*AUDIT, "gaussian", "--also=sarif"), "add --out DIR"),
         (("report",), "dpaudit report DIR"),
         (("report", "changed", "--also=sarif"), "not as dpaudit writes it"),
-        (("report", "foreign"), "one is of audit, mechanism"),
+        (("report", "foreign"), "one of audit, mechanism"),
     ],
 )
 def test_slips_are_one_clear_line_before_anything_runs(folder, dpaudit, args, says):
@@ -168,7 +168,7 @@ def test_report_makes_the_formats_of_a_finished_folder(folder, dpaudit):
 
 
 def test_an_older_verdict_does_not_stay_in_the_folder(folder, dpaudit, passed):
-    """Formats of before are written anew, asked for or not; a file of that name that is not ours is left alone."""
+    """Earlier formats are rewritten, requested or not; other programs' files are left alone."""
     (passed / "report.md").write_text("my own notes")
     assert dpaudit(*AUDIT, "python:./noise.py:wide", "--out=out", cwd=folder)[0] == 1
     assert ElementTree.parse(folder / "out" / "report.junit.xml").getroot().get("failures") == "1"
@@ -221,7 +221,7 @@ ONE_TEST = f'shift; exec "{sys.executable}" -m dpaudit audit --tests=moments "$@
 
 
 def follow(folder, dpaudit=ONE_TEST, **given):
-    """Run the steps of the action in ``folder`` as a runner does; the first exit code that is not 0, and the outputs."""
+    """Run the action's steps in ``folder``; the first exit code that is not 0, and the outputs."""
     action = yaml.safe_load((ACTION / "action.yml").read_text(encoding="utf-8"))
     inputs = {
         name: given.get(name, about.get("default", "")) for name, about in action["inputs"].items()
@@ -256,9 +256,13 @@ def follow(folder, dpaudit=ONE_TEST, **given):
         script = folder / "step.sh"
         script.write_text(expression(step["run"], inputs, outputs))
         done = subprocess.run(
-            ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)], cwd=folder, env=env, capture_output=True,
-            encoding="utf-8", timeout=100,
-        )  # fmt: skip
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)],
+            cwd=folder,
+            env=env,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=100,
+        )
         code = code or done.returncode
         if (folder / "output.txt").exists():
             outputs = dict(
@@ -302,7 +306,7 @@ def test_the_action_is_a_gate(folder, function, code):
     ],
 )
 def test_no_input_of_the_action_is_run(folder, text):
-    """A dpaudit that says what it was given: just the inputs, each in its place, whatever is in them."""
+    """A dpaudit that prints its arguments: exactly the inputs, each in its place."""
     given = {
         "sampler": text,
         "claim": text,

@@ -41,7 +41,7 @@ def summary(document):
 
 
 def shown(markdown):
-    """Rendered by an independent implementation; only the tags that a summary of ours is made of."""
+    """Rendered by an independent implementation; only the tags of our summaries."""
     page = GITHUB.render(markdown)
     tags = {tag.lower() for tag in re.findall(r"</?([a-zA-Z][\w-]*)", page)}
     assert tags <= OURS, tags - OURS
@@ -78,7 +78,8 @@ def test_the_renderer_shows_what_is_not_escaped():
 def test_an_audit_in_a_glance():
     markdown = summary(made.documents.audit("finding"))
     assert markdown.startswith(
-        "### dpaudit: Audit of python&#58;vendor:noise\n\n**Finding:** moments contradicts gaussian:sigma=1"
+        "### dpaudit: Audit of python&#58;vendor:noise\n\n"
+        "**Finding:** moments contradicts gaussian:sigma=1"
     )
     assert markdown.index("| moments |") < markdown.index("| tails |")
     assert "What a pass cannot exclude" not in markdown
@@ -88,8 +89,8 @@ def test_an_audit_in_a_glance():
     honest = summary(made.documents.audit("no-finding"))
     assert "**No finding:**" in honest
     assert (
-        "<details><summary>What a pass cannot exclude</summary>\n\n- wrong scale (0.00091 of σ): 0.091 % would pass"
-        in honest
+        "<details><summary>What a pass cannot exclude</summary>\n\n"
+        "- wrong scale (0.00091 of σ): 0.091 % would pass" in honest
     )
     assert "\n```sh\ndpaudit mechanism numpy:laplace:scale=0.5 " in summary(made.mechanism())
     lost = summary(made.documents.audit("inconclusive"))

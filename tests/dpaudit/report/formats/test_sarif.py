@@ -74,9 +74,16 @@ def test_findings_are_errors_with_numbers_and_a_command():
     assert "```sh\ndpaudit mechanism numpy:laplace:scale=0.5" in errors[0]["message"]["markdown"]
     assert errors[0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "noise.py"
     assert [r["level"] for r in run["results"] if r not in errors] == ["note"]  # the advice
-    assert run["invocations"][0] | {"startTimeUtc": ""} == {
-        "executionSuccessful": True, "exitCode": 1, "exitCodeDescription": "a finding", "startTimeUtc": "",
-    } or "startTimeUtc" not in run["invocations"][0]  # fmt: skip
+    assert (
+        run["invocations"][0] | {"startTimeUtc": ""}
+        == {
+            "executionSuccessful": True,
+            "exitCode": 1,
+            "exitCodeDescription": "a finding",
+            "startTimeUtc": "",
+        }
+        or "startTimeUtc" not in run["invocations"][0]
+    )
 
 
 def test_rules_are_the_tests_that_ran_and_a_pass_has_no_result():

@@ -10,13 +10,13 @@ from dpaudit.report.tables import Column
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["drawn"]
+__all__ = ["FLAGGED", "make_table"]
 
 FLAGGED = "bold dark_orange"
-"""How the line of a finding is written."""
+"""The style of a finding's row."""
 
 
-def drawn(
+def make_table(
     columns: Sequence[Column],
     *,
     title: str,
@@ -25,7 +25,7 @@ def drawn(
     bold: Iterable[int] = (),
     lines_after: Iterable[int] = (),
 ) -> Table:
-    """A table with the rows ``marked`` as findings, the rows ``bold`` in bold, and a line after the rows ``lines_after``."""
+    """A table; rows are ``marked`` as findings, set in ``bold``, or followed by a line."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -39,16 +39,13 @@ def drawn(
     )
     table.title_justify = table.caption_justify = "left"
     for column in columns:
-        lines = (
-            [len(line) for cell in column.cells for line in cell.splitlines()]
-            if column.numeric
-            else []
-        )
+        lines = [line for cell in column.cells for line in cell.splitlines()]
+        widest = max(map(len, lines), default=1) if column.numeric else 1
         table.add_column(
             Text(column.header),
             justify="right" if column.numeric else "left",
             overflow="fold",
-            min_width=min(24, max(lines, default=1)),  # rather break words than numbers
+            min_width=min(24, widest),  # words are folded before numbers
         )
     heavy, ends = set(bold), set(lines_after)
     for i, cells in enumerate(zip(*(c.cells for c in columns), strict=True)):
