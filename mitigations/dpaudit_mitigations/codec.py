@@ -116,13 +116,9 @@ def pack(message: Message) -> bytes:
     try:
         data = _MSGPACK.encode(message)
     except (TypeError, ValueError, OverflowError) as error:
-        raise UsageError(
-            f"message {kind}: a field's type or size has no encoding; use plain Python values"
-        ) from error
+        raise UsageError(f"message {kind}: a field cannot be encoded") from error
     if len(data) > LARGEST:
-        raise UsageError(
-            f"message {kind}: {len(data):,} bytes, more than {LARGEST:,}; send a vector in frames"
-        )
+        raise UsageError(f"message {kind}: {len(data):,} bytes, at most {LARGEST:,}; send frames")
     return data
 
 
@@ -171,9 +167,7 @@ def _decode(data: bytes, kind: type[R], encoder: Any, what: str) -> R:
     except (ValueError, TypeError, RecursionError) as error:
         raise MessageError(f"{what}: broken encoding (not JSON or msgpack)") from error
     if encoder.encode(found) != data:
-        raise MessageError(
-            f"{what}: not in canonical encoding (distinct sorted keys, no spaces, shortest numbers)"
-        )
+        raise MessageError(f"{what}: not in canonical encoding (sorted keys, shortest numbers)")
     return found
 
 

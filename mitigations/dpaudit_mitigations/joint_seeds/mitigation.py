@@ -103,10 +103,7 @@ class JointSeeds:
             or not isinstance(candidates, int)
             or not 2 <= candidates <= MOST_CANDIDATES
         ):
-            raise UsageError(
-                f"candidates={candidates}: must be a whole number from 2 to {MOST_CANDIDATES}; "
-                "10 is usual"
-            )
+            raise UsageError(f"candidates={candidates}: takes 2 to {MOST_CANDIDATES}; 10 is usual")
         self.candidates = candidates
         self.deviate = bool(deviate)
 
@@ -199,8 +196,7 @@ class JointSeeds:
         n, d = check_query(query)
         if n != 1 or d * self.candidates > LARGEST_WORK:
             raise UsageError(
-                f"query of shape ({n}, {d}): a session is for one row of at most "
-                f"{LARGEST_WORK // self.candidates:,} values"
+                f"query of shape ({n}, {d}): takes one row, d ≤ {LARGEST_WORK // self.candidates:,}"
             )
         keys = {
             name: Ed25519PrivateKey.from_private_bytes(stream.child("identity", name).entropy())
@@ -237,26 +233,17 @@ class _Run:
     threads: int
 
     def honest(self, terms: SessionTerms, stream: Stream) -> SeedSession:
-        server = SeedServer(
-            self.steps,
-            terms=terms,
-            key=self.server,
-            stream=stream.child("server"),
-            threads=self.threads,
-        )
+        server = SeedServer(self.steps, **self._options(terms, stream))
         return self._run(server, terms, stream)
+
+    def _options(self, terms: SessionTerms, stream: Stream) -> dict[str, Any]:
+        own = stream.child("server")
+        return {"terms": terms, "key": self.server, "stream": own, "threads": self.threads}
 
     def deviating(self, terms: SessionTerms, stream: Stream, noise: Integers) -> SeedSession:
         """The server substitutes candidate 0: any is as good, since the coin is not its own."""
-        server = SubstitutingServer(
-            self.steps,
-            candidate=0,
-            substitute=noise,
-            terms=terms,
-            key=self.server,
-            stream=stream.child("server"),
-            threads=self.threads,
-        )
+        options = self._options(terms, stream)
+        server = SubstitutingServer(self.steps, candidate=0, substitute=noise, **options)
         return self._run(server, terms, stream)
 
     def _run(self, server: SeedServer, terms: SessionTerms, stream: Stream) -> SeedSession:

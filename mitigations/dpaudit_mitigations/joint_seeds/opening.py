@@ -41,9 +41,7 @@ class Opening(Record, frozen=True, kw_only=True):
         try:
             write_file(path, write_json(self) + b"\n", mode=0o600, replace=False)
         except OSError as error:
-            raise KeyFileError(
-                f"opening={path}: cannot be written ({error.strerror}); give a new path"
-            ) from error
+            raise KeyFileError(f"opening={path}: not written ({error.strerror})") from error
 
     @classmethod
     def load(cls, path: Path) -> Opening:
@@ -61,6 +59,4 @@ class Opening(Record, frozen=True, kw_only=True):
         except OSError as error:
             raise KeyFileError(f"opening={path}: cannot be read ({error.strerror})") from error
         except MessageError as error:
-            raise KeyFileError(
-                f"opening={path}: {error}; give the file that the server saved"
-            ) from error
+            raise KeyFileError(f"opening={path}: {error}; give the server's saved file") from error

@@ -139,9 +139,7 @@ class SignedChain:
         """
         message, sealed = open_frame(frame)
         if message.sender != sender:
-            raise MessageError(
-                f"message {message.kind}: from the {sender}, but it is the {message.sender}'s"
-            )
+            raise MessageError(f"message {message.kind}: not the {sender}'s")
         spec, secret = KINDS[message.kind], None
         # the sealed part first: otherwise it was not signed for us
         if spec.sealed is not None and sealed != NOT_SEALED:
@@ -164,9 +162,7 @@ class SignedChain:
         if self.finished or (self.last not in spec.follows if self.last else spec.follows):
             raise MessageError(f"message {message.kind}: cannot follow {self.last or 'nothing'}")
         if message.sender != spec.sender or (message.sealed is None) != (spec.sealed is None):
-            raise MessageError(
-                f"message {message.kind}: not from the {spec.sender}, or its sealed part is wrong"
-            )
+            raise MessageError(f"message {message.kind}: wrong sender or sealed part")
         body = read_json(message.body, spec.body, most=LARGEST_MESSAGE, what=message.kind)
         terms = body.terms if isinstance(body, Offer) else self.terms
         _one_a_candidate(body, terms, message.kind)
@@ -174,9 +170,7 @@ class SignedChain:
             public = Ed25519PublicKey.from_public_bytes(getattr(terms, message.sender))
             public.verify(message.signature, self._to_sign(message))
         except (InvalidSignature, ValueError) as error:
-            raise MessageError(
-                f"message {message.kind}: not signed by the {message.sender} over all before it"
-            ) from error
+            raise MessageError(f"message {message.kind}: signature does not hold") from error
         self._check(body, terms)
         self._terms = terms
         self._bodies[spec.body] = body
@@ -197,17 +191,13 @@ class SignedChain:
             case Openings():
                 for name, shares in (("server", body.server), ("verifier", body.verifier)):
                     if [i for i, share in enumerate(shares) if share is None] != [self.used]:
-                        raise MessageError(
-                            f"message openings.{name}: must open all candidates but the one used"
-                        )
+                        raise MessageError(f"message openings.{name}: must open all unused ones")
             case Verdict():
                 if (body.outcome == "caught") != any(body.wrong) or body.wrong[self.used]:
                     raise MessageError("message verdict: does not fit its list of wrong candidates")
             case Release():
                 if self.body(Verdict).outcome != "accepted":
-                    raise MessageError(
-                        "message release: the session was not accepted, so nothing is released"
-                    )
+                    raise MessageError("message release: of a session that was not accepted")
             case ReleaseReceipt():
                 if body.digest != self.body(Release).digest:
                     raise MessageError("message receipt: is for another release")

@@ -62,13 +62,9 @@ class SeedServer:
         threads: int = 1,
     ) -> None:
         if steps.shape != (terms.dim,) or steps.dtype != np.int64:
-            raise UsageError(
-                f"steps of shape {steps.shape}, {steps.dtype}: need int64 of shape ({terms.dim},)"
-            )
+            raise UsageError(f"steps: {steps.dtype} {steps.shape}, must be int64 ({terms.dim},)")
         if max(int(steps.max()), -int(steps.min())) > terms.most:
-            raise UsageError(
-                f"steps: must lie within ±{terms.most:,}; clip the query to public bounds first"
-            )
+            raise UsageError(f"steps: must lie within ±{terms.most:,}; clip the query first")
         if key.public_key().public_bytes_raw() != terms.server:
             raise UsageError("key: is not the server's in the terms; give the matching private key")
         self.record = SignedChain()
@@ -169,9 +165,7 @@ class SeedServer:
 
     def _verdict(self) -> bytes:
         if self.record.body(Verdict).outcome != "accepted":
-            raise CheatingError(
-                "verdict: the verifier found candidates that differ from their seeds; no release"
-            )
+            raise CheatingError("verdict: candidates differ from their seeds; nothing is released")
         noise = self.noise(self.record.used)
         out = np.empty(self._terms.dim)
 

@@ -67,9 +67,7 @@ class SessionTerms(Record, frozen=True, kw_only=True):
                 or not isinstance(value, int | float)
                 or not low <= value <= high
             ):
-                raise UsageError(
-                    f"terms.{name}={value}: must be from {low!r} to {high!r}; change the terms"
-                )
+                raise UsageError(f"terms.{name}={value}: must be from {low!r} to {high!r}")
             if kind is ExactFloat:
                 force_setattr(self, name, ExactFloat(value))
         for name in ("previous", "server", "verifier"):
@@ -77,13 +75,9 @@ class SessionTerms(Record, frozen=True, kw_only=True):
             if len(getattr(self, name)) != Digest.size:
                 raise UsageError(f"terms.{name}: must be {Digest.size} bytes; change the terms")
         if self.candidates * self.dim > LARGEST_WORK:
-            raise UsageError(
-                f"terms: candidates times dim is at most {LARGEST_WORK:,}; change the terms"
-            )
+            raise UsageError(f"terms: candidates times dim must be at most {LARGEST_WORK:,}")
         if math.frexp(self.granularity)[0] != 0.5:
-            raise UsageError(
-                f"terms.granularity={self.granularity}: must be a power of two; change the terms"
-            )
+            raise UsageError(f"terms.granularity={self.granularity}: must be a power of two")
         if self.server == self.verifier:
             raise UsageError("terms: server and verifier have one key; give two parties' keys")
         if (self.sequence == 0) != (self.previous == FIRST):
@@ -107,18 +101,14 @@ def in_steps(values: Array, terms: SessionTerms) -> Blocks:
             multiple below 2^53.
     """
     if values.dtype != np.float64 or values.shape not in ((terms.dim,), (1, terms.dim)):
-        raise MessageError(
-            f"release of shape {values.shape}, {values.dtype}: must be float64 ({terms.dim},)"
-        )
+        raise MessageError(f"release: {values.dtype} {values.shape}, not float64 ({terms.dim},)")
     flat = values.reshape(-1)
 
     def block(number: int) -> Integers:
         with np.errstate(over="ignore", invalid="ignore"):
             steps = flat[number * BLOCK : (number + 1) * BLOCK] / terms.granularity
             if not ((np.abs(steps) < _WHOLE) & (steps == np.rint(steps))).all():
-                raise MessageError(
-                    "release: a value is not a multiple of the granularity, or too large"
-                )
+                raise MessageError("release: a value too large, or off the granularity")
         return steps.astype(np.int64)
 
     return block
@@ -136,8 +126,6 @@ def nearest_steps(values: Array, terms: SessionTerms) -> Integers:
             steps = np.rint(values[at : at + BLOCK] / terms.granularity)
         if not (np.abs(steps) <= terms.most).all():
             most = terms.most * terms.granularity
-            raise UsageError(
-                f"query: values must lie within ±{most!r}; clip the query or change its unit"
-            )
+            raise UsageError(f"query: values must lie within ±{most!r}; clip or rescale it")
         out[at : at + BLOCK] = steps
     return out

@@ -72,9 +72,7 @@ def write(record: SignedChain, path: Path) -> None:
             path, write_json(_Transcript(messages=tuple(record.messages))) + b"\n", replace=False
         )
     except OSError as error:
-        raise UsageError(
-            f"transcript={path}: cannot be written ({error.strerror}); give a new path"
-        ) from error
+        raise UsageError(f"transcript={path}: not written ({error.strerror})") from error
 
 
 def verify(
@@ -100,9 +98,7 @@ def verify(
         KeyFileError: an opening that is not one.
     """
     if release is not None and opening is None:
-        raise UsageError(
-            f"release={release}: needs opening=…, the server's sealed opening, to check it"
-        )
+        raise UsageError(f"release={release}: needs opening=…, the server's sealed opening")
     sealed = Opening.load(opening) if opening is not None else None
     values = _load_release(release) if release is not None else None
     data = _read(path)
@@ -153,8 +149,7 @@ def _outcome(record: SignedChain, *, threads: int) -> tuple[str, str]:
     """
     if not record.finished:
         raise MessageError(
-            f"it ends with {record.last}; a session ends with a receipt, an abort or a caught "
-            "server"
+            f"it ends with {record.last}, not a receipt, an abort or a caught server"
         )
     if record.has(Verdict):
         wrong, claimed = wrong_candidates(record, threads=threads), record.body(Verdict).wrong
@@ -222,18 +217,14 @@ def _read(path: Path) -> bytes:
         with open_plain(path) as file:
             return file.read(LARGEST_TRANSCRIPT + 2)
     except (RefusedError, OSError) as error:
-        raise UsageError(
-            f"transcript={path}: {one_line(error)}; give a transcript's file"
-        ) from error
+        raise UsageError(f"transcript={path}: {one_line(error)}; give a transcript") from error
 
 
 def _load_release(path: Path) -> np.ndarray[Any, Any]:
     try:
         return map_npy(path)
     except (RefusedError, OSError, ValueError) as error:
-        raise UsageError(
-            f"release={path}: cannot be read as an array ({one_line(error)}); give an .npy file"
-        ) from None
+        raise UsageError(f"release={path}: not an .npy file ({one_line(error)})") from None
 
 
 def audited(

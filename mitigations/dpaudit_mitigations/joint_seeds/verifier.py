@@ -44,9 +44,7 @@ class Verifier:
         self, *, terms: SessionTerms, key: Ed25519PrivateKey, stream: Stream, threads: int = 1
     ) -> None:
         if key.public_key().public_bytes_raw() != terms.verifier:
-            raise UsageError(
-                "key: is not the verifier's in the terms; give the matching private key"
-            )
+            raise UsageError("key: is not the verifier's in the terms; give the right key")
         self.record = SignedChain()
         self._terms, self._key, self._stream, self._threads = terms, key, stream, threads
 
@@ -106,9 +104,7 @@ class Verifier:
         """
         missing = self.record.owed()
         if missing is None:
-            raise MessageError(
-                "abort: the server has not seen the verifier's shares, or the session is over"
-            )
+            raise MessageError("abort: the server has no shares yet, or the session is over")
         return self._send(Abort(missing=missing))
 
     def _share(self, index: int) -> Hex64:

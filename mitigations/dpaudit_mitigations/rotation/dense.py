@@ -50,9 +50,7 @@ class DenseRotation:
         """
         n, d = check_query(query)
         if d > MOST:
-            raise UsageError(
-                f"d={d}: a dense rotation takes at most {MOST}; use rotation or shared-rotation"
-            )
+            raise UsageError(f"d={d}: a dense rotation takes at most {MOST}; use rotation")
         noise, own = draw(query, source, stream=stream), stream.child("rotation")
         if self.shared:
             turned = noise @ haar_matrix(d, stream=own, device=noise.device).T

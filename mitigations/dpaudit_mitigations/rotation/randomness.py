@@ -128,18 +128,12 @@ def read_share(path: str | Path) -> bytes:
     try:
         fd = os.open(path, os.O_RDONLY)
     except OSError as error:
-        raise KeyFileError(
-            f"second_party={path}: cannot be read ({error.strerror}); give the share's file"
-        ) from error
+        raise KeyFileError(f"second_party={path}: cannot be read ({error.strerror})") from error
     with os.fdopen(fd, "rb") as file:
         mode = stat.S_IMODE(os.fstat(fd).st_mode)
         if mode & 0o077:
-            raise KeyFileError(
-                f"second_party={path}: mode={mode:04o} lets others read it; run chmod 600 {path}"
-            )
+            raise KeyFileError(f"second_party={path}: readable by others ({mode:04o}); chmod 600")
         text = file.read(4 * KEY_BYTES).strip()
     if len(text) != 2 * KEY_BYTES or set(text) - set(b"0123456789abcdef"):
-        raise KeyFileError(
-            f"second_party={path}: must hold exactly {2 * KEY_BYTES} lower-case hex digits"
-        )
+        raise KeyFileError(f"second_party={path}: must hold {2 * KEY_BYTES} lower-case hex digits")
     return bytes.fromhex(text.decode())

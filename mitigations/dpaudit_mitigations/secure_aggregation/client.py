@@ -66,14 +66,9 @@ class Client:
                 ``signing_key``.
         """
         if name not in plan.roster:
-            raise UsageError(
-                f"name={name}: not in the roster ({', '.join(plan.parties[:8])}, …); "
-                "add it for every party"
-            )
+            raise UsageError(f"name={name}: not in the roster; add it for every party")
         if public_bytes(signing_key) != plan.roster[name]:
-            raise UsageError(
-                f"signing_key of {name}: the roster has another public key; use the same pair"
-            )
+            raise UsageError(f"signing_key of {name}: does not fit its public key in the roster")
         self.plan, self.name = plan, name
         self._signing_key: Ed25519PrivateKey | None = signing_key
         self._keys: RoundKeys | None = RoundKeys.draw(stream)
@@ -163,9 +158,7 @@ class Client:
                 wire.read(self.plan, envelopes, wire.Envelopes, party=self.name).sealed
             )
             if self.name in found or not found.keys() <= self._adverts.keys():
-                raise MessageError(
-                    "message envelopes: from a party without keys, or from this party itself"
-                )
+                raise MessageError("message envelopes: from a party without keys, or itself")
             self._enough(len(found) + 1, "sent shares")
             for name, sealed in found.items():
                 self._held[name] = open_shares(
@@ -220,18 +213,11 @@ class Client:
             if agreed != self._agreed:
                 raise MessageError("message survivors: of a round with other sharers")
             if set(alive) & set(dropped):
-                raise MessageError(
-                    "message survivors: a party is in both lists; revealing both of its secrets "
-                    "would reveal its input"
-                )
+                raise MessageError("message survivors: a party is in both lists")
             if set(alive) | set(dropped) != self._held.keys():
-                raise MessageError(
-                    "message survivors: must hold each party that sent shares, in one list"
-                )
+                raise MessageError("message survivors: must hold each sharer in one list")
             if self.name not in alive:
-                raise MessageError(
-                    f"message survivors: lacks {self.name}, which sent its masked vector"
-                )
+                raise MessageError(f"message survivors: lacks {self.name}, which sent its vector")
             self._enough(len(alive), "sent masked vectors")
             self._survivors, self._dropped = alive, dropped
             self._statement = survivors_statement(agreed, alive, dropped)
@@ -272,9 +258,7 @@ class Client:
     def _step(self, expected: _Stage, following: _Stage) -> Iterator[RoundKeys]:
         if self._stage is not expected or self._keys is None:
             self.abandon()
-            raise MessageError(
-                f"{self.name}: step out of order or repeated; the round is over for this party"
-            )
+            raise MessageError(f"{self.name}: step out of order or repeated; it has left the round")
         try:
             yield self._keys
         except BaseException:

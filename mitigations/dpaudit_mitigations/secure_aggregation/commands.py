@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from dpaudit_mitigations.transport.commands import say
+
 __all__ = ["aggregate", "contribute"]
 
 _Parties = Annotated[
@@ -114,11 +116,11 @@ def aggregate(
             out=out,
             join_timeout=join_timeout,
             stage_timeout=stage_timeout,
-            listening=lambda address: _say(
+            listening=lambda address: say(
                 address=address, round=chosen, granularity=terms.ring.granularity
             ),
         )
-    _say(round=chosen, file=str(done.path), sha256=done.sha256, survivors=list(done.survivors))
+    say(round=chosen, file=str(done.path), sha256=done.sha256, survivors=list(done.survivors))
 
 
 def contribute(
@@ -182,7 +184,7 @@ def contribute(
             stream=KeyedStream.fresh(),
             patience=patience,
         )
-    _say(round=number, sha256=receipt.sha256, survivors=list(receipt.survivors))
+    say(round=number, sha256=receipt.sha256, survivors=list(receipt.survivors))
 
 
 def _terms(
@@ -218,9 +220,7 @@ def _journal(folder: Path, kind: str) -> Any:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(
-            f"journal={folder}: cannot be created ({error.strerror}); choose another folder"
-        ) from error
+        raise UsageError(f"journal={folder}: cannot be created ({error.strerror})") from error
     return Journal(folder / "rounds.sqlite", kind=kind)
 
 
@@ -230,13 +230,5 @@ def _vector(path: Path) -> Any:
 
     values = read_npy(path, name="input")
     if values.dtype.kind not in "iuf" or values.ndim != 1:
-        raise UsageError(
-            f"input={path}: not a vector of numbers; save one, of shape (d,), with numpy.save"
-        )
+        raise UsageError(f"input={path}: not a vector of numbers; numpy.save one of shape (d,)")
     return values
-
-
-def _say(**facts: Any) -> None:
-    import json
-
-    typer.echo(json.dumps(facts))

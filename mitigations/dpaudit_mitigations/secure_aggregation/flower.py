@@ -50,7 +50,7 @@ try:
     from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECORD, Key
 except ModuleNotFoundError as error:
     raise MissingExtraError(
-        "flower: is not installed; in an environment of its own, pip install 'dpaudit[flower]'"
+        "flower: in its own environment, pip install 'dpaudit[flower]'"
     ) from error
 
 __all__ = ["MaskedMeanWorkflow", "MaskingMod", "Member"]
@@ -103,16 +103,11 @@ class MaskingMod:
         """
         kind = message.metadata.message_type
         if kind == "get_parameters":
-            raise MessageError(
-                "message get_parameters: asks for unmasked parameters; give the strategy initial "
-                "ones"
-            )
+            raise MessageError("message get_parameters: unmasked; give the strategy initial ones")
         if kind.partition(".")[0] != _TRAIN:
             return call_next(message, context)
         if _RECORD not in message.content.config_records:
-            raise MessageError(
-                "message train: without the protocol's record; nothing leaves this node unmasked"
-            )
+            raise MessageError("message train: without the protocol's record; refused unmasked")
         stage, number, given = _open(message.content.config_records[_RECORD])
         member = self._member(context)
         terms = _at(member.terms, number)
@@ -145,7 +140,7 @@ class MaskingMod:
         """The client that answers this stage; its saved state is erased before it answers."""
         if stage == "advertise":
             if terms.round in _rounds(state):
-                raise MessageError(f"round {terms.round}: {member.name} took part in it already")
+                raise MessageError(f"round {terms.round}: {member.name} already took part")
             return Client(plan, member.name, signing_key=member.signing_key, stream=self._stream())
         saved = state.get(_STATE)
         if (
@@ -311,9 +306,7 @@ def _open(record: Any) -> tuple[str, str, bytes]:
         or not _ROUND.fullmatch(number)
         or not isinstance(given, bytes)
     ):
-        raise MessageError(
-            "message train: its record lacks a stage, round and message of the protocol"
-        )
+        raise MessageError("message train: its record lacks a valid stage, round and message")
     return stage, number, given
 
 
@@ -333,7 +326,5 @@ def _shaped(mean: np.ndarray[Any, Any], like: Parameters) -> Parameters:
         out.append(mean[at : at + array.size].reshape(array.shape).astype(array.dtype))
         at += array.size
     if at != mean.size:
-        raise UsageError(
-            f"length={mean.size}: the model has {at} parameters; set the terms' length to that"
-        )
+        raise UsageError(f"length={mean.size}: the model has {at} parameters; set this length")
     return ndarrays_to_parameters(out)

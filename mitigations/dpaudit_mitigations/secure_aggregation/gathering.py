@@ -66,9 +66,7 @@ class Stage:
         """
         with self._changed:
             if self._closed:
-                raise MessageError(
-                    f"stage {self.name}: {party} came too late, and is dropped from the round"
-                )
+                raise MessageError(f"stage {self.name}: {party} came too late; it is dropped")
             try:
                 self._take(party, message)
                 self._came.add(party)

@@ -86,9 +86,7 @@ def verify(public: bytes, signature: bytes, what: str, *parts: bytes, signer: st
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, transcript(what, *parts))
     except (InvalidSignature, ValueError):
-        raise CheatingError(
-            f"{what} of {signer}: the signature is not {signer}'s over this"
-        ) from None
+        raise CheatingError(f"{what} of {signer}: the signature is not {signer}'s") from None
 
 
 def derive(own: X25519PrivateKey, other: bytes, purpose: str, *parts: bytes, peer: str) -> bytes:
@@ -114,6 +112,4 @@ def _exchange(own: X25519PrivateKey, other: bytes, peer: str) -> bytes:
     try:
         return own.exchange(X25519PublicKey.from_public_bytes(other))
     except ValueError:
-        raise CheatingError(
-            f"public key of {peer}: not one that a party following the protocol would send"
-        ) from None
+        raise CheatingError(f"public key of {peer}: of small order, so not an honest one") from None

@@ -114,10 +114,7 @@ class DistributedGaussian:
         if bits not in (16, 32, 64):
             raise UsageError(f"bits={bits}: takes 16, 32 or 64")
         if bound is None and bits < 64:
-            raise UsageError(
-                f"bits={bits}: needs bound=…, the query's largest |value|, publicly known; "
-                "or bits=64"
-            )
+            raise UsageError(f"bits={bits}: needs bound=…, the query's largest |value|; or bits=64")
         self.bits, self.noise = bits, noise
         self.bound = None if bound is None else check_bound(bound)
         finest_granularity(noise, 1.0)
@@ -194,9 +191,7 @@ class DistributedGaussian:
         """
         n, d = check_query(query)
         if n != 1:
-            raise UsageError(
-                f"query of {n} rows: one round carries one vector; rehearse one row at a time"
-            )
+            raise UsageError(f"query of {n} rows: a round carries one; rehearse row by row")
         form, share = self._form(source.sigma, d)
         values = query.detach().to("cpu", torch.float64).numpy()[0]
         drawn = self._sources(n, d, source, stream=stream)
@@ -250,9 +245,7 @@ class DistributedGaussian:
         """A source's noise in steps; refused, whatever the query, beyond its room in the ring."""
         steps = np.rint(noise / form.granularity)
         if not (np.abs(steps) <= form.room).all():
-            raise UsageError(
-                "source: noise beyond its room in the ring; take bits=64 or a smaller bound"
-            )
+            raise UsageError("source: noise beyond its room; use bits=64 or a lower bound")
         return steps.astype(np.int64)
 
     def _form(self, sigma: float, dim: int) -> tuple[FixedPoint, NoiseShare]:

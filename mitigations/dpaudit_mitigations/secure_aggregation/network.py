@@ -38,7 +38,7 @@ from dpaudit_mitigations.secure_aggregation.terms import MOST_PARTIES, RoundTerm
 from dpaudit_mitigations.secure_aggregation.wire import Bytes32, Name
 from dpaudit_mitigations.transport.certificates import Identity
 from dpaudit_mitigations.transport.client import ask
-from dpaudit_mitigations.transport.journal import Journal, durable_write
+from dpaudit_mitigations.transport.journal import Journal, durable_write, file_digest
 from dpaudit_mitigations.transport.logs import Log, logger
 from dpaudit_mitigations.transport.server import serve
 from dpaudit_mitigations.transport.vectors import read_vector, vector_frames
@@ -57,7 +57,6 @@ CONTRIBUTOR_JOURNAL = "secure-aggregation/contributor"
 """Kinds of the two journals."""
 
 _LEAST = 3  # the sum of two tells each the other's
-_PIECE = 8 << 20
 _FLUSH = 5.0  # seconds in which the last answers reach the contributors
 
 
@@ -185,27 +184,16 @@ def contribute_round(
     """
     name = identity.name
     if name not in terms.parties:
-        raise UsageError(
-            f"identity={name}: not a party of this round ({', '.join(terms.parties[:8])}); "
-            "add it for every party"
-        )
+        raise UsageError(f"identity={name}: not a party of this round; add it for every party")
     known = journal.state(terms.round)
     if known is not None:
-        raise UsageError(
-            f"round={terms.round}: {name} already took part ({known}); agree on a new round"
-        )
+        raise UsageError(f"round={terms.round}: {name} already took part ({known})")
     vector = terms.encode(values, stream=stream.child("noise"))
 
+    waits = {"timeout": patience, "idle": patience}
+
     def stage(method: str, messages: Iterable[bytes]) -> bytes:
-        return ask(
-            address,
-            method,
-            messages,
-            identity=identity,
-            peer=aggregator,
-            timeout=patience,
-            idle=patience,
-        )
+        return ask(address, method, messages, identity=identity, peer=aggregator, **waits)
 
     signing = new_signing_key(stream.child("signing"))
     own = introduce(identity, signing=public_bytes(signing), terms=terms.digest)
@@ -313,14 +301,9 @@ class _Aggregation:
         return stage.closing(lambda came: self._note(stage, set(asked) - came))
 
     def _note(self, stage: Stage, gone: Iterable[str]) -> None:
+        name, reason = self._terms.round, "sent no usable message"
         for party in sorted(gone):
-            self._log(
-                "dropped",
-                peer=party,
-                method=stage.name,
-                release=self._terms.round,
-                reason="sent no usable message",
-            )
+            self._log("dropped", peer=party, method=stage.name, release=name, reason=reason)
 
     def _publish(self, total: npt.NDArray[Any], survivors: tuple[str, ...]) -> Published:
         """Record what will be published, write the file, then record that it is published."""
@@ -331,14 +314,8 @@ class _Aggregation:
         digest.update(values.data)
         result = Published(path=self._out, survivors=survivors, sha256=digest.hexdigest())
         name = self._terms.round
-        self._journal.advance(
-            name,
-            "open",
-            "publishing",
-            sha256=result.sha256,
-            survivors=list(survivors),
-            out=str(self._out),
-        )
+        facts = {"sha256": result.sha256, "survivors": list(survivors), "out": str(self._out)}
+        self._journal.advance(name, "open", "publishing", **facts)
         durable_write(self._out, [head.getbuffer(), values], replace=False)
         self._journal.advance(name, "publishing", "published")
         self._log(
@@ -354,12 +331,10 @@ def _before(journal: Journal, name: str, out: Path) -> Published | None:
     state, facts = journal.state(name), journal.facts(name)
     if state is None:
         if out.exists():
-            raise UsageError(
-                f"out={out}: exists already, and nothing is overwritten; choose another file"
-            )
+            raise UsageError(f"out={out}: exists already; choose another file")
         return None
     if state == "publishing":  # killed right before or after the file got its name
-        there = _sha256(Path(facts["out"])) == facts["sha256"]
+        there = file_digest(Path(facts["out"])) == bytes.fromhex(facts["sha256"])
         journal.advance(name, state, "published" if there else "lost")
         state = "published" if there else "lost"
     if state == "published":
@@ -369,17 +344,6 @@ def _before(journal: Journal, name: str, out: Path) -> Published | None:
     if state == "open":
         journal.advance(name, state, "lost")
     raise UsageError(f"round={name}: was interrupted and published nothing; agree on a new round")
-
-
-def _sha256(path: Path) -> str | None:
-    digest = hashlib.sha256()
-    try:
-        with path.open("rb") as file:
-            while piece := file.read(_PIECE):
-                digest.update(piece)
-    except FileNotFoundError:
-        return None
-    return digest.hexdigest()
 
 
 def _check_roster(
@@ -393,9 +357,7 @@ def _check_roster(
         or len(given) < len(found.roster)
         or not given.keys() <= set(terms.parties)
     ):
-        raise MessageError(
-            "roster: of another round, with a party twice, or with one not of this round"
-        )
+        raise MessageError("roster: of another round, a party twice, or not of this round")
     if given.get(identity.name) != own:
         raise MessageError("roster: lacks our own introduction as sent")
     if len(given) < max(_LEAST, terms.threshold):

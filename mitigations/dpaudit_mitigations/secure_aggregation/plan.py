@@ -42,9 +42,7 @@ def ring_dtype(bits: int) -> np.dtype[Any]:
         UsageError: bits not 16, 32 or 64.
     """
     if bits not in _DTYPES or isinstance(bits, bool):
-        raise UsageError(
-            f"bits={bits}: the ring is that of 16-, 32- or 64-bit integers; take one of these"
-        )
+        raise UsageError(f"bits={bits}: the ring has 16-, 32- or 64-bit integers")
     return np.dtype(_DTYPES[bits])
 
 
@@ -91,32 +89,20 @@ class Plan:
     def __post_init__(self) -> None:
         n = len(self.roster)
         if len(self.round) != ROUND_BYTES:
-            raise UsageError(
-                f"round of {len(self.round)} bytes: takes {ROUND_BYTES}; "
-                "draw it with secrets.token_bytes(16)"
-            )
+            raise UsageError(f"round of {len(self.round)} bytes: use secrets.token_bytes(16)")
         if not 3 <= n <= MOST_PARTIES:
-            raise UsageError(
-                f"roster of {n}: takes 3 to {MOST_PARTIES} parties "
-                "(a sum of two tells each the other's)"
-            )
+            raise UsageError(f"roster of {n}: takes 3 to {MOST_PARTIES} parties")
         for name, key in self.roster.items():
             if not _NAME.fullmatch(name):
                 raise UsageError(
-                    f"roster name={name!r}: takes 1 to 64 of A-Z a-z 0-9 . _ -, starting with a "
-                    "letter or digit; rename it"
+                    f"roster name={name!r}: takes 1 to 64 of A-Z a-z 0-9 . _ -, no sign first"
                 )
             if len(key) != 32:
-                raise UsageError(
-                    f"roster key of {name}: {len(key)} bytes; a raw Ed25519 public key has 32"
-                )
+                raise UsageError(f"roster key of {name}: {len(key)} bytes; must have 32")
         if len(set(self.roster.values())) < n:
             raise UsageError("roster: two parties have the same public key; give each its own")
         if not 0 <= self.colluding <= n - 2:
-            raise UsageError(
-                f"colluding={self.colluding}: takes 0 to {n - 2} of {n} parties; "
-                "at least two must be honest"
-            )
+            raise UsageError(f"colluding={self.colluding}: takes 0 to {n - 2} of {n} parties")
         least = least_threshold(n, colluding=self.colluding)
         if not least <= self.threshold <= n:
             raise UsageError(
@@ -127,9 +113,7 @@ class Plan:
         if not 1 <= self.length <= LARGEST_LENGTH:
             raise UsageError(f"length={self.length}: takes 1 to {LARGEST_LENGTH} values")
         if len(self.context) > 1024:
-            raise UsageError(
-                f"context of {len(self.context)} bytes: takes at most 1024; give a digest"
-            )
+            raise UsageError(f"context of {len(self.context)} bytes: at most 1024; give a digest")
         ring_dtype(self.bits)
 
     @cached_property

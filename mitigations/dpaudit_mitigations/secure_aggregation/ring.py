@@ -111,9 +111,7 @@ class FixedPoint:
         """
         largest = max(bound, sigma)
         if not 0 < largest < math.inf:
-            raise UsageError(
-                f"bound={bound}, sigma={sigma}: must be finite numbers ≥ 0, one of them above 0"
-            )
+            raise UsageError(f"bound={bound}, sigma={sigma}: must be finite and ≥ 0, one above 0")
         exponent = max(math.frexp(largest)[1] - 56, -960)
         if finest > 0:
             exponent = max(exponent, math.frexp(finest)[1] - 1)
@@ -186,8 +184,7 @@ class FixedPoint:
             nearest = np.rint(exact)
             if not (np.abs(nearest) <= self._bound_steps).all():
                 raise UsageError(
-                    f"value beyond bound={self.bound:g}, or no number: nothing is clipped here; "
-                    "clip to public bounds first"
+                    f"value beyond bound={self.bound:g}, or no number; clip to public bounds"
                 )
         return nearest.astype(np.int64)
 
@@ -219,9 +216,7 @@ class FixedPoint:
                 the form's scale.
         """
         if not -self.room <= int(noise.min(initial=0)) <= int(noise.max(initial=0)) <= self.room:
-            raise UsageError(
-                "noise beyond its room: nothing was sent; begin a new round with fresh noise"
-            )
+            raise UsageError("noise beyond its room: nothing was sent; begin a new round")
 
     def decode(self, total: RingArray) -> npt.NDArray[np.float64]:
         """The sum, signed and in the values' unit, float64 (d,): exact.
@@ -237,9 +232,7 @@ class FixedPoint:
         for at in range(0, len(total), _CHUNK):
             part = signed[at : at + _CHUNK]
             if not -most <= int(part.min()) <= int(part.max()) <= most:
-                raise CheatingError(
-                    "sum: beyond what all parties together may add; a party broke the plan"
-                )
+                raise CheatingError("sum: beyond all parties' limits; a party broke the plan")
             np.multiply(part, self.granularity, out=out[at : at + _CHUNK])
         return out
 

@@ -53,9 +53,7 @@ def introduce(identity: Identity, *, signing: bytes, terms: bytes) -> bytes:
     """
     key = load_pem_private_key(identity.key, password=None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise KeyFileError(
-            "key=key.pem: not an elliptic-curve key; make the certificates with dpaudit serve init"
-        )
+        raise KeyFileError("key=key.pem: not an elliptic-curve key; use dpaudit serve init")
     certificate = x509.load_pem_x509_certificate(identity.certificate)
     signature = key.sign(_statement(identity.name, signing, terms), ec.ECDSA(SHA256()))
     enclosed = certificate.public_bytes(Encoding.DER)
@@ -78,17 +76,13 @@ def check_introduction(data: bytes, *, name: str, authority: bytes, terms: bytes
         certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(authority))
         named, public = party_of(certificate), certificate.public_key()
     except (*BROKEN, InvalidSignature) as error:
-        raise PeerError(
-            f"{name}: the certificate in its introduction is not from our authority"
-        ) from error
+        raise PeerError(f"{name}: its certificate is not from our authority") from error
     now = datetime.datetime.now(datetime.UTC)
     if (
         named != name
         or not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc
     ):
-        raise PeerError(
-            f"{name}: the certificate in its introduction is another party's, or not valid now"
-        )
+        raise PeerError(f"{name}: its certificate is another party's, or not valid now")
     if not isinstance(public, ec.EllipticCurvePublicKey):
         raise PeerError(f"{name}: its certificate's key is not on an elliptic curve")
     try:

@@ -151,7 +151,7 @@ class Aggregator:
         self._from(sender, Stage.MASK)
         if vector.dtype != self.plan.dtype or vector.shape != (self.plan.length,):
             raise MessageError(
-                f"masked vector of {sender}: {vector.dtype} {vector.shape}, not of this plan"
+                f"vector of {sender}: {vector.dtype} {vector.shape}, not of this plan"
             )
         total = self._sum
         np.add(total, vector, out=total)
@@ -211,9 +211,7 @@ class Aggregator:
         given = wire.read(self.plan, message, wire.Unmasking, party=sender)
         seeds, keys = wire.by_name(given.seeds), wire.by_name(given.keys)
         if seeds.keys() != set(self._survivors) or keys.keys() != set(self._dropped):
-            raise MessageError(
-                f"message unmasking: {sender} must give survivors' seed shares, others' key shares"
-            )
+            raise MessageError(f"message unmasking: {sender} gave other shares than needed")
         self._shares[sender] = seeds, keys
 
     def finish(self) -> Aggregate:
@@ -238,9 +236,7 @@ class Aggregator:
     @property
     def _sum(self) -> RingArray:
         if self._total is None:
-            raise UsageError(
-                "aggregate: no sum exists at this stage; close the stages in their order"
-            )
+            raise UsageError("aggregate: no sum exists yet; close the stages in order")
         return self._total
 
     def _own_masks(self) -> list[Mask]:
@@ -248,9 +244,7 @@ class Aggregator:
         for name in self._survivors:
             seed = self._rebuild(name, 0)
             if transcript("seed", seed) != self._adverts[name].commitment:
-                raise CheatingError(
-                    f"seed of {name}: its shares are wrong now, or were from the start"
-                )
+                raise CheatingError(f"seed of {name}: some of its shares are wrong")
             out.append(own_mask(seed, agreed=self._agreed, party=name))
         return out
 
@@ -259,9 +253,7 @@ class Aggregator:
         for gone in self._dropped:
             key = X25519PrivateKey.from_private_bytes(self._rebuild(gone, 1))
             if public_bytes(key) != self._adverts[gone].masking:
-                raise CheatingError(
-                    f"masking key of {gone}: its shares are wrong now, or were from the start"
-                )
+                raise CheatingError(f"masking key of {gone}: some of its shares are wrong")
             # a survivor's mask is the negative of the one that the dropped party would have added
             for name in self._survivors:
                 mask = pair_mask(
@@ -278,9 +270,7 @@ class Aggregator:
 
     def _from(self, sender: str, stage: Stage) -> None:
         if self.stage is not stage:
-            raise MessageError(
-                f"message of {sender} for stage {stage}: the round is at {self.stage}"
-            )
+            raise MessageError(f"message of {sender} for {stage}: the round is at {self.stage}")
         if sender not in self.expected:
             raise MessageError(f"message of {sender} for stage {stage}: repeated, or not asked for")
 

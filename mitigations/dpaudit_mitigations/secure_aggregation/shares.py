@@ -66,8 +66,7 @@ def split(secret: bytes, *, parties: int, threshold: int) -> list[bytes]:
     """
     if len(secret) != KEY_BYTES or not 1 <= threshold <= parties:
         raise UsageError(
-            f"secret of {len(secret)} bytes, threshold={threshold} of {parties}: "
-            "takes 32 bytes, 1 ≤ t ≤ n"
+            f"secret of {len(secret)} bytes (takes 32), threshold={threshold} of {parties}"
         )
     rows = thresha.random_split(
         _FIELD, [_FIELD(int.from_bytes(secret, "big"))], threshold - 1, parties
@@ -134,7 +133,7 @@ def open_shares(
         plain = AESGCM(key).decrypt(_NONCE, sealed, bound)
     except InvalidTag:
         raise CheatingError(
-            f"shares from {sender} for {recipient}: not what {sender} sealed for this round"
+            f"shares from {sender} for {recipient}: not what {sender} sealed"
         ) from None
     if len(plain) != 2 * SHARE_BYTES:
         raise MessageError(f"shares from {sender}: {len(plain)} bytes, takes {2 * SHARE_BYTES}")

@@ -53,9 +53,7 @@ def suspend(client: Client) -> bytes:
     """
     keys = client._keys
     if keys is None or client._stage not in _BETWEEN:
-        raise UsageError(
-            "client: its round is over, or it has envelopes and no vector yet; it cannot be resumed"
-        )
+        raise UsageError("client: in the middle of a stage, or ended; cannot be resumed")
     adverts = tuple(client._adverts[name] for name in sorted(client._adverts))
     data = pack(
         _Suspended(

@@ -63,9 +63,7 @@ class RoundTerms:
             len(set(map(check_party, self.parties))) != len(self.parties)
             or len(self.parties) > MOST_PARTIES
         ):
-            raise UsageError(
-                f"parties: {len(self.parties)} names; give at most {MOST_PARTIES}, none twice"
-            )
+            raise UsageError(f"parties: {len(self.parties)} of at most {MOST_PARTIES}, none twice")
         nobody = {name: transcript("nobody's key", name.encode()) for name in self.parties}
         self._plan(nobody, b"")  # checks the plan's rules first
         _ = self.share  # and the ring's
@@ -101,15 +99,8 @@ class RoundTerms:
     @cached_property
     def digest(self) -> bytes:
         """32 bytes, a hash of all fields."""
-        numbers = struct.pack(
-            "<5Qd",
-            self.threshold,
-            self.length,
-            self.bits,
-            self.colluding,
-            len(self.parties),
-            self.sigma,
-        )
+        whole = (self.threshold, self.length, self.bits, self.colluding, len(self.parties))
+        numbers = struct.pack("<5Qd", *whole, self.sigma)
         names = (name.encode() for name in sorted(self.parties))
         return transcript(
             "terms", self.round.encode(), numbers, self.law.encode(), self.ring.context, *names
@@ -130,9 +121,7 @@ class RoundTerms:
             UsageError: another shape; a value beyond the bound or no number.
         """
         if values.shape != (self.length,):
-            raise UsageError(
-                f"input of shape {values.shape}: this round takes one vector ({self.length},)"
-            )
+            raise UsageError(f"input of shape {values.shape}: must be ({self.length},)")
         return self.ring.encode(values, noise=self.share.drawer(stream) if self.share else None)
 
     def _plan(self, roster: Mapping[str, bytes], context: bytes) -> Plan:

@@ -237,17 +237,12 @@ def check_advert(plan: Plan, advert: Advert) -> None:
     Raises:
         CheatingError: keys that the party did not sign, of another round, equal, or of small order.
     """
-    verify(
-        plan.roster[advert.name],
-        advert.signature,
-        "advert",
-        *advert.signed(plan),
-        signer=advert.name,
-    )
+    name = advert.name
+    verify(plan.roster[name], advert.signature, "advert", *advert.signed(plan), signer=name)
     if advert.masking == advert.sharing:
-        raise CheatingError(f"advert of {advert.name}: uses one key for two purposes")
+        raise CheatingError(f"advert of {name}: uses one key for two purposes")
     for key in (advert.masking, advert.sharing):
-        check_public(key, owner=advert.name)
+        check_public(key, owner=name)
 
 
 def check_confirmation(plan: Plan, name: str, signature: bytes, statement: Sequence[bytes]) -> None:

@@ -47,14 +47,10 @@ def check_own(own: str, tau: float) -> str:
         UsageError: no such generator, or a τ that it cannot serve.
     """
     if own not in ("fast", "secure"):
-        raise UsageError(
-            f"own={own}: must be fast (floating point, statistical) or secure (exact, CSPRNG)"
-        )
+        raise UsageError(f"own={own}: must be fast (statistical) or secure (exact, CSPRNG)")
     low, high = _SECURE_TAU
     if own == "secure" and not low <= tau <= high:
-        raise UsageError(
-            f"tau={tau}: own=secure draws on a lattice of σ·2^-24, so it takes [{low}, {high:g}]"
-        )
+        raise UsageError(f"tau={tau}: own=secure takes [{low}, {high:g}] (lattice σ·2^-24)")
     return own
 
 

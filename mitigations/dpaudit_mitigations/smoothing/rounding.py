@@ -65,10 +65,7 @@ class Rounding:
         """
         steps = {k: v for k, v in {"grid": grid, "peaks": peaks}.items() if v is not None}
         if len(steps) + (to is not None) != 1:
-            raise UsageError(
-                f"rounding: grid={grid}, peaks={peaks}, to={to}: needs exactly one of them, "
-                "e.g. rounding:peaks=2"
-            )
+            raise UsageError(f"rounding: grid={grid}, peaks={peaks}, to={to}: needs exactly one")
         check_positive(**steps)
         if to is not None and to not in _FORMS:
             raise UsageError(f"to={to}: must be {' or '.join(_FORMS)}; for another step use grid=…")
@@ -76,9 +73,7 @@ class Rounding:
         self._grid = 1.0 if to == "integers" else grid
         self._gamma = least_gamma(gamma_min=gamma_min, dim=dim)
         if peaks is not None and self._gamma is None:
-            raise UsageError(
-                f"peaks={peaks}: needs gamma_min=… or dim=… (γ ≥ 2√dim), which give their spacing"
-            )
+            raise UsageError(f"peaks={peaks}: needs gamma_min=… or dim=… for their spacing")
 
     def grid(self, sigma: float) -> float | None:
         """The grid for a source of scale ``sigma``, in the query's unit; None for bfloat16."""
@@ -96,9 +91,7 @@ class Rounding:
         n, d = check_query(query)
         grid, step = self.grid(source.sigma), lattice_step(source.sigma)
         if grid is not None and grid < step:
-            raise UsageError(
-                f"grid={grid}: finer than the lattice of exact sums, {step}, so it would do nothing"
-            )
+            raise UsageError(f"grid={grid}: finer than the lattice of exact sums, {step}")
         if isinstance(source, ReleasingSource):
             exact = source.release(query, stream=stream)
         else:

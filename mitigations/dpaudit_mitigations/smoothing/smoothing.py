@@ -277,15 +277,11 @@ def _tau(
         check_positive(tau=tau)
         others = {"gamma_min": gamma_min, "eta": eta, "ratio": ratio}
         if twice := [f"{name}={value}" for name, value in others.items() if value is not None]:
-            raise UsageError(
-                f"tau={tau} and {', '.join(twice)}: tau alone sets the smoothing; give one"
-            )
+            raise UsageError(f"tau={tau} and {', '.join(twice)}: tau alone suffices; give one")
         return float(tau)
     gamma = least_gamma(gamma_min=gamma_min, dim=dim)
     if gamma is None:
-        raise UsageError(
-            "smoothing: needs tau=…, gamma_min=… or dim=… (γ ≥ 2√dim), e.g. smoothing:tau=0.05"
-        )
+        raise UsageError("smoothing: needs tau=…, gamma_min=… or dim=…, e.g. smoothing:tau=0.05")
     if ratio is not None:
         if eta is not None:
             raise UsageError(f"ratio={ratio} and eta={eta}: each sets the smoothing; give one")

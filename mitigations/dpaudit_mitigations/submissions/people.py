@@ -22,17 +22,14 @@ def check_people(objects: npt.NDArray[np.integer]) -> tuple[int, int]:
     """
     if objects.ndim != 2 or 0 in objects.shape:
         raise UsageError(
-            f"objects of shape {objects.shape}: one row per user, one column per submission, "
-            "neither empty"
+            f"objects of shape {objects.shape}: must be (users, submissions), not empty"
         )
     if (
         not np.issubdtype(objects.dtype, np.integer)
         or int(objects.min()) < 0
         or int(objects.max()) >= 1 << 63
     ):
-        raise UsageError(
-            f"objects of type {objects.dtype}: must be whole numbers from 0 to 2^63 − 1"
-        )
+        raise UsageError(f"objects of {objects.dtype}: must be whole numbers from 0 to 2^63 − 1")
     return objects.shape[0], objects.shape[1]
 
 

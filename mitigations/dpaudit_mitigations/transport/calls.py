@@ -57,12 +57,9 @@ class Calls:
         started = time.monotonic()
         peer = _name(context)
         if peer not in self.peers:
+            denied = grpc.StatusCode.PERMISSION_DENIED
             self._refuse(
-                context,
-                method,
-                peer,
-                grpc.StatusCode.PERMISSION_DENIED,
-                "this certificate's party may not call here",
+                context, method, peer, denied, "this certificate's party may not call here"
             )
         if method not in self.handlers:
             self._refuse(

@@ -75,9 +75,7 @@ def check_party(name: str) -> str:
         UsageError: it is not.
     """
     if not _PARTY.fullmatch(name):
-        raise UsageError(
-            f"party={name}: takes 1 to 32 lower-case letters, digits and inner hyphens; e.g. answer"
-        )
+        raise UsageError(f"party={name}: takes 1 to 32 lower-case letters, digits, inner hyphens")
     return name
 
 
@@ -118,9 +116,7 @@ def make_authority(
         target.parent.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     except OSError as error:
-        raise UsageError(
-            f"out={folder}: cannot be written ({error.strerror}); choose another folder"
-        ) from error
+        raise UsageError(f"out={folder}: cannot be written ({error.strerror})") from error
     try:
         pem = authority.public_bytes(Encoding.PEM)
         write_file(made / "ca.pem", pem, mode=0o644)
@@ -138,12 +134,8 @@ def make_authority(
         sync_folder(target.parent)
     except OSError as error:
         if target.exists():
-            raise UsageError(
-                f"out={folder}: not empty, and nothing is overwritten; choose a new folder"
-            ) from error
-        raise UsageError(
-            f"out={folder}: cannot be written ({error.strerror}); choose another folder"
-        ) from error
+            raise UsageError(f"out={folder}: not empty; choose a new folder") from error
+        raise UsageError(f"out={folder}: cannot be written ({error.strerror})") from error
     finally:
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(made)
@@ -165,27 +157,18 @@ def load_identity(folder: Path) -> Identity:
     try:
         own = load_pem_private_key(key_pem, password=None).public_key().public_bytes(*spki)
     except BROKEN as error:
-        raise KeyFileError(
-            f"key={folder / 'key.pem'}: not a PEM private key without a password"
-        ) from error
+        raise KeyFileError(f"key={folder / 'key.pem'}: no unencrypted PEM key") from error
     try:
         certified = certificate.public_key().public_bytes(*spki)
         party = party_of(certificate)
     except BROKEN as error:
-        raise KeyFileError(
-            f"certificate={folder / 'cert.pem'}: broken; make it with dpaudit serve init"
-        ) from error
+        raise KeyFileError(f"certificate={folder / 'cert.pem'}: broken; make a new one") from error
     if own != certified:
-        raise KeyFileError(
-            f"key={folder / 'key.pem'}: does not fit cert.pem in that folder; keep a party's files "
-            "together"
-        )
+        raise KeyFileError(f"key={folder / 'key.pem'}: does not fit cert.pem")
     try:
         certificate.verify_directly_issued_by(authority)
     except (*BROKEN, InvalidSignature) as error:
-        raise KeyFileError(
-            f"certificate={folder / 'cert.pem'}: not signed by ca.pem in that folder"
-        ) from error
+        raise KeyFileError(f"certificate={folder / 'cert.pem'}: not signed by ca.pem") from error
     now = datetime.datetime.now(datetime.UTC)
     for name, one in (("cert.pem", certificate), ("ca.pem", authority)):
         if not one.not_valid_before_utc <= now <= one.not_valid_after_utc:
@@ -195,9 +178,7 @@ def load_identity(folder: Path) -> Identity:
                 "dpaudit serve init"
             )
     if party is None:
-        raise KeyFileError(
-            f"certificate={folder / 'cert.pem'}: names no party; make it with dpaudit serve init"
-        )
+        raise KeyFileError(f"certificate={folder / 'cert.pem'}: names no party; make a new one")
     return Identity(party, certificate_pem, key_pem, authority_pem)
 
 
@@ -229,9 +210,7 @@ def _host_names(hosts: Sequence[str]) -> list[x509.GeneralName]:
         if not re.fullmatch(
             r"(?!-)[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){0,8}", host
         ) or host.lower().endswith(_DOMAIN):
-            raise UsageError(
-                f"host={host}: not an IP address or a host name; e.g. 10.0.0.7 or noise.example.org"
-            )
+            raise UsageError(f"host={host}: not an IP address or host name, e.g. noise.example.org")
         names.append(x509.DNSName(host))
     return names
 
@@ -316,8 +295,7 @@ def _read(path: Path, *, secret: bool = False) -> bytes:
             facts = os.fstat(file.fileno())
             if secret and facts.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
                 raise KeyFileError(
-                    f"key={path}: mode {stat.S_IMODE(facts.st_mode):o} lets others read it; "
-                    f"chmod 600 {path}"
+                    f"key={path}: {stat.S_IMODE(facts.st_mode):o}, readable by others; chmod 600"
                 )
             data = file.read(_LARGEST_FILE + 1)
     except OSError as error:
@@ -326,9 +304,7 @@ def _read(path: Path, *, secret: bool = False) -> bytes:
             "--out DIR, give DIR/PARTY"
         ) from error
     if len(data) > _LARGEST_FILE:
-        raise KeyFileError(
-            f"identity={path}: larger than {_LARGEST_FILE:,} bytes; not from dpaudit serve init"
-        )
+        raise KeyFileError(f"identity={path}: larger than {_LARGEST_FILE:,} bytes; use another")
     return data
 
 

@@ -45,8 +45,7 @@ def call(
         raise UsageError(f"method={clean(method)}: must be an identifier")
     if not (idle > 0 and 0 < timeout < 1e6):
         raise UsageError(
-            f"timeout={timeout:g}, idle={idle:g}: both must be positive numbers of seconds, "
-            "timeout below 1e6"
+            f"timeout={timeout:g}, idle={idle:g}: must be positive seconds, timeout < 1e6"
         )
     return _call(
         address, method, messages, identity, peer, dns_name(peer), timeout, idle, message_limit
@@ -62,9 +61,7 @@ def ask(address: str, method: str, messages: Iterable[bytes], **options: Any) ->
     """
     answers = list(_at_most_two(call(address, method, messages, **options)))
     if len(answers) != 1:
-        raise MessageError(
-            f"{method}: {'no answer' if not answers else 'more than one answer'} instead of one"
-        )
+        raise MessageError(f"{method}: {'more than one' if answers else 'no'} answer, not one")
     return answers[0]
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-__all__ = ["init"]
+__all__ = ["init", "say"]
 
 
 def init(
@@ -51,3 +52,8 @@ def init(
         "\nEach party needs only its own folder; this authority cannot sign anything more.",
         err=True,
     )
+
+
+def say(**facts: Any) -> None:
+    """Print one line of JSON."""
+    typer.echo(json.dumps(facts))

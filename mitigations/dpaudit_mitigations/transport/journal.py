@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sqlite3
@@ -16,7 +17,7 @@ from dpaudit.errors import MessageError, UsageError
 from dpaudit.results.files import clear_leftovers, sync_folder, write_file
 from dpaudit.results.locks import HeldError, Lock
 
-__all__ = ["Journal", "durable_write", "write_all"]
+__all__ = ["Journal", "durable_write", "file_digest", "write_all"]
 
 _PIECE = 8 << 20
 
@@ -60,6 +61,15 @@ def write_all(fd: int, part: memoryview) -> None:
         left = left[os.write(fd, left[:_PIECE]) :]
 
 
+def file_digest(path: Path) -> bytes | None:
+    """The file's SHA-256; None if there is no such file."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+    except FileNotFoundError:
+        return None
+
+
 _SCHEMA = 1
 _LONGEST_ID = 128
 _LARGEST_FACTS = 1 << 20
@@ -98,9 +108,7 @@ class Journal:
             sync_folder(path.parent)
         except (sqlite3.Error, OSError) as error:
             self.close()
-            raise UsageError(
-                f"journal={path}: cannot be used ({error}); not a journal, or the disk is full"
-            ) from error
+            raise UsageError(f"journal={path}: cannot be used ({error})") from error
         except BaseException:
             self.close()
             raise
@@ -132,19 +140,14 @@ class Journal:
         """
         if not 1 <= len(release) <= _LONGEST_ID or not release.isprintable() or not new:
             raise UsageError(
-                f"release: its name has 1 to {_LONGEST_ID} printable characters, and a state has a "
-                "name"
+                f"release: takes 1 to {_LONGEST_ID} printable characters, and a named state"
             )
         try:
             added = json.dumps(facts, allow_nan=False, sort_keys=True)
         except (TypeError, ValueError) as error:
-            raise UsageError(
-                f"journal: a fact of {release} is not a JSON value; write bytes as hex"
-            ) from error
+            raise UsageError(f"journal: a fact of {release} is not JSON; use hex") from error
         if len(added) > _LARGEST_FACTS:
-            raise UsageError(
-                f"journal: facts of {release} take more than {_LARGEST_FACTS:,} bytes; write a file"
-            )
+            raise UsageError(f"journal: facts of {release} exceed {_LARGEST_FACTS:,} bytes")
         with self._mutex:
             try:
                 self._db.execute("BEGIN IMMEDIATE")
@@ -156,9 +159,7 @@ class Journal:
                         self._db.execute("ROLLBACK")
                     raise
             except sqlite3.Error as error:
-                raise UsageError(
-                    f"journal={self.path}: cannot be written ({error}); free some space and retry"
-                ) from error
+                raise UsageError(f"journal={self.path}: cannot be written ({error})") from error
 
     def close(self) -> None:
         """Release the journal. May be called repeatedly."""
@@ -189,8 +190,7 @@ class Journal:
         current = None if row is None else row[0]
         if current != old:
             raise MessageError(
-                f"release {release}: is {current or 'new here'}, not {old or 'new'}; it cannot "
-                f"become {new}"
+                f"release {release}: is {current or 'new'}, not {old or 'new'}; cannot become {new}"
             )
         now = time.time()
         if row is None:
@@ -201,9 +201,7 @@ class Journal:
             return
         text = json.dumps(json.loads(row[1]) | facts, sort_keys=True)
         if len(text) > _LARGEST_FACTS:
-            raise UsageError(
-                f"journal: facts of {release} take more than {_LARGEST_FACTS:,} bytes; write a file"
-            )
+            raise UsageError(f"journal: facts of {release} exceed {_LARGEST_FACTS:,} bytes")
         self._db.execute(
             "UPDATE releases SET state = ?, facts = ?, changed = ? WHERE id = ?",
             (new, text, now, release),
@@ -212,9 +210,7 @@ class Journal:
     def _prepare(self, kind: str) -> None:
         mode = self._db.execute("PRAGMA journal_mode=WAL").fetchone()[0]
         if mode != "wal":
-            raise UsageError(
-                f"journal={self.path}: this file system has no write-ahead log; use a local disk"
-            )
+            raise UsageError(f"journal={self.path}: no write-ahead log here; use a local disk")
         self._db.execute("PRAGMA synchronous=FULL")
         self._db.execute("BEGIN IMMEDIATE")
         tables = {
@@ -231,9 +227,7 @@ class Journal:
                 "INSERT INTO meta VALUES (?, ?)", [("schema", str(_SCHEMA)), ("kind", kind)]
             )
         elif "meta" not in tables or "releases" not in tables:
-            raise UsageError(
-                f"journal={self.path}: another program's database; choose another file"
-            )
+            raise UsageError(f"journal={self.path}: another program's database; use another file")
         meta = dict(self._db.execute("SELECT key, value FROM meta").fetchall())
         self._db.execute("COMMIT")
         if meta.get("schema") != str(_SCHEMA):
@@ -243,8 +237,7 @@ class Journal:
             )
         if meta.get("kind") != kind:
             raise UsageError(
-                f"journal={self.path}: is the journal of {meta.get('kind')}, not of {kind}; "
-                "choose another file"
+                f"journal={self.path}: is of {meta.get('kind')}, not of {kind}; use another"
             )
 
 
@@ -253,10 +246,6 @@ def _exclusive(path: Path) -> Lock:
     try:
         return Lock(path.with_name(path.name + ".lock"), mode=0o600)
     except HeldError as error:
-        raise UsageError(
-            f"journal={path}: another process uses it; stop that one, or choose another file"
-        ) from error
+        raise UsageError(f"journal={path}: another process uses it; stop that first") from error
     except OSError as error:
-        raise UsageError(
-            f"journal={path}: its folder cannot be used ({error.strerror}); create it first"
-        ) from error
+        raise UsageError(f"journal={path}: its folder cannot be used ({error.strerror})") from error

@@ -109,9 +109,7 @@ class Server:
         except RuntimeError as error:
             calls.stopping.set()
             self._pool.shutdown(wait=False)
-            raise UsageError(
-                f"address={address}: cannot listen there; give HOST:PORT with a free port, or 0"
-            ) from error
+            raise UsageError(f"address={address}: cannot listen there; use port 0") from error
         self.address = f"{host}:{port}"
         self._server.start()
         versions = (

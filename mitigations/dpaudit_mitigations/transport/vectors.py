@@ -57,8 +57,7 @@ def vector_frames(
     name = array.dtype.name
     if array.ndim != 1 or name not in DTYPES:
         raise UsageError(
-            f"vector {kind}: shape {array.shape} of {name}; must be a vector of one of "
-            f"{', '.join(DTYPES)}"
+            f"vector {kind}: {name} {array.shape}; must be a vector of one of {', '.join(DTYPES)}"
         )
     layout = _Layout(kind, session, array.size, name, chunk)
     return _frames(layout, np.ascontiguousarray(array, dtype=layout.wire))
@@ -93,9 +92,7 @@ def read_vector(
     while not reader.done:
         frame = next(source, None)
         if frame is None:
-            raise MessageError(
-                f"vector {kind}: cut short: got {reader.taken} of {reader.expected} frames"
-            )
+            raise MessageError(f"vector {kind}: cut short: {reader.taken} of {reader.expected}")
         reader.take(frame)
     return reader.array
 
@@ -143,12 +140,10 @@ class VectorReader:
             UsageError: it was not kept.
         """
         if not self._keep:
-            raise UsageError(
-                f"vector {self._layout.kind}: keep=False keeps no array; use take's results"
-            )
+            raise UsageError(f"vector {self._layout.kind}: keep=False keeps no array; use take")
         if not self.done:
             raise MessageError(
-                f"vector {self._layout.kind}: cut short: got {self.taken} of {self.expected} frames"
+                f"vector {self._layout.kind}: cut short: {self.taken} of {self.expected}"
             )
         return self._array
 
@@ -181,9 +176,7 @@ class VectorReader:
             prefix = layout.end()
             self._expect(frame, prefix, whole=False, length=len(digest))
             if frame[len(prefix) :] != digest:
-                raise MessageError(
-                    f"vector {layout.kind}: the final digest is not that of the values"
-                )
+                raise MessageError(f"vector {layout.kind}: the digest is not that of the values")
             self.digest = digest
         self.taken += 1
         return values

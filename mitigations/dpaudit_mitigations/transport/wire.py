@@ -93,9 +93,7 @@ def check_address(address: str) -> None:
     """
     host, _, port = address.rpartition(":")
     if not _HOST.fullmatch(host) or not (port.isascii() and port.isdigit() and int(port) < 1 << 16):
-        raise UsageError(
-            f"address={address[:100]!r}: must be HOST:PORT, e.g. 127.0.0.1:7001 or [::1]:7001"
-        )
+        raise UsageError(f"address={address[:100]!r}: must be HOST:PORT, e.g. 127.0.0.1:7001")
 
 
 def class_name(error: type[ProtocolError]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -61,6 +61,12 @@ class Contact:
     address: str
     peer: str
     identity: Identity
+
+    def ask(self, method: str, messages: Iterable[bytes], *, timeout: float, idle: float) -> bytes:
+        """Server 2's answer to one call."""
+        limits = {"timeout": timeout, "idle": idle}
+        identity, peer = self.identity, self.peer
+        return ask(self.address, method, messages, identity=identity, peer=peer, **limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,29 +205,13 @@ class AnswerSide:
             )
 
     def _terms(self, contact: Contact) -> ReleaseTerms:
-        answer = ask(
-            contact.address,
-            TERMS,
-            [],
-            identity=contact.identity,
-            peer=contact.peer,
-            timeout=10.0,
-            idle=10.0,
-        )
-        return unpack(answer, ReleaseTerms)
+        return unpack(contact.ask(TERMS, [], timeout=10.0, idle=10.0), ReleaseTerms)
 
     def _send(
         self, offer: Offer, question: Question, stream: Stream, contact: Contact, timeout: float
     ) -> PublicationReceipt:
-        answer = ask(
-            contact.address,
-            PUBLISH,
-            self._messages(offer, question, stream),
-            identity=contact.identity,
-            peer=contact.peer,
-            timeout=timeout,
-            idle=_IDLE,
-        )
+        messages = self._messages(offer, question, stream)
+        answer = contact.ask(PUBLISH, messages, timeout=timeout, idle=_IDLE)
         return unpack(answer, PublicationReceipt)
 
     def _messages(self, offer: Offer, question: Question, stream: Stream) -> Iterator[bytes]:
@@ -246,8 +236,7 @@ class AnswerSide:
         for _, _, largest in ahead(fill, offer.dim, threads=self._threads):
             if largest > most:
                 raise UsageError(
-                    f"source={question.source}: noise beyond the bound; nothing is published; "
-                    "raise the bound"
+                    f"source={question.source}: noise beyond the bound; raise the bound"
                 )
             yield next(frames)
         last = next(frames)
@@ -291,9 +280,7 @@ def check_values(values: npt.NDArray[np.floating]) -> None:
         UsageError: not a vector of float32 or float64, or a value that is not finite.
     """
     if values.ndim != 1 or not values.size or values.dtype.name not in ("float32", "float64"):
-        raise UsageError(
-            f"query of shape {values.shape}, {values.dtype}: give one vector of float32 or float64"
-        )
+        raise UsageError(f"query: {values.dtype} {values.shape}, must be a float32/64 vector")
     if not np.isfinite(values).all():
         raise UsageError("query: contains NaN or infinity; noise cannot protect that")
 

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from dpaudit_mitigations.transport.commands import say
+
 __all__ = ["answer", "noise"]
 
 _DEFAULT = "secure-gaussian"
@@ -79,7 +81,7 @@ def noise(
         with serve(
             side.handlers, identity=me, address=listen, peers=[peer], idle=idle, log=log
         ) as server:
-            _say(address=server.address, party=me.name, publish=str(published))
+            say(address=server.address, party=me.name, publish=str(published))
             stop.wait()
     finally:
         side.close()
@@ -157,7 +159,7 @@ def answer(
         receipt = side.release(question, Contact(peer, peer_name, me), patience=patience)
     finally:
         side.close()
-    _say(
+    say(
         release=release,
         round=number,
         file=f"{release}@{number}.npy",
@@ -174,14 +176,9 @@ def _folder(path: Path) -> Path:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         mode = path.stat().st_mode
     except OSError as error:
-        raise UsageError(
-            f"journal={path}: cannot be created ({error.strerror}); choose another folder"
-        ) from error
+        raise UsageError(f"journal={path}: cannot be created ({error.strerror})") from error
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise UsageError(
-            f"journal={path}: is writable by others, who could insert their own noise; "
-            f"chmod 700 {path}"
-        )
+        raise UsageError(f"journal={path}: is writable by others; chmod 700 {path}")
     return path
 
 
@@ -191,9 +188,3 @@ def _vector(path: Path) -> Any:
     from dpaudit.results.arrays import read_npy
 
     return np.ascontiguousarray(read_npy(path, name="query"))
-
-
-def _say(**facts: Any) -> None:
-    import json
-
-    typer.echo(json.dumps(facts))

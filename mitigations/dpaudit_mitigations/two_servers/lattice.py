@@ -56,20 +56,15 @@ def granularity(bound: float, *, sigma: float) -> float:
         if not (value > 0 and math.isfinite(value)):
             raise UsageError(f"{name}={value}: must be a finite number > 0")
     if bound <= REACH * sigma:
-        raise UsageError(
-            f"bound={bound}: must leave room for noise, {REACH}·sigma={REACH * sigma}; raise it"
-        )
+        raise UsageError(f"bound={bound}: must exceed {REACH}·sigma={REACH * sigma}; raise it")
     fraction, exponent = math.frexp(bound)
     power = exponent - (fraction == 0.5) - _BITS
     if not -1000 <= power <= 900:
-        raise UsageError(
-            f"bound={bound}: outside the range of doubles on a lattice; change the query's unit"
-        )
+        raise UsageError(f"bound={bound}: outside a lattice of doubles; change the query's unit")
     g = math.ldexp(1.0, power)
     if sigma / g < _FEWEST:
         raise UsageError(
-            f"bound={bound}: more than 2^20·sigma={sigma}; clip the query to a smaller bound, or "
-            "rescale it"
+            f"bound={bound}: more than 2^20·sigma={sigma}; clip the query to less, or rescale it"
         )
     return g
 
@@ -87,9 +82,7 @@ def to_steps(values: npt.NDArray[np.floating], *, step: float) -> Steps:
     """
     steps = np.rint(values.astype(np.float64) / step)
     if not (np.abs(steps) < _WHOLE).all():  # refuses NaN too
-        raise UsageError(
-            "noise: a value that is not finite, or beyond the lattice; use another noise source"
-        )
+        raise UsageError("noise: a value that is not finite, or beyond the lattice")
     return steps.astype(np.int64)
 
 

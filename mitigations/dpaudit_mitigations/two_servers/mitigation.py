@@ -137,7 +137,5 @@ class TwoServers:
     def _step(self, sigma: float) -> float:
         step = lattice_step(sigma * min(1.0, self.ratio))
         if sigma * max(1.0, self.ratio) / step > LARGEST_SCALE:
-            raise UsageError(
-                f"ratio={self.ratio}: the larger noise has too many steps on the other's lattice"
-            )
+            raise UsageError(f"ratio={self.ratio}: the larger noise exceeds the other's lattice")
         return step

@@ -28,13 +28,9 @@ def named_source(text: str, *, sigma: float, dim: int) -> NoiseSource:
         "sources", registry.offered("sources", Reference.parse(text), sigma=sigma)
     )
     if source.sigma != sigma:
-        raise UsageError(
-            f"source={text}: its noise has scale {source.sigma}, not sigma={sigma}; make them agree"
-        )
+        raise UsageError(f"source={text}: has scale {source.sigma}; must be sigma={sigma}")
     if source.dim not in (None, dim):
-        raise UsageError(
-            f"source={text}: serves vectors of {source.dim} values, the query has {dim}"
-        )
+        raise UsageError(f"source={text}: serves {source.dim} values, the query has {dim}")
     return source
 
 

@@ -145,18 +145,14 @@ class NoiseSide:
             raise MessageError("message offer: cut short: nothing came")
         offer = unpack(first, Offer)
         if offer.terms != self._terms:
-            raise MessageError(
-                f"release {offer.name}: offered under other terms (dim, bound or sigma) than ours"
-            )
+            raise MessageError(f"release {offer.name}: offered under another dim, bound or sigma")
         with self._alone(offer.name), self._owning_up(offer.name, peer):
             state = self._pin(offer, peer)
             frames = _Frames(offer, step=self._step, request=request)
             if state == RECEIVING:
                 self._take(offer, frames)
             elif frames.digest_of_all().hex() != self._journal.facts(offer.name)["payload"]:
-                raise MessageError(
-                    f"release {offer.name}: replayed with another noisy answer than the first"
-                )
+                raise MessageError(f"release {offer.name}: replayed with another noisy answer")
             facts = self._finish(offer.name, just_written=state == RECEIVING)
         if state != PUBLISHED:
             self._log("published", peer=peer, method=PUBLISH, release=offer.name)
@@ -173,17 +169,13 @@ class NoiseSide:
         state = self._journal.state(offer.name)
         if state is None:
             if self._publications.taken(offer.name):
-                raise MessageError(
-                    f"release {offer.name}: published already, but not in this journal"
-                )
+                raise MessageError(f"release {offer.name}: published, but not in this journal")
             self._journal.advance(offer.name, None, RECEIVING, **facts)
             return RECEIVING
         known = self._journal.facts(offer.name)
         changed = [name for name, value in facts.items() if known[name] != value]
         if changed:
-            raise MessageError(
-                f"release {offer.name}: replayed with another {' and '.join(changed)}"
-            )
+            raise MessageError(f"release {offer.name}: replayed with other {' and '.join(changed)}")
         return state
 
     def _take(self, offer: Offer, frames: _Frames) -> None:
@@ -197,14 +189,8 @@ class NoiseSide:
                 draft.write(values[:count])
             payload = frames.end()
             published = draft.finish()
-            self._journal.advance(
-                offer.name,
-                RECEIVING,
-                NOISED,
-                payload=payload.hex(),
-                published=published.hex(),
-                draft=draft.name,
-            )
+            facts = {"payload": payload.hex(), "published": published.hex(), "draft": draft.name}
+            self._journal.advance(offer.name, RECEIVING, NOISED, **facts)
             kept = True
         finally:
             if not kept:
@@ -235,18 +221,14 @@ class NoiseSide:
                 else str(error)
             )
             self._log("failed", peer=peer, method=PUBLISH, release=name, reason=reason)
-            raise PeerError(
-                f"release {name}: this server cannot finish it now; see its log"
-            ) from error
+            raise PeerError(f"release {name}: not finished now; see its log") from error
 
     @contextmanager
     def _alone(self, name: str) -> Iterator[None]:
         """Allow one call per release at a time."""
         with self._guard:
             if not self._guard.wait_for(lambda: name not in self._active, timeout=_BUSY):
-                raise PeerError(
-                    f"release {name}: another call about it is not done; try again later"
-                )
+                raise PeerError(f"release {name}: another call about it is running; try again")
             self._active.add(name)
         try:
             yield
@@ -294,7 +276,6 @@ class _Frames:
         frame = next(self._request, None)
         if frame is None:
             raise MessageError(
-                f"release {self._name}: cut short after {self._reader.taken} of "
-                f"{self._reader.expected} frames"
+                f"{self._name}: cut short: {self._reader.taken} of {self._reader.expected} frames"
             )
         return self._reader.take(frame)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from dpaudit.errors import MessageError, UsageError
 from dpaudit.results.files import sync_folder
-from dpaudit_mitigations.transport.journal import write_all
+from dpaudit_mitigations.transport.journal import file_digest, write_all
 
 __all__ = ["Draft", "Publications"]
 
@@ -45,9 +45,7 @@ class Publications:
                 self._drafts, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
             )
         except OSError as error:
-            raise UsageError(
-                f"publish={folder}: cannot be written ({error.strerror}); choose another folder"
-            ) from error
+            raise UsageError(f"publish={folder}: cannot be written ({error.strerror})") from error
         try:
             self._take()
         except BaseException:
@@ -58,13 +56,9 @@ class Publications:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise UsageError(
-                f"publish={self._folder}: another process publishes there; choose another folder"
-            ) from error
+            raise UsageError(f"publish={self._folder}: another process publishes there") from error
         if os.fstat(self._lock).st_uid != os.geteuid():
-            raise UsageError(
-                f"publish={self._folder}: its .drafts is another user's; choose another folder"
-            )
+            raise UsageError(f"publish={self._folder}: its .drafts is another user's")
         trial, public = self._drafts / "trial", self._folder / ".trial"
         try:
             os.fchmod(self._lock, 0o700)
@@ -96,17 +90,13 @@ class Publications:
                 another publication's.
         """
         target, source = self.path(name), self._drafts / draft
-        if not just_written and not target.exists() and _sha256(source) != digest:
-            raise MessageError(
-                f"release {name}: its durable draft is missing or damaged; it is not drawn again"
-            )
+        if not just_written and not target.exists() and file_digest(source) != digest:
+            raise MessageError(f"release {name}: its draft is missing or damaged; not drawn again")
         try:
             os.link(source, target)  # never over another file, unlike a rename
         except (FileExistsError, FileNotFoundError) as error:
-            if _sha256(target) != digest:
-                raise MessageError(
-                    f"release {name}: {target.name} exists already and is something else"
-                ) from error
+            if file_digest(target) != digest:
+                raise MessageError(f"release {name}: {target.name} has other content") from error
         sync_folder(self._folder)
 
     def taken(self, name: str) -> bool:
@@ -175,11 +165,3 @@ class Draft:
     def _write(self, data: bytes | memoryview) -> None:
         self._hash.update(data)
         write_all(self._file.fileno(), memoryview(data))
-
-
-def _sha256(path: Path) -> bytes | None:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").digest()
-    except FileNotFoundError:
-        return None

@@ -42,9 +42,7 @@ def check_release(release: str, number: int) -> None:
         UsageError: not 1 to 64 letters, digits, - and _, or a round out of range.
     """
     if not re.search(_RELEASE, release):
-        raise UsageError(
-            f"release={release}: 1 to 64 letters, digits, hyphens and underscores, e.g. 2025-week-7"
-        )
+        raise UsageError(f"release={release}: takes 1 to 64 letters, digits, - and _")
     if not 0 <= number <= _LAST_ROUND:
         raise UsageError(f"round={number}: must lie in 0 to {_LAST_ROUND}")
 

@@ -92,9 +92,7 @@ def check_openings(openings: Sequence[Opening], points: Sequence[bytes]) -> None
         CheatingError: they do not.
     """
     if [opening.commitment for opening in openings] != list(points):
-        raise CheatingError(
-            "openings: a client's do not open its record's commitments; exclude the client"
-        )
+        raise CheatingError("openings: do not open the record's commitments; exclude the client")
 
 
 def add_commitments(records: Sequence[Sequence[bytes]]) -> list[bytes]:

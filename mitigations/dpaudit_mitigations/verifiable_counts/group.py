@@ -66,9 +66,7 @@ def decode_point(data: bytes) -> bytes:
     """
     valid = len(data) == SIZE and data != IDENTITY and data[-1] < 128
     if not (valid and rbcl.crypto_core_ristretto255_is_valid_point(data)):
-        raise MessageError(
-            "point: must be the canonical encoding of a ristretto255 point other than the identity"
-        )
+        raise MessageError("point: must be canonical ristretto255, and not the identity")
     return data
 
 

@@ -212,6 +212,4 @@ def check_signature(
         public = Ed25519PublicKey.from_public_bytes(verifier)
         public.verify(signature, _signed(terms, commitments, challenge, response))
     except (InvalidSignature, ValueError) as error:
-        raise CheatingError(
-            "the session is not signed by the verifier that the transcript names"
-        ) from error
+        raise CheatingError("the session is not signed by the transcript's verifier") from error

@@ -164,9 +164,7 @@ class VerifiableCounts:
         if len(counts) != 1:
             raise UsageError(f"query of {len(counts)} rows: a rehearsal takes one")
         if counts.shape[1] > MOST_BINS:
-            raise UsageError(
-                f"d={counts.shape[1]}: a session takes {MOST_BINS:,} bins at most; use joint-seeds"
-            )
+            raise UsageError(f"d={counts.shape[1]}: at most {MOST_BINS:,} bins; use joint-seeds")
         coins, bins = self.coins(source.sigma), counts.shape[1]
         measured = min(bins, max(1, self._rehearsed // coins))
         session = run_session(
@@ -185,8 +183,7 @@ class VerifiableCounts:
 def _even(coins: int) -> int:
     if not 1 <= coins <= MOST_COINS:
         raise UsageError(
-            f"coins={coins}: must be from 1 to {MOST_COINS:,}, "
-            f"that is, σ up to {math.sqrt(MOST_COINS) / 2:g}"
+            f"coins={coins}: takes 1 to {MOST_COINS:,} (4σ², σ ≤ {math.sqrt(MOST_COINS) / 2:g})"
         )
     return coins + coins % 2
 

@@ -43,15 +43,11 @@ class CountTerms:
             UsageError: a number out of range, odd coins, or a session that is not 32 bytes.
         """
         if not (isinstance(self.session, bytes) and len(self.session) == SESSION_BYTES):
-            raise UsageError(
-                f"session: must be {SESSION_BYTES} bytes; CountTerms.fresh(…) draws them"
-            )
+            raise UsageError(f"session: must be {SESSION_BYTES} bytes; use CountTerms.fresh(…)")
         if type(self.bins) is not int or not 1 <= self.bins <= MOST_BINS:
             raise UsageError(f"bins={self.bins}: must be from 1 to {MOST_BINS:,}")
         if type(self.coins) is not int or not 2 <= self.coins <= MOST_COINS or self.coins % 2:
-            raise UsageError(
-                f"coins={self.coins}: must be even (for a whole mean), from 2 to {MOST_COINS:,}"
-            )
+            raise UsageError(f"coins={self.coins}: must be even, from 2 to {MOST_COINS:,}")
         if self.bins * self.coins > MOST_IN_ALL:
             raise UsageError(
                 f"bins={self.bins}, coins={self.coins}: more than {MOST_IN_ALL:,} coins; this "

@@ -89,9 +89,7 @@ class Transcript:
         try:
             write_file(path, self.encode(), replace=False)
         except OSError as error:
-            raise UsageError(
-                f"transcript={path}: cannot be written ({error.strerror}); give a new path"
-            ) from error
+            raise UsageError(f"transcript={path}: not written ({error.strerror})") from error
 
     @classmethod
     def decode(cls, data: bytes) -> Transcript:
@@ -172,6 +170,4 @@ def _read(path: Path) -> bytes:
         return read_plain(path, limit=min(LARGEST_TRANSCRIPT, path.stat().st_size))
     except (RefusedError, OSError) as error:
         why = one_line(getattr(error, "strerror", None) or error)
-        raise UsageError(
-            f"transcript={path}: cannot be read ({why}); give a transcript's file"
-        ) from error
+        raise UsageError(f"transcript={path}: cannot be read ({why}); give a transcript") from error

@@ -54,9 +54,7 @@ class Verifier:
             UsageError: another number of ``counts`` than bins.
         """
         if counts is not None and len(counts) != terms.bins:
-            raise UsageError(
-                f"counts: {len(counts)} commitments for bins={terms.bins}; give one per bin"
-            )
+            raise UsageError(f"counts: {len(counts)} commitments, must be bins={terms.bins}")
         self._terms, self._counts = terms, counts
         self._stream: Stream = KeyedStream.fresh() if stream is None else stream
         self._commitments = self._challenge = self._response = b""
@@ -178,9 +176,5 @@ def check_session(
                 what = "coins are no bits or no such sums"
                 if name == "bin":
                     what = "the release does not open"
-                raise CheatingError(
-                    f"{name} {number + 1} of {count}: {what}: the proof does not hold"
-                )
-    raise ProtocolError(
-        "verification: all claims hold alone but not together; check the machine's memory"
-    )
+                raise CheatingError(f"{name} {number + 1} of {count}: {what}")
+    raise ProtocolError("verification: claims hold alone but not together; memory error?")

@@ -128,7 +128,7 @@ def test_bad_queries(stream):
         (torch.full((2, 3), math.nan), "NaN"),
         (torch.ones(2, 3, dtype=torch.int64), "floating-point query"),
         (torch.ones(3), "one row per release"),
-        (torch.full((1, 3), 1e30, dtype=torch.float64), "clip the query"),
+        (torch.full((1, 3), 1e30, dtype=torch.float64), "clip|take a coarser"),
     ):
         for mitigation in (JointSeeds(), JointSeeds(deviate=True, candidates=2)):
             for work in (mitigation.release, mitigation.rehearse):

@@ -45,7 +45,7 @@ def test_an_honest_transcript_holds_and_says_who_signed(honest):
     assert verify(path, server=both.terms.server, verifier=both.terms.verifier).holds
     assert not verify(path, server=both.terms.verifier).holds
     assert path.stat().st_size < 5000
-    with pytest.raises(UsageError, match="new path"):
+    with pytest.raises(UsageError, match="not written"):
         write(session.record, path)
 
 
@@ -78,11 +78,9 @@ def test_what_does_not_hold_says_why(pair, tmp_path):
                 return verify(path)
         raise AssertionError
 
-    caught, blind, slander = (
-        first(**substitute),
-        first(**substitute, verifier=Blind),
-        first(verifier=Slanderer),
-    )
+    caught = first(**substitute)
+    blind = first(**substitute, verifier=Blind)
+    slander = first(verifier=Slanderer)
     assert not any(verdict.holds for verdict in (caught, blind, slander))
     assert caught.details["outcome"] == "caught"
     assert "candidates 0 are not" in caught.says
@@ -344,27 +342,14 @@ def test_a_transcript_confirms_no_guess_of_the_query(honest):
     assert [unsalted(guess) == known_bad for guess in (right, wrong)] == [True, False]
     assert unsalted(right).hex() not in text
     # all that is public
+    about = "noise commitment", session.record.session, used.to_bytes(4, "big")
     for theirs in (bytes(64), *both.server._theirs[:used], *both.server._theirs[used + 1 :]):
         key = joint_key(session.record.session, used, both.server._shares[used], theirs)
         digest = vector_digest("noise", vector_blocks(steps - right), dim=8)
-        salted = labelled_hash(
-            "noise commitment",
-            session.record.session,
-            used.to_bytes(4, "big"),
-            labelled_hash("salt", key),
-            digest,
-        )
-        assert salted.hex() not in text
+        assert labelled_hash(*about, labelled_hash("salt", key), digest).hex() not in text
     # with both shares it is found: the search can find something
     key = both.server.candidate_key(used)
-    salted = labelled_hash(
-        "noise commitment",
-        session.record.session,
-        used.to_bytes(4, "big"),
-        labelled_hash("salt", key),
-        digest,
-    )
-    assert salted.hex() in text
+    assert labelled_hash(*about, labelled_hash("salt", key), digest).hex() in text
 
 
 class Adder(SeedServer):
@@ -398,7 +383,7 @@ def test_the_sealed_opening_shows_the_sum_bit_for_bit(pair, tmp_path):
             assert not verify(path, opening=seal, release=array).holds
             with pytest.raises(UsageError, match="opening"):
                 verify(path, release=array)
-            with pytest.raises(KeyFileError, match="new path"):
+            with pytest.raises(KeyFileError, match="not written"):
                 both.server.opening().save(seal)
     assert (
         "another session's" in verify(tmp_path / "right.json", opening=tmp_path / "wrong.seal").says

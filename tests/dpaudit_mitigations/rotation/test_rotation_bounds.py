@@ -223,10 +223,8 @@ def test_epsilon_against_a_simulated_profile(make_key):
     dim, delta, gamma, beta = 30, 0.05, 1.3, 0.01
     key = make_key(dim=dim, beta=beta, gamma=gamma, allow_small_gamma=True)
     source, host = Pancake(key=key), Along(dim, 1.0)
-    bounds, exact = (
-        _by_theorem(source, delta, host=host, share=0.1),
-        Rotation().epsilon(source, delta, host=host),
-    )
+    bounds = _by_theorem(source, delta, host=host, share=0.1)
+    exact = Rotation().epsilon(source, delta, host=host)
     n, rng = 200_000, np.random.default_rng(5)
     r2 = beta**2 + gamma**2
     k = np.arange(-30, 31)

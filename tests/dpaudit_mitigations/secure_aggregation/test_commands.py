@@ -73,7 +73,7 @@ def contribute(start, name, address, *more, sigma="0", number="r1"):
     return start("contribute", *options, *TERMS, "--journal", f"j-{name}", *more)
 
 
-def beside(folder, name, address):
+def contributor(folder, name, address):
     """A contributor in a thread of this process."""
     terms = {
         "parties": ",".join(PARTIES),
@@ -94,7 +94,7 @@ def test_a_round_of_processes(start, tmp_path, monkeypatch):
     server = aggregate(start)
     address = json.loads(server.stdout.readline())["address"]
     alice = contribute(start, "alice", address)
-    others = [beside(tmp_path, name, address) for name in PARTIES[1:]]
+    others = [contributor(tmp_path, name, address) for name in PARTIES[1:]]
     out, log = server.communicate(timeout=60)
     told = json.loads(out)
     assert server.returncode == 0
@@ -116,7 +116,7 @@ def test_a_round_of_processes(start, tmp_path, monkeypatch):
 def test_an_aggregator_killed_amid_a_round(start, tmp_path, monkeypatch):
     server = aggregate(start)
     address = json.loads(server.stdout.readline())["address"]
-    party = beside(tmp_path, "alice", address)
+    party = contributor(tmp_path, "alice", address)
     while '"started"' not in server.stderr.readline():
         pass
     server.kill()
@@ -142,7 +142,7 @@ def test_an_aggregator_killed_amid_a_round(start, tmp_path, monkeypatch):
         (aggregate, ["--identity", "c"], "identity"),
     ],
 )
-def test_slips(tmp_path, monkeypatch, command, options, says):
+def test_usage_errors(tmp_path, monkeypatch, command, options, says):
     monkeypatch.chdir(tmp_path)
     error, _ = command(here, *options, sigma="1")
     assert isinstance(error, UsageError)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -48,15 +49,8 @@ class Nodes:
         names = [f"node-{i}" for i in range(1, count + 1)]
         keys = {n: new_signing_key(KeyedStream.from_seed("flower").child(n)) for n in names}
         self.roster = {n: public_bytes(k) for n, k in keys.items()}
-        given = {
-            "round": "flower",
-            "threshold": 3,
-            "length": LENGTH,
-            "bound": 10.0,
-            "sigma": sigma,
-            **terms,
-        }
-        self.terms = RoundTerms(parties=tuple(names), **given)
+        given = {"round": "flower", "threshold": 3, "length": LENGTH, "bound": 10.0, "sigma": sigma}
+        self.terms = RoundTerms(parties=tuple(names), **given | terms)
         rng = np.random.default_rng(3)
         self.updates = {
             i: [rng.integers(-9, 9, s).astype(np.float32) for s in SHAPES]
@@ -85,10 +79,8 @@ class Nodes:
     def send_and_receive(self, messages, *, timeout=None):
         out = []
         for message in messages:
-            node, stage = (
-                message.metadata.dst_node_id,
-                message.content.config_records[_RECORD]["stage"],
-            )
+            node = message.metadata.dst_node_id
+            stage = message.content.config_records[_RECORD]["stage"]
             if self.lost.get(node) == stage:
                 continue
             message.content = deepcopy(message.content)
@@ -225,7 +217,7 @@ def test_stages_out_of_order_twice_and_rounds_again():
     with pytest.raises(MessageError, match="current stage"):
         send("mask", "7-2")
     for bad in ("nowhere", 3):
-        with pytest.raises(MessageError, match="says no stage"):
+        with pytest.raises(MessageError, match="lacks a valid stage"):
             send(bad, "7-2")
     with pytest.raises(MessageError):
         send("share", "7-2", b"\xc1")
@@ -244,12 +236,5 @@ def test_an_update_beyond_the_bound_is_a_drop_out():
 
 def test_a_server_with_other_terms_finds_nobody():
     nodes = Nodes()
-    other = RoundTerms(
-        parties=nodes.terms.parties,
-        round="flower",
-        threshold=4,
-        length=LENGTH,
-        bound=10.0,
-        sigma=0.0,
-    )
+    other = replace(nodes.terms, threshold=4)
     assert nodes.round(workflow=MaskedMeanWorkflow(other, roster=nodes.roster)) is None

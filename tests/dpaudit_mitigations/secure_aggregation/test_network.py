@@ -84,15 +84,8 @@ class Round:
     ):
         self.identities, self.folder = identities, folder
         folder.mkdir(parents=True, exist_ok=True)
-        given = {
-            "round": folder.name,
-            "threshold": 3,
-            "length": LENGTH,
-            "bound": 2.0**20,
-            "sigma": 0.0,
-            **terms,
-        }
-        self.terms = RoundTerms(parties=parties, **given)
+        given = {"threshold": 3, "length": LENGTH, "bound": 2.0**20, "sigma": 0.0, **terms}
+        self.terms = RoundTerms(round=folder.name, parties=parties, **given)
         self.out = folder / "sum.npy"
         self.values = {
             p: np.arange(LENGTH, dtype=np.float64) * 2.0**i for i, p in enumerate(parties)
@@ -142,15 +135,8 @@ class Round:
     def send(self, name, method, *messages):
         """Raw messages of a party that has a certificate."""
         identity = load_identity(self.identities / "ours" / name)
-        return ask(
-            self.address,
-            method,
-            messages,
-            identity=identity,
-            peer="aggregator",
-            timeout=30,
-            idle=30,
-        )
+        options = {"identity": identity, "peer": "aggregator", "timeout": 30, "idle": 30}
+        return ask(self.address, method, messages, **options)
 
     def check(self, receipts, survivors):
         """The sum is that of exactly ``survivors``, and everybody was told so."""
@@ -196,15 +182,11 @@ def test_noise_has_the_calibrated_scale(round_of):
     assert np.std(noise) / 50 == pytest.approx(np.sqrt(4 / 3), rel=0.15)  # four shares of σ/√3 each
 
 
-STOPS = {
-    "join": 3,
-    "advertise": 3,
-    "share": 3,
-    "mask": 3,
-    "amid": 3,
+# how many are in the sum
+STOPS = dict.fromkeys(("join", "advertise", "share", "mask", "amid"), 3) | {
     "confirm": 4,
     "unmask": 4,
-}  # how many are in the sum
+}
 
 
 @pytest.fixture(scope="module")
@@ -216,14 +198,15 @@ def killed(identities, tmp_path_factory):
     )
     rounds = {where: Round(identities, folder / where) for where in STOPS}
     receipts = {where: r.start(*PARTIES[:3]) for where, r in rounds.items()}
+    dave = str(identities / "ours" / "dave")
     cases = [
         {
             "where": w,
-            "identity": str(identities / "ours" / "dave"),
+            "identity": dave,
             "address": r.address,
             "folder": str(r.folder),
+            "terms": asdict(r.terms),
         }
-        | {"terms": asdict(r.terms)}
         for w, r in rounds.items()
     ]
     program = [sys.executable, str(Path(__file__).with_name("victim.py")), json.dumps(cases)]

@@ -20,7 +20,7 @@ N = 400_000
 
 
 def p_value(draws, scale):
-    """Chi-square against scipy's Skellam law, in cells of at least some 50 draws."""
+    """Chi-square against scipy's Skellam law, in cells of at least about 50 draws."""
     half = scale * scale / 2
     reach = int(4 * scale) + 4
     edges = np.unique(np.round(np.linspace(-reach, reach, 41)).astype(int))

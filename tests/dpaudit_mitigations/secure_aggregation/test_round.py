@@ -111,7 +111,7 @@ def test_order_of_parties_and_of_arrival_does_not_matter(make_round):
         assert np.array_equal(total, r.expected(r.names))
 
 
-def test_server_refuses_strangers_repeats_and_steps_out_of_order(make_round):
+def test_server_refuses_unknown_parties_repeats_and_steps_out_of_order(make_round):
     r = make_round(4)
     advert = r.clients["a"].advertise()
     with pytest.raises(MessageError, match="not asked for"):

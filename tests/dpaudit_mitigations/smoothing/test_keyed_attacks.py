@@ -18,14 +18,11 @@ TRIALS = 10_000
 def on_the_histogram(mitigation, source, key, bins, stream, *, tau):
     host = Histogram(table="uniform", bins=bins)
     attacks = attackers(key, sigma=source.sigma, tau=tau)
-    return successes(
-        mitigation,
-        source,
-        attacks,
-        lambda n, s: host.neighbours(n, stream=s),
-        trials=TRIALS,
-        stream=stream,
-    )
+
+    def pairs(n, s):
+        return host.neighbours(n, stream=s)
+
+    return successes(mitigation, source, attacks, pairs, trials=TRIALS, stream=stream)
 
 
 def check_like_honest(bins, own, make_key, stream):

@@ -93,7 +93,7 @@ def test_it_rounds_the_sum_on_the_lattice(dtype, stream):
         ({"to": 8}, r"to=8"),
     ],
 )
-def test_slips_are_named(options, says):
+def test_usage_errors_name_the_option(options, says):
     with pytest.raises(UsageError, match=says):
         Rounding(**options)
 
@@ -131,14 +131,8 @@ def test_it_promises_no_more_than_post_processing(make_key):
 def keyed(m, key, stream, *, width):
     # the errors along the key, were they independent
     attacks = attackers(key, sigma=1.0, tau=width / math.sqrt(12))
-    return successes(
-        m,
-        Pancake(key=key),
-        attacks,
-        along_key(key, half_a_spacing(key, sigma=1.0)),
-        trials=TRIALS,
-        stream=stream,
-    )
+    pairs = along_key(key, half_a_spacing(key, sigma=1.0))
+    return successes(m, Pancake(key=key), attacks, pairs, trials=TRIALS, stream=stream)
 
 
 def test_two_spacings_are_coin_tossing(make_key, stream):

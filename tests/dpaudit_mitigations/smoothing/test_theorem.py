@@ -75,10 +75,8 @@ def test_where_the_waves_and_the_lattice_both_count():
 
 def test_the_ratio_is_a_width_in_spacings():
     for beta, gamma, tau in CASES:
-        r, width = (
-            math.hypot(beta, gamma),
-            math.hypot(peak_width(sigma=2.0, beta=beta, gamma=gamma), 2 * tau),
-        )
+        r = math.hypot(beta, gamma)
+        width = math.hypot(peak_width(sigma=2.0, beta=beta, gamma=gamma), 2 * tau)
         by_hand = (
             width
             * (2 * gamma / r)

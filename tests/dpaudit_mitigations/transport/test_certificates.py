@@ -92,7 +92,7 @@ def test_nothing_is_overwritten(tmp_path, fill):
     else:
         target.mkdir()
         (target / "mine").write_text("mine")
-    with pytest.raises(UsageError, match="nothing is overwritten"):
+    with pytest.raises(UsageError, match="not empty"):
         make_authority(target, ["answer"])
     assert (target if fill == "file" else target / "mine").read_text() == "mine"
     assert [p.name for p in tmp_path.iterdir()] == ["c"]
@@ -116,7 +116,7 @@ def test_an_empty_folder_will_do(tmp_path):
         (["a"], {"hosts": ["noise.dpaudit.internal"]}, "host="),
     ],
 )
-def test_slips(tmp_path, parties, options, says):
+def test_usage_errors(tmp_path, parties, options, says):
     with pytest.raises(UsageError, match=says):
         make_authority(tmp_path / "c", parties, **options)
     assert not list(tmp_path.iterdir())

@@ -55,12 +55,17 @@ def start(party):
 
 
 @pytest.fixture
-def talk(party):
-    def go(server, method="echo", messages=(b"x",), **options):
+def dial(party):
+    def go(server, method="echo", messages=(b"x",), by=call, **options):
         options = {"identity": party("answer"), "peer": "noise", "timeout": 20.0} | options
-        return list(call(getattr(server, "address", server), method, messages, **options))
+        return by(getattr(server, "address", server), method, messages, **options)
 
     return go
+
+
+@pytest.fixture
+def talk(dial):
+    return lambda *given, **options: list(dial(*given, **options))
 
 
 def test_messages_go_there_and_back(start, talk, log_lines):
@@ -81,7 +86,7 @@ def test_messages_go_there_and_back(start, talk, log_lines):
     assert {x["service"] for x in lines} == {"noise"}
 
 
-def test_a_conversation(start, party):
+def test_a_conversation(start, dial):
     """A message may wait for the answer to the one before."""
     server, answers = start(), queue.Queue()
 
@@ -91,15 +96,13 @@ def test_a_conversation(start, party):
             yield answers.get(timeout=5) + b"1"
 
     got = []
-    for answer in call(
-        server.address, "echo", ours(), identity=party("answer"), peer="noise", timeout=20
-    ):
+    for answer in dial(server, messages=ours()):
         got.append(answer)
         answers.put(answer)
     assert got == [b"1" * n for n in range(1, 6)]
 
 
-def test_a_vector_arrives_bit_for_bit_and_a_broken_one_is_refused(start, party, log_lines):
+def test_a_vector_arrives_bit_for_bit_and_a_broken_one_is_refused(start, dial, log_lines):
     x = np.random.default_rng(2).standard_normal(1_000_000).astype(np.float32)
 
     def take(peer, request):
@@ -107,16 +110,12 @@ def test_a_vector_arrives_bit_for_bit_and_a_broken_one_is_refused(start, party, 
         yield y[:10].tobytes()
 
     server = start(take)
-    options = {"identity": party("answer"), "peer": "noise", "timeout": 20.0}
-    assert (
-        ask(server.address, "take", vector_frames("v", x, session=b"s"), **options)
-        == x[:10].tobytes()
-    )
     frames = list(vector_frames("v", x, session=b"s"))
+    assert dial(server, "take", frames, ask) == x[:10].tobytes()
     x2 = x.copy()
     x2[777_777] = np.nan
     for bad, says in (
-        (frames[:-1], "cut short: got 5 of 6"),
+        (frames[:-1], "cut short: 5 of 6"),
         (frames[:2] + frames[1:], "out of order or repeated"),
         (vector_frames("v", x, session=b"t"), "another session"),
         (vector_frames("v", x[:-1], session=b"s"), "another count"),
@@ -124,11 +123,11 @@ def test_a_vector_arrives_bit_for_bit_and_a_broken_one_is_refused(start, party, 
         ([b"\xdd\xff\xff\xff\xff" * 100], "not a frame"),
     ):
         with pytest.raises(MessageError, match=says):
-            ask(server.address, "take", bad, **options)
+            dial(server, "take", bad, ask)
     refused = [x for x in log_lines() if x["outcome"] == "refused"]
     assert len(refused) == 6
     assert all(x["peer"] == "answer" and x["method"] == "take" for x in refused)
-    assert ask(server.address, "take", frames, **options) == x[:10].tobytes()
+    assert dial(server, "take", frames, ask) == x[:10].tobytes()
 
 
 class OwnError(MessageError):
@@ -146,7 +145,7 @@ class OwnError(MessageError):
     ],
 )
 @pytest.mark.parametrize("late", [False, True])
-def test_errors_travel_with_class_and_text(start, party, log_lines, raised, arrives, late):
+def test_errors_travel_with_class_and_text(start, dial, log_lines, raised, arrives, late):
     def fails(peer, request):
         if late:
             yield b"first"
@@ -155,9 +154,7 @@ def test_errors_travel_with_class_and_text(start, party, log_lines, raised, arri
     server = start(fails)
     got = []
     with pytest.raises(ProtocolError) as caught:
-        got.extend(
-            call(server.address, "fails", [], identity=party("answer"), peer="noise", timeout=20)
-        )
+        got.extend(dial(server, "fails", []))
     assert type(caught.value) is arrives
     assert "says: round 3: σ is not agreed second line..." in str(caught.value)
     assert len(str(caught.value)) < 1200
@@ -186,18 +183,16 @@ def test_no_such_method(start, talk, log_lines):
     server = start()
     with pytest.raises(PeerError, match="no such method"):
         talk(server, "publish")
-    assert log_lines()[-1] | {"time": ""} == {
-        "time": "", "service": "noise", "peer": "answer", "method": "publish", "outcome": "refused",
-        "reason": "no such method here",
-    }  # fmt: skip
+    last = {"service": "noise", "peer": "answer", "method": "publish", "outcome": "refused"}
+    assert log_lines()[-1] | {"time": ""} == last | {"time": "", "reason": "no such method here"}
 
 
 def test_who_is_let_in(start, talk, party, certificates, tmp_path, monkeypatch, log_lines):
     server = start()
     ours = party("answer")
-    stranger = dataclasses.replace(party("answer", "theirs"), authority=ours.authority)
+    uncertified = dataclasses.replace(party("answer", "theirs"), authority=ours.authority)
     with pytest.raises(PeerError, match="refuses our certificate"):
-        talk(server, identity=stranger)
+        talk(server, identity=uncertified)
     with pytest.raises(PeerError, match="says: this certificate's party may not call"):
         talk(server, identity=party("eve"))
     assert [(x["peer"], x["outcome"]) for x in log_lines() if x["outcome"] == "refused"] == [
@@ -344,7 +339,7 @@ def test_too_many_calls_are_refused_and_the_others_go_on(start, talk, log_lines)
     assert sum("2 calls are running" in x.get("reason", "") for x in log_lines()) == 3
 
 
-def test_one_peer_cannot_take_every_place(start, talk, party):
+def test_one_peer_cannot_take_every_place(start, talk, dial, party):
     free = threading.Event()
 
     def wait(peer, request):
@@ -352,7 +347,7 @@ def test_one_peer_cannot_take_every_place(start, talk, party):
         assert free.wait(20)
 
     server = start(wait, concurrent=2, each=1, peers=["answer", "eve"])
-    first = call(server.address, "wait", [], identity=party("answer"), peer="noise", timeout=20)
+    first = dial(server, "wait", [])
     assert next(first) == b"in"
     with pytest.raises(PeerError, match="1 calls of answer are running"):
         talk(server)
@@ -362,7 +357,7 @@ def test_one_peer_cannot_take_every_place(start, talk, party):
     assert talk(server) == [b"x"]
 
 
-def test_a_client_that_keeps_silent(start, party, log_lines):
+def test_a_client_that_sends_nothing(start, dial, log_lines):
     server, free = start(idle=0.5), threading.Event()
 
     def ours():
@@ -371,16 +366,14 @@ def test_a_client_that_keeps_silent(start, party, log_lines):
 
     began, got = time.monotonic(), []
     with pytest.raises(PeerError, match=r"says: the peer sent nothing for 0\.5 s"):
-        got.extend(
-            call(server.address, "echo", ours(), identity=party("answer"), peer="noise", timeout=20)
-        )
+        got.extend(dial(server, messages=ours()))
     free.set()
     assert got == [b"1"]
     assert time.monotonic() - began < 18
     assert log_lines()[-1]["reason"] == "the peer sent nothing for 0.5 s"
 
 
-def test_a_server_that_keeps_silent(start, talk):
+def test_a_server_that_sends_nothing(start, talk):
     free = threading.Event()
 
     def silent(peer, request):
@@ -406,7 +399,7 @@ def test_making_a_message_slowly_is_not_silence(start, talk):
     assert talk(start(idle=5.0), messages=ours(), idle=0.5) == [b"x"]
 
 
-def test_a_client_that_does_not_read(start, party, log_lines):
+def test_a_client_that_does_not_read(start, dial, log_lines):
     """The first answer fits every window: a busy machine is not a client that does not read."""
     made, read = [], threading.Event()
 
@@ -418,7 +411,7 @@ def test_a_client_that_does_not_read(start, party, log_lines):
             yield b"x" * (1 << 20)
 
     server = start(pour, idle=1.0)
-    answers = call(server.address, "pour", [], identity=party("answer"), peer="noise", timeout=100)
+    answers = dial(server, "pour", [], timeout=100.0)
     assert next(answers) == b"x"
     read.set()
     deadline = time.monotonic() + 60
@@ -479,19 +472,19 @@ def test_a_client_killed_in_the_middle(start, talk, certificates, log_lines):
     assert talk(server) == [b"x"]
 
 
-def test_a_server_killed_in_the_middle(party, certificates):
+def test_a_server_killed_in_the_middle(dial, certificates):
     with child("server", certificates / "ours/noise") as one:
         address = one.stdout.readline().strip()
-        answers = call(address, "half", [b"1"], identity=party("answer"), peer="noise", timeout=20)
+        answers = dial(address, "half", [b"1"])
         assert next(answers) == b"1"
         os.kill(one.pid, signal.SIGKILL)
         with pytest.raises(PeerError, match="died"):
             next(answers)
     with pytest.raises(PeerError, match="nobody listens there"):
-        ask(address, "half", [b"1"], identity=party("answer"), peer="noise", timeout=20)
+        dial(address, "half", [b"1"], ask)
 
 
-def test_what_our_own_messages_raise_is_raised(start, party, log_lines):
+def test_what_our_own_messages_raise_is_raised(start, dial, log_lines):
     inside = threading.Event()
 
     def take(peer, request):
@@ -506,7 +499,7 @@ def test_what_our_own_messages_raise_is_raised(start, party, log_lines):
 
     server = start(take)
     with pytest.raises(UsageError, match="mine"):
-        ask(server.address, "take", ours(), identity=party("answer"), peer="noise", timeout=20)
+        dial(server, "take", ours(), ask)
     server.stop()
     # never a whole stream
     assert [x.get("reason") for x in log_lines()][1] == "the peer disconnected"
@@ -529,7 +522,7 @@ def test_messages_that_fail_before_the_call_is_known():
     assert rpc.cancelled
 
 
-def test_an_empty_message_is_a_slip(start, talk):
+def test_an_empty_message_is_a_usage_error(start, talk):
     with pytest.raises(UsageError, match="0 bytes"):
         talk(start(), messages=[b"1", b"", b"2"])
 
@@ -554,16 +547,8 @@ def test_a_stream_without_its_end_was_broken_off(start, party, log_lines):
     assert seen == [b"1", b"1"]
 
 
-def test_a_caller_that_stops_listening(start, party, log_lines):
-    server = start()
-    answers = call(
-        server.address,
-        "echo",
-        (b"x" for _ in range(10**9)),
-        identity=party("answer"),
-        peer="noise",
-        timeout=20,
-    )
+def test_a_caller_that_stops_listening(start, dial, log_lines):
+    answers = dial(start(), messages=(b"x" for _ in range(10**9)))
     assert next(answers) == b"x"
     answers.close()
     deadline, lines = time.monotonic() + 10, []
@@ -573,13 +558,13 @@ def test_a_caller_that_stops_listening(start, party, log_lines):
     assert "disconnected" in lines[-1]["reason"]
 
 
-def test_one_answer(start, party):
-    server, options = start(), {"identity": party("answer"), "peer": "noise", "timeout": 20.0}
-    assert ask(server.address, "once", [b"1", b"2"], **options) == b"2"
+def test_one_answer(start, dial):
+    server = start()
+    assert dial(server, "once", [b"1", b"2"], ask) == b"2"
     with pytest.raises(MessageError, match="no answer"):
-        ask(server.address, "echo", [], **options)
+        dial(server, "echo", [], ask)
     with pytest.raises(MessageError, match="more than one"):
-        ask(server.address, "echo", [b"1", b"2", b"3"], **options)
+        dial(server, "echo", [b"1", b"2", b"3"], ask)
 
 
 def test_stopping(start, talk, log_lines):
@@ -625,7 +610,7 @@ def test_two_servers_do_not_share_a_port(start):
         start(address=server.address)
 
 
-def test_threads_do_not_pile_up(start, talk, party):
+def test_threads_do_not_pile_up(start, talk, dial):
     server = start()
     for _ in range(5):
         talk(server)
@@ -636,14 +621,7 @@ def test_threads_do_not_pile_up(start, talk, party):
             talk(server, "nothing")
     quick, free = start(idle=0.1), threading.Event()
     for _ in range(3):  # the server lets go of a call whose client is still there and silent
-        answers = call(
-            quick.address,
-            "echo",
-            iter(free.wait, True),
-            identity=party("answer"),
-            peer="noise",
-            timeout=20,
-        )
+        answers = dial(quick, messages=iter(free.wait, True))
         with pytest.raises(PeerError, match="sent nothing"):
             next(answers)
     assert sum(t.name == "dpaudit-pump" for t in threading.enumerate()) <= 2
@@ -672,7 +650,7 @@ def test_threads_do_not_pile_up(start, talk, party):
         {"idle": float("nan")},
     ],
 )
-def test_slips_of_a_server(start, change):
+def test_usage_errors_of_a_server(start, change):
     with pytest.raises(UsageError):
         start(**change)
 
@@ -688,15 +666,8 @@ def test_slips_of_a_server(start, change):
         {"method": "a/b"},
     ],
 )
-def test_slips_of_a_client(start, party, change):
-    options = {
-        "identity": party("answer"),
-        "peer": "noise",
-        "timeout": 5.0,
-        "method": "echo",
-        "messages": [],
-    }
+def test_usage_errors_of_a_client(dial, change):
     with pytest.raises(UsageError):
-        call("127.0.0.1:1", **(options | change))
+        dial("127.0.0.1:1", **change)
     with pytest.raises(UsageError, match="HOST:PORT"):
-        call("unix:/tmp/x", **options)
+        dial("unix:/tmp/x")

@@ -37,7 +37,7 @@ def test_states_move_by_compare_and_set(path):
         for old, new in ((None, "offered"), ("offered", "stored"), ("published", "offered")):
             with pytest.raises(MessageError, match="release r: is stored, not"):
                 book.advance("r", old, new, count=9)
-        with pytest.raises(MessageError, match="release q: is new here, not stored"):
+        with pytest.raises(MessageError, match="release q: is new, not stored"):
             book.advance("q", "stored", "published")
         book.advance("a", None, "offered")
         assert book.state("r") == "stored"
@@ -104,7 +104,7 @@ def test_another_schema(path, schema):
 
 def test_another_kind_another_database_and_no_database(path, tmp_path):
     damaged(path, "UPDATE meta SET value = 'other' WHERE key = 'kind'")
-    with pytest.raises(UsageError, match="journal of other, not of test"):
+    with pytest.raises(UsageError, match="is of other, not of test"):
         Journal(path, kind="test")
     foreign = tmp_path / "foreign.sqlite"
     with sqlite3.connect(foreign) as db:
@@ -135,7 +135,7 @@ def test_another_kind_another_database_and_no_database(path, tmp_path):
         ("r", {"a": "x" * (1 << 20)}),
     ],
 )
-def test_slips(path, release, facts):
+def test_usage_errors(path, release, facts):
     with Journal(path, kind="test") as book:
         with pytest.raises(UsageError):
             book.advance(release, None, "offered", **facts)

@@ -75,7 +75,7 @@ def test_the_reader_says_its_digest():
     reader = VectorReader(
         kind="noise", session=SESSION, count=1000, dtype="float32", bound=None, chunk=100
     )
-    with pytest.raises(MessageError, match="cut short: got 0 of 12"):
+    with pytest.raises(MessageError, match="cut short: 0 of 12"):
         _ = reader.array
     for frame in frames():
         reader.take(frame)
@@ -94,8 +94,8 @@ def swapped(f, i, j):
 F = frames()
 OTHER = frames(X + np.float32(1))
 DEVIATIONS = {
-    "no frame": ([], "cut short: got 0 of 12"),
-    "no end": (F[:-1], "cut short: got 11 of 12"),
+    "no frame": ([], "cut short: 0 of 12"),
+    "no end": (F[:-1], "cut short: 11 of 12"),
     "no head": (F[1:], "frame 0: not the head"),
     "a frame missing": (F[:4] + F[5:], "frame 4: out of order or repeated"),
     "a frame twice": (F[:4] + F[3:], "frame 4: out of order or repeated"),
@@ -213,7 +213,7 @@ def test_nothing_is_allocated_by_a_peers_word():
         {"chunk": 1 << 21},
     ],
 )
-def test_a_readers_slips(change):
+def test_usage_errors_of_a_reader(change):
     with pytest.raises(UsageError):
         read(F, **change)
 
@@ -222,7 +222,7 @@ def test_a_readers_slips(change):
     "array",
     [np.zeros((2, 2), np.float32), np.zeros(0, np.float32), np.zeros(3, complex), np.array(["a"])],
 )
-def test_a_senders_slips(array):
+def test_usage_errors_of_a_sender(array):
     with pytest.raises(UsageError):
         vector_frames("noise", array, session=SESSION)
 

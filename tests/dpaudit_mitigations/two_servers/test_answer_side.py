@@ -205,15 +205,15 @@ def test_receipts_for_something_else(parties, tmp_path):
     [
         (question(VALUES[:5]), "has 5 values, server 2 publishes 6"),
         (question(VALUES * 2), r"a value is beyond the bound 1000\.0"),
-        (question(sigma=100.0), "must leave room|beyond the bound"),
+        (question(sigma=100.0), "must exceed|beyond the bound"),
         (question(peer_sigma=1.0), "adds noise of scale 2"),
         (question(bound=500.0), r"bound=500\.0: server 2's is 1000\.0"),
         (question(sigma=np.nan), "sigma=nan"),
         (question(sigma=-2.0), "sigma=-2"),
         (question(np.array([1.0, np.nan])), "NaN"),
         (question(np.array([1.0, np.inf])), "infinity"),
-        (question(np.ones((2, 3))), "one vector"),
-        (question(np.ones(6, np.int64)), "one vector"),
+        (question(np.ones((2, 3))), "float32/64 vector"),
+        (question(np.ones(6, np.int64)), "float32/64 vector"),
         (question(release="../x"), "letters"),
         (question(release=""), "letters"),
         (question(round=-1), "round=-1"),
@@ -244,8 +244,8 @@ def test_a_lab_specimen_by_name(noise, parties, tmp_path, make_key):
         side.release(question(source="pancake"), contact(noise, parties))
     assert np.abs(np.load(tmp_path / "published" / "week-7@0.npy") - VALUES).max() < 8 * 2 * 2**0.5
     for text, dim, says in (
-        ("gaussian:sigma=3", 6, "not sigma=2.0"),
-        (f"pancake:key={path}", 7, "serves vectors of 6"),
+        ("gaussian:sigma=3", 6, "must be sigma=2.0"),
+        (f"pancake:key={path}", 7, "serves 6"),
         ("pancakes", 6, "did you mean 'pancake'"),
     ):
         with pytest.raises(UsageError, match=says):

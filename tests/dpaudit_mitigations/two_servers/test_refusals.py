@@ -79,9 +79,9 @@ REFUSED = {
         frames()[:3] + frames(structs.replace(GOOD, round=1))[3:],
         "another session",
     ),
-    "wrong dim": (offer(dim=DIM - 1)[:1] + frames()[1:], "other terms"),
-    "wrong bound": (offer(bound=2000.0), "other terms"),
-    "wrong noise": (offer(noise_sigma=0.5), "other terms"),
+    "wrong dim": (offer(dim=DIM - 1)[:1] + frames()[1:], "another dim"),
+    "wrong bound": (offer(bound=2000.0), "another dim"),
+    "wrong noise": (offer(noise_sigma=0.5), "another dim"),
     "wrong shape": (
         [pack(GOOD), *vector_frames(VECTOR, STEPS[:-1], session=GOOD.session)],
         "another count",
@@ -112,15 +112,14 @@ def parties(tmp_path_factory):
     return lambda name, authority="ours": load_identity(folder / authority / name)
 
 
+def noise_side(folder, **options):
+    given = {"terms": TERMS_HERE, "journal": folder, "publish": folder / "published"} | options
+    return NoiseSide(peer="answer", log=Log("noise"), **given)
+
+
 @pytest.fixture
 def side(tmp_path):
-    made = NoiseSide(
-        terms=TERMS_HERE,
-        peer="answer",
-        journal=tmp_path,
-        publish=tmp_path / "published",
-        log=Log("noise"),
-    )
+    made = noise_side(tmp_path)
     yield made
     made.close()
 
@@ -178,13 +177,12 @@ def test_replays(server, parties, tmp_path):
     first = unpack(send(server, parties("answer"), frames()), PublicationReceipt)
     path = tmp_path / "published" / "r@0.npy"
     before = path.stat()
-    assert (
-        unpack(send(server, parties("answer"), frames()), PublicationReceipt) == first
-    )  # the same again is answered, not done again
+    # the same again is answered, not done again
+    assert unpack(send(server, parties("answer"), frames()), PublicationReceipt) == first
     for messages, says in (
         (stepped(1), "another noisy answer"),
-        (offer(sigma=3.0), "another sigma"),
-        (offer(dim=7), "other terms"),
+        (offer(sigma=3.0), "other sigma"),
+        (offer(dim=7), "another dim"),
         (frames()[:-1], "cut short"),
     ):
         with pytest.raises(MessageError, match=says):
@@ -198,7 +196,7 @@ def test_replays(server, parties, tmp_path):
 def test_a_name_offered_once_keeps_its_sigma(server, parties):
     with pytest.raises(MessageError, match="cut short"):
         send(server, parties("answer"), frames()[:2])
-    with pytest.raises(MessageError, match="another sigma"):
+    with pytest.raises(MessageError, match="other sigma"):
         send(server, parties("answer"), offer(sigma=3.0))
     send(server, parties("answer"), frames())
 
@@ -208,13 +206,7 @@ def test_another_journal_does_not_publish_over_it(server, side, parties, tmp_pat
     server.stop(0)
     side.close()
     (tmp_path / "new").mkdir()
-    again = NoiseSide(
-        terms=TERMS_HERE,
-        peer="answer",
-        journal=tmp_path / "new",
-        publish=tmp_path / "published",
-        log=Log("noise"),
-    )
+    again = noise_side(tmp_path, journal=tmp_path / "new")
     with pytest.raises(MessageError, match="not in this journal"):
         list(again.publish("answer", iter(frames())))
     again.close()
@@ -227,19 +219,13 @@ def test_one_process_a_journal_and_one_a_folder(side, tmp_path):
         (tmp_path / "new", "another process publishes"),
     ):
         with pytest.raises(UsageError, match=says):
-            NoiseSide(
-                terms=TERMS_HERE,
-                peer="answer",
-                journal=journal,
-                publish=tmp_path / "published",
-                log=Log("noise"),
-            )
+            noise_side(tmp_path, journal=journal)
 
 
 @pytest.mark.parametrize(
     ("terms", "options", "says"),
     [
-        (ReleaseTerms(dim=8, bound=9.0, sigma=2.0), {}, "leave room"),
+        (ReleaseTerms(dim=8, bound=9.0, sigma=2.0), {}, "must exceed"),
         (ReleaseTerms(dim=8, bound=1e38, sigma=1e33), {}, "too large for float32"),
         (ReleaseTerms(dim=8, bound=1e-43, sigma=1e-45), {}, "too small for float32"),
         (ReleaseTerms(dim=0, bound=1000.0, sigma=2.0), {}, "dim=0"),
@@ -250,14 +236,7 @@ def test_one_process_a_journal_and_one_a_folder(side, tmp_path):
 )
 def test_terms_that_no_server_offers(tmp_path, terms, options, says):
     with pytest.raises(UsageError, match=says):
-        NoiseSide(
-            terms=terms,
-            peer="answer",
-            journal=tmp_path,
-            publish=tmp_path / "p",
-            log=Log("noise"),
-            **options,
-        )
+        noise_side(tmp_path, publish=tmp_path / "p", terms=terms, **options)
 
 
 def test_wrong_certificates(server, parties, capsys):
@@ -326,27 +305,19 @@ def test_a_durable_draft_is_published_at_the_next_start_or_never(
     tmp_path, monkeypatch, capsys, harm
 ):
     """Server 2 stops right after the journal says noised; nobody offers the release again."""
-    places = {
-        "terms": TERMS_HERE,
-        "peer": "answer",
-        "journal": tmp_path,
-        "publish": tmp_path / "published",
-    }
-    side = NoiseSide(**places, log=Log("noise"))
+    side = noise_side(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr("os.link", lambda *names: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             list(side.publish("answer", iter(frames())))
     side.close()
     (draft,) = drafts(tmp_path)
-    (tmp_path / "published" / ".drafts" / f"r@1.{16 * 'a'}").write_bytes(
-        b"of a call that was killed"
-    )
+    (tmp_path / "published" / ".drafts" / f"r@1.{16 * 'a'}").write_bytes(b"of a killed call")
     if harm == "gone":
         draft.unlink()
     elif harm == "damaged":
         draft.write_bytes(flipped(-1)(draft.read_bytes()))
-    again = NoiseSide(**places, log=Log("noise"))
+    again = noise_side(tmp_path)
     (line,) = lines(capsys.readouterr().err)
     if harm == "none":
         assert published(tmp_path) == ["r@0.npy"]
@@ -389,18 +360,12 @@ def test_a_folder_in_which_nothing_can_be_published(side, tmp_path, monkeypatch)
         "os.link", lambda *names: (_ for _ in ()).throw(OSError(1, "Operation not permitted"))
     )
     with pytest.raises(UsageError, match="nothing can be published there"):
-        NoiseSide(
-            terms=TERMS_HERE,
-            peer="answer",
-            journal=tmp_path,
-            publish=tmp_path / "published",
-            log=Log("noise"),
-        )
+        noise_side(tmp_path)
 
 
 def test_a_link_to_nowhere_is_a_name_that_is_taken(side, tmp_path):
     (tmp_path / "published" / "r@0.npy").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(MessageError, match="published already"):
+    with pytest.raises(MessageError, match="published, but not"):
         list(side.publish("answer", iter(frames())))
     assert drafts(tmp_path) == []
 
@@ -421,7 +386,7 @@ def test_a_full_disk_is_the_servers_fault_and_nothing_is_lost(
 
     with monkeypatch.context() as patch:
         patch.setattr(Draft, "_write", full)
-        with pytest.raises(PeerError, match="cannot finish it now"):
+        with pytest.raises(PeerError, match="not finished now"):
             send(server, parties("answer"), frames())
     failed = [line for line in lines(capsys.readouterr().err) if line["outcome"] == "failed"]
     assert [(line["release"], line["reason"]) for line in failed] == [
@@ -437,17 +402,9 @@ def test_a_vector_is_never_whole_in_memory(tmp_path):
     import tracemalloc
 
     dim = 40 << 18
-    terms, asked = (
-        ReleaseTerms(dim=dim, bound=BOUND, sigma=SIGMA),
-        Offer(release="r", round=0, sigma=SIGMA, dim=dim, bound=BOUND, noise_sigma=SIGMA),
-    )
-    side = NoiseSide(
-        terms=terms,
-        peer="answer",
-        journal=tmp_path,
-        publish=tmp_path / "published",
-        log=Log("noise"),
-    )
+    terms = ReleaseTerms(dim=dim, bound=BOUND, sigma=SIGMA)
+    asked = Offer(release="r", round=0, sigma=SIGMA, dim=dim, bound=BOUND, noise_sigma=SIGMA)
+    side = noise_side(tmp_path, terms=terms)
     coming = vector_frames(VECTOR, np.zeros(dim, np.int32), session=asked.session)
     tracemalloc.start()
     try:
@@ -464,7 +421,7 @@ def test_one_call_a_release_at_a_time(side, monkeypatch):
 
     def meddling():
         yield from frames()[:3]
-        with pytest.raises(PeerError, match="not done"):
+        with pytest.raises(PeerError, match="is running"):
             list(side.publish("answer", iter(frames())))
         yield from frames()[3:]
 
@@ -478,12 +435,8 @@ def test_what_is_published_is_the_sum_on_the_lattice(tmp_path):
     from dpaudit_mitigations.two_servers.lattice import secure_draw
 
     stream, g = KeyedStream.from_seed(5), 2.0**-20  # 1000 is below 2^10, and 30 bits hold it
-    side = NoiseSide(
-        terms=TERMS_HERE,
-        peer="answer",
-        journal=tmp_path,
-        publish=tmp_path / "published",
-        log=Log("noise"),
+    side = noise_side(
+        tmp_path,
         dtype="float64",
         draw=lambda step: secure_draw(sigma=SIGMA, step=step, stream=stream),
     )

@@ -43,7 +43,7 @@ def test_holds(sessions, tmp_path):
     assert verdict.details["epsilon"] == binomial_epsilon(1e-10, coins=40)
     assert verdict.details["bins"] == 2
     assert Transcript.decode(path.read_bytes()) == sessions[0].transcript
-    with pytest.raises(UsageError, match="cannot be written"):
+    with pytest.raises(UsageError, match="not written"):
         sessions[0].transcript.write(path)
     with pytest.raises(UsageError, match="cannot be read"):
         verify(tmp_path / "missing.json")
