@@ -43,9 +43,11 @@ QUICK = dict(**NORMAL, tests=("moments", "granularity"))  # the whole battery is
 
 @pytest.fixture(scope="module")
 def imported():
-    """All that audits import: pytester forgets a run's imports; numpy cannot be imported twice."""
+    """All that audits and the command line import: pytester forgets what a run imported."""
     from dpaudit.pytest_plugin import Auditor
 
+    few = ("--samples", "2e3", "--tests", "moments")
+    here("audit", "numpy:normal", "--claim", "gaussian:sigma=1", *few)
     made = []
     auditor = Auditor(node="tests", samples=2_000, alpha=1e-8, out=None, record=made.append)
     auditor.assert_no_finding("numpy:normal", claim="gaussian:sigma=1")

@@ -106,12 +106,8 @@ def test_every_kind_can_be_listed():
 
 
 def test_only_the_kinds_own_group_is_listed(install):
-    install(
-        entry("z", "m:Z"),
-        entry("a", "m:A"),
-        entry("b", "m:B", group="dpaudit.tests"),
-        entry("c", "m:C", group="pytest11"),
-    )
+    others = entry("b", "m:B", group="dpaudit.tests"), entry("c", "m:C", group="pytest11")
+    install(entry("z", "m:Z"), entry("a", "m:A"), *others)
     assert list(plugins("attacks")) == ["a", "z"]
     assert list(plugins("tests")) == ["b"]
     assert plugins("hosts") == {}
@@ -131,9 +127,8 @@ def test_unknown_kind():
 
 
 def test_unknown_name_offers_the_nearest():
-    with pytest.raises(
-        UnknownNameError, match=r"source=gausian: not known; did you mean 'gaussian'\?"
-    ):
+    match = r"source=gausian: not known; did you mean 'gaussian'\?"
+    with pytest.raises(UnknownNameError, match=match):
         plugin("sources", "gausian")
     with pytest.raises(UnknownNameError, match=r"did you mean 'pancake'\?"):
         load("sources", "PANCAKE")
@@ -164,19 +159,15 @@ def test_nearest():
         (("m:A", "one"), ("m:A", "two")),
         (("m:A", "one"), ("m:B", "one")),
     ],
-    ids=["strangers", "same target", "one distribution, two targets"],
+    ids=["two distributions", "same target", "one distribution, two targets"],
 )
 @pytest.mark.parametrize("swap", [False, True])
 def test_duplicates_are_refused_whichever_comes_first(install, first, second, swap):
     pair = [second, first] if swap else [first, second]
     install(*(entry("same", target, dist=dist) for target, dist in pair))
-    for call in (
-        lambda: plugins("attacks"),
-        lambda: plugin("attacks", "same"),
-        lambda: load("attacks", "same"),
-    ):
+    for call, names in ((plugins, ()), (plugin, ("same",)), (load, ("same",))):
         with pytest.raises(DuplicatePluginError) as caught:
-            call()
+            call("attacks", *names)
         message = str(caught.value)
         assert message.startswith("attacks=same: ")
         assert all(f"{dist} ({target})" in message for target, dist in (first, second))
@@ -230,9 +221,9 @@ class Nothing:
 
 
 def test_another_missing_module_is_not_dressed_up_as_an_extra(install, monkeypatch, tmp_path):
-    (tmp_path / "needs_a_stranger.py").write_text("import no_such_module_anywhere\n")
+    (tmp_path / "needs_a_third_party.py").write_text("import no_such_module_anywhere\n")
     monkeypatch.syspath_prepend(tmp_path)
-    install(entry("x", "needs_a_stranger:Factory"))
+    install(entry("x", "needs_a_third_party:Factory"))
     with pytest.raises(ModuleNotFoundError, match="no_such_module_anywhere"):
         load("attacks", "x")
 
@@ -243,20 +234,16 @@ def test_another_missing_module_is_not_dressed_up_as_an_extra(install, monkeypat
 def test_create_passes_arguments_and_options(install, specimen):
     install(entry("f", f"{HERE}:factory"), entry("made", f"{HERE}:Made"))
     assert create("attacks", "f:required=1", "claim") == ("claim", 1, 2)
-    assert create("attacks", Reference("f", {"required": "r", "optional": 0}), "claim") == (
-        "claim",
-        "r",
-        0,
-    )
+    reference = Reference("f", {"required": "r", "optional": 0})
+    assert create("attacks", reference, "claim") == ("claim", "r", 0)
     assert create("attacks", "made:size=7").size == 7
     assert create("attacks", "made").size == 1
 
 
 def test_create_refuses_an_unknown_option(install, specimen):
     install(entry("f", f"{HERE}:factory"))
-    with pytest.raises(
-        UnknownNameError, match=r"requird=1: attack f has no such option; did you mean 'required'\?"
-    ):
+    match = r"requird=1: attack f has no such option; did you mean 'required'\?"
+    with pytest.raises(UnknownNameError, match=match):
         create("attacks", "f:requird=1", "claim")
     with pytest.raises(UnknownNameError, match="claim=2: attack f has no such option"):
         create("attacks", "f:required=1,claim=2", "claim")  # a positional argument is not an option
@@ -264,9 +251,8 @@ def test_create_refuses_an_unknown_option(install, specimen):
 
 def test_create_says_when_there_are_no_options(install, specimen):
     install(entry("bare", f"{HERE}:bare"))
-    with pytest.raises(
-        UnknownNameError, match="size=1: attack bare has no such option; it takes none"
-    ):
+    match = "size=1: attack bare has no such option; it takes none"
+    with pytest.raises(UnknownNameError, match=match):
         create("attacks", "bare:size=1")
 
 

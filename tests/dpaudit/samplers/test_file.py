@@ -15,9 +15,23 @@ from dpaudit.samplers import open_sampler
 ROWS = np.arange(12.0).reshape(6, 2)
 
 
-def test_npy_hands_out_successive_rows(here):
+def opened(name, **options):
+    return open_sampler(f"file:{name}", seed="1", **options)
+
+
+def refuses(name, match, kind=UsageError):
+    with pytest.raises(kind, match=match):
+        opened(name)
+
+
+def breaks(name, n, d, match, kind=SamplerOutputError):
+    with opened(name) as sampler, pytest.raises(kind, match=match):
+        sampler.draw(n, d, timeout=1)
+
+
+def test_npy_gives_successive_rows(here):
     np.save("x.npy", ROWS)
-    with open_sampler("file:x.npy", seed="1") as sampler:
+    with opened("x.npy") as sampler:
         assert (sampler.dim, sampler.available, sampler.name) == (2, 6, "file:x.npy")
         np.testing.assert_array_equal(sampler.draw(2, 2, timeout=1), ROWS[:2])
         np.testing.assert_array_equal(sampler.draw(3, 2, timeout=1), ROWS[2:5])
@@ -28,7 +42,7 @@ def test_npy_hands_out_successive_rows(here):
 
 def test_the_caller_may_write_into_what_was_drawn(here):
     np.save("x.npy", ROWS)
-    with open_sampler("file:x.npy", seed="1") as sampler:
+    with opened("x.npy") as sampler:
         sampler.draw(6, 2, timeout=1)[:] = -1
     np.testing.assert_array_equal(np.load("x.npy"), ROWS)
 
@@ -36,7 +50,7 @@ def test_the_caller_may_write_into_what_was_drawn(here):
 @pytest.mark.parametrize("kind", [np.int32, np.float32, ">f8", np.uint8])
 def test_number_types_are_converted(kind, here):
     np.save("x.npy", np.asfortranarray(ROWS).astype(kind))
-    with open_sampler("file:x.npy", seed="1") as sampler:
+    with opened("x.npy") as sampler:
         values = sampler.draw(6, 2, timeout=1)
     assert values.dtype == np.float64
     assert values.flags.c_contiguous
@@ -88,7 +102,7 @@ WITH_COLUMNS = ALL[:5]
 @pytest.mark.parametrize("write", ALL)
 def test_one_number_a_row(write, here):
     path, options = write(np.arange(5.0))
-    with open_sampler(f"file:{path}", seed="1", **options) as sampler:
+    with opened(path, **options) as sampler:
         assert (sampler.dim, sampler.available) == (1, 5)
         np.testing.assert_array_equal(sampler.draw(5, 1, timeout=1), np.arange(5.0)[:, None])
 
@@ -97,7 +111,7 @@ def test_one_number_a_row(write, here):
 def test_rows_come_in_order_and_once(write, here):
     rows = np.random.default_rng(1).standard_normal((1000, 3))
     path, _ = write(rows)
-    with open_sampler(f"file:{path}", seed="1") as sampler:
+    with opened(path) as sampler:
         assert (sampler.dim, sampler.available) == (3, 1000)
         got = [sampler.draw(n, 3, timeout=1) for n in (1, 300, 2, 697)]
         assert all(block.flags.c_contiguous and block.dtype == np.float64 for block in got)
@@ -109,7 +123,7 @@ def test_rows_come_in_order_and_once(write, here):
 @pytest.mark.parametrize("write", [*WITH_COLUMNS, write_f64])
 def test_opened_again_it_begins_again(write, here):
     path, _ = write(np.arange(5.0))
-    sampler = open_sampler(f"file:{path}", seed="1")
+    sampler = opened(path)
     for _ in range(2):
         with sampler:
             np.testing.assert_array_equal(sampler.draw(2, 1, timeout=1), [[0.0], [1.0]])
@@ -117,7 +131,7 @@ def test_opened_again_it_begins_again(write, here):
 
 def test_a_csv_may_have_comments_blank_lines_and_a_byte_order_mark(here):
     (here / "x.csv").write_bytes(b"\xef\xbb\xbf# noise\n1,2\n\n  \r\n3,4 # why\n# end\n5,6")
-    with open_sampler("file:x.csv", seed="1") as sampler:
+    with opened("x.csv") as sampler:
         assert sampler.available == 3
         np.testing.assert_array_equal(sampler.draw(2, 2, timeout=1), [[1, 2], [3, 4]])
         np.testing.assert_array_equal(sampler.draw(1, 2, timeout=1), [[5, 6]])
@@ -126,7 +140,7 @@ def test_a_csv_may_have_comments_blank_lines_and_a_byte_order_mark(here):
 @pytest.mark.parametrize(("line", "says"), [("x,1", "'x'"), ("1", "columns"), ("1,2,3", "columns")])
 def test_a_csv_that_goes_wrong_late_says_after_which_row(line, says, here):
     (here / "x.csv").write_text("1,2\n" * 1000 + line + "\n")
-    with open_sampler("file:x.csv", seed="1") as sampler:
+    with opened("x.csv") as sampler:
         sampler.draw(900, 2, timeout=1)
         with pytest.raises(SamplerOutputError, match=f"from row 900 on .*{says}"):
             sampler.draw(101, 2, timeout=1)
@@ -140,7 +154,7 @@ def test_memory_does_not_grow_with_the_file(write, here):
         # what Arrow allocates on its own is not in here: see the row groups below
         tracemalloc.start()
         try:
-            with open_sampler(f"file:{path}", seed="1") as sampler:
+            with opened(path) as sampler:
                 for _ in range(rows // 2_500):
                     sampler.draw(2_500, 4, timeout=5)
             peaks.append(tracemalloc.get_traced_memory()[1])
@@ -153,13 +167,10 @@ def test_memory_does_not_grow_with_the_file(write, here):
 def test_one_great_row_group_is_not_read_whole(here):
     pa = pytest.importorskip("pyarrow")
     rows = 1_000_000
-    write_parquet(
-        np.random.default_rng(1).standard_normal((rows, 4)),
-        row_group_size=rows,
-        use_dictionary=False,
-    )
+    numbers = np.random.default_rng(1).standard_normal((rows, 4))
+    write_parquet(numbers, row_group_size=rows, use_dictionary=False)
     before, most = pa.total_allocated_bytes(), 0
-    with open_sampler("file:x.parquet", seed="1") as sampler:
+    with opened("x.parquet") as sampler:
         for _ in range(10):
             sampler.draw(rows // 10, 4, timeout=5)
             most = max(most, pa.total_allocated_bytes() - before)
@@ -169,18 +180,14 @@ def test_one_great_row_group_is_not_read_whole(here):
 @pytest.mark.parametrize("kind", [np.float32, np.int16, np.uint8])
 def test_parquet_columns_of_other_numbers(kind, here):
     write_parquet(ROWS.astype(kind))
-    with open_sampler("file:x.parquet", seed="1") as sampler:
+    with opened("x.parquet") as sampler:
         np.testing.assert_array_equal(sampler.draw(6, 2, timeout=1), ROWS)
 
 
 def test_a_parquet_cell_without_a_value_is_not_noise(here):
     pa = pytest.importorskip("pyarrow")
     pytest.importorskip("pyarrow.parquet").write_table(pa.table({"a": [1, None, 3]}), "x.parquet")
-    with (
-        open_sampler("file:x.parquet", seed="1") as sampler,
-        pytest.raises(SamplerOutputError, match=r"1 of 3 .* \[1, 0\]=nan"),
-    ):
-        sampler.draw(3, 1, timeout=1)
+    breaks("x.parquet", 3, 1, r"1 of 3 .* \[1, 0\]=nan")
 
 
 @pytest.mark.parametrize(
@@ -195,8 +202,7 @@ def test_a_parquet_cell_without_a_value_is_not_noise(here):
 def test_parquet_columns_that_are_not_numbers(columns, match, here):
     pa = pytest.importorskip("pyarrow")
     pytest.importorskip("pyarrow.parquet").write_table(pa.table(columns), "x.parquet")
-    with pytest.raises(UsageError, match=rf"file=x.parquet: cannot be read as .parquet .*{match}"):
-        open_sampler("file:x.parquet", seed="1")
+    refuses("x.parquet", rf"file=x.parquet: cannot be read as .parquet .*{match}")
 
 
 def test_a_broken_parquet_file(here):
@@ -205,23 +211,16 @@ def test_a_broken_parquet_file(here):
     write_parquet(rows, use_dictionary=False, compression="none", use_byte_stream_split=False)
     whole = (here / "x.parquet").read_bytes()
     (here / "x.parquet").write_bytes(whole[:-100])
-    with pytest.raises(UsageError, match=r"cannot be read as \.parquet"):
-        open_sampler("file:x.parquet", seed="1")
+    refuses("x.parquet", r"cannot be read as \.parquet")
     (here / "x.parquet").write_bytes(whole[:4] + bytes(200) + whole[204:])
-    with (
-        open_sampler("file:x.parquet", seed="1") as sampler,
-        pytest.raises(SamplerOutputError, match="cannot be read from row 0 on"),
-    ):
-        sampler.draw(2000, 2, timeout=1)
+    breaks("x.parquet", 2000, 2, "cannot be read from row 0 on")
 
 
 def test_parquet_without_pyarrow_says_what_to_install(here, monkeypatch):
     (here / "x.parquet").write_bytes(b"PAR1")
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(
-        MissingExtraError, match=r"x.parquet: needs pyarrow.*pip install 'dpaudit\[parquet\]'"
-    ):
-        open_sampler("file:x.parquet", seed="1")
+    match = r"x.parquet: needs pyarrow.*pip install 'dpaudit\[parquet\]'"
+    refuses("x.parquet", match, kind=MissingExtraError)
 
 
 @pytest.mark.parametrize(
@@ -237,58 +236,38 @@ def test_parquet_without_pyarrow_says_what_to_install(here, monkeypatch):
 )
 def test_archives_that_do_not_fit(arrays, match, here):
     np.savez("x.npz", **arrays)
-    with pytest.raises(UsageError, match=f"file=x.npz: cannot be read as .npz .*{match}"):
-        open_sampler("file:x.npz", seed="1")
+    refuses("x.npz", f"file=x.npz: cannot be read as .npz .*{match}")
 
 
 def test_an_archive_that_breaks_off(here):
-    header = (
-        b"\x93NUMPY\x01\x00v\x00"
-        + b"{'descr': '<f8', 'fortran_order': False, 'shape': (9,), }".ljust(117)
-        + b"\n"
-    )
+    fields = b"{'descr': '<f8', 'fortran_order': False, 'shape': (9,), }"
+    header = b"\x93NUMPY\x01\x00v\x00" + fields.ljust(117) + b"\n"
     with zipfile.ZipFile("x.npz", "w") as archive:
         archive.writestr("samples.npy", header + bytes(8 * 5))
-    with pytest.raises(UsageError, match=r"shape=\(9,\) of float64 has 72 bytes, and 40 are there"):
-        open_sampler("file:x.npz", seed="1")
-    whole = (
-        write_packed(np.random.default_rng(1).standard_normal(5000))
-        and (here / "x.npz").read_bytes()
-    )
+    refuses("x.npz", r"shape=\(9,\) of float64 has 72 bytes, and 40 are there")
+    write_packed(np.random.default_rng(1).standard_normal(5000))
+    whole = (here / "x.npz").read_bytes()
     (here / "x.npz").write_bytes(whole[:2000] + bytes(2000) + whole[4000:])
-    with (
-        open_sampler("file:x.npz", seed="1") as sampler,
-        pytest.raises(SamplerOutputError, match="cannot be read from row 0"),
-    ):
-        sampler.draw(5000, 1, timeout=1)
+    breaks("x.npz", 5000, 1, "cannot be read from row 0")
 
 
 def test_a_big_npy_is_mapped_not_loaded(here):
     # a sparse terabyte
     np.lib.format.open_memmap("x.npy", mode="w+", dtype=np.float64, shape=(1 << 36, 2)).flush()
-    with open_sampler("file:x.npy", seed="1") as sampler:
+    with opened("x.npy") as sampler:
         assert sampler.available == 1 << 36
         assert sampler.draw(10, 2, timeout=1).shape == (10, 2)
 
 
 def test_another_dimension_is_refused(here):
     np.save("x.npy", ROWS)
-    with (
-        open_sampler("file:x.npy", seed="1") as sampler,
-        pytest.raises(UsageError, match=r"d=3: .* ask for d=2"),
-    ):
-        sampler.draw(1, 3, timeout=1)
+    breaks("x.npy", 1, 3, r"d=3: .* ask for d=2", kind=UsageError)
 
 
 @pytest.mark.parametrize("write", [*WITH_COLUMNS, write_f64])
 def test_values_that_are_not_finite(write, here):
     path, _ = write(np.array([0.0, 1.0, np.nan, np.inf]))
-    match = r"2 of 4 .* \[2, 0\]=nan"
-    with (
-        open_sampler(f"file:{path}", seed="1") as sampler,
-        pytest.raises(SamplerOutputError, match=match),
-    ):
-        sampler.draw(4, 1, timeout=1)
+    breaks(path, 4, 1, r"2 of 4 .* \[2, 0\]=nan")
 
 
 class Trap:
@@ -301,8 +280,7 @@ def test_pickles_are_refused_and_never_opened(here):
     np.savez("object.npz", np.array([Trap()], dtype=object))
     (here / "bare.npy").write_bytes(pickle.dumps(Trap()))
     for name in ("object.npy", "object.npz", "bare.npy"):
-        with pytest.raises(UsageError, match=f"file={name}"):
-            open_sampler(f"file:{name}", seed="1")
+        refuses(name, f"file={name}")
     assert not (here / "sprung").exists()
     with open("bare.npy", "rb") as file:
         pickle.load(file)
@@ -338,8 +316,7 @@ def test_pickles_are_refused_and_never_opened(here):
 def test_files_that_cannot_be_used(name, content, match, here):
     if content is not None:
         (here / name).write_bytes(content)
-    with pytest.raises(UsageError, match=f"file={name}: .*{match}"):
-        open_sampler(f"file:{name}", seed="1")
+    refuses(name, f"file={name}: .*{match}")
 
 
 @pytest.mark.parametrize(
@@ -347,8 +324,7 @@ def test_files_that_cannot_be_used(name, content, match, here):
 )
 def test_arrays_that_are_not_rows_of_numbers(rows, here):
     np.save("x.npy", rows)
-    with pytest.raises(UsageError, match=r"file=x.npy"):
-        open_sampler("file:x.npy", seed="1")
+    refuses("x.npy", r"file=x.npy")
 
 
 def test_archives_folders_and_pipes_are_refused(here):
@@ -357,5 +333,4 @@ def test_archives_folders_and_pipes_are_refused(here):
     os.mkdir("y.npy")
     os.mkfifo("z.npy")
     for name in "xyz":
-        with pytest.raises(UsageError, match=f"file={name}.npy"):
-            open_sampler(f"file:{name}.npy", seed="1")
+        refuses(f"{name}.npy", f"file={name}.npy")
