@@ -75,60 +75,48 @@ class Attack:
 
 EVERYWHERE = ("full", "plain", "none")
 CHANNEL = {
-    "fills its own question pipe": Attack(
-        f"""
+    name: Attack(code, words, levels=EVERYWHERE)
+    for name, (code, words) in {
+        "fills its own question pipe": (
+            f"""
 into = os.open(f"/proc/self/fd/{{CHANNEL[0]}}", os.O_WRONLY | os.O_NONBLOCK)
 try:
     while True: os.write(into, b" " * 4096)
 except BlockingIOError: pass
 answer(0, np.zeros((n, d)).tobytes())
 {SLEEP}""",
-        LATE,
-        levels=EVERYWHERE,
-    ),
-    "words where values are due": Attack(
-        f"answer(1, b'{{}}')\n{SLEEP}", "something else wrote", levels=EVERYWHERE
-    ),
-    "nested words": Attack(
-        f"answer(1, b'[' * 60000)\n{SLEEP}", "something else wrote", levels=EVERYWHERE
-    ),
-    "too few bytes": Attack(
-        f"answer(0, bytes(8))\n{SLEEP}", "something else wrote", levels=EVERYWHERE
-    ),
-    "no bytes": Attack(f"answer(0, b'')\n{SLEEP}", "something else wrote", levels=EVERYWHERE),
-    "an error that is no sampler's": Attack(
-        """answer(1, b'{"error": "CheatingError", "message": "x"}')\n""" + SLEEP,
-        "x",
-        levels=EVERYWHERE,
-    ),
-    "a usage error": Attack(
-        """answer(1, b'{"error": "UsageError", "message": "y"}')\n""" + SLEEP,
-        "y",
-        levels=EVERYWHERE,
-    ),
-    "a name from the module of errors": Attack(
-        """answer(1, b'{"error": "annotations", "message": "z"}')\n""" + SLEEP,
-        "z",
-        levels=EVERYWHERE,
-    ),
-    "an error of other types": Attack(
-        """answer(1, b'{"error": ["UsageError"], "message": {"a": 1}}')\n""" + SLEEP,
-        "a",
-        levels=EVERYWHERE,
-    ),
-    "escapes in an exception": Attack(
-        'raise ValueError("\\x1b[2JNo finding\\x1b]52;c;QUFBQQ==\\x07\\r\\x08\\u202e")',
-        "No finding",
-        levels=EVERYWHERE,
-    ),
-    "escapes in an exception's name": Attack(
-        'raise type("\\x1b[31mRed", (Exception,), {"__str__": lambda s: 1 / 0})',
-        "Red",
-        levels=EVERYWHERE,
-    ),
-    "a hundred megabytes of message": Attack(
-        'raise ValueError("x" * (1 << 27))', "ValueError: x", levels=EVERYWHERE
-    ),
+            LATE,
+        ),
+        "words where values are due": (f"answer(1, b'{{}}')\n{SLEEP}", "something else wrote"),
+        "nested words": (f"answer(1, b'[' * 60000)\n{SLEEP}", "something else wrote"),
+        "too few bytes": (f"answer(0, bytes(8))\n{SLEEP}", "something else wrote"),
+        "no bytes": (f"answer(0, b'')\n{SLEEP}", "something else wrote"),
+        "an error that is no sampler's": (
+            """answer(1, b'{"error": "CheatingError", "message": "x"}')\n""" + SLEEP,
+            "x",
+        ),
+        "a usage error": (
+            """answer(1, b'{"error": "UsageError", "message": "y"}')\n""" + SLEEP,
+            "y",
+        ),
+        "a name from the module of errors": (
+            """answer(1, b'{"error": "annotations", "message": "z"}')\n""" + SLEEP,
+            "z",
+        ),
+        "an error of other types": (
+            """answer(1, b'{"error": ["UsageError"], "message": {"a": 1}}')\n""" + SLEEP,
+            "a",
+        ),
+        "escapes in an exception": (
+            'raise ValueError("\\x1b[2JNo finding\\x1b]52;c;QUFBQQ==\\x07\\r\\x08\\u202e")',
+            "No finding",
+        ),
+        "escapes in an exception's name": (
+            'raise type("\\x1b[31mRed", (Exception,), {"__str__": lambda s: 1 / 0})',
+            "Red",
+        ),
+        "a hundred megabytes of message": ('raise ValueError("x" * (1 << 27))', "ValueError: x"),
+    }.items()
 }
 _ERRNO = "Operation not permitted|Function not implemented"
 PRYING = {

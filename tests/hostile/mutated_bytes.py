@@ -11,21 +11,8 @@ __all__ = ["mutated", "mutations"]
 
 _LENGTHS = (0, 1, 2, 3, 4, 7, 8, 16, 63, 255, 4095, 65535)
 _NUMBERS = (
-    0,
-    1,
-    2,
-    127,
-    128,
-    255,
-    65535,
-    2**31 - 1,
-    2**31,
-    2**32 - 1,
-    2**62,
-    2**63 - 1,
-    2**63,
-    2**64 - 1,
-)
+    0, 1, 2, 127, 128, 255, 65535, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1,
+)  # fmt: skip
 
 
 def mutations(valid: Sequence[bytes], *, words: Sequence[bytes] = ()) -> st.SearchStrategy[bytes]:
@@ -89,15 +76,9 @@ def _splice(
 
 
 _CHANGES: tuple[Callable[..., bytes], ...] = (
-    _bit,
-    _bit,
-    _number,
-    _number,
-    _digits,
-    _splice,
-    lambda _, data, at, *__: data[:at],
+    _bit, _bit, _number, _number, _digits, _splice, lambda _, data, at, *__: data[:at],
     lambda _, data, at, end, *__: data[:at] + data[end:],
     lambda rng, data, at, end, *__: data[:at] + data[at:end] * rng.choice((2, 3, 9)) + data[end:],
     lambda rng, data, at, *rest: data[:at] + rng.choice(rest[-1]) + data[at:],
     lambda rng, data, at, end, *rest: data[:at] + rng.choice(rest[-1]) + data[end:],
-)
+)  # fmt: skip

@@ -29,16 +29,9 @@ REPORTS = sorted(
     p for p in (DATA / "reports").rglob("*") if p.name.endswith((".dpsub", ".json.anon"))
 )
 RECORDS = (
-    b"818,165,+1",
-    b"-1,-1,+2",
-    b"1e9,1,+1",
-    b"9" * 400,
-    b",,,",
-    b"19802,00FF",
-    b"\\ud800",
-    b"NaN",
+    b"818,165,+1", b"-1,-1,+2", b"1e9,1,+1", b"9" * 400, b",,,", b"19802,00FF", b"\\ud800", b"NaN",
     b"[" * 2000,
-)
+)  # fmt: skip
 
 
 def reports_door(folder):

@@ -1,4 +1,4 @@
-"""The table of attacks, at each level of the sandbox, as this user and as one without privileges."""
+"""The table of attacks, at each level of the sandbox, as this user and without privileges."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ LONG = {"a scratch that is full"}  # a smaller one is filled in test_process.py
 
 
 def cases(names):
-    """(name, level); the auditor's side of the channel is the same at every level, so one is looked at in a quick run."""
+    """(name, level); the auditor's side of the channel is level-independent: one per quick run."""
     for name in names:
         for level in ATTACKS[name].levels:
             if ATTACKS[name].user in (None, not ROOT):
@@ -146,7 +146,8 @@ def test_what_is_required_or_nothing(vendor, monkeypatch):
         policy.asking("require"),
         open_sampler(f"command:touch {mark}", seed="1") as sampler,
         pytest.raises(
-            SamplerError, match=r"sandbox=require: only «partial: no namespaces .*» can be had here"
+            SamplerError,
+            match=r"sandbox=require: only «partial: no namespaces .*» is available here",
         ),
     ):
         sampler.draw(1, 1, timeout=30)

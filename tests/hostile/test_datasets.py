@@ -33,14 +33,9 @@ def tarred(*files):
 IMAGES = [idx(2, 3, 3) + bytes(18), idx(4) + b"\0\1\2\3"]
 TAR = tarred(("cifar/a.bin", bytes(300)), ("cifar/readme", b"x" * 30), ("cifar/b.bin", bytes(300)))
 WORDS = [
-    b"\0\0\x08\3",
-    b"\xff" * 12,
-    b"\x1f\x8b\x08",
-    b"ustar",
-    b"00000000000",
-    b"77777777777",
+    b"\0\0\x08\3", b"\xff" * 12, b"\x1f\x8b\x08", b"ustar", b"00000000000", b"77777777777",
     b"a.bin",
-]
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

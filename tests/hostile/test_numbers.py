@@ -20,52 +20,14 @@ from dpaudit.noise.key import parse_gamma
 from dpaudit.types import Reference
 
 NUMBERS = (
-    *(
-        "0",
-        "1",
-        "-1",
-        "1e-3",
-        "1e-320",
-        "1e308",
-        "1e309",
-        "1" + "0" * 400,
-        "1" + "0" * 5000,
-        "0x10",
-        "1_000",
-        "٣",
-        "²",
-    ),
-    *(
-        "nan",
-        "inf",
-        "-inf",
-        "true",
-        "",
-        " ",
-        "a",
-        "1/2",
-        "1,5",
-        "\x1b[2J",
-        "\u202e",
-        "\0",
-        "😀",
-        "9" * 308,
-        "=",
-        ":",
-        ";",
-    ),
-)
+    "0", "1", "-1", "1e-3", "1e-320", "1e308", "1e309", "1" + "0" * 400, "1" + "0" * 5000, "0x10",
+    "1_000", "٣", "²", "nan", "inf", "-inf", "true", "", " ", "a", "1/2", "1,5", "\x1b[2J",
+    "\u202e", "\0", "😀", "9" * 308, "=", ":", ";",
+)  # fmt: skip
 NAMES = (
-    "gaussian",
-    "laplace",
-    "discrete-gaussian",
-    "discrete-laplace",
-    "pancake",
-    "numpy",
-    "",
-    "x" * 9000,
-    "\x1b]0;a\x07",
-)
+    "gaussian", "laplace", "discrete-gaussian", "discrete-laplace", "pancake", "numpy", "",
+    "x" * 9000, "\x1b]0;a\x07",
+)  # fmt: skip
 OPTIONS = ("sigma", "scale", "key", "bound", "epsilon", "sensitivity", "dim", "", "\x1b", "σ")
 
 
@@ -94,9 +56,8 @@ def claim_of(rng):
 
 
 def neighbours_of(rng):
-    numbers = [
-        n for n in NUMBERS if n.isprintable()
-    ]  # messages quote the user's own words; the terminal's door cleans them
+    # messages quote the user's own words; the terminal's door cleans them
+    numbers = [n for n in NUMBERS if n.isprintable()]
     side = [
         ",".join(rng.choice(numbers) for _ in range(rng.choice((1, 1, 2, 3)))) for _ in range(2)
     ]

@@ -41,14 +41,8 @@ REFUSED = [
     written({"a\x1b[2J": ["x"]}),
 ]
 WORDS = [
-    b"PAR1",
-    b"ARROW:schema",
-    b"\x15\0",
-    b"\xff" * 5,
-    b"\xff" * 9 + b"\x01",
-    b"\x19\xfc",
-    b"\0" * 8,
-]
+    b"PAR1", b"ARROW:schema", b"\x15\0", b"\xff" * 5, b"\xff" * 9 + b"\x01", b"\x19\xfc", b"\0" * 8,
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -25,20 +25,9 @@ ARCHIVES = [
     packed({"score": SCORE.astype(">f4"), "member": MEMBER, "other": np.array("x")}, save=np.savez),
 ]
 CSV_WORDS = [
-    b'"',
-    b'""',
-    b",",
-    b"\n",
-    b"\r",
-    b"\0",
-    b"score",
-    b"member",
-    b"\xff",
-    b"1e999",
-    b"nan",
-    b"9" * 500,
-    b"\x1b[2J",
-]
+    b'"', b'""', b",", b"\n", b"\r", b"\0", b"score", b"member", b"\xff", b"1e999", b"nan",
+    b"9" * 500, b"\x1b[2J",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -45,20 +45,12 @@ name = "gaussian"
 name = "likelihood-ratio"
 """
 OUTCOME = {
-    "attack": "likelihood-ratio",
-    "trials": 10,
-    "successes": 5,
-    "success": 0.5,
-    "interval": {"low": 0.4, "high": 0.6, "confidence": 0.95, "method": "m"},
-    "chance": 0.5,
-    "epsilon_lower_bound": "inf",
-    "l2_error": 9.5,
-    "l2_expected": 9.0,
+    "attack": "likelihood-ratio", "trials": 10, "successes": 5, "success": 0.5,
+    "interval": {"low": 0.4, "high": 0.6, "confidence": 0.95, "method": "m"}, "chance": 0.5,
+    "epsilon_lower_bound": "inf", "l2_error": 9.5, "l2_expected": 9.0,
     "details": {"picture": [1, 2]},
-    "epsilon_key_holder": {"low": 0.5, "high": 0.5, "says": "exact"},
-    "sigma": 2.0,
-    "dim": 64,
-}
+    "epsilon_key_holder": {"low": 0.5, "high": 0.5, "says": "exact"}, "sigma": 2.0, "dim": 64,
+}  # fmt: skip
 PLUGIN = {"kind": "sources", "name": "gaussian", "distribution": "d", "version": "1"}
 PLUGIN |= {"sha256": "a" * 64}
 PROVENANCE = {
@@ -145,16 +137,19 @@ def read_all(folder):
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
 
 
-def harm(*statements, size=0):
+def drop_triggers(db):
+    found = db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall()
+    for (name,) in found:
+        db.execute(f"DROP TRIGGER {name}")
+
+
+def harm(*statements):
     """SQL on a store whose triggers are gone and whose schema may be written."""
 
     def do(path):
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
             db.execute("PRAGMA ignore_check_constraints = ON")
-            for (name,) in db.execute(
-                "SELECT name FROM sqlite_master WHERE type = 'trigger'"
-            ).fetchall():
-                db.execute(f"DROP TRIGGER {name}")
+            drop_triggers(db)
             for statement in statements:
                 db.execute(statement)
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -386,10 +381,7 @@ def test_mutated_values(valid, tmp_path):
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
             db.execute("PRAGMA synchronous = OFF")
             db.execute("PRAGMA ignore_check_constraints = ON")
-            for (name,) in db.execute(
-                "SELECT name FROM sqlite_master WHERE type = 'trigger'"
-            ).fetchall():
-                db.execute(f"DROP TRIGGER {name}")
+            drop_triggers(db)
             for _ in range(rng.choice((1, 1, 2))):
                 _change(rng, db)
         size = path.stat().st_size

@@ -40,19 +40,9 @@ PUBLIC = {name: key.public_key().public_bytes_raw() for name, key in KEYS.items(
 COUNTS = run_verifiable_counts([7, -3], coins=40, stream=ROOT.child("counts")).transcript
 MESSAGES = ("commitments", "challenge", "response")
 WORDS = [
-    b"{",
-    b"[" * 3000,
-    b'{"a":' * 1000,
-    b'"',
-    b"\\",
-    b"\\ud800",
-    b"\xff",
-    b"1e999",
-    b"NaN",
-    b"9" * 5000,
-    b",",
-    b"\x1b[",
-]
+    b"{", b"[" * 3000, b'{"a":' * 1000, b'"', b"\\", b"\\ud800", b"\xff", b"1e999", b"NaN",
+    b"9" * 5000, b",", b"\x1b[",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

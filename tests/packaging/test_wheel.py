@@ -13,9 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(*args, **options):
-    return subprocess.run(
-        [str(a) for a in args], check=True, capture_output=True, text=True, **options
-    ).stdout
+    command = [str(a) for a in args]
+    return subprocess.run(command, check=True, capture_output=True, text=True, **options).stdout
 
 
 @pytest.fixture(scope="module")
@@ -91,23 +90,13 @@ def test_what_needs_torch_says_so(clean, tmp_path):
 
 
 def test_a_strangers_plugin_is_found_and_runs(tmp_path):
-    """examples/own_attack, installed beside this environment's dpaudit."""
+    """examples/own_attack, installed next to this environment's dpaudit."""
     import os
 
     site = tmp_path / "site"
     own = ROOT / "examples" / "own_attack"
-    run(
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "-q",
-        "--no-deps",
-        "--no-build-isolation",
-        "--target",
-        site,
-        own,
-    )
+    pip = (sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation")
+    run(*pip, "--target", site, own)
     env = {**os.environ, "PYTHONPATH": str(site)}
     dpaudit = [sys.executable, "-m", "dpaudit"]
     assert "own-attack 1.0" in run(*dpaudit, "list", "attacks", env=env)
@@ -121,15 +110,7 @@ def test_a_strangers_plugin_is_found_and_runs(tmp_path):
 def test_it_reads_apples_files_without_torch_or_numba(clean, installed, tmp_path):
     assert "numba" not in installed
     data = ROOT / "tests" / "data" / "apple"
-    out = run(
-        clean / "dpaudit",
-        "deployment",
-        "apple",
-        "--config",
-        data / "10.12.3",
-        "--out",
-        "out",
-        cwd=tmp_path,
-    )
-    assert out.rstrip().splitlines()[-1].startswith("Permitted privacy loss: ε = 16 a day")
+    words = ("deployment", "apple", "--config", data / "10.12.3", "--out", "out")
+    out = run(clean / "dpaudit", *words, cwd=tmp_path)
+    assert out.rstrip().splitlines()[-1].startswith("Permitted privacy loss: ε = 16 per day")
     assert (tmp_path / "out" / "report.html").is_file()

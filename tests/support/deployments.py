@@ -54,27 +54,15 @@ def bare():
     """A configuration alone, with nothing in it."""
     nothing = total("nothing", 0.0, over_days=0.0) | {"budgets": []}
     return {
-        "kind": "deployment",
-        "system": "apple",
-        "verdict": "no-finding",
+        "kind": "deployment", "system": "apple", "verdict": "no-finding",
         "configuration": {"folder": "somewhere", "keys": 1, "properties": 1, "budgets": 1},
         "ledger": {
-            "days": 30,
-            "announced": 4,
-            "left_out": 0,
-            "lines": [],
-            "permitted": nothing,
-            "platforms": [],
-            "configured": nothing,
+            "days": 30, "announced": 4, "left_out": 0, "lines": [], "permitted": nothing,
+            "platforms": [], "configured": nothing,
         },
-        "against": None,
-        "differences": None,
-        "database": None,
-        "observed": None,
-        "shown": [],
-        "findings": [],
-        "provenance": provenance(),
-    }
+        "against": None, "differences": None, "database": None, "observed": None, "shown": [],
+        "findings": [], "provenance": provenance(),
+    }  # fmt: skip
 
 
 def document():
@@ -107,56 +95,40 @@ def document():
     whole = bare()
     return whole | {
         "verdict": "finding",
-        "ledger": whole["ledger"]
-        | {
-            "lines": [line],
-            "permitted": total("initially announced applications", 16.0),
-            "platforms": [total("macOS", 6.0)],
-            "configured": total("everything configured", 21.3),
+        "ledger": whole["ledger"] | {
+            "lines": [line], "permitted": total("initially announced applications", 16.0),
+            "platforms": [total("macOS", 6.0)], "configured": total("everything configured", 21.3),
         },
         "observed": {
-            "reports": 9,
-            "unread": 0,
-            "undated": 0,
-            "days": days,
-            "busiest": days[-1],
-            "span": 17,
+            "reports": 9, "unread": 0, "undated": 0, "days": days, "busiest": days[-1], "span": 17,
             "budgets": [spent("com.apple.keyboard.NewWords", 18, 36.0)],
-            "total": spent("", 27, 45.0, 99.0),
-            "per_day": 2.6,
-            "shown_per_day": [2.6, 5.8],
-            "says": "2.6 a day as claimed; which is arithmetic and no forecast.",
-            "unclaimed": 0,
+            "total": spent("", 27, 45.0, 99.0), "per_day": 2.6, "shown_per_day": [2.6, 5.8],
+            "says": "2.6 a day as claimed; which is arithmetic and no forecast.", "unclaimed": 0,
             "findings": [],
         },
         "shown": [
             shown("com.apple.lookup.DomainMatch", "agrees", 0.6, 3.4, 1.0),
             shown("com.apple.parsec.Nothing", "not identified", 0, 0, 1.0),
             shown(
-                "com.apple.keyboard.Emoji.ru_RU.EmojiKeyboard", "shows more", 3.604, "inf", 1.0, 2.0
+                "com.apple.keyboard.Emoji.ru_RU.EmojiKeyboard", "shows more", 3.604, "inf", 1.0,
+                2.0,
             ),
         ],
         "differences": [
             {
-                "what": "?",
-                "table": "PropertiesName",
-                "name": "NewWords",
-                "field": "Amount",
-                "old": "1",
-                "new": "2",
-                "note": "",
-            }
+                "what": "?", "table": "PropertiesName", "name": "NewWords", "field": "Amount",
+                "old": "1", "new": "2", "note": "",
+            },
         ],
-        "against": whole["configuration"]
-        | {"effect": "The ε permitted in a day rises from 14 to 16 (+2)."},
+        "against": whole["configuration"] | {
+            "effect": "The ε permitted in a day rises from 14 to 16 (+2).",
+        },
         "database": {
             "balances": [
                 {
-                    "key": "com.apple.health",
-                    "balance": -3,
-                    "created": "2017-05-01T00:00:00+00:00",
-                    "updated": "2017-05-02T00:00:00+00:00",
-                }
+                    "key": "com.apple.health", "balance": -3,
+                    "created": "2017-05-01T00:00:00+00:00", "updated": "2017-05-02T00:00:00+00:00",
+                },
             ],
             "counts": [],
         },
@@ -164,4 +136,4 @@ def document():
             {"where": "b", "message": "a remark", "serious": False},
             {"where": "a", "message": "against the user", "serious": True},
         ],
-    }
+    }  # fmt: skip

@@ -19,21 +19,15 @@ def attack(
     if spike:
         counts = [0] * 15 + [1000, 1000] + [0] * 15
     return {
-        "attack": name,
-        "successes": round(2000 * success),
-        "trials": 2000,
-        "success": success,
+        "attack": name, "successes": round(2000 * success), "trials": 2000, "success": success,
         "interval": {"low": low, "high": high, "confidence": 0.95, "method": "Clopper-Pearson"},
-        "chance": 0.5,
-        "epsilon_lower_bound": 6.1 if spike else 0.0,
+        "chance": 0.5, "epsilon_lower_bound": 6.1 if spike else 0.0,
         "details": {
             "phases": {
-                "edges": EDGES,
-                "counts": counts,
-                "what": "phase of the release along the key",
-            }
+                "edges": EDGES, "counts": counts, "what": "phase of the release along the key",
+            },
         },
-    }
+    }  # fmt: skip
 
 
 def row(
@@ -57,36 +51,28 @@ def experiment() -> dict[str, Any]:
     equal = {"low": 0.25, "high": 0.25, "says": "Gaussian mechanism"}
     capped = {"low": 0.0, "high": 0.2551, "says": "Proposition 5"}
     return {
-        "kind": "experiment",
-        "name": "demo",
-        "title": "A covert key",
-        "story": "First paragraph.\n\nSecond paragraph.",
-        "command": "dpaudit run demo",
+        "kind": "experiment", "name": "demo", "title": "A covert key",
+        "story": "First paragraph.\n\nSecond paragraph.", "command": "dpaudit run demo",
         "rows": [
             row(
-                "gaussian", "none", [attack(0.501, low=0.479, high=0.524)], epsilon_key_holder=equal
+                "gaussian", "none", [attack(0.501, low=0.479, high=0.524)],
+                epsilon_key_holder=equal,
             ),
             row("pancake", "none", [attack(0.999, low=0.9964, high=0.99988, spike=True)]),
             row(
-                "pancake",
-                "rotation",
-                [attack(0.495, low=0.472, high=0.518)],
+                "pancake", "rotation", [attack(0.495, low=0.472, high=0.518)],
                 epsilon_key_holder=capped,
             ),
             row("pancake", "smoothing", [attack(0.51, low=0.488, high=0.533)], l2_error=1522.9),
         ],
         "cells": [
             {
-                "cell": "a-1",
-                "kind": "attack",
-                "settings": {"source": "pancake"},
-                "outcome": {"success": 0.5},
-                "seconds": 1.5,
-                "provenance": {},
-            }
+                "cell": "a-1", "kind": "attack", "settings": {"source": "pancake"},
+                "outcome": {"success": 0.5}, "seconds": 1.5, "provenance": {},
+            },
         ],
         "provenance": provenance(),
-    }
+    }  # fmt: skip
 
 
 def grid(size: int) -> dict[str, Any]:
@@ -139,37 +125,25 @@ def audit(verdict: str) -> dict[str, Any]:
     ]
     spots = [
         {
-            "test": "moments",
-            "flaw": "wrong scale",
-            "size": 0.00091,
-            "unit": "of σ",
+            "test": "moments", "flaw": "wrong scale", "size": 0.00091, "unit": "of σ",
             "says": "0.091 % would pass",
         },
         {
-            "test": "projections",
-            "flaw": "a secret direction",
-            "size": None,
-            "unit": "",
+            "test": "projections", "flaw": "a secret direction", "size": None, "unit": "",
             "says": "no sample size helps",
         },
-    ]
+    ]  # fmt: skip
     return {
         "kind": "audit",
         "result": {
             "verdict": verdict,
             "reason": "the process ended with signal 9" if verdict == "inconclusive" else "",
-            "sampler": "python:vendor:noise",
-            "claim": "gaussian:sigma=1",
-            "alpha": 0.01,
-            "tests": tests,
-            "samples": 10_000_000,
-            "samples_requested": 10_000_000,
-            "dims": [1, 64],
-            "seconds": 83.2,
-            "cannot_rule_out": spots if verdict == "no-finding" else [],
+            "sampler": "python:vendor:noise", "claim": "gaussian:sigma=1", "alpha": 0.01,
+            "tests": tests, "samples": 10_000_000, "samples_requested": 10_000_000, "dims": [1, 64],
+            "seconds": 83.2, "cannot_rule_out": spots if verdict == "no-finding" else [],
             "provenance": provenance(),
         },
-    }
+    }  # fmt: skip
 
 
 CHOSEN = {"schema", "kind", "verdict", "system", "format", "created", "updated", "first", "last"}

@@ -11,19 +11,12 @@ def bound(low, confidence=0.99):
 
 def line(name, *, finding=False, advisory=False):
     return {
-        "name": name,
-        "p": 1e-9 if finding else 0.4,
-        "p_adjusted": 4e-9 if finding else 1.0,
-        "statistic": 1.4567,
-        "looks_at": "values",
-        "effect": "x ≥ 1: 500 of 1,000 against 100 of 1,000",
-        "finding": finding,
-        "advisory": advisory,
-        "parts": {},
-        "interval": bound(1.4567, 0.9975),
-        "unit": "ε",
+        "name": name, "p": 1e-9 if finding else 0.4, "p_adjusted": 4e-9 if finding else 1.0,
+        "statistic": 1.4567, "looks_at": "values",
+        "effect": "x ≥ 1: 500 of 1,000 against 100 of 1,000", "finding": finding,
+        "advisory": advisory, "parts": {}, "interval": bound(1.4567, 0.9975), "unit": "ε",
         "details": {"statistic": "x", "intervals": [["-inf", 1.0000000000000002], [3.0, "inf"]]},
-    }
+    }  # fmt: skip
 
 
 def result(verdict, *, mu=None, name="event, second neighbour over first", **changes):

@@ -30,25 +30,10 @@ SPOILS = (
     "retype", "garbage",
 )  # fmt: skip
 WORDS = [
-    *(
-        b"\xc0",
-        b"\xc1",
-        b"\xc7\x01\x01",
-        b"\xd4\x01\0",
-        b"\xdd\xff\xff\xff\xff",
-        b"\xdf\x7f\xff\xff\xff",
-        b"\x91" * 40,
-    ),
-    *(
-        b"\xc6\xff\xff\xff\xff",
-        b"\xdb\x7f\xff\xff\xff",
-        b"\xcb\x7f\xf8" + bytes(6),
-        b"\xa4kind",
-        b"null",
-        b"[",
-        b'"',
-    ),
-]
+    b"\xc0", b"\xc1", b"\xc7\x01\x01", b"\xd4\x01\0", b"\xdd\xff\xff\xff\xff",
+    b"\xdf\x7f\xff\xff\xff", b"\x91" * 40, b"\xc6\xff\xff\xff\xff", b"\xdb\x7f\xff\xff\xff",
+    b"\xcb\x7f\xf8" + bytes(6), b"\xa4kind", b"null", b"[", b'"',
+]  # fmt: skip
 ODDER = (
     *ODD, b"", b"x", bytes(32), bytes(33), bytes(64), bytes(82), "a", "zz", ["a"], float("inf"),
     [None] * 2000,
