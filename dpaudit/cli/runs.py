@@ -23,7 +23,8 @@ def list_(
 ) -> None:
     """List the runs in DIR and below: progress, state, times and machine.
 
-    A store that cannot be read is listed with the reason. Example: dpaudit runs list
+    A store that cannot be read is listed with the reason. Example: dpaudit runs
+    list
     """
     from dpaudit.cli import runs_text
 
@@ -46,7 +47,8 @@ def show(
 ) -> None:
     """Show a run's table and summary, also while it runs; or one cell with all its attempts.
 
-    Examples: dpaudit runs show runs/gpm-fig5 --failed; dpaudit runs show runs/gpm-fig5 --cell 3f2a
+    Examples: dpaudit runs show runs/gpm-fig5 --failed; dpaudit runs show
+    runs/gpm-fig5 --cell 3f2a
     """
     from dpaudit.cli import runs_text
     from dpaudit.experiments.store import as_written
@@ -63,9 +65,10 @@ def diff(
 ) -> None:
     """Compare two runs: numbers, seeds, versions, plug-ins' sources, hardware.
 
-    Cells are matched by id in two runs of one experiment, otherwise by settings apart from seed,
-    trials and device. Exit code 0: all cells are identical, or their intervals overlap (the output
-    says which). 1: some differ. 2: nothing to compare.
+    Cells are matched by id in two runs of one experiment, otherwise by settings
+    apart from seed, trials and device. Exit code 0: all cells are identical, or
+    their intervals overlap (the output says which). 1: some differ. 2: nothing
+    to compare.
 
     Example: dpaudit runs diff runs/gpm-fig5 runs/gpm-fig5-seed2
     """
@@ -98,8 +101,8 @@ def export(
 ) -> None:
     """Export a run's rows, or its trials, as a flat table of typed columns.
 
-    Examples: dpaudit runs export runs/demo --to demo.parquet; dpaudit runs export runs/mine --to
-    trials.csv --trials
+    Examples: dpaudit runs export runs/demo --to demo.parquet; dpaudit runs
+    export runs/mine --to trials.csv --trials
     """
     from dpaudit.cli import runs_text
     from dpaudit.experiments.store import as_written

@@ -91,23 +91,28 @@ def audit(
 
     [bold]SAMPLER[/bold] is one of
 
-    python:MODULE:FUNCTION — f(n, d) or f(size=(n, d)); MODULE may be a ./file.py
+    python:MODULE:FUNCTION — f(n, d) or f(size=(n, d)); MODULE may be a
+    ./file.py
 
-    command:'./sampler {n} {d}' — little-endian float64 on stdout (--dtype f32, --text)
+    command:'./sampler {n} {d}' — little-endian float64 on stdout (--dtype f32,
+    --text)
 
     library:./libnoise.so:SYMBOL — void f(double *out, size_t n, size_t d)
 
-    http://127.0.0.1:8000/noise — POST {"n", "d"}, raw little-endian float64 back (--dtype f32)
+    http://127.0.0.1:8000/noise — POST {"n", "d"}, raw little-endian float64
+    back (--dtype f32)
 
     file:samples.npy — also .npz .csv .parquet .bin
 
-    LIB:MECHANISM[:opt=value,…] — as the library ships it: numpy scipy torch opacus opendp
-    diffprivlib stdlib, e.g. numpy:laplace:scale=2
+    LIB:MECHANISM[:opt=value,…] — as the library ships it: numpy scipy torch
+    opacus opendp diffprivlib stdlib, e.g. numpy:laplace:scale=2
 
-    NAME — a registered source with options as NAME:opt=value,… ; see dpaudit list sources
+    NAME — a registered source with options as NAME:opt=value,… ; see dpaudit
+    list sources
 
-    Exit code 0: nothing contradicts the claim (the output says what that cannot exclude). 1: a
-    finding. 3: the sampler died, did not respond, or returned too few values.
+    Exit code 0: nothing contradicts the claim (the output says what that cannot
+    exclude). 1: a finding. 3: the sampler died, did not respond, or returned
+    too few values.
 
     Example: dpaudit audit library:./libnoise.so:gauss --claim gaussian:sigma=1
     """
@@ -189,42 +194,45 @@ def mechanism(
 ) -> None:
     """Is this whole mechanism as private as it claims to be?
 
-    Draws releases at two neighbouring query results, learns from one half which events tell them
-    apart, and counts these in the other half: a lower bound for ε at δ that holds with confidence 1
-    − α. Anything that tells them apart counts, including the low bits of a release.
+    Draws releases at two neighbouring query results, learns from one half which
+    events tell them apart, and counts these in the other half: a lower bound
+    for ε at δ that holds with confidence 1 − α. Anything that tells them apart
+    counts, including the low bits of a release.
 
     [bold]MECHANISM[/bold] is one of
 
     LIB:MECH — a library's mechanism with options, e.g. numpy:laplace:scale=1,
     opendp:laplace:scale=1
 
-    NAME — a registered source, which releases the value itself or is added to it, e.g.
-    secure-gaussian:sigma=1
+    NAME — a registered source, which releases the value itself or is added to
+    it, e.g. secure-gaussian:sigma=1
 
     python:MODULE:FUNCTION — f(value, n) -> n releases
 
-    command:'./mechanism --value={value} {n}' — n releases as little-endian float64 on stdout
+    command:'./mechanism --value={value} {n}' — n releases as little-endian
+    float64 on stdout
 
-    scores:FILE — canary scores from one training run: .csv or .npz with score and member (0 or 1,
-    from fair coin flips)
+    scores:FILE — canary scores from one training run: .csv or .npz with score
+    and member (0 or 1, from fair coin flips)
 
-    Exit code 0: nothing contradicts the claim. 1: a finding. 3: the mechanism died, did not
-    respond, or returned too few values.
+    Exit code 0: nothing contradicts the claim. 1: a finding. 3: the mechanism
+    died, did not respond, or returned too few values.
 
     [bold]--attack[/bold] is one of
 
-    reach, laplace-support, pair-inversion — computes which neighbours can have led to a release, to
-    the last bit; all releases are counted
+    reach, laplace-support, pair-inversion — computes which neighbours can have
+    led to a release, to the last bit; all releases are counted
 
-    bit-features, timing — learns from one half of the releases what tells the neighbours apart
-    (timing measures one call per release)
+    bit-features, timing — learns from one half of the releases what tells the
+    neighbours apart (timing measures one call per release)
 
     sensitivity — chooses the neighbours itself (leave --neighbours out)
 
-    Example: dpaudit mechanism numpy:laplace:scale=1 --neighbours 0,1 --claim-epsilon 1
+    Example: dpaudit mechanism numpy:laplace:scale=1 --neighbours 0,1
+    --claim-epsilon 1
 
-    Example: dpaudit mechanism numpy:legacy-normal --neighbours '0,0;1,1' --claim-epsilon 1 --attack
-    pair-inversion:sampler=numpy-legacy
+    Example: dpaudit mechanism numpy:legacy-normal --neighbours '0,0;1,1'
+    --claim-epsilon 1 --attack pair-inversion:sampler=numpy-legacy
     """
     from dpaudit.audit.options import MechanismOptions, PrivacyClaim, fresh_seed
     from dpaudit.cli import mechanisms

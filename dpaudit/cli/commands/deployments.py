@@ -52,11 +52,12 @@ def deployment_apple(
 ) -> None:
     """Audit Apple's differential privacy from its files: ε per datum, per day and over time.
 
-    The last row is the privacy loss that the configuration permits per day. With --reports it is
-    compared with what was submitted, and with the ε that the reports' bits themselves show.
+    The last row is the privacy loss that the configuration permits per day.
+    With --reports it is compared with what was submitted, and with the ε that
+    the reports' bits themselves show.
 
-    Exit code 1: a finding against the users whose data it is, such as reports whose bits show more
-    ε than is claimed.
+    Exit code 1: a finding against the users whose data it is, such as reports
+    whose bits show more ε than is claimed.
     """
     from dpaudit.cli import deployments
 

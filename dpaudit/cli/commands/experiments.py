@@ -23,8 +23,8 @@ def demo(
 ) -> None:
     """Show the whole story on real data, offline, in a minute.
 
-    Releases one DP histogram of 3,143 US counties with four samplers: honest, backdoored, and the
-    backdoored one behind two defences.
+    Releases one DP histogram of 3,143 US counties with four samplers: honest,
+    backdoored, and the backdoored one behind two defences.
     """
     from dpaudit.cli import experiments
 
@@ -82,9 +82,9 @@ def run(
 ) -> None:
     """Run an experiment: a grid of host × source × mitigation × attack.
 
-    Each finished cell is saved at once; a cell that fails does not stop the others. The numbers do
-    not depend on where cells run. Exit code 0: all cells have a result, whatever they found. 3:
-    some failed.
+    Each finished cell is saved at once; a cell that fails does not stop the
+    others. The numbers do not depend on where cells run. Exit code 0: all cells
+    have a result, whatever they found. 3: some failed.
     """
     from dpaudit.cli import experiments
     from dpaudit.experiments.options import RunOptions
@@ -134,14 +134,16 @@ def train(
 ) -> None:
     """Train a network without privacy, to attack its gradients later.
 
-    Measures its accuracy on the test images. Experiments with weights = "trained" read the
-    checkpoint: MODEL.pt in the folder that DPAUDIT_CHECKPOINTS names, else in the user's cache. The
-    MNIST networks take minutes on a CPU core (lenet5-tanh, 20 epochs: three) and are trained on
-    demand; the CIFAR-10 networks need a GPU (--device cuda) and must be trained first, except
-    resnet20 and resnet56, whose published weights are used instead.
+    Measures its accuracy on the test images. Experiments with weights =
+    "trained" read the checkpoint: MODEL.pt in the folder that
+    DPAUDIT_CHECKPOINTS names, else in the user's cache. The MNIST networks take
+    minutes on a CPU core (lenet5-tanh, 20 epochs: three) and are trained on
+    demand; the CIFAR-10 networks need a GPU (--device cuda) and must be trained
+    first, except resnet20 and resnet56, whose published weights are used
+    instead.
 
-    Each finished epoch is saved before the next begins. For private training, see dpaudit run
-    dpsgd-training.
+    Each finished epoch is saved before the next begins. For private training,
+    see dpaudit run dpsgd-training.
     """
     from dpaudit.cli import training
 
@@ -207,7 +209,8 @@ def frontier(
 ) -> None:
     """Show which flaws an audit of this size finds nine times in ten: the detectability map.
 
-    What a pass cannot exclude comes from here. dpaudit run frontier measures the map again.
+    What a pass cannot exclude comes from here. dpaudit run frontier measures
+    the map again.
 
     Example: dpaudit frontier --dim 64 --samples 1e6 --seconds 60
     """

@@ -44,7 +44,8 @@ def attack(
 ) -> None:
     """Run one attack on recorded releases: which candidate does each release come from?
 
-    With --truth, exit code 1 means that the attack is better than guessing (95 % interval).
+    With --truth, exit code 1 means that the attack is better than guessing (95
+    % interval).
     """
     from dpaudit.cli import attacks
 

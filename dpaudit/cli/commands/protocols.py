@@ -44,9 +44,9 @@ def verify_transcript(
 ) -> None:
     """Did everyone follow the protocol? Needs only the transcript: no party and no network.
 
-    Exit code 0: it holds. 1: a party cheated, or the transcript was changed. 2: not a transcript.
-    You decide whose signatures count: give the parties' public keys, or compare those that the
-    verdict prints.
+    Exit code 0: it holds. 1: a party cheated, or the transcript was changed. 2:
+    not a transcript. You decide whose signatures count: give the parties'
+    public keys, or compare those that the verdict prints.
 
     Example: dpaudit verify transcript joint-seeds.json
     """
