@@ -103,18 +103,17 @@ def compare(a: Store, b: Store) -> RunDifference:
         b=str(b.folder),
         same_spec=same_spec,
         cells=tuple(_difference(ours[key], theirs[key]) for key in common),
-        only_a=tuple(
-            _label(r) + ("; failed in B" if key in failed_b else "")
-            for key, r in ours.items()
-            if key not in theirs
-        ),
-        only_b=tuple(
-            _label(r) + ("; failed in A" if key in failed_a else "")
-            for key, r in theirs.items()
-            if key not in ours
-        ),
+        only_a=_only(ours, theirs, failed_b, "; failed in B"),
+        only_b=_only(theirs, ours, failed_a, "; failed in A"),
         circumstances=_circumstances(a, b),
     )
+
+
+def _only(
+    some: Mapping[str, CellResult], others: Mapping[str, CellResult], failed: set[str], note: str
+) -> tuple[str, ...]:
+    missing = ((key, r) for key, r in some.items() if key not in others)
+    return tuple(_label(r) + (note if key in failed else "") for key, r in missing)
 
 
 def _bare(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,12 +33,8 @@ def flat_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
         return [flatten(row) for row in document["rows"]]
     found = []
     for row in document["rows"]:
-        arm = flatten(
-            {
-                **row.get("settings", {}),
-                **{k: v for k, v in row.items() if k not in ("settings", "attacks")},
-            }
-        )
+        own = {k: v for k, v in row.items() if k not in ("settings", "attacks")}
+        arm = flatten({**row.get("settings", {}), **own})
         found += [{**arm, **flatten(_without(attack))} for attack in row["attacks"]] or [arm]
     return found
 

@@ -63,7 +63,7 @@ def measure_of(kind: str) -> Measure:
 
 
 def gathered(kind: str, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """The rows of a measure's table: one a cell, unless it joins some."""
+    """The rows of a measure's table: one per cell, unless it joins some."""
     gather = measure_of(kind).gather
     return list(rows) if gather is None else gather(rows)
 

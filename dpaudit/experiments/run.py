@@ -20,7 +20,7 @@ from dpaudit.types import CellFailure, to_dict
 
 __all__ = ["run_cell", "run_experiment", "run_with"]
 
-_SLIPS = 8
+_USAGE_ERRORS = 8
 _TOGETHER_SECONDS = 0.05
 _QUICK_SECONDS = 0.02
 
@@ -75,13 +75,12 @@ def run_experiment(
 def run_with(spec: Spec, options: RunOptions) -> Path:
     """As :func:`run_experiment`."""
     where, cells = options.where, spec.cells()
-    placement = (
-        place(where, jobs=options.jobs, device=spec.device) if isinstance(where, str) else where
-    )
+    if isinstance(where, str):
+        where = place(where, jobs=options.jobs, device=spec.device)
     open_store = Store.resume if options.resume else Store.create
     described = to_dict(dataclasses.asdict(spec))
     with (
-        placement,
+        where,
         open_store(options.out, spec=described, command=options.command, cells=len(cells)) as store,
     ):
         done = store.finished()
@@ -93,7 +92,7 @@ def run_with(spec: Spec, options: RunOptions) -> Path:
                     options.on_done(cell)
         keeper = _Keeper(store, cells, options, fresh=not done)
         todo = _left(cells, done, options.on_start)
-        with closing(placement.run(todo)) as outcomes, keeper:  # type: ignore[type-var]
+        with closing(where.run(todo)) as outcomes, keeper:  # type: ignore[type-var]
             for position, outcome in outcomes:
                 keeper.take(position, outcome)
     return options.out
@@ -121,14 +120,14 @@ class _Keeper:
     def take(self, position: int, outcome: Outcome) -> None:
         """Keep an outcome, now or together with the next."""
         self._waiting.append((position, outcome))
-        self._doubtful = self._doubtful and _is_slip(outcome)
+        self._doubtful = self._doubtful and _is_usage_error(outcome)
         if self._doubtful:
-            if len(self._waiting) == min(_SLIPS, len(self._cells)):
-                slip, self._waiting = self._waiting[0][1], []
-                raise _raised(slip)
-        elif (
-            outcome.seconds >= _QUICK_SECONDS or time.monotonic() - self._kept >= _TOGETHER_SECONDS
-        ):
+            if len(self._waiting) == min(_USAGE_ERRORS, len(self._cells)):
+                first, self._waiting = self._waiting[0][1], []
+                raise _raised(first)
+            return
+        late = time.monotonic() - self._kept >= _TOGETHER_SECONDS
+        if late or outcome.seconds >= _QUICK_SECONDS:
             self.flush()
 
     def flush(self) -> None:
@@ -154,18 +153,18 @@ class _Keeper:
             self.flush()
 
 
-def _is_slip(outcome: Outcome) -> bool:
+def _is_usage_error(outcome: Outcome) -> bool:
     return isinstance(outcome, CellFailure) and not outcome.traceback
 
 
-def _raised(slip: Outcome) -> UsageError:
+def _raised(outcome: Outcome) -> UsageError:
     """The error that a cell failed with."""
-    if not isinstance(slip, CellFailure):
-        raise TypeError(type(slip))
-    name, _, says = slip.error.partition(": ")
+    if not isinstance(outcome, CellFailure):
+        raise TypeError(type(outcome))
+    name, _, says = outcome.error.partition(": ")
     made = getattr(errors, name, UsageError)
     return (
         made(says)
         if isinstance(made, type) and issubclass(made, UsageError)
-        else UsageError(slip.error)
+        else UsageError(outcome.error)
     )

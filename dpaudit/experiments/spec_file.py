@@ -93,19 +93,7 @@ _LISTS = ("source", "mitigation", "attack", "exclude", "column", "figure")
 _MOST_TRIALS = 1_000_000_000
 _MOST_KEYS = 1_000_000
 _AUDIT = ("samples", "alpha", "time_limit")
-_PLAIN_TABLES = (
-    "host",
-    "key",
-    "grid",
-    "source",
-    "mitigation",
-    "attack",
-    "exclude",
-    "audit",
-    "published",
-    "column",
-    "figure",
-)
+_PLAIN_TABLES = (*_TABLES, *_LISTS)
 _WIDEST = 1 << 63
 _MOST_TABLES = 1000
 _MOST_DEPTH = 16
@@ -191,14 +179,8 @@ def _checked(raw: dict[str, Any], where: str) -> Spec:
         raw = {"epsilon": 1.0, "delta": 0.0, "host": {"name": "histogram"}, "source": [], **raw}
         needed: tuple[str, ...] = ("name", "grid")
     else:
-        needed = (
-            "name",
-            "epsilon",
-            "delta",
-            "host",
-            "source",
-            *(("attack",) if named == "attack" else ()),
-        )
+        attack = ("attack",) if named == "attack" else ()
+        needed = ("name", "epsilon", "delta", "host", "source", *attack)
     for key in needed:
         if key not in raw:
             raise SpecError(f"spec={where}: {key!r} is missing")
@@ -251,12 +233,10 @@ def _check_exclusions(raw: Mapping[str, Any], mitigations: list[Any], where: str
         "mitigation": mitigations,
         "attack": raw.get("attack", []),
     }
-    names = {
-        kind: {
-            str(t[k]) for t in tables if isinstance(t, dict) for k in ("name", "label") if k in t
-        }
-        for kind, tables in parts.items()
-    }
+    names: dict[str, set[str]] = {}
+    for kind, tables in parts.items():
+        known = [t for t in tables if isinstance(t, dict)]
+        names[kind] = {str(t[k]) for t in known for k in ("name", "label") if k in t}
     for exclusion in raw.get("exclude", ()):
         for kind, value in exclusion.items():
             if kind not in parts:

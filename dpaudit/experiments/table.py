@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpaudit.documents import (
     Arm,
+    ArmAttack,
     Column,
     ExperimentDocument,
     Figure,
@@ -138,16 +140,7 @@ def _summary(
     return summary(spec["measure"], rows) or f"{len(rows)} cells measured."
 
 
-_ATTACK_FIELDS = (
-    "attack",
-    "successes",
-    "trials",
-    "success",
-    "interval",
-    "chance",
-    "epsilon_lower_bound",
-    "details",
-)
+_ATTACK_FIELDS = tuple(field.name for field in dataclasses.fields(ArmAttack))
 
 
 def _arm_rows(results: Sequence[CellResult]) -> list[dict[str, Any]]:

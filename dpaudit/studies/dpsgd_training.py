@@ -66,10 +66,8 @@ class Watcher:
     def scores(self, kind: str, *, keyed: bool) -> list[float]:
         """Per canary from the run so far: ``kind`` informed or blind, with the key or without."""
         evidence = self._evidence[kind]
-        found: list[float] = (
-            self._attacks["membership"].score(evidence if keyed else evidence[-1:]).tolist()
-        )
-        return found
+        attack: Any = self._attacks["membership"]
+        return list(attack.score(evidence if keyed else evidence[-1:]).tolist())
 
     def _made(self, sigma: float) -> dict[str, Any]:
         keyed = {"key": self._key, "sigma": sigma}
@@ -96,16 +94,8 @@ class Watcher:
             name: self._attacks[name].score(noisy, wide)[0].tolist() for name in ATTACKERS[:2]
         }
         scores["no key: likelihood"] = (-(noisy - wide).square().sum(1)).tolist()
-        infeasible = [
-            int(
-                (
-                    ~self._attacks["no key: low bits"].feasible(
-                        noisy.cpu().numpy(), c.cpu().numpy()
-                    )
-                ).sum()
-            )
-            for c in wide
-        ]
+        reach, seen = self._attacks["no key: low bits"], noisy.cpu().numpy()
+        infeasible = [int((~reach.feasible(seen, c.cpu().numpy())).sum()) for c in wide]
         scores["no key: low bits"] = [-n for n in infeasible]
         self.infeasible.append((infeasible[sight.truth], infeasible[1 - sight.truth]))
         for name, (first, second) in scores.items():
@@ -117,6 +107,10 @@ _RECIPE = ("model", "epochs", "batch", "clip", "lr", "momentum", "epsilon", "del
 _ALPHA = 0.05
 _ALARMS = 0.01
 _FEWEST = 64
+_OWN = {  # of one run
+    *("run", "correct", "tested", "member", "mislabelled", "scores", "named"),
+    *("verdict", "found_by"),
+}
 
 
 class Noise(Table, frozen=True):
@@ -163,10 +157,8 @@ class _Arm:
     """A source with a mitigation behind it."""
 
     def __init__(self, noise: Noise, *, key: PancakeKey) -> None:
-        self.source, self.mitigation = (
-            Reference.parse(noise.name),
-            Reference.parse(noise.mitigation),
-        )
+        self.source = Reference.parse(noise.name)
+        self.mitigation = Reference.parse(noise.mitigation)
         self._key = key
         self._keyed = "key" in registry.offered("sources", self.source, key=key).options
         self.defence: Mitigation = registry.create(
@@ -175,11 +167,8 @@ class _Arm:
 
     def make(self, sigma: float) -> NoiseSource:
         """The source at ``sigma``."""
-        options: dict[str, Any] = {
-            **self.source.options,
-            "sigma": sigma,
-            **({"key": self._key} if self._keyed else {}),
-        }
+        keyed = {"key": self._key} if self._keyed else {}
+        options: dict[str, Any] = {**self.source.options, "sigma": sigma, **keyed}
         made: NoiseSource = registry.create("sources", Reference(self.source.name, options))
         return made
 
@@ -326,19 +315,8 @@ def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _joined(rows: Sequence[Mapping[str, Any]], attacker: str) -> dict[str, Any]:
     first, pairs = rows[0], sum(row["pairs"] for row in rows)
     found = [row for row in rows if row["verdict"] == "finding"]
-    own = (
-        "run",
-        "correct",
-        "tested",
-        "member",
-        "mislabelled",
-        "scores",
-        "named",
-        "verdict",
-        "found_by",
-    )
     out = {
-        **{name: value for name, value in first.items() if name not in own},
+        **{name: value for name, value in first.items() if name not in _OWN},
         "attacker": attacker,
         "runs": len(rows),
         "accuracy": _accuracy(rows),

@@ -35,16 +35,13 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
         ]
     difference = (right[1] - right[0]) / trials
     spread = 1.96 * math.sqrt(max(sum(only) / trials - difference**2, 0.0) / trials)
+    low, high = difference - spread, difference + spread
     return {
         "nearest": interval(right[0], trials),
         "likelihood": interval(right[1], trials),
-        "difference": {
-            "value": difference,
-            "low": difference - spread,
-            "high": difference + spread,
-        },
+        "difference": {"value": difference, "low": low, "high": high},
         "discordant": sum(only),
-        "worse": bool(difference + spread < 0),
+        "worse": bool(high < 0),
     }
 
 

@@ -164,7 +164,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     query = host(cell, grid, clip=noises[0].clip)
     if pairs > query.batch:
         raise SpecError(
-            f"trials={pairs}: a block has at most {query.batch} pairs, one a record; "
+            f"trials={pairs}: a block has at most {query.batch} pairs, one per record; "
             "take more blocks"
         )
     stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
@@ -181,9 +181,8 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
                 sizes += torch.linalg.vector_norm(some.changes(clip), dim=1).tolist()
                 candidates = some.candidates(clip)
                 for s in (s for s in noises if s.clip == clip):
-                    here = stream.child(
-                        "noise", some.first, *map(str, (s.clip, s.beta, s.gamma_as, s.epsilon))
-                    )
+                    setting = map(str, (s.clip, s.beta, s.gamma_as, s.epsilon))
+                    here = stream.child("noise", some.first, *setting)
                     correct[s] += _named(candidates, *noisy[s], here)
     return {
         "d": query.dim,
@@ -247,13 +246,7 @@ def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _joined(members: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> dict[str, Any]:
     first, noise = members[0]
     trials = sum(row["trials"] for row, _ in members)
-    norms = [
-        norm
-        for row, _ in members
-        for c in row["changes"]
-        if c["clip"] == noise["clip"]
-        for norm in c["norms"]
-    ]
+    changes = [c for row, _ in members for c in row["changes"] if c["clip"] == noise["clip"]]
     weights = first.get("weights", "untrained")
     joined = {
         **{name: first[name] for name in HOST if name in first},
@@ -265,7 +258,7 @@ def _joined(members: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> d
         "success": interval(sum(count["correct"] for _, count in members), trials),
         "trials": trials,
         "blocks": len(members),
-        "diff_median": statistics.median(norms),
+        "diff_median": statistics.median(norm for c in changes for norm in c["norms"]),
         "float32_error": statistics.median(row["float32_error"] for row, _ in members),
     }
     return joined | beside_printed("table2", joined, trials=trials)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MEASURE", "gather", "measure", "summary"]
 
+_KEPT = ("d", "accuracy", "converged", "published_as", "note")
 _SIZES = ("l2_mean", "l2_median", "l2_diff_mean", "l2_diff_median")
 
 
@@ -53,7 +54,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     if weights == "trained" and not _at_hand(model):
         return found | {
             "note": f"not trained yet: dpaudit train {model} --device cuda, "
-            "then run this anew, with another --out"
+            "then run this again with another --out"
         }
     query = host(cell, grid)
     stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
@@ -63,9 +64,8 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         )
         found["squares"] = [float(block.query(math.inf).square().sum())]
         for some in block.exchanges():
-            found["changes"] += (
-                torch.linalg.vector_norm(some.changes(math.inf), dim=1).square().tolist()
-            )
+            sizes = torch.linalg.vector_norm(some.changes(math.inf), dim=1)
+            found["changes"] += sizes.square().tolist()
     return found | {"d": query.dim, "accuracy": accuracy(query)}
 
 
@@ -91,9 +91,8 @@ def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _joined(members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     first = members[0]
-    squares, changes = (
-        [x for row in members for x in row[name]] for name in ("squares", "changes")
-    )
+    squares = [x for row in members for x in row["squares"]]
+    changes = [x for row in members for x in row["changes"]]
     sizes = [
         math.sqrt(statistic(values)) if values else None
         for values in (squares, changes)
@@ -101,11 +100,7 @@ def _joined(members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     ]
     on = {"published_as": "model", "converged": "pretrained"}
     joined = {
-        **{
-            name: first[name]
-            for name in (*HOST, "d", "accuracy", "converged", "published_as", "note")
-            if name in first
-        },
+        **{name: first[name] for name in (*HOST, *_KEPT) if name in first},
         "batches": len(squares),
         "trials": len(changes),
         **dict(zip(_SIZES, sizes, strict=True)),
@@ -114,10 +109,9 @@ def _joined(members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         f"published_{name}": published_value({"file": "gm", "on": on, "value": name}, joined)
         for name in _SIZES
     }
+    table = {"file": "printed-table3", "on": on}
     printed = {
-        f"printed_{name}": published_value(
-            {"file": "printed-table3", "on": on, "value": name}, joined
-        )
+        f"printed_{name}": published_value({**table, "value": name}, joined)
         for name in ("l2", "l2_diff")
     }
     ours, published = joined["l2_diff_median"], theirs["published_l2_diff_median"]

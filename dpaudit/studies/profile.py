@@ -33,16 +33,12 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
     exact = pancake_epsilon(
         delta, **law, along=along, across=math.sqrt(max(reach * reach - along * along, 0.0))
     )
+    low, high = exact.value - exact.error, exact.value + exact.error
+    shape = {"beta": key.beta, "gamma": key.gamma}
     return {
         "fraction": along / spacing,
-        "lower": pancake_epsilon_lower(
-            delta, beta=key.beta, gamma=key.gamma, fraction=along / spacing
-        ),
-        "exact": {
-            "value": exact.value,
-            "low": exact.value - exact.error,
-            "high": exact.value + exact.error,
-        },
+        "lower": pancake_epsilon_lower(delta, **shape, fraction=along / spacing),
+        "exact": {"value": exact.value, "low": low, "high": high},
         "upper": pancake_epsilon_upper(delta, **law, sensitivity=reach),
     }
 

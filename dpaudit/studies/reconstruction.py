@@ -29,7 +29,7 @@ class ReconstructionGrid(Grid, frozen=True):
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
     """Share of rounds in which all ``[grid] unknown`` counts in 0…999 are found; bits needed.
 
-    One release a round; which bins are unknown, and their counts, are drawn afresh.
+    One release per round; which bins are unknown, and their counts, are drawn afresh.
     """
     trials, unknown, d = (
         cell.settings["trials"],

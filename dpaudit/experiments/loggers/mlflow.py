@@ -72,17 +72,12 @@ class Mlflow:
             }
             made = self._client.create_run(self._experiment, run_name=run.name, tags=_short(about))
             self._parent = made.info.run_id
-            told = {
-                k: v
-                for k, v in flatten(run.spec).items()
-                if k not in ("name", "title", "story", "columns", "figures")
-            }
+            texts = ("name", "title", "story", "columns", "figures")
+            told = {k: v for k, v in flatten(run.spec).items() if k not in texts}
             self._log(self._parent, params={**told, "cells": run.cells})
         for child in self._tagged("mlflow.parentRunId", self._parent):
-            self._children[child.data.tags.get("dpaudit.cell", "")] = (
-                child.info.run_id,
-                child.info.status,
-            )
+            cell = child.data.tags.get("dpaudit.cell", "")
+            self._children[cell] = (child.info.run_id, child.info.status)
         for result in run.earlier:
             if self._children.get(result.cell, ("", ""))[1] != "FINISHED":
                 self.result(result)
@@ -102,24 +97,12 @@ class Mlflow:
     def result(self, cell: CellResult) -> None:
         """A finished child run."""
         run = self._child(cell)
-        columns = typed(
-            [
-                flatten(
-                    {
-                        k: v
-                        for k, v in cell.outcome.items()
-                        if k not in ("details", "provenance", "tests")
-                    }
-                )
-            ]
-        )
+        nested = ("details", "provenance", "tests")
+        columns = typed([flatten({k: v for k, v in cell.outcome.items() if k not in nested})])
         numbers = {k: v[0] for k, v in columns.items() if isinstance(v[0], (bool, int, float))}
         metrics = {k: float(v) for k, v in numbers.items() if math.isfinite(v)}
-        words = {
-            f"outcome.{k}": v[0]
-            for k, v in columns.items()
-            if k not in metrics and v[0] is not None
-        }
+        rest = {k: v[0] for k, v in columns.items() if k not in metrics and v[0] is not None}
+        words = {f"outcome.{k}": v for k, v in rest.items()}
         self._log(run, metrics={**metrics, "seconds": cell.seconds}, tags=words)
         self._client.set_terminated(run, status="FINISHED")
         self._children[cell.cell] = (run, "FINISHED")
@@ -182,9 +165,8 @@ class Mlflow:
         params: Mapping[str, Any] | None = None,
         tags: Mapping[str, Any] | None = None,
     ) -> None:
-        measured = [
-            Metric(key, value, 0, 0) for key, value in _short(metrics or {}, words=False).items()
-        ]
+        numbers = _short(metrics or {}, words=False)
+        measured = [Metric(key, value, 0, 0) for key, value in numbers.items()]
         settings = [Param(key, value) for key, value in _short(params or {}).items()]
         words = [RunTag(key, value) for key, value in _short(tags or {}).items()]
         for batch in _batches(measured):
@@ -196,14 +178,9 @@ class Mlflow:
 
 
 def _facts(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    facts = {
-        f"dpaudit.{k}": provenance[k]
-        for k in ("seed", "hardware", "source", "started")
-        if provenance.get(k)
-    }
-    facts |= {
-        f"version.{name}": version for name, version in provenance.get("versions", {}).items()
-    }
+    names = ("seed", "hardware", "source", "started")
+    facts = {f"dpaudit.{k}": provenance[k] for k in names if provenance.get(k)}
+    facts |= {f"version.{k}": version for k, version in provenance.get("versions", {}).items()}
     for p in provenance.get("plugins", ()):
         facts[f"plugin.{p['kind']}.{p['name']}"] = (
             f"{p['distribution']} {p['version']} {p.get('sha256', '')}".strip()

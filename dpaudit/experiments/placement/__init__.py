@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Protocol, Self
 
 from dpaudit.errors import UsageError
@@ -26,12 +25,7 @@ class Placement(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
     def run(self, cells: Iterator[Item]) -> Iterator[tuple[int, Outcome]]:
         """Each cell's position and outcome, in the order in which they end.

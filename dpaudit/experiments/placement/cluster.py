@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Self
 
 from dpaudit.errors import MissingExtraError, PeerError, UsageError
@@ -30,7 +29,7 @@ __all__ = ["Cluster", "check_workers", "say_identity", "silence"]
 _CONNECT_SECONDS = 8
 _AHEAD = 2
 _LOOK_SECONDS = 2.0
-_GO_ON = "what is finished is kept; the same command with --resume goes on"
+_RESUME = "finished cells are kept; repeat the command with --resume"
 
 
 class Cluster:
@@ -72,7 +71,7 @@ class Cluster:
                 )
             except (OSError, TimeoutError) as error:
                 raise UsageError(
-                    f"where={self.address}: no scheduler answers ({_line(error)}); "
+                    f"where={self.address}: no scheduler responds ({_line(error)}); "
                     "start one with dask scheduler, or leave --where out"
                 ) from error
             except (TypeError, ValueError) as error:
@@ -86,12 +85,7 @@ class Cluster:
             self._closing = stack.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._closing.close()
 
     def _leave(self) -> None:
@@ -151,7 +145,7 @@ class Cluster:
             self._look()
             return None
         except CancelledError as error:
-            raise PeerError(f"where={self.address}: the scheduler went away; {_GO_ON}") from error
+            raise PeerError(f"where={self.address}: the scheduler went away; {_RESUME}") from error
         except ModuleNotFoundError as error:
             raise UsageError(
                 f"where={self.address}: a worker lacks {error.name}; pip install dpaudit there"
@@ -168,14 +162,12 @@ class Cluster:
                 self.workers = self._count()
                 self._heard = now
         if now - self._heard > _CONNECT_SECONDS or self._client.status == "closed":
-            raise PeerError(
-                f"where={self.address}: the scheduler does not answer any more; {_GO_ON}"
-            )
+            raise PeerError(f"where={self.address}: the scheduler no longer responds; {_RESUME}")
         if self.workers:
             self._seen = now
         elif now - self._seen > self._wait:
             raise PeerError(
-                f"where={self.address}: all workers have gone for {self._wait:g} s; {_GO_ON}"
+                f"where={self.address}: all workers have gone for {self._wait:g} s; {_RESUME}"
             )
 
     def _count(self) -> int:

@@ -19,7 +19,6 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Self
 
 from dpaudit.errors import MissingExtraError
@@ -88,12 +87,7 @@ class Cores:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for worker in self._all:
             worker.tasks.clear()
         pools = [worker.pool for worker in self._all if worker.pool is not None]

@@ -28,6 +28,7 @@ __all__ = [
     "Lock",
     "acquire",
     "as_written",
+    "bytes_of",
     "is_running",
     "reading",
     "telling",
@@ -88,7 +89,7 @@ def telling(where: str) -> Iterator[None]:
         text = why(error)
         damaged = StoreError(
             f"{where}: {FILE} is not a dpaudit store, or is damaged ({text}); "
-            "restore it, or start anew in another folder"
+            "restore it, or start a new run in another folder"
         )
         if isinstance(error, RefusedError):  # its text may quote the file
             raise damaged from error
@@ -98,8 +99,8 @@ def telling(where: str) -> Iterator[None]:
             ) from error
         if "full" in text or "disk I/O" in text or "File too large" in text or "No space" in text:
             raise StoreError(
-                f"{where}: {FILE} cannot be written ({text}); what was there is kept: "
-                "make room, then go on with --resume"
+                f"{where}: {FILE} cannot be written ({text}); what was stored is kept: "
+                "make room, then repeat the command with --resume"
             ) from error
         if "readonly" in text or "unable to open" in text or isinstance(error, OSError):
             raise StoreError(
@@ -130,7 +131,7 @@ def as_written(*folders: Path) -> Iterator[None]:
     ) as error:
         raise StoreError(
             f"dir={' or '.join(map(str, folders))}: {FILE} is not as dpaudit wrote it "
-            f"({error_text(error, limit=200)}); restore it, or start anew in another folder"
+            f"({error_text(error, limit=200)}); restore it, or start a new run in another folder"
         ) from error
 
 
@@ -152,7 +153,7 @@ def writing(path: Path) -> sqlite3.Connection:
     """A connection that writes; the file is made if need be, never through a link.
 
     Raises:
-        RefusedError: something else than an SQLite file of ours is there, or beside it.
+        RefusedError: there, or next to it, is something other than an SQLite file of ours.
     """
     if os.path.lexists(path):
         header(path, follow=False)
@@ -241,8 +242,11 @@ def _in_memory(db: sqlite3.Connection) -> sqlite3.Connection:
     copy = sqlite3.connect(":memory:", isolation_level=None)
     with contextlib.closing(db):
         db.backup(copy)
-    pages, size = (
-        int(copy.execute(f"PRAGMA {what}").fetchone()[0]) for what in ("page_count", "page_size")
-    )
-    guard(copy, size=pages * size, longest=LONGEST_VALUE, writes=True)
+    guard(copy, size=bytes_of(copy), longest=LONGEST_VALUE, writes=True)
     return copy
+
+
+def bytes_of(db: sqlite3.Connection) -> int:
+    """The size of a database, on disk or in memory."""
+    (pages,), (size,) = (db.execute(f"PRAGMA page_{what}").fetchone() for what in ("count", "size"))
+    return int(pages * size)

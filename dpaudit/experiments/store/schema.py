@@ -14,9 +14,12 @@ import uuid
 from collections.abc import Collection
 from typing import Any
 
+from dpaudit.documents import convert_value
 from dpaudit.errors import StoreError
-from dpaudit.results.foreign import RefusedError, read_json, shown
+from dpaudit.experiments.store.rows import object_of
+from dpaudit.results.foreign import shown
 from dpaudit.results.sqlite import plain_columns
+from dpaudit.types import CellResult
 
 __all__ = [
     "APPLICATION_ID",
@@ -78,28 +81,13 @@ _TABLES = (
         score REAL,
         PRIMARY KEY (attempt, trial)) WITHOUT ROWID""",
 )
+_COLUMN = re.compile(r"(\w+) (?:TEXT|INTEGER|REAL)")
 COLUMNS = {
     1: {"meta": {"key", "value"}, "cells": {"position", "result"}},
     2: {
-        "meta": {"key", "value"},
-        "invocations": {"id", "started", "command", "host", "process", "hardware", "versions"},
-        "provenance": {"id", "content"},
-        "attempts": {
-            *(
-                "id",
-                "cell",
-                "position",
-                "kind",
-                "status",
-                "settings",
-                "outcome",
-                "error",
-                "traceback",
-                "worker",
-            ),
-            *("seconds", "started", "finished", "provenance"),
-        },
-        "trials": {"attempt", "trial", *TRIAL_COLUMNS},
+        statement.split()[2]: set(_COLUMN.findall(statement))
+        for statement in _TABLES
+        if statement.startswith("CREATE TABLE")
     },
 }
 """By version: the tables that are read, and their columns."""
@@ -232,44 +220,25 @@ def _from_1(db: sqlite3.Connection) -> None:
     create_tables(db)
     db.execute("INSERT INTO meta SELECT key, value FROM old_meta WHERE key <> 'version'")
     known: dict[str, int] = {}
-    for position, text in db.execute(
-        "SELECT position, result FROM cells ORDER BY rowid"
-    ).fetchall():
-        result = _old_result(text)
-        started = result["provenance"].get("started")
+    cells = db.execute("SELECT position, result FROM cells ORDER BY rowid").fetchall()
+    for position, text in cells:
+        result = convert_value(object_of("cells.result", text), CellResult, words=False)
         db.execute(
             "INSERT INTO attempts (cell, position, kind, status, settings, outcome, worker, "
             "seconds, started, provenance) VALUES (?, ?, ?, 'done', ?, ?, '', ?, ?, ?)",
             (
-                result["cell"],
+                result.cell,
                 position,
-                result["kind"],
-                json.dumps(result["settings"]),
-                json.dumps(result["outcome"]),
-                result["seconds"],
-                started,
-                put_provenance(db, result["provenance"], known),
+                result.kind,
+                json.dumps(result.settings),
+                json.dumps(result.outcome),
+                result.seconds,
+                result.provenance.get("started"),
+                put_provenance(db, result.provenance, known),
             ),
         )
     db.execute("DROP TABLE cells")
     db.execute("DROP TABLE old_meta")
-
-
-def _old_result(text: Any) -> dict[str, Any]:
-    result = read_json(text) if isinstance(text, str) else None
-    needed: dict[str, Any] = {
-        "cell": str,
-        "kind": str,
-        "settings": dict,
-        "outcome": dict,
-        "seconds": (int, float),
-        "provenance": dict,
-    }
-    if not isinstance(result, dict) or not all(
-        isinstance(result.get(k), kind) for k, kind in needed.items()
-    ):
-        raise RefusedError("cells has a result that is none")
-    return result
 
 
 def put_provenance(db: sqlite3.Connection, provenance: Any, known: dict[str, int]) -> int:

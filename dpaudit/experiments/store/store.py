@@ -21,6 +21,7 @@ from dpaudit.experiments.grid import written_spec
 from dpaudit.experiments.store.connecting import (
     Lock,
     acquire,
+    bytes_of,
     reading,
     telling,
     transaction,
@@ -208,7 +209,7 @@ class Store:
         names, rows = self._ask(sql, parameters)
         told = self.query("SELECT id, content FROM provenance") if "provenance" in names else []
         with telling(f"dir={self.folder}"):
-            provenances = Provenances(told, budget=Budget(self._size()))
+            provenances = Provenances(told, budget=Budget(bytes_of(self._db)))
             return read_rows(cls, names, rows, provenances)
 
     def _ask(
@@ -216,20 +217,13 @@ class Store:
     ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         """The names of the columns, and the rows."""
         with telling(f"dir={self.folder}"):
-            size = self._size()
+            size = bytes_of(self._db)
             if self._lock is None:
                 bound_steps(self._db, size=size)
             budget = Budget(size)
             found = self._db.execute(sql, parameters)
             names = tuple(column[0] for column in found.description or ())
             return names, [budget.take(row) for row in found]
-
-    def _size(self) -> int:
-        pages, size = (
-            int(self._db.execute(f"PRAGMA {what}").fetchone()[0])
-            for what in ("page_count", "page_size")
-        )
-        return pages * size
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -284,23 +278,15 @@ class Store:
         now: str,
         known: dict[str, int],
     ) -> None:
-        done = isinstance(item, CellResult)
-        row = (
-            item.cell,
-            position,
-            item.kind,
-            "done" if done else "failed",
-            _json(item.settings),
-            _json(item.outcome) if isinstance(item, CellResult) else None,
-            None if isinstance(item, CellResult) else _text(item.error),
-            None if isinstance(item, CellResult) else _text(item.traceback),
-            _text(worker),
-            float(item.seconds),
-            item.provenance.get("started"),
-            now,
-            put_provenance(self._db, to_dict(item.provenance), known),
-            self._invocation,
-        )
+        settings = _json(item.settings)
+        if isinstance(item, CellResult):
+            told: tuple[str | None, ...] = ("done", settings, _json(item.outcome), None, None)
+        else:
+            told = ("failed", settings, None, _text(item.error), _text(item.traceback))
+        provenance = put_provenance(self._db, to_dict(item.provenance), known)
+        times = (float(item.seconds), item.provenance.get("started"), now)
+        what = (item.cell, position, item.kind, *told)
+        row = (*what, _text(worker), *times, provenance, self._invocation)
         attempt = self._db.execute(_INSERT, row).fetchone()[0]
         if isinstance(item, CellResult) and item.trials:
             self._db.executemany(
@@ -356,7 +342,7 @@ def _check_same(
         )
     if not resume:
         raise StoreError(
-            f"{where}: holds a run already; add --resume to go on, or choose another --out"
+            f"{where}: holds a run already; add --resume to continue it, or choose another --out"
         )
 
 

@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,13 @@ from dpaudit.training.data import load_images
 from dpaudit.training.models import make_model
 from dpaudit.training.plain_training import train
 
-__all__ = ["BatchPair", "DpSgdStep", "recover_gradients"]
+__all__ = [
+    "BatchPair",
+    "DpSgdStep",
+    "attach_gradients",
+    "recover_gradients",
+    "sample_gradients",
+]
 
 
 _ROUNDING = 1e-5
@@ -137,7 +144,7 @@ class DpSgdStep:
         float32 values, computed afresh from the images by Opacus' own ``clip_and_accumulate``.
         """
         optimizer = self._optimizer(1.0)
-        self._attach(self._gradients(records))
+        attach_gradients(self._parameters, self._gradients(records))
         optimizer.clip_and_accumulate()
         found = self._flat([p.summed_grad for p in self._parameters])
         optimizer.zero_grad()
@@ -167,7 +174,7 @@ class DpSgdStep:
         out = np.empty((_at_least_one(n), self.dim))
         gradients = self._gradients(records)
         for row in out:
-            self._attach(gradients)
+            attach_gradients(self._parameters, gradients)
             optimizer.pre_step()
             row[:] = self._flat([p.grad for p in self._parameters])
             optimizer.zero_grad()
@@ -198,7 +205,7 @@ class DpSgdStep:
         gradients = self._gradients(records)
         before = [p.detach().clone() for p in self._parameters]
         for row in out:
-            self._attach(gradients)
+            attach_gradients(self._parameters, gradients)
             optimizer.step()
             row[:] = self._flat(self._parameters)
             optimizer.zero_grad()
@@ -255,18 +262,7 @@ class DpSgdStep:
         """Per-sample gradients of each parameter, shapes (b, …)."""
         x, y = self.images.batch(records)
         self._model.zero_grad(set_to_none=True)
-        # torch warns of every backward hook of a first layer; Opacus depends on them
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Full backward hook is firing")
-            self._loss(self._model(x), y).backward()
-        found = [p.grad_sample for p in self._parameters]
-        self._attach([None] * len(found))
-        return found
-
-    def _attach(self, gradients: Sequence[torch.Tensor | None]) -> None:
-        for p, g in zip(self._parameters, gradients, strict=True):
-            # a new tensor over the same memory: the optimizer marks those that it has used
-            p.grad_sample = None if g is None else g.detach()
+        return sample_gradients(self._loss, self._model, x, y)
 
     def _optimizer(
         self,
@@ -293,6 +289,27 @@ class DpSgdStep:
     def _flat(tensors: Sequence[torch.Tensor]) -> npt.NDArray[np.float64]:
         joined = torch.cat([t.detach().reshape(-1) for t in tensors]).double().numpy()
         return np.asarray(joined, dtype=np.float64)
+
+
+def sample_gradients(
+    loss: nn.Module, model: nn.Module, x: torch.Tensor, y: torch.Tensor
+) -> list[torch.Tensor]:
+    """Per-sample gradients by each trainable parameter, shapes (b, …); leaves nothing behind."""
+    # torch warns of every backward hook of a first layer; Opacus depends on them
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Full backward hook is firing")
+        loss(model(x), y).backward()
+    parameters: list[Any] = [p for p in model.parameters() if p.requires_grad]
+    found = [p.grad_sample for p in parameters]
+    for p in parameters:
+        p.grad_sample = p.grad = None
+    return found
+
+
+def attach_gradients(parameters: Sequence[Any], gradients: Sequence[torch.Tensor]) -> None:
+    """Give ``parameters`` the per-sample ``gradients`` that an optimizer clips and sums."""
+    for p, g in zip(parameters, gradients, strict=True):
+        p.grad_sample = g.detach()  # over the same memory: the optimizer marks those it has used
 
 
 def _at_least_one(n: int) -> int:

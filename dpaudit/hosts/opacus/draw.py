@@ -158,7 +158,7 @@ class JointDraw:
         if secure:
             raise UsageError(
                 "seed: under secure_mode each step's noise comes from the operating system, and "
-                "nobody may repeat it; leave seed out"
+                "must not be repeatable; leave seed out"
             )
         return KeyedStream.from_seed(self.seed).child("release", self.step)
 

@@ -16,7 +16,7 @@ DELTA = 1e-5
 Promise = Literal["DP", "none", "specimen"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Case:
     """``mechanism``, ``attack`` and ``neighbours`` as on the command line, and a ``claim`` (ε, δ).
 
@@ -47,12 +47,8 @@ class Case:
     @property
     def name(self) -> str:
         """Its name in a spec."""
-        apart = (
-            f" {self.neighbours}"
-            if self.neighbours not in ("0,1", None) and len(str(self.neighbours)) < 12
-            else ""
-        )
-        return f"{self.mechanism} {self.attack}{apart}"
+        plain = self.neighbours in ("0,1", None) or len(str(self.neighbours)) >= 12
+        return f"{self.mechanism} {self.attack}" + ("" if plain else f" {self.neighbours}")
 
     @property
     def command(self) -> str:

@@ -19,15 +19,8 @@ _SQRT2 = math.sqrt(2)
 def _case(
     mechanism: str, attack: str, neighbours: str, claim: tuple[float, float], **more: Any
 ) -> Case:
-    return Case(
-        library=mechanism.partition(":")[0],
-        mechanism=mechanism,
-        attack=attack,
-        neighbours=neighbours,
-        claim=claim,
-        promise="none",
-        **more,
-    )
+    library = mechanism.partition(":")[0]
+    return Case(library, mechanism, attack, neighbours, claim, "none", **more)
 
 
 CASES = (

@@ -12,15 +12,8 @@ __all__ = ["CASES"]
 
 # four steps of a double wide: sums of 1,000 cannot resolve it
 _NARROW = "lower=1,upper=1.0000000000000009"
-_OTHERS = (
-    "diffprivlib",
-    "diffprivlib-old",
-    "opacus",
-    "opendp",
-    "pipeline-dp",
-    "python-dp",
-    "tmlt-core",
-)
+_OTHERS = {"opacus", "opendp", "pipeline-dp", "python-dp", "tmlt-core"}
+_OTHERS |= {"diffprivlib", "diffprivlib-old"}
 _PURE, _APPROXIMATE = (1.0, 0.0), (1.0, DELTA)
 
 
@@ -28,15 +21,8 @@ def _case(
     mechanism: str, attack: str, neighbours: str | None, claim: tuple[float, float], **more: Any
 ) -> Case:
     name = mechanism.partition(":")[0]
-    return Case(
-        library=name if name in _OTHERS else "dpaudit",
-        mechanism=mechanism,
-        attack=attack,
-        neighbours=neighbours,
-        claim=claim,
-        promise="DP",
-        **more,
-    )
+    library = name if name in _OTHERS else "dpaudit"
+    return Case(library, mechanism, attack, neighbours, claim, "DP", **more)
 
 
 _DIFFPRIVLIB = (

@@ -17,15 +17,8 @@ _SUMS = "python:dpaudit.noise.floating_point.sums"
 def _case(
     mechanism: str, attack: str, neighbours: str | None, claim: tuple[float, float], **more: Any
 ) -> Case:
-    return Case(
-        library="dpaudit specimens",
-        mechanism=mechanism,
-        attack=attack,
-        neighbours=neighbours,
-        claim=claim,
-        promise="specimen",
-        **more,
-    )
+    library = "dpaudit specimens"
+    return Case(library, mechanism, attack, neighbours, claim, "specimen", **more)
 
 
 CASES = (

@@ -50,9 +50,8 @@ def anderson_darling(z: Array, alpha: float) -> bool:
     """
     n = len(z)
     weights = np.arange(1, 2 * n, 2, dtype=np.float64)
-    square = (
-        -n - float(weights @ (scipy.special.log_ndtr(z) + scipy.special.log_ndtr(-z[::-1]))) / n
-    )
+    logs = scipy.special.log_ndtr(z) + scipy.special.log_ndtr(-z[::-1])
+    square = -n - float(weights @ logs) / n
     return 1 - _adinf(square) <= alpha
 
 

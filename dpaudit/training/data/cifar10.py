@@ -81,7 +81,7 @@ def _contents(folder: Path, names: Iterable[str]) -> Iterator[tuple[str, bytes]]
         path = folder / name
         if not os.path.isfile(path):
             raise UsageError(
-                f"data=cifar10: {folder} has no file {name} beside the others; put it there"
+                f"data=cifar10: {folder} has files of the set but no {name}; put it there"
             )
         with reading("cifar10", path):
             raw = path.read_bytes()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from opacus import GradSampleModule
 from opacus.optimizers import DPOptimizer
 from torch import nn
 
+from dpaudit.hosts.gradients.step import attach_gradients, sample_gradients
 from dpaudit.hosts.opacus import Release
 from dpaudit.interfaces import Stream
 from dpaudit.training.data import Images
@@ -112,7 +112,7 @@ class Onlooker:
         for g, instead in zip(swapped, self._other, strict=True):
             g[place] = instead
         false = self._sum(swapped)
-        self._attach(own)
+        attach_gradients(self._parameters, own)
         self._pair = torch.stack([false, true] if self._truth else [true, false])
 
     def sight(self, release: Release) -> Sight:
@@ -140,14 +140,7 @@ class Onlooker:
         if not records:
             return [p.new_empty((0, *p.shape)) for p in self._parameters]
         x, y = self._images.batch(records, device=self._parameters[0].device)
-        # torch warns of every backward hook of a first layer; Opacus depends on them
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Full backward hook is firing")
-            self._loss(self._model(x), y).backward()
-        found = [p.grad_sample for p in self._parameters]
-        for p in self._parameters:
-            p.grad_sample = p.grad = None
-        return found
+        return sample_gradients(self._loss, self._model, x, y)
 
     def _clipped(self, gradients: Sequence[torch.Tensor]) -> torch.Tensor:
         """Flat and clipped as Opacus clips, shape (b, d)."""
@@ -156,14 +149,9 @@ class Onlooker:
         return flat.mul_(factor.unsqueeze(1))
 
     def _sum(self, gradients: Sequence[torch.Tensor]) -> torch.Tensor:
-        self._attach(gradients)
+        attach_gradients(self._parameters, gradients)
         self._adder.clip_and_accumulate()
         out = torch.cat([p.summed_grad.reshape(-1) for p in self._parameters])
         for p in self._parameters:
             p.summed_grad = None
         return out
-
-    def _attach(self, gradients: Sequence[torch.Tensor]) -> None:
-        for p, g in zip(self._parameters, gradients, strict=True):
-            # a new tensor over the same memory: the optimizer marks those that it has used
-            p.grad_sample = g.detach()

@@ -317,7 +317,7 @@ def test_a_scheduler_that_is_away(monkeypatch, capfd, tmp_path, planted):
     monkeypatch.setattr(cluster, "_CONNECT_SECONDS", 1)
     began = time.monotonic()
     with pytest.raises(
-        UsageError, match=r"where=tcp://127.0.0.1:9: no scheduler answers.*dask scheduler"
+        UsageError, match=r"where=tcp://127.0.0.1:9: no scheduler responds.*dask scheduler"
     ):
         run_experiment(planted(), out=tmp_path / "out", where="tcp://127.0.0.1:9")
     assert time.monotonic() - began < 25  # Dask itself waits 30 s

@@ -158,7 +158,7 @@ def test_a_scheduler_that_dies_leaves_what_is_finished(tmp_path, monkeypatch):
             if len(done) == 3:
                 process.kill()
 
-        with pytest.raises(PeerError, match=r"where=tcp://.*what is finished is kept.*--resume"):
+        with pytest.raises(PeerError, match=r"where=tcp://.*finished cells are kept.*--resume"):
             run_experiment(spec, out=tmp_path / "out", where=address, on_done=kill)
     finally:
         process.kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -32,14 +33,8 @@ from dpaudit.experiments.store.queries import (
 from dpaudit.types import CellFailure, CellResult, to_dict
 
 SPEC = {"name": "x", "epsilon": [1.0], "delta": 0.0}
-ORIGIN = {
-    "seed": "1",
-    "versions": {"dpaudit": "0.1"},
-    "plugins": [],
-    "hardware": "h",
-    "started": "2025-01-01",
-    "source": "s",
-}
+ORIGIN = {"seed": "1", "versions": {"dpaudit": "0.1"}, "plugins": []}
+ORIGIN |= {"hardware": "h", "started": "2025-01-01", "source": "s"}
 
 
 def result(cell="a", *, value=0.5, trials=None, started="2025-01-01"):
@@ -55,15 +50,8 @@ def result(cell="a", *, value=0.5, trials=None, started="2025-01-01"):
 
 
 def failure(cell="a", error="ValueError: no"):
-    return CellFailure(
-        cell=cell,
-        kind="attack",
-        settings={"x": 1},
-        error=error,
-        traceback="Traceback",
-        seconds=0.5,
-        provenance=ORIGIN,
-    )
+    known = {"kind": "attack", "settings": {"x": 1}, "provenance": ORIGIN}
+    return CellFailure(cell=cell, error=error, traceback="Traceback", seconds=0.5, **known)
 
 
 # ---------------------------------------------------------------- what goes in comes out
@@ -112,12 +100,8 @@ def test_trials_are_kept_by_attempt_and_counted(tmp_path):
     with Store.read(tmp_path) as store:
         assert trial_success(store) == {"a": (3, 2)}
         found = trial_columns(store)
-        assert (found["cell"], found["trial"], found["truth"], found["guess"]) == (
-            ["a"] * 3,
-            [0, 1, 2],
-            [0, 1, 1],
-            [0, 1, 0],
-        )
+        assert (found["cell"], found["trial"]) == (["a"] * 3, [0, 1, 2])
+        assert (found["truth"], found["guess"]) == ([0, 1, 1], [0, 1, 0])
         assert found["score"][:2] == [-1.0, math.inf]
         assert math.isnan(found["score"][2])
         assert [a.trials for a in attempts(store)] == [3, 0]
@@ -144,12 +128,8 @@ def test_records_never_change(tmp_path, table):
     before = db.execute(f"SELECT * FROM {table}").fetchall()
     assert before
     marks = ",".join("?" * len(before[0]))
-    column = {
-        "attempts": "seconds",
-        "trials": "guess",
-        "provenance": "content",
-        "invocations": "host",
-    }[table]
+    columns = {"attempts": "seconds", "trials": "guess", "provenance": "content"}
+    column = columns.get(table, "host")
     for statement, values in (
         (f"DELETE FROM {table}", ()),
         (f"UPDATE {table} SET {column} = 1", ()),
@@ -350,12 +330,8 @@ def test_reading_version_1_writes_nothing_and_resuming_brings_it_over(tmp_path):
         assert store.run_id == name
         assert len(name) == 32
         assert store.query("PRAGMA user_version") == [(2,)]
-        assert {
-            t for (t,) in store.query("SELECT name FROM sqlite_master WHERE type = 'table'")
-        } >= {
-            "meta",
-            "attempts",
-        }
+        tables = store.query("SELECT name FROM sqlite_master WHERE type = 'table'")
+        assert {name for (name,) in tables} >= {"meta", "attempts"}
         assert not store.query("SELECT name FROM sqlite_master WHERE name IN ('cells', 'old_meta')")
 
 
@@ -493,6 +469,25 @@ def test_files_that_are_no_store_of_ours_are_refused_and_left_alone(tmp_path, ha
     assert not is_running(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("seconds = 'y'", r"Expected `float`, got `str` - at `\$\[0\].seconds`"),
+        ("seconds = 9e999", r"at `\$\[0\].seconds`"),
+        ("settings = '[]'", "settings=a list of 0 is not a JSON object"),
+        ("provenance = 9", "provenance=None is not JSON text"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_by_its_name(tmp_path, change, says):
+    with Store.create(tmp_path, spec=SPEC) as store:
+        store.add(result(), position=0)
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as db:
+        db.execute("DROP TRIGGER attempts_never_change")
+        db.execute(f"UPDATE attempts SET {change}")
+    with Store.read(tmp_path) as store, pytest.raises(StoreError, match=f"or is damaged .*{says}"):
+        store.results()
+
+
 # ---------------------------------------------------------------- full disks
 
 
@@ -503,7 +498,8 @@ def test_a_full_disk_is_told_and_what_was_there_stays(tmp_path):
         store.query(f"PRAGMA max_page_count = {pages + 5}")
         many = {"truth": [0] * 5000, "guess": [1] * 5000, "score": [0.5] * 5000}
         with pytest.raises(
-            StoreError, match=r"database or disk is full.*make room, then go on with --resume"
+            StoreError,
+            match=r"database or disk is full.*make room, then repeat the command with --resume",
         ):
             store.add_all([(1, result("lost")), (2, result("big", trials=many))])
         assert store.finished() == {"kept"}
@@ -534,7 +530,7 @@ def test_an_error_of_the_file_system_in_the_middle_is_told_and_what_was_there_st
         count, _, says = words.read().partition(" ")
     assert ended(writer) == 0
     assert "results.sqlite cannot be written" in says
-    assert "go on with --resume" in says
+    assert "repeat the command with --resume" in says
     with Store.resume(tmp_path, spec=SPEC) as store:
         assert store.finished() == {"kept", *map(str, range(int(count)))}
         assert store.query("PRAGMA integrity_check") == [("ok",)]

@@ -30,13 +30,8 @@ RUN = RunStart(
 
 
 def result(cell="a", **outcome):
-    origin = {
-        "seed": "1",
-        "versions": {"python": "3"},
-        "plugins": [],
-        "hardware": "h",
-        "started": "2025",
-    }
+    origin = {"seed": "1", "versions": {"python": "3"}, "plugins": [], "hardware": "h"}
+    origin |= {"started": "2025"}
     settings = {"grid": {"x": 1}, "seed": "1", "trials": 5}
     return CellResult(
         cell=cell, kind="zoo", settings=settings, outcome=outcome, seconds=1.0, provenance=origin
@@ -45,15 +40,8 @@ def result(cell="a", **outcome):
 
 def failure(cell="a"):
     r = result(cell)
-    return CellFailure(
-        cell=cell,
-        kind="zoo",
-        settings=r.settings,
-        error="E: no",
-        traceback="",
-        seconds=1.0,
-        provenance=r.provenance,
-    )
+    known = {"kind": r.kind, "settings": r.settings, "provenance": r.provenance}
+    return CellFailure(cell=cell, error="E: no", traceback="", seconds=1.0, **known)
 
 
 class Listener:
@@ -117,23 +105,12 @@ def test_half_a_line_of_a_killed_run_stays_by_itself(tmp_path):
     follow(JsonLines(path=str(path)), [])
     lines = path.read_text().splitlines()
     assert lines[1] == '{"event": "res'
-    assert [json.loads(line)["event"] for line in lines[2:]] == [
-        "start",
-        "result",
-        "failure",
-        "result",
-        "end",
-    ]
+    events = [json.loads(line)["event"] for line in lines[2:]]
+    assert events == ["start", "result", "failure", "result", "end"]
 
 
-WHOLE = [
-    ("start", None),
-    ("result", "a"),
-    ("failure", "b"),
-    ("result", "c"),
-    ("end", None),
-    ("close", None),
-]
+CELLS = [("result", "a"), ("failure", "b"), ("result", "c")]
+WHOLE = [("start", None), *CELLS, ("end", None), ("close", None)]
 
 
 def test_a_logger_hears_all_in_order_in_a_thread_of_its_own():
@@ -198,17 +175,8 @@ def test_json_lines_conform_and_append(tmp_path):
     check_run_logger(lambda: JsonLines(path=str(path)), folder=str(tmp_path))
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     events = [line["event"] for line in lines]
-    assert events == [
-        "start",
-        "failure",
-        "result",
-        "start",
-        "result",
-        "result",
-        "end",
-        "start",
-        "end",
-    ]
+    first, second = ["start", "failure", "result"], ["start", "result", "result", "end"]
+    assert events == [*first, *second, "start", "end"]
     assert [line["earlier"] for line in lines if line["event"] == "start"] == [0, 1, 3]
     assert {line["run"] for line in lines} == {"0" * 32}
     assert lines[2]["outcome"]["gain"] == "inf"

@@ -36,15 +36,8 @@ ADAPTIVE = {
     "min_clipbound": 0.1,
     "unclipped_num_std": 2.0,
 }
-MODES = [
-    ("hooks", "flat"),
-    ("functorch", "flat"),
-    ("ew", "flat"),
-    ("ghost", "flat"),
-    ("hooks", "per_layer"),
-    ("functorch", "per_layer"),
-    ("hooks", "adaptive"),
-]
+MODES = [(mode, "flat") for mode in ("hooks", "functorch", "ew", "ghost")]
+MODES += [("hooks", "per_layer"), ("functorch", "per_layer"), ("hooks", "adaptive")]
 BATCH = 8
 
 
@@ -532,12 +525,8 @@ def test_on_a_gpu_the_source_draws_there(source, make_key):
         made = (
             Pancake(key=key, sigma=got.sigma) if source == "pancake" else Gaussian(sigma=got.sigma)
         )
-        want = (
-            got.query
-            + made.sample(
-                1, run.dim, stream=stream_of(0), dtype=torch.float32, device=got.query.device
-            )[0]
-        )
+        where = {"dtype": torch.float32, "device": got.query.device}
+        want = got.query + made.sample(1, run.dim, stream=stream_of(0), **where)[0]
     assert torch.equal(got.noisy, want)
 
 

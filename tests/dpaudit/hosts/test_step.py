@@ -179,14 +179,8 @@ def test_bad_options(options, says):
     [({"n": 0}, "n=0"), ({"noise_multiplier": 0.0}, "noise_multiplier=0"), ({"lr": -1.0}, "lr=-1")],
 )
 def test_bad_releases(host, stream, options, says):
-    settings = {
-        "n": 1,
-        "lr": 0.1,
-        "noise_multiplier": 1.0,
-        "secure_mode": False,
-        "stream": stream,
-        **options,
-    }
+    settings = {"n": 1, "lr": 0.1, "noise_multiplier": 1.0, "secure_mode": False}
+    settings |= {"stream": stream, **options}
     with pytest.raises(UsageError, match=says):
         host.updates((0, 1), settings.pop("n"), **settings)
 

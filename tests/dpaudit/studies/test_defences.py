@@ -87,12 +87,8 @@ def test_rows_and_what_they_say(tmp_path):
         "mitigation": "none",
     }
     rows = defences.gather([row])
-    assert [r["attack"] for r in rows] == [
-        "nearest-peak",
-        "likelihood-ratio",
-        "which-bin",
-        "recovered-direction",
-    ]
+    attacks = ["nearest-peak", "likelihood-ratio", "which-bin", "recovered-direction"]
+    assert [r["attack"] for r in rows] == attacks
     assert [r["trusts"] == row["trusts"] for r in rows] == [True, False, False, False]
     assert all(r["beats_honest"] for r in rows)
     assert "behind: none (pancake)." in defences.summary(rows)

@@ -22,15 +22,8 @@ from dpaudit.studies.gradient_attack import HOST, Noise, NoiseGrid, published_na
 from dpaudit.training.data import load_images
 from dpaudit.training.models import make_model
 
-GRID = {
-    "model": "mlp",
-    "data": "synthetic",
-    "batch": 24,
-    "clip": [4],
-    "gamma": ["2sqrtd"],
-    "epsilon": [0.5],
-    "beta": [1e-5],
-}
+GRID = {"model": "mlp", "data": "synthetic", "batch": 24, "clip": [4], "gamma": ["2sqrtd"]}
+GRID |= {"epsilon": [0.5], "beta": [1e-5]}
 
 
 def cell(kind="gradient-attack", *, trials=24, seed=1, **grid):
@@ -92,13 +85,9 @@ def test_words_that_the_grid_does_not_have(kind, name, value, says):
 
 
 def test_sizes_of_a_network_that_is_not_known():
+    grid = {"model": "lenet6", "weights": "trained"}
     with pytest.raises(UsageError, match=r"^model=lenet6: not known"):
-        run_cell(
-            Cell(
-                "gradient-size",
-                {"grid": {"model": "lenet6", "weights": "trained"}, "seed": 1, "trials": 4},
-            )
-        )
+        run_cell(Cell("gradient-size", {"grid": grid, "seed": 1, "trials": 4}))
 
 
 def test_kinds_of_neighbour_have_rows_of_their_own():
@@ -189,13 +178,8 @@ def test_one_thread_for_small_vectors_all_for_large_ones():
 def test_sizes_are_those_of_the_mean_loss():
     """The gradient of the mean loss, for the batch and each neighbour: no per-sample gradient."""
     made = cell("gradient-size", trials=3)
-    made = Cell(
-        made.kind,
-        {
-            **made.settings,
-            "grid": {k: v for k, v in made.settings["grid"].items() if k in (*HOST, "block")},
-        },
-    )
+    grid = {k: v for k, v in made.settings["grid"].items() if k in (*HOST, "block")}
+    made = Cell(made.kind, {**made.settings, "grid": grid})
     (row,) = rows(made)
     network, images = make_model("mlp", seed=1).double(), load_images("synthetic")
     stream = KeyedStream.from_seed(1).child("cell", made.id).child("records")
@@ -232,13 +216,8 @@ def test_means_and_medians_are_of_squares():
 
 def test_a_network_that_is_not_trained_yet_has_a_row_that_says_how(tmp_path, monkeypatch):
     monkeypatch.setenv("DPAUDIT_CHECKPOINTS", str(tmp_path))
-    grid = {
-        "model": "vgg19-bn",
-        "weights": "trained",
-        "data": "synthetic-colour",
-        "norm": "record",
-        "block": 1,
-    }
+    grid = {"model": "vgg19-bn", "weights": "trained", "data": "synthetic-colour"}
+    grid |= {"norm": "record", "block": 1}
     (row,) = gathered(
         "gradient-size", rows(Cell("gradient-size", {"grid": grid, "seed": 1, "trials": 1}))
     )
@@ -256,12 +235,8 @@ def test_a_network_that_is_not_trained_yet_has_a_row_that_says_how(tmp_path, mon
 def test_every_published_value_finds_its_row(name, cells, published):
     """Without running anything: the rows of a whole table, compared with the published file."""
     spec = load_spec(name)
-    dims = {
-        "lenet5-tanh": 61_706,
-        "vgg19-bn": 38_958_922,
-        "resnet50": 23_520_842,
-        "mobilenet-v2": 2_236_682,
-    }
+    dims = {"lenet5-tanh": 61_706, "vgg19-bn": 38_958_922}
+    dims |= {"resnet50": 23_520_842, "mobilenet-v2": 2_236_682}
     found, printed, trials = [], [], {}
     for c in spec.cells():
         grid = c.settings["grid"]
@@ -293,21 +268,11 @@ def test_columns_and_figures_name_what_rows_have(name):
     assert not measure_of(spec.measure).needs_arm
     if spec.measure == "gradient-attack":
         grid = {**spec.cells()[0].settings["grid"], **GRID, "norm": "record"}
-        table = gathered(
-            spec.measure, rows(Cell(spec.measure, {"grid": grid, "seed": 1, "trials": 1}))
-        )
     else:
-        grid = {
-            "model": "mlp",
-            "data": "synthetic",
-            "norm": "record",
-            "weights": "untrained",
-            "dtype": "float32",
-            "block": 1,
-        }
-        table = gathered(
-            spec.measure, rows(Cell(spec.measure, {"grid": grid, "seed": 1, "trials": 1}))
-        )
+        grid = {"model": "mlp", "data": "synthetic", "norm": "record", "weights": "untrained"}
+        grid |= {"dtype": "float32", "block": 1}
+    cell = Cell(spec.measure, {"grid": grid, "seed": 1, "trials": 1})
+    table = gathered(spec.measure, rows(cell))
     known = {*table[0], "published", "agrees"}
     assert {column["key"] for column in spec.columns} <= known
     for figure in spec.figures:

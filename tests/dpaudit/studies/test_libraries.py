@@ -14,17 +14,9 @@ from dpaudit.studies.libraries import measure as libraries
 
 
 def line(name, **grid):
-    return libraries.measure(
-        Cell(
-            "libraries",
-            {
-                "grid": {"case": name, "samples": 2_000, "alpha": 0.01, **grid},
-                "seed": "tests",
-                "trials": 1,
-            },
-        ),
-        None,
-    )
+    grid = {"case": name, "samples": 2_000, "alpha": 0.01, **grid}
+    cell = Cell("libraries", {"grid": grid, "seed": "tests", "trials": 1})
+    return libraries.measure(cell, None)
 
 
 def test_the_experiments_name_all_cases():
@@ -71,21 +63,8 @@ def test_a_library_that_is_absent_is_a_line_that_says_so(monkeypatch, tmp_path):
     assert row["verdict"] == "not installed"
     assert "make envs" in row["failed"]
     assert "Not installed: tmlt-core" in libraries.summary([row])
-    told = controls.measure(
-        Cell(
-            "controls",
-            {
-                "grid": {
-                    "case": "tmlt-core:laplace:scale=1 reach",
-                    "samples": 1_000,
-                    "alpha": 0.05,
-                },
-                "seed": "t",
-                "trials": 1,
-            },
-        ),
-        None,
-    )
+    grid = {"case": "tmlt-core:laplace:scale=1 reach", "samples": 1_000, "alpha": 0.05}
+    told = controls.measure(Cell("controls", {"grid": grid, "seed": "t", "trials": 1}), None)
     assert "make envs" in told["failed"]
     assert controls.summary([told]) == "No control could be run."
 
@@ -108,37 +87,15 @@ def test_controls_count_what_exceeds_the_claim():
 
 
 def test_the_summary_counts_mechanisms_not_lines():
-    rows = [
-        {
-            "library": "a 1",
-            "mechanism": "m:x=1",
-            "promise": "DP",
-            "verdict": "broken",
-            "failed": None,
-        },
-        {
-            "library": "a 1",
-            "mechanism": "m:x=2",
-            "promise": "DP",
-            "verdict": "not broken",
-            "failed": None,
-        },
-        {
-            "library": "b 2",
-            "mechanism": "n",
-            "promise": "DP",
-            "verdict": "leaks by its time",
-            "failed": None,
-        },
-        {
-            "library": "c 3",
-            "mechanism": "o",
-            "promise": "none",
-            "verdict": "broken",
-            "failed": None,
-        },
-        {"library": "d", "mechanism": "p", "promise": "DP", "verdict": "failed", "failed": "why"},
-    ]
+    names = ("library", "mechanism", "promise", "verdict", "failed")
+    told = (
+        ("a 1", "m:x=1", "DP", "broken", None),
+        ("a 1", "m:x=2", "DP", "not broken", None),
+        ("b 2", "n", "DP", "leaks by its time", None),
+        ("c 3", "o", "none", "broken", None),
+        ("d", "p", "DP", "failed", "why"),
+    )
+    rows = [dict(zip(names, row, strict=True)) for row in told]
     text = libraries.summary(rows)
     assert "Of 2 mechanisms that promise differential privacy 1 broke: a 1 m." in text
     assert "By their time leaked: b 2 n." in text

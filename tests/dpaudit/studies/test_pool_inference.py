@@ -20,14 +20,9 @@ from dpaudit.studies.pool_defences import Watched
 from dpaudit.studies.pool_inference import attack_of, setting_of
 from dpaudit.studies.sketch_utility import errors, expected_errors
 
-SMALL = {
-    "setting": "news",
-    "universe": 200,
-    "epsilon": 8.0,
-    "m": 256,
-    "functions": 64,
-    "popularity_submissions": 20_000,
-}
+SMALL = {"setting": "news", "universe": 200, "epsilon": 8.0, "m": 256, "functions": 64}
+SMALL |= {"popularity_submissions": 20_000}
+PLAY = {**SMALL, "adversaries": ["weak", "strong", "non-private"], "observations": [5, 40]}
 TABLES = [f"bpia-table{n}" for n in (2, 3, 5, 6, 7, 8)]
 KINDS = ("pool-inference", "pool-defences", "sketch-utility")
 
@@ -72,13 +67,7 @@ def test_options_that_are_none(grid, error, says):
 
 
 def test_a_game_becomes_rows():
-    found = rows(
-        "pool-inference",
-        trials=400,
-        **SMALL,
-        adversaries=["weak", "strong", "non-private"],
-        observations=[5, 40],
-    )
+    found = rows("pool-inference", trials=400, **PLAY)
     assert [(r["adversary"], r["n"]) for r in found] == [
         (a, n) for a in ("weak", "strong", "non-private") for n in (5, 40)
     ]
@@ -92,13 +81,7 @@ def test_a_game_becomes_rows():
     assert all(low <= success["value"] <= high for r in found for _, success in r["calibration"]
                for low, high in [(success["low"], success["high"])])  # fmt: skip
     assert "weak" in summary("pool-inference", found)
-    again = rows(
-        "pool-inference",
-        trials=400,
-        **SMALL,
-        adversaries=["weak", "strong", "non-private"],
-        observations=[5, 40],
-    )
+    again = rows("pool-inference", trials=400, **PLAY)
     assert again == found
 
 
@@ -235,11 +218,7 @@ def test_defences_cost_what_they_say():
     ("pool-defences", {"name": "capped", "limit": 2}, ["pool-inference", "capped"]),
 ])  # fmt: skip
 def test_a_result_says_which_plugins_made_it(kind, policy, names):
-    grid = {
-        **SMALL,
-        "observations": [3],
-        "adversaries": ["weak"],
-        **({} if policy is None else {"submissions": policy}),
-    }
+    policies = {} if policy is None else {"submissions": policy}
+    grid = {**SMALL, "observations": [3], "adversaries": ["weak"], **policies}
     made = run_cell(Cell(kind, {"grid": grid, "seed": "1", "trials": 20}))
     assert [p["name"] for p in made.provenance["plugins"]] == names

@@ -21,14 +21,7 @@ DIGITS = RNG.integers(0, 256, (6, 28, 28), np.uint8), np.array([0, 9, 4, 4, 1, 7
 TINY = 7  # records in a .bin file here
 THINGS = {
     name: (RNG.integers(0, 256, (TINY, 3, 32, 32), np.uint8), RNG.integers(0, 10, TINY, np.uint8))
-    for name in (
-        "data_batch_1",
-        "data_batch_2",
-        "data_batch_3",
-        "data_batch_4",
-        "data_batch_5",
-        "test_batch",
-    )
+    for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
 }
 
 
@@ -301,7 +294,7 @@ def test_broken_binary_files(tmp_path):
     write_binary(tmp_path, data_batch_4=b"\x0a" + good[1:])
     refused("cifar10", tmp_path, "it reaches 10")
     (tmp_path / "data_batch_4.bin").unlink()
-    refused("cifar10", tmp_path, "no file data_batch_4.bin beside the others")
+    refused("cifar10", tmp_path, "has files of the set but no data_batch_4.bin")
 
 
 def test_broken_archives(tmp_path):

@@ -187,14 +187,7 @@ def test_resuming_another_training_is_refused(settings: dict, says: str, tmp_pat
         fit("mlp", data="synthetic", epochs=3, out=out, on_epoch=kill_after(1))
     with pytest.raises(UsageError, match=rf"^resume=.*: {says}"):
         fit(
-            **{
-                "model": "mlp",
-                "data": "synthetic",
-                "epochs": 3,
-                "out": out,
-                "resume": True,
-                **settings,
-            }
+            **{"model": "mlp", "data": "synthetic", "epochs": 3, "resume": True} | settings, out=out
         )
 
 
@@ -249,16 +242,11 @@ def test_broken_partials_are_refused(tmp_path: Path) -> None:
         ({"out": Path(300 * "x" + ".pt")}, "^out=.*: cannot be written"),
     ],
 )
-def test_slips(settings: dict, says: str, tmp_path: Path) -> None:
+def test_usage_errors(settings: dict, says: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=says):
         fit(
-            **{
-                "model": "mlp",
-                "data": "synthetic",
-                "epochs": 1,
-                "out": tmp_path / "mlp.pt",
-                **settings,
-            }
+            **{"model": "mlp", "data": "synthetic", "epochs": 1, "out": tmp_path / "mlp.pt"}
+            | settings
         )
     assert not (tmp_path / "mlp.pt").exists()
 
@@ -302,16 +290,8 @@ def test_of_two_that_wait_one_trains(tmp_path: Path) -> None:
     epochs: list[Epoch] = []
 
     def run(_: int) -> Checkpoint:
-        out = tmp_path / "mlp.pt"
-        return fit(
-            "mlp",
-            data="synthetic",
-            epochs=1,
-            out=out,
-            resume=True,
-            wait=True,
-            on_epoch=epochs.append,
-        )
+        settings = {"data": "synthetic", "epochs": 1, "resume": True, "wait": True}
+        return fit("mlp", out=tmp_path / "mlp.pt", on_epoch=epochs.append, **settings)
 
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(run, range(2))

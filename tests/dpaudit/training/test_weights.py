@@ -155,13 +155,8 @@ def test_published_weights_and_an_accuracy_only_where_it_can_be_measured(
     assert trained_network("resnet20", weights="trained").accuracy == measured  # remembered
     known = json.loads((places / "checkpoints" / "measured.json").read_text())
     of = hashlib.sha256(images.pixels[:60].tobytes() + images.labels[:60].tobytes()).hexdigest()
-    assert known == {
-        hashlib.sha256(published.read_bytes()).hexdigest(): {
-            "correct": right,
-            "total": 60,
-            "of": of,
-        }
-    }
+    digest = hashlib.sha256(published.read_bytes()).hexdigest()
+    assert known == {digest: {"correct": right, "total": 60, "of": of}}
 
 
 def test_published_weights_that_are_others_are_refused(published: Path) -> None:
@@ -216,7 +211,7 @@ def test_measurements_are_kept_beside_each_other_and_a_broken_file_is_said(tmp_p
         recalled(file, key="a")
 
 
-def test_slips() -> None:
+def test_usage_errors() -> None:
     with pytest.raises(UsageError, match=r"^model=lenet6: not known"):
         trained_network("lenet6", weights="untrained")
     with pytest.raises(UsageError, match=r"^device=cuda:99: torch sees"):
