@@ -67,7 +67,7 @@ class Boundless(Every):
 
 BROKEN = [
     (Unshuffled, "order of owners"),
-    (Nobodys, "nobody"),
+    (Nobodys, "owner is not a user"),
     (Fickle, "other submissions"),
     (Cheaper, "objects is"),
     (Negative, "objects is"),

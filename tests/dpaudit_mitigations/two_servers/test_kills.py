@@ -32,7 +32,7 @@ def test_nothing_is_lost_or_published_twice():
     ("forgets", "points", "says"),
     [
         ("seed", ["--party", "answer", "--start", "12"], "differs from the first one|other noise"),
-        ("noise", ["--party", "noise", "--start", "16"], "published already"),
+        ("noise", ["--party", "noise", "--start", "16"], "published, but not"),
     ],
 )
 def test_a_journal_that_forgets_is_found_out(forgets, points, says):
