@@ -1,4 +1,4 @@
-"""Which bin did the missing record sit in? All d candidates at once."""
+"""Which bin lacks a record? All d candidates at once."""
 
 from __future__ import annotations
 
