@@ -7,8 +7,7 @@ escaped like the page.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpaudit.errors import UsageError
 from dpaudit.report import format as fmt
@@ -16,11 +15,9 @@ from dpaudit.report.badge import badge
 from dpaudit.report.mechanism import bounds_table, mechanism_sentence
 from dpaudit.report.sentences import audit_sentence, sandbox_level
 from dpaudit.report.tables import Column, tests_table
+from dpaudit.report.template import get_template
 from dpaudit.results.text import printable
 from dpaudit.types import AttackResult, AuditResult, CellResult, MechanismResult, to_dict
-
-if TYPE_CHECKING:
-    from jinja2 import Template
 
 __all__ = ["repr_html"]
 
@@ -35,7 +32,7 @@ def repr_html(result: AuditResult | MechanismResult | AttackResult | CellResult)
     """
     for kind, card in _CARDS.items():
         if isinstance(result, kind):
-            return _template().render(card(result))
+            return get_template("card.html.j2").render(card(result))
     raise UsageError(
         f"result={type(result).__name__}: must be an AuditResult, MechanismResult, AttackResult "
         "or CellResult"
@@ -133,18 +130,3 @@ _CARDS: dict[type, Callable[[Any], dict[str, Any]]] = {
     AttackResult: _attack,
     CellResult: _cell,
 }
-
-
-@cache
-def _template() -> Template:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    loader = PackageLoader("dpaudit.report", "templates")
-    found = Environment(
-        autoescape=True,
-        loader=loader,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return found.get_template("card.html.j2")

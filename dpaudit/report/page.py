@@ -31,11 +31,11 @@ from dpaudit.report.pages import (
     mechanism_page,
 )
 from dpaudit.report.reading import Document, document_of
+from dpaudit.report.template import get_template
 from dpaudit.results.text import harmless, json_escaped
 from dpaudit.types import to_dict
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
     from markupsafe import Markup
 
 __all__ = ["render_report", "write_json", "write_report"]
@@ -83,7 +83,7 @@ def render_report(document: Document | Mapping[str, Any]) -> str:
     )
     script, digest = _script()
     context |= {"contents": [], "script": script, "script_hash": digest}
-    page = _environment().get_template(f"{document.kind}.html.j2").render(context)
+    page = get_template(f"{document.kind}.html.j2").render(context)
     return harmless(page, tabs=True)  # tabs are between the fields of a mark
 
 
@@ -96,17 +96,3 @@ def _script() -> tuple[Markup, str]:
 
     text = files("dpaudit.report").joinpath("templates/page.js").read_text(encoding="utf-8")
     return Markup(text), base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()  # noqa: S704
-
-
-@cache
-def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    loader = PackageLoader("dpaudit.report", "templates")
-    return Environment(
-        autoescape=True,
-        loader=loader,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )

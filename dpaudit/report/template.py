@@ -1,0 +1,26 @@
+"""The Jinja templates of the page and of the notebook's card."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+__all__ = ["get_template"]
+
+
+@cache
+def get_template(name: str) -> Template:
+    """The template ``name`` of this package; it escapes every value and refuses undefined ones."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        autoescape=True,
+        loader=PackageLoader("dpaudit.report", "templates"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(name)
