@@ -17,13 +17,13 @@ from dpaudit.interfaces import Stream
 from dpaudit.vectors.conditioning import condition_
 
 if TYPE_CHECKING:
-    from dpaudit.noise.pancake import Pancake
+    from dpaudit.noise.pancake_triton import Parts
 
 __all__ = ["draw"]
 
 
 def draw(
-    source: Pancake,
+    source: Parts,
     start: int,
     stop: int,
     shares: npt.NDArray[np.float64],

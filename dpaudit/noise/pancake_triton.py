@@ -30,7 +30,7 @@ medians.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -42,7 +42,6 @@ from dpaudit.vectors import BLOCK
 
 if TYPE_CHECKING:
     from dpaudit.noise.key import PancakeKey
-    from dpaudit.noise.pancake import Pancake
 
 try:
     import triton
@@ -177,8 +176,22 @@ def _on_device(key: PancakeKey, device: torch.device, tile: int) -> torch.Tensor
     return held[device, tile]
 
 
+class Parts(Protocol):
+    """The pancake source, as far as its device code needs it."""
+
+    key: PancakeKey
+    sigma: float
+
+    @property
+    def dim(self) -> int:
+        """The length of a vector."""
+
+    def block_inverse(self, start: int, stop: int) -> npt.NDArray[np.float64]:
+        """What turns the blocks' shares into a correction, for ``start`` to ``stop``."""
+
+
 def fused(
-    source: Pancake,
+    source: Parts,
     start: int,
     stop: int,
     shares: npt.NDArray[np.float64],

@@ -6,7 +6,6 @@ import ctypes
 import importlib
 import importlib.util
 import inspect
-import os
 import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ import numpy.typing as npt
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.results.text import error_text
 
-__all__ = ["Target", "answered", "named_function", "numbers", "open_target", "parameters"]
+__all__ = ["OPENERS", "Target", "answered", "named_function", "numbers", "parameters"]
 
 _GUARD = 512  # doubles past the end of a library's buffer
 _EXACT = 1 << 53  # float64 holds all whole numbers up to here
@@ -44,16 +43,6 @@ class Target:
     release_timed: Callable[[npt.NDArray[np.float64], int], int] | None = None
     dim: int | None = None
     ours: bool = False
-
-
-def open_target(spec: Mapping[str, Any]) -> Target:
-    """Import or load what the specification names.
-
-    Raises:
-        UsageError: it does not exist, or cannot be imported.
-    """
-    sys.path.insert(0, os.getcwd())
-    return _OPENERS[spec["kind"]](spec)
 
 
 def answered(given: Any, n: int, d: int, name: str) -> npt.NDArray[np.float64]:
@@ -242,17 +231,8 @@ def _source(spec: Mapping[str, Any]) -> Target:
     return Target(draw=draw, dim=source.dim, ours=True)
 
 
-def _elsewhere(spec: Mapping[str, Any]) -> Target:
-    from dpaudit.samplers.endpoints import mechanism_targets  # not at the top: it imports Target
-
-    adapter = spec["kind"] == "adapter"
-    return (mechanism_targets.adapter if adapter else mechanism_targets.whole_mechanism)(spec)
-
-
-_OPENERS: dict[str, Callable[[Mapping[str, Any]], Target]] = {
+OPENERS: dict[str, Callable[[Mapping[str, Any]], Target]] = {
     "python": _python,
     "library": _library,
     "source": _source,
-    "adapter": _elsewhere,
-    "mechanism": _elsewhere,
 }

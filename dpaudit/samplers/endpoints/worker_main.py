@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from dpaudit.errors import DpauditError, SamplerCrashError, UsageError
 from dpaudit.results.text import error_text
-from dpaudit.samplers.endpoints.targets import Target, answered, open_target
+from dpaudit.samplers.endpoints.targets import OPENERS, Target, answered
 from dpaudit.samplers.endpoints.worker import HEADER
 from dpaudit.samplers.sandbox.limits import cpu_seconds
 
@@ -183,6 +183,23 @@ def _allow(seconds: float) -> None:
         soft = math.ceil(_SPARE * spent) + cpu_seconds(seconds) + _SLACK
         soft = soft if hard == resource.RLIM_INFINITY else min(soft, hard)
         resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+
+
+def open_target(spec: Mapping[str, Any]) -> Target:
+    """Import or load what the specification names.
+
+    Raises:
+        UsageError: it does not exist, or cannot be imported.
+    """
+    sys.path.insert(0, os.getcwd())
+    kind = spec["kind"]
+    if kind in OPENERS:
+        return OPENERS[kind](spec)
+    from dpaudit.samplers.endpoints import mechanism_targets  # a sampler starts without it
+
+    return (mechanism_targets.adapter if kind == "adapter" else mechanism_targets.whole_mechanism)(
+        spec
+    )
 
 
 def _open(spec: Mapping[str, Any]) -> Dispatcher | DpauditError:

@@ -15,7 +15,7 @@ from dpaudit.errors import MissingExtraError, UnknownNameError, UsageError
 from dpaudit.interfaces import ClosedSampler, RepeatableSampler, ValueSampler
 from dpaudit.samplers import open_sampler
 from dpaudit.samplers.adapters.base import Adapter, Library
-from dpaudit.samplers.endpoints.targets import open_target
+from dpaudit.samplers.endpoints.worker_main import open_target
 from dpaudit.samplers.resolve import open_mechanism
 
 LIBRARIES = [

@@ -6,7 +6,7 @@ import pytest
 from dpaudit.errors import UnknownNameError, UsageError
 from dpaudit.randomness import KeyedStream
 from dpaudit.samplers import open_sampler
-from dpaudit.samplers.endpoints.targets import open_target
+from dpaudit.samplers.endpoints.worker_main import open_target
 
 torch = pytest.importorskip("torch")
 gaussian = pytest.importorskip("dpaudit.noise.gaussian")

@@ -9,7 +9,7 @@ from dpaudit import registry
 from dpaudit.errors import DuplicatePluginError, UnknownNameError, UsageError
 from dpaudit.interfaces import Mechanism, TimedMechanism
 from dpaudit.randomness import KeyedStream
-from dpaudit.samplers.endpoints.targets import open_target
+from dpaudit.samplers.endpoints.worker_main import open_target
 from dpaudit.samplers.resolve import open_mechanism
 
 torch = pytest.importorskip("torch")
