@@ -1,4 +1,7 @@
-"""How `make docs` builds the site. Its source is the whole repository, so that relative links are the ones GitHub follows."""
+"""How `make docs` builds the site.
+
+Its source is the whole repository, so that relative links are the ones GitHub follows.
+"""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The page of commands is what the command line says of itself: typer's own description, put in at `<!-- commands -->`."""
+"""The page of commands: typer's own description of the command line, at `<!-- commands -->`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Docstrings here are prose with some RST: ``|x|`` is an absolute value, and a property's colon is a colon."""
+"""Docstrings are prose with some RST: ``|x|`` is an absolute value, and a colon is a colon."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LITERAL = re.compile(r"(``.*?``)")
 def prose(
     app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
 ) -> None:
-    """Keep bars from being read as substitutions, and `The ε of a report: the largest …` from being read as a type."""
+    """Keep bars from being substitutions, and `The ε of a report: …` from being a type."""
     for i, line in enumerate(lines):
         parts = LITERAL.split(line)
         parts[::2] = [part.replace("|", r"\|") for part in parts[::2]]

@@ -1,4 +1,4 @@
-"""Drawings under `_static/` go into the page itself, where the page's colours, light or dark, reach them.
+"""Drawings under `_static/` go into the page itself, where its colours, light or dark, reach them.
 
 In Markdown they are images like any other, so that they are seen wherever the file is read.
 """

@@ -1,4 +1,4 @@
-"""LaTeX mathematics as MathML, made when the site is built: nothing is fetched, no script runs, the page's colours apply.
+"""LaTeX mathematics as MathML, made when the site is built: nothing is fetched, no script runs.
 
 The conversion is docutils' own. What it reads otherwise than LaTeX does is mended first
 (``\\frac12`` is one half, ``x^10`` is x to the power of 1, times 0), and a command that it does not
@@ -49,7 +49,7 @@ def converted(tex: str, *, block: bool) -> str:
 
 
 def braced(tokens: list[str]) -> str:
-    """The same LaTeX with braces around arguments that are one character, as TeX reads them; ``\\dots`` by its synonym."""
+    """The same LaTeX with braces around one-character arguments; ``\\dots`` by its synonym."""
     out: list[str] = []
     # at each depth of braces: how many arguments the last command still wants
     wanted: list[int] = [0]

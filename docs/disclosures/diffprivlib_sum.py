@@ -1,4 +1,4 @@
-"""diffprivlib: one record in 1000 decides every release of tools.sum, although it claims epsilon = 1."""
+"""diffprivlib: one record in 1000 decides every tools.sum, although epsilon = 1 is claimed."""
 
 import numpy as np
 from diffprivlib.tools import sum as private_sum
@@ -13,5 +13,6 @@ print(f"exact sums differ by {upper - lower:.3g}, numpy's by {sums[k + 1] - sums
 for records in (k, k + 1):
     released = [private_sum(data[records], epsilon=1, bounds=(lower, upper)) for _ in range(1000)]
     print(
-        f"{records} records at the upper bound: {sum(y > np.mean([sums[k], sums[k + 1]]) for y in released)} of 1000 high"
+        f"{records} records at the upper bound: "
+        f"{sum(y > np.mean([sums[k], sums[k + 1]]) for y in released)} of 1000 high"
     )

@@ -1,4 +1,4 @@
-"""opacus: in float64, secure_mode adds float32 noise, so the gradient's lower bits are released as they are."""
+"""opacus: in float64, secure_mode adds float32 noise: the gradient's lower bits are released."""
 
 import torch
 from opacus.optimizers import DPOptimizer
@@ -14,5 +14,6 @@ for value in (0.0, 1 / 3):
         steps = (p.grad - other) * 2.0**33  # the noise lies on multiples of 2**-33, nearly always
         on_grid = int(((steps - steps.round()).abs() < 2.0**-17).sum())
         print(
-            f"gradient {value:.3g}: {on_grid} of 20000 noisy coordinates less {other:.3g} are on the grid"
+            f"gradient {value:.3g}: {on_grid} of 20000 noisy coordinates "
+            f"less {other:.3g} are on the grid"
         )

@@ -1,4 +1,4 @@
-"""opacus: noisy gradients of 0 that DPOptimizer(secure_mode=True) cannot make from 1 (sigma = 1)."""
+"""opacus: noisy gradients of 0 that DPOptimizer(secure_mode=True) cannot make from 1, sigma 1."""
 
 import torch
 from opacus.optimizers import DPOptimizer
@@ -14,5 +14,6 @@ for value in (0.0, 1.0):
     near = [n, torch.nextafter(n, n - 1), torch.nextafter(n, n + 1)]
     reachable = torch.stack([1 + m == p.grad for m in near]).any(0)
     print(
-        f"gradient {value}: {int((~reachable).sum())} of 20000 noisy coordinates are impossible for 1.0"
+        f"gradient {value}: {int((~reachable).sum())} of 20000 noisy coordinates "
+        "are impossible for 1.0"
     )

@@ -1,4 +1,4 @@
-"""python-dp: releases of 0 that GaussianMechanism cannot make from 1, although it claims (1, 1e-5)-DP."""
+"""python-dp: releases of 0 that GaussianMechanism cannot make from 1; it claims (1, 1e-5)-DP."""
 
 import math
 

@@ -1,4 +1,7 @@
-"""The README's picture of the demo: after `make demo`, `python docs/reproduce/picture.py dpaudit-demo FILE.svg`."""
+"""The README's picture of the demo; after `make demo`:
+
+`python docs/reproduce/picture.py dpaudit-demo FILE.svg`
+"""
 
 import re
 import sys
@@ -36,7 +39,10 @@ def css(colours: dict[str, str]) -> str:
     return f"svg{{{named}color:{colours['ink']};background:{colours['paper']}}}"
 
 
-style = f"<style>{css(LIGHT)}@media(prefers-color-scheme:dark){{{css(DARK)}}}text{{font-family:sans-serif}}</style>"
+style = (
+    f"<style>{css(LIGHT)}@media(prefers-color-scheme:dark){{{css(DARK)}}}"
+    "text{font-family:sans-serif}</style>"
+)
 title = f"<title>{picture.alt}</title>"
 svg = re.sub(
     r"(<svg\b)([^>]*>)",

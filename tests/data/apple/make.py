@@ -1,4 +1,4 @@
-"""Writes the configurations beside it: ``python tests/data/apple/make.py [FOLDER]``; a test holds them to this script.
+"""Write the configurations: ``python tests/data/apple/make.py [FOLDER]``; a test compares them.
 
 Every entry keeps what Tang et al. (2017) print apart from what is filled in; in the XML files a
 comment before each dict names its filled-in fields. README.md says the same in words.
@@ -35,7 +35,8 @@ def keys(pattern: str, properties: str, *words: str, paper: bool = False) -> lis
 NEW, LOCAL = "com.apple.keyboard.NewWords.{}", "com.apple.keyboard.LocalWords.{}"
 EMOJI = "com.apple.keyboard.Emoji.{}.EmojiKeyboard"
 
-# Table 1 and section 3.2.1. Table 1 prints Emoji.fr_FR.Emoji, the text Emoji.fr_FR.EmojiKeyboard: the table's cell is cut.
+# Table 1 and section 3.2.1. Table 1 prints Emoji.fr_FR.Emoji, the text
+# Emoji.fr_FR.EmojiKeyboard: the table's cell is cut.
 PAPER_KEYS = [
     *keys(NEW, "NewWords", "en_US", "en_GB", "it_IT", "ru_RU", paper=True),
     *keys(NEW, "NewWordsChinese", "zh_Hans", paper=True),
@@ -53,8 +54,9 @@ PAPER_KEYS = [
 ]
 
 LANGUAGES = """
-    cs_CZ da_DK de_AT de_CH de_DE el_GR en_AU en_CA en_IN en_NZ en_SG en_ZA es_ES es_MX fi_FI fr_BE fr_CA fr_CH he_IL
-    hi_IN hu_HU id_ID it_CH ko_KR ms_MY nb_NO nl_BE nl_NL pl_PL pt_BR pt_PT ro_RO sk_SK sv_SE th_TH tr_TR uk_UA vi_VN
+    cs_CZ da_DK de_AT de_CH de_DE el_GR en_AU en_CA en_IN en_NZ en_SG en_ZA es_ES es_MX
+    fi_FI fr_BE fr_CA fr_CH he_IL hi_IN hu_HU id_ID it_CH ko_KR ms_MY nb_NO nl_BE nl_NL pl_PL pt_BR pt_PT
+    ro_RO sk_SK sv_SE th_TH tr_TR uk_UA vi_VN
 """
 PLACES = LANGUAGES.split()
 
@@ -111,7 +113,7 @@ NEW_WORDS = Entry(  # Figure 5
 def properties(
     name: str, algorithm: str, budget: str, parameter: int, server: str, *, paper: bool
 ) -> Entry:
-    """Properties of which Table 1 has the algorithm, the budget and the PrivacyParameter, or nothing."""
+    """Properties with the algorithm, budget and PrivacyParameter of Table 1, or nothing."""
     table = {
         "PropertiesName": name,
         "PrivatizationAlgorithm": algorithm,
@@ -231,7 +233,10 @@ TABLE_2_BEFORE = {
 SAFARI = Entry(
     {}, {"BudgetName": "com.apple.safari.FilledIn", "SessionSeconds": DAY, "SessionAmount": 10}
 )
-"""Section 6: ten records a report for the two Safari keys together; Figure 12 has 2 + 8. The budget's name is not given."""
+"""Section 6: ten records per report for the two Safari keys together; Figure 12 has 2 + 8.
+
+    The budget's name is not given.
+    """
 
 
 def without(entries: list[Entry], field: str, values: set[str]) -> list[Entry]:
@@ -263,7 +268,7 @@ def macos_10_12_1() -> dict[str, list[Entry]]:
 
 
 def ios_11() -> dict[str, list[Entry]]:
-    """iOS 10.1.1 with what section 6 and Figure 12 say of the iOS 11 beta; all the rest is filled in as it was."""
+    """iOS 10.1.1 with what section 6 and Figure 12 say of the iOS 11 beta; the rest as it was."""
     old = macos_10_12_1()
     emoji = properties("TermFrequency", SKETCH, "com.apple.keyboard.Emoji", 2, SKETCH, paper=True)
     safari = Entry(
