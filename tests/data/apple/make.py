@@ -55,7 +55,8 @@ PAPER_KEYS = [
 
 LANGUAGES = """
     cs_CZ da_DK de_AT de_CH de_DE el_GR en_AU en_CA en_IN en_NZ en_SG en_ZA es_ES es_MX
-    fi_FI fr_BE fr_CA fr_CH he_IL hi_IN hu_HU id_ID it_CH ko_KR ms_MY nb_NO nl_BE nl_NL pl_PL pt_BR pt_PT
+    fi_FI fr_BE fr_CA fr_CH he_IL hi_IN hu_HU id_ID it_CH ko_KR ms_MY nb_NO nl_BE nl_NL pl_PL pt_BR
+    pt_PT
     ro_RO sk_SK sv_SE th_TH tr_TR uk_UA vi_VN
 """
 PLACES = LANGUAGES.split()
