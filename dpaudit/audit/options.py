@@ -19,6 +19,7 @@ __all__ = [
     "MechanismOptions",
     "PrivacyClaim",
     "Progress",
+    "count_of",
     "fresh_seed",
 ]
 
@@ -35,6 +36,17 @@ Progress = Callable[[int, int], None]
 def fresh_seed(given: int | str | None = None) -> str:
     """The seed that was given, as text, or else 64 random bits."""
     return secrets.token_hex(8) if given is None else str(given)
+
+
+def count_of(samples: float, *, what: str, example: str) -> int:
+    """A number of samples that a user gave, as an int: ``1e6`` is a whole number too.
+
+    Raises:
+        UsageError: not a whole number of at least 1.
+    """
+    if not (1 <= samples <= 1e15) or samples != int(samples):
+        raise UsageError(f"samples={samples}: must be a whole number of {what}, e.g. {example}")
+    return int(samples)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

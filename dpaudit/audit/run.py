@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from threadpoolctl import threadpool_limits
 
@@ -19,6 +21,7 @@ from dpaudit.audit.options import (
     MINIMUM_SAMPLES,
     AuditOptions,
     Progress,
+    count_of,
     fresh_seed,
 )
 from dpaudit.audit.plan import Call, growing_plan, make_plan
@@ -31,10 +34,17 @@ from dpaudit.interfaces import ClosedSampler, PreparingSampler, StartedSampler, 
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
 from dpaudit.samplers import open_sampler
+from dpaudit.samplers.callables import (
+    ONE_PROCESS,
+    CallableSampler,
+    Subject,
+    same_search_path,
+    subject,
+)
 from dpaudit.samplers.sandbox.policy import joined
 from dpaudit.types import AuditResult, BlindSpot, PowerPoint, TestResult, Verdict
 
-__all__ = ["audit_named", "audit_sampler", "run_audit"]
+__all__ = ["audit_named", "audit_sampler", "audit_subject", "run_audit"]
 
 LEAST_SHARE = 0.1  # of the values asked for: a pass on less is inconclusive
 EARLY_END = 100  # what an end before the plan's may add to α is 1/this; see run_audit
@@ -45,11 +55,11 @@ SEARCH_SECONDS = 15.0  # after the last value, without a time limit; less for a 
 
 
 def audit_sampler(
-    sampler: str,
+    sampler: str | Callable[..., Any],
     *,
     claim: str | None = None,
     dim: int | None = None,
-    samples: int = DEFAULT_SAMPLES,
+    samples: float = DEFAULT_SAMPLES,
     alpha: float = 0.01,
     time_limit: float | None = None,
     seed: int | str | None = None,
@@ -59,9 +69,16 @@ def audit_sampler(
     tests: Sequence[str] | None = None,
     sequential: bool = False,
     bits: Path | None = None,
+    in_process: bool | None = None,
     progress: Progress | None = None,
 ) -> AuditResult:
-    """Audit a closed sampler, named as on the command line (``python:MODULE:FUNCTION``, …).
+    """Audit a closed sampler: one named as on the command line, or a Python callable.
+
+    A name is ``python:MODULE:FUNCTION``, ``library:./libnoise.so:SYMBOL``, ``numpy:laplace``, ….
+    A callable is ``f(n, d)`` or ``f(size=(n, d))`` and returns an array (n, d). A module-level
+    function runs in a sandboxed process of its own; a lambda, a closure, a method or a function of
+    a notebook is called in this process, without a sandbox, and a pass says so. ``in_process`` True
+    keeps any callable here, False refuses what could only run here.
 
     ``claim`` may be left out if the sampler states it (the library adapters). ``samples`` counts
     single values. ``time_limit`` is in seconds of wall time for everything; without it the values
@@ -83,10 +100,16 @@ def audit_sampler(
     ... )
     >>> result.verdict
     'finding'
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(1)
+    >>> audit_sampler(
+    ...     lambda n, d: rng.normal(0, 2.2, (n, d)), claim="gaussian:sigma=2", samples=1e4, seed=1
+    ... ).verdict
+    'finding'
     """
     options = AuditOptions(
         dim=dim,
-        samples=samples,
+        samples=count_of(samples, what="values", example="1e7"),
         alpha=alpha,
         time_limit=time_limit,
         seed=fresh_seed(seed),
@@ -97,7 +120,37 @@ def audit_sampler(
         text=text,
         mitigation=mitigation,
     )
-    return audit_named(sampler, claim=claim, options=options, progress=progress)
+    what = subject(sampler, in_process=in_process)
+    return audit_subject(what, claim=claim, options=options, progress=progress)
+
+
+def audit_subject(
+    what: Subject,
+    *,
+    claim: str | None,
+    options: AuditOptions,
+    progress: Progress | None = None,
+) -> AuditResult:
+    """Audit noise where it can be called: in a process of its own or in this one."""
+    if what.target is not None:
+        with same_search_path() if what.ours else contextlib.nullcontext():
+            return audit_named(what.target, claim=claim, options=options, progress=progress)
+    if claim is None:
+        raise UsageError(
+            "claim=None: a callable does not say what it claims; give one, e.g. gaussian:sigma=1"
+        )
+    if options.mitigation is not None:
+        raise UsageError(
+            f"mitigation={options.mitigation}: works on a registered source only; leave it out"
+        )
+    with CallableSampler(what.called, name=what.name) as closed:
+        found = run_audit(closed, claim=Claim.parse(claim), options=options, progress=progress)
+    again = f"dpaudit.audit_sampler(…, claim={claim!r}, seed={options.seed!r})"
+    tests = (dataclasses.replace(t, reproduce=again if t.reproduce else "") for t in found.tests)
+    found = dataclasses.replace(found, tests=tuple(tests))
+    if found.verdict != "no-finding":
+        return found
+    return dataclasses.replace(found, cannot_rule_out=(*found.cannot_rule_out, ONE_PROCESS))
 
 
 def audit_named(

@@ -23,20 +23,9 @@ if TYPE_CHECKING:
 
     from dpaudit.deployments.apple.document import AppleDocument
 
-__all__ = ["audited", "count_of", "leave", "printed", "write_page"]
+__all__ = ["audited", "leave", "printed", "write_page"]
 
 _EXIT = {"no-finding": 0, "finding": 1, "inconclusive": 3}
-
-
-def count_of(samples: float, *, what: str, example: str) -> int:
-    """The number of samples that a user typed, as an int.
-
-    Raises:
-        UsageError: not a whole number of at least 1.
-    """
-    if not (1 <= samples <= 1e15) or samples != int(samples):
-        raise UsageError(f"samples={samples}: must be a whole number of {what}, e.g. {example}")
-    return int(samples)
 
 
 def audited(

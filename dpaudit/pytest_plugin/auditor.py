@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import os
@@ -12,27 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypedDict, TypeVar, Unpack
 
-from dpaudit.audit import AuditOptions, run_audit
-from dpaudit.audit.epsilon import (
-    MechanismOptions,
-    PrivacyClaim,
-    parse_neighbours,
-    run_mechanism_audit,
-)
-from dpaudit.audit.epsilon.run import audit_named as mechanism_named
+from dpaudit.audit.epsilon.run import audit_subject as audit_mechanism_subject
+from dpaudit.audit.epsilon.run import neighbours_text
 from dpaudit.audit.nothing import nothing_counted, nothing_drawn
-from dpaudit.audit.run import audit_named
-from dpaudit.claims import Claim
+from dpaudit.audit.options import AuditOptions, MechanismOptions, PrivacyClaim, count_of
+from dpaudit.audit.run import audit_subject
 from dpaudit.documents import of_result
 from dpaudit.errors import DpauditError, SamplerError, UsageError
-from dpaudit.pytest_plugin.callables import (
-    ONE_PROCESS,
-    CallableMechanism,
-    CallableSampler,
-    Subject,
-    same_search_path,
-    subject,
-)
 from dpaudit.report import (
     Document,
     audit_sentence,
@@ -44,6 +29,7 @@ from dpaudit.report import (
 from dpaudit.report.sentences import sandbox_level
 from dpaudit.report.tables import sorted_tests
 from dpaudit.results.text import printable
+from dpaudit.samplers.callables import Subject, subject
 from dpaudit.types import AuditResult, MechanismResult, TestResult
 
 __all__ = ["RELEASES", "Auditor", "NoiseOptions"]
@@ -174,7 +160,7 @@ class Auditor:
             UsageError: an unknown name, or an option that does not fit.
         """
         __tracebackhide__ = True
-        pair = _text(neighbours)
+        pair = neighbours_text(neighbours)
         used = self._seed(seed)
         about = {"claim_epsilon": epsilon, "claim_delta": delta}
 
@@ -183,7 +169,7 @@ class Auditor:
 
         def options() -> MechanismOptions:
             return MechanismOptions(
-                samples=_whole(samples),
+                samples=count_of(samples, what="releases", example="2e5"),
                 alpha=self._alpha if alpha is None else alpha,
                 seed=used,
                 time_limit=time_limit,
@@ -195,7 +181,7 @@ class Auditor:
             mechanism,
             in_process,
             options,
-            lambda what, options: mechanism_result(
+            lambda what, options: audit_mechanism_subject(
                 what, claim=claim(), neighbours=pair, attack=attack, options=options
             ),
             lambda name, reason, options: nothing_counted(
@@ -220,7 +206,9 @@ class Auditor:
         def asked() -> AuditOptions:
             return AuditOptions(
                 dim=options.get("dim"),
-                samples=self._samples if samples is None else _whole(samples),
+                samples=self._samples
+                if samples is None
+                else count_of(samples, what="values", example="1e6"),
                 alpha=self._alpha if alpha is None else alpha,
                 seed=seed,
                 time_limit=options.get("time_limit"),
@@ -233,7 +221,7 @@ class Auditor:
             sampler,
             options.get("in_process"),
             asked,
-            lambda what, options: noise_result(what, claim=claim, options=options),
+            lambda what, options: audit_subject(what, claim=claim, options=options),
             lambda name, reason, options: nothing_drawn(
                 name, reason, claim=claim or "its claim", options=options
             ),
@@ -319,47 +307,6 @@ class _Audited(NamedTuple, Generic[R]):
         return AssertionError(failure(self.result, again=self.again, page=self.page))
 
 
-def noise_result(what: Subject, *, claim: str | None, options: AuditOptions) -> AuditResult:
-    """Audit noise, in a process of its own or in this one."""
-    if what.target is not None:
-        with same_search_path() if what.ours else contextlib.nullcontext():
-            return audit_named(what.target, claim=claim, options=options)
-    if claim is None:
-        raise UsageError(
-            "claim=None: a callable does not say what it claims; give one, e.g. gaussian:sigma=1"
-        )
-    if options.mitigation is not None:
-        raise UsageError(
-            f"mitigation={options.mitigation}: works on a registered source only; leave it out"
-        )
-    with CallableSampler(what.called, name=what.name) as closed:
-        found = run_audit(closed, claim=Claim.parse(claim), options=options)
-    if found.verdict != "no-finding":
-        return found
-    return dataclasses.replace(found, cannot_rule_out=(*found.cannot_rule_out, ONE_PROCESS))
-
-
-def mechanism_result(
-    what: Subject,
-    *,
-    claim: PrivacyClaim,
-    neighbours: str | None,
-    attack: str | None,
-    options: MechanismOptions,
-) -> MechanismResult:
-    """Audit a whole mechanism, in a process of its own or in this one."""
-    if what.target is not None:
-        with same_search_path() if what.ours else contextlib.nullcontext():
-            return mechanism_named(
-                what.target, claim=claim, neighbours=neighbours, attack=attack, options=options
-            )
-    with CallableMechanism(what.called, name=what.name) as mechanism:
-        pair = None if neighbours is None else parse_neighbours(neighbours)
-        return run_mechanism_audit(
-            mechanism, claim=claim, neighbours=pair, attack=attack, options=options
-        )
-
-
 def reproducible(result: R, what: Subject, *, again: str) -> R:
     """``result`` with commands that work here; ``again`` is that of a callable of this process."""
     tests = tuple(
@@ -392,25 +339,6 @@ def _prefixed(line: str, what: Subject) -> str:
     if what.root is None:
         return line
     return f"PYTHONPATH={shlex.quote(os.path.relpath(what.root))} {line}"
-
-
-def _whole(samples: float) -> int:
-    if not (1 <= samples <= 1e15) or samples != int(samples):
-        raise UsageError(f"samples={samples}: must be a whole number, e.g. 1e6")
-    return int(samples)
-
-
-def _text(neighbours: str | tuple[Vector, Vector] | None) -> str | None:
-    """Two query results as the command line takes them, to the last digit."""
-    if neighbours is None or isinstance(neighbours, str):
-        return neighbours
-    try:
-        rows = [[float(x) for x in (v if hasattr(v, "__iter__") else [v])] for v in neighbours]
-    except (TypeError, ValueError):
-        raise UsageError(
-            f"neighbours={neighbours!r}: write two numbers or two vectors, e.g. (0, 1)"
-        ) from None
-    return ";".join(",".join(f"{x!r}" for x in row) for row in rows)
 
 
 def sentence(result: AuditResult | MechanismResult) -> str:

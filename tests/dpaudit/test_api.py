@@ -3,10 +3,12 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import dpaudit
 from dpaudit.errors import UsageError
+from dpaudit.samplers.callables import ONE_PROCESS
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +20,7 @@ def noise():
 
 def test_audits_and_a_page(tmp_path, noise):
     whole = dpaudit.audit_mechanism(
-        "numpy:laplace", claim_epsilon=0.1, claim_delta=0, neighbours="0,1", samples=2_000, seed=1
+        "numpy:laplace", neighbours=(0, 1), epsilon=0.1, samples=2e3, seed=1
     )
     for result in (noise, whole):
         assert result.verdict == "finding"
@@ -53,3 +55,40 @@ def test_names_are_there_and_imported_late():
     code = f"import dpaudit, sys; print(sorted({slow} & set(sys.modules)))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert run.stdout.strip() == "[]"
+
+
+def test_callables_of_this_process_and_of_modules():
+    """A lambda is called here and a pass says so; a module's function gets its own process."""
+    rng = np.random.default_rng(1)
+    asked = {"claim": "gaussian:sigma=1", "samples": 2e4, "seed": 1, "tests": ["moments"]}
+    asked["alpha"] = 1e-6
+    here = dpaudit.audit_sampler(lambda n, d: rng.normal(size=(n, d)), **asked)
+    assert here.verdict == "no-finding"
+    assert ONE_PROCESS in here.cannot_rule_out
+    wide = dpaudit.audit_sampler(lambda n, d: 1.1 * rng.normal(size=(n, d)), **asked)
+    assert [t.reproduce for t in wide.tests if t.finding] == [
+        "dpaudit.audit_sampler(…, claim='gaussian:sigma=1', seed='1')"
+    ]
+    there = dpaudit.audit_sampler(np.random.standard_normal, **asked, in_process=None)
+    assert "in this process" in there.sampler  # a method of numpy's generator, bound
+    with pytest.raises(UsageError, match="in_process=False"):
+        dpaudit.audit_sampler(lambda n, d: rng.normal(size=(n, d)), **asked, in_process=False)
+    with pytest.raises(UsageError, match=r"samples=2000\.5: must be a whole number"):
+        dpaudit.audit_sampler("numpy:normal", samples=2000.5)
+    with pytest.raises(UsageError, match="claim=None"):
+        dpaudit.audit_sampler(lambda n, d: rng.normal(size=(n, d)))
+
+
+def test_a_mechanism_as_a_callable():
+    rng = np.random.default_rng(1)
+    asked = {"neighbours": (0, 1), "epsilon": 1, "samples": 4e3, "seed": 1, "alpha": 1e-6}
+
+    def geometric(value, n, scale=1.0):
+        p = 1 - np.exp(-1 / scale)
+        return value + rng.geometric(p, n) - rng.geometric(p, n)
+
+    assert dpaudit.audit_mechanism(geometric, **asked).verdict == "no-finding"
+    half = dpaudit.audit_mechanism(lambda value, n: geometric(value, n, 0.3), **asked)
+    assert half.verdict == "finding"
+    with pytest.raises(UsageError, match="neighbours="):
+        dpaudit.audit_mechanism(geometric, **{**asked, "neighbours": (0, "x")})

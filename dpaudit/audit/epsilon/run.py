@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import shlex
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,48 +21,65 @@ from dpaudit.audit.options import (
     MechanismOptions,
     PrivacyClaim,
     Progress,
+    count_of,
     fresh_seed,
 )
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Mechanism, ProbingAttack
 from dpaudit.results.arrays import read_npy
+from dpaudit.samplers.callables import CallableMechanism, Subject, same_search_path, subject
 from dpaudit.samplers.resolve import open_mechanism
 from dpaudit.samplers.sandbox.policy import joined
 from dpaudit.types import MechanismResult
 
-__all__ = ["audit_mechanism", "audit_named", "parse_neighbours", "run_mechanism_audit"]
+__all__ = [
+    "audit_mechanism",
+    "audit_named",
+    "audit_subject",
+    "neighbours_text",
+    "parse_neighbours",
+    "run_mechanism_audit",
+]
 
 Vector = npt.NDArray[np.float64]
+Query = float | Sequence[float]
 _HOW = "write two numbers as 0,1, two vectors as '0,0,0;1,0,0', or two files as a.npy;b.npy"
 _REACH = "reach"
 """The attack that every audit without a named one also uses, if it is installed."""
 
 
 def audit_mechanism(
-    name: str,
+    mechanism: str | Callable[..., Any],
     *,
-    claim_epsilon: float,
-    claim_delta: float,
-    claim_mu: float | None = None,
-    neighbours: str | None = None,
+    neighbours: str | tuple[Query, Query] | None = None,
+    epsilon: float,
+    delta: float = 0.0,
+    mu: float | None = None,
     attack: str | None = None,
-    samples: int = DEFAULT_RELEASES,
+    samples: float = DEFAULT_RELEASES,
     alpha: float = 0.01,
     time_limit: float = 600.0,
     seed: int | str | None = None,
     real_numbers: bool = False,
     guesses: int | None = None,
+    in_process: bool | None = None,
     progress: Progress | None = None,
 ) -> MechanismResult:
-    """Audit a whole mechanism, named as on the command line (``numpy:laplace:scale=1``, …).
+    """Audit a whole mechanism: one named as on the command line, or a Python callable.
 
-    ``samples`` releases are drawn at each of the two ``neighbours`` (see :func:`parse_neighbours`),
-    half to learn events from, half to count them in. ``attack``, ``NAME[:option=value,…]``, says
-    instead what to look at: a support attack has fixed events, counted in all releases; a learning
-    attack learns from the first half; a probing attack brings the neighbours itself. With
-    ``real_numbers``, findings in the last bits of releases are advisory only. ``scores:FILE`` is a
-    one-run audit (:func:`~dpaudit.audit.epsilon.one_run.audit_scores`), which may make ``guesses``
-    guesses, a number chosen beforehand.
+    A name is ``numpy:laplace:scale=1``, ``python:MODULE:FUNCTION``, …. A callable is
+    ``f(value, n)`` → array (n,) or (n, k), ``n`` releases of a query result, a float or an array
+    (m,); where it runs, and ``in_process``, are as in :func:`~dpaudit.audit_sampler`. The claim is
+    (``epsilon``, ``delta``), and ``mu``-GDP too if given. ``neighbours`` are two query results,
+    ``(0, 1)`` or ``([0, 0], [1, 0])``, or text (see :func:`parse_neighbours`).
+
+    ``samples`` releases are drawn at each of the two neighbours, half to learn events from, half to
+    count them in. ``attack``, ``NAME[:option=value,…]``, says instead what to look at: a support
+    attack has fixed events, counted in all releases; a learning attack learns from the first half;
+    a probing attack brings the neighbours itself. With ``real_numbers``, findings in the last bits
+    of releases are advisory only. ``scores:FILE`` is a one-run audit
+    (:func:`~dpaudit.audit.epsilon.one_run.audit_scores`), which may make ``guesses`` guesses, a
+    number chosen beforehand.
 
     Formal guarantee: see :class:`~dpaudit.types.MechanismResult`.
 
@@ -68,24 +88,86 @@ def audit_mechanism(
             that does not fit.
         SamplerError: the mechanism died, did not respond, or released something that is no number.
         DpauditError: the attack failed.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(1)
+    >>> audit_mechanism(
+    ...     lambda value, n: value + np.round(rng.laplace(0, 0.5, n)),
+    ...     neighbours=(0, 1),
+    ...     epsilon=1,
+    ...     samples=1e4,
+    ...     seed=1,
+    ... ).verdict
+    'finding'
     """
-    claim = PrivacyClaim(claim_epsilon, claim_delta, claim_mu)
+    claim = PrivacyClaim(epsilon, delta, mu)
     options = MechanismOptions(
-        samples=samples,
+        samples=count_of(samples, what="releases", example="2e5"),
         alpha=alpha,
         time_limit=time_limit,
         seed=fresh_seed(seed),
         real_numbers=real_numbers,
     )
-    return audit_named(
-        name,
+    return audit_subject(
+        subject(mechanism, in_process=in_process),
         claim=claim,
-        neighbours=neighbours,
+        neighbours=neighbours_text(neighbours),
         attack=attack,
         options=options,
         guesses=guesses,
         progress=progress,
     )
+
+
+def audit_subject(
+    what: Subject,
+    *,
+    claim: PrivacyClaim,
+    neighbours: str | None,
+    attack: str | None,
+    options: MechanismOptions,
+    guesses: int | None = None,
+    progress: Progress | None = None,
+) -> MechanismResult:
+    """Audit a whole mechanism where it can be called: in a process of its own or in this one."""
+    if what.target is not None:
+        with same_search_path() if what.ours else contextlib.nullcontext():
+            return audit_named(
+                what.target,
+                claim=claim,
+                neighbours=neighbours,
+                attack=attack,
+                options=options,
+                guesses=guesses,
+                progress=progress,
+            )
+    with CallableMechanism(what.called, name=what.name) as mechanism:
+        pair = None if neighbours is None else parse_neighbours(neighbours)
+        return run_mechanism_audit(
+            mechanism,
+            claim=claim,
+            neighbours=pair,
+            attack=attack,
+            options=options,
+            progress=progress,
+        )
+
+
+def neighbours_text(neighbours: str | tuple[Query, Query] | None) -> str | None:
+    """Two query results as the command line takes them, to the last digit.
+
+    Raises:
+        UsageError: they are not two numbers or two vectors.
+    """
+    if neighbours is None or isinstance(neighbours, str):
+        return neighbours
+    try:
+        rows = [[float(x) for x in (v if hasattr(v, "__iter__") else [v])] for v in neighbours]
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"neighbours={neighbours!r}: write two numbers or two vectors, e.g. (0, 1)"
+        ) from None
+    return ";".join(",".join(f"{x!r}" for x in row) for row in rows)
 
 
 def audit_named(

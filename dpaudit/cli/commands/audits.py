@@ -117,9 +117,8 @@ def audit(
     Example: dpaudit audit library:./libnoise.so:gauss --claim gaussian:sigma=1
     """
     from dpaudit.audit import AuditOptions
-    from dpaudit.audit.options import fresh_seed
+    from dpaudit.audit.options import count_of, fresh_seed
     from dpaudit.cli import audits
-    from dpaudit.cli.verdicts import count_of
 
     options = AuditOptions(
         dim=dim,
@@ -234,9 +233,8 @@ def mechanism(
     Example: dpaudit mechanism numpy:legacy-normal --neighbours '0,0;1,1'
     --claim-epsilon 1 --attack pair-inversion:sampler=numpy-legacy
     """
-    from dpaudit.audit.options import MechanismOptions, PrivacyClaim, fresh_seed
+    from dpaudit.audit.options import MechanismOptions, PrivacyClaim, count_of, fresh_seed
     from dpaudit.cli import mechanisms
-    from dpaudit.cli.verdicts import count_of
 
     claim = PrivacyClaim(claim_epsilon, claim_delta, claim_mu)
     options = MechanismOptions(

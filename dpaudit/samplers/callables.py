@@ -44,8 +44,8 @@ ONE_PROCESS = BlindSpot(
     flaw="noise shared by two processes, or over a fork",
     size=None,
     unit="",
-    says="the callable ran in the test's own process: nothing else was started to compare it with; "
-    "a module-level function gets a process of its own, and a second one",
+    says="the callable ran in the auditor's own process: nothing else was started to compare it "
+    "with; a module-level function gets a process of its own, and a second one",
 )
 """What an audit in this process additionally cannot see."""
 
@@ -98,7 +98,7 @@ def subject(given: str | Callable[..., Any], *, in_process: bool | None) -> Subj
             "no other process can import it; define it at the top level of a module, or leave "
             "in_process out"
         )
-    return Subject(f"{name} (in the test's process)", function=given)
+    return Subject(f"{name} (in this process)", function=given)
 
 
 def _importable(function: Callable[..., Any]) -> Subject | None:
