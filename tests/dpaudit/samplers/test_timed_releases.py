@@ -8,8 +8,7 @@ import pytest
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, UsageError
 from dpaudit.interfaces import TimedMechanism
 from dpaudit.samplers.endpoints.targets import Target
-from dpaudit.samplers.endpoints.worker_main import open_target
-from dpaudit.samplers.endpoints.worker_main import Dispatcher
+from dpaudit.samplers.endpoints.worker_main import Dispatcher, open_target
 from dpaudit.samplers.resolve import open_mechanism
 
 
