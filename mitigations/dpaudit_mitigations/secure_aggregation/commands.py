@@ -214,14 +214,9 @@ def _terms(
 
 
 def _journal(folder: Path, kind: str) -> Any:
-    from dpaudit.errors import UsageError
-    from dpaudit_mitigations.transport.journal import Journal
+    from dpaudit_mitigations.transport.journal import Journal, journal_folder
 
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"journal={folder}: cannot be created ({error.strerror})") from error
-    return Journal(folder / "rounds.sqlite", kind=kind)
+    return Journal(journal_folder(folder) / "rounds.sqlite", kind=kind)
 
 
 def _vector(path: Path) -> Any:

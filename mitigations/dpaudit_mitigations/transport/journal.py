@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import sqlite3
+import stat
 import threading
 import time
 from collections.abc import Iterable
@@ -17,7 +18,7 @@ from dpaudit.errors import MessageError, UsageError
 from dpaudit.results.files import clear_leftovers, sync_folder, write_file
 from dpaudit.results.locks import HeldError, Lock
 
-__all__ = ["Journal", "durable_write", "file_digest", "write_all"]
+__all__ = ["Journal", "durable_write", "file_digest", "journal_folder", "write_all"]
 
 _PIECE = 8 << 20
 
@@ -73,6 +74,22 @@ def file_digest(path: Path) -> bytes | None:
 _SCHEMA = 1
 _LONGEST_ID = 128
 _LARGEST_FACTS = 1 << 20
+
+
+def journal_folder(path: Path) -> Path:
+    """The folder of a party's journal, made with mode 0700 if missing.
+
+    Raises:
+        UsageError: it cannot be made, or others may write to it.
+    """
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise UsageError(f"journal={path}: cannot be created ({error.strerror})") from error
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise UsageError(f"journal={path}: is writable by others; chmod 700 {path}")
+    return path
 
 
 class Journal:

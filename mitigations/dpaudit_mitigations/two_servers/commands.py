@@ -57,6 +57,7 @@ def noise(
     import threading
 
     from dpaudit_mitigations.transport.certificates import load_identity
+    from dpaudit_mitigations.transport.journal import journal_folder
     from dpaudit_mitigations.transport.logs import logger
     from dpaudit_mitigations.transport.server import serve
     from dpaudit_mitigations.two_servers.noise_side import NoiseSide
@@ -64,7 +65,7 @@ def noise(
 
     me = load_identity(identity)
     log = logger(me.name)
-    folder = _folder(journal)
+    folder = journal_folder(journal)
     published = publish or folder / "published"
     side = NoiseSide(
         terms=ReleaseTerms(dim=dim, bound=bound, sigma=sigma),
@@ -135,6 +136,7 @@ def answer(
     until publication, and a digest that confirms a guess of the query.
     """
     from dpaudit_mitigations.transport.certificates import load_identity
+    from dpaudit_mitigations.transport.journal import journal_folder
     from dpaudit_mitigations.transport.logs import logger
     from dpaudit_mitigations.two_servers.answer_side import AnswerSide, Contact, Question
 
@@ -154,7 +156,7 @@ def answer(
         source=source,
         bound=bound,
     )
-    side = AnswerSide(journal=_folder(journal), log=logger(me.name), draw=draw)
+    side = AnswerSide(journal=journal_folder(journal), log=logger(me.name), draw=draw)
     try:
         receipt = side.release(question, Contact(peer, peer_name, me), patience=patience)
     finally:
@@ -165,21 +167,6 @@ def answer(
         file=f"{release}@{number}.npy",
         sha256=receipt.published.hex(),
     )
-
-
-def _folder(path: Path) -> Path:
-    import stat
-
-    from dpaudit.errors import UsageError
-
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        mode = path.stat().st_mode
-    except OSError as error:
-        raise UsageError(f"journal={path}: cannot be created ({error.strerror})") from error
-    if mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise UsageError(f"journal={path}: is writable by others; chmod 700 {path}")
-    return path
 
 
 def _vector(path: Path) -> Any:

@@ -147,3 +147,10 @@ def test_usage_errors(tmp_path, monkeypatch, command, options, says):
     error, _ = command(here, *options, sigma="1")
     assert isinstance(error, UsageError)
     assert says in str(error)
+
+
+def test_a_journal_that_others_may_write_to(tmp_path):
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o770)
+    with pytest.raises(UsageError, match="writable by others"):
+        commands._journal(tmp_path / "open", "secure-aggregation/aggregator")

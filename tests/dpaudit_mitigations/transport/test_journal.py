@@ -17,7 +17,7 @@ import pytest
 
 from dpaudit.errors import MessageError, UsageError
 from dpaudit.results.files import clear_leftovers
-from dpaudit_mitigations.transport.journal import Journal, durable_write
+from dpaudit_mitigations.transport.journal import Journal, durable_write, journal_folder
 
 CHILD = Path(__file__).with_name("child.py")
 STATES = [None, "offered", "stored", "published"]
@@ -267,3 +267,11 @@ def test_leftovers_are_cleared_and_nothing_else(tmp_path):
         (tmp_path / name).write_bytes(b"x")
     assert clear_leftovers(tmp_path) == 1
     assert sorted(p.name for p in tmp_path.iterdir()) == [".dpaudit-x", "a", "a.tmp"]
+
+
+def test_a_journal_that_others_may_write_to(tmp_path):
+    assert journal_folder(tmp_path / "new").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o770)
+    with pytest.raises(UsageError, match="writable by others"):
+        journal_folder(tmp_path / "open")

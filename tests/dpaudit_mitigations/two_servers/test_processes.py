@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from dpaudit.cli.app import app
 from dpaudit.errors import UsageError
 from dpaudit_mitigations.transport.certificates import make_authority
-from dpaudit_mitigations.two_servers.commands import _folder, _vector
+from dpaudit_mitigations.two_servers.commands import _vector
 
 QUERY = np.array([120, 45, 300, 8, 77, 210, 0, 19], np.float32)
 
@@ -102,14 +102,6 @@ def test_query_files_that_are_none(tmp_path, name):
         (tmp_path / file).write_bytes(b"\x93NUMPY\x01\x00\x76\x00" + header)
     with pytest.raises(UsageError, match="query="):
         _vector(tmp_path / name)
-
-
-def test_a_journal_that_others_may_write_to(tmp_path):
-    assert _folder(tmp_path / "new").stat().st_mode & 0o777 == 0o700
-    (tmp_path / "open").mkdir()
-    (tmp_path / "open").chmod(0o770)
-    with pytest.raises(UsageError, match="writable by others"):
-        _folder(tmp_path / "open")
 
 
 def test_a_service_that_is_none():
