@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dpaudit.deployments.apple.configuration.reading import read_configuration
-from dpaudit.deployments.apple.database import opening
+from dpaudit.deployments.apple.database import opening, reading
 from dpaudit.deployments.apple.database.balances import check_balances
 from dpaudit.deployments.apple.database.reading import read_bits, read_database, read_sketches
 from dpaudit.deployments.apple.database.schema import from_coredata, to_coredata
@@ -538,7 +538,15 @@ def test_pages_that_are_referred_to_many_times_over(
     data += b"".join(interior(first + level + 1) for level in range(18)) + leaf
     data[28:32] = (len(data) // size).to_bytes(4, "big")
     figure.write_bytes(data)
+    allowed, bound = [], reading.bound_steps
+
+    def bounded(connection: sqlite3.Connection, *, size: int) -> None:
+        allowed.append(size)
+        bound(connection, size=min(size, len(data)))  # a larger one would take years
+
+    monkeypatch.setattr(reading, "bound_steps", bounded)
     assert "more rows than a file of its size can hold" in messages(figure, "ZOBHRECORD")
+    assert set(allowed) == {len(data)}
     assert len(read_database(figure).balances) == 7
     with pytest.raises(UsageError, match="more rows than a file"):
         for _ in read_bits(figure):
