@@ -154,5 +154,6 @@ class Kernel:
             statistic=ratio,
             effect=f"most unusual: {worst}, squared distance {ratio:.2f} × what chance gives, "
             f"{vectors:,} vectors",
+            parts=parts,
             blind_spots=(blind,),
         )

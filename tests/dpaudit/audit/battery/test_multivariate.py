@@ -78,6 +78,7 @@ def test_honest_noise_of_many_dimensions_passes(family, dtype):
     blocks = [rng.standard_normal(shape, dtype=dtype) for shape in shapes]
     e = evidence(family, blocks)
     assert e.p > 1e-3
+    assert e.parts
     assert all(0 <= p <= 1 for p in e.parts.values())
     assert e.blind_spots
 
