@@ -31,8 +31,14 @@ def _as_html(result: Any) -> str:
     return repr_html(result)
 
 
-# notebooks show results as HTML; the report is imported only then
-_types.html_of = _as_html
+def _as_text(result: Any) -> str:
+    from dpaudit.report.notebook import printed
+
+    return printed(result)
+
+
+# notebooks show results as HTML, print as a few lines; the report is imported only then
+_types.html_of, _types.text_of = _as_html, _as_text
 
 
 _HOMES = {"audit_mechanism": "audit.epsilon", "audit_sampler": "audit", "write_report": "api"}

@@ -58,6 +58,8 @@ _LARGEST = int(sys.float_info.max)
 
 html_of: Callable[[Any], str] | None = None
 """Turns a result into HTML for a notebook; set by ``dpaudit``: reports are not imported here."""
+text_of: Callable[[Any], str] | None = None
+"""Turns an audit's result into the lines that ``print`` shows; set by ``dpaudit`` too."""
 
 
 def to_dict(result: Any) -> Any:
@@ -160,6 +162,25 @@ def _in_a_notebook(result: Any) -> str | None:
     return None if html_of is None else html_of(result)
 
 
+def _printed(result: Any) -> str:
+    """What ``print`` shows: the verdict and how to see it again; ``repr`` if there is no report."""
+    return repr(result) if text_of is None else text_of(result)
+
+
+def _brief(result: Any, *words: object) -> str:
+    """A ``repr`` of one line without control characters; empty words are left out."""
+    said = ", ".join(one_line(word, limit=120) for word in words if word not in ("", None))
+    return f"<{type(result).__name__}: {said}>"
+
+
+def _smallest_p(tests: Sequence[TestResult]) -> str:
+    counted = [t for t in tests if not t.advisory]
+    if not counted:
+        return "no test"
+    first = min(counted, key=lambda t: t.p_adjusted)
+    return f"smallest adjusted p {first.p_adjusted:.2g} ({one_line(first.name, limit=60)})"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
     """A confidence interval: ``[low, high]`` holds the truth with probability ≥ ``confidence``."""
@@ -168,6 +189,9 @@ class Interval:
     high: Number
     confidence: Share
     method: str
+
+    def __repr__(self) -> str:
+        return _brief(self, f"{self.low:.4g} … {self.high:.4g}", f"{self.confidence:.4g}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,6 +263,10 @@ class Provenance:
     started: str
     source: str = ""
 
+    def __repr__(self) -> str:
+        known = self.versions.get("dpaudit", "")
+        return _brief(self, f"seed {self.seed}", known and f"dpaudit {known}", self.started)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlindSpot:
@@ -253,6 +281,10 @@ class BlindSpot:
     size: Number | None
     unit: str
     says: str
+
+    def __repr__(self) -> str:
+        upto = "any size" if self.size is None else f"up to {self.size:.3g} {self.unit}".rstrip()
+        return _brief(self, self.flaw, upto, self.test)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,6 +304,10 @@ class PowerPoint:
     by: str
     found_low: Share | None = None
     found_high: Share | None = None
+
+    def __repr__(self) -> str:
+        found = f"{self.size:.3g} {self.unit} found by {self.by}"
+        return _brief(self, self.flaw, found, f"{self.samples:,} values", f"dim {self.dim}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,6 +329,9 @@ class Evidence:
     interval: Interval | None = None
     unit: str = ""
     details: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return _brief(self, f"p {self.p:.2g}", self.effect)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,6 +359,10 @@ class TestResult:
     details: Mapping[str, Any] = field(default_factory=dict)
     seen_after: Count | None = None
     reproduce: str = ""
+
+    def __repr__(self) -> str:
+        kind = "finding" if self.finding else "advisory" if self.advisory else ""
+        return _brief(self, self.name, kind, f"adjusted p {self.p_adjusted:.2g}", self.effect)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,6 +399,13 @@ class AuditResult:
 
     _repr_html_ = _in_a_notebook
 
+    __str__ = _printed
+
+    def __repr__(self) -> str:
+        drawn = f"{self.samples:,} values"
+        shown = _smallest_p(self.tests)
+        return _brief(self, self.verdict, self.sampler, self.claim, drawn, shown)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttackResult:
@@ -373,6 +423,10 @@ class AttackResult:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     _repr_html_ = _in_a_notebook
+
+    def __repr__(self) -> str:
+        right = f"{self.successes:,} of {self.trials:,} right"
+        return _brief(self, self.attack, right, f"chance {self.chance:.3g}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -396,6 +450,9 @@ class CellResult:
 
     _repr_html_ = _in_a_notebook
 
+    def __repr__(self) -> str:
+        return _brief(self, self.kind, self.cell, f"{self.seconds:.3g} s")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellFailure:
@@ -408,6 +465,9 @@ class CellFailure:
     traceback: str
     seconds: Amount
     provenance: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        return _brief(self, self.kind, self.cell, self.error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -473,3 +533,11 @@ class MechanismResult:
     provenance: Provenance
 
     _repr_html_ = _in_a_notebook
+
+    __str__ = _printed
+
+    def __repr__(self) -> str:
+        claim = f"claims ({self.claim_epsilon:.4g}, {self.claim_delta:.4g})-DP"
+        drawn = f"{self.samples:,} releases"
+        shown = f"ε ≥ {self.epsilon.low:.3g}"
+        return _brief(self, self.verdict, self.mechanism, claim, drawn, shown)

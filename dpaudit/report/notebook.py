@@ -1,7 +1,7 @@
-"""Results in a notebook: a small card with the verdict in a sentence and the tests.
+"""Results in a notebook, a small card with the verdict and the tests, and what ``print`` shows.
 
-It works on light and dark pages, is scoped by its class and variable names, has no script, and is
-escaped like the page.
+The card works on light and dark pages, is scoped by its class and variable names, has no script,
+and is escaped like the page.
 """
 
 from __future__ import annotations
@@ -14,14 +14,39 @@ from dpaudit.report import format as fmt
 from dpaudit.report.badge import badge
 from dpaudit.report.mechanism import bounds_table, mechanism_sentence
 from dpaudit.report.sentences import audit_sentence, sandbox_level
-from dpaudit.report.tables import Column, tests_table
+from dpaudit.report.tables import Column, sorted_tests, tests_table
 from dpaudit.report.template import get_template
-from dpaudit.results.text import printable
+from dpaudit.results.text import one_line, printable
 from dpaudit.types import AttackResult, AuditResult, CellResult, MechanismResult, to_dict
 
-__all__ = ["repr_html"]
+__all__ = ["printed", "repr_html"]
 
 _MOST_ROWS = 12
+_MOST_LINES = 8
+_LONGEST = 20_000  # characters of a command
+
+
+def printed(result: AuditResult | MechanismResult) -> str:
+    """The verdict; then the findings and how to see them again, or what a pass cannot exclude."""
+    is_audit = isinstance(result, AuditResult)
+    lines = [audit_sentence(result) if is_audit else mechanism_sentence(result)]
+    found = [t for t in sorted_tests(result.tests) if t.finding]
+    lines += [
+        f"  {one_line(t.name, limit=100)}: {one_line(t.effect)} "
+        f"(adjusted p {fmt.p_value(t.p_adjusted)})"
+        for t in found[:_MOST_LINES]
+    ]
+    if len(found) > _MOST_LINES:
+        lines.append(f"  and {len(found) - _MOST_LINES} more: see tests")
+    again = next((t.reproduce for t in found if t.reproduce), "")
+    if again:
+        lines.append(f"To see it again: {one_line(again, limit=_LONGEST)}")
+    if result.verdict == "no-finding":
+        lines += [f"  {one_line(s.flaw)}: {one_line(s.says)}" for s in result.cannot_rule_out[:3]]
+        lines += [f"  and {len(result.cannot_rule_out) - 3} more: see cannot_rule_out"] * (
+            len(result.cannot_rule_out) > 3
+        )
+    return "\n".join(lines)
 
 
 def repr_html(result: AuditResult | MechanismResult | AttackResult | CellResult) -> str:

@@ -199,3 +199,57 @@ def test_no_error_is_left_out():
 def test_usage_errors_are_value_errors():
     assert issubclass(UsageError, ValueError)
     assert not issubclass(SamplerError, ValueError)
+
+
+# ---------------------------------------------------------------- repr
+
+
+def _a_test(**more):
+    return TestResult(
+        **{
+            "name": "tails",
+            "p": 1e-9,
+            "p_adjusted": 2e-8,
+            "statistic": 9.0,
+            "looks_at": "tails",
+            "effect": "3 values above 9\n\x1b[31mred",
+            "finding": True,
+            "parts": {},
+        }
+        | more
+    )
+
+
+def test_every_result_is_one_line():
+    spot = BlindSpot(test="tails", flaw="cut tails", size=0.125, unit="σ", says="…")
+    assert repr(spot) == "<BlindSpot: cut tails, up to 0.125 σ, tails>"
+    assert repr(dataclasses.replace(spot, size=None, test="")) == "<BlindSpot: cut tails, any size>"
+    shown = repr(_a_test())
+    assert shown.startswith("<TestResult: tails, finding, adjusted p 2e-08, 3 values above 9")
+    assert "\n" not in shown
+    assert "\x1b" not in shown
+    advisory = repr(_a_test(finding=False, advisory=True, effect=""))
+    assert advisory == "<TestResult: tails, advisory, adjusted p 2e-08>"
+    evidence = Evidence(p=0.5, statistic=1.0, effect="none", details={"long": [1] * 1000})
+    assert repr(evidence) == "<Evidence: p 0.5, none>"
+    audit = types.AuditResult(
+        verdict="finding",
+        reason="",
+        sampler="python:./x.py:f",
+        claim="gaussian:sigma=1",
+        alpha=0.01,
+        tests=(_a_test(), _a_test(name="nearer", p_adjusted=1e-300, advisory=True)),
+        samples=20_000,
+        samples_requested=20_000,
+        dims=(8,),
+        seconds=1.0,
+        cannot_rule_out=(spot,) * 50,
+        provenance=Provenance(
+            seed="1", versions={"dpaudit": "0.1"}, plugins=(), hardware="", started="2026-01-01"
+        ),
+    )
+    assert repr(audit) == (
+        "<AuditResult: finding, python:./x.py:f, gaussian:sigma=1, 20,000 values, "
+        "smallest adjusted p 2e-08 (tails)>"
+    )
+    assert repr(audit.provenance) == "<Provenance: seed 1, dpaudit 0.1, 2026-01-01>"
