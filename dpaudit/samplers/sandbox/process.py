@@ -280,25 +280,13 @@ class Process:
         It has the status, peak in KiB, CPU seconds, blocks written, limit passed, and amount.
         """
         del blocks
-        limits, size = self._limits, f"{int(amount) / _GIB:.3g} GiB"
-        held = f"{size} of memory" if int(amount) else "more memory than is allowed"
-        killed = {
-            "unreadable": "it hid its counters, so that no limit could be checked, and was killed",
-            "files": f"it had {amount} files in its scratch and was killed",
-            "memory": f"its processes held {held} and were killed, above the limit of "
-            f"{limits.memory / _GIB:g} GiB",
-            "written": f"it wrote {size} and was killed, above the limit of "
-            f"{limits.written / _GIB:g} GiB",
-            "processes": f"it had {amount} processes and all were killed, above the limit of "
-            f"{limits.processes}",
-        }
-        if passed in killed:
-            return -9, killed[passed]
+        if killed := self._killed(passed, amount):
+            return -9, killed
         if status == "-":
             return -9, "it, or the process that held it, was killed"
         code = int(status)
         if code == -signal.SIGXFSZ:
-            most = f"{limits.file_size >> 20} MiB"
+            most = f"{self._limits.file_size >> 20} MiB"
             return code, f"it wrote a file longer than the limit of {most} (signal SIGXFSZ)"
         used = f"after {float(cpu):.2g} s of CPU time, {int(peak) >> 10} MiB at its peak"
         if code == -signal.SIGXCPU:
@@ -311,6 +299,33 @@ class Process:
         except ValueError:  # a real-time signal has no name
             name = str(-code)
         return code, f"its process ended with signal {name} {used}"
+
+    def _killed(self, passed: str, amount: str) -> str:
+        """Why the supervisor killed it, by the limit passed; empty if it passed none."""
+        limits = self._limits
+        match passed:
+            case "unreadable":
+                return "it hid its counters, so that no limit could be checked, and was killed"
+            case "files":
+                return f"it had {amount} files in its scratch and was killed"
+            case "memory":
+                size = int(amount)
+                held = f"{size / _GIB:.3g} GiB of memory" if size else "more memory than is allowed"
+                return (
+                    f"its processes held {held} and were killed, above the limit of "
+                    f"{limits.memory / _GIB:g} GiB"
+                )
+            case "written":
+                return (
+                    f"it wrote {int(amount) / _GIB:.3g} GiB and was killed, above the limit of "
+                    f"{limits.written / _GIB:g} GiB"
+                )
+            case "processes":
+                return (
+                    f"it had {amount} processes and all were killed, above the limit of "
+                    f"{limits.processes}"
+                )
+        return ""
 
     def close(self) -> None:
         """Kill all that the program started and close the pipes; closing twice is harmless."""

@@ -260,3 +260,20 @@ def test_what_a_namespace_refuses_is_done_without(mode, monkeypatch, tmp_path):
         asked.reached
         == "partial: no namespaces (mount: No such device), other processes can be seen"
     )
+
+
+@pytest.mark.parametrize(
+    ("passed", "amount", "fate"),
+    [
+        ("-", "-", (3, "its process ended with exit status 3")),
+        ("files", "70,000", (-9, "it had 70,000 files in its scratch and was killed")),
+        ("unreadable", "-", (-9, "it hid its counters")),
+        ("memory", "0", (-9, "its processes held more memory than is allowed")),
+        ("memory", str(5 << 30), (-9, "its processes held 5 GiB of memory")),
+    ],
+)
+def test_only_sizes_are_read_as_numbers(passed, amount, fate):
+    unstarted = Process.__new__(Process)
+    unstarted._limits = Limits()
+    code, how = unstarted._fate("3", "1024", "0.5", "8", passed, amount)
+    assert (code, how[: len(fate[1])]) == fate
