@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 from dpaudit.audit.battery import Battery
 from dpaudit.audit.betting import Betting
 from dpaudit.audit.block import BitWriter
+from dpaudit.audit.notebook_bar import notebook_bar
 from dpaudit.audit.options import (
     DEFAULT_SAMPLES,
     MINIMUM_SAMPLES,
@@ -86,7 +87,8 @@ def audit_sampler(
     values, 5 at 1e6). Without ``seed`` a fresh one is drawn and reported. ``tests`` are names (all
     registered ones by default). ``sequential`` stops at the first clear finding and stays valid at
     any time it is stopped. ``bits`` is a file or FIFO for the top 16 bits of Φ(z) of every value of
-    the first process, for an external battery.
+    the first process, for an external battery. ``progress`` is called with the number drawn and the
+    total; without it a notebook shows a bar.
 
     Formal guarantee: see :class:`~dpaudit.types.AuditResult`.
 
@@ -121,7 +123,8 @@ def audit_sampler(
         mitigation=mitigation,
     )
     what = subject(sampler, in_process=in_process)
-    return audit_subject(what, claim=claim, options=options, progress=progress)
+    with notebook_bar(progress, unit="values") as shown:
+        return audit_subject(what, claim=claim, options=options, progress=shown)
 
 
 def audit_subject(

@@ -16,6 +16,7 @@ from dpaudit import registry
 from dpaudit.audit.epsilon.attacks import NamedAttack, named_attack
 from dpaudit.audit.epsilon.one_run import SCORES, audit_scores
 from dpaudit.audit.epsilon.pair import audit_pair, run_probes
+from dpaudit.audit.notebook_bar import notebook_bar
 from dpaudit.audit.options import (
     DEFAULT_RELEASES,
     MechanismOptions,
@@ -79,7 +80,7 @@ def audit_mechanism(
     a probing attack brings the neighbours itself. With ``real_numbers``, findings in the last bits
     of releases are advisory only. ``scores:FILE`` is a one-run audit
     (:func:`~dpaudit.audit.epsilon.one_run.audit_scores`), which may make ``guesses`` guesses, a
-    number chosen beforehand.
+    number chosen beforehand. ``progress`` is as in :func:`~dpaudit.audit_sampler`.
 
     Formal guarantee: see :class:`~dpaudit.types.MechanismResult`.
 
@@ -108,15 +109,16 @@ def audit_mechanism(
         seed=fresh_seed(seed),
         real_numbers=real_numbers,
     )
-    return audit_subject(
-        subject(mechanism, in_process=in_process),
-        claim=claim,
-        neighbours=neighbours_text(neighbours),
-        attack=attack,
-        options=options,
-        guesses=guesses,
-        progress=progress,
-    )
+    with notebook_bar(progress, unit="releases") as shown:
+        return audit_subject(
+            subject(mechanism, in_process=in_process),
+            claim=claim,
+            neighbours=neighbours_text(neighbours),
+            attack=attack,
+            options=options,
+            guesses=guesses,
+            progress=shown,
+        )
 
 
 def audit_subject(
