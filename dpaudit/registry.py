@@ -12,28 +12,41 @@ import difflib
 import functools
 import importlib.util
 import inspect
+import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 from dpaudit.errors import DuplicatePluginError, MissingExtraError, UnknownNameError, UsageError
 from dpaudit.results.text import error_text, one_line
 from dpaudit.source_hash import source_hash
+from dpaudit.source_reading import (
+    Option,
+    definition,
+    options_of,
+    packages,
+    source_file,
+    statements,
+)
 from dpaudit.types import PluginOrigin, Reference
 
 __all__ = [
     "KINDS",
+    "Description",
     "Kind",
     "Plugin",
     "create",
     "declared",
+    "describe",
+    "documented",
     "load",
     "missing_extra",
     "nearest",
     "plugin",
     "plugins",
+    "source_file",
 ]
 
 Kind = Literal[
@@ -60,6 +73,8 @@ _EXTRAS = {
     "pyarrow": "parquet",
     "opendp": "opendp",
     "diffprivlib": "diffprivlib",
+    "pydp": "python-dp",
+    "pipeline_dp": "pipeline-dp",
     "opacus": "opacus",
     "pooch": "opacus",
     "grpc": "protocols",
@@ -139,29 +154,96 @@ def declared(plugin: Plugin) -> dict[str, Any]:
     or running the module adds.
     """
     module, _, name = plugin.target.partition(":")
-    try:
-        parsed = ast.parse(_source(module)).body
-        body = next(x for x in parsed if isinstance(x, ast.ClassDef) and x.name == name).body
-    except (ImportError, OSError, StopIteration, SyntaxError, ValueError):
-        return {}
+    classes = (x for x in statements(module) if isinstance(x, ast.ClassDef) and x.name == name)
+    made = next(classes, None)
     found = {}
-    for statement in body:
+    for statement in made.body if made else ():
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
             with contextlib.suppress(ValueError):  # not a literal
                 found[statement.targets[0].id] = ast.literal_eval(statement.value)
     return found
 
 
-def _source(module: str) -> bytes:
-    top, *below = module.split(".")
-    spec = importlib.util.find_spec(top)  # finding anything deeper would import the parents
-    files = []
-    for place in (spec.submodule_search_locations or ()) if spec else ():
-        path = Path(place, *below)
-        files += [path.with_name(f"{path.name}.py"), path / "__init__.py"]
-    if spec and spec.origin and not below:
-        files = [Path(spec.origin)]
-    return next(file for file in files if file.is_file()).read_bytes()
+def documented(target: str) -> str:
+    """The docstring of a class or function ``MODULE:NAME``, not imported; '' if there is none."""
+    module, _, name = target.partition(":")
+    try:
+        _, made = definition(module, name)
+    except LookupError:
+        return ""
+    return (ast.get_docstring(made) or "") if isinstance(made, _DOCUMENTED) else ""
+
+
+_DOCUMENTED = (ast.ClassDef, ast.FunctionDef)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """What a plug-in's source says about it; nothing is imported."""
+
+    says: str
+    """The first sentence of its docstring, or of its module's; '' if there is none."""
+    specimen: bool
+    """Whether it is a LAB SPECIMEN."""
+    options: tuple[Option, ...]
+    """What may be written behind its name: NAME:option=value,…"""
+    extra: str | None
+    """What brings what it imports: ``pip install 'dpaudit[EXTRA]'``; None if nothing is needed."""
+    missing: tuple[str, ...]
+    """The packages that it imports and that are not installed."""
+
+
+def describe(plugin: Plugin) -> Description:
+    """Read what a plug-in says about itself from its source, without importing it."""
+    module, _, name = plugin.target.partition(":")
+    try:
+        where, made = definition(module, name)
+    except LookupError:
+        return Description(says="", specimen=False, options=(), extra=None, missing=())
+    own = ast.get_docstring(made) if isinstance(made, _DOCUMENTED) else None
+    says = _sentence(own or ast.get_docstring(ast.Module([*statements(where)], [])) or "")
+    needed = packages(module) | _library(made)
+    kind = plugin.origin.kind
+    return Description(
+        says=says.removeprefix(f"{_SPECIMEN}. "),
+        specimen=says.startswith(_SPECIMEN),
+        options=options_of(where, made, keyword_only=kind == "tests") if kind in _OPEN else (),
+        extra=_extra_of(needed),
+        missing=tuple(sorted(name for name in needed if importlib.util.find_spec(name) is None)),
+    )
+
+
+_SPECIMEN = "LAB SPECIMEN"
+_OPEN = frozenset(KINDS) - {"samplers", "services", "transcripts", "measures"}
+_INCLUDES = {"torch": {"local"}, "opacus": {"torch", "local"}, "protocols": {"torch", "local"}}
+
+
+def _sentence(text: str) -> str:
+    """The first sentence of a docstring, on one line, without reStructuredText's marks."""
+    line = " ".join(text.partition("\n\n")[0].split())
+    plain = re.sub(r":\w+:`([^`]*)`", r"\1", line).replace("``", "")
+    body = plain.removeprefix(f"{_SPECIMEN}. ")
+    first = re.split(r"(?<=[.])\s+(?=[A-Z])", body, maxsplit=1)[0]
+    return one_line(plain[: len(plain) - len(body)] + first, limit=300)
+
+
+def _library(made: ast.stmt) -> frozenset[str]:
+    """The package whose mechanisms an adapter offers."""
+    if not (isinstance(made, ast.Assign) and isinstance(made.value, ast.Call)):
+        return frozenset()
+    values = {keyword.arg: keyword.value for keyword in made.value.keywords}
+    module = values.get("module")
+    if not (isinstance(module, ast.Constant) and isinstance(module.value, str)):
+        return frozenset()
+    top = module.value.partition(".")[0]
+    return frozenset() if top in sys.stdlib_module_names else frozenset({top})
+
+
+def _extra_of(needed: Iterable[str]) -> str | None:
+    """The extras that bring all of ``needed``, without those that another one includes."""
+    extras = {_EXTRAS[name] for name in needed if name in _EXTRAS}
+    included: set[str] = set().union(*(_INCLUDES.get(extra, set()) for extra in extras))
+    return ",".join(sorted(extras - included)) or None
 
 
 def _known(kind: str, name: str) -> Plugin:
