@@ -2,62 +2,234 @@
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
+from rich.text import Text
 
 from dpaudit import registry
-from dpaudit.cli.output import emit, write_json_line
+from dpaudit.cli.output import emit, note, write_json_line
 from dpaudit.interfaces import GAMES
+from dpaudit.results.text import one_line
+
+if TYPE_CHECKING:
+    from dpaudit.samplers.adapters.base import Adapter, LibraryMechanism
 
 __all__ = ["show"]
 
+Row = dict[str, Any]
 
-def show(kind: str, output: str) -> None:
-    """Print the plug-ins of a kind, or the built-in experiments; for attacks also their needs."""
+_LEGEND = "Options: write NAME:option=value,…; option=… must be given, [option] may be."
+_HINTS = {
+    "sources": f"{_LEGEND}\nTry: dpaudit audit gaussian:sigma=2 --claim gaussian:sigma=2",
+    "samplers": "The mechanisms of libraries: dpaudit list mechanisms",
+    "mechanisms": (
+        f"{_LEGEND.replace('NAME', 'LIBRARY:MECHANISM')}\n"
+        "Try: dpaudit audit numpy:laplace:scale=2, or\n"
+        "     dpaudit mechanism numpy:laplace --neighbours 0,1 --claim-epsilon 1"
+    ),
+    "attacks": _LEGEND,
+    "mitigations": f"{_LEGEND}\nTry: dpaudit audit gaussian --mitigation rotation",
+    "tests": "Try: dpaudit audit numpy:normal --tests moments,tails",
+    "experiments": "Minutes are rough, on two cores. Try: dpaudit run gpm-fig4",
+}
+
+
+def show(kind: str, output: str, *, verbose: bool = False) -> None:
+    """Print the plug-ins of a kind, the mechanisms of libraries, or the built-in experiments.
+
+    ``verbose`` adds where each plug-in's code is.
+    """
+    table: Callable[[list[Row]], Table]
     if kind == "experiments":
-        from dpaudit.experiments.spec_file import spec_names
-
-        rows = [
-            {"name": name, "distribution": "dpaudit", "target": f"specs/{name}.toml"}
-            for name in spec_names()
-        ]
+        rows, table = _experiments(), _numbered
+    elif kind == "mechanisms":
+        rows, table = _mechanisms(), _by_library
     else:
-        rows = [
-            {
-                "name": name,
-                "distribution": f"{p.origin.distribution} {p.origin.version}",
-                "target": p.target,
-            }
-            for name, p in registry.plugins(kind).items()
-        ]
-    needs = (
-        [_needs(plugin) for plugin in registry.plugins(kind).values()] if kind == "attacks" else []
-    )
-    if output == "json":
-        write_json_line(
-            [row | need for row, need in zip(rows, needs, strict=True)] if needs else rows
+        rows, table = (
+            _plugins(kind),
+            lambda found: _two_columns((row["name"], _lines(row, verbose)) for row in found),
         )
+    if output == "json":
+        write_json_line(rows)
         return
-    emit(_table(rows))
-    if needs:
-        named = zip(rows, needs, strict=True)
+    emit(table(rows))
+    if kind == "attacks":
         emit("")
-        emit(_table([{"name": row["name"]} | _texts(need) for row, need in named]))
-        emit("")
-        emit(_table([_rules(game) for game in GAMES]))
+        emit(_two_columns((name, [_rules(name)]) for name in GAMES))
+    if kind in _HINTS:
+        note(_HINTS[kind])
 
 
-def _table(rows: list[dict[str, str]]) -> Table:
+def _plugins(kind: str) -> list[Row]:
+    found = registry.plugins(kind)
+    return [
+        {
+            "name": name,
+            "distribution": f"{plugin.origin.distribution} {plugin.origin.version}",
+            "target": plugin.target,
+            **_described(plugin),
+            **(_needs(plugin) if kind == "attacks" else {}),
+        }
+        for name, plugin in found.items()
+    ]
+
+
+def _described(plugin: registry.Plugin) -> Row:
+    about = registry.describe(plugin)
+    return {
+        "description": about.says,
+        "lab_specimen": about.specimen,
+        "options": {option.name: option.default for option in about.options},
+        "extra": about.extra,
+        "missing": list(about.missing),
+    }
+
+
+def _experiments() -> list[Row]:
+    from dpaudit.experiments.spec_file import spec_heads
+
+    return [
+        {**head, "distribution": "dpaudit", "target": f"specs/{head['name']}.toml"}
+        for head in spec_heads()
+    ]
+
+
+def _mechanisms() -> list[Row]:
+    """What ``LIB:MECH`` can be; the libraries themselves are not imported."""
+    rows = []
+    for name, plugin in registry.plugins("samplers").items():
+        if plugin.target.endswith(":LIBRARY"):
+            library: Adapter = registry.load("samplers", name)
+            about = _described(plugin)
+            rows += [
+                _mechanism(library, mechanism, entry, about)
+                for mechanism, entry in library.table.items()
+            ]
+    return rows
+
+
+def _mechanism(library: Adapter, name: str, entry: LibraryMechanism, about: Row) -> Row:
+    return {
+        "name": f"{library.name}:{name}",
+        "library": library.name,
+        "claim": _claim(entry),
+        "releases": "aggregate of a data set" if entry.data else "value plus noise",
+        "options": {
+            option: None if default is None else str(default)
+            for option, default in entry.options.items()
+        },
+        "extra": about["extra"],
+        "installed": library.version,
+    }
+
+
+def _claim(entry: LibraryMechanism) -> str | None:
+    """Its law with the defaults; with … for the scale where an option has none."""
+    from dpaudit.samplers.adapters.base import claimed
+
+    some = {
+        option: 0.5 if default is None else default for option, default in entry.options.items()
+    }
+    claim = claimed(entry, some)
+    if claim is not None and None in entry.options.values():
+        return f"{claim.partition('=')[0]}=…"
+    return claim
+
+
+def _lines(row: Row, verbose: bool) -> list[str]:
+    """What stands next to a name: description, options, needs, origin."""
+    first = ("LAB SPECIMEN. " if row["lab_specimen"] else "") + row["description"]
+    details = [f"options: {_options(row['options'])}"] if row["options"] else []
+    details += [_needed(row["extra"], row["missing"])] if row["extra"] or row["missing"] else []
+    lines = [line for line in (first, "; ".join(details)) if line] or [""]
+    if "games" in row:
+        lines.append(
+            f"plays {', '.join(row['games']) or 'no game'}; holds {row['holds']}; "
+            f"in {', '.join(row['used_by']) or 'no command'}"
+        )
+    if verbose or row["distribution"].partition(" ")[0] != "dpaudit":
+        lines.append(f"from {row['distribution']}: {row['target']}")
+    return [one_line(line, limit=1000) for line in lines]
+
+
+_PLAIN = re.compile(r"-?[\w.+-]+")
+
+
+def _options(options: Mapping[str, str | None]) -> str:
+    def text(name: str, default: str | None) -> str:
+        if default is None:
+            return f"{name}=…"
+        if default == "None" or not _PLAIN.fullmatch(default):
+            return f"[{name}]"
+        return f"{name}={default.lower() if default in _BOOLEANS else default.removesuffix('.0')}"
+
+    return " ".join(text(name, default) for name, default in options.items())
+
+
+_BOOLEANS = ("True", "False")
+
+
+def _needed(extra: str | None, missing: Sequence[str]) -> str:
+    if extra is None:
+        return f"needs {', '.join(missing)} (not installed)"
+    how = f"not installed: pip install 'dpaudit[{extra}]'" if missing else "installed"
+    return f"needs the extra {extra} ({how})"
+
+
+def _by_library(rows: Sequence[Row]) -> Table:
     table = Table(box=None, pad_edge=False)
-    for column in rows[0] if rows else ("name", "distribution", "target"):
-        table.add_column(column.replace("_", " "), overflow="fold")
-    for row in rows:
-        table.add_row(*row.values())
+    table.add_column("mechanism", no_wrap=True)
+    table.add_column("claims", no_wrap=True)
+    table.add_column("options", overflow="fold")
+    for library, group in itertools.groupby(rows, key=lambda row: row["library"]):
+        mechanisms = list(group)
+        table.add_row()
+        table.add_row(Text(library, style="bold"), "", Text(_version(mechanisms[0]), style="dim"))
+        for row in mechanisms:
+            short = row["name"].partition(":")[2]
+            claim = row["claim"] or ("(data set)" if "data" in row["releases"] else "")
+            table.add_row(f"  :{short}", claim, _options(row["options"]))
     return table
 
 
-def _needs(plugin: registry.Plugin) -> dict[str, Any]:
+def _version(row: Row) -> str:
+    if row["installed"] is not None:
+        return f"{row['installed']} installed"
+    if row["extra"] is not None:
+        return f"not installed: pip install 'dpaudit[{row['extra']}]'"
+    return "not installed: make envs"
+
+
+def _two_columns(rows: Iterable[tuple[str, Sequence[str]]]) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, (first, *more) in rows:
+        text = Text(first)
+        text.highlight_regex("^LAB SPECIMEN", "bold yellow")
+        for line in more:
+            text.append(f"\n{line}", style="dim")
+        table.add_row(Text(name, style="bold"), text)
+    return table
+
+
+def _numbered(rows: Sequence[Row]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("name", no_wrap=True)
+    table.add_column("minutes", justify="right", no_wrap=True)
+    table.add_column("what it shows", overflow="fold")
+    for row in rows:
+        minutes = row["minutes"]
+        shown = "?" if minutes is None else "<1" if minutes < 1 else f"{minutes:g}"
+        table.add_row(Text(row["name"], style="bold"), shown, Text(one_line(row["title"])))
+    return table
+
+
+def _needs(plugin: registry.Plugin) -> Row:
     """What an attack declares about itself, and what the rules of its games add."""
     own = registry.declared(plugin)
     played = own.get("games")
@@ -74,14 +246,6 @@ def _needs(plugin: registry.Plugin) -> dict[str, Any]:
     }
 
 
-def _texts(need: dict[str, Any]) -> dict[str, str]:
-    words = {True: "yes", False: "no"}
-    return {
-        k: words[v] if isinstance(v, bool) else "; ".join(v) if isinstance(v, list) else v
-        for k, v in need.items()
-    }
-
-
-def _rules(name: str) -> dict[str, str]:
+def _rules(name: str) -> str:
     game = GAMES[name]
-    return {"game": name, "sees": game.sees, "says": game.says, "succeeds if": game.success}
+    return f"sees {game.sees}; knows {game.knows}; says {game.says}; succeeds if {game.success}"

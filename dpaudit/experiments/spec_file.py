@@ -34,8 +34,10 @@ in ids and results it stands as its label, without one as ``name:option=value,â€
 (``clip`` of ``gradient-attack``, ``observations`` of ``pool-inference``) one cell has all values,
 on the same draws; these stand with spaces between, ``4 8``. ``keys`` renews the attacker's key so
 many times per cell. ``keep_trials = true`` stores every trial of ``attack`` cells: truth, guess and
-score (``docs/store.md``). ``[published]`` names the values to compare with ours; ``[[column]]`` and
-``[[figure]]`` say what the report shows (``dpaudit.report``, documents of kind "measurements").
+score (``docs/store.md``). ``minutes`` is about how long it takes on two cores, for ``dpaudit list
+experiments``; nothing else reads it. ``[published]`` names the values to compare with ours;
+``[[column]]`` and ``[[figure]]`` say what the report shows (``dpaudit.report``, documents of kind
+"measurements").
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ from dpaudit.registry import nearest
 from dpaudit.results.foreign import RefusedError, read_plain, shown
 from dpaudit.results.text import one_line
 
-__all__ = ["load_spec", "spec_names"]
+__all__ = ["load_spec", "spec_heads", "spec_names"]
 
 _MOST_BYTES = 1 << 19
 """Per file; the longest built-in one has 6 kB."""
@@ -73,6 +75,7 @@ _SCALARS: dict[str, type | tuple[type, ...]] = {
     "name": str,
     "title": str,
     "story": str,
+    "minutes": (int, float),
     "seed": (int, str),
     "epsilon": (int, float, list),
     "delta": (int, float),
@@ -105,6 +108,18 @@ def spec_names() -> list[str]:
     return sorted(
         p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml")
     )
+
+
+def spec_heads() -> list[dict[str, Any]]:
+    """Name, title and minutes on two cores of the experiments that ship with dpaudit.
+
+    ``minutes`` is rough, from the runs in ``docs/results``; None where nobody measured it.
+    """
+    raw = {name: _table_of(name) for name in spec_names()}
+    return [
+        {"name": name, "title": table.get("title", name), "minutes": table.get("minutes")}
+        for name, table in raw.items()
+    ]
 
 
 def load_spec(name: str, *, trials: int | None = None, device: str = "cpu") -> Spec:

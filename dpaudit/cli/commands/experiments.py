@@ -259,10 +259,37 @@ def report(
 
 
 def list_(
-    kind: Annotated[Literal[Kind, "experiments"], typer.Argument(show_default=False)],
+    kind: Annotated[
+        Literal[Kind, "mechanisms", "experiments"],
+        typer.Argument(metavar="KIND", help="One of the kinds above.", show_default=False),
+    ],
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", "-v", help="Also show where each plug-in's code is."),
+    ] = False,
     output: FormatOption = "text",
 ) -> None:
-    """List the plug-ins of a kind with the distributions they come from, without importing them."""
+    """List what dpaudit has by name: sources, mechanisms, attacks, experiments and more.
+
+    [bold]KIND[/bold] is one of
+
+    sources, mechanisms (of libraries), samplers (kinds of them): what to audit
+
+    tests, attacks, mitigations, hosts: what an audit or an experiment uses
+
+    experiments: what dpaudit run runs, with rough minutes
+
+    local, submissions, measures, loggers, services, transcripts: further parts
+
+    Each with a description, its options with their defaults, whether it is a
+    LAB SPECIMEN, and the extra it needs. No plug-in is imported.
+
+    [bold]Examples[/bold]
+
+    $ dpaudit list sources
+
+    $ dpaudit list mechanisms
+    """
     from dpaudit.cli import listing
 
-    listing.show(kind, output)
+    listing.show(kind, output, verbose=verbose)

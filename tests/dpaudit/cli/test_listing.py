@@ -1,0 +1,104 @@
+"""``dpaudit list``: what a newcomer reads of each plug-in, and that nothing is imported for it."""
+
+import json
+
+import pytest
+from command_line import here as dpaudit
+
+from dpaudit import registry
+from dpaudit.cli import listing, output
+from dpaudit.experiments import spec_names
+from dpaudit.samplers.adapters import base
+
+KINDS = [*registry.KINDS, "mechanisms", "experiments"]
+
+
+def rows(kind):
+    return {row["name"]: row for row in json.loads(dpaudit("list", kind, "--format=json").stdout)}
+
+
+def shown(monkeypatch, capsys, kind, *, width, **options):
+    """What a terminal of that width shows."""
+    console = output.SafeConsole(width=width)
+    monkeypatch.setattr(listing, "emit", console.print)
+    listing.show(kind, "text", **options)
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("width", [80, 100])
+def test_every_list_fits_and_names_no_class(monkeypatch, capsys, kind, width):
+    text = shown(monkeypatch, capsys, kind, width=width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "dpaudit.noise" not in text
+    assert "``" not in text
+    for name in rows(kind):
+        assert (f":{name.partition(':')[2]}" if kind == "mechanisms" else name) in text
+
+
+def test_a_source_has_its_sentence_mark_options_and_extra():
+    sources = rows("sources")
+    assert sources["pancake"]["lab_specimen"]
+    assert sources["pancake"]["description"].startswith("Noise with thin")
+    assert sources["pancake"]["options"] == {"key": None, "sigma": "1.0"}
+    assert not sources["gaussian"]["lab_specimen"]
+    assert sources["gaussian"]["options"] == {"sigma": "1.0"}
+    # of a base class, and of a dataclass's base class
+    assert sources["polar"]["options"] == {"sigma": "1.0"}
+    assert rows("attacks")["laplace-support"]["options"]["sampler"] == "numpy"
+
+
+def test_options_are_those_that_a_plugin_takes():
+    """What is read from the source is what ``create`` would take after importing it."""
+    for kind in ("sources", "mitigations", "attacks"):
+        for name, row in rows(kind).items():
+            taken = registry._parameters(registry.load(kind, name)).values()
+            named = [p for p in taken if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+            wanted = {p.name: p.default is p.empty for p in named if not p.name.startswith("_")}
+            assert {o: default is None for o, default in row["options"].items()} == wanted
+
+
+def test_needed_extras_are_said_with_whether_they_are_there(monkeypatch, capsys):
+    attacks = rows("attacks")
+    assert attacks["likelihood-ratio"]["extra"] == "torch"
+    assert attacks["reach"]["extra"] is None
+    assert rows("samplers")["opendp"]["extra"] == "opendp"
+    text = shown(monkeypatch, capsys, "attacks", width=100)
+    assert "needs the extra torch (installed)" in text
+    found = registry.importlib.util.find_spec
+    monkeypatch.setattr(
+        registry.importlib.util, "find_spec", lambda name: None if name == "torch" else found(name)
+    )
+    text = shown(monkeypatch, capsys, "attacks", width=120)
+    assert "not installed: pip install 'dpaudit[torch]'" in text
+
+
+def test_verbose_shows_where_the_code_is(monkeypatch, capsys):
+    text = shown(monkeypatch, capsys, "sources", width=100, verbose=True)
+    assert "dpaudit.noise.gaussian:Gaussian" in text
+    assert rows("sources")["gaussian"]["target"] == "dpaudit.noise.gaussian:Gaussian"
+
+
+def test_experiments_have_a_title_and_minutes(monkeypatch, capsys):
+    experiments = rows("experiments")
+    assert set(experiments) == set(spec_names())
+    assert all(row["title"] != row["name"] for row in experiments.values())
+    assert all(row["minutes"] > 0 for row in experiments.values())
+    text = shown(monkeypatch, capsys, "experiments", width=100)
+    assert "zoo                      60  The zoo" in text
+    assert "demo                     <1  Four samplers" in text
+
+
+def test_mechanisms_of_libraries_have_claim_and_options():
+    mechanisms = rows("mechanisms")
+    for library in ("numpy", "opendp", "scipy", "torch", "opacus", "tmlt-core"):
+        assert any(name.startswith(f"{library}:") for name in mechanisms)
+    assert mechanisms["numpy:laplace"]["claim"] == "laplace:scale=1"
+    assert mechanisms["numpy:laplace"]["options"] == {"scale": "1.0"}
+    assert mechanisms["diffprivlib:Laplace"]["claim"] == "laplace:scale=…"
+    assert mechanisms["diffprivlib:Laplace"]["options"]["epsilon"] is None
+    for name, row in mechanisms.items():
+        library, _, target = name.partition(":")
+        if None not in row["options"].values():
+            entry, options = registry.load("samplers", library).find(target)
+            assert row["claim"] == base.claimed(entry, options)
