@@ -17,15 +17,23 @@ help: ## What there is
 
 setup: $(READY) ## Make .venv and install everything into it
 
-WANTED = import sys; sys.version_info >= (3, 11) or sys.exit("python=%d.%d: dpaudit needs 3.11 or newer; make PYTHON=/path/to/python3.11" % sys.version_info[:2])
+WANTED = import sys; sys.version_info >= (3, 11) or sys.exit("python=%d.%d: dpaudit needs Python 3.11 or newer; make PYTHON=/path/to/python3.11" % sys.version_info[:2])
 VERSION = import sys; print("%d.%d" % sys.version_info[:2])
+MADE = import pip, sys; print("%d.%d" % sys.version_info[:2])
+INSTALL_LOG := $(VENV)/install.log
+
+ifneq ($(shell $(BIN)/python -c '' 2>/dev/null && echo runs),runs)
+.PHONY: $(READY) # the Python that .venv was made with is gone, or .venv is
+endif
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c '$(WANTED)'
-	@test "$$($(BIN)/python -c '$(VERSION)' 2>/dev/null)" = "$$($(PYTHON) -c '$(VERSION)')" || { \
+	@test "$$($(BIN)/python -c '$(MADE)' 2>/dev/null)" = "$$($(PYTHON) -c '$(VERSION)')" || { \
 		echo "Making $(VENV) with Python $$($(PYTHON) -c '$(VERSION)') ..."; $(PYTHON) -m venv --clear $(VENV); }
-	@echo "Installing dpaudit and what it needs into $(VENV): 2.7 GB, about two minutes ..."
-	@PIP_ROOT_USER_ACTION=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,dev]'
+	@echo "Installing dpaudit and what it needs into $(VENV): 2.7 GB, with torch for CUDA 6.5 GB; a few minutes ..."
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --editable '.[all,dev]' 2>$(INSTALL_LOG) || { \
+		grep ^ERROR $(INSTALL_LOG); grep -q 'connection broken' $(INSTALL_LOG) && echo 'The package index (PyPI) does not respond: pip needs a network.'; \
+		echo 'pip could not install dpaudit: $(INSTALL_LOG) has the details. The same command tries again.'; exit 1; } >&2
 	@touch $@
 
 envs: $(ENVS)/tmlt-core/.ready $(ENVS)/diffprivlib-old/.ready $(ENVS)/flower/.ready $(ENVS)/mlflow/.ready $(ENVS)/jax-privacy/.ready ## Environments for libraries that cannot live in .venv
@@ -41,6 +49,7 @@ $(ENVS)/%/.ready:
 	touch $@
 
 demo: $(READY) ## The whole story on real data, offline, in a minute
+	@echo "Running the demo ..."
 	@$(BIN)/dpaudit demo --out dpaudit-demo
 
 test: $(READY) ## The test suite
