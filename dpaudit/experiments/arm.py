@@ -9,6 +9,7 @@ from typing import Any
 from dpaudit import registry
 from dpaudit.accounting import gaussian_sigma, gaussian_sigma_paper
 from dpaudit.errors import SpecError
+from dpaudit.experiments.cell import plugin_options
 from dpaudit.interfaces import Attack, Host, Mitigation, NoiseSource
 from dpaudit.noise.key import PancakeKey
 from dpaudit.randomness import KeyedStream
@@ -62,13 +63,6 @@ class Arm:
         key = _key(self.settings, self.host, index)
         known = {"sigma": self.sigma, "key": key, "dim": self.host.dim}
         return replace(self, key=key, source=_create("sources", self.settings["source"], **known))
-
-
-def plugin_options(table: Mapping[str, Any]) -> dict[str, Any]:
-    """A plug-in's own options in its table of the spec."""
-    return {
-        k: v for k, v in table.items() if k not in ("name", "label") and not isinstance(v, Mapping)
-    }
 
 
 def _create(kind: str, table: Mapping[str, Any], **known: Any) -> Any:

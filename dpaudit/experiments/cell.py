@@ -11,7 +11,7 @@ from typing import Any
 
 from dpaudit.experiments.grid import G, read_grid, written
 
-__all__ = ["Cell"]
+__all__ = ["Cell", "plugin_options"]
 
 _LONG = 100
 
@@ -66,3 +66,10 @@ class Cell:
             SpecError: a value that the measure does not take.
         """
         return read_grid(self.settings["grid"], of)
+
+
+def plugin_options(table: Mapping[str, Any]) -> dict[str, Any]:
+    """A plug-in's own options in its table of the spec."""
+    return {
+        k: v for k, v in table.items() if k not in ("name", "label") and not isinstance(v, Mapping)
+    }

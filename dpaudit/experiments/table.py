@@ -16,9 +16,10 @@ from dpaudit.documents import (
     MeasurementsDocument,
     convert_value,
 )
+from dpaudit.experiments.cell import plugin_options
 from dpaudit.experiments.measure import gathered, summary
 from dpaudit.experiments.published import LEVEL, agrees, published_value
-from dpaudit.types import CellFailure, CellResult
+from dpaudit.types import CellFailure, CellResult, Reference
 
 __all__ = ["make_document"]
 
@@ -184,6 +185,7 @@ def _arm_row(result: CellResult) -> dict[str, Any]:
             "delta": settings["delta"],
             "sigma": outcome["sigma"],
             **{k: v for k, v in outcome.get("key", {}).items() if k != "fingerprint"},
+            **_options(settings, taken=("epsilon", "delta", "sigma", "beta", "gamma")),
         },
         "audit": None,
         "attacks": [],
@@ -192,3 +194,17 @@ def _arm_row(result: CellResult) -> dict[str, Any]:
         "l2_error": None,
         "l2_expected": None,
     }
+
+
+def _options(settings: Mapping[str, Any], *, taken: Sequence[str]) -> dict[str, Any]:
+    """The host, and the options of the source and the mitigation: they tell arms apart.
+
+    An option whose name is ``taken``, or another's, has its plug-in's kind before it.
+    """
+    host = Reference(settings["host"]["name"], plugin_options(settings["host"]))
+    found: dict[str, Any] = {"host": str(host)}
+    for kind in ("source", "mitigation"):
+        for option, value in plugin_options(settings[kind]).items():
+            clash = option in found or option in taken
+            found[f"{kind} {option}" if clash else option] = value
+    return found

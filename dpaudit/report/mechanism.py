@@ -14,15 +14,24 @@ from dpaudit.results.foreign import RefusedError
 from dpaudit.results.text import printable
 from dpaudit.types import Interval, MechanismResult, Number, TestResult, to_dict
 
-__all__ = ["bounds_table", "events_table", "mechanism_facts", "mechanism_sentence"]
+__all__ = [
+    "bounds_table",
+    "events_table",
+    "last_bits_excluded",
+    "mechanism_facts",
+    "mechanism_sentence",
+]
 
 _MOST_INTERVALS = 12
 _Pair = tuple[Number, Number]
 T = TypeVar("T")
 
 
-def mechanism_sentence(result: MechanismResult) -> str:
-    """The result of an ε audit in one sentence: the claim, and what was shown."""
+def mechanism_sentence(result: MechanismResult, *, rest: str = "below") -> str:
+    """The result of an ε audit in one sentence: the claim, and what was shown.
+
+    ``rest`` says where what a pass cannot exclude stands.
+    """
     name, claim = printable(result.mechanism, limit=200), _claim(result)
     shown = f"{_shown(result.epsilon, 'ε')} at δ = {fmt.quantity(result.claim_delta)}"
     if result.claim_mu is not None:
@@ -37,11 +46,21 @@ def mechanism_sentence(result: MechanismResult) -> str:
         return f"Finding: {name} is not {claim}{only}: we can show {shown}{confidence}{by}."
     if result.verdict == "no-finding":
         return (
-            f"No finding: we can show {shown}{confidence}{by}; that is consistent with the claim "
-            f"of {name}, {claim}; what this cannot exclude is below."
+            f"No finding{_excluded(result)}: we can show {shown}{confidence}{by}; that is "
+            f"consistent with the claim of {name}, {claim}; what this cannot exclude is {rest}."
         )
     reason = printable(result.reason or "no reason given", limit=600).rstrip(".")
     return f"Inconclusive: {reason}; this says nothing about {name} either way."
+
+
+def last_bits_excluded(result: MechanismResult) -> bool:
+    """Whether the audit was told (``--real-numbers``) to leave the last bits out of its verdict."""
+    advisory = any(t.advisory and t.name.startswith("low bits") for t in result.tests)
+    return advisory or result.details.get("last_bits_excluded") is True
+
+
+def _excluded(result: MechanismResult) -> str:
+    return " (last bits excluded)" if last_bits_excluded(result) else ""
 
 
 def mechanism_facts(result: MechanismResult) -> list[tuple[str, str]]:
@@ -56,6 +75,7 @@ def mechanism_facts(result: MechanismResult) -> list[tuple[str, str]]:
         ("μ claimed", fmt.quantity(result.claim_mu)),
         ("μ shown", _shown(result.mu, "")),
         ("Method", printable(result.method, limit=60)),
+        ("Last bits", "excluded (--real-numbers)" if last_bits_excluded(result) else fmt.NOTHING),
         ("Attack", printable(result.attack or fmt.NOTHING, limit=200)),
         ("Neighbours identified", _guessed(result)),
         ("Releases possible at their true value", _feasible(result)),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Sequence, Set
 
 from dpaudit.documents import Arm, ArmAttack
 from dpaudit.report.format import number, proportion, setting
@@ -16,10 +18,19 @@ __all__ = [
     "best_attack",
     "chance_of",
     "ends",
+    "exceeds_claim",
     "group_of",
+    "has_key",
+    "keys_in",
     "rate_of",
     "shared_settings",
+    "shown_by",
+    "shown_on",
+    "success_allowed",
 ]
+
+_OF_A_KEY = {"beta", "gamma"}
+"""Settings of an arm that exist only where the attacker holds a key."""
 
 
 def attacks_of(row: Arm) -> list[ArmAttack]:
@@ -54,6 +65,51 @@ def above_chance(attack: ArmAttack) -> bool:
     return ends(attack)[0] > chance_of(attack)
 
 
+def shown_by(attack: ArmAttack) -> float:
+    """The lower bound for ε that one attack shows; 0 if it shows none."""
+    return max(0.0, number(attack.epsilon_lower_bound) or 0.0)
+
+
+def shown_on(row: Arm) -> float:
+    """The largest lower bound for ε that an attack on this arm shows; 0 if none does."""
+    return max(map(shown_by, attacks_of(row)), default=0.0)
+
+
+def exceeds_claim(row: Arm, attack: ArmAttack | None = None) -> bool:
+    """Whether an attack on this arm, or the one given, shows more than the claimed ε.
+
+    To beat chance is not enough: a claim of ε allows that. An arm without a claimed ε allows
+    nothing.
+    """
+    claimed = number(row.epsilon_claimed)
+    shown = shown_on(row) if attack is None else shown_by(attack)
+    return shown > (0.0 if claimed is None else claimed)
+
+
+def success_allowed(row: Arm) -> float | None:
+    """How often any attack may name the right one of two neighbours under the claimed (ε, δ).
+
+    (e^ε + δ)/(e^ε + 1), where both are equally likely (Kairouz, Oh and Viswanath 2015); None
+    without a claim, or if guessing is not right half of the time.
+    """
+    claimed, delta = number(row.epsilon_claimed), number(row.settings.get("delta", 0.0))
+    if claimed is None or delta is None or any(chance_of(a) != 0.5 for a in attacks_of(row)):
+        return None
+    odds = math.exp(-max(0.0, claimed))
+    return min(1.0, (1 + min(1.0, max(0.0, delta)) * odds) / (1 + odds))
+
+
+def has_key(row: Arm) -> bool:
+    """Whether the attacker of this arm holds a key."""
+    return bool(_OF_A_KEY & row.settings.keys())
+
+
+def keys_in(rows: Sequence[Arm]) -> bool:
+    """Whether whoever attacks holds a key in all attacked arms: then it is the key holder."""
+    attacked = [row for row in rows if attacks_of(row)]
+    return bool(attacked) and all(map(has_key, attacked))
+
+
 def group_of(row: Arm) -> str:
     """Source and mitigation in words."""
     return printable(
@@ -62,22 +118,42 @@ def group_of(row: Arm) -> str:
 
 
 def arm_labels(rows: Sequence[Arm]) -> list[str]:
-    """One label per row; if labels repeat, the settings that vary are added."""
-    labels = [printable(row.label, limit=200) if row.label else group_of(row) for row in rows]
-    if len(set(labels)) == len(labels):
-        return labels
-    varying = sorted(name for name, values in _settings(rows).items() if len(set(values)) > 1)
-    added = [
-        ", ".join(
-            f"{printable(n, limit=60)} {setting(row.settings[n])}"
-            for n in varying
-            if n in row.settings
-        )
-        for row in rows
-    ]
-    return [
-        f"{label}, {more}" if more else label for label, more in zip(labels, added, strict=True)
-    ]
+    """One label per row, no two alike.
+
+    If labels repeat, the settings that vary are added (a mitigation's options are among them);
+    then those that only some rows have; then a number.
+    """
+    plain = [printable(row.label, limit=200) if row.label else group_of(row) for row in rows]
+    if len(set(plain)) == len(plain):
+        return plain
+    settings = _settings(rows)
+    varying = {name for name, values in settings.items() if len(set(values)) > 1}
+    labels = _with_settings(plain, rows, varying)
+    if len(set(labels)) < len(labels):
+        partly = {name for name, values in settings.items() if len(values) < len(rows)}
+        labels = _with_settings(plain, rows, varying | partly)
+    return _numbered(labels)
+
+
+def _with_settings(labels: Sequence[str], rows: Sequence[Arm], names: Set[str]) -> list[str]:
+    told = []
+    for label, row in zip(labels, rows, strict=True):
+        own = sorted(names & row.settings.keys())
+        words = (f"{printable(n, limit=60)} {setting(row.settings[n])}" for n in own)
+        told.append(", ".join([label, *words]))
+    return told
+
+
+def _numbered(labels: Sequence[str]) -> list[str]:
+    """The labels, with a number behind each that is there more than once."""
+    numbers = {label: itertools.count(1) for label, n in Counter(labels).items() if n > 1}
+    taken, told = set(labels), []
+    for label in labels:
+        ways = (f"{label} ({i})" for i in numbers.get(label, ()))
+        name = next((way for way in ways if way not in taken), label)
+        taken.add(name)
+        told.append(name)
+    return told
 
 
 def shared_settings(rows: Sequence[Arm]) -> list[tuple[str, str, bool]]:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpaudit.documents import Arm, MeasurementsDocument
+from dpaudit.documents import Arm, ArmAttack, MeasurementsDocument
 from dpaudit.report import format as fmt
 from dpaudit.report.rows import (
     above_chance,
     arm_labels,
     attacks_of,
-    best_attack,
     chance_of,
+    ends,
+    exceeds_claim,
+    has_key,
     rate_of,
+    shown_by,
+    shown_on,
 )
 from dpaudit.report.tables import sorted_tests
 from dpaudit.results.text import printable
@@ -21,11 +25,12 @@ from dpaudit.types import AuditResult, CellFailure, MechanismResult
 __all__ = ["audit_sentence", "experiment_sentence", "measurements_sentence", "sandbox_level"]
 
 
-def audit_sentence(result: AuditResult) -> str:
-    """What an audit found, in one sentence."""
+def audit_sentence(result: AuditResult, *, rest: str = "below") -> str:
+    """What an audit found, in one sentence; ``rest`` says where what a pass misses stands."""
     claim, values = printable(result.claim, limit=200), fmt.count(result.samples)
     if result.verdict == "no-finding":
-        rest = "below" if result.cannot_rule_out else "unknown: no test stated what it would miss"
+        if not result.cannot_rule_out:
+            rest = "unknown: no test stated what it would miss"
         return (
             f"No finding: nothing contradicts {claim} in {values} values; "
             f"what this cannot exclude is {rest}."
@@ -69,35 +74,80 @@ def _strongest(rows: Sequence[Arm]) -> str:
     if not rows:
         return "No results yet: no arm of this experiment has finished."
     if not attacked:
-        return (
-            f"No attack was run on any of the {len(rows):,} arms; "
-            "the table shows what the black-box audit found."
-        )
+        return f"No attack was run on any of the {len(rows):,} arms." + _audits(rows)
+    beyond = [i for i in attacked if exceeds_claim(rows[i])]
+    if beyond:
+        passing = [i for i in beyond if _verdict(rows[i]) == "no-finding"]
+        return _beyond_the_claim(rows, max(passing or beyond, key=lambda i: _strength(rows[i])))
     winning = [i for i in attacked if _wins(rows[i])]
-    passing = [i for i in winning if _verdict(rows[i]) == "no-finding"]
-    best = max(passing or winning or attacked, key=lambda i: _strength(rows[i]))
+    best = max(winning or attacked, key=lambda i: _strength(rows[i]))
     row, label = rows[best], arm_labels(rows)[best]
-    attack = best_attack(row)
-    if attack is None:
-        raise AssertionError("the best of the attacked arms has no attack")
-    trials = f" {fmt.count(attack.trials)}" if attack.trials else ""
-    rate = rate_of(attack)
-    chance = f"guessing: {fmt.percent(chance_of(attack)).replace('.0 %', ' %')}"
+    arms = "the one arm" if len(attacked) == 1 else f"any of the {len(attacked):,} arms"
     if not winning:
-        return (
-            f"No attack beats chance on any of the {len(attacked):,} arms: "
-            f"the highest is {rate} on {label} ({chance})."
+        rate = rate_of(_best(row))
+        said = f"No attack beats chance on {arms}: the highest is {rate} on {label} {_chance(row)}."
+    else:
+        shown = shown_on(row)
+        bound = f"we can show ε {fmt.bounds(shown)}" if shown > 0 else "no ε above 0 is shown"
+        said = (
+            f"No attack shows more than the claimed ε on {arms}. The strongest is on {label}: "
+            f"{_holder(row, 'the')} {_success(row)}; {bound}, which is consistent with the claimed "
+            f"ε = {fmt.epsilon(row.epsilon_claimed)}."
         )
-    success = f"identifies the right candidate in {rate} of{trials} releases ({chance})"
-    if not passing:
+    return said + _audits(rows)
+
+
+def _beyond_the_claim(rows: Sequence[Arm], best: int) -> str:
+    """An attack that shows more than the claimed ε, and what stops it."""
+    row, label = rows[best], arm_labels(rows)[best]
+    shown, claimed = fmt.bounds(shown_by(_best(row))), fmt.epsilon(row.epsilon_claimed)
+    success = f"{_success(row)} and shows ε {shown}, where {claimed} is claimed"
+    if _verdict(row) != "no-finding":
         audited = {
             "finding": "the black-box audit reports a finding",
             "inconclusive": "the black-box audit is inconclusive",
         }.get(_verdict(row) or "", "no black-box audit was run")
-        return f"{label}: the key holder {success}, and {audited}."
-    stopped = _stopped(rows, row)
-    ending = f"; with {_listed(stopped, word='or')} no attack here beats chance" if stopped else ""
-    return f"{label} passes the black-box audit, yet its key holder {success}{ending}."
+        return f"{label}: {_holder(row, 'the')} {success}; {audited}."
+    stopped, short = _stopped(rows, row)
+    what = "shows more than is claimed" if short else "beats chance"
+    ending = f"; with {_listed(stopped, word='or')} no attack here {what}" if stopped else ""
+    return f"{label} passes the black-box audit, yet {_holder(row, 'its')} {success}{ending}."
+
+
+def _holder(row: Arm, article: str) -> str:
+    """Who attacks: the holder of a key where there is one."""
+    if has_key(row):
+        return f"{article} key holder"
+    return "the attacker" if article == "the" else "an attacker"
+
+
+def _success(row: Arm) -> str:
+    attack = _best(row)
+    trials = f" {fmt.count(attack.trials)}" if attack.trials else ""
+    return f"identifies the right candidate in {rate_of(attack)} of{trials} releases {_chance(row)}"
+
+
+def _chance(row: Arm) -> str:
+    return f"(guessing: {fmt.percent(chance_of(_best(row))).replace('.0 %', ' %')})"
+
+
+def _best(row: Arm) -> ArmAttack:
+    """The attack that succeeds most often, of those that show more than is claimed if any does."""
+
+    def rank(attack: ArmAttack) -> tuple[bool, float, float]:
+        return exceeds_claim(row, attack), ends(attack)[0], attack.success
+
+    return max(attacks_of(row), key=rank)
+
+
+def _audits(rows: Sequence[Arm]) -> str:
+    """What the black-box audits say, where no attack shows anything wrong."""
+    found = [i for i, row in enumerate(rows) if _verdict(row) == "finding"]
+    if found:
+        labels = arm_labels(rows)
+        names = _listed([labels[i] for i in found], word="and")
+        return f" The black-box audit reports a finding on {names}."
+    return " No black-box audit was run." if all(row.audit is None for row in rows) else ""
 
 
 def _verdict(row: Arm) -> str | None:
@@ -115,13 +165,17 @@ def measurements_sentence(document: MeasurementsDocument) -> str:
     return f"{missing}{rows:,} {noun}; the experiment gives no summary."
 
 
-def _stopped(rows: Sequence[Arm], worst: Arm) -> list[str]:
-    """Mitigations under which no attack on the same source beats chance, in any of their arms."""
-    results: dict[str, list[bool]] = {}
+def _stopped(rows: Sequence[Arm], worst: Arm) -> tuple[list[str], bool]:
+    """Mitigations under which no attack on the same source shows more than is claimed.
+
+    In any of their arms; and whether one of these attacks still beats chance.
+    """
+    results: dict[str, list[Arm]] = {}
     for row in rows:
         if row.source == worst.source and attacks_of(row) and row.mitigation != "none":
-            results.setdefault(printable(row.mitigation, limit=100), []).append(_wins(row))
-    return [name for name, wins in results.items() if not any(wins)]
+            results.setdefault(printable(row.mitigation, limit=100), []).append(row)
+    kept = {name: arms for name, arms in results.items() if not any(map(exceeds_claim, arms))}
+    return list(kept), any(_wins(row) for arms in kept.values() for row in arms)
 
 
 def _wins(row: Arm) -> bool:
@@ -130,11 +184,7 @@ def _wins(row: Arm) -> bool:
 
 def _strength(row: Arm) -> tuple[float, float]:
     """The lower end of the best attack's interval, and its success."""
-    attack = best_attack(row)
-    if attack is None:
-        return 0.0, 0.0
-    low = fmt.number(attack.interval.low)
-    return (0.0 if low is None else low, attack.success)
+    return ends(_best(row))[0], _best(row).success
 
 
 def _listed(names: Sequence[str], *, word: str) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dpaudit.documents import Arm, ArmAudit
 from dpaudit.report import format as fmt
 from dpaudit.report.measurements import Measure, Row, reading
-from dpaudit.report.rows import arm_labels, attacks_of, rate_of
+from dpaudit.report.rows import arm_labels, attacks_of, keys_in, rate_of, shown_on
 from dpaudit.results.text import printable
 from dpaudit.types import BlindSpot, CellResult, Provenance, TestResult, to_dict
 
@@ -24,6 +24,8 @@ __all__ = [
     "summary_table",
     "tests_table",
 ]
+
+_CERTAIN = 1e-100
 
 VERDICTS = {"no-finding": "no finding", "finding": "finding", "inconclusive": "inconclusive"}
 
@@ -45,7 +47,7 @@ class Column(NamedTuple):
 
 
 def summary_table(rows: Sequence[Arm]) -> list[Column]:
-    """An experiment's arms: the black-box audit, the key holder's success, and the error.
+    """An experiment's arms: the black-box audit, the attacker's success, and the error.
 
     Several attacks on one arm take a line each, with their names. Empty columns are left out.
     """
@@ -53,16 +55,17 @@ def summary_table(rows: Sequence[Arm]) -> list[Column]:
     confidences = {a.interval.confidence for row in rows for a in attacks_of(row)}
     only = fmt.number(confidences.pop()) if len(confidences) == 1 else None
     interval = f"[{100 * only:g} % interval]" if only else "[interval]"
+    keyed = keys_in(rows)
     columns = [
         Column("Arm", arm_labels(rows)),
         Column("Black-box audit", [_black_box(row.audit) for row in rows]),
         Column(
-            f"Key holder’s success\n{interval}",
+            f"{'Key holder’s' if keyed else 'Attacker’s'} success\n{interval}",
             [_successes(row, named=len(names) > 1) for row in rows],
             True,
         ),
         Column("ε claimed", [fmt.epsilon(row.epsilon_claimed) for row in rows], True),
-        Column("ε to key holder", [_known(row) for row in rows], True),
+        Column("ε to key holder" if keyed else "ε by theory", [_known(row) for row in rows], True),
         Column("ε shown by attack", [_shown(row) for row in rows], True),
         Column("L2 error", [_error(row) for row in rows], True),
     ]
@@ -72,15 +75,17 @@ def summary_table(rows: Sequence[Arm]) -> list[Column]:
 
 
 def sorted_tests(tests: Sequence[TestResult]) -> list[TestResult]:
-    """Tests, smallest adjusted p first, advice last."""
+    """Tests, smallest adjusted p first, advice last; equal ones in the audit's order.
 
-    def rank(test: TestResult) -> tuple[bool, float, float, str]:
-        adjusted, p = fmt.number(test.p_adjusted), fmt.number(test.p)
+    That order has the likelier cause first, and all p-values below 1e-100 are equal to it.
+    """
+
+    def rank(test: TestResult) -> tuple[bool, float, float]:
+        adjusted, p = (fmt.number(x) for x in (test.p_adjusted, test.p))
         return (
             test.advisory,
-            math.inf if adjusted is None else adjusted,
-            math.inf if p is None else p,
-            test.name,
+            math.inf if adjusted is None else max(adjusted, _CERTAIN),
+            math.inf if p is None else max(p, _CERTAIN),
         )
 
     return sorted(tests, key=rank)
@@ -217,8 +222,8 @@ def _known(row: Arm) -> str:
 
 
 def _shown(row: Arm) -> str:
-    shown = [x for a in attacks_of(row) if (x := fmt.number(a.epsilon_lower_bound)) is not None]
-    return fmt.bounds(max(shown)) if shown and max(shown) > 0 else fmt.NOTHING
+    shown = shown_on(row)
+    return fmt.bounds(shown) if shown > 0 else fmt.NOTHING
 
 
 def _error(row: Arm) -> str:

@@ -37,7 +37,7 @@ def row(
         "label": source if mitigation == "none" else f"{source} + {mitigation}",
         "source": source,
         "mitigation": mitigation,
-        "settings": {"epsilon": 0.25, "delta": 1e-10},
+        "settings": {"epsilon": 0.25, "delta": 1e-10, "beta": 1e-4, "gamma": 112.0},
         "audit": {"verdict": "no-finding", "samples": 1_000_000, "alpha": 0.01, "smallest_p": 0.03},
         "attacks": found,
         "epsilon_claimed": 0.25,
@@ -87,9 +87,10 @@ def grid(size: int) -> dict[str, Any]:
         source, mitigation = arms[i % 4]
         high = 0.95 if (source, mitigation) == ("pancake", "none") else 0.5
         found = [attack(high, low=high - 0.02, high=high + 0.02)]
+        found[0]["epsilon_lower_bound"] = 2.5 if high > 0.5 else 0.0
         changes = {
             "label": "",
-            "settings": {"epsilon": 0.1 * (1 + i // 4)},
+            "settings": {"epsilon": 0.1 * (1 + i // 4), "gamma": 112.0},
             "l2_error": 100.0 * (1 + i),
         }
         rows.append(row(source, mitigation, found, **changes))

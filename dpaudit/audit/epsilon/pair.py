@@ -106,6 +106,7 @@ def audit_pair(
             more=more,
         )
         judged = judge(learned, *drawn.count, claim=claim, alpha=alpha)
+        details = {"last_bits_excluded": True} if options.real_numbers else {}
     else:
         seen = reduced(attack, drawn, neighbours, delta=claim.delta, alpha=alpha)
         judged = judge(seen.learned, *seen.counted, claim=claim, alpha=alpha)
@@ -147,7 +148,11 @@ def audit_pair(
         advice=tuple(filter(None, advice)),
         details=details,
         cannot_rule_out=two_neighbour_blind_spots(
-            draws=counted, claim=claim, alpha=share * alpha, attack=named
+            draws=counted,
+            claim=claim,
+            alpha=share * alpha,
+            attack=named,
+            real_numbers=options.real_numbers,
         )
         if verdict == "no-finding"
         else (),

@@ -53,6 +53,12 @@ def low_bits_advice(tests: tuple[TestResult, ...]) -> str:
     shown = max(clear, default=0.0)
     if shown <= others + _CLEARLY_MORE:
         return ""
+    if any(t.advisory for t in bits):
+        return (
+            f"The last bits of a release tell the neighbours apart (ε ≥ {shown:.3g}). "
+            "--real-numbers keeps them out of this verdict; they still reach everyone who gets "
+            "releases in full precision. Round to a grid or snap before releasing."
+        )
     return (
         f"The last bits of a release tell the neighbours apart (ε ≥ {shown:.3g}), as they do where "
         "noise is added by plain floating-point arithmetic: that is not differentially private "
@@ -132,11 +138,17 @@ _TO_LEARN = 2
 
 @lru_cache(maxsize=64)  # all pairs of a probing attack have the same
 def two_neighbour_blind_spots(
-    *, draws: int, claim: PrivacyClaim, alpha: float, attack: str = ""
+    *,
+    draws: int,
+    claim: PrivacyClaim,
+    alpha: float,
+    attack: str = "",
+    real_numbers: bool = False,
 ) -> tuple[BlindSpot, ...]:
     """What ``draws`` counted releases do not exclude; the best event gets ``alpha`` (its share).
 
-    With an ``attack``, whatever it does not look at is not excluded either.
+    With an ``attack``, whatever it does not look at is not excluded either; with
+    ``real_numbers``, the last bits are not.
 
     Sizes are of a flaw found with probability 0.9 if the right event was learned; by normal and
     Poisson approximation.
@@ -146,6 +158,7 @@ def two_neighbour_blind_spots(
         return float(epsilon_bounds(inside, outside, draws=draws, delta=claim.delta, alpha=alpha))
 
     always = (_not_seen_by(attack), *_ALWAYS[1:]) if attack else _ALWAYS
+    always = (_LAST_BITS, *always) if real_numbers else always
     ceiling = max(0.0, bound(draws / 2, 0))
     spots = [
         _never(
@@ -204,6 +217,14 @@ def two_neighbour_blind_spots(
             )
         )
     return (*spots, *always)
+
+
+_LAST_BITS = _never(
+    test="low bits",
+    flaw="what the last bits of a release tell",
+    says="--real-numbers keeps them out of the verdict: whoever gets releases in full precision "
+    "may tell the neighbours apart by them",
+)
 
 
 def _not_seen_by(attack: str) -> BlindSpot:

@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from dpaudit.documents import Arm
-from dpaudit.report.figures.frame import DASHED, chance_line, colours, name_rows, one, share_range
+from dpaudit.report.figures.frame import (
+    DASHED,
+    MARKS_SAY,
+    chance_line,
+    colours,
+    name_rows,
+    one,
+    share_range,
+)
 from dpaudit.report.figures.readout import Mark, belongs, read_out, series_of
 from dpaudit.report.figures.svg import (
     ALARM,
@@ -21,7 +29,15 @@ from dpaudit.report.figures.svg import (
     superscript,
 )
 from dpaudit.report.format import count, p_value
-from dpaudit.report.rows import arm_labels, attacks_of, best_attack, ends, group_of, rate_of
+from dpaudit.report.rows import (
+    arm_labels,
+    attacks_of,
+    best_attack,
+    ends,
+    group_of,
+    keys_in,
+    rate_of,
+)
 from dpaudit.report.tables import sorted_tests
 from dpaudit.results.text import printable
 from dpaudit.types import AuditResult
@@ -124,6 +140,7 @@ def successes(rows: Sequence[Arm], *, prefix: str) -> Picture | None:
     ]
     if not attacked:
         return None
+    who = "Key holder’s" if keys_in(rows) else "Attacker’s"
     strips = len(attacked) > MOST_ARMS
     lines: dict[str, list[Arm]] = {}
     for i, (label, row) in enumerate(attacked):
@@ -141,7 +158,7 @@ def successes(rows: Sequence[Arm], *, prefix: str) -> Picture | None:
             for row, attack in [(r, a) for r in line for a in attacks_of(r)]:
                 k = attacks.index(attack.attack)
                 at = y + (k - (len(attacks) - 1) / 2) * 0.5 / max(1, len(attacks))
-                colour, fill = colours(attack)
+                colour, fill = colours(row, attack)
                 bar = axes.plot(
                     ends(attack), [at, at], color=colour, linewidth=1.4, alpha=0.3 if strips else 1
                 )
@@ -160,7 +177,7 @@ def successes(rows: Sequence[Arm], *, prefix: str) -> Picture | None:
         chance_line(axes, every, vertical=True)
         axes.set_xlim(*share_range([e for a in every for e in ends(a)]))
         axes.xaxis.set_major_formatter(lambda x, _: f"{100 * x:g} %")
-        axes.set_xlabel("key holder’s success: right candidate identified")
+        axes.set_xlabel(f"{who.lower()} success: right candidate identified")
         name_rows(axes, [short(n) for n in names])
         if len(attacks) > 1:
             shapes = [_MARKERS[k % len(_MARKERS)] for k in range(len(attacks))]
@@ -175,10 +192,7 @@ def successes(rows: Sequence[Arm], *, prefix: str) -> Picture | None:
         if (a := best_attack(row)) is not None
     )
     more = f"; and {len(attacked) - 12} more arms, in the table" if len(attacked) > 12 else ""
-    caption = (
-        "Success with its interval. Filled: the whole interval lies above chance (dashed). "
-        "Hollow: it does not."
-    )
+    caption = f"Success with its interval. {MARKS_SAY}"
     if strips:
         caption += (
             f" Each mark is one of {count(len(attacked))} arms, grouped by source and mitigation."
@@ -189,9 +203,9 @@ def successes(rows: Sequence[Arm], *, prefix: str) -> Picture | None:
         )
     return Picture(
         inline_svg(draw, prefix=prefix),
-        f"Key holder’s success by arm: {listed}{more}.",
+        f"{who} success by arm: {listed}{more}.",
         caption,
-        title="Key holder’s success",
+        title=f"{who} success",
         name=prefix,
         points=read_out(marks),
         series=series_of(attacks) if 1 < len(attacks) <= 8 else "",

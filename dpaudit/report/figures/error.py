@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dpaudit.documents import Arm
-from dpaudit.report.figures.frame import chance_line, colours, one, share_range
+from dpaudit.report.figures.frame import MARKS_SAY, chance_line, colours, one, share_range
 from dpaudit.report.figures.readout import Mark, belongs, read_out, series_of
 from dpaudit.report.figures.svg import QUIET, Picture, inline_svg, short
 from dpaudit.report.format import number, percent, quantity
-from dpaudit.report.rows import arm_labels, best_attack, rate_of
+from dpaudit.report.rows import arm_labels, best_attack, keys_in, rate_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,9 +21,9 @@ __all__ = ["protection_against_error"]
 
 
 def protection_against_error(rows: Sequence[Arm], *, prefix: str) -> Picture | None:
-    """What a defence costs (L2 error) against what it leaves to the key holder."""
+    """What a defence costs (L2 error) against what it leaves to the attacker."""
     points = [
-        (label, error, attack)
+        (label, error, attack, colours(row, attack))
         for label, row in zip(arm_labels(rows), rows, strict=True)
         if (error := number(row.l2_error)) is not None
         and 0 < error < math.inf
@@ -31,13 +31,14 @@ def protection_against_error(rows: Sequence[Arm], *, prefix: str) -> Picture | N
     ]
     if len(points) < 3:
         return None
-    errors = [error for _, error, _ in points]
+    who = "key holder’s" if keys_in(rows) else "attacker’s"
+    errors = [error for _, error, *_ in points]
     named = len(points) <= 12
     marks: list[Mark] = []
 
     def draw() -> Figure:
         figure, axes = one(max(2.6, 0.6 + 0.24 * len(points)) if named else 3.2)
-        low, high = share_range([a.success for _, _, a in points])
+        low, high = share_range([a.success for _, _, a, _ in points])
         axes.set_ylim(low, high)
         wide = max(errors) / min(errors) > 20
         if wide:
@@ -48,9 +49,8 @@ def protection_against_error(rows: Sequence[Arm], *, prefix: str) -> Picture | N
             axes.locator_params(axis="x", nbins=5)
             pad = max(0.08 * (max(errors) - min(errors)), 0.04 * max(errors))
             axes.set_xlim(min(errors) - pad, max(errors) + pad)
-        chance_line(axes, [a for _, _, a in points], vertical=False)
-        for k, (label, error, attack) in enumerate(points):
-            colour, fill = colours(attack)
+        chance_line(axes, [a for _, _, a, _ in points], vertical=False)
+        for k, (label, error, attack, (colour, fill)) in enumerate(points):
             style: dict[str, Any] = {
                 "color": colour, "markerfacecolor": fill, "markersize": 6, "clip_on": False
             }  # fmt: skip
@@ -60,28 +60,28 @@ def protection_against_error(rows: Sequence[Arm], *, prefix: str) -> Picture | N
             if named:
                 belongs(mark, k)
         if named:
-            names = [(short(n, limit=26), e, a.success) for n, e, a in points]
+            names = [(short(n, limit=26), e, a.success) for n, e, a, _ in points]
             _label_at_right(axes, names, span=high - low, low=low)
         axes.yaxis.set_major_formatter(lambda y, _: f"{100 * y:g} %")
         axes.xaxis.set_major_formatter(lambda x, _: f"{x:,g}")
         axes.set_xlabel("L2 error of the release (left is better)")
-        axes.set_ylabel("key holder’s success")
+        axes.set_ylabel(f"{who} success")
         return figure
 
     listed = "; ".join(
-        f"{n} error {e:,.4g}, success {percent(a.success)}" for n, e, a in points[:12]
+        f"{n} error {e:,.4g}, success {percent(a.success)}" for n, e, a, _ in points[:12]
     )
     more = f"; and {len(points) - 12} more arms, in the table" if len(points) > 12 else ""
     svg = inline_svg(draw, prefix=prefix)
     return Picture(
         svg,
-        f"L2 error against the key holder’s success: {listed}{more}.",
-        "Error against protection: a defence at the lower left protects and costs little. Filled "
-        "marks beat chance.",
+        f"L2 error against the {who} success: {listed}{more}.",
+        "Error against protection: a defence at the lower left protects and costs little. "
+        f"{MARKS_SAY}",
         title="Error against protection",
         name=prefix,
         points=read_out(marks),
-        series=series_of(label for label, _, _ in points) if named else "",
+        series=series_of(label for label, *_ in points) if named else "",
     )
 
 

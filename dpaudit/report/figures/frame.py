@@ -5,20 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dpaudit.documents import ArmAttack
+from dpaudit.documents import Arm, ArmAttack
 from dpaudit.report.figures.svg import ALARM, CALM, PAPER, QUIET
-from dpaudit.report.rows import above_chance, chance_of
+from dpaudit.report.rows import chance_of, exceeds_claim
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["DASHED", "WIDTH", "chance_line", "colours", "name_rows", "one", "share_range"]
+__all__ = [
+    "DASHED",
+    "MARKS_SAY",
+    "WIDTH",
+    "chance_line",
+    "colours",
+    "name_rows",
+    "one",
+    "share_range",
+]
 
 WIDTH = 5.2
 """Inches; narrow, so that text stays readable on a phone."""
 
 DASHED: Any = (0, (4, 3))
+
+MARKS_SAY = (
+    "Filled: the attack shows more than the claimed ε. Hollow: it does not; it may beat chance "
+    "(dashed) as far as the claim allows."
+)
+"""What the marks of :func:`colours` mean."""
 
 
 def one(height: float) -> tuple[Figure, Axes]:
@@ -44,9 +59,9 @@ def share_range(shares: Sequence[float]) -> tuple[float, float]:
     return max(-0.02, min(0.45, min(shares) - 0.03)), 1.02
 
 
-def colours(attack: ArmAttack) -> tuple[str, str]:
-    """Line and fill: filled, in the warning colour, if the interval beats chance; else hollow."""
-    return (ALARM, ALARM) if above_chance(attack) else (CALM, PAPER)
+def colours(row: Arm, attack: ArmAttack) -> tuple[str, str]:
+    """Line and fill: filled, in the warning colour, if more than the claimed ε is shown."""
+    return (ALARM, ALARM) if exceeds_claim(row, attack) else (CALM, PAPER)
 
 
 def chance_line(axes: Axes, attacks: Sequence[ArmAttack], *, vertical: bool) -> None:

@@ -12,7 +12,7 @@ from dpaudit.report.figures.frame import DASHED, WIDTH
 from dpaudit.report.figures.readout import Mark, belongs, read_out, series_of
 from dpaudit.report.figures.svg import ALARM, CALM, INK, QUIET, Picture, inline_svg, short
 from dpaudit.report.format import count, number, quantity
-from dpaudit.report.rows import above_chance, arm_labels, attacks_of, ends, group_of
+from dpaudit.report.rows import arm_labels, attacks_of, ends, exceeds_claim, group_of
 from dpaudit.report.tables import Column
 from dpaudit.results.text import printable
 
@@ -69,7 +69,7 @@ def phases(rows: Sequence[Arm], *, prefix: str) -> Picture | None:
         figure = Figure(figsize=(WIDTH, 0.55 + 1.25 * lines), layout="constrained")
         grid = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
         for axes, (label, (edges, heights, _, without), row) in zip(grid.flat, kept, strict=False):
-            colour = ALARM if any(above_chance(a) for a in attacks_of(row)) else CALM
+            colour = ALARM if exceeds_claim(row) else CALM
             belongs(axes.stairs(heights, edges, color=colour, fill=True, alpha=0.3), 0)
             belongs(axes.stairs(heights, edges, color=colour, linewidth=1.2), 0)
             if without:

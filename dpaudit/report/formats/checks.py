@@ -24,7 +24,7 @@ from dpaudit.report.deployment import deployment_sentence, deployment_title
 from dpaudit.report.measurements import Row, reading
 from dpaudit.report.mechanism import mechanism_sentence
 from dpaudit.report.reading import Document
-from dpaudit.report.rows import above_chance, attacks_of
+from dpaudit.report.rows import exceeds_claim
 from dpaudit.report.sentences import audit_sentence, experiment_sentence, measurements_sentence
 from dpaudit.report.tables import blind_spots_table
 from dpaudit.results.text import printable
@@ -196,7 +196,7 @@ def _experiment(document: ExperimentDocument | MeasurementsDocument) -> Checked:
         ]
     else:
         sentence = experiment_sentence(document.rows, failures=failures)
-        found = any(above_chance(a) for row in document.rows for a in attacks_of(row))
+        found = any(map(exceeds_claim, document.rows))
     verdict: Verdict = (
         "finding" if found else "inconclusive" if failures or not rows else "no-finding"
     )

@@ -17,6 +17,7 @@ from dpaudit.documents import (
     MechanismDocument,
 )
 from dpaudit.report import format as fmt
+from dpaudit.report.badge import badge
 from dpaudit.report.deployment import deployment_findings_table
 from dpaudit.report.formats.checks import Checked, checked
 from dpaudit.report.measurements import read_measurements
@@ -37,7 +38,6 @@ _TABLE, _COMMANDS, _BLIND = 24_000, 14_000, 8_000
 """The most characters of each part; together with the rest, less than MOST_CHARACTERS."""
 
 _MARKUP = re.compile(r"[\\`*_\[\]<>#|~$@&]|:(?=//|[\w+-]+:)|^[-+=]")
-_VERDICTS = {"no-finding": "No finding", "finding": "Finding", "inconclusive": "Inconclusive"}
 
 
 def markdown_summary(document: Document) -> str:
@@ -81,8 +81,8 @@ def _verdict(told: Checked) -> str:
     """An audit's verdict in bold and the rest of its sentence, or an experiment's sentence."""
     if told.kind in ("experiment", "measurements"):
         return prose(told.sentence, limit=1200)
-    word = _VERDICTS[told.verdict]
-    return f"**{word}:** {prose(told.sentence.removeprefix(f'{word}: '), limit=1200)}"
+    said = badge(told.verdict, told.sentence)
+    return f"**{prose(said.word)}:** {prose(said.rest, limit=1200)}"
 
 
 def _table(document: Document) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dpaudit.documents import ExperimentDocument, MeasurementsDocument
+from dpaudit.documents import Arm, ExperimentDocument, MeasurementsDocument
 from dpaudit.report import format as fmt
 from dpaudit.report.figures.svg import present
 from dpaudit.report.measurements import Measurements, Row, read_measurements
-from dpaudit.report.rows import shared_settings
+from dpaudit.report.rows import above_chance, attacks_of, exceeds_claim, shared_settings
 from dpaudit.report.sentences import experiment_sentence, measurements_sentence
 from dpaudit.report.tables import Column, cells_table, facts_table, measured_table, summary_table
 from dpaudit.results.text import printable
@@ -28,23 +28,22 @@ def experiment_page(document: ExperimentDocument) -> dict[str, Any]:
     from dpaudit.report.figures.arms import MOST_ARMS, successes
     from dpaudit.report.figures.error import protection_against_error
     from dpaudit.report.figures.phases import phases
-    from dpaudit.report.rows import above_chance, attacks_of
 
     rows = document.rows
-    beaten = [any(above_chance(a) for a in attacks_of(row)) for row in rows]
     settings = shared_settings(rows)
     shared = _shared(document)
     failed = bool(shared["failures"])
+    beyond = [exceeds_claim(row) for row in rows]
     attacked = any(attacks_of(row) for row in rows)
     verdict = "no-finding" if attacked and not failed else "inconclusive"
-    words = ("Attack succeeds", "Attacks fail" if attacked else "No attack run")
+    words = ("Attack succeeds", _word_of_a_pass(rows))
     return shared | {
-        "verdict": "finding" if any(beaten) else verdict,
-        "word": _word(rows, failed=failed, words=words, bad=any(beaten)),
+        "verdict": "finding" if any(beyond) else verdict,
+        "word": _word(rows, failed=failed, words=words, bad=any(beyond)),
         "sentence": experiment_sentence(rows, failures=document.failures),
         "many": len(rows) > MOST_ARMS,
         "summary": summary_table(rows),
-        "marked": beaten,
+        "marked": beyond,
         "settings": [(name, value) for name, value, everywhere in settings if everywhere],
         "some_settings": [(name, value) for name, value, everywhere in settings if not everywhere],
         "figures": present(
@@ -53,6 +52,14 @@ def experiment_page(document: ExperimentDocument) -> dict[str, Any]:
             protection_against_error(rows, prefix="error"),
         ),
     }
+
+
+def _word_of_a_pass(rows: Sequence[Arm]) -> str:
+    """The badge of an experiment without an attack that shows more than is claimed."""
+    attacks = [a for row in rows for a in attacks_of(row)]
+    if not attacks:
+        return "No attack run"
+    return "Within the claim" if any(map(above_chance, attacks)) else "Attacks fail"
 
 
 def measurements_page(document: MeasurementsDocument) -> dict[str, Any]:

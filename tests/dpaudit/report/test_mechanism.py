@@ -10,6 +10,7 @@ from support import documents
 from support.mechanisms import ALL, bound, result
 
 from dpaudit.report import document_of, mechanism_sentence, mechanism_table, render_report
+from dpaudit.report.formats import markdown_summary
 
 
 def typed(result):
@@ -69,3 +70,18 @@ def test_hostile_text_is_harmless():
     page = documents.Page(render_report(hostile))
     assert page.scripts() == page.count("img") == 0
     assert "\x1b" not in text(hostile["result"])
+
+
+def test_a_pass_without_the_last_bits_says_so():
+    said = "No finding (last bits excluded)"
+    bits = ALL["no-finding"]["tests"][0] | {"name": "low bits, first neighbour", "advisory": True}
+    for changes in ({"details": {"last_bits_excluded": True}}, {"tests": [bits]}):
+        excluded = result("no-finding", **changes)
+        document = {"kind": "mechanism", "result": excluded}
+        assert mechanism_sentence(typed(excluded)).startswith(f"{said}: we can show ")
+        html = render_report(document)
+        assert f"</span>{said}</strong>" in html
+        assert html.count(said) == 1
+        assert f"**{said}:** we can show" in markdown_summary(document_of(document))
+    told = mechanism_sentence(typed(result("finding", details={"last_bits_excluded": True})))
+    assert "excluded" not in told

@@ -138,15 +138,14 @@ def result_of(document):
 def test_sentences_of_experiments():
     rows = rows_of(documents.experiment()["rows"])
     assert experiment_sentence(rows[:1]).startswith(
-        "No attack beats chance on any of the 1 arms: the highest is 50.1 %"
+        "No attack beats chance on the one arm: the highest is 50.1 %"
     )
     seen = [replace(row, audit=replace(row.audit, verdict="finding")) for row in rows]
     assert "the black-box audit reports a finding" in experiment_sentence(seen)
     unknown = [replace(row, audit=None) for row in rows]
     assert "no black-box audit was run" in experiment_sentence(unknown)
-    leaky = documents.row(
-        "pancake", "rotation", [documents.attack(0.7, low=0.68, high=0.72)], label="worse"
-    )
+    found = documents.attack(0.7, low=0.68, high=0.72) | {"epsilon_lower_bound": 0.6}
+    leaky = documents.row("pancake", "rotation", [found], label="worse")
     assert "with smoothing no attack" in experiment_sentence([*rows, *rows_of([leaky])])
 
 

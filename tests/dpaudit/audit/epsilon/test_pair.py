@@ -247,7 +247,10 @@ def test_plain_floating_point_addition_is_a_finding_of_its_own():
     assert apart.verdict == "no-finding"
     assert apart.epsilon.low <= 1
     assert any(t.advisory and t.p < 1e-6 for t in apart.tests)
-    assert any("Mironov" in a for a in apart.advice)
+    assert any("--real-numbers keeps them out" in a for a in apart.advice)
+    assert not any("not differentially private" in a for a in apart.advice)
+    assert apart.details == {"last_bits_excluded": True}
+    assert apart.cannot_rule_out[-3].flaw == "what the last bits of a release tell"
     assert not audit(coarse(laplace(rng))).advice
 
 
