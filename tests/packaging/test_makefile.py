@@ -11,10 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [
-    pytest.mark.packaging,
-    pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed"),
-]
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = f"""#!{sys.executable}
 import os, shutil, sys
