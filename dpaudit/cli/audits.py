@@ -51,7 +51,12 @@ def audit(sampler: str, *, claim: str | None, options: AuditOptions, common: Aud
             _save(found, out)
     from dpaudit.report import audit_table
 
-    leave(document, lambda: audit_table(result), out=out, output=common.output)
+    leave(
+        document,
+        lambda: audit_table(result, verbose=common.verbose),
+        out=out,
+        output=common.output,
+    )
 
 
 def _save(test: TestResult, out: Path) -> None:

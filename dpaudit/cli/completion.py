@@ -13,6 +13,7 @@ __all__ = [
     "attacks",
     "claims",
     "experiments",
+    "explained",
     "mechanisms",
     "mitigations",
     "samplers",
@@ -89,6 +90,15 @@ def tests(incomplete: str) -> Iterable[str]:
     before, comma, _ = incomplete.rpartition(",")
     given = set(before.split(","))
     return [f"{before}{comma}{name}" for name in registry.plugins("tests") if name not in given]
+
+
+@_quiet
+def explained(incomplete: str) -> Iterable[str]:
+    """Topics of ``dpaudit explain``."""
+    del incomplete
+    from dpaudit.explanations import topics
+
+    return topics()
 
 
 @_quiet

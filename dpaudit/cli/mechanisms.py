@@ -60,4 +60,9 @@ def mechanism(
         write_page(document, out, also=formats)
     from dpaudit.report import mechanism_table
 
-    leave(document, lambda: mechanism_table(result), out=out, output=common.output)
+    leave(
+        document,
+        lambda: mechanism_table(result, verbose=common.verbose),
+        out=out,
+        output=common.output,
+    )

@@ -23,6 +23,7 @@ __all__ = [
     "PassEnvOption",
     "SandboxOption",
     "SeedOption",
+    "VerboseOption",
     "VisibleOption",
     "with_audit_command",
 ]
@@ -73,6 +74,14 @@ PassEnvOption = Annotated[
         show_default=False,
     ),
 ]
+VerboseOption = Annotated[
+    bool,
+    typer.Option(
+        "--verbose",
+        "-v",
+        help="Print every test, every finding's command, and everything that a pass cannot exclude.",
+    ),
+]
 SeedOption = Annotated[
     str | None,
     typer.Option(
@@ -93,6 +102,7 @@ class AuditCommand:
     out: OutOption = None
     also: AlsoOption = None
     output: FormatOption = "text"
+    verbose: VerboseOption = False
 
 
 def with_audit_command(command: Callable[..., None]) -> Callable[..., None]:

@@ -41,8 +41,8 @@ def out_console() -> Console:
 
 
 def emit(renderable: Any) -> None:
-    """Print a result for people."""
-    out_console().print(renderable)
+    """Print a result for people; a line that may not wrap is printed whole, however long."""
+    out_console().print(renderable, crop=False)
 
 
 def write_json_line(document: Any) -> None:

@@ -19,7 +19,7 @@ from dpaudit.samplers.sandbox.policy import Policy
 from dpaudit.types import AuditResult, MechanismResult, to_dict
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Group
 
     from dpaudit.deployments.apple.document import AppleDocument
 
@@ -100,16 +100,23 @@ def printed(document: Document) -> dict[str, Any]:
 
 def leave(
     document: AuditDocument | MechanismDocument | AppleDocument,
-    text: Callable[[], RenderableType],
+    text: Callable[[], Group],
     *,
     out: Path | None,
     output: str,
 ) -> NoReturn:
-    """Print the document or its ``text``, and exit with the verdict's code."""
+    """Print the document, or its ``text``, the last part of which is the verdict; then exit.
+
+    The verdict is the last line on a terminal, and the exit code is its own.
+    """
+    from rich.console import Group
+
     if output == "json":
         write_json_line(printed(document))
     else:
-        emit(text())
+        *details, verdict = text().renderables
+        emit(Group(*details))
         if out is not None:
             note(f"report: {out / 'report.html'}")
+        emit(verdict)
     raise typer.Exit(_EXIT[document.verdict])

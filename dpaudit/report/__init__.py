@@ -12,12 +12,8 @@ from dpaudit.report.page import render_report, write_json, write_report
 from dpaudit.report.reading import Document, document_of, read_document
 from dpaudit.report.sentences import audit_sentence, experiment_sentence, measurements_sentence
 from dpaudit.report.tables import Column, blind_spots_table, summary_table, tests_table
-from dpaudit.report.terminal.documents import (
-    audit_table,
-    experiment_table,
-    measurements_table,
-    mechanism_table,
-)
+from dpaudit.report.terminal.audits import audit_table, mechanism_table
+from dpaudit.report.terminal.documents import experiment_table, measurements_table
 
 __all__ = [
     "Column",

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 import typer
 
 from dpaudit.cli import completion
-from dpaudit.cli.options import AuditCommand, with_audit_command
+from dpaudit.cli.options import AuditCommand, FormatOption, with_audit_command
 
-__all__ = ["audit", "mechanism"]
+__all__ = ["audit", "explain", "mechanism"]
 
 
 @with_audit_command
@@ -253,3 +253,27 @@ def mechanism(
         guesses=guesses,
         common=common,
     )
+
+
+def explain(
+    test: Annotated[
+        str | None,
+        typer.Argument(
+            help="A test's name as a finding prints it; without one, all pages are listed.",
+            show_default=False,
+            autocompletion=completion.explained,
+        ),
+    ] = None,
+    output: FormatOption = "text",
+) -> None:
+    """Explain a test: what it looks at, what a finding means, and what to do.
+
+    Also says what typically causes a finding, what the test cannot see, and
+    where it comes from.
+
+    $ dpaudit explain moments
+    $ dpaudit explain low-bits --format json
+    """
+    from dpaudit.cli import explaining
+
+    explaining.show(test, output)

@@ -31,7 +31,7 @@ from dpaudit.report.terminal.table import make_table
 from dpaudit.results.text import printable
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Group, RenderableType
 
 __all__ = ["deployment_text"]
 
@@ -41,8 +41,8 @@ _LETTERS = 300
 _WIDE = 110
 
 
-def deployment_text(document: AppleDocument, *, width: int = 140) -> RenderableType:
-    """A ``deployment`` document as tables and sentences; the last line is the permitted ε per day.
+def deployment_text(document: AppleDocument, *, width: int = 140) -> Group:
+    """A ``deployment`` document as tables and sentences, of which the last is the verdict.
 
     If ``width`` is below 110, budgets are named without their ``com.apple.``.
     """
@@ -51,13 +51,13 @@ def deployment_text(document: AppleDocument, *, width: int = 140) -> RenderableT
 
     ledger, sizes = document.ledger, document.configuration
     short = width < _WIDE
+    verdict = Text(
+        f"\n{deployment_sentence(document)}",
+        style="bold dark_orange" if document.verdict == "finding" else "bold",
+    )
     parts: list[RenderableType] = [
         Text(
-            deployment_sentence(document),
-            style="bold dark_orange" if document.verdict == "finding" else "bold",
-        ),
-        Text(
-            f"\n{printable(sizes.folder, limit=_LETTERS)}: {count(sizes.keys)} KeyNames with "
+            f"{printable(sizes.folder, limit=_LETTERS)}: {count(sizes.keys)} KeyNames with "
             f"{count(sizes.properties)} PropertiesNames spend {count(sizes.budgets)} budgets. A "
             "report is made every 18 hours and takes at most 40 records per KeyName."
         ),
@@ -75,7 +75,7 @@ def deployment_text(document: AppleDocument, *, width: int = 140) -> RenderableT
         parts += [Text(printable(document.against.effect))] if document.differences else []
     if document.observed is not None:
         parts += [Text(), *_observed(document, document.observed)]
-    parts += [Text(), *_findings(document.findings), Text(), *_last(ledger)]
+    parts += [Text(), *_findings(document.findings), Text(), *_permitted(ledger), verdict]
     return Group(*parts)
 
 
@@ -148,7 +148,7 @@ def _more(left: int, what: str) -> Iterable[RenderableType]:
         yield Text(f"{count(left)} more with --format json ({what}).", style="dim")
 
 
-def _last(ledger: Ledger) -> Iterable[RenderableType]:
+def _permitted(ledger: Ledger) -> Iterable[RenderableType]:
     from rich.text import Text
 
     permitted = ledger.permitted

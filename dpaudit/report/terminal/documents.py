@@ -1,38 +1,24 @@
-"""The sentences and tables of audits and experiments for a terminal."""
+"""The sentences and tables of experiments for a terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from dpaudit.documents import ExperimentDocument, MeasurementsDocument
 from dpaudit.report.format import count
 from dpaudit.report.measurements import read_measurements
-from dpaudit.report.mechanism import bounds_table, mechanism_sentence
-from dpaudit.report.sentences import (
-    audit_sentence,
-    experiment_sentence,
-    measurements_sentence,
-    sandbox_level,
-)
-from dpaudit.report.tables import (
-    Column,
-    blind_spots_table,
-    measured_table,
-    sorted_tests,
-    summary_table,
-    tests_table,
-)
+from dpaudit.report.sentences import experiment_sentence, measurements_sentence
+from dpaudit.report.tables import Column, measured_table, summary_table
 from dpaudit.report.terminal.table import FLAGGED, make_table
 from dpaudit.results.text import printable
-from dpaudit.types import AuditResult, MechanismResult
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-__all__ = ["MOST_LINES", "audit_table", "experiment_table", "measurements_table", "mechanism_table"]
+__all__ = ["MOST_LINES", "experiment_table", "measurements_table"]
 
 MOST_LINES = 40
 """Rows of measurements that a terminal shows; the rest is in the JSON document."""
@@ -56,49 +42,6 @@ def experiment_table(document: ExperimentDocument, *, width: int = 100) -> Table
     ]
     caption = experiment_sentence(document.rows, failures=document.failures)
     return make_table(columns, title=title, caption=caption)
-
-
-def audit_table(result: AuditResult) -> RenderableType:
-    """An audit's verdict, its tests, and, without a finding, what a pass cannot exclude."""
-    from rich.console import Group
-    from rich.text import Text
-
-    parts: list[RenderableType] = [Text(audit_sentence(result), style=_STYLES[result.verdict])]
-    if result.tests:
-        keep = [c for c in tests_table(result.tests) if c.header != "Looks at"]
-        marked = [cell == "yes" for cell in keep[-1].cells]
-        parts += [Text(), make_table(keep, title="Tests", marked=marked)]
-    again = [t for t in sorted_tests(result.tests) if t.finding and t.reproduce]
-    if again:
-        command = printable(again[0].reproduce, limit=1000)
-        more = f" (and {len(again) - 1} more in the report)" if len(again) > 1 else ""
-        parts += [Text(), Text(f"To see it again{more}:"), Text(f"  {command}", style="bold")]
-    return Group(*parts, *_ending(result, {"Flaw", "Missed up to", "Test"}))
-
-
-def mechanism_table(result: MechanismResult) -> RenderableType:
-    """An ε audit's verdict, counts, advice and, without a finding, what a pass cannot exclude."""
-    from rich.console import Group
-    from rich.text import Text
-
-    parts: list[RenderableType] = [Text(mechanism_sentence(result), style=_STYLES[result.verdict])]
-    if result.tests:
-        columns = bounds_table(result)
-        marked = [cell == "yes" for cell in columns[-1].cells]
-        parts += [Text(), make_table(columns, title="What was counted", marked=marked)]
-    parts += [Text("\n" + printable(a)) for a in result.advice]
-    return Group(*parts, *_ending(result, {"Flaw", "Missed up to", "In words"}))
-
-
-def _ending(result: AuditResult | MechanismResult, headers: set[str]) -> Iterable[RenderableType]:
-    """What a pass cannot exclude, and the level of the sandbox."""
-    from rich.text import Text
-
-    if result.cannot_rule_out and result.verdict != "finding":
-        spots = [c for c in blind_spots_table(result.cannot_rule_out) if c.header in headers]
-        yield from (Text(), make_table(spots, title="What a pass cannot exclude"))
-    if level := sandbox_level(result):
-        yield from (Text(), Text(f"Sandbox: {level}", style="dim"))
 
 
 def measurements_table(document: MeasurementsDocument, *, width: int = 100) -> RenderableType:
