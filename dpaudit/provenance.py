@@ -6,14 +6,17 @@ import functools
 import os
 import platform
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from types import MappingProxyType
 
+from dpaudit.results.text import one_line
 from dpaudit.source_hash import source_hash
-from dpaudit.types import PluginOrigin, Provenance
+from dpaudit.types import AuditedFile, PluginOrigin, Provenance
 
-__all__ = ["collect", "hardware", "versions"]
+__all__ = ["collect", "hardware", "identified", "versions"]
 
 _REPORTED = ("dpaudit", "numpy", "scipy", "cryptography", "torch")
 
@@ -55,6 +58,22 @@ def _accelerator() -> str:
     if torch is None or not torch.cuda.is_available():
         return ""
     return f", {torch.cuda.get_device_name()}"
+
+
+def identified(
+    made: Provenance,
+    *,
+    by: str,
+    files: Iterable[AuditedFile] = (),
+    versions: Mapping[str, str] = MappingProxyType({}),
+) -> Provenance:
+    """Provenance that also says who ran the audit, and what was audited: files, or a library."""
+    return replace(
+        made,
+        by=one_line(by, limit=200),
+        files=tuple(files),
+        versions={**made.versions, **versions},
+    )
 
 
 def collect(*, seed: str, plugins: Iterable[PluginOrigin]) -> Provenance:

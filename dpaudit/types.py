@@ -23,6 +23,7 @@ from dpaudit.results.text import one_line
 __all__ = [
     "AttackResult",
     "AuditResult",
+    "AuditedFile",
     "BlindSpot",
     "CellFailure",
     "CellResult",
@@ -250,10 +251,24 @@ class PluginOrigin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AuditedFile:
+    """A file that was run or read: as it was named, its hash, bytes and modification time (UTC).
+
+    Read before it ran. ``sha256`` and ``modified`` are empty if it could not be read.
+    """
+
+    name: str
+    sha256: str
+    size: Count
+    modified: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
     """What is needed to repeat a result: seed, versions, plug-ins, hardware, time. Never a key.
 
-    ``source`` is the SHA-256 of dpaudit's own Python sources, as in :class:`PluginOrigin`.
+    ``source`` is the SHA-256 of dpaudit's own Python sources, as in :class:`PluginOrigin`. ``by``
+    is whom the user named as the one who ran it, ``files`` what was audited, if it is files.
     """
 
     seed: str
@@ -262,6 +277,8 @@ class Provenance:
     hardware: str
     started: str
     source: str = ""
+    by: str = field(default="", metadata={"document": "if any"})
+    files: tuple[AuditedFile, ...] = field(default=(), metadata={"document": "if any"})
 
     def __repr__(self) -> str:
         known = self.versions.get("dpaudit", "")
@@ -504,7 +521,8 @@ class MechanismResult:
     ``attack`` is the attack that was named, or empty; ``details`` then says how many of its guesses
     of the neighbour were right (``success``: ``right``, ``of``, ``by_coin``, a 95 % ``interval``),
     and for a support attack how many releases it judges possible at the value that they were made
-    from (``feasible_at_truth``, of how many). ``sandbox`` is as for samplers.
+    from (``feasible_at_truth``, of how many). Without an attack, ``last_bits_excluded`` is true if
+    findings in the last bits are advisory. ``sandbox`` is as for samplers.
     """
 
     verdict: Verdict
@@ -539,5 +557,5 @@ class MechanismResult:
     def __repr__(self) -> str:
         claim = f"claims ({self.claim_epsilon:.4g}, {self.claim_delta:.4g})-DP"
         drawn = f"{self.samples:,} releases"
-        shown = f"ε ≥ {self.epsilon.low:.3g}"
+        shown = f"ε ≥ {math.floor(100 * self.epsilon.low) / 100:g}"
         return _brief(self, self.verdict, self.mechanism, claim, drawn, shown)
