@@ -29,7 +29,7 @@ _LONGEST = 20_000  # characters of a command
 _REMARKABLE = 1e-6  # p of an advisory test from which on a pass mentions it
 _REPORT_LINES = 2  # the path of the report, after a blank line
 _LEAST_ROWS = 3
-_BRIEF = {"Test", "Shown", "Adjusted p", "Effect", "Counted"}
+_BRIEF = {"Test", "P(E | v0)", "P(E | v1)", "Shown", "Adjusted p", "Effect", "Counted"}
 
 
 def audit_table(result: AuditResult, *, verbose: bool = False) -> Group:

@@ -32,9 +32,11 @@ def changed(tmp_path, name, change):
 
 def test_the_ledger_ends_in_16_a_day():
     lines = apple("--config", DATA / "10.12.3", "--against", DATA / "10.12.1").stdout.splitlines()
-    assert (
-        lines[-1] == "Permitted privacy loss: ε = 16 per day (4 initially announced applications)"
-    )
+    assert lines[-3:] == [
+        "Permitted privacy loss: ε = 16 per day (4 initially announced applications)",
+        "",
+        "No finding: the configuration permits ε = 16 per day.",
+    ]
     text = " ".join(" ".join(lines).split())
     assert "ε per day of 6 on macOS, 16 on iOS" in text
     assert "SessionAmount for com.apple.keyboard.NewWords" in text
@@ -68,17 +70,17 @@ def test_a_serious_finding_is_1(tmp_path):
 
     result = apple("--config", changed(tmp_path, PROPERTIES, negative), code=1)
     assert "! com.apple.dprivacyd.keyproperties.plist: Search: PrivacyParameter=-9" in result.stdout
-    assert result.stdout.splitlines()[-2].startswith("Not counted: 2 KeyNames")
+    assert result.stdout.splitlines()[-4].startswith("Not counted: 2 KeyNames")
 
 
-def test_a_budget_less_is_said_in_the_last_line(tmp_path):
+def test_a_budget_less_is_said_before_the_verdict(tmp_path):
     folder = changed(
         tmp_path,
         BUDGETS,
         lambda entries: [e for e in entries if e["BudgetName"] != "com.apple.keyboard.Emoji"],
     )
     result = apple("--config", folder)
-    assert result.stdout.splitlines()[-1].endswith(
+    assert result.stdout.splitlines()[-3].endswith(
         "ε = 15 per day (3 of 4 initially announced applications)"
     )
     assert "no valid entry in budgetproperties" in result.stdout
@@ -112,7 +114,9 @@ def test_other_slips_are_2(tmp_path):
 def test_reports_of_the_figures():
     result = apple("--config", DATA / "ios-11", "--reports", DATA / "reports", code=1)
     assert "shows more" in result.stdout
-    assert result.stdout.splitlines()[-1].startswith("Permitted privacy loss: ε = 33 per day")
+    *above, verdict = result.stdout.split("\n\n")
+    assert "\nPermitted privacy loss: ε = 33 per day" in above[-1]
+    assert verdict.startswith("Finding: the configuration permits ε = 33 per day")
     document = json.loads(
         apple(
             "--config", DATA / "ios-11", "--reports", DATA / "reports", "--format", "json", code=1

@@ -48,14 +48,18 @@ def test_honest_is_0_and_half_the_noise_is_1(module):
 
     found = dpaudit("mechanism", "python:./mine.py:half", *common, "--out", "there", cwd=module)
     assert found.returncode == 1
-    assert found.stdout.startswith("Finding: python:./mine.py:half is not (1, 0)-DP")
+    *above, verdict = found.stdout.splitlines()
+    assert verdict.startswith("Finding: python:./mine.py:half is not (1, 0)-DP")
+    shown = next(line for line in above if line.startswith("dpaudit mechanism"))
+    assert "--seed 1" in shown
+    assert "dpaudit explain event" in above
     assert "<svg" in (module / "there" / "report.html").read_text()
     again = dpaudit("report", "there", cwd=module)
     assert again.returncode == 0, again.stderr
     tests = json.loads((module / "there" / "result.json").read_text())["result"]["tests"]
     assert all(bool(t["reproduce"]) == t["finding"] for t in tests)
-    command = next(t["reproduce"] for t in tests if t["finding"])
-    assert dpaudit(*shlex.split(command)[1:], cwd=module).returncode == 1
+    assert {t["reproduce"] for t in tests if t["finding"]} == {shown}
+    assert dpaudit(*shlex.split(shown)[1:], cwd=module).returncode == 1
 
 
 def test_vectors(module):
@@ -92,7 +96,7 @@ def test_one_run(tmp_path):
         rows = [f"{s},{int(m)}" for s, m in zip(told + 0.0, member, strict=True)]
         (tmp_path / f"{name}.csv").write_text("\n".join(["score,member", *rows]) + "\n")
         args = ("--claim-epsilon", 1, "--claim-delta", 1e-5, "--seed", 1, "--out", name)
-        result = dpaudit("mechanism", f"scores:{name}.csv", *args, cwd=tmp_path)
+        result = dpaudit("mechanism", f"scores:{name}.csv", *args, "-v", cwd=tmp_path)
         assert result.returncode == code, result.stderr
         assert "one run" in result.stdout
         assert (tmp_path / name / "report.html").exists()

@@ -61,9 +61,7 @@ def test_a_named_attack(module):
     found = dpaudit("mechanism", *args, "--out", "there", cwd=module)
     assert found.returncode == 1, found.stderr
     said = " ".join(found.stdout.split())
-    assert said.startswith(
-        "Finding: python:./mine.py:telltale is not (1, 0)-DP: we can show ε ≥ 7.3"
-    )
+    assert "Finding: python:./mine.py:telltale is not (1, 0)-DP: we can show ε ≥ 7.3" in said
     assert "by the attack telltale, which identifies the neighbour in 6" in said
     assert "P(E | v0) P(E | v1)" in said
     page = (module / "there" / "report.html").read_text()

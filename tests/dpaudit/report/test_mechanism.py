@@ -59,7 +59,7 @@ def test_sentences():
 
 def test_terminal():
     passed, found = text(ALL["no-finding"]), text(ALL["finding"])
-    assert passed.startswith("No finding: we can show ε ≥ 1.45")
+    assert "\n\nNo finding: we can show ε ≥ 1.45" in passed
     assert "What a pass cannot exclude" in passed
     assert "What a pass cannot exclude" not in found
     assert "The noise depends on the value." in found

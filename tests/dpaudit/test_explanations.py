@@ -1,0 +1,112 @@
+"""``dpaudit explain``: a page for everything that can report a finding, complete and found."""
+
+from __future__ import annotations
+
+import doctest
+import json
+from importlib.metadata import EntryPoint
+
+import pytest
+from command_line import here as dpaudit
+
+from dpaudit import explanations, registry
+from dpaudit.audit.betting import BETS
+from dpaudit.errors import UnknownNameError
+from dpaudit.explanations import SECTIONS, explain, topic_of, topics
+from dpaudit.types import PluginOrigin
+
+
+def test_doctests():
+    assert doctest.testmod(explanations).failed == 0
+
+
+def test_every_test_and_every_attack_on_mechanisms_has_a_topic():
+    known = topics()
+    assert set(registry.plugins("tests")) <= set(known)
+    assert {topic_of(bet) for bet in BETS} == {"bets"}
+    counted = {"event", "low-bits", "trade-off-curve", "one-run"}
+    attacks = {"reach", "laplace-support", "pair-inversion", "bit-features", "sensitivity"}
+    assert counted | attacks | {"timing-attack", "bets"} <= set(known)
+    assert "norm-reader" not in known  # no attack of `dpaudit mechanism`
+
+
+@pytest.mark.parametrize("name", topics())
+def test_a_page_has_all_sections(name):
+    page = explain(name)
+    assert tuple(heading for heading, _ in page.sections) == SECTIONS
+    assert page.summary
+    assert all(len(text) > 20 for _, text in page.sections)
+
+
+@pytest.mark.parametrize(
+    ("name", "topic"),
+    [
+        ("low bits, second neighbour over first", "low-bits"),
+        ("event, first neighbour over second (rounding: one record)", "event"),
+        ("reach, first neighbour over second", "reach"),
+        ("timing", "timing"),
+        ("timing, second neighbour over first", "timing-attack"),
+        ("one run, μ", "one-run"),
+        ("trade-off curve", "trade-off-curve"),
+        ("bet on a direction", "bets"),
+    ],
+)
+def test_a_whole_name_of_a_result_finds_its_page(name, topic):
+    assert topic_of(name) == topic
+    assert explain(name).name == topic
+
+
+def test_an_unknown_name_gets_the_nearest():
+    with pytest.raises(UnknownNameError, match=r"test=momets: .* did you mean 'moments'\?"):
+        explain("momets")
+
+
+def test_on_the_command_line():
+    page = dpaudit("explain", "moments")
+    assert page.returncode == 0
+    assert page.stdout.startswith("moments\n")
+    assert [heading for heading in SECTIONS if f"\n{heading}\n" in page.stdout] == list(SECTIONS)
+    document = json.loads(dpaudit("explain", "moments", "--format", "json").stdout)
+    assert document["name"] == "moments"
+    assert [part["heading"] for part in document["sections"]] == list(SECTIONS)
+    listed = dpaudit("explain")
+    assert all(name in listed.stdout for name in topics())
+    named = json.loads(dpaudit("explain", "--format", "json").stdout)
+    assert {entry["name"]: entry["command"] for entry in named}["low-bits"] == "mechanism"
+    wrong = dpaudit("explain", "momets")
+    assert wrong.returncode == 2
+    assert "did you mean 'moments'" in wrong.stderr
+
+
+def plugin(name, target):
+    origin = PluginOrigin(kind="tests", name=name, distribution="other", version="1")
+    return registry.Plugin(origin, target, EntryPoint(name, target, "dpaudit.tests"))
+
+
+@pytest.fixture
+def third_party(tmp_path, monkeypatch):
+    """A package of somebody else's with two tests; importing it would fail."""
+    package = tmp_path / "dpaudit_other"
+    (package / "explanations").mkdir(parents=True)
+    (package / "__init__.py").write_text("raise SystemExit('imported')")
+    source = 'class One:\n    """Look at \x1b[2J things."""\nclass Two:\n    looks_at = "more"\n'
+    (package / "tests.py").write_text(source)
+    (package / "explanations" / "two.md").write_text("Two?\n\n## What it looks at\n\nThe second.\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    own = dict(registry.plugins("tests"))
+    more = {n: plugin(n, f"dpaudit_other.tests:{n.title()}") for n in ("one", "two")}
+    more["gone"] = plugin("gone", "dpaudit_gone.tests:Gone")
+    original = registry.plugins
+    monkeypatch.setattr(
+        registry, "plugins", lambda kind: own | more if kind == "tests" else original(kind)
+    )
+
+
+def test_a_third_partys_test_brings_its_page_or_its_docstring(third_party):
+    assert explain("two").sections == (("What it looks at", "The second."),)
+    assert explain("one").summary == "Look at \x1b[2J things."
+    assert explain("gone").summary == "It has no description."
+    shown = dpaudit("explain", "one")
+    assert shown.returncode == 0
+    assert "\x1b" not in shown.stdout
+    assert "things." in shown.stdout
