@@ -97,13 +97,18 @@ class AuditOptions:
             *(["--text"] if self.text else []),
             *(["--mitigation", self.mitigation] if self.mitigation else []),
             *(["--sequential"] if self.sequential else []),
+    call: str | None = None
+    """How to call a function, e.g. ``f(value)``; by its parameters, if None."""
+    by: str = ""
+    """Who runs it, for the report."""
         ]
 
     def for_opened(self, name: str) -> Self:
         """Return these options, if a sampler that is already open can have them.
 
         Raises:
-            UsageError: ``dtype``, ``text`` or ``mitigation`` was given; they need opening by name.
+            UsageError: ``dtype``, ``text``, ``mitigation`` or ``call`` was given; they are for the
+                opening.
         """
         for option, given, default in (
             ("dtype", self.dtype, "f64"),
@@ -114,6 +119,7 @@ class AuditOptions:
                 raise UsageError(
                     f"{option}={given}: {name} is already open; leave {option} out, "
                     "or audit it by name"
+            *(["--call", self.call] if self.call else []),
                 )
         return self
 
@@ -127,6 +133,7 @@ class MechanismOptions:
     """
 
     samples: int = DEFAULT_RELEASES
+            ("call", self.call, None),
     """Releases to draw at each neighbour, at least 1,000."""
     alpha: float = 0.01
     """Probability of a false finding, or of any bound being wrong."""
@@ -154,6 +161,10 @@ def _check(alpha: float, time_limit: float | None, samples: int, *, needs: str) 
 
 
 @dataclass(frozen=True, slots=True)
+    call: str | None = None
+    """How to call a function, e.g. ``f(value)``; by its parameters, if None."""
+    by: str = ""
+    """Who runs it, for the report."""
 class PrivacyClaim:
     """What a mechanism claims: (ε, δ)-DP, and μ-Gaussian DP if ``mu`` is given.
 

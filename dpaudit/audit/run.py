@@ -71,15 +71,18 @@ def audit_sampler(
     sequential: bool = False,
     bits: Path | None = None,
     in_process: bool | None = None,
+    call: str | None = None,
     progress: Progress | None = None,
 ) -> AuditResult:
     """Audit a closed sampler: one named as on the command line, or a Python callable.
 
     A name is ``python:MODULE:FUNCTION``, ``library:./libnoise.so:SYMBOL``, ``numpy:laplace``, ….
-    A callable is ``f(n, d)`` or ``f(size=(n, d))`` and returns an array (n, d). A module-level
-    function runs in a sandboxed process of its own; a lambda, a closure, a method or a function of
-    a notebook is called in this process, without a sandbox, and a pass says so. ``in_process`` True
-    keeps any callable here, False refuses what could only run here.
+    A callable is ``f(n, d)`` or ``f(size=(n, d))`` and returns an array (n, d), ``f(n)``, which
+    returns n values, or ``f()`` or ``f(value)``, which return one. Its parameters tell which, or
+    ``call`` does: ``call="f(value, epsilon=1.0)"``. A module-level function runs in a sandboxed
+    process of its own; a lambda, a closure, a method or a function of a notebook is called in this
+    process, without a sandbox, and a pass says so. ``in_process`` True keeps any callable here,
+    False refuses what could only run here.
 
     ``claim`` may be left out if the sampler states it (the library adapters). ``samples`` counts
     single values. ``time_limit`` is in seconds of wall time for everything; without it the values
@@ -87,8 +90,8 @@ def audit_sampler(
     values, 5 at 1e6). Without ``seed`` a fresh one is drawn and reported. ``tests`` are names (all
     registered ones by default). ``sequential`` stops at the first clear finding and stays valid at
     any time it is stopped. ``bits`` is a file or FIFO for the top 16 bits of Φ(z) of every value of
-    the first process, for an external battery. ``progress`` is called with the number drawn and the
-    total; without it a notebook shows a bar.
+    the first process, for an external battery. ``by`` is who runs the audit, for the report.
+    ``progress`` is called with the number drawn and the total; without it a notebook shows a bar.
 
     Formal guarantee: see :class:`~dpaudit.types.AuditResult`.
 
@@ -123,6 +126,8 @@ def audit_sampler(
         mitigation=mitigation,
     )
     what = subject(sampler, in_process=in_process)
+        call=call,
+        by=by,
     with notebook_bar(progress, unit="values") as shown:
         return audit_subject(what, claim=claim, options=options, progress=shown)
 
@@ -146,9 +151,11 @@ def audit_subject(
         raise UsageError(
             f"mitigation={options.mitigation}: works on a registered source only; leave it out"
         )
-    with CallableSampler(what.called, name=what.name) as closed:
-        found = run_audit(closed, claim=Claim.parse(claim), options=options, progress=progress)
-    again = f"dpaudit.audit_sampler(…, claim={claim!r}, seed={options.seed!r})"
+    with CallableSampler(what.called, name=what.name, call=options.call) as closed:
+        opened = dataclasses.replace(options, call=None)
+        found = run_audit(closed, claim=Claim.parse(claim), options=opened, progress=progress)
+    how = "" if options.call is None else f"call={options.call!r}, "
+    again = f"dpaudit.audit_sampler(…, claim={claim!r}, {how}seed={options.seed!r})"
     tests = (dataclasses.replace(t, reproduce=again if t.reproduce else "") for t in found.tests)
     found = dataclasses.replace(found, tests=tuple(tests))
     if found.verdict != "no-finding":
@@ -183,6 +190,7 @@ def audit_named(
             raise UsageError(
                 f"claim=None: {sampler} does not say what it claims; "
                 "give one, e.g. gaussian:sigma=1"
+        call=options.call,
             )
         law = Claim.parse(own)
     with joined() as sandbox, closed as opened:

@@ -15,6 +15,8 @@ import typer
 __all__ = [
     "AlsoOption",
     "AuditCommand",
+    "ByOption",
+    "CallOption",
     "DataRootOption",
     "DeviceOption",
     "Format",
@@ -48,6 +50,18 @@ AlsoOption = Annotated[
     str | None,
     typer.Option(
         help="Also write these formats, comma-separated: junit, sarif, markdown; needs --out.",
+        show_default=False,
+    ),
+]
+ByOption = Annotated[
+    str,
+    typer.Option("--by", metavar="NAME", help="Who runs this, for the report.", show_default=False),
+]
+CallOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="'f(…)'",
+        help="How to call a python: or library: function whose parameters do not tell, e.g. 'f(value, epsilon=1.0)' or, in C, 'f(1.0) -> double'.",
         show_default=False,
     ),
 ]

@@ -59,6 +59,7 @@ class NoiseOptions(TypedDict, total=False):
     time_limit: float | None
     tests: Sequence[str] | None
     mitigation: str | None
+    call: str | None
     in_process: bool | None
 
 
@@ -96,7 +97,7 @@ class Auditor:
     ) -> AuditResult:
         """Fail unless nothing contradicts ``claim``.
 
-        A callable is ``f(n, d)`` or ``f(size=(n, d))`` and returns an array (n, d).
+        A callable is as for :func:`dpaudit.audit_sampler`.
 
         Raises:
             AssertionError: a finding, or an inconclusive audit (the sampler died, did not respond,
@@ -146,6 +147,7 @@ class Auditor:
         seed: int | str | None = None,
         time_limit: float = 600.0,
         real_numbers: bool = False,
+        call: str | None = None,
         in_process: bool | None = None,
     ) -> MechanismResult:
         """Fail if releases at two ``neighbours`` violate (``epsilon``, ``delta``)- or ``mu``-GDP.
@@ -174,6 +176,7 @@ class Auditor:
                 seed=used,
                 time_limit=time_limit,
                 real_numbers=real_numbers,
+                call=call,
             )
 
         return self._audit(
@@ -214,6 +217,7 @@ class Auditor:
                 time_limit=options.get("time_limit"),
                 tests=None if tests is None else tuple(tests),
                 mitigation=options.get("mitigation"),
+                call=options.get("call"),
             )
 
         return self._audit(

@@ -11,7 +11,6 @@ import os
 import sys
 import sysconfig
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,8 +23,8 @@ import numpy.typing as npt
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.results.text import error_text
-from dpaudit.samplers.check import finite, request
-from dpaudit.samplers.endpoints.targets import answered, numbers, parameters
+from dpaudit.samplers.calls import ReleasesBy, noise_by, python_call
+from dpaudit.samplers.check import finite, numbers, raised_at, request
 from dpaudit.types import BlindSpot
 
 __all__ = [
@@ -158,7 +157,7 @@ def _known_to_all(folder: str) -> bool:
 
 
 class CallableSampler:
-    """A closed sampler that calls ``f(n, d)``, or ``f(size=(n, d))``, in this process.
+    """A closed sampler that calls a function in this process, as ``python:`` would elsewhere.
 
     Not claimed: any protection from it. There is no limit on memory; a time limit is checked after
     each call and interrupts none; a crash ends this process; there is no other process to compare
@@ -168,14 +167,15 @@ class CallableSampler:
     dim = None
     available = None
 
-    def __init__(self, function: Callable[..., Any], *, name: str) -> None:
+    def __init__(self, function: Callable[..., Any], *, name: str, call: str | None = None) -> None:
+        """``call`` says how to call it; otherwise its parameters do.
+
+        Raises:
+            UsageError: it cannot be called so, or its parameters do not tell.
+        """
         self.name = name
-        taken = parameters(function)
-        self._call: Callable[[int, int], Any] = (
-            (lambda n, d: function(size=(n, d)))
-            if "size" in taken and "n" not in taken
-            else function
-        )
+        how = python_call(function, call, name=name, releases=False)
+        self._noise = noise_by(how, function, name=name)
 
     def __enter__(self) -> Self:
         return self
@@ -192,16 +192,21 @@ class CallableSampler:
             SamplerOutputError: its answer is not (n, d) finite numbers.
         """
         request(n, d, timeout)
-        given = _called(lambda: self._call(n, d), self.name, f"call n={n}, d={d}", timeout)
-        return finite(answered(given, n, d, self.name), self.name)
+        given = _called(lambda: self._noise(n, d, 0.0), self.name, f"call n={n}, d={d}", timeout)
+        return finite(given, self.name)
 
 
 class CallableMechanism:
-    """A mechanism that calls ``f(value, n)`` in this process, unprotected as CallableSampler is."""
+    """A mechanism that calls a function in this process, unprotected as CallableSampler is."""
 
-    def __init__(self, function: Callable[..., Any], *, name: str) -> None:
+    def __init__(self, function: Callable[..., Any], *, name: str, call: str | None = None) -> None:
+        """``call`` says how to call it, e.g. ``f(value)``; otherwise its parameters do.
+
+        Raises:
+            UsageError: it cannot be called so, or its parameters do not tell.
+        """
         self.name = name
-        self._function = function
+        self._released = ReleasesBy(python_call(function, call, name=name, releases=True), function)
 
     def __enter__(self) -> Self:
         return self
@@ -215,9 +220,8 @@ class CallableMechanism:
         Raises:
             SamplerError: as in :meth:`CallableSampler.draw`.
         """
-        told: Any = float(value[0]) if len(value) == 1 else value.copy()
         call = f"release n={n} of m={len(value)} numbers"
-        given = _called(lambda: self._function(told, n), self.name, call, timeout)
+        given = _called(lambda: self._released(value, n), self.name, call, timeout)
         array = numbers(given, f"mechanism {self.name} returned", f"({call})")
         if array.ndim not in (1, 2) or len(array) != n or not array.size:
             raise SamplerOutputError(
@@ -231,12 +235,11 @@ def _called(call: Callable[[], Any], name: str, what: str, timeout: float) -> An
     began = time.monotonic()
     try:
         given = call()
+    except SamplerOutputError:
+        raise
     except Exception as error:  # noqa: BLE001 foreign code may raise anything
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(last.filename).name}, line {last.lineno}"
-        raise SamplerCrashError(
-            f"{name} raised {error_text(error)} ({where}; {what}); fix it"
-        ) from None
+        at = "; ".join(filter(None, (raised_at(error), what)))
+        raise SamplerCrashError(f"{name} raised {error_text(error)} ({at}); fix it") from None
     if (took := time.monotonic() - began) > timeout:
         raise SamplerTimeoutError(
             f"{name} took {took:.3g} s, more than was left of the time limit ({what})"

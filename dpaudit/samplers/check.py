@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
+import os
+import traceback
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import SamplerOutputError, UsageError
+from dpaudit.results.text import error_text, one_line
 
-__all__ = ["finite", "plain_f64", "request"]
+__all__ = ["answered", "finite", "numbers", "plain_f64", "raised_at", "request"]
+
+_EXACT = 1 << 53  # float64 holds all whole numbers up to here
 
 
 def request(n: int, d: int, timeout: float, *, calls: int = 1) -> None:
@@ -25,6 +31,86 @@ def request(n: int, d: int, timeout: float, *, calls: int = 1) -> None:
             )
     if math.isnan(timeout) or timeout <= 0:
         raise UsageError(f"timeout={timeout}: a time limit is above 0; give it in seconds")
+
+
+def answered(given: Any, n: int, d: int, name: str) -> npt.NDArray[np.float64]:
+    """An answer as a contiguous float64 array (n, d); (n,) is accepted if d = 1.
+
+    Raises:
+        SamplerOutputError: not numbers, or another shape.
+    """
+    call = f"(call n={n}, d={d}); return an array of numbers of shape (n, d)"
+    array = numbers(given, f"sampler {name} returned", call)
+    if array.shape != (n, d) and not (d == 1 and array.shape == (n,)):
+        one = "" if array.shape else "; if it gives one number per call, say --call 'f()'"
+        raise SamplerOutputError(
+            f"sampler {name} returned shape {array.shape}, wanted (n={n}, d={d}) {call}{one}"
+        )
+    return np.ascontiguousarray(array, dtype=np.float64).reshape(n, d)
+
+
+def numbers(given: Any, who: str, call: str) -> npt.NDArray[Any]:
+    """An answer as an array of real numbers that float64 holds exactly.
+
+    ``who`` and ``call`` are for the message.
+
+    Raises:
+        SamplerOutputError: it is not an array of real numbers, or rounding them to float64 would
+            change them.
+    """
+    try:
+        array = np.asarray(given)
+    except (TypeError, ValueError) as error:
+        raise SamplerOutputError(
+            f"{who} type={type(given).__name__}, which is not an array ({error_text(error)}) {call}"
+        ) from None
+    kind = array.dtype.kind
+    if kind == "O" and array.size and all(type(x) is int for x in array.flat):
+        raise _rounded(who, max(array.flat, key=abs))
+    if kind not in "iuf":
+        raise SamplerOutputError(
+            f"{who} type={type(given).__name__}, dtype={array.dtype}, which is not real numbers "
+            f"{call}"
+        )
+    if kind in "iu" and array.itemsize == 8 and array.size:
+        for extreme in (int(array.max()), int(array.min())):
+            if abs(extreme) > _EXACT:
+                raise _rounded(who, extreme)
+    if kind == "f" and array.itemsize > 8:
+        with np.errstate(over="ignore"):
+            changed = array[(array.astype(np.float64) != array) & ~np.isnan(array)]
+        if changed.size:
+            raise _rounded(who, changed[0])
+    return array
+
+
+def _rounded(who: str, number: Any) -> SamplerOutputError:
+    return SamplerOutputError(
+        f"{who} {number}, which float64 would round: whole numbers are accepted up to 2^53, others "
+        "as float64; choose a smaller value or scale"
+    )
+
+
+def raised_at(error: BaseException) -> str:
+    """``FILE, line N``: where third-party code raised this; '' if no code of it is known.
+
+    It is the innermost line outside of Python's and installed packages, if there is one. The name
+    of a file has no folder and no control characters.
+    """
+    import sysconfig  # not at the top: few samplers raise
+
+    paths = sysconfig.get_paths()
+    libraries = tuple({paths[key] + os.sep for key in ("stdlib", "purelib", "platlib")})
+    ours = (os.path.dirname(__file__) + os.sep, "<frozen importlib")
+    frames = [
+        (frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)
+    ]
+    frames = [f for f in frames if not f[0].startswith(ours) and "/importlib/" not in f[0]]
+    own = [f for f in frames if not f[0].startswith(libraries)]
+    if not frames:
+        return ""
+    file, line = (own or frames)[-1]
+    return f"{one_line(os.path.basename(file), limit=80)}, line {line}"
 
 
 def finite(values: npt.NDArray[np.float64], name: str) -> npt.NDArray[np.float64]:

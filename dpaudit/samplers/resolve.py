@@ -9,10 +9,12 @@ from dpaudit.errors import DuplicatePluginError, UnknownNameError, UsageError
 from dpaudit.interfaces import ClosedSampler, Mechanism
 from dpaudit.samplers.adapters.base import Adapter
 from dpaudit.samplers.endpoints.command_mechanism import CommandMechanism
-from dpaudit.samplers.endpoints.releases import ReleasingWorker, SourceMechanism
-from dpaudit.samplers.endpoints.worker import PythonSampler, SourceSampler
+from dpaudit.samplers.endpoints.releases import ReleasingFunction, SourceMechanism
+from dpaudit.samplers.endpoints.worker import LibrarySampler, PythonSampler, SourceSampler
 
 __all__ = ["open_mechanism", "open_sampler"]
+
+_FUNCTIONS = {"python": PythonSampler, "library": LibrarySampler}
 
 
 def open_sampler(
@@ -22,6 +24,7 @@ def open_sampler(
     dtype: str = "f64",
     text_mode: bool = False,
     mitigation: str | None = None,
+    call: str | None = None,
 ) -> ClosedSampler:
     """The closed sampler that ``text`` names; a ``with`` block starts and ends its process.
 
@@ -29,11 +32,12 @@ def open_sampler(
 
     - ``NAME[:opt=value,…]``: a registered noise source, behind ``mitigation``
       (``NAME[:opt=value,…]``) if given;
-    - ``python:MODULE:FUNCTION``: ``f(n, d)`` → array (n, d), or ``f(size=(n, d))`` if it has a
-      parameter ``size``;
+    - ``python:MODULE:FUNCTION``: ``f(n, d)`` → array (n, d), ``f(size=(n, d))``, ``f(n)``, ``f()``
+      or ``f(value)``, by the names of its parameters or by ``call``;
     - ``command:./sampler {n} {d}``: little-endian ``dtype`` on stdout, or decimal numbers with
       ``text_mode``;
-    - ``library:./libnoise.so:SYMBOL``: ``void f(double *out, size_t n, size_t d)``;
+    - ``library:./libnoise.so:SYMBOL``: ``void f(double *out, size_t n, size_t d)``, or what
+      ``call`` says, e.g. ``f(1.0) -> double``;
     - ``http://HOST:PORT/PATH``, ``https://…``: POST of ``{"n", "d"}``, raw little-endian ``dtype``
       back;
     - ``file:samples.npy``, ``.npz``, ``.csv``, ``.parquet`` or ``.bin`` (little-endian ``dtype``);
@@ -41,7 +45,8 @@ def open_sampler(
       ``numpy:laplace:scale=2``, ``opendp:gaussian``;
     - ``KIND:TARGET`` for a kind that a plug-in registers in the group ``dpaudit.samplers``.
 
-    ``seed`` fixes the numbers of registered sources only.
+    ``seed`` fixes the numbers of registered sources only. ``call`` says how to call a function; see
+    :mod:`dpaudit.samplers.calls`.
 
     Every foreign process is held to limits on memory, output, files, processes and time
     (:class:`~dpaudit.samplers.sandbox.limits.Limits`) and ends, with all that it started, when the
@@ -59,6 +64,7 @@ def open_sampler(
     """
     name, _, target = text.partition(":")
     kinds, sources = _known("sampler", name)
+    _refuse_call(call, name)
     if name in sources:
         return SourceSampler(
             text, seed=seed, dtype=dtype, text_mode=text_mode, mitigation=mitigation
@@ -73,13 +79,16 @@ def open_sampler(
     _refuse_mitigation(mitigation, name)
     if not target.strip():
         raise UsageError(f"sampler={text}: {name} needs a target; write {name}:TARGET")
+    how = {} if call is None else {"call": call}
     sampler: ClosedSampler = registry.load("samplers", name)(
-        target, seed=seed, dtype=dtype, text_mode=text_mode
+        target, seed=seed, dtype=dtype, text_mode=text_mode, **how
     )
     return sampler
 
 
-def open_mechanism(text: str, *, seed: str, mitigation: str | None = None) -> Mechanism:
+def open_mechanism(
+    text: str, *, seed: str, mitigation: str | None = None, call: str | None = None
+) -> Mechanism:
     """The whole mechanism that ``text`` names; a ``with`` block starts and ends its process.
 
     ``text`` is one of
@@ -90,7 +99,11 @@ def open_mechanism(text: str, *, seed: str, mitigation: str | None = None) -> Me
       ``numpy:laplace:scale=2`` (value plus noise, as numpy's users write it) or ``opendp:gaussian``
       (the library adds the noise itself);
     - ``python:MODULE:FUNCTION``: ``f(value, n)`` → array (n,) or (n, k), ``n`` independent releases
-      of ``value``, a float for a query of one number and a 1-D array otherwise;
+      of ``value``, a float for a query of one number and a 1-D array otherwise; or ``f(value)``,
+      one release, by its parameters or by ``call``;
+    - ``library:./libnoise.so:SYMBOL``: ``void f(const double *value, size_t m, double *out, size_t
+      n)``, which writes ``n`` releases of ``m`` numbers, or what ``call`` says, e.g.
+      ``f(value) -> double``;
     - ``command:./mechanism --value={value} {n}``: a program that writes ``n`` releases as
       little-endian float64; see
       :class:`~dpaudit.samplers.endpoints.command_mechanism.CommandMechanism`.
@@ -108,13 +121,12 @@ def open_mechanism(text: str, *, seed: str, mitigation: str | None = None) -> Me
         "command:PROGRAM"
     )
     kinds, sources = _known("mechanism", name)
+    _refuse_call(call, name)
     if name in sources:
         return SourceMechanism(text, seed=seed, mitigation=mitigation)
     _refuse_mitigation(mitigation, name)
-    if name == "python":
-        PythonSampler(target, seed=seed)  # refuses what is not a function of a module
-        place, _, member = target.rpartition(":")
-        return ReleasingWorker(text, place=place, member=member, of="python")
+    if name in _FUNCTIONS:
+        return ReleasingFunction(_FUNCTIONS[name](target, seed=seed, call=call))
     if name == "command":
         return CommandMechanism(target)
     if name not in kinds:
@@ -141,6 +153,14 @@ def _known(role: str, name: str) -> tuple[Collection[str], Collection[str]]:
             f"{role}={name}: a source and a sampler kind have this name; uninstall one of them"
         )
     return kinds, sources
+
+
+def _refuse_call(call: str | None, name: str) -> None:
+    if call is not None and name not in _FUNCTIONS:
+        raise UsageError(
+            f"call={call}: only python: and library: are called as a function; leave it out of "
+            f"{name}:"
+        )
 
 
 def _refuse_mitigation(mitigation: str | None, name: str) -> None:

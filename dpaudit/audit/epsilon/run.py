@@ -65,12 +65,15 @@ def audit_mechanism(
     guesses: int | None = None,
     in_process: bool | None = None,
     progress: Progress | None = None,
+    call: str | None = None,
 ) -> MechanismResult:
     """Audit a whole mechanism: one named as on the command line, or a Python callable.
 
     A name is ``numpy:laplace:scale=1``, ``python:MODULE:FUNCTION``, …. A callable is
     ``f(value, n)`` → array (n,) or (n, k), ``n`` releases of a query result, a float or an array
-    (m,); where it runs, and ``in_process``, are as in :func:`~dpaudit.audit_sampler`. The claim is
+    (m,), or ``f(value)``, one release; ``call`` says which, if its parameters do not, with
+    constants: ``call="f(value, epsilon=1.0)"``. Where it runs, and ``in_process``, are as in
+    :func:`~dpaudit.audit_sampler`. The claim is
     (``epsilon``, ``delta``), and ``mu``-GDP too if given. ``neighbours`` are two query results,
     ``(0, 1)`` or ``([0, 0], [1, 0])``, or text (see :func:`parse_neighbours`).
 
@@ -113,6 +116,8 @@ def audit_mechanism(
         return audit_subject(
             subject(mechanism, in_process=in_process),
             claim=claim,
+        call=call,
+        by=by,
             neighbours=neighbours_text(neighbours),
             attack=attack,
             options=options,
@@ -143,7 +148,7 @@ def audit_subject(
                 guesses=guesses,
                 progress=progress,
             )
-    with CallableMechanism(what.called, name=what.name) as mechanism:
+    with CallableMechanism(what.called, name=what.name, call=options.call) as mechanism:
         pair = None if neighbours is None else parse_neighbours(neighbours)
         return run_mechanism_audit(
             mechanism,
@@ -188,7 +193,11 @@ def audit_named(
     words = ["dpaudit", "mechanism", name, *claimed]
     words += ["--claim-delta", f"{claim.delta!r}", "--alpha", f"{alpha!r}", "--seed", seed]
     if name.startswith(SCORES):
-        for option, given in (("neighbours", neighbours), ("attack", attack)):
+        for option, given in (
+            ("neighbours", neighbours),
+            ("attack", attack),
+            ("call", options.call),
+        ):
             if given is not None:
                 raise UsageError(
                     f"{option}={given}: recorded scores have none; leave --{option} out"
@@ -203,7 +212,7 @@ def audit_named(
     named = None if attack is None else named_attack(attack, mechanism=name)
     pair = None if neighbours is None else parse_neighbours(neighbours)
     _check_neighbours(pair, named, shown=str(neighbours), name=name)
-    with joined() as sandbox, open_mechanism(name, seed=seed) as mechanism:
+    with joined() as sandbox, open_mechanism(name, seed=seed, call=options.call) as mechanism:
         result = run_mechanism_audit(
             mechanism,
             claim=claim,
@@ -226,6 +235,7 @@ def _reproducible(result: MechanismResult, words: list[str]) -> MechanismResult:
     """The result with the command that reproduces its findings: the whole audit, for one α."""
     command = shlex.join(words)
     tests = tuple(
+    words += _option("--call", options.call)
         dataclasses.replace(t, reproduce=command) if t.finding else t for t in result.tests
     )
     return dataclasses.replace(result, tests=tests)

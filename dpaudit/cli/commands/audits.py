@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from dpaudit.cli import completion
-from dpaudit.cli.options import AuditCommand, FormatOption, with_audit_command
+from dpaudit.cli.options import AuditCommand, CallOption, FormatOption, with_audit_command
 
 __all__ = ["audit", "explain", "mechanism"]
 
@@ -84,6 +84,7 @@ def audit(
             autocompletion=completion.mitigations,
         ),
     ] = None,
+    call: CallOption = None,
     *,
     common: AuditCommand,
 ) -> None:
@@ -132,6 +133,8 @@ def audit(
         dtype=dtype,
         text=text,
         mitigation=mitigation,
+        call=call,
+        by=common.by,
     )
     audits.audit(sampler, claim=claim, options=options, common=common)
 
@@ -188,6 +191,7 @@ def mechanism(
             show_default=False,
         ),
     ] = None,
+    call: CallOption = None,
     *,
     common: AuditCommand,
 ) -> None:
@@ -243,6 +247,8 @@ def mechanism(
         time_limit=time_limit,
         seed=fresh_seed(common.seed),
         real_numbers=real_numbers,
+        call=call,
+        by=common.by,
     )
     mechanisms.mechanism(
         name,

@@ -20,7 +20,11 @@ from dpaudit.samplers.adapters.base import (
     one_release,
     whole_numbers,
 )
-from dpaudit.samplers.endpoints.targets import Target, named_function, numbers
+from dpaudit.samplers.calls import ReleasesBy, python_call
+from dpaudit.samplers.check import numbers
+from dpaudit.samplers.endpoints.symbols import Symbol
+from dpaudit.samplers.endpoints.targets import Target, named_function
+from dpaudit.vectors.arrays import to_numpy
 
 __all__ = ["adapter", "whole_mechanism"]
 
@@ -43,17 +47,20 @@ def adapter(spec: Mapping[str, Any]) -> Target:
 
 
 def whole_mechanism(spec: Mapping[str, Any]) -> Target:
-    """A registered source, a library's mechanism, or ``f(value, n)`` of a Python module.
+    """A registered source, a library's mechanism, or a function of Python or of a shared library.
 
     Raises:
         MissingExtraError, UsageError: as above, or as for ``python:`` samplers.
     """
-    if spec["of"] == "source":
-        release: Release = _SourceRelease(spec)
-    else:
-        release = _of_library(spec)[1] if spec["of"] == "library" else _of_python(spec)
+    release, called = _RELEASES[spec["of"]](spec)
     held = _Held(release, spec["name"])
-    return Target(draw=held.draw, release=held.release, release_timed=held.release_timed, ours=True)
+    return Target(
+        draw=held.draw,
+        release=held.release,
+        release_timed=held.release_timed,
+        ours=True,
+        called=called,
+    )
 
 
 class _SourceRelease:
@@ -70,7 +77,6 @@ class _SourceRelease:
         self._name = spec["place"]
         self._source = registry.create("sources", spec["place"])
         self._mitigation = registry.create("mitigations", spec["member"])
-        self._torch = importlib.import_module("torch")  # by name: import-linter forbids it here
         self._root = KeyedStream.from_seed(spec["seed"])
         self._calls = 0
 
@@ -88,13 +94,13 @@ class _SourceRelease:
             raise UsageError(
                 f"value of {len(value)} numbers: source {self._name} has dim={dim}; give it {dim}"
             )
-        return self._torch.from_numpy(np.tile(value, (n, 1)))
+        return np.tile(value, (n, 1))
 
     def _released(self, query: Any) -> Array:
         stream = self._root.child("release", self._calls)
         self._calls += 1
         released = self._mitigation.release(query, self._source, stream=stream)
-        array: Array = released.detach().cpu().numpy()
+        array: Array = to_numpy(released)
         return array
 
 
@@ -195,6 +201,26 @@ def _imported(library: Library, name: str) -> Any:
         ) from None
 
 
-def _of_python(spec: Mapping[str, Any]) -> Release:
-    function: Callable[[Any, int], Any] = named_function(spec["place"], spec["member"])
-    return lambda value, n: function(float(value[0]) if len(value) == 1 else value, n)
+def _of_python(spec: Mapping[str, Any]) -> tuple[Release, str]:
+    function = named_function(spec["place"], spec["member"])
+    call = python_call(function, spec["call"], name=spec["name"], releases=True)
+    return ReleasesBy(call, function), str(call)
+
+
+class _OfSymbol:
+    """``(value, n)`` → releases, by a C function."""
+
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        self._symbol = Symbol(spec, releases=True)
+        self.once = self._symbol.once
+
+    def __call__(self, value: Array, n: int) -> Any:
+        return self._symbol.release(value, n)
+
+
+_RELEASES: Mapping[str, Callable[[Mapping[str, Any]], tuple[Release, str]]] = {
+    "source": lambda spec: (_SourceRelease(spec), ""),
+    "library": lambda spec: (_of_library(spec)[1], ""),
+    "python": _of_python,
+    "symbol": lambda spec: (_OfSymbol(spec), ""),
+}

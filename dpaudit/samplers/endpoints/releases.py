@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from dpaudit import registry
 from dpaudit.errors import SamplerOutputError, UsageError
+from dpaudit.samplers.calls import c_hint
 from dpaudit.samplers.check import finite
-from dpaudit.samplers.endpoints.worker import Worker
-from dpaudit.samplers.sandbox.view import compiled_code, files_of_module, files_of_options
+from dpaudit.samplers.endpoints.worker import LibrarySampler, PythonSampler, Worker
+from dpaudit.samplers.sandbox.view import compiled_code, files_of_options
 from dpaudit.types import Reference
 
 __all__ = ["MOST", "ReleasingWorker", "SourceMechanism", "query_result"]
@@ -42,7 +43,7 @@ class ReleasingWorker(Worker):
         version: str | None = None,
         advice: str = "",
     ) -> None:
-        """``of`` is ``library`` (``place`` its name, ``member`` MECH with options) or ``python``.
+        """``of`` is ``library`` (``place`` its name, ``member`` MECH with options) or ``source``.
 
         ``version`` is the installed version of the library, ``advice`` a warning about it; they are
         only stored.
@@ -50,9 +51,6 @@ class ReleasingWorker(Worker):
         super().__init__(name, {"kind": "mechanism", "place": place, "member": member, "of": of})
         self.version = version
         self.advice = advice
-
-    def _needed_paths(self) -> list[str]:
-        return files_of_module(str(self._spec["place"])) if self._spec["of"] == "python" else []
 
     def release(self, value: Array, n: int, *, timeout: float) -> Array:
         """``n`` independent releases of the query result ``value`` (m,), shape (n, k), finite.
@@ -95,6 +93,25 @@ class ReleasingWorker(Worker):
         left = max(deadline - time.monotonic(), 1e-3) if math.isfinite(timeout) else timeout
         self._draw(releases, n, width + timed, left)
         return releases
+
+
+class ReleasingFunction(ReleasingWorker):
+    """A function of Python or of a shared library: value in, releases out."""
+
+    def __init__(self, noise: PythonSampler | LibrarySampler) -> None:
+        """``noise`` is the same function as a sampler, which has read its target and its call."""
+        spec, of = noise._spec, "symbol" if isinstance(noise, LibrarySampler) else "python"
+        super().__init__(noise.name, place=str(spec["place"]), member=str(spec["member"]), of=of)
+        self._spec = {**self._spec, "call": spec["call"]}
+        self._noise = noise
+
+    def _needed_paths(self) -> list[str]:
+        return self._noise._needed_paths()
+
+    def _remedy(self) -> str:
+        if self._spec["of"] == "python" or self._spec["call"] is not None:
+            return self._noise._remedy()
+        return f"fix the mechanism or, {c_hint(releases=True)}"
 
 
 class SourceMechanism(ReleasingWorker):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import importlib.util
-import inspect
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -17,20 +15,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.errors import SamplerOutputError, UsageError
+from dpaudit.errors import UsageError
 from dpaudit.results.text import error_text
+from dpaudit.samplers.calls import noise_by, python_call
+from dpaudit.samplers.check import raised_at
+from dpaudit.samplers.endpoints.symbols import Symbol
 
-__all__ = ["OPENERS", "Target", "answered", "named_function", "numbers", "parameters"]
-
-_GUARD = 512  # doubles past the end of a library's buffer
-_EXACT = 1 << 53  # float64 holds all whole numbers up to here
-_UNWRITTEN = np.uint64(0x7FF8_6470_6175_6469)  # a NaN that no sampler writes by chance
+__all__ = ["OPENERS", "Target", "named_function"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """Something to call as ``draw(n, d, call)``; ``ours`` if its errors are dpaudit's own.
 
+    ``called`` is how a Python function is called, for messages.
     ``draw_at(value, n, d, call)`` returns ``value`` + noise, if the target is told what its noise
     is for. ``release(value, n)``, of a whole mechanism, makes ``n`` releases of ``value`` (m,),
     holds them for the next draw, and returns the length of one. ``release_timed`` does so with one
@@ -43,63 +41,7 @@ class Target:
     release_timed: Callable[[npt.NDArray[np.float64], int], int] | None = None
     dim: int | None = None
     ours: bool = False
-
-
-def answered(given: Any, n: int, d: int, name: str) -> npt.NDArray[np.float64]:
-    """An answer as a contiguous float64 array (n, d); (n,) is accepted if d = 1.
-
-    Raises:
-        SamplerOutputError: not numbers, or another shape.
-    """
-    call = f"(call n={n}, d={d}); return an array of numbers of shape (n, d)"
-    array = numbers(given, f"sampler {name} returned", call)
-    if array.shape != (n, d) and not (d == 1 and array.shape == (n,)):
-        raise SamplerOutputError(
-            f"sampler {name} returned shape {array.shape}, wanted (n={n}, d={d}) {call}"
-        )
-    return np.ascontiguousarray(array, dtype=np.float64).reshape(n, d)
-
-
-def numbers(given: Any, who: str, call: str) -> npt.NDArray[Any]:
-    """An answer as an array of real numbers that float64 holds exactly.
-
-    ``who`` and ``call`` are for the message.
-
-    Raises:
-        SamplerOutputError: it is not an array of real numbers, or rounding them to float64 would
-            change them.
-    """
-    try:
-        array = np.asarray(given)
-    except (TypeError, ValueError) as error:
-        raise SamplerOutputError(
-            f"{who} type={type(given).__name__}, which is not an array ({error_text(error)}) {call}"
-        ) from None
-    kind = array.dtype.kind
-    if kind == "O" and array.size and all(type(x) is int for x in array.flat):
-        raise _rounded(who, max(array.flat, key=abs))
-    if kind not in "iuf":
-        raise SamplerOutputError(
-            f"{who} type={type(given).__name__}, dtype={array.dtype}, which is not real numbers "
-            f"{call}"
-        )
-    if kind in "iu" and array.itemsize == 8 and array.size:
-        for extreme in (int(array.max()), int(array.min())):
-            if abs(extreme) > _EXACT:
-                raise _rounded(who, extreme)
-    if kind == "f" and array.itemsize > 8:
-        with np.errstate(over="ignore"):
-            changed = array[(array.astype(np.float64) != array) & ~np.isnan(array)]
-        if changed.size:
-            raise _rounded(who, changed[0])
-    return array
-
-
-def _rounded(who: str, number: Any) -> SamplerOutputError:
-    return SamplerOutputError(
-        f"{who} {number}, which float64 would round: whole numbers are accepted up to 2^53, others "
-        "as float64; choose a smaller value or scale"
-    )
+    called: str = ""
 
 
 def _import(place: str) -> ModuleType:
@@ -118,8 +60,9 @@ def _import(place: str) -> ModuleType:
         spec.loader.exec_module(module)
         return module
     except BaseException as error:  # noqa: BLE001 importing runs foreign code; SystemExit too
+        at = raised_at(error)
         raise UsageError(
-            f"module={place}: cannot be imported ({error_text(error)}); {remedy}"
+            f"module={place}: cannot be imported ({error_text(error)}{at and f'; {at}'}); {remedy}"
         ) from None
 
 
@@ -151,65 +94,29 @@ def named_function(place: str, member: str) -> Callable[..., Any]:
 
 def _python(spec: Mapping[str, Any]) -> Target:
     function = named_function(spec["place"], spec["member"])
-    taken = parameters(function)
-    if "value" in taken:
-        return Target(
-            draw=lambda n, d, _: function(n, d, value=0.0),
-            draw_at=lambda value, n, d, _: function(n, d, value=value),
-        )
-    if "size" in taken and "n" not in taken:
-        return Target(draw=lambda n, d, _: function(size=(n, d)))
-    return Target(draw=lambda n, d, _: function(n, d))
-
-
-def parameters(function: Callable[..., Any]) -> Collection[str]:
-    """The names of a function's parameters, as far as they can be known."""
-    try:
-        return inspect.signature(function).parameters
-    except (TypeError, ValueError):  # compiled: numpy's docstring starts with the signature
-        first = (getattr(function, "__doc__", None) or "").lstrip().split("\n")[0]
-        return ["size"] if "size=None" in first else []
+    call = python_call(function, spec["call"], name=spec["name"], releases=False)
+    noise = noise_by(call, function, name=spec["name"])
+    return Target(
+        draw=lambda n, d, _: noise(n, d, 0.0),
+        draw_at=(lambda value, n, d, _: noise(n, d, value)) if "value" in call.slots else None,
+        called=str(call),
+    )
 
 
 def _library(spec: Mapping[str, Any]) -> Target:
-    path, symbol, name = spec["place"], spec["member"], spec["name"]
-    try:
-        library = ctypes.CDLL(path)
-    except OSError as error:
-        raise UsageError(
-            f"library={path}: cannot be loaded ({error_text(error)}); build it for this machine"
-        ) from None
-    try:
-        function = library[symbol]
-    except AttributeError:
-        raise UsageError(
-            f'symbol={symbol}: not in {path}; export it (in C++ as extern "C")'
-        ) from None
-    function.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
-    function.restype = None
-
-    def draw(n: int, d: int, _: int) -> npt.NDArray[np.float64]:
-        bits = np.full(n * d + _GUARD, _UNWRITTEN)
-        function(bits.ctypes.data, n, d)
-        if (bits[n * d :] != _UNWRITTEN).any():
-            raise SamplerOutputError(
-                f"sampler {name} wrote past the end of its buffer, wanted n*d={n * d} values "
-                f"(call n={n}, d={d}); write out[0] to out[n*d - 1] only"
-            )
-        missing = int(np.count_nonzero(bits[: n * d] == _UNWRITTEN))
-        if missing:
-            raise SamplerOutputError(
-                f"sampler {name} wrote {n * d - missing} values, wanted n*d={n * d} "
-                f"(call n={n}, d={d}); write them all"
-            )
-        return bits[: n * d].view(np.float64).reshape(n, d)
-
-    return Target(draw=draw, ours=True)
+    symbol = Symbol(spec, releases=False)
+    at = symbol.draw if "value" in symbol.call.slots else None
+    return Target(
+        draw=lambda n, d, _: symbol.draw(n, d, 0.0),
+        draw_at=None if at is None else lambda value, n, d, _: at(n, d, value),
+        ours=True,
+    )
 
 
 def _source(spec: Mapping[str, Any]) -> Target:
     from dpaudit import registry
     from dpaudit.randomness import KeyedStream  # imports cryptography; other workers do not need it
+    from dpaudit.vectors.arrays import to_numpy
 
     text, mitigation = spec["place"], spec["member"]
     source = registry.create("sources", text)
@@ -223,9 +130,8 @@ def _source(spec: Mapping[str, Any]) -> Target:
         if defence is None:
             noise = source.sample(n, d, stream=stream)
         else:
-            torch = importlib.import_module("torch")  # by name: import-linter forbids it here
-            noise = defence.release(torch.zeros((n, d), dtype=torch.float64), source, stream=stream)
-        values: npt.NDArray[Any] = noise.detach().cpu().numpy()
+            noise = defence.release(np.zeros((n, d)), source, stream=stream)
+        values: npt.NDArray[Any] = to_numpy(noise)
         return values
 
     return Target(draw=draw, dim=source.dim, ours=True)

@@ -24,6 +24,7 @@ from dpaudit.errors import (
     UsageError,
 )
 from dpaudit.results.text import one_line
+from dpaudit.samplers.calls import Call, c_hint
 from dpaudit.samplers.check import finite, plain_f64, request
 from dpaudit.samplers.sandbox.process import Process
 from dpaudit.samplers.sandbox.view import compiled_code, files_of_module, files_of_options
@@ -245,7 +246,11 @@ class Worker:
             how = "its process closed the channel to the auditor"
         except SamplerError as error:  # it was not started
             return error
-        return SamplerCrashError(f"sampler {self.name}: {how}{call}; fix the sampler")
+        return SamplerCrashError(f"sampler {self.name}: {how}{call}; {self._remedy()}")
+
+    def _remedy(self) -> str:
+        """What to do about a process that died."""
+        return "fix the sampler"
 
     def _error(self, answer: Mapping[str, Any], *, opening: bool) -> errors.DpauditError:
         """The error that a worker reports; foreign code can write it, so a sampler error at most.
@@ -272,14 +277,24 @@ class _Function(Worker):
     _kind, _form, _file, _name = "", "", "", ""
 
     def __init__(
-        self, target: str, *, seed: str, dtype: str = "f64", text_mode: bool = False
+        self,
+        target: str,
+        *,
+        seed: str,
+        dtype: str = "f64",
+        text_mode: bool = False,
+        call: str | None = None,
     ) -> None:
         """Read the target; the worker opens it. ``seed`` is not used: the function is closed.
 
+        ``call`` says how to call it, e.g. ``f(value)``; see :mod:`dpaudit.samplers.calls`.
+
         Raises:
-            UsageError: no name of a function, no such file, or a ``dtype`` or ``text_mode``.
+            UsageError: no name of a function, no such file, a ``dtype`` or ``text_mode``, or a
+                ``call`` that is none.
         """
         del seed
+        call = None if call is None else str(Call.parse(call))
         name = f"{self._kind}:{target}"
         plain_f64(name, dtype, text_mode)
         place, _, member = target.rpartition(":")
@@ -291,7 +306,8 @@ class _Function(Worker):
             raise UsageError(
                 f"{self._file}={place}: no such file (from {Path.cwd()}); check the path"
             )
-        super().__init__(name, {"kind": self._kind, "place": self._place(place), "member": member})
+        spec = {"kind": self._kind, "place": self._place(place), "member": member, "call": call}
+        super().__init__(name, spec)
         self._target = target
 
     def _is_path(self, place: str) -> bool:
@@ -302,16 +318,16 @@ class _Function(Worker):
 
     def again(self) -> Self:
         """The same function for a process of its own."""
-        return type(self)(self._target, seed="")
+        return type(self)(self._target, seed="", call=self._spec["call"])
 
 
 class PythonSampler(_Function):
     """``python:MODULE:FUNCTION``: ``f(n, d)`` → array (n, d), or (n,) when d = 1.
 
-    MODULE is dotted (the working directory is searched first) or the path of a ``.py`` file. A
-    function with a parameter ``size`` and none called ``n`` is called as ``f(size=(n, d))``, which
-    fits most of ``numpy.random``. One with a parameter ``value`` is called as
-    ``f(n, d, value=value)`` and returns value + noise.
+    MODULE is dotted (the working directory is searched first) or the path of a ``.py`` file. Its
+    parameters tell how a function is called (:func:`~dpaudit.samplers.calls.python_call`), or
+    ``call`` does: ``f()`` gives one value, ``f(n)`` n values, ``f(size=(n, d))``, which fits most
+    of ``numpy.random``, an array. One with a parameter ``value`` returns value + noise.
     """
 
     _kind, _form, _file, _name = "python", "MODULE:FUNCTION", "module", "function"
@@ -364,8 +380,9 @@ class PythonSampler(_Function):
 class LibrarySampler(_Function):
     """``library:./libnoise.so:SYMBOL``: ``void f(double *out, size_t n, size_t d)``, out[n][d].
 
-    Values that it does not write and (near) writes past the end are detected; a segmentation fault
-    ends the worker only.
+    ``call`` says otherwise: ``f(1.0) -> double`` (:class:`~.symbols.Symbol`). Values that it does
+    not write and (near) writes past the end are detected; a segmentation fault ends the worker
+    only.
     """
 
     _kind, _form, _file, _name = "library", "PATH:SYMBOL", "library", "symbol"
@@ -376,6 +393,11 @@ class LibrarySampler(_Function):
     def _needed_paths(self) -> list[str]:
         path = str(self._spec["place"])
         return [path] if "/" in path else []
+
+    def _remedy(self) -> str:
+        if self._spec["call"] is not None:
+            return "fix the sampler, or --call"
+        return f"fix the sampler or, {c_hint(releases=False)}"
 
 
 class SourceSampler(Worker):

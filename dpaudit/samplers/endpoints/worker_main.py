@@ -24,9 +24,10 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.errors import DpauditError, SamplerCrashError, UsageError
+from dpaudit.errors import DpauditError, SamplerCrashError, SamplerOutputError, UsageError
 from dpaudit.results.text import error_text
-from dpaudit.samplers.endpoints.targets import OPENERS, Target, answered
+from dpaudit.samplers.check import answered, raised_at
+from dpaudit.samplers.endpoints.targets import OPENERS, Target
 from dpaudit.samplers.endpoints.worker import HEADER
 from dpaudit.samplers.sandbox.limits import cpu_seconds
 
@@ -50,16 +51,23 @@ def _say(fd: int, answer: Mapping[str, Any]) -> None:
     _write(fd, HEADER.pack(_MAGIC, 1, len(body)), body)
 
 
-def _raised(error: BaseException, name: str, call: str) -> DpauditError:
-    """What foreign code raised, as one of our errors, with the limit that it hit, if clear."""
+def _raised(error: BaseException, name: str, call: str, *, called: str = "") -> DpauditError:
+    """What foreign code raised and where, as one of our errors, with the limit it hit, if clear.
+
+    ``called`` is how a function was called, which a ``TypeError`` may be about.
+    """
     limit = ""
     if isinstance(error, MemoryError):
         most = resource.getrlimit(resource.RLIMIT_DATA)[0]
         limit = f"; one process may reserve {most / 2**30:g} GiB"
     elif isinstance(error, OSError) and error.errno == errno.EFBIG:
         limit = f"; a file may have {resource.getrlimit(resource.RLIMIT_FSIZE)[0] >> 20} MiB"
+    at = "; ".join(filter(None, (raised_at(error), call)))
+    how = isinstance(error, TypeError) and called
+    remedy = f", or say how to call it with --call (it was {called})" if how else ""
     return SamplerCrashError(
-        f"sampler {name} raised {error_text(error)}{call}{limit}; fix the sampler"
+        f"sampler {name} raised {error_text(error)}{f' ({at})' if at else ''}{limit}; "
+        f"fix the sampler{remedy}"
     )
 
 
@@ -101,9 +109,9 @@ class Dispatcher:
         return answered(given, n, d, self._name)
 
     def _words(self, error: BaseException, n: int, d: int) -> DpauditError:
-        if self._target.ours and isinstance(error, DpauditError):
+        if isinstance(error, DpauditError if self._target.ours else SamplerOutputError):
             return error
-        return _raised(error, self._name, f" (call n={n}, d={d})")
+        return _raised(error, self._name, f"call n={n}, d={d}", called=self._target.called)
 
     def _release(self, value: str, n: int, *, timed: bool) -> int:
         """Release ``value`` (base64 of float64) for the next draw; the length of a release."""
@@ -208,7 +216,7 @@ def _open(spec: Mapping[str, Any]) -> Dispatcher | DpauditError:
     except DpauditError as error:
         return error
     except BaseException as error:  # noqa: BLE001 foreign code may raise anything
-        return _raised(error, spec["name"], " while it was opened")
+        return _raised(error, spec["name"], "while it was opened")
 
 
 def _main() -> NoReturn:

@@ -52,7 +52,7 @@ def test_many_small_calls(module):
     [
         ("np.full((n, d), np.nan)", SamplerOutputError, "not finite"),
         ("np.ones(7)", SamplerOutputError, r"shape \(7,\), wanted \(n=2, d=3\)"),
-        ("1 / 0", SamplerCrashError, r"raised ZeroDivisionError.*\(call n=2, d=3\)"),
+        ("1 / 0", SamplerCrashError, r"raised ZeroDivisionError.*; call n=2, d=3\)"),
     ],
 )
 def test_one_wrong_answer_among_many_is_found(body, kind, match, ask):

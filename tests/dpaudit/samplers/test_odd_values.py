@@ -9,7 +9,7 @@ import pytest
 
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.samplers.adapters import opacus
-from dpaudit.samplers.endpoints.targets import numbers
+from dpaudit.samplers.check import numbers
 
 ODD = [-0.0, 5e-324, -2.2250738585072014e-308, 2.0**53, -(2.0**53), 1e300]
 

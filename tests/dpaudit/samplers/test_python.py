@@ -88,16 +88,14 @@ def test_an_exception_is_one_line_and_the_worker_lives_on(module):
         with pytest.raises(SamplerCrashError) as caught:
             sampler.draw(3, 2, timeout=20)
         assert (sampler.draw(2, 2, timeout=20) == 1).all()
-    assert "sampler python:foreign:f raised ValueError: bad weather (call n=3, d=2)" in str(
-        caught.value
-    )
+    assert "raised ValueError: bad weather (foreign.py, line 4; call n=3, d=2)" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("body", ["raise KeyboardInterrupt", "raise SystemExit"])
 def test_exceptions_that_end_programs_end_no_worker(body, ask):
     with pytest.raises(
-        SamplerCrashError, match=body.replace("raise", "raised") + r".*\(call n=4, d=2\)"
+        SamplerCrashError, match=body.replace("raise", "raised") + r".*; call n=4, d=2\)"
     ):
         ask(body)
     assert ask("return np.ones((n, d))").all()

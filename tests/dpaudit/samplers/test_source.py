@@ -26,7 +26,7 @@ def test_calls_draw_from_children_of_the_seed():
         expected = source.sample(
             len(block), 3, stream=KeyedStream.from_seed("7").child("call", call)
         )
-        np.testing.assert_array_equal(block, expected.numpy())
+        np.testing.assert_array_equal(block, expected)
     assert blocks[0].dtype == np.float64
 
 

@@ -49,7 +49,7 @@ def test_plain_noise_is_added_in_floating_point_and_a_mitigation_may_stand_betwe
     rotation = pytest.importorskip("dpaudit_mitigations.rotation.fresh").Rotation
     stream = KeyedStream.from_seed("7").child("release", 0)
     released = Here("gaussian:sigma=3").release(VALUE, 6)
-    noise = gaussian.Gaussian(sigma=3).sample(6, 3, stream=stream)
+    noise = gaussian.Gaussian(sigma=3).sample(6, 3, stream=stream, dtype=torch.float64)
     np.testing.assert_array_equal(released, (rows(6) + noise).numpy())
     turned = Here("gaussian:sigma=3", mitigation="rotation").release(VALUE, 6)
     expected = rotation().release(rows(6), gaussian.Gaussian(sigma=3), stream=stream)
