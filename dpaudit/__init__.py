@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from dpaudit import types as _types
 
-__all__ = ["__version__", "audit_mechanism", "audit_sampler", "write_report"]
+__all__ = [
+    "__version__",
+    "assert_private_step",
+    "audit_mechanism",
+    "audit_optimizer",
+    "audit_sampler",
+    "write_report",
+]
 
 __version__ = "0.1.0"
 
@@ -23,6 +30,7 @@ if TYPE_CHECKING:
     from dpaudit.api import write_report
     from dpaudit.audit import audit_sampler
     from dpaudit.audit.epsilon import audit_mechanism
+    from dpaudit.optimizers import assert_private_step, audit_optimizer
 
 
 def _as_html(result: Any) -> str:
@@ -41,7 +49,13 @@ def _as_text(result: Any) -> str:
 _types.html_of, _types.text_of = _as_html, _as_text
 
 
-_HOMES = {"audit_mechanism": "audit.epsilon", "audit_sampler": "audit", "write_report": "api"}
+_HOMES = {
+    "assert_private_step": "optimizers",
+    "audit_mechanism": "audit.epsilon",
+    "audit_optimizer": "optimizers",
+    "audit_sampler": "audit",
+    "write_report": "api",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -19,7 +19,7 @@ from dpaudit.report.template import get_template
 from dpaudit.results.text import one_line, printable
 from dpaudit.types import AttackResult, AuditResult, CellResult, MechanismResult, to_dict
 
-__all__ = ["printed", "repr_html"]
+__all__ = ["parts_html", "printed", "repr_html"]
 
 _MOST_ROWS = 12
 _MOST_LINES = 8
@@ -62,6 +62,24 @@ def repr_html(result: AuditResult | MechanismResult | AttackResult | CellResult)
         f"result={type(result).__name__}: must be an AuditResult, MechanismResult, AttackResult "
         "or CellResult"
     )
+
+
+def parts_html(
+    title: str,
+    verdict: str,
+    sentence: str,
+    parts: Mapping[str, tuple[str, str]],
+    *,
+    notes: Sequence[str] = (),
+) -> str:
+    """A card of several audits: of each part its name, its verdict and a sentence."""
+    columns = [
+        Column("Part", [printable(name, limit=100) for name in parts]),
+        Column("Verdict", [said for said, _ in parts.values()]),
+        Column("In words", [printable(words) for _, words in parts.values()]),
+    ]
+    card = _card(printable(title, limit=120), verdict, printable(sentence), columns, notes=notes)
+    return get_template("card.html.j2").render(card)
 
 
 def _audit(result: AuditResult) -> dict[str, Any]:

@@ -1,0 +1,467 @@
+"""One step of an Opacus optimizer, audited in one line: its noise, its clipping, its ε."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.accounting import gaussian_epsilon
+from dpaudit.audit.epsilon.run import audit_subject as audit_mechanism_subject
+from dpaudit.audit.notebook_bar import notebook_bar
+from dpaudit.audit.options import (
+    MINIMUM_SAMPLES,
+    AuditOptions,
+    MechanismOptions,
+    PrivacyClaim,
+    Progress,
+    count_of,
+    fresh_seed,
+)
+from dpaudit.audit.run import audit_subject
+from dpaudit.errors import UsageError
+from dpaudit.samplers.callables import Subject
+from dpaudit.types import AuditResult, BlindSpot, MechanismResult, Verdict
+
+if TYPE_CHECKING:
+    import torch
+
+    from dpaudit.hosts.opacus.dry_run import DryRun
+
+__all__ = ["ClippingResult", "OptimizerResult", "assert_private_step", "audit_optimizer"]
+
+Array = npt.NDArray[np.float64]
+R = TypeVar("R", AuditResult, MechanismResult)
+
+_MOST_COORDINATES = 65_536
+_LEAST_STEPS = 64
+_RELEASES = 5_000
+_RELEASE_SECONDS = 30.0
+_ROUNDING = 1e-3
+"""By which part of the bound a clipped gradient may exceed it, for rounding."""
+_FACTORS = (0.5, 1.0, 10.0, 1e4)
+"""Norms of the added gradient, in clipping bounds."""
+_MOST_DIRECTIONS = 32
+_FAR = 100.0
+"""Norm of the added gradient in clipping bounds, where ε is looked at."""
+_SEVERITY: tuple[Verdict, ...] = ("no-finding", "inconclusive", "finding")
+
+_OUTSIDE = tuple(
+    BlindSpot(test="an audit of a step", flaw=flaw, size=None, unit="", says=says)
+    for flaw, says in (
+        (
+            "per-sample gradients that mix records",
+            "the audit brings its own gradients; whether the model's hooks compute one for each "
+            "record alone is not looked at (opacus.validators does)",
+        ),
+        (
+            "batches that are not drawn as the accountant assumes",
+            "the accountant's ε counts on Poisson sampling; the data loader is not looked at",
+        ),
+        (
+            "what leaves the training elsewhere",
+            "logs, metrics, buffers, a loss that is published: only what the inner optimizer is "
+            "handed is looked at",
+        ),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClippingResult:
+    """How far one more record moves the sum of clipped gradients, without noise.
+
+    ``largest`` is the largest distance seen over ``tried`` gradients of up to 10,000 × ``bound``,
+    along single parameters and all of them; ``by`` says which gradient it was. Up to 0.1 % above
+    ``bound`` counts as rounding. Nothing here is random: a finding is certain. Not claimed: that no
+    other gradient moves the sum further.
+    """
+
+    verdict: Verdict
+    bound: float
+    largest: float
+    tried: int
+    by: str
+
+    def __repr__(self) -> str:
+        moved = f"moved {self.largest:.4g}, bound {self.bound:.4g}"
+        return f"<ClippingResult: {self.verdict}, {moved}, {self.tried} gradients>"
+
+    @property
+    def sentence(self) -> str:
+        """The result in words."""
+        if self.verdict == "finding":
+            return (
+                f"one record moves the clipped sum by {self.largest:.4g}, "
+                f"max_grad_norm is {self.bound:.4g} ({self.by})"
+            )
+        return (
+            f"{self.tried} gradients move the clipped sum by at most {self.largest:.4g} of "
+            f"max_grad_norm {self.bound:.4g}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizerResult:
+    """The verdict on one step of an optimizer.
+
+    ``noise`` audits what a step adds to gradients of zero, ``clipping`` how far one record moves
+    the sum, ``step`` the ε of a step between a batch and the same batch with one more record.
+    ``step_epsilon`` is the ε of one such step at ``delta`` by the claimed noise; ``run_epsilon`` is
+    the accountant's for the whole run so far, None without an engine. ``note`` relates the two.
+
+    Guarantee: for an optimizer that clips and adds Gaussian noise as claimed, in real numbers, the
+    verdict is ``finding`` with probability at most ``alpha``. Not claimed: that ``no-finding``
+    means private; see ``cannot_rule_out``. Noise with a secret direction, such as a Gaussian
+    pancake's, is not found.
+    """
+
+    verdict: Verdict
+    optimizer: str
+    alpha: float
+    noise: AuditResult
+    clipping: ClippingResult
+    step: MechanismResult
+    delta: float
+    step_epsilon: float
+    run_epsilon: float | None
+    note: str
+    seed: str
+
+    @property
+    def reproduce(self) -> str:
+        """The call that repeats this audit."""
+        return f"dpaudit.audit_optimizer(optimizer, alpha={self.alpha:g}, seed={self.seed!r}, …)"
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in one sentence."""
+        parts = {"noise": self.noise, "clipping": self.clipping, "ε of a step": self.step}
+        named = [name for name, part in parts.items() if part.verdict == self.verdict]
+        if self.verdict == "no-finding":
+            return (
+                f"No finding: nothing contradicts the noise, the clipping and the ε of a step of "
+                f"{self.optimizer}; cannot_rule_out lists what this cannot exclude."
+            )
+        if self.verdict == "inconclusive":
+            reasons = "; ".join(
+                f"{name}: {part.reason}"
+                for name, part in parts.items()
+                if name in named and not isinstance(part, ClippingResult)
+            )
+            return f"Inconclusive: {reasons}; this says nothing about {self.optimizer} either way."
+        return f"Finding: a step of {self.optimizer} is not as claimed: {_listed(named)}."
+
+    @property
+    def cannot_rule_out(self) -> tuple[BlindSpot, ...]:
+        """What a pass does not exclude; empty for a finding."""
+        if self.verdict != "no-finding":
+            return ()
+        spots = (*_OUTSIDE, *self.noise.cannot_rule_out, *self.step.cannot_rule_out)
+        return tuple(dict.fromkeys(spots))
+
+    def __repr__(self) -> str:
+        shown = math.floor(100 * self.step.epsilon.low) / 100
+        bound = f"one step: ε {self.step_epsilon:.3g} claimed, ≥ {shown:g} shown"
+        return f"<OptimizerResult: {self.verdict}, {self.optimizer}, {bound}>"
+
+    def __str__(self) -> str:
+        lines = [
+            self.sentence,
+            f"  noise: {_said(self.noise)}",
+            f"  clipping: {_said(self.clipping)}",
+            f"  step: {_said(self.step)}",
+            f"  {self.note}",
+        ]
+        if self.verdict == "finding":
+            lines.append(f"To see it again: {self.reproduce}")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        from dpaudit.report.notebook import parts_html
+
+        parts = {"noise": self.noise, "clipping": self.clipping, "ε of a step": self.step}
+        return parts_html(
+            f"Audit of a step of {self.optimizer}",
+            self.verdict,
+            self.sentence,
+            {name: (part.verdict, _said(part)) for name, part in parts.items()},
+            notes=[self.note, *([f"Again: {self.reproduce}"] if self.verdict == "finding" else [])],
+        )
+
+
+def audit_optimizer(
+    optimizer: Any,
+    *,
+    noise_multiplier: float | None = None,
+    max_grad_norm: float | None = None,
+    delta: float = 1e-5,
+    engine: Any = None,
+    samples: float = 1_000_000,
+    releases: float | None = None,
+    alpha: float = 0.01,
+    time_limit: float = 300.0,
+    seed: int | str | None = None,
+    progress: Progress | None = None,
+) -> OptimizerResult:
+    """Audit one step of an Opacus optimizer: its noise, its clipping and its ε.
+
+    ``optimizer`` is what ``PrivacyEngine().make_private(...)`` returned: the optimizer, or all
+    that it returned. The claim is N(0, σ²) with σ = ``noise_multiplier`` × ``max_grad_norm``, by
+    default the optimizer's own; give what the accountant counts on, if it may be another. Three
+    parts:
+
+    - *noise*: steps at gradients of zero, ``samples`` values in all and at least 64 steps, against
+      ``gaussian:sigma=σ`` (:func:`~dpaudit.audit_sampler`; of a gradient above 65,536 numbers a
+      fixed choice of them, some in every parameter);
+    - *clipping*: how far one record with a large gradient moves the clipped sum;
+    - *step*: ``releases`` steps each for a batch and for the same batch with one more record,
+      against (ε, ``delta``) of one step and μ = 1/noise multiplier
+      (:func:`~dpaudit.audit_mechanism`, without the last bits); by default 5,000, and not below
+      1,000 fewer where they would take more than about 30 seconds.
+
+    The optimizer's own code takes the steps, up to its inner optimizer, which is not called:
+    parameters, gradients, the optimizer's state, the accountant and random states are afterwards as
+    before (:func:`dpaudit.hosts.opacus.dry_run.dry_run`). ``time_limit`` is in seconds for
+    each of noise and step. α is halved between noise and step; clipping needs none. With ``engine``
+    the result relates the ε of the run so far to that of one step.
+
+    Formal guarantee: see :class:`~dpaudit.optimizers.OptimizerResult`. The ε of a step is for a
+    known batch: the accountant's is for a whole run, with random batches.
+
+    Raises:
+        UsageError: not an optimizer that can be audited
+            (:func:`~dpaudit.hosts.opacus.dry_run.dry_run`), or an option out of range.
+        SamplerError: a step raised, or gave something that is no number.
+    """
+    try:
+        from dpaudit.hosts.opacus.dry_run import dry_run
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"optimizer: {error.name} is not installed; pip install 'dpaudit[opacus]'"
+        ) from None
+
+    private, used = _optimizer_of(optimizer), fresh_seed(seed)
+    name = type(private).__name__
+    with dry_run(private, seed=used) as dry:
+        sigma, bound = _claimed(dry, noise_multiplier, max_grad_norm)
+        one_step = gaussian_epsilon(delta, sigma=sigma, sensitivity=bound)
+        began = time.monotonic()
+        clipping = _clipping(dry, bound)
+        seconds = (time.monotonic() - began) / (clipping.tried + 1)  # of a step
+        kept = _coordinates(dry.sizes)
+        rows = max(_LEAST_STEPS, count_of(samples, what="values", example="1e6") // len(kept))
+        with notebook_bar(progress, unit="values") as shown:
+            noise = audit_subject(
+                Subject(f"noise of {name}", function=_noise(dry, kept)),
+                claim=f"gaussian:sigma={sigma!r}",
+                options=AuditOptions(
+                    dim=len(kept),
+                    samples=rows * len(kept),
+                    alpha=alpha / 2,
+                    seed=used,
+                    time_limit=time_limit,
+                ),
+                progress=shown,
+            )
+        with notebook_bar(progress, unit="steps") as shown:
+            step = audit_mechanism_subject(
+                Subject(f"step of {name}", function=_step(dry, bound)),
+                claim=PrivacyClaim(one_step, delta, bound / sigma),
+                neighbours="0,1",
+                attack=None,
+                options=MechanismOptions(
+                    samples=_affordable(seconds)
+                    if releases is None
+                    else count_of(releases, what="releases", example="5e3"),
+                    alpha=alpha / 2,
+                    seed=used,
+                    time_limit=time_limit,
+                    real_numbers=True,
+                ),
+                progress=shown,
+            )
+    verdicts = {noise.verdict, clipping.verdict, step.verdict}
+    run, note = _note(engine, delta=delta, multiplier=sigma / bound, one_step=one_step)
+    result = OptimizerResult(
+        verdict=max(verdicts, key=_SEVERITY.index),
+        optimizer=name,
+        alpha=alpha,
+        noise=noise,
+        clipping=clipping,
+        step=step,
+        delta=delta,
+        step_epsilon=one_step,
+        run_epsilon=run,
+        note=note,
+        seed=used,
+    )
+    again = result.reproduce
+    return dataclasses.replace(result, noise=_named(noise, again), step=_named(step, again))
+
+
+def assert_private_step(optimizer: Any, *, alpha: float = 1e-4, **options: Any) -> OptimizerResult:
+    """Fail unless :func:`audit_optimizer` finds nothing; returns its result.
+
+    One line after ``make_private``, or in a test::
+
+        dpaudit.assert_private_step(optimizer)
+
+    The options are those of :func:`audit_optimizer`. α is smaller here: an honest optimizer fails
+    one run in 10,000.
+
+    Raises:
+        AssertionError: a finding, or an inconclusive audit: the verdict, and how to see it again.
+        UsageError, SamplerError: as in :func:`audit_optimizer`.
+    """
+    __tracebackhide__ = True
+    result = audit_optimizer(optimizer, alpha=alpha, **options)
+    if result.verdict != "no-finding":
+        raise AssertionError(str(result))
+    return result
+
+
+def _optimizer_of(given: Any) -> Any:
+    if not isinstance(given, tuple):
+        return given
+    found = [part for part in given if hasattr(part, "original_optimizer")]
+    if len(found) != 1:
+        raise UsageError(
+            f"optimizer: a tuple with {len(found)} Opacus optimizers; give what make_private "
+            "returned, or the optimizer itself"
+        )
+    return found[0]
+
+
+def _claimed(dry: DryRun, multiplier: float | None, bound: float | None) -> tuple[float, float]:
+    """σ and the clipping bound that are claimed."""
+    for name, value in (("noise_multiplier", multiplier), ("max_grad_norm", bound)):
+        if value is not None and not (value > 0 and math.isfinite(value)):
+            raise UsageError(f"{name}={value}: must be a finite number above 0")
+    most = dry.max_grad_norm if bound is None else float(bound)
+    times = dry.sigma / dry.max_grad_norm if multiplier is None else multiplier
+    return float(f"{times * most:.12g}"), most
+
+
+def _coordinates(sizes: Iterable[int]) -> Array:
+    """Which coordinates of the gradient are looked at: all, or as many as fit, some of each."""
+    sizes = tuple(sizes)
+    share = min(1.0, _MOST_COORDINATES / sum(sizes))
+    starts = np.cumsum((0, *sizes[:-1]))
+    each = [max(min(size, 8), int(size * share)) for size in sizes]
+    return np.concatenate(
+        [
+            start + np.linspace(0, size - 1, count).astype(np.int64)
+            for start, size, count in zip(starts, sizes, each, strict=True)
+        ]
+    )
+
+
+def _noise(dry: DryRun, kept: Array) -> Callable[[int, int], Array]:
+    def noise(n: int, d: int) -> Array:
+        rows = np.empty((n, d))
+        for row in rows:
+            step = dry.step(dry.zeros(1))
+            row[:] = step.released[kept].double().cpu().numpy()
+            row *= step.scale
+        return rows
+
+    return noise
+
+
+def _batch(dry: DryRun, rows: int, bound: float) -> torch.Tensor:
+    """Per-sample gradients (rows, d): the first, of twice the bound, alternates in sign."""
+    gradients = dry.zeros(rows)
+    gradients[0] = 2 * bound / math.sqrt(dry.dim)
+    gradients[0, ::2] *= -1
+    return gradients
+
+
+def _clipping(dry: DryRun, bound: float) -> ClippingResult:
+    without = dry.step(_batch(dry, 1, bound)).clipped.double()
+    largest, by, tried = 0.0, "", 0
+    for factor in _FACTORS:
+        for name, direction in _directions(dry):
+            batch = _batch(dry, 2, bound)
+            batch[1] = factor * bound * direction
+            moved = float((dry.step(batch).clipped.double() - without).norm())
+            tried += 1
+            if not moved <= largest:  # NaN too
+                largest, by = moved, f"gradient of {factor:g} × max_grad_norm {name}"
+    allowed = bound * (1 + max(_ROUNDING, 64 * dry.precision))
+    verdict: Verdict = "no-finding" if largest <= allowed else "finding"
+    return ClippingResult(verdict=verdict, bound=bound, largest=largest, tried=tried, by=by)
+
+
+def _directions(dry: DryRun) -> Iterable[tuple[str, torch.Tensor]]:
+    """Unit vectors (d,): along all parameters, and along each of at most 32 of them."""
+    whole = dry.zeros(1)[0] + 1 / math.sqrt(dry.dim)
+    yield "along all parameters", whole
+    starts = np.cumsum((0, *dry.sizes))
+    some = np.unique(np.linspace(0, len(dry.sizes) - 1, _MOST_DIRECTIONS).astype(int))
+    for i in some:
+        one = dry.zeros(1)[0]
+        one[starts[i] : starts[i + 1]] = 1 / math.sqrt(dry.sizes[i])
+        yield f"along parameter {i}", one
+
+
+def _affordable(seconds: float) -> int:
+    """Releases at each of two neighbours, if a step takes ``seconds``."""
+    return max(MINIMUM_SAMPLES, min(_RELEASES, int(_RELEASE_SECONDS / seconds / 2)))
+
+
+def _step(dry: DryRun, bound: float) -> Callable[[float, int], Array]:
+    """Releases of a batch without (0) and with (1) one record, along that record's gradient."""
+    direction = dry.zeros(1)[0] + 1 / math.sqrt(dry.dim)
+    batches = [_batch(dry, rows, bound) for rows in (1, 2)]
+    batches[1][1] = _FAR * bound * direction
+    along = direction.float() if direction.itemsize < 4 else direction
+
+    def step(value: float, n: int) -> Array:
+        batch = batches[int(value)]
+        released = np.empty(n)
+        for i in range(n):
+            taken = dry.step(batch)
+            released[i] = float(taken.released.to(along.dtype) @ along) * taken.scale
+        return released
+
+    return step
+
+
+def _note(
+    engine: Any, *, delta: float, multiplier: float, one_step: float
+) -> tuple[float | None, str]:
+    """The accountant's ε of the run so far, and how it relates to one step's."""
+    note = (
+        f"One step's ε is {one_step:.3g} at δ = {delta:g}, for a batch that is known "
+        f"(noise multiplier {multiplier:.4g}). The accountant's ε is of a whole run: it composes "
+        "the steps and counts on batches that are drawn at random"
+    )
+    steps = 0 if engine is None else sum(int(part[2]) for part in engine.accountant.history)
+    if not steps:
+        return None, f"{note}."
+    run = float(engine.get_epsilon(delta))
+    return run, f"{note}; the run's ε is {run:.3g} after {steps:,} steps."
+
+
+def _named(result: R, again: str) -> R:
+    """The result with the call that repeats its findings."""
+    tests = tuple(dataclasses.replace(t, reproduce=again) if t.finding else t for t in result.tests)
+    return dataclasses.replace(result, tests=tests)
+
+
+def _said(part: AuditResult | ClippingResult | MechanismResult) -> str:
+    """A part's verdict in one sentence."""
+    if isinstance(part, ClippingResult):
+        return part.sentence
+    return str(part).splitlines()[0].replace("is below", "is in cannot_rule_out")
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
