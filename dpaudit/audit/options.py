@@ -79,6 +79,10 @@ class AuditOptions:
     """Whether ``command:`` prints decimal numbers; if opened by name."""
     mitigation: str | None = None
     """Mitigation in front of a registered source, with its options; if opened by name."""
+    call: str | None = None
+    """How to call a function, e.g. ``f(value)``; by its parameters, if None."""
+    by: str = ""
+    """Who runs it, for the report."""
 
     def __post_init__(self) -> None:
         _check(
@@ -96,11 +100,8 @@ class AuditOptions:
             *(["--dtype", self.dtype] if self.dtype != "f64" else []),
             *(["--text"] if self.text else []),
             *(["--mitigation", self.mitigation] if self.mitigation else []),
+            *(["--call", self.call] if self.call else []),
             *(["--sequential"] if self.sequential else []),
-    call: str | None = None
-    """How to call a function, e.g. ``f(value)``; by its parameters, if None."""
-    by: str = ""
-    """Who runs it, for the report."""
         ]
 
     def for_opened(self, name: str) -> Self:
@@ -114,12 +115,12 @@ class AuditOptions:
             ("dtype", self.dtype, "f64"),
             ("text", self.text, False),
             ("mitigation", self.mitigation, None),
+            ("call", self.call, None),
         ):
             if given != default:
                 raise UsageError(
                     f"{option}={given}: {name} is already open; leave {option} out, "
                     "or audit it by name"
-            *(["--call", self.call] if self.call else []),
                 )
         return self
 
@@ -133,7 +134,6 @@ class MechanismOptions:
     """
 
     samples: int = DEFAULT_RELEASES
-            ("call", self.call, None),
     """Releases to draw at each neighbour, at least 1,000."""
     alpha: float = 0.01
     """Probability of a false finding, or of any bound being wrong."""
@@ -143,6 +143,10 @@ class MechanismOptions:
     """Seconds of wall time for everything."""
     real_numbers: bool = False
     """Whether findings in the last bits of releases are advisory only."""
+    call: str | None = None
+    """How to call a function, e.g. ``f(value)``; by its parameters, if None."""
+    by: str = ""
+    """Who runs it, for the report."""
 
     def __post_init__(self) -> None:
         needs = f"this audit needs at least {MINIMUM_SAMPLES} releases at each neighbour"
@@ -161,10 +165,6 @@ def _check(alpha: float, time_limit: float | None, samples: int, *, needs: str) 
 
 
 @dataclass(frozen=True, slots=True)
-    call: str | None = None
-    """How to call a function, e.g. ``f(value)``; by its parameters, if None."""
-    by: str = ""
-    """Who runs it, for the report."""
 class PrivacyClaim:
     """What a mechanism claims: (ε, δ)-DP, and μ-Gaussian DP if ``mu`` is given.
 

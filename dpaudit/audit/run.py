@@ -70,8 +70,8 @@ def audit_sampler(
     tests: Sequence[str] | None = None,
     sequential: bool = False,
     bits: Path | None = None,
-    in_process: bool | None = None,
     call: str | None = None,
+    in_process: bool | None = None,
     progress: Progress | None = None,
 ) -> AuditResult:
     """Audit a closed sampler: one named as on the command line, or a Python callable.
@@ -124,10 +124,10 @@ def audit_sampler(
         dtype=dtype,
         text=text,
         mitigation=mitigation,
-    )
-    what = subject(sampler, in_process=in_process)
         call=call,
         by=by,
+    )
+    what = subject(sampler, in_process=in_process)
     with notebook_bar(progress, unit="values") as shown:
         return audit_subject(what, claim=claim, options=options, progress=shown)
 
@@ -183,6 +183,7 @@ def audit_named(
         dtype=options.dtype,
         text_mode=options.text,
         mitigation=options.mitigation,
+        call=options.call,
     )
     if law is None:
         own = getattr(closed, "claim", None)
@@ -190,7 +191,6 @@ def audit_named(
             raise UsageError(
                 f"claim=None: {sampler} does not say what it claims; "
                 "give one, e.g. gaussian:sigma=1"
-        call=options.call,
             )
         law = Claim.parse(own)
     with joined() as sandbox, closed as opened:

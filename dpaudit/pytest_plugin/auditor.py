@@ -153,9 +153,9 @@ class Auditor:
         """Fail if releases at two ``neighbours`` violate (``epsilon``, ``delta``)- or ``mu``-GDP.
 
         A callable is ``f(value, n)`` → array (n,) or (n, k): ``n`` releases of a query result, a
-        float or an array (m,). ``neighbours`` are two query results, ``(0, 1)`` or
-        ``([0, 0], [1, 0])``, or text as on the command line. ``samples`` releases are drawn at
-        each. The rest is as in :func:`dpaudit.audit_mechanism`.
+        float or an array (m,), or ``f(value)``, one release. ``neighbours`` are two query results,
+        ``(0, 1)`` or ``([0, 0], [1, 0])``, or text as on the command line. ``samples`` releases
+        are drawn at each. The rest is as in :func:`dpaudit.audit_mechanism`.
 
         Raises:
             AssertionError: more is shown than claimed, or the audit is inconclusive.

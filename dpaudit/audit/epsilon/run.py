@@ -63,9 +63,9 @@ def audit_mechanism(
     seed: int | str | None = None,
     real_numbers: bool = False,
     guesses: int | None = None,
+    call: str | None = None,
     in_process: bool | None = None,
     progress: Progress | None = None,
-    call: str | None = None,
 ) -> MechanismResult:
     """Audit a whole mechanism: one named as on the command line, or a Python callable.
 
@@ -111,13 +111,13 @@ def audit_mechanism(
         time_limit=time_limit,
         seed=fresh_seed(seed),
         real_numbers=real_numbers,
+        call=call,
+        by=by,
     )
     with notebook_bar(progress, unit="releases") as shown:
         return audit_subject(
             subject(mechanism, in_process=in_process),
             claim=claim,
-        call=call,
-        by=by,
             neighbours=neighbours_text(neighbours),
             attack=attack,
             options=options,
@@ -223,6 +223,7 @@ def audit_named(
         )
     result = dataclasses.replace(result, sandbox=sandbox.reached)
     words += [*_option("--neighbours", neighbours), *_option("--attack", attack)]
+    words += _option("--call", options.call)
     words += ["--samples", str(options.samples)]
     return _reproducible(result, [*words, *(["--real-numbers"] if options.real_numbers else [])])
 
@@ -235,7 +236,6 @@ def _reproducible(result: MechanismResult, words: list[str]) -> MechanismResult:
     """The result with the command that reproduces its findings: the whole audit, for one α."""
     command = shlex.join(words)
     tests = tuple(
-    words += _option("--call", options.call)
         dataclasses.replace(t, reproduce=command) if t.finding else t for t in result.tests
     )
     return dataclasses.replace(result, tests=tests)
