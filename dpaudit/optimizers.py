@@ -142,8 +142,7 @@ class OptimizerResult:
     @property
     def sentence(self) -> str:
         """The verdict in one sentence."""
-        parts = {"noise": self.noise, "clipping": self.clipping, "ε of a step": self.step}
-        named = [name for name, part in parts.items() if part.verdict == self.verdict]
+        named = [name for name, part in self._parts.items() if part.verdict == self.verdict]
         if self.verdict == "no-finding":
             return (
                 f"No finding: nothing contradicts the noise, the clipping and the ε of a step of "
@@ -152,11 +151,15 @@ class OptimizerResult:
         if self.verdict == "inconclusive":
             reasons = "; ".join(
                 f"{name}: {part.reason}"
-                for name, part in parts.items()
+                for name, part in self._parts.items()
                 if name in named and not isinstance(part, ClippingResult)
             )
             return f"Inconclusive: {reasons}; this says nothing about {self.optimizer} either way."
         return f"Finding: a step of {self.optimizer} is not as claimed: {_listed(named)}."
+
+    @property
+    def _parts(self) -> dict[str, AuditResult | ClippingResult | MechanismResult]:
+        return {"noise": self.noise, "clipping": self.clipping, "ε of a step": self.step}
 
     @property
     def cannot_rule_out(self) -> tuple[BlindSpot, ...]:
@@ -186,12 +189,11 @@ class OptimizerResult:
     def _repr_html_(self) -> str:
         from dpaudit.report.notebook import parts_html
 
-        parts = {"noise": self.noise, "clipping": self.clipping, "ε of a step": self.step}
         return parts_html(
             f"Audit of a step of {self.optimizer}",
             self.verdict,
             self.sentence,
-            {name: (part.verdict, _said(part)) for name, part in parts.items()},
+            {name: (part.verdict, _said(part)) for name, part in self._parts.items()},
             notes=[self.note, *([f"Again: {self.reproduce}"] if self.verdict == "finding" else [])],
         )
 
@@ -259,7 +261,7 @@ def audit_optimizer(
         rows = max(_LEAST_STEPS, count_of(samples, what="values", example="1e6") // len(kept))
         with notebook_bar(progress, unit="values") as shown:
             noise = audit_subject(
-                Subject(f"noise of {name}", function=_noise(dry, kept)),
+                Subject(f"the noise of {name}", function=_noise(dry, kept)),
                 claim=f"gaussian:sigma={sigma!r}",
                 options=AuditOptions(
                     dim=len(kept),
@@ -272,7 +274,7 @@ def audit_optimizer(
             )
         with notebook_bar(progress, unit="steps") as shown:
             step = audit_mechanism_subject(
-                Subject(f"step of {name}", function=_step(dry, bound)),
+                Subject(f"a step of {name}", function=_step(dry, bound)),
                 claim=PrivacyClaim(one_step, delta, bound / sigma),
                 neighbours="0,1",
                 attack=None,
@@ -460,7 +462,8 @@ def _said(part: AuditResult | ClippingResult | MechanismResult) -> str:
     """A part's verdict in one sentence."""
     if isinstance(part, ClippingResult):
         return part.sentence
-    return str(part).splitlines()[0].replace("is below", "is in cannot_rule_out")
+    words, cut, _ = str(part).splitlines()[0].partition("; what this cannot exclude")
+    return f"{words}." if cut else words
 
 
 def _listed(names: list[str]) -> str:

@@ -5,6 +5,7 @@ It needs IPython's own ``display`` and nothing else: no ipywidgets, no script.
 
 from __future__ import annotations
 
+import importlib
 import sys
 import time
 from collections.abc import Iterator
@@ -24,9 +25,8 @@ def notebook_bar(given: Progress | None, *, unit: str) -> Iterator[Progress | No
     if given is not None or not _in_kernel():
         yield given
         return
-    from IPython.display import HTML, display
-
-    shown: Any = display(HTML(""), display_id=True)
+    ipython: Any = importlib.import_module("IPython.display")
+    shown = ipython.display(ipython.HTML(""), display_id=True)
     last = 0.0
 
     def update(done: int, total: int) -> None:

@@ -81,7 +81,7 @@ def mechanism_facts(result: MechanismResult) -> list[tuple[str, str]]:
         ("Releases possible at their true value", _feasible(result)),
         (
             "Neighbours",
-            " and ".join(printable(fmt.setting(v), limit=80) for v in vectors) or fmt.NOTHING,
+            _neighbours(vectors),
         ),
         (
             "Releases" if vectors else "Canaries",
@@ -92,6 +92,12 @@ def mechanism_facts(result: MechanismResult) -> list[tuple[str, str]]:
         ("Time", fmt.seconds(result.seconds)),
     ]
     return [(name, value) for name, value in facts if value != fmt.NOTHING]
+
+
+def _neighbours(vectors: Sequence[Sequence[Number]]) -> str:
+    if vectors and not any(vectors):
+        return "the two recordings"
+    return " and ".join(printable(fmt.setting(v), limit=80) for v in vectors) or fmt.NOTHING
 
 
 def bounds_table(result: MechanismResult) -> list[Column]:
@@ -219,4 +225,4 @@ def _adjusted(test: TestResult) -> str:
 
 
 def _confidence(result: MechanismResult) -> str:
-    return f" ({100 * (1 - result.alpha):.4g} % confidence)"
+    return f" ({100 * (1 - result.alpha):.10g} % confidence)"

@@ -28,8 +28,9 @@ _LONGEST = 20_000  # characters of a command
 
 def printed(result: AuditResult | MechanismResult) -> str:
     """The verdict; then the findings and how to see them again, or what a pass cannot exclude."""
-    is_audit = isinstance(result, AuditResult)
-    lines = [audit_sentence(result) if is_audit else mechanism_sentence(result)]
+    lines = [
+        audit_sentence(result) if isinstance(result, AuditResult) else mechanism_sentence(result)
+    ]
     found = [t for t in sorted_tests(result.tests) if t.finding]
     lines += [
         f"  {one_line(t.name, limit=100)}: {one_line(t.effect)} "

@@ -44,7 +44,7 @@ class DryRun:
         sigma: noise multiplier × clipping bound, as the optimizer has them.
     """
 
-    def __init__(self, optimizer: Any, parameters: tuple[torch.nn.Parameter, ...]) -> None:
+    def __init__(self, optimizer: Any, parameters: tuple[Any, ...]) -> None:
         self._optimizer, self._parameters = optimizer, parameters
         self.sizes = tuple(p.numel() for p in parameters)
         self.max_grad_norm = float(optimizer.max_grad_norm)
@@ -69,7 +69,8 @@ class DryRun:
 
     def zeros(self, rows: int) -> torch.Tensor:
         """Per-sample gradients of zero (rows, d), of the parameters' dtype and device."""
-        return self._parameters[0].new_zeros(rows, self.dim, requires_grad=False)
+        first = self._parameters[0]
+        return torch.zeros(rows, self.dim, dtype=first.dtype, device=first.device)
 
     @torch.no_grad()
     def step(self, gradients: torch.Tensor) -> DryStep:
@@ -78,7 +79,7 @@ class DryRun:
         Raises:
             UsageError: the optimizer handed no gradient on.
         """
-        pieces = gradients.split(self.sizes, dim=1)
+        pieces = torch.split(gradients, list(self.sizes), dim=1)
         for p, piece in zip(self._parameters, pieces, strict=True):
             p.grad = p.summed_grad = None
             p.grad_sample = piece.reshape(-1, *p.shape)
@@ -154,8 +155,9 @@ def _randomness(generator: Any, seed: str) -> Iterator[None]:
     """Random states that are put back; torch's follow from ``seed`` until then."""
     python, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002 it is the user's
     own = None if generator is None else generator.get_state()
-    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
-    with torch.random.fork_rng(devices=list(devices)):
+    cuda: Any = torch.cuda
+    devices = list(range(cuda.device_count())) if cuda.is_initialized() else []
+    with torch.random.fork_rng(devices=devices):
         torch.manual_seed(KeyedStream.from_seed(seed).child("dry run").numpy().integers(2**63))
         try:
             yield
