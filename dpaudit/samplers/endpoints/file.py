@@ -24,7 +24,8 @@ class FileSampler:
 
     ``.npy`` holds numbers, shape (rows,) or (rows, dim), and is mapped, not loaded; ``.npz`` holds
     one such array, or one called ``samples``; ``.csv`` has comma-separated numbers, one row per
-    line, no header (it is read through once when it is opened, to count); ``.parquet`` has numeric
+    line, after one header row or none (a row without any number in it; the file is read through
+    once when it is opened, to count); ``.parquet`` has numeric
     columns only (``pip install 'dpaudit[parquet]'``); ``.bin`` is little-endian float64 (or
     ``dtype="f32"``), dim 1, mapped. Memory does not grow with the file, and nothing is ever
     unpickled. The file must not change while it is read.

@@ -116,19 +116,19 @@ class _Npz:
 
 
 class _Csv:
-    """Comma-separated numbers, one row per line, no header; ``#`` begins a comment."""
+    """Comma-separated numbers, one row per line, after a header or none; ``#`` begins a comment."""
 
     def __init__(self, path: Path, _: str) -> None:
-        with open_text(path) as lines:
-            first = np.loadtxt(islice(_data(lines), _TRIED), delimiter=",", ndmin=2)
-        with open_text(path) as lines:
-            rows = sum(1 for _ in _data(lines))
+        with open_text(path) as file:
+            first = _parsed(_Rows(file), _TRIED)
+        with open_text(path) as file:
+            rows = sum(1 for _ in _Rows(file))
         self.rows, self.dim = _shape((rows, first.shape[1]), first.dtype)
         self._file = open_text(path)
-        self._lines = _data(self._file)
+        self._rows = _Rows(self._file)
 
     def take(self, n: int) -> Array:
-        values = np.loadtxt(self._lines, delimiter=",", ndmin=2, max_rows=n)
+        values = _parsed(self._rows, n)
         if values.shape != (n, self.dim):
             raise ValueError(f"shape={values.shape}, wanted ({n}, {self.dim})")
         return values
@@ -158,9 +158,52 @@ def lines_of(file: io.TextIOBase) -> Iterator[str]:
         yield line
 
 
-def _data(file: io.TextIOBase) -> Iterator[str]:
-    """The lines that hold data."""
-    return (line for line in lines_of(file) if line.partition("#")[0].strip())
+class _Rows:
+    """The lines that hold numbers: without comments, and without a header in the first of them.
+
+    A header is a row of cells none of which is a number. ``number`` is that of the line given last,
+    from 1.
+    """
+
+    def __init__(self, file: io.TextIOBase) -> None:
+        self._lines = enumerate(lines_of(file), 1)
+        self._headed = False
+        self.number = 0
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        for number, line in self._lines:
+            self.number = number
+            data = line.partition("#")[0].strip()
+            if data and not self._headed:
+                self._headed = True
+                data = "" if not any(map(_is_number, data.split(","))) else data
+            if data:
+                return line
+        raise StopIteration
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _parsed(rows: _Rows, n: int) -> Array:
+    """The next ``n`` rows of numbers, or as many as there are.
+
+    Raises:
+        ValueError: with the number of the line.
+    """
+    try:
+        return np.loadtxt(islice(rows, n), delimiter=",", ndmin=2)
+    except ValueError as error:
+        why = str(error).partition(" at row ")[0]
+        raise ValueError(f"line {rows.number}: {why}") from None
 
 
 class _Parquet:

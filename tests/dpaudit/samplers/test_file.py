@@ -146,6 +146,21 @@ def test_a_csv_that_goes_wrong_late_says_after_which_row(line, says, here):
             sampler.draw(101, 2, timeout=1)
 
 
+@pytest.mark.parametrize("header", ["x,y", '"x","y"', "# seen\n\nx, y # two"])
+def test_a_csv_may_have_one_header(header, here):
+    (here / "x.csv").write_text(f"{header}\n1,2\n3,4\n5,6\n")
+    with opened("x.csv") as sampler:
+        assert (sampler.available, sampler.dim) == (3, 2)
+        np.testing.assert_array_equal(sampler.draw(2, 2, timeout=1), [[1, 2], [3, 4]])
+        np.testing.assert_array_equal(sampler.draw(1, 2, timeout=1), [[5, 6]])
+
+
+def test_a_header_far_down_is_an_error_with_its_line(here):
+    (here / "x.csv").write_text("x,y\n" + "1,2\n" * 1000 + "x,y\n" + "1,2\n" * 10)
+    with opened("x.csv") as sampler, pytest.raises(SamplerOutputError, match=r"line 1002: .*'x'"):
+        sampler.draw(1005, 2, timeout=1)
+
+
 @pytest.mark.parametrize("write", [write_packed, write_csv, write_parquet])
 def test_memory_does_not_grow_with_the_file(write, here):
     peaks = []
@@ -300,8 +315,11 @@ def test_pickles_are_refused_and_never_opened(here):
         ),
         ("x.npy", b"", "cannot be read as .npy"),
         ("x.npy", b"hello", "cannot be read as .npy"),
-        ("x.csv", b"x,y\n1,2\n", "cannot be read as .csv .*'x'"),
-        ("x.csv", b"1,2\n3\n", "cannot be read as .csv"),
+        ("x.csv", b"x,2\n1,2\n", r"cannot be read as \.csv \(line 1: .*'x' to float64\)"),
+        ("x.csv", b"# of noise\n\n1,2\nx,y\n", r"\(line 4: .*'x'"),
+        ("x.csv", b"x,y\nalso,words\n1,2\n", r"\(line 2: .*'also'"),
+        ("x.csv", b"x,y\n", "not empty"),
+        ("x.csv", b"1,2\n3\n", r"\(line 2: .*from 2 to 1"),
         ("x.csv", b"1,\xff\n", "cannot be read as .csv"),
         ("x.csv", b"", "not empty"),
         ("x.csv", b"# nothing\n\n", "not empty"),
