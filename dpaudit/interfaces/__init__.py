@@ -24,7 +24,7 @@ from dpaudit.interfaces.attacks import (
 from dpaudit.interfaces.hosts import Host
 from dpaudit.interfaces.local import LocalMechanism, SubmissionPolicy
 from dpaudit.interfaces.loggers import RunLogger
-from dpaudit.interfaces.mechanisms import Mechanism, TimedMechanism
+from dpaudit.interfaces.mechanisms import Mechanism, RecordedMechanism, TimedMechanism
 from dpaudit.interfaces.mitigations import Mitigation, ProtocolMitigation
 from dpaudit.interfaces.samplers import (
     ClosedSampler,
@@ -56,6 +56,7 @@ __all__ = [
     "ProbingAttack",
     "ProtocolMitigation",
     "ReconstructionAttack",
+    "RecordedMechanism",
     "ReleasingSource",
     "RepeatableSampler",
     "RunLogger",

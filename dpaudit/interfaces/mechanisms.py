@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["Mechanism", "TimedMechanism"]
+__all__ = ["Mechanism", "RecordedMechanism", "TimedMechanism"]
 
 
 @runtime_checkable
@@ -32,6 +32,23 @@ class Mechanism(Protocol):
     def __enter__(self) -> Mechanism: ...
 
     def __exit__(self, *exc: object) -> None: ...
+
+
+@runtime_checkable
+class RecordedMechanism(Mechanism, Protocol):
+    """Releases that were made before, at two neighbours; each is given once."""
+
+    @property
+    def neighbours(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """What to release, one after the other: query results (m,), if they are ``named``."""
+
+    @property
+    def named(self) -> bool:
+        """Whether the query results are known; if not, ``neighbours`` have length 0."""
+
+    @property
+    def available(self) -> int:
+        """How many releases it holds at each neighbour, at least."""
 
 
 @runtime_checkable

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import numpy as np
+import numpy.typing as npt
+
 from dpaudit import registry
 from dpaudit.errors import DuplicatePluginError, UnknownNameError, UsageError
 from dpaudit.interfaces import ClosedSampler, Mechanism
 from dpaudit.samplers.adapters.base import Adapter
 from dpaudit.samplers.endpoints.command_mechanism import CommandMechanism
+from dpaudit.samplers.endpoints.http_mechanism import HttpMechanism
+from dpaudit.samplers.endpoints.recorded_mechanism import RecordedReleases
 from dpaudit.samplers.endpoints.releases import ReleasingFunction, SourceMechanism
 from dpaudit.samplers.endpoints.worker import LibrarySampler, PythonSampler, SourceSampler
 
 __all__ = ["open_mechanism", "open_sampler"]
+
+Array = npt.NDArray[np.float64]
 
 _FUNCTIONS = {"python": PythonSampler, "library": LibrarySampler}
 
@@ -87,7 +94,12 @@ def open_sampler(
 
 
 def open_mechanism(
-    text: str, *, seed: str, mitigation: str | None = None, call: str | None = None
+    text: str,
+    *,
+    seed: str,
+    mitigation: str | None = None,
+    call: str | None = None,
+    neighbours: tuple[Array, Array] | None = None,
 ) -> Mechanism:
     """The whole mechanism that ``text`` names; a ``with`` block starts and ends its process.
 
@@ -106,7 +118,11 @@ def open_mechanism(
       ``f(value) -> double``;
     - ``command:./mechanism --value={value} {n}``: a program that writes ``n`` releases as
       little-endian float64; see
-      :class:`~dpaudit.samplers.endpoints.command_mechanism.CommandMechanism`.
+      :class:`~dpaudit.samplers.endpoints.command_mechanism.CommandMechanism`;
+    - ``http://HOST:PORT/PATH``, ``https://…``: POST of ``{"value": […], "n": n}``, ``n`` releases
+      back as raw little-endian float64;
+    - ``file:at-0.npy;at-1.npy``: releases recorded at the two ``neighbours``, in the formats of
+      recorded noise.
 
     ``seed`` fixes the numbers of registered sources only: other mechanisms are closed. Not claimed:
     as for samplers, a sandbox against malice.
@@ -117,8 +133,8 @@ def open_mechanism(
     """
     name, _, target = text.partition(":")
     example = (
-        "a mechanism is LIB:MECH, e.g. numpy:laplace:scale=1, a source, python:MODULE:FUNCTION or "
-        "command:PROGRAM"
+        "a mechanism is LIB:MECH, e.g. numpy:laplace:scale=1, a source, python:MODULE:FUNCTION, "
+        "library:PATH:SYMBOL, command:PROGRAM, http://HOST:PORT/PATH or 'file:A;B'"
     )
     kinds, sources = _known("mechanism", name)
     _refuse_call(call, name)
@@ -129,6 +145,10 @@ def open_mechanism(
         return ReleasingFunction(_FUNCTIONS[name](target, seed=seed, call=call))
     if name == "command":
         return CommandMechanism(target)
+    if name == "file":
+        return RecordedReleases(target, neighbours=neighbours)
+    if name in ("http", "https"):
+        return HttpMechanism(text)
     if name not in kinds:
         near = registry.nearest(name, [*sources, *kinds])
         raise UnknownNameError(f"mechanism={text}: {name!r} is not known{near}; {example}")

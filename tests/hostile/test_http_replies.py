@@ -14,7 +14,7 @@ from hostile.mutated_bytes import mutations
 from hypothesis import given
 
 from dpaudit.errors import SamplerError, SamplerTimeoutError
-from dpaudit.samplers.endpoints import http
+from dpaudit.samplers.endpoints import exchange
 from dpaudit.samplers.endpoints.http import HttpSampler
 
 VALUES = np.arange(8.0).tobytes()
@@ -62,9 +62,9 @@ class Replies(HttpSampler):
     def _connect(self, deadline):
         # theirs stays open, so that the question can be sent
         ours, self.theirs = socket.socketpair()
-        wire = http._Wire(ours)
+        wire = exchange._Wire(ours)
         wire.send = self.answer
-        return http._Reader(wire, buffer_size=1 << 16)
+        return exchange._Reader(wire, buffer_size=1 << 16)
 
     def answer(self, question):
         assert question.endswith(b'{"n": 4, "d": 2}')

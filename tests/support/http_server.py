@@ -65,7 +65,9 @@ class Handler(socketserver.StreamRequestHandler):
                     return
                 asked = json.loads(self.rfile.read(int(head["content-length"])))
                 self.server.requests.append((first[0], first[1], head, asked))
-                if not self.server.behave(self.send, asked["n"], asked["d"], self.server):
+                # noise is asked for with d, releases with a value
+                about = asked["d"] if "d" in asked else asked["value"]
+                if not self.server.behave(self.send, asked["n"], about, self.server):
                     return
 
     def send(self, *parts):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,14 +20,16 @@ from dpaudit.audit.epsilon.pair import audit_pair, run_probes
 from dpaudit.audit.notebook_bar import notebook_bar
 from dpaudit.audit.options import (
     DEFAULT_RELEASES,
+    MINIMUM_SAMPLES,
     MechanismOptions,
     PrivacyClaim,
     Progress,
     count_of,
     fresh_seed,
 )
-from dpaudit.errors import UsageError
-from dpaudit.interfaces import Mechanism, ProbingAttack
+from dpaudit.errors import SamplerOutputError, UsageError
+from dpaudit.interfaces import Mechanism, ProbingAttack, RecordedMechanism
+from dpaudit.provenance import identified
 from dpaudit.results.arrays import read_npy
 from dpaudit.samplers.callables import CallableMechanism, Subject, same_search_path, subject
 from dpaudit.samplers.resolve import open_mechanism
@@ -45,6 +48,7 @@ __all__ = [
 Vector = npt.NDArray[np.float64]
 Query = float | Sequence[float]
 _HOW = "write two numbers as 0,1, two vectors as '0,0,0;1,0,0', or two files as a.npy;b.npy"
+_LEAST_RECORDED = 1_172  # 1,000 and 5·√1,172
 _REACH = "reach"
 """The attack that every audit without a named one also uses, if it is installed."""
 
@@ -211,8 +215,10 @@ def audit_named(
         )
     named = None if attack is None else named_attack(attack, mechanism=name)
     pair = None if neighbours is None else parse_neighbours(neighbours)
-    _check_neighbours(pair, named, shown=str(neighbours), name=name)
-    with joined() as sandbox, open_mechanism(name, seed=seed, call=options.call) as mechanism:
+    closed = open_mechanism(name, seed=seed, call=options.call, neighbours=pair)
+    if not isinstance(closed, RecordedMechanism):
+        _check_neighbours(pair, named, shown=str(neighbours), name=name)
+    with joined() as sandbox, closed as mechanism:
         result = run_mechanism_audit(
             mechanism,
             claim=claim,
@@ -253,9 +259,11 @@ def run_mechanism_audit(
     """Audit an opened mechanism at ``neighbours``, two query results (m,), or at an attack's own.
 
     Otherwise as :func:`audit_mechanism`; see :func:`~dpaudit.audit.epsilon.pair.audit_pair` for the
-    time limit.
+    time limit. Recorded releases bring their neighbours and are audited as far as they go.
     """
     named = named_attack(attack, mechanism=mechanism.name) if isinstance(attack, str) else attack
+    if isinstance(mechanism, RecordedMechanism):
+        neighbours, options = mechanism.neighbours, _as_recorded(mechanism, named, options)
     _check_neighbours(neighbours, named, shown=str(neighbours), name=mechanism.name)
     reach = _reach() if named is None or neighbours is None else None
     if neighbours is not None:
@@ -272,6 +280,32 @@ def run_mechanism_audit(
     return run_probes(
         mechanism, attack=named, claim=claim, options=options, reach=reach, progress=progress
     )
+
+
+def _as_recorded(
+    mechanism: RecordedMechanism, attack: NamedAttack | None, options: MechanismOptions
+) -> MechanismOptions:
+    """The options with as many releases as are recorded, less what a fair coin may ask for more.
+
+    Which neighbour is released next is a matter of a coin: with N recorded at each, N − 5·√N asked
+    for need more than N with probability below 1e-10.
+
+    Raises:
+        UsageError: an attack, which computes with the query results, and these are not known.
+        SamplerOutputError: fewer are recorded than an audit needs.
+    """
+    if attack is not None and not mechanism.named:
+        raise UsageError(
+            f"attack={attack.text}: needs the query results that {mechanism.name} was recorded at; "
+            "write them as --neighbours 0,1"
+        )
+    most = int(mechanism.available - 5 * math.sqrt(mechanism.available))
+    if most < MINIMUM_SAMPLES:
+        raise SamplerOutputError(
+            f"{mechanism.name} has {mechanism.available} releases at one neighbour; an audit needs "
+            f"{_LEAST_RECORDED}, record more"
+        )
+    return dataclasses.replace(options, samples=min(options.samples, most))
 
 
 def _check_neighbours(pair: object, attack: NamedAttack | None, *, shown: str, name: str) -> None:

@@ -280,7 +280,7 @@ def test_a_server_that_fails_is_quoted(behave, match, serve):
 
 
 def test_a_refusal_whose_words_never_come_is_still_reported(serve, monkeypatch):
-    monkeypatch.setattr("dpaudit.samplers.endpoints.http._REFUSAL", 0.1)
+    monkeypatch.setattr("dpaudit.samplers.endpoints.exchange._REFUSAL", 0.1)
 
     def behave(send, n, d, server):
         send("HTTP/1.1 500 Oh\r\nContent-Length: 100\r\n\r\nno en")

@@ -171,7 +171,9 @@ def test_outside_with_nothing_is_released(here):
         ("nunpy:laplace", UnknownNameError, "did you mean 'numpy'.*LIB:MECH"),
         ("numpy:lapace", UnknownNameError, "did you mean 'laplace'"),
         ("numpy", UnknownNameError, "numpy has: normal"),
-        ("http://127.0.0.1/", UsageError, "http gives noise, not releases"),
+        ("http:///x", UsageError, "mechanism=http:///x: names no host"),
+        ("file:a.npy", UsageError, "needs two files, of releases at the first"),
+        ("file:a.npy;a.npy", UsageError, "needs two files"),
         (
             "command:true",
             UsageError,
