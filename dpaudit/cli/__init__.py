@@ -7,7 +7,7 @@ import sys
 import traceback
 from typing import Any
 
-from dpaudit.results.text import error_text, one_line, printable, tell
+from dpaudit.results.text import error_text, printable, tell
 
 __all__ = ["main"]
 
@@ -75,6 +75,7 @@ def _code() -> int:
 def _misused(error: Any) -> int:
     """Print typer's usage error, unless it is the one after which typer has printed the help."""
     if type(error).__name__ != "NoArgsIsHelpError":
-        where = getattr(getattr(error, "ctx", None), "command_path", "dpaudit")
-        tell(f"dpaudit: {one_line(error.format_message(), limit=2000)}\n\nSee: {where} --help")
+        from dpaudit.cli.misuse import misuse
+
+        tell(f"dpaudit: {misuse(error)}", limit=5000)
     return 2

@@ -7,45 +7,63 @@ from typing import Annotated
 import typer
 
 from dpaudit.cli.commands import audits, deployments, experiments, lab, protocols
+from dpaudit.cli.help import App
 from dpaudit.cli.plugin_commands import AllCommands, group_of
 from dpaudit.cli.runs import runs_app
 
 __all__ = ["app"]
 
 
-app = typer.Typer(
+app = App(
     name="dpaudit",
     cls=AllCommands,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
     help=(
         "Audit closed differential-privacy samplers, see what someone with a secret key could "
         "still read from their noise, and check the defences.\n\n"
-        "Start with [bold]dpaudit demo[/bold], then [bold]dpaudit audit[/bold] your own sampler."
-        "\n\nExit codes: 0 no finding, 1 finding, 2 usage error, 3 inconclusive, 4 internal error "
+        "Start with [bold]dpaudit demo[/bold], then [bold]dpaudit audit[/bold] your own sampler:"
+        "\n\n"
+        "$ dpaudit audit numpy:normal --claim gaussian:sigma=1 --samples 1M\n"
+        "$ dpaudit mechanism numpy:laplace --neighbours 0,1 --claim-epsilon 1\n\n"
+        "Exit codes: 0 no finding, 1 finding, 2 usage error, 3 inconclusive, 4 internal error "
         "or unwritable output."
     ),
 )
-key_app = typer.Typer(
-    no_args_is_help=True, help="Make and show pancake keys (lab specimens; files of mode 0600)."
+key_app = App(
+    help=(
+        "Make and show pancake keys (lab specimens; files of mode 0600).\n\n"
+        "$ dpaudit key new --dim 256 --beta 1e-4 --out key.json\n"
+        "$ dpaudit key show key.json"
+    )
 )
 app.add_typer(key_app, name="key")
 app.add_typer(
-    typer.Typer(
+    App(
         cls=group_of("services"),
-        no_args_is_help=True,
         help=(
             "Run the parties of a distributed mitigation: two servers, secure aggregation.\n\n"
-            "Start with [bold]dpaudit serve init[/bold], which makes the parties' certificates."
+            "Start with [bold]dpaudit serve init[/bold], which makes the parties' certificates:"
+            "\n\n"
+            "$ dpaudit serve init --out certificates\n"
+            "$ dpaudit serve noise --help"
         ),
     ),
     name="serve",
 )
-deployment_app = typer.Typer(no_args_is_help=True, help="Audit whole systems from their files.")
+deployment_app = App(
+    help=(
+        "Audit whole systems from their files.\n\n"
+        "$ dpaudit deployment apple --config configuration\n"
+        "$ dpaudit deployment apple-scenario --config configuration --out device"
+    )
+)
 app.add_typer(deployment_app, name="deployment")
-verify_app = typer.Typer(no_args_is_help=True, help="Check a protocol's transcript, offline.")
+verify_app = App(
+    help=(
+        "Check a protocol's transcript, offline.\n\n"
+        "$ dpaudit verify transcript joint-seeds.json\n"
+        "$ dpaudit verify transcript counts.json --format json"
+    )
+)
 app.add_typer(verify_app, name="verify")
 app.add_typer(runs_app, name="runs")
 
@@ -70,6 +88,7 @@ def _root(
 app.command()(experiments.demo)
 app.command()(audits.audit)
 app.command()(audits.mechanism)
+app.command()(audits.explain)
 app.command()(lab.attack)
 app.command()(experiments.run)
 app.command()(experiments.train)

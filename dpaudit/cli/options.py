@@ -19,6 +19,7 @@ __all__ = [
     "CallOption",
     "DataRootOption",
     "DeviceOption",
+    "DimOption",
     "Format",
     "FormatOption",
     "OutOption",
@@ -27,12 +28,21 @@ __all__ = [
     "SeedOption",
     "VerboseOption",
     "VisibleOption",
+    "optional_count",
     "with_audit_command",
 ]
 
 Format = Literal["text", "json"]
 FormatOption = Annotated[
     Format, typer.Option("--format", help="text for people, json (one document) for programs.")
+]
+DimOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N",
+        help="Values per vector; chosen by the auditor by default.",
+        show_default=False,
+    ),
 ]
 DeviceOption = Annotated[Literal["cpu", "cuda"], typer.Option(help="Device for tensors.")]
 DataRootOption = Annotated[
@@ -49,6 +59,7 @@ OutOption = Annotated[
 AlsoOption = Annotated[
     str | None,
     typer.Option(
+        metavar="NAME,…",
         help="Also write these formats, comma-separated: junit, sarif, markdown; needs --out.",
         show_default=False,
     ),
@@ -68,6 +79,7 @@ CallOption = Annotated[
 SandboxOption = Annotated[
     Literal["full", "require", "network", "none"] | None,
     typer.Option(
+        metavar="LEVEL",
         help="Sandbox for third-party code: full (as far as this kernel can), require (full, or exit 3), network (full, but network allowed), none (resource limits only).",
         show_default="DPAUDIT_SANDBOX, else full",
     ),
@@ -115,8 +127,20 @@ class AuditCommand:
     pass_env: PassEnvOption = None
     out: OutOption = None
     also: AlsoOption = None
+    by: ByOption = ""
     output: FormatOption = "text"
     verbose: VerboseOption = False
+
+
+def optional_count(given: str | None, *, name: str, what: str, example: str) -> int | None:
+    """A count as users write it (see :func:`~dpaudit.audit.options.count_of`), if one was given.
+
+    Raises:
+        UsageError: it is not one.
+    """
+    from dpaudit.audit.options import count_of
+
+    return None if given is None else count_of(given, what=what, example=example, name=name)
 
 
 def with_audit_command(command: Callable[..., None]) -> Callable[..., None]:

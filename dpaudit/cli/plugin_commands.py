@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from dpaudit import registry
+from dpaudit.cli.help import App
 
 __all__ = ["AllCommands", "Ended", "group_of"]
 
@@ -46,9 +47,7 @@ def group_of(kind: str) -> type[TyperGroup]:
             if own is not None:
                 return own
             found: Any = registry.load(kind, cmd_name)
-            made = typer.Typer(
-                rich_markup_mode="rich", pretty_exceptions_enable=False, add_completion=False
-            )
+            made = App(add_completion=False, no_args_is_help=False)
             made.command(name=cmd_name)(found)
             return typer.main.get_command(made)
 

@@ -7,24 +7,35 @@ from typing import Annotated
 
 import typer
 
+from dpaudit.cli.help import App
 from dpaudit.cli.options import FormatOption
 
 __all__ = ["runs_app"]
 
-runs_app = typer.Typer(no_args_is_help=True, help="Look at runs: list, show, compare, export.")
+runs_app = App(
+    help=(
+        "Look at runs: list, show, compare, export.\n\n"
+        "$ dpaudit runs list\n"
+        "$ dpaudit runs show runs/demo"
+    )
+)
 
 
 @runs_app.command("list")
 def list_(
-    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Look here and below.")] = Path(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Look here and below.")] = Path(
         "runs"
     ),
     output: FormatOption = "text",
 ) -> None:
     """List the runs in DIR and below: progress, state, times and machine.
 
-    A store that cannot be read is listed with the reason. Example: dpaudit runs
-    list
+    A store that cannot be read is listed with the reason.
+
+    [bold]Examples[/bold]
+
+    $ dpaudit runs list
+    $ dpaudit runs list /data/runs --format json
     """
     from dpaudit.cli import runs_text
 
@@ -47,8 +58,10 @@ def show(
 ) -> None:
     """Show a run's table and summary, also while it runs; or one cell with all its attempts.
 
-    Examples: dpaudit runs show runs/gpm-fig5 --failed; dpaudit runs show
-    runs/gpm-fig5 --cell 3f2a
+    [bold]Examples[/bold]
+
+    $ dpaudit runs show runs/gpm-fig5 --failed
+    $ dpaudit runs show runs/gpm-fig5 --cell 3f2a
     """
     from dpaudit.cli import runs_text
     from dpaudit.experiments.store import as_written
@@ -70,7 +83,10 @@ def diff(
     their intervals overlap (the output says which). 1: some differ. 2: nothing
     to compare.
 
-    Example: dpaudit runs diff runs/gpm-fig5 runs/gpm-fig5-seed2
+    [bold]Examples[/bold]
+
+    $ dpaudit runs diff runs/gpm-fig5 runs/gpm-fig5-seed2
+    $ dpaudit runs diff runs/old runs/new --format json
     """
     from dpaudit.cli import runs_text
     from dpaudit.experiments.store import as_written
@@ -101,8 +117,10 @@ def export(
 ) -> None:
     """Export a run's rows, or its trials, as a flat table of typed columns.
 
-    Examples: dpaudit runs export runs/demo --to demo.parquet; dpaudit runs
-    export runs/mine --to trials.csv --trials
+    [bold]Examples[/bold]
+
+    $ dpaudit runs export runs/demo --to demo.parquet
+    $ dpaudit runs export runs/mine --to trials.csv --trials
     """
     from dpaudit.cli import runs_text
     from dpaudit.experiments.store import as_written

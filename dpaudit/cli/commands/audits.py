@@ -8,7 +8,13 @@ from typing import Annotated, Literal
 import typer
 
 from dpaudit.cli import completion
-from dpaudit.cli.options import AuditCommand, CallOption, FormatOption, with_audit_command
+from dpaudit.cli.options import (
+    AuditCommand,
+    CallOption,
+    DimOption,
+    FormatOption,
+    with_audit_command,
+)
 
 __all__ = ["audit", "explain", "mechanism"]
 
@@ -18,26 +24,25 @@ def audit(
     sampler: Annotated[
         str,
         typer.Argument(
-            help="What to audit; see above.", show_default=False, autocompletion=completion.samplers
+            metavar="SAMPLER",
+            help="What to audit; see above.",
+            show_default=False,
+            autocompletion=completion.samplers,
         ),
     ],
     claim: Annotated[
         str | None,
         typer.Option(
+            metavar="CLAIM",
             help="gaussian:sigma=1 | laplace:scale=1 | discrete-gaussian:sigma=10 | discrete-laplace:scale=10; not needed for a library's mechanism.",
             show_default=False,
             autocompletion=completion.claims,
         ),
     ] = None,
-    dim: Annotated[
-        int | None,
-        typer.Option(
-            help="Values per vector; chosen by the auditor by default.", show_default=False
-        ),
-    ] = None,
+    dim: DimOption = None,
     samples: Annotated[
-        float, typer.Option(help="Values to draw in total.", show_default="1e7")
-    ] = 1e7,
+        str, typer.Option(metavar="N", help="Values to draw in total, e.g. 1M or 1e6.")
+    ] = "1e7",
     alpha: Annotated[
         float,
         typer.Option(help="Probability of a false finding, over all tests together."),
@@ -52,6 +57,7 @@ def audit(
     tests: Annotated[
         str | None,
         typer.Option(
+            metavar="NAME,…",
             help="Run only these tests, e.g. moments,tails; see dpaudit list tests.",
             show_default=False,
             autocompletion=completion.tests,
@@ -79,6 +85,7 @@ def audit(
     mitigation: Annotated[
         str | None,
         typer.Option(
+            metavar="NAME",
             help="Audit a registered source behind this mitigation, e.g. rotation or smoothing:tau=0.05.",
             show_default=False,
             autocompletion=completion.mitigations,
@@ -92,37 +99,33 @@ def audit(
 
     [bold]SAMPLER[/bold] is one of
 
-    python:MODULE:FUNCTION — f(n, d) or f(size=(n, d)); MODULE may be a
-    ./file.py
-
-    command:'./sampler {n} {d}' — little-endian float64 on stdout (--dtype f32,
-    --text)
-
-    library:./libnoise.so:SYMBOL — void f(double *out, size_t n, size_t d)
-
-    http://127.0.0.1:8000/noise — POST {"n", "d"}, raw little-endian float64
-    back (--dtype f32)
-
-    file:samples.npy — also .npz .csv .parquet .bin
-
-    LIB:MECHANISM[:opt=value,…] — as the library ships it: numpy scipy torch
-    opacus opendp diffprivlib stdlib, e.g. numpy:laplace:scale=2
-
-    NAME — a registered source with options as NAME:opt=value,… ; see dpaudit
-    list sources
+    python:MODULE:FUNCTION        f(n, d) or f(size=(n, d)); MODULE may be a
+                                  ./file.py; other signatures: --call
+    library:./libnoise.so:SYMBOL  void f(double *out, size_t n, size_t d)
+    command:'./sampler {n} {d}'   float64 on stdout (--dtype f32, --text)
+    http://127.0.0.1:8000/noise   POST {"n", "d"}, raw float64 back
+    file:samples.npy              also .npz .csv .parquet .bin
+    LIBRARY:MECHANISM             as the library ships it, with options:
+                                  numpy:laplace:scale=2 (list mechanisms)
+    NAME                          a registered source (list sources)
 
     Exit code 0: nothing contradicts the claim (the output says what that cannot
     exclude). 1: a finding. 3: the sampler died, did not respond, or returned
     too few values.
 
-    Example: dpaudit audit library:./libnoise.so:gauss --claim gaussian:sigma=1
+    [bold]Examples[/bold]
+
+    $ dpaudit audit library:./libnoise.so:gauss --claim gaussian:sigma=1
+    $ dpaudit audit python:./noise.py:draw --claim laplace:scale=2 --samples 1M
+    $ dpaudit audit numpy:normal --out report --also junit,sarif,markdown
     """
     from dpaudit.audit import AuditOptions
     from dpaudit.audit.options import count_of, fresh_seed
     from dpaudit.cli import audits
+    from dpaudit.cli.options import optional_count
 
     options = AuditOptions(
-        dim=dim,
+        dim=optional_count(dim, name="dim", what="values per vector", example="64"),
         samples=count_of(samples, what="values", example="1e7"),
         alpha=alpha,
         time_limit=time_limit,
@@ -158,6 +161,7 @@ def mechanism(
     neighbours: Annotated[
         str | None,
         typer.Option(
+            metavar="Q,Q",
             help="Two neighbouring query results: 0,1 or '0,0,0;1,0,0' or 'a.npy;b.npy'.",
             show_default=False,
         ),
@@ -165,14 +169,15 @@ def mechanism(
     attack: Annotated[
         str | None,
         typer.Option(
+            metavar="NAME",
             help="Attack the releases with NAME or NAME:opt=value,…; see above.",
             show_default=False,
             autocompletion=completion.attacks,
         ),
     ] = None,
     samples: Annotated[
-        float, typer.Option(help="Releases to draw per neighbour.", show_default="2e5")
-    ] = 2e5,
+        str, typer.Option(metavar="N", help="Releases to draw per neighbour, e.g. 50k or 2e5.")
+    ] = "2e5",
     alpha: Annotated[
         float, typer.Option(help="Probability of a false finding or of any wrong bound.")
     ] = 0.01,
@@ -185,8 +190,9 @@ def mechanism(
         ),
     ] = False,
     guesses: Annotated[
-        int | None,
+        str | None,
         typer.Option(
+            metavar="N",
             help="scores: number of guesses, fixed beforehand; by default several numbers are tried.",
             show_default=False,
         ),
@@ -195,7 +201,7 @@ def mechanism(
     *,
     common: AuditCommand,
 ) -> None:
-    """Is this whole mechanism as private as it claims to be?
+    r"""Is this whole mechanism as private as it claims to be?
 
     Draws releases at two neighbouring query results, learns from one half which
     events tell them apart, and counts these in the other half: a lower bound
@@ -204,41 +210,40 @@ def mechanism(
 
     [bold]MECHANISM[/bold] is one of
 
-    LIB:MECH — a library's mechanism with options, e.g. numpy:laplace:scale=1,
-    opendp:laplace:scale=1
+    LIBRARY:MECHANISM       a library's own, with options: opendp:laplace:scale=1
+                            (dpaudit list mechanisms)
+    NAME                    a registered source, which releases the value or is
+                            added to it: secure-gaussian:sigma=1
+    python:MODULE:FUNCTION  f(value, n) gives n releases; others: --call
+    command:'./mechanism --value={value} {n}'
+                            n releases as float64 on stdout
+    scores:FILE             canary scores from one training run: .csv or .npz
+                            with score and member (0 or 1, fair coin flips)
 
-    NAME — a registered source, which releases the value itself or is added to
-    it, e.g. secure-gaussian:sigma=1
+    [bold]--attack[/bold] is one of
 
-    python:MODULE:FUNCTION — f(value, n) -> n releases
-
-    command:'./mechanism --value={value} {n}' — n releases as little-endian
-    float64 on stdout
-
-    scores:FILE — canary scores from one training run: .csv or .npz with score
-    and member (0 or 1, from fair coin flips)
+    reach, laplace-support, pair-inversion
+                            computes which neighbours can have led to a release,
+                            to the last bit; all releases are counted
+    bit-features, timing    learns from one half of the releases what tells the
+                            neighbours apart (timing: one call per release)
+    sensitivity             chooses the neighbours itself (no --neighbours)
 
     Exit code 0: nothing contradicts the claim. 1: a finding. 3: the mechanism
     died, did not respond, or returned too few values.
 
-    [bold]--attack[/bold] is one of
+    [bold]Examples[/bold]
 
-    reach, laplace-support, pair-inversion — computes which neighbours can have
-    led to a release, to the last bit; all releases are counted
-
-    bit-features, timing — learns from one half of the releases what tells the
-    neighbours apart (timing measures one call per release)
-
-    sensitivity — chooses the neighbours itself (leave --neighbours out)
-
-    Example: dpaudit mechanism numpy:laplace:scale=1 --neighbours 0,1
-    --claim-epsilon 1
-
-    Example: dpaudit mechanism numpy:legacy-normal --neighbours '0,0;1,1'
-    --claim-epsilon 1 --attack pair-inversion:sampler=numpy-legacy
+    $ dpaudit mechanism numpy:laplace --neighbours 0,1 --claim-epsilon 1
+    $ dpaudit mechanism opendp:gaussian:scale=4 --neighbours 0,1 \
+        --claim-epsilon 1 --claim-delta 1e-5
+    $ dpaudit mechanism numpy:legacy-normal --neighbours '0,0;1,1' \
+        --claim-epsilon 1 --claim-delta 1e-5 \
+        --attack pair-inversion:sampler=numpy-legacy
     """
     from dpaudit.audit.options import MechanismOptions, PrivacyClaim, count_of, fresh_seed
     from dpaudit.cli import mechanisms
+    from dpaudit.cli.options import optional_count
 
     claim = PrivacyClaim(claim_epsilon, claim_delta, claim_mu)
     options = MechanismOptions(
@@ -256,7 +261,7 @@ def mechanism(
         neighbours=neighbours,
         attack=attack,
         options=options,
-        guesses=guesses,
+        guesses=optional_count(guesses, name="guesses", what="guesses", example="100"),
         common=common,
     )
 
@@ -265,6 +270,7 @@ def explain(
     test: Annotated[
         str | None,
         typer.Argument(
+            metavar="TEST",
             help="A test's name as a finding prints it; without one, all pages are listed.",
             show_default=False,
             autocompletion=completion.explained,
@@ -276,6 +282,8 @@ def explain(
 
     Also says what typically causes a finding, what the test cannot see, and
     where it comes from.
+
+    [bold]Examples[/bold]
 
     $ dpaudit explain moments
     $ dpaudit explain low-bits --format json

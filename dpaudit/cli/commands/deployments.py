@@ -50,7 +50,7 @@ def deployment_apple(
     also: AlsoOption = None,
     output: FormatOption = "text",
 ) -> None:
-    """Audit Apple's differential privacy from its files: ε per datum, per day and over time.
+    r"""Audit Apple's differential privacy from its files: ε per datum, per day and over time.
 
     The last row is the privacy loss that the configuration permits per day.
     With --reports it is compared with what was submitted, and with the ε that
@@ -58,6 +58,12 @@ def deployment_apple(
 
     Exit code 1: a finding against the users whose data it is, such as reports
     whose bits show more ε than is claimed.
+
+    [bold]Examples[/bold]
+
+    $ dpaudit deployment apple --config configuration
+    $ dpaudit deployment apple --config configuration \
+        --database DPBudget.sqlite --reports Reports --out audit
     """
     from dpaudit.cli import deployments
 
@@ -95,7 +101,13 @@ def deployment_apple_scenario(
     ] = "macos",
     seed: SeedOption = None,
 ) -> None:
-    """Simulate a device with this configuration: its database and reports, in Apple's formats."""
+    """Simulate a device with this configuration: its database and reports, in Apple's formats.
+
+    [bold]Examples[/bold]
+
+    $ dpaudit deployment apple-scenario --config configuration --out device
+    $ dpaudit deployment apple-scenario --config ios --out phone --platform ios
+    """
     from dpaudit.cli import deployments
 
     deployments.apple_scenario(config, out=out, days=days, platform=platform, seed=seed)

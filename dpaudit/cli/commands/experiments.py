@@ -8,7 +8,14 @@ from typing import Annotated, Literal
 import typer
 
 from dpaudit.cli import completion
-from dpaudit.cli.options import AlsoOption, DataRootOption, DeviceOption, FormatOption
+from dpaudit.cli.options import (
+    AlsoOption,
+    DataRootOption,
+    DeviceOption,
+    DimOption,
+    FormatOption,
+    optional_count,
+)
 from dpaudit.registry import Kind
 
 __all__ = ["demo", "frontier", "list_", "report", "run", "train"]
@@ -25,6 +32,11 @@ def demo(
 
     Releases one DP histogram of 3,143 US counties with four samplers: honest,
     backdoored, and the backdoored one behind two defences.
+
+    [bold]Examples[/bold]
+
+    $ dpaudit demo
+    $ dpaudit demo --out first --also markdown
     """
     from dpaudit.cli import experiments
 
@@ -35,6 +47,7 @@ def run(
     experiment: Annotated[
         str,
         typer.Argument(
+            metavar="EXPERIMENT",
             help="A name from dpaudit list experiments, or a SPEC.toml.",
             show_default=False,
             autocompletion=completion.experiments,
@@ -49,8 +62,10 @@ def run(
         typer.Option("--resume", help="Resume an interrupted run; finished cells are kept."),
     ] = False,
     trials: Annotated[
-        int | None,
-        typer.Option(help="Trials per cell, instead of the spec's number.", show_default=False),
+        str | None,
+        typer.Option(
+            metavar="N", help="Trials per cell, instead of the spec's number.", show_default=False
+        ),
     ] = None,
     log: Annotated[
         list[str] | None,
@@ -74,6 +89,7 @@ def run(
     also: Annotated[
         str | None,
         typer.Option(
+            metavar="NAME,…",
             help="Also write these formats into --out, comma-separated: junit, sarif, markdown.",
             show_default=False,
         ),
@@ -85,15 +101,21 @@ def run(
     Each finished cell is saved at once; a cell that fails does not stop the
     others. The numbers do not depend on where cells run. Exit code 0: all cells
     have a result, whatever they found. 3: some failed.
+
+    [bold]Examples[/bold]
+
+    $ dpaudit run gpm-fig4
+    $ dpaudit run gpm-fig5 --trials 200 --jobs all --out runs/small
+    $ dpaudit run my-experiment.toml --resume
     """
     from dpaudit.cli import experiments
     from dpaudit.experiments.options import RunOptions
 
-    folder = out if out is not None else Path("runs") / Path(experiment).name.removesuffix(".toml")
+    folder = out if out is not None else experiments.default_folder(experiment)
     experiments.run(
         experiment,
         RunOptions(out=folder, resume=resume, where=where, jobs=jobs),
-        trials=trials,
+        trials=optional_count(trials, name="trials", what="trials", example="1000"),
         device=device,
         data_root=data_root,
         output=output,
@@ -106,6 +128,7 @@ def train(
     model: Annotated[
         str,
         typer.Argument(
+            metavar="MODEL",
             help="lenet5-tanh lenet5 cnn mlp (MNIST); resnet20 resnet56 vgg19-bn resnet50 mobilenet-v2 (CIFAR-10).",
             show_default=False,
         ),
@@ -143,7 +166,12 @@ def train(
     instead.
 
     Each finished epoch is saved before the next begins. For private training,
-    see dpaudit run dpsgd-training.
+    use dpaudit run dpsgd-training.
+
+    [bold]Examples[/bold]
+
+    $ dpaudit train lenet5-tanh --epochs 20
+    $ dpaudit train resnet50 --device cuda --resume
     """
     from dpaudit.cli import training
 
@@ -160,15 +188,10 @@ def train(
 
 
 def frontier(
-    dim: Annotated[
-        int | None,
-        typer.Option(
-            help="Values per vector; chosen by the auditor by default.", show_default=False
-        ),
-    ] = None,
+    dim: DimOption = None,
     samples: Annotated[
-        float, typer.Option(help="Values that the audit draws.", show_default="1e7")
-    ] = 1e7,
+        str, typer.Option(metavar="N", help="Values that the audit draws, e.g. 1M or 1e6.")
+    ] = "1e7",
     seconds: Annotated[
         float, typer.Option(help="Seconds for the search for hidden directions.")
     ] = 15,
@@ -212,13 +235,17 @@ def frontier(
     What a pass cannot exclude comes from here. dpaudit run frontier measures
     the map again.
 
-    Example: dpaudit frontier --dim 64 --samples 1e6 --seconds 60
+    [bold]Examples[/bold]
+
+    $ dpaudit frontier --dim 64 --samples 1M --seconds 60
+    $ dpaudit frontier --dim 64 --samples 1M --calibrate
     """
+    from dpaudit.audit.options import count_of
     from dpaudit.cli import frontiers
 
     frontiers.show(
-        dim=dim,
-        samples=samples,
+        dim=optional_count(dim, name="dim", what="values per vector", example="64"),
+        samples=count_of(samples, what="values", example="1e7"),
         seconds=seconds,
         table=table,
         write=write,
@@ -241,6 +268,7 @@ def report(
     also: Annotated[
         str | None,
         typer.Option(
+            metavar="NAME,…",
             help="Also write these formats, comma-separated: junit, sarif, markdown.",
             show_default=False,
         ),
@@ -252,7 +280,13 @@ def report(
         ),
     ] = False,
 ) -> None:
-    """Write DIR/report.html, one self-contained page, from the results in DIR."""
+    """Write DIR/report.html, one self-contained page, from the results in DIR.
+
+    [bold]Examples[/bold]
+
+    $ dpaudit report runs/demo
+    $ dpaudit report audit --also junit,sarif,markdown
+    """
     from dpaudit.cli import experiments
 
     experiments.report(folder, also=also, schema=schema)
@@ -273,22 +307,23 @@ def list_(
 
     [bold]KIND[/bold] is one of
 
-    sources, mechanisms (of libraries), samplers (kinds of them): what to audit
-
-    tests, attacks, mitigations, hosts: what an audit or an experiment uses
-
-    experiments: what dpaudit run runs, with rough minutes
-
-    local, submissions, measures, loggers, services, transcripts: further parts
+    sources      noise inside dpaudit, safe kinds and lab specimens
+    mechanisms   of libraries: numpy:laplace, opendp:gaussian, …
+    samplers     the ways to reach a sampler: python:, command:, library:, …
+    tests        what an audit runs
+    attacks, mitigations, hosts, measures, local, submissions, loggers
+                 what an experiment is made of
+    experiments  what dpaudit run runs, with rough minutes
+    services, transcripts
+                 what dpaudit serve runs and dpaudit verify checks
 
     Each with a description, its options with their defaults, whether it is a
     LAB SPECIMEN, and the extra it needs. No plug-in is imported.
 
     [bold]Examples[/bold]
 
-    $ dpaudit list sources
-
     $ dpaudit list mechanisms
+    $ dpaudit list sources --format json
     """
     from dpaudit.cli import listing
 

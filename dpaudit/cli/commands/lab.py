@@ -17,6 +17,7 @@ def attack(
     name: Annotated[
         str,
         typer.Argument(
+            metavar="NAME",
             help="Attack with its options, e.g. likelihood-ratio:key=key.json,sigma=22.3",
             show_default=False,
             autocompletion=completion.attacks,
@@ -42,10 +43,17 @@ def attack(
     ] = None,
     output: FormatOption = "text",
 ) -> None:
-    """Run one attack on recorded releases: which candidate does each release come from?
+    r"""Run one attack on recorded releases: which candidate does each release come from?
 
     With --truth, exit code 1 means that the attack is better than guessing (95
-    % interval).
+    % interval). The attacks that score candidates: dpaudit list attacks.
+
+    [bold]Examples[/bold]
+
+    $ dpaudit attack likelihood-ratio:key=key.json,sigma=22.3 \
+        --releases noisy.npy --candidates queries.npy
+    $ dpaudit attack reach --releases noisy.npy --candidates queries.npy \
+        --truth right.npy
     """
     from dpaudit.cli import attacks
 
@@ -53,7 +61,10 @@ def attack(
 
 
 def key_new(
-    dim: Annotated[int, typer.Option(help="Dimension of the noise vectors.", show_default=False)],
+    dim: Annotated[
+        str,
+        typer.Option(metavar="N", help="Dimension of the noise vectors.", show_default=False),
+    ],
     beta: Annotated[
         float,
         typer.Option(help="Thinness of the pancakes; smaller leaks more.", show_default=False),
@@ -72,11 +83,18 @@ def key_new(
         ),
     ] = False,
 ) -> None:
-    """Make a pancake key, the secret of a backdoored lab specimen."""
+    """Make a pancake key, the secret of a backdoored lab specimen.
+
+    [bold]Examples[/bold]
+
+    $ dpaudit key new --dim 256 --beta 1e-4 --out key.json
+    $ dpaudit key new --dim 64 --beta 1e-3 --gamma 2d --directions 3 --out k3.json
+    """
+    from dpaudit.audit.options import count_of
     from dpaudit.cli import keys
 
     keys.new(
-        dim=dim,
+        dim=count_of(dim, name="dim", what="values per vector", example="256"),
         beta=beta,
         gamma=gamma,
         out=out,
@@ -89,7 +107,13 @@ def key_show(
     path: Annotated[Path, typer.Argument(metavar="KEY", help="A key file.", show_default=False)],
     output: FormatOption = "text",
 ) -> None:
-    """Show a key's parameters and fingerprint, never its secret."""
+    """Show a key's parameters and fingerprint, never its secret.
+
+    [bold]Examples[/bold]
+
+    $ dpaudit key show key.json
+    $ dpaudit key show key.json --format json
+    """
     from dpaudit.cli import keys
 
     keys.show(path, output)

@@ -42,13 +42,17 @@ def verify_transcript(
     ] = None,
     output: FormatOption = "text",
 ) -> None:
-    """Did everyone follow the protocol? Needs only the transcript: no party and no network.
+    r"""Did everyone follow the protocol? Needs only the transcript: no party and no network.
 
     Exit code 0: it holds. 1: a party cheated, or the transcript was changed. 2:
     not a transcript. You decide whose signatures count: give the parties'
     public keys, or compare those that the verdict prints.
 
-    Example: dpaudit verify transcript joint-seeds.json
+    [bold]Examples[/bold]
+
+    $ dpaudit verify transcript joint-seeds.json
+    $ dpaudit verify transcript joint-seeds.json --opening opening.json \
+        --release release.npy
     """
     from dpaudit.cli import verifying
 

@@ -82,19 +82,21 @@ def aggregate(
         float, typer.Option(help="Seconds for each later stage; late contributors are dropped.")
     ] = 60.0,
 ) -> None:
-    """Add up the contributors' masked vectors in one round, publish the noisy sum once, and exit.
+    r"""Add up the contributors' masked vectors in one round, publish the noisy sum once, and exit.
 
-    [bold]dpaudit serve init --out certificates --party aggregator --party alice --party bob --party
-    carol[/bold]
+    Prints a JSON line with address and round, then one with the file, its
+    SHA-256 and the parties in the sum. The aggregator sees masked vectors and
+    their sum, never an input. A contributor that dies, is late or sends
+    something broken is dropped; below the threshold nothing is published (exit
+    3). An interrupted round cannot be resumed: take a new name.
 
-    [bold]dpaudit serve aggregate --identity certificates/aggregator --parties alice,bob,carol
-    --threshold 2 --dim 256 --bound 1000 --sigma 2 --round week-7 --journal aggregator.journal --out
-    sum.npy[/bold]
+    [bold]Examples[/bold]
 
-    Prints a JSON line with address and round, then one with the file, its SHA-256 and the parties
-    in the sum. The aggregator sees masked vectors and their sum, never an input. A contributor that
-    dies, is late or sends something broken is dropped; below the threshold nothing is published
-    (exit 3). An interrupted round cannot be resumed: take a new name.
+    $ dpaudit serve init --out certificates --party aggregator \
+        --party alice --party bob --party carol
+    $ dpaudit serve aggregate --identity certificates/aggregator \
+        --parties alice,bob,carol --threshold 2 --dim 256 --bound 1000 \
+        --sigma 2 --round week-7 --journal aggregator.journal --out sum.npy
     """
     import secrets
 
@@ -152,17 +154,25 @@ def contribute(
         float, typer.Option(help="Seconds to wait for a stage, the other contributors included.")
     ] = 600.0,
 ) -> None:
-    """Add our noise share to our vector, mask it, send it, and stay until the sum is unmasked.
+    r"""Add our noise share to our vector, mask it, send it, and stay until the sum is unmasked.
 
-    [bold]dpaudit serve contribute --identity certificates/alice --peer 127.0.0.1:5001 --input
-    counts.npy --round week-7 --parties alice,bob,carol --threshold 2 --bound 1000 --sigma 2
-    --journal alice.journal[/bold]
+    Prints a JSON line with the parties in the sum and its file's SHA-256. Take
+    the terms from people you trust, not from the aggregator: contributors with
+    different terms refuse each other. Keys are held in memory only. A
+    contributor killed after it joined is a drop-out: its journal makes it
+    refuse the same round again, because a second sum over the same vector would
+    reveal more than one.
 
-    Prints a JSON line with the parties in the sum and its file's SHA-256. Take the terms from
-    people you trust, not from the aggregator: contributors with different terms refuse each other.
-    Keys are held in memory only. A contributor killed after it joined is a drop-out: its journal
-    makes it refuse the same round again, because a second sum over the same vector would reveal
-    more than one.
+    [bold]Examples[/bold]
+
+    $ dpaudit serve contribute --identity certificates/alice \
+        --peer 127.0.0.1:5001 --input counts.npy --round week-7 \
+        --parties alice,bob,carol --threshold 2 --bound 1000 --sigma 2 \
+        --journal alice.journal
+    $ dpaudit serve contribute --identity certificates/bob \
+        --peer 127.0.0.1:5001 --input counts.npy --round week-7 \
+        --parties alice,bob,carol --threshold 2 --bound 1000 --sigma 2 \
+        --journal bob.journal
     """
     from dpaudit.errors import UsageError
     from dpaudit.randomness import KeyedStream

@@ -28,19 +28,20 @@ def init(
     ] = None,
     days: Annotated[int, typer.Option(help="How long the certificates are valid.")] = 365,
 ) -> None:
-    """Make a certificate and key for each party of a protocol, signed by a throw-away authority.
+    r"""Make a certificate and key for each party of a protocol, signed by a throw-away authority.
 
-    [bold]dpaudit serve init --out certificates[/bold]
-
-    [bold]dpaudit serve init --out certificates --party aggregator --party alice --party bob --party
-    carol[/bold]
-
-    [bold]certificates/NAME/[/bold] holds cert.pem, key.pem (mode 0600) and ca.pem for NAME.
-    Move it to that party's machine over a channel you trust, and delete it here.
-    Whoever has key.pem is that party.
+    [bold]certificates/NAME/[/bold] holds cert.pem, key.pem (mode 0600) and ca.pem
+    for NAME. Move it to that party's machine over a channel you trust, and
+    delete it here. Whoever has key.pem is that party.
 
     The authority's key is not kept: no party can be added later.
     To add or replace one, make new certificates for all.
+
+    [bold]Examples[/bold]
+
+    $ dpaudit serve init --out certificates
+    $ dpaudit serve init --out certificates --party aggregator \
+        --party alice --party bob --party carol
     """
     from dpaudit_mitigations.transport.certificates import make_authority
 

@@ -43,15 +43,21 @@ def noise(
         float, typer.Option(help="Seconds without data before a peer is cut off.")
     ] = 10.0,
 ) -> None:
-    """Server 2: add our own noise to another server's noisy answers; publish each exactly once.
+    r"""Server 2: add our own noise to another server's noisy answers; publish each exactly once.
 
-    [bold]dpaudit serve noise --identity certificates/noise --journal noise.journal --sigma 2
-    --bound 1000 --dim 256[/bold]
+    Prints one JSON line with the address and serves until SIGTERM or Ctrl-C. A
+    release RELEASE, round N, is published as RELEASE@N.npy, whole or not at
+    all. After a crash start it again with the same journal: received answers
+    are published, others are sent again. Never share or restore a journal: it
+    is what keeps noise from being drawn twice.
 
-    Prints one JSON line with the address and serves until SIGTERM or Ctrl-C. A release RELEASE,
-    round N, is published as RELEASE@N.npy, whole or not at all. After a crash start it again with
-    the same journal: received answers are published, others are sent again. Never share or restore
-    a journal: it is what keeps noise from being drawn twice.
+    [bold]Examples[/bold]
+
+    $ dpaudit serve noise --identity certificates/noise \
+        --journal noise.journal --sigma 2 --bound 1000 --dim 256
+    $ dpaudit serve noise --identity certificates/noise \
+        --journal noise.journal --sigma 2 --bound 1000 --dim 256 \
+        --listen 0.0.0.0:5001 --publish releases
     """
     import signal
     import threading
@@ -124,16 +130,23 @@ def answer(
     ] = None,
     patience: Annotated[float, typer.Option(help="Seconds to keep trying to reach it.")] = 60.0,
 ) -> None:
-    """Server 1: answer one query with our own noise, and exit 0 once server 2 has published it.
+    r"""Server 1: answer one query with our own noise, and exit 0 once server 2 has published it.
 
-    [bold]dpaudit serve answer --identity certificates/answer --peer 127.0.0.1:5001 --query
-    counts.npy --sigma 2 --release week-7 --journal answer.journal[/bold]
+    Prints one JSON line with the publication's name and SHA-256. Interrupted,
+    killed, or exit 3? Run the same command again: it resumes with the same
+    noise, and reports a release that is already published. A name belongs to
+    one query, one sigma and one noise for ever; anything else under it is
+    refused. Protect the journal as you protect the query: it holds the noise's
+    seed until publication, and a digest that confirms a guess of the query.
 
-    Prints one JSON line with the publication's name and SHA-256. Interrupted, killed, or exit 3?
-    Run the same command again: it resumes with the same noise, and reports a release that is
-    already published. A name belongs to one query, one sigma and one noise for ever; anything else
-    under it is refused. Protect the journal as you protect the query: it holds the noise's seed
-    until publication, and a digest that confirms a guess of the query.
+    [bold]Examples[/bold]
+
+    $ dpaudit serve answer --identity certificates/answer \
+        --peer 127.0.0.1:5001 --query counts.npy --sigma 2 \
+        --release week-7 --journal answer.journal
+    $ dpaudit serve answer --identity certificates/answer \
+        --peer 127.0.0.1:5001 --query counts.npy --sigma 2 \
+        --release week-7 --round 1 --journal answer.journal
     """
     from dpaudit_mitigations.transport.certificates import load_identity
     from dpaudit_mitigations.transport.journal import journal_folder
