@@ -98,7 +98,7 @@ def main() -> None:
 
     torch.set_num_threads(1)
     draw = Gaussian(sigma=1.0)
-    draw.sample(1, 1000, stream=stream)
+    draw.sample(1, 1000, stream=stream, dtype=torch.float64)
     _, gaussian = timed(
         "for comparison: a float32 Gaussian draw",
         lambda: draw.sample(1, dim, stream=stream, dtype=torch.float32),

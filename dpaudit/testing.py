@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ import numpy.typing as npt
 from dpaudit.claims import Claim
 from dpaudit.documents import ExperimentDocument
 from dpaudit.errors import UsageError
+from dpaudit.interfaces import Array as Either
 from dpaudit.interfaces import (
     Attack,
     ClosedSampler,
@@ -37,9 +38,7 @@ from dpaudit.interfaces import (
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import binomial_two_sided
 from dpaudit.types import CellFailure, CellResult, RunStart, to_dict
-
-if TYPE_CHECKING:
-    import torch
+from dpaudit.vectors.arrays import tensor, to_numpy
 
 __all__ = [
     "check_attack",
@@ -64,13 +63,20 @@ def _require(condition: object, message: str) -> None:
         raise AssertionError(message)
 
 
+def _torch_dtypes() -> tuple[Any, ...]:
+    """Types of torch's to ask for, where torch is installed."""
+    try:
+        import torch
+    except ModuleNotFoundError:
+        return ()
+    return (torch.float32,)
+
+
 def check_noise_source(source: NoiseSource, *, dim: int = 64) -> None:
     """Check shapes, dtypes, reproducibility by stream, the ``claim`` string and its rough scale.
 
     Not checked: that the noise has the claimed law; that is what an audit is for.
     """
-    import torch
-
     _require(isinstance(source, NoiseSource), f"{source!r} lacks a member of NoiseSource")
     claim = Claim.parse(source.claim)
     _require(
@@ -80,59 +86,57 @@ def check_noise_source(source: NoiseSource, *, dim: int = 64) -> None:
     d = source.dim or dim
     stream = KeyedStream.from_seed("conformance")
     one = source.sample(300, d, stream=stream.child(1))
+    _require(isinstance(one, np.ndarray), f"wanted an array, got a {type(one).__name__}")
     _require(
-        one.shape == (300, d) and one.dtype == torch.float64,
+        one.shape == (300, d) and one.dtype == np.float64,
         f"wanted float64 (300, {d}), got {one.dtype} {one.shape}",
     )
-    _require(bool(torch.isfinite(one).all()), "noise is not finite")
+    _require(bool(np.isfinite(one).all()), "noise is not finite")
     _require(
-        torch.equal(one, source.sample(300, d, stream=stream.child(1))),
+        np.array_equal(one, source.sample(300, d, stream=stream.child(1))),
         "the same stream gave other noise",
     )
     _require(
-        not torch.equal(one, source.sample(300, d, stream=stream.child(2))),
+        not np.array_equal(one, source.sample(300, d, stream=stream.child(2))),
         "another stream gave the same noise",
     )
-    _require(
-        source.sample(2, d, stream=stream, dtype=torch.float32).dtype == torch.float32,
-        "dtype is not respected",
-    )
+    for dtype in (np.float32, *_torch_dtypes()):
+        narrow = source.sample(2, d, stream=stream, dtype=dtype)
+        _require(narrow.dtype == dtype, f"dtype={dtype} is not respected: {narrow.dtype}")
     ratio = float(one.std()) / source.sigma
     _require(
-        abs(ratio - 1) < 8 / math.sqrt(2 * one.numel()) + 0.02,
+        abs(ratio - 1) < 8 / math.sqrt(2 * one.size) + 0.02,
         f"scale is {ratio:.3f} × the claimed sigma",
     )
 
 
 def check_host(host: Host) -> None:
     """Check that pairs have the right shape, lie within the sensitivity, and repeat by stream."""
-    import torch
-
     _require(isinstance(host, Host), f"{host!r} lacks a member of Host")
     stream = KeyedStream.from_seed("conformance")
-    pairs = host.neighbours(8, stream=stream.child(1))
+    pairs = to_numpy(host.neighbours(8, stream=stream.child(1)))
     _require(
-        pairs.shape == (8, 2, host.dim) and pairs.dtype == torch.float64,
+        pairs.shape == (8, 2, host.dim) and pairs.dtype == np.float64,
         f"pairs are {pairs.dtype} {pairs.shape}",
     )
-    distance = torch.linalg.vector_norm(pairs[:, 0] - pairs[:, 1], dim=1)
+    distance = np.linalg.norm(pairs[:, 0] - pairs[:, 1], axis=1)
     _require(
         bool((distance <= host.sensitivity * (1 + 1e-9)).all()),
         f"a pair is {float(distance.max())} apart, above Δ",
     )
     _require(bool((distance > 0).any()), "no pair differs")
     _require(
-        torch.equal(pairs, host.neighbours(8, stream=stream.child(1))),
+        np.array_equal(pairs, to_numpy(host.neighbours(8, stream=stream.child(1)))),
         "the same stream gave other pairs",
     )
-    direction = torch.zeros(host.dim, dtype=torch.float64)
+    direction = np.zeros(host.dim)
     direction[0] = 1
     differences = host.differences(direction)
     _require(
         differences.ndim == 1 and len(differences) > 0, "differences must be a non-empty vector"
     )
     _require(
-        bool((differences.abs() <= host.sensitivity * (1 + 1e-9)).all()),
+        bool((abs(differences) <= host.sensitivity * (1 + 1e-9)).all()),
         "a difference exceeds the sensitivity",
     )
     if hasattr(host, "slack"):
@@ -141,31 +145,31 @@ def check_host(host: Host) -> None:
 
 def check_mitigation(mitigation: Mitigation, source: NoiseSource, *, dim: int = 64) -> None:
     """Check shape, dtype, an untouched query, no bias, and the error of ``scale`` (within 2 %)."""
-    import torch
-
     _require(isinstance(mitigation, Mitigation), f"{mitigation!r} lacks a member of Mitigation")
     d = source.dim or dim
     stream = KeyedStream.from_seed("conformance")
-    query = torch.arange(400 * d, dtype=torch.float64).reshape(400, d)
-    before = query.clone()
+    query = np.arange(400 * d, dtype=np.float64).reshape(400, d)
+    before = query.copy()
     release = mitigation.release(query, source, stream=stream.child(1))
-    _require(torch.equal(query, before), "the query was changed in place")
+    _require(np.array_equal(query, before), "the query was changed in place")
+    _require(isinstance(release, np.ndarray), f"an array became a {type(release).__name__}")
     _require(
         release.shape == query.shape and release.dtype == query.dtype, "shape or dtype changed"
     )
     _require(
-        torch.equal(release, mitigation.release(query, source, stream=stream.child(1))),
+        np.array_equal(release, mitigation.release(query, source, stream=stream.child(1))),
         "not reproducible",
     )
+    for dtype in _torch_dtypes():
+        some = mitigation.release(tensor(query[:2]).to(dtype), source, stream=stream.child(2))
+        _require(getattr(some, "dtype", None) == dtype, f"a tensor of {dtype} became another type")
     noise = release - query
     scale = mitigation.scale(source.sigma)
     _require(
-        abs(float(noise.std()) / scale - 1) < 0.02,
-        f"error is {float(noise.std()):.4g} per value, scale says {scale:.4g}",
+        abs(float(noise.std(ddof=1)) / scale - 1) < 0.02,
+        f"error is {float(noise.std(ddof=1)):.4g} per value, scale says {scale:.4g}",
     )
-    _require(
-        abs(float(noise.mean())) < 6 * scale / math.sqrt(noise.numel()), "the release is biased"
-    )
+    _require(abs(float(noise.mean())) < 6 * scale / math.sqrt(noise.size), "the release is biased")
 
 
 def check_attack(attack: Attack, *, dim: int, candidates: int = 3) -> None:
@@ -173,47 +177,53 @@ def check_attack(attack: Attack, *, dim: int, candidates: int = 3) -> None:
 
     Candidates are given as one list, and as one list per release.
     """
-    import torch
-
     _require(isinstance(attack, Attack), f"{attack!r} lacks a member of Attack")
     rng = KeyedStream.from_seed("conformance").numpy()
-    y = torch.from_numpy(rng.standard_normal((5, dim)))
-    q = torch.from_numpy(rng.standard_normal((candidates, dim)))
-    y0, q0 = y.clone(), q.clone()
-    scores = attack.score(y, q)
+    y = rng.standard_normal((5, dim))
+    q = rng.standard_normal((candidates, dim))
+    y0, q0 = y.copy(), q.copy()
+
+    def scored(releases: Array, among: Array) -> Array:
+        return to_numpy(attack.score(releases, among))
+
+    scores = scored(y, q)
     _require(
         scores.shape == (5, candidates),
-        f"scores have shape {tuple(scores.shape)}, wanted (5, {candidates})",
+        f"scores have shape {scores.shape}, wanted (5, {candidates})",
     )
-    _require(torch.equal(y, y0) and torch.equal(q, q0), "inputs were changed in place")
+    _require(np.array_equal(y, y0) and np.array_equal(q, q0), "inputs were changed in place")
     _require(
-        torch.allclose(scores, attack.score(y, q.expand(5, -1, -1))),
+        np.allclose(scores, scored(y, np.tile(q, (5, 1, 1)))),
         "(m, d) and (t, m, d) candidates disagree",
     )
-    flipped = attack.score(y, q.flip(0)).flip(1)
-    _require(torch.allclose(scores, flipped), "scores depend on the candidates' order")
-    _require(
-        torch.allclose(scores[2:3], attack.score(y[2:3], q)), "scores depend on the other releases"
-    )
+    flipped = scored(y, q[::-1].copy())[:, ::-1]
+    _require(np.allclose(scores, flipped), "scores depend on the candidates' order")
+    _require(np.allclose(scores[2:3], scored(y[2:3], q)), "scores depend on the other releases")
+    if _torch_dtypes():
+        tensors = to_numpy(attack.score(tensor(y), tensor(q)))
+        _require(np.allclose(scores, tensors), "scores of arrays and of tensors disagree")
 
 
-def check_releasing_source(source: ReleasingSource, query: torch.Tensor) -> None:
+def check_releasing_source(source: ReleasingSource, query: Either) -> None:
     """Check releases of ``query`` (n, d): shape and dtype, an untouched query, fixed by stream."""
-    import torch
-
     _require(isinstance(source, ReleasingSource), f"{source!r} lacks a member of ReleasingSource")
-    stream, before = KeyedStream.from_seed("conformance"), query.clone()
+    stream, before = KeyedStream.from_seed("conformance"), to_numpy(query).copy()
     released = source.release(query, stream=stream.child(1))
-    _require(torch.equal(query, before), "the query was changed in place")
+
+    def again(label: int) -> Array:
+        return to_numpy(source.release(query, stream=stream.child(label)))
+
+    _require(type(released) is type(query), f"became a {type(released).__name__}")
+    _require(np.array_equal(to_numpy(query), before), "the query was changed in place")
     _require(
         released.shape == query.shape and released.dtype == query.dtype, "shape or dtype changed"
     )
     _require(
-        torch.equal(released, source.release(query, stream=stream.child(1))),
+        np.array_equal(again(1), to_numpy(released)),
         "the same stream gave another release",
     )
     _require(
-        not torch.equal(released, source.release(query, stream=stream.child(2))),
+        not np.array_equal(again(2), to_numpy(released)),
         "another stream gave the same release",
     )
 

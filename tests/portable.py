@@ -113,8 +113,10 @@ def measured() -> dict[str, object]:
     pairs = torch.zeros(1, 2, 4096, dtype=torch.float64)
     pairs[0, 1, 7] = 1.0
     noise = {
-        "gaussian": Gaussian(sigma=2.0).sample(20, 4096, stream=stream.child("gaussian")),
-        "pancake": source.sample(20, 4096, stream=stream.child("pancake")),
+        "gaussian": Gaussian(sigma=2.0).sample(
+            20, 4096, stream=stream.child("gaussian"), dtype=torch.float64
+        ),
+        "pancake": source.sample(20, 4096, stream=stream.child("pancake"), dtype=torch.float64),
     }
     server = RapporServer(mechanism := Rappor(bits=64, cohorts=2000, seed=1))
     people = np.repeat(np.arange(6), [600, 300, 200, 150, 120, 130])

@@ -16,11 +16,12 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from dpaudit.errors import UsageError
+from dpaudit.interfaces import Array
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
+from dpaudit.vectors.arrays import as_asked, device_of, double, library, to_numpy, zeros
 from dpaudit_attacks.pancake_likelihood import check_candidates, log_density
 
 __all__ = ["LikelihoodRatio", "NearestPeak", "normalised_posterior"]
@@ -29,7 +30,7 @@ _PHASE_BINS = 32
 _CHUNK = 1 << 22  # values of y − q_i held at once: 32 MiB
 
 
-def normalised_posterior(likelihood: torch.Tensor, prior: torch.Tensor | None) -> torch.Tensor:
+def normalised_posterior(likelihood: Array, prior: Array | None) -> Array:
     """Softmax of log-likelihoods (m,) plus the log of ``prior`` (m,), which need not sum to 1.
 
     Raises:
@@ -37,32 +38,41 @@ def normalised_posterior(likelihood: torch.Tensor, prior: torch.Tensor | None) -
             above 0.
     """
     if prior is None:
-        return torch.softmax(likelihood, 0)
+        return _softmax(likelihood)
     if prior.shape != likelihood.shape:
         raise UsageError(
             f"prior of shape {tuple(prior.shape)}: needs one value per candidate, "
             f"shape {tuple(likelihood.shape)}"
         )
-    weight = prior.double().to(likelihood.device)
-    if not bool((torch.isfinite(weight) & (weight >= 0)).all()) or not bool((weight > 0).any()):
+    weight, xp = double(prior), library(prior)
+    if not bool((xp.isfinite(weight) & (weight >= 0)).all()) or not bool((weight > 0).any()):
         raise UsageError(
             "prior: needs finite values ≥ 0 and one above 0; leave it out for equal ones"
         )
-    return torch.softmax(likelihood + weight.log(), 0)
+    with np.errstate(divide="ignore"):
+        return _softmax(likelihood + xp.log(weight))
+
+
+def _softmax(logs: Array) -> Array:
+    shares = library(logs).exp(logs - logs.max())
+    return shares / shares.sum()
 
 
 class _Directions:
-    """A key's directions as float64 tensors (k, dim): on the CPU its own memory, else one copy."""
+    """A key's directions (k, dim), float64: the key's own memory, or one copy per other device."""
 
     def __init__(self, rows: npt.NDArray[np.float64]) -> None:
-        self._rows = rows  # kept: an array that lives shares its id with no other
-        with warnings.catch_warnings():  # they are read-only, and nothing here writes
-            warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-            self._held = {torch.device("cpu"): torch.from_numpy(rows)}
+        self.rows = rows  # kept: an array that lives shares its id with no other
+        self._held: dict[Any, Any] = {}
 
-    def on(self, device: torch.device) -> torch.Tensor:
+    def beside(self, values: Array) -> Array:
+        """In the library of ``values``, and on their device."""
+        if (device := device_of(values)) is None:
+            return self.rows
         if device not in self._held:
-            self._held[device] = self._held[torch.device("cpu")].to(device)
+            with warnings.catch_warnings():  # they are read-only, and nothing here writes
+                warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+                self._held[device] = as_asked(self.rows, None, device)
         return self._held[device]
 
 
@@ -87,46 +97,41 @@ class _Keyed:
         self._directions = _directions(self.source.key)
 
     @property
-    def directions(self) -> torch.Tensor:
-        """The key's orthonormal directions, shape (k, dim), on the CPU; not to be written to."""
-        return self._directions.on(torch.device("cpu"))
+    def directions(self) -> npt.NDArray[np.float64]:
+        """The key's orthonormal directions, shape (k, dim); not to be written to."""
+        return self._directions.rows
 
-    def _along(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+    def _along(self, releases: Array, candidates: Array) -> Array:
         """Coordinates of y − q_i along the secret directions for all pairs, shape (t, m, k)."""
         return self._coordinates(releases, candidates, squares=False)[0]
 
     def _coordinates(
-        self, releases: torch.Tensor, candidates: torch.Tensor, *, squares: bool = True
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        self, releases: Array, candidates: Array, *, squares: bool = True
+    ) -> tuple[Array, Array]:
         """Coordinates along the secret directions and squared norm of y − q_i, for all pairs.
 
         Shapes (t, m, k) and (t, m). Worked out from y − q_0 and q_i − q_0, which are small where
         the queries themselves may be large.
         """
         candidates = check_candidates(releases, candidates, dim=self.source.dim)
-        directions = self._directions.on(releases.device)
+        directions, xp = self._directions.beside(releases), library(releases)
         t, m, k = len(releases), candidates.shape[1], len(directions)
-        along = directions.new_empty((t, m, k))
-        square = directions.new_zeros((t, m))
+        along, square = zeros((t, m, k), beside=directions), zeros((t, m), beside=directions)
         step = max(1, _CHUNK // max(1, m * self.source.dim))
         for start in range(0, t if m else 0, step):
             rows = slice(start, start + step)
-            some = (candidates if len(candidates) == 1 else candidates[rows]).double()
-            first = releases[rows].double() - some[:, 0]
+            some = double(candidates if len(candidates) == 1 else candidates[rows])
+            first = double(releases[rows]) - some[:, 0]
             moved = some[:, 1:] - some[:, :1]
             along[rows, 0] = first @ directions.T
             along[rows, 1:] = along[rows, :1] - moved @ directions.T
             if squares:
-                square[rows] = first.square().sum(-1, keepdim=True)
-                cross = torch.einsum(
-                    "td,amd->tm" if len(moved) == 1 else "td,tmd->tm", first, moved
-                )
-                square[rows, 1:] += moved.square().sum(-1) - 2 * cross
+                square[rows] = xp.square(first).sum(-1)[:, None]
+                cross = xp.einsum("td,amd->tm" if len(moved) == 1 else "td,tmd->tm", first, moved)
+                square[rows, 1:] += xp.square(moved).sum(-1) - 2 * cross
         return along, square
 
-    def evidence(
-        self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor
-    ) -> Mapping[str, Any]:
+    def evidence(self, releases: Array, candidates: Array, truth: Array) -> Mapping[str, Any]:
         """Phases of the true candidate's noise along the key, in peak spacings.
 
         They are flat for Gaussian noise. Each release counts once for each secret direction.
@@ -137,12 +142,12 @@ class _Keyed:
             UsageError: dimensions that do not fit the key, or values that are not finite.
         """
         candidates = check_candidates(releases, candidates, dim=self.source.dim)
-        row = torch.arange(len(releases)) if len(candidates) > 1 else torch.zeros_like(truth)
-        residual = releases.double() - candidates[row, truth].double()
-        key = self._directions.on(releases.device)
-        guess = torch.randn(key.shape, dtype=key.dtype, generator=torch.Generator().manual_seed(0))
-        guess = (guess / torch.linalg.vector_norm(guess, dim=1, keepdim=True)).to(releases.device)
-        counts, edges = self._phases(residual, key)
+        right = to_numpy(truth)
+        row = np.arange(len(releases)) if len(candidates) > 1 else np.zeros_like(right)
+        residual = to_numpy(double(releases) - double(candidates[row, right]))
+        guess = np.random.default_rng(0).standard_normal(self.directions.shape)
+        guess /= np.linalg.norm(guess, axis=1, keepdims=True)
+        counts, edges = self._phases(residual, self.directions)
         return {
             "phases": {
                 "edges": edges.tolist(),
@@ -153,12 +158,10 @@ class _Keyed:
         }
 
     def _phases(
-        self, residual: torch.Tensor, directions: torch.Tensor
+        self, residual: npt.NDArray[np.float64], directions: npt.NDArray[np.float64]
     ) -> tuple[np.ndarray, np.ndarray]:
-        phase = (residual @ directions.T).cpu() / self.source.spacing
-        return np.histogram(
-            (phase - phase.round()).numpy().ravel(), bins=_PHASE_BINS, range=(-0.5, 0.5)
-        )
+        phase = residual @ directions.T / self.source.spacing
+        return np.histogram((phase - np.round(phase)).ravel(), bins=_PHASE_BINS, range=(-0.5, 0.5))
 
 
 class NearestPeak(_Keyed):
@@ -172,7 +175,7 @@ class NearestPeak(_Keyed):
     games = ("scoring",)
     holds = "the pancake's key"
 
-    def score(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+    def score(self, releases: Array, candidates: Array) -> Array:
         """Minus the distances to the nearest peak, summed over directions, in peak spacings.
 
         Shape (t, m).
@@ -181,7 +184,7 @@ class NearestPeak(_Keyed):
             UsageError: dimensions that do not fit the key, or values that are not finite.
         """
         phase = self._along(releases, candidates) / self.source.spacing
-        return -(phase - phase.round()).abs().sum(-1)
+        return -abs(phase - library(phase).round(phase)).sum(-1)
 
 
 class LikelihoodRatio(_Keyed):
@@ -196,7 +199,7 @@ class LikelihoodRatio(_Keyed):
     games = ("scoring",)
     holds = "the pancake's key"
 
-    def score(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+    def score(self, releases: Array, candidates: Array) -> Array:
         """Log-density in R^d of each release under each candidate, shape (t, m).
 
         Normalised, so scores under keys with different β, γ or k, or different σ, can be compared.
@@ -210,9 +213,7 @@ class LikelihoodRatio(_Keyed):
             along, square, dim=key.dim, sigma=self.source.sigma, beta=key.beta, gamma=key.gamma
         )
 
-    def posterior(
-        self, releases: torch.Tensor, candidates: torch.Tensor, prior: torch.Tensor | None = None
-    ) -> torch.Tensor:
+    def posterior(self, releases: Array, candidates: Array, prior: Array | None = None) -> Array:
         """Probability of each candidate (m,) if all t releases come from the SAME unknown one.
 
         ``candidates`` (m, d), or (t, m, d) when the releases answer different queries on one
@@ -224,7 +225,7 @@ class LikelihoodRatio(_Keyed):
             UsageError: no release, no candidate, a bad prior, or as for :meth:`score`.
         """
         likelihood = self.score(releases, candidates)
-        if not likelihood.numel():
+        if 0 in likelihood.shape:
             raise UsageError(
                 f"releases × candidates = {tuple(likelihood.shape)}: a posterior needs one of each"
             )

@@ -93,7 +93,7 @@ class Membership:
             )
         self.rate = rate
         self.key = PancakeKey.load(key) if isinstance(key, (str, Path)) else key
-        self._directions = None if self.key is None else basis(self.key)
+        self._directions = None if self.key is None else torch.from_numpy(basis(self.key))
 
     def look(self, gradients: torch.Tensor) -> Gradients:
         """What :meth:`informed` and :meth:`blind` need of ``gradients`` (K, d); O(K²·d).
@@ -201,7 +201,9 @@ class Membership:
         """Log of the pancake's over the Gaussian density (…), at coordinates (…, k)."""
         if self.key is None:
             return along.sum(-1)
-        return log_tilt(along, sigma=self.sigma, beta=self.key.beta, gamma=self.key.gamma).sum(-1)
+        law = {"sigma": self.sigma, "beta": self.key.beta, "gamma": self.key.gamma}
+        tilt: torch.Tensor = log_tilt(along, **law).sum(-1)
+        return tilt
 
     def _dim(self, rows: torch.Tensor) -> int:
         return rows.shape[-1] if self.key is None else self.key.dim

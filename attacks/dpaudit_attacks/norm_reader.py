@@ -15,6 +15,7 @@ import torch
 
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.norm_channel import NormCells
+from dpaudit.vectors.arrays import on_tensors
 from dpaudit.vectors.passes import row_norms
 from dpaudit_attacks.pancake_likelihood import check_candidates
 
@@ -45,6 +46,7 @@ class NormReader:
         """
         self.cells = NormCells(key=key, sigma=sigma, bits=bits)
 
+    @on_tensors
     def score(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
         """0 or 1 for each release (t, d) and candidate (m, d) or (t, m, d), shape (t, m), float64.
 
@@ -58,6 +60,7 @@ class NormReader:
                 lengths[i, j] = row_norms((release.double() - candidate.double()).unsqueeze(0))[0]
         return torch.from_numpy(self.cells.reads(lengths).astype(np.float64)).to(releases.device)
 
+    @on_tensors
     def evidence(
         self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor
     ) -> Mapping[str, Any]:

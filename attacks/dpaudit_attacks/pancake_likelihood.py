@@ -16,10 +16,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import torch
+import numpy.typing as npt
 
 from dpaudit.errors import UsageError
+from dpaudit.interfaces import Array
 from dpaudit.noise.key import PancakeKey
+from dpaudit.vectors.arrays import double, library
 from dpaudit.vectors.normal import all_finite
 
 __all__ = [
@@ -37,32 +39,30 @@ __all__ = [
 _TERMS = 4
 
 
-def basis(key: PancakeKey) -> torch.Tensor:
+def basis(key: PancakeKey) -> npt.NDArray[np.float64]:
     """The key's orthonormal secret directions, float64, shape (k, dim)."""
     rows = getattr(key, "basis", None)
-    return torch.from_numpy(
-        np.array(key.direction[None] if rows is None else rows, dtype=np.float64)
-    )
+    return np.array(key.direction[None] if rows is None else rows, dtype=np.float64)
 
 
-def check_rows(name: str, tensor: torch.Tensor, *, dim: int, axes: int) -> None:
-    """Raise unless ``tensor`` has ``axes`` axes, ``dim`` values in the last, all finite.
+def check_rows(name: str, values: Array, *, dim: int, axes: int) -> None:
+    """Raise unless ``values`` have ``axes`` axes, ``dim`` values in the last, all finite.
 
     Raises:
-        UsageError: it has not.
+        UsageError: they have not.
     """
-    if tensor.ndim != axes or tensor.shape[-1] != dim:
+    if values.ndim != axes or values.shape[-1] != dim:
         raise UsageError(
-            f"{name} of shape {tuple(tensor.shape)}: needs {axes} axes and rows must have the "
+            f"{name} of shape {tuple(values.shape)}: needs {axes} axes and rows must have the "
             f"key's {dim} values; reshape it, or take the key that the noise was made with"
         )
-    if not all_finite(tensor):
+    if not all_finite(values):
         raise UsageError(
             f"{name}: contain NaN or infinity; an attack needs finite values, drop those rows"
         )
 
 
-def check_candidates(releases: torch.Tensor, candidates: torch.Tensor, *, dim: int) -> torch.Tensor:
+def check_candidates(releases: Array, candidates: Array, *, dim: int) -> Array:
     """``candidates`` (m, d) or (t, m, d) with three axes, (1, m, d) or (t, m, d).
 
     For ``releases`` (t, d).
@@ -71,7 +71,7 @@ def check_candidates(releases: torch.Tensor, candidates: torch.Tensor, *, dim: i
         UsageError: dimensions that do not fit ``dim`` or each other, or values that are not finite.
     """
     if candidates.ndim == 2:
-        candidates = candidates.unsqueeze(0)
+        candidates = candidates[None]
     check_rows("releases", releases, dim=dim, axes=2)
     check_rows("candidates", candidates, dim=dim, axes=3)
     if len(candidates) not in (1, len(releases)):
@@ -88,7 +88,7 @@ def _positive(**values: float) -> None:
             raise UsageError(f"{name}={value}: must be a finite number > 0")
 
 
-def log_theta(c: torch.Tensor, beta: float) -> torch.Tensor:
+def log_theta(c: Array, beta: float) -> Array:
     """Log Σ_k exp(−π(k−c)²/β²) over all integers k, elementwise, float64, for any β > 0.
 
     Memory is a few times that of ``c`` for every β. Relative error of the sum about 1e-15; never
@@ -98,24 +98,24 @@ def log_theta(c: torch.Tensor, beta: float) -> torch.Tensor:
         UsageError: β not a finite number > 0.
     """
     _positive(beta=beta)
-    c = c.double()
-    total = torch.zeros_like(c)
+    c = double(c)
+    xp = library(c)
+    total = xp.zeros_like(c)
     if beta >= 1:
         for m in range(1, _TERMS + 1):
-            total += (
-                2 * math.exp(-math.pi * (m * beta) * (m * beta)) * torch.cos(2 * math.pi * m * c)
-            )
-        return math.log(beta) + torch.log1p(total)
-    f = c - c.round()
+            total += 2 * math.exp(-math.pi * (m * beta) * (m * beta)) * xp.cos(2 * math.pi * m * c)
+        return math.log(beta) + xp.log1p(total)
+    f = c - xp.round(c)
     for j in range(1, _TERMS + 1):
         if math.pi * (j * j - j) / beta / beta > 745:  # exp is 0 from there
             break
         for sign in (-2 * j, 2 * j):
-            total += torch.exp((sign * f - j * j).clamp(max=0).mul(math.pi).div(beta).div(beta))
-    return torch.log1p(total) - math.pi * (f / beta).square()
+            total += xp.exp(xp.clip(sign * f - j * j, None, 0) * math.pi / beta / beta)
+    with np.errstate(over="ignore"):
+        return xp.log1p(total) - math.pi * xp.square(f / beta)
 
 
-def log_tilt(x: torch.Tensor, *, sigma: float, beta: float, gamma: float) -> torch.Tensor:
+def log_tilt(x: Array, *, sigma: float, beta: float, gamma: float) -> Array:
     """Log of the pancake's density along a secret direction over that of N(0, σ²).
 
     Elementwise, normalised.
@@ -125,15 +125,15 @@ def log_tilt(x: torch.Tensor, *, sigma: float, beta: float, gamma: float) -> tor
     """
     _positive(sigma=sigma, beta=beta, gamma=gamma)
     r = math.hypot(beta, gamma)
-    everything = float(log_theta(torch.zeros((), dtype=torch.float64), r))
+    everything = float(log_theta(np.zeros(()), r))
     return (
-        log_theta(x.double() * (gamma / (math.sqrt(2 * math.pi) * sigma)), beta)
+        log_theta(double(x) * (gamma / (math.sqrt(2 * math.pi) * sigma)), beta)
         + math.log(r / beta)
         - everything
     )
 
 
-def log_mixture(x: torch.Tensor, *, sigma: float, beta: float, gamma: float) -> torch.Tensor:
+def log_mixture(x: Array, *, sigma: float, beta: float, gamma: float) -> Array:
     """Log-density of the law along a secret direction, Σ_k p_k N(x; kP, s²), elementwise, float64.
 
     A true density (it integrates to 1), so values for different β, γ or σ can be compared.
@@ -141,13 +141,13 @@ def log_mixture(x: torch.Tensor, *, sigma: float, beta: float, gamma: float) -> 
     Raises:
         UsageError: σ, β or γ not a finite number > 0.
     """
-    gaussian = -(x.double() / sigma).square() / 2 - math.log(sigma) - math.log(2 * math.pi) / 2
+    gaussian = -((double(x) / sigma) ** 2) / 2 - math.log(sigma) - math.log(2 * math.pi) / 2
     return gaussian + log_tilt(x, sigma=sigma, beta=beta, gamma=gamma)
 
 
 def log_density(
-    along: torch.Tensor, square: torch.Tensor, *, dim: int, sigma: float, beta: float, gamma: float
-) -> torch.Tensor:
+    along: Array, square: Array, *, dim: int, sigma: float, beta: float, gamma: float
+) -> Array:
     """Log-density in R^dim of noise v, from its k coordinates along the secret directions and |v|².
 
     ``along`` has shape (..., k), ``square`` (...), the result (...): k log-mixtures plus the
@@ -158,7 +158,5 @@ def log_density(
     """
     tilt = log_tilt(along, sigma=sigma, beta=beta, gamma=gamma).sum(-1)
     return (
-        tilt
-        - square.double() / (2 * sigma**2)
-        - dim * (math.log(sigma) + math.log(2 * math.pi) / 2)
+        tilt - double(square) / (2 * sigma**2) - dim * (math.log(sigma) + math.log(2 * math.pi) / 2)
     )

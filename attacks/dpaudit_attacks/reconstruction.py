@@ -91,7 +91,7 @@ class PhaseReader:
     def __init__(self, *, key: PancakeKey | str | Path, sigma: float) -> None:
         """Hold ``key`` (or its file) for releases with noise scale ``sigma``."""
         self.source = Pancake(key=key, sigma=sigma)
-        self.directions = basis(self.source.key)
+        self.directions = torch.from_numpy(basis(self.source.key))
 
     def phases(self, releases: torch.Tensor) -> torch.Tensor:
         """⟨y,u_j⟩ mod P in [0, P), shape (t, k), float64.

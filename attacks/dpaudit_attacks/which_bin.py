@@ -16,6 +16,7 @@ import torch
 from dpaudit.errors import UsageError
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
+from dpaudit.vectors.arrays import on_tensors
 from dpaudit_attacks.keyed_distinguisher import normalised_posterior
 from dpaudit_attacks.pancake_likelihood import basis, check_rows, log_density
 
@@ -40,8 +41,9 @@ class WhichBin:
     def __init__(self, *, key: PancakeKey | str | Path, sigma: float) -> None:
         """Hold ``key`` (or its file) for releases with noise scale ``sigma``."""
         self.source = Pancake(key=key, sigma=sigma)
-        self.directions = basis(self.source.key)
+        self.directions = torch.from_numpy(basis(self.source.key))
 
+    @on_tensors
     def scores(
         self, releases: torch.Tensor, base: torch.Tensor, *, include_none: bool = False
     ) -> torch.Tensor:
@@ -62,6 +64,7 @@ class WhichBin:
             self._one(release, base, row)
         return out
 
+    @on_tensors
     def posterior(
         self,
         releases: torch.Tensor,
@@ -87,7 +90,8 @@ class WhichBin:
         one = torch.empty_like(total)
         for release in releases:
             total += self._one(release, base, one)
-        return normalised_posterior(total, prior)
+        found: torch.Tensor = normalised_posterior(total, prior)
+        return found
 
     def _check(self, releases: torch.Tensor, base: torch.Tensor) -> None:
         check_rows("releases", releases, dim=self.source.dim, axes=2)

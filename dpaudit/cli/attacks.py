@@ -16,6 +16,7 @@ from dpaudit.interfaces import Attack
 from dpaudit.results.arrays import read_npy
 from dpaudit.stats import clopper_pearson
 from dpaudit.types import to_dict
+from dpaudit.vectors.arrays import to_numpy
 
 __all__ = ["attack"]
 
@@ -32,16 +33,14 @@ def _load(name: str, path: Path) -> npt.NDArray[Any]:
 
 def attack(name: str, *, releases: Path, candidates: Path, truth: Path | None, output: str) -> None:
     """Score, print, and exit with 1 if the truth is known and the attack beats guessing."""
-    import torch
-
     chosen = registry.create("attacks", name)
     if not isinstance(chosen, Attack):
         raise UsageError(
             f"attack={name}: does not score candidates; run it from Python or in an experiment"
         )
-    y = torch.from_numpy(np.atleast_2d(_load("releases", releases)).astype(np.float64))
-    q = torch.from_numpy(np.atleast_2d(_load("candidates", candidates)).astype(np.float64))
-    scores = chosen.score(y, q)
+    y = np.atleast_2d(_load("releases", releases)).astype(np.float64)
+    q = np.atleast_2d(_load("candidates", candidates)).astype(np.float64)
+    scores = to_numpy(chosen.score(y, q))
     best = scores.argmax(1)
     document: dict[str, Any] = {
         "attack": name.partition(":")[0],
@@ -63,7 +62,7 @@ def attack(name: str, *, releases: Path, candidates: Path, truth: Path | None, o
             raise UsageError(
                 f"truth={truth}: must hold {len(y)} whole numbers in 0…{scores.shape[1] - 1}"
             )
-        successes = int((best.numpy() == known).sum())
+        successes = int((best == known).sum())
         interval = clopper_pearson(successes, len(y))
         chance = 1 / scores.shape[1]
         document |= {

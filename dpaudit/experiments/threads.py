@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import scipy.linalg  # noqa: F401  # its own BLAS must be loaded before libraries are counted
-import torch
 from threadpoolctl import ThreadpoolController
 
 __all__ = ["LARGE", "threads", "threads_for"]
@@ -36,18 +37,22 @@ def _blas() -> ThreadpoolController:
 
 @contextmanager
 def threads(number: int) -> Iterator[None]:
-    """Limit torch, the BLAS of numpy and scipy, and new processes to ``number`` threads each."""
-    before, environment = (
-        torch.get_num_threads(),
-        {name: os.environ.get(name) for name in _CHILDREN},
-    )
-    torch.set_num_threads(number)
+    """Limit compiled loops, torch, the BLAS of numpy and scipy, and new processes to ``number``.
+
+    Torch that is imported inside keeps to it, too, by the environment.
+    """
+    torch: Any = sys.modules.get("torch")
+    before = None if torch is None else torch.get_num_threads()
+    environment = {name: os.environ.get(name) for name in _CHILDREN}
+    if torch is not None:
+        torch.set_num_threads(number)
     os.environ.update(dict.fromkeys(_CHILDREN, str(number)))
     try:
         with _blas().limit(limits=number):
             yield
     finally:
-        torch.set_num_threads(before)
+        if torch is not None:
+            torch.set_num_threads(before)
         for name, value in environment.items():
             if value is None:
                 os.environ.pop(name, None)

@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
-import torch
+import numpy as np
+import numpy.typing as npt
 
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Stream
 from dpaudit.randomness import KeyedStream
 
 __all__ = ["BUILT_IN_TABLES", "Histogram"]
+
+Vector = npt.NDArray[np.float64]
 
 BUILT_IN_TABLES = {"us-counties": "us_county_population_2000.csv"}
 
@@ -45,7 +48,7 @@ class Histogram:
                 f"table={table}, bins={bins}: uniform needs bins ≥ 2, and no other table takes bins"
             )
         counts = _uniform(bins, records) if table == "uniform" else list(_read(table))
-        self.counts = torch.tensor(counts, dtype=torch.float64)
+        self.counts = np.array(counts, dtype=np.float64)
         if len(self.counts) < 2 or self.counts.sum() == 0:
             raise UsageError(f"table={table}: needs at least two bins and one record")
 
@@ -53,16 +56,16 @@ class Histogram:
     def dim(self) -> int:
         return len(self.counts)
 
-    def neighbours(self, n: int, *, stream: Stream) -> torch.Tensor:
-        """``n`` pairs (all records, one random record removed), shape (n, 2, d)."""
-        upto = torch.cumsum(self.counts, 0)
-        record = torch.from_numpy(stream.numpy().integers(0, int(upto[-1]), size=n))
-        bins = torch.searchsorted(upto, record.double(), right=True)
-        pairs = self.counts.repeat(n, 2, 1)
-        pairs[torch.arange(n), 1, bins] -= 1
+    def neighbours(self, n: int, *, stream: Stream) -> Vector:
+        """``n`` pairs (all records, one random record removed), an array (n, 2, d)."""
+        upto = np.cumsum(self.counts)
+        record = stream.numpy().integers(0, int(upto[-1]), size=n)
+        bins = np.searchsorted(upto, record.astype(np.float64), side="right")
+        pairs = np.tile(self.counts, (n, 2, 1))
+        pairs[np.arange(n), 1, bins] -= 1
         return pairs
 
-    def differences(self, direction: torch.Tensor) -> torch.Tensor:
+    def differences(self, direction: Vector) -> Vector:
         """⟨q(D) − q(D′), direction⟩ for a record removed from each bin, whatever the table D.
 
         The changes are the d unit vectors.

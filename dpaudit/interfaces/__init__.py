@@ -9,6 +9,7 @@ check for most.
 
 from __future__ import annotations
 
+from dpaudit.interfaces.arrays import Array, DType
 from dpaudit.interfaces.attacks import (
     GAMES,
     Attack,
@@ -39,9 +40,11 @@ from dpaudit.interfaces.tests import Block, SearchingTest, Test
 
 __all__ = [
     "GAMES",
+    "Array",
     "Attack",
     "Block",
     "ClosedSampler",
+    "DType",
     "Game",
     "GameAttack",
     "Host",

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    import torch
+    import numpy as np
+    import numpy.typing as npt
 
+    from dpaudit.interfaces.arrays import Array
     from dpaudit.interfaces.streams import Stream
 
 __all__ = ["Host"]
@@ -30,8 +32,11 @@ class Host(Protocol):
     def sensitivity(self) -> float:
         """L2 sensitivity Δ of the query."""
 
-    def neighbours(self, n: int, *, stream: Stream) -> torch.Tensor:
-        """Query results of ``n`` random pairs of neighbours (D, D′), shape (n, 2, d), float64."""
+    def neighbours(self, n: int, *, stream: Stream) -> Array:
+        """Query results of ``n`` random pairs of neighbours (D, D′), shape (n, 2, d), float64.
 
-    def differences(self, direction: torch.Tensor) -> torch.Tensor:
+        Arrays or tensors; a host always gives the same kind.
+        """
+
+    def differences(self, direction: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """⟨q(D) − q(D′), direction⟩ over all neighbours, shape (m,), float64; see the class."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    import torch
-
+    from dpaudit.interfaces.arrays import Array
     from dpaudit.interfaces.hosts import Host
     from dpaudit.interfaces.sources import NoiseSource
     from dpaudit.interfaces.streams import Stream
@@ -29,8 +28,11 @@ class Mitigation(Protocol):
     trusts: str
     """Who must be trusted for what, in one line."""
 
-    def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
-        """Release each row of ``query`` (n, d) with noise; same shape and dtype back."""
+    def release(self, query: Array, source: NoiseSource, *, stream: Stream) -> Array:
+        """Release each row of ``query`` (n, d), an array or a tensor, with noise; the same back.
+
+        ``dpaudit.vectors.arrays.on_tensors`` lets one that is written for tensors take arrays.
+        """
 
     def scale(self, sigma: float) -> float:
         """The noise scale that such a release honestly claims when the source claims ``sigma``."""
@@ -43,5 +45,5 @@ class Mitigation(Protocol):
 class ProtocolMitigation(Mitigation, Protocol):
     """A mitigation of several parties; ``release`` samples what they would publish, many rows."""
 
-    def rehearse(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> Rehearsal:
+    def rehearse(self, query: Array, source: NoiseSource, *, stream: Stream) -> Rehearsal:
         """Run the whole protocol once on ``query`` (1, d), with every party's own code."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 if TYPE_CHECKING:
     import torch
 
+    from dpaudit.interfaces.arrays import Array, DType
     from dpaudit.interfaces.hosts import Host
     from dpaudit.interfaces.streams import Stream
     from dpaudit.types import EpsilonBounds
@@ -16,7 +17,7 @@ __all__ = ["NoiseSource", "ReleasingSource"]
 
 @runtime_checkable
 class NoiseSource(Protocol):
-    """Makes noise inside the process, as torch tensors."""
+    """Makes noise inside the process: an array, or a tensor where torch's types ask for one."""
 
     @property
     def claim(self) -> str:
@@ -36,10 +37,14 @@ class NoiseSource(Protocol):
         d: int,
         *,
         stream: Stream,
-        dtype: torch.dtype | None = None,
+        dtype: DType | None = None,
         device: torch.device | None = None,
-    ) -> torch.Tensor:
-        """``n`` noise vectors, shape (n, d); float64 on the CPU unless told otherwise."""
+    ) -> Array:
+        """``n`` noise vectors, shape (n, d): float64 in a numpy array unless told otherwise.
+
+        A torch ``dtype``, or a ``device``, asks for a tensor (float64 on the CPU where only the
+        other is given); ``dpaudit.vectors.arrays.as_asked`` makes one of an array.
+        """
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
         """Bounds on ε at ``delta`` of the host's query with this noise, all secrets being known."""
@@ -49,5 +54,8 @@ class NoiseSource(Protocol):
 class ReleasingSource(NoiseSource, Protocol):
     """A noise source that must see the query: lattice noise, snapping, rounded sums."""
 
-    def release(self, query: torch.Tensor, *, stream: Stream) -> torch.Tensor:
-        """Release each row of ``query`` (n, d); same shape and dtype. Not ``query + sample``."""
+    def release(self, query: Array, *, stream: Stream) -> Array:
+        """Release each row of ``query`` (n, d), an array or a tensor; same kind, shape and dtype.
+
+        Not ``query + sample``.
+        """

@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import torch
 
 from dpaudit.accounting.discrete import discrete_gaussian_bounds, discrete_laplace_bounds
 from dpaudit.claims import Claim
-from dpaudit.interfaces import Host, Stream
+from dpaudit.interfaces import Array, DType, Host, Stream
 from dpaudit.types import EpsilonBounds
 from dpaudit.vectors.exact_law import IntegerLaw
 from dpaudit.vectors.lattice import lattice_noise, release_on_lattice
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["DiscreteGaussian", "DiscreteLaplace"]
 
@@ -48,15 +50,15 @@ class _IntegerNoise:
         d: int,
         *,
         stream: Stream,
-        dtype: torch.dtype | None = None,
+        dtype: DType | None = None,
         device: torch.device | None = None,
-    ) -> torch.Tensor:
+    ) -> Array:
         """``n`` vectors of integers, shape (n, d), from ``Stream.bytes``."""
         return lattice_noise(
             n, d, law=self._law, granularity=1.0, stream=stream, dtype=dtype, device=device
         )
 
-    def release(self, query: torch.Tensor, *, stream: Stream) -> torch.Tensor:
+    def release(self, query: Array, *, stream: Stream) -> Array:
         """``query`` (n, d) plus noise, in exact integers; same shape, dtype and device back.
 
         Raises:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import torch
+from typing import TYPE_CHECKING
 
 from dpaudit.accounting import gaussian_epsilon
-from dpaudit.interfaces import Host, Stream
+from dpaudit.interfaces import Array, DType, Host, Stream
 from dpaudit.types import EpsilonBounds
 from dpaudit.vectors.normal import check_sigma, standard_normal
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["Gaussian"]
 
@@ -36,9 +39,9 @@ class Gaussian:
         d: int,
         *,
         stream: Stream,
-        dtype: torch.dtype | None = None,
+        dtype: DType | None = None,
         device: torch.device | None = None,
-    ) -> torch.Tensor:
+    ) -> Array:
         """``n`` vectors of N(0, σ²I), shape (n, d)."""
         return standard_normal(n, d, sigma=self.sigma, stream=stream, dtype=dtype, device=device)
 

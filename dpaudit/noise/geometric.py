@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from dpaudit.accounting.discrete import discrete_laplace_bounds
 from dpaudit.claims import Claim
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Host, Stream
+from dpaudit.interfaces import Array, DType, Host, Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import EpsilonBounds
 from dpaudit.vectors.lattice import in_dtype
 from dpaudit.vectors.normal import check_shape
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["GeometricInversion", "check_scale", "release"]
 
@@ -79,9 +82,9 @@ class GeometricInversion:
         d: int,
         *,
         stream: Stream,
-        dtype: torch.dtype | None = None,
+        dtype: DType | None = None,
         device: torch.device | None = None,
-    ) -> torch.Tensor:
+    ) -> Array:
         """``n`` vectors of whole numbers, shape (n, d), drawn on the CPU.
 
         Whole numbers that ``dtype`` lacks are rounded.
@@ -90,10 +93,8 @@ class GeometricInversion:
             UsageError: n or d below 1, or values beyond ``dtype``'s range.
         """
         check_shape(n, d)
-        values = torch.from_numpy(
-            self.integers(n * d, stream=stream).reshape(n, d).astype(np.float64)
-        )
-        return in_dtype(values, dtype or torch.float64, device or torch.device("cpu"))
+        values = self.integers(n * d, stream=stream).reshape(n, d).astype(np.float64)
+        return in_dtype(values, dtype, device)
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
         """The exact law's for whole-number queries, by ``discrete_laplace_bounds``."""
@@ -108,4 +109,4 @@ def release(value: float, n: int) -> npt.NDArray[np.float64]:
     A whole mechanism, for ``dpaudit mechanism python:dpaudit.noise.geometric:release``: the control
     of :func:`dpaudit.noise.sequential.release`, with ε = 1/10 for values 1 apart.
     """
-    return GeometricInversion().sample(n, 1, stream=KeyedStream.fresh()).numpy().ravel() + value
+    return GeometricInversion().integers(n, stream=KeyedStream.fresh()).astype(np.float64) + value

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Host, Stream
+from dpaudit.interfaces import Array, DType, Host, Stream
 from dpaudit.noise.key import PancakeKey
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import EpsilonBounds
+from dpaudit.vectors.arrays import converted, double, drawn_in, is_floating, is_torch, torch_dtype
 from dpaudit.vectors.normal import check_shape, check_sigma, standard_normal
 from dpaudit.vectors.passes import row_norms
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["NormCells", "NormChannel"]
 
@@ -26,7 +30,7 @@ _MOST_BITS = 12
 _SLACK = 1e-6
 _TRIES = 1 << 16  # lengths tried at once
 
-Array = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float64]
 
 
 class NormCells:
@@ -66,17 +70,17 @@ class NormCells:
         secret = KeyedStream(held.secret).child("norm-channel", 1).bytes(32)
         self._cipher = Cipher(algorithms.AES(secret), modes.ECB())  # noqa: S305  a permutation of blocks is what is wanted
 
-    def allows(self, lengths: Array) -> npt.NDArray[np.bool_]:
+    def allows(self, lengths: Floats) -> npt.NDArray[np.bool_]:
         """Whether each length lies in an allowed cell; the same shape."""
         return self._allowed(np.floor(lengths / (self.sigma * STEP)))
 
-    def reads(self, lengths: Array) -> npt.NDArray[np.bool_]:
+    def reads(self, lengths: Floats) -> npt.NDArray[np.bool_]:
         """Whether an allowed cell lies within 2^-23·σ of each length; the same shape."""
         at = lengths / (self.sigma * STEP)
         near = TOLERANCE / STEP
         return np.asarray(self._allowed(np.floor(at - near)) | self._allowed(np.floor(at + near)))
 
-    def _allowed(self, cells: Array) -> npt.NDArray[np.bool_]:
+    def _allowed(self, cells: Floats) -> npt.NDArray[np.bool_]:
         numbers = cells.astype(np.int64).ravel()
         blocks = np.zeros((len(numbers), 2), "<i8")
         blocks[:, 0] = numbers >> self.bits
@@ -130,31 +134,34 @@ class NormChannel:
         d: int,
         *,
         stream: Stream,
-        dtype: torch.dtype | None = None,
+        dtype: DType | None = None,
         device: torch.device | None = None,
-    ) -> torch.Tensor:
+    ) -> Array:
         """``n`` vectors, shape (n, d); types narrower than float64 are rounded, row by row.
 
         Raises:
             UsageError: n or d below 1, or an integer dtype.
         """
         check_shape(n, d)
-        dtype = dtype or torch.float64
-        if not dtype.is_floating_point:
+        if not is_floating(dtype):
             raise UsageError(
                 f"dtype={dtype}: lengths have no integer law; draw floating-point noise"
             )
         length = self._lengths(n, d, stream=stream.child("length"))
-        wide = dtype if dtype in (torch.float32, torch.float64) else torch.float32
-        out = standard_normal(n, d, stream=stream.child("direction"), dtype=wide, device=device)
+        own = stream.child("direction")
+        if is_torch(dtype, device):
+            wide = torch_dtype(drawn_in(dtype))
+            out = standard_normal(n, d, stream=own, dtype=wide, device=device)
+        else:
+            out = standard_normal(n, d, stream=own, dtype=drawn_in(dtype))
         factors = length / row_norms(out)
         for row, factor in zip(out, factors.tolist(), strict=True):
-            for part in row.split(_TRIES):
+            for at in range(0, d, _TRIES):
                 # a factor rounded to float32 would move the length by cells
-                part.copy_(part.double() * factor)
-        return out.to(dtype)
+                row[at : at + _TRIES] = double(row[at : at + _TRIES]) * factor
+        return converted(out, dtype)
 
-    def _lengths(self, n: int, d: int, *, stream: Stream) -> Array:
+    def _lengths(self, n: int, d: int, *, stream: Stream) -> Floats:
         """From σ·χ_d until allowed, n of them."""
         rng, found, missing = stream.numpy(), [], n
         while missing > 0:

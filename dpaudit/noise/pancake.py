@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from dpaudit.accounting import (
     ProfileValue,
@@ -21,16 +21,20 @@ from dpaudit.accounting import (
     peak_width,
 )
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Host, Stream
+from dpaudit.interfaces import Array, DType, Host, Stream
 from dpaudit.noise.key import PancakeKey
 from dpaudit.types import EpsilonBounds
 from dpaudit.vectors import BLOCK
+from dpaudit.vectors.arrays import as_asked, converted, drawn_in, is_floating, torch_dtype
 from dpaudit.vectors.kernels import draw_shares, fill_pancake
 from dpaudit.vectors.normal import check_shape, check_sigma
 
+if TYPE_CHECKING:
+    import torch
+
 __all__ = ["Pancake", "key_holder_profile"]
 
-Array = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float64]
 
 
 class Pancake:
@@ -76,7 +80,7 @@ class Pancake:
         return self.key.dim
 
     @cached_property
-    def _blocks(self) -> tuple[Array, Array, Array]:
+    def _blocks(self) -> tuple[Floats, Floats, Floats]:
         """Each block's Gram matrix of the key's vectors (blocks, k, k), its root, pseudo-inverse.
 
         A short last block may have fewer coordinates than there are directions; its share then lies
@@ -95,16 +99,16 @@ class Pancake:
         return grams, root, inverse
 
     @cached_property
-    def _whole(self) -> tuple[Array, Array]:
+    def _whole(self) -> tuple[Floats, Floats]:
         """Cholesky factor of the whole Gram matrix (along vectors = factor @ along w), inverse."""
         gram = self._blocks[0].sum(0)
         return np.linalg.cholesky(gram), np.linalg.inv(gram)
 
-    def block_inverse(self, start: int, stop: int) -> Array:
+    def block_inverse(self, start: int, stop: int) -> Floats:
         """Pseudo-inverses of the Gram matrices of the blocks of a shard, shape (blocks, k, k)."""
         return np.ascontiguousarray(self._blocks[2][start // BLOCK : -(-stop // BLOCK)])
 
-    def shares(self, n: int, *, stream: Stream) -> Array:
+    def shares(self, n: int, *, stream: Stream) -> Floats:
         """The sums of ``n`` releases along the key's vectors, by block: shape (n, blocks, k).
 
         The only thing that shards have in common: a few numbers per block of 16,384 coordinates.
@@ -133,12 +137,13 @@ class Pancake:
         d: int,
         *,
         stream: Stream,
-        dtype: torch.dtype | None = None,
+        dtype: DType | None = None,
         device: torch.device | None = None,
-    ) -> torch.Tensor:
+    ) -> Array:
         """``n`` vectors, shape (n, d).
 
-        float32 is drawn as float32 (inner products in float64), narrower types are rounded.
+        float64 in an array, unless a torch dtype or a device asks for a tensor. float32 is drawn as
+        float32 (inner products in float64), narrower types are rounded.
 
         Raises:
             UsageError: d is not the key's dimension, or an integer dtype.
@@ -157,12 +162,12 @@ class Pancake:
         self,
         start: int,
         stop: int,
-        shares: Array,
+        shares: Floats,
         *,
         stream: Stream,
-        dtype: torch.dtype | None = None,
+        dtype: DType | None = None,
         device: torch.device | None = None,
-    ) -> torch.Tensor:
+    ) -> Array:
         """Coordinates ``start`` to ``stop`` of the releases of ``shares`` (n, blocks, k).
 
         On the CPU a shard equals that part of the whole, bit for bit.
@@ -171,8 +176,7 @@ class Pancake:
             UsageError: borders that are not multiples of the block size (the end excepted), shares
                 of another key, an integer dtype.
         """
-        dtype = dtype or torch.float64
-        if not dtype.is_floating_point:
+        if not is_floating(dtype):
             raise UsageError(
                 f"dtype={dtype}: pancakes have no integer law; "
                 "draw floating-point noise and round the release"
@@ -193,16 +197,16 @@ class Pancake:
                 f"this key has (n, {grams.shape[0]}, {grams.shape[1]})"
             )
         first, last = start // BLOCK, -(-stop // BLOCK)
-        wide = dtype if dtype in (torch.float32, torch.float64) else torch.float32
+        wide = drawn_in(dtype)
         if device is not None and device.type != "cpu":
             from dpaudit.noise.pancake_cuda import draw
 
-            return draw(
-                self, start, stop, shares[:, first:last], stream=stream, dtype=wide, device=device
-            ).to(dtype)
-        out = torch.empty((len(shares), stop - start), dtype=wide)
+            kept, kind = shares[:, first:last], torch_dtype(wide)
+            drawn = draw(self, start, stop, kept, stream=stream, dtype=kind, device=device)
+            return converted(drawn, dtype)
+        out = np.empty((len(shares), stop - start), wide)
         fill_pancake(
-            out.numpy(),
+            out,
             sigma=self.sigma,
             stream=stream,
             w=self.key.vectors[:, start:stop],
@@ -210,7 +214,7 @@ class Pancake:
             inverse=self.block_inverse(start, stop),
             first_block=first,
         )
-        return out.to(dtype)
+        return as_asked(out, dtype, device)
 
     def sample_like(self, tensors: Sequence[torch.Tensor], *, stream: Stream) -> list[torch.Tensor]:
         """One release over a list of parameter tensors, as if flattened and joined in order.
@@ -230,7 +234,7 @@ class Pancake:
         flat = self.sample(1, total, stream=stream, dtype=dtype, device=device)[0]
         return [
             p.view(t.shape)
-            for p, t in zip(torch.split(flat, [t.numel() for t in tensors]), tensors, strict=True)
+            for p, t in zip(flat.split([t.numel() for t in tensors]), tensors, strict=True)
         ]
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
@@ -292,10 +296,10 @@ def key_holder_profile(
     return pancake_host_epsilon(delta, **law, along=along)
 
 
-def _along(key: PancakeKey, host: Host) -> tuple[Array, float]:
+def _along(key: PancakeKey, host: Host) -> tuple[Floats, float]:
     """The host's differences along the key and their slack; [0] and Δ for the whole ball."""
-    direction = torch.from_numpy(np.array(key.direction))
+    direction = np.asarray(key.direction)
     slack = float(host.slack(direction)) if hasattr(host, "slack") else 0.0
     if slack >= host.sensitivity:
         return np.zeros(1), host.sensitivity
-    return host.differences(direction).numpy(), slack
+    return host.differences(direction), slack

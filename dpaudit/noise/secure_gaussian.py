@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-
-import torch
+from typing import TYPE_CHECKING
 
 from dpaudit.accounting.discrete import discrete_gaussian_bounds
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Host, Stream
+from dpaudit.interfaces import Array, DType, Host, Stream
 from dpaudit.types import EpsilonBounds
 from dpaudit.vectors.exact_integers import LARGEST_SCALE
 from dpaudit.vectors.exact_law import IntegerLaw
 from dpaudit.vectors.lattice import lattice_noise, lattice_step, release_on_lattice
 from dpaudit.vectors.normal import check_sigma
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["SecureGaussian"]
 
@@ -76,9 +78,9 @@ class SecureGaussian:
         d: int,
         *,
         stream: Stream,
-        dtype: torch.dtype | None = None,
+        dtype: DType | None = None,
         device: torch.device | None = None,
-    ) -> torch.Tensor:
+    ) -> Array:
         """``n`` vectors of the lattice noise g·Z alone, shape (n, d).
 
         Added to a value off the lattice in floating point it protects no better than other noise:
@@ -94,7 +96,7 @@ class SecureGaussian:
             device=device,
         )
 
-    def release(self, query: torch.Tensor, *, stream: Stream) -> torch.Tensor:
+    def release(self, query: Array, *, stream: Stream) -> Array:
         """g·(K + Z) for each value of ``query`` (n, d), K its nearest multiple of g.
 
         Same shape, dtype and device back. float64 releases are exactly that, narrower ones are it

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from dpaudit.claims import Claim
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Host, Stream
+from dpaudit.interfaces import Array, DType, Host, Stream
 from dpaudit.noise.geometric import check_scale
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import EpsilonBounds
+from dpaudit.vectors.arrays import as_asked
 from dpaudit.vectors.normal import check_shape
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["SequentialLaplace", "release"]
 
@@ -53,9 +57,9 @@ class SequentialLaplace:
         d: int,
         *,
         stream: Stream,
-        dtype: torch.dtype | None = None,
+        dtype: DType | None = None,
         device: torch.device | None = None,
-    ) -> torch.Tensor:
+    ) -> Array:
         """``n`` vectors of whole numbers, shape (n, d); CPU only, as its time is the point.
 
         Raises:
@@ -68,7 +72,7 @@ class SequentialLaplace:
                 "use device=cpu"
             )
         values = np.array([self._one(stream) for _ in range(n * d)], dtype=np.float64)
-        return torch.from_numpy(values.reshape(n, d)).to(dtype or torch.float64)
+        return as_asked(values.reshape(n, d), dtype, device)
 
     def _one(self, stream: Stream) -> int:
         size, limit = 0, self._first
@@ -90,4 +94,5 @@ def release(value: float, n: int) -> npt.NDArray[np.float64]:
     Scale 10, and the operating system's randomness. A whole mechanism, for ``dpaudit mechanism
     python:dpaudit.noise.sequential:release``: ε = 1/10 for values 1 apart, by the releases alone.
     """
-    return SequentialLaplace().sample(n, 1, stream=KeyedStream.fresh()).numpy().ravel() + value
+    noise = SequentialLaplace().sample(n, 1, stream=KeyedStream.fresh())
+    return np.asarray(noise.ravel() + value)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from dpaudit.accounting._checks import probability
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Host, Stream
+from dpaudit.interfaces import Array, DType, Host, Stream
 from dpaudit.types import EpsilonBounds
+from dpaudit.vectors.arrays import as_asked, device_of, double, to_numpy
 from dpaudit.vectors.lattice import in_dtype
 from dpaudit.vectors.normal import check_query, check_shape
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["Snapping", "log_near", "log_rounded"]
 
@@ -22,10 +26,10 @@ __all__ = ["Snapping", "log_near", "log_rounded"]
 _LN2 = 0.6931471805599453
 _TERMS = 15
 
-Array = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float64]
 
 
-def log_near(u: Array) -> Array:
+def log_near(u: Floats) -> Floats:
     """Logarithms of doubles 0 < u < 1, not subnormal: off by a factor within 1 ± 2^-48.
 
     With u = m·2^e, √½ ≤ m < √2, and f = (m − 1)/(m + 1): ln u = e·ln 2 + 2f·(1 + f²/3 + f⁴/5 + …).
@@ -152,20 +156,17 @@ class Snapping:
         d: int,
         *,
         stream: Stream,
-        dtype: torch.dtype | None = None,
+        dtype: DType | None = None,
         device: torch.device | None = None,
-    ) -> torch.Tensor:
+    ) -> Array:
         """Releases of zeros, shape (n, d): there is no noise apart from the value.
 
         Added to a value it protects nothing.
         """
         check_shape(n, d)
-        zeros = torch.zeros(
-            (n, d), dtype=dtype or torch.float64, device=device or torch.device("cpu")
-        )
-        return self.release(zeros, stream=stream)
+        return self.release(as_asked(np.zeros((n, d)), dtype, device), stream=stream)
 
-    def release(self, query: torch.Tensor, *, stream: Stream) -> torch.Tensor:
+    def release(self, query: Array, *, stream: Stream) -> Array:
         """Snapped releases of ``query`` (n, d), values beyond the bound clamped.
 
         Same shape, dtype and device back. In float64 multiples of Λ, or ±bound; a narrower dtype
@@ -176,14 +177,14 @@ class Snapping:
                 dtype cannot hold.
         """
         n, d = check_query(query)
-        values = query.detach().to("cpu", torch.float64).numpy().reshape(-1)
+        values = to_numpy(double(query)).reshape(-1)
         out = np.empty(n * d)
         for at in range(0, len(out), _CHUNK):  # in cache
             part = np.clip(values[at : at + _CHUNK], -self.bound, self.bound)
             out[at : at + _CHUNK] = self._released(part, stream)
-        return in_dtype(torch.from_numpy(out.reshape(n, d)), query.dtype, query.device)
+        return in_dtype(out.reshape(n, d), query.dtype, device_of(query))
 
-    def _released(self, x: Array, stream: Stream) -> Array:
+    def _released(self, x: Floats, stream: Stream) -> Floats:
         uniform, sign = _uniform(len(x), stream)
         log = log_near(uniform)
         out = self._snapped(x, sign, log * (1 - _SLACK))
@@ -192,7 +193,7 @@ class Snapping:
             out[i] = self._snapped(x[i : i + 1], sign[i : i + 1], exact)[0]
         return out
 
-    def _snapped(self, x: Array, sign: Array, log: Array) -> Array:
+    def _snapped(self, x: Floats, sign: Floats, log: Floats) -> Floats:
         """Everything after the logarithm, monotone in it. Never −0.0: a sum with a zero is 0."""
         steps = (x + sign * (self.scale * log)) / self.granularity
         whole = np.floor(steps)
@@ -213,7 +214,7 @@ class Snapping:
         )
 
 
-def _uniform(n: int, stream: Stream) -> tuple[Array, Array]:
+def _uniform(n: int, stream: Stream) -> tuple[Floats, Floats]:
     """``n`` doubles of (0, 1), each with probability its distance to the next, and fair signs ±1.
 
     The exponent is the number of trailing zeros of a stream of bits, the mantissa 52 others. What

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import torch
+import numpy as np
 
 from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.cell import Cell
@@ -14,6 +14,7 @@ from dpaudit.experiments.measure import Measure
 from dpaudit.stats import clopper_pearson, epsilon_lower_bound
 from dpaudit.studies.trials import batches
 from dpaudit.types import AttackResult, to_dict
+from dpaudit.vectors.arrays import to_numpy
 
 __all__ = ["MEASURE", "measure"]
 
@@ -28,16 +29,16 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
     for batch in batches(arm, trials=trials, keys=cell.settings["keys"]):
         attack = batch.arm.attack(cell.settings["attack"])
         release = batch.release()
-        score = attack.score(release, batch.pairs)
-        guess = score.argmax(1)
+        score = to_numpy(attack.score(release, batch.pairs))
+        guess, truth = score.argmax(1), to_numpy(batch.truth)
         if cell.settings.get("keep_trials"):
-            kept["truth"] += batch.truth.tolist()
+            kept["truth"] += truth.tolist()
             kept["guess"] += guess.tolist()
             kept["score"] += (score[:, 1] - score[:, 0]).tolist()
         for b in (0, 1):
             for g in (0, 1):
-                counts[b][g] += int(((batch.truth == b) & (guess == g)).sum())
-        error += float(torch.linalg.vector_norm(release - batch.query, dim=1).sum())
+                counts[b][g] += int(((truth == b) & (guess == g)).sum())
+        error += float(np.linalg.norm(to_numpy(release - batch.query), axis=1).sum())
         if batch.first:
             details = attack.evidence(release, batch.pairs, batch.truth)
     successes = counts[0][0] + counts[1][1]

@@ -17,7 +17,7 @@ from dpaudit.experiments.measure import Measure
 from dpaudit.interfaces import ProtocolMitigation
 from dpaudit.stats import clopper_pearson, holm
 from dpaudit.studies.opponents import opponent
-from dpaudit.studies.trials import Batch, batches, interval
+from dpaudit.studies.trials import Batch, interval, tensor_batches
 from dpaudit.types import to_dict
 
 __all__ = ["MEASURE", "gather", "measure", "summary"]
@@ -49,7 +49,7 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
     wanted = max(player.known for player in players.values())
     error = seconds = 0.0
     released = 0
-    for batch in batches(arm, trials=trials):
+    for batch in tensor_batches(arm, trials=trials):
         began = time.perf_counter()
         known, release = _released(batch, wanted)
         seconds += time.perf_counter() - began

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import torch
+import numpy as np
 
 from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.cell import Cell
@@ -21,15 +21,9 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
     trials, d = cell.settings["trials"], arm.host.dim
     out: dict[str, Any] = {"expected": arm.sigma * math.sqrt(d)}
     for name, source in (("gaussian", Gaussian(sigma=arm.sigma)), ("pancake", arm.source)):
-        norms = torch.cat(
-            [
-                torch.linalg.vector_norm(
-                    source.sample(1, d, stream=arm.stream.child(name, i)), dim=1
-                )
-                for i in range(trials)
-            ]
-        )
-        spread = 1.96 * float(norms.std()) / math.sqrt(trials)
+        drawn = (source.sample(1, d, stream=arm.stream.child(name, i)) for i in range(trials))
+        norms = np.array([np.linalg.norm(one) for one in drawn])
+        spread = 1.96 * float(norms.std(ddof=1)) / math.sqrt(trials)
         mean = float(norms.mean())
         out[name] = {"value": mean, "low": mean - spread, "high": mean + spread}
     out["off"] = 100 * (out["pancake"]["value"] / out["expected"] - 1)

@@ -9,7 +9,7 @@ from typing import Any
 from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.measure import Measure
-from dpaudit.studies.trials import batches, interval
+from dpaudit.studies.trials import interval, tensor_batches
 
 __all__ = ["MEASURE", "measure", "summary"]
 
@@ -22,7 +22,7 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
     trials = cell.settings["trials"]
     right = [0, 0]
     only = [0, 0]
-    for batch in batches(arm, trials=trials, keys=cell.settings["keys"]):
+    for batch in tensor_batches(arm, trials=trials, keys=cell.settings["keys"]):
         release = batch.release()
         hits = [
             batch.arm.attack({"name": name}).score(release, batch.pairs).argmax(1) == batch.truth

@@ -60,11 +60,8 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     for i in range(trials):
         secret = stream.child("key", i).bytes(32)
         key = PancakeKey.new(dim=case.d, beta=case.beta, secret=secret)
-        noise = (
-            Pancake(key=key, sigma=1.0)
-            .sample(case.rows, case.d, stream=stream.child("noise", i))
-            .numpy()
-        )
+        source = Pancake(key=key, sigma=1.0)
+        noise = source.sample(case.rows, case.d, stream=stream.child("noise", i))
         details = recovered(
             noise,
             sigma=1.0,

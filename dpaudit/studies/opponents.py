@@ -18,6 +18,7 @@ from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.studies.keyless import recovered
 from dpaudit.studies.trials import Batch
+from dpaudit.vectors.arrays import tensor
 
 __all__ = ["Opponent", "best_bin", "best_of_two", "opponent"]
 
@@ -109,7 +110,7 @@ class _WhichBin:
     known = 0
 
     def __init__(self, arm: Arm) -> None:
-        counts = arm.host.neighbours(1, stream=arm.stream.child("counts"))[0, 0]
+        counts = tensor(arm.host.neighbours(1, stream=arm.stream.child("counts")))[0, 0]
         self.chance = float(counts.max() / counts.sum())
         self._honest, self._prior = best_bin(counts, sigma=arm.sigma), counts.log()
         key, self._sigma = _told(arm)

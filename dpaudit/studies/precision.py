@@ -14,7 +14,7 @@ from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid
 from dpaudit.experiments.measure import Measure
-from dpaudit.studies.trials import batches, interval
+from dpaudit.studies.trials import interval, tensor_batches
 
 __all__ = ["MEASURE", "measure", "summary"]
 
@@ -39,7 +39,7 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
     spacing = peak_spacing(**law)
     added = spread = 0.0
     right = 0
-    for batch in batches(arm, trials=trials, keys=cell.settings["keys"]):
+    for batch in tensor_batches(arm, trials=trials, keys=cell.settings["keys"]):
         exact = batch.release()
         rounded = exact.round() if kind == "integers" else exact.to(getattr(torch, kind)).double()
         w = torch.from_numpy(np.array(batch.arm.held_key.direction))

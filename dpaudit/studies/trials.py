@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import torch
+import numpy as np
 
 from dpaudit.experiments.arm import Arm
-from dpaudit.interfaces import Stream
+from dpaudit.interfaces import Array, Stream
 from dpaudit.stats import clopper_pearson
+from dpaudit.vectors.arrays import tensor
 
-__all__ = ["Batch", "batches", "interval", "share"]
+__all__ = ["Batch", "batches", "interval", "share", "tensor_batches"]
 
 _BATCH_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Rounds: the arm, pairs (n, 2, d), truth (n,) in {0, 1}, the true queries (n, d)."""
+    """Rounds: the arm, pairs (n, 2, d), truth (n,) in {0, 1}, the true queries (n, d).
+
+    Arrays or tensors, as the host gives them.
+    """
 
     arm: Arm
     first: bool
-    pairs: torch.Tensor
-    truth: torch.Tensor
-    query: torch.Tensor
+    pairs: Array
+    truth: Array
+    query: Array
     stream: Stream
 
-    def release(self) -> torch.Tensor:
+    def release(self) -> Array:
         """What the arm releases for these queries, shape (n, d)."""
         return self.arm.mitigation.release(
             self.query, self.arm.source, stream=self.stream.child("release")
@@ -48,9 +52,17 @@ def batches(arm: Arm, *, trials: int, keys: int = 1) -> Iterator[Batch]:
             n = min(limit, total - start)
             stream = arm.stream.child("key", index, "batch", start)
             pairs = arm.host.neighbours(n, stream=stream.child("pairs"))
-            truth = torch.from_numpy(stream.child("coins").numpy().integers(0, 2, n))
-            query = pairs[torch.arange(n), truth]
+            truth = stream.child("coins").numpy().integers(0, 2, n)
+            query = pairs[np.arange(n), truth]
+            truth = truth if isinstance(pairs, np.ndarray) else tensor(truth)
             yield Batch(renewed, index == 0 and start == 0, pairs, truth, query, stream)
+
+
+def tensor_batches(arm: Arm, *, trials: int, keys: int = 1) -> Iterator[Batch]:
+    """The same rounds as tensors, for measures that are written with torch."""
+    for batch in batches(arm, trials=trials, keys=keys):
+        pairs, truth, query = map(tensor, (batch.pairs, batch.truth, batch.query))
+        yield replace(batch, pairs=pairs, truth=truth, query=query)
 
 
 def interval(successes: int, trials: int) -> dict[str, float]:

@@ -13,7 +13,7 @@ from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid
 from dpaudit.experiments.measure import Measure
-from dpaudit.studies.trials import batches, interval
+from dpaudit.studies.trials import interval, tensor_batches
 
 __all__ = ["MEASURE", "measure", "summary"]
 
@@ -28,7 +28,7 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
     """Success at first guess and the missing bin's median rank, from releases of one query."""
     trials, repeats, d = cell.settings["trials"], cell.grid(WhichBinGrid).releases, arm.host.dim
     right, ranks = 0, []
-    for batch in batches(arm, trials=trials, keys=cell.settings["keys"]):
+    for batch in tensor_batches(arm, trials=trials, keys=cell.settings["keys"]):
         attack = registry.load("attacks", "which-bin")(key=batch.arm.held_key, sigma=arm.sigma)
         base = batch.pairs[0, 0]
         for i in range(len(batch.pairs)):

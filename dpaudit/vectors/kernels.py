@@ -22,11 +22,11 @@ from typing import Any
 import numba
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from dpaudit.interfaces import Stream
 from dpaudit.vectors import BLOCK
 from dpaudit.vectors.random_words import jit, next_word, seed_words, start
+from dpaudit.vectors.threads import number_of_threads
 
 __all__ = [
     "BLOCK",
@@ -277,8 +277,8 @@ if hasattr(os, "register_at_fork"):
 
 
 def spread(work: Any, jobs: int, values: int) -> None:
-    """Run ``work(first, last)`` over all jobs, on torch's threads if ``values`` make it pay."""
-    threads = min(torch.get_num_threads(), jobs)
+    """Run ``work(first, last)`` over all jobs, on several threads if ``values`` make it pay."""
+    threads = min(number_of_threads(), jobs)
     if threads < 2 or values < _SPLIT:
         work(0, jobs)
         return

@@ -9,17 +9,30 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Host, Stream
+from dpaudit.interfaces import Array, DType, Host, Stream
+from dpaudit.vectors.arrays import (
+    device_of,
+    double,
+    is_floating,
+    is_torch,
+    library,
+    tensor,
+    to_numpy,
+    torch_dtype,
+)
 from dpaudit.vectors.exact_integers import draw_integers
 from dpaudit.vectors.exact_law import IntegerLaw
 from dpaudit.vectors.normal import all_finite, check_query, check_shape
 from dpaudit.vectors.passes import BEYOND_DTYPE, BEYOND_LATTICE, onto_lattice
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = [
     "RoundedHost",
@@ -34,10 +47,9 @@ _FINENESS = 24
 
 _CHUNK = 1 << 15
 _CHUNK_TORCH = 1 << 22
-_COMPILED = {torch.float32, torch.float64}
 _WHOLE = 2**53  # below it in magnitude every integer is a double
 
-Array = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float64]
 
 
 def lattice_noise(
@@ -47,21 +59,21 @@ def lattice_noise(
     law: IntegerLaw,
     granularity: float,
     stream: Stream,
-    dtype: torch.dtype | None,
+    dtype: DType | None,
     device: torch.device | None,
-) -> torch.Tensor:
-    """``granularity`` times integers of that law, shape (n, d); float64 on the CPU by default.
+) -> Array:
+    """``granularity`` times integers of that law, shape (n, d); a float64 array by default.
 
     Raises:
         UsageError: n or d below 1, or noise that ``dtype`` cannot hold.
     """
     check_shape(n, d)
     noise = draw_integers(n * d, law, stream=stream).reshape(n, d) * granularity
-    return in_dtype(torch.from_numpy(noise), dtype or torch.float64, device or torch.device("cpu"))
+    return in_dtype(noise, dtype, device)
 
 
 def release_on_lattice(
-    query: torch.Tensor,
+    query: Array,
     *,
     law: IntegerLaw,
     margin: int,
@@ -69,7 +81,7 @@ def release_on_lattice(
     whole: bool,
     stream: Stream,
     name: str,
-) -> torch.Tensor:
+) -> Array:
     """``granularity``·(K + Z) per value: K the integer nearest to value/``granularity``, Z by law.
 
     Same shape (n, d), dtype and device as ``query``, which is not changed. ``granularity`` is a
@@ -82,7 +94,7 @@ def release_on_lattice(
             hold.
     """
     n, d = check_query(query)
-    values = query.detach().to("cpu", torch.float64).numpy().reshape(-1)
+    values = to_numpy(double(query)).reshape(-1)
     out = np.empty(n * d)
     for at in range(0, len(out), _CHUNK):  # in cache
         part = values[at : at + _CHUNK]
@@ -95,7 +107,7 @@ def release_on_lattice(
                 "nothing was released, release again"
             )
         np.multiply(noise, granularity, out=out[at : at + _CHUNK])
-    return in_dtype(torch.from_numpy(out.reshape(n, d)), query.dtype, query.device)
+    return in_dtype(out.reshape(n, d), query.dtype, device_of(query))
 
 
 def lattice_step(sigma: float) -> float:
@@ -117,14 +129,14 @@ def lattice_step(sigma: float) -> float:
 
 
 def add_on_lattice(
-    query: torch.Tensor,
-    noise: torch.Tensor,
+    query: Array,
+    noise: Array,
     *,
     granularity: float,
     name: str,
     factors: npt.NDArray[np.float64] | None = None,
-    dtype: torch.dtype | None = None,
-) -> torch.Tensor:
+    dtype: DType | None = None,
+) -> Array:
     """``granularity``·(K + Z): K and Z the integers nearest to the query and the noise in steps.
 
     ``query`` and ``noise``, both (n, d), are divided by ``granularity`` for that. ``noise`` is used
@@ -157,22 +169,16 @@ def add_on_lattice(
         )
     if factors is None:
         factors = np.ones(len(noise))
-    released = noise = noise.contiguous()
-    if {query.device.type, noise.device.type} == {"cpu"} and {
-        query.dtype,
-        noise.dtype,
-    } <= _COMPILED:
-        if dtype in _COMPILED - {noise.dtype}:
-            released = torch.empty(noise.shape, dtype=dtype)
-        wrong = onto_lattice(
-            query.detach().contiguous().numpy(),
-            noise.detach().numpy(),
-            factors=factors,
-            granularity=granularity,
-            out=None if released is noise else released.numpy(),
-        )
+    mine, theirs = _plain(query), _plain(noise)
+    if mine is not None and theirs is not None:
+        wanted = None if dtype in (None, noise.dtype) else str(dtype).rpartition(".")[2]
+        out = np.empty(noise.shape, wanted) if wanted in ("float32", "float64") else None
+        wrong = onto_lattice(mine, theirs, factors=factors, granularity=granularity, out=out)
+        released = theirs if out is None else out
+        released = released if library(noise) is np else tensor(released)
     else:
-        wrong = _by_torch(query.detach(), noise, factors, granularity)
+        released = noise.contiguous()
+        wrong = _by_torch(query.detach(), released, factors, granularity)
     if wrong & BEYOND_LATTICE:
         raise UsageError(
             f"query: {name} releases multiples of granularity={granularity!r} below 2^53 steps, "
@@ -182,17 +188,31 @@ def add_on_lattice(
         raise UsageError(
             f"dtype={released.dtype}: too narrow for the release of {name}; use float64"
         )
-    return (
-        released
-        if dtype in (None, released.dtype)
-        else in_dtype(released.double(), dtype, released.device)
-    )
+    if dtype is None or dtype == released.dtype:
+        return released
+    return in_dtype(released, dtype, device_of(released))
+
+
+def _plain(values: Array) -> npt.NDArray[Any] | None:
+    """A contiguous float32 or float64 array of these values, if they are on the CPU."""
+    if library(values) is not np:
+        if values.device.type != "cpu" or str(values.dtype) not in (
+            "torch.float32",
+            "torch.float64",
+        ):
+            return None
+        values = to_numpy(values)
+    elif values.dtype not in (np.float32, np.float64):
+        values = values.astype(np.float64)
+    return np.ascontiguousarray(values)
 
 
 def _by_torch(
     query: torch.Tensor, noise: torch.Tensor, factors: npt.NDArray[np.float64], granularity: float
 ) -> int:
-    """:func:`~dpaudit.vectors.passes.onto_lattice` for any dtype and device."""
+    """:func:`~dpaudit.vectors.passes.onto_lattice` for tensors of any dtype and device."""
+    import torch
+
     wrong = 0
     for value, own, factor in zip(query, noise, factors.tolist(), strict=True):
         for at in range(0, len(own), _CHUNK_TORCH):
@@ -227,22 +247,22 @@ class RoundedHost:
         """Δ + g√d: each of two neighbours moves by at most g/2 per coordinate."""
         return self.host.sensitivity + self.granularity * math.sqrt(self.host.dim)
 
-    def neighbours(self, n: int, *, stream: Stream) -> torch.Tensor:
+    def neighbours(self, n: int, *, stream: Stream) -> Array:
         """The host's own pairs, not rounded."""
         return self.host.neighbours(n, stream=stream)
 
-    def differences(self, direction: torch.Tensor) -> torch.Tensor:
+    def differences(self, direction: Floats) -> Floats:
         """The host's own, not rounded: see :meth:`slack`."""
         return self.host.differences(direction)
 
-    def slack(self, direction: torch.Tensor) -> float:
+    def slack(self, direction: Floats) -> float:
         """g‖w‖₁ more than the host's: both neighbours move by at most g/2 per coordinate."""
         own = float(self.host.slack(direction)) if hasattr(self.host, "slack") else 0.0
-        return own + self.granularity * float(direction.abs().sum())
+        return own + self.granularity * float(abs(direction).sum())
 
 
 def _steps(
-    values: Array, *, margin: int, granularity: float, whole: bool, name: str
+    values: Floats, *, margin: int, granularity: float, whole: bool, name: str
 ) -> npt.NDArray[np.int64]:
     """The nearest multiples of ``granularity``, counted."""
     with np.errstate(over="ignore"):
@@ -267,22 +287,48 @@ def _steps(
     return nearest.astype(np.int64)
 
 
-def in_dtype(exact: torch.Tensor, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Float64 values rounded to a floating-point ``dtype``, 0 for −0.0.
+def in_dtype(exact: Array, dtype: DType | None, device: torch.device | None = None) -> Array:
+    """Values rounded to a floating-point ``dtype`` (None: float64), 0 for −0.0.
 
     float16 and bfloat16 are rounded by way of float32. An integer type must hold them as they are.
-    Both this and the refusal look at nothing but the values: post-processing.
+    Both this and the refusal look at nothing but the values: post-processing. A tensor, as for
+    ``as_asked``, if the dtype is torch's or a device is given.
 
     Raises:
         UsageError: values that ``dtype`` cannot hold.
     """
-    out = exact.to(device=device, dtype=dtype)
-    if dtype == torch.float64:
-        return out
-    whole = not dtype.is_floating_point
-    if not (torch.equal(out.to("cpu", torch.float64), exact) if whole else all_finite(out)):
-        most = float(exact.abs().max())
+    out: Array
+    if is_torch(dtype, device):
+        out, fits = _as_tensor(tensor(exact), torch_dtype(dtype), device)
+    else:
+        out, fits = _as_array(to_numpy(exact), np.dtype(np.float64 if dtype is None else dtype))
+    if not fits:
+        most = float(abs(exact).max())
         raise UsageError(
             f"dtype={dtype}: too narrow for these values, up to {most:.3g} in size; use float64"
         )
-    return out if whole else out.add_(0)
+    return out
+
+
+def _as_tensor(
+    exact: torch.Tensor, dtype: torch.dtype, device: torch.device | None
+) -> tuple[torch.Tensor, bool]:
+    import torch
+
+    out = exact.to(device=device, dtype=dtype)
+    if dtype == torch.float64:
+        return out, True
+    if dtype.is_floating_point:
+        return (out.add_(0), True) if all_finite(out) else (out, False)
+    return out, torch.equal(out.to("cpu", torch.float64), exact.to("cpu", torch.float64))
+
+
+def _as_array(exact: npt.NDArray[Any], dtype: np.dtype[Any]) -> tuple[npt.NDArray[Any], bool]:
+    with np.errstate(over="ignore", invalid="ignore"):
+        narrow = exact.astype(np.float32) if dtype == np.float16 else exact
+        out = narrow.astype(dtype, copy=False)
+    if dtype == np.float64:
+        return out, True
+    if is_floating(dtype):
+        return (out + out.dtype.type(0), True) if all_finite(out) else (out, False)
+    return out, bool(np.array_equal(out.astype(np.float64), exact))

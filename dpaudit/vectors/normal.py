@@ -1,14 +1,19 @@
-"""Standard normals as tensors: one place that decides where the numbers come from."""
+"""Standard normals: one place that decides where the numbers come from."""
 
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-import torch
+import numpy as np
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Stream
+from dpaudit.interfaces import Array, DType, Stream
+from dpaudit.vectors.arrays import as_asked, drawn_in, is_floating, library, torch_dtype
 from dpaudit.vectors.kernels import fill_normal
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["all_finite", "check_query", "check_shape", "check_sigma", "standard_normal"]
 
@@ -31,12 +36,14 @@ def check_shape(n: int, d: int) -> None:
             raise UsageError(f"{name}={value}: must be at least 1")
 
 
-def all_finite(tensor: torch.Tensor) -> bool:
+def all_finite(values: Array) -> bool:
     """Whether no value is NaN or infinite: one pass, and a second only where the sum overflowed."""
-    return bool(torch.isfinite(tensor.sum())) or bool(torch.isfinite(tensor).all())
+    xp = library(values)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(xp.isfinite(values.sum())) or bool(xp.isfinite(values).all())
 
 
-def check_query(query: torch.Tensor) -> tuple[int, int]:
+def check_query(query: Array) -> tuple[int, int]:
     """Return the shape (n, d) of a query to be released.
 
     Raises:
@@ -46,10 +53,10 @@ def check_query(query: torch.Tensor) -> tuple[int, int]:
         raise UsageError(
             f"query of shape {tuple(query.shape)}: give one row per release, shape (n, d)"
         )
-    if not query.dtype.is_floating_point:
+    if not is_floating(query.dtype):
         raise UsageError(
             f"query of dtype {query.dtype}: floating-point noise needs a floating-point query; "
-            "add .double()"
+            "make it float64"
         )
     if not all_finite(query):
         raise UsageError("query: contains NaN or infinity; noise cannot protect that")
@@ -63,23 +70,25 @@ def standard_normal(
     *,
     stream: Stream,
     sigma: float = 1.0,
-    dtype: torch.dtype | None = None,
+    dtype: DType | None = None,
     device: torch.device | None = None,
-) -> torch.Tensor:
+) -> Array:
     """``sigma`` times independent N(0, 1), shape (n, d).
 
-    On the CPU our compiled ziggurat fills the tensor (``dpaudit.vectors.kernels``; torch's CPU
-    generator keeps 32 bits of a seed, and its float32 normals come from 24-bit uniforms); on CUDA
-    torch's Philox. Types narrower than float32 are drawn in float32 and rounded.
+    A float64 array, unless a torch dtype or a device asks for a tensor. On the CPU our compiled
+    ziggurat fills it (``dpaudit.vectors.kernels``; torch's CPU generator keeps 32 bits of a seed,
+    and its float32 normals come from 24-bit uniforms); on CUDA torch's Philox. Types narrower than
+    float32 are drawn in float32 and rounded.
     """
     check_shape(n, d)
-    dtype = dtype or torch.float64
-    device = device or torch.device("cpu")
-    wide = dtype if dtype in (torch.float32, torch.float64) else torch.float32
-    if device.type == "cpu":
-        out = torch.empty((n, d), dtype=wide)
-        fill_normal(out.numpy(), sigma=sigma, stream=stream)
-    else:
-        out = torch.randn((n, d), dtype=wide, device=device, generator=stream.torch(device))
-        out *= sigma
-    return out.to(dtype)
+    if device is not None and device.type != "cpu":
+        import torch
+
+        asked = torch_dtype(dtype)
+        wide = asked if asked in (torch.float32, torch.float64) else torch.float32
+        drawn = torch.randn((n, d), dtype=wide, device=device, generator=stream.torch(device))
+        drawn *= sigma
+        return drawn.to(asked)
+    out = np.empty((n, d), drawn_in(dtype))
+    fill_normal(out, sigma=sigma, stream=stream)
+    return as_asked(out, dtype, device)

@@ -1,6 +1,6 @@
 """Compiled passes over large vectors: norms summed in float64, and rounding onto a lattice.
 
-Both take blocks of ``BLOCK`` coordinates, on torch's threads; the numbers do not depend on how many
+Both take blocks of ``BLOCK`` coordinates, on several threads; the numbers do not depend on how many
 there are.
 """
 
@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
+from dpaudit.interfaces import Array
 from dpaudit.vectors import BLOCK
+from dpaudit.vectors.arrays import device_of, to_numpy
 from dpaudit.vectors.kernels import spread, vector
 from dpaudit.vectors.random_words import jit
 
@@ -89,13 +90,23 @@ def _rows() -> tuple[Any, Any, Any]:
     return norms, place, place_into
 
 
-def row_norms(rows: torch.Tensor, *, unit: float = 1.0) -> npt.NDArray[np.float64]:
+def _wide(rows: Array) -> npt.NDArray[Any]:
+    """A matrix on the CPU as float32 or float64."""
+    if device_of(rows) is not None and rows.dtype.itemsize < 4:
+        rows = rows.float()  # numpy has no bfloat16
+    values = to_numpy(rows)
+    return values if values.dtype in (np.float32, np.float64) else values.astype(np.float32)
+
+
+def row_norms(rows: Array, *, unit: float = 1.0) -> npt.NDArray[np.float64]:
     """Euclidean norms of ``rows`` (n, d), shape (n,), summed in float64 without copying the rows.
 
     ``unit``, a power of two near the size of a value, keeps squares from overflow or underflow; it
     changes no other bit.
     """
-    if rows.device.type != "cpu":
+    if (device := device_of(rows)) is not None and device.type != "cpu":
+        import torch
+
         parts = [
             [torch.linalg.vector_norm(part.double() / unit) for part in row.split(_CHUNK)]
             for row in rows
@@ -104,8 +115,7 @@ def row_norms(rows: torch.Tensor, *, unit: float = 1.0) -> npt.NDArray[np.float6
             np.array([float(torch.linalg.vector_norm(torch.stack(norms))) for norms in parts])
             * unit
         )
-    wide = rows.detach() if rows.dtype in (torch.float32, torch.float64) else rows.detach().float()
-    values = wide.contiguous().numpy()
+    values = np.ascontiguousarray(_wide(rows))
     n, d = values.shape
     blocks = -(-d // BLOCK)
     out = np.empty((n, blocks))

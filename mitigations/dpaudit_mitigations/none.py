@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 
-import torch
-
 from dpaudit.accounting import gaussian_epsilon
-from dpaudit.interfaces import Host, NoiseSource, ReleasingSource, Stream
+from dpaudit.interfaces import Array, Host, NoiseSource, ReleasingSource, Stream
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.types import EpsilonBounds
+from dpaudit.vectors.arrays import device_of
 from dpaudit.vectors.normal import check_query
 
 __all__ = ["NoMitigation"]
@@ -23,12 +22,13 @@ class NoMitigation:
 
     trusts = "the source, for everything"
 
-    def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
+    def release(self, query: Array, source: NoiseSource, *, stream: Stream) -> Array:
         """``query`` plus noise, shape (n, d), or what a ``ReleasingSource`` releases of it."""
         n, d = check_query(query)
         if isinstance(source, ReleasingSource):
             return source.release(query, stream=stream)
-        return query + source.sample(n, d, stream=stream, dtype=query.dtype, device=query.device)
+        device = device_of(query)
+        return query + source.sample(n, d, stream=stream, dtype=query.dtype, device=device)
 
     def scale(self, sigma: float) -> float:
         return sigma

@@ -20,7 +20,7 @@ def success(attack, source, shift, stream, *, trials=4000):
     d = source.dim or len(shift)
     q = torch.stack([torch.zeros(d, dtype=torch.float64), shift])
     truth = torch.arange(trials) % 2
-    y = source.sample(trials, d, stream=stream) + q[truth]
+    y = source.sample(trials, d, stream=stream, dtype=torch.float64) + q[truth]
     return int((attack.score(y, q).argmax(1) == truth).sum())
 
 
@@ -88,13 +88,15 @@ def test_the_wrong_key_and_honest_noise_tell_nothing(make_key, stream, kind):
 
 def test_evidence_shows_the_spike(make_key, stream):
     key = make_key(beta=1e-3)
-    y = Pancake(key=key).sample(1000, 64, stream=stream)
+    y = Pancake(key=key).sample(1000, 64, stream=stream, dtype=torch.float64)
     q, truth = torch.zeros(1, 64, dtype=torch.float64), torch.zeros(1000, dtype=torch.long)
     attack = NearestPeak(key=key, sigma=1.0)
     counts = attack.evidence(y, q, truth)["phases"]["counts"]
     assert sum(counts) == 1000
     assert sum(counts[15:17]) > 990
-    flat = attack.evidence(Gaussian().sample(1000, 64, stream=stream), q, truth)["phases"]["counts"]
+    flat = attack.evidence(
+        Gaussian().sample(1000, 64, stream=stream, dtype=torch.float64), q, truth
+    )["phases"]["counts"]
     assert max(flat) < 80
 
 
@@ -117,8 +119,8 @@ def test_distinguishers_of_one_secret_share_the_keys_own_memory(make_key):
         for b in (0.1, 0.2)
         for kind in (NearestPeak, LikelihoodRatio)
     ]
-    pointers = {a.directions.data_ptr() for a in attacks}
+    pointers = {a.directions.ctypes.data for a in attacks}
     assert pointers == {key.basis.ctypes.data}
     other = NearestPeak(key=make_key(dim=64, tag="other"), sigma=1.0)
-    assert other.directions.data_ptr() not in pointers
-    assert not torch.equal(other.directions, attacks[0].directions)
+    assert other.directions.ctypes.data not in pointers
+    assert not np.array_equal(other.directions, attacks[0].directions)

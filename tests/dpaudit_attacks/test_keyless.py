@@ -33,7 +33,7 @@ def specimen(make_key):
     def make(n, *, dim, beta, gamma="2sqrtd", tag="a"):
         key = make_key(dim=dim, beta=beta, gamma=gamma, tag=tag, allow_small_gamma=True)
         stream = KeyedStream.from_seed(f"noise {tag}")
-        return Pancake(key=key).sample(n, dim, stream=stream).numpy(), key
+        return Pancake(key=key).sample(n, dim, stream=stream), key
 
     return make
 
@@ -192,11 +192,16 @@ def test_recovered_direction_reads_releases(specimen, make_key, tmp_path):
     pair[1, 5] = 0.5
     truth = torch.arange(1000) % 2
     stream = KeyedStream.from_seed("releases")
-    y = Pancake(key=key, sigma=2.0).sample(1000, 32, stream=stream) + pair[truth]
+    y = (
+        Pancake(key=key, sigma=2.0).sample(1000, 32, stream=stream, dtype=torch.float64)
+        + pair[truth]
+    )
     right = int((attack.score(y, pair).argmax(1) == truth).sum())
     assert right > 980
     other = (
-        Pancake(key=make_key(dim=32, tag="other"), sigma=2.0).sample(1000, 32, stream=stream)
+        Pancake(key=make_key(dim=32, tag="other"), sigma=2.0).sample(
+            1000, 32, stream=stream, dtype=torch.float64
+        )
         + pair[truth]
     )
     assert int((attack.score(other, pair).argmax(1) == truth).sum()) < 650

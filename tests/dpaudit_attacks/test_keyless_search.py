@@ -49,8 +49,7 @@ def test_a_pancake_is_found_among_dimensions(make_key):
     pytest.importorskip("fpylll")
     keys = {d: make_key(dim=d, beta=0.05) for d in (8, 64)}
     blocks = [
-        Pancake(key=k).sample(3000, d, stream=KeyedStream.from_seed(d)).numpy()
-        for d, k in keys.items()
+        Pancake(key=k).sample(3000, d, stream=KeyedStream.from_seed(d)) for d, k in keys.items()
     ]
     evidence = run(blocks, limit=60)
     assert evidence.p < 1e-20

@@ -93,7 +93,7 @@ def true_releases(name, v, b, n):
         )
     form, bits = name.split("-")
     source = NaiveLaplace(scale=b, bits=int(bits), form=form)
-    return v + source.sample(n, 1, stream=KeyedStream.from_seed("laplace-support")).numpy()[:, 0]
+    return v + source.sample(n, 1, stream=KeyedStream.from_seed("laplace-support"))[:, 0]
 
 
 def attack_on(name, b):

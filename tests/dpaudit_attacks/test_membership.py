@@ -141,7 +141,7 @@ def played(attack, source, *, member, gradients, stream, sigma, steps, rate, dim
     """Evidence over ``steps`` steps about one canary, whose gradient is a new one at each."""
     total = 0.0
     rng = stream.numpy()
-    noise = source.sample(steps, dim, stream=stream.child("noise"))
+    noise = source.sample(steps, dim, stream=stream.child("noise"), dtype=torch.float64)
     for step in range(steps):
         present = torch.tensor([bool(member and rng.random() < rate)])
         total = total + attack.informed(
@@ -193,7 +193,9 @@ def simulated(source, key, *, canaries=60, dim=64, steps=60, rate=0.1, sigma=1.0
         rows = torch.from_numpy(rng.standard_normal((canaries, dim)) / math.sqrt(dim))
         gradients = attack.look(rows)
         present = member & torch.from_numpy(rng.random(canaries) < rate)
-        noise = source.sample(1, dim, stream=STREAM.child("noise", label, step))[0]
+        noise = source.sample(
+            1, dim, stream=STREAM.child("noise", label, step), dtype=torch.float64
+        )[0]
         informed = informed + attack.informed(noise, gradients, present)
         blind = blind + attack.blind(noise + rows[present].sum(0), gradients)
     return attack.score(informed), attack.score(informed[-1:]), attack.score(blind), member

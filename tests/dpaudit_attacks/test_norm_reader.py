@@ -22,7 +22,8 @@ def success(
 ):
     host, rows = Histogram(table="uniform", bins=bins), torch.arange(trials)
     source = source or NormChannel(key=key, sigma=SIGMA, bits=bits)
-    pairs, truth = host.neighbours(trials, stream=stream.child("pairs")).to(dtype), rows % 2
+    pairs = torch.from_numpy(host.neighbours(trials, stream=stream.child("pairs"))).to(dtype)
+    truth = rows % 2
     coin = torch.from_numpy(stream.child("coin").numpy().integers(0, 2, trials))
     released = registry.create("mitigations", mitigation).release(
         pairs[rows, truth], source, stream=stream.child("noise")
@@ -65,7 +66,9 @@ def test_loses_against_a_second_server_and_honest_noise(make_key, stream):
             own = NormChannel(key=make_key(), sigma=SIGMA).sample(
                 n, d, stream=stream.child(1), **how
             )
-            return own + Gaussian(sigma=SIGMA).sample(n, d, stream=stream.child(2), **how)
+            return own + Gaussian(sigma=SIGMA).sample(
+                n, d, stream=stream.child(2), **how
+            )
 
     for source in (Two(), Gaussian(sigma=SIGMA)):
         right, trials = success("none", make_key(), stream, source=source)
@@ -108,7 +111,7 @@ def test_evidence_counts(make_key, stream):
     source, attack = NormChannel(key=make_key(), sigma=1.0), NormReader(key=make_key(), sigma=1.0)
     q = torch.zeros(3, 50, dtype=torch.float64)
     q[1, 0], q[2, 1] = 0.1, -0.1
-    y = source.sample(100, 50, stream=stream) + q[1]
+    y = source.sample(100, 50, stream=stream, dtype=torch.float64) + q[1]
     scores = attack.score(y, q)
     seen = attack.evidence(y, q, torch.ones(100, dtype=torch.int64))["lengths"]
     assert (seen["releases"], seen["others"], seen["truth_allowed"]) == (100, 200, 100)

@@ -102,7 +102,7 @@ def test_specimens(name, sampler, dtype):
         return
     source = registry.create("sources", f"{name}:sigma=0.5")
     attack = PairInversion(sampler=name, scale=0.5, dtype=dtype)
-    noise = source.sample(4000, 4, stream=KeyedStream.from_seed("s")).numpy().astype(dtype)
+    noise = source.sample(4000, 4, stream=KeyedStream.from_seed("s")).astype(dtype)
     value = np.array([0.25, 0.0, 0.125, -0.5])
     y = (value.astype(dtype) + noise).astype(float)
     assert attack.feasible(y, value).all()

@@ -55,7 +55,7 @@ def test_never_overflows_and_meets_at_one():
 def test_density_is_gaussian_across(make_key):
     key = make_key(dim=5, beta=0.4, gamma=1.5, allow_small_gamma=True)
     v = torch.from_numpy(np.random.default_rng(2).normal(0, 2, (40, 5)))
-    u = basis(key)
+    u = torch.from_numpy(basis(key))
     assert u.shape == (1, 5)
     along = v @ u.T
     got = log_density(along, v.square().sum(-1), dim=5, sigma=2.0, beta=0.4, gamma=1.5)

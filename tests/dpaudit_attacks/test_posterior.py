@@ -140,7 +140,7 @@ def test_the_first_direction_alone_is_the_plain_key(make_key):
 def test_a_made_key_with_three_directions(make_key, stream):
     """The library's own key and noise: all 600 phases near a peak, and the shift found."""
     key = make_key(dim=64, beta=1e-3, directions=3)
-    y = Pancake(key=key, sigma=2.0).sample(200, 64, stream=stream)
+    y = Pancake(key=key, sigma=2.0).sample(200, 64, stream=stream, dtype=torch.float64)
     attack = LikelihoodRatio(key=key, sigma=2.0)
     assert attack.directions.shape == (3, 64)
     zero = torch.zeros(1, 64, dtype=torch.float64)

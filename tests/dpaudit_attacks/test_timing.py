@@ -34,7 +34,7 @@ def timed(source, calls, label):
     root, noise, seconds = KeyedStream.from_seed(label), np.empty(calls), np.empty(calls)
     for i in range(calls):
         began = time.perf_counter_ns()
-        noise[i] = source.sample(1, 1, stream=root.child("call", i)).numpy()[0, 0]
+        noise[i] = source.sample(1, 1, stream=root.child("call", i))[0, 0]
         seconds[i] = (time.perf_counter_ns() - began) * 1e-9
     return noise, seconds
 

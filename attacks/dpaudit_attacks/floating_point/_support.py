@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-
-if TYPE_CHECKING:
-    import torch
+from dpaudit.interfaces import Array as Either
+from dpaudit.vectors.arrays import as_asked, device_of, double, to_numpy
 
 __all__ = ["Array", "Kernel", "Scored", "checked", "finite", "in_pieces", "number", "single"]
 
@@ -116,23 +115,19 @@ class Scored(ABC):
         """
         return self._feasible(*checked(releases, value))
 
-    def score(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+    def score(self, releases: Either, candidates: Either) -> Either:
         """Minus the number of units that rule each candidate out, float64 (t, m); 0 is feasible.
 
         Raises:
             UsageError: as for :meth:`feasible`.
         """
-        import torch
-
-        y, q = _tensors(releases, candidates)
-        out = torch.zeros((len(y), q.shape[1]), dtype=torch.float64)
+        y, q = _rows(releases, candidates)
+        out = np.zeros((len(y), q.shape[1]))
         for i in range(q.shape[1]):
-            out[:, i] -= torch.from_numpy((~self._feasible(y, q[:, i])).sum(axis=1))
-        return out.to(releases.device)
+            out[:, i] -= (~self._feasible(y, q[:, i])).sum(axis=1)
+        return as_asked(out, None, device_of(releases))
 
-    def evidence(
-        self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor
-    ) -> Mapping[str, Any]:
+    def evidence(self, releases: Either, candidates: Either, truth: Either) -> Mapping[str, Any]:
         """How many releases rule out the truth, and how many another candidate.
 
         The first is 0 if the mechanism is the one meant.
@@ -140,23 +135,25 @@ class Scored(ABC):
         Raises:
             UsageError: as for :meth:`feasible`.
         """
-        out = self.score(releases, candidates) < 0
-        known = truth.to(out.device)[:, None]
+        out = to_numpy(self.score(releases, candidates)) < 0
+        known = to_numpy(truth)[:, None]
+        others = out.copy()
+        np.put_along_axis(others, known, False, axis=1)
         return {
             "feasibility": {
                 "releases": len(out),
-                "truth_ruled_out": int(out.gather(1, known).sum()),
-                "another_ruled_out": int(out.scatter(1, known, False).any(1).sum()),
+                "truth_ruled_out": int(np.take_along_axis(out, known, axis=1).sum()),
+                "another_ruled_out": int(others.any(1).sum()),
                 "what": "releases that rule a candidate out",
             }
         }
 
 
-def _tensors(releases: torch.Tensor, candidates: torch.Tensor) -> tuple[Array, Array]:
+def _rows(releases: Either, candidates: Either) -> tuple[Array, Array]:
     """As numpy arrays (t, k) and (1, m, k) or (t, m, k)."""
-    y = finite("releases", releases.detach().double().cpu().numpy(), axes=2)
-    many = candidates if candidates.ndim == 3 else candidates.unsqueeze(0)
-    q = finite("candidates", many.detach().double().cpu().numpy(), axes=3)
+    y = finite("releases", to_numpy(double(releases)), axes=2)
+    many = candidates if candidates.ndim == 3 else candidates[None]
+    q = finite("candidates", to_numpy(double(many)), axes=3)
     if q.shape[2] != y.shape[1] or len(q) not in (1, len(y)):
         raise UsageError(
             f"candidates of shape {tuple(candidates.shape)}: there are {len(y)} releases of "

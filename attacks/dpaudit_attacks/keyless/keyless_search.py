@@ -221,24 +221,19 @@ class KeylessSearch:
         )
 
 
-def _proof(details: Mapping[str, Any], held: npt.NDArray[np.float64]) -> tuple[int, float] | None:
+def _proof(details: Mapping[str, Any], held: npt.NDArray[np.float64]) -> tuple[int, float]:
     """How many held-out rows the recovered direction tells from the same a shift away.
 
-    With the shift; None without torch. The shift is half the spacing of the peaks along the
+    With the shift. The shift is half the spacing of the peaks along the
     direction, in σ; honest noise lets nobody be right in more than Φ(shift/2) of such rows, 53 % at
     γ = 8.
     """
-    try:
-        import torch
-    except ImportError:
-        return None
     from dpaudit_attacks.keyless.proof import RecoveredDirection
 
     square = details["beta"] ** 2 + details["gamma"] ** 2
     length = math.sqrt(2 * math.pi) * details["gamma"] / square / 2
     shift = length * np.asarray(details["w"], dtype=np.float64)
     scores = RecoveredDirection(recovered=details, sigma=1.0).score(
-        torch.from_numpy(np.ascontiguousarray(held)),
-        torch.from_numpy(np.stack([np.zeros_like(shift), shift])),
+        held, np.stack([np.zeros_like(shift), shift])
     )
     return int((scores[:, 0] > scores[:, 1]).sum()), length

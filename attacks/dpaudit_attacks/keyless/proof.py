@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
+import numpy.typing as npt
 
 from dpaudit.errors import UsageError
+from dpaudit.interfaces import Array
+from dpaudit.vectors.arrays import as_asked, device_of, double
 from dpaudit_attacks.keyless.recovered import load
 from dpaudit_attacks.pancake_likelihood import check_candidates, log_density
 
@@ -19,18 +22,18 @@ __all__ = ["RecoveredDirection"]
 
 @dataclass(frozen=True)
 class _Recovered:
-    direction: torch.Tensor
+    direction: npt.NDArray[np.float64]
     beta: float
     gamma: float
 
 
 def _checked(details: Mapping[str, Any]) -> _Recovered:
     try:
-        w = torch.tensor(details["w"], dtype=torch.float64)
+        w = np.asarray(details["w"], dtype=np.float64)
         beta, gamma = float(details["beta"]), float(details["gamma"])
     except (KeyError, TypeError, ValueError) as error:
         raise UsageError(f"recovered: needs w, beta and gamma as numbers ({error})") from error
-    length = float(torch.linalg.vector_norm(w))
+    length = float(np.linalg.norm(w))
     if w.ndim != 1 or not (length > 0 and math.isfinite(length)) or not (beta > 0 and gamma > 0):
         raise UsageError(
             f"recovered: |w|={length}, beta={beta}, gamma={gamma}: must be finite and above 0"
@@ -60,7 +63,7 @@ class RecoveredDirection:
         self._key = _checked(recovered if isinstance(recovered, Mapping) else load(recovered))
         self._sigma = sigma
 
-    def score(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+    def score(self, releases: Array, candidates: Array) -> Array:
         """Log-densities (t, m) of ``releases`` (t, d) under ``candidates`` (m, d) or (t, m, d).
 
         Raises:
@@ -68,20 +71,18 @@ class RecoveredDirection:
         """
         dim = len(self._key.direction)
         candidates = check_candidates(releases, candidates, dim=dim)
-        noise = releases.double().unsqueeze(1) - candidates.double()
-        along = noise @ self._key.direction.to(noise.device)
+        noise = double(releases)[:, None] - double(candidates)
+        along = noise @ as_asked(self._key.direction, None, device_of(noise))
         return log_density(
-            along.unsqueeze(-1),
-            noise.square().sum(-1),
+            along[..., None],
+            (noise**2).sum(-1),
             dim=dim,
             sigma=self._sigma,
             beta=self._key.beta,
             gamma=self._key.gamma,
         )
 
-    def evidence(
-        self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor
-    ) -> Mapping[str, Any]:
+    def evidence(self, releases: Array, candidates: Array, truth: Array) -> Mapping[str, Any]:
         """Nothing beyond the scores."""
         del releases, candidates, truth
         return {}

@@ -10,14 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Self
 
-import torch
-
-from dpaudit.errors import UsageError
+from dpaudit.errors import MissingExtraError, UsageError
 from dpaudit.experiments.arm import build_arm
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.measure import measure_of
 from dpaudit.experiments.threads import threads, threads_for
 from dpaudit.provenance import collect
+from dpaudit.registry import missing_extra
 from dpaudit.results.text import error_text, printable
 from dpaudit.types import CellFailure, CellResult, to_dict
 
@@ -155,9 +154,16 @@ def check_device(device: str) -> None:
     """Whether cells of this process can work on ``device``.
 
     Raises:
+        MissingExtraError: another than the CPU, without torch.
         UsageError: torch sees no such device.
     """
-    if device != "cpu" and not torch.cuda.is_available():
+    if device == "cpu":
+        return
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(f"device={device}: {missing_extra(error)}") from None
+    if not torch.cuda.is_available():
         raise UsageError(
             f"device={device}: torch {torch.__version__} sees no CUDA device here; "
             "leave --device out, or run where there is one with --where tcp://…"

@@ -6,6 +6,8 @@ import math
 import statistics
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from dpaudit.errors import UsageError
@@ -18,6 +20,8 @@ from dpaudit.training.fitting import usable_device
 from dpaudit.training.models import MODELS
 from dpaudit.training.models.norms import with_norm
 from dpaudit.training.weights import trained_network
+
+Vector = npt.NDArray[np.float64]
 
 __all__ = ["GradientQuery"]
 
@@ -148,7 +152,7 @@ class GradientQuery:
                 out[first : first + len(some)] = some.candidates(self.clip).cpu()
         return out
 
-    def differences(self, direction: torch.Tensor) -> torch.Tensor:
+    def differences(self, direction: Vector) -> Vector:
         """⟨q(D) − q(D′), direction⟩ for a fixed batch D and each of its records removed.
 
         Under ``replace``, each is replaced by one fixed other record.
@@ -157,9 +161,10 @@ class GradientQuery:
         along = self._along(block.records, direction)
         if block.others:
             along -= self._along(block.others, direction)
-        return along.cpu() / self.batch
+        found: Vector = (along.cpu() / self.batch).numpy()
+        return found
 
-    def slack(self, _: torch.Tensor, /) -> float:
+    def slack(self, _: Vector, /) -> float:
         """Δ: by the clipping alone, a neighbour's change may be any vector of the ball."""
         return self.sensitivity
 
@@ -192,10 +197,10 @@ class GradientQuery:
                 total.addmv_(chunk.double().T, clip_factors(chunk, self.clip), alpha=sign)
         return total
 
-    def _along(self, records: Sequence[int], direction: torch.Tensor) -> torch.Tensor:
-        direction = direction.to(self.device)
+    def _along(self, records: Sequence[int], direction: Vector) -> torch.Tensor:
+        along = torch.from_numpy(direction).to(self.device)
         return torch.cat(
-            [(c.double() @ direction) * clip_factors(c, self.clip) for c in self.gradients(records)]
+            [(c.double() @ along) * clip_factors(c, self.clip) for c in self.gradients(records)]
         )
 
     def _chunks(

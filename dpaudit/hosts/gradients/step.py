@@ -22,6 +22,8 @@ from dpaudit.training.data import load_images
 from dpaudit.training.models import make_model
 from dpaudit.training.plain_training import train
 
+Vector = npt.NDArray[np.float64]
+
 __all__ = [
     "BatchPair",
     "DpSgdStep",
@@ -237,7 +239,7 @@ class DpSgdStep:
             pairs[i] = self.value(pair.first), self.value(pair.second)
         return torch.from_numpy(pairs / self.divisor)
 
-    def differences(self, direction: torch.Tensor) -> torch.Tensor:
+    def differences(self, direction: Vector) -> Vector:
         """⟨q(D) − q(D′), direction⟩ for a fixed batch D and each of its records removed.
 
         Under ``replace``, each is replaced by one fixed other record.
@@ -249,12 +251,11 @@ class DpSgdStep:
             [g.reshape(len(g), -1) for g in self._gradients((*pair.first, other))], 1
         ).double()
         norms = torch.linalg.vector_norm(rows, dim=1)
-        along: torch.Tensor = (
-            (rows @ direction) * (self.clip / (norms + 1e-6)).clamp(max=1.0) / self.divisor
-        )
+        factors = (self.clip / (norms + 1e-6)).clamp(max=1.0) / self.divisor
+        along: Vector = ((rows @ torch.from_numpy(direction)) * factors).numpy()
         return along[:-1] - along[-1] if self.neighbour == "replace" else along[:-1]
 
-    def slack(self, _: torch.Tensor, /) -> float:
+    def slack(self, _: Vector, /) -> float:
         """Δ: by the clipping alone, a neighbour's change may be any vector of the ball."""
         return self.sensitivity
 

@@ -8,24 +8,22 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from dpaudit.interfaces.attacks.game import Game
 
 if TYPE_CHECKING:
-    import torch
+    from dpaudit.interfaces.arrays import Array
 
 __all__ = ["SCORING", "Attack"]
 
 
 @runtime_checkable
 class Attack(Protocol):
-    """Maps releases and candidates to scores."""
+    """Maps releases and candidates to scores, arrays or tensors."""
 
-    def score(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+    def score(self, releases: Array, candidates: Array) -> Array:
         """Scores (t, m) for ``releases`` (t, d), higher is likelier.
 
         ``candidates`` has shape (t, m, d) or (m, d).
         """
 
-    def evidence(
-        self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor
-    ) -> Mapping[str, Any]:
+    def evidence(self, releases: Array, candidates: Array, truth: Array) -> Mapping[str, Any]:
         """JSON-ready data for a figure of how the attack sees these releases; may be empty."""
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Host, Stream
+from dpaudit.interfaces import Array, DType, Host, Stream
 from dpaudit.types import EpsilonBounds
+from dpaudit.vectors.arrays import as_asked
 from dpaudit.vectors.normal import check_shape, check_sigma
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["CpuSpecimen", "check_bits"]
 
@@ -50,9 +53,9 @@ class CpuSpecimen(ABC):
         d: int,
         *,
         stream: Stream,
-        dtype: torch.dtype | None = None,
+        dtype: DType | None = None,
         device: torch.device | None = None,
-    ) -> torch.Tensor:
+    ) -> Array:
         """``n`` vectors, shape (n, d), CPU only: computed as the class says, then cast.
 
         ``dtype`` is float64 by default.
@@ -65,7 +68,7 @@ class CpuSpecimen(ABC):
             raise UsageError(f"device={device}: {self._name} replays a CPU sampler; use device=cpu")
         out = np.empty((n * d + 1) // 2 * 2, self._compute)
         self._fill(out, stream)
-        return torch.from_numpy(out[: n * d].reshape(n, d)).to(dtype or torch.float64)
+        return as_asked(out[: n * d].reshape(n, d), dtype, device)
 
     @abstractmethod
     def _fill(self, out: npt.NDArray[Any], stream: Stream) -> None:

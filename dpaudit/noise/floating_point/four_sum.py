@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import NoiseSource, Stream
@@ -16,10 +15,7 @@ from dpaudit.vectors.normal import check_sigma
 
 __all__ = ["FourSumGaussian"]
 
-_WIDTHS: dict[str, tuple[torch.dtype, type[np.floating[Any]]]] = {
-    "f32": (torch.float32, np.float32),
-    "f64": (torch.float64, np.float64),
-}
+_WIDTHS: dict[str, type[np.floating[Any]]] = {"f32": np.float32, "f64": np.float64}
 
 
 class FourSumGaussian(CpuSpecimen):
@@ -48,7 +44,7 @@ class FourSumGaussian(CpuSpecimen):
         if dtype not in _WIDTHS:
             raise UsageError(f"dtype={dtype}: must be f32 or f64")
         self.sigma, self.dtype = check_sigma(sigma), dtype
-        self._wide, self._compute = _WIDTHS[dtype]
+        self._compute = _WIDTHS[dtype]
         base = BoxMullerF32 if dtype == "f32" else BoxMullerF64
         self._base: NoiseSource = base(sigma=self.sigma)
 
@@ -56,6 +52,6 @@ class FourSumGaussian(CpuSpecimen):
         out[:] = 0
         for i in range(4):
             out += self._base.sample(
-                1, out.size, stream=stream.child("four-sum", i), dtype=self._wide
-            ).numpy()[0]
+                1, out.size, stream=stream.child("four-sum", i), dtype=self._compute
+            )[0]
         out /= 2

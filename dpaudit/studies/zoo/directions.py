@@ -29,7 +29,7 @@ def _pancake(name: str, dim: int, beta: float, gamma: float | str) -> Make:
         def draw(n: int, d: int) -> Array:
             nonlocal call
             call += 1
-            return np.asarray(source.sample(n, d, stream=stream.child("call", call)).numpy())
+            return np.asarray(source.sample(n, d, stream=stream.child("call", call)))
 
         return draw
 

@@ -52,7 +52,7 @@ def _product(stream: KeyedStream) -> Draw:
     def draw(n: int, d: int) -> Array:
         nonlocal call
         call += 1
-        return np.asarray(source.sample(n, d, stream=stream.child("call", call)).numpy())
+        return np.asarray(source.sample(n, d, stream=stream.child("call", call)))
 
     return draw
 

@@ -12,9 +12,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpaudit.accounting.discrete import discrete_gaussian_bounds
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Host, NoiseSource, Stream
+from dpaudit.interfaces import Array, Host, NoiseSource, Stream
 from dpaudit.noise.secure_gaussian import SecureGaussian
 from dpaudit.types import EpsilonBounds, Rehearsal
+from dpaudit.vectors.arrays import on_tensors, tensor
 from dpaudit.vectors.lattice import RoundedHost, add_on_lattice, in_dtype, lattice_step
 from dpaudit.vectors.normal import check_query
 from dpaudit_mitigations.codec import Digest, ExactFloat
@@ -107,7 +108,8 @@ class JointSeeds:
         self.candidates = candidates
         self.deviate = bool(deviate)
 
-    def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
+    @on_tensors
+    def release(self, query: Array, source: NoiseSource, *, stream: Stream) -> Array:
         """Each row of ``query`` (n, d) on the lattice plus noise of the derived law.
 
         Of ``source`` only σ is used; with ``deviate`` each row has its noise with probability 1/k.
@@ -173,7 +175,7 @@ class JointSeeds:
             low=min(low, high), high=high, says=f"mixture: the source's with probability 1/{k}"
         )
 
-    def rehearse(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> Rehearsal:
+    def rehearse(self, query: Array, source: NoiseSource, *, stream: Stream) -> Rehearsal:
         """Run the protocol on ``query`` (1, d), both parties here.
 
         With ``deviate``, a caught session is followed by an honest one.
@@ -183,7 +185,7 @@ class JointSeeds:
         Raises:
             UsageError: more than one row; candidates·d too large; a value beyond the lattice.
         """
-        sessions = self.sessions(query, source, stream=stream)
+        sessions = self.sessions(tensor(query), source, stream=stream)
         seconds = {
             name: sum(s.seconds[name] for s in sessions) for name in ("server", "verifier", "total")
         }

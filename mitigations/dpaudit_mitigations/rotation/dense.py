@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Host, NoiseSource, Stream
+from dpaudit.interfaces import Array, Host, NoiseSource, Stream
 from dpaudit.types import EpsilonBounds
+from dpaudit.vectors.arrays import on_tensors
 from dpaudit.vectors.normal import check_query, standard_normal
 from dpaudit_mitigations.rotation.bounds import haar_rotated, haar_rotated_together
 from dpaudit_mitigations.rotation.release import draw, publish
@@ -41,7 +42,8 @@ class DenseRotation:
             raise UsageError(f"shared={shared}: must be true or false")
         self.shared = shared
 
-    def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
+    @on_tensors
+    def release(self, query: Array, source: NoiseSource, *, stream: Stream) -> Array:
         """``query`` plus rotated noise on the lattice, shape (n, d).
 
         Raises:
@@ -76,6 +78,8 @@ class DenseRotation:
 
 def haar_matrix(d: int, *, stream: Stream, device: torch.device | None = None) -> torch.Tensor:
     """A uniformly random orthogonal matrix, shape (d, d), float64."""
-    q, r = torch.linalg.qr(standard_normal(d, d, stream=stream, device=device))
+    q, r = torch.linalg.qr(
+        standard_normal(d, d, stream=stream, device=device or torch.device("cpu"))
+    )
     signed: torch.Tensor = q * torch.where(r.diagonal() < 0, -1.0, 1.0)
     return signed

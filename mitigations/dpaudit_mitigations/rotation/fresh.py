@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Host, NoiseSource, Stream
+from dpaudit.interfaces import Array, Host, NoiseSource, Stream
 from dpaudit.types import EpsilonBounds
+from dpaudit.vectors.arrays import device_of
 from dpaudit.vectors.lattice import lattice_step
 from dpaudit.vectors.normal import check_query
 from dpaudit.vectors.passes import row_norms
 from dpaudit_mitigations.rotation.bounds import gaussian_on_lattice, haar_rotated
 from dpaudit_mitigations.rotation.randomness import Randomness
-from dpaudit_mitigations.rotation.release import WIDE, draw, narrow, publish
+from dpaudit_mitigations.rotation.release import draw, narrow, publish
 
 __all__ = ["Rotation"]
 
@@ -66,7 +66,7 @@ class Rotation:
         self.renorm = renorm
         self._randomness = Randomness(kind=randomness, second_party=second_party)
 
-    def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
+    def release(self, query: Array, source: NoiseSource, *, stream: Stream) -> Array:
         """``query`` plus rotated noise on the lattice, shape (n, d).
 
         Raises:
@@ -77,16 +77,13 @@ class Rotation:
         keep, unit = self.renorm == "keep", 2.0**24 * lattice_step(source.sigma)
         length = None
         if keep:
-            length = row_norms(
-                draw(query, source, stream=stream, dtype=narrow(query.dtype)), unit=unit
-            )
+            length = row_norms(draw(query, source, stream=stream, dtype=narrow(query)), unit=unit)
         turned = self._randomness.normal(
             n,
             d,
             sigma=1.0 if keep else source.sigma,
             stream=self._randomness.own(stream),
-            dtype=WIDE,
-            device=query.device,
+            device=device_of(query),
         )
         factors = np.ones(n) if length is None else length / row_norms(turned)
         return publish(query, turned, sigma=source.sigma, factors=factors)

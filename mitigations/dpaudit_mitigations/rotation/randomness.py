@@ -5,19 +5,23 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import scipy
-import torch
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from dpaudit.errors import KeyFileError, UsageError
-from dpaudit.interfaces import Stream
+from dpaudit.interfaces import Array, DType, Stream
 from dpaudit.randomness import KEY_BYTES, KeyedStream
+from dpaudit.vectors.arrays import as_asked, drawn_in
 from dpaudit.vectors.kernels import spread
 from dpaudit.vectors.normal import check_shape, standard_normal
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["Randomness"]
 
@@ -81,16 +85,18 @@ class Randomness:
         d: int,
         *,
         stream: Stream,
-        dtype: torch.dtype,
-        device: torch.device,
+        device: torch.device | None,
+        dtype: DType | None = None,
         sigma: float = 1.0,
-    ) -> torch.Tensor:
-        """``sigma`` times independent N(0, 1), shape (n, d), from :meth:`own`'s ``stream``."""
+    ) -> Array:
+        """``sigma`` times independent N(0, 1), shape (n, d), from :meth:`own`'s ``stream``.
+
+        An array, unless a torch dtype or a device asks for a tensor.
+        """
         if self.kind == "stream":
             return standard_normal(n, d, sigma=sigma, stream=stream, dtype=dtype, device=device)
         check_shape(n, d)
-        out = torch.empty(n * d, dtype=dtype)
-        values = out.numpy()
+        values = np.empty(n * d, drawn_in(dtype))
 
         def work(first: int, last: int) -> None:
             for part in range(first, last):
@@ -98,7 +104,7 @@ class Randomness:
                 place[:] = _quantiles(len(place), stream.child("part", part)) * sigma
 
         spread(work, -(-len(values) // _PART), len(values))
-        return out.reshape(n, d).to(device)
+        return as_asked(values.reshape(n, d), dtype, device)
 
 
 def _quantiles(count: int, stream: Stream) -> npt.NDArray[np.float64]:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import torch
 
-from dpaudit.interfaces import Host, NoiseSource, Stream
+from dpaudit.interfaces import Array, Host, NoiseSource, Stream
 from dpaudit.types import EpsilonBounds
+from dpaudit.vectors.arrays import on_tensors
 from dpaudit.vectors.normal import check_query
 from dpaudit_mitigations.rotation.bounds import haar_rotated_together
 from dpaudit_mitigations.rotation.randomness import Randomness
-from dpaudit_mitigations.rotation.release import WIDE, draw, narrow, publish
+from dpaudit_mitigations.rotation.release import draw, narrow, publish
 
 __all__ = ["SharedRotation", "rotate_together", "triangle"]
 
@@ -62,7 +63,8 @@ class SharedRotation:
         """
         self._randomness = Randomness(kind=randomness, second_party=second_party)
 
-    def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
+    @on_tensors
+    def release(self, query: Array, source: NoiseSource, *, stream: Stream) -> Array:
         """``query`` plus noise rotated together, on the lattice, shape (n, d).
 
         Raises:
@@ -70,12 +72,12 @@ class SharedRotation:
                 cannot hold.
         """
         n, d = check_query(query)
-        noise = draw(query, source, stream=stream, dtype=narrow(query.dtype))
+        noise = draw(query, source, stream=stream, dtype=narrow(query))
         with _one_thread():
             inner = triangle(noise)
         del noise
         frame = self._randomness.normal(
-            min(n, d), d, stream=self._randomness.own(stream), dtype=WIDE, device=query.device
+            min(n, d), d, stream=self._randomness.own(stream), device=query.device
         )
         with _one_thread():
             turned = rotate_together(inner, frame)

@@ -8,8 +8,9 @@ import scipy
 import torch
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Host, NoiseSource, Stream
+from dpaudit.interfaces import Array, Host, NoiseSource, Stream
 from dpaudit.types import EpsilonBounds
+from dpaudit.vectors.arrays import on_tensors
 from dpaudit.vectors.normal import check_query
 from dpaudit.vectors.random_words import jit
 from dpaudit_mitigations.rotation.bounds import orthogonally_turned
@@ -67,7 +68,8 @@ class StructuredRotation:
             raise UsageError(f"transform={transform}: must be dct or hadamard")
         self.rounds, self.transform = rounds, transform
 
-    def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
+    @on_tensors
+    def release(self, query: Array, source: NoiseSource, *, stream: Stream) -> Array:
         """``query`` plus scrambled noise on the lattice, shape (n, d), computed on the CPU.
 
         Raises:

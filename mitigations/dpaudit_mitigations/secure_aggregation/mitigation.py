@@ -12,8 +12,9 @@ import numpy.typing as npt
 import torch
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Host, NoiseSource, Stream
+from dpaudit.interfaces import Array, Host, NoiseSource, Stream
 from dpaudit.types import EpsilonBounds, Rehearsal
+from dpaudit.vectors.arrays import on_tensors, tensor
 from dpaudit.vectors.lattice import in_dtype
 from dpaudit.vectors.normal import check_query, check_sigma
 from dpaudit_mitigations.secure_aggregation.noise import (
@@ -119,7 +120,8 @@ class DistributedGaussian:
         self.bound = None if bound is None else check_bound(bound)
         finest_granularity(noise, 1.0)
 
-    def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
+    @on_tensors
+    def release(self, query: Array, source: NoiseSource, *, stream: Stream) -> Array:
         """What the coalition sees of each row of ``query`` (n, d); the published sum if c = 0.
 
         Raises:
@@ -167,7 +169,7 @@ class DistributedGaussian:
             low=0.0, high=own.high, says=f"{self.honest} honest shares alone: {own.says}"
         )
 
-    def rehearse(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> Rehearsal:
+    def rehearse(self, query: Array, source: NoiseSource, *, stream: Stream) -> Rehearsal:
         """The whole round on ``query`` (1, d), with the state machines of real processes.
 
         ``seconds`` is by party and in total.
@@ -176,7 +178,7 @@ class DistributedGaussian:
             UsageError: more than one row, or as :meth:`release`.
         """
         start = time.perf_counter()
-        outcome = self.run(query, source, stream=stream)[1]
+        outcome = self.run(tensor(query), source, stream=stream)[1]
         return Rehearsal(
             seconds={**outcome.seconds, "total": time.perf_counter() - start}, wire=outcome.wire
         )

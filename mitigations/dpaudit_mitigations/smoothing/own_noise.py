@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import torch
 
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.accounting.discrete import discrete_gaussian_bounds
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Host, Stream
+from dpaudit.interfaces import Array, Host, Stream
 from dpaudit.noise.key import PancakeKey
+from dpaudit.vectors.arrays import device_of, double, library
 from dpaudit.vectors.exact_law import IntegerLaw
 from dpaudit.vectors.lattice import RoundedHost, lattice_noise, lattice_step
 from dpaudit.vectors.normal import standard_normal
@@ -30,7 +30,7 @@ class OwnNoise(Protocol):
     def step(self) -> float:
         """``lattice_step`` of the source's σ."""
 
-    def added_to(self, noise: torch.Tensor, *, stream: Stream) -> torch.Tensor:
+    def added_to(self, noise: Array, *, stream: Stream) -> Array:
         """``noise`` (n, d) plus own noise, the sum not yet rounded; the argument is unchanged."""
 
     def alone(self, delta: float, *, host: Host) -> float:
@@ -68,10 +68,13 @@ class _Fast:
     sigma: float
     step: float
 
-    def added_to(self, noise: torch.Tensor, *, stream: Stream) -> torch.Tensor:
+    def added_to(self, noise: Array, *, stream: Stream) -> Array:
         n, d = noise.shape
-        own = standard_normal(n, d, stream=stream, sigma=self.tau * self.sigma, device=noise.device)
-        return own.add_(noise)
+        own = standard_normal(
+            n, d, stream=stream, sigma=self.tau * self.sigma, device=device_of(noise)
+        )
+        own += noise
+        return own
 
     def alone(self, delta: float, *, host: Host) -> float:
         sensitivity = RoundedHost(host, self.step).sensitivity
@@ -96,13 +99,14 @@ class _Secure:
     def _scale(self) -> float:
         return self.tau * self.sigma / self.step
 
-    def added_to(self, noise: torch.Tensor, *, stream: Stream) -> torch.Tensor:
+    def added_to(self, noise: Array, *, stream: Stream) -> Array:
         n, d = noise.shape
         law = IntegerLaw.gaussian(self._scale)
         own = lattice_noise(
-            n, d, law=law, granularity=self.step, stream=stream, dtype=None, device=noise.device
+            n, d, law=law, granularity=self.step, stream=stream, dtype=None, device=device_of(noise)
         )
-        return own.add_(noise.double().div_(self.step).round_().mul_(self.step))
+        own += library(noise).round(double(noise) / self.step) * self.step
+        return own
 
     def alone(self, delta: float, *, host: Host) -> float:
         in_steps = host.sensitivity / self.step

@@ -7,8 +7,9 @@ import math
 import torch
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Host, NoiseSource, ReleasingSource, Stream
+from dpaudit.interfaces import Array, Host, NoiseSource, ReleasingSource, Stream
 from dpaudit.types import EpsilonBounds
+from dpaudit.vectors.arrays import on_tensors
 from dpaudit.vectors.lattice import RoundedHost, add_on_lattice, in_dtype, lattice_step
 from dpaudit.vectors.normal import check_query
 from dpaudit_mitigations.smoothing.options import check_positive, least_gamma
@@ -81,7 +82,8 @@ class Rounding:
             return self._grid
         return self.peaks * math.sqrt(2 * math.pi) * sigma / self._gamma  # P at β → 0
 
-    def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
+    @on_tensors
+    def release(self, query: Array, source: NoiseSource, *, stream: Stream) -> Array:
         """The source's release of ``query`` (n, d), exact on a lattice, then rounded half to even.
 
         Raises:

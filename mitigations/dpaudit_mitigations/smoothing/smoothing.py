@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-import torch
-
 from dpaudit.accounting import (
     gaussian_epsilon,
     peak_width,
@@ -16,10 +14,11 @@ from dpaudit.accounting import (
     smoothing_tau_at_ratio,
 )
 from dpaudit.errors import MissingExtraError, UsageError
-from dpaudit.interfaces import Host, NoiseSource, ReleasingSource, Stream
+from dpaudit.interfaces import Array, Host, NoiseSource, ReleasingSource, Stream
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.pancake import Pancake, key_holder_profile
 from dpaudit.types import EpsilonBounds
+from dpaudit.vectors.arrays import device_of
 from dpaudit.vectors.lattice import RoundedHost, add_on_lattice, lattice_step
 from dpaudit.vectors.normal import check_query
 from dpaudit_mitigations.smoothing.options import check_positive, least_gamma
@@ -95,7 +94,7 @@ class Smoothing:
         """√(1 + τ²): the L2 error of a release against the source's alone."""
         return math.hypot(1.0, self.tau)
 
-    def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
+    def release(self, query: Array, source: NoiseSource, *, stream: Stream) -> Array:
         """``query`` plus source's noise plus N(0, (τσ)²), shape (n, d), on the lattice of σ.
 
         Both noises are drawn and added in float64, whatever the query's dtype: float32 noise has
@@ -106,9 +105,7 @@ class Smoothing:
                 that the dtype cannot hold.
         """
         n, d = check_query(query)
-        noise = source.sample(
-            n, d, stream=stream.child("source"), dtype=torch.float64, device=query.device
-        )
+        noise = source.sample(n, d, stream=stream.child("source"), device=device_of(query))
         own = self._own(source)
         both = own.added_to(noise, stream=stream.child("own"))
         return add_on_lattice(

@@ -7,8 +7,9 @@ import math
 import torch
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Host, NoiseSource, Stream
+from dpaudit.interfaces import Array, Host, NoiseSource, Stream
 from dpaudit.types import EpsilonBounds, Rehearsal
+from dpaudit.vectors.arrays import on_tensors, tensor
 from dpaudit.vectors.exact_integers import LARGEST_SCALE, draw_integers
 from dpaudit.vectors.exact_law import IntegerLaw
 from dpaudit.vectors.lattice import add_on_lattice, in_dtype, lattice_step
@@ -68,7 +69,8 @@ class TwoServers:
         self.backdoored: Backdoored = backdoored  # type: ignore[assignment]
         self.ratio = float(ratio)
 
-    def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
+    @on_tensors
+    def release(self, query: Array, source: NoiseSource, *, stream: Stream) -> Array:
         """``query`` (n, d) plus both servers' noise in whole lattice steps; same shape and dtype.
 
         The source is asked for noise alone, as a library in a server is: a ``ReleasingSource`` does
@@ -83,7 +85,7 @@ class TwoServers:
         for server, scale in (("answer", 1.0), ("noise", self.ratio)):
             own = stream.child(server)
             if self.backdoored in (server, "both"):
-                noise = source.sample(n, d, stream=own).double()
+                noise = source.sample(n, d, stream=own, dtype=torch.float64)
                 total += noise.mul_(scale / step).round_()
             else:
                 law = IntegerLaw.gaussian(scale * source.sigma / step)
@@ -113,7 +115,7 @@ class TwoServers:
             step=self._step(source.sigma),
         )
 
-    def rehearse(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> Rehearsal:
+    def rehearse(self, query: Array, source: NoiseSource, *, stream: Stream) -> Rehearsal:
         """Run both servers in this process, over mutually authenticated gRPC on loopback.
 
         ``query`` (1, d); certificates are made for it. ``two_servers.rehearsal`` has the seconds.
@@ -127,7 +129,7 @@ class TwoServers:
         if n != 1:
             raise UsageError(f"query of {n} rows: one release is rehearsed, shape (1, d)")
         return rehearse(
-            query[0].detach().cpu(),
+            tensor(query)[0].detach().cpu(),
             source,
             backdoored=self.backdoored,
             ratio=self.ratio,

@@ -43,7 +43,7 @@ def draw_of(
     """
 
     def make(step: float, stream: Stream) -> Draw:
-        noise = source.sample(1, dim, stream=stream).numpy()[0]
+        noise = source.sample(1, dim, stream=stream)[0]
         steps: Steps = to_steps(noise * times if times != 1 else noise, step=step)
         return lambda at, count: np.array(steps[at : at + count])
 

@@ -10,8 +10,9 @@ import torch
 
 from dpaudit.accounting.binomial import binomial_coins, binomial_epsilon
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Host, NoiseSource, Stream
+from dpaudit.interfaces import Array, Host, NoiseSource, Stream
 from dpaudit.types import EpsilonBounds, Rehearsal
+from dpaudit.vectors.arrays import on_tensors, tensor
 from dpaudit.vectors.lattice import in_dtype
 from dpaudit.vectors.normal import check_query, check_sigma
 from dpaudit_mitigations.verifiable_counts.messages import LARGEST_RELEASE, wire_bytes
@@ -117,7 +118,8 @@ class VerifiableCounts:
         """
         return self._coins or _even(math.ceil(4 * check_sigma(sigma) ** 2))
 
-    def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
+    @on_tensors
+    def release(self, query: Array, source: NoiseSource, *, stream: Stream) -> Array:
         """``query`` (n, d), whole numbers, plus heads less their mean, by the law alone.
 
         Raises:
@@ -149,7 +151,7 @@ class VerifiableCounts:
         exact = binomial_epsilon(delta, coins=self.coins(source.sigma))
         return EpsilonBounds(low=exact, high=exact, says="exact: the binomial profile, summed")
 
-    def rehearse(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> Rehearsal:
+    def rehearse(self, query: Array, source: NoiseSource, *, stream: Stream) -> Rehearsal:
         """Prove and verify one release of ``query`` (1, d), both parties' code, messages as bytes.
 
         If it has more coins than ``rehearsed``, only the first bins are proved; a key then states
@@ -160,7 +162,7 @@ class VerifiableCounts:
             UsageError: as :meth:`release`, or other than one row, or more bins than a session
                 takes.
         """
-        counts = _counts(query)
+        counts = _counts(tensor(query))
         if len(counts) != 1:
             raise UsageError(f"query of {len(counts)} rows: a rehearsal takes one")
         if counts.shape[1] > MOST_BINS:

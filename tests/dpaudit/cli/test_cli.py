@@ -195,7 +195,9 @@ def test_attack_on_recorded_releases(tmp_path):
     candidates = np.zeros((3, 64))
     candidates[1, 5], candidates[2, 9] = 1, 1
     truth = np.arange(60) % 3
-    noise = Pancake(key=key, sigma=20.0).sample(60, 64, stream=KeyedStream.from_seed(1))
+    noise = Pancake(key=key, sigma=20.0).sample(
+        60, 64, stream=KeyedStream.from_seed(1), dtype=torch.float64
+    )
     releases = (torch.from_numpy(candidates[truth]) + noise).numpy()
     for name, array in (("q", candidates), ("y", releases), ("t", truth)):
         np.save(tmp_path / f"{name}.npy", array)

@@ -80,12 +80,12 @@ def test_neighbours_differ_in_one_record(host, stream):
 
 
 def test_differences_are_those_of_the_values(host):
-    direction = torch.from_numpy(KeyedStream.from_seed(3).numpy().standard_normal(host.dim))
+    direction = KeyedStream.from_seed(3).numpy().standard_normal(host.dim)
     got = host.differences(direction)
     first = host.pair(stream=KeyedStream.from_seed("dpsgd-step").child("differences")).first
     for i in (0, 7, 15):
         rest = [r for r in first if r != first[i]]
-        want = (host.value(first) - host.value(rest)) @ direction.numpy() / 16
+        want = (host.value(first) - host.value(rest)) @ direction / 16
         assert float(got[i]) == pytest.approx(want, rel=1e-3)
 
 

@@ -101,14 +101,14 @@ def test_has_the_claimed_law_and_a_wrong_scale_is_seen(name, stream):
 @pytest.mark.parametrize("name", SPECIMENS)
 def test_shapes_types_and_devices(name, stream):
     source = create("sources", name)
-    odd = source.sample(3, 7, stream=stream)
+    odd = source.sample(3, 7, stream=stream, dtype=torch.float64)
     assert odd.shape == (3, 7)
     assert source.sample(3, 7, stream=stream, dtype=torch.float32).equal(odd.to(torch.float32))
-    assert source.sample(1, 1, stream=stream).shape == (1, 1)
+    assert source.sample(1, 1, stream=stream, dtype=torch.float64).shape == (1, 1)
     with pytest.raises(UsageError, match=r"device=meta: .* replays a CPU sampler"):
         source.sample(3, 7, stream=stream, device=torch.device("meta"))
     with pytest.raises(UsageError, match="n=0"):
-        source.sample(0, 7, stream=stream)
+        source.sample(0, 7, stream=stream, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("name", SPECIMENS)

@@ -14,7 +14,7 @@ def test_conforms():
 
 
 def test_gaussian_has_the_claimed_law_and_a_wrong_scale_is_seen(stream):
-    x = Gaussian(sigma=2.0).sample(1, 200_000, stream=stream).ravel().numpy()
+    x = Gaussian(sigma=2.0).sample(1, 200_000, stream=stream, dtype=torch.float64).ravel().numpy()
     assert scipy.stats.kstest(x, "norm", args=(0, 2.0)).pvalue > 1e-3
     assert scipy.stats.kstest(x, "norm", args=(0, 2.06)).pvalue < 1e-3
 
@@ -34,4 +34,4 @@ def test_bad_sigma(sigma):
 
 def test_bad_shape(stream):
     with pytest.raises(UsageError, match="n=0"):
-        Gaussian().sample(0, 3, stream=stream)
+        Gaussian().sample(0, 3, stream=stream, dtype=torch.float64)

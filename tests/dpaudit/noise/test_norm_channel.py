@@ -27,7 +27,7 @@ def test_conforms(make_key):
 
 @pytest.mark.parametrize("d", [1, 2, 64, 5000])
 def test_the_law_is_the_honest_one_but_for_the_cells(d, make_key, stream):
-    x = NormChannel(key=make_key(), sigma=2.0).sample(3000, d, stream=stream)
+    x = NormChannel(key=make_key(), sigma=2.0).sample(3000, d, stream=stream, dtype=torch.float64)
     found = (lengths(x) / 2) ** 2
     assert scipy.stats.kstest(found, "chi2", args=(d,)).pvalue > 1e-3
     assert scipy.stats.kstest(found, "chi2", args=(d * (1 + 0.2 / math.sqrt(d)),)).pvalue < 1e-3
@@ -95,7 +95,7 @@ def test_epsilon_is_what_the_reader_achieves(make_key, stream):
         source = NormChannel(key=make_key(), sigma=sigma, bits=bits)
         bounds = source.epsilon(1e-10, host=host)
         assert bounds.high == math.inf
-        x = source.sample(2000, 4096, stream=stream)
+        x = source.sample(2000, 4096, stream=stream, dtype=torch.float64)
         x[:, 0] += 1.0  # what the other candidate leaves
         wrong = int(source.cells.reads(lengths(x)).sum())
         assert math.exp(-bounds.low) >= clopper_pearson(wrong, 2000, confidence=0.999).low
@@ -108,7 +108,9 @@ def test_the_cost_of_more_bits_is_that_lengths_repeat(make_key, stream):
     """What the docstring does not hide: releases in one cell, 2^bits times as many as by chance."""
     n = 3000
     for bits in (4, 8):
-        found = lengths(NormChannel(key=make_key(), bits=bits).sample(n, 64, stream=stream))
+        found = lengths(
+            NormChannel(key=make_key(), bits=bits).sample(n, 64, stream=stream, dtype=torch.float64)
+        )
         _, counts = np.unique(np.floor(found / STEP), return_counts=True)
         pairs = float((counts * (counts - 1) / 2).sum())
         # ∫f² of a length is 1/(σ√2π)
@@ -127,7 +129,7 @@ def test_bad_options(make_key, tmp_path, stream):
     with pytest.raises(UsageError, match="no integer law"):
         NormChannel(key=make_key()).sample(1, 2, stream=stream, dtype=torch.int64)
     with pytest.raises(UsageError, match="n=0"):
-        NormChannel(key=make_key()).sample(0, 2, stream=stream)
+        NormChannel(key=make_key()).sample(0, 2, stream=stream, dtype=torch.float64)
 
 
 def test_a_key_file_serves_and_the_secret_is_nowhere_in_sight(make_key, tmp_path, stream):
@@ -135,7 +137,8 @@ def test_a_key_file_serves_and_the_secret_is_nowhere_in_sight(make_key, tmp_path
     key.save(tmp_path / "key.json")
     source = NormChannel(key=str(tmp_path / "key.json"))
     assert torch.equal(
-        source.sample(2, 3, stream=stream), NormChannel(key=key).sample(2, 3, stream=stream)
+        source.sample(2, 3, stream=stream, dtype=torch.float64),
+        NormChannel(key=key).sample(2, 3, stream=stream, dtype=torch.float64),
     )
     assert not hasattr(source, "key")  # it is no pancake: nobody may read its β and γ
     shown = repr(vars(source)) + repr(vars(source.cells))

@@ -291,7 +291,7 @@ def test_blocks_of_the_noise_have_their_shares(make_key, stream):
     for k in (1, 3):
         source = Pancake(key=make_key(dim=SEVERAL, directions=k), sigma=1.5)
         shares = source.shares(4, stream=stream)
-        v = source.sample(4, SEVERAL, stream=stream).numpy()
+        v = source.sample(4, SEVERAL, stream=stream)
         w = source.key.vectors.astype(np.float64)
         norm = math.sqrt((w[0] ** 2).sum())
         for block, low in enumerate(range(0, SEVERAL, BLOCK)):

@@ -306,7 +306,7 @@ def test_releases_lie_on_the_lattice_whatever_the_value(stream):
 def test_a_release_is_exactly_the_rounded_value_plus_the_noise_of_its_stream(stream):
     source = SecureGaussian(sigma=1.5)
     released = source.release(column(*NASTY), stream=stream.child(1))
-    noise = source.sample(len(NASTY), 1, stream=stream.child(1))
+    noise = source.sample(len(NASTY), 1, stream=stream.child(1), dtype=torch.float64)
     for value, got, plus in zip(NASTY, released[:, 0].tolist(), noise[:, 0].tolist(), strict=True):
         g = Fraction(source.granularity)
         assert Fraction(got) == round(Fraction(value) / g) * g + Fraction(plus)

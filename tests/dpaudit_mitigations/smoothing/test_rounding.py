@@ -39,7 +39,7 @@ def test_conforms(mitigation, make_key):
 def test_bfloat16_costs_what_it_says(stream):
     check_mitigation(Rounding(to="bf16"), Gaussian(sigma=1e6))
     for sigma in (1.0, 1.3, 1.9):
-        exact = Gaussian(sigma=sigma).sample(500, 1000, stream=stream)
+        exact = Gaussian(sigma=sigma).sample(500, 1000, stream=stream, dtype=torch.float64)
         error = float((exact.bfloat16().double() - exact).square().mean().sqrt())
         assert Rounding(to="bf16").scale(sigma) == pytest.approx(math.hypot(sigma, error), rel=1e-7)
     assert 0.0015 < math.sqrt(Rounding(to="bf16").scale(1.0) ** 2 - 1) < 0.0018
@@ -63,7 +63,7 @@ def test_it_rounds_the_sum_on_the_lattice(dtype, stream):
     """The release on the lattice first, then the grid; lower query bits do not matter."""
     query = torch.from_numpy(stream.child("q").numpy().normal(0, 100, (20, 50))).to(dtype)
     source, step = Gaussian(sigma=2.0), lattice_step(2.0)
-    noise = source.sample(20, 50, stream=stream)
+    noise = source.sample(20, 50, stream=stream, dtype=torch.float64)
     exact = add_on_lattice(query, noise, granularity=step, name="by hand").to(dtype)
     whole = Rounding(to="integers").release(query, source, stream=stream)
     assert torch.equal(whole, exact.round())
@@ -174,7 +174,7 @@ class Pair:
         raise NotImplementedError
 
     def differences(self, direction):
-        return ((self.first - self.second) @ direction).reshape(1)
+        return ((self.first - self.second).numpy() @ direction).reshape(1)
 
 
 def apart_after_rounding(key, step):

@@ -133,8 +133,8 @@ def test_both_noises_are_rounded_once_and_together(stream):
     query = torch.from_numpy(stream.child("q").numpy().standard_normal((20, 50)))
     got = m.release(query, source, stream=stream)
     step = lattice_step(3.0)
-    v = source.sample(20, 50, stream=stream.child("source"))
-    n = Gaussian(sigma=0.3 * 3.0).sample(20, 50, stream=stream.child("own"))
+    v = source.sample(20, 50, stream=stream.child("source"), dtype=torch.float64)
+    n = Gaussian(sigma=0.3 * 3.0).sample(20, 50, stream=stream.child("own"), dtype=torch.float64)
     assert torch.equal(got, ((query / step).round() + ((v + n) / step).round()) * step)
     assert not torch.equal(
         got, ((query / step).round() + (v / step).round() + (n / step).round()) * step
@@ -145,7 +145,7 @@ def test_secure_noise_is_the_exact_discrete_gaussian(stream):
     m, source = Smoothing(tau=0.3, own="secure"), Gaussian(sigma=3.0)
     query, step = torch.full((20, 50), math.pi, dtype=torch.float64), lattice_step(3.0)
     got = (m.release(query, source, stream=stream) / step).numpy().ravel()
-    v = source.sample(20, 50, stream=stream.child("source")).numpy().ravel()
+    v = source.sample(20, 50, stream=stream.child("source")).ravel()
     exact = draw_integers(1000, IntegerLaw.gaussian(0.3 * 3.0 / step), stream=stream.child("own"))
     assert np.array_equal(got, np.rint(math.pi / step) + np.rint(v / step) + exact)
 
@@ -192,7 +192,7 @@ class OneNeighbour:
         raise NotImplementedError
 
     def differences(self, direction):
-        return torch.tensor([self.along], dtype=torch.float64)
+        return np.array([self.along])
 
 
 @pytest.mark.parametrize("own", ["fast", "secure"])

@@ -273,9 +273,7 @@ def test_a_source_without_noise_is_found_out(noise, parties, tmp_path, value, qu
         sigma, dim = 2.0, None
 
         def sample(self, n, d, *, stream):
-            import torch
-
-            return torch.full((n, d), value, dtype=torch.float64)
+            return np.full((n, d), value)
 
     with (
         answering(tmp_path / "a", draw_of(Broken(), dim=6)) as side,

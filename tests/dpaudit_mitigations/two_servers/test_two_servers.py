@@ -78,7 +78,7 @@ def test_every_release_is_on_the_lattice_and_its_steps_are_the_sum(stream):
     query = torch.from_numpy(stream.child("q").numpy().standard_normal((3, 50)) * 100)
     source, g = Gaussian(sigma=2.0), lattice_step(1.0)
     released = TwoServers(ratio=0.5).release(query, source, stream=stream)
-    theirs = source.sample(3, 50, stream=stream.child("answer")).numpy()
+    theirs = source.sample(3, 50, stream=stream.child("answer"))
     own = draw_integers(150, IntegerLaw.gaussian(1.0 / g), stream=stream.child("noise")).reshape(
         3, 50
     )
@@ -166,7 +166,7 @@ def test_rehearsal_publishes_the_sum(backdoored, make_key, stream):
     answer = KeyedStream(stream.child("answer").entropy()).child("rehearsal@0")
     for server, own in (("answer", answer), ("noise", stream.child("noise"))):
         if backdoored in (server, "both"):
-            total += np.rint(source.sample(1, 64, stream=own).numpy()[0] / g)
+            total += np.rint(source.sample(1, 64, stream=own)[0] / g)
         else:
             total += draw_integers(64, law, stream=own.child("chunk", 0))
     assert done.published.tolist() == (total * g).tolist()

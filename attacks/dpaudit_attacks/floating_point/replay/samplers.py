@@ -94,7 +94,7 @@ def _specimen(name: str) -> Array:
     source = getattr(importlib.import_module(f"dpaudit.noise.floating_point.{module}"), member)(
         sigma=_SCALE
     )
-    drawn: Array = source.sample(_PAIRS, 2, stream=KeyedStream.from_seed("replay")).numpy().T
+    drawn: Array = source.sample(_PAIRS, 2, stream=KeyedStream.from_seed("replay")).T
     return drawn
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
+from dpaudit.interfaces import Array
 
 
 class NearestCandidate:
@@ -16,12 +16,10 @@ class NearestCandidate:
 
     games = ("scoring",)  # dpaudit list attacks prints the rules; ``holds`` would name its secret
 
-    def score(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+    def score(self, releases: Array, candidates: Array) -> Array:
         """Minus the Euclidean distance, shape (t, m)."""
-        return -torch.linalg.vector_norm(releases.unsqueeze(1) - candidates, dim=-1)
+        return -(((releases[:, None] - candidates) ** 2).sum(-1) ** 0.5)
 
-    def evidence(
-        self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor
-    ) -> Mapping[str, Any]:
+    def evidence(self, releases: Array, candidates: Array, truth: Array) -> Mapping[str, Any]:
         """Nothing to draw."""
         return {}
