@@ -14,7 +14,7 @@ from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid
 from dpaudit.experiments.measure import Measure
-from dpaudit.interfaces import NoiseSource, Stream
+from dpaudit.interfaces import Array, NoiseSource, Stream
 from dpaudit.noise.gaussian import Gaussian
 
 __all__ = ["MEASURE", "WARM_UP", "in_turn", "measure", "ratio", "summary"]
@@ -50,7 +50,7 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
 
 def _draw(
     source: NoiseSource, d: int, dtype: torch.dtype, streams: Sequence[Stream], i: int
-) -> torch.Tensor:
+) -> Array:
     return source.sample(1, d, stream=streams[i], dtype=dtype)
 
 

@@ -99,7 +99,7 @@ def test_bits_are_written_for_another_battery(folder):
 def test_a_recovered_direction_goes_to_a_file_of_its_own(folder, make_key, stream):
     pytest.importorskip("fpylll")
     key = make_key(dim=8, beta=1e-2)
-    np.save(folder / "x.npy", Pancake(key=key).sample(6_000, 8, stream=stream).numpy())
+    np.save(folder / "x.npy", Pancake(key=key).sample(6_000, 8, stream=stream))
     args = (
         "audit",
         "file:x.npy",
