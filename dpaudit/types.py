@@ -269,6 +269,7 @@ class Provenance:
 
     ``source`` is the SHA-256 of dpaudit's own Python sources, as in :class:`PluginOrigin`. ``by``
     is whom the user named as the one who ran it, ``files`` what was audited, if it is files.
+    ``command`` is the command line of an audit that was started by one, its seed included.
     """
 
     seed: str
@@ -279,6 +280,7 @@ class Provenance:
     source: str = ""
     by: str = field(default="", metadata={"document": "if any"})
     files: tuple[AuditedFile, ...] = field(default=(), metadata={"document": "if any"})
+    command: str = field(default="", metadata={"document": "if any"})
 
     def __repr__(self) -> str:
         known = self.versions.get("dpaudit", "")

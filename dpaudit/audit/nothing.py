@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from dpaudit.audit.options import AuditOptions, MechanismOptions, PrivacyClaim
-from dpaudit.provenance import collect
+from dpaudit.provenance import collect, identified
+from dpaudit.samplers.identity import NOTHING, Identity
 from dpaudit.types import AuditResult, Interval, MechanismResult
 
 __all__ = ["nothing_counted", "nothing_drawn"]
@@ -18,6 +19,7 @@ def nothing_drawn(
     claim: str,
     options: AuditOptions,
     sandbox: str = "",
+    what: Identity = NOTHING,
     seconds: float = 0.0,
 ) -> AuditResult:
     """The result of an audit whose sampler gave no value."""
@@ -34,7 +36,12 @@ def nothing_drawn(
         sandbox=sandbox,
         seconds=seconds,
         cannot_rule_out=(),
-        provenance=collect(seed=options.seed or "none", plugins=()),
+        provenance=identified(
+            collect(seed=options.seed or "none", plugins=()),
+            by=options.by,
+            files=what.files,
+            versions=what.versions,
+        ),
     )
 
 
@@ -46,6 +53,7 @@ def nothing_counted(
     attack: str,
     options: MechanismOptions,
     sandbox: str = "",
+    what: Identity = NOTHING,
     seconds: float = 0.0,
 ) -> MechanismResult:
     """The result of an audit whose mechanism gave no release."""
@@ -72,5 +80,10 @@ def nothing_counted(
         seconds=seconds,
         advice=(),
         cannot_rule_out=(),
-        provenance=collect(seed=options.seed or "none", plugins=()),
+        provenance=identified(
+            collect(seed=options.seed or "none", plugins=()),
+            by=options.by,
+            files=what.files,
+            versions=what.versions,
+        ),
     )

@@ -32,7 +32,7 @@ from dpaudit.audit.verdict import judge, never_excluded
 from dpaudit.claims import Claim
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.interfaces import ClosedSampler, PreparingSampler, StartedSampler, ValueSampler
-from dpaudit.provenance import collect
+from dpaudit.provenance import collect, identified
 from dpaudit.randomness import KeyedStream
 from dpaudit.samplers import open_sampler
 from dpaudit.samplers.callables import (
@@ -42,10 +42,11 @@ from dpaudit.samplers.callables import (
     same_search_path,
     subject,
 )
+from dpaudit.samplers.identity import Identity, identify
 from dpaudit.samplers.sandbox.policy import joined
 from dpaudit.types import AuditResult, BlindSpot, PowerPoint, TestResult, Verdict
 
-__all__ = ["audit_named", "audit_sampler", "audit_subject", "run_audit"]
+__all__ = ["audit_named", "audit_sampler", "audit_subject", "run_audit", "search_seconds"]
 
 LEAST_SHARE = 0.1  # of the values asked for: a pass on less is inconclusive
 EARLY_END = 100  # what an end before the plan's may add to α is 1/this; see run_audit
@@ -72,6 +73,7 @@ def audit_sampler(
     bits: Path | None = None,
     call: str | None = None,
     in_process: bool | None = None,
+    by: str = "",
     progress: Progress | None = None,
 ) -> AuditResult:
     """Audit a closed sampler: one named as on the command line, or a Python callable.
@@ -157,7 +159,8 @@ def audit_subject(
     how = "" if options.call is None else f"call={options.call!r}, "
     again = f"dpaudit.audit_sampler(…, claim={claim!r}, {how}seed={options.seed!r})"
     tests = (dataclasses.replace(t, reproduce=again if t.reproduce else "") for t in found.tests)
-    found = dataclasses.replace(found, tests=tuple(tests))
+    made = identified(found.provenance, by=options.by)
+    found = dataclasses.replace(found, tests=tuple(tests), provenance=made)
     if found.verdict != "no-finding":
         return found
     return dataclasses.replace(found, cannot_rule_out=(*found.cannot_rule_out, ONE_PROCESS))
@@ -168,15 +171,19 @@ def audit_named(
     *,
     claim: str | None = None,
     options: AuditOptions,
+    what: Identity | None = None,
     progress: Progress | None = None,
 ) -> AuditResult:
     """Open a sampler by its name, audit it, close it; see :func:`audit_sampler`.
+
+    ``what`` is what :func:`~dpaudit.samplers.identity.identify` said, if it was asked before.
 
     Raises:
         UsageError: an unknown name or claim, or an option that does not fit.
         SamplerError: as in :func:`run_audit`.
     """
     law = None if claim is None else Claim.parse(claim)
+    what = identify(sampler) if what is None else what
     closed = open_sampler(
         sampler,
         seed=options.seed,
@@ -195,7 +202,8 @@ def audit_named(
         law = Claim.parse(own)
     with joined() as sandbox, closed as opened:
         result = _audit(opened, law, options, progress)
-    return dataclasses.replace(result, sandbox=sandbox.reached)
+    made = identified(result.provenance, by=options.by, files=what.files, versions=what.versions)
+    return dataclasses.replace(result, sandbox=sandbox.reached, provenance=made)
 
 
 def run_audit(
@@ -374,12 +382,18 @@ def _plan(
     )
 
 
+def search_seconds(options: AuditOptions) -> float | None:
+    """Seconds that searches may take after the last value; None: up to the time limit."""
+    if options.time_limit is not None:
+        return None
+    return SEARCH_SECONDS * min(1.0, math.sqrt(options.samples / DEFAULT_SAMPLES))
+
+
 def _patience(started: float, options: AuditOptions, *, certain: bool) -> float:
     """Deadline of searches; a finding certain without them needs them only for its cause."""
     now = time.monotonic()
-    asked = now + SEARCH_SECONDS * min(1.0, math.sqrt(options.samples / DEFAULT_SAMPLES))
-    if options.time_limit is not None:
-        asked = started + options.time_limit
+    limit = search_seconds(options)
+    asked = started + (options.time_limit or 0.0) if limit is None else now + limit
     return min(asked, now + CAUSE_SECONDS) if certain else asked
 
 

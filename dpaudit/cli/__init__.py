@@ -51,10 +51,7 @@ def _code() -> int:
             tell("dpaudit: " + printable(error, limit=20_000).replace("\n", "\n  "), limit=25_000)
         return error.exit_code
     except KeyboardInterrupt:
-        tell(
-            "dpaudit: interrupted; finished work is kept; "
-            "repeat the command to resume (dpaudit run: with --resume)"
-        )
+        tell("dpaudit: interrupted before the end; files that were written stay")
         return 130
     except BaseException as error:  # noqa: BLE001 whatever a plug-in raises is no verdict
         if hasattr(error, "format_message"):

@@ -5,14 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from dpaudit import registry
+from dpaudit.audit.commands import command_line
 from dpaudit.audit.nothing import nothing_drawn
 from dpaudit.audit.options import AuditOptions
-from dpaudit.audit.run import audit_named
+from dpaudit.audit.run import audit_named, search_seconds
+from dpaudit.cli.earlier import refuse_another
 from dpaudit.cli.formats import formats_of, without_earlier
 from dpaudit.cli.options import AuditCommand
 from dpaudit.cli.output import note
+from dpaudit.cli.progress import AuditProgress
 from dpaudit.cli.verdicts import audited, leave, write_page
 from dpaudit.documents import of_result
+from dpaudit.samplers.identity import identify
 from dpaudit.samplers.sandbox.policy import asking
 from dpaudit.types import TestResult
 
@@ -22,21 +26,26 @@ __all__ = ["audit"]
 def audit(sampler: str, *, claim: str | None, options: AuditOptions, common: AuditCommand) -> None:
     """Audit, print, write, and exit with the verdict's code."""
     out, formats = common.out, formats_of(common.also, out=common.out)
+    command = command_line("audit", sampler, options, claim=claim)
+    refuse_another(out, command)
     formats = without_earlier(
         formats, out, others=(f"{name}.json" for name in registry.plugins("tests"))
     )
+    what = identify(sampler)
     with asking(common.sandbox, visible=common.visible or (), passed=common.pass_env or ()) as held:
         result = audited(
-            lambda progress: audit_named(sampler, claim=claim, options=options, progress=progress),
-            drawing="values drawn",
-            then="searching for hidden directions",
-            total=options.samples,
+            lambda progress: audit_named(
+                sampler, claim=claim, options=options, what=what, progress=progress
+            ),
+            command=command,
+            shown=AuditProgress("values drawn", _search(options), total=options.samples),
             nothing=lambda reason, seconds: nothing_drawn(
                 sampler,
                 reason,
                 claim=claim or "",
                 options=options,
                 sandbox=held.reached,
+                what=what,
                 seconds=seconds,
             ),
             out=out,
@@ -57,6 +66,12 @@ def audit(sampler: str, *, claim: str | None, options: AuditOptions, common: Aud
         out=out,
         output=common.output,
     )
+
+
+def _search(options: AuditOptions) -> str:
+    limit = search_seconds(options)
+    within = "until the time limit" if limit is None else f"at most {limit:.2g} s"
+    return f"all values drawn; testing, then searching for hidden directions, {within}"
 
 
 def _save(test: TestResult, out: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,7 +24,9 @@ from dpaudit.types import to_dict
 if TYPE_CHECKING:
     from dpaudit.experiments import Store
 
-__all__ = ["demo", "report", "run"]
+__all__ = ["default_folder", "demo", "report", "run"]
+
+_LONGEST_NAME = 100
 
 
 def demo(out: Path, output: str, *, also: str | None = None) -> None:
@@ -44,6 +47,18 @@ def demo(out: Path, output: str, *, also: str | None = None) -> None:
     _run("demo", options, trials=None, output=output, also=formats)
 
 
+def default_folder(experiment: str) -> Path:
+    """Where a run without ``--out`` goes: ``runs/`` and the experiment's own name.
+
+    Raises:
+        SpecError: as :func:`~dpaudit.experiments.load_spec`.
+    """
+    from dpaudit.experiments import load_spec
+
+    name = re.sub(r"[^\w.-]+", "-", load_spec(experiment).name).strip("-.")
+    return Path("runs") / (name[:_LONGEST_NAME] or "experiment")
+
+
 def run(
     experiment: str,
     options: RunOptions,
@@ -60,10 +75,15 @@ def run(
     words = ["dpaudit", "run", experiment]
     words += ["--trials", str(trials)] if trials is not None else []
     words += ["--device", device] if device != "cpu" else []
+    more = ["--out", str(options.out), "--resume"]
+    more += ["--data-root", str(data_root)] if data_root is not None else []
+    more += [word for one in log for word in ("--log", one)]
+    more += ["--also", also] if also is not None else []
     formats = formats_of(also, out=options.out)
     _run(
         experiment,
         replace(options, command=shlex.join(words)),
+        resumed=shlex.join(more),
         trials=trials,
         device=device,
         output=output,
@@ -78,6 +98,7 @@ def _run(
     *,
     trials: int | None,
     output: str,
+    resumed: str = "",
     device: str = "cpu",
     log: Sequence[str] = (),
     also: Sequence[str] = (),
@@ -99,7 +120,8 @@ def _run(
             if log:
                 loggers.start(run_start(store, cells=len(spec.cells()), command=options.command))
 
-        run_cells(spec, replace(options, on_open=started, on_result=loggers.outcome))
+        prepared = replace(options, on_open=started, on_result=loggers.outcome)
+        run_cells(spec, prepared, resumed=resumed)
         document = _document(out)
         try:
             write_json(document, out / "results.json")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dpaudit.audit.commands import command_line
 from dpaudit.audit.epsilon.run import audit_named
 from dpaudit.audit.nothing import nothing_counted
 from dpaudit.audit.options import MechanismOptions, PrivacyClaim
+from dpaudit.cli.earlier import refuse_another
 from dpaudit.cli.formats import formats_of, without_earlier
 from dpaudit.cli.options import AuditCommand
+from dpaudit.cli.progress import AuditProgress
 from dpaudit.cli.verdicts import audited, leave, write_page
 from dpaudit.documents import of_result
+from dpaudit.samplers.identity import identify
 from dpaudit.samplers.sandbox.policy import asking
 
 __all__ = ["mechanism"]
@@ -26,7 +30,20 @@ def mechanism(
 ) -> None:
     """Audit, print, write, and exit with the verdict's code."""
     out, formats = common.out, formats_of(common.also, out=common.out)
+    command = command_line(
+        "mechanism",
+        name,
+        options,
+        claim_epsilon=claim.epsilon,
+        claim_delta=claim.delta or None,
+        claim_mu=claim.mu,
+        neighbours=neighbours,
+        attack=attack,
+        guesses=guesses,
+    )
+    refuse_another(out, command)
     formats = without_earlier(formats, out)
+    what = identify(name)
     with asking(common.sandbox, visible=common.visible or (), passed=common.pass_env or ()) as held:
         result = audited(
             lambda progress: audit_named(
@@ -36,11 +53,15 @@ def mechanism(
                 attack=attack,
                 options=options,
                 guesses=guesses,
+                what=what,
                 progress=progress,
             ),
-            drawing="releases drawn",
-            then="learning and counting",
-            total=2 * options.samples,
+            command=command,
+            shown=AuditProgress(
+                "releases drawn",
+                "all releases drawn; learning events and counting them",
+                total=2 * options.samples,
+            ),
             nothing=lambda reason, seconds: nothing_counted(
                 name,
                 reason,
@@ -48,6 +69,7 @@ def mechanism(
                 attack=attack or "",
                 options=options,
                 sandbox=held.reached,
+                what=what,
                 seconds=seconds,
             ),
             out=out,

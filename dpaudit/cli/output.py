@@ -29,6 +29,16 @@ class SafeConsole(Console):
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, **options)
 
+    @property
+    def file(self) -> Any:
+        """Where rich writes; a live display puts a proxy of its own around ours."""
+        file = super().file
+        return getattr(file, "rich_proxied_file", file)
+
+    @file.setter
+    def file(self, new: Any) -> None:
+        self._file = new
+
     def render(self, renderable: Any, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """As rich does; control segments, which are rich's own, stay."""
         for segment in super().render(renderable, options):

@@ -1,4 +1,8 @@
-"""Progress of a run: a bar if stderr is a terminal, otherwise a line every half minute."""
+"""Progress of a run and of an audit, on stderr.
+
+A run shows a bar if stderr is a terminal, otherwise a line every half minute; an audit shows a bar
+for what is drawn and a spinner for what follows, on a terminal only.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +15,78 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    SpinnerColumn,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
 )
 
-from dpaudit.cli.output import SafeConsole
+from dpaudit.cli.output import SafeConsole, progress_bar
 from dpaudit.cli.remaining import Remaining, in_words
 from dpaudit.results.text import one_line, tell
 from dpaudit.types import CellFailure, CellResult
 
-__all__ = ["RunProgress"]
+__all__ = ["AuditProgress", "RunProgress"]
 
 _LINE_SECONDS = 30.0
 _BAR_SECONDS = 0.5
+
+
+class AuditProgress:
+    """A context manager to call with the number drawn and the total: two stages, one at a time.
+
+    ``drawing`` says what is drawn, ``then`` what follows and how long at most; of that no share is
+    known, so it has no bar.
+    """
+
+    def __init__(self, drawing: str, then: str, *, total: int) -> None:
+        self.what, self._then = drawing, then
+        self.done, self.total = 0, total
+        self._stage: Progress | None = None
+        self._task: TaskID | None = None
+
+    def __call__(self, done: int, total: int) -> None:
+        self.done, self.total = done, total
+        drawing = done < total
+        if drawing != (self._task is not None):
+            self._enter(drawing=drawing)
+        if self._stage is not None and self._task is not None:
+            self._stage.update(self._task, completed=done, total=total)
+
+    def __enter__(self) -> Self:
+        self._enter(drawing=True)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._stage is not None:
+            self._stage.stop()
+
+    def _enter(self, *, drawing: bool) -> None:
+        if self._stage is not None:
+            self._stage.stop()
+        self._stage = progress_bar() if drawing else _spinner()
+        task = self._stage.add_task(
+            self.what if drawing else self._then, total=self.total if drawing else None
+        )
+        self._task = task if drawing else None
+        self._stage.start()
+
+
+def _spinner() -> Progress:
+    console = SafeConsole(stderr=True)
+    return Progress(
+        SpinnerColumn("line"),
+        TextColumn("{task.description}", markup=False),
+        TimeElapsedColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    )
 
 
 class _Cell(Protocol):

@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 __all__ = ["run_cells", "tell_failures"]
 
 
-def run_cells(spec: Spec, options: RunOptions) -> None:
+def run_cells(spec: Spec, options: RunOptions, *, resumed: str = "") -> None:
     """Run the cells that ``options.out`` lacks; record the command and where it ran.
+
+    Ctrl-C says what is on disk, and exits with 130; ``resumed`` are the options that, added to the
+    command, resume it, or empty if it starts again from the beginning.
 
     Raises:
         UsageError: as :func:`~dpaudit.experiments.run_experiment`; columns or figures that no
@@ -40,8 +43,10 @@ def run_cells(spec: Spec, options: RunOptions) -> None:
     placed = (f" --where {where}" if where != "local" else "") + (
         f" --jobs {jobs}" if jobs != "1" else ""
     )
+    command = options.command + placed
+    progress = RunProgress(spec.name, spec.cells(), placement)
     try:
-        with RunProgress(spec.name, spec.cells(), placement) as progress:
+        with progress:
 
             def told(outcome: CellResult | CellFailure) -> None:
                 progress.on_result(outcome)
@@ -52,17 +57,20 @@ def run_cells(spec: Spec, options: RunOptions) -> None:
                 options,
                 where=placement,
                 jobs=1,
-                command=options.command + placed,
+                command=command,
                 on_start=progress.on_start,
                 on_done=progress.on_done,
                 on_result=told,
             )
             run_with(spec, shown)
     except KeyboardInterrupt as interrupt:  # typer would end without a message
-        note(
-            f"interrupted; finished cells are kept in {options.out}; "
-            "repeat the command with --resume"
+        kept = f"{progress.done:,} of {len(spec.cells()):,} cells are on disk in {options.out}"
+        then = (
+            f"this resumes it:\n{command} {resumed}"
+            if resumed
+            else f"{command} starts again from the beginning"
         )
+        note(f"interrupted: {kept}; {then}")
         raise typer.Exit(130) from interrupt
 
 

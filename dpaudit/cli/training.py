@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import typer
 
 from dpaudit.cli.data import use_data_root
 from dpaudit.cli.output import emit, note, progress_bar, write_json_line
@@ -39,10 +43,13 @@ def train(
     use_data_root(data_root)
     file = checkpoint_file(model) if out is None else out
     started = time.monotonic()
-    with progress_bar() as bar:
+    done = 0
+    with _interruptible(file, lambda: done), progress_bar() as bar:
         task = bar.add_task(model, total=None)
 
         def show(epoch: Epoch) -> None:
+            nonlocal done
+            done = epoch.number
             bar.update(
                 task,
                 total=epoch.of,
@@ -83,3 +90,15 @@ def train(
         f"seed {checkpoint.seed}, {document['seconds']:.0f} s"
     )
     note(f"checkpoint: {file}")
+
+
+@contextmanager
+def _interruptible(file: Path, done: Callable[[], int]) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        note(
+            f"interrupted: {done():,} epochs are kept beside {file}; "
+            "repeat the command with --resume"
+        )
+        raise typer.Exit(130) from interrupt

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import typer
 
 from dpaudit.cli.formats import write_formats
-from dpaudit.cli.output import emit, note, progress_bar, write_json_line
+from dpaudit.cli.output import emit, note, write_json_line
+from dpaudit.cli.progress import AuditProgress
 from dpaudit.cli.readiness import be_ready
 from dpaudit.documents import AuditDocument, MechanismDocument, of_result
 from dpaudit.errors import SamplerError, UsageError
@@ -25,51 +27,58 @@ if TYPE_CHECKING:
 
 __all__ = ["audited", "leave", "printed", "write_page"]
 
+R = TypeVar("R", AuditResult, MechanismResult)
 _EXIT = {"no-finding": 0, "finding": 1, "inconclusive": 3}
 
 
 def audited(
-    work: Callable[[Callable[[int, int], None]], Any],
+    work: Callable[[Callable[[int, int], None]], R],
     *,
-    drawing: str,
-    then: str,
-    total: int,
+    command: str,
+    shown: AuditProgress,
     nothing: Callable[[str, float], AuditResult | MechanismResult],
     out: Path | None,
     also: Sequence[str],
     output: str,
     held: Policy,
-) -> Any:
-    """Run ``work(progress)`` under a bar that says ``drawing``, and ``then`` when all is drawn.
+) -> R:
+    """The result of ``work(progress)``, with its ``command``; the progress is ``shown``.
 
     A sampler that fails is an error and also an inconclusive result: ``nothing(reason, seconds)``
     goes to ``out`` like any other, so that no earlier report stays there, and with ``--format
-    json`` to stdout instead of the error.
+    json`` to stdout instead of the error. Ctrl-C says what was lost, and exits with 130.
     """
     started = time.monotonic()
     be_ready(writes=out is not None)
-    with progress_bar() as bar:
-        task = bar.add_task(drawing, total=total)
-
-        def progress(done: int, of: int) -> None:
-            bar.update(task, completed=done, total=of, description=drawing if done < of else then)
-
-        try:
-            result = work(progress)
-        except SamplerError as error:
-            document = of_result(nothing(str(error), time.monotonic() - started))
-            if out is not None:
-                write_page(document, out, also=also)
-            if output != "json":
-                raise
-            write_json_line(printed(document))
-            raise typer.Exit(error.exit_code) from error
+    try:
+        with shown:
+            result = _made_by(command, work(shown))
+    except SamplerError as error:
+        failed = nothing(str(error), time.monotonic() - started)
+        document = of_result(_made_by(command, failed))
+        if out is not None:
+            write_page(document, out, also=also)
+        if output != "json":
+            raise
+        write_json_line(printed(document))
+        raise typer.Exit(error.exit_code) from error
+    except KeyboardInterrupt as interrupt:
+        where = "" if out is None else f", and {out} holds no result"
+        note(
+            f"interrupted: {shown.done:,} of {shown.total:,} {shown.what} are lost{where}; "
+            "an audit keeps nothing before its end, so repeat the command"
+        )
+        raise typer.Exit(130) from interrupt
     if held.shortfall:
         note(
             f"sandbox: {held.shortfall} "
             "(--sandbox require would have refused; docs/threat-models.md says what still holds)"
         )
     return result
+
+
+def _made_by(command: str, result: R) -> R:
+    return replace(result, provenance=replace(result.provenance, command=command))
 
 
 def write_page(document: Document, out: Path, *, also: Sequence[str] = ()) -> None:

@@ -32,6 +32,7 @@ from dpaudit.interfaces import Mechanism, ProbingAttack, RecordedMechanism
 from dpaudit.provenance import identified
 from dpaudit.results.arrays import read_npy
 from dpaudit.samplers.callables import CallableMechanism, Subject, same_search_path, subject
+from dpaudit.samplers.identity import NOTHING, Identity, identify
 from dpaudit.samplers.resolve import open_mechanism
 from dpaudit.samplers.sandbox.policy import joined
 from dpaudit.types import MechanismResult
@@ -69,6 +70,7 @@ def audit_mechanism(
     guesses: int | None = None,
     call: str | None = None,
     in_process: bool | None = None,
+    by: str = "",
     progress: Progress | None = None,
 ) -> MechanismResult:
     """Audit a whole mechanism: one named as on the command line, or a Python callable.
@@ -88,6 +90,8 @@ def audit_mechanism(
     of releases are advisory only. ``scores:FILE`` is a one-run audit
     (:func:`~dpaudit.audit.epsilon.one_run.audit_scores`), which may make ``guesses`` guesses, a
     number chosen beforehand. ``progress`` is as in :func:`~dpaudit.audit_sampler`.
+
+    ``by`` is who runs the audit, for the report.
 
     Formal guarantee: see :class:`~dpaudit.types.MechanismResult`.
 
@@ -154,7 +158,7 @@ def audit_subject(
             )
     with CallableMechanism(what.called, name=what.name, call=options.call) as mechanism:
         pair = None if neighbours is None else parse_neighbours(neighbours)
-        return run_mechanism_audit(
+        result = run_mechanism_audit(
             mechanism,
             claim=claim,
             neighbours=pair,
@@ -162,6 +166,7 @@ def audit_subject(
             options=options,
             progress=progress,
         )
+    return _identified(result, options, NOTHING)
 
 
 def neighbours_text(neighbours: str | tuple[Query, Query] | None) -> str | None:
@@ -189,10 +194,15 @@ def audit_named(
     attack: str | None = None,
     options: MechanismOptions,
     guesses: int | None = None,
+    what: Identity | None = None,
     progress: Progress | None = None,
 ) -> MechanismResult:
-    """Open a mechanism by its name, audit it, close it; errors as in :func:`audit_mechanism`."""
+    """Open a mechanism by its name, audit it, close it; errors as in :func:`audit_mechanism`.
+
+    ``what`` is what :func:`~dpaudit.samplers.identity.identify` said, if it was asked before.
+    """
     alpha, seed = options.alpha, options.seed
+    what = identify(name) if what is None else what
     claimed = ["--claim-epsilon", f"{claim.epsilon!r}", *_option("--claim-mu", claim.mu)]
     words = ["dpaudit", "mechanism", name, *claimed]
     words += ["--claim-delta", f"{claim.delta!r}", "--alpha", f"{alpha!r}", "--seed", seed]
@@ -208,6 +218,7 @@ def audit_named(
                 )
         path = Path(name.removeprefix(SCORES))
         result = audit_scores(path, claim=claim, alpha=alpha, seed=seed, guesses=guesses)
+        result = _identified(result, options, what)
         return _reproducible(result, [*words, *_option("--guesses", guesses)])
     if guesses is not None:
         raise UsageError(
@@ -227,11 +238,18 @@ def audit_named(
             options=options,
             progress=progress,
         )
-    result = dataclasses.replace(result, sandbox=sandbox.reached)
+    result = dataclasses.replace(_identified(result, options, what), sandbox=sandbox.reached)
     words += [*_option("--neighbours", neighbours), *_option("--attack", attack)]
     words += _option("--call", options.call)
     words += ["--samples", str(options.samples)]
     return _reproducible(result, [*words, *(["--real-numbers"] if options.real_numbers else [])])
+
+
+def _identified(
+    result: MechanismResult, options: MechanismOptions, what: Identity
+) -> MechanismResult:
+    made = identified(result.provenance, by=options.by, files=what.files, versions=what.versions)
+    return dataclasses.replace(result, provenance=made)
 
 
 def _option(name: str, value: object) -> list[str]:

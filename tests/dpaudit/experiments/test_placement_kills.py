@@ -238,10 +238,8 @@ def test_interrupted(tmp_path):
             os.killpg(pid, signal.SIGINT)
             assert nursery.wait(pid) == 130
             said = nursery.log.read_text()
-            assert (
-                f"interrupted; finished cells are kept in {out}; repeat the command with --resume"
-                in said
-            )
+            assert f"cells are on disk in {out}; this resumes it:\ndpaudit run " in said
+            assert f"--jobs 2 --out {out} --resume\n" in said
             assert "Traceback" not in said
             assert not any(map(running, workers))
         assert 0 < len(finished(out)) < CELLS

@@ -1,0 +1,109 @@
+"""``--out`` on a folder with a result: the same audit replaces it, another one is refused."""
+
+import json
+import shlex
+
+import pytest
+from command_line import here as dpaudit
+
+from dpaudit.audit.commands import apart_from_the_seed, command_line
+from dpaudit.audit.options import AuditOptions, MechanismOptions
+
+QUICK = ("--samples", "2e4", "--tests", "moments", "--alpha", "1e-6", "--out", "o")
+AUDIT = ("audit", "numpy:normal", "--claim", "gaussian:sigma=1", *QUICK)
+MECHANISM = (
+    *("mechanism", "opendp:laplace:scale=1", "--neighbours", "0,1", "--claim-epsilon", 1),
+    *("--samples", 2000, "--out", "o"),
+)
+
+
+def provenance(folder):
+    document = json.loads((folder / "o" / "result.json").read_text())
+    return document["result"]["provenance"]
+
+
+def test_the_same_audit_with_any_seed_replaces_its_result(tmp_path):
+    for seed in ("1", "2"):
+        done = dpaudit(*AUDIT, "--seed", seed, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert provenance(tmp_path)["seed"] == seed
+    words = shlex.split(provenance(tmp_path)["command"])
+    again = dpaudit(*words[1:], "--format", "json", cwd=tmp_path)
+    assert json.loads(again.stdout)["samples_requested"] == 20_000
+    assert dpaudit(*AUDIT, cwd=tmp_path).returncode == 0
+
+
+def changed(option, value):
+    at = AUDIT.index(option)
+    return (*AUDIT[: at + 1], value, *AUDIT[at + 2 :])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        changed("--claim", "gaussian:sigma=2"),
+        changed("--samples", "3e4"),
+        changed("--tests", "tails"),
+        (*AUDIT, "--dim", "4"),
+        ("audit", "numpy:legacy-normal", *AUDIT[2:]),
+        MECHANISM,
+    ],
+)
+def test_another_audit_is_refused_and_the_result_stays(tmp_path, words):
+    assert dpaudit(*AUDIT, "--seed", 1, cwd=tmp_path).returncode == 0
+    before = {path.name: path.read_bytes() for path in (tmp_path / "o").iterdir()}
+    done = dpaudit(*words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "out=o: holds the result of another audit (dpaudit audit numpy:normal" in done.stderr
+    assert "choose another --out" in done.stderr
+    assert {path.name: path.read_bytes() for path in (tmp_path / "o").iterdir()} == before
+
+
+def test_an_inconclusive_result_is_of_its_audit_too(tmp_path):
+    words = ("audit", "command:false", "--claim", "gaussian:sigma=1", "--out", "o")
+    for _ in range(2):
+        assert dpaudit(*words, cwd=tmp_path).returncode == 3
+    assert dpaudit(*AUDIT, cwd=tmp_path).returncode == 2
+
+
+def test_a_run_is_not_replaced_by_an_audit(tmp_path):
+    (tmp_path / "o").mkdir()
+    (tmp_path / "o" / "results.sqlite").write_bytes(b"")
+    done = dpaudit(*AUDIT, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "out=o: holds a run, not an audit" in done.stderr
+
+
+@pytest.mark.parametrize("text", ["", "{}", "mine", '{"kind": "audit", "result": {}}'])
+def test_what_is_no_result_is_replaced(tmp_path, text):
+    (tmp_path / "o").mkdir()
+    (tmp_path / "o" / "result.json").write_text(text)
+    assert dpaudit(*AUDIT, cwd=tmp_path).returncode == 0
+
+
+def test_a_command_that_was_changed_by_hand_steers_nothing(tmp_path):
+    assert dpaudit(*AUDIT, cwd=tmp_path).returncode == 0
+    path = tmp_path / "o" / "result.json"
+    document = json.loads(path.read_text())
+    for command, code in (("dpaudit 'open", 0), ("dpaudit \x1b[2J\nNo finding", 2)):
+        document["result"]["provenance"]["command"] = command
+        path.write_text(json.dumps(document))
+        done = dpaudit(*AUDIT, cwd=tmp_path)
+        assert done.returncode == code
+        assert "\x1b" not in done.stderr
+        assert len(done.stderr.splitlines()) < 4
+
+
+def test_command_lines():
+    audit = AuditOptions(seed="a b", tests=("moments", "tails"), text=True, time_limit=60.0)
+    line = command_line("audit", "command:./x {n}", audit, claim="gaussian:sigma=1")
+    assert line == (
+        "dpaudit audit 'command:./x {n}' --claim gaussian:sigma=1 --seed 'a b' --time-limit 60 "
+        "--tests moments,tails --text"
+    )
+    options = MechanismOptions(seed="1", alpha=1.25e-7, real_numbers=True)
+    line = command_line("mechanism", "x", options, claim_epsilon=0.123456789, attack=None)
+    assert line == (
+        "dpaudit mechanism x --claim-epsilon 0.123456789 --alpha 1.25e-07 --seed 1 --real-numbers"
+    )
+    assert apart_from_the_seed(f"{line} --by 'A B'") == shlex.split(line.replace(" --seed 1", ""))
