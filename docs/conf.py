@@ -25,6 +25,7 @@ extensions = [
     "docstrings",
     "inline_svg",
     "mathml",
+    "offline_search",
 ]
 root_doc = "docs/index"
 include_patterns = [
@@ -61,6 +62,8 @@ html_theme = "furo"
 html_static_path = ["_static"]
 html_extra_path = ["_root"]
 html_css_files = ["site.css"]
+html_js_files = ["copy.js"]
+html_show_copyright = False
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {"navigation_with_keys": True}

@@ -5,24 +5,15 @@ from __future__ import annotations
 import copy
 import itertools
 import re
-import shutil
 from typing import Any
 
 import pytest
 from support import deployments, documents, formats, measured, mechanisms
+from support.chromium import CHROMIUM, NEEDED, sync_api
 
 from dpaudit.report import render_report
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(
-        CHROMIUM is None, reason="needs chromium, chromium-browser or google-chrome"
-    ),
-]
+pytestmark = [pytest.mark.browser, NEEDED]
 
 
 CANARY = "window.canary=1"
