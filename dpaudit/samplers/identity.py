@@ -74,7 +74,7 @@ def _paths(kind: str, rest: str) -> Iterator[str]:
 
 def _of_module(place: str) -> Iterator[str]:
     """A path, or the file of a dotted name in the working directory, which comes first."""
-    if "/" in place or place.endswith(".py"):
+    if not place or "/" in place or place.endswith(".py"):
         yield place
         return
     path = Path(*place.split("."))

@@ -10,12 +10,14 @@ import numpy.typing as npt
 from dpaudit import registry
 from dpaudit.errors import DuplicatePluginError, UnknownNameError, UsageError
 from dpaudit.interfaces import ClosedSampler, Mechanism
+from dpaudit.results.text import one_line
 from dpaudit.samplers.adapters.base import Adapter
 from dpaudit.samplers.endpoints.command_mechanism import CommandMechanism
 from dpaudit.samplers.endpoints.http_mechanism import HttpMechanism
 from dpaudit.samplers.endpoints.recorded_mechanism import RecordedReleases
 from dpaudit.samplers.endpoints.releases import ReleasingFunction, SourceMechanism
 from dpaudit.samplers.endpoints.worker import LibrarySampler, PythonSampler, SourceSampler
+from dpaudit.samplers.hints import meant
 
 __all__ = ["open_mechanism", "open_sampler"]
 
@@ -77,6 +79,8 @@ def open_sampler(
             text, seed=seed, dtype=dtype, text_mode=text_mode, mitigation=mitigation
         )
     if name not in kinds:
+        if hint := meant(text, releases=False):
+            raise UnknownNameError(f"sampler={one_line(text, limit=200)}: {hint}")
         near = registry.nearest(name, [*sources, *kinds])
         near = near if "did you mean" in near else ";"  # the full lists follow
         raise UnknownNameError(
@@ -150,6 +154,8 @@ def open_mechanism(
     if name in ("http", "https"):
         return HttpMechanism(text)
     if name not in kinds:
+        if hint := meant(text, releases=True):
+            raise UnknownNameError(f"mechanism={one_line(text, limit=200)}: {hint}")
         near = registry.nearest(name, [*sources, *kinds])
         raise UnknownNameError(f"mechanism={text}: {name!r} is not known{near}; {example}")
     library = registry.load("samplers", name)

@@ -108,6 +108,9 @@ class ReleasingFunction(ReleasingWorker):
     def _needed_paths(self) -> list[str]:
         return self._noise._needed_paths()
 
+    def _hint(self, message: str) -> str:
+        return self._noise._hint(message)
+
     def _remedy(self) -> str:
         if self._spec["of"] == "python" or self._spec["call"] is not None:
             return self._noise._remedy()

@@ -55,7 +55,7 @@ class Symbol:
         self._name = f"{'mechanism' if releases else 'sampler'} {spec['name']}"
         default = RELEASES if releases else NOISE
         self.call = default if spec["call"] is None else Call.parse(spec["call"])
-        self._hint = f", or {c_hint(releases=releases)}" if spec["call"] is None else ""
+        self._hint = f"; {c_hint(releases=releases)}" if spec["call"] is None else ""
         self._check(releases)
         self._function = _loaded(spec["place"], spec["member"])
         self._function.argtypes = [self._type(argument) for argument in self.call.arguments]

@@ -248,6 +248,11 @@ class Worker:
             return error
         return SamplerCrashError(f"sampler {self.name}: {how}{call}; {self._remedy()}")
 
+    def _hint(self, message: str) -> str:
+        """What to add to an error from the worker."""
+        del message
+        return ""
+
     def _remedy(self) -> str:
         """What to do about a process that died."""
         return "fix the sampler"
@@ -264,7 +269,8 @@ class Worker:
             allowed = (*allowed, UsageError)
         known = isinstance(kind, type) and issubclass(kind, allowed)
         found: type[errors.DpauditError] = kind if known else SamplerCrashError  # type: ignore[assignment]
-        return found(one_line(answer.get("message"), limit=_LONGEST_MESSAGE))
+        message = one_line(answer.get("message"), limit=_LONGEST_MESSAGE)
+        return found(f"{message}{self._hint(message)}")
 
 
 def _is_error(answer: Any) -> bool:
@@ -299,8 +305,11 @@ class _Function(Worker):
         plain_f64(name, dtype, text_mode)
         place, _, member = target.rpartition(":")
         if not place or not member:
+            from dpaudit.samplers.hints import offers  # not at the top: the worker needs none
+
             raise UsageError(
                 f"sampler={name}: needs a {self._name}; write {self._kind}:{self._form}"
+                f"{offers(place or member)}"
             )
         if self._is_path(place) and not Path(place).is_file():
             raise UsageError(
@@ -393,6 +402,11 @@ class LibrarySampler(_Function):
     def _needed_paths(self) -> list[str]:
         path = str(self._spec["place"])
         return [path] if "/" in path else []
+
+    def _hint(self, message: str) -> str:
+        from dpaudit.samplers.hints import offers  # as above
+
+        return offers(str(self._spec["place"])) if message.startswith("symbol=") else ""
 
     def _remedy(self) -> str:
         if self._spec["call"] is not None:

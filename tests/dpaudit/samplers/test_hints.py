@@ -1,0 +1,96 @@
+"""A bare path, address or name is answered with the target that it was meant to be."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from dpaudit.errors import UnknownNameError, UsageError
+from dpaudit.samplers import open_sampler
+from dpaudit.samplers.hints import meant, offers
+from dpaudit.samplers.resolve import open_mechanism
+
+C = """
+    double gauss(double sigma) { return sigma; }
+    void laplace(double *out, unsigned long n) { while (n--) out[n] = 0; }
+    int table[3] = {1, 2, 3};
+    static int hidden(void) { return table[0]; }
+    int _private(void) { return hidden(); }
+"""
+
+
+@pytest.fixture
+def vendor(here, cc):
+    shutil.copy(cc(C), here / "vendor.so")
+    (here / "mine.py").write_text(
+        '"""def not_one"""\nfrom math import *\ndef noise(n, d): ...\nasync def other(): ...\n'
+        "def _hidden(): ...\nclass C:\n    def method(self): ...\n"
+    )
+    (here / "tool").write_text("#!/bin/sh\n")
+    (here / "tool").chmod(0o755)
+    return here
+
+
+@pytest.mark.parametrize(
+    ("text", "sampler", "mechanism"),
+    [
+        ("./vendor.so", "library:./vendor.so:SYMBOL'? it has gauss, laplace", None),
+        ("vendor.so:gauss", "library:vendor.so:gauss'?", None),
+        ("libnoise.so.1.2", "library:libnoise.so.1.2:SYMBOL'?", None),
+        ("./mine.py", "python:./mine.py:FUNCTION'? it has noise, other", None),
+        ("mine.py:noise", "python:mine.py:noise'?", None),
+        ("mine:noise", "python:mine:noise'?", None),
+        ("numpy.random:laplace", "python:numpy.random:laplace'?", None),
+        ("x.csv", "file:x.csv'?", "file:x.csv;SECOND-FILE'?"),
+        ("a.npy;b.npy", "file:a.npy;b.npy'?", "file:a.npy;b.npy'?"),
+        ("htp://h:80/x", "http://h:80/x'?", None),
+        ("htps://h/x", "https://h/x'?", None),
+        ("http//h/x", "http://h/x'?", None),
+        ("localhost:8000/noise", "http://localhost:8000/noise'?", None),
+        ("127.0.0.1:8000", "http://127.0.0.1:8000'?", None),
+        ("./tool", "command:./tool {n} {d}'?", "command:./tool --value={value} {n}'?"),
+    ],
+)
+def test_what_was_meant(text, sampler, mechanism, vendor):
+    for open_, wanted in ((open_sampler, sampler), (open_mechanism, mechanism or sampler)):
+        with pytest.raises(UnknownNameError) as caught:
+            open_(text, seed="1")
+        _, _, said = str(caught.value).partition(f"={text}: did you mean '")
+        assert said == wanted
+
+
+@pytest.mark.parametrize(
+    "text", ["gausian", "gausian:sigma=1", "no_module:f", "a b", "", ":", "\x1b"]
+)
+def test_no_guess_is_better_than_a_bad_one(text, here):
+    assert meant(text, releases=False) == meant(text, releases=True) == ""
+
+
+def test_control_characters_of_a_path_reach_no_terminal(here):
+    (here / "a\x1b[31m.py").write_text("def f\x1b(): ...\n")
+    said = meant("./a\x1b[31m.py", releases=False)
+    assert said.isprintable()
+    assert said.endswith("it has f")
+
+
+def test_a_target_without_its_function_says_which_there_are(vendor):
+    with pytest.raises(UsageError, match=r"needs a symbol; .*; it has gauss, laplace$"):
+        open_sampler("library:./vendor.so", seed="1")
+    with pytest.raises(UsageError, match=r"needs a function; .*; it has noise, other$"):
+        open_sampler("python:./mine.py", seed="1")
+    for opened in (
+        open_sampler("library:./vendor.so:gaus", seed="1"),
+        open_mechanism("library:./vendor.so:gaus", seed="1"),
+    ):
+        with opened as target, pytest.raises(UsageError, match=r"symbol=gaus: .*; it has gauss, "):
+            target.start(timeout=20)
+
+
+def test_what_cannot_be_listed_is_left_out(vendor, monkeypatch):
+    (vendor / "text.so").write_text("not a library")
+    assert offers("text.so") == offers("none.so") == offers("") == ""
+    (vendor / "many.py").write_text("".join(f"def f{i}(): ...\n" for i in range(20)))
+    assert offers("many.py").endswith("f11 and 8 more")
+    monkeypatch.setenv("PATH", str(vendor))  # no nm
+    assert meant("./vendor.so", releases=False) == "did you mean 'library:./vendor.so:SYMBOL'?"
