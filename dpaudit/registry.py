@@ -65,9 +65,12 @@ Kind = Literal[
 ]
 KINDS: tuple[str, ...] = get_args(Kind)
 
+_CPU_BUILD = (
+    " (on Linux that is 5 GB with CUDA; without a GPU, first install torch's CPU build: "
+    "pytorch.org has the command)"
+)
 _EXTRAS = {
     "torch": "torch",
-    "numba": "local",
     "dp_accounting": "accounting",
     "fpylll": "lattice",
     "pyarrow": "parquet",
@@ -215,7 +218,7 @@ def describe(plugin: Plugin) -> Description:
 
 _SPECIMEN = "LAB SPECIMEN"
 _OPEN = frozenset(KINDS) - {"samplers", "services", "transcripts", "measures"}
-_INCLUDES = {"torch": {"local"}, "opacus": {"torch", "local"}, "protocols": {"torch", "local"}}
+_INCLUDES = {"opacus": {"torch"}, "protocols": {"torch"}}
 
 
 def _sentence(text: str) -> str:
@@ -277,7 +280,8 @@ def missing_extra(error: ModuleNotFoundError) -> str | None:
     missing = (error.name or "").partition(".")[0]
     if missing not in _EXTRAS:
         return None
-    return f"needs {missing}, which is not installed; pip install 'dpaudit[{_EXTRAS[missing]}]'"
+    remedy = f"needs {missing}, which is not installed; pip install 'dpaudit[{_EXTRAS[missing]}]'"
+    return remedy + (_CPU_BUILD if missing == "torch" else "")
 
 
 def _parameters(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
