@@ -50,6 +50,7 @@ myst_enable_extensions = ["amsmath", "deflist", "dollarmath"]
 myst_dmath_allow_space = False
 myst_dmath_allow_digits = False
 myst_heading_anchors = 4
+smartquotes_action = "qe"  # quotes and ellipses; `--` is no dash where options are named
 html_math_renderer = "mathml"
 
 autodoc_member_order = "bysource"

@@ -20,7 +20,21 @@ def described() -> str:
     context = command.make_context("dpaudit", [], resilient_parsing=True)
     text = get_docs_for_click(obj=command, ctx=context, name="dpaudit")
     text = re.sub(r"\[/?bold\]", "**", text).partition("\n## ")[2]  # the head is on the page itself
-    return "## " + re.sub(r"^\* `", "- `", text, flags=re.M)
+    text = re.sub(r"^\* `", "- `", text, flags=re.M)
+    return "## " + "\n\n".join(_laid_out(block) for block in text.split("\n\n"))
+
+
+def _laid_out(block: str) -> str:
+    """A paragraph of help as Markdown: examples and columns keep their lines, options are code."""
+    if block.startswith("$ "):
+        return f"```console\n{block}\n```"
+    if re.search(r"^[^-].*\S {2,}\S", block, re.M):
+        return f"```text\n{block}\n```"
+    if block.startswith(("```", "#")):
+        return block
+    parts = re.split(r"(`[^`]*`)", block)
+    parts[::2] = [re.sub(r"(?<!\w)--[a-z][a-z-]*", r"`\g<0>`", part) for part in parts[::2]]
+    return "".join(parts)
 
 
 def insert(app: Sphinx, page: str, source: list[str]) -> None:
