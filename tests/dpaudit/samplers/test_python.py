@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
@@ -84,12 +85,45 @@ def test_an_exception_is_one_line_and_the_worker_lives_on(module):
             return np.ones((n, d))
         """
     )
-    with open_sampler("python:foreign:f", seed="1") as sampler:
-        with pytest.raises(SamplerCrashError) as caught:
-            sampler.draw(3, 2, timeout=20)
+    with (
+        open_sampler("python:foreign:f", seed="1") as sampler,
+        pytest.raises(SamplerCrashError) as caught,
+    ):
+        sampler.draw(3, 2, timeout=20)
         assert (sampler.draw(2, 2, timeout=20) == 1).all()
     assert "raised ValueError: bad weather (foreign.py, line 4; call n=3, d=2)" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        ("def f(n, d):\n    return g(n)\ndef g(n):\n    return n / 0", "foreign.py, line 5; call"),
+        ("import json\ndef f(n, d):\n    return json.loads('x')", "foreign.py, line 4; call"),
+        (
+            "def f(n, d):\n    exec(compile('1 / 0', '/x/\\x1b[31mred\\n.py', 'exec'))",
+            "�[31mred .py, line 1; call",
+        ),
+    ],
+)
+def test_an_exception_says_where(body, where, module):
+    """The innermost line of the sampler's own, without folders and control characters."""
+    module(body)
+    with (
+        open_sampler("python:foreign:f", seed="1") as sampler,
+        pytest.raises(SamplerCrashError, match=re.escape(f"({where} n=3, d=2)")) as caught,
+    ):
+        sampler.draw(3, 2, timeout=20)
+    assert str(caught.value).isprintable()
+
+
+def test_an_import_that_fails_says_where(module):
+    module("import json\n\n1 / 0")
+    with (
+        open_sampler("python:foreign:f", seed="1") as sampler,
+        pytest.raises(UsageError, match=r"division by zero; foreign\.py, line 4\); run from"),
+    ):
+        sampler.start(timeout=20)
 
 
 @pytest.mark.parametrize("body", ["raise KeyboardInterrupt", "raise SystemExit"])
@@ -119,9 +153,11 @@ def test_exceptions_that_end_programs_end_no_worker(body, ask):
 )
 def test_ends_of_the_process_are_crashes(body, match, module, marker, alive):
     module(f"def f(n, d): {body}", f"{marker}.py")
-    with open_sampler(f"python:./{marker}.py:f", seed="1") as sampler:
-        with pytest.raises(SamplerCrashError, match=match) as caught:
-            sampler.draw(2, 2, timeout=20)
+    with (
+        open_sampler(f"python:./{marker}.py:f", seed="1") as sampler,
+        pytest.raises(SamplerCrashError, match=match) as caught,
+    ):
+        sampler.draw(2, 2, timeout=20)
         assert "n=2, d=2" in str(caught.value)
     assert not alive(marker)
 
@@ -206,9 +242,11 @@ def test_silence_ends_in_time_and_leaves_nothing(code, module, marker, ends_in_t
 
 def test_after_a_time_out_the_worker_stays_dead(module):
     module("def f(n, d): __import__('time').sleep(1000)")
-    with open_sampler("python:foreign:f", seed="1") as sampler:
-        with pytest.raises(SamplerTimeoutError):
-            sampler.draw(4, 2, timeout=0.1)
+    with (
+        open_sampler("python:foreign:f", seed="1") as sampler,
+        pytest.raises(SamplerTimeoutError),
+    ):
+        sampler.draw(4, 2, timeout=0.1)
         with pytest.raises(SamplerCrashError, match="stopped earlier"):
             sampler.draw(4, 2, timeout=0.1)
 
