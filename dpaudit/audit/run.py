@@ -46,13 +46,21 @@ from dpaudit.samplers.identity import Identity, identify
 from dpaudit.samplers.sandbox.policy import joined
 from dpaudit.types import AuditResult, BlindSpot, PowerPoint, TestResult, Verdict
 
-__all__ = ["audit_named", "audit_sampler", "audit_subject", "run_audit", "search_seconds"]
+__all__ = [
+    "audit_named",
+    "audit_sampler",
+    "audit_subject",
+    "run_audit",
+    "search_seconds",
+    "shortened",
+]
 
 LEAST_SHARE = 0.1  # of the values asked for: a pass on less is inconclusive
 EARLY_END = 100  # what an end before the plan's may add to α is 1/this; see run_audit
 CAUSE_SECONDS = 3.0
 MAP_ALPHA = 0.01  # at which the detectability map was measured; a larger α sees more
 DRAWING_SECONDS = 600.0
+_FIT = "fit into the time limit"
 SEARCH_SECONDS = 15.0  # after the last value, without a time limit; less for a smaller audit
 
 
@@ -424,12 +432,18 @@ def _verdict(
         return "inconclusive", f"{sampling.ended}; {of} were drawn and show nothing"
     if not sampling.shortened:
         return "no-finding", "nothing that was looked at contradicts the claim"
-    slow = f"{of} fit into the time limit of {limit:g} s at the sampler's speed"
+    speed = f"about {_rounded(int(sampling.speed)):,} values per second"
+    slow = f"{of} {_FIT} of {limit:g} s at the sampler's speed ({speed})"
     if sampling.drawn < LEAST_SHARE * sampling.planned:
         least = max(MINIMUM_SAMPLES, _rounded(sampling.drawn))
         hint = f"ask for --samples {least}, or more time"
         return "inconclusive", f"{slow} and show nothing; {hint}"
     return "no-finding", f"nothing that was looked at contradicts the claim; {slow}"
+
+
+def shortened(result: AuditResult) -> str:
+    """How many values the time limit left time for, and the sampler's speed; '' if for all."""
+    return next((part for part in result.reason.split("; ") if _FIT in part), "")
 
 
 def _rounded(count: int) -> int:

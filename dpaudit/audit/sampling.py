@@ -20,6 +20,7 @@ from dpaudit.interfaces import ClosedSampler, RepeatableSampler, ValueSampler
 __all__ = ["Sampling"]
 
 _SHORT_SECONDS = 8.0  # for the many short calls; a slow sampler gets fewer of them
+_SHORT_SHARE = 0.1  # of a time limit below 80 s
 _FIRST_CALLS = 32  # of a batch whose speed is not known yet
 # of the time left: a call that would take longer, at the speed so far, is made in growing parts
 _LONG_CALL = 0.25
@@ -71,7 +72,7 @@ class Sampling:
         self._limit = limit
         self._progress = progress
         self._number = 0  # of the next call to this process
-        self._short_left = _SHORT_SECONDS
+        self._short_left = min(_SHORT_SECONDS, _SHORT_SHARE * limit)
         self.drawn = 0
         self.blocks = 0
         self.dims: set[int] = set()
@@ -82,6 +83,11 @@ class Sampling:
         self._at_most = math.inf  # seconds per value, by calls too small for a better estimate
         self._rate = 0.0  # seconds per value of the last long call that is not small; 0 before one
         self._largest = 0
+
+    @property
+    def speed(self) -> float:
+        """Values per second of the last long call; 0 before one."""
+        return 1 / self._rate if self._rate else 0.0
 
     def __iter__(self) -> Iterator[SampleBlock]:
         with contextlib.ExitStack() as others:

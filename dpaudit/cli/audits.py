@@ -8,7 +8,7 @@ from dpaudit import registry
 from dpaudit.audit.commands import command_line
 from dpaudit.audit.nothing import nothing_drawn
 from dpaudit.audit.options import AuditOptions
-from dpaudit.audit.run import audit_named, search_seconds
+from dpaudit.audit.run import audit_named, search_seconds, shortened
 from dpaudit.cli.earlier import refuse_another
 from dpaudit.cli.formats import formats_of, without_earlier
 from dpaudit.cli.options import AuditCommand
@@ -58,6 +58,8 @@ def audit(sampler: str, *, claim: str | None, options: AuditOptions, common: Aud
         write_page(document, out, also=formats)
         for found in result.tests:
             _save(found, out)
+    if slow := shortened(result):
+        note(f"{slow}; --time-limit gives it more")
     from dpaudit.report import audit_table
 
     leave(

@@ -8,6 +8,7 @@ from dpaudit import registry
 from dpaudit.audit import AuditOptions, run_audit
 from dpaudit.audit.options import MechanismOptions
 from dpaudit.audit.plan import growing_plan, make_plan
+from dpaudit.audit.run import shortened
 from dpaudit.claims import Claim
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.stats import binomial_two_sided
@@ -335,6 +336,7 @@ def test_the_plan_is_fitted_to_the_speed(monkeypatch):
     assert 60_000 < result.samples < 100_000
     assert f"{result.samples:,} of" in result.reason
     assert "fit into the time limit of 30 s" in result.reason
+    assert "(about 3,300 values per second)" in shortened(result)
     assert slow.now < 30
     drawn = dict.fromkeys(result.dims, 0)
     for n, d in slow.asked:

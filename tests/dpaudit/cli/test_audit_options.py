@@ -1,11 +1,14 @@
 """`dpaudit audit` and `dpaudit frontier`: modes, chosen tests, files left behind, bad input."""
 
+import dataclasses
 import json
+import shlex
 
 import numpy as np
 import pytest
 from command_line import here as dpaudit
 
+from dpaudit.audit.run import audit_named
 from dpaudit.noise.pancake import Pancake
 
 MODULE = """
@@ -15,6 +18,7 @@ def good(n, d): return rng.standard_normal((n, d))
 def wide(n, d): return 1.1 * rng.standard_normal((n, d))
 seeded = np.random.default_rng(5)  # for what an unseeded sampler would fail one time in a hundred
 def always_wide(n, d): return 1.1 * seeded.standard_normal((n, d))
+def one(value, scale): return value + rng.normal(0, scale)
 """
 
 
@@ -175,3 +179,29 @@ def test_a_folder_whose_name_is_too_long():
     done = dpaudit("report", "x" * 300)
     assert done.returncode == 2
     assert "holds no results" in done.stderr
+
+
+def test_a_slow_sampler_is_reported_with_its_speed(folder, monkeypatch):
+    slow = (
+        "2 of 9 values fit into the time limit of 3 s at the sampler's speed (about 1 per second)"
+    )
+
+    def shortened(*args, **options):
+        return dataclasses.replace(audit_named(*args, **options), reason=f"nothing; {slow}")
+
+    monkeypatch.setattr("dpaudit.cli.audits.audit_named", shortened)
+    words = "audit python:mine:good --claim gaussian:sigma=1 --samples 2e3 --tests moments"
+    result = dpaudit(*words.split(), "--alpha", "1e-9", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.strip() == f"{slow}; --time-limit gives it more"
+
+
+def test_a_finding_of_a_call_says_how_to_see_it_again(folder):
+    result = dpaudit(
+        "audit", "python:mine:one", "--call", "f(value,scale=2.5)", "--claim", "gaussian:sigma=1",
+        "--samples", "3e3", "--tests", "moments", "--format", "json", cwd=folder,
+    )  # fmt: skip
+    assert result.returncode == 1, result.stderr
+    words = shlex.split(json.loads(result.stdout)["tests"][0]["reproduce"])
+    assert words[words.index("--call") + 1] == "f(value,scale=2.5)"
+    assert dpaudit(*words[1:], cwd=folder).returncode == 1
