@@ -85,11 +85,9 @@ def test_an_exception_is_one_line_and_the_worker_lives_on(module):
             return np.ones((n, d))
         """
     )
-    with (
-        open_sampler("python:foreign:f", seed="1") as sampler,
-        pytest.raises(SamplerCrashError) as caught,
-    ):
-        sampler.draw(3, 2, timeout=20)
+    with open_sampler("python:foreign:f", seed="1") as sampler:
+        with pytest.raises(SamplerCrashError) as caught:
+            sampler.draw(3, 2, timeout=20)
         assert (sampler.draw(2, 2, timeout=20) == 1).all()
     assert "raised ValueError: bad weather (foreign.py, line 4; call n=3, d=2)" in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -153,11 +151,9 @@ def test_exceptions_that_end_programs_end_no_worker(body, ask):
 )
 def test_ends_of_the_process_are_crashes(body, match, module, marker, alive):
     module(f"def f(n, d): {body}", f"{marker}.py")
-    with (
-        open_sampler(f"python:./{marker}.py:f", seed="1") as sampler,
-        pytest.raises(SamplerCrashError, match=match) as caught,
-    ):
-        sampler.draw(2, 2, timeout=20)
+    with open_sampler(f"python:./{marker}.py:f", seed="1") as sampler:
+        with pytest.raises(SamplerCrashError, match=match) as caught:
+            sampler.draw(2, 2, timeout=20)
         assert "n=2, d=2" in str(caught.value)
     assert not alive(marker)
 
@@ -242,11 +238,9 @@ def test_silence_ends_in_time_and_leaves_nothing(code, module, marker, ends_in_t
 
 def test_after_a_time_out_the_worker_stays_dead(module):
     module("def f(n, d): __import__('time').sleep(1000)")
-    with (
-        open_sampler("python:foreign:f", seed="1") as sampler,
-        pytest.raises(SamplerTimeoutError),
-    ):
-        sampler.draw(4, 2, timeout=0.1)
+    with open_sampler("python:foreign:f", seed="1") as sampler:
+        with pytest.raises(SamplerTimeoutError):
+            sampler.draw(4, 2, timeout=0.1)
         with pytest.raises(SamplerCrashError, match="stopped earlier"):
             sampler.draw(4, 2, timeout=0.1)
 
