@@ -39,6 +39,7 @@ from dpaudit.samplers.callables import (
     ONE_PROCESS,
     CallableSampler,
     Subject,
+    reproducible,
     same_search_path,
     subject,
 )
@@ -152,7 +153,8 @@ def audit_subject(
     """Audit noise where it can be called: in a process of its own or in this one."""
     if what.target is not None:
         with same_search_path() if what.ours else contextlib.nullcontext():
-            return audit_named(what.target, claim=claim, options=options, progress=progress)
+            named = audit_named(what.target, claim=claim, options=options, progress=progress)
+        return reproducible(named, what)
     if claim is None:
         raise UsageError(
             "claim=None: a callable does not say what it claims; give one, e.g. gaussian:sigma=1"
@@ -166,9 +168,8 @@ def audit_subject(
         found = run_audit(closed, claim=Claim.parse(claim), options=opened, progress=progress)
     how = "" if options.call is None else f"call={options.call!r}, "
     again = f"dpaudit.audit_sampler(…, claim={claim!r}, {how}seed={options.seed!r})"
-    tests = (dataclasses.replace(t, reproduce=again if t.reproduce else "") for t in found.tests)
     made = identified(found.provenance, by=options.by)
-    found = dataclasses.replace(found, tests=tuple(tests), provenance=made)
+    found = dataclasses.replace(reproducible(found, what, again=again), provenance=made)
     if found.verdict != "no-finding":
         return found
     return dataclasses.replace(found, cannot_rule_out=(*found.cannot_rule_out, ONE_PROCESS))

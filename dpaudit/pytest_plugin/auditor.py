@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
-import os
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypedDict, TypeVar, Unpack
 
+from dpaudit.audit.commands import command_line
 from dpaudit.audit.epsilon.run import audit_subject as audit_mechanism_subject
 from dpaudit.audit.epsilon.run import neighbours_text
 from dpaudit.audit.nothing import nothing_counted, nothing_drawn
@@ -18,6 +17,7 @@ from dpaudit.audit.options import AuditOptions, MechanismOptions, PrivacyClaim, 
 from dpaudit.audit.run import audit_subject
 from dpaudit.documents import of_result
 from dpaudit.errors import DpauditError, SamplerError, UsageError
+from dpaudit.explanations import topic_of
 from dpaudit.report import (
     Document,
     audit_sentence,
@@ -29,7 +29,7 @@ from dpaudit.report import (
 from dpaudit.report.sentences import sandbox_level
 from dpaudit.report.tables import sorted_tests
 from dpaudit.results.text import printable
-from dpaudit.samplers.callables import Subject, subject
+from dpaudit.samplers.callables import Subject, reproducible, subject
 from dpaudit.types import AuditResult, MechanismResult, TestResult
 
 __all__ = ["RELEASES", "Auditor", "NoiseOptions"]
@@ -38,6 +38,7 @@ RELEASES = 100_000
 """Releases that :meth:`Auditor.assert_private` draws at each neighbour, unless told otherwise."""
 
 _MOST = 8  # findings that a message lists
+_LONGEST = 20_000  # characters of a command
 
 Named = str | Callable[..., Any]
 Vector = float | Sequence[float]
@@ -253,12 +254,12 @@ class Auditor:
         page = None
         try:
             options, what = asked(), subject(given, in_process=in_process)
-            again = (
-                command(kind, what, options, **words)
-                if what.target
-                else shlex.join(["pytest", self._node])
-            )
-            result = reproducible(run(what, options), what, again=again)
+            if what.target is None:
+                again = shlex.join(["pytest", self._node])
+                result = reproducible(run(what, options), what, again=again)
+            else:
+                again = what.command(command_line(kind, what.target, options, **words))
+                result = run(what, options)
         except SamplerError as error:
             result = nothing(what.name, str(error), options)
         except DpauditError as error:
@@ -311,53 +312,23 @@ class _Audited(NamedTuple, Generic[R]):
         return AssertionError(failure(self.result, again=self.again, page=self.page))
 
 
-def reproducible(result: R, what: Subject, *, again: str) -> R:
-    """``result`` with commands that work here; ``again`` is that of a callable of this process."""
-    tests = tuple(
-        dataclasses.replace(t, reproduce=again if what.function else _prefixed(t.reproduce, what))
-        if t.reproduce
-        else t
-        for t in result.tests
-    )
-    return dataclasses.replace(result, tests=tests)
-
-
-def command(kind: str, what: Subject, options: AuditOptions | MechanismOptions, **more: Any) -> str:
-    """The command line of this audit, without options that are None or have their default."""
-    default = type(options)(seed="")
-    given = {f.name: getattr(options, f.name) for f in dataclasses.fields(options)}
-    changed = {name: value for name, value in given.items() if value != getattr(default, name)}
-    words = ["dpaudit", kind, str(what.target)]
-    for name, value in (more | changed).items():
-        if value is None:
-            continue
-        words.append(f"--{name.replace('_', '-')}")
-        if isinstance(value, tuple):
-            words.append(",".join(value))
-        elif value is not True:
-            words.append(f"{value:g}" if isinstance(value, float) else str(value))
-    return _prefixed(shlex.join(words), what)
-
-
-def _prefixed(line: str, what: Subject) -> str:
-    if what.root is None:
-        return line
-    return f"PYTHONPATH={shlex.quote(os.path.relpath(what.root))} {line}"
-
-
-def sentence(result: AuditResult | MechanismResult) -> str:
-    """The verdict of either kind of audit."""
-    return audit_sentence(result) if isinstance(result, AuditResult) else mechanism_sentence(result)
+def sentence(result: AuditResult | MechanismResult, *, page: Path | None = None) -> str:
+    """The verdict of either kind of audit; ``page`` shows what a pass cannot exclude, if kept."""
+    rest = "in the result's cannot_rule_out" if page is None else "in the report"
+    if isinstance(result, AuditResult):
+        return audit_sentence(result, rest=rest)
+    return mechanism_sentence(result, rest=rest)
 
 
 def failure(result: AuditResult | MechanismResult, *, again: str, page: Path | None) -> str:
     """The message for a finding or an inconclusive audit, with the command and the report."""
     found = [t for t in sorted_tests(result.tests) if t.finding]
-    lines = [_above(sentence(result)), f"  audited: {_target(result)}"]
+    lines = [sentence(result, page=page), f"  audited: {_target(result)}"]
     lines += [f"  {_line(t)}" for t in found[:_MOST]]
     if len(found) > _MOST:
         lines.append(f"  and {len(found) - _MOST} more findings")
-    lines.append(f"To see it again: {printable(again)}")
+    lines.append(f"To see it again: {printable(again, limit=_LONGEST)}")
+    lines += [f"What it means: dpaudit explain {topic_of(t.name)}" for t in found[:1]]
     return "\n".join([*lines, _kept(page)])
 
 
@@ -370,20 +341,13 @@ def nothing_found(
     by = f" by {printable(wanted, limit=200)}" if wanted else ""
     return "\n".join(
         [
-            f"A known-bad control was not caught{by}. {_above(sentence(result))}",
+            f"A known-bad control was not caught{by}. {sentence(result, page=page)}",
             f"  audited: {_target(result)}",
             nearest,
             "Raise samples=, or check that the control still has the flaw.",
-            f"To see it again: {printable(again)}",
+            f"To see it again: {printable(again, limit=_LONGEST)}",
             _kept(page),
         ]
-    )
-
-
-def _above(text: str) -> str:
-    """Replace the words of the report's sentence that point below it: here nothing is below."""
-    return text.replace(
-        "what this cannot exclude is below", "a pass excludes less than it seems, see the report"
     )
 
 

@@ -8,15 +8,16 @@ here.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import sysconfig
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,18 +26,21 @@ from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeout
 from dpaudit.results.text import error_text
 from dpaudit.samplers.calls import ReleasesBy, noise_by, python_call
 from dpaudit.samplers.check import finite, numbers, raised_at, request
-from dpaudit.types import BlindSpot
+from dpaudit.types import AuditResult, BlindSpot, MechanismResult
 
 __all__ = [
     "ONE_PROCESS",
+    "SAME_PROCESS",
     "CallableMechanism",
     "CallableSampler",
     "Subject",
+    "reproducible",
     "same_search_path",
     "subject",
 ]
 
 Array = npt.NDArray[np.float64]
+R = TypeVar("R", AuditResult, MechanismResult)
 
 ONE_PROCESS = BlindSpot(
     test="",
@@ -46,7 +50,17 @@ ONE_PROCESS = BlindSpot(
     says="the callable ran in the auditor's own process: nothing else was started to compare it "
     "with; a module-level function gets a process of its own, and a second one",
 )
-"""What an audit in this process additionally cannot see."""
+"""What an audit of noise in this process additionally cannot see."""
+
+SAME_PROCESS = BlindSpot(
+    test="",
+    flaw="a mechanism that sees its auditor",
+    size=None,
+    unit="",
+    says="the callable ran in the auditor's own process, without a sandbox: it can read what is "
+    "compared, and when; a module-level function gets a process of its own",
+)
+"""What an audit of a mechanism in this process additionally cannot see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +82,23 @@ class Subject:
         """The function to call here, of a subject without a target."""
         assert self.function is not None  # noqa: S101 it has the one or the other
         return self.function
+
+    def command(self, line: str) -> str:
+        """``line``, a command about the target, so that it finds the target's module."""
+        if self.root is None:
+            return line
+        return f"PYTHONPATH={shlex.quote(os.path.relpath(self.root))} {line}"
+
+
+def reproducible(result: R, what: Subject, *, again: str = "") -> R:
+    """``result`` with commands that work here; ``again`` is that of a callable of this process."""
+    tests = tuple(
+        replace(t, reproduce=again if what.target is None else what.command(t.reproduce))
+        if t.finding
+        else t
+        for t in result.tests
+    )
+    return replace(result, tests=tests)
 
 
 def subject(given: str | Callable[..., Any], *, in_process: bool | None) -> Subject:

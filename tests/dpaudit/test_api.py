@@ -1,5 +1,6 @@
 """``import dpaudit``: its names, imported on use."""
 
+import importlib
 import subprocess
 import sys
 
@@ -8,7 +9,7 @@ import pytest
 
 import dpaudit
 from dpaudit.errors import UsageError
-from dpaudit.samplers.callables import ONE_PROCESS
+from dpaudit.samplers.callables import ONE_PROCESS, SAME_PROCESS
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +88,45 @@ def test_a_mechanism_as_a_callable():
         p = 1 - np.exp(-1 / scale)
         return value + rng.geometric(p, n) - rng.geometric(p, n)
 
-    assert dpaudit.audit_mechanism(geometric, **asked).verdict == "no-finding"
+    passed = dpaudit.audit_mechanism(geometric, **asked)
+    assert passed.verdict == "no-finding"
+    assert SAME_PROCESS in passed.cannot_rule_out
     half = dpaudit.audit_mechanism(lambda value, n: geometric(value, n, 0.3), **asked)
     assert half.verdict == "finding"
+    again = "dpaudit.audit_mechanism(…, epsilon=1, delta=0.0, neighbours='0.0;1.0', "
+    assert {t.reproduce for t in half.tests if t.finding} == {f"{again}samples=4000, seed='1')"}
+    assert not any(t.reproduce for t in half.tests if not t.finding)
+    assert SAME_PROCESS not in half.cannot_rule_out
+    with pytest.raises(UsageError, match="guesses=5: belongs to a one-run audit"):
+        dpaudit.audit_mechanism(geometric, **asked, guesses=5)
     with pytest.raises(UsageError, match="neighbours="):
         dpaudit.audit_mechanism(geometric, **{**asked, "neighbours": (0, "x")})
+
+
+PACKAGE = """
+import numpy as np
+rng = np.random.default_rng(1)
+def wide(n, d): return 2 * rng.normal(size=(n, d))
+def half(value, n): return np.round(value + rng.laplace(0, 0.3, n))
+"""
+
+
+def test_the_command_for_a_function_of_a_package_finds_it(tmp_path, monkeypatch):
+    """Its folder is on this process's path only, so the command has to name it."""
+    package = tmp_path / "s r c" / "pack_of_noise"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "noise.py").write_text(PACKAGE)
+    monkeypatch.syspath_prepend(package.parent)
+    monkeypatch.chdir(tmp_path)
+    module = importlib.import_module("pack_of_noise.noise")
+    asked = {"samples": 4e3, "seed": 1}
+    noise = dpaudit.audit_sampler(module.wide, claim="gaussian:sigma=1", tests=["moments"], **asked)
+    whole = dpaudit.audit_mechanism(module.half, neighbours=(0, 1), epsilon=1, **asked)
+    for result, kind, name in ((noise, "audit", "wide"), (whole, "mechanism", "half")):
+        commands = {t.reproduce for t in result.tests if t.finding}
+        wanted = f"PYTHONPATH='s r c' dpaudit {kind} python:pack_of_noise.noise:{name} "
+        assert len(commands) == 1
+        assert commands.pop().startswith(wanted)
+    for name in [name for name in sys.modules if name.startswith("pack_of_noise")]:
+        del sys.modules[name]

@@ -71,15 +71,16 @@ class Guesses:
 
 @dataclass(frozen=True)
 class OneRun:
-    """Simultaneous lower bounds at confidence 1 − α, their guesses, and the claim's p-value."""
+    """Simultaneous lower bounds at confidence 1 − α, p-values of the claims, and their guesses."""
 
     epsilon: float
     by_epsilon: Guesses
     mu: float
     by_mu: Guesses
     p: float
-    p_mu: float
     by_p: Guesses
+    p_mu: float
+    by_p_mu: Guesses
     tried: int
 
 
@@ -148,8 +149,8 @@ def one_run(
         if found > best_mu:
             best_mu, by_mu = found, g
     p_values = [p_of(g, epsilon) for g in made]
-    p_mu = 1.0 if mu is None else min(one_run_p_tradeoff(m, g, tradeoff_of_mu(mu)) for g in made)
-    at = int(np.argmin(p_values))
+    p_mu = [1.0 if mu is None else one_run_p_tradeoff(m, g, tradeoff_of_mu(mu)) for g in made]
+    at, at_mu = int(np.argmin(p_values)), int(np.argmin(p_mu))
     spread = 2 * len(made)
     return OneRun(
         epsilon=eps,
@@ -157,8 +158,9 @@ def one_run(
         mu=best_mu,
         by_mu=by_mu,
         p=min(1.0, spread * p_values[at]),
-        p_mu=min(1.0, spread * p_mu),
         by_p=made[at],
+        p_mu=min(1.0, spread * p_mu[at_mu]),
+        by_p_mu=made[at_mu],
         tried=len(made),
     )
 
@@ -317,32 +319,53 @@ def audit_scores(
 
 
 def _one_run_tests(found: OneRun, claim: PrivacyClaim, alpha: float) -> tuple[TestResult, ...]:
-    def row(unit: str, name: str, looks_at: str, p: float, low: float, by: Guesses) -> TestResult:
+    def row(
+        unit: str, name: str, looks_at: str, *, p: float, by_p: Guesses, low: float, by: Guesses
+    ) -> TestResult:
+        of_p = "" if by_p == by else f"; p of {by_p}"
         return TestResult(
             name=name,
             p=p,
             p_adjusted=p,
             statistic=low,
             looks_at=looks_at,
-            effect=f"{unit} ≥ {low:.3g}; {by}",
+            effect=f"{unit} ≥ {low:.3g} by {by}{of_p}",
             finding=p <= alpha,
             parts={},
             interval=at_least(low, alpha, "one run"),
             unit=unit,
             details={
-                "top": by.top,
-                "bottom": by.bottom,
-                "right": by.right,
+                **_numbers(by),
+                "p": _numbers(by_p),
                 "families_tried": found.tried,
             },
         )
 
-    names = "one run, ε at δ", "right guesses of which canaries were in"
-    by_epsilon = row("ε", *names, found.p, found.epsilon, found.by_epsilon)
+    of_epsilon = row(
+        "ε",
+        "one run, ε at δ",
+        "right guesses of which canaries were in",
+        p=found.p,
+        by_p=found.by_p,
+        low=found.epsilon,
+        by=found.by_epsilon,
+    )
     if claim.mu is None:
-        return (by_epsilon,)
-    names = "one run, μ", "right guesses against the Gaussian trade-off curve"
-    return (by_epsilon, row("μ", *names, found.p_mu, found.mu, found.by_mu))
+        return (of_epsilon,)
+    of_mu = row(
+        "μ",
+        "one run, μ",
+        "right guesses against the Gaussian trade-off curve",
+        p=found.p_mu,
+        by_p=found.by_p_mu,
+        low=found.mu,
+        by=found.by_mu,
+    )
+    return (of_epsilon, of_mu)
+
+
+def _numbers(guesses: Guesses) -> dict[str, int]:
+    return {"top": guesses.top, "bottom": guesses.bottom, "right": guesses.right}
 
 
 _HOW = "write a .csv with the header score,member, or an .npz with arrays score and member"

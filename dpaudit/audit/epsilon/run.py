@@ -31,7 +31,14 @@ from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.interfaces import Mechanism, ProbingAttack, RecordedMechanism
 from dpaudit.provenance import identified
 from dpaudit.results.arrays import read_npy
-from dpaudit.samplers.callables import CallableMechanism, Subject, same_search_path, subject
+from dpaudit.samplers.callables import (
+    SAME_PROCESS,
+    CallableMechanism,
+    Subject,
+    reproducible,
+    same_search_path,
+    subject,
+)
 from dpaudit.samplers.identity import NOTHING, Identity, identify
 from dpaudit.samplers.resolve import open_mechanism
 from dpaudit.samplers.sandbox.policy import joined
@@ -147,7 +154,7 @@ def audit_subject(
     """Audit a whole mechanism where it can be called: in a process of its own or in this one."""
     if what.target is not None:
         with same_search_path() if what.ours else contextlib.nullcontext():
-            return audit_named(
+            named = audit_named(
                 what.target,
                 claim=claim,
                 neighbours=neighbours,
@@ -156,6 +163,8 @@ def audit_subject(
                 guesses=guesses,
                 progress=progress,
             )
+        return reproducible(named, what)
+    _check_guesses(guesses)
     with CallableMechanism(what.called, name=what.name, call=options.call) as mechanism:
         pair = None if neighbours is None else parse_neighbours(neighbours)
         result = run_mechanism_audit(
@@ -166,7 +175,26 @@ def audit_subject(
             options=options,
             progress=progress,
         )
-    return _identified(result, options, NOTHING)
+    told = {"neighbours": neighbours, "mu": claim.mu, "attack": attack, "call": options.call}
+    again = ", ".join(
+        [
+            f"epsilon={claim.epsilon!r}, delta={claim.delta!r}",
+            *(f"{name}={value!r}" for name, value in told.items() if value is not None),
+            f"samples={options.samples}, seed={options.seed!r}",
+        ]
+    )
+    result = _identified(result, options, NOTHING)
+    result = reproducible(result, what, again=f"dpaudit.audit_mechanism(…, {again})")
+    if result.verdict != "no-finding":
+        return result
+    return dataclasses.replace(result, cannot_rule_out=(*result.cannot_rule_out, SAME_PROCESS))
+
+
+def _check_guesses(guesses: int | None) -> None:
+    if guesses is not None:
+        raise UsageError(
+            f"guesses={guesses}: belongs to a one-run audit of scores:FILE; leave --guesses out"
+        )
 
 
 def neighbours_text(neighbours: str | tuple[Query, Query] | None) -> str | None:
@@ -220,10 +248,7 @@ def audit_named(
         result = audit_scores(path, claim=claim, alpha=alpha, seed=seed, guesses=guesses)
         result = _identified(result, options, what)
         return _reproducible(result, [*words, *_option("--guesses", guesses)])
-    if guesses is not None:
-        raise UsageError(
-            f"guesses={guesses}: belongs to a one-run audit of scores:FILE; leave --guesses out"
-        )
+    _check_guesses(guesses)
     named = None if attack is None else named_attack(attack, mechanism=name)
     pair = None if neighbours is None else parse_neighbours(neighbours)
     closed = open_mechanism(name, seed=seed, call=options.call, neighbours=pair)

@@ -9,12 +9,14 @@ import scipy.stats
 
 from dpaudit.audit.epsilon.one_run import (
     Guesses,
+    audit_scores,
     one_run,
     one_run_p,
     one_run_p_tradeoff,
     tradeoff_of_epsilon,
     tradeoff_of_mu,
 )
+from dpaudit.audit.options import PrivacyClaim
 from dpaudit.errors import UsageError
 
 
@@ -214,3 +216,29 @@ def test_refusals(m, guesses, says):
     made = {"ties": np.random.default_rng(1), "guesses": guesses}
     with pytest.raises(UsageError, match=says):
         one_run(np.zeros(m), np.zeros(m, bool), epsilon=1, delta=0, alpha=0.1, **made)
+
+
+def test_a_row_names_the_guesses_of_its_bound_and_of_its_p(tmp_path):
+    """The smallest p at the claim and the largest bound may come from other numbers of guesses."""
+    rng = np.random.default_rng(4)
+    member = rng.random(400) < 0.5
+    scores = np.where(rng.random(400) < 0.8, member, ~member) + 0.2 * rng.random(400)
+    rows = [f"{s!r},{int(m)}" for s, m in zip(scores.tolist(), member, strict=True)]
+    (tmp_path / "s.csv").write_text("\n".join(["score,member", *rows]))
+    claim = PrivacyClaim(4.0, 0.0, 3.5)
+    found = audit_scores(tmp_path / "s.csv", claim=claim, alpha=0.01, seed="1")
+    p_of = {
+        "ε": lambda g: one_run_p(400, g, epsilon=4.0, delta=0.0),
+        "μ": lambda g: one_run_p_tradeoff(400, g, tradeoff_of_mu(3.5)),
+    }
+    apart = 0
+    for test in found.tests:
+        numbers = {name: test.details["p"][name] for name in ("top", "bottom", "right")}
+        by_p = Guesses(**numbers)
+        tries = 2 * test.details["families_tried"]
+        assert test.p == pytest.approx(min(1.0, tries * p_of[test.unit](by_p)))
+        by = Guesses(**{name: test.details[name] for name in numbers})
+        assert f"≥ {test.statistic:.3g} by {by}" in test.effect
+        assert (f"; p of {by_p}" in test.effect) == (by != by_p)
+        apart += by != by_p
+    assert apart
