@@ -524,7 +524,9 @@ class MechanismResult:
     of the neighbour were right (``success``: ``right``, ``of``, ``by_coin``, a 95 % ``interval``),
     and for a support attack how many releases it judges possible at the value that they were made
     from (``feasible_at_truth``, of how many). Without an attack, ``last_bits_excluded`` is true if
-    findings in the last bits are advisory. ``sandbox`` is as for samplers.
+    findings in the last bits are advisory; ``claimed`` is ``mu`` if μ-Gaussian DP alone was
+    claimed, and ``claim_epsilon`` what that implies at ``claim_delta``. ``sandbox`` is as for
+    samplers.
     """
 
     verdict: Verdict
@@ -558,6 +560,8 @@ class MechanismResult:
 
     def __repr__(self) -> str:
         claim = f"claims ({self.claim_epsilon:.4g}, {self.claim_delta:.4g})-DP"
+        if self.claim_mu is not None and self.details.get("claimed") == "mu":
+            claim = f"claims {self.claim_mu:.4g}-GDP"
         drawn = f"{self.samples:,} releases"
         shown = f"ε ≥ {math.floor(100 * self.epsilon.low) / 100:g}"
         return _brief(self, self.verdict, self.mechanism, claim, drawn, shown)

@@ -64,6 +64,7 @@ def nothing_counted(
         mechanism=mechanism,
         method=method,
         attack=attack,
+        details=claim.details,
         neighbours=(),
         claim_epsilon=claim.epsilon,
         claim_delta=claim.delta,

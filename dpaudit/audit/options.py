@@ -23,6 +23,7 @@ __all__ = [
     "Progress",
     "count_of",
     "fresh_seed",
+    "refuse_pure_gaussian",
 ]
 
 DEFAULT_SAMPLES = 10_000_000
@@ -30,6 +31,7 @@ DEFAULT_RELEASES = 200_000
 MINIMUM_SAMPLES = 1_000
 _LONGEST_SECONDS = 1e9
 _LARGEST_EPSILON = 500.0
+_DELTA_OF_MU = 1e-5
 
 Progress = Callable[[int, int], None]
 """Called with the number drawn and the total."""
@@ -182,9 +184,28 @@ def _check(alpha: float, time_limit: float | None, samples: int, *, needs: str) 
         raise UsageError(f"samples={samples}: {needs}")
 
 
+def refuse_pure_gaussian(law: str | None, claim: PrivacyClaim, *, name: str) -> None:
+    """Refuse a claim at δ = 0 of noise whose ``law`` is Gaussian, before anything is drawn.
+
+    The likelihood ratio of neighbours grows without limit in the tails of Gaussian noise, discrete
+    or not, so no ε holds at δ = 0 (Dwork and Roth 2014, Appendix A).
+
+    Raises:
+        UsageError: it is such a claim.
+    """
+    family = (law or "").partition(":")[0]
+    if claim.delta == 0 and family in ("gaussian", "discrete-gaussian"):
+        raise UsageError(
+            f"claim-delta=0: {name} adds Gaussian noise, which is not (ε, 0)-DP for any ε; "
+            "give --claim-delta, e.g. 1e-5, or --claim-mu alone"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class PrivacyClaim:
     """What a mechanism claims: (ε, δ)-DP, and μ-Gaussian DP if ``mu`` is given.
+
+    ``only_mu``: μ-GDP alone was claimed; (ε, δ) is what it implies (see :meth:`of`).
 
     Raises:
         UsageError: ε outside 0…500, δ outside [0, 1), or μ negative or infinite.
@@ -193,6 +214,48 @@ class PrivacyClaim:
     epsilon: float
     delta: float
     mu: float | None = None
+    only_mu: bool = False
+
+    @classmethod
+    def of(cls, epsilon: float | None, delta: float = 0.0, mu: float | None = None) -> Self:
+        """The claim with whatever of ε and μ was given, at least one of them.
+
+        Of μ alone, ε is what it implies at ``delta``, or at 1e-5 if ``delta`` is 0 (Dong, Roth and
+        Su 2022, Corollary 2.13), rounded up.
+
+        Raises:
+            UsageError: neither ε nor μ; otherwise as for the class.
+        """
+        if epsilon is not None:
+            return cls(epsilon, delta, mu)
+        if mu is None:
+            raise UsageError(
+                "claim-epsilon: there is no claim; give --claim-epsilon 1 (and --claim-delta), "
+                "or --claim-mu 1 for Gaussian DP"
+            )
+        cls(0.0, delta, mu)  # checks both
+        from dpaudit.accounting import gaussian_epsilon
+
+        at = delta or _DELTA_OF_MU
+        implied = gaussian_epsilon(at, sigma=1 / mu) * (1 + 1e-9) if mu > 0 else 0.0
+        if implied > _LARGEST_EPSILON:
+            raise UsageError(
+                f"claim-mu={mu}: implies ε = {implied:.4g} at δ = {at:g}, which promises nothing; "
+                "give a smaller one"
+            )
+        return cls(implied, at, mu, only_mu=True)
+
+    @property
+    def words(self) -> list[str]:
+        """The claim as options of the command line."""
+        epsilon = [] if self.only_mu else ["--claim-epsilon", f"{self.epsilon!r}"]
+        mu = [] if self.mu is None else ["--claim-mu", f"{self.mu}"]
+        return [*epsilon, *mu, "--claim-delta", f"{self.delta!r}"]
+
+    @property
+    def details(self) -> dict[str, str]:
+        """What a result's ``details`` say of the claim."""
+        return {"claimed": "mu"} if self.only_mu else {}
 
     def __post_init__(self) -> None:
         if not 0 <= self.epsilon <= _LARGEST_EPSILON:

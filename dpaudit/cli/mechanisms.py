@@ -34,7 +34,7 @@ def mechanism(
         "mechanism",
         name,
         options,
-        claim_epsilon=claim.epsilon,
+        claim_epsilon=None if claim.only_mu else claim.epsilon,
         claim_delta=claim.delta or None,
         claim_mu=claim.mu,
         neighbours=neighbours,

@@ -139,7 +139,7 @@ class Auditor:
         mechanism: Named,
         *,
         neighbours: str | tuple[Vector, Vector] | None = None,
-        epsilon: float,
+        epsilon: float | None = None,
         delta: float = 0.0,
         mu: float | None = None,
         attack: str | None = None,
@@ -151,7 +151,7 @@ class Auditor:
         call: str | None = None,
         in_process: bool | None = None,
     ) -> MechanismResult:
-        """Fail if releases at two ``neighbours`` violate (``epsilon``, ``delta``)- or ``mu``-GDP.
+        """Fail if releases at two ``neighbours`` violate (``epsilon``, ``delta``)-DP or ``mu``-GDP.
 
         A callable is ``f(value, n)`` → array (n,) or (n, k): ``n`` releases of a query result, a
         float or an array (m,), or ``f(value)``, one release. ``neighbours`` are two query results,
@@ -168,7 +168,7 @@ class Auditor:
         about = {"claim_epsilon": epsilon, "claim_delta": delta}
 
         def claim() -> PrivacyClaim:
-            return PrivacyClaim(epsilon, delta, mu)
+            return PrivacyClaim.of(epsilon, delta, mu)
 
         def options() -> MechanismOptions:
             return MechanismOptions(

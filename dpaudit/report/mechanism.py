@@ -16,10 +16,12 @@ from dpaudit.types import Interval, MechanismResult, Number, TestResult, to_dict
 
 __all__ = [
     "bounds_table",
+    "claimed_pair",
     "events_table",
     "last_bits_excluded",
     "mechanism_facts",
     "mechanism_sentence",
+    "only_mu",
 ]
 
 _MOST_INTERVALS = 12
@@ -33,9 +35,10 @@ def mechanism_sentence(result: MechanismResult, *, rest: str = "below") -> str:
     ``rest`` says where what a pass cannot exclude stands.
     """
     name, claim = printable(result.mechanism, limit=200), _claim(result)
-    shown = f"{_shown(result.epsilon, 'ε')} at δ = {fmt.quantity(result.claim_delta)}"
+    parts = [f"{_shown(result.epsilon, 'ε')} at δ = {fmt.quantity(result.claim_delta)}"]
     if result.claim_mu is not None:
-        shown += f" and {_shown(result.mu, 'μ')}"
+        parts.insert(0 if only_mu(result) else 1, _shown(result.mu, "μ"))
+    shown = " and ".join(parts)
     confidence = _confidence(result)
     attack = printable(result.attack, limit=200)
     by = f", by the attack {attack}{_right(result)}" if attack else ""
@@ -69,9 +72,12 @@ def mechanism_facts(result: MechanismResult) -> list[tuple[str, str]]:
     used, asked = fmt.count(result.samples), fmt.count(result.samples_requested)
     vectors = result.neighbours
     facts = [
-        ("ε claimed", f"{fmt.quantity(result.claim_epsilon)} at δ = {delta}"),
+        (
+            "ε that the claimed μ implies" if only_mu(result) else "ε claimed",
+            f"{fmt.quantity(result.claim_epsilon)} at δ = {delta}",
+        ),
         (f"ε shown{_confidence(result)}", _shown(result.epsilon, "")),
-        ("δ shown at the claimed ε", _shown(result.delta, "")),
+        (f"δ shown at {'this' if only_mu(result) else 'the claimed'} ε", _shown(result.delta, "")),
         ("μ claimed", fmt.quantity(result.claim_mu)),
         ("μ shown", _shown(result.mu, "")),
         ("Method", printable(result.method, limit=60)),
@@ -201,9 +207,21 @@ def _exact(value: object) -> str:
 
 
 def _claim(result: MechanismResult) -> str:
-    pair = f"({fmt.quantity(result.claim_epsilon)}, {fmt.quantity(result.claim_delta)})-DP"
     mu = result.claim_mu
+    if only_mu(result):
+        return f"{fmt.quantity(mu)}-GDP"
+    pair = claimed_pair(result)
     return pair if mu is None else f"both {pair} and {fmt.quantity(mu)}-GDP"
+
+
+def claimed_pair(result: MechanismResult) -> str:
+    """``(1, 1e-05)-DP``: what is claimed of ε and δ, or what a claimed μ implies."""
+    return f"({fmt.quantity(result.claim_epsilon)}, {fmt.quantity(result.claim_delta)})-DP"
+
+
+def only_mu(result: MechanismResult) -> bool:
+    """Whether μ-GDP alone was claimed, so that (ε, δ) is what it implies."""
+    return result.claim_mu is not None and result.details.get("claimed") == "mu"
 
 
 def _shown(interval: Interval | None, letter: str) -> str:

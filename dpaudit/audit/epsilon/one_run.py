@@ -314,6 +314,7 @@ def audit_scores(
         seconds=time.monotonic() - started,
         advice=(),
         cannot_rule_out=blind if verdict == "no-finding" else (),
+        details=claim.details,
         provenance=collect(seed=seed, plugins=()),
     )
 

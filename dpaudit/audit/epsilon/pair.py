@@ -106,7 +106,7 @@ def audit_pair(
             more=more,
         )
         judged = judge(learned, *drawn.count, claim=claim, alpha=alpha)
-        details = {"last_bits_excluded": True} if options.real_numbers else {}
+        details: dict[str, Any] = {"last_bits_excluded": True} if options.real_numbers else {}
     else:
         seen = reduced(attack, drawn, neighbours, delta=claim.delta, alpha=alpha)
         judged = judge(seen.learned, *seen.counted, claim=claim, alpha=alpha)
@@ -146,7 +146,7 @@ def audit_pair(
         samples_requested=2 * samples,
         seconds=time.monotonic() - started,
         advice=tuple(filter(None, advice)),
-        details=details,
+        details={**details, **claim.details},
         cannot_rule_out=two_neighbour_blind_spots(
             draws=counted,
             claim=claim,

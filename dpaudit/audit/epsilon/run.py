@@ -26,6 +26,7 @@ from dpaudit.audit.options import (
     Progress,
     count_of,
     fresh_seed,
+    refuse_pure_gaussian,
 )
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.interfaces import Mechanism, ProbingAttack, RecordedMechanism
@@ -40,6 +41,7 @@ from dpaudit.samplers.callables import (
     subject,
 )
 from dpaudit.samplers.identity import NOTHING, Identity, identify
+from dpaudit.samplers.laws import declared_law
 from dpaudit.samplers.resolve import open_mechanism
 from dpaudit.samplers.sandbox.policy import joined
 from dpaudit.types import MechanismResult
@@ -65,7 +67,7 @@ def audit_mechanism(
     mechanism: str | Callable[..., Any],
     *,
     neighbours: str | tuple[Query, Query] | None = None,
-    epsilon: float,
+    epsilon: float | None = None,
     delta: float = 0.0,
     mu: float | None = None,
     attack: str | None = None,
@@ -87,7 +89,7 @@ def audit_mechanism(
     (m,), or ``f(value)``, one release; ``call`` says which, if its parameters do not, with
     constants: ``call="f(value, epsilon=1.0)"``. Where it runs, and ``in_process``, are as in
     :func:`~dpaudit.audit_sampler`. The claim is
-    (``epsilon``, ``delta``), and ``mu``-GDP too if given. ``neighbours`` are two query results,
+    (``epsilon``, ``delta``)-DP, or ``mu``-GDP, or both. ``neighbours`` are two query results,
     ``(0, 1)`` or ``([0, 0], [1, 0])``, or text (see :func:`parse_neighbours`).
 
     ``samples`` releases are drawn at each of the two neighbours, half to learn events from, half to
@@ -119,7 +121,7 @@ def audit_mechanism(
     ... ).verdict
     'finding'
     """
-    claim = PrivacyClaim(epsilon, delta, mu)
+    claim = PrivacyClaim.of(epsilon, delta, mu)
     options = MechanismOptions(
         samples=count_of(samples, what="releases", example="2e5"),
         alpha=alpha,
@@ -231,9 +233,8 @@ def audit_named(
     """
     alpha, seed = options.alpha, options.seed
     what = identify(name) if what is None else what
-    claimed = ["--claim-epsilon", f"{claim.epsilon!r}", *_option("--claim-mu", claim.mu)]
-    words = ["dpaudit", "mechanism", name, *claimed]
-    words += ["--claim-delta", f"{claim.delta!r}", "--alpha", f"{alpha!r}", "--seed", seed]
+    words = ["dpaudit", "mechanism", name, *claim.words, "--alpha", f"{alpha!r}", "--seed", seed]
+    refuse_pure_gaussian(declared_law(name), claim, name=name)
     if name.startswith(SCORES):
         for option, given in (
             ("neighbours", neighbours),

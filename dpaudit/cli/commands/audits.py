@@ -95,16 +95,17 @@ def audit(
     *,
     common: AuditCommand,
 ) -> None:
-    """Is this closed noise sampler what it claims to be?
+    r"""Is this closed noise sampler what it claims to be?
 
     [bold]SAMPLER[/bold] is one of
 
-    python:MODULE:FUNCTION        f(n, d) or f(size=(n, d)); MODULE may be a
-                                  ./file.py; other signatures: --call
-    library:./libnoise.so:SYMBOL  void f(double *out, size_t n, size_t d)
+    python:MODULE:FUNCTION        f(n, d), f(size=(n, d)), f(n), f(value) or f();
+                                  MODULE may be a ./file.py; others: --call
+    library:./libnoise.so:SYMBOL  void f(double *out, size_t n, size_t d);
+                                  others: --call 'f(1.0) -> double'
     command:'./sampler {n} {d}'   float64 on stdout (--dtype f32, --text)
     http://127.0.0.1:8000/noise   POST {"n", "d"}, raw float64 back
-    file:samples.npy              also .npz .csv .parquet .bin
+    file:samples.npy              also .npz .csv .parquet .bin, a row per vector
     LIBRARY:MECHANISM             as the library ships it, with options:
                                   numpy:laplace:scale=2 (list mechanisms)
     NAME                          a registered source (list sources)
@@ -117,6 +118,8 @@ def audit(
 
     $ dpaudit audit library:./libnoise.so:gauss --claim gaussian:sigma=1
     $ dpaudit audit python:./noise.py:draw --claim laplace:scale=2 --samples 1M
+    $ dpaudit audit library:./vendor.so:laplace --call 'f(2.0) -> double' \
+        --claim laplace:scale=2
     $ dpaudit audit numpy:normal --out report --also junit,sarif,markdown
     """
     from dpaudit.audit import AuditOptions
@@ -153,10 +156,19 @@ def mechanism(
             autocompletion=completion.mechanisms,
         ),
     ],
-    claim_epsilon: Annotated[float, typer.Option(help="The claimed ε.", show_default=False)],
-    claim_delta: Annotated[float, typer.Option(help="The claimed δ.")] = 0.0,
+    claim_epsilon: Annotated[
+        float | None,
+        typer.Option(help="The claimed ε; needed unless --claim-mu is given.", show_default=False),
+    ] = None,
+    claim_delta: Annotated[
+        float,
+        typer.Option(help="The claimed δ; with --claim-mu alone, the δ of the ε shown (1e-5)."),
+    ] = 0.0,
     claim_mu: Annotated[
-        float | None, typer.Option(help="Also test a claim of μ-Gaussian DP.", show_default=False)
+        float | None,
+        typer.Option(
+            help="The claimed μ of Gaussian DP, alone or as well as ε.", show_default=False
+        ),
     ] = None,
     neighbours: Annotated[
         str | None,
@@ -214,9 +226,17 @@ def mechanism(
                             (dpaudit list mechanisms)
     NAME                    a registered source, which releases the value or is
                             added to it: secure-gaussian:sigma=1
-    python:MODULE:FUNCTION  f(value, n) gives n releases; others: --call
+    python:MODULE:FUNCTION  f(value, n) gives n releases, f(value) one;
+                            others: --call
+    library:./m.so:SYMBOL   void f(const double *value, size_t m, double *out,
+                            size_t n); others: --call 'f(value) -> double'
     command:'./mechanism --value={value} {n}'
                             n releases as float64 on stdout
+    http://127.0.0.1:8000/release
+                            POST {"value", "n"}, n releases as raw float64 back
+    'file:at-0.npy;at-1.npy'
+                            releases recorded at the two neighbours; also .npz
+                            .csv .parquet .bin (--neighbours is optional)
     scores:FILE             canary scores from one training run: .csv or .npz
                             with score and member (0 or 1, fair coin flips)
 
@@ -237,6 +257,7 @@ def mechanism(
     $ dpaudit mechanism numpy:laplace --neighbours 0,1 --claim-epsilon 1
     $ dpaudit mechanism opendp:gaussian:scale=4 --neighbours 0,1 \
         --claim-epsilon 1 --claim-delta 1e-5
+    $ dpaudit mechanism numpy:normal:scale=2 --neighbours 0,1 --claim-mu 0.5
     $ dpaudit mechanism numpy:legacy-normal --neighbours '0,0;1,1' \
         --claim-epsilon 1 --claim-delta 1e-5 \
         --attack pair-inversion:sampler=numpy-legacy
@@ -245,7 +266,7 @@ def mechanism(
     from dpaudit.cli import mechanisms
     from dpaudit.cli.options import optional_count
 
-    claim = PrivacyClaim(claim_epsilon, claim_delta, claim_mu)
+    claim = PrivacyClaim.of(claim_epsilon, claim_delta, claim_mu)
     options = MechanismOptions(
         samples=count_of(samples, what="releases", example="2e5"),
         alpha=alpha,

@@ -70,12 +70,13 @@ def shown_and_claimed(result: MechanismResult, *, prefix: str) -> Picture | None
             quantity(claimed, digits=3),
             bounds_text(shown) + (", above the scale" if above else ""),
         )
-        for k, (word, y, ink) in enumerate((("claimed", claimed, colour), ("shown", drawn, INK))):
+        word = "implied" if result.details.get("claimed") == "mu" else "claimed"
+        for k, (name, y, ink) in enumerate(((word, claimed, colour), ("shown", drawn, INK))):
             # away from each other; if there is room between them, above their lines
             up = not (above and k) if apart else (k == 0) == (claimed >= shown)
             belongs(
                 axes.annotate(
-                    f"{word} {said[k]}", (place, y), xytext=(9, 4 if up else -4),
+                    f"{name} {said[k]}", (place, y), xytext=(9, 4 if up else -4),
                     textcoords="offset points", color=ink, va="bottom" if up else "top",
                 ),
                 k,

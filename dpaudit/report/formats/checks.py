@@ -22,7 +22,7 @@ from dpaudit.documents import (
 from dpaudit.report import format as fmt
 from dpaudit.report.deployment import deployment_sentence, deployment_title
 from dpaudit.report.measurements import Row, reading
-from dpaudit.report.mechanism import mechanism_sentence
+from dpaudit.report.mechanism import claimed_pair, mechanism_sentence, only_mu
 from dpaudit.report.reading import Document
 from dpaudit.report.rows import exceeds_claim
 from dpaudit.report.sentences import audit_sentence, experiment_sentence, measurements_sentence
@@ -106,7 +106,9 @@ def _audited(result: AuditResult | MechanismResult) -> Checked:
         sentence, names = audit_sentence(result), ("dims", "sequential")
     else:
         kind, target = "mechanism", result.mechanism
-        claim = f"({fmt.quantity(result.claim_epsilon)}, {fmt.quantity(result.claim_delta)})-DP"
+        claim = claimed_pair(result)
+        if only_mu(result):
+            claim = f"{fmt.quantity(result.claim_mu)}-GDP"
         sentence, names, advice = mechanism_sentence(result), _BOUNDS, result.advice
     advised = [
         Check(group="advice", name="advice", outcome="advice", message=_text(a)) for a in advice
