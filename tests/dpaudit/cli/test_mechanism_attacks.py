@@ -173,7 +173,7 @@ def test_recorded_scores_take_no_attack(tmp_path):
 
 
 def test_help_teaches_it():
-    said = " ".join(dpaudit("mechanism", "--help").stdout.replace("\\\n", " ").split())
+    said = " ".join(dpaudit("mechanism", "--help").stdout.replace("\\", " ").split())
     assert (
         "dpaudit mechanism numpy:legacy-normal --neighbours '0,0;1,1' --claim-epsilon 1 "
         "--claim-delta 1e-5 --attack pair-inversion:sampler=numpy-legacy" in said
