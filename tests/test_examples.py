@@ -63,12 +63,15 @@ def test_floating_point():
 @pytest.mark.slow  # README has it run by make check
 def test_opacus_backdoor():
     pytest.importorskip("opacus")
-    out = run("04_opacus_backdoor.py", "synthetic", "5")
+    out = run("04_opacus_backdoor.py", "synthetic", "10")
     honest, pancake, rotated = (int(n) for n in re.findall(r"in (\d+) of 40 steps", out))
     assert pancake >= 36
     # 40 fair coins, 5 standard deviations either side
     assert all(4 <= n <= 36 for n in (honest, rotated))
     assert len(set(re.findall(r"ε (\d+\.\d+)", out))) == 1
+    plain, planted, turned = (float(x) for x in re.findall(r"accuracy (\d+\.\d)%", out))
+    assert abs(plain - planted) <= 1  # the same noise but for one direction
+    assert abs(plain - turned) <= 8  # 4 standard deviations of the noise's effect
 
 
 # README has it run by make check; two_servers/test_processes.py starts the same commands
