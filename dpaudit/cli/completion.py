@@ -29,8 +29,6 @@ CLAIMS = (
 """How each family's claim begins (those of ``dpaudit.claims``, which would import scipy)."""
 
 _NO_PLUGIN = {"scores"}
-_NO_VALUE = {"file", "http", "https", "library"}
-"""Kinds of samplers that take no value, so that they are no mechanism."""
 
 Completer = Callable[[str], list[str]]
 
@@ -57,9 +55,9 @@ def samplers(incomplete: str) -> Iterable[str]:
 
 @_quiet
 def mechanisms(incomplete: str) -> Iterable[str]:
-    """Registered sources, libraries and programs that release a value, and recorded scores."""
+    """Registered sources, kinds of mechanisms and libraries, and recorded scores."""
     del incomplete
-    kinds = sorted({*registry.plugins("samplers"), *_NO_PLUGIN} - _NO_VALUE)
+    kinds = sorted({*registry.plugins("samplers"), *_NO_PLUGIN})
     return [*registry.plugins("sources"), *(f"{kind}:" for kind in kinds)]
 
 

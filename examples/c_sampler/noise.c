@@ -1,4 +1,4 @@
-/* Two closed samplers as a vendor might ship them.
+/* Closed samplers, and a mechanism, as a vendor might ship them.
    Build: cc -O2 -shared -fPIC -o libnoise.so noise.c -lm */
 
 #include <math.h>
@@ -43,4 +43,19 @@ void gauss16(double *out, size_t n, size_t d) {
         out[i] = r * cos(a);
         if (i + 1 < n * d) out[i + 1] = r * sin(a);
     }
+}
+
+/* Honest, one value per call: --call 'f(2.0) -> double' for a scale of 2. */
+double laplace(double scale) {
+    uint64_t bits = next();
+    double size = -scale * log(((bits >> 11) + 1) * 0x1p-53);
+    return bits & 1 ? -size : size;
+}
+
+/* A mechanism: a count with noise for ε = 1, both on a grid. --call 'f(value) -> double' */
+double released(double value) { return rint((value + laplace(1.0)) * 1024) / 1024; }
+
+/* The same for a query of m numbers; n releases per call, as dpaudit mechanism calls by default. */
+void released_many(const double *value, size_t m, double *out, size_t n) {
+    for (size_t i = 0; i < n * m; i++) out[i] = released(value[i % m]);
 }
