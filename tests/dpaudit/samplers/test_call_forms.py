@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -313,6 +314,22 @@ def test_c_mechanisms_that_do_not_fit(library, symbol, call, kind, match):
         pytest.raises((kind, SamplerOutputError), match=match),
     ):
         mechanism.release(np.array([1.0, 10.0]), 3, timeout=20)
+
+
+def test_the_example_of_a_vendor(cc):
+    """Fails with probability below 1e-8 each: the mean size is 2 ± 6 standard errors."""
+    code = Path(__file__).parents[3] / "examples" / "c_sampler" / "noise.c"
+    library = cc(code.read_text())
+    n = 40_000
+    with open_sampler(f"library:{library}:laplace", seed="1", call="f(2.0) -> double") as sampler:
+        drawn = sampler.draw(n, 1, timeout=20)
+    assert abs(np.abs(drawn).mean() - 2) < 12 / np.sqrt(n)
+    assert abs((drawn > 0).mean() - 0.5) < 3 / np.sqrt(n)
+    value = np.array([5.0, 70.0])
+    for symbol, call in (("released", "f(value) -> double"), ("released_many", None)):
+        with open_mechanism(f"library:{library}:{symbol}", seed="1", call=call) as mechanism:
+            noise = mechanism.release(value, n, timeout=20) - value
+        assert (np.abs(np.abs(noise).mean(0) - 1) < 6 / np.sqrt(n)).all()
 
 
 def test_a_crash_by_the_default_call_says_how_to_call_otherwise(cc):
