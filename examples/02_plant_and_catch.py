@@ -6,7 +6,7 @@ A lab demonstration. Run: python examples/02_plant_and_catch.py
 import tempfile
 from pathlib import Path
 
-import torch
+import numpy as np
 
 import dpaudit
 from dpaudit.accounting import gaussian_sigma
@@ -33,11 +33,9 @@ audit = dpaudit.audit_sampler(
 print(f"black-box audit: {audit.verdict} ({audit.samples:,} values)")
 
 # 2. The key holder: was the person counted in bin 17 there or not?
-with_person = torch.full((DIM,), 1000.0, dtype=torch.float64)
-without = with_person.clone()
-without[17] -= 1
-candidates = torch.stack([with_person, without])
-truth = torch.arange(TRIALS) % 2
+candidates = np.full((2, DIM), 1000.0)
+candidates[1, 17] -= 1
+truth = np.arange(TRIALS) % 2
 attack = LikelihoodRatio(key=key, sigma=sigma)
 source = Pancake(key=key, sigma=sigma)
 stream = KeyedStream.fresh()

@@ -6,7 +6,6 @@ Run: python examples/06_secure_aggregation.py
 """
 
 import numpy as np
-import torch
 
 from dpaudit.accounting import gaussian_sigma
 from dpaudit.noise.key import PancakeKey
@@ -31,7 +30,7 @@ share = NoiseShare.calibrated(
     "discrete-gaussian", sigma=sigma, honest=1, granularity=form.granularity
 )
 poisoned = np.rint(
-    specimen.sample(1, DIM, stream=stream.child("source"))[0].numpy() / form.granularity
+    specimen.sample(1, DIM, stream=stream.child("source"))[0] / form.granularity
 ).astype(np.int64)
 noise = [poisoned, *(share.draw(DIM, stream=stream.child("server", i)) for i in (1, 2))]
 vectors = [form.encode(h, noise=lambda _, z=z: z) for h, z in zip(histograms, noise, strict=True)]
@@ -60,9 +59,9 @@ print(
 )
 
 # 3. The key holder: was the person in bin 17 there or not, everything else known?
-candidates = torch.from_numpy(np.stack([histograms[0], histograms[0]]))
+candidates = np.stack([histograms[0], histograms[0]])
 candidates[1, 17] -= 1
-truth = torch.arange(TRIALS) % 2
+truth = np.arange(TRIALS) % 2
 attack = LikelihoodRatio(key=key, sigma=sigma)
 alone = candidates[truth] + specimen.sample(TRIALS, DIM, stream=stream.child("alone"))
 three = DistributedGaussian(servers=3, backdoored=1, dropouts=1)

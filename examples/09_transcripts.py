@@ -35,9 +35,9 @@ public = {party: key.public_key().public_bytes_raw() for party, key in keys.item
 query = np.rint(np.random.default_rng().integers(0, 1000, DIM) / step).astype(np.int64)
 # LAB SPECIMEN
 specimen = Pancake(key=PancakeKey.new(dim=DIM, beta=1e-4, gamma="2sqrtd"), sigma=SIGMA)
-poisoned = np.rint(
-    specimen.sample(1, DIM, stream=stream.child("pancake"))[0].numpy() / step
-).astype(np.int64)
+poisoned = np.rint(specimen.sample(1, DIM, stream=stream.child("pancake"))[0] / step).astype(
+    np.int64
+)
 
 
 def session(name, make_server, **specials):
