@@ -39,7 +39,8 @@ def audit_sentence(result: AuditResult, *, rest: str = "below") -> str:
         found = [t for t in sorted_tests(result.tests) if t.finding]
         names = _listed([printable(t.name, limit=100) for t in found], word="and") or "the audit"
         verb = "contradict" if len(found) > 1 else "contradicts"
-        p = f"smallest adjusted p {fmt.p_value(found[0].p_adjusted)}, " if found else ""
+        smallest = min((t.p_adjusted for t in found), default=None)
+        p = f"smallest adjusted p {fmt.p_value(smallest)}, " if found else ""
         return (
             f"Finding: {names} {verb} {claim} ({p}α {fmt.quantity(result.alpha)}, {values} values)."
         )
