@@ -1,8 +1,9 @@
-# make demo · make test · make check: each sets up .venv on first use.
+# make demo · make test · make check: each sets up what it needs of .venv on first use.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-READY := $(VENV)/.ready
+LIGHT := $(VENV)/.light# dpaudit alone: enough for the demo
+READY := $(VENV)/.ready# with every extra, and what development needs
 ENVS := $(or $(DPAUDIT_ENVS),.envs)
 CUDA := $(or $(GPU),$(BIN)/python)
 CIFAR := vgg19-bn resnet50 mobilenet-v2
@@ -20,21 +21,29 @@ setup: $(READY) ## Make .venv and install everything into it
 WANTED = import sys; sys.version_info >= (3, 11) or sys.exit("python=%d.%d: dpaudit needs Python 3.11 or newer; make PYTHON=/path/to/python3.11" % sys.version_info[:2])
 VERSION = import sys; print("%d.%d" % sys.version_info[:2])
 MADE = import pip, sys; print("%d.%d" % sys.version_info[:2])
+comma := ,
 INSTALL_LOG := $(VENV)/install.log
-
-ifneq ($(shell $(BIN)/python -c '' 2>/dev/null && echo runs),runs)
-.PHONY: $(READY) # the Python that .venv was made with is gone, or .venv is
-endif
-
-$(READY): pyproject.toml constraints.txt
-	@$(PYTHON) -c '$(WANTED)'
-	@test "$$($(BIN)/python -c '$(MADE)' 2>/dev/null)" = "$$($(PYTHON) -c '$(VERSION)')" || { \
-		echo "Making $(VENV) with Python $$($(PYTHON) -c '$(VERSION)') ..."; $(PYTHON) -m venv --clear $(VENV); }
-	@echo "Installing dpaudit and what it needs into $(VENV): 2.7 GB, with torch for CUDA 6.5 GB; a few minutes ..."
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --editable '.[all,dev]' 2>$(INSTALL_LOG) || { \
+define install
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --editable '$(1)' 2>$(INSTALL_LOG) || { \
 		grep ^ERROR $(INSTALL_LOG); grep -q 'connection broken' $(INSTALL_LOG) && echo 'The package index (PyPI) does not respond: pip needs a network.'; \
 		echo 'pip could not install dpaudit: $(INSTALL_LOG) has the details. The same command tries again.'; exit 1; } >&2
 	@touch $@
+endef
+
+ifneq ($(shell $(BIN)/python -c '' 2>/dev/null && echo runs),runs)
+.PHONY: $(LIGHT) # the Python that .venv was made with is gone, or .venv is
+endif
+
+$(LIGHT): pyproject.toml constraints.txt
+	@$(PYTHON) -c '$(WANTED)'
+	@test "$$($(BIN)/python -c '$(MADE)' 2>/dev/null)" = "$$($(PYTHON) -c '$(VERSION)')" || { \
+		echo "Making $(VENV) with Python $$($(PYTHON) -c '$(VERSION)') ..."; $(PYTHON) -m venv --clear $(VENV); }
+	@echo "Installing dpaudit into $(VENV): 0.6 GB, about a minute ..."
+	$(call install,.)
+
+$(READY): $(LIGHT)
+	@echo "Installing torch, libraries and tools into $(VENV): 2.7 GB, with torch for CUDA 6.5 GB; a few minutes ..."
+	$(call install,.[all$(comma)dev])
 
 envs: $(ENVS)/tmlt-core/.ready $(ENVS)/diffprivlib-old/.ready $(ENVS)/flower/.ready $(ENVS)/mlflow/.ready $(ENVS)/jax-privacy/.ready ## Environments for libraries that cannot live in .venv
 
@@ -48,7 +57,7 @@ $(ENVS)/%/.ready:
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $^
 	touch $@
 
-demo: $(READY) ## The whole story on real data, offline, in a minute
+demo: $(LIGHT) ## The whole story on real data, offline, in a minute
 	@echo "Running the demo ..."
 	@$(BIN)/dpaudit demo --out dpaudit-demo
 

@@ -25,9 +25,11 @@ elif sys.argv[1:4] == ["-m", "venv", "--clear"]:
     own.parent.mkdir(parents=True)
     shutil.copy(__file__, own)
     own.with_name("dpaudit").symlink_to("python")
-elif sys.argv[1:4] == ["-m", "pip", "install"] and os.environ.get("PIP_SAYS"):
-    print(os.environ["PIP_SAYS"], file=sys.stderr)
-    sys.exit(1)
+elif sys.argv[1:4] == ["-m", "pip", "install"]:
+    if os.environ["PIP_SAYS"]:
+        sys.exit(os.environ["PIP_SAYS"])
+    with Path(__file__).parents[1].joinpath("asked").open("a") as asked:
+        print(sys.argv[-1], file=asked)
 """
 
 
@@ -74,7 +76,7 @@ def test_an_old_python_is_refused_before_anything_is_made(make, tmp_path):
 
 def test_an_environment_of_another_version_is_replaced(make, tmp_path):
     assert make("setup", 11, pip="ERROR: disk full").returncode != 0
-    assert first_words(make("setup", 12)) == ["Making", "Installing"]
+    assert first_words(make("setup", 12)) == ["Making", "Installing", "Installing"]
     assert "3, 12, 0" in (tmp_path / ".venv/bin/python").read_text(encoding="utf-8")
 
 
@@ -82,7 +84,17 @@ def test_an_environment_whose_python_is_gone_is_made_again(make, tmp_path):
     make("setup", 12)
     (tmp_path / ".venv/bin/python").unlink()
     (tmp_path / ".venv/bin/python").symlink_to("/nowhere/python3.12")
-    assert first_words(make("setup", 12)) == ["Making", "Installing"]
+    assert first_words(make("setup", 12)) == ["Making", "Installing", "Installing"]
+
+
+def test_the_demo_needs_no_extras(make, tmp_path):
+    make("demo", 12)
+    asked = (tmp_path / ".venv" / "asked").read_text(encoding="utf-8").splitlines()
+    assert asked == ["."]
+    assert first_words(make("setup", 12)) == ["Installing"]
+    assert first_words(make("demo", 12)) == ["Running"]
+    asked = (tmp_path / ".venv" / "asked").read_text(encoding="utf-8").splitlines()
+    assert asked == [".", ".[all,dev]"]
 
 
 def test_without_a_network_it_says_so_and_the_next_try_resumes(make):
