@@ -17,19 +17,21 @@ from dpaudit.audit.epsilon.judge import EVENT_SHARE, LOW_BITS_SHARE, Learned
 from dpaudit.audit.epsilon.releases import Releases
 from dpaudit.errors import DpauditError, UnknownNameError, UsageError
 from dpaudit.interfaces import GAMES, LearningAttack, ProbingAttack, SupportAttack
-from dpaudit.results.text import error_text
+from dpaudit.results.text import error_text, one_line
 from dpaudit.samplers.adapters.base import Adapter
 from dpaudit.stats import clopper_pearson
 from dpaudit.types import PluginOrigin, Reference
 
 __all__ = [
     "ATTACK_SHARE",
+    "Attack",
     "NamedAttack",
     "Reduced",
     "feasible",
     "guessed",
     "named_attack",
     "origins",
+    "own_attack",
     "probes",
     "reduced",
     "scorer",
@@ -47,6 +49,7 @@ _AT_ONCE = 1 << 22
 Array = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 T = TypeVar("T")
+Attack = SupportAttack | LearningAttack | ProbingAttack
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class NamedAttack:
     """An attack, the text that names it, and its origin."""
 
     text: str
-    does: SupportAttack | LearningAttack | ProbingAttack
+    does: Attack
     origin: PluginOrigin | None = None
 
 
@@ -79,9 +82,23 @@ def named_attack(text: str, *, mechanism: str = "") -> NamedAttack:
         raise _other(name)  # before it asks for options
     text = _within_bounds(text, factory, mechanism)
     made = registry.create("attacks", text)
-    if not isinstance(made, (SupportAttack, LearningAttack, ProbingAttack)):
+    if not isinstance(made, Attack):
         raise _other(name)
     return NamedAttack(text, made, known[name].origin)
+
+
+def own_attack(attack: Attack) -> NamedAttack:
+    """An attack that no distribution registers, under the name of its class.
+
+    Raises:
+        UsageError: it is none, or the class itself.
+    """
+    if isinstance(attack, type) or not isinstance(attack, Attack):
+        raise UsageError(
+            f"attack={one_line(attack, limit=100)}: must be a name or an attack, an object with "
+            f"one of {', '.join(_METHODS)}"
+        )
+    return NamedAttack(type(attack).__name__, attack)
 
 
 def _fitting() -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit import registry
-from dpaudit.audit.epsilon.attacks import NamedAttack, named_attack
+from dpaudit.audit.epsilon.attacks import Attack, NamedAttack, named_attack, own_attack
 from dpaudit.audit.epsilon.one_run import SCORES, audit_scores
 from dpaudit.audit.epsilon.pair import audit_pair, run_probes
 from dpaudit.audit.notebook_bar import notebook_bar
@@ -70,7 +70,7 @@ def audit_mechanism(
     epsilon: float | None = None,
     delta: float = 0.0,
     mu: float | None = None,
-    attack: str | None = None,
+    attack: str | Attack | None = None,
     samples: float = DEFAULT_RELEASES,
     alpha: float = 0.01,
     time_limit: float = 600.0,
@@ -95,7 +95,8 @@ def audit_mechanism(
     ``samples`` releases are drawn at each of the two neighbours, half to learn events from, half to
     count them in. ``attack``, ``NAME[:option=value,…]``, says instead what to look at: a support
     attack has fixed events, counted in all releases; a learning attack learns from the first half;
-    a probing attack brings the neighbours itself. With ``real_numbers``, findings in the last bits
+    a probing attack brings the neighbours itself. For a callable of this process it may be the
+    attack itself, an object. With ``real_numbers``, findings in the last bits
     of releases are advisory only. ``scores:FILE`` is a one-run audit
     (:func:`~dpaudit.audit.epsilon.one_run.audit_scores`), which may make ``guesses`` guesses, a
     number chosen beforehand. ``progress`` is as in :func:`~dpaudit.audit_sampler`.
@@ -136,7 +137,7 @@ def audit_mechanism(
             subject(mechanism, in_process=in_process),
             claim=claim,
             neighbours=neighbours_text(neighbours),
-            attack=attack,
+            attack=attack if attack is None or isinstance(attack, str) else own_attack(attack),
             options=options,
             guesses=guesses,
             progress=shown,
@@ -148,13 +149,19 @@ def audit_subject(
     *,
     claim: PrivacyClaim,
     neighbours: str | None,
-    attack: str | None,
+    attack: str | NamedAttack | None,
     options: MechanismOptions,
     guesses: int | None = None,
     progress: Progress | None = None,
 ) -> MechanismResult:
     """Audit a whole mechanism where it can be called: in a process of its own or in this one."""
+    shown = attack.text if isinstance(attack, NamedAttack) else attack
     if what.target is not None:
+        if attack is not None and not isinstance(attack, str):
+            raise UsageError(
+                f"attack={shown}: an object, but {what.name} runs in a process of its own, which "
+                "knows attacks by name; pass a callable with in_process=True, or register it"
+            )
         with same_search_path() if what.ours else contextlib.nullcontext():
             named = audit_named(
                 what.target,
@@ -177,7 +184,7 @@ def audit_subject(
             options=options,
             progress=progress,
         )
-    told = {"neighbours": neighbours, "mu": claim.mu, "attack": attack, "call": options.call}
+    told = {"neighbours": neighbours, "mu": claim.mu, "attack": shown, "call": options.call}
     again = ", ".join(
         [
             f"epsilon={claim.epsilon!r}, delta={claim.delta!r}",

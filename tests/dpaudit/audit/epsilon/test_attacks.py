@@ -11,7 +11,12 @@ import scipy.stats
 from support.in_process import InProcess
 
 from dpaudit import registry
-from dpaudit.audit.epsilon import MechanismOptions, PrivacyClaim, run_mechanism_audit
+from dpaudit.audit.epsilon import (
+    MechanismOptions,
+    PrivacyClaim,
+    audit_mechanism,
+    run_mechanism_audit,
+)
 from dpaudit.audit.epsilon.attacks import NamedAttack, named_attack, settled
 from dpaudit.audit.epsilon.pair import audit_pair
 from dpaudit.errors import (
@@ -631,3 +636,28 @@ def test_an_attack_that_settles_on_something_else():
     attack = NamedAttack("odd", SimpleNamespace(feasible=None, settled=lambda *_: 3))
     with pytest.raises(DpauditError, match="attack=odd: settled on int"):
         settled(attack, np.zeros((3, 1)))
+
+
+class WholeSteps:
+    """Rules out values that are no whole number of quarters away."""
+
+    def feasible(self, releases, value):
+        return np.abs((releases - value) * 4 - np.rint((releases - value) * 4)) < 1e-9
+
+
+def test_an_attack_of_ones_own_needs_no_name():
+    rng = np.random.default_rng(1)
+
+    def rounded(value, n):
+        return value + np.round(rng.laplace(0, 1, n) * 4) / 4
+
+    asked = {"neighbours": (0, 0.1), "epsilon": 0.1, "samples": 1e3, "seed": 1}
+    result = audit_mechanism(rounded, attack=WholeSteps(), **asked)
+    assert result.attack == "WholeSteps"
+    assert result.details["success"]["right"] == 2000
+    assert "attack='WholeSteps'" in result.tests[0].reproduce
+    with pytest.raises(UsageError, match="or register it"):
+        audit_mechanism("numpy:laplace", attack=WholeSteps(), **asked)
+    for wrong in (WholeSteps, 3, "no-such"):
+        with pytest.raises(UsageError, match=r"^attack="):
+            audit_mechanism(rounded, attack=wrong, **asked)
