@@ -123,8 +123,9 @@ def _docstring(target: str) -> str:
         _, defined = definition(module, name)
     except LookupError:
         return ""
-    described = isinstance(defined, ast.ClassDef | ast.FunctionDef)
-    return (ast.get_docstring(defined) or "") if described else ""
+    if not isinstance(defined, ast.ClassDef | ast.FunctionDef):
+        return ""
+    return ast.get_docstring(defined) or ""
 
 
 def _attack(name: str) -> str:

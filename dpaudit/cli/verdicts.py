@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["audited", "leave", "printed", "write_page"]
 
-R = TypeVar("R", AuditResult, MechanismResult)
+R = TypeVar("R", bound=AuditResult | MechanismResult)
 _EXIT = {"no-finding": 0, "finding": 1, "inconclusive": 3}
 
 

@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 Array = npt.NDArray[np.float64]
-R = TypeVar("R", AuditResult, MechanismResult)
+R = TypeVar("R", bound=AuditResult | MechanismResult)
 
 ONE_PROCESS = BlindSpot(
     test="",
