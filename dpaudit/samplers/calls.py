@@ -20,13 +20,24 @@ from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.results.text import one_line
 from dpaudit.samplers.check import answered, numbers
 
-__all__ = ["C_TYPES", "Call", "Constant", "ReleasesBy", "c_hint", "noise_by", "python_call"]
+__all__ = [
+    "C_TYPES",
+    "Argument",
+    "Call",
+    "Cast",
+    "Constant",
+    "ReleasesBy",
+    "c_hint",
+    "noise_by",
+    "python_call",
+]
 
 GRAMMAR = (
     "write one call of f, e.g. 'f()', 'f(value)', 'f(n)', 'f(size=(n, d))', 'f(n, d)', "
     "'f(value, n)', with constants as 'f(value, epsilon=1.0)'; for library: 'f(1.0) -> double'"
 )
 C_TYPES = ("double", "float", "int", "long")
+_WHOLE = ("int", "long")
 _SLOTS = ("n", "d", "value", "size", "out", "m")
 _BOTH = "(n, d)"
 # names of parameters that are passed even if they have a default
@@ -50,17 +61,26 @@ class Constant:
     value: Any
 
 
-Argument = str | Constant
-"""The name of what changes from call to call, or a constant."""
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """``long(value)``: a number that is passed as another type than float."""
+
+    kind: str
+    number: str | Constant
+
+
+Argument = str | Constant | Cast
+"""The name of what changes from call to call, a constant, or one of them cast to a C type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """One call: ``arguments`` by position and ``named`` ones; ``returns`` is a C type, or ''.
 
-    An argument is a :class:`Constant`, or one of ``n`` (how many: vectors, or values or releases if
-    there is no ``d``), ``d`` (values per vector), ``(n, d)``, ``value`` (the query result) and, of
-    C functions, ``out`` (where n or n·d doubles are written) and ``m`` (numbers in ``value``).
+    An argument is a :class:`Constant`, a :class:`Cast`, or one of ``n`` (how many: vectors, or
+    values or releases if there is no ``d``), ``d`` (values per vector), ``(n, d)``, ``value`` (the
+    query result) and, of C functions, ``out`` (where n or n·d doubles are written) and ``m``
+    (numbers in ``value``).
     """
 
     arguments: tuple[Argument, ...] = ()
@@ -73,8 +93,8 @@ class Call:
 
         >>> str(Call.parse("f( value,epsilon = .5 )"))
         'f(value, epsilon=0.5)'
-        >>> str(Call.parse("f(-1, size=(n, d))")), str(Call.parse("f(1.0) -> double"))
-        ('f(-1, size=(n, d))', 'f(1.0) -> double')
+        >>> str(Call.parse("f(-1, size=(n, d))")), str(Call.parse("f(long(value)) -> double"))
+        ('f(-1, size=(n, d))', 'f(long(value)) -> double')
 
         Raises:
             UsageError: it is not one call of ``f`` with names that are known and literals.
@@ -108,10 +128,21 @@ class Call:
     def slots(self) -> frozenset[str]:
         """The names of what changes from call to call; ``(n, d)`` is both of its names."""
         found: set[str] = set()
-        for argument in (*self.arguments, *(argument for _, argument in self.named)):
-            if not isinstance(argument, Constant):
-                found |= {"n", "d"} if argument == _BOTH else {argument}
+        for argument in self._all:
+            name = argument.number if isinstance(argument, Cast) else argument
+            if not isinstance(name, Constant):
+                found |= {"n", "d"} if name == _BOTH else {name}
         return frozenset(found)
+
+    @property
+    def any_value(self) -> bool:
+        """Whether the function is told the value, and it need not be a whole number."""
+        whole = any(isinstance(a, Cast) and a.kind in _WHOLE for a in self._all)
+        return "value" in self.slots and not whole
+
+    @property
+    def _all(self) -> tuple[Argument, ...]:
+        return (*self.arguments, *(argument for _, argument in self.named))
 
     def bound(self, function: Callable[..., Any], **given: Any) -> Callable[[], Any]:
         """``function`` with these arguments, to be called with none."""
@@ -119,13 +150,36 @@ class Call:
         def filled(argument: Argument) -> Any:
             if isinstance(argument, Constant):
                 return argument.value
+            if isinstance(argument, Cast):
+                return _cast(filled(argument.number), argument.kind)
             return (given["n"], given["d"]) if argument == _BOTH else given[argument]
 
         named = {name: filled(argument) for name, argument in self.named}
         return partial(function, *map(filled, self.arguments), **named)
 
 
+def _cast(number: Any, kind: str) -> Any:
+    """``number``, or an array of numbers, as whole numbers if ``kind`` is a type of these.
+
+    Raises:
+        UsageError: a number is not whole.
+    """
+    if kind not in _WHOLE:
+        return number
+    broken = [x for x in np.ravel(number).tolist() if x != int(x)]
+    if broken:
+        raise UsageError(f"value={broken[0]}: {kind}(…) passes whole numbers; choose one")
+    return number.astype(np.int64) if isinstance(number, np.ndarray) else int(number)
+
+
 def _argument(node: ast.expr, text: str) -> Argument:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in C_TYPES:
+        inner = [_argument(one, text) for one in node.args]
+        if len(inner) != 1 or node.keywords or isinstance(inner[0], Cast):
+            _refuse(text, f"{node.func.id}(…) holds one name or number")
+        if inner[0] in ("out", _BOTH):
+            _refuse(text, f"{inner[0]} is no number")
+        return Cast(node.func.id, inner[0])
     if isinstance(node, ast.Name):
         if node.id not in _SLOTS:
             _refuse(text, f"{node.id} is none of {', '.join(_SLOTS)}; a constant is a number")
@@ -139,6 +193,8 @@ def _argument(node: ast.expr, text: str) -> Argument:
 
 
 def _shown(argument: Argument) -> str:
+    if isinstance(argument, Cast):
+        return f"{argument.kind}({_shown(argument.number)})"
     return repr(argument.value) if isinstance(argument, Constant) else argument
 
 

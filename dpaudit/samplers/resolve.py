@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,10 @@ __all__ = ["open_mechanism", "open_sampler"]
 
 Array = npt.NDArray[np.float64]
 
-_FUNCTIONS = {"python": PythonSampler, "library": LibrarySampler}
+_FUNCTIONS: Mapping[str, type[PythonSampler | LibrarySampler]] = {
+    "python": PythonSampler,
+    "library": LibrarySampler,
+}
 
 
 def open_sampler(

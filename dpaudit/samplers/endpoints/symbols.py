@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.results.text import error_text
-from dpaudit.samplers.calls import Call, Constant, c_hint
+from dpaudit.samplers.calls import Argument, Call, Cast, Constant, c_hint
 
 __all__ = ["NOISE", "RELEASES", "Symbol"]
 
@@ -43,9 +43,9 @@ class Symbol:
     """``library:PATH:SYMBOL``, called as its user says, or as :data:`NOISE` or :data:`RELEASES`.
 
     Arguments in C: ``out`` is a ``double *``, ``n``, ``d`` and ``m`` are ``size_t``, ``value`` is a
-    ``double``, or a ``const double *`` to ``m`` of them if ``m`` is passed too, a constant with a
-    point is a ``double`` and one without is a ``long``. Values that are not written and (near)
-    writes past the end are detected.
+    ``double``, or a ``const double *`` to ``m`` of them if ``m`` is passed too, and a constant is a
+    ``double``. ``long(value)`` or ``int(3)`` passes another type (:class:`~.calls.Cast`). Values
+    that are not written and (near) writes past the end are detected.
 
     Raises:
         UsageError: the library cannot be loaded, has no such symbol, or ``call`` is no C call.
@@ -64,7 +64,8 @@ class Symbol:
     def _check(self, releases: bool) -> None:
         call, slots = self.call, self.call.slots
         writes, returns = {"out", "n"} <= slots, bool(call.returns) and not slots - {"value"}
-        literal = [a.value for a in call.arguments if isinstance(a, Constant)]
+        inner = [a.number if isinstance(a, Cast) else a for a in call.arguments]
+        literal = [a.value for a in inner if isinstance(a, Constant)]
         if call.named or any(type(number) not in (int, float) for number in literal):
             self._refuse("arguments are names and numbers, by position")
         if (bool(call.returns) == writes) or not (writes or returns) or "(n, d)" in call.arguments:
@@ -73,17 +74,19 @@ class Symbol:
             self._refuse("a mechanism is told the value, as f(value, m, out, n) or f(value)")
         if not releases and "m" in slots:
             self._refuse("m is how many numbers the value of a mechanism has")
+        if "m" in slots and "value" not in call.arguments:
+            self._refuse("with m, value is an array of doubles")
 
     def _refuse(self, rule: str) -> NoReturn:
         raise UsageError(f"call={self.call}: {rule}; change the call of the {self._name}")
 
-    def _type(self, argument: str | Constant) -> Any:
-        if isinstance(argument, Constant):
-            return ctypes.c_double if isinstance(argument.value, float) else ctypes.c_int64
+    def _type(self, argument: Argument) -> Any:
+        if isinstance(argument, Cast):
+            return _RETURNED[argument.kind]
         pointer = argument == "out" or (argument == "value" and "m" in self.call.slots)
         if pointer:
             return ctypes.c_void_p
-        return ctypes.c_double if argument == "value" else ctypes.c_size_t
+        return ctypes.c_size_t if argument in ("n", "d", "m") else ctypes.c_double
 
     def draw(self, n: int, d: int, value: float) -> npt.NDArray[Any]:
         """Noise (n, d), or value + noise if the function is told the value.

@@ -98,14 +98,14 @@ def _python(spec: Mapping[str, Any]) -> Target:
     noise = noise_by(call, function, name=spec["name"])
     return Target(
         draw=lambda n, d, _: noise(n, d, 0.0),
-        draw_at=(lambda value, n, d, _: noise(n, d, value)) if "value" in call.slots else None,
+        draw_at=(lambda value, n, d, _: noise(n, d, value)) if call.any_value else None,
         called=str(call),
     )
 
 
 def _library(spec: Mapping[str, Any]) -> Target:
     symbol = Symbol(spec, releases=False)
-    at = symbol.draw if "value" in symbol.call.slots else None
+    at = symbol.draw if symbol.call.any_value else None
     return Target(
         draw=lambda n, d, _: symbol.draw(n, d, 0.0),
         draw_at=None if at is None else lambda value, n, d, _: at(n, d, value),

@@ -87,6 +87,10 @@ def test_the_message_has_a_call_to_adapt(function, guess):
         ("f(**n)", "each name is written once"),
         ("f(a=1, a=2)", "each name is written once"),
         ("f(n + 1)", "neither a name nor a constant"),
+        ("f(long(out))", "out is no number"),
+        ("f(long(1, 2))", "holds one name or number"),
+        ("f(long(int(1)))", "holds one name or number"),
+        ("f(eval(value))", "neither a name nor a constant"),
         ("f(1.0) -> void", "returns double, float, int, long"),
         ("(" * 5000, "not a call"),
         ("f(\x1b[31m)", "not a call"),
@@ -201,6 +205,17 @@ def test_a_wrong_guess_says_how_it_was_called(module):
         assert (sampler.draw(2, 2, timeout=20) == 0).all()
 
 
+def test_whole_numbers_are_passed_as_such(module):
+    module("def f(value):\n    assert type(value) is int\n    return value")
+    with open_sampler("python:foreign:f", seed="1", call="f(int(value))") as sampler:
+        assert (sampler.draw(2, 2, timeout=20) == 0).all()
+        assert not sampler.takes_value  # the audit would try 1000.5
+    with open_mechanism("python:foreign:f", seed="1", call="f(int(value))") as mechanism:
+        assert mechanism.release(np.array([7.0]), 2, timeout=20).tolist() == [[7], [7]]
+        with pytest.raises(UsageError, match=r"value=0\.5: int\(…\) passes whole numbers"):
+            mechanism.release(np.array([0.5]), 2, timeout=20)
+
+
 def test_other_kinds_have_no_call(here):
     for text in ("command:true", "file:x.npy", "gaussian", "http://127.0.0.1/"):
         with pytest.raises(UsageError, match=r"call=f\(\): only python: and library:"):
@@ -238,6 +253,7 @@ C = """
         for (size_t i = 0; i < n * m; i++) out[i] = value[i % m] + i / m;
     }
     void short_of(const double *value, size_t m, double *out, size_t n) { out[0] = 1; }
+    long both(int k, double epsilon, float x, long value) { return k + epsilon + x + value; }
     long big(void) { return (1l << 60) + 1; }
 """
 
@@ -252,7 +268,9 @@ def library(cc):
     [
         ("next", "f() -> double", [[0, 1], [2, 3]]),
         ("scaled", "f(2.5) -> double", [[2.5, 2.5], [2.5, 2.5]]),
+        ("scaled", "f(3) -> double", [[3, 3], [3, 3]]),
         ("whole", "f(value) -> long", [[1, 1], [1, 1]]),
+        ("both", "f(int(1), 2, float(0.5), long(value)) -> long", [[3, 3], [3, 3]]),
         ("fill", "f(n, 0.25, out)", [[0.25, 0.25], [0.25, 0.25]]),
     ],
 )
@@ -267,6 +285,7 @@ def test_c_functions_as_noise(library, symbol, call, values):
         ("many", None, [[1, 10], [2, 11], [3, 12]]),
         ("at", "f(value) -> double", [[1.5, 10.5]] * 3),
         ("whole", "f(value) -> long", [[2, 11]] * 3),
+        ("both", "f(int(1), 2, float(0.5), long(value)) -> long", [[4, 13]] * 3),
     ],
 )
 def test_c_functions_as_mechanisms(library, symbol, call, values):
@@ -290,6 +309,7 @@ def test_c_functions_as_mechanisms(library, symbol, call, values):
         ("fill", "f(out, n, scale=1.0)", UsageError, "by position"),
         ("fill", "f(out, n, 'x')", UsageError, "by position"),
         ("fill", "f(out, n, m)", UsageError, "m is how many"),
+        ("fill", "f(out, n, long('x'))", UsageError, "by position"),
     ],
 )
 def test_c_calls_that_do_not_fit(library, symbol, call, kind, match):
