@@ -143,6 +143,13 @@ def test_apple_budget():
     assert 3 < low < 4 < high < 5
 
 
+def test_the_gate_that_init_writes_runs_as_it_is(pytester):
+    """Honest noise passes, and the control catches; an honest run fails once in 5 million."""
+    assert here("init", "pytest", cwd=pytester.path).returncode == 0
+    run = pytester.runpytest_subprocess("tests", "--dpaudit-samples=2e4", "--dpaudit-alpha=1e-7")
+    run.assert_outcomes(passed=3)
+
+
 def test_pytest_gate(pytester):
     """The planted flaw fails, the rest passes; an honest sampler fails one run in 5 million."""
     for file in (EXAMPLES / "pytest_gate").iterdir():

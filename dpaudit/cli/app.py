@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dpaudit.cli.commands import audits, deployments, experiments, lab, protocols
+from dpaudit.cli.commands import audits, deployments, experiments, gates, lab, protocols
 from dpaudit.cli.help import App
 from dpaudit.cli.plugin_commands import AllCommands, group_of
 from dpaudit.cli.runs import runs_app
@@ -95,6 +95,7 @@ app.command()(experiments.train)
 app.command()(experiments.frontier)
 app.command(name="list")(experiments.list_)
 app.command()(experiments.report)
+app.command()(gates.init)
 deployment_app.command("apple")(deployments.deployment_apple)
 deployment_app.command("apple-scenario")(deployments.deployment_apple_scenario)
 verify_app.command("transcript")(protocols.verify_transcript)

@@ -148,7 +148,7 @@ class Cluster:
             raise PeerError(f"where={self.address}: the scheduler went away; {_RESUME}") from error
         except ModuleNotFoundError as error:
             raise UsageError(
-                f"where={self.address}: a worker lacks {error.name}; pip install dpaudit there"
+                f"where={self.address}: a worker lacks {error.name}; install the same dpaudit there"
             ) from error
 
     def _look(self) -> None:

@@ -157,7 +157,7 @@ def found_version(db: sqlite3.Connection, *, where: str) -> int:
     if version > VERSION:
         raise StoreError(
             f"{where}: results of version {version}; this dpaudit reads up to {VERSION}: "
-            "pip install --upgrade dpaudit"
+            "install a newer one"
         )
     if version < 1:
         raise StoreError(

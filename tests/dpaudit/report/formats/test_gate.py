@@ -17,7 +17,7 @@ from dpaudit.report import render_report
 from dpaudit.report.formats import FORMATS
 from dpaudit.types import to_dict
 
-ACTION = made.ROOT / "examples" / "github_action"
+ACTION = made.ROOT / "dpaudit" / "gates" / "github"
 FILES = {"report.html", "result.json", "report.junit.xml", "report.sarif", "report.md"}
 ALSO = "--also=junit,sarif,markdown"
 NOISE = """\
@@ -217,14 +217,19 @@ def expression(text, inputs, outputs):
     return re.sub(r"\$\{\{\s*([\w.-]+)\s*\}\}", lambda found: known[found[1]], text)
 
 
-ONE_TEST = f'shift; exec "{sys.executable}" -m dpaudit audit --tests=moments "$@"'
+ONE_TEST = f'''
+case "$1" in
+  audit) shift; exec "{sys.executable}" -m dpaudit audit --tests=moments "$@" ;;
+  *) exec "{sys.executable}" -m dpaudit "$@" ;;
+esac'''
 
 
 def follow(folder, dpaudit=ONE_TEST, **given):
     """Run the action's steps in ``folder``; the first exit code that is not 0, and the outputs."""
     action = yaml.safe_load((ACTION / "action.yml").read_text(encoding="utf-8"))
     inputs = {
-        name: given.get(name, about.get("default", "")) for name, about in action["inputs"].items()
+        name: given.get(name.replace("-", "_"), about.get("default", ""))
+        for name, about in action["inputs"].items()
     }
     tools = folder / "tools"
     tools.mkdir()
@@ -283,7 +288,9 @@ def follow(folder, dpaudit=ONE_TEST, **given):
 )
 def test_the_action_is_a_gate(folder, function, code):
     sampler = f"python:./noise.py:{function}"
-    ended, outputs, uses = follow(folder, sampler=sampler, claim="gaussian:sigma=1", samples="2e4")
+    ended, outputs, uses = follow(
+        folder, sampler=sampler, claim="gaussian:sigma=1", samples="2e4", package="./dpaudit"
+    )
     assert (ended, outputs) == (code, {"code": str(code), "in_file": "true"})
     assert {path.name for path in (folder / "dpaudit-report").iterdir()} == FILES
     summary = (folder / "summary.md").read_text(encoding="utf-8")
@@ -291,10 +298,51 @@ def test_the_action_is_a_gate(folder, function, code):
     assert uses == ["github/codeql-action/upload-sarif", "actions/upload-artifact"]
     assert (folder / "tools" / "pip.txt").read_text(
         encoding="utf-8"
-    ) == "install --quiet -- dpaudit\n"
+    ) == "install --quiet -- ./dpaudit\n"
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+@pytest.mark.parametrize(
+    ("function", "claim", "code"),
+    [
+        ("release", {"claim_epsilon": "1"}, 1),
+        pytest.param("quiet", {"claim_mu": "1"}, 0, marks=pytest.mark.slow),
+    ],
+)
+def test_the_action_is_a_gate_for_mechanisms(folder, function, claim, code):
+    ended, outputs, uses = follow(
+        folder,
+        mechanism=f"python:./noise.py:{function}",
+        neighbours="0,1",
+        samples="4k",
+        alpha="1e-4",
+        package="./dpaudit",
+        **claim,
+    )
+    assert (ended, outputs) == (code, {"code": str(code), "in_file": "true"})
+    assert {path.name for path in (folder / "dpaudit-report").iterdir()} == FILES
+    result = json.loads((folder / "dpaudit-report" / "result.json").read_text(encoding="utf-8"))
+    assert result["kind"] == "mechanism"
+    assert uses == ["github/codeql-action/upload-sarif", "actions/upload-artifact"]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+@pytest.mark.parametrize("given", [{}, {"sampler": "numpy:normal", "mechanism": "numpy:laplace"}])
+def test_the_action_audits_one_thing(folder, given):
+    assert follow(folder, dpaudit="exit 0", package="x", **given)[0] == 2
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+@pytest.mark.parametrize(
+    ("what", "own"),
+    [
+        ("sampler", ["claim"]),
+        (
+            "mechanism",
+            ["neighbours", "claim-epsilon", "claim-delta", "claim-mu", "attack"],
+        ),
+    ],
+)
 @pytest.mark.parametrize(
     "text",
     [
@@ -305,31 +353,25 @@ def test_the_action_is_a_gate(folder, function, code):
         "--help",
     ],
 )
-def test_no_input_of_the_action_is_run(folder, text):
+def test_no_input_of_the_action_is_run(folder, text, what, own):
     """A dpaudit that prints its arguments: exactly the inputs, each in its place."""
-    given = {
-        "sampler": text,
-        "claim": text,
-        "samples": text,
-        "alpha": text,
-        "out": "o/" + text,
-        "package": text,
-    }
+    given = dict.fromkeys((what, "samples", "alpha", "package"), text)
+    given |= {name.replace("-", "_"): text for name in own} | {"out": "o/" + text}
     ended, outputs, _ = follow(
         folder, dpaudit="""printf '%s\\0' "$@" > "$TOOLS/args"; exit 2""", **given
     )
     assert (ended, outputs) == (2, {"code": "2", "in_file": "false"})
     options = [
-        f"--samples={text}",
         f"--alpha={text}",
         f"--out=o/{text}",
         ALSO,
-        f"--claim={text}",
+        f"--samples={text}",
+        *(f"--{name}={text}" for name in own),
         "--",
         text,
     ]
     assert (folder / "tools" / "args").read_text(encoding="utf-8").split("\0")[:-1] == [
-        "audit",
+        "audit" if what == "sampler" else "mechanism",
         *options,
     ]
     assert (folder / "tools" / "pip.txt").read_text(
@@ -347,15 +389,20 @@ def test_the_runner_of_this_test_would_notice(folder):
 
 
 def test_the_workflow_gates_the_release():
-    workflow = yaml.safe_load((ACTION / "release.yml").read_text(encoding="utf-8"))
+    workflow = yaml.safe_load((ACTION / "workflow.yml").read_text(encoding="utf-8"))
     jobs = workflow["jobs"]
-    assert jobs["release"]["needs"] == "noise"
+    assert set(jobs["release"]["needs"]) == {"noise", "mechanism"}
     assert "if" not in jobs["release"]
-    (step,) = [s for s in jobs["noise"]["steps"] if s.get("uses", "").startswith("./")]
-    assert set(step["with"]) <= set(
-        yaml.safe_load((ACTION / "action.yml").read_text(encoding="utf-8"))["inputs"]
-    )
-    assert not any("continue-on-error" in s for s in jobs["noise"]["steps"])
+    inputs = yaml.safe_load((ACTION / "action.yml").read_text(encoding="utf-8"))["inputs"]
+    needed = {name for name, about in inputs.items() if about.get("required")}
+    folders = set()
+    for job in ("noise", "mechanism"):
+        (step,) = [s for s in jobs[job]["steps"] if s.get("uses", "").startswith("./")]
+        assert needed <= set(step["with"]) <= set(inputs)
+        assert len({"sampler", "mechanism"} & set(step["with"])) == 1
+        folders.add(step["with"].get("out", inputs["out"]["default"]))
+        assert not any("continue-on-error" in s for s in jobs[job]["steps"])
+    assert len(folders) == 2  # artifacts of one run have different names
 
 
 @pytest.mark.parametrize(
