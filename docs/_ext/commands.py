@@ -21,6 +21,7 @@ def described() -> str:
     text = get_docs_for_click(obj=command, ctx=context, name="dpaudit")
     text = re.sub(r"\[/?bold\]", "**", text).partition("\n## ")[2]  # the head is on the page itself
     text = re.sub(r"^\* `", "- `", text, flags=re.M)
+    text = re.sub(r"\*\*Commands\*\*:\n\n(- .*\n)+\n", "", text)  # cut short; they follow in full
     return "## " + "\n\n".join(_laid_out(block) for block in text.split("\n\n"))
 
 

@@ -47,6 +47,9 @@ def asked(monkeypatch, shell, *words):
         (("attack", "like"), ["likelihood-ratio"], ["which-bin"]),
         (("run", "gpm"), ["gpm-table2"], ["demo"]),
         (("list", "so"), ["sources"], ["attacks"]),
+        (("list", "me"), ["mechanisms", "measures"], ["sources"]),
+        (("init", "git"), ["github", "gitlab"], ["pytest"]),
+        (("in",), ["init"], ["list"]),
     ],
 )
 def test_names_are_offered(monkeypatch, shell, words, offered, not_offered):

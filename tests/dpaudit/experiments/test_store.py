@@ -445,7 +445,7 @@ def text(path):
 @pytest.mark.parametrize(
     ("harm", "says"),
     [
-        (newer, "results of version 3; this dpaudit reads up to 2: pip install --upgrade"),
+        (newer, "results of version 3; this dpaudit reads up to 2: install a newer one"),
         (older_way_newer, "results of version 7"),
         (foreign, "another application's database"),
         (namesake, "another application's database"),
