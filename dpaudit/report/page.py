@@ -23,6 +23,8 @@ from dpaudit.documents import (
 )
 from dpaudit.report.badge import badge
 from dpaudit.report.files import write_text
+from dpaudit.report.glossary import Linker, glossary
+from dpaudit.report.identity import made_facts
 from dpaudit.report.pages import (
     audit_page,
     deployment_page,
@@ -33,7 +35,7 @@ from dpaudit.report.pages import (
 from dpaudit.report.reading import Document, document_of
 from dpaudit.report.template import get_template
 from dpaudit.results.text import harmless, json_escaped
-from dpaudit.types import to_dict
+from dpaudit.types import Provenance, to_dict
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -82,9 +84,21 @@ def render_report(document: Document | Mapping[str, Any]) -> str:
         sign=context.get("sign", ""),
     )
     script, digest = _script()
-    context |= {"contents": [], "script": script, "script_hash": digest}
+    context |= {
+        "contents": [],
+        "script": script,
+        "script_hash": digest,
+        "made": made_facts(_provenance(document)),
+        "glossary": glossary(),
+        "terms": Linker(),
+    }
     page = get_template(f"{document.kind}.html.j2").render(context)
     return harmless(page, tabs=True)  # tabs are between the fields of a mark
+
+
+def _provenance(document: Document) -> Provenance | Mapping[str, Any]:
+    audited = isinstance(document, (AuditDocument, MechanismDocument))
+    return document.result.provenance if audited else document.provenance
 
 
 @cache

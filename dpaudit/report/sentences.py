@@ -22,7 +22,14 @@ from dpaudit.report.tables import sorted_tests
 from dpaudit.results.text import printable
 from dpaudit.types import AuditResult, CellFailure, MechanismResult
 
-__all__ = ["audit_sentence", "experiment_sentence", "measurements_sentence", "sandbox_level"]
+__all__ = [
+    "audit_sentence",
+    "experiment_sentence",
+    "listed",
+    "measurements_sentence",
+    "sandbox_level",
+    "strongest_attack",
+]
 
 
 def audit_sentence(result: AuditResult, *, rest: str = "below") -> str:
@@ -37,7 +44,7 @@ def audit_sentence(result: AuditResult, *, rest: str = "below") -> str:
         )
     if result.verdict == "finding":
         found = [t for t in sorted_tests(result.tests) if t.finding]
-        names = _listed([printable(t.name, limit=100) for t in found], word="and") or "the audit"
+        names = listed([printable(t.name, limit=100) for t in found], word="and") or "the audit"
         verb = "contradict" if len(found) > 1 else "contradicts"
         smallest = min((t.p_adjusted for t in found), default=None)
         p = f"smallest adjusted p {fmt.p_value(smallest)}, " if found else ""
@@ -85,7 +92,7 @@ def _strongest(rows: Sequence[Arm]) -> str:
     row, label = rows[best], arm_labels(rows)[best]
     arms = "the one arm" if len(attacked) == 1 else f"any of the {len(attacked):,} arms"
     if not winning:
-        rate = rate_of(_best(row))
+        rate = rate_of(strongest_attack(row))
         said = f"No attack beats chance on {arms}: the highest is {rate} on {label} {_chance(row)}."
     else:
         shown = shown_on(row)
@@ -101,7 +108,7 @@ def _strongest(rows: Sequence[Arm]) -> str:
 def _beyond_the_claim(rows: Sequence[Arm], best: int) -> str:
     """An attack that shows more than the claimed ε, and what stops it."""
     row, label = rows[best], arm_labels(rows)[best]
-    shown, claimed = fmt.bounds(shown_by(_best(row))), fmt.epsilon(row.epsilon_claimed)
+    shown, claimed = fmt.bounds(shown_by(strongest_attack(row))), fmt.epsilon(row.epsilon_claimed)
     success = f"{_success(row)} and shows ε {shown}, where {claimed} is claimed"
     if _verdict(row) != "no-finding":
         audited = {
@@ -111,7 +118,7 @@ def _beyond_the_claim(rows: Sequence[Arm], best: int) -> str:
         return f"{label}: {_holder(row, 'the')} {success}; {audited}."
     stopped, short = _stopped(rows, row)
     what = "shows more than is claimed" if short else "beats chance"
-    ending = f"; with {_listed(stopped, word='or')} no attack here {what}" if stopped else ""
+    ending = f"; with {listed(stopped, word='or')} no attack here {what}" if stopped else ""
     return f"{label} passes the black-box audit, yet {_holder(row, 'its')} {success}{ending}."
 
 
@@ -123,16 +130,16 @@ def _holder(row: Arm, article: str) -> str:
 
 
 def _success(row: Arm) -> str:
-    attack = _best(row)
+    attack = strongest_attack(row)
     trials = f" {fmt.count(attack.trials)}" if attack.trials else ""
     return f"identifies the right candidate in {rate_of(attack)} of{trials} releases {_chance(row)}"
 
 
 def _chance(row: Arm) -> str:
-    return f"(guessing: {fmt.percent(chance_of(_best(row))).replace('.0 %', ' %')})"
+    return f"(guessing: {fmt.percent(chance_of(strongest_attack(row))).replace('.0 %', ' %')})"
 
 
-def _best(row: Arm) -> ArmAttack:
+def strongest_attack(row: Arm) -> ArmAttack:
     """The attack that succeeds most often, of those that show more than is claimed if any does."""
 
     def rank(attack: ArmAttack) -> tuple[bool, float, float]:
@@ -146,7 +153,7 @@ def _audits(rows: Sequence[Arm]) -> str:
     found = [i for i, row in enumerate(rows) if _verdict(row) == "finding"]
     if found:
         labels = arm_labels(rows)
-        names = _listed([labels[i] for i in found], word="and")
+        names = listed([labels[i] for i in found], word="and")
         return f" The black-box audit reports a finding on {names}."
     return " No black-box audit was run." if all(row.audit is None for row in rows) else ""
 
@@ -185,10 +192,11 @@ def _wins(row: Arm) -> bool:
 
 def _strength(row: Arm) -> tuple[float, float]:
     """The lower end of the best attack's interval, and its success."""
-    return ends(_best(row))[0], _best(row).success
+    return ends(strongest_attack(row))[0], strongest_attack(row).success
 
 
-def _listed(names: Sequence[str], *, word: str) -> str:
+def listed(names: Sequence[str], *, word: str) -> str:
+    """Names as a phrase: ``a, b or c``; of more than five the first four."""
     if len(names) > 5:
         return f"{', '.join(names[:4])} {word} {len(names) - 4} others"
     return f" {word} ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))

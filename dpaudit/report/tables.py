@@ -176,11 +176,27 @@ def cells_table(cells: Sequence[CellResult]) -> list[Column]:
 
 
 def facts_table(provenance: Provenance | Row) -> list[Column]:
-    """Provenance as names and values; versions and plug-ins take a line each."""
+    """Provenance as names and values; versions take a line each, plug-ins one per package."""
     facts = to_dict(provenance)
+    if isinstance(plugins := facts.get("plugins"), list):
+        facts |= {"plugins": _by_package(plugins)}
     return [
         Column("What", [printable(name, limit=100) for name in facts]),
-        Column("Value", [_fact(value) for value in facts.values()]),
+        Column("Value", [_fact(value) or fmt.NOTHING for value in facts.values()]),
+    ]
+
+
+def _by_package(plugins: Sequence[object]) -> list[object]:
+    """Plug-ins of one kind, distribution, version and hash as one, with all their names."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for plugin in plugins:
+        if not isinstance(plugin, Mapping):
+            return list(plugins)
+        about = tuple(fmt.setting(v) for k, v in plugin.items() if k != "name")
+        groups.setdefault(about, []).append(fmt.setting(plugin.get("name")))
+    return [
+        dict(enumerate([*about[:1], *(f"{name}," for name in names[:-1]), names[-1], *about[1:]]))
+        for about, names in groups.items()
     ]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+from dpaudit.report.line_breaks import breakable, kept_whole
+
 if TYPE_CHECKING:
     from jinja2 import Template
 
@@ -23,4 +25,5 @@ def get_template(name: str) -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters |= {"breakable": breakable, "kept_whole": kept_whole}
     return environment.get_template(name)

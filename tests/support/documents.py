@@ -168,7 +168,7 @@ def made_hostile(value: Any, *, text: str = HOSTILE) -> Any:
     return changed | {k: {key: text, **changed[k]} for k in FREE & changed.keys()}
 
 
-VOID = {"meta", "link", "img", "br", "hr", "input"}
+VOID = {"meta", "link", "img", "br", "hr", "input", "wbr"}
 
 
 class Page(HTMLParser):

@@ -6,6 +6,9 @@ from typing import Any
 
 from dpaudit.report import format as fmt
 from dpaudit.report.figures.svg import present
+from dpaudit.report.hazards import hazards_of_audit
+from dpaudit.report.identity import file_facts
+from dpaudit.report.meaning import audit_meaning, mechanism_meaning
 from dpaudit.report.mechanism import bounds_table, events_table, mechanism_facts, mechanism_sentence
 from dpaudit.report.pages.found import found
 from dpaudit.report.sentences import audit_sentence, sandbox_level
@@ -37,6 +40,8 @@ def audit_page(result: AuditResult) -> dict[str, Any]:
         "title": f"Audit of {printable(result.sampler, limit=300)}",
         "verdict": result.verdict,
         "sentence": audit_sentence(result),
+        "meaning": audit_meaning(result),
+        "files": file_facts(result.provenance),
         "reason": _reason(result),
         "facts": [(name, value) for name, value in facts if value],
         "found": found(result.tests),
@@ -45,6 +50,7 @@ def audit_page(result: AuditResult) -> dict[str, Any]:
         "figures": present(p_value_ladder(result, prefix="ladder")),
         **_spots(result),
         "maps": present(power_map(result.power, prefix="power")),
+        "hazards": hazards_of_audit(result),
         "provenance": facts_table(result.provenance),
     }
 
@@ -76,6 +82,8 @@ def mechanism_page(result: MechanismResult) -> dict[str, Any]:
         "title": f"Audit of {printable(result.mechanism, limit=300)}",
         "verdict": result.verdict,
         "sentence": mechanism_sentence(result),
+        "meaning": mechanism_meaning(result),
+        "files": file_facts(result.provenance),
         "facts": mechanism_facts(result),
         "advice": [printable(a) for a in result.advice],
         "found": found(result.tests),
@@ -85,6 +93,7 @@ def mechanism_page(result: MechanismResult) -> dict[str, Any]:
         "events": events_table(result),
         **_spots(result),
         "maps": present(power_map(result.power, prefix="power")),
+        "hazards": hazards_of_audit(result),
         "provenance": facts_table(result.provenance),
     }
 

@@ -6,6 +6,8 @@ from typing import Any
 
 from dpaudit.deployments.apple.document import AppleDocument
 from dpaudit.report.figures.svg import present
+from dpaudit.report.hazards import hazards_of_deployment
+from dpaudit.report.meaning import deployment_meaning
 from dpaudit.report.tables import facts_table
 from dpaudit.results.text import printable
 
@@ -29,6 +31,8 @@ def deployment_page(document: AppleDocument) -> dict[str, Any]:
         "title": words.deployment_title(document),
         "verdict": document.verdict,
         "sentence": words.deployment_sentence(document),
+        "meaning": deployment_meaning(document),
+        "hazards": hazards_of_deployment(document),
         "facts": words.deployment_facts(document),
         "findings": findings,
         "marked": words.serious_rows(findings),

@@ -8,6 +8,8 @@ from typing import Any
 from dpaudit.documents import Arm, ExperimentDocument, MeasurementsDocument
 from dpaudit.report import format as fmt
 from dpaudit.report.figures.svg import present
+from dpaudit.report.hazards import hazards_of_attacks
+from dpaudit.report.meaning import experiment_meaning, measurements_meaning
 from dpaudit.report.measurements import Measurements, Row, read_measurements
 from dpaudit.report.rows import above_chance, attacks_of, exceeds_claim, shared_settings
 from dpaudit.report.sentences import experiment_sentence, measurements_sentence
@@ -41,6 +43,8 @@ def experiment_page(document: ExperimentDocument) -> dict[str, Any]:
         "verdict": "finding" if any(beyond) else verdict,
         "word": _word(rows, failed=failed, words=words, bad=any(beyond)),
         "sentence": experiment_sentence(rows, failures=document.failures),
+        "meaning": experiment_meaning(document),
+        "hazards": hazards_of_attacks(document),
         "many": len(rows) > MOST_ARMS,
         "summary": summary_table(rows),
         "marked": beyond,
@@ -82,6 +86,8 @@ def measurements_page(document: MeasurementsDocument) -> dict[str, Any]:
         "sign": "≠" if read.misses else "",
         "word": _word(read.rows, failed=failed, words=words, bad=bool(read.misses)),
         "sentence": measurements_sentence(document),
+        "meaning": measurements_meaning(document),
+        "hazards": [],
         "figures": present(
             *(draw(plot, read.rows, prefix=prefix) for draw, plot, prefix in plots),
             power_map(document.power, prefix="power"),

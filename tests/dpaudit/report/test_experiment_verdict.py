@@ -31,8 +31,9 @@ def experiment(*rows):
     return document_of(documents.experiment() | {"rows": list(rows)})
 
 
-def page(document):
-    return documents.Page(render_report(document))
+def text(document):
+    """The page's text without the glossary."""
+    return documents.Page(render_report(document).split('<dl class="glossary">')[0]).text
 
 
 def badge(document):
@@ -55,7 +56,7 @@ def test_what_the_claim_allows_is_no_success_of_an_attack():
     )
     assert badge(document) == "Within the claim"
     assert checked(document).verdict == "no-finding"
-    said = page(document).text
+    said = text(document)
     assert "key holder" not in said.lower()
     assert "Attack succeeds" not in said
     assert '<tr class="marked">' not in render_report(document)
@@ -82,7 +83,7 @@ def test_more_than_is_claimed_is_named_with_both_numbers_and_who_attacks():
         "run."
     )
     assert badge(floats) == "Attack succeeds"
-    assert "key holder" not in page(floats).text.lower()
+    assert "key holder" not in text(floats).lower()
     audited = experiment(FLOATS | {"audit": PANCAKE["audit"]})
     assert "passes the black-box audit, yet an attacker identifies" in experiment_sentence(
         audited.rows

@@ -340,12 +340,52 @@ def test_print_has_every_part(opened, name, tmp_path):
     assert overflow(page) <= 0
     page.pdf(path=tmp_path / "page.pdf", format="A4")
     assert (tmp_path / "page.pdf").stat().st_size > 20_000
-    folded = "[...document.querySelectorAll('details > :not(summary)')]"
+    folded = "[...document.querySelectorAll('details:not(.numbers, .stored) > :not(summary)')]"
     folded += ".every(e => e.getBoundingClientRect().height > 0)"
     assert page.evaluate(folded)
+    numbers = "[...document.querySelectorAll('details.numbers, details.stored')]"
+    numbers += ".map(e => getComputedStyle(e).display)"
+    assert set(page.evaluate(numbers)) == {"none"}
     still = opened(name, java_script_enabled=False)
     still.emulate_media(media="print")
     assert still.locator("details table").last.bounding_box()["height"] > 20
+
+
+def test_paper_repeats_headers_and_breaks_no_word(opened):
+    page = opened("finding")
+    page.emulate_media(media="print")
+    style = "(e, name) => getComputedStyle(document.querySelector(e)).getPropertyValue(name)"
+
+    def computed(selector, name):
+        return page.evaluate(f"([e, name]) => ({style})(e, name)", [selector, name])
+
+    assert computed("thead", "display") == "table-header-group"
+    assert computed("thead th", "position") == "static"
+    assert computed("td", "overflow-wrap") == "break-word"  # anywhere: narrow columns cut words
+    assert computed("td.number", "white-space") == "pre"
+    assert computed("h2", "break-after") == computed("caption", "break-after") == "avoid"
+    many = opened("measurements")
+    many.emulate_media(media="print")
+    shown = "[...document.querySelectorAll('thead .sort')].map(e => getComputedStyle(e).display)"
+    assert set(many.evaluate(shown)) == {"contents"}  # Chromium repeats no buttons
+
+
+@pytest.mark.parametrize(
+    "name", ["demo", "finding", "no-finding", "inconclusive", "mechanism", "deployment"]
+)
+def test_no_column_is_cut_at_1280_pixels(opened, name):
+    page = opened(name)
+    page.evaluate("document.querySelectorAll('details').forEach(e => { e.open = true; })")
+    cut = "[...document.querySelectorAll(':not(.numbers) > .scroll')]"
+    cut += ".filter(e => e.scrollWidth > e.clientWidth)"
+    assert page.evaluate(f"{cut}.map(e => e.getAttribute('aria-label'))") == []
+
+
+def test_a_term_leads_to_the_folded_glossary(opened):
+    page = opened("finding")
+    assert not page.locator("#term-claim").is_visible()
+    page.locator("a.term[href='#term-claim']").click()
+    assert page.locator("#term-claim").is_visible()
 
 
 def hostile(document: Any) -> Any:

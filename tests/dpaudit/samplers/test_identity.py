@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from datetime import UTC, datetime
 
+import numpy as np
 import pytest
+from command_line import here as dpaudit
 
+from dpaudit.audit import audit_sampler
+from dpaudit.audit.epsilon import audit_mechanism
 from dpaudit.provenance import collect, identified
 from dpaudit.samplers.identity import identify
 from dpaudit.types import AuditedFile
@@ -100,3 +105,46 @@ def test_who_ran_it_is_printable():
     assert made.by == "A�[31m B"
     assert made.versions["opendp"] == "0"
     assert "python" in made.versions
+
+
+def test_audits_say_who_ran_them_and_what_they_read(here):
+    values = np.random.default_rng(1).normal(size=(2_000, 1))
+    np.save("noise.npy", values)
+    np.savetxt(
+        "scores.csv", np.c_[values, values > 0], "%.17g", ",", header="score,member", comments=""
+    )
+    expected = hashlib.sha256((here / "noise.npy").read_bytes()).hexdigest()
+    by = ("--by", "Me", "--format", "json")
+    done = dpaudit(
+        "audit", "file:noise.npy", "--claim", "gaussian:sigma=1", "--tests", "moments", *by
+    )
+    made = json.loads(done.stdout)["provenance"]
+    assert (made["by"], made["files"][0]["sha256"]) == ("Me", expected)
+    done = dpaudit("mechanism", "scores:scores.csv", "--claim-epsilon", 1, *by)
+    made = json.loads(done.stdout)["provenance"]
+    assert (made["by"], made["files"][0]["name"]) == ("Me", "scores.csv")
+    np.save("small.npy", values[:10])
+    done = dpaudit("audit", "file:small.npy", "--claim", "gaussian:sigma=1", *by)
+    told = json.loads(done.stdout)
+    assert told["verdict"] == "inconclusive"
+    assert (told["provenance"]["by"], told["provenance"]["files"][0]["name"]) == ("Me", "small.npy")
+
+
+def test_a_callable_has_no_file_but_whoever_runs_it_is_told():
+    rng = np.random.default_rng(1)
+    result = audit_sampler(
+        lambda n, d: rng.normal(size=(n, d)),
+        claim="gaussian:sigma=1",
+        samples=2_000,
+        tests=["moments"],
+        by="Me",
+    )
+    assert (result.provenance.by, result.provenance.files) == ("Me", ())
+    result = audit_mechanism(
+        lambda value, n: value + rng.laplace(size=n),
+        neighbours=(0, 1),
+        epsilon=1,
+        samples=1_000,
+        by="Me",
+    )
+    assert result.provenance.by == "Me"
