@@ -106,7 +106,7 @@ def audit_pair(
             more=more,
         )
         judged = judge(learned, *drawn.count, claim=claim, alpha=alpha)
-        details: dict[str, Any] = {"last_bits_excluded": True} if options.real_numbers else {}
+        details = {"last_bits_excluded": True} if options.real_numbers else {}
     else:
         seen = reduced(attack, drawn, neighbours, delta=claim.delta, alpha=alpha)
         judged = judge(seen.learned, *seen.counted, claim=claim, alpha=alpha)
