@@ -17,7 +17,7 @@ from dpaudit.audit.epsilon.events import (
     coarse_statistics,
     low_bit_statistics,
 )
-from dpaudit.audit.epsilon.verdict import at_least
+from dpaudit.audit.epsilon.verdict import at_least, rounded_down
 from dpaudit.audit.options import PrivacyClaim
 from dpaudit.types import TestResult
 
@@ -190,7 +190,8 @@ def _curve_test(
         p_adjusted=min(1.0, p / CURVE_SHARE),
         statistic=bound,
         looks_at="both errors of telling the neighbours apart, over the whole curve",
-        effect=f"μ ≥ {mu:.3g}; ε ≥ {bound:.3g} at the claimed δ; δ ≥ {delta:.3g} at the claimed ε",
+        effect=f"μ ≥ {rounded_down(mu)}; ε ≥ {rounded_down(bound)} at the claimed δ; "
+        f"δ ≥ {rounded_down(delta)} at the claimed ε",
         finding=p <= CURVE_SHARE * alpha,
         parts={},
         interval=at_least(bound, CURVE_SHARE * alpha, "Clopper-Pearson, simultaneous"),

@@ -16,7 +16,12 @@ import scipy
 
 from dpaudit.audit.epsilon.bounds import least_level
 from dpaudit.audit.epsilon.releases import ASSUMPTION_LEVEL
-from dpaudit.audit.epsilon.verdict import at_least, one_run_blind_spots, verdict_of
+from dpaudit.audit.epsilon.verdict import (
+    at_least,
+    one_run_blind_spots,
+    rounded_down,
+    verdict_of,
+)
 from dpaudit.audit.options import PrivacyClaim
 from dpaudit.errors import UsageError
 from dpaudit.provenance import collect
@@ -330,7 +335,7 @@ def _one_run_tests(found: OneRun, claim: PrivacyClaim, alpha: float) -> tuple[Te
             p_adjusted=p,
             statistic=low,
             looks_at=looks_at,
-            effect=f"{unit} ≥ {low:.3g} by {by}{of_p}",
+            effect=f"{unit} ≥ {rounded_down(low)} by {by}{of_p}",
             finding=p <= alpha,
             parts={},
             interval=at_least(low, alpha, "one run"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from decimal import ROUND_FLOOR, Decimal
 from functools import lru_cache, partial
 from typing import Any
 
@@ -20,6 +21,7 @@ __all__ = [
     "low_bits_advice",
     "misfit_advice",
     "one_run_blind_spots",
+    "rounded_down",
     "shape_advice",
     "two_neighbour_blind_spots",
     "verdict_of",
@@ -32,6 +34,19 @@ _CLEARLY_MORE = 0.5
 def at_least(low: float, alpha: float, method: str) -> Interval:
     """The interval of a lower bound shown with confidence 1 − ``alpha``."""
     return Interval(low=low, high=math.inf, confidence=1 - alpha, method=method)
+
+
+def rounded_down(bound: float) -> str:
+    """A lower bound to three digits, never more than was shown.
+
+    >>> rounded_down(8.7699), rounded_down(0.0), rounded_down(0.29)
+    ('8.76', '0', '0.29')
+    """
+    if not 0 < bound < math.inf:
+        return f"{bound:.3g}"
+    exact = Decimal(repr(bound))
+    step = Decimal(1).scaleb(exact.adjusted() - 2)
+    return f"{float(exact.quantize(step, ROUND_FLOOR)):.3g}"
 
 
 def verdict_of(tests: tuple[TestResult, ...], late: str) -> tuple[Verdict, str]:
@@ -55,15 +70,15 @@ def low_bits_advice(tests: tuple[TestResult, ...]) -> str:
         return ""
     if any(t.advisory for t in bits):
         return (
-            f"The last bits of a release tell the neighbours apart (ε ≥ {shown:.3g}). "
+            f"The last bits of a release tell the neighbours apart (ε ≥ {rounded_down(shown)}). "
             "--real-numbers keeps them out of this verdict; they still reach everyone who gets "
             "releases in full precision. Round to a grid or snap before releasing."
         )
     return (
-        f"The last bits of a release tell the neighbours apart (ε ≥ {shown:.3g}), as they do where "
-        "noise is added by plain floating-point arithmetic: that is not differentially private "
-        "whatever the noise (Mironov 2012). Round to a grid or snap; to judge releases as real "
-        "numbers, use --real-numbers."
+        f"The last bits of a release tell the neighbours apart (ε ≥ {rounded_down(shown)}), as "
+        "they do where noise is added by plain floating-point arithmetic: that is not "
+        "differentially private whatever the noise (Mironov 2012). Round to a grid or snap; to "
+        "judge releases as real numbers, use --real-numbers."
     )
 
 

@@ -99,30 +99,31 @@ def _briefly(
 
 
 class _Spots:
-    """As many rows of what a pass cannot exclude as the lines of a pass leave, and how many more.
+    """What a pass cannot exclude: all of it in words, or as many rows as its lines leave room for.
 
-    ``others`` is what the pass prints apart from them.
+    ``others`` is what the pass prints apart from that.
     """
 
     def __init__(self, spots: Sequence[BlindSpot], others: Sequence[RenderableType]) -> None:
         self._spots, self._others = spots, others
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        def height(part: RenderableType) -> int:
-            return len(console.render_lines(part, options, pad=False))
+        def height(parts: Iterable[RenderableType]) -> int:
+            return sum(len(console.render_lines(part, options, pad=False)) for part in parts)
 
-        room = PASS_LINES - _REPORT_LINES - sum(map(height, self._others))
+        room = PASS_LINES - _REPORT_LINES - height(self._others)
         kept = len(self._spots)
-        shown = self._shown(kept)
-        while kept > _LEAST_ROWS and sum(map(height, shown)) > room:
+        least = min(kept, _LEAST_ROWS)
+        shown = self._shown(kept, {"Flaw", "In words"})
+        while height(shown) > room and kept >= least:
+            shown = self._shown(kept, {"Flaw", "Missed up to"})
             kept -= 1
-            shown = self._shown(kept)
         yield from shown
 
-    def _shown(self, kept: int) -> list[RenderableType]:
+    def _shown(self, kept: int, headers: set[str]) -> list[RenderableType]:
         from rich.text import Text
 
-        columns = blind_spots_table(self._spots[:kept])[:2]
+        columns = [c for c in blind_spots_table(self._spots[:kept]) if c.header in headers]
         parts: list[RenderableType] = [make_table(columns, title="What a pass cannot exclude")]
         more = len(self._spots) - kept
         if more:

@@ -16,6 +16,7 @@ from dpaudit.audit.epsilon.one_run import (
     tradeoff_of_epsilon,
     tradeoff_of_mu,
 )
+from dpaudit.audit.epsilon.verdict import rounded_down
 from dpaudit.audit.options import PrivacyClaim
 from dpaudit.errors import UsageError
 
@@ -238,7 +239,8 @@ def test_a_row_names_the_guesses_of_its_bound_and_of_its_p(tmp_path):
         tries = 2 * test.details["families_tried"]
         assert test.p == pytest.approx(min(1.0, tries * p_of[test.unit](by_p)))
         by = Guesses(**{name: test.details[name] for name in numbers})
-        assert f"≥ {test.statistic:.3g} by {by}" in test.effect
+        assert f"≥ {rounded_down(test.statistic)} by {by}" in test.effect
+        assert float(rounded_down(test.statistic)) <= test.statistic
         assert (f"; p of {by_p}" in test.effect) == (by != by_p)
         apart += by != by_p
     assert apart
