@@ -97,8 +97,9 @@ def render_report(document: Document | Mapping[str, Any]) -> str:
 
 
 def _provenance(document: Document) -> Provenance | Mapping[str, Any]:
-    audited = isinstance(document, (AuditDocument, MechanismDocument))
-    return document.result.provenance if audited else document.provenance
+    if isinstance(document, (AuditDocument, MechanismDocument)):
+        return document.result.provenance
+    return document.provenance
 
 
 @cache

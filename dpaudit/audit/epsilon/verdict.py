@@ -172,8 +172,8 @@ def two_neighbour_blind_spots(
     def bound(inside: float, outside: float) -> float:
         return float(epsilon_bounds(inside, outside, draws=draws, delta=claim.delta, alpha=alpha))
 
-    always = (_not_seen_by(attack), *_ALWAYS[1:]) if attack else _ALWAYS
-    always = (_LAST_BITS, *always) if real_numbers else always
+    first = _not_seen_by(attack) if attack else _ALWAYS[0]
+    always = (*((_LAST_BITS,) if real_numbers else ()), first, *_ALWAYS[1:])
     ceiling = max(0.0, bound(draws / 2, 0))
     spots = [
         _never(
