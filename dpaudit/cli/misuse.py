@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dpaudit.cli.help import examples
+from dpaudit.registry import nearest
 from dpaudit.results.text import one_line
 
 __all__ = ["misuse"]
@@ -55,4 +56,8 @@ def _rule(kind: str, problem: Any) -> str:
             return rule
     said = str(problem.get("msg", "")).removeprefix("Value error, ")
     _, among, choices = said.partition(" is not one of ")
-    return f"choose from: {choices.rstrip('.')}".replace("'", "") if among else said
+    if not among:
+        return said
+    names = choices.rstrip(".").replace("'", "").split(", ")
+    near = nearest(problem.get("input"), names)
+    return f"choose from: {', '.join(names)}{near if 'did you mean' in near else ''}"

@@ -182,7 +182,10 @@ def _checked(raw: dict[str, Any], where: str) -> Spec:
         if key not in known:
             raise SpecError(f"spec={where}: {key!r} is not known{nearest(key, known)}")
         if not isinstance(value, known[key]) or isinstance(value, bool) != (known[key] is bool):
-            raise SpecError(f"spec={where}: {key}={shown(value)} has the wrong type")
+            raise SpecError(
+                f"spec={where}: {key}={shown(value)} has the wrong type; it must be "
+                f"{_kinds_of(known[key])}"
+            )
     named = raw.get("measure", "attack")
     known_measures = registry.plugins("measures").keys() - {AUDIT}
     if named not in known_measures:
@@ -239,6 +242,24 @@ def _checked(raw: dict[str, Any], where: str) -> Spec:
         keep_trials=raw.get("keep_trials", False),
         joined=tuple(sorted(joined_axes(measure.grid) & grid.keys())),
     )
+
+
+def _kinds_of(types: type | tuple[type, ...]) -> str:
+    """What a value may be, in TOML's words."""
+    each = types if isinstance(types, tuple) else (types,)
+    if float in each:  # whole numbers too
+        each = tuple(kind for kind in each if kind is not int)
+    return " or ".join(_KINDS[kind] for kind in each)
+
+
+_KINDS = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list: "a list",
+    dict: "a table",
+}
 
 
 def _check_exclusions(raw: Mapping[str, Any], mitigations: list[Any], where: str) -> None:

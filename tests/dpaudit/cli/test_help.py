@@ -103,6 +103,7 @@ def test_see_above_only_where_it_is_above(narrow, words):
         (("audit", "x", "--alpha", "abc"), ["alpha=abc: must be a number"]),
         (("audit", "x", "--format", "xml"), ["format=xml: choose from: text, json"]),
         (("list", "nope"), ["kind=nope: choose from: sources"]),
+        (("list", "souces"), ["kind=souces: ", "; did you mean 'sources'?"]),
         (("train", "cnn", "--epochs", "1.5"), ["epochs=1.5: must be a whole number"]),
         (("deployment", "apple", "--config", "x", "--days", "0"), ["days=0: must be at least 1"]),
         (("adit",), ["Did you mean 'audit'?"]),

@@ -113,7 +113,10 @@ def test_built_in_experiments_are_valid(name):
     ("old", "new", "says"),
     [
         ("trials = 50", "trails = 50", "did you mean 'trials'"),
-        ("trials = 50", "trials = '50'", "wrong type"),
+        ("trials = 50", "trials = '50'", "wrong type; it must be a whole number"),
+        ("seed = 3", "seed = 1.5", "wrong type; it must be a whole number or text"),
+        ("delta = 1e-10", "delta = 'x'", "wrong type; it must be a number"),
+        ("trials = 50", "trials = 50\nminutes = 'x'", "minutes='x' has the wrong type"),
         ("trials = 50", "trials = 0", "trials=0"),
         ("trials = 50", "trials = true", "wrong type"),
         ("epsilon = [0.5, 1.0]", "epsilon = []", "empty"),
