@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader
 from dpaudit.hosts.opacus import use_noise_source
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
+from dpaudit.provenance import hardware
 from dpaudit.randomness import KeyedStream
 from dpaudit.studies.timing import in_turn, ratio
 from dpaudit.training.data import load_images
@@ -117,13 +118,9 @@ def main() -> None:
     arguments = parser.parse_args()
     device = torch.device(arguments.device)
     torch.set_num_threads(arguments.threads)
-    where = (
-        torch.cuda.get_device_name(device)
-        if device.type == "cuda"
-        else platform.processor() or platform.machine()
-    )
     print(
-        f"{where}, {arguments.threads} thread(s), Python {platform.python_version()}, seed {SEED!r}"
+        f"{hardware()}, {arguments.threads} thread(s), "
+        f"Python {platform.python_version()}, seed {SEED!r}"
     )
     print(
         f"{'model':12}{'d':>11} {'b':>4} {'mode':8}{'opacus':>9} {'(noise)':>9}{'gaussian':>9} "

@@ -7,7 +7,6 @@ each in a process of its own. `--device cuda` on a GPU.
 from __future__ import annotations
 
 import argparse
-import os
 import platform
 import statistics
 import subprocess
@@ -19,6 +18,7 @@ import torch
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
+from dpaudit.provenance import hardware
 from dpaudit.randomness import KeyedStream
 from dpaudit.studies.timing import WARM_UP, in_turn, ratio
 
@@ -86,13 +86,8 @@ def main() -> None:
     arguments = parser.parse_args()
     device = torch.device(arguments.device)
     torch.set_num_threads(arguments.threads)
-    where = (
-        torch.cuda.get_device_name(device)
-        if device.type == "cuda"
-        else platform.processor() or platform.machine()
-    )
     print(
-        f"{where}, {os.cpu_count()} cores, {arguments.threads} thread(s), "
+        f"{hardware()}, {arguments.threads} thread(s), "
         f"Python {platform.python_version()}, seed 'bench'"
     )
     print(

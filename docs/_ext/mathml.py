@@ -1,6 +1,6 @@
 """LaTeX mathematics as MathML, made when the site is built: nothing is fetched, no script runs.
 
-The conversion is docutils' own. What it reads otherwise than LaTeX does is mended first
+The conversion is docutils' own. What it reads differently from LaTeX is rewritten first
 (``\\frac12`` is one half, ``x^10`` is x to the power of 1, times 0), and a command that it does not
 know is a warning, which the build makes an error.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +15,7 @@ from dpaudit.local.inputs import check_objects, privacy_number
 __all__ = ["MeanSketch"]
 
 
-class MeanSketch:
+class MeanSketch(abc.ABC):
     """A public family of hash functions, and bits that are flipped with probability q.
 
     ``differing`` is the largest number of bits in which the reports of two objects differ before
@@ -47,8 +48,9 @@ class MeanSketch:
         self.hashes = sketch_hashes(hashes, functions=functions, m=m, seed=seed)
         self._check_m()
 
+    @abc.abstractmethod
     def _check_m(self) -> None:
-        raise NotImplementedError
+        """Refuse a number of positions that the sketch cannot have."""
 
     @property
     def m(self) -> int:
@@ -71,9 +73,12 @@ class MeanSketch:
         return self.differing * epsilon_of_words(self.flip_words, 2)
 
     def _law(self) -> tuple[object, ...]:
-        return self.differing, self.flip_words, self.hashes
+        return self.flip_words, self.hashes
 
     def __eq__(self, other: object) -> bool:
+        """The same kind of sketch (one class is the other's), coin and hash functions."""
+        if not (isinstance(other, type(self)) or isinstance(self, type(other))):
+            return False
         return isinstance(other, MeanSketch) and self._law() == other._law()
 
     def __hash__(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar
 
@@ -95,7 +96,7 @@ def sketch_error(
     return np.asarray(m / (m - 1) * np.sqrt(variance))
 
 
-class MeanServer(Generic[Sketch]):
+class MeanServer(abc.ABC, Generic[Sketch]):
     """What both servers keep: sums by hash function and position, and reports by hash function.
 
     Sums are exact, of the smallest type that can hold the busiest function's reports. Reports are
@@ -154,9 +155,9 @@ class MeanServer(Generic[Sketch]):
             self._row, functions=heard, objects=objects, hashes=self.mechanism.hashes
         )
 
+    @abc.abstractmethod
     def _variances(self) -> tuple[float, float]:
         """``own`` and ``others`` of :func:`sketch_error`."""
-        raise NotImplementedError
 
     def standard_error(self, counts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Standard deviations (u,) of the estimates of objects with true ``counts`` (u,).

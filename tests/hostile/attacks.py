@@ -258,7 +258,7 @@ ATTACKS = {**CHANNEL, **PRYING}
 
 
 def told(folder: Path, port: int) -> dict[str, object]:
-    """What every attack knows of its surroundings, which a stranger would find out."""
+    """What every attack knows of its surroundings, which an attacker would find out."""
     return {
         "auditor": os.getpid(),
         "home": str(folder / "home"),

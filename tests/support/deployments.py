@@ -103,7 +103,7 @@ def document():
             "reports": 9, "unread": 0, "undated": 0, "days": days, "busiest": days[-1], "span": 17,
             "budgets": [spent("com.apple.keyboard.NewWords", 18, 36.0)],
             "total": spent("", 27, 45.0, 99.0), "per_day": 2.6, "shown_per_day": [2.6, 5.8],
-            "says": "2.6 a day as claimed; which is arithmetic and no forecast.", "unclaimed": 0,
+            "says": "2.6 per day as claimed; which is arithmetic and no forecast.", "unclaimed": 0,
             "findings": [],
         },
         "shown": [

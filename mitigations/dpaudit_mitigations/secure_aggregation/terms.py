@@ -1,4 +1,4 @@
-"""The terms of a round among processes: each party has them from its operator, all the same."""
+"""The terms of a round among processes: each party has the same ones, from its operator."""
 
 from __future__ import annotations
 

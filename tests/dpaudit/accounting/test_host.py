@@ -41,7 +41,7 @@ def test_no_neighbour_exceeds_the_bound_and_one_attains_the_value(beta, gamma, s
 
 
 def test_what_the_neighbours_left_out_may_still_hold_shows_in_the_error():
-    """γ < 1: phase and Gaussian loss hang together, W ≈ 0.8, and two of ten are not computed."""
+    """γ < 1: phase and Gaussian loss are correlated, W ≈ 0.8, and two of ten are not computed."""
     setting = {"sigma": 5.0, "beta": 0.3, "gamma": 0.6}
     along = np.linspace(0.3, 0.31, 10)
     worst = pancake_host_epsilon(1e-6, **setting, sensitivity=1.0, along=along)

@@ -1,4 +1,4 @@
-"""The summary for a pull request: short enough whatever is in it, and strangers' text is text."""
+"""The summary for a pull request: short enough whatever is in it, and third-party text is text."""
 
 import html
 import re
