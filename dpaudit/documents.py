@@ -130,7 +130,10 @@ class ArmAudit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmAttack:
-    """Success of one attack on an arm; ``chance`` is the success of guessing."""
+    """Success of one attack on an arm; ``chance`` is the success of guessing.
+
+    ``keyless`` says that the attack used no key although the experiment has one.
+    """
 
     attack: str
     successes: Count
@@ -140,6 +143,7 @@ class ArmAttack:
     chance: Share
     epsilon_lower_bound: Number
     details: Mapping[str, Any] = field(default_factory=dict)
+    keyless: bool = field(default=False, metadata={"document": "if any"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

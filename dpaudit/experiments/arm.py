@@ -56,6 +56,13 @@ class Arm:
         made: Attack = _create("attacks", table, sigma=self.sigma, key=self.key, dim=self.host.dim)
         return made
 
+    def keyless(self, table: Mapping[str, Any]) -> bool:
+        """Whether an attack takes no key although the experiment has one."""
+        if self.key is None:
+            return False
+        known = registry.offered("attacks", _reference(table), key=self.key)
+        return "key" not in known.options
+
     def renewed(self, index: int) -> Arm:
         """The same arm under the attacker's key number ``index`` (0 is the one it has)."""
         if index == 0 or self.key is None:

@@ -407,9 +407,8 @@ def _ratio(epsilon: float) -> str:
 
 
 def _of_attack(row: Arm, label: str, *, stopped: bool) -> Meaning:
-    who = "The key holder" if has_key(row) else "An attacker"
-    allowed = success_allowed(row)
-    attack = strongest_attack(row)
+    attack, allowed = strongest_attack(row), success_allowed(row)
+    who = "The key holder" if has_key(row, attack) else "An attacker"
     right = f"{who} names the right one of two data sets in {rate_of(attack)} of releases"
     if allowed is not None:
         right += f", where the claimed ε = {fmt.epsilon(row.epsilon_claimed)} allows "

@@ -99,15 +99,15 @@ def success_allowed(row: Arm) -> float | None:
     return min(1.0, (1 + min(1.0, max(0.0, delta)) * odds) / (1 + odds))
 
 
-def has_key(row: Arm) -> bool:
-    """Whether the attacker of this arm holds a key."""
-    return bool(_OF_A_KEY & row.settings.keys())
+def has_key(row: Arm, attack: ArmAttack) -> bool:
+    """Whether an attack on this arm used a key."""
+    return bool(_OF_A_KEY & row.settings.keys()) and not attack.keyless
 
 
 def keys_in(rows: Sequence[Arm]) -> bool:
-    """Whether whoever attacks holds a key in all attacked arms: then it is the key holder."""
-    attacked = [row for row in rows if attacks_of(row)]
-    return bool(attacked) and all(map(has_key, attacked))
+    """Whether every attack on every arm used a key: then the attacker is the key holder."""
+    keyed = [has_key(row, attack) for row in rows for attack in attacks_of(row)]
+    return bool(keyed) and all(keyed)
 
 
 def group_of(row: Arm) -> str:

@@ -124,7 +124,7 @@ def _beyond_the_claim(rows: Sequence[Arm], best: int) -> str:
 
 def _holder(row: Arm, article: str) -> str:
     """Who attacks: the holder of a key where there is one."""
-    if has_key(row):
+    if has_key(row, strongest_attack(row)):
         return f"{article} key holder"
     return "the attacker" if article == "the" else "an attacker"
 

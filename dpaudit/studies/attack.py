@@ -56,6 +56,8 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
             details=details,
         )
     )
+    if arm.keyless(cell.settings["attack"]):
+        outcome["keyless"] = True
     return {**outcome, "each_trial": kept} if kept["truth"] else outcome
 
 

@@ -130,6 +130,15 @@ def test_columns_name_a_key_holder_only_where_there_is_a_key():
         assert "ε by theory" in headers(*rows)
 
 
+def test_an_attack_without_a_key_is_no_key_holder_s():
+    keyless = PANCAKE | {"attacks": [PANCAKE["attacks"][0] | {"keyless": True}]}
+    document = experiment(keyless)
+    assert "yet an attacker identifies" in experiment_sentence(document.rows)
+    assert "key holder" not in text(document).lower()
+    both = experiment(PANCAKE, keyless | {"label": "b"})
+    assert summary_table(both.rows)[2].header.startswith("Attacker’s")
+
+
 def test_an_arm_without_a_claim_allows_nothing():
     assert checked(experiment(arm(attacks=[shown(0.9, 0.1)], epsilon_claimed="nan"))).verdict == (
         "finding"
