@@ -16,6 +16,7 @@ from hypothesis import given
 from dpaudit.errors import SamplerError, SamplerTimeoutError
 from dpaudit.samplers.endpoints import exchange
 from dpaudit.samplers.endpoints.http import HttpSampler
+from dpaudit.samplers.endpoints.http_mechanism import HttpMechanism
 
 VALUES = np.arange(8.0).tobytes()
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -58,6 +59,7 @@ class Replies(HttpSampler):
     """Connected to a socket that says ``reply`` and ends."""
 
     reply = b""
+    asked = b'{"n": 4, "d": 2}'
 
     def _connect(self, deadline):
         # theirs stays open, so that the question can be sent
@@ -67,7 +69,7 @@ class Replies(HttpSampler):
         return exchange._Reader(wire, buffer_size=1 << 16)
 
     def answer(self, question):
-        assert question.endswith(b'{"n": 4, "d": 2}')
+        assert question.endswith(self.asked)
         self.theirs.sendall(self.reply)
         self.then()
 
@@ -85,6 +87,44 @@ def ask(reply, timeout=5.0):
     sampler.reply = reply
     with sampler:
         return sampler.draw(4, 2, timeout=timeout)
+
+
+class Released(HttpMechanism):
+    """The same for releases, of which the reply's length tells how long they are."""
+
+    reply = b""
+    asked = b'{"value": [1.5], "n": 4}'
+    _connect, answer, then = Replies._connect, Replies.answer, Replies.then
+
+    def _hang_up(self):
+        super()._hang_up()
+        if hasattr(self, "theirs"):
+            self.theirs.close()
+
+
+def released(reply):
+    mechanism = Released("http://127.0.0.1:9/release")
+    mechanism.reply = reply
+    with mechanism:
+        return mechanism.release(np.array([1.5]), 4, timeout=5.0)
+
+
+@given(data=mutations([*VALID, *VALID, *REFUSED], words=WORDS))
+@fuzzed(50)
+def test_mutated_releases(data):
+    data = data[: 1 << 17]
+    if refuses_or_reads(lambda: released(data), size=max(len(data), 64)):
+        assert len(data) >= 32
+
+
+@pytest.mark.parametrize("reply", VALID)
+def test_valid_releases_are_read(reply):
+    assert released(reply).tobytes() == VALUES
+
+
+@pytest.mark.parametrize("reply", REFUSED)
+def test_releases_that_are_none(reply):
+    assert not refuses_or_reads(lambda: released(reply), size=len(reply))
 
 
 @given(data=mutations([*VALID, *VALID, *REFUSED], words=WORDS))

@@ -300,7 +300,8 @@ class _Function(Worker):
                 ``call`` that is none.
         """
         del seed
-        call = None if call is None else str(Call.parse(call))
+        if call is not None:
+            Call.parse(call)  # before anything starts
         name = f"{self._kind}:{target}"
         plain_f64(name, dtype, text_mode)
         place, _, member = target.rpartition(":")

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import dpaudit
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, UsageError
@@ -101,6 +103,19 @@ def test_what_is_no_call_is_refused_and_never_run(text, match, here):
         Call.parse(text)
     assert "\x1b" not in str(caught.value)
     assert not list(here.iterdir())
+
+
+@given(st.one_of(st.text(max_size=40), st.text("f(nd,)=value.1-'[]{}*>ong ", max_size=40)))
+@settings(derandomize=True, deadline=None, max_examples=200, database=None)
+def test_any_text_is_a_call_or_refused(text):
+    for body in (text, f"f({text})", f"f(n, x={text}) -> long"):
+        try:
+            call = Call.parse(body)
+        except UsageError as error:
+            assert str(error).isprintable()  # noqa: PT017 not raised for most
+        else:
+            assert call.slots <= {"n", "d", "value", "out", "m"}
+            assert str(call).startswith("f(")
 
 
 @pytest.mark.parametrize(
