@@ -179,7 +179,11 @@ def _smallest_p(tests: Sequence[TestResult]) -> str:
     if not counted:
         return "no test"
     first = min(counted, key=lambda t: t.p_adjusted)
-    return f"smallest adjusted p {first.p_adjusted:.2g} ({one_line(first.name, limit=60)})"
+    return f"smallest adjusted {_p(first.p_adjusted)} ({one_line(first.name, limit=60)})"
+
+
+def _p(value: float) -> str:
+    return "p < 1e-300" if value < 1e-300 else f"p {value:.2g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,7 +354,7 @@ class Evidence:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        return _brief(self, f"p {self.p:.2g}", self.effect)
+        return _brief(self, _p(self.p), self.effect)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -381,7 +385,7 @@ class TestResult:
 
     def __repr__(self) -> str:
         kind = "finding" if self.finding else "advisory" if self.advisory else ""
-        return _brief(self, self.name, kind, f"adjusted p {self.p_adjusted:.2g}", self.effect)
+        return _brief(self, self.name, kind, f"adjusted {_p(self.p_adjusted)}", self.effect)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

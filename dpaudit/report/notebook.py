@@ -42,11 +42,10 @@ def printed(result: AuditResult | MechanismResult) -> str:
     again = next((t.reproduce for t in found if t.reproduce), "")
     if again:
         lines.append(f"To see it again: {one_line(again, limit=_LONGEST)}")
-    if result.verdict == "no-finding":
-        lines += [f"  {one_line(s.flaw)}: {one_line(s.says)}" for s in result.cannot_rule_out[:3]]
-        lines += [f"  and {len(result.cannot_rule_out) - 3} more: see cannot_rule_out"] * (
-            len(result.cannot_rule_out) > 3
-        )
+    if result.verdict == "no-finding" and result.cannot_rule_out:
+        flaws = [one_line(spot.flaw, limit=200) for spot in result.cannot_rule_out]
+        more = f"; and {len(flaws) - 3} more: see cannot_rule_out" if len(flaws) > 3 else ""
+        lines.append(f"  Not excluded: {'; '.join(flaws[:3])}{more}")
     return "\n".join(lines)
 
 
