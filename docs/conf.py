@@ -25,12 +25,15 @@ extensions = [
     "docstrings",
     "inline_svg",
     "mathml",
+    "notebooks",
     "offline_search",
 ]
+source_suffix = {".rst": "restructuredtext", ".md": "markdown", ".ipynb": "markdown"}
 root_doc = "docs/index"
 include_patterns = [
     "docs/**.md",
     "docs/api/*.rst",
+    "docs/notebooks/*.ipynb",
     "README.md",
     "CHANGELOG.md",
     "CODE_OF_CONDUCT.md",
