@@ -94,7 +94,8 @@ def test_a_mechanism_as_a_callable():
     half = dpaudit.audit_mechanism(lambda value, n: geometric(value, n, 0.3), **asked)
     assert half.verdict == "finding"
     again = "dpaudit.audit_mechanism(…, epsilon=1, delta=0.0, neighbours='0.0;1.0', "
-    assert {t.reproduce for t in half.tests if t.finding} == {f"{again}samples=4000, seed='1')"}
+    again += "samples=4000, alpha=1e-06, seed='1')"
+    assert {t.reproduce for t in half.tests if t.finding} == {again}
     assert not any(t.reproduce for t in half.tests if not t.finding)
     assert SAME_PROCESS not in half.cannot_rule_out
     with pytest.raises(UsageError, match="guesses=5: belongs to a one-run audit"):

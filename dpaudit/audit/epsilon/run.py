@@ -184,14 +184,18 @@ def audit_subject(
             options=options,
             progress=progress,
         )
-    told = {"neighbours": neighbours, "mu": claim.mu, "attack": shown, "call": options.call}
-    again = ", ".join(
-        [
-            f"epsilon={claim.epsilon!r}, delta={claim.delta!r}",
-            *(f"{name}={value!r}" for name, value in told.items() if value is not None),
-            f"samples={options.samples}, seed={options.seed!r}",
-        ]
-    )
+    told = {
+        "epsilon": None if claim.only_mu else claim.epsilon,
+        "delta": claim.delta,
+        "mu": claim.mu,
+        "neighbours": neighbours,
+        "attack": shown,
+        "call": options.call,
+        "samples": options.samples,
+        "alpha": options.alpha,
+        "seed": options.seed,
+    }
+    again = ", ".join(f"{name}={value!r}" for name, value in told.items() if value is not None)
     result = _identified(result, options, NOTHING)
     result = reproducible(result, what, again=f"dpaudit.audit_mechanism(…, {again})")
     if result.verdict != "no-finding":
@@ -342,9 +346,15 @@ def _as_recorded(
     for need more than N with probability below 1e-10.
 
     Raises:
-        UsageError: an attack, which computes with the query results, and these are not known.
+        UsageError: an attack that chooses neighbours, or one at all if the query results are not
+            known.
         SamplerOutputError: fewer are recorded than an audit needs.
     """
+    if attack is not None and isinstance(attack.does, ProbingAttack):
+        raise UsageError(
+            f"attack={attack.text}: chooses neighbours itself, and {mechanism.name} has releases "
+            "at two only; leave --attack out"
+        )
     if attack is not None and not mechanism.named:
         raise UsageError(
             f"attack={attack.text}: needs the query results that {mechanism.name} was recorded at; "
