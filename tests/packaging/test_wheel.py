@@ -39,6 +39,7 @@ def test_top_level_names_are_the_three_packages(wheel):
         "dpaudit/py.typed",
         "dpaudit/hosts/data/us_county_population_2000.csv",
         "dpaudit/studies/specs/demo.toml",
+        "dpaudit/gates/github/action.yml",
         "dpaudit/studies/published/hist-da.csv",
         "dpaudit/report/templates/base.html.j2",
         "dpaudit_attacks/pool_inference/data/emoji_v11.txt",
