@@ -332,12 +332,13 @@ class _Function(Worker):
 
 
 class PythonSampler(_Function):
-    """``python:MODULE:FUNCTION``: ``f(n, d)`` → array (n, d), or (n,) when d = 1.
+    """``python:MODULE:FUNCTION``: ``f(n, d)``, ``f(size=(n, d))``, …, or what ``--call`` says.
 
-    MODULE is dotted (the working directory is searched first) or the path of a ``.py`` file. Its
-    parameters tell how a function is called (:func:`~dpaudit.samplers.calls.python_call`), or
-    ``call`` does: ``f()`` gives one value, ``f(n)`` n values, ``f(size=(n, d))``, which fits most
-    of ``numpy.random``, an array. One with a parameter ``value`` returns value + noise.
+    MODULE is dotted (the working directory is searched first) or the path of a ``.py`` file. The
+    function's parameters tell how it is called (:func:`~dpaudit.samplers.calls.python_call`), or
+    ``call`` does. It returns an array (n, d), or (n,) when d = 1; ``f(n)`` returns n values and
+    ``f()`` one. ``f(size=(n, d))`` fits most of ``numpy.random``. One with a parameter ``value``
+    returns value + noise.
     """
 
     _kind, _form, _file, _name = "python", "MODULE:FUNCTION", "module", "function"
@@ -388,11 +389,11 @@ class PythonSampler(_Function):
 
 
 class LibrarySampler(_Function):
-    """``library:./libnoise.so:SYMBOL``: ``void f(double *out, size_t n, size_t d)``, out[n][d].
+    """``library:./x.so:SYMBOL``: ``void f(double *out, size_t n, size_t d)``, or see ``--call``.
 
-    ``call`` says otherwise: ``f(1.0) -> double`` (:class:`~.symbols.Symbol`). Values that it does
-    not write and (near) writes past the end are detected; a segmentation fault ends the worker
-    only.
+    Values are out[n][d]. ``call`` may say otherwise, e.g. ``f(1.0) -> double``
+    (:class:`~.symbols.Symbol`). Values that it does not write and (near) writes past the end are
+    detected; a segmentation fault ends the worker only.
     """
 
     _kind, _form, _file, _name = "library", "PATH:SYMBOL", "library", "symbol"

@@ -79,6 +79,12 @@ def test_attacks_on_recordings_need_the_query_results(here):
     status, _, error = audit(target, "--claim-epsilon", "1", "--attack", "reach")
     assert status == 2
     assert "attack=reach: needs the query results" in error
+    for more in ([], ["--neighbours", "0,1"]):
+        status, _, error = audit(target, "--claim-epsilon", "1", "--attack", "sensitivity", *more)
+        assert status == 2
+        assert "attack=sensitivity: chooses neighbours itself" in error
+    words = (target, "--claim-epsilon", "1", "--neighbours", "0,1", "--attack", "timing")
+    assert "cannot be timed" in audit(*words)[2]
     status, result, error = audit(
         target, "--claim-epsilon", "1", "--attack", "reach", "--neighbours", "0,1"
     )
