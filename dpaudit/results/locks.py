@@ -56,8 +56,8 @@ class Lock:
             self._check(path)
             self._take(patience)
             self._check(path)
-            holder = f"process {os.getpid()} on {one_line(socket.gethostname())}\n"
             with contextlib.suppress(OSError):  # a full disk: the lock holds without the text
+                holder = f"process {os.getpid()} on {one_line(socket.gethostname())}\n"
                 os.ftruncate(self._fd, 0)
                 os.pwrite(self._fd, holder.encode(), 0)
         except BaseException:

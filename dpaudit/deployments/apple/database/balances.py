@@ -37,10 +37,10 @@ def odd_balances(balances: Iterable[Balance]) -> tuple[Finding, ...]:
                 f"{name}: the balance is {row.balance}; "
                 "nothing is submitted until it is positive again"
             )
-        apart = abs(lived - row.balance * _DAY if row.balance < 10**6 else lived)
+        days = row.balance if 0 <= row.balance < 10**6 else 0  # of more, a timedelta overflows
         if lived < timedelta(0):
             messages.append(f"{name}: last updated before it was created")
-        elif lived >= _DAY and apart <= _CLOCK:
+        elif lived >= _DAY and abs(lived - days * _DAY) <= _CLOCK:
             messages.append(
                 f"{name}: the balance {row.balance} equals (ZLASTUPDATE − ZCREATIONDATE)/86400, "
                 "the jump that Tang et al. (§A.2) could not explain; or chance"

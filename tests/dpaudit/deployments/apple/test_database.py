@@ -317,6 +317,10 @@ def test_a_damaged_table_is_a_finding_and_the_others_are_read(figure: Path) -> N
             "Emoji': ZBALANCE missing",
         ),
         ("UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = 1 << 62 WHERE Z_PK = 5", None),
+        (
+            "UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = -(1 << 62) WHERE Z_PK = 5",
+            "the balance is -4611686018427387904",
+        ),
         ("UPDATE ZPRIVACYBUDGETRECORD SET ZKEY = NULL WHERE Z_PK = 5", "row 5: ZKEY missing"),
         ("UPDATE ZPRIVACYBUDGETRECORD SET ZKEY = x'ff00' WHERE Z_PK = 5", "row 5: ZKEY missing"),
         (
