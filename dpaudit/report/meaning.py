@@ -243,11 +243,11 @@ def experiment_meaning(document: ExperimentDocument) -> list[Meaning]:
         allowed = success_allowed(row)
         claimed = fmt.epsilon(row.epsilon_claimed)
         best = rate_of(strongest_attack(row))
-        limit = f" by up to {fmt.percent(allowed)} right answers" if allowed is not None else ""
+        limit = "this" if allowed is None else f"up to {fmt.percent(allowed)}"
         says = (
-            f"An attack is right in {best} of releases; a claimed ε = {claimed} "
-            f"permits that{limit}, so nothing here contradicts the claim. If that is too much for "
-            "the people in the data, choose a smaller ε."
+            f"An attack is right in {best} of releases and a claimed ε = {claimed} allows {limit}, "
+            "so nothing here contradicts the claim. If that is too much for the people in the "
+            "data, choose a smaller ε."
         )
         return [Meaning("Attacks gain no more than the claim permits", says)]
     says = (

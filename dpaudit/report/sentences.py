@@ -90,15 +90,15 @@ def _strongest(rows: Sequence[Arm]) -> str:
     winning = [i for i in attacked if _wins(rows[i])]
     best = max(winning or attacked, key=lambda i: _strength(rows[i]))
     row, label = rows[best], arm_labels(rows)[best]
-    arms = "the one arm" if len(attacked) == 1 else f"any of the {len(attacked):,} arms"
+    arms = f" on any of the {len(attacked):,} arms" if len(attacked) > 1 else ""
     if not winning:
         rate = rate_of(strongest_attack(row))
-        said = f"No attack beats chance on {arms}: the highest is {rate} on {label} {_chance(row)}."
+        said = f"No attack beats chance{arms}: the highest is {rate} on {label} {_chance(row)}."
     else:
         shown = shown_on(row)
         bound = f"we can show ε {fmt.bounds(shown)}" if shown > 0 else "no ε above 0 is shown"
         said = (
-            f"No attack shows more than the claimed ε on {arms}. The strongest is on {label}: "
+            f"No attack shows more than the claimed ε{arms}. The strongest is on {label}: "
             f"{_holder(row, 'the')} {_success(row)}; {bound}, which is consistent with the claimed "
             f"ε = {fmt.epsilon(row.epsilon_claimed)}."
         )

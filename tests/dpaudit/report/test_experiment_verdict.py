@@ -49,7 +49,7 @@ FLOATS = arm("laplace", attacks=[shown(0.999, 5.4)])
 def test_what_the_claim_allows_is_no_success_of_an_attack():
     document = experiment(HONEST)
     assert experiment_sentence(document.rows) == (
-        "No attack shows more than the claimed ε on the one arm. The strongest is on gaussian: "
+        "No attack shows more than the claimed ε. The strongest is on gaussian: "
         "the attacker identifies the right candidate in 78.0 % [76.0, 80.0] of 2,000 releases "
         "(guessing: 50 %); we can show ε ≥ 0.982, which is consistent with the claimed ε = 2. "
         "No black-box audit was run."

@@ -133,7 +133,7 @@ def test_attacks_are_told_with_what_the_claim_allows():
     assert alone.says.startswith("An attacker names")
     assert "on other arms" not in alone.says
     within = replace(document, rows=(replace(arm, epsilon_claimed=9.0),))
-    assert "a claimed ε = 9 permits that" in says(experiment_meaning(within))
+    assert "a claimed ε = 9 allows up to 99.99 %" in says(experiment_meaning(within))
     assert "better than guessing" in says(
         experiment_meaning(replace(document, rows=document.rows[:1]))
     )

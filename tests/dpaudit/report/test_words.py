@@ -137,9 +137,7 @@ def result_of(document):
 
 def test_sentences_of_experiments():
     rows = rows_of(documents.experiment()["rows"])
-    assert experiment_sentence(rows[:1]).startswith(
-        "No attack beats chance on the one arm: the highest is 50.1 %"
-    )
+    assert experiment_sentence(rows[:1]).startswith("No attack beats chance: the highest is 50.1 %")
     seen = [replace(row, audit=replace(row.audit, verdict="finding")) for row in rows]
     assert "the black-box audit reports a finding" in experiment_sentence(seen)
     unknown = [replace(row, audit=None) for row in rows]
@@ -181,7 +179,7 @@ def test_terminal_says_what_the_page_says():
         drawn(audit_table(result_of(documents.audit(v)))) for v in ("no-finding", "finding")
     )
     assert "What a pass cannot exclude" in passed
-    assert "any size" in passed
+    assert "no sample size helps" in passed
     assert "What a pass cannot exclude" not in found
     assert "< 1e-300" in found
     assert "signal 9" in drawn(audit_table(result_of(documents.audit("inconclusive"))))
