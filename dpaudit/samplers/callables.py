@@ -24,8 +24,9 @@ import numpy.typing as npt
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.results.text import error_text
-from dpaudit.samplers.calls import ReleasesBy, noise_by, python_call
 from dpaudit.samplers.check import finite, numbers, raised_at, request
+from dpaudit.samplers.functions import ReleasesBy, noise_by
+from dpaudit.samplers.signatures import python_call
 from dpaudit.types import AuditResult, BlindSpot, MechanismResult
 
 __all__ = [

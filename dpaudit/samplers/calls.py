@@ -1,35 +1,31 @@
-"""How a third-party function is called: as its parameters tell, or as its user says.
+"""How a third-party function is called, as its user says.
 
-What a user says is one call of ``f``, e.g. ``f(value, epsilon=1.0)`` or ``f(2.0) -> double``. It is
-read as a syntax tree and never evaluated: its arguments are the names below, and literals.
+It is one call of ``f``, e.g. ``f(value, epsilon=1.0)`` or ``f(2.0) -> double``. The text is read
+as a syntax tree and never evaluated: its arguments are the names below, and literals.
 """
 
 from __future__ import annotations
 
 import ast
-import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from dpaudit.errors import SamplerOutputError, UsageError
+from dpaudit.errors import UsageError
 from dpaudit.results.text import one_line
-from dpaudit.samplers.check import answered, numbers
 
 __all__ = [
+    "BOTH",
     "C_TYPES",
+    "GRAMMAR",
     "Argument",
     "Call",
     "Cast",
     "Constant",
-    "ReleasesBy",
     "c_hint",
-    "noise_by",
-    "python_call",
 ]
 
 GRAMMAR = (
@@ -39,19 +35,7 @@ GRAMMAR = (
 C_TYPES = ("double", "float", "int", "long")
 _WHOLE = ("int", "long")
 _SLOTS = ("n", "d", "value", "size", "out", "m")
-_BOTH = "(n, d)"
-# names of parameters that are passed even if they have a default
-_NOISE_NAMES = {"n": "n", "d": "d", "size": _BOTH, "value": "value"}
-_RELEASE_NAMES = {"value": "value", "n": "n", "size": "n"}
-_PIECE = 1 << 16  # numbers collected at a time, from a function that gives one
-# parameters that say what the noise is, never how much of it
-_NOT_COUNTS = frozenset(
-    {"scale", "sigma", "std", "stddev", "sd", "beta", "epsilon", "eps", "delta", "sensitivity"}
-    | {"loc", "mu", "mean", "var", "variance", "rate", "lam", "lambd", "lower", "upper"}
-    | {"rng", "generator", "seed"}
-)
-
-Array = npt.NDArray[np.float64]
+BOTH = "(n, d)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +115,7 @@ class Call:
         for argument in self._all:
             name = argument.number if isinstance(argument, Cast) else argument
             if not isinstance(name, Constant):
-                found |= {"n", "d"} if name == _BOTH else {name}
+                found |= {"n", "d"} if name == BOTH else {name}
         return frozenset(found)
 
     @property
@@ -152,7 +136,7 @@ class Call:
                 return argument.value
             if isinstance(argument, Cast):
                 return _cast(filled(argument.number), argument.kind)
-            return (given["n"], given["d"]) if argument == _BOTH else given[argument]
+            return (given["n"], given["d"]) if argument == BOTH else given[argument]
 
         named = {name: filled(argument) for name, argument in self.named}
         return partial(function, *map(filled, self.arguments), **named)
@@ -177,15 +161,15 @@ def _argument(node: ast.expr, text: str) -> Argument:
         inner = [_argument(one, text) for one in node.args]
         if len(inner) != 1 or node.keywords or isinstance(inner[0], Cast):
             _refuse(text, f"{node.func.id}(…) holds one name or number")
-        if inner[0] in ("out", _BOTH):
+        if inner[0] in ("out", BOTH):
             _refuse(text, f"{inner[0]} is no number")
         return Cast(node.func.id, inner[0])
     if isinstance(node, ast.Name):
         if node.id not in _SLOTS:
             _refuse(text, f"{node.id} is none of {', '.join(_SLOTS)}; a constant is a number")
         return "n" if node.id == "size" else node.id
-    if isinstance(node, ast.Tuple) and ast.unparse(node) == _BOTH:
-        return _BOTH
+    if isinstance(node, ast.Tuple) and ast.unparse(node) == BOTH:
+        return BOTH
     try:
         return Constant(ast.literal_eval(node))
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
@@ -213,248 +197,3 @@ def c_hint(*, releases: bool) -> str:
         f"if it is not void f({default}), say how to call it, e.g. --call "
         f"'f({example}) -> double' for double f(double {parameter})"
     )
-
-
-def python_call(
-    function: Callable[..., Any], text: str | None, *, name: str, releases: bool
-) -> Call:
-    """How to call a Python function: as ``text`` says, or by its parameters where they tell.
-
-    ``releases`` is for a mechanism, which is told a value. By its parameters, noise is ``f()``,
-    ``f(n)``, ``f(size=(n, d))``, ``f(n, d)`` or any of them with ``value``; releases are
-    ``f(value)`` or ``f(value, n)``. Parameters with a default are left to it, unless they have one
-    of these names. Two parameters of other names are ``(n, d)`` or ``(value, n)``.
-
-    Raises:
-        UsageError: ``text`` does not fit the function, or there is none and its parameters do not
-            tell.
-    """
-    known = _parameters(function)
-    if text is None:
-        call = None if known is None else _inferred(known, releases=releases)
-        if known is None:
-            call = _compiled(function, releases=releases)
-        if call is None:
-            raise _unclear(name, _signature(function), _guess(known or {}, releases), releases)
-        return call
-    call = Call.parse(text)
-    wrong = call.slots & ({"d", "out", "m"} if releases else {"out", "m"})
-    if wrong or call.returns:
-        what = f"-> {call.returns}" if call.returns else ", ".join(sorted(wrong))
-        _refuse(text, f"{what} does not apply to {name}")
-    if releases and "value" not in call.slots:
-        _refuse(text, f"the mechanism {name} must be told the value")
-    if known is not None:
-        try:
-            inspect.signature(function).bind(
-                *call.arguments, **{key: None for key, _ in call.named}
-            )
-        except TypeError as error:
-            raise UsageError(
-                f"call={call}: {name} has the parameters {_signature(function)} "
-                f"({one_line(error)}); {GRAMMAR}"
-            ) from None
-    return call
-
-
-def _unclear(name: str, signature: str, guess: str, releases: bool) -> UsageError:
-    if releases and "value" not in guess:
-        return UsageError(
-            f"mechanism={name}: its parameters {signature} take no value of a query; write "
-            "f(value, n) or f(value), or audit the noise alone with dpaudit audit"
-        )
-    role = "mechanism" if releases else "sampler"
-    return UsageError(
-        f"{role}={name}: its parameters {signature} do not tell how to call it; say it with "
-        f"--call, e.g. --call '{guess}' (n, d and value are filled in, other names get a constant)"
-    )
-
-
-def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter] | None:
-    try:
-        return inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return None
-
-
-def _signature(function: Callable[..., Any]) -> str:
-    try:
-        return one_line(inspect.signature(function), limit=200)
-    except (TypeError, ValueError):
-        return "(unknown)"
-
-
-def _compiled(function: Callable[..., Any], *, releases: bool) -> Call:
-    """The call of a function without a signature; numpy's docstrings begin with one."""
-    if releases:
-        return Call(("value", "n"))
-    first = (getattr(function, "__doc__", None) or "").lstrip().split("\n")[0]
-    return Call(named=(("size", _BOTH),)) if "size=None" in first else Call(("n", "d"))
-
-
-def _inferred(known: Mapping[str, inspect.Parameter], *, releases: bool) -> Call | None:
-    """The one call that the parameters allow; None if they do not tell."""
-    plain = {k: p for k, p in known.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
-    required = _required(known)
-    anything = any(p.kind is p.VAR_POSITIONAL for p in known.values())
-    slots = _release_slots(required, anything) if releases else _noise_slots(required, anything)
-    if slots is None:
-        return None
-    used = set(slots.values())
-    for name, slot in (_RELEASE_NAMES if releases else _NOISE_NAMES).items():
-        parts = {"n", "d"} if slot == _BOTH else {slot}
-        if name in plain and name not in slots and not parts & used:
-            slots[name] = slot
-            used |= parts
-    if releases and "value" not in used:
-        return None
-    named = {k for k in slots if k in plain and not _positional(plain[k], k in required)}
-    if required == ["size"] and plain["size"].kind is not inspect.Parameter.POSITIONAL_ONLY:
-        named.add("size")
-    return Call(
-        tuple(slot for k, slot in slots.items() if k not in named),
-        tuple((k, slot) for k, slot in slots.items() if k in named),
-    )
-
-
-def _required(known: Mapping[str, inspect.Parameter]) -> list[str]:
-    """Names of the parameters without a default."""
-    return [
-        name
-        for name, p in known.items()
-        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-    ]
-
-
-def _positional(parameter: inspect.Parameter, required: bool) -> bool:
-    return required and parameter.kind is not parameter.KEYWORD_ONLY
-
-
-def _noise_slots(required: Sequence[str], anything: bool) -> dict[str, str] | None:
-    others = [name for name in required if name != "value"]
-    value = {"value": "value"} if "value" in required else {}
-    if anything and not value and len(others) < 2 and not _NOT_COUNTS & set(others):
-        return {(others or ["0"])[0]: "n", "1": "d"}  # f(*args), f(rows, *more)
-    if set(others) <= {"n", "d", "size"}:
-        if "size" in others and len(others) > 1:
-            return None
-        return {name: _BOTH if name == "size" else name for name in required}
-    if _NOT_COUNTS & set(others) or "size" in others:
-        return None
-    if len(others) == 2:
-        n, d = reversed(others) if others[1] == "n" or others[0] == "d" else others
-        slots = {n: "n", d: "d", **value}
-        return {name: slots[name] for name in required}
-    return None
-
-
-def _release_slots(required: Sequence[str], anything: bool) -> dict[str, str] | None:
-    if _NOT_COUNTS & set(required) or "d" in required or len(required) > 2:
-        return None
-    if anything and len(required) < 2:  # f(*args), f(value, *more)
-        return {(list(required) or ["0"])[0]: "value", "1": "n"}
-    if not required:
-        return {}
-    counts = [name for name in required if name in ("n", "size")]
-    values = [name for name in required if name not in counts]
-    if len(required) == 2 and not counts:
-        return {required[0]: "value", required[1]: "n"}
-    if len(values) != 1:
-        return None
-    return {name: "n" if name in counts else "value" for name in required}
-
-
-def _guess(known: Mapping[str, inspect.Parameter], releases: bool) -> str:
-    """A call to adapt, for a message: constants for parameters that no name fits."""
-    words, value = list[str](), releases and "value" not in known
-    for name in _required(known):
-        if name in ("n", "value") or (name == "d" and not releases):
-            words.append(name)
-        elif name == "size":
-            words.append("size=n")
-        elif value and name != "d" and name not in _NOT_COUNTS:
-            words, value = [*words, "value"], False
-        else:
-            words.append(f"{name}=1.0")
-    positional = [word for word in words if "=" not in word]
-    return f"f({', '.join([*positional, *(word for word in words if '=' in word)])})"
-
-
-def noise_by(
-    call: Call, function: Callable[..., Any], *, name: str
-) -> Callable[[int, int, float], Array]:
-    """``draw(n, d, value)`` → noise (n, d), or value + noise if the function is told the value.
-
-    A call without ``n`` gives one value, or one vector if it has ``d``, and is made again for each:
-    this takes the time of as many calls.
-
-    Raises, when it draws:
-        SamplerOutputError: what the function returned is not that many numbers.
-        Exception: whatever the function raised.
-    """
-    slots = call.slots
-
-    def draw(n: int, d: int, value: float) -> Array:
-        if "n" in slots and "d" in slots:
-            return answered(call.bound(function, n=n, d=d, value=value)(), n, d, name)
-        if "n" in slots:
-            given = call.bound(function, n=n * d, value=value)()
-            asked = f"(call n={n * d}); return n numbers"
-            array = numbers(given, f"sampler {name} returned", asked)
-            if array.size != n * d:
-                raise SamplerOutputError(
-                    f"sampler {name} returned shape {array.shape}, wanted n={n * d} {asked}"
-                )
-            return np.ascontiguousarray(array, dtype=np.float64).reshape(n, d)
-        one = call.bound(function, d=d, value=value)
-        width = d if "d" in slots else 1
-        return _collected(one, n * d // width, width, name).reshape(n, d)
-
-    return draw
-
-
-def _collected(one: Callable[[], Any], calls: int, width: int, name: str) -> Array:
-    values = np.empty((calls, width))
-    who = f"sampler {name} returned"
-    wanted = f"(one call); return {'one number' if width == 1 else f'{width} numbers'}"
-    for start in range(0, calls, _PIECE):
-        piece = values[start : start + _PIECE]
-        given = [one() for _ in range(len(piece))]
-        first = numbers(given[0], who, wanted)
-        if first.size != width:
-            raise SamplerOutputError(f"{who} shape {first.shape} {wanted}")
-        array = numbers(given, who, wanted)
-        if array.size != piece.size:
-            raise SamplerOutputError(f"{who} different shapes {wanted}")
-        piece[:] = array.reshape(piece.shape)
-    return values
-
-
-class ReleasesBy:
-    """``(value, n)`` → what ``n`` releases of ``value`` (m,) are, as the function returned them.
-
-    A query of one number is passed as a float, a longer one as an array. A call without ``n`` makes
-    one release, and is made again for each.
-    """
-
-    def __init__(self, call: Call, function: Callable[..., Any]) -> None:
-        self._call, self._function = call, function
-
-    def __call__(self, value: Array, n: int) -> Any:
-        if "n" in self._call.slots:
-            return self._call.bound(self._function, value=_told(value), n=n)()
-        return [one() for one in self._each(value, n)]
-
-    def once(self, value: Array) -> Callable[[], Any]:
-        """A call that makes one release and nothing else."""
-        return self._call.bound(self._function, value=_told(value), n=1)
-
-    def _each(self, value: Array, n: int) -> Iterator[Callable[[], Any]]:
-        if len(value) == 1:
-            one = self.once(value)
-            return (one for _ in range(n))
-        return (self.once(value) for _ in range(n))  # a copy each: it may be changed
-
-
-def _told(value: Array) -> Any:
-    return float(value[0]) if len(value) == 1 else value.copy()

@@ -2,6 +2,7 @@
 
 ``worker`` (samplers) and ``releases`` (mechanisms) are the auditor's side of a worker process,
 ``worker_main`` is that process, ``targets`` and ``mechanism_targets`` are what it calls.
-``command`` and ``command_mechanism`` run a program for each call, ``http`` asks a server, ``file``
-reads ``recordings``.
+``symbols`` calls C. ``command`` and ``command_mechanism`` run a program for each call; ``http`` and
+``http_mechanism`` ask a server through ``exchange``; ``file`` and ``recorded_mechanism`` read
+``recordings``.
 """

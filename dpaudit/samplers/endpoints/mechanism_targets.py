@@ -20,10 +20,11 @@ from dpaudit.samplers.adapters.base import (
     one_release,
     whole_numbers,
 )
-from dpaudit.samplers.calls import ReleasesBy, python_call
 from dpaudit.samplers.check import numbers
 from dpaudit.samplers.endpoints.symbols import Symbol
 from dpaudit.samplers.endpoints.targets import Target, named_function
+from dpaudit.samplers.functions import ReleasesBy
+from dpaudit.samplers.signatures import python_call
 from dpaudit.vectors.arrays import to_numpy
 
 __all__ = ["adapter", "whole_mechanism"]

@@ -17,9 +17,10 @@ import numpy.typing as npt
 
 from dpaudit.errors import UsageError
 from dpaudit.results.text import error_text
-from dpaudit.samplers.calls import noise_by, python_call
 from dpaudit.samplers.check import raised_at
 from dpaudit.samplers.endpoints.symbols import Symbol
+from dpaudit.samplers.functions import noise_by
+from dpaudit.samplers.signatures import python_call
 
 __all__ = ["OPENERS", "Target", "named_function"]
 

@@ -335,8 +335,8 @@ class PythonSampler(_Function):
     """``python:MODULE:FUNCTION``: ``f(n, d)``, ``f(size=(n, d))``, …, or what ``--call`` says.
 
     MODULE is dotted (the working directory is searched first) or the path of a ``.py`` file. The
-    function's parameters tell how it is called (:func:`~dpaudit.samplers.calls.python_call`), or
-    ``call`` does. It returns an array (n, d), or (n,) when d = 1; ``f(n)`` returns n values and
+    function's parameters tell how it is called (:mod:`dpaudit.samplers.signatures`), or ``call``
+    does. It returns an array (n, d), or (n,) when d = 1; ``f(n)`` returns n values and
     ``f()`` one. ``f(size=(n, d))`` fits most of ``numpy.random``. One with a parameter ``value``
     returns value + noise.
     """

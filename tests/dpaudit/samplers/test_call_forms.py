@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 import dpaudit
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, UsageError
 from dpaudit.samplers import open_sampler
-from dpaudit.samplers.calls import Call, ReleasesBy, noise_by, python_call
+from dpaudit.samplers.calls import Call
+from dpaudit.samplers.functions import ReleasesBy, noise_by
 from dpaudit.samplers.resolve import open_mechanism
+from dpaudit.samplers.signatures import python_call
 
 
 @pytest.mark.parametrize(
@@ -28,6 +30,7 @@ from dpaudit.samplers.resolve import open_mechanism
         (lambda rows, columns: 0, "f(n, d)", "f(value, n)"),
         (lambda dim, n: 0, "f(d, n)", "f(value, n)"),
         (lambda n, d, value=0.0: 0, "f(n, d, value=value)", None),
+        (lambda n, d, value=0.0, /: 0, "f(n, d)", None),
         (lambda *, n, d: 0, "f(n=n, d=d)", None),
         (lambda *any_: 0, "f(n, d)", "f(value, n)"),
         (lambda scale=1.0: 0, "f()", None),
