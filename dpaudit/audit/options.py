@@ -6,12 +6,11 @@ import math
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from decimal import Decimal
 from pathlib import Path
 from typing import Self
 
+from dpaudit.counts import count_of
 from dpaudit.errors import UsageError
-from dpaudit.results.text import one_line
 
 __all__ = [
     "DEFAULT_RELEASES",
@@ -40,33 +39,6 @@ Progress = Callable[[int, int], None]
 def fresh_seed(given: int | str | None = None) -> str:
     """The seed that was given, as text, or else 64 random bits."""
     return secrets.token_hex(8) if given is None else str(given)
-
-
-_UNITS = {"k": 10**3, "m": 10**6, "g": 10**9}
-_MOST = 10**15
-
-
-def count_of(given: float | str, *, what: str, example: str, name: str = "samples") -> int:
-    """A count as users write it: ``200000``, ``200k``, ``1M``, ``2e5``, ``1_000_000``.
-
-    Raises:
-        UsageError: not a whole number from 1 to 1e15, with the ways to write one.
-
-    >>> [count_of(text, what="values", example="1e7") for text in ("200k", "1.5M", "2e5", 1e3)]
-    [200000, 1500000, 200000, 1000]
-    """
-    text = str(given).strip().lower()
-    unit = _UNITS.get(text[-1:], 1)
-    try:
-        number = Decimal(text[:-1] if unit > 1 else text) * unit
-    except ArithmeticError:
-        number = Decimal(0)
-    if not (number.is_finite() and 1 <= number <= _MOST and number == int(number)):
-        raise UsageError(
-            f"{name}={one_line(given)}: must be a whole number of {what}, "
-            f"written like {example}, 200k, 1M or 1_000_000"
-        )
-    return int(number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ __all__ = ["ALPHA", "SAMPLES", "Auditor"]
 
 SAMPLES = 1_000_000
 """Values that an audit draws, unless the call, the command line or the ini file says otherwise."""
+_FEWEST = 1_000
 ALPHA = 1e-4
 """Chance of a finding against an honest sampler, for each audit, unless said otherwise."""
 
@@ -140,12 +141,19 @@ def _number(config: pytest.Config, name: str, default: float) -> float:
 
 
 def _samples(config: pytest.Config) -> int:
-    samples = _number(config, "samples", SAMPLES)
-    if not (1_000 <= samples <= 1e15) or samples != int(samples):
-        raise pytest.UsageError(
-            f"dpaudit_samples={samples:g}: must be a whole number of at least 1000, e.g. 1e6"
-        )
-    return int(samples)
+    where, text = _value(config, "samples")
+    if not text:
+        return SAMPLES
+    from dpaudit.counts import count_of
+    from dpaudit.errors import UsageError
+
+    try:
+        samples = count_of(text, what="values", example="1e6", name=where)
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from None
+    if samples < _FEWEST:
+        raise pytest.UsageError(f"{where}={text}: must be at least {_FEWEST}, e.g. 1e6")
+    return samples
 
 
 def _alpha(config: pytest.Config) -> float:

@@ -215,7 +215,7 @@ def test_a_seed_from_the_test_and_the_same_in_every_run(project):
 
 @pytest.mark.slow
 def test_options_and_what_comes_first(project, pytester):
-    pytester.makeini("[pytest]\ndpaudit_samples = 3e4\ndpaudit_alpha = 1e-7\ndpaudit_out = kept\n")
+    pytester.makeini("[pytest]\ndpaudit_samples = 30k\ndpaudit_alpha = 1e-7\ndpaudit_out = kept\n")
     tests = (
         "def check(dpaudit, **options):\n"
         "    options |= dict(NORMAL, in_process=True, tests='tails')\n"
@@ -247,7 +247,8 @@ def test_options_and_what_comes_first(project, pytester):
 @pytest.mark.parametrize(
     ("option", "value", "says"),
     [
-        ("samples", "many", "--dpaudit-samples=many: not a number"),
+        ("samples", "many", "--dpaudit-samples=many: must be a whole number of values, written*"),
+        ("samples", "0.9k", "--dpaudit-samples=0.9k: must be at least 1000"),
         ("samples", "12.5", "must be a whole number"),
         ("alpha", "0", "strictly between 0 and 1"),
     ],

@@ -240,8 +240,8 @@ def frontier(
     $ dpaudit frontier --dim 64 --samples 1M --seconds 60
     $ dpaudit frontier --dim 64 --samples 1M --calibrate
     """
-    from dpaudit.audit.options import count_of
     from dpaudit.cli import frontiers
+    from dpaudit.counts import count_of
 
     frontiers.show(
         dim=optional_count(dim, name="dim", what="values per vector", example="64"),

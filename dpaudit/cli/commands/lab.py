@@ -90,8 +90,8 @@ def key_new(
     $ dpaudit key new --dim 256 --beta 1e-4 --out key.json
     $ dpaudit key new --dim 64 --beta 1e-3 --gamma 2d --directions 3 --out k3.json
     """
-    from dpaudit.audit.options import count_of
     from dpaudit.cli import keys
+    from dpaudit.counts import count_of
 
     keys.new(
         dim=count_of(dim, name="dim", what="values per vector", example="256"),

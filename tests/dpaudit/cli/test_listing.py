@@ -9,6 +9,7 @@ from dpaudit import registry
 from dpaudit.cli import listing, output
 from dpaudit.experiments import spec_names
 from dpaudit.samplers.adapters import base
+from dpaudit.source_reading import packages
 
 KINDS = [*registry.KINDS, "mechanisms", "experiments"]
 
@@ -59,18 +60,43 @@ def test_options_are_those_that_a_plugin_takes():
 
 
 def test_needed_extras_are_said_with_whether_they_are_there(monkeypatch, capsys):
-    attacks = rows("attacks")
-    assert attacks["likelihood-ratio"]["extra"] == "torch"
-    assert attacks["reach"]["extra"] is None
+    hosts = rows("hosts")
+    assert hosts["dpsgd-gradient"]["extra"] == "torch"
+    assert hosts["dpsgd-step"]["extra"] == "opacus"  # which brings torch
+    assert rows("attacks")["reach"]["extra"] is None
     assert rows("samplers")["opendp"]["extra"] == "opendp"
-    text = shown(monkeypatch, capsys, "attacks", width=100)
-    assert "needs the extra torch (installed)" in text
     found = registry.importlib.util.find_spec
+    json_spec = found("json")
+    monkeypatch.setattr(
+        registry.importlib.util,
+        "find_spec",
+        lambda name: json_spec if name == "torch" else found(name),
+    )
+    assert "needs the extra torch (installed)" in shown(monkeypatch, capsys, "hosts", width=100)
     monkeypatch.setattr(
         registry.importlib.util, "find_spec", lambda name: None if name == "torch" else found(name)
     )
-    text = shown(monkeypatch, capsys, "attacks", width=120)
+    text = shown(monkeypatch, capsys, "hosts", width=120)
     assert "not installed: pip install 'dpaudit[torch]'" in text
+
+
+def test_what_an_import_needs_is_what_runs_at_once(tmp_path, monkeypatch):
+    """Not what a function imports, what only types need, and what a module can do without."""
+    folder = tmp_path / "needing"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("import of_the_package\n")
+    (folder / "inner.py").write_text("import json, of_the_inner.part\n")
+    (folder / "outer.py").write_text(
+        "from typing import TYPE_CHECKING\n"
+        "from needing import inner\n"
+        "if TYPE_CHECKING:\n    import for_types\n"
+        "try:\n    import optional\nexcept ImportError:\n    pass\n"
+        "def later():\n    import lazy\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert packages("needing.outer") == {"of_the_package", "of_the_inner"}
+    assert packages("needing.missing") == {"of_the_package"}
+    assert packages("no_such_package") == set()
 
 
 def test_verbose_shows_where_the_code_is(monkeypatch, capsys):
