@@ -23,7 +23,7 @@ _HOST = re.compile(r"(localhost|[\w-]+(\.[\w-]+)+)(:\d{1,5}(/\S*)?|/\S+)")
 _SCHEME = re.compile(r"([a-z]{2,6}):/{1,3}(?=\w)|(https?)[:/]/*(?=\w)")
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _FUNCTION = re.compile(r"^(?:async )?def ([A-Za-z]\w*)", re.MULTILINE)
-_SYMBOL = re.compile(r"^\S+ [TWi] ([A-Za-z]\w*)(?:@\S*)?$", re.MULTILINE)
+_SYMBOL = re.compile(r"^\S+ ([TWi]) (\w+)(?:@\S*)?$", re.MULTILINE)
 _READ = 1 << 18  # bytes of a module, or of a list of symbols
 _SECONDS = 5.0
 _SHOWN = 12
@@ -101,7 +101,10 @@ def _functions(path: str) -> Sequence[str]:
 
 
 def _symbols(path: str) -> Sequence[str]:
-    """What ``nm`` lists, in the sandbox: it reads a foreign file."""
+    """What ``nm`` lists, in the sandbox: it reads a foreign file.
+
+    C functions, or those of C++ by their mangled names if there are none of C.
+    """
     nm = shutil.which("nm")
     if nm is None:
         return ()
@@ -116,4 +119,6 @@ def _symbols(path: str) -> Sequence[str]:
             process.close()
     except (SamplerError, UsageError, TimeoutError, OSError):
         return ()
-    return _SYMBOL.findall(bytes(listed[:got]).decode(errors="replace"))
+    found = _SYMBOL.findall(bytes(listed[:got]).decode(errors="replace"))
+    of_c = [name for _, name in found if not name.startswith("_")]
+    return of_c or [name for kind, name in found if kind == "T" and name.startswith("_Z")]

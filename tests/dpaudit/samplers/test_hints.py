@@ -67,6 +67,15 @@ def test_no_guess_is_better_than_a_bad_one(text, here):
     assert meant(text, releases=False) == meant(text, releases=True) == ""
 
 
+def test_functions_of_cpp_are_listed_by_the_names_that_open_them(here, cc):
+    code = "double _Z5noised(double x) { return x; }\nint _own(void) { return 1; }"
+    shutil.copy(cc(code), here / "vendor.so")
+    assert meant("vendor.so", releases=False).endswith("? it has _Z5noised")
+    text = "library:./vendor.so:_Z5noised"
+    with open_sampler(text, seed="1", call="f(2) -> double") as sampler:
+        assert sampler.draw(1, 1, timeout=20) == 2
+
+
 def test_control_characters_of_a_path_reach_no_terminal(here):
     (here / "a\x1b[31m.py").write_text("def f\x1b(): ...\n")
     said = meant("./a\x1b[31m.py", releases=False)
