@@ -35,7 +35,8 @@ class Sampling:
     What is asked next never depends on the values seen so far, only on the sampler's speed. A slow
     one gets fewer short calls; and where the plan would not fit into the time limit at the speed of
     the calls before, every call left has its rows reduced in the same proportion (``shortened``),
-    so that all parts of the plan are drawn.
+    so that all parts of the plan are drawn, but for dimensions of the sweep of which one vector
+    would take more than a quarter of the time left.
 
     A sampler that dies, hangs or answers with something that is not noise ends the iteration:
     ``ended`` is the error. The earlier blocks stand; nothing of the incomplete answer is used.
@@ -99,6 +100,9 @@ class Sampling:
                 self._rest -= call.size
                 continue
             after = self._rest - call.size
+            if call.purpose == "sweep" and self._takes_too_long(call.d):
+                self.shortened, self._rest = True, after
+                continue
             try:
                 for block in self._blocks(call):
                     self.drawn += block.values.size
@@ -124,6 +128,10 @@ class Sampling:
                 # it need not serve every dimension; if it died, the next call reports it
                 self.refused.add(call.d)
             self._rest = after
+
+    def _takes_too_long(self, d: int) -> bool:
+        """Whether one vector would take too much of the time left; no part of it can be asked."""
+        return self._rate * d > _LONG_CALL * (self._deadline - time.monotonic())
 
     def _left(self) -> float:
         left = self._deadline - time.monotonic()

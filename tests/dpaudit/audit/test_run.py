@@ -328,6 +328,18 @@ def test_a_slow_sampler_gets_fewer_short_calls(monkeypatch):
     assert 32 <= asked < 200 < planned / 3
 
 
+def test_long_vectors_of_a_very_slow_sampler_are_left_out(monkeypatch):
+    """1 ms per value: a vector of 4096 would take 4 of the 20 seconds."""
+    slow = SlowClock(monkeypatch, 1e-3)
+    result = audit(slow.draw, samples=100_000, time_limit=20)
+    assert result.verdict == "no-finding"
+    assert slow.now < 20
+    assert 4096 not in result.dims
+    assert {1, 8, 64, 256} <= set(result.dims)
+    assert 4096 not in {d for _, d in slow.asked}
+    assert "(about 1,000 values per second)" in shortened(result)
+
+
 def test_the_plan_is_fitted_to_the_speed(monkeypatch):
     """300 µs per value: 2e5 values take 60 s. In 30 s there are fewer of everything."""
     slow = SlowClock(monkeypatch, 300e-6)
