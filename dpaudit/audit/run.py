@@ -433,7 +433,7 @@ def _verdict(
         return "inconclusive", f"{sampling.ended}; {of} were drawn and show nothing"
     if not sampling.shortened:
         return "no-finding", "nothing that was looked at contradicts the claim"
-    speed = f"about {_rounded(int(sampling.speed)):,} values per second"
+    speed = f"about {_rounded(round(sampling.speed)):,} values per second"
     slow = f"{of} {_FIT} of {limit:g} s at the sampler's speed ({speed})"
     if sampling.drawn < LEAST_SHARE * sampling.planned:
         least = max(MINIMUM_SAMPLES, _rounded(sampling.drawn))
