@@ -57,6 +57,7 @@ def test_what_the_claim_allows_is_no_success_of_an_attack():
     assert badge(document) == "Within the claim"
     assert checked(document).verdict == "no-finding"
     said = text(document)
+    assert "is a lower bound that holds with 95 % confidence" in said
     assert "key holder" not in said.lower()
     assert "Attack succeeds" not in said
     assert '<tr class="marked">' not in render_report(document)
