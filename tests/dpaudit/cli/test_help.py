@@ -155,7 +155,9 @@ def test_a_count_as_people_write_it(given, count):
     assert count_of(given, what="values", example="1e7") == count
 
 
-@pytest.mark.parametrize("given", ["1e999999999", "nan", "inf", "1/2", "1e15k", "k", 0, 1e16, 0.5])
+@pytest.mark.parametrize(
+    "given", ["1e999999999", "1.5", "nan", "inf", "1/2", "1e15k", "k", 0, 1e16, 0.5]
+)
 def test_what_is_no_count(given):
     with pytest.raises(UsageError, match="must be a whole number of values, written like 1e7"):
         count_of(given, what="values", example="1e7")
