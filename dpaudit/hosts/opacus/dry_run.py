@@ -62,6 +62,16 @@ class DryRun:
         """d, the numbers in a whole gradient."""
         return sum(self.sizes)
 
+    def added(self, sigma: float) -> float:
+        """The σ of what a step adds if its source has ``sigma``: a mitigation may add to it."""
+        draw = vars(self._optimizer).get("joint_draw")
+        return sigma if draw is None else float(draw.mitigation.scale(sigma))
+
+    @staticmethod
+    def joined(*gradients: torch.Tensor) -> torch.Tensor:
+        """Batches of per-sample gradients as one."""
+        return torch.cat(gradients)
+
     @property
     def precision(self) -> float:
         """The relative rounding error of the parameters' dtype."""
