@@ -254,6 +254,12 @@ def audit_optimizer(
             f"optimizer: {error.name} is not installed; pip install 'dpaudit[opacus]'"
         ) from None
 
+    if not 0 < alpha < 1:
+        raise UsageError(f"alpha={alpha}: must lie strictly between 0 and 1, e.g. 0.01")
+    if releases is not None and releases < MINIMUM_SAMPLES:
+        raise UsageError(f"releases={releases}: must be at least {MINIMUM_SAMPLES}")
+    if engine is not None and not hasattr(engine, "accountant"):
+        raise UsageError(f"engine={type(engine).__name__}: must be the PrivacyEngine")
     private, used = _optimizer_of(optimizer), fresh_seed(seed)
     name = type(private).__name__
     with dry_run(private, seed=used) as dry:

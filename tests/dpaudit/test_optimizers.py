@@ -341,7 +341,14 @@ def test_what_cannot_be_audited_is_refused():
     ):
         with pytest.raises(UsageError, match=says):
             dpaudit.audit_optimizer(given, **FEW)
-    for option in ({"noise_multiplier": 0.0}, {"max_grad_norm": float("inf")}, {"delta": 2.0}):
+    for option in (
+        {"noise_multiplier": 0.0},
+        {"max_grad_norm": float("inf")},
+        {"delta": 2.0},
+        {"alpha": 2.0},
+        {"releases": 500},
+        {"engine": plain},
+    ):
         with pytest.raises(UsageError, match=next(iter(option))):
             dpaudit.audit_optimizer(optimizer(), **FEW | option)
 
