@@ -184,14 +184,15 @@ def _curve_test(
     nested: NestedEvents, found: Band, claim: PrivacyClaim, alpha: float, p: float
 ) -> TestResult:
     bound, mu, delta = found.epsilon(claim.delta), found.mu(), found.delta(claim.epsilon)
+    what = "the implied" if claim.only_mu else "the claimed"
     return TestResult(
         name="trade-off curve",
         p=p,
         p_adjusted=min(1.0, p / CURVE_SHARE),
         statistic=bound,
         looks_at="both errors of telling the neighbours apart, over the whole curve",
-        effect=f"μ ≥ {rounded_down(mu)}; ε ≥ {rounded_down(bound)} at the claimed δ; "
-        f"δ ≥ {rounded_down(delta)} at the claimed ε",
+        effect=f"μ ≥ {rounded_down(mu)}; ε ≥ {rounded_down(bound)} at {what} δ; "
+        f"δ ≥ {rounded_down(delta)} at {what} ε",
         finding=p <= CURVE_SHARE * alpha,
         parts={},
         interval=at_least(bound, CURVE_SHARE * alpha, "Clopper-Pearson, simultaneous"),

@@ -19,6 +19,7 @@ from dpaudit.report.figures.svg import (
 )
 from dpaudit.report.format import bounds as bounds_text
 from dpaudit.report.format import quantity
+from dpaudit.report.mechanism import only_mu
 from dpaudit.types import MechanismResult
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def shown_and_claimed(result: MechanismResult, *, prefix: str) -> Picture | None
     if len(curve) < 2 or not all(map(math.isfinite, (claimed, at, shown))):
         return None
     finding = result.verdict == "finding"
+    word = "implied" if only_mu(result) else "claimed"
     left = min(curve[0][0], at) if at > 0 else curve[0][0]
     place = max(at, left)
     marks: list[Mark] = []
@@ -70,7 +72,6 @@ def shown_and_claimed(result: MechanismResult, *, prefix: str) -> Picture | None
             quantity(claimed, digits=3),
             bounds_text(shown) + (", above the scale" if above else ""),
         )
-        word = "implied" if result.details.get("claimed") == "mu" else "claimed"
         for k, (name, y, ink) in enumerate(((word, claimed, colour), ("shown", drawn, INK))):
             # away from each other; if there is room between them, above their lines
             up = not (above and k) if apart else (k == 0) == (claimed >= shown)
@@ -86,7 +87,7 @@ def shown_and_claimed(result: MechanismResult, *, prefix: str) -> Picture | None
             marks.append(Mark(axes, d, e, f"δ = {quantity(d, digits=3)}", words, 1))
         here = f"δ = {quantity(at)}"
         marks.append(Mark(axes, place, drawn, here, f"shown ε {bounds_text(shown)}", 1))
-        marks.append(Mark(axes, place, claimed, here, f"claimed ε {quantity(claimed)}", 0))
+        marks.append(Mark(axes, place, claimed, here, f"{word} ε {quantity(claimed)}", 0))
         axes.set_xscale("log")
         axes.set_xlim(left, 1)
         axes.set_ylim(0, top)
@@ -100,7 +101,7 @@ def shown_and_claimed(result: MechanismResult, *, prefix: str) -> Picture | None
         axes.set_ylabel("ε")
         return figure
 
-    said = f"claimed ε {quantity(claimed)} at δ {quantity(at)}; shown there {bounds_text(shown)}"
+    said = f"{word} ε {quantity(claimed)} at δ {quantity(at)}; shown there {bounds_text(shown)}"
     svg = inline_svg(draw, prefix=prefix)
     return Picture(
         svg,

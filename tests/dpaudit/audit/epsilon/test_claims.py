@@ -67,6 +67,10 @@ def test_an_audit_of_mu_alone(tmp_path, mu, code):
     assert "--claim-epsilon" not in command
     page = (tmp_path / "o" / "report.html").read_text()
     assert f"{mu}-GDP" in page
+    assert "implied ε" in page
+    assert "claimed ε 1" not in page
+    (curve,) = (test for test in result["tests"] if test["name"] == "trade-off curve")
+    assert "at the implied δ" in curve["effect"]
     again = dpaudit("mechanism", *args[1:], "--samples=2e4", "--seed=1", "--out=o", cwd=tmp_path)
     assert again.returncode == code, again.stderr
     assert f"{mu}-GDP" in again.stdout.splitlines()[-1]
