@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import re
 import sys
 
 import pytest
@@ -64,7 +65,7 @@ def test_a_named_attack(module):
     assert "Finding: python:./mine.py:telltale is not (1, 0)-DP: we can show ε ≥ 7.3" in said
     assert "by the attack telltale, which identifies the neighbour in 6" in said
     assert "P(E | v0) P(E | v1)" in said
-    page = (module / "there" / "report.html").read_text()
+    page = re.sub(r"</?a\b[^>]*>", "", (module / "there" / "report.html").read_text())
     for words in (
         "P(E | v0)",
         "Neighbours identified",
