@@ -30,6 +30,7 @@ __all__ = ["AuditProgress", "RunProgress"]
 
 _LINE_SECONDS = 30.0
 _BAR_SECONDS = 0.5
+_TURNING = SpinnerColumn("line")  # here, as making it imports, which must not wait for a sampler
 
 
 class AuditProgress:
@@ -80,7 +81,7 @@ class AuditProgress:
 def _spinner() -> Progress:
     console = SafeConsole(stderr=True)
     return Progress(
-        SpinnerColumn("line"),
+        _TURNING,
         TextColumn("{task.description}", markup=False),
         TimeElapsedColumn(),
         console=console,
