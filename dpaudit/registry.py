@@ -14,7 +14,7 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal, get_args
@@ -204,13 +204,15 @@ def describe(plugin: Plugin) -> Description:
     except LookupError:
         return Description(says="", specimen=False, options=(), extra=None, missing=())
     own = ast.get_docstring(made) if isinstance(made, _DOCUMENTED) else None
-    says = _sentence(own or ast.get_docstring(ast.Module([*statements(where)], [])) or "")
-    needed = packages(module) | _library(made)
     kind = plugin.origin.kind
+    takes = options_of(where, made, keyword_only=kind == "tests") if kind in _OPEN else ()
+    text = own or ast.get_docstring(ast.Module([*statements(where)], [])) or ""
+    says = _sentence(text, names={option.name for option in takes})
+    needed = packages(module) | _library(made)
     return Description(
         says=says.removeprefix(f"{_SPECIMEN}. "),
         specimen=says.startswith(_SPECIMEN),
-        options=options_of(where, made, keyword_only=kind == "tests") if kind in _OPEN else (),
+        options=takes,
         extra=_extra_of(needed),
         missing=tuple(sorted(name for name in needed if importlib.util.find_spec(name) is None)),
     )
@@ -221,10 +223,13 @@ _OPEN = frozenset(KINDS) - {"samplers", "services", "transcripts", "measures"}
 _INCLUDES = {"opacus": {"torch"}, "protocols": {"torch"}}
 
 
-def _sentence(text: str) -> str:
-    """The first sentence of a docstring, on one line, without reStructuredText's marks."""
+def _sentence(text: str, *, names: Collection[str]) -> str:
+    """The first sentence of a docstring, on one line, as plain text; ``names`` stay in quotes."""
     line = " ".join(text.partition("\n\n")[0].split())
-    plain = re.sub(r":\w+:`([^`]*)`", r"\1", line).replace("``", "")
+    plain = re.sub(r":\w+:`([^`]*)`", r"\1", line)
+    plain = re.sub(
+        "``([^`]*)``", lambda code: f"`{code[1]}`" if code[1] in names else code[1], plain
+    )
     body = plain.removeprefix(f"{_SPECIMEN}. ")
     first = re.split(r"(?<=[.])\s+(?=[A-Z])", body, maxsplit=1)[0]
     return one_line(plain[: len(plain) - len(body)] + first, limit=300)

@@ -69,7 +69,7 @@ def write(kind: str, *, force: bool) -> None:
             f"Replace {_PACKAGE}: dpaudit is on no package index yet, so name\n"
             "its repository and commit, or a checkout that your repository contains (./dpaudit)."
         )
-    steps.append("What each exit code should do: docs/gate.md")
+    steps.append("Every exit code but 0 closes the gate; 3 (inconclusive) is not a pass.")
     note("\n".join(steps))
 
 

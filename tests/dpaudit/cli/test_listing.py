@@ -44,6 +44,7 @@ def test_a_source_has_its_sentence_mark_options_and_extra():
     assert sources["pancake"]["options"] == {"key": None, "sigma": "1.0"}
     assert not sources["gaussian"]["lab_specimen"]
     assert sources["gaussian"]["options"] == {"sigma": "1.0"}
+    assert "words of `bits` bits" in sources["ziggurat"]["description"]
     # of a base class, and of a dataclass's base class
     assert sources["polar"]["options"] == {"sigma": "1.0"}
     assert rows("attacks")["laplace-support"]["options"]["sampler"] == "numpy"
