@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import textwrap
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -55,6 +56,7 @@ _FACTORS = (0.5, 1.0, 10.0, 1e4)
 _MOST_DIRECTIONS = 32
 _FAR = 100.0
 """Norm of the added gradient in clipping bounds, where ε is looked at."""
+_WRAP = textwrap.TextWrapper(90, subsequent_indent=4 * " ", break_long_words=False)
 _SEVERITY: tuple[Verdict, ...] = ("no-finding", "inconclusive", "finding")
 
 _OUTSIDE = tuple(
@@ -187,9 +189,9 @@ class OptimizerResult:
             f"  step: {_said(self.step)}",
             f"  {self.note}",
         ]
-        if self.verdict == "finding":
-            lines.append(f"To see it again: {self.reproduce}")
-        return "\n".join(lines)
+        text = "\n".join(_WRAP.fill(line) for line in lines)
+        again = f"\nTo see it again: {self.reproduce}" if self.verdict == "finding" else ""
+        return text + again
 
     def _repr_html_(self) -> str:
         from dpaudit.report.notebook import parts_html

@@ -25,7 +25,10 @@ def executed(path: Path, folder: Path) -> nbformat.NotebookNode:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         NotebookClient(
-            notebook, timeout=LONGEST, resources={"metadata": {"path": str(folder)}}
+            notebook,
+            timeout=LONGEST,
+            coalesce_streams=True,
+            resources={"metadata": {"path": str(folder)}},
         ).execute()
     return tidied(notebook)
 

@@ -204,7 +204,8 @@ def test_a_pass_relates_the_run_to_one_step():
     assert repr(result).startswith("<OptimizerResult: no-finding, DPOptimizer, one step: ε 3.92 ")
     assert "\n" not in repr(result) + repr(result.clipping)
     assert str(result).startswith("No finding: ")
-    assert result.note in str(result)
+    assert result.note in " ".join(str(result).split())
+    assert max(map(len, str(result).splitlines())) <= 90
     html = result._repr_html_()
     assert "clipping" in html
     assert result.note.split("; ")[1].partition("s ε")[2] in html
