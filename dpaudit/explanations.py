@@ -34,6 +34,7 @@ _OWN = {
     "bets": ("audit", "dpaudit.audit.betting:Betting"),
     "event": ("mechanism", "dpaudit.audit.epsilon.judge:Learned"),
     "low-bits": ("mechanism", "dpaudit.audit.epsilon.judge:Learned"),
+    "learned-score": ("mechanism", "dpaudit.audit.epsilon.judge:Learned"),
     "trade-off-curve": ("mechanism", "dpaudit.audit.epsilon.judge:Learned"),
     "one-run": ("mechanism", "dpaudit.audit.epsilon.one_run:OneRun"),
 }

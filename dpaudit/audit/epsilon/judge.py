@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from dpaudit.audit.epsilon.events import (
     coarse_statistics,
     low_bit_statistics,
 )
+from dpaudit.audit.epsilon.learned_scores import learned_scores
 from dpaudit.audit.epsilon.verdict import at_least, rounded_down
 from dpaudit.audit.options import PrivacyClaim
 from dpaudit.types import TestResult
@@ -26,7 +28,11 @@ __all__ = ["CURVE_SHARE", "EVENT_SHARE", "LOW_BITS_SHARE", "Judged", "Learned", 
 CURVE_SHARE = 1 / 4
 LOW_BITS_SHARE = 1 / 4
 EVENT_SHARE = 1 / 2
-"""Shares of α, halved for the two directions; without low bits, events get their share."""
+"""Shares of α, halved for the two directions; without low bits, events get their share.
+
+Where classifiers learn scores, their events get half of the events' share: what a fixed feature
+shows is never lost to them.
+"""
 FEW_VALUES = 1024
 _DELTAS = 10.0 ** np.linspace(-8, 0, 41)[:-1]
 
@@ -62,12 +68,13 @@ def learn(
     rng: np.random.Generator,
     real_numbers: bool = False,
     more: Sequence[Statistic] = (),
+    seconds: float = 0.0,
 ) -> Learned:
     """Choose events from releases (n, k) at the two neighbours; these must not be counted again.
 
     ``real_numbers``: findings in the last bits of a release are advisory. They, and ``more``
     statistics, are not used where releases have few values, each of which already is an event of
-    its own.
+    its own. Classifiers learn scores of releases with several numbers for up to ``seconds``.
     """
     half = len(x0) // 2, len(x1) // 2
     few = all(_few_values(x[:, j]) for x in (x0, x1) for j in range(x.shape[1]))
@@ -80,12 +87,28 @@ def learn(
         alpha=share * alpha,
     )
     left = x0[: half[0]], x1[: half[1]]
+    unseen = x0[half[0] :], x1[half[1] :]
+    scores = learned_scores(*left, rng=rng, seconds=seconds)
+    share = share / 2 if scores else share
+    scored, along = choose(scores, *unseen, delta=delta, alpha=share * alpha)
+    if nested is None or (along is not None and _told_apart(along, nested, *unseen)):
+        nested = along
     statistics = [] if few else [*low_bit_statistics(*left, *neighbours), *more]
     bits, _ = choose(statistics, x0, x1, delta=delta, alpha=LOW_BITS_SHARE / 2 * alpha)
     events = [(event, share, "event", False) for event in coarse]
+    events += [(event, share, "learned score", False) for event in scored]
     bits_share = 1 / 2 if real_numbers else LOW_BITS_SHARE / 2
     events += [(event, bits_share, "low bits", real_numbers) for event in bits]
     return Learned(tuple(events), nested)
+
+
+def _told_apart(new: NestedEvents, old: NestedEvents, x0: Array, x1: Array) -> bool:
+    """Whether new nested events tell the neighbours apart better than the old, beyond chance."""
+    gaps = []
+    for nested in (new, old):
+        counts = nested.counts(x0, x1)
+        gaps.append(float(np.abs(counts[1] / len(x1) - counts[0] / len(x0)).max()))
+    return gaps[0] > gaps[1] + 2 / math.sqrt(min(len(x0), len(x1)))
 
 
 def _few_values(x: Array) -> bool:
@@ -172,6 +195,7 @@ _ORDINAL = ("first", "second")
 _LOOKS_AT = {
     "event": "values of a release, as real numbers",
     "low bits": "which bits of a float a release uses",
+    "learned score": "what a classifier learned to tell the neighbours apart by",
 }
 
 

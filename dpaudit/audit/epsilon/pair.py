@@ -37,6 +37,8 @@ from dpaudit.types import Interval, MechanismResult, TestResult
 
 __all__ = ["audit_pair", "run_probes"]
 
+_LEARNING_SECONDS = 30.0
+
 
 def audit_pair(
     mechanism: Mechanism,
@@ -89,6 +91,7 @@ def audit_pair(
     )
     unfit = _unfit(drawn)
     details: dict[str, Any] = {}
+    share = EVENT_SHARE / 2 if attack is None else ATTACK_SHARE
     if unfit:
         judged = Judged((), 0.0, 0.0, 0.0, ())
     elif attack is None:
@@ -104,7 +107,9 @@ def audit_pair(
             rng=rng,
             real_numbers=options.real_numbers,
             more=more,
+            seconds=min(_LEARNING_SECONDS, 0.3 * (started + limit - time.monotonic())),
         )
+        share /= 1 + any(kind == "learned score" for _, _, kind, _ in learned.events)
         judged = judge(learned, *drawn.count, claim=claim, alpha=alpha)
         details = {"last_bits_excluded": True} if options.real_numbers else {}
     else:
@@ -125,7 +130,6 @@ def audit_pair(
     learned_events = attack is None or isinstance(attack.does, LearningAttack)
     events = "learned events" if learned_events else "fixed events"
     named = "" if attack is None else attack.text
-    share = EVENT_SHARE / 2 if attack is None else ATTACK_SHARE
     return MechanismResult(
         verdict=verdict,
         reason=reason,

@@ -1,0 +1,220 @@
+"""Scores that classifiers learn from releases: for events that no fixed feature shows.
+
+Two classifiers are trained to tell the neighbours apart: gradient-boosted trees, which see
+thresholds, gates and sentinel values, and a small network, which sees parities and sums. Each maps
+a release to one number, its score; events are then chosen among the scores of releases that the
+classifier has not seen, and counted in others, so that no bound rests on how well it was trained.
+
+Both work on one core, in an order that the rows' places do not change: equal releases have equal
+scores, and the same seed gives the same events.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import numpy.typing as npt
+from threadpoolctl import threadpool_limits
+
+from dpaudit.audit.epsilon.events import Statistic
+
+__all__ = ["learned_scores"]
+
+Array = npt.NDArray[np.float64]
+
+_MOST_ROWS = 50_000
+"""Releases at each neighbour that a classifier is trained on."""
+_MOST_COLUMNS = 64
+_ATOM = 0.01
+_MOST_ATOMS = 3
+"""Values of one coordinate that get a flag of their own: those that as many releases have."""
+_LEAST_ROWS = 500
+_ROUNDS, _PATIENCE = 60, 3
+_EPOCHS, _WIDTH, _BATCH, _RATE = 30, 64, 256, 2e-3
+_NAMED = 4
+
+
+def learned_scores(
+    x0: Array, x1: Array, *, rng: np.random.Generator, seconds: float
+) -> list[Statistic]:
+    """Scores learned from releases ``x0``, ``x1`` (n, k) at the two neighbours.
+
+    None for single numbers, where every event is a set of values and no score adds one, and for
+    fewer than 500 releases. Training ends after ``seconds``; where that comes before its own end,
+    the events depend on this machine's speed, and the bounds hold all the same.
+    """
+    if x0.shape[1] < 2 or min(len(x0), len(x1)) < _LEAST_ROWS:
+        return []
+    x0, x1 = x0[:_MOST_ROWS], x1[:_MOST_ROWS]
+    columns = _columns(x0, x1)
+    rows = np.concatenate([x0[:, columns], x1[:, columns]])
+    labels = np.concatenate([np.zeros(len(x0)), np.ones(len(x1))])
+    order = rng.permutation(len(rows))
+    rows, labels = rows[order], labels[order]
+    began = time.monotonic()
+    found: list[Statistic] = []
+    with threadpool_limits(1):
+        for name, train in (("small network", _network), ("boosted trees", _trees)):
+            left = began + seconds - time.monotonic()
+            if left > 0:
+                score = train(rows, labels, int(rng.integers(2**31)), left / (2 - len(found)))
+                found.append(_named(name, score, columns, rows, labels, rng))
+    return found
+
+
+def _columns(x0: Array, x1: Array) -> npt.NDArray[np.intp]:
+    """The coordinates to learn from: all, or those whose mean and spread differ most."""
+    if x0.shape[1] <= _MOST_COLUMNS:
+        return np.arange(x0.shape[1])
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread = np.sqrt(x0.var(axis=0) + x1.var(axis=0)) + 1e-300
+        differ = np.abs(x1.mean(axis=0) - x0.mean(axis=0)) / spread
+        differ += np.abs(np.log((x1.std(axis=0) + 1e-300) / (x0.std(axis=0) + 1e-300)))
+    return np.sort(np.argsort(-np.nan_to_num(differ), kind="stable")[:_MOST_COLUMNS])
+
+
+def _trees(rows: Array, labels: Array, seed: int, seconds: float) -> Callable[[Array], Array]:
+    """Log-odds by gradient-boosted trees, grown while a tenth of the rows is told apart better."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    held = len(rows) // 10
+    model = HistGradientBoostingClassifier(
+        max_iter=1,
+        max_leaf_nodes=31,
+        min_samples_leaf=40,
+        early_stopping=False,
+        warm_start=True,
+        random_state=seed,
+    )
+    best, since, deadline = np.inf, 0, time.monotonic() + seconds
+    kept = 1
+    for rounds in range(4, _ROUNDS + 1, 4):
+        model.set_params(max_iter=rounds)
+        model.fit(rows[held:], labels[held:])
+        loss = _loss(np.asarray(model.decision_function(rows[:held])), labels[:held])
+        best, since, kept = (loss, 0, rounds) if loss < best else (best, since + 1, kept)
+        if since == _PATIENCE or time.monotonic() > deadline:
+            break
+    return lambda x: np.asarray(model.decision_function(x), np.float64)
+
+
+def _loss(scores: Array, labels: Array) -> float:
+    return float(np.logaddexp(0, np.where(labels == 1, -scores, scores)).mean())
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """How a release becomes a network's input: scaled numbers, and flags of frequent values."""
+
+    middle: Array
+    scale: Array
+    atoms: tuple[tuple[int, float], ...]
+
+    @classmethod
+    def of(cls, rows: Array) -> _Inputs:
+        atoms = [
+            (column, float(value))
+            for column in range(rows.shape[1])
+            for value in _frequent(rows[:, column])
+        ]
+        low, middle, high = np.array(
+            [_quantiles(rows[:, j], atoms, j) for j in range(len(rows.T))]
+        ).T
+        return cls(middle, np.where(high > low, (high - low) / 2, 1.0), tuple(atoms))
+
+    def __call__(self, x: Array) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):
+            numbers = np.nan_to_num(np.clip((x - self.middle) / self.scale, -8, 8))
+        flags = [x[:, column] == value for column, value in self.atoms]
+        return np.column_stack([numbers, *flags]).astype(np.float64)
+
+
+def _quantiles(values: Array, atoms: list[tuple[int, float]], column: int) -> Array:
+    """Tenth, half and nine tenths of the values that have no flag; zeros without any."""
+    plain = values[~np.isin(values, [value for j, value in atoms if j == column])]
+    return np.quantile(plain, [0.1, 0.5, 0.9]) if len(plain) else np.zeros(3)
+
+
+def _frequent(values: Array) -> Array:
+    found, counts = np.unique(values, return_counts=True)
+    many = counts >= _ATOM * len(values)
+    return np.asarray(found[many][np.argsort(-counts[many], kind="stable")][:_MOST_ATOMS])
+
+
+def _network(rows: Array, labels: Array, seed: int, seconds: float) -> Callable[[Array], Array]:
+    """Log-odds by a network of two hidden layers, kept at its best on a tenth of the rows."""
+    from sklearn.neural_network import MLPClassifier
+
+    inputs, held = _Inputs.of(rows), len(rows) // 10
+    shown = inputs(rows)
+    model = MLPClassifier(
+        (_WIDTH, _WIDTH), batch_size=_BATCH, learning_rate_init=_RATE, random_state=seed
+    )
+    best, since, deadline = np.inf, 0, time.monotonic() + seconds
+    layers: list[Array] = []
+    for _ in range(_EPOCHS):
+        model.partial_fit(shown[held:], labels[held:], classes=[0.0, 1.0])
+        now = [a.copy() for pair in zip(model.coefs_, model.intercepts_, strict=True) for a in pair]
+        loss = _loss(_forward(shown[:held], *now), labels[:held])
+        if loss < best:
+            best, since, layers = loss, 0, now
+        else:
+            since += 1
+        if since == 2 * _PATIENCE or time.monotonic() > deadline:
+            break
+    return lambda x: _forward(inputs(x), *layers)
+
+
+@numba.njit(nogil=True, cache=True)
+def _forward(x, w0, b0, w1, b1, w2, b2):  # type: ignore[no-untyped-def]
+    """Log-odds row by row: a product of matrices would round a row by its place among others."""
+    n, k = x.shape
+    first, second, out = np.empty(len(b0)), np.empty(len(b1)), np.empty(n)
+    for i in range(n):
+        first[:] = b0
+        for j in range(k):
+            if x[i, j] != 0.0:
+                for h in range(len(b0)):
+                    first[h] += x[i, j] * w0[j, h]
+        second[:] = b1
+        for j in range(len(b0)):
+            if first[j] > 0.0:
+                for h in range(len(b1)):
+                    second[h] += first[j] * w1[j, h]
+        total = b2[0]
+        for h in range(len(b1)):
+            if second[h] > 0.0:
+                total += second[h] * w2[h, 0]
+        out[i] = total
+    return out
+
+
+def _named(
+    name: str,
+    score: Callable[[Array], Array],
+    columns: npt.NDArray[np.intp],
+    rows: Array,
+    labels: Array,
+    rng: np.random.Generator,
+) -> Statistic:
+    """The score as a statistic of whole releases, with the coordinates that it rests on."""
+    some = slice(0, 4000)
+    base = _loss(score(rows[some]), labels[some])
+    loses = []
+    for column in range(rows.shape[1]):
+        shuffled = rows[some].copy()
+        shuffled[:, column] = rng.permutation(shuffled[:, column])
+        loses.append(_loss(score(shuffled), labels[some]) - base)
+    order = np.argsort(-np.asarray(loses), kind="stable")
+    told = [int(j) for j in order[:_NAMED] if loses[j] > 0.05 * loses[order[0]] > 0]
+    importance = {f"x[{columns[j]}]": round(float(loses[j]), 6) for j in told}
+    mostly = f" (mostly of {', '.join(importance)})" if importance else ""
+    return Statistic(
+        f"score of {name}{mostly}",
+        lambda x: score(x if len(columns) == x.shape[1] else x[:, columns]),
+        {"classifier": name, "importance": importance},
+    )
