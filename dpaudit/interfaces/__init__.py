@@ -25,7 +25,12 @@ from dpaudit.interfaces.attacks import (
 from dpaudit.interfaces.hosts import Host
 from dpaudit.interfaces.local import LocalMechanism, SubmissionPolicy
 from dpaudit.interfaces.loggers import RunLogger
-from dpaudit.interfaces.mechanisms import Mechanism, RecordedMechanism, TimedMechanism
+from dpaudit.interfaces.mechanisms import (
+    DatasetMechanism,
+    Mechanism,
+    RecordedMechanism,
+    TimedMechanism,
+)
 from dpaudit.interfaces.mitigations import Mitigation, ProtocolMitigation
 from dpaudit.interfaces.samplers import (
     ClosedSampler,
@@ -45,6 +50,7 @@ __all__ = [
     "Block",
     "ClosedSampler",
     "DType",
+    "DatasetMechanism",
     "Game",
     "GameAttack",
     "Host",

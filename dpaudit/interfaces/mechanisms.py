@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["Mechanism", "RecordedMechanism", "TimedMechanism"]
+__all__ = ["DatasetMechanism", "Mechanism", "RecordedMechanism", "TimedMechanism"]
 
 
 @runtime_checkable
@@ -63,3 +63,27 @@ class TimedMechanism(Mechanism, Protocol):
         Raises:
             SamplerError: as in :meth:`release`.
         """
+
+
+@runtime_checkable
+class DatasetMechanism(Protocol):
+    """A third-party mechanism from a data set, of whatever form, to releases of whatever form."""
+
+    @property
+    def name(self) -> str:
+        """What the user called it."""
+
+    def release_any(
+        self, dataset: Any, n: int, *, timeout: float
+    ) -> npt.NDArray[np.float64] | list[Any]:
+        """``n`` independent releases of ``dataset``, plain: an array (n, …) or a list.
+
+        Plain values are those of :func:`dpaudit.samplers.plain.plain`; numbers may be infinite.
+
+        Raises:
+            SamplerError: as in :meth:`Mechanism.release`.
+        """
+
+    def __enter__(self) -> DatasetMechanism: ...
+
+    def __exit__(self, *exc: object) -> None: ...

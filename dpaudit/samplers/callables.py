@@ -25,7 +25,7 @@ import numpy.typing as npt
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.results.text import error_text
 from dpaudit.samplers.check import finite, numbers, raised_at, request
-from dpaudit.samplers.functions import ReleasesBy, noise_by
+from dpaudit.samplers.functions import AnyReleasesBy, ReleasesBy, noise_by
 from dpaudit.samplers.signatures import python_call
 from dpaudit.types import AuditResult, BlindSpot, MechanismResult
 
@@ -33,6 +33,7 @@ __all__ = [
     "ONE_PROCESS",
     "SAME_PROCESS",
     "CallableMechanism",
+    "CallableOnDatasets",
     "CallableSampler",
     "Subject",
     "reproducible",
@@ -261,6 +262,45 @@ class CallableMechanism:
                 "return an array of shape (n,) or (n, k)"
             )
         return finite(np.ascontiguousarray(array, dtype=np.float64).reshape(n, -1), self.name)
+
+
+class CallableOnDatasets:
+    """A function of a data set, called in this process; unprotected as CallableSampler is."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str,
+        call: str | None = None,
+        features: Callable[[Any], Any] | None = None,
+    ) -> None:
+        """``call`` is as for :class:`CallableMechanism`; ``features`` turns a release to numbers.
+
+        Raises:
+            UsageError: it cannot be called so, or its parameters do not tell.
+        """
+        self.name = name
+        how = python_call(function, call, name=name, releases=True)
+        self._released = AnyReleasesBy(how, function, name=name, features=features)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        return None
+
+    def release_any(self, dataset: Any, n: int, *, timeout: float) -> Array | list[Any]:
+        """``n`` releases of ``dataset``, plain; it gets a copy.
+
+        Raises:
+            SamplerError: as in :meth:`CallableSampler.draw`.
+        """
+        call = f"release n={n}"
+        given: Array | list[Any] = _called(
+            lambda: self._released(dataset, n), self.name, call, timeout
+        )
+        return given
 
 
 def _called(call: Callable[[], Any], name: str, what: str, timeout: float) -> Any:

@@ -11,8 +11,9 @@ import numpy.typing as npt
 from dpaudit.errors import SamplerOutputError
 from dpaudit.samplers.calls import Call
 from dpaudit.samplers.check import answered, numbers
+from dpaudit.samplers.plain import dataset_copy, plain, releases_of
 
-__all__ = ["ReleasesBy", "noise_by"]
+__all__ = ["AnyReleasesBy", "ReleasesBy", "noise_by"]
 
 _PIECE = 1 << 16  # numbers collected at a time, from a function that gives one
 
@@ -93,6 +94,38 @@ class ReleasesBy:
             one = self.once(value)
             return (one for _ in range(n))
         return (self.once(value) for _ in range(n))  # a copy each: it may be changed
+
+
+class AnyReleasesBy:
+    """``(dataset, n)`` → ``n`` releases of any kind, plain, in the order made.
+
+    The function gets a copy of the data set in each call, which it may sort or append to; records
+    themselves are shared. A call without ``n`` makes one release, and is made again for each.
+    ``features`` turns a release, as the function returned it, to numbers.
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        function: Callable[..., Any],
+        *,
+        name: str,
+        features: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self._call, self._function, self._name = call, function, name
+        self._features = features
+
+    def __call__(self, dataset: Any, n: int) -> Array | list[Any]:
+        if "n" in self._call.slots:
+            given = self._bound(dataset, n=n)()
+        else:
+            given = [self._bound(dataset, n=1)() for _ in range(n)]
+        if self._features is not None:
+            given = [plain(self._features(release)) for release in given]
+        return releases_of(given, n, who=f"mechanism {self._name}")
+
+    def _bound(self, dataset: Any, *, n: int) -> Callable[[], Any]:
+        return self._call.bound(self._function, value=dataset_copy(dataset), n=n)
 
 
 def _told(value: Array) -> Any:

@@ -23,11 +23,12 @@ from dpaudit.samplers.adapters.base import (
 from dpaudit.samplers.check import numbers
 from dpaudit.samplers.endpoints.symbols import Symbol
 from dpaudit.samplers.endpoints.targets import Target, named_function
-from dpaudit.samplers.functions import ReleasesBy
+from dpaudit.samplers.functions import AnyReleasesBy, ReleasesBy
+from dpaudit.samplers.plain import packed, unpacked_dataset
 from dpaudit.samplers.signatures import python_call
 from dpaudit.vectors.arrays import to_numpy
 
-__all__ = ["adapter", "whole_mechanism"]
+__all__ = ["adapter", "on_datasets", "whole_mechanism"]
 
 Array = npt.NDArray[np.float64]
 
@@ -62,6 +63,42 @@ def whole_mechanism(spec: Mapping[str, Any]) -> Target:
         ours=True,
         called=called,
     )
+
+
+def on_datasets(spec: Mapping[str, Any]) -> Target:
+    """A Python function of a data set, with any release, and a function of features or none.
+
+    Raises:
+        UsageError: as for ``python:`` samplers.
+    """
+    function = named_function(spec["place"], spec["member"])
+    call = python_call(function, spec["call"], name=spec["name"], releases=True)
+    features = None
+    if spec["features"] is not None:
+        place, _, member = spec["features"].rpartition(":")
+        features = named_function(place, member)
+    held = _Packed(AnyReleasesBy(call, function, name=spec["name"], features=features))
+    return Target(draw=held.draw, release_any=held.release, ours=True, called=str(call))
+
+
+class _Packed:
+    """Releases of any kind, kept as bytes in numbers until the auditor draws them."""
+
+    def __init__(self, releases: AnyReleasesBy) -> None:
+        self._releases = releases
+        self._known: tuple[bytes, Any] = b"", None
+        self._held: Any = None
+
+    def release(self, dataset: bytes, n: int) -> int:
+        if self._known[0] != dataset:
+            self._known = dataset, unpacked_dataset(dataset)
+        data = packed(self._releases(self._known[1], n))
+        self._held = np.frombuffer(data + bytes(-len(data) % 8), dtype=np.float64).reshape(-1, 1)
+        return len(data)
+
+    def draw(self, *_: int) -> Any:
+        held, self._held = self._held, None
+        return held
 
 
 class _SourceRelease:

@@ -33,13 +33,15 @@ class Target:
     ``draw_at(value, n, d, call)`` returns ``value`` + noise, if the target is told what its noise
     is for. ``release(value, n)``, of a whole mechanism, makes ``n`` releases of ``value`` (m,),
     holds them for the next draw, and returns the length of one. ``release_timed`` does so with one
-    call per release; its next draw has the seconds as a last column.
+    call per release; its next draw has the seconds as a last column. ``release_any(dataset, n)``,
+    of a mechanism on data sets, holds the packed releases as numbers and returns their bytes.
     """
 
     draw: Callable[[int, int, int], Any]
     draw_at: Callable[[float, int, int, int], Any] | None = None
     release: Callable[[npt.NDArray[np.float64], int], int] | None = None
     release_timed: Callable[[npt.NDArray[np.float64], int], int] | None = None
+    release_any: Callable[[bytes, int], int] | None = None
     dim: int | None = None
     ours: bool = False
     called: str = ""

@@ -41,7 +41,8 @@ _START_PATIENCE = 2.0  # seconds to import foreign Python, if asked for its para
 _FORK_SECONDS = 5.0  # limit for a forked child, with half of the time limit
 _DYING = 2.0  # seconds between closing the channel and the end of all processes
 
-_OURS = {"source", "adapter", "mechanism"}  # kinds whose worker calls our code, which may refuse
+# kinds whose worker calls our code, which may refuse
+_OURS = {"source", "adapter", "mechanism", "datasets"}
 _NO_END = 1e9  # seconds, in JSON, for a time limit that is infinite
 
 Array = npt.NDArray[np.float64]
@@ -157,7 +158,7 @@ class Worker:
         return finite(both[0], self.name), finite(both[1], self.name)
 
     def _draw(
-        self, into: Array, n: int, d: int, timeout: float, *, used: int = 1, **more: float
+        self, into: Array, n: int, d: int, timeout: float, *, used: int = 1, **more: Any
     ) -> Any:
         """Ask for a draw whose values go ``into`` an array, or, if that is empty, for JSON.
 
@@ -170,7 +171,7 @@ class Worker:
         return self._ask(question, into.data.cast("B"), timeout, f" (call n={n}, d={d})")
 
     def _ask(
-        self, question: Mapping[str, float] | None, view: memoryview, timeout: float, call: str
+        self, question: Mapping[str, Any] | None, view: memoryview, timeout: float, call: str
     ) -> Any:
         """Send a question (None: await the start); values arrive in ``view``, JSON is returned."""
         process = self._process

@@ -88,6 +88,8 @@ class Dispatcher:
             return {"dim": self._target.dim, "takes_value": self._target.draw_at is not None}
         n, d, call = question["n"], question["d"], question["call"]
         _allow(question["seconds"])
+        if "dataset" in question:
+            return {"bytes": self._release_any(question["dataset"], n)}
         if "release" in question:
             timed = question.get("timed", False)
             return {"width": self._release(question["release"], n, timed=timed)}
@@ -124,6 +126,19 @@ class Dispatcher:
             return release(told, n)
         except BaseException as error:  # noqa: BLE001 as above
             raise self._words(error, n, len(told)) from None
+
+    def _release_any(self, dataset: str, n: int) -> int:
+        """Release ``dataset`` (base64 of its packed form) for the next draw; the bytes of all."""
+        release_any = self._target.release_any
+        if release_any is None:
+            raise UsageError(f"mechanism {self._name}: takes no data set; give it query results")
+        try:
+            return release_any(base64.b64decode(dataset), n)
+        except BaseException as error:
+            if isinstance(error, DpauditError):
+                raise
+            asked = f"release n={n}"
+            raise _raised(error, self._name, asked, called=self._target.called) from None
 
     def _calls(self, calls: int, n: int, d: int, first: int) -> Array:
         """``calls`` answers in turn, then the seconds that each call took."""
@@ -205,9 +220,8 @@ def open_target(spec: Mapping[str, Any]) -> Target:
         return OPENERS[kind](spec)
     from dpaudit.samplers.endpoints import mechanism_targets  # a sampler starts without it
 
-    return (mechanism_targets.adapter if kind == "adapter" else mechanism_targets.whole_mechanism)(
-        spec
-    )
+    openers = {"adapter": mechanism_targets.adapter, "datasets": mechanism_targets.on_datasets}
+    return openers.get(kind, mechanism_targets.whole_mechanism)(spec)
 
 
 def _open(spec: Mapping[str, Any]) -> Dispatcher | DpauditError:

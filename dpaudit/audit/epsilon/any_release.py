@@ -1,0 +1,113 @@
+"""Releases of any kind, of two data sets, drawn and judged as numbers are."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.audit.epsilon.encoding import Encoding, Raw
+from dpaudit.audit.epsilon.releases import Releases
+from dpaudit.interfaces import DatasetMechanism
+from dpaudit.results.text import one_line
+from dpaudit.types import MechanismResult
+
+__all__ = ["EncodedReleases"]
+
+Array = npt.NDArray[np.float64]
+
+
+class EncodedReleases:
+    """A mechanism on data sets as one that releases numbers: each release is first its place.
+
+    :meth:`release` keeps what was released and gives its number in the order made;
+    :meth:`encoded`, called once all are drawn, turns these numbers into rows by an
+    :class:`~dpaudit.audit.epsilon.encoding.Encoding` that the first half of the learning releases
+    fixes.
+    """
+
+    version: str | None = None
+    advice = ""
+
+    def __init__(self, mechanism: DatasetMechanism, datasets: tuple[Any, Any]) -> None:
+        self.name = mechanism.name
+        self.neighbours = np.empty(0), np.empty(0)
+        """Stand for the two data sets."""
+        self.encoding: Encoding | None = None
+        self._mechanism = mechanism
+        self._datasets = datasets
+        self._blocks: list[Raw] = []
+        self._made = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        return None
+
+    def release(self, value: Array, n: int, *, timeout: float) -> Array:
+        """The numbers (n, 1), in the order made, of ``n`` releases at one of :attr:`neighbours`.
+
+        Raises:
+            SamplerError: as :meth:`~dpaudit.interfaces.DatasetMechanism.release_any`.
+        """
+        side = 0 if value is self.neighbours[0] else 1
+        self._blocks.append(self._mechanism.release_any(self._datasets[side], n, timeout=timeout))
+        self._made += n
+        return np.arange(self._made - n, self._made, dtype=np.float64).reshape(n, 1)
+
+    def encoded(self, drawn: Releases) -> Releases:
+        """The same releases as rows (n, k)."""
+        halves = [x[: max(1, len(x) // 2), 0].astype(np.intp) for x in drawn.learn]
+        self.encoding = Encoding.fitted(self._at(halves[0]), self._at(halves[1]))
+        rows = np.concatenate([self.encoding.rows(block) for block in self._blocks])
+        learn, count = (
+            (rows[a[:, 0].astype(np.intp)], rows[b[:, 0].astype(np.intp)])
+            for a, b in (drawn.learn, drawn.count)
+        )
+        return dataclasses.replace(drawn, learn=learn, count=count)
+
+    def _at(self, places: npt.NDArray[np.intp]) -> Raw:
+        starts = np.cumsum([0, *map(len, self._blocks)])
+        arrays = [block for block in self._blocks if isinstance(block, np.ndarray)]
+        if len(arrays) == len(self._blocks) and len({x.shape[1:] for x in arrays}) == 1:
+            return np.asarray(np.concatenate(arrays)[places])
+        blocks = np.searchsorted(starts, places, side="right") - 1
+        return [
+            _item(self._blocks[b], int(i - starts[b]))
+            for b, i in zip(blocks.tolist(), places.tolist(), strict=True)
+        ]
+
+    def named(self, result: MechanismResult) -> MechanismResult:
+        """``result`` with what columns of a row are in place of their numbers."""
+        names = [] if self.encoding is None else self.encoding.names
+        plain_numbers = names == ["release"]
+
+        def says(text: str) -> str:
+            if plain_numbers:
+                return text
+            if len(names) == 1:
+                return re.sub(r"\bx\b(?!\[)", lambda _: one_line(names[0], limit=60), text)
+            return re.sub(r"\bx\[(\d+)\]", lambda m: one_line(names[int(m[1])], limit=60), text)
+
+        tests = tuple(
+            dataclasses.replace(
+                test,
+                effect=says(test.effect),
+                details={
+                    **test.details,
+                    **({"statistic": says(str(test.details["statistic"]))} if test.details else {}),
+                },
+            )
+            for test in result.tests
+        )
+        details = {**result.details, "columns": [one_line(name, limit=80) for name in names]}
+        return dataclasses.replace(result, tests=tests, details=details)
+
+
+def _item(block: Raw, i: int) -> Any:
+    item = block[i]
+    return float(item) if isinstance(item, np.floating) else item

@@ -1,0 +1,265 @@
+"""Runs an ε audit of a mechanism on data sets: two that are given, or two that are found."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpaudit.audit.epsilon.any_release import EncodedReleases
+from dpaudit.audit.epsilon.datasets import (
+    SUFFIXES,
+    described,
+    json_text,
+    read_dataset,
+    records_of,
+)
+from dpaudit.audit.epsilon.neighbour_search import ADJACENCIES, Bounds, Found, search
+from dpaudit.audit.epsilon.pair import audit_pair
+from dpaudit.audit.options import MechanismOptions, PrivacyClaim, Progress
+from dpaudit.errors import UsageError
+from dpaudit.interfaces import DatasetMechanism
+from dpaudit.randomness import KeyedStream
+from dpaudit.results.files import write_file
+from dpaudit.results.text import one_line
+from dpaudit.types import MechanismResult
+
+__all__ = ["SEARCH", "Question", "audit_question", "question_of", "read_bounds", "write_pair"]
+
+SEARCH = "search"
+_SEARCHING = 0.4
+"""Largest share of the time limit that the search may take."""
+_KEPT_TEXT = 1 << 16
+"""Longest data set, in characters of JSON, that a result keeps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What to compare: two ``pair`` data sets, or neighbours to be found from a ``dataset``."""
+
+    pair: tuple[Any, Any] | None = None
+    dataset: Any = None
+    adjacency: str = "add-remove"
+    bounds: Bounds = None
+
+
+def question_of(
+    neighbours: Any, dataset: Any, *, adjacency: str | None = None, bounds: Any = None
+) -> Question | None:
+    """The question on data sets that the options ask; None if they name query results.
+
+    Raises:
+        UsageError: they do not fit each other, a file cannot be read, or the two are equal.
+    """
+    if isinstance(dataset, (str, Path)):
+        dataset = read_dataset(Path(dataset), name="dataset")
+    if isinstance(neighbours, str) and neighbours == SEARCH:
+        if dataset is None:
+            raise UsageError(
+                "neighbours=search: needs a data set to begin with; give --dataset FILE (dataset=)"
+            )
+        adjacency = ADJACENCIES[0] if adjacency is None else adjacency
+        if adjacency not in ADJACENCIES:
+            raise UsageError(
+                f"adjacency={one_line(adjacency, limit=40)}: neighbours differ by "
+                f"{' or '.join(ADJACENCIES)}; choose one"
+            )
+        records_of(dataset)
+        found = read_bounds(bounds) if isinstance(bounds, str) else bounds
+        return Question(dataset=dataset, adjacency=adjacency, bounds=found)
+    for name, given in (("dataset", dataset), ("adjacency", adjacency), ("bounds", bounds)):
+        if given is not None:
+            raise UsageError(
+                f"{name}: belongs to a search for neighbours; add --neighbours search "
+                "(neighbours='search')"
+            )
+    pair = _pair(neighbours)
+    if pair is None:
+        return None
+    if json_text(pair[0]) == json_text(pair[1]):
+        raise UsageError(
+            "neighbours: the two data sets are equal, so nothing could tell them apart; "
+            "change, add or remove one record"
+        )
+    return Question(pair=pair)
+
+
+def _pair(neighbours: Any) -> tuple[Any, Any] | None:
+    if isinstance(neighbours, str):
+        parts = [part.strip() for part in neighbours.split(";")]
+        if not any(part.endswith(SUFFIXES) for part in parts):
+            return None
+        if len(parts) != 2:
+            raise UsageError(
+                f"neighbours={one_line(neighbours, limit=200)}: {len(parts)} files, wanted two; "
+                "write 'a.csv;b.csv'"
+            )
+        first, second = (read_dataset(Path(part), name="neighbours") for part in parts)
+        return first, second
+    if neighbours is None or _query_results(neighbours):
+        return None
+    try:
+        first, second = neighbours
+    except (TypeError, ValueError):
+        return None
+    return first, second
+
+
+def _query_results(neighbours: Any) -> bool:
+    """Whether these are two numbers, or two vectors of numbers of one length."""
+    try:
+        rows = [
+            [float(x) for x in (v if hasattr(v, "__iter__") else [v])]
+            for v in neighbours
+            if not isinstance(v, (str, bytes, Mapping)) and not hasattr(v, "columns")
+        ]
+    except (TypeError, ValueError):
+        return False
+    return len(rows) == len(neighbours) == 2 and len(rows[0]) == len(rows[1]) > 0
+
+
+def read_bounds(text: str) -> Bounds:
+    """Bounds of fields: ``age=0:120;city=Bonn|Graz``, or ``0:1`` for every number.
+
+    Raises:
+        UsageError: it is not written so.
+
+    >>> read_bounds("age=0:120;city=Bonn|Graz"), read_bounds("0:1")
+    ({'age': (0.0, 120.0), 'city': ['Bonn', 'Graz']}, (0.0, 1.0))
+    """
+    if "=" not in text:
+        return _range(text, text)
+    found: dict[str, Any] = {}
+    for part in text.split(";"):
+        name, _, given = part.partition("=")
+        found[name.strip()] = given.split("|") if "|" in given else _range(given, text)
+    return found
+
+
+def _range(given: str, text: str) -> tuple[float, float]:
+    low, colon, high = given.partition(":")
+    try:
+        if not colon:
+            raise ValueError
+        return float(low), float(high)
+    except ValueError:
+        raise UsageError(
+            f"bounds={one_line(text, limit=200)}: write 'age=0:120;city=Bonn|Graz', or 0:1 for "
+            "records that are numbers"
+        ) from None
+
+
+def audit_question(
+    mechanism: DatasetMechanism,
+    question: Question,
+    *,
+    claim: PrivacyClaim,
+    options: MechanismOptions,
+    progress: Progress | None = None,
+) -> MechanismResult:
+    """Audit an opened mechanism at two data sets, which are looked for first where not given.
+
+    The search has at most 40 % of the time limit; the pair that it ends with is judged on releases
+    drawn afterwards. Formal guarantee: see :class:`~dpaudit.types.MechanismResult`; it holds for
+    the pair that was found, however many were tried.
+
+    Raises:
+        UsageError: options that do not fit.
+        SamplerError: the mechanism failed at every pair, or at the one that was found.
+    """
+    started = time.monotonic()
+    found = None
+    pair = question.pair
+    if pair is None:
+        found = search(
+            mechanism,
+            records_of(question.dataset),
+            adjacency=question.adjacency,
+            bounds=question.bounds,
+            delta=claim.delta,
+            samples=options.samples,
+            deadline=started + _SEARCHING * options.time_limit,
+            rng=KeyedStream.from_seed(options.seed).child("neighbours").numpy(),
+        )
+        pair = found.pair
+    left = options.time_limit - (time.monotonic() - started)
+    encoded = EncodedReleases(mechanism, pair)
+    result = audit_pair(
+        encoded,
+        neighbours=encoded.neighbours,
+        claim=claim,
+        options=dataclasses.replace(options, time_limit=max(left, 1e-3)),
+        progress=progress,
+    )
+    result = dataclasses.replace(encoded.named(result), seconds=time.monotonic() - started)
+    texts = [json_text(dataset) for dataset in pair]
+    short = [described(dataset) for dataset in pair]
+    details: dict[str, Any] = {"datasets": short}
+    if sum(map(len, texts)) <= _KEPT_TEXT:
+        details["pair"] = texts
+    result = dataclasses.replace(
+        result,
+        method="two data sets",
+        details={**result.details, **details},
+        advice=(f"First data set: {short[0]}. Second: {short[1]}.", *result.advice),
+    )
+    return result if found is None else _searched(result, found, question)
+
+
+def _searched(result: MechanismResult, found: Found, question: Question) -> MechanismResult:
+    says = (
+        f"{found.tried:,} pairs of neighbours ({question.adjacency}) were tried, with "
+        f"{found.releases:,} releases in all; this one, {found.says}, promised most and was judged "
+        "on new releases."
+    )
+    advice = [one_line(says, limit=600)]
+    if found.refused:
+        advice.append(
+            f"At {found.refused:,} pairs the mechanism raised, first: {found.error}. They were not "
+            "audited; an error that depends on the data is a release too."
+        )
+    if found.late:
+        advice.append("The search ended early, for its share of the time limit was used up.")
+    if any("NaN" in text for text in result.details.get("pair", ())):
+        advice.append(
+            "A record is NaN: if the mechanism is never given one, say which values there are with "
+            "--bounds."
+        )
+    details = {
+        "search": {
+            "adjacency": question.adjacency,
+            "tried": found.tried,
+            "refused": found.refused,
+            "releases": found.releases,
+            "promise": found.promise,
+            "origin": one_line(found.says, limit=200),
+        }
+    }
+    return dataclasses.replace(
+        result,
+        method=f"two data sets, found among {found.tried:,} pairs",
+        advice=(*result.advice[:1], *advice, *result.advice[1:]),
+        details={**result.details, **details},
+    )
+
+
+def write_pair(result: MechanismResult, folder: str | Path) -> Sequence[Path]:
+    """Write the two data sets of a result as ``first.json`` and ``second.json`` into a folder.
+
+    ``--neighbours 'first.json;second.json'`` audits them again.
+
+    Raises:
+        UsageError: the result has no data sets, or they were too large to keep.
+    """
+    texts = result.details.get("pair")
+    if texts is None:
+        raise UsageError(
+            "result: has no data sets to write; audit data sets of at most 64 KiB in all"
+        )
+    paths = [Path(folder) / name for name in ("first.json", "second.json")]
+    for path, text in zip(paths, texts, strict=True):
+        write_file(path, text)
+    return paths

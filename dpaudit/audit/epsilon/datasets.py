@@ -1,0 +1,224 @@
+"""Data sets as users have them: read from files, taken apart into records, and put together again.
+
+A data set is a list of records, an array (one record per row), or a data frame. A record is a
+number, a text, a row (list, tuple, array) or a dict.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpaudit.errors import MissingExtraError, UsageError
+from dpaudit.results.arrays import read_npy
+from dpaudit.results.foreign import RefusedError, open_plain
+from dpaudit.results.text import one_line
+from dpaudit.samplers.plain import plain
+
+__all__ = ["SUFFIXES", "Records", "described", "json_text", "read_dataset", "records_of"]
+
+SUFFIXES = (".csv", ".parquet", ".json")
+"""Files that hold a data set; ``.npy`` files are vectors of query results."""
+_LARGEST_FILE = 1 << 30
+
+
+def read_dataset(path: Path, *, name: str) -> Any:
+    """The data set in a file.
+
+    ``.csv`` (with a header) and ``.parquet`` give a list of dicts, one per row; a column of a
+    ``.csv`` whose cells are all numbers is read as numbers, an empty cell is ``None``. ``.json``
+    gives what it holds, and ``.npy`` an array with one record per row. ``name`` is what errors call
+    the option.
+
+    Raises:
+        UsageError: it cannot be read, or is no such file.
+        MissingExtraError: ``.parquet`` without pyarrow.
+    """
+    readers: dict[str, Callable[[Path], Any]] = {
+        ".csv": _csv,
+        ".json": _json,
+        ".npy": lambda path: read_npy(path, name=name).astype(np.float64),
+        ".parquet": _parquet,
+    }
+    reader = readers.get(path.suffix)
+    if reader is None:
+        raise UsageError(
+            f"{name}={one_line(path, limit=200)}: a data set is a file {', '.join(readers)}; "
+            "convert it"
+        )
+    try:
+        return reader(path)
+    except (RefusedError, OSError) as error:
+        raise UsageError(f"{name}={path}: {one_line(error)}; check the path") from None
+    except (ValueError, RecursionError, csv.Error) as error:
+        raise UsageError(
+            f"{name}={path}: is no {path.suffix} file ({one_line(error, limit=200)}); "
+            "write it again"
+        ) from None
+
+
+def _text(path: Path) -> str:
+    with open_plain(path) as file:
+        return file.read(_LARGEST_FILE).decode("utf-8-sig")
+
+
+def _json(path: Path) -> Any:
+    return json.loads(_text(path))
+
+
+def _csv(path: Path) -> list[dict[str, Any]]:
+    rows = list(csv.reader(_text(path).splitlines()))
+    rows = [row for row in rows if row]
+    if not rows:
+        raise ValueError("it has no header")
+    header = rows.pop(0)
+    if len(set(header)) < len(header):
+        raise ValueError("two columns have one name")
+    for i, row in enumerate(rows):
+        if len(row) != len(header):
+            raise ValueError(f"row {i + 1} has {len(row)} cells, the header {len(header)}")
+    columns = [_typed([row[j] for row in rows]) for j in range(len(header))]
+    return [dict(zip(header, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _typed(cells: list[str]) -> list[Any]:
+    """Cells as whole numbers, or numbers, or text, whatever all of a column are."""
+    for kind in (int, float):
+        try:
+            return [None if cell == "" else kind(cell) for cell in cells]
+        except ValueError:
+            continue
+    return [None if cell == "" else cell for cell in cells]
+
+
+def _parquet(path: Path) -> Any:
+    try:
+        reader = importlib.import_module("pyarrow.parquet")
+    except ImportError:
+        raise MissingExtraError(
+            f"dataset={path}: needs pyarrow, which is not installed; pip install 'dpaudit[parquet]'"
+        ) from None
+    return plain(reader.read_table(path).to_pylist())
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """A data set's records, and how others make a data set of the same form."""
+
+    records: list[Any]
+    make: Callable[[Sequence[Any]], Any]
+
+
+def records_of(dataset: Any) -> Records:
+    """The records of a data set.
+
+    Raises:
+        UsageError: it has none: it is no list, array or data frame.
+
+    >>> import numpy as np
+    >>> of = records_of(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    >>> of.make(of.records[:1])
+    array([[1., 2.]])
+    """
+    if hasattr(dataset, "columns") and hasattr(dataset, "to_dict"):
+        return Records(plain(dataset.to_dict("records")), _framed(dataset))
+    if isinstance(dataset, np.ndarray) and dataset.ndim in (1, 2):
+        shape = (-1, *dataset.shape[1:])
+        kind = np.result_type(dataset.dtype, np.float64) if dataset.dtype.kind in "iufb" else None
+        return Records(
+            dataset.tolist(),
+            lambda records: (
+                np.array(list(records), dtype=kind).reshape(shape)
+                if records
+                else np.empty((0, *dataset.shape[1:]), dtype=kind)
+            ),
+        )
+    if isinstance(dataset, list):
+        return Records(list(dataset), list)
+    if isinstance(dataset, tuple):
+        return Records(list(dataset), tuple)
+    raise UsageError(
+        f"dataset of type={type(dataset).__name__}: has no records; pass a list of records, an "
+        "array with one per row, or a data frame"
+    )
+
+
+def _framed(frame: Any) -> Callable[[Sequence[Any]], Any]:
+    kinds = frame.dtypes.to_dict()
+
+    def made(records: Sequence[Any]) -> Any:
+        found = type(frame)(list(records), columns=list(frame.columns))
+        for name, kind in kinds.items():
+            try:
+                found[name] = found[name].astype(kind)
+            except (TypeError, ValueError, OverflowError):
+                continue  # a NaN among whole numbers
+        return found
+
+    return made
+
+
+def described(dataset: Any) -> str:
+    """A data set in a few words: how many records, and the first or the only ones.
+
+    >>> described([1, 2, 2]), described([])
+    ('3 records: 1, 2, 2', 'no records')
+    """
+    try:
+        records = records_of(dataset).records
+    except UsageError:
+        return one_line(repr(dataset), limit=80)
+    if not records:
+        return "no records"
+    counted: list[tuple[str, int]] = []
+    for record in records[:10_000]:
+        shown = one_line(repr(record), limit=60)
+        if counted and counted[-1][0] == shown:
+            counted[-1] = shown, counted[-1][1] + 1
+        else:
+            counted.append((shown, 1))
+    words = [shown if times < 3 else f"{shown} ({times:,} times)" for shown, times in counted]
+    words = [
+        w
+        for w, (_, times) in zip(words, counted, strict=True)
+        for _ in range(min(times, 2))
+        if times < 3 or _ == 0
+    ]
+    more = "" if len(words) <= 6 else f", … {one_line(repr(records[-1]), limit=60)}"
+    count = "1 record" if len(records) == 1 else f"{len(records):,} records"
+    return f"{count}: {', '.join(words[:6])}{more}"
+
+
+def json_text(dataset: Any) -> str:
+    """A data set as JSON, which :func:`read_dataset` reads; NaN and ∞ as Python writes them."""
+    found = plain(dataset if isinstance(dataset, (list, dict)) else _as_list(dataset))
+    return json.dumps(_listed(found), ensure_ascii=False) + "\n"
+
+
+def _as_list(dataset: Any) -> Any:
+    try:
+        return records_of(dataset).records
+    except UsageError:
+        return dataset
+
+
+def _listed(found: Any) -> Any:
+    if isinstance(found, np.ndarray):
+        return found.tolist()
+    if isinstance(found, (list, tuple)):
+        return [_listed(x) for x in found]
+    if isinstance(found, dict):
+        return {str(key): _listed(value) for key, value in found.items()}
+    if isinstance(found, bytes):
+        return found.hex()
+    if isinstance(found, float) and math.isfinite(found):
+        return found
+    return found

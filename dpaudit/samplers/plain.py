@@ -1,0 +1,233 @@
+"""Data sets and releases in plain form: what passes between processes, and what can be compared.
+
+Whatever a mechanism takes or returns is turned into numbers, text, bytes, ``None``, lists, tuples,
+dicts and arrays of float64, and written as MessagePack. Reading it builds nothing else: no class of
+a caller's is looked up and nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.errors import SamplerOutputError, UsageError
+
+__all__ = ["dataset_copy", "packed", "packed_dataset", "plain", "releases_of"]
+__all__ += ["unpacked", "unpacked_dataset"]
+
+_DEEPEST = 32
+_EXACT = 1 << 53
+_WIDEST = 1 << 63
+_SCALARS = (type(None), bool, int, float, str, bytes)
+
+Array = npt.NDArray[np.float64]
+
+
+def plain(given: Any, *, depth: int = 0) -> Any:
+    """``given`` as ``None``, bool, int, float, str, bytes, list, tuple, dict or a float64 array.
+
+    Scalars of numpy become Python's, arrays of numbers float64 (lists of whole numbers where
+    float64 would round), sets lists in a fixed order, dataclasses and named tuples dicts, data
+    frames dicts of columns, and tensors arrays.
+
+    Raises:
+        UsageError: it is nothing of these, or nested more than 32 deep.
+
+    >>> import numpy as np
+    >>> plain({"n": np.int64(3), "of": {2, 1}})
+    {'n': 3, 'of': [1, 2]}
+    """
+    if isinstance(given, _SCALARS) and type(given) in _SCALARS:
+        return given
+    if depth > _DEEPEST:
+        raise UsageError(f"a value is nested more than {_DEEPEST} deep; flatten it")
+    into = depth + 1
+    if isinstance(given, np.generic) and not isinstance(given, np.void):
+        return plain(given.item(), depth=into)
+    if isinstance(given, np.ndarray):
+        return _array(given, into)
+    if dataclasses.is_dataclass(given) and not isinstance(given, type):
+        fields = dataclasses.fields(given)
+        return {f.name: plain(getattr(given, f.name), depth=into) for f in fields}
+    if isinstance(given, tuple) and hasattr(given, "_asdict"):
+        return plain(given._asdict(), depth=into)
+    if isinstance(given, Mapping):
+        return {_key(key): plain(value, depth=into) for key, value in given.items()}
+    if isinstance(given, tuple):
+        return tuple(plain(item, depth=into) for item in given)
+    if isinstance(given, (bytearray, memoryview)):
+        return bytes(given)
+    if isinstance(given, Set):
+        return sorted((plain(item, depth=into) for item in given), key=lambda x: (repr(type(x)), x))
+    if _is_frame(given):
+        return {_key(name): plain(given[name].to_numpy(), depth=into) for name in given.columns}
+    if hasattr(given, "to_numpy"):  # a series of pandas
+        return plain(given.to_numpy(), depth=into)
+    if hasattr(given, "detach"):  # a tensor of torch
+        return plain(given.detach().cpu().numpy(), depth=into)
+    if isinstance(given, (int, float, str, bytes)):  # a subclass, as of an enumeration
+        return next(kind(given) for kind in _SCALARS[2:] if isinstance(given, kind))
+    if isinstance(given, Sequence) or hasattr(given, "__next__"):
+        return [plain(item, depth=into) for item in given]
+    if hasattr(given, "isoformat") or type(given).__module__ in ("decimal", "fractions", "uuid"):
+        return str(given)
+    raise UsageError(
+        f"type={type(given).__module__}.{type(given).__qualname__}: is neither numbers, text, "
+        "bytes, None, nor a list, tuple, dict, array or data frame of these; return one of them, "
+        "or turn it into numbers with features="
+    )
+
+
+def _is_frame(given: Any) -> bool:
+    return hasattr(given, "columns") and hasattr(given, "to_numpy")
+
+
+def _key(key: Any) -> str | int | float | bool | None:
+    key = plain(key)
+    return key if isinstance(key, (str, int, float, bool, type(None))) else repr(key)
+
+
+def _array(given: npt.NDArray[Any], depth: int) -> Any:
+    kind = given.dtype.kind
+    if kind == "f" or kind == "b":
+        return given.astype(np.float64)
+    if kind in "iu":
+        inside = not given.size or max(abs(int(given.max())), abs(int(given.min()))) <= _EXACT
+        return given.astype(np.float64) if inside else given.tolist()
+    if kind == "c":
+        return np.stack([given.real, given.imag], axis=-1).astype(np.float64)
+    if kind in "mM":
+        return plain(np.datetime_as_string(given).tolist() if kind == "M" else given.tolist())
+    return plain(given.tolist(), depth=depth)
+
+
+def packed(given: Any) -> bytes:
+    """The bytes of something :func:`plain`.
+
+    >>> unpacked(packed({"n": (1, None, float("inf")), "big": 1 << 80}))
+    {'n': (1, None, inf), 'big': 1208925819614629174706176}
+    """
+    return msgspec.msgpack.encode(_tagged(given))
+
+
+def _tagged(given: Any) -> Any:
+    if isinstance(given, int) and not isinstance(given, bool) and abs(given) >= _WIDEST:
+        return ["i", hex(given)]
+    if isinstance(given, list):
+        return ["l", [_tagged(x) for x in given]]
+    if isinstance(given, tuple):
+        return ["t", [_tagged(x) for x in given]]
+    if isinstance(given, dict):
+        return ["d", [[key, _tagged(value)] for key, value in given.items()]]
+    if isinstance(given, np.ndarray):
+        values = np.ascontiguousarray(given, dtype="<f8")
+        return ["a", list(given.shape), values.tobytes()]
+    return given
+
+
+def unpacked(data: bytes) -> Any:
+    """What :func:`packed` wrote; foreign bytes raise or give something plain.
+
+    Raises:
+        ValueError: it is nothing that :func:`packed` writes.
+    """
+    try:
+        return _untagged(msgspec.msgpack.decode(data))
+    except (msgspec.DecodeError, RecursionError, TypeError, KeyError, UnicodeError) as error:
+        raise ValueError(str(error)) from None
+
+
+def _untagged(given: Any, depth: int = 0) -> Any:
+    if type(given) in _SCALARS:
+        return given
+    if not isinstance(given, list) or len(given) < 2 or depth > _DEEPEST + 2:
+        raise ValueError("not in plain form")
+    tag, content = given[0], given[1]
+    if tag == "i" and isinstance(content, str) and len(content) < 4096:
+        return int(content, 16)
+    if tag in ("l", "t"):
+        items = [_untagged(x, depth + 1) for x in content]
+        return items if tag == "l" else tuple(items)
+    if tag == "d":
+        return {key: _untagged(value, depth + 1) for key, value in content}
+    if tag == "a" and len(given) == 3 and isinstance(given[2], bytes):
+        shape = [int(extent) for extent in content]
+        if min(shape, default=0) < 0 or 8 * math.prod(shape) != len(given[2]):
+            raise ValueError("an array of another size than it says")
+        return np.frombuffer(given[2], dtype="<f8").astype(np.float64).reshape(shape)
+    raise ValueError("not in plain form")
+
+
+def packed_dataset(dataset: Any) -> bytes:
+    """A data set as bytes; arrays and data frames keep their form and their type of numbers.
+
+    Raises:
+        UsageError: as :func:`plain`.
+    """
+    if _is_frame(dataset):
+        columns = [
+            [str(name), str(dataset[name].dtype), plain(dataset[name].tolist())]
+            for name in dataset.columns
+        ]
+        return packed(("frame", columns))
+    if isinstance(dataset, np.ndarray):
+        return packed(("array", str(dataset.dtype), list(dataset.shape), plain(dataset.tolist())))
+    return packed(("plain", plain(dataset)))
+
+
+def unpacked_dataset(data: bytes) -> Any:
+    """What :func:`packed_dataset` wrote.
+
+    Raises:
+        ValueError: it did not.
+        ImportError: a data frame, without pandas.
+    """
+    form, *content = unpacked(data)
+    if form == "frame":
+        import pandas as pd
+
+        return pd.DataFrame(
+            {name: pd.Series(values, dtype=kind) for name, kind, values in content[0]}
+        )
+    if form == "array":
+        kind, shape, values = content
+        return np.array(values, dtype=kind).reshape(shape)
+    return content[0]
+
+
+def dataset_copy(dataset: Any) -> Any:
+    """A copy that a mechanism may sort or append to; its records are shared."""
+    if isinstance(dataset, (np.ndarray, list, dict, set)) or _is_frame(dataset):
+        return dataset.copy()
+    return dataset
+
+
+def releases_of(given: Any, n: int, *, who: str) -> Array | list[Any]:
+    """``n`` releases, plain: an array (n, …) of float64, or a list of n.
+
+    ``given`` is a sequence, an array or a data frame of ``n`` of them.
+
+    Raises:
+        SamplerOutputError: it has another length, or none.
+    """
+    if _is_frame(given):
+        given = given.to_dict("records")
+    if isinstance(given, (str, bytes, Mapping, type(None))) or not hasattr(given, "__len__"):
+        raise SamplerOutputError(
+            f"{who} returned type={type(given).__name__}, wanted a list or an array of n={n} "
+            "releases; return n of them, or take no n and return one"
+        )
+    found = plain(given)
+    if len(found) != n:
+        raise SamplerOutputError(
+            f"{who} returned {len(found)} releases, wanted n={n}; return n of them"
+        )
+    if isinstance(found, np.ndarray):
+        return found
+    return list(found)
