@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dpaudit.audit.epsilon.any_release import EncodedReleases
 from dpaudit.audit.epsilon.attacks import (
     ATTACK_SHARE,
     NamedAttack,
@@ -89,6 +90,8 @@ def audit_pair(
         timed=timed,
         progress=progress,
     )
+    if isinstance(mechanism, EncodedReleases):
+        drawn = mechanism.encoded(drawn)
     unfit = _unfit(drawn)
     details: dict[str, Any] = {}
     share = EVENT_SHARE / 2 if attack is None else ATTACK_SHARE
