@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import operator
 
 from rich.console import Group, RenderableType
 from rich.constrain import Constrain
@@ -12,6 +14,7 @@ from rich.text import Text
 
 from dpaudit.cli.output import emit, write_json_line
 from dpaudit.explanations import Explanation, explain, topics
+from dpaudit.results.text import one_line
 
 __all__ = ["show"]
 
@@ -21,7 +24,7 @@ _WIDTH = 100
 def show(test: str | None, output: str) -> None:
     """Print the page of ``test``, or the list of all pages."""
     if test is None:
-        listed = [dataclasses.asdict(topic) for topic in topics().values()]
+        listed = [dataclasses.asdict(topic) | _said(topic.name) for topic in topics().values()]
         if output == "json":
             write_json_line(listed)
         else:
@@ -35,12 +38,17 @@ def show(test: str | None, output: str) -> None:
         emit(_page(page))
 
 
+def _said(topic: str) -> dict[str, str]:
+    """The first sentences of a topic's page, on one line."""
+    return {"summary": one_line(explain(topic).summary.partition("\n\n")[0], limit=200)}
+
+
 def _list(listed: list[dict[str, str]]) -> RenderableType:
-    table = Table(box=None, pad_edge=False)
-    for header in ("name", "appears in", "distribution"):
-        table.add_column(header)
-    for topic in listed:
-        table.add_row(topic["name"], f"dpaudit {topic['command']}", topic["distribution"])
+    table = Table.grid(padding=(0, 2))
+    for command, about in itertools.groupby(listed, key=operator.itemgetter("command")):
+        table.add_row(Text(f"dpaudit {command}", style="bold"), "")
+        for topic in about:
+            table.add_row(Text(f"  {topic['name']}", no_wrap=True), Text(topic["summary"]))
     return Group(table, Text("\ndpaudit explain NAME shows one of these pages."))
 
 

@@ -70,9 +70,13 @@ def test_on_the_command_line():
     assert document["name"] == "moments"
     assert [part["heading"] for part in document["sections"]] == list(SECTIONS)
     listed = dpaudit("explain")
-    assert all(name in listed.stdout for name in topics())
+    ours, theirs = listed.stdout.split("dpaudit mechanism")
+    assert "  moments           Is the noise as large as claimed, and centred?" in ours
+    assert "  low-bits          Do the last bits of a release tell the neighbours apart?" in theirs
+    assert all(f"  {name} " in listed.stdout for name in topics())
     named = json.loads(dpaudit("explain", "--format", "json").stdout)
     assert {entry["name"]: entry["command"] for entry in named}["low-bits"] == "mechanism"
+    assert all(entry["summary"] for entry in named)
     wrong = dpaudit("explain", "momets")
     assert wrong.returncode == 2
     assert "did you mean 'moments'" in wrong.stderr
@@ -110,3 +114,6 @@ def test_a_third_partys_test_brings_its_page_or_its_docstring(third_party):
     assert shown.returncode == 0
     assert "\x1b" not in shown.stdout
     assert "things." in shown.stdout
+    listed = dpaudit("explain")
+    assert "\x1b" not in listed.stdout
+    assert "Two?" in listed.stdout
