@@ -13,7 +13,7 @@ from hostile.test_npy import HEADERS, WORDS, saved, with_header
 from hostile.test_npz import packed, zipped
 from hypothesis import given
 
-from dpaudit.audit.epsilon.one_run import read_scores
+from dpaudit.audit.epsilon.canary_scores import read_scores
 from dpaudit.errors import UsageError
 
 SCORE, MEMBER = np.arange(60.0) / 7, np.arange(60) % 2

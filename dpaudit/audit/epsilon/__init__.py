@@ -1,6 +1,6 @@
 """The ε audit of whole mechanisms: lower bounds for ε, δ and μ from releases or from one run."""
 
-from dpaudit.audit.epsilon.one_run import audit_scores
+from dpaudit.audit.epsilon.one_run_audits import audit_scores
 from dpaudit.audit.epsilon.run import audit_mechanism, parse_neighbours, run_mechanism_audit
 from dpaudit.audit.options import MechanismOptions, PrivacyClaim
 

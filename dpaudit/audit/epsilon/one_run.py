@@ -1,53 +1,39 @@
-"""Auditing in one run, from recorded scores of many canaries, each in or out by a fair coin."""
+"""How much one run shows: guesses of which canaries were in, each in or out by a fair coin."""
 
 from __future__ import annotations
 
-import array
-import csv
 import math
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
 from dpaudit.audit.epsilon.bounds import least_level
-from dpaudit.audit.epsilon.releases import ASSUMPTION_LEVEL
-from dpaudit.audit.epsilon.verdict import (
-    at_least,
-    one_run_blind_spots,
-    rounded_down,
-    verdict_of,
-)
-from dpaudit.audit.options import PrivacyClaim
 from dpaudit.errors import UsageError
-from dpaudit.provenance import collect
-from dpaudit.randomness import KeyedStream
-from dpaudit.results.arrays import Archive
-from dpaudit.results.foreign import RefusedError
-from dpaudit.results.text import one_line
-from dpaudit.samplers.endpoints.recordings import lines_of, open_text
-from dpaudit.stats import binomial_two_sided
-from dpaudit.types import MechanismResult, TestResult, Verdict
 
 __all__ = [
-    "SCORES",
+    "FEWEST",
     "Guesses",
     "OneRun",
-    "audit_scores",
+    "Ranked",
+    "Refutes",
+    "Trial",
+    "bounds",
+    "largest",
+    "least_p",
     "one_run",
     "one_run_p",
     "one_run_p_tradeoff",
-    "read_scores",
     "tradeoff_of_epsilon",
     "tradeoff_of_mu",
+    "tradeoff_of_profile",
+    "trials",
 ]
 
-SCORES = "scores:"
-_FEWEST = 8
+FEWEST = 8
+"""Least number of canaries."""
 _FARTHEST = 64.0
 """Largest ε tried."""
 
@@ -75,18 +61,70 @@ class Guesses:
 
 
 @dataclass(frozen=True)
+class Trial:
+    """``guesses`` about some of ``canaries`` canaries, and the share of α that they may spend.
+
+    ``left_out`` other canaries chose how many to guess.
+    """
+
+    canaries: int
+    guesses: Guesses
+    share: float
+    left_out: int = 0
+
+    def __str__(self) -> str:
+        chosen = f", chosen by {self.left_out} other canaries" if self.left_out else ""
+        return f"{self.guesses}{chosen}"
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """For a result's details; ``share`` is of α."""
+        g = self.guesses
+        return {
+            "top": g.top,
+            "bottom": g.bottom,
+            "right": g.right,
+            "canaries": self.canaries,
+            "share": self.share,
+        }
+
+    def p(self, *curves: Inverse, pair: tuple[float, float] | None = None) -> float:
+        """An upper bound for P(so many right), under all ``curves`` and (ε, δ) = ``pair``.
+
+        Each is an upper bound for the same probability, and so the least of them is one.
+        """
+        found = [one_run_p_tradeoff(self.canaries, self.guesses, curve) for curve in curves]
+        if pair is not None:
+            epsilon, delta = pair
+            found.append(one_run_p(self.canaries, self.guesses, epsilon=epsilon, delta=delta))
+        return min(found)
+
+    def refutes(
+        self, level: float, *curves: Inverse, pair: tuple[float, float] | None = None
+    ) -> bool:
+        """Whether :meth:`p` is at most ``level``, faster."""
+        if pair is not None:
+            epsilon, delta = pair
+            if one_run_p(self.canaries, self.guesses, epsilon=epsilon, delta=delta) <= level:
+                return True
+        return any(_rejects(self.canaries, self.guesses, curve, level) for curve in curves)
+
+
+@dataclass(frozen=True)
 class OneRun:
     """Simultaneous lower bounds at confidence 1 − α, p-values of the claims, and their guesses."""
 
     epsilon: float
-    by_epsilon: Guesses
+    by_epsilon: Trial
     mu: float
-    by_mu: Guesses
+    by_mu: Trial
     p: float
-    by_p: Guesses
+    by_p: Trial
     p_mu: float
-    by_p_mu: Guesses
+    by_p_mu: Trial
     tried: int
+    ceiling: float
+    """The largest ε that could be shown, if every guess were right."""
 
 
 def one_run(
@@ -99,85 +137,200 @@ def one_run(
     ties: np.random.Generator,
     mu: float | None = None,
     guesses: int | None = None,
+    share: float | None = None,
 ) -> OneRun:
     """Bounds from the scores (m,) of m canaries, each in or out by a fair coin (``member``, (m,)).
 
-    A score may depend on all that the mechanism released and on no coin. Guesses are the
-    ``guesses``/2 highest in and as many lowest out (rounded up to the top); if ``guesses`` is None
-    all of m, m/2, m/4, … with both sides, the top or the bottom alone are tried, and α is divided
-    among them. Half of α is for ε, by :func:`one_run_p`, or by :func:`one_run_p_tradeoff` where m·δ
-    is so large that the former's term for δ would hide everything (that depends on m, δ and α
-    only); half is for μ, by the latter.
+    A score may depend on all that the mechanism released and on no coin. What is guessed is said by
+    :func:`trials`. ``share`` of α is for ε, by :func:`one_run_p` and :func:`one_run_p_tradeoff`;
+    the rest is for μ, by the latter. It is 1/2 where ``mu`` is claimed, else 0.9.
 
     Formal guarantee: P(ε bound above the true ε at ``delta``, or μ bound above the true μ, or p ≤ x
-    under the claim for x ≤ α) ≤ α. Not claimed: tightness; one run shows less than the truth where
-    canaries disturb each other.
+    under the claim for x ≤ α) ≤ α. Proof: each trial's guesses are fixed beforehand, or chosen by
+    the coins of canaries that it leaves out. Given those coins, the mechanism is as private for
+    each canary left as without them. So both functions bound P(V ≥ v) for every v, V right guesses
+    in the trial; then p(V) ≤ x with probability at most x for the lesser of them. The union bound
+    over trials, and over ε and μ, gives the rest. Not claimed: tightness; one run shows less than
+    the truth where canaries disturb each other.
 
     Raises:
         UsageError: fewer than 8 canaries, or ``guesses`` outside 1…m.
     """
-    m = len(scores)
-    if m < _FEWEST:
-        raise UsageError(
-            f"canaries={m}: a one-run audit needs at least {_FEWEST}; record more scores"
-        )
-    if guesses is not None and not 1 <= guesses <= m:
-        raise UsageError(f"guesses={guesses}: must lie in 1…{m}, the number of canaries")
-    # in file order, equal scores would be guessed by the order of the file, often that of the coins
-    shuffled = ties.permutation(m)
-    order = shuffled[np.argsort(scores[shuffled], kind="stable")]
-    right_out = np.concatenate([[0], np.cumsum(~member[order])])
-    right_in = np.concatenate([[0], np.cumsum(member[order[::-1]])])
-    plans = [(guesses - guesses // 2, guesses // 2)] if guesses is not None else _plans(m)
-    made = [Guesses(a, b, int(right_in[a] + right_out[b])) for a, b in plans]
-    level = alpha / (2 * len(made))
-
-    exact = m * delta <= level
-
-    def p_of(g: Guesses, e: float) -> float:
-        if exact:
-            return one_run_p(m, g, epsilon=e, delta=delta)
-        return one_run_p_tradeoff(m, g, tradeoff_of_epsilon(e, delta))
-
-    def too_small(g: Guesses, e: float) -> bool:
-        if exact:
-            return one_run_p(m, g, epsilon=e, delta=delta) <= level
-        return _rejects(m, g, tradeoff_of_epsilon(e, delta), level)
-
-    eps, by_eps = 0.0, made[0]
-    best_mu, by_mu = 0.0, made[0]
-    for g in made:
-        found = _largest(lambda e, g=g: too_small(g, e), eps)  # type: ignore[misc]
-        if found > eps:
-            eps, by_eps = found, g
-        found = _largest(lambda u, g=g: _rejects(m, g, tradeoff_of_mu(u), level), best_mu)  # type: ignore[misc]
-        if found > best_mu:
-            best_mu, by_mu = found, g
-    p_values = [p_of(g, epsilon) for g in made]
-    p_mu = [1.0 if mu is None else one_run_p_tradeoff(m, g, tradeoff_of_mu(mu)) for g in made]
-    at, at_mu = int(np.argmin(p_values)), int(np.argmin(p_mu))
-    spread = 2 * len(made)
-    return OneRun(
-        epsilon=eps,
-        by_epsilon=by_eps,
-        mu=best_mu,
-        by_mu=by_mu,
-        p=min(1.0, spread * p_values[at]),
-        by_p=made[at],
-        p_mu=min(1.0, spread * p_mu[at_mu]),
-        by_p_mu=made[at_mu],
-        tried=len(made),
+    ranked = Ranked.of(scores, member, ties)
+    return bounds(
+        lambda level, refutes: trials(ranked, guesses=guesses, level=level, refutes=refutes),
+        epsilon=epsilon,
+        delta=delta,
+        mu=mu,
+        alpha=alpha,
+        share=share,
     )
 
 
-def _plans(m: int) -> list[tuple[int, int]]:
-    plans, made = [], m
-    while made >= _FEWEST:
-        plans.append((made - made // 2, made // 2))
-        if made < m:
-            plans += [(made, 0), (0, made)]
+def bounds(
+    made_at: Callable[[float, Refutes], Sequence[Trial]],
+    *,
+    epsilon: float,
+    delta: float,
+    mu: float | None,
+    alpha: float,
+    share: float | None = None,
+) -> OneRun:
+    """As :func:`one_run`, of the trials that ``made_at`` makes at a level."""
+    of_epsilon = (0.9 if mu is None else 0.5) if share is None else share
+    of_mu = 1 - of_epsilon
+
+    def at_epsilon(trial: Trial, level: float, e: float) -> bool:
+        return trial.refutes(level, tradeoff_of_epsilon(e, delta), pair=(e, delta))
+
+    def at_mu(trial: Trial, level: float, u: float) -> bool:
+        return trial.refutes(level, tradeoff_of_mu(u))
+
+    made = made_at(alpha * of_epsilon, at_epsilon)
+    made_mu = made_at(alpha * of_mu, at_mu)
+    eps, by_eps = largest(made, alpha * of_epsilon, at_epsilon)
+    most_mu, by_mu = largest(made_mu, alpha * of_mu, at_mu)
+    claimed = tradeoff_of_epsilon(epsilon, delta)
+    p, by_p = least_p(made, lambda trial: trial.p(claimed, pair=(epsilon, delta)))
+    p_mu, by_p_mu = (
+        (1.0, by_mu) if mu is None else least_p(made_mu, lambda t: t.p(tradeoff_of_mu(mu)))
+    )
+    return OneRun(
+        epsilon=eps,
+        by_epsilon=by_eps,
+        mu=most_mu,
+        by_mu=by_mu,
+        p=min(1.0, p / of_epsilon),
+        by_p=by_p,
+        p_mu=min(1.0, p_mu / of_mu),
+        by_p_mu=by_p_mu,
+        tried=len(made),
+        ceiling=max(_ceiling(trial, alpha * of_epsilon) for trial in made),
+    )
+
+
+def _ceiling(trial: Trial, alpha: float) -> float:
+    """The largest ε that a trial could show, if every guess were right: q^r = its level."""
+    wrong = -math.expm1(math.log(alpha * trial.share) / max(1, trial.guesses.made))
+    return math.log1p(-wrong) - math.log(wrong) if wrong < 0.5 else 0.0
+
+
+Refutes = Callable[[Trial, float, float], bool]
+"""Whether a trial refutes a parameter at a level, and with it all smaller ones."""
+
+
+def largest(made: Sequence[Trial], alpha: float, refutes: Refutes) -> tuple[float, Trial]:
+    """The largest parameter that a trial refutes at its share of ``alpha``, and which does.
+
+    0 and the first trial if there is none.
+    """
+    best, by = 0.0, made[0]
+    for trial in made:
+        found = _largest(lambda x, t=trial: refutes(t, alpha * t.share, x), best)  # type: ignore[misc]
+        if found > best:
+            best, by = found, trial
+    return best, by
+
+
+def least_p(made: Sequence[Trial], p_of: Callable[[Trial], float]) -> tuple[float, Trial]:
+    """The least p-value of the trials, each divided by its share, and which has it."""
+    values = [min(1.0, p_of(trial) / trial.share) for trial in made]
+    at = int(np.argmin(values))
+    return values[at], made[at]
+
+
+_FIXED = ((0.3, 0.3, 0.3), (0.08, 0.08, 0.3), (0.08, 0.0, 0.2))
+"""The parts of all canaries that are guessed in and out, and their share of α."""
+_CHOSEN = 0.2
+"""The share of α of the guesses that are chosen by ``_RESERVED`` of the canaries."""
+_RESERVED = 0.2
+_FEW = 40
+_CAUTION = 0.1
+"""The quantile of the posterior of the share of right guesses, by which they are chosen."""
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Canaries by score: ``order`` from the lowest, and whether each was in, in file order.
+
+    Equal scores are in random order: in that of the file they would be guessed by the order of the
+    coins. ``reserved`` says which are kept for the choice of a plan.
+    """
+
+    order: npt.NDArray[np.intp]
+    member: npt.NDArray[np.bool_]
+    reserved: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, scores: Array, member: npt.NDArray[np.bool_], ties: np.random.Generator) -> Ranked:
+        """Rank scores (m,); at least 8."""
+        m = len(scores)
+        if m < FEWEST:
+            raise UsageError(
+                f"canaries={m}: a one-run audit needs at least {FEWEST}; record more scores"
+            )
+        shuffled = ties.permutation(m)
+        reserved = np.zeros(m, dtype=bool)
+        reserved[ties.permutation(m)[: round(_RESERVED * m)]] = True
+        return cls(shuffled[np.argsort(scores[shuffled], kind="stable")], member, reserved)
+
+    def among(self, some: npt.NDArray[np.bool_] | None = None) -> Callable[[int, int], Guesses]:
+        """What guesses about so many at the top and the bottom give, of all or some canaries."""
+        order = self.order if some is None else self.order[some[self.order]]
+        coins = self.member[order]
+        right_in = np.concatenate([[0], np.cumsum(coins[::-1])])
+        right_out = np.concatenate([[0], np.cumsum(~coins)])
+        return lambda a, b: Guesses(a, b, int(right_in[a] + right_out[b]))
+
+
+def trials(
+    ranked: Ranked, *, guesses: int | None, level: float, refutes: Refutes
+) -> tuple[Trial, ...]:
+    """What is guessed: the highest scores in and the lowest out, of so many canaries.
+
+    With ``guesses``, half of them (rounded up) in and half out. Otherwise 30 % and 8 % of the
+    canaries in and as many out; the highest 8 % alone; and numbers which a random fifth of the
+    canaries chooses (those that would show the largest parameter by ``refutes``, if about as many
+    were right as there) and which are then judged on the others. Fewer than 40 canaries: all.
+
+    Raises:
+        UsageError: ``guesses`` outside 1…m.
+    """
+    m, every = len(ranked.member), ranked.among()
+    if guesses is not None and not 1 <= guesses <= m:
+        raise UsageError(f"guesses={guesses}: must lie in 1…{m}, the number of canaries")
+    if guesses is not None or m < _FEW:
+        n = m if guesses is None else guesses
+        return (Trial(m, every(n - n // 2, n // 2), 1.0),)
+    made = [Trial(m, every(round(a * m), round(b * m)), share) for a, b, share in _FIXED]
+    left = m - int(ranked.reserved.sum())
+    plan = _chosen(ranked.among(ranked.reserved), m - left, left, level * _CHOSEN, refutes)
+    return (*made, Trial(left, ranked.among(~ranked.reserved)(*plan), _CHOSEN, m - left))
+
+
+def _chosen(
+    seen: Callable[[int, int], Guesses], n: int, left: int, level: float, refutes: Refutes
+) -> tuple[int, int]:
+    """The numbers of top and bottom guesses about ``left`` canaries that promise most, by ``n``."""
+    best, plan, clearest = 0.0, (left - left // 2, left // 2), -math.inf
+    made = left
+    while made >= FEWEST:
+        for top in (made, made - made // 2, 0):
+            bottom = made - top
+            of = seen(round(top * n / left), round(bottom * n / left))
+            if not of.made or (made == left and 0 in (top, bottom)):
+                continue
+            right = float(
+                scipy.special.betaincinv(of.right + 0.5, of.made - of.right + 0.5, _CAUTION)
+            )
+            trial = Trial(left, Guesses(top, bottom, int(right * made)), 1.0)
+            found = _largest(lambda x, t=trial: refutes(t, level, x), best)  # type: ignore[misc]
+            clear = (2 * right - 1) * math.sqrt(made)
+            if found > best or (best == 0 and clear > clearest):
+                best, plan = found, (top, bottom)
+            clearest = max(clear, clearest)
         made //= 2
-    return plans
+    return plan
 
 
 def _largest(rejected: Callable[[float], bool], least: float) -> float:
@@ -229,6 +382,18 @@ def tradeoff_of_mu(mu: float) -> Inverse:
     )
 
 
+def tradeoff_of_profile(profile: Sequence[tuple[float, float]]) -> Inverse:
+    """The least P₀(E) that (ε, δ)-DP allows for all pairs of ``profile`` at once."""
+    pairs = np.asarray(profile, dtype=np.float64)
+    delta, grow = pairs[:, 1], np.exp(pairs[:, 0])
+
+    def inverse(y: float) -> float:
+        lines = np.maximum((y - delta) / grow, 1 - delta - grow * (1 - y))
+        return max(0.0, float(lines.max()))
+
+    return inverse
+
+
 def one_run_p_tradeoff(m: int, guesses: Guesses, inverse: Inverse) -> float:
     """An upper bound for P(at least so many right guesses) under a trade-off curve."""
     return least_level(lambda tail: _rejects(m, guesses, inverse, tail))
@@ -258,204 +423,3 @@ def _rejects(m: int, guesses: Guesses, inverse: Inverse, tail: float) -> bool:
         if right + wrong > limit * (1 + 1e-12):
             return True
     return False
-
-
-def audit_scores(
-    path: Path, *, claim: PrivacyClaim, alpha: float = 0.01, seed: str, guesses: int | None = None
-) -> MechanismResult:
-    """A one-run audit of recorded scores (columns ``score``, ``member``) against the claim.
-
-    Formal guarantee: that of :func:`one_run`, if the coins were fair and independent and a score
-    depends on them only through what the mechanism released. Where the number of members
-    contradicts fair coins (exact two-sided binomial test, p ≤ 10^-3) nothing would hold: the
-    verdict is *inconclusive*, without tests. Fair coins end so with probability at most 10^-3. Not
-    claimed: that a bias too small to be seen costs nothing.
-    """
-    started = time.monotonic()
-    scores, member = read_scores(path)
-    members, canaries = int(member.sum()), len(member)
-    ties = KeyedStream.from_seed(seed).child("mechanism", "ties").numpy()
-    found = one_run(
-        scores,
-        member,
-        epsilon=claim.epsilon,
-        delta=claim.delta,
-        mu=claim.mu,
-        alpha=alpha,
-        ties=ties,
-        guesses=guesses,
-    )
-    coin = binomial_two_sided(members, canaries, 0.5)
-    if coin <= ASSUMPTION_LEVEL:
-        tests: tuple[TestResult, ...] = ()
-        verdict: Verdict = "inconclusive"
-        reason = (
-            f"{members:,} of {canaries:,} canaries are members, which fair coins give with "
-            f"probability {coin:.1g}: one run is judged only where each canary is in with "
-            "probability 1/2; draw a fair coin for each"
-        )
-        found = replace(found, epsilon=0.0, mu=0.0)
-    else:
-        tests = _one_run_tests(found, claim, alpha)
-        verdict, reason = verdict_of(tests, "")
-    blind = one_run_blind_spots(canaries=canaries, claim=claim, alpha=alpha / (2 * found.tried))
-    return MechanismResult(
-        verdict=verdict,
-        reason=reason,
-        mechanism=f"{SCORES}{path}",
-        method="one run",
-        neighbours=(),
-        claim_epsilon=claim.epsilon,
-        claim_delta=claim.delta,
-        claim_mu=claim.mu,
-        alpha=alpha,
-        epsilon=at_least(found.epsilon, alpha, "one run"),
-        delta=None,
-        mu=at_least(found.mu, alpha, "one run, trade-off curve"),
-        curve=(),
-        tests=tests,
-        samples=canaries,
-        samples_requested=canaries,
-        seconds=time.monotonic() - started,
-        advice=(),
-        cannot_rule_out=blind if verdict == "no-finding" else (),
-        details=claim.details,
-        provenance=collect(seed=seed, plugins=()),
-    )
-
-
-def _one_run_tests(found: OneRun, claim: PrivacyClaim, alpha: float) -> tuple[TestResult, ...]:
-    def row(
-        unit: str, name: str, looks_at: str, *, p: float, by_p: Guesses, low: float, by: Guesses
-    ) -> TestResult:
-        of_p = "" if by_p == by else f"; p of {by_p}"
-        return TestResult(
-            name=name,
-            p=p,
-            p_adjusted=p,
-            statistic=low,
-            looks_at=looks_at,
-            effect=f"{unit} ≥ {rounded_down(low)} by {by}{of_p}",
-            finding=p <= alpha,
-            parts={},
-            interval=at_least(low, alpha, "one run"),
-            unit=unit,
-            details={
-                **_numbers(by),
-                "p": _numbers(by_p),
-                "families_tried": found.tried,
-            },
-        )
-
-    of_epsilon = row(
-        "ε",
-        "one run, ε at δ",
-        "right guesses of which canaries were in",
-        p=found.p,
-        by_p=found.by_p,
-        low=found.epsilon,
-        by=found.by_epsilon,
-    )
-    if claim.mu is None:
-        return (of_epsilon,)
-    of_mu = row(
-        "μ",
-        "one run, μ",
-        "right guesses against the Gaussian trade-off curve",
-        p=found.p_mu,
-        by_p=found.by_p_mu,
-        low=found.mu,
-        by=found.by_mu,
-    )
-    return (of_epsilon, of_mu)
-
-
-def _numbers(guesses: Guesses) -> dict[str, int]:
-    return {"top": guesses.top, "bottom": guesses.bottom, "right": guesses.right}
-
-
-_HOW = "write a .csv with the header score,member, or an .npz with arrays score and member"
-_COLUMNS = ("score", "member")
-_ALWAYS = 1 << 20  # scores that a small .npz may unpack to
-
-Columns = tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]
-
-
-def read_scores(path: Path) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    """Read scores (m,), higher meaning likelier in, and whether each canary was in (m,).
-
-    Nothing is unpickled.
-
-    An ``.npz`` may hold at most 2^20 scores and one more for each four bytes of the file. Memory:
-    ten times the file and 64 MiB at most.
-
-    Raises:
-        UsageError: no such file, another ending, a missing column, a score that is not finite, a
-            member other than 0 or 1, columns of different lengths, or more scores than that.
-    """
-    readers = {".csv": _csv, ".npz": _npz}
-    if path.suffix.lower() not in readers:
-        raise UsageError(f"scores={path}: ends in {path.suffix or 'nothing'}; {_HOW}")
-    try:
-        score, member = readers[path.suffix.lower()](path)
-    except (RefusedError, OSError) as error:
-        raise UsageError(f"scores={path}: {one_line(error)}; check the path") from None
-    except KeyError as error:
-        raise UsageError(f"scores={path}: has no column {error}; {_HOW}") from None
-    except (ValueError, csv.Error) as error:
-        raise UsageError(
-            f"scores={path}: holds something else than numbers ({one_line(error)}); {_HOW}"
-        ) from None
-    if score.ndim != 1 or score.shape != member.shape:
-        raise UsageError(
-            f"scores={path}: score has shape {score.shape}, member {member.shape}; {_HOW}"
-        )
-    values = score.astype(np.float64, copy=False)
-    bad = np.flatnonzero(~np.isfinite(values))
-    if bad.size:
-        raise UsageError(
-            f"scores={path}: score {values[bad[0]]} in row {bad[0] + 1} is not finite; "
-            "fix or leave it out"
-        )
-    odd = np.flatnonzero((member != 0) & (member != 1))
-    if odd.size:
-        raise UsageError(
-            f"scores={path}: member {member[odd[0]]} in row {odd[0] + 1} is neither 0 nor 1; fix it"
-        )
-    return values, member.astype(bool)
-
-
-def _csv(path: Path) -> Columns:
-    score, member = array.array("d"), array.array("d")
-    with open_text(path, newline="") as file:
-        rows = csv.reader(lines_of(file), skipinitialspace=True)
-        header = next(rows, [])
-        for name in _COLUMNS:
-            if header.count(name) > 1:
-                raise ValueError(f"two columns {name}")
-            if name not in header:
-                raise KeyError(name)
-        at, other = map(header.index, _COLUMNS)
-        for row in filter(None, rows):
-            if len(row) <= max(at, other):
-                raise ValueError(f"row {len(score) + 1} is too short")
-            score.append(float(row[at]))
-            member.append(float(row[other]))
-    if not score:
-        raise ValueError("no rows")
-    return np.frombuffer(score), np.frombuffer(member)
-
-
-def _npz(path: Path) -> Columns:
-    with Archive(path) as archive:
-        rows = _ALWAYS + archive.size // 4
-        for name in _COLUMNS:
-            header, stream = archive.open(name)
-            stream.close()
-            if header.count > rows:
-                raise ValueError(
-                    f"{header.count:,} scores in {archive.size:,} bytes, at most {rows:,}; "
-                    "save it uncompressed"
-                )
-        score, member = (archive.read(name, most=16 * rows) for name in _COLUMNS)
-        return score, member

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from dpaudit import registry
 from dpaudit.audit.epsilon.attacks import Attack, NamedAttack, named_attack, own_attack
-from dpaudit.audit.epsilon.one_run import SCORES, audit_scores
+from dpaudit.audit.epsilon.one_run_audits import COUNTS, SCORES, audit_counts, audit_scores
 from dpaudit.audit.epsilon.pair import audit_pair, run_probes
 from dpaudit.audit.notebook_bar import notebook_bar
 from dpaudit.audit.options import (
@@ -98,8 +98,10 @@ def audit_mechanism(
     a probing attack brings the neighbours itself. For a callable of this process it may be the
     attack itself, an object. With ``real_numbers``, findings in the last bits
     of releases are advisory only. ``scores:FILE`` is a one-run audit
-    (:func:`~dpaudit.audit.epsilon.one_run.audit_scores`), which may make ``guesses`` guesses, a
-    number chosen beforehand. ``progress`` is as in :func:`~dpaudit.audit_sampler`.
+    (:func:`~dpaudit.audit.epsilon.one_run_audits.audit_scores`), which may make ``guesses``
+    guesses, a number chosen beforehand; ``counts:TP,FN,FP,TN`` is one of an attack's counts
+    (:func:`~dpaudit.audit.epsilon.one_run_audits.audit_counts`). ``progress`` is as in
+    :func:`~dpaudit.audit_sampler`.
 
     ``by`` is who runs the audit, for the report.
 
@@ -246,7 +248,7 @@ def audit_named(
     what = identify(name) if what is None else what
     words = ["dpaudit", "mechanism", name, *claim.words, "--alpha", f"{alpha!r}", "--seed", seed]
     refuse_pure_gaussian(declared_law(name), claim, name=name)
-    if name.startswith(SCORES):
+    if name.startswith((SCORES, COUNTS)):
         for option, given in (
             ("neighbours", neighbours),
             ("attack", attack),
@@ -256,8 +258,12 @@ def audit_named(
                 raise UsageError(
                     f"{option}={given}: recorded scores have none; leave --{option} out"
                 )
-        path = Path(name.removeprefix(SCORES))
-        result = audit_scores(path, claim=claim, alpha=alpha, seed=seed, guesses=guesses)
+        if name.startswith(SCORES):
+            path = name.removeprefix(SCORES)
+            result = audit_scores(path, claim=claim, alpha=alpha, seed=seed, guesses=guesses)
+        else:
+            _check_guesses(guesses)
+            result = audit_counts(name.removeprefix(COUNTS), claim=claim, alpha=alpha, seed=seed)
         result = _identified(result, options, what)
         return _reproducible(result, [*words, *_option("--guesses", guesses)])
     _check_guesses(guesses)

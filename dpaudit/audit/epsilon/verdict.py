@@ -268,11 +268,9 @@ _ALWAYS = (
 
 
 def one_run_blind_spots(
-    *, canaries: int, claim: PrivacyClaim, alpha: float
+    *, canaries: int, claim: PrivacyClaim, ceiling: float
 ) -> tuple[BlindSpot, ...]:
-    """What ``canaries`` scores do not exclude when the best guesses get ``alpha`` (their share)."""
-    wrong = -math.expm1(math.log(alpha) / canaries)  # all right: q^m = α
-    ceiling = math.log1p(-wrong) - math.log(wrong) if wrong < 0.5 else 0.0
+    """What ``canaries`` scores do not exclude; ``ceiling`` is the largest ε that they can show."""
     return (
         _never(
             test="one run",

@@ -238,7 +238,11 @@ def mechanism(
                             releases recorded at the two neighbours; also .npz
                             .csv .parquet .bin (--neighbours is optional)
     scores:FILE             canary scores from one training run: .csv or .npz
-                            with score and member (0 or 1, fair coin flips)
+                            with score and member (0 or 1, fair coin flips);
+                            several runs: 'scores:a.npz;b.npz'
+    counts:TP,FN,FP,TN      how often an attack named a canary's coin: in and
+                            guessed in, in and guessed out, out and guessed in,
+                            out and guessed out
 
     [bold]--attack[/bold] is one of
 

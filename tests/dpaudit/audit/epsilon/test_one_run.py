@@ -9,13 +9,15 @@ import scipy.stats
 
 from dpaudit.audit.epsilon.one_run import (
     Guesses,
-    audit_scores,
+    Trial,
     one_run,
     one_run_p,
     one_run_p_tradeoff,
     tradeoff_of_epsilon,
     tradeoff_of_mu,
+    tradeoff_of_profile,
 )
+from dpaudit.audit.epsilon.one_run_audits import audit_counts, audit_scores
 from dpaudit.audit.epsilon.verdict import rounded_down
 from dpaudit.audit.options import PrivacyClaim
 from dpaudit.errors import UsageError
@@ -219,9 +221,16 @@ def test_refusals(m, guesses, says):
         one_run(np.zeros(m), np.zeros(m, bool), epsilon=1, delta=0, alpha=0.1, **made)
 
 
+def trial_of(details):
+    """The trial that a row's details describe."""
+    guesses = Guesses(*(details[name] for name in ("top", "bottom", "right")))
+    canaries = details["canaries"]
+    return Trial(canaries, guesses, details["share"], 200 - canaries)
+
+
 def test_a_row_names_the_guesses_of_its_bound_and_of_its_p(tmp_path):
     """The smallest p at the claim and the largest bound may come from other numbers of guesses."""
-    rng = np.random.default_rng(2)
+    rng = np.random.default_rng(14)
     member = rng.random(200) < 0.5
     scores = np.where(rng.random(200) < 0.8, member, ~member) + 0.2 * rng.random(200)
     rows = [f"{s!r},{int(m)}" for s, m in zip(scores.tolist(), member, strict=True)]
@@ -230,19 +239,116 @@ def test_a_row_names_the_guesses_of_its_bound_and_of_its_p(tmp_path):
         tmp_path / "s.csv", claim=PrivacyClaim(0.5, 0.0, 0.2), alpha=0.01, seed="1"
     )
     p_of = {
-        "ε": lambda g: one_run_p(200, g, epsilon=0.5, delta=0.0),
-        "μ": lambda g: one_run_p_tradeoff(200, g, tradeoff_of_mu(0.2)),
+        "ε": lambda trial: one_run_p(trial.canaries, trial.guesses, epsilon=0.5, delta=0.0),
+        "μ": lambda trial: one_run_p_tradeoff(trial.canaries, trial.guesses, tradeoff_of_mu(0.2)),
     }
     apart = []
     for test in found.tests:
-        numbers = {name: test.details["p"][name] for name in ("top", "bottom", "right")}
-        by_p = Guesses(**numbers)
-        tries = 2 * test.details["families_tried"]
-        assert test.p == pytest.approx(min(1.0, tries * p_of[test.unit](by_p)))
-        by = Guesses(**{name: test.details[name] for name in numbers})
+        by_p, by = trial_of(test.details["p"]), trial_of(test.details)
+        assert test.p == pytest.approx(min(1.0, 2 / by_p.share * p_of[test.unit](by_p)))
         assert f"≥ {rounded_down(test.statistic)} by {by}" in test.effect
         assert float(rounded_down(test.statistic)) <= test.statistic
         assert (f"; p of {by_p}" in test.effect) == (by != by_p)
         assert test.p < 0.5
         apart.append(by != by_p)
     assert apart == [True, True]
+
+
+# ---------------------------------------------------------------- choosing the guesses
+
+
+def test_top_guesses_are_chosen_where_only_they_show_something():
+    """Three in ten of the members leak, the others look like everyone else."""
+    shown = []
+    for i in range(10):
+        rng = np.random.default_rng(i)
+        member = rng.random(1000) < 0.5
+        scores = rng.standard_normal(1000) + 6.0 * member * (rng.random(1000) < 0.3)
+        found = one_run(scores, member, epsilon=1.0, delta=1e-5, alpha=0.05, ties=rng)
+        assert found.by_epsilon.guesses.bottom == 0
+        shown.append(found.epsilon)
+    assert min(shown) > 2.5
+
+
+def test_bounds_hold_where_most_of_alpha_is_for_mu():
+    count = 0
+    for i in range(TIMES):
+        rng = np.random.default_rng(3000 + i)
+        found = one_run(
+            *normals(rng, 300, 1.0), epsilon=9, delta=1e-5, mu=1.0, alpha=0.1, ties=rng, share=0.1
+        )
+        count += found.mu > 1.0
+        assert (found.mu > 1.0) == (found.p_mu <= 0.1)
+    assert scipy.stats.binom.sf(count - 1, TIMES, 0.1) > 1e-3
+
+
+def oracle_split(scores, member, *, level, delta, rng):
+    """jax_privacy 2.0's ``epsilon_one_run`` with ``Split()``, re-implemented from its source.
+
+    Half of the canaries chooses the threshold whose bound is largest there; the other half is
+    judged with it, as many guesses "in" as there are scores at or above it (Theorem 5.2).
+    """
+    half = rng.random(len(scores)) < 0.5
+
+    def bound(some, threshold):
+        picked = scores[some] >= threshold
+        g = Guesses(int(picked.sum()), 0, int(member[some][picked].sum()))
+        return largest_epsilon(g, int(some.sum()), delta=delta, level=level) if g.made else 0.0
+
+    grid = np.quantile(scores[half], np.linspace(0.3, 0.995, 60))
+    return bound(~half, max(grid, key=lambda threshold: bound(half, threshold)))
+
+
+@pytest.mark.parametrize(("mu", "m"), [(1.0, 1000), (3.0, 500)])
+def test_on_the_same_scores_it_shows_more_than_a_split(mu, m):
+    ours, theirs = [], []
+    for i in range(6):
+        rng = np.random.default_rng(40 + i)
+        scores, member = normals(rng, m, mu)
+        found = one_run(scores, member, epsilon=1.0, delta=1e-5, alpha=0.05, ties=rng)
+        ours.append(found.epsilon)
+        theirs.append(oracle_split(scores, member, level=0.05, delta=1e-5, rng=rng))
+    assert np.mean(ours) > np.mean(theirs)
+
+
+def test_several_runs_show_more_than_one(tmp_path):
+    """Scores of the second run lie elsewhere, as losses of another model do."""
+    names = []
+    for i in range(2):
+        scores, member = normals(np.random.default_rng(60 + i), 1000, 2.0)
+        np.savez(tmp_path / f"{i}.npz", score=100.0 * i - scores * -1.0, member=member)
+        names.append(str(tmp_path / f"{i}.npz"))
+    claim = PrivacyClaim(1.0, 1e-5)
+    alone = [audit_scores(name, claim=claim, alpha=0.05, seed="1") for name in names]
+    both = audit_scores(";".join(names), claim=claim, alpha=0.05, seed="1")
+    assert both.samples == 2000
+    assert both.epsilon.low > max(result.epsilon.low for result in alone)
+
+
+def test_counts():
+    """The numbers of Steinke, Nasr and Jagielski (2023), Appendix D, as counts."""
+    one = audit_counts("40,10,15,35", claim=PrivacyClaim(0.1, 1e-4), alpha=0.05, seed="1")
+    expected = largest_epsilon(Guesses(55, 45, 75), 100, delta=1e-4, level=0.9 * 0.05)
+    assert one.epsilon.low == pytest.approx(expected, abs=2e-4)
+    assert one.verdict == "finding"
+    few = audit_counts("150,350,0,500", claim=PrivacyClaim(3.0, 0.0), alpha=0.05, seed="1")
+    expected = largest_epsilon(Guesses(150, 0, 150), 1000, delta=0.0, level=0.3 * 0.9 * 0.05)
+    assert few.epsilon.low == pytest.approx(expected, abs=2e-4)
+    assert few.verdict == "finding"
+    unfair = audit_counts("150,50,0,800", claim=PrivacyClaim(3.0, 0.0), alpha=0.05, seed="1")
+    assert unfair.verdict == "inconclusive"
+
+
+@pytest.mark.parametrize("text", ["1,2,3", "1,2,3,x", "1,2,-3,4", "1,2,1,2", "1.5,2,3,4"])
+def test_counts_refused(text):
+    with pytest.raises(UsageError, match="counts="):
+        audit_counts(text, claim=PrivacyClaim(1.0, 0.0), seed="1")
+
+
+def test_a_profile_is_its_tightest_pair():
+    inverse = tradeoff_of_profile([(0.0, 0.3), (1.0, 0.05), (2.0, 0.001)])
+    for y in (0.001, 0.1, 0.5, 0.9, 1.0):
+        expected = max(
+            tradeoff_of_epsilon(e, d)(y) for e, d in ((0.0, 0.3), (1.0, 0.05), (2.0, 0.001))
+        )
+        assert inverse(y) == pytest.approx(expected)

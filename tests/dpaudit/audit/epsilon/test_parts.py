@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from dpaudit.audit.epsilon.canary_scores import read_scores
 from dpaudit.audit.epsilon.events import coarse_statistics, cut, intervals, low_bit_statistics
-from dpaudit.audit.epsilon.one_run import read_scores
 from dpaudit.audit.epsilon.run import parse_neighbours
 from dpaudit.audit.epsilon.verdict import shape_advice
 from dpaudit.errors import UsageError
