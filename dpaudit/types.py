@@ -512,6 +512,22 @@ class RunStart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StatedClaim:
+    """A claim other than (ε, δ) and μ, as it was stated, and what was shown in its own terms.
+
+    ``claim`` is as a reader writes it (``0.5-zCDP``), ``unit`` the letter of its parameter and
+    ``value`` the claimed one, ``shown`` a lower bound for it; the three are empty or None for a
+    table. ``says`` is what was shown in words, empty if nothing was looked at.
+    """
+
+    claim: str
+    unit: str
+    value: Amount | None
+    shown: Interval | None
+    says: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MechanismResult:
     """The verdict on one whole mechanism against a claimed (ε, δ).
 
@@ -529,8 +545,8 @@ class MechanismResult:
     and for a support attack how many releases it judges possible at the value that they were made
     from (``feasible_at_truth``, of how many). Without an attack, ``last_bits_excluded`` is true if
     findings in the last bits are advisory; ``claimed`` is ``mu`` if μ-Gaussian DP alone was
-    claimed, and ``claim_epsilon`` what that implies at ``claim_delta``. ``sandbox`` is as for
-    samplers.
+    claimed, and ``claim_epsilon`` what that implies at ``claim_delta``; so it is where ``stated``
+    is another claim, which is judged in its own terms. ``sandbox`` is as for samplers.
     """
 
     verdict: Verdict
@@ -542,6 +558,7 @@ class MechanismResult:
     claim_epsilon: Amount
     claim_delta: Share
     claim_mu: Amount | None
+    stated: StatedClaim | None = None
     alpha: Level
     epsilon: Interval
     delta: Interval | None
@@ -566,6 +583,8 @@ class MechanismResult:
         claim = f"claims ({self.claim_epsilon:.4g}, {self.claim_delta:.4g})-DP"
         if self.claim_mu is not None and self.details.get("claimed") == "mu":
             claim = f"claims {self.claim_mu:.4g}-GDP"
+        if self.stated is not None:
+            claim = f"claims {self.stated.claim}"
         drawn = f"{self.samples:,} releases"
         shown = f"ε ≥ {math.floor(100 * self.epsilon.low) / 100:g}"
         return _brief(self, self.verdict, self.mechanism, claim, drawn, shown)

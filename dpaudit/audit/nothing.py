@@ -69,6 +69,7 @@ def nothing_counted(
         claim_epsilon=claim.epsilon,
         claim_delta=claim.delta,
         claim_mu=claim.mu,
+        stated=claim.shown((), options.alpha),
         alpha=options.alpha,
         epsilon=Interval(low=0.0, high=math.inf, confidence=1 - options.alpha, method=method),
         delta=None,

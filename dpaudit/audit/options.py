@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 from dpaudit.counts import count_of
 from dpaudit.errors import UsageError
+from dpaudit.types import Interval
+from dpaudit.types import StatedClaim as Shown
+
+if TYPE_CHECKING:
+    from dpaudit.audit.epsilon.bounds import Band
+    from dpaudit.audit.stated_claims import StatedClaim, Table
 
 __all__ = [
     "DEFAULT_RELEASES",
@@ -177,7 +183,8 @@ def refuse_pure_gaussian(law: str | None, claim: PrivacyClaim, *, name: str) -> 
 class PrivacyClaim:
     """What a mechanism claims: (ε, δ)-DP, and μ-Gaussian DP if ``mu`` is given.
 
-    ``only_mu``: μ-GDP alone was claimed; (ε, δ) is what it implies (see :meth:`of`).
+    ``only_mu``: μ-GDP alone was claimed; (ε, δ) is what it implies (see :meth:`of`). ``stated``:
+    another claim was made, which implies (ε, δ).
 
     Raises:
         UsageError: ε outside 0…500, δ outside [0, 1), or μ negative or infinite.
@@ -187,39 +194,94 @@ class PrivacyClaim:
     delta: float
     mu: float | None = None
     only_mu: bool = False
+    stated: StatedClaim | None = None
 
     @classmethod
-    def of(cls, epsilon: float | None, delta: float = 0.0, mu: float | None = None) -> Self:
-        """The claim with whatever of ε and μ was given, at least one of them.
+    def of(
+        cls,
+        epsilon: float | None,
+        delta: float = 0.0,
+        mu: float | None = None,
+        *,
+        rho: float | None = None,
+        renyi: str | tuple[float, float] | None = None,
+        curve: Table | None = None,
+        f: Table | None = None,
+    ) -> Self:
+        """The claim with what was given: ε, μ or both, or just one of the others.
 
-        Of μ alone, ε is what it implies at ``delta``, or at 1e-5 if ``delta`` is 0 (Dong, Roth and
-        Su 2022, Corollary 2.13), rounded up.
+        Of μ alone, ρ or Rényi, ε is what it implies at ``delta``, or at 1e-5 if ``delta`` is 0 (of
+        μ: Dong, Roth and Su 2022, Corollary 2.13), rounded up. A curve and f bring their own δ.
 
         Raises:
-            UsageError: neither ε nor μ; otherwise as for the class.
+            UsageError: no claim, two that do not go together, or one that promises nothing;
+                otherwise as for the class and for those of
+                :mod:`~dpaudit.audit.stated_claims`.
         """
+        others = {"rho": rho, "renyi": renyi, "curve": curve, "f": f}
+        given = [name for name, value in others.items() if value is not None]
+        if given:
+            _alone(given, epsilon=epsilon, delta=delta, mu=mu)
+            return cls._stated(given[0], others[given[0]], delta)
         if epsilon is not None:
             return cls(epsilon, delta, mu)
         if mu is None:
             raise UsageError(
                 "claim-epsilon: there is no claim; give --claim-epsilon 1 (and --claim-delta), "
-                "or --claim-mu 1 for Gaussian DP"
+                "or --claim-mu 1 for Gaussian DP, or another --claim-… of --help"
             )
         cls(0.0, delta, mu)  # checks both
         from dpaudit.accounting import gaussian_epsilon
 
         at = delta or _DELTA_OF_MU
         implied = gaussian_epsilon(at, sigma=1 / mu) * (1 + 1e-9) if mu > 0 else 0.0
-        if implied > _LARGEST_EPSILON:
-            raise UsageError(
-                f"claim-mu={mu}: implies ε = {implied:.4g} at δ = {at:g}, which promises nothing; "
-                "give a smaller one"
-            )
+        _refuse_nothing(f"claim-mu={mu}", implied, at)
         return cls(implied, at, mu, only_mu=True)
+
+    @classmethod
+    def _stated(cls, name: str, value: Any, delta: float) -> Self:
+        cls(0.0, delta)  # checks it
+        from dpaudit.audit.stated_claims import DeltaCurve, Renyi, TradeOff, ZeroConcentrated
+
+        stated: StatedClaim
+        if name == "rho":
+            stated = ZeroConcentrated(value)
+        elif name == "renyi":
+            stated = Renyi.of(value)
+        else:
+            stated = (DeltaCurve if name == "curve" else TradeOff).of(value)
+        epsilon, at = stated.implied(delta or _DELTA_OF_MU)
+        _refuse_nothing(f"claim-{name}={stated.text}", epsilon, at)
+        return cls(epsilon, at, stated=stated)
+
+    @property
+    def text(self) -> str:
+        """The claim as a reader writes it, e.g. ``(1, 1e-05)-DP`` or ``0.5-zCDP``."""
+        if self.stated is not None:
+            return self.stated.text
+        pair = f"({self.epsilon:.6g}, {self.delta:.6g})-DP"
+        if self.mu is None:
+            return pair
+        return f"{self.mu:.6g}-GDP" if self.only_mu else f"both {pair} and {self.mu:.6g}-GDP"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The claim as options, by name; None or absent where not given."""
+        if self.stated is not None:
+            at = {} if self.stated.value is None else {"claim_delta": self.delta}
+            return {**self.stated.words, **at}
+        return {
+            "claim_epsilon": None if self.only_mu else self.epsilon,
+            "claim_delta": self.delta or None,
+            "claim_mu": self.mu,
+        }
 
     @property
     def words(self) -> list[str]:
         """The claim as options of the command line."""
+        if self.stated is not None:
+            given = self.options.items()
+            return [w for name, value in given for w in (f"--{name.replace('_', '-')}", f"{value}")]
         epsilon = [] if self.only_mu else ["--claim-epsilon", f"{self.epsilon!r}"]
         mu = [] if self.mu is None else ["--claim-mu", f"{self.mu}"]
         return [*epsilon, *mu, "--claim-delta", f"{self.delta!r}"]
@@ -228,6 +290,28 @@ class PrivacyClaim:
     def details(self) -> dict[str, str]:
         """What a result's ``details`` say of the claim."""
         return {"claimed": "mu"} if self.only_mu else {}
+
+    def shown(self, bands: Sequence[Band], alpha: float) -> Shown | None:
+        """What ``bands``, which all hold with confidence 1 − ``alpha``, show of a stated claim.
+
+        None if the claim is of ε or μ.
+        """
+        if self.stated is None:
+            return None
+        low, says = self.stated.shown(bands) if bands else (None, "")
+        method = "events and trade-off curve, Clopper-Pearson"
+        interval = (
+            None
+            if low is None
+            else Interval(low=low, high=math.inf, confidence=1 - alpha, method=method)
+        )
+        return Shown(
+            claim=self.stated.text,
+            unit=self.stated.unit,
+            value=self.stated.value,
+            shown=interval,
+            says=says,
+        )
 
     def __post_init__(self) -> None:
         if not 0 <= self.epsilon <= _LARGEST_EPSILON:
@@ -239,3 +323,26 @@ class PrivacyClaim:
             raise UsageError(f"claim-delta={self.delta}: must lie in [0, 1), e.g. 1e-5")
         if self.mu is not None and not (self.mu >= 0 and math.isfinite(self.mu)):
             raise UsageError(f"claim-mu={self.mu}: must be a finite number ≥ 0")
+
+
+def _alone(given: list[str], *, epsilon: float | None, delta: float, mu: float | None) -> None:
+    """Refuse a second claim beside one that stands alone, or a δ that it has no use for."""
+    more = given[1:] + [n for n, v in (("epsilon", epsilon), ("mu", mu)) if v is not None]
+    if more:
+        raise UsageError(
+            f"claim-{more[0]}: cannot be given with claim-{given[0]}, as one audit judges one "
+            "claim (only ε and μ go together); leave one out, or audit twice"
+        )
+    if delta and given[0] in ("curve", "f"):
+        raise UsageError(
+            f"claim-delta={delta}: claim-{given[0]} has its own δ at every row; "
+            "leave --claim-delta out"
+        )
+
+
+def _refuse_nothing(claim: str, epsilon: float, delta: float) -> None:
+    if epsilon > _LARGEST_EPSILON or delta >= 1:
+        raise UsageError(
+            f"{claim}: implies ε = {epsilon:.4g} at δ = {delta:g}, which promises nothing; "
+            "give a smaller one"
+        )

@@ -15,6 +15,7 @@ from dpaudit.audit.epsilon.run import neighbours_text
 from dpaudit.audit.nothing import nothing_counted, nothing_drawn
 from dpaudit.audit.options import AuditOptions, MechanismOptions, PrivacyClaim, count_of
 from dpaudit.audit.run import audit_subject
+from dpaudit.audit.stated_claims import Table
 from dpaudit.documents import of_result
 from dpaudit.errors import DpauditError, SamplerError, UsageError
 from dpaudit.explanations import topic_of
@@ -142,6 +143,10 @@ class Auditor:
         epsilon: float | None = None,
         delta: float = 0.0,
         mu: float | None = None,
+        rho: float | None = None,
+        renyi: tuple[float, float] | str | None = None,
+        curve: Table | None = None,
+        f: Table | None = None,
         attack: str | None = None,
         samples: float = RELEASES,
         alpha: float | None = None,
@@ -151,7 +156,10 @@ class Auditor:
         call: str | None = None,
         in_process: bool | None = None,
     ) -> MechanismResult:
-        """Fail if releases at two ``neighbours`` violate (``epsilon``, ``delta``)-DP or ``mu``-GDP.
+        """Fail if releases at two ``neighbours`` violate the claim.
+
+        It is (``epsilon``, ``delta``)-DP or ``mu``-GDP or both, or ``rho``, ``renyi``, ``curve`` or
+        ``f`` alone.
 
         A callable is ``f(value, n)`` → array (n,) or (n, k): ``n`` releases of a query result, a
         float or an array (m,), or ``f(value)``, one release. ``neighbours`` are two query results,
@@ -165,10 +173,13 @@ class Auditor:
         __tracebackhide__ = True
         pair = neighbours_text(neighbours)
         used = self._seed(seed)
-        about = {"claim_epsilon": epsilon, "claim_delta": delta}
 
         def claim() -> PrivacyClaim:
-            return PrivacyClaim.of(epsilon, delta, mu)
+            return PrivacyClaim.of(epsilon, delta, mu, rho=rho, renyi=renyi, curve=curve, f=f)
+
+        about = {"claim_epsilon": epsilon, "claim_delta": delta}
+        if any(one is not None for one in (rho, renyi, curve, f)):
+            about = claim().options
 
         def options() -> MechanismOptions:
             return MechanismOptions(

@@ -15,7 +15,7 @@ from dpaudit.documents import Arm, ExperimentDocument, MeasurementsDocument
 from dpaudit.explanations import topic_of
 from dpaudit.report import format as fmt
 from dpaudit.report.deployment import upwards
-from dpaudit.report.mechanism import last_bits_excluded, only_mu
+from dpaudit.report.mechanism import claim_text, last_bits_excluded, only_mu
 from dpaudit.report.rows import (
     above_chance,
     arm_labels,
@@ -206,6 +206,8 @@ def mechanism_meaning(result: MechanismResult) -> list[Meaning]:
     claimed = f"ε = {fmt.quantity(result.claim_epsilon)}"
     if only_mu(result):
         claimed = f"μ = {fmt.quantity(result.claim_mu)}"
+    if result.stated is not None:
+        claimed = claim_text(result)
     says = (
         f"On {what} the releases show {bound}, and {claimed} "
         "is claimed: the claim may be true, but other inputs and other ways to look at a release "

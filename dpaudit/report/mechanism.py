@@ -16,8 +16,10 @@ from dpaudit.types import Interval, MechanismResult, Number, TestResult, to_dict
 
 __all__ = [
     "bounds_table",
+    "claim_text",
     "claimed_pair",
     "events_table",
+    "is_implied",
     "last_bits_excluded",
     "mechanism_facts",
     "mechanism_sentence",
@@ -34,8 +36,10 @@ def mechanism_sentence(result: MechanismResult, *, rest: str = "below") -> str:
 
     ``rest`` says where what a pass cannot exclude stands.
     """
-    name, claim = printable(result.mechanism, limit=200), _claim(result)
+    name, claim = printable(result.mechanism, limit=200), claim_text(result)
     parts = [f"{_shown(result.epsilon, 'ε')} at δ = {fmt.quantity(result.claim_delta)}"]
+    if result.stated is not None and result.stated.says:
+        parts.insert(0, printable(result.stated.says, limit=200))
     if result.claim_mu is not None:
         parts.insert(0 if only_mu(result) else 1, _shown(result.mu, "μ"))
     shown = " and ".join(parts)
@@ -71,13 +75,20 @@ def mechanism_facts(result: MechanismResult) -> list[tuple[str, str]]:
     delta = fmt.quantity(result.claim_delta)
     used, asked = fmt.count(result.samples), fmt.count(result.samples_requested)
     vectors = result.neighbours
+    stated = result.stated
+    claimed = "ε that the claimed μ implies" if only_mu(result) else "ε claimed"
     facts = [
+        ("Claimed", printable(stated.claim, limit=200) if stated else fmt.NOTHING),
+        ("Shown", printable(stated.says, limit=200) or fmt.NOTHING if stated else fmt.NOTHING),
         (
-            "ε that the claimed μ implies" if only_mu(result) else "ε claimed",
+            "ε that the claim implies" if stated else claimed,
             f"{fmt.quantity(result.claim_epsilon)} at δ = {delta}",
         ),
         (f"ε shown{_confidence(result)}", _shown(result.epsilon, "")),
-        (f"δ shown at {'this' if only_mu(result) else 'the claimed'} ε", _shown(result.delta, "")),
+        (
+            f"δ shown at {'this' if is_implied(result) else 'the claimed'} ε",
+            _shown(result.delta, ""),
+        ),
         ("μ claimed", fmt.quantity(result.claim_mu)),
         ("μ shown", _shown(result.mu, "")),
         ("Method", printable(result.method, limit=60)),
@@ -206,8 +217,11 @@ def _exact(value: object) -> str:
     return fmt.NOTHING if x is None else fmt.quantity(x, digits=17)
 
 
-def _claim(result: MechanismResult) -> str:
+def claim_text(result: MechanismResult) -> str:
+    """What is claimed, as it was stated: ``(1, 1e-05)-DP``, ``1-GDP``, ``0.5-zCDP``."""
     mu = result.claim_mu
+    if result.stated is not None:
+        return printable(result.stated.claim, limit=200)
     if only_mu(result):
         return f"{fmt.quantity(mu)}-GDP"
     pair = claimed_pair(result)
@@ -222,6 +236,11 @@ def claimed_pair(result: MechanismResult) -> str:
 def only_mu(result: MechanismResult) -> bool:
     """Whether μ-GDP alone was claimed, so that (ε, δ) is what it implies."""
     return result.claim_mu is not None and result.details.get("claimed") == "mu"
+
+
+def is_implied(result: MechanismResult) -> bool:
+    """Whether (ε, δ) is not what was claimed but what the claim implies."""
+    return only_mu(result) or result.stated is not None
 
 
 def _shown(interval: Interval | None, letter: str) -> str:

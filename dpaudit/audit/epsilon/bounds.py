@@ -94,7 +94,7 @@ class Band:
     low1: Array
     high1: Array
 
-    def _pairs(self) -> list[tuple[Array, Array]]:
+    def pairs(self) -> list[tuple[Array, Array]]:
         """Least probability at one neighbour, greatest at the other; complements, both ways."""
         return [
             (self.low1, self.high0),
@@ -107,7 +107,7 @@ class Band:
         """Lower bounds for ε at each of ``deltas`` (m,), shape (m,); 0 where nothing is shown."""
         at = np.asarray(deltas, np.float64)[:, None]
         best = np.zeros(len(at))
-        for low, high in self._pairs():
+        for low, high in self.pairs():
             with np.errstate(divide="ignore", invalid="ignore"):
                 found = np.log(low - at) - np.log(high)
             best = np.maximum(best, np.where(np.isfinite(found), found, 0.0).max(axis=1))
@@ -121,14 +121,61 @@ class Band:
         """A lower bound for δ at ``epsilon``: the events' hockey-stick divergence."""
         with np.errstate(over="ignore", invalid="ignore"):
             gaps = [
-                low - np.where(high > 0, np.exp(epsilon) * high, 0.0) for low, high in self._pairs()
+                low - np.where(high > 0, np.exp(epsilon) * high, 0.0) for low, high in self.pairs()
             ]
         return max(0.0, max(float(gap.max()) for gap in gaps))
 
     def mu(self) -> float:
         """A lower bound for μ; 0 if nothing is shown."""
-        gaps = [scipy.special.ndtri(low) - scipy.special.ndtri(high) for low, high in self._pairs()]
+        gaps = [scipy.special.ndtri(low) - scipy.special.ndtri(high) for low, high in self.pairs()]
         return max(0.0, max(float(np.max(gap[np.isfinite(gap)], initial=0.0)) for gap in gaps))
+
+    def tests(self) -> tuple[Array, Array]:
+        """The corners (P₀, P₁) of a concave curve of tests, from (0, 0) to (1, 1).
+
+        The best test whose probability at neighbour 0 is at most the first has at least the second
+        at neighbour 1: each event's greatest P₀ and least P₁, and what mixing two tests by a coin
+        attains between them.
+        """
+        x = np.concatenate([self.high0, 1 - self.low0, [0.0, 1.0]])
+        y = np.concatenate([self.low1, 1 - self.high1, [0.0, 1.0]])
+        upper: list[tuple[float, float]] = []
+        for point in sorted(zip(x.tolist(), y.tolist(), strict=True)):
+            while len(upper) > 1 and not _turns_right(upper[-2], upper[-1], point):
+                upper.pop()
+            upper.append(point)
+        corners = np.array(upper)
+        return corners[:, 0], corners[:, 1]
+
+    def power(self, errors: Array) -> Array:
+        """What P at one neighbour a test is sure to reach if P at the other is in ``errors`` (m,).
+
+        The larger of both ways round.
+        """
+        x, y = self.tests()
+        return np.maximum(np.interp(errors, x, y), np.interp(errors, 1 - y[::-1], 1 - x[::-1]))
+
+    def renyi(self, orders: Array) -> Array:
+        """Lower bounds for the Rényi divergence at ``orders`` (m,) > 1, the larger way round, (m,).
+
+        The curve of :meth:`tests` is that of two distributions on its pieces and lies below the
+        curve of the releases; so these distributions are a post-processing of releases at the two
+        neighbours (Blackwell 1953; Dong, Roth and Su 2022, Theorem 2), and no divergence of theirs
+        is larger than that of the releases. One event gives the divergence of two coins.
+        """
+        pieces = [np.diff(corners) for corners in self.tests()]
+        some = (pieces[0] > 0) & (pieces[1] > 0)  # leaving pieces out only lowers a divergence
+        p0, p1 = (np.log(masses[some]) for masses in pieces)
+        at = np.asarray(orders, np.float64)[:, None]
+        found = [
+            scipy.special.logsumexp(at * a + (1 - at) * b, axis=1) / (at[:, 0] - 1)
+            for a, b in ((p1, p0), (p0, p1))
+        ]
+        return np.asarray(np.maximum(0.0, np.maximum(*found)) * (1 - 1e-9))
+
+
+def _turns_right(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
+    return (b[1] - a[1]) * (c[0] - a[0]) > (c[1] - a[1]) * (b[0] - a[0])
 
 
 def band(

@@ -21,7 +21,7 @@ from dpaudit.audit.epsilon.events import (
 from dpaudit.audit.epsilon.learned_scores import learned_scores
 from dpaudit.audit.epsilon.verdict import at_least, rounded_down
 from dpaudit.audit.options import PrivacyClaim
-from dpaudit.types import TestResult
+from dpaudit.types import StatedClaim, TestResult
 
 __all__ = ["CURVE_SHARE", "EVENT_SHARE", "LOW_BITS_SHARE", "Judged", "Learned", "judge", "learn"]
 
@@ -56,6 +56,7 @@ class Judged:
     delta: float
     mu: float
     curve: tuple[tuple[float, float], ...]
+    stated: StatedClaim | None = None
 
 
 def learn(
@@ -127,12 +128,17 @@ def judge(learned: Learned, y0: Array, y1: Array, *, claim: PrivacyClaim, alpha:
     bound has confidence 1 − ``alpha``/2.
     """
     tests, bounds = [], [0.0]
+    bands: list[Band] = []
     for event, share, kind, advisory in learned.events:
-        test, bound = _event_test(event, y0, y1, claim, alpha, share, kind=kind, advisory=advisory)
+        test, bound, alone = _event_test(
+            event, y0, y1, claim, alpha, share, kind=kind, advisory=advisory
+        )
         tests.append(test)
         bounds += [] if advisory else [bound]
+        bands += [] if advisory else [alone]
     if learned.nested is None:
-        return Judged(tuple(tests), max(bounds), 0.0, 0.0, ())
+        stated = claim.shown(bands, alpha)
+        return Judged(tuple(tests), max(bounds), 0.0, 0.0, (), stated)
     counts = learned.nested.counts(y0, y1)
 
     def at(level: float) -> Band:
@@ -145,7 +151,8 @@ def judge(learned: Learned, y0: Array, y1: Array, *, claim: PrivacyClaim, alpha:
     curve = tuple(zip(deltas, found.epsilons(deltas).tolist(), strict=True))
     bounds.append(found.epsilon(claim.delta))
     ordered = sorted(tests, key=lambda t: (t.advisory, t.p_adjusted, t.name))
-    return Judged(tuple(ordered), max(bounds), found.delta(claim.epsilon), found.mu(), curve)
+    delta, stated = found.delta(claim.epsilon), claim.shown([found, *bands], alpha)
+    return Judged(tuple(ordered), max(bounds), delta, found.mu(), curve, stated)
 
 
 def _event_test(
@@ -158,22 +165,33 @@ def _event_test(
     *,
     kind: str,
     advisory: bool,
-) -> tuple[TestResult, float]:
+) -> tuple[TestResult, float, Band]:
     draws = len(y0) + len(y1)
     inside, outside = event.counts(y0, y1)
     found = epsilon_bounds(inside, outside, draws=draws, delta=claim.delta, alpha=share * alpha)
     bound = max(0.0, float(found))
-    p = hockey_stick_p(inside, outside, draws=draws, epsilon=claim.epsilon, delta=claim.delta)
-    adjusted = min(1.0, p / share)
     sizes = (len(y0), len(y1))
     here, there = event.likelier, 1 - event.likelier
+
+    def at(level: float) -> Band:
+        counts = np.array([outside]), np.array([inside])
+        return band(counts[0], sizes[there], counts[1], sizes[here], alpha=level)
+
+    alone = at(share * alpha)
+    if claim.stated is None:
+        p = hockey_stick_p(inside, outside, draws=draws, epsilon=claim.epsilon, delta=claim.delta)
+    else:
+        p = least_level(lambda level: _contradicted(at(level), claim))
+    adjusted = min(1.0, p / share)
+    told = "" if claim.stated is None else f"; {claim.stated.shown([alone])[1]}"
     test = TestResult(
         name=f"{kind}, {_ORDINAL[here]} neighbour over {_ORDINAL[there]}",
         p=p,
         p_adjusted=adjusted,
         statistic=bound,
         looks_at=_LOOKS_AT.get(kind, f"what the attack {kind} makes of a release"),
-        effect=f"{event}: {inside:,} of {sizes[here]:,} against {outside:,} of {sizes[there]:,}",
+        effect=f"{event}: {inside:,} of {sizes[here]:,} against {outside:,} of {sizes[there]:,}"
+        f"{told}",
         finding=not advisory and adjusted <= alpha,
         parts={},
         advisory=advisory,
@@ -188,7 +206,7 @@ def _event_test(
             "share_of_alpha": share,
         },
     )
-    return test, bound
+    return test, bound, alone
 
 
 _ORDINAL = ("first", "second")
@@ -200,6 +218,8 @@ _LOOKS_AT = {
 
 
 def _contradicted(found: Band, claim: PrivacyClaim) -> bool:
+    if claim.stated is not None:
+        return claim.stated.contradicted(found)
     mu = claim.mu is not None and found.mu() > claim.mu
     return mu or found.epsilon(claim.delta) > claim.epsilon
 
@@ -208,14 +228,15 @@ def _curve_test(
     nested: NestedEvents, found: Band, claim: PrivacyClaim, alpha: float, p: float
 ) -> TestResult:
     bound, mu, delta = found.epsilon(claim.delta), found.mu(), found.delta(claim.epsilon)
-    what = "the implied" if claim.only_mu else "the claimed"
+    what = "the implied" if claim.only_mu or claim.stated else "the claimed"
+    told = "" if claim.stated is None else f"{claim.stated.shown([found])[1]}; "
     return TestResult(
         name="trade-off curve",
         p=p,
         p_adjusted=min(1.0, p / CURVE_SHARE),
         statistic=bound,
         looks_at="both errors of telling the neighbours apart, over the whole curve",
-        effect=f"μ ≥ {rounded_down(mu)}; ε ≥ {rounded_down(bound)} at {what} δ; "
+        effect=f"{told}μ ≥ {rounded_down(mu)}; ε ≥ {rounded_down(bound)} at {what} δ; "
         f"δ ≥ {rounded_down(delta)} at {what} ε",
         finding=p <= CURVE_SHARE * alpha,
         parts={},

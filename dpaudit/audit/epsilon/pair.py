@@ -34,7 +34,7 @@ from dpaudit.errors import SamplerError, UsageError
 from dpaudit.interfaces import LearningAttack, Mechanism, SupportAttack
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
-from dpaudit.types import Interval, MechanismResult, TestResult
+from dpaudit.types import Interval, MechanismResult, StatedClaim, TestResult
 
 __all__ = ["audit_pair", "run_probes"]
 
@@ -143,6 +143,7 @@ def audit_pair(
         claim_epsilon=claim.epsilon,
         claim_delta=claim.delta,
         claim_mu=claim.mu,
+        stated=judged.stated or claim.shown((), alpha),
         alpha=alpha,
         epsilon=at_least(judged.epsilon, alpha, f"{events} and trade-off curve, Clopper-Pearson"),
         delta=at_least(judged.delta, alpha, "trade-off curve, Clopper-Pearson"),
@@ -257,6 +258,7 @@ def run_probes(
     advice += [f"{says}: {a}" for says, result in done for a in result.advice if a != own]
     advice += [f"{says}: not audited ({error})" for says, error in refused]
     _, best = max(done, key=lambda d: d[1].epsilon.low)
+    stated = [result.stated for _, result in done if result.stated is not None]
     return replace(
         best,
         verdict=verdict,
@@ -267,6 +269,7 @@ def run_probes(
         epsilon=at_least(best.epsilon.low, alpha, best.epsilon.method),
         delta=_largest([result.delta for _, result in done], alpha),
         mu=_largest([result.mu for _, result in done], alpha),
+        stated=_most(stated, alpha),
         tests=tests,
         samples=sum(result.samples for _, result in done),
         samples_requested=2 * options.samples * len(pairs),
@@ -285,6 +288,15 @@ def _largest(bounds: Sequence[Interval | None], alpha: float) -> Interval | None
     known = [bound for bound in bounds if bound is not None]
     best = max(known, key=lambda bound: bound.low, default=None)
     return None if best is None else at_least(best.low, alpha, best.method)
+
+
+def _most(stated: Sequence[StatedClaim], alpha: float) -> StatedClaim | None:
+    """The largest bound; of tables, the first pair of neighbours that shows one."""
+    if not stated:
+        return None
+    best = max(stated, key=lambda s: (s.says != "", 0.0 if s.shown is None else s.shown.low))
+    shown = None if best.shown is None else at_least(best.shown.low, alpha, best.shown.method)
+    return replace(best, shown=shown)
 
 
 def _part(progress: Progress, i: int, of: int) -> Progress:

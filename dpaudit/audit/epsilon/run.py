@@ -28,6 +28,7 @@ from dpaudit.audit.options import (
     fresh_seed,
     refuse_pure_gaussian,
 )
+from dpaudit.audit.stated_claims import Table
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.interfaces import Mechanism, ProbingAttack, RecordedMechanism
 from dpaudit.provenance import identified
@@ -70,6 +71,10 @@ def audit_mechanism(
     epsilon: float | None = None,
     delta: float = 0.0,
     mu: float | None = None,
+    rho: float | None = None,
+    renyi: tuple[float, float] | str | None = None,
+    curve: Table | None = None,
+    f: Table | None = None,
     attack: str | Attack | None = None,
     samples: float = DEFAULT_RELEASES,
     alpha: float = 0.01,
@@ -88,9 +93,11 @@ def audit_mechanism(
     ``f(value, n)`` → array (n,) or (n, k), ``n`` releases of a query result, a float or an array
     (m,), or ``f(value)``, one release; ``call`` says which, if its parameters do not, with
     constants: ``call="f(value, epsilon=1.0)"``. Where it runs, and ``in_process``, are as in
-    :func:`~dpaudit.audit_sampler`. The claim is
-    (``epsilon``, ``delta``)-DP, or ``mu``-GDP, or both. ``neighbours`` are two query results,
-    ``(0, 1)`` or ``([0, 0], [1, 0])``, or text (see :func:`parse_neighbours`).
+    :func:`~dpaudit.audit_sampler`. The claim is (``epsilon``, ``delta``)-DP, or ``mu``-GDP, or
+    both; or ``rho``-zCDP, or Rényi DP, ``renyi=(order, ε)``, or a ``curve`` of pairs (ε, δ), or
+    ``f``, pairs of a type-I error and the least type-II error (both: pairs, or a .csv file of two
+    columns). ``neighbours`` are two query results, ``(0, 1)`` or ``([0, 0], [1, 0])``, or text (see
+    :func:`parse_neighbours`).
 
     ``samples`` releases are drawn at each of the two neighbours, half to learn events from, half to
     count them in. ``attack``, ``NAME[:option=value,…]``, says instead what to look at: a support
@@ -124,7 +131,7 @@ def audit_mechanism(
     ... ).verdict
     'finding'
     """
-    claim = PrivacyClaim.of(epsilon, delta, mu)
+    claim = PrivacyClaim.of(epsilon, delta, mu, rho=rho, renyi=renyi, curve=curve, f=f)
     options = MechanismOptions(
         samples=count_of(samples, what="releases", example="2e5"),
         alpha=alpha,
@@ -187,9 +194,7 @@ def audit_subject(
             progress=progress,
         )
     told = {
-        "epsilon": None if claim.only_mu else claim.epsilon,
-        "delta": claim.delta,
-        "mu": claim.mu,
+        **{name.removeprefix("claim_"): value for name, value in claim.options.items()},
         "neighbours": neighbours,
         "attack": shown,
         "call": options.call,
@@ -264,6 +269,7 @@ def audit_named(
         else:
             _check_guesses(guesses)
             result = audit_counts(name.removeprefix(COUNTS), claim=claim, alpha=alpha, seed=seed)
+        result = dataclasses.replace(result, stated=claim.shown((), alpha))
         result = _identified(result, options, what)
         return _reproducible(result, [*words, *_option("--guesses", guesses)])
     _check_guesses(guesses)

@@ -183,7 +183,7 @@ def two_neighbour_blind_spots(
             "however bad the mechanism",
         )
     ]
-    if ceiling <= claim.epsilon:
+    if ceiling <= claim.epsilon and claim.stated is None:  # others are judged by more than ε
         return (
             *spots,
             _never(

@@ -158,16 +158,46 @@ def mechanism(
     ],
     claim_epsilon: Annotated[
         float | None,
-        typer.Option(help="The claimed ε; needed unless --claim-mu is given.", show_default=False),
+        typer.Option(
+            help="The claimed ε; needed unless another --claim is given.", show_default=False
+        ),
     ] = None,
     claim_delta: Annotated[
         float,
-        typer.Option(help="The claimed δ; with --claim-mu alone, the δ of the ε shown (1e-5)."),
+        typer.Option(help="The claimed δ; with μ, ρ or Rényi alone, the δ of the ε shown (1e-5)."),
     ] = 0.0,
     claim_mu: Annotated[
         float | None,
         typer.Option(
             help="The claimed μ of Gaussian DP, alone or as well as ε.", show_default=False
+        ),
+    ] = None,
+    claim_rho: Annotated[
+        float | None,
+        typer.Option(metavar="RHO", help="ρ-zCDP is claimed, nothing else.", show_default=False),
+    ] = None,
+    claim_renyi: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ORDER,EPS",
+            help="Rényi DP is claimed: ε at an order above 1, e.g. 8,0.5.",
+            show_default=False,
+        ),
+    ] = None,
+    claim_curve: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="A δ(ε) curve is claimed: .csv with columns epsilon,delta, or 'E,D;E,D'.",
+            show_default=False,
+        ),
+    ] = None,
+    claim_f: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="f-DP is claimed: .csv with columns type-I error, least type-II error; or 'A,B;A,B'.",
+            show_default=False,
         ),
     ] = None,
     neighbours: Annotated[
@@ -262,6 +292,7 @@ def mechanism(
     $ dpaudit mechanism opendp:gaussian:scale=4 --neighbours 0,1 \
         --claim-epsilon 1 --claim-delta 1e-5
     $ dpaudit mechanism numpy:normal:scale=2 --neighbours 0,1 --claim-mu 0.5
+    $ dpaudit mechanism numpy:normal:scale=2 --neighbours 0,1 --claim-rho 0.125
     $ dpaudit mechanism numpy:legacy-normal --neighbours '0,0;1,1' \
         --claim-epsilon 1 --claim-delta 1e-5 \
         --attack pair-inversion:sampler=numpy-legacy
@@ -270,7 +301,15 @@ def mechanism(
     from dpaudit.cli import mechanisms
     from dpaudit.cli.options import optional_count
 
-    claim = PrivacyClaim.of(claim_epsilon, claim_delta, claim_mu)
+    claim = PrivacyClaim.of(
+        claim_epsilon,
+        claim_delta,
+        claim_mu,
+        rho=claim_rho,
+        renyi=claim_renyi,
+        curve=claim_curve,
+        f=claim_f,
+    )
     options = MechanismOptions(
         samples=count_of(samples, what="releases", example="2e5"),
         alpha=alpha,

@@ -19,7 +19,7 @@ from dpaudit.report.figures.svg import (
 )
 from dpaudit.report.format import bounds as bounds_text
 from dpaudit.report.format import quantity
-from dpaudit.report.mechanism import only_mu
+from dpaudit.report.mechanism import is_implied
 from dpaudit.types import MechanismResult
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def shown_and_claimed(result: MechanismResult, *, prefix: str) -> Picture | None
     if len(curve) < 2 or not all(map(math.isfinite, (claimed, at, shown))):
         return None
     finding = result.verdict == "finding"
-    word = "implied" if only_mu(result) else "claimed"
+    word = "implied" if is_implied(result) else "claimed"
     left = min(curve[0][0], at) if at > 0 else curve[0][0]
     place = max(at, left)
     marks: list[Mark] = []

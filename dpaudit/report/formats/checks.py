@@ -22,7 +22,7 @@ from dpaudit.documents import (
 from dpaudit.report import format as fmt
 from dpaudit.report.deployment import deployment_sentence, deployment_title
 from dpaudit.report.measurements import Row, reading
-from dpaudit.report.mechanism import claimed_pair, mechanism_sentence, only_mu
+from dpaudit.report.mechanism import claim_text, claimed_pair, is_implied, mechanism_sentence
 from dpaudit.report.reading import Document
 from dpaudit.report.rows import exceeds_claim
 from dpaudit.report.sentences import audit_sentence, experiment_sentence, measurements_sentence
@@ -42,7 +42,8 @@ __all__ = ["Check", "Checked", "Outcome", "checked"]
 
 Outcome = Literal["pass", "finding", "advice", "undecided", "error"]
 _TEST_FACTS = ("p", "p_adjusted", "statistic", "interval", "unit", "seen_after", "advisory")
-_BOUNDS = ("claim_epsilon", "claim_delta", "claim_mu", "epsilon", "delta", "mu", "method", "attack")
+_CLAIM = ("claim_epsilon", "claim_delta", "claim_mu", "stated")
+_BOUNDS = (*_CLAIM, "epsilon", "delta", "mu", "method", "attack")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,9 +107,7 @@ def _audited(result: AuditResult | MechanismResult) -> Checked:
         sentence, names = audit_sentence(result), ("dims", "sequential")
     else:
         kind, target = "mechanism", result.mechanism
-        claim = claimed_pair(result)
-        if only_mu(result):
-            claim = f"{fmt.quantity(result.claim_mu)}-GDP"
+        claim = claim_text(result) if is_implied(result) else claimed_pair(result)
         sentence, names, advice = mechanism_sentence(result), _BOUNDS, result.advice
     advised = [
         Check(group="advice", name="advice", outcome="advice", message=_text(a)) for a in advice

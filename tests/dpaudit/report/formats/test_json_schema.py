@@ -80,7 +80,7 @@ def test_a_field_that_is_gone_or_became_another_type_fails():
     document, valid = written("mechanism finding"), made.validator(KINDS["mechanism"]).is_valid
     for name in MechanismResult.__dataclass_fields__:
         less = {k: v for k, v in document["result"].items() if k != name}
-        with_default = name in ("attack", "power", "details", "sandbox")
+        with_default = name in ("attack", "power", "details", "sandbox", "stated")
         assert valid(document | {"result": less}) == with_default, name
         assert not valid(document | {"result": document["result"] | {name: object}}), name
 
