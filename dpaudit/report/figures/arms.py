@@ -119,11 +119,11 @@ class _Step(NamedTuple):
 
 
 def _steps(result: AuditResult) -> list[_Step]:
-    """The rows of the figure, smallest p first; tests without a p-value are left out."""
+    """The rows of the figure, smallest p first; no advisory tests, none without a p-value."""
     steps = [
         _Step(printable(t.name, limit=100), t.p_adjusted, t.finding, f"#test-{i}")
         for i, t in enumerate(sorted_tests(result.tests), 1)
-        if 0 <= t.p_adjusted <= 1
+        if 0 <= t.p_adjusted <= 1 and not t.advisory
     ]
     below = [s for s in steps if s.p < 1 or s.finding]
     top = [s for s in steps if s.p == 1 and not s.finding]

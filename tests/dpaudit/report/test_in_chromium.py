@@ -364,6 +364,14 @@ def test_paper_repeats_headers_and_breaks_no_word(opened):
     assert computed("td", "overflow-wrap") == "break-word"  # anywhere: narrow columns cut words
     assert computed("td.number", "white-space") == "pre"
     assert computed("h2", "break-after") == computed("caption", "break-after") == "avoid"
+    assert computed("footer", "display") == "none"  # it would be alone on a last page
+    few = opened("demo")
+    few.emulate_media(media="print")
+    kept = "[...document.querySelectorAll('table')].map(e => [e.tBodies[0].rows.length, "
+    kept += "getComputedStyle(e).breakInside])"
+    tables = few.evaluate(kept)
+    assert {rows <= 8 for rows, _ in tables} == {True, False}
+    assert all((inside == "avoid") == (rows <= 8) for rows, inside in tables)
     many = opened("measurements")
     many.emulate_media(media="print")
     shown = "[...document.querySelectorAll('thead .sort')].map(e => getComputedStyle(e).display)"

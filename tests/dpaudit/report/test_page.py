@@ -99,6 +99,15 @@ def test_pass_says_what_it_cannot_exclude(pages):
     assert "any size" in text
 
 
+def test_the_figure_of_p_values_has_the_tests_that_spend_alpha():
+    document = document_of(ALL["no-finding"])
+    honest = replace(document.result.tests[0], p_adjusted=1.0, finding=False, advisory=False)
+    tests = [replace(honest, name=f"test {i}") for i in range(18)]
+    tests.append(replace(honest, name="forks", advisory=True))
+    result = replace(document.result, tests=tuple(tests))
+    assert "all 18 tests" in render_report(replace(document, result=result))
+
+
 @pytest.mark.parametrize("name", ["experiment", "no-finding", "finding", "inconclusive"])
 def test_hostile_names_are_only_text(name):
     html = render_report(documents.made_hostile(ALL[name]))
