@@ -29,7 +29,7 @@ from dpaudit.audit.plan import Call, growing_plan, make_plan
 from dpaudit.audit.power import blind_spots, frontier, measured_curves, read_table
 from dpaudit.audit.sampling import Sampling
 from dpaudit.audit.verdict import judge, never_excluded
-from dpaudit.claims import Claim
+from dpaudit.claims import FAMILIES, Claim
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.interfaces import ClosedSampler, PreparingSampler, StartedSampler, ValueSampler
 from dpaudit.provenance import collect, identified
@@ -43,6 +43,7 @@ from dpaudit.samplers.callables import (
     same_search_path,
     subject,
 )
+from dpaudit.samplers.endpoints.worker import SourceSampler
 from dpaudit.samplers.identity import Identity, identify
 from dpaudit.samplers.sandbox.policy import joined
 from dpaudit.types import AuditResult, BlindSpot, PowerPoint, TestResult, Verdict
@@ -62,6 +63,7 @@ CAUSE_SECONDS = 3.0
 MAP_ALPHA = 0.01  # at which the detectability map was measured; a larger α sees more
 DRAWING_SECONDS = 600.0
 _FIT = "fit into the time limit"
+_GIVE_ONE = f"give one of {', '.join(f'{law}:{scale}=1' for law, scale in FAMILIES.items())}"
 SEARCH_SECONDS = 15.0  # after the last value, without a time limit; less for a smaller audit
 
 
@@ -95,7 +97,7 @@ def audit_sampler(
     process, without a sandbox, and a pass says so. ``in_process`` True keeps any callable here,
     False refuses what could only run here.
 
-    ``claim`` may be left out if the sampler states it (the library adapters). ``samples`` counts
+    ``claim`` may be left out if the sampler states it (libraries, registered sources). ``samples`` counts
     single values. ``time_limit`` is in seconds of wall time for everything; without it the values
     have 10 minutes, and a search for hidden directions 15 seconds after them (less below 1e7
     values, 5 at 1e6). Without ``seed`` a fresh one is drawn and reported. ``tests`` are names (all
@@ -156,9 +158,7 @@ def audit_subject(
             named = audit_named(what.target, claim=claim, options=options, progress=progress)
         return reproducible(named, what)
     if claim is None:
-        raise UsageError(
-            "claim=None: a callable does not say what it claims; give one, e.g. gaussian:sigma=1"
-        )
+        raise UsageError(f"claim=None: a callable does not say what it claims; {_GIVE_ONE}")
     if options.mitigation is not None:
         raise UsageError(
             f"mitigation={options.mitigation}: works on a registered source only; leave it out"
@@ -201,18 +201,25 @@ def audit_named(
         mitigation=options.mitigation,
         call=options.call,
     )
-    if law is None:
-        own = getattr(closed, "claim", None)
-        if own is None:
-            raise UsageError(
-                f"claim=None: {sampler} does not say what it claims; "
-                "give one, e.g. gaussian:sigma=1"
-            )
-        law = Claim.parse(own)
+    mitigated = options.mitigation is not None
+    if law is None and (mitigated or not isinstance(closed, SourceSampler)):
+        law = _own_claim(closed, mitigated=mitigated)
     with joined() as sandbox, closed as opened:
+        law = _own_claim(opened, mitigated=False) if law is None else law
         result = _audit(opened, law, options, progress)
     made = identified(result.provenance, by=options.by, files=what.files, versions=what.versions)
     return dataclasses.replace(result, sandbox=sandbox.reached, provenance=made)
+
+
+def _own_claim(closed: ClosedSampler, *, mitigated: bool) -> Claim:
+    """What a library's mechanism, or an open source, says of itself."""
+    own = getattr(closed, "claim", None)
+    if own is None:
+        raise UsageError(
+            f"claim=None: {closed.name} does not say what it claims"
+            f"{' behind a mitigation' if mitigated else ''}; {_GIVE_ONE}"
+        )
+    return Claim.parse(own)
 
 
 def run_audit(

@@ -34,7 +34,7 @@ def audit(
         str | None,
         typer.Option(
             metavar="CLAIM",
-            help="gaussian:sigma=1 | laplace:scale=1 | discrete-gaussian:sigma=10 | discrete-laplace:scale=10; not needed for a library's mechanism.",
+            help="gaussian:sigma=1 | laplace:scale=1 | discrete-gaussian:sigma=10 | discrete-laplace:scale=10; not needed for a library's mechanism or a registered source.",
             show_default=False,
             autocompletion=completion.claims,
         ),

@@ -43,6 +43,7 @@ class Target:
     release_timed: Callable[[npt.NDArray[np.float64], int], int] | None = None
     release_any: Callable[[bytes, int], int] | None = None
     dim: int | None = None
+    claim: str | None = None
     ours: bool = False
     called: str = ""
 
@@ -137,7 +138,8 @@ def _source(spec: Mapping[str, Any]) -> Target:
         values: npt.NDArray[Any] = to_numpy(noise)
         return values
 
-    return Target(draw=draw, dim=source.dim, ours=True)
+    claim = getattr(source, "claim", None) if defence is None else None
+    return Target(draw=draw, dim=source.dim, claim=claim, ours=True)
 
 
 OPENERS: dict[str, Callable[[Mapping[str, Any]], Target]] = {

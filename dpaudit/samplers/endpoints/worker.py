@@ -495,7 +495,20 @@ class SourceSampler(Worker):
             UsageError: the source refuses its options.
             SamplerError: it died, or did not start within a minute.
         """
+        dim = self._told("dim")
+        return None if dim is None else int(dim)
+
+    @property
+    def claim(self) -> str | None:
+        """What the source claims to be, asked as its dimension is; None behind a mitigation.
+
+        Raises:
+            UsageError, SamplerError: as for :attr:`dim`.
+        """
+        claim = self._told("claim")
+        return None if claim is None else str(claim)
+
+    def _told(self, what: str) -> Any:
         if self._owed and self._process is not None:
             self.start(timeout=_START_LIMIT)
-        dim = self._about.get("dim")
-        return None if dim is None else int(dim)
+        return self._about.get(what)

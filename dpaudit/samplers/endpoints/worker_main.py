@@ -85,7 +85,9 @@ class Dispatcher:
             DpauditError: our own, or what describes what the target raised or returned.
         """
         if not question:
-            return {"dim": self._target.dim, "takes_value": self._target.draw_at is not None}
+            target = self._target
+            takes_value = target.draw_at is not None
+            return {"dim": target.dim, "claim": target.claim, "takes_value": takes_value}
         n, d, call = question["n"], question["d"], question["call"]
         _allow(question["seconds"])
         if "dataset" in question:

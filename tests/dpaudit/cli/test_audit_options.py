@@ -44,6 +44,13 @@ def test_sequential_stops_early_and_says_how_to_see_it_again(folder):
     assert again.returncode == 1
 
 
+def test_a_registered_source_is_audited_against_its_own_claim(folder):
+    args = ("audit", "gaussian:sigma=3", "--samples", "1e4", "--tests", "moments", "--seed", 1)
+    document = json.loads(dpaudit(*args, "--format", "json", cwd=folder).stdout)
+    assert document["claim"] == "gaussian:sigma=3"
+    assert document["verdict"] == "no-finding"
+
+
 def test_a_finding_is_reproduced_by_its_command(folder):
     args = (
         "audit",
@@ -131,7 +138,11 @@ def test_a_recovered_direction_goes_to_a_file_of_its_own(folder, make_key, strea
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (("audit", "python:mine:good"), ["claim=None", "does not say what it claims"]),
+        (
+            ("audit", "python:mine:good"),
+            ["claim=None", "does not say what it claims", "laplace:scale=1"],
+        ),
+        (("audit", "gaussian", "--mitigation", "rotation"), ["behind a mitigation"]),
         (
             ("audit", "python:mine:good", "--claim", "gaussian:sigma=1", "--tests", "momets"),
             ["did you mean 'moments'"],

@@ -30,6 +30,13 @@ def test_calls_draw_from_children_of_the_seed():
     assert blocks[0].dtype == np.float64
 
 
+def test_a_source_says_its_own_claim_and_none_behind_a_mitigation():
+    with open_sampler("gaussian:sigma=2", seed="7") as sampler:
+        assert sampler.claim == "gaussian:sigma=2.0"
+    with open_sampler("gaussian", seed="7", mitigation="smoothing:tau=0.05") as sampler:
+        assert sampler.claim is None
+
+
 def opened(text, mitigation=None):
     """What the worker calls, in this process."""
     return open_target(open_sampler(text, seed="7", mitigation=mitigation)._spec)
