@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from dpaudit.audit.epsilon.any_release import EncodedReleases
 from dpaudit.audit.epsilon.datasets import (
@@ -25,13 +28,25 @@ from dpaudit.interfaces import DatasetMechanism
 from dpaudit.randomness import KeyedStream
 from dpaudit.results.files import write_file
 from dpaudit.results.text import one_line
+from dpaudit.samplers.endpoints.dataset_command import DatasetCommand
+from dpaudit.samplers.endpoints.dataset_function import DatasetFunction
 from dpaudit.types import MechanismResult
 
-__all__ = ["SEARCH", "Question", "audit_question", "question_of", "read_bounds", "write_pair"]
+__all__ = [
+    "SEARCH",
+    "Question",
+    "audit_question",
+    "on_datasets",
+    "question_of",
+    "read_bounds",
+    "write_pair",
+]
 
 SEARCH = "search"
 _SEARCHING = 0.4
 """Largest share of the time limit that the search may take."""
+_LONGEST_WORD = 2000
+"""Longest pair, in characters, that a command shows itself; others are files."""
 _KEPT_TEXT = 1 << 16
 """Longest data set, in characters of JSON, that a result keeps."""
 
@@ -44,12 +59,31 @@ class Question:
     dataset: Any = None
     adjacency: str = "add-remove"
     bounds: Bounds = None
+    features: str | Callable[[Any], Any] | None = None
+    named: str = ""
+    """``--neighbours`` that name the pair, if any do."""
+
+    def words(self, result: MechanismResult) -> list[str]:
+        """Options of the command line that ask about the pair of ``result`` again."""
+        texts = result.details.get("pair")
+        told = self.named
+        if not told and texts is not None and sum(map(len, texts)) <= _LONGEST_WORD:
+            told = ";".join(text.strip() for text in texts)
+        more = ["--features", self.features] if isinstance(self.features, str) else []
+        return ["--neighbours", told or "first.json;second.json", *more]
 
 
 def question_of(
-    neighbours: Any, dataset: Any, *, adjacency: str | None = None, bounds: Any = None
+    neighbours: Any,
+    dataset: Any = None,
+    *,
+    adjacency: str | None = None,
+    bounds: Any = None,
+    features: str | Callable[[Any], Any] | None = None,
 ) -> Question | None:
     """The question on data sets that the options ask; None if they name query results.
+
+    With ``features``, query results are data sets too: a number, or an array of them.
 
     Raises:
         UsageError: they do not fit each other, a file cannot be read, or the two are equal.
@@ -69,7 +103,7 @@ def question_of(
             )
         records_of(dataset)
         found = read_bounds(bounds) if isinstance(bounds, str) else bounds
-        return Question(dataset=dataset, adjacency=adjacency, bounds=found)
+        return Question(dataset=dataset, adjacency=adjacency, bounds=found, features=features)
     for name, given in (("dataset", dataset), ("adjacency", adjacency), ("bounds", bounds)):
         if given is not None:
             raise UsageError(
@@ -78,17 +112,70 @@ def question_of(
             )
     pair = _pair(neighbours)
     if pair is None:
-        return None
+        if features is None or neighbours is None:
+            return None
+        pair = _as_called(neighbours)
     if json_text(pair[0]) == json_text(pair[1]):
         raise UsageError(
             "neighbours: the two data sets are equal, so nothing could tell them apart; "
             "change, add or remove one record"
         )
-    return Question(pair=pair)
+    named = neighbours if isinstance(neighbours, str) else ""
+    return Question(pair=pair, features=features, named=named)
+
+
+def _as_called(neighbours: Any) -> tuple[Any, Any]:
+    """Two query results as a function gets them: numbers, or arrays."""
+    if isinstance(neighbours, str):
+        parts = neighbours.split(";") if ";" in neighbours else neighbours.split(",")
+        try:
+            neighbours = [[float(x) for x in part.split(",")] for part in parts]
+        except ValueError:
+            neighbours = ()
+    if len(neighbours) != 2:
+        raise UsageError(
+            "neighbours: with features, write two numbers, two vectors, or two data sets"
+        )
+    first, second = (np.asarray(v, dtype=np.float64).ravel() for v in neighbours)
+    return tuple(float(v[0]) if len(v) == 1 else v for v in (first, second))  # type: ignore[return-value]
+
+
+def on_datasets(name: str, question: Question, *, call: str | None) -> Any:
+    """The mechanism on data sets that a text names; a ``with`` block starts and ends its process.
+
+    Raises:
+        UsageError: it names none, or what it names does not fit.
+    """
+    kind, _, target = name.partition(":")
+    features = question.features
+    if features is not None and not isinstance(features, str):
+        raise UsageError(
+            f"features: a function, but {name} runs in a process of its own; write "
+            "'MODULE:FUNCTION', or pass a callable with in_process=True"
+        )
+    if kind == "python":
+        return DatasetFunction(target, call=call, features=features)
+    for option, given in (("call", call), ("features", features)):
+        if given is not None:
+            raise UsageError(f"{option}={given}: only python: has one; leave --{option} out")
+    if kind == "command":
+        return DatasetCommand(target, columns=_columns(question))
+    raise UsageError(
+        f"mechanism={one_line(name, limit=200)}: takes query results, not data sets; data sets go "
+        "to python:MODULE:FUNCTION, to command:'PROGRAM {dataset} {n}', or to a callable of Python"
+    )
+
+
+def _columns(question: Question) -> list[str]:
+    whole = [question.dataset] if question.pair is None else list(question.pair)
+    rows = [row for dataset in whole if isinstance(dataset, list) for row in dataset]
+    return list(dict.fromkeys(key for row in rows if isinstance(row, dict) for key in row))
 
 
 def _pair(neighbours: Any) -> tuple[Any, Any] | None:
     if isinstance(neighbours, str):
+        if neighbours.lstrip()[:1] in ("[", "{"):
+            return _written(neighbours)
         parts = [part.strip() for part in neighbours.split(";")]
         if not any(part.endswith(SUFFIXES) for part in parts):
             return None
@@ -106,6 +193,22 @@ def _pair(neighbours: Any) -> tuple[Any, Any] | None:
     except (TypeError, ValueError):
         return None
     return first, second
+
+
+def _written(neighbours: str) -> tuple[Any, Any]:
+    """Two data sets as JSON, with a semicolon between them."""
+    text = neighbours.strip()
+    try:
+        first, end = json.JSONDecoder().raw_decode(text)
+        rest = text[end:].lstrip()
+        if rest[:1] != ";":
+            raise ValueError("no ; after the first")
+        return first, json.loads(rest[1:])
+    except (ValueError, RecursionError) as error:
+        raise UsageError(
+            f"neighbours={one_line(text, limit=100)}: is not two data sets as JSON "
+            f"({one_line(error, limit=100)}); write '[1,2];[1,2,3]', or two files 'a.csv;b.csv'"
+        ) from None
 
 
 def _query_results(neighbours: Any) -> bool:
@@ -158,6 +261,7 @@ def audit_question(
     *,
     claim: PrivacyClaim,
     options: MechanismOptions,
+    attack: object = None,
     progress: Progress | None = None,
 ) -> MechanismResult:
     """Audit an opened mechanism at two data sets, which are looked for first where not given.
@@ -170,6 +274,10 @@ def audit_question(
         UsageError: options that do not fit.
         SamplerError: the mechanism failed at every pair, or at the one that was found.
     """
+    if attack is not None:
+        raise UsageError(
+            "attack: computes with query results, and data sets have none; leave --attack out"
+        )
     started = time.monotonic()
     found = None
     pair = question.pair

@@ -15,6 +15,12 @@ import numpy.typing as npt
 
 from dpaudit import registry
 from dpaudit.audit.epsilon.attacks import Attack, NamedAttack, named_attack, own_attack
+from dpaudit.audit.epsilon.dataset_run import (
+    Question,
+    audit_question,
+    on_datasets,
+    question_of,
+)
 from dpaudit.audit.epsilon.one_run_audits import COUNTS, SCORES, audit_counts, audit_scores
 from dpaudit.audit.epsilon.pair import audit_pair, run_probes
 from dpaudit.audit.notebook_bar import notebook_bar
@@ -36,6 +42,7 @@ from dpaudit.results.arrays import read_npy
 from dpaudit.samplers.callables import (
     SAME_PROCESS,
     CallableMechanism,
+    CallableOnDatasets,
     Subject,
     reproducible,
     same_search_path,
@@ -67,7 +74,7 @@ _REACH = "reach"
 def audit_mechanism(
     mechanism: str | Callable[..., Any],
     *,
-    neighbours: str | tuple[Query, Query] | None = None,
+    neighbours: Any = None,
     epsilon: float | None = None,
     delta: float = 0.0,
     mu: float | None = None,
@@ -84,6 +91,10 @@ def audit_mechanism(
     guesses: int | None = None,
     call: str | None = None,
     in_process: bool | None = None,
+    dataset: Any = None,
+    adjacency: str | None = None,
+    bounds: Any = None,
+    features: str | Callable[[Any], Any] | None = None,
     by: str = "",
     progress: Progress | None = None,
 ) -> MechanismResult:
@@ -98,6 +109,16 @@ def audit_mechanism(
     ``f``, pairs of a type-I error and the least type-II error (both: pairs, or a .csv file of two
     columns). ``neighbours`` are two query results, ``(0, 1)`` or ``([0, 0], [1, 0])``, or text (see
     :func:`parse_neighbours`).
+
+    They may also be two data sets: lists of records, arrays, data frames, or ``"a.csv;b.csv"``. The
+    callable then is ``f(dataset, n)``, a list of ``n`` releases, or ``f(dataset)``, one; a release
+    may be anything that :mod:`dpaudit.audit.epsilon.encoding` turns into numbers, or ``features``
+    does, a function of one release (``MODULE:FUNCTION`` for ``python:``). With
+    ``neighbours="search"`` two are looked for (:mod:`dpaudit.audit.epsilon.neighbour_search`),
+    beginning with ``dataset``, also a file's path: neighbours by ``adjacency`` ``"add-remove"``
+    (one record more or less; the default) or ``"replace"`` (one record changed), within ``bounds``,
+    ``{"age": (0, 120), "city": ["Bonn", "Graz"]}`` or ``(0, 1)``, or else just past what
+    ``dataset`` has.
 
     ``samples`` releases are drawn at each of the two neighbours, half to learn events from, half to
     count them in. ``attack``, ``NAME[:option=value,…]``, says instead what to look at: a support
@@ -141,11 +162,13 @@ def audit_mechanism(
         call=call,
         by=by,
     )
+    asked = question_of(neighbours, dataset, adjacency=adjacency, bounds=bounds, features=features)
     with notebook_bar(progress, unit="releases") as shown:
         return audit_subject(
             subject(mechanism, in_process=in_process),
             claim=claim,
-            neighbours=neighbours_text(neighbours),
+            neighbours=None if asked is not None else neighbours_text(neighbours),
+            asked=asked,
             attack=attack if attack is None or isinstance(attack, str) else own_attack(attack),
             options=options,
             guesses=guesses,
@@ -161,6 +184,7 @@ def audit_subject(
     attack: str | NamedAttack | None,
     options: MechanismOptions,
     guesses: int | None = None,
+    asked: Question | None = None,
     progress: Progress | None = None,
 ) -> MechanismResult:
     """Audit a whole mechanism where it can be called: in a process of its own or in this one."""
@@ -179,10 +203,13 @@ def audit_subject(
                 attack=attack,
                 options=options,
                 guesses=guesses,
+                asked=asked,
                 progress=progress,
             )
         return reproducible(named, what)
     _check_guesses(guesses)
+    if asked is not None:
+        return _asked_here(what, asked, attack, claim=claim, options=options, progress=progress)
     with CallableMechanism(what.called, name=what.name, call=options.call) as mechanism:
         pair = None if neighbours is None else parse_neighbours(neighbours)
         result = run_mechanism_audit(
@@ -205,6 +232,34 @@ def audit_subject(
     again = ", ".join(f"{name}={value!r}" for name, value in told.items() if value is not None)
     result = _identified(result, options, NOTHING)
     result = reproducible(result, what, again=f"dpaudit.audit_mechanism(…, {again})")
+    if result.verdict != "no-finding":
+        return result
+    return dataclasses.replace(result, cannot_rule_out=(*result.cannot_rule_out, SAME_PROCESS))
+
+
+def _asked_here(
+    what: Subject,
+    asked: Question,
+    attack: str | NamedAttack | None,
+    *,
+    claim: PrivacyClaim,
+    options: MechanismOptions,
+    progress: Progress | None,
+) -> MechanismResult:
+    """Audit a callable of this process at data sets."""
+    features = asked.features
+    if isinstance(features, str):
+        raise UsageError(
+            f"features={features}: {what.name} runs in this process; pass the function itself"
+        )
+    with CallableOnDatasets(
+        what.called, name=what.name, call=options.call, features=features
+    ) as mechanism:
+        result = audit_question(
+            mechanism, asked, attack=attack, claim=claim, options=options, progress=progress
+        )
+    again = f"dpaudit.audit_mechanism(…, neighbours=…, alpha={options.alpha!r})"
+    result = reproducible(_identified(result, options, NOTHING), what, again=again)
     if result.verdict != "no-finding":
         return result
     return dataclasses.replace(result, cannot_rule_out=(*result.cannot_rule_out, SAME_PROCESS))
@@ -242,6 +297,7 @@ def audit_named(
     attack: str | None = None,
     options: MechanismOptions,
     guesses: int | None = None,
+    asked: Question | None = None,
     what: Identity | None = None,
     progress: Progress | None = None,
 ) -> MechanismResult:
@@ -273,6 +329,14 @@ def audit_named(
         result = _identified(result, options, what)
         return _reproducible(result, [*words, *_option("--guesses", guesses)])
     _check_guesses(guesses)
+    if asked is not None:
+        with joined() as sandbox, on_datasets(name, asked, call=options.call) as mechanism:
+            result = audit_question(
+                mechanism, asked, attack=attack, claim=claim, options=options, progress=progress
+            )
+        result = dataclasses.replace(_identified(result, options, what), sandbox=sandbox.reached)
+        words += [*asked.words(result), *_option("--call", options.call)]
+        return _reproducible(result, [*words, "--samples", str(options.samples)])
     named = None if attack is None else named_attack(attack, mechanism=name)
     pair = None if neighbours is None else parse_neighbours(neighbours)
     closed = open_mechanism(name, seed=seed, call=options.call, neighbours=pair)

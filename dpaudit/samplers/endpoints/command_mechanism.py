@@ -17,7 +17,7 @@ from dpaudit.samplers.endpoints.releases import MOST, query_result
 from dpaudit.samplers.sandbox.process import Process
 from dpaudit.samplers.sandbox.view import files_of_command
 
-__all__ = ["CommandMechanism", "doubles"]
+__all__ = ["CommandMechanism", "doubles", "output_of"]
 
 _F64 = np.dtype("<f8")
 _CHUNK = 1 << 20
@@ -99,6 +99,25 @@ def doubles(
         SamplerTimeoutError, SamplerOutputError, SamplerCrashError: as
             :meth:`CommandMechanism.release` says.
     """
+    written = output_of(argv, n, name=name, timeout=timeout, means=means)
+    size, column = len(written), n * _F64.itemsize
+    if not size or size % column:
+        raise SamplerOutputError(
+            f"mechanism {name} wrote {size} bytes, {size / column:.6g} numbers per release "
+            f"(release n={n}); write n rows of equally many little-endian float64"
+        )
+    return np.frombuffer(written, dtype=_F64).astype(np.float64, copy=False).reshape(n, -1)
+
+
+def output_of(
+    argv: Sequence[str],
+    n: int,
+    *,
+    name: str,
+    timeout: float,
+    means: Mapping[int, tuple[str, str]] = MappingProxyType({}),
+) -> bytearray:
+    """All that a program writes to standard output for ``n`` releases; as :func:`doubles`."""
     deadline = time.monotonic() + timeout
     process = Process(argv, seconds=timeout, needs=files_of_command(argv))
     asked = f"(release n={n})"
@@ -117,13 +136,7 @@ def doubles(
         raise UsageError(f"mechanism={name}: {rule} ({how}); {remedy}")
     if code:
         raise SamplerCrashError(f"mechanism {name}: {how} {asked}; it must end with status 0")
-    size, column = len(written), n * _F64.itemsize
-    if not size or size % column:
-        raise SamplerOutputError(
-            f"mechanism {name} wrote {size} bytes, {size / column:.6g} numbers per release "
-            f"{asked}; write n rows of equally many little-endian float64"
-        )
-    return np.frombuffer(written, dtype=_F64).astype(np.float64, copy=False).reshape(n, -1)
+    return written
 
 
 def _all(process: Process, deadline: float, name: str, asked: str) -> bytearray:
