@@ -21,6 +21,7 @@ __all__ = [
     "audit_mechanism",
     "audit_optimizer",
     "audit_sampler",
+    "audit_training",
     "write_report",
 ]
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from dpaudit.api import write_report
     from dpaudit.audit import audit_sampler
     from dpaudit.audit.epsilon import audit_mechanism
+    from dpaudit.audit.training_loops import audit_training
     from dpaudit.optimizers import assert_private_step, audit_optimizer
 
 
@@ -54,6 +56,7 @@ _HOMES = {
     "audit_mechanism": "audit.epsilon",
     "audit_optimizer": "optimizers",
     "audit_sampler": "audit",
+    "audit_training": "audit.training_loops",
     "write_report": "api",
 }
 

@@ -165,9 +165,14 @@ def result_of(
     alpha: float,
     seed: str,
     started: float,
+    own_coins: bool = False,
+    extra: tuple[TestResult, ...] = (),
 ) -> MechanismResult:
-    """The result of a one-run audit; *inconclusive* where the coins cannot have been fair."""
-    coin = binomial_two_sided(members, canaries, 0.5)
+    """The result of a one-run audit; *inconclusive* where the coins cannot have been fair.
+
+    ``own_coins``: dpaudit drew them. ``extra`` are further tests, which share α.
+    """
+    coin = 1.0 if own_coins else binomial_two_sided(members, canaries, 0.5)
     if coin <= ASSUMPTION_LEVEL:
         tests: tuple[TestResult, ...] = ()
         verdict: Verdict = "inconclusive"
@@ -178,7 +183,7 @@ def result_of(
         )
         found = replace(found, epsilon=0.0, mu=0.0)
     else:
-        tests = _one_run_tests(found, claim, alpha)
+        tests = (*extra, *_one_run_tests(found, claim, alpha))
         verdict, reason = verdict_of(tests, "")
     blind = one_run_blind_spots(canaries=canaries, claim=claim, ceiling=found.ceiling)
     return MechanismResult(

@@ -1,0 +1,330 @@
+"""A user's own training function, audited from canaries that fair coins put into its data."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy
+
+from dpaudit.accounting.dpsgd import DpSgd
+from dpaudit.audit.epsilon.one_run import OneRun, Ranked, bounds, trials
+from dpaudit.audit.epsilon.one_run_audits import result_of
+from dpaudit.audit.options import PrivacyClaim, Progress, fresh_seed
+from dpaudit.audit.training_loops import records
+from dpaudit.audit.training_loops.sigma import CURVE_SHARE, against_dpsgd
+from dpaudit.errors import SamplerCrashError, UsageError
+from dpaudit.randomness import KeyedStream
+from dpaudit.results.text import error_text
+from dpaudit.types import BlindSpot, MechanismResult, TestResult
+
+__all__ = ["CANARIES", "audit_training", "training_claim"]
+
+CANARIES = 500
+_LEAST = 8
+_CENTRED = 4
+"""Least number of runs at which a canary's scores are compared with their mean over all runs."""
+_DELTA = 1e-5
+
+Array = npt.NDArray[np.float64]
+Train = Callable[[Any, int], Any]
+Score = Callable[[Any, Any], float]
+
+_OUTSIDE = (
+    BlindSpot(
+        test="one run",
+        flaw="what the training shows to someone who sees more than the scores",
+        size=None,
+        unit="",
+        says="the scores are of the model that train returned: gradients, logs and checkpoints "
+        "on the way were not looked at; dpaudit.audit_optimizer looks at each step",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class _Scoring:
+    """How canaries are scored: one by one, by their loss, all at once, or by ``train`` itself."""
+
+    score: Score | None = None
+    loss: Score | None = None
+    scores: Callable[[Any, Any], Any] | None = None
+
+    def __post_init__(self) -> None:
+        given = [name for name, value in vars(self).items() if value is not None]
+        if len(given) > 1:
+            raise UsageError(f"{given[0]}: not together with {given[1]}; give one of them")
+        for name in given:
+            if not callable(getattr(self, name)):
+                raise UsageError(f"{name}={getattr(self, name)!r}: must be a function")
+
+    def of(self, model: Any, canaries: Any, m: int) -> Array:
+        """Scores (m,), higher meaning likelier in."""
+        if self.scores is not None:
+            return records.values(self.scores(model, canaries), of=m)
+        one, sign = (self.loss, -1.0) if self.loss is not None else (self.score, 1.0)
+        if one is None and not _is_module(model):
+            return records.values(model, of=m)
+        if one is None:
+            one, sign = _cross_entropy, -1.0
+        found = [float(one(model, records.record(canaries, i))) for i in range(m)]
+        return sign * records.values(found, of=m)
+
+
+def audit_training(
+    train: Train,
+    data: Any,
+    *,
+    canaries: Any = CANARIES,
+    score: Score | None = None,
+    loss: Score | None = None,
+    scores: Callable[[Any, Any], Any] | None = None,
+    runs: int = 1,
+    epsilon: float | None = None,
+    delta: float = 0.0,
+    mu: float | None = None,
+    dpsgd: str | DpSgd | None = None,
+    guesses: int | None = None,
+    alpha: float = 0.01,
+    seed: int | str | None = None,
+    by: str = "",
+    progress: Progress | None = None,
+) -> MechanismResult:
+    """Audit a training function of your own: is what it returns as private as claimed?
+
+    ``train(dataset, seed)`` trains on ``dataset`` and returns the model; ``seed`` is a whole number
+    that it may use or ignore. ``data`` is what it trains on: an array or tensor, a tuple of arrays
+    of one length, a list, a data frame, or a torch data set. ``canaries`` are the records whose
+    presence is guessed: a number of records of ``data`` itself, or records of the same kind that
+    are added to it, which may be as odd as you like (mislabelled ones leak most). A fair coin puts
+    each canary into the training set or leaves it out. ``train`` is called ``runs`` times, with new
+    coins each time: once with hundreds of canaries, or many times with few (one canary in 100 runs
+    compares two neighbouring data sets).
+
+    A canary's score, higher if the model seems to know it, is one of
+
+    - ``score(model, record)``, a number; ``record`` is one row, as ``data`` holds it;
+    - ``loss(model, record)``, a number; the score is minus the loss;
+    - ``scores(model, canaries)``, all at once, one number for each;
+    - by default minus the cross-entropy of ``(input, label)`` if ``train`` returns a torch module;
+      otherwise what it returns must be the scores, one for each canary.
+
+    The claim is (``epsilon``, ``delta``)-DP, or ``mu``-GDP, or both; or ``dpsgd``, e.g.
+    ``"sigma=1,rate=0.05,steps=80"``: noise multiplier, sampling rate and number of steps, as the
+    accountant has them. That is compared as a whole curve (needs dp-accounting), which shows more,
+    and ε is given at ``delta``, by default 1e-5. Neighbours differ by one record that is there or
+    not.
+
+    Formal guarantee: with probability at least 1 − ``alpha`` all bounds hold and the verdict is
+    ``finding`` only if the claim is false, if ``train`` learns of the coins through ``dataset``
+    alone, and the score through the model alone
+    (:func:`~dpaudit.audit.epsilon.one_run.one_run`). Not claimed: that ``no-finding`` means
+    private; other canaries and other scores may show more.
+
+    Raises:
+        UsageError: data, canaries, claim or an option that does not fit.
+        SamplerCrashError: ``train`` or a score raised.
+        MissingExtraError: ``dpsgd`` without dp-accounting.
+    """
+    started, used = time.monotonic(), fresh_seed(seed)
+    claim, curve = training_claim(epsilon=epsilon, delta=delta, mu=mu, dpsgd=dpsgd)
+    if not 0 < alpha < 1:
+        raise UsageError(f"alpha={alpha}: must lie strictly between 0 and 1, e.g. 0.01")
+    if not callable(train):
+        raise UsageError(f"train={train!r}: must be a function of (dataset, seed)")
+    stream = KeyedStream.from_seed(used).child("training")
+    pool = _Pool.of(data, canaries, stream.child("canaries").numpy())
+    if runs < 1 or runs * pool.m < _LEAST:
+        raise UsageError(
+            f"runs={runs}: {pool.m} canaries in {runs} runs are too few; at least {_LEAST} in all"
+        )
+    scoring = _Scoring(score, loss, scores)
+    coins = stream.child("coins").numpy().random((runs, pool.m)) < 0.5
+    seeds = stream.child("seeds").numpy().integers(0, 2**31, runs)
+    made = np.empty((runs, pool.m))
+    for i in range(runs):
+        made[i] = _one(train, scoring, pool, coins[i], int(seeds[i]))
+        if progress is not None:
+            progress(i + 1, runs)
+    ranked = Ranked.of(_comparable(made).ravel(), coins.ravel(), stream.child("ties").numpy())
+    name = f"training:{getattr(train, '__qualname__', type(train).__name__)}"
+    found, extra = _judged(ranked, claim=claim, curve=curve, alpha=alpha, guesses=guesses)
+    result = result_of(
+        found,
+        name=name,
+        members=int(coins.sum()),
+        canaries=coins.size,
+        claim=claim,
+        alpha=alpha,
+        seed=used,
+        started=started,
+        own_coins=True,
+        extra=extra,
+    )
+    return _told(result, curve=curve, runs=runs, canaries=pool.m, by=by)
+
+
+def training_claim(
+    *, epsilon: float | None, delta: float, mu: float | None, dpsgd: str | DpSgd | None
+) -> tuple[PrivacyClaim, DpSgd | None]:
+    """The claim of a training, and its curve if DP-SGD is claimed.
+
+    Raises:
+        UsageError: no claim, or DP-SGD together with another one.
+    """
+    if dpsgd is None:
+        return PrivacyClaim.of(epsilon, delta, mu), None
+    if epsilon is not None or mu is not None:
+        raise UsageError(
+            "claim-dpsgd: not together with another claim; it implies ε at every δ, so give it "
+            "alone"
+        )
+    curve = DpSgd.parse(dpsgd) if isinstance(dpsgd, str) else dpsgd
+    at = delta or _DELTA
+    return PrivacyClaim(curve.epsilon(at), at), curve
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """Data in which canaries can be left out: the first ``base`` rows or ``of`` the data's own."""
+
+    data: Any
+    rows: npt.NDArray[np.intp]
+    """The canaries' rows of ``data``."""
+
+    @classmethod
+    def of(cls, data: Any, canaries: Any, rng: np.random.Generator) -> _Pool:
+        n = records.count(data, name="data")
+        if isinstance(canaries, (int, np.integer)) and not isinstance(canaries, bool):
+            if not 1 <= canaries <= n:
+                raise UsageError(f"canaries={canaries}: must lie in 1…{n}, the number of records")
+            return cls(data, np.sort(rng.choice(n, size=int(canaries), replace=False)))
+        m = records.count(canaries, name="canaries")
+        if m < 1:
+            raise UsageError("canaries: there are none; give some records, or their number")
+        return cls(records.joined(data, canaries), np.arange(n, n + m))
+
+    @property
+    def m(self) -> int:
+        return len(self.rows)
+
+    @property
+    def canaries(self) -> Any:
+        return records.taken(self.data, self.rows)
+
+    def dataset(self, coins: npt.NDArray[np.bool_]) -> Any:
+        kept = np.ones(records.count(self.data, name="data"), dtype=bool)
+        kept[self.rows[~coins]] = False
+        return records.taken(self.data, np.flatnonzero(kept))
+
+
+def _one(
+    train: Train, scoring: _Scoring, pool: _Pool, coins: npt.NDArray[np.bool_], seed: int
+) -> Array:
+    what = "train"
+    try:
+        model = train(pool.dataset(coins), seed)
+        what = "score"
+        return scoring.of(model, pool.canaries, pool.m)
+    except UsageError:
+        raise
+    except Exception as error:
+        raise SamplerCrashError(f"{what} raised {error_text(error)}") from error
+
+
+def _comparable(made: Array) -> Array:
+    """Scores (runs, m) that compare over runs and canaries; no coin enters.
+
+    With several runs: of few runs ranks within each run, of more the distance from the canary's own
+    mean, as some records are easier than others.
+    """
+    runs, m = made.shape
+    if runs == 1:
+        return made
+    if runs >= _CENTRED:
+        return np.asarray(made - made.mean(axis=0))
+    return np.asarray(scipy.stats.rankdata(made, axis=1) / m)
+
+
+def _judged(
+    ranked: Ranked,
+    *,
+    claim: PrivacyClaim,
+    curve: DpSgd | None,
+    alpha: float,
+    guesses: int | None,
+) -> tuple[OneRun, tuple[TestResult, ...]]:
+    def pair(of: float) -> OneRun:
+        return bounds(
+            lambda level, refutes: trials(ranked, guesses=guesses, level=level, refutes=refutes),
+            epsilon=claim.epsilon,
+            delta=claim.delta,
+            mu=claim.mu,
+            alpha=of,
+            share=0.1 if claim.only_mu else None,
+        )
+
+    if curve is None:
+        return pair(alpha), ()
+    found = pair(alpha * (1 - CURVE_SHARE))
+    scaled = dataclasses.replace(found, p=min(1.0, found.p / (1 - CURVE_SHARE)))
+    return scaled, (against_dpsgd(ranked, curve, claim.delta, alpha=alpha, guesses=guesses),)
+
+
+def _told(
+    result: MechanismResult, *, curve: DpSgd | None, runs: int, canaries: int, by: str
+) -> MechanismResult:
+    """The result with what was audited, what a pass leaves open, and how to see it again."""
+    claimed = f"dpsgd={str(curve)!r}" if curve is not None else "…"
+    again = (
+        f"dpaudit.audit_training(…, runs={runs}, {claimed}, alpha={result.alpha:g}, "
+        f"seed={result.provenance.seed!r})"
+    )
+    tests = tuple(
+        dataclasses.replace(test, reproduce=again) if test.finding else test
+        for test in result.tests
+    )
+    shown = max((test.statistic for test in tests if test.unit == "ε"), default=0.0)
+    details = {**result.details, "runs": runs, "canaries": canaries}
+    if curve is not None:
+        details |= {"claimed": "dpsgd", "dpsgd": str(curve)}
+    spots = (*result.cannot_rule_out, *_OUTSIDE) if result.verdict == "no-finding" else ()
+    return dataclasses.replace(
+        result,
+        tests=tests,
+        epsilon=dataclasses.replace(result.epsilon, low=max(shown, result.epsilon.low)),
+        cannot_rule_out=spots,
+        details=details,
+        provenance=dataclasses.replace(result.provenance, by=by),
+    )
+
+
+def _is_module(model: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, torch.nn.Module)
+
+
+def _cross_entropy(model: Any, record: Any) -> float:
+    torch = sys.modules["torch"]
+    try:
+        x, label = record
+    except (TypeError, ValueError):
+        raise UsageError(
+            "score: a record is not (input, label); give score=, loss= or scores="
+        ) from None
+    was = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            x = torch.as_tensor(x)
+            logits = model(x[None])
+            target = torch.as_tensor(label, device=logits.device).reshape(1).long()
+            return float(torch.nn.functional.cross_entropy(logits, target))
+    finally:
+        model.train(was)

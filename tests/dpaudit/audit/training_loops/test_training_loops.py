@@ -1,0 +1,204 @@
+"""Training functions of a user's own: planted flaws, honest ones, kinds of data, refusals."""
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import dpaudit
+from dpaudit.audit.training_loops.records import joined, record, taken
+from dpaudit.errors import MissingExtraError, SamplerCrashError, UsageError
+
+DIM = 400
+BASE = np.zeros((50, DIM))
+ODD = 10.0 * np.eye(DIM)  # orthogonal: no canary disturbs another
+
+
+def summed(sigma, *, clip=True):
+    """One step on everybody: the clipped sum of all records, with noise."""
+
+    def train(data, seed):
+        norms = np.linalg.norm(data, axis=1, keepdims=True)
+        clipped = data / np.maximum(1.0, norms) if clip else data
+        return clipped.sum(axis=0) + np.random.default_rng(seed).normal(0, sigma, data.shape[1])
+
+    return train
+
+
+def knows(model, one):
+    return float(model @ one)
+
+
+def audited(train, **options):
+    given = {"canaries": ODD, "score": knows, "mu": 1.0, "alpha": 0.05, "seed": 1, **options}
+    return dpaudit.audit_training(train, BASE, **given)
+
+
+def test_half_the_noise_and_no_clipping_are_findings():
+    assert audited(summed(1.0)).verdict == "no-finding"
+    half = audited(summed(0.3))
+    assert half.verdict == "finding"
+    assert 1.0 < half.mu.low <= 1 / 0.3
+    assert half.details["canaries"] == DIM
+    assert half.mechanism == "training:summed.<locals>.train"
+    assert "seed='1'" in half.tests[-1].reproduce
+    unclipped = audited(summed(1.0, clip=False))
+    assert unclipped.verdict == "finding"
+
+
+def test_honest_training_is_rarely_a_finding():
+    """200 repetitions at the tightest claim there is, α = 0.05."""
+    found = sum(audited(summed(1.0), seed=i).verdict == "finding" for i in range(200))
+    assert scipy.stats.binom.sf(found - 1, 200, 0.05) > 1e-3
+
+
+def test_one_canary_in_many_runs():
+    """Two neighbouring data sets, compared by the model itself."""
+    one = ODD[:1]
+    honest = audited(summed(1.0), canaries=one, runs=300)
+    assert honest.verdict == "no-finding"
+    assert honest.samples == 300
+    assert audited(summed(0.3), canaries=one, runs=300).verdict == "finding"
+
+
+def test_few_runs_are_compared_by_rank():
+    """Each run's scores lie elsewhere; no coin enters their ranks."""
+
+    def train(data, seed):
+        return summed(0.4)(data, seed)
+
+    def knows_somewhere(model, one):
+        return knows(model, one) + 1e3 * float(np.round(model[-1] * 1e3) % 7)
+
+    result = audited(train, canaries=ODD[:-1], score=knows_somewhere, runs=2)
+    assert result.verdict == "finding"
+    assert result.samples == 2 * (DIM - 1)
+
+
+def test_scores_in_every_form():
+    same = {"seed": 3, "mu": 1.0}
+    by_score = audited(summed(0.5), **same)
+    by_loss = audited(summed(0.5), score=None, loss=lambda w, x: -knows(w, x), **same)
+    at_once = audited(summed(0.5), score=None, scores=lambda w, some: some @ w, **same)
+    itself = audited(lambda d, s: ODD @ summed(0.5)(d, s), score=None, **same)
+    assert by_score.mu.low == by_loss.mu.low == at_once.mu.low == itself.mu.low > 0.5
+
+
+def test_canaries_among_the_data_itself():
+    result = dpaudit.audit_training(
+        summed(0.3), ODD, canaries=150, score=knows, mu=1.0, alpha=0.05, seed=1
+    )
+    assert result.verdict == "finding"
+    assert result.samples == 150
+
+
+def test_a_claim_of_dpsgd():
+    pytest.importorskip("dp_accounting")
+
+    def steps(sigma):
+        def train(data, seed):
+            rng = np.random.default_rng(seed)
+            shown = np.zeros(data.shape[1])
+            for _ in range(4):
+                batch = data[rng.random(len(data)) < 0.5]
+                clipped = batch / np.maximum(1.0, np.linalg.norm(batch, axis=1, keepdims=True))
+                shown += clipped.sum(axis=0) + rng.normal(0, sigma, data.shape[1])
+            return shown
+
+        return train
+
+    claim = {"mu": None, "dpsgd": "sigma=2,rate=0.5,steps=4"}
+    honest, broken = audited(steps(2.0), **claim), audited(steps(0.2), **claim)
+    assert honest.verdict == "no-finding"
+    assert honest.details["claimed"] == "dpsgd"
+    assert broken.verdict == "finding"
+    curve = broken.tests[0]
+    assert curve.name == "one run, DP-SGD"
+    assert curve.finding
+    assert 0.2 <= curve.details["sigma"] < 2
+    assert broken.epsilon.low > broken.claim_epsilon > 1
+
+
+# ---------------------------------------------------------------- records
+
+
+def test_kinds_of_data():
+    torch = pytest.importorskip("torch")
+    rows = np.array([2, 0])
+    x, y = np.arange(6.0).reshape(3, 2), np.array([0, 1, 1])
+    both = taken((x, y), rows)
+    assert both[0].tolist() == [[4.0, 5.0], [0.0, 1.0]]
+    assert both[1].tolist() == [1, 0]
+    assert record((x, y), 1)[1] == 1
+    assert taken(["a", "b", "c"], rows) == ["c", "a"]
+    assert joined((x, y), (x, y))[0].shape == (6, 2)
+    tensor = torch.arange(6.0).reshape(3, 2)
+    assert taken(tensor, rows).tolist() == [[4.0, 5.0], [0.0, 1.0]]
+    assert joined(tensor, tensor).shape == (6, 2)
+    data = torch.utils.data.TensorDataset(tensor, torch.tensor([0, 1, 1]))
+    assert len(joined(data, taken(data, rows))) == 5
+    assert record(taken(data, rows), 0)[0].tolist() == [4.0, 5.0]
+
+
+def test_data_frames():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": [1, 2, 3]}, index=[5, 5, 7])
+    assert taken(frame, np.array([2, 0])).a.tolist() == [3, 1]
+    assert joined(frame, frame).a.tolist() == [1, 2, 3, 1, 2, 3]
+    assert record(frame, 1).a == 2
+
+
+def test_a_torch_model_is_scored_by_its_loss():
+    torch = pytest.importorskip("torch")
+
+    def train(data, seed):
+        """Logistic regression that remembers every record's label."""
+        x, y = data
+        model = torch.nn.Linear(DIM, 2, bias=False)
+        with torch.no_grad():
+            model.weight[0] = (x * (y == 0)[:, None]).sum(0)
+            model.weight[1] = (x * (y == 1)[:, None]).sum(0)
+        return model
+
+    x, y = torch.eye(DIM), torch.arange(DIM) % 2
+    empty = torch.zeros(5, DIM), torch.zeros(5, dtype=torch.long)
+    result = dpaudit.audit_training(train, empty, canaries=(x, y), epsilon=1.0, seed=1)
+    assert result.verdict == "finding"
+    assert result.epsilon.low > 2
+
+
+# ---------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"canaries": 60}, "canaries=60: must lie in 1…50"),
+        ({"canaries": np.zeros((3, DIM))}, "runs=1: 3 canaries"),
+        ({"canaries": [1.0]}, "canaries=list"),
+        ({"canaries": np.zeros((9, 3))}, "do not fit"),
+        ({"mu": None}, "there is no claim"),
+        ({"dpsgd": "sigma=1,rate=0.1,steps=3"}, "claim-dpsgd: not together"),
+        ({"mu": None, "dpsgd": "sigma=1,rate=0.1"}, "write sigma=1,rate=0.05,steps=80"),
+        ({"mu": None, "dpsgd": "sigma=1,rate=2,steps=3"}, "rate=2"),
+        ({"mu": None, "dpsgd": "sigma=1,rate=1,steps=2.5"}, "steps=2.5"),
+        ({"loss": knows}, "score: not together with loss"),
+        ({"score": 3}, "score=3: must be a function"),
+        ({"alpha": 1.0}, "alpha=1.0"),
+        ({"score": lambda _w, _x: float("nan")}, "is not finite"),
+        ({"score": None}, "one number for each of 400 canaries"),
+    ],
+)
+def test_refusals(options, says):
+    def train(_data, _seed):
+        return np.zeros(3)
+
+    with pytest.raises((UsageError, MissingExtraError), match=says):
+        audited(train, **options)
+
+
+def test_a_training_that_raises_is_named():
+    def train(_data, _seed):
+        raise ValueError("no GPU")
+
+    with pytest.raises(SamplerCrashError, match=r"train raised.*no GPU"):
+        audited(train)
