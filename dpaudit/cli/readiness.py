@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import pkgutil
 
+import numpy as np
 from rich.cells import cell_len
 
 from dpaudit import registry
@@ -23,17 +24,23 @@ __all__ = ["be_ready"]
 
 _SANDBOX = "dpaudit.samplers.sandbox"
 _JUDGES = ("dpaudit.audit", _SANDBOX, "dpaudit.results", "dpaudit.accounting")
+_RELEASES = "dpaudit.audit.epsilon"  # numba and scikit-learn, which an audit of noise does not need
 _ATTACKS = ("reach", "bit-features")  # which the audit of a mechanism uses by default
 
 
 @functools.cache
-def be_ready(*, writes: bool) -> None:
-    """Import the audit, its tests and, if it ``writes`` a report, that code; hash our sources."""
+def be_ready(*, writes: bool, releases: bool = False) -> None:
+    """Import the audit, its tests and, if it ``writes`` a report, that code; hash our sources.
+
+    ``releases``: an audit of a mechanism, which trains classifiers.
+    """
     source_hash("dpaudit")
     for name in _JUDGES:
         # Windows runs no foreign programs
         if name != _SANDBOX or importlib.util.find_spec("fcntl"):
-            _all_of(name)
+            _all_of(name, but="" if releases else _RELEASES)
+    if releases:
+        _train_once()
     for group, names in (("tests", registry.plugins("tests")), ("attacks", _ATTACKS)):
         for name in names:
             try:
@@ -64,7 +71,20 @@ def _draw_once() -> None:
     inline_svg(draw, prefix="x")  # type: ignore[arg-type]
 
 
-def _all_of(name: str) -> None:
-    for found in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
-        if not found.name.endswith(".supervisor"):  # a program of its own
-            importlib.import_module(found.name)
+def _train_once() -> None:
+    """Train classifiers once: scikit-learn imports much of itself on first use."""
+    from dpaudit.audit.epsilon.learned_scores import learned_scores
+
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((2, 500, 2))
+    for score in learned_scores(*x, rng=rng, seconds=1e-9):
+        score.of(x[0])
+
+
+def _all_of(name: str, *, but: str = "") -> None:
+    for found in pkgutil.iter_modules(importlib.import_module(name).__path__, f"{name}."):
+        if found.name.endswith(".supervisor") or found.name == but:  # a program of its own
+            continue
+        importlib.import_module(found.name)
+        if found.ispkg:
+            _all_of(found.name, but=but)

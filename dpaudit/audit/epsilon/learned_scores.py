@@ -11,11 +11,11 @@ scores, and the same seed gives the same events.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
@@ -33,19 +33,26 @@ _ATOM = 0.01
 _MOST_ATOMS = 3
 """Values of one coordinate that get a flag of their own: those that as many releases have."""
 _LEAST_ROWS = 500
-_ROUNDS, _PATIENCE = 60, 3
+_ROUNDS = (10, 20, 40, 80)
+_PATIENCE = 6
 _EPOCHS, _WIDTH, _BATCH, _RATE = 30, 64, 256, 2e-3
 _NAMED = 4
 
 
 def learned_scores(
-    x0: Array, x1: Array, *, rng: np.random.Generator, seconds: float
+    x0: Array,
+    x1: Array,
+    *,
+    rng: np.random.Generator,
+    seconds: float,
+    deadline: float = math.inf,
 ) -> list[Statistic]:
     """Scores learned from releases ``x0``, ``x1`` (n, k) at the two neighbours.
 
     None for single numbers, where every event is a set of values and no score adds one, and for
-    fewer than 500 releases. Training ends after ``seconds``; where that comes before its own end,
-    the events depend on this machine's speed, and the bounds hold all the same.
+    fewer than 500 releases. Training ends after ``seconds`` of this thread's own work, whatever
+    else the machine does, and at ``deadline`` of ``time.monotonic``. Where one of them comes before
+    its own end, the events depend on this machine's speed; the bounds hold in any case.
     """
     if x0.shape[1] < 2 or min(len(x0), len(x1)) < _LEAST_ROWS:
         return []
@@ -55,15 +62,26 @@ def learned_scores(
     labels = np.concatenate([np.zeros(len(x0)), np.ones(len(x1))])
     order = rng.permutation(len(rows))
     rows, labels = rows[order], labels[order]
-    began = time.monotonic()
     found: list[Statistic] = []
     with threadpool_limits(1):
         for name, train in (("small network", _network), ("boosted trees", _trees)):
-            left = began + seconds - time.monotonic()
-            if left > 0:
-                score = train(rows, labels, int(rng.integers(2**31)), left / (2 - len(found)))
+            if seconds > 0 and time.monotonic() < deadline:
+                budget = _Budget(time.thread_time() + seconds / 2, deadline)
+                score = train(rows, labels, int(rng.integers(2**31)), budget)
                 found.append(_named(name, score, columns, rows, labels, rng))
     return found
+
+
+@dataclass(frozen=True)
+class _Budget:
+    """When training must end: this thread's own time, and the time of the day."""
+
+    work: float
+    deadline: float
+
+    @property
+    def spent(self) -> bool:
+        return time.thread_time() > self.work or time.monotonic() > self.deadline
 
 
 def _columns(x0: Array, x1: Array) -> npt.NDArray[np.intp]:
@@ -77,7 +95,7 @@ def _columns(x0: Array, x1: Array) -> npt.NDArray[np.intp]:
     return np.sort(np.argsort(-np.nan_to_num(differ), kind="stable")[:_MOST_COLUMNS])
 
 
-def _trees(rows: Array, labels: Array, seed: int, seconds: float) -> Callable[[Array], Array]:
+def _trees(rows: Array, labels: Array, seed: int, budget: _Budget) -> Callable[[Array], Array]:
     """Log-odds by gradient-boosted trees, grown while a tenth of the rows is told apart better."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
@@ -90,15 +108,14 @@ def _trees(rows: Array, labels: Array, seed: int, seconds: float) -> Callable[[A
         warm_start=True,
         random_state=seed,
     )
-    best, since, deadline = np.inf, 0, time.monotonic() + seconds
-    kept = 1
-    for rounds in range(4, _ROUNDS + 1, 4):
+    best = np.inf
+    for rounds in _ROUNDS:  # few: each start sorts all rows anew
         model.set_params(max_iter=rounds)
         model.fit(rows[held:], labels[held:])
         loss = _loss(np.asarray(model.decision_function(rows[:held])), labels[:held])
-        best, since, kept = (loss, 0, rounds) if loss < best else (best, since + 1, kept)
-        if since == _PATIENCE or time.monotonic() > deadline:
+        if loss >= best or budget.spent:
             break
+        best = loss
     return lambda x: np.asarray(model.decision_function(x), np.float64)
 
 
@@ -145,52 +162,30 @@ def _frequent(values: Array) -> Array:
     return np.asarray(found[many][np.argsort(-counts[many], kind="stable")][:_MOST_ATOMS])
 
 
-def _network(rows: Array, labels: Array, seed: int, seconds: float) -> Callable[[Array], Array]:
+def _network(rows: Array, labels: Array, seed: int, budget: _Budget) -> Callable[[Array], Array]:
     """Log-odds by a network of two hidden layers, kept at its best on a tenth of the rows."""
     from sklearn.neural_network import MLPClassifier
+
+    from dpaudit.audit.epsilon.network import log_odds
 
     inputs, held = _Inputs.of(rows), len(rows) // 10
     shown = inputs(rows)
     model = MLPClassifier(
         (_WIDTH, _WIDTH), batch_size=_BATCH, learning_rate_init=_RATE, random_state=seed
     )
-    best, since, deadline = np.inf, 0, time.monotonic() + seconds
+    best, since = np.inf, 0
     layers: list[Array] = []
     for _ in range(_EPOCHS):
         model.partial_fit(shown[held:], labels[held:], classes=[0.0, 1.0])
         now = [a.copy() for pair in zip(model.coefs_, model.intercepts_, strict=True) for a in pair]
-        loss = _loss(_forward(shown[:held], *now), labels[:held])
+        loss = _loss(log_odds(shown[:held], *now), labels[:held])
         if loss < best:
             best, since, layers = loss, 0, now
         else:
             since += 1
-        if since == 2 * _PATIENCE or time.monotonic() > deadline:
+        if since == _PATIENCE or budget.spent:
             break
-    return lambda x: _forward(inputs(x), *layers)
-
-
-@numba.njit(nogil=True, cache=True)
-def _forward(x, w0, b0, w1, b1, w2, b2):  # type: ignore[no-untyped-def]
-    """Log-odds row by row: a product of matrices would round a row by its place among others."""
-    n, k = x.shape
-    first, second, out = np.empty(len(b0)), np.empty(len(b1)), np.empty(n)
-    for i in range(n):
-        first[:] = b0
-        for j in range(k):
-            if x[i, j] != 0.0:
-                for h in range(len(b0)):
-                    first[h] += x[i, j] * w0[j, h]
-        second[:] = b1
-        for j in range(len(b0)):
-            if first[j] > 0.0:
-                for h in range(len(b1)):
-                    second[h] += first[j] * w1[j, h]
-        total = b2[0]
-        for h in range(len(b1)):
-            if second[h] > 0.0:
-                total += second[h] * w2[h, 0]
-        out[i] = total
-    return out
+    return lambda x: log_odds(inputs(x), *layers)
 
 
 def _named(

@@ -161,8 +161,8 @@ def lines_of(file: io.TextIOBase) -> Iterator[str]:
 class _Rows:
     """The lines that hold numbers: without comments, and without a header in the first of them.
 
-    A header is a row of cells none of which is a number. ``number`` is that of the line given last,
-    from 1.
+    A header is a row of cells none of which is a number, and whose quotes end on its line.
+    ``number`` is that of the line given last, from 1.
     """
 
     def __init__(self, file: io.TextIOBase) -> None:
@@ -179,10 +179,14 @@ class _Rows:
             data = line.partition("#")[0].strip()
             if data and not self._headed:
                 self._headed = True
-                data = "" if not any(map(_is_number, data.split(","))) else data
+                data = "" if _is_header(data) else data
             if data:
                 return line
         raise StopIteration
+
+
+def _is_header(line: str) -> bool:
+    return line.count('"') % 2 == 0 and not any(map(_is_number, line.split(",")))
 
 
 def _is_number(cell: str) -> bool:

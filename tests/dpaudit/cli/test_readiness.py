@@ -47,13 +47,13 @@ for name, words in json.load(sys.stdin).items():
     if child == 0:
         try:
             if name == "unready":
-                verdicts.be_ready = lambda *, writes: None
+                verdicts.be_ready = lambda **_: None
             watched(name, words)
         finally:
             os._exit(0)
     os.waitpid(child, 0)
     if name == "every format":
-        readiness.be_ready(writes=True)  # for the rest
+        readiness.be_ready(writes=True, releases=True)  # for the rest
 """
 SAMPLER = """
 import numpy as np
@@ -61,6 +61,7 @@ rng = np.random.default_rng(5)
 def good(n, d): return rng.standard_normal((n, d))
 def wide(n, d): return 1.1 * rng.standard_normal((n, d))
 def release(value, n): return np.round((value + rng.laplace(0, 0.5, n)) * 2**20) / 2**20
+def two(value, n): return np.round((value + rng.laplace(0, 0.5, (n, 2))) * 2**20) / 2**20
 """
 ALL_FORMATS = ("--out", "o", "--also", "sarif,junit,markdown")
 NOISE = ("--claim", "gaussian:sigma=1", "--samples", "2e4", "--seed", "1")
@@ -81,6 +82,10 @@ CALLS = {
         "json",
     ),
     "a command": ("audit", "command:head -c {bytes} /dev/urandom", *NOISE),
+    "learned scores": (
+        *("mechanism", "python:../mine.py:two", "--neighbours", "0,1", "--claim-epsilon", "1"),
+        *("--samples", "5e3", "--seed", "1"),
+    ),
     "a mechanism": (
         *("mechanism", "python:../mine.py:release", "--neighbours", "0,1", "--claim-epsilon", "1"),
         *("--samples", "5e3", "--seed", "1", *ALL_FORMATS),
