@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import shlex
+from pathlib import Path
+
 from dpaudit.audit.commands import command_line
+from dpaudit.audit.epsilon.dataset_run import question_of, write_pair
 from dpaudit.audit.epsilon.run import audit_named
 from dpaudit.audit.nothing import nothing_counted
 from dpaudit.audit.options import MechanismOptions, PrivacyClaim
@@ -12,10 +17,22 @@ from dpaudit.cli.options import AuditCommand
 from dpaudit.cli.progress import AuditProgress
 from dpaudit.cli.verdicts import audited, leave, write_page
 from dpaudit.documents import of_result
+from dpaudit.errors import UsageError
 from dpaudit.samplers.identity import identify
 from dpaudit.samplers.sandbox.policy import asking
+from dpaudit.types import MechanismResult
 
 __all__ = ["mechanism"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DataOptions:
+    """Options on data sets, as they were written."""
+
+    dataset: Path | None = None
+    adjacency: str | None = None
+    bounds: str | None = None
+    features: str | None = None
 
 
 def mechanism(
@@ -26,6 +43,7 @@ def mechanism(
     attack: str | None,
     options: MechanismOptions,
     guesses: int | None,
+    data: DataOptions,
     common: AuditCommand,
 ) -> None:
     """Audit, print, write, and exit with the verdict's code."""
@@ -38,8 +56,10 @@ def mechanism(
         neighbours=neighbours,
         attack=attack,
         guesses=guesses,
+        **dataclasses.asdict(data),
     )
     refuse_another(out, command)
+    asked = question_of(neighbours, **dataclasses.asdict(data))
     formats = without_earlier(formats, out)
     what = identify(name)
     with asking(common.sandbox, visible=common.visible or (), passed=common.pass_env or ()) as held:
@@ -47,10 +67,11 @@ def mechanism(
             lambda progress: audit_named(
                 name,
                 claim=claim,
-                neighbours=neighbours,
+                neighbours=None if asked is not None else neighbours,
                 attack=attack,
                 options=options,
                 guesses=guesses,
+                asked=asked,
                 what=what,
                 progress=progress,
             ),
@@ -74,7 +95,10 @@ def mechanism(
             also=formats,
             output=common.output,
             held=held,
+            releases=True,
         )
+    if out is not None and {"pair", "search"} <= set(result.details):
+        result = _with_files(result, out)
     document = of_result(result)
     if out is not None:
         write_page(document, out, also=formats)
@@ -86,3 +110,25 @@ def mechanism(
         out=out,
         output=common.output,
     )
+
+
+def _with_files(result: MechanismResult, out: Path) -> MechanismResult:
+    """``result`` with its pair of data sets as two files in ``out``, which its commands name."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        files = ";".join(map(str, write_pair(result, out)))
+    except OSError as error:
+        raise UsageError(
+            f"out={out}: cannot be written ({error.strerror}); choose another --out"
+        ) from error
+    tests = tuple(
+        dataclasses.replace(test, reproduce=_at(test.reproduce, files)) if test.finding else test
+        for test in result.tests
+    )
+    return dataclasses.replace(result, tests=tests)
+
+
+def _at(command: str, files: str) -> str:
+    words = shlex.split(command)
+    words[words.index("--neighbours") + 1] = files
+    return shlex.join(words)

@@ -19,6 +19,9 @@ __all__ = ["EncodedReleases"]
 
 Array = npt.NDArray[np.float64]
 
+_WORTH_SAYING = 0.05
+_MOST_VALUES = 20
+
 
 class EncodedReleases:
     """A mechanism on data sets as one that releases numbers: each release is first its place.
@@ -41,6 +44,7 @@ class EncodedReleases:
         self._datasets = datasets
         self._blocks: list[Raw] = []
         self._made = 0
+        self._learnt: list[Array] = []
 
     def __enter__(self) -> Self:
         return self
@@ -64,6 +68,7 @@ class EncodedReleases:
         halves = [x[: max(1, len(x) // 2), 0].astype(np.intp) for x in drawn.learn]
         self.encoding = Encoding.fitted(self._at(halves[0]), self._at(halves[1]))
         rows = np.concatenate([self.encoding.rows(block) for block in self._blocks])
+        self._learnt = [rows[x[:, 0].astype(np.intp)] for x in drawn.learn]
         learn, count = (
             (rows[a[:, 0].astype(np.intp)], rows[b[:, 0].astype(np.intp)])
             for a, b in (drawn.learn, drawn.count)
@@ -80,6 +85,23 @@ class EncodedReleases:
             _item(self._blocks[b], int(i - starts[b]))
             for b, i in zip(blocks.tolist(), places.tolist(), strict=True)
         ]
+
+    def _apart(self) -> str:
+        """In words, the column whose values differ most between the neighbours, if one does."""
+        if self.encoding is None:
+            return ""
+        best = max(
+            (_most_apart(a, b), j)
+            for j, (a, b) in enumerate(zip(*(x.T for x in self._learnt), strict=True))
+        )
+        (gap, value, share0, share1), j = best
+        if gap < _WORTH_SAYING:
+            return ""
+        says = one_line(self.encoding.says(j, value), limit=120)
+        return (
+            f"Releases differ most in this: {says}, in {share0:.3g} of those at the first and "
+            f"{share1:.3g} at the second data set (learning half)."
+        )
 
     def named(self, result: MechanismResult) -> MechanismResult:
         """``result`` with what columns of a row are in place of their numbers."""
@@ -104,6 +126,9 @@ class EncodedReleases:
             )
             for test in result.tests
         )
+        apart = self._apart()
+        if apart and not plain_numbers:
+            result = dataclasses.replace(result, advice=(apart, *result.advice))
         details = {**result.details, "columns": [one_line(name, limit=80) for name in names]}
         return dataclasses.replace(result, tests=tests, details=details)
 
@@ -111,3 +136,11 @@ class EncodedReleases:
 def _item(block: Raw, i: int) -> Any:
     item = block[i]
     return float(item) if isinstance(item, np.floating) else item
+
+
+def _most_apart(a: Array, b: Array) -> tuple[float, float, float, float]:
+    """How far apart the shares of the likeliest different value are, the value, and both shares."""
+    values, counts = np.unique(np.concatenate([a, b]), return_counts=True)
+    often = values[np.argsort(-counts)[:_MOST_VALUES]]
+    shares = [(float(np.mean(a == v)), float(np.mean(b == v)), float(v)) for v in often]
+    return max((abs(p - q), v, p, q) for p, q, v in shares)

@@ -105,6 +105,16 @@ class Encoding:
         rare = ["number of places that are rare"] if self._counts_strange else []
         return [column.says for column in self.columns] + rare
 
+    def says(self, j: int, value: float) -> str:
+        """What it means that column ``j`` has a value."""
+        if j >= len(self.columns) or self.columns[j].what in ("number", "rounded-off part"):
+            return f"{self.names[j]} is {value:.6g}"
+        column = self.columns[j]
+        meant = [key for key, code in column.codes.items() if code == value]
+        if not meant:
+            return f"{self.names[j]} is rare or none"
+        return f"{self.names[j]} is {_KINDS[meant[0]] if column.what == 'kind' else repr(meant[0])}"
+
     @property
     def _counts_strange(self) -> bool:
         return self.strange or not self.columns

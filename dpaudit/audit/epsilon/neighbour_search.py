@@ -32,7 +32,9 @@ __all__ = ["ADJACENCIES", "Field", "Found", "Schema", "neighbours_of", "promise"
 ADJACENCIES = ("add-remove", "replace")
 """What neighbours are: one record more or less, or one record changed."""
 
-_LEAST = 1000
+_LEAST = 500
+_FIRST_SHARE = 0.5
+"""Share of the time for the first round, which has most pairs."""
 _MOST_RECORDS = 40
 """Records of a data set that is made up, at most."""
 _RANDOM = 60
@@ -341,7 +343,7 @@ def search(
 ) -> Found:
     """The most promising pair of neighbours, of which nothing is claimed.
 
-    A pair has at first 1,000 to 2,000 releases at each of its data sets, and up to ``samples`` in
+    A pair has at first 500 to 2,000 releases at each of its data sets, and up to ``samples`` in
     the last round; ``deadline``, of ``time.monotonic``, ends the search with the best so far.
 
     Raises:
@@ -350,12 +352,14 @@ def search(
     """
     schema = Schema.learned(data.records, bounds)
     state = _Search(mechanism, data, delta, deadline, rng)
-    each = max(_LEAST, min(2 * _LEAST, samples // 50))
+    each = max(_LEAST, min(4 * _LEAST, samples // 50))
+    first_until = time.monotonic() + _FIRST_SHARE * (deadline - time.monotonic())
     random = _random(data.records, schema, adjacency, rng)
     canonical = list(_unique(_canonical(data.records, schema, adjacency)))
     pairs = [*canonical, *(next(random) for _ in range(_RANDOM))]
     rounds = len(_KEPT)
-    scored = state.scored(pairs, each, lambda share: _tell(progress, share * 0.6))
+    scored = state.scored(pairs, each, until=first_until)
+    _tell(progress, 0.6)
     for i, kept in enumerate(_KEPT):
         best = sorted(scored, key=lambda s: (-s[0], len(s[1].second)))[:kept]
         varied = [
@@ -416,12 +420,12 @@ class _Search:
         self._deadline, self._rng = deadline, rng
 
     def scored(
-        self, pairs: Sequence[_Pair], n: int, told: Callable[[float], None] | None = None
+        self, pairs: Sequence[_Pair], n: int, until: float | None = None
     ) -> list[tuple[float, _Pair]]:
         """The promise of each pair from ``n`` new releases at both of its data sets."""
         found = []
-        for i, pair in enumerate(pairs):
-            left = self._deadline - time.monotonic()
+        for pair in pairs:
+            left = (self._deadline if until is None else until) - time.monotonic()
             if left <= 0:
                 self.late = True
                 break
@@ -440,8 +444,6 @@ class _Search:
                 continue
             self.releases += 2 * n
             found.append((promise(x0, x1, delta=self._delta, rng=self._rng), pair))
-            if told is not None:
-                told((i + 1) / len(pairs))
         return found
 
 

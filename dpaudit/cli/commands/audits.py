@@ -204,7 +204,39 @@ def mechanism(
         str | None,
         typer.Option(
             metavar="Q,Q",
-            help="Two neighbouring query results: 0,1 or '0,0,0;1,0,0' or 'a.npy;b.npy'.",
+            help="Two neighbouring query results: 0,1 or '0,0,0;1,0,0' or 'a.npy;b.npy'; or two data sets, 'a.csv;b.csv'; or search.",
+            show_default=False,
+        ),
+    ] = None,
+    dataset: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="--neighbours search begins with this data set: .csv .parquet .json .npy.",
+            show_default=False,
+        ),
+    ] = None,
+    adjacency: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOW",
+            help="Neighbours found differ by add-remove (one record more or less; the default) or replace.",
+            show_default=False,
+        ),
+    ] = None,
+    bounds: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELD=LOW:HIGH;…",
+            help="What values a record may have: 'age=0:120;city=Bonn|Graz' or 0:1; otherwise just past those of --dataset.",
+            show_default=False,
+        ),
+    ] = None,
+    features: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION",
+            help="python: a function that turns one release into numbers.",
             show_default=False,
         ),
     ] = None,
@@ -264,6 +296,11 @@ def mechanism(
                             n releases as float64 on stdout
     http://127.0.0.1:8000/release
                             POST {"value", "n"}, n releases as raw float64 back
+    python:MODULE:FUNCTION  with two data sets: f(dataset) or f(dataset, n), and
+                            a release may be anything: text, a dict, None …
+    command:'./mechanism {dataset} {n}'
+                            with two data sets: gets a file, .csv or .json, and
+                            writes n lines, each a release as JSON
     'file:at-0.npy;at-1.npy'
                             releases recorded at the two neighbours; also .npz
                             .csv .parquet .bin (--neighbours is optional)
@@ -292,6 +329,8 @@ def mechanism(
     $ dpaudit mechanism opendp:gaussian:scale=4 --neighbours 0,1 \
         --claim-epsilon 1 --claim-delta 1e-5
     $ dpaudit mechanism numpy:normal:scale=2 --neighbours 0,1 --claim-mu 0.5
+    $ dpaudit mechanism python:./release.py:mean --claim-epsilon 1 \
+        --dataset people.csv --neighbours search --out found
     $ dpaudit mechanism numpy:normal:scale=2 --neighbours 0,1 --claim-rho 0.125
     $ dpaudit mechanism numpy:legacy-normal --neighbours '0,0;1,1' \
         --claim-epsilon 1 --claim-delta 1e-5 \
@@ -326,6 +365,7 @@ def mechanism(
         attack=attack,
         options=options,
         guesses=optional_count(guesses, name="guesses", what="guesses", example="100"),
+        data=mechanisms.DataOptions(dataset, adjacency, bounds, features),
         common=common,
     )
 
