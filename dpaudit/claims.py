@@ -58,12 +58,12 @@ class Claim:
             UsageError: a missing, non-numeric, zero, negative, infinite or NaN scale, one above
                 1e150, or a discrete one too large.
         """
-        ref, where = Reference.parse(text), f"claim={one_line(text)}"
+        wanted = FAMILIES.get(text.partition(":")[0].strip(), "sigma")
+        ref, where = Reference.parse(text, example=f"{wanted}=1"), f"claim={one_line(text)}"
         if ref.name not in FAMILIES:
             raise UnknownNameError(
                 f"{where}: family {shown(ref.name)} is not known{nearest(ref.name, FAMILIES)}"
             )
-        wanted = FAMILIES[ref.name]
         for option in ref.options:
             if option != wanted:
                 raise UnknownNameError(

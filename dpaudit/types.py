@@ -111,8 +111,8 @@ class Reference:
     options: Mapping[str, Value] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, text: str) -> Reference:
-        """Read ``NAME[:option=value,…]``.
+    def parse(cls, text: str, *, example: str = "sigma=1") -> Reference:
+        """Read ``NAME[:option=value,…]``; ``example`` is an option for the error message.
 
         Numbers and ``true``/``false`` are recognised, the rest stays text. A whole number beyond
         the range of a float is infinite.
@@ -128,7 +128,7 @@ class Reference:
             if not equals or not option:
                 raise UsageError(
                     f"{shown(part)} in {shown(text)}: an option is written name=value, "
-                    f"e.g. {one_line(name)}:sigma=1"
+                    f"e.g. {one_line(name)}:{example}"
                 )
             if option in options:
                 raise UsageError(

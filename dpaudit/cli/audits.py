@@ -73,7 +73,7 @@ def audit(sampler: str, *, claim: str | None, options: AuditOptions, common: Aud
 def _search(options: AuditOptions) -> str:
     limit = search_seconds(options)
     within = "until the time limit" if limit is None else f"at most {limit:.2g} s"
-    return f"all values drawn; testing, then searching for hidden directions, {within}"
+    return f"all values drawn; tests, then a search for directions, {within}"
 
 
 def _save(test: TestResult, out: Path) -> None:

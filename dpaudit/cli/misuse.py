@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from dpaudit.cli.help import examples
@@ -15,6 +16,7 @@ _RULES = {
     "float": "must be a number",
     "finite_number": "must be a finite number",
 }
+_PLACE = re.compile(r"No such command '(\S*[./:]\S*)'\.")  # no command has such a name
 _LIMITS = {
     "greater_than_equal": ("at least", "ge"),
     "greater_than": ("above", "gt"),
@@ -33,6 +35,8 @@ def misuse(error: Any) -> str:
     shown = examples(getattr(command, "help", None))
     if shown and type(error).__name__ == "MissingParameter":
         lines.append(f"e.g. {shown[0]}")
+    if where == "dpaudit" and (named := _PLACE.fullmatch(message)):
+        lines.append(f"To audit it: dpaudit audit {one_line(named[1], limit=200)}")
     return "\n".join(lines)
 
 

@@ -189,7 +189,7 @@ def overviews(folder: Path) -> list[Overview]:
         UsageError: no such folder.
     """
     if not folder.is_dir():
-        raise UsageError(f"dir={folder}: no such folder; give one that holds runs, such as runs")
+        raise UsageError(f"dir={folder}: no such folder; name one, e.g. dpaudit runs list .")
     places = sorted(Path(place) for place, _, files in os.walk(folder) if FILE in files)
     return [look_at(place) for place in places]
 

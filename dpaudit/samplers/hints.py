@@ -26,6 +26,7 @@ _FUNCTION = re.compile(r"^(?:async )?def ([A-Za-z]\w*)", re.MULTILINE)
 _SYMBOL = re.compile(r"^\S+ ([TWi]) (\w+)(?:@\S*)?$", re.MULTILINE)
 _READ = 1 << 18  # bytes of a module, or of a list of symbols
 _SECONDS = 5.0
+_SECOND = ";SECOND-FILE"
 _SHOWN = 12
 
 
@@ -37,7 +38,21 @@ def meant(text: str, *, releases: bool) -> str:
     target, place = _target(text, releases=releases)
     if not target:
         return ""
-    return f"did you mean '{one_line(target, limit=300)}'?{offers(place).removeprefix(';')}"
+    known = offers(place).removeprefix(";")
+    return f"did you mean '{one_line(target, limit=300)}'?{known or _absent(target)}"
+
+
+def _absent(target: str) -> str:
+    """That a file which the target names does not exist, as the end of a message."""
+    kind, _, rest = target.partition(":")
+    path = rest.rpartition(":")[0]
+    paths = {
+        "file": rest.removesuffix(_SECOND).split(";"),
+        "library": [path],
+        "python": [path] if path.endswith(".py") else [],
+    }.get(kind, [])
+    absent = next((p for p in paths if not os.path.exists(p)), None)
+    return "" if absent is None else f" there is no file {one_line(absent, limit=300)}"
 
 
 def _target(text: str, *, releases: bool) -> tuple[str, str]:
@@ -49,7 +64,7 @@ def _target(text: str, *, releases: bool) -> tuple[str, str]:
     if place.endswith(".py"):
         return f"python:{place}:{member or 'FUNCTION'}", known
     if all(Path(part.strip()).suffix.lower() in READERS for part in text.split(";")):
-        second = ";SECOND-FILE" if releases and ";" not in text else ""
+        second = _SECOND if releases and ";" not in text else ""
         return f"file:{text}{second}", ""
     if found := _SCHEME.match(text):
         scheme = "https" if "s" in (found[1] or found[2]) else "http"

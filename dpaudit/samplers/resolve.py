@@ -85,10 +85,11 @@ def open_sampler(
         if hint := meant(text, releases=False):
             raise UnknownNameError(f"sampler={one_line(text, limit=200)}: {hint}")
         near = registry.nearest(name, [*sources, *kinds])
-        near = near if "did you mean" in near else ";"  # the full lists follow
+        near = near if "did you mean" in near else ";"
         raise UnknownNameError(
-            f"sampler={name}: not known{near} sources, written NAME[:opt=value]: "
-            f"{', '.join(sources)}; kinds, written KIND:TARGET: {', '.join(kinds)}"
+            f"sampler={one_line(name, limit=200)}: not known{near} your own is "
+            "python:MODULE:FUNCTION, library:PATH:SYMBOL, command:PROGRAM, http://HOST:PORT/PATH "
+            "or file:PATH; for others see: dpaudit list sources, dpaudit list mechanisms"
         )
     _refuse_mitigation(mitigation, name)
     if not target.strip():

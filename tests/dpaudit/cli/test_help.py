@@ -107,6 +107,8 @@ def test_see_above_only_where_it_is_above(narrow, words):
         (("train", "cnn", "--epochs", "1.5"), ["epochs=1.5: must be a whole number"]),
         (("deployment", "apple", "--config", "x", "--days", "0"), ["days=0: must be at least 1"]),
         (("adit",), ["Did you mean 'audit'?"]),
+        (("./vendor.so",), ["No such command", "\nTo audit it: dpaudit audit ./vendor.so"]),
+        (("key", "new.json"), ["No such command", "\nSee: dpaudit key --help\n"]),
     ],
 )
 def test_a_wrong_command_line_is_told_in_our_words(args, says):

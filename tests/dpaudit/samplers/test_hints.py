@@ -27,6 +27,7 @@ def vendor(here, cc):
         '"""def not_one"""\nfrom math import *\ndef noise(n, d): ...\nasync def other(): ...\n'
         "def _hidden(): ...\nclass C:\n    def method(self): ...\n"
     )
+    (here / "mine.csv").write_text("1\n")
     (here / "tool").write_text("#!/bin/sh\n")
     (here / "tool").chmod(0o755)
     return here
@@ -37,13 +38,22 @@ def vendor(here, cc):
     [
         ("./vendor.so", "library:./vendor.so:SYMBOL'? it has gauss, laplace", None),
         ("vendor.so:gauss", "library:vendor.so:gauss'?", None),
-        ("libnoise.so.1.2", "library:libnoise.so.1.2:SYMBOL'?", None),
+        (
+            "libnoise.so.1.2",
+            "library:libnoise.so.1.2:SYMBOL'? there is no file libnoise.so.1.2",
+            None,
+        ),
         ("./mine.py", "python:./mine.py:FUNCTION'? it has noise, other", None),
         ("mine.py:noise", "python:mine.py:noise'?", None),
         ("mine:noise", "python:mine:noise'?", None),
         ("numpy.random:laplace", "python:numpy.random:laplace'?", None),
-        ("x.csv", "file:x.csv'?", "file:x.csv;SECOND-FILE'?"),
-        ("a.npy;b.npy", "file:a.npy;b.npy'?", "file:a.npy;b.npy'?"),
+        ("mine.csv", "file:mine.csv'?", "file:mine.csv;SECOND-FILE'?"),
+        (
+            "mine.csv;b.npy",
+            "file:mine.csv;b.npy'? there is no file b.npy",
+            "file:mine.csv;b.npy'? there is no file b.npy",
+        ),
+        ("x.py:f", "python:x.py:f'? there is no file x.py", None),
         ("htp://h:80/x", "http://h:80/x'?", None),
         ("htps://h/x", "https://h/x'?", None),
         ("http//h/x", "http://h/x'?", None),

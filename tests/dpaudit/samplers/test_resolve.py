@@ -17,7 +17,7 @@ from dpaudit.samplers import open_sampler
 def test_an_unknown_name_suggests_sources_and_kinds(text, near):
     with pytest.raises(UnknownNameError, match=f"did you mean '{near}'") as caught:
         open_sampler(text, seed="1")
-    for word in ("gaussian", "python", "command", "library", "file"):
+    for word in ("python:", "command:", "library:", "file:", "dpaudit list sources"):
         assert word in str(caught.value)
 
 
