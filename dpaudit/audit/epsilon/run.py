@@ -8,7 +8,7 @@ import math
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,6 @@ from dpaudit.audit.options import (
     fresh_seed,
     refuse_pure_gaussian,
 )
-from dpaudit.audit.stated_claims import Table
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.interfaces import Mechanism, ProbingAttack, RecordedMechanism
 from dpaudit.provenance import identified
@@ -53,6 +52,9 @@ from dpaudit.samplers.laws import declared_law
 from dpaudit.samplers.resolve import open_mechanism
 from dpaudit.samplers.sandbox.policy import joined
 from dpaudit.types import MechanismResult
+
+if TYPE_CHECKING:
+    from dpaudit.audit.stated_claims import Table
 
 __all__ = [
     "audit_mechanism",
