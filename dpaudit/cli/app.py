@@ -6,7 +6,15 @@ from typing import Annotated
 
 import typer
 
-from dpaudit.cli.commands import audits, deployments, experiments, gates, lab, protocols
+from dpaudit.cli.commands import (
+    audits,
+    deployments,
+    experiments,
+    gates,
+    lab,
+    protocols,
+    training,
+)
 from dpaudit.cli.help import App
 from dpaudit.cli.plugin_commands import AllCommands, group_of
 from dpaudit.cli.runs import runs_app
@@ -88,6 +96,7 @@ def _root(
 app.command()(experiments.demo)
 app.command()(audits.audit)
 app.command()(audits.mechanism)
+app.command()(training.training)
 app.command()(audits.explain)
 app.command()(lab.attack)
 app.command()(experiments.run)

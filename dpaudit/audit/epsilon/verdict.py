@@ -17,6 +17,7 @@ from dpaudit.audit.options import PrivacyClaim
 from dpaudit.types import BlindSpot, Interval, TestResult, Verdict
 
 __all__ = [
+    "CEILING",
     "at_least",
     "low_bits_advice",
     "misfit_advice",
@@ -26,6 +27,9 @@ __all__ = [
     "two_neighbour_blind_spots",
     "verdict_of",
 ]
+
+CEILING = "how large ε really is"
+"""The blind spot of a ceiling on what can be shown."""
 
 _never = partial(BlindSpot, size=None, unit="")  # at no sample size
 _CLEARLY_MORE = 0.5
@@ -274,7 +278,7 @@ def one_run_blind_spots(
     return (
         _never(
             test="one run",
-            flaw="how large ε really is",
+            flaw=CEILING,
             says=f"{canaries:,} canaries can show at most ε = {ceiling:.3g}, "
             "if every guess is right",
         ),

@@ -1,0 +1,199 @@
+"""``dpaudit training``: a training function of the user's own, from their module."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.util
+import inspect
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from dpaudit.audit.nothing import nothing_counted
+from dpaudit.audit.options import MechanismOptions
+from dpaudit.audit.training_loops.run import audit_training, training_claim
+from dpaudit.cli.formats import formats_of, without_earlier
+from dpaudit.cli.progress import AuditProgress
+from dpaudit.cli.verdicts import audited, leave, write_page
+from dpaudit.counts import count_of
+from dpaudit.documents import of_result
+from dpaudit.errors import SamplerCrashError, UsageError
+from dpaudit.results.text import error_text, one_line
+from dpaudit.samplers.sandbox.policy import asking
+
+__all__ = ["Claimed", "Output", "training"]
+
+_SCORES = ("score", "loss", "scores")
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """The claim, as options."""
+
+    epsilon: float | None
+    delta: float
+    mu: float | None
+    dpsgd: str | None
+
+    @property
+    def words(self) -> list[str]:
+        given = {
+            "--claim-epsilon": self.epsilon,
+            "--claim-delta": self.delta or None,
+            "--claim-mu": self.mu,
+            "--claim-dpsgd": self.dpsgd,
+        }
+        return [word for name, value in given.items() if value is not None
+                for word in (name, str(value))]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where the result goes."""
+
+    out: Path | None
+    also: str | None
+    by: str
+    output: str
+    verbose: bool
+
+
+def training(
+    target: str,
+    *,
+    data: str,
+    canaries: str | None,
+    score: str | None,
+    runs: int,
+    claim: Claimed,
+    alpha: float,
+    seed: str,
+    to: Output,
+) -> None:
+    """Audit, print, write, and exit with the verdict's code."""
+    formats = without_earlier(formats_of(to.also, out=to.out), to.out)
+    told, _ = training_claim(**dataclasses.asdict(claim))
+    options = MechanismOptions(alpha=alpha, seed=seed, by=to.by)
+    words = ["dpaudit", "training", target, *claim.words]
+    words += ["--data", data] if data != "data" else []
+    words += ["--canaries", canaries] if canaries else []
+    words += ["--score", score] if score else []
+    words += ["--runs", str(runs)] if runs != 1 else []
+    command = shlex.join([*words, "--alpha", f"{alpha:g}", "--seed", seed])
+
+    def work(progress: Callable[[int, int], None]) -> Any:
+        module, train = _module(target)
+        result = audit_training(
+            _named(module, train),
+            _made(module, data),
+            canaries=_canaries(module, canaries),
+            runs=runs,
+            alpha=alpha,
+            seed=seed,
+            by=to.by,
+            progress=progress,
+            **dataclasses.asdict(claim),
+            **_scoring(module, score),
+        )
+        tests = (dataclasses.replace(t, reproduce=command) if t.finding else t
+                 for t in result.tests)  # fmt: skip
+        return dataclasses.replace(result, mechanism=f"training {target}", tests=tuple(tests))
+
+    with asking(None, visible=(), passed=()) as held:
+        result = audited(
+            work,
+            command=command,
+            shown=AuditProgress("runs of train", "all runs done; counting guesses", total=runs),
+            nothing=lambda reason, seconds: dataclasses.replace(
+                nothing_counted(
+                    f"training {target}",
+                    reason,
+                    claim=told,
+                    attack="",
+                    options=options,
+                    seconds=seconds,
+                ),
+                samples_requested=0,
+            ),
+            out=to.out,
+            also=formats,
+            output=to.output,
+            held=held,
+        )
+    document = of_result(result)
+    if to.out is not None:
+        write_page(document, to.out, also=formats)
+    from dpaudit.report import mechanism_table
+
+    leave(
+        document,
+        lambda: mechanism_table(result, verbose=to.verbose),
+        out=to.out,
+        output=to.output,
+    )
+
+
+def _module(target: str) -> tuple[ModuleType, str]:
+    """The module that ``target``, ``./file.py:NAME`` or ``package.module:NAME``, names."""
+    place, colon, name = target.removeprefix("python:").rpartition(":")
+    if not colon or not place or not name:
+        raise UsageError(f"target={one_line(target)}: write ./training.py:train")
+    path = Path(place)
+    try:
+        if place.endswith(".py"):
+            sys.path.insert(0, str(path.resolve().parent))
+            spec = importlib.util.spec_from_file_location(path.stem, path)
+            if spec is None or spec.loader is None or not path.is_file():
+                raise UsageError(f"target={one_line(target)}: no file {one_line(place)}")
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[path.stem] = module
+            spec.loader.exec_module(module)
+            return module, name
+        sys.path.insert(0, str(Path.cwd()))
+        return importlib.import_module(place), name
+    except UsageError:
+        raise
+    except ModuleNotFoundError as error:
+        if error.name == place:
+            raise UsageError(f"target={one_line(target)}: no module {one_line(place)}") from None
+        raise SamplerCrashError(f"{one_line(place)} raised {error_text(error)}") from error
+    except Exception as error:
+        raise SamplerCrashError(f"{one_line(place)} raised {error_text(error)}") from error
+
+
+def _named(module: ModuleType, name: str) -> Any:
+    if not hasattr(module, name):
+        raise UsageError(f"{module.__name__} has no {one_line(name)}; define it, or name another")
+    return getattr(module, name)
+
+
+def _made(module: ModuleType, name: str) -> Any:
+    """An object of the module, or what a function of it without parameters returns."""
+    found = _named(module, name)
+    if not inspect.isfunction(found):
+        return found
+    try:
+        return found()
+    except Exception as error:
+        raise SamplerCrashError(f"{name} raised {error_text(error)}") from error
+
+
+def _canaries(module: ModuleType, given: str | None) -> Any:
+    if given is None:
+        return _made(module, "canaries") if hasattr(module, "canaries") else None
+    if given[:1].isdigit():
+        return count_of(given, what="canaries", example="500", name="canaries")
+    return _made(module, given)
+
+
+def _scoring(module: ModuleType, given: str | None) -> dict[str, Any]:
+    """The function named, as ``score``, ``loss`` or ``scores`` by its name; else what is there."""
+    if given is None:
+        return {name: getattr(module, name) for name in _SCORES if hasattr(module, name)}
+    kind = next((kind for kind in ("scores", "loss") if given.endswith(kind)), "score")
+    return {kind: _named(module, given)}

@@ -1,0 +1,90 @@
+"""``dpaudit training``: a module of the user's own."""
+
+import json
+
+import pytest
+
+from command_line import here as dpaudit
+
+MODULE = """
+import numpy as np
+
+
+def data():
+    return np.zeros((50, 400))
+
+
+canaries = np.eye(400)
+
+
+def train(dataset, seed):
+    return dataset.sum(axis=0) + np.random.default_rng(seed).normal(0, 1.0, 400)
+
+
+def quiet(dataset, seed):
+    return dataset.sum(axis=0) + np.random.default_rng(seed).normal(0, 0.2, 400)
+
+
+def raises(dataset, seed):
+    raise RuntimeError("no GPU")
+
+
+def score(model, record):
+    return float(model @ record)
+
+
+def my_loss(model, record):
+    return -score(model, record)
+
+
+def my_scores(model, records):
+    return records @ model
+"""
+CLAIM = ("--claim-mu", 1, "--seed", 1)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("loops")
+    (made / "loops.py").write_text(MODULE)
+    return made
+
+
+def test_honest_and_quiet(folder):
+    honest = dpaudit("training", "./loops.py:train", *CLAIM, cwd=folder)
+    assert honest.returncode == 0, honest.stderr
+    assert "No finding" in honest.stdout
+    quiet = dpaudit("training", "./loops.py:quiet", *CLAIM, "--out", "there", cwd=folder)
+    assert quiet.returncode == 1, quiet.stderr
+    again = "dpaudit training ./loops.py:quiet --claim-mu 1.0 --alpha 0.01 --seed 1"
+    assert again in " ".join(quiet.stdout.split())
+    assert (folder / "there" / "report.html").exists()
+
+
+def test_scores_are_found_by_their_name(folder):
+    shown = []
+    for how in ((), ("--score", "my_loss"), ("--score", "my_scores")):
+        found = dpaudit("training", "loops:quiet", *CLAIM, *how, "--format", "json", cwd=folder)
+        shown.append(json.loads(found.stdout)["mu"]["low"])
+    assert len(set(shown)) == 1
+    assert shown[0] > 1
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "says"),
+    [
+        (("./loops.py:raises", *CLAIM), 3, "train raised RuntimeError: no GPU"),
+        (("./loops.py:absent", *CLAIM), 2, "has no absent"),
+        (("./none.py:train", *CLAIM), 2, "no file ./none.py"),
+        (("none_at_all:train", *CLAIM), 2, "no module none_at_all"),
+        (("loops.py", *CLAIM), 2, "write ./training.py:train"),
+        (("./loops.py:train",), 2, "there is no claim"),
+        (("./loops.py:train", *CLAIM, "--runs", 0), 2, "runs=0"),
+        (("./loops.py:train", *CLAIM, "--data", "nowhere"), 2, "has no nowhere"),
+    ],
+)
+def test_what_is_refused(folder, args, code, says):
+    result = dpaudit("training", *args, cwd=folder)
+    assert result.returncode == code
+    assert says in " ".join(result.stderr.split())
+    assert "Traceback" not in result.stderr
