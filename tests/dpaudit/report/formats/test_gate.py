@@ -26,6 +26,7 @@ def honest(n, d): return np.random.default_rng().standard_normal((n, d))
 def wide(n, d): return 1.5 * np.random.default_rng().standard_normal((n, d))
 def dies(n, d): raise RuntimeError("no entropy left")
 def release(value, n): return value + np.random.default_rng().laplace(scale=0.2, size=n)
+def scaled(value, scale): return value + np.random.default_rng().laplace(scale=scale)
 def quiet(value, n): return np.round(value + np.random.default_rng().laplace(scale=9.0, size=n))
 """
 AUDIT = (
@@ -306,6 +307,7 @@ def test_the_action_is_a_gate(folder, function, code):
     ("function", "claim", "code"),
     [
         ("release", {"claim_epsilon": "1"}, 1),
+        ("scaled", {"claim_epsilon": "1", "call": "f(value, 0.2)"}, 1),
         pytest.param("quiet", {"claim_mu": "1"}, 0, marks=pytest.mark.slow),
     ],
 )
