@@ -18,6 +18,7 @@ from dpaudit import types as _types
 __all__ = [
     "__version__",
     "assert_private_step",
+    "audit_loader",
     "audit_mechanism",
     "audit_optimizer",
     "audit_sampler",
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from dpaudit.api import write_report
     from dpaudit.audit import audit_sampler
     from dpaudit.audit.epsilon import audit_mechanism
-    from dpaudit.audit.training_loops import audit_training
+    from dpaudit.audit.training_loops import audit_loader, audit_training
     from dpaudit.optimizers import assert_private_step, audit_optimizer
 
 
@@ -53,6 +54,7 @@ _types.html_of, _types.text_of = _as_html, _as_text
 
 _HOMES = {
     "assert_private_step": "optimizers",
+    "audit_loader": "audit.training_loops",
     "audit_mechanism": "audit.epsilon",
     "audit_optimizer": "optimizers",
     "audit_sampler": "audit",

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-
 from command_line import here as dpaudit
 
 MODULE = """

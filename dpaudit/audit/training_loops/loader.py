@@ -1,0 +1,230 @@
+"""Whether a data loader draws its batches as the accountant assumes: Poisson sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.audit.options import fresh_seed
+from dpaudit.errors import UsageError
+from dpaudit.randomness import KeyedStream
+from dpaudit.stats import binomial_two_sided
+from dpaudit.types import TestResult, Verdict
+
+__all__ = ["LoaderResult", "audit_loader"]
+
+_LEAST_BATCHES = 20
+_LEAST_RECORDS = 20
+_SIMULATED = 30
+"""Times 1/α: the number of simulated loaders, so that a p-value can be small enough."""
+_MOST_SIMULATED = 50_000
+
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoaderResult:
+    """The verdict on a loader's batches against Poisson sampling at ``rate``.
+
+    Guarantee: for a loader that puts every record into every batch independently with probability
+    ``rate``, the verdict is ``finding`` with probability at most ``alpha``. Not claimed: that a
+    pass excludes a dependence other than those that ``tests`` name.
+    """
+
+    verdict: Verdict
+    alpha: float
+    rate: float
+    records: int
+    batches: int
+    tests: tuple[TestResult, ...]
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in one sentence."""
+        found = [f"{t.name} ({t.effect})" for t in self.tests if t.finding]
+        if found:
+            return f"Finding: the batches are no Poisson samples at rate {self.rate:g}: " + (
+                "; ".join(found)
+            )
+        return (
+            f"No finding: nothing contradicts Poisson sampling at rate {self.rate:g} in "
+            f"{self.batches:,} batches of {self.records:,} records"
+        )
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def audit_loader(
+    batches: Iterable[Any],
+    *,
+    records: int,
+    rate: float,
+    alpha: float = 0.01,
+    seed: int | str | None = None,
+) -> LoaderResult:
+    """Audit the batches of a loader against Poisson sampling, which DP-SGD's accountants assume.
+
+    ``batches`` are what the loader gives over some epochs (at least 20 batches), each with the
+    numbers of its records, 0 … ``records`` - 1: load a data set that holds the numbers, e.g.
+    ``TensorDataset(torch.arange(n))``. ``rate`` is the probability with which the accountant counts
+    every record into every batch. Seven tests, Bonferroni: the number of records drawn; how the
+    batches' sizes vary; how often each record is drawn; how many records two successive batches
+    share, and two batches one epoch apart; how often neighbours in the data set are drawn together;
+    records twice in a batch. Five are exact (binomial), two compare with simulated loaders,
+    whose p-value is exact as well.
+
+    Formal guarantee: see :class:`LoaderResult`.
+
+    >>> rng = np.random.default_rng(1)
+    >>> poisson = [np.flatnonzero(rng.random(200) < 0.1) for _ in range(100)]
+    >>> audit_loader(poisson, records=200, rate=0.1, seed=1).verdict
+    'no-finding'
+    >>> shuffled = [b for _ in range(10) for b in rng.permutation(200).reshape(10, 20)]
+    >>> audit_loader(shuffled, records=200, rate=0.1, seed=1).verdict
+    'finding'
+
+    Raises:
+        UsageError: too few batches or records, a number that is no record's, or a rate or α out of
+            range.
+    """
+    for name, value in (("rate", rate), ("alpha", alpha)):
+        if not 0 < value < 1:
+            raise UsageError(f"{name}={value}: must lie strictly between 0 and 1")
+    if records < _LEAST_RECORDS:
+        raise UsageError(f"records={records}: at least {_LEAST_RECORDS} are needed")
+    drawn = [_numbers(batch, records) for batch in batches]
+    if len(drawn) < _LEAST_BATCHES:
+        raise UsageError(f"batches={len(drawn)}: at least {_LEAST_BATCHES} are needed; load more")
+    seen = np.zeros((len(drawn), records), dtype=bool)
+    for row, batch in zip(seen, drawn, strict=True):
+        row[batch] = True
+    twice = sum(len(batch) for batch in drawn) - int(seen.sum())
+    rng = KeyedStream.from_seed(fresh_seed(seed)).child("loader").numpy()
+    times = min(_MOST_SIMULATED, max(1_000, round(_SIMULATED / alpha)))
+    made = [
+        *_exact(seen, rate),
+        _spread(
+            seen.sum(axis=1), records, rate, times, rng, "batch sizes", "batches differ in size"
+        ),
+        _spread(
+            seen.sum(axis=0), len(seen), rate, times, rng, "inclusion", "records differ in number"
+        ),
+        (
+            "records twice",
+            "records that occur more than once in a batch",
+            0.0 if twice else 1.0,
+            float(twice),
+            f"{twice:,} repetitions",
+        ),
+    ]
+    level = alpha / len(made)
+    tests = tuple(
+        TestResult(
+            name=name,
+            p=p,
+            p_adjusted=min(1.0, p * len(made)),
+            statistic=statistic,
+            looks_at=looks_at,
+            effect=effect,
+            finding=p <= level,
+            parts={},
+        )
+        for name, looks_at, p, statistic, effect in made
+    )
+    return LoaderResult(
+        verdict="finding" if any(test.finding for test in tests) else "no-finding",
+        alpha=alpha,
+        rate=rate,
+        records=records,
+        batches=len(drawn),
+        tests=tests,
+    )
+
+
+Row = tuple[str, str, float, float, str]
+
+
+def _numbers(batch: Any, records: int) -> Counts:
+    while isinstance(batch, (tuple, list)) and len(batch) == 1 and np.ndim(batch[0]) > 0:
+        batch = batch[0]
+    found = np.asarray(batch.tolist() if hasattr(batch, "tolist") else batch).ravel()
+    if not found.size:
+        return np.empty(0, dtype=np.int64)
+    if found.dtype.kind not in "iu" or found.min() < 0 or found.max() >= records:
+        raise UsageError(
+            f"batches: must hold whole numbers in 0…{records - 1}, the numbers of their records"
+        )
+    return found.astype(np.int64)
+
+
+def _exact(seen: npt.NDArray[np.bool_], rate: float) -> list[Row]:
+    """Counts that are binomial: of disjoint pairs, as a batch must not be used twice."""
+    batches, records = seen.shape
+    epoch = max(1, round(1 / rate))
+    first = np.arange(batches - epoch)
+    first = first[(first // epoch) % 2 == 0]
+    both = records // 2 * 2
+    counted = [
+        ("rate", "how many records are drawn in all", seen, rate),
+        (
+            "successive batches",
+            "records that are in two successive batches",
+            seen[: batches // 2 * 2 : 2] & seen[1 : batches // 2 * 2 : 2],
+            rate**2,
+        ),
+        (
+            "batches an epoch apart",
+            "records that are in two batches one epoch apart",
+            seen[first] & seen[first + epoch],
+            rate**2,
+        ),
+        (
+            "neighbours in the data",
+            "neighbours in the data set that are drawn together",
+            seen[:, :both:2] & seen[:, 1:both:2],
+            rate**2,
+        ),
+    ]
+    return [
+        (
+            name,
+            looks_at,
+            binomial_two_sided(int(hits.sum()), hits.size, chance) if hits.size else 1.0,
+            float(hits.mean()) if hits.size else 0.0,
+            f"{int(hits.sum()):,} of {hits.size:,}, {chance * hits.size:,.0f} expected",
+        )
+        for name, looks_at, hits, chance in counted
+    ]
+
+
+def _spread(
+    counts: Counts,
+    of: int,
+    rate: float,
+    times: int,
+    rng: np.random.Generator,
+    name: str,
+    says: str,
+) -> Row:
+    """The variance of independent binomial counts, two-sided, against simulated ones."""
+    expected = of * rate * (1 - rate)
+
+    def spread(made: Counts) -> npt.NDArray[np.float64]:
+        return np.asarray(((made - of * rate) ** 2).mean(axis=-1) / expected)
+
+    here = float(spread(counts))
+    rows = max(1, 2_000_000 // len(counts))
+    simulated = np.concatenate(
+        [
+            spread(rng.binomial(of, rate, (min(rows, times - at), len(counts))))
+            for at in range(0, times, rows)
+        ]
+    )
+    beyond = min((simulated >= here).sum(), (simulated <= here).sum())
+    p = min(1.0, 2 * (1 + int(beyond)) / (times + 1))
+    return name, f"how much {says}", p, here, f"variance {here:.3g} times that of Poisson sampling"
