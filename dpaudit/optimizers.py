@@ -503,6 +503,9 @@ def _said(part: AuditResult | ClippingResult | MechanismResult) -> str:
     if isinstance(part, ClippingResult):
         return part.sentence
     words, cut, _ = str(part).splitlines()[0].partition("; what this cannot exclude")
+    found = next((t for t in part.tests if t.finding), None)
+    if isinstance(part, AuditResult) and found is not None:
+        return f"{words} By {found.name}: {found.effect}."
     return f"{words}." if cut else words
 
 

@@ -24,7 +24,7 @@ Row = dict[str, Any]
 
 _LEGEND = "Options: write NAME:option=value,…; option=… must be given, [option] may be."
 _HINTS = {
-    "sources": f"{_LEGEND}\nTry: dpaudit audit gaussian:sigma=2 --claim gaussian:sigma=2",
+    "sources": f"{_LEGEND}\nTry: dpaudit audit gaussian:sigma=2",
     "samplers": "The mechanisms of libraries: dpaudit list mechanisms",
     "mechanisms": (
         f"{_LEGEND.replace('NAME', 'LIBRARY:MECHANISM')}\n"
@@ -32,7 +32,7 @@ _HINTS = {
         "     dpaudit mechanism numpy:laplace --neighbours 0,1 --claim-epsilon 1"
     ),
     "attacks": _LEGEND,
-    "mitigations": f"{_LEGEND}\nTry: dpaudit audit gaussian --mitigation rotation",
+    "mitigations": f"{_LEGEND}\nTry: dpaudit audit gaussian --mitigation rotation --claim gaussian:sigma=1",
     "tests": "Try: dpaudit audit numpy:normal --tests moments,tails",
     "experiments": "Minutes are rough, on two cores. Try: dpaudit run gpm-fig4",
 }

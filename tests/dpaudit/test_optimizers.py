@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from types import MethodType
 
 import numpy as np
@@ -148,6 +149,9 @@ def test_a_larger_noise_multiplier_than_the_optimizers_is_found():
     assert result.noise.verdict == "finding"
     assert result.noise.claim == "gaussian:sigma=0.52"
     assert result.step.claim_mu == pytest.approx(1 / 1.3)
+    said = " ".join(str(result).split())
+    assert "contradict gaussian:sigma=0.52" in said
+    assert re.search(r"By [a-z-]+: scale 0\.[678]\d* × claimed", said), said
     assert result.clipping.verdict == "finding"
 
 

@@ -37,6 +37,13 @@ def test_every_list_fits_and_names_no_class(monkeypatch, capsys, kind, width):
         assert (f":{name.partition(':')[2]}" if kind == "mechanisms" else name) in text
 
 
+@pytest.mark.parametrize("kind", ["sources", "mitigations"])
+def test_the_command_to_try_works(kind):
+    _, _, command = dpaudit("list", kind).stderr.rpartition("Try: dpaudit ")
+    done = dpaudit(*command.split(), "--samples=1e4", "--tests=moments", "--seed=1")
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_source_has_its_sentence_mark_options_and_extra():
     sources = rows("sources")
     assert sources["pancake"]["lab_specimen"]
