@@ -32,7 +32,9 @@ _HINTS = {
         "     dpaudit mechanism numpy:laplace --neighbours 0,1 --claim-epsilon 1"
     ),
     "attacks": _LEGEND,
-    "mitigations": f"{_LEGEND}\nTry: dpaudit audit gaussian --mitigation rotation --claim gaussian:sigma=1",
+    "mitigations": (
+        f"{_LEGEND}\nTry: dpaudit audit gaussian --mitigation rotation --claim gaussian:sigma=1"
+    ),
     "tests": "Try: dpaudit audit numpy:normal --tests moments,tails",
     "experiments": "Minutes are rough, on two cores. Try: dpaudit run gpm-fig4",
 }
