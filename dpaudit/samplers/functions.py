@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.errors import SamplerOutputError
+from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.samplers.calls import Call
 from dpaudit.samplers.check import answered, numbers
-from dpaudit.samplers.plain import dataset_copy, plain, releases_of
+from dpaudit.samplers.plain import dataset_copy, releases_of
 
-__all__ = ["AnyReleasesBy", "ReleasesBy", "noise_by"]
+__all__ = ["AnyReleasesBy", "ReleasesBy", "noise_by", "sessions"]
 
 _PIECE = 1 << 16  # numbers collected at a time, from a function that gives one
 
@@ -70,6 +72,35 @@ def _collected(one: Callable[[], Any], calls: int, width: int, name: str) -> Arr
     return values
 
 
+def sessions(
+    make: Callable[..., Any], calls: int, *, name: str
+) -> Callable[[float | Array], Array]:
+    """``released(value)``: what ``calls`` calls of one fresh session release, in one row.
+
+    ``make()``, a class for example, returns a function of the value that may keep what it likes
+    between its calls. Nothing resets what is kept elsewhere.
+
+    Raises:
+        UsageError: ``make`` needs an argument.
+    """
+    hint = f"with calls={calls}, {name}() makes a session, a function of the value"
+    try:
+        inspect.signature(make).bind()
+    except TypeError as error:
+        raise UsageError(f"calls={calls}: {name} needs an argument ({error}); {hint}") from None
+    except ValueError:
+        pass  # not known: tried
+
+    def released(value: float | Array) -> Array:
+        session = make()
+        if not callable(session):
+            raise SamplerOutputError(f"{name} returned {type(session).__name__}; {hint}")
+        given = [session(copy.copy(value)) for _ in range(calls)]
+        return np.concatenate([np.ravel(one) for one in given])
+
+    return released
+
+
 class ReleasesBy:
     """``(value, n)`` → what ``n`` releases of ``value`` (m,) are, as the function returned them.
 
@@ -121,7 +152,7 @@ class AnyReleasesBy:
         else:
             given = [self._bound(dataset, n=1)() for _ in range(n)]
         if self._features is not None:
-            given = [plain(self._features(release)) for release in given]
+            given = [self._features(release) for release in given]
         return releases_of(given, n, who=f"mechanism {self._name}")
 
     def _bound(self, dataset: Any, *, n: int) -> Callable[[], Any]:

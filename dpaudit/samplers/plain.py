@@ -223,7 +223,10 @@ def releases_of(given: Any, n: int, *, who: str) -> Array | list[Any]:
             f"{who} returned type={type(given).__name__}, wanted a list or an array of n={n} "
             "releases; return n of them, or take no n and return one"
         )
-    found = plain(given)
+    try:
+        found = plain(given)
+    except UsageError as error:
+        raise SamplerOutputError(f"{who} a release that has no plain form: {error}") from None
     if len(found) != n:
         raise SamplerOutputError(
             f"{who} returned {len(found)} releases, wanted n={n}; return n of them"

@@ -90,14 +90,12 @@ class EncodedReleases:
         """In words, the column whose values differ most between the neighbours, if one does."""
         if self.encoding is None:
             return ""
-        best = max(
-            (_most_apart(a, b), j)
-            for j, (a, b) in enumerate(zip(*(x.T for x in self._learnt), strict=True))
-        )
-        (gap, value, share0, share1), j = best
+        sides = zip(*(x.T for x in self._learnt), strict=True)
+        found = [(*_most_apart(a, b), -j) for j, (a, b) in enumerate(sides)]
+        gap, share0, share1, value, place = max(found, key=lambda f: (f[0], f[-1]))
         if gap < _WORTH_SAYING:
             return ""
-        says = one_line(self.encoding.says(j, value), limit=120)
+        says = one_line(self.encoding.says(-int(place), value), limit=120)
         return (
             f"Releases differ most in this: {says}, in {share0:.3g} of those at the first and "
             f"{share1:.3g} at the second data set (learning half)."
@@ -139,8 +137,8 @@ def _item(block: Raw, i: int) -> Any:
 
 
 def _most_apart(a: Array, b: Array) -> tuple[float, float, float, float]:
-    """How far apart the shares of the likeliest different value are, the value, and both shares."""
+    """How far apart the shares of one frequent value are at most, both shares, and the value."""
     values, counts = np.unique(np.concatenate([a, b]), return_counts=True)
     often = values[np.argsort(-counts)[:_MOST_VALUES]]
     shares = [(float(np.mean(a == v)), float(np.mean(b == v)), float(v)) for v in often]
-    return max((abs(p - q), v, p, q) for p, q, v in shares)
+    return max((abs(p - q), p, q, v) for p, q, v in shares)

@@ -1,0 +1,271 @@
+"""Data sets: files, records, what a question asks, and audits of two of them."""
+
+import math
+import sys
+
+import numpy as np
+import pytest
+
+import dpaudit
+from dpaudit.audit.epsilon.dataset_run import Question, question_of, write_pair
+from dpaudit.audit.epsilon.datasets import described, json_text, read_dataset, records_of
+from dpaudit.errors import SamplerOutputError, UsageError
+from tests.command_line import here
+
+PEOPLE = "age,city,score\n30,Bonn,0.5\n41,,1e3\n7,Graz,\n"
+
+
+@pytest.fixture(autouse=True)
+def no_classifiers(monkeypatch):
+    """Fixed statistics are enough here, and take no seconds."""
+    monkeypatch.setattr("dpaudit.audit.epsilon.judge.learned_scores", lambda *_, **__: [])
+
+
+ROWS = [
+    {"age": 30, "city": "Bonn", "score": 0.5},
+    {"age": 41, "city": None, "score": 1000.0},
+    {"age": 7, "city": "Graz", "score": None},
+]
+
+
+def test_files_become_records(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text(PEOPLE)
+    assert read_dataset(path, name="dataset") == ROWS
+    path = tmp_path / "people.json"
+    path.write_text(json_text(ROWS))
+    assert read_dataset(path, name="dataset") == ROWS
+    np.save(tmp_path / "x.npy", np.eye(2))
+    assert read_dataset(tmp_path / "x.npy", name="dataset").tolist() == [[1, 0], [0, 1]]
+
+
+def test_parquet_becomes_records(tmp_path):
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    pd.DataFrame({"a": [1, 2], "b": ["x", None]}).to_parquet(tmp_path / "p.parquet")
+    found = read_dataset(tmp_path / "p.parquet", name="dataset")
+    assert found == [{"a": 1, "b": "x"}, {"a": 2, "b": None}]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("a.csv", "", "no header"),
+        ("a.csv", "x,x\n1,2\n", "one name"),
+        ("a.csv", "x,y\n1\n", "row 1 has 1 cells"),
+        ("a.json", "[1,", "is no .json file"),
+        ("a.json", "[" * 100_000, "is no .json file"),
+        ("a.txt", "1", "is a file .csv"),
+    ],
+)
+def test_broken_files_are_usage_errors(tmp_path, name, text, says):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(UsageError, match=rf"^dataset=.*{says}"):
+        read_dataset(tmp_path / name, name="dataset")
+    with pytest.raises(UsageError, match="check the path"):
+        read_dataset(tmp_path / "none.csv", name="dataset")
+
+
+def test_data_sets_are_put_together_in_their_form():
+    whole = np.array([[1.0, 2.0], [3.0, 4.0]])
+    assert records_of(whole).make([]).shape == (0, 2)
+    assert records_of((1, 2)).make([1]) == (1,)
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"n": [1, 2], "c": ["x", "y"]})
+    of = records_of(frame)
+    assert of.make(of.records).equals(frame)
+    assert of.make([]).columns.tolist() == ["n", "c"]
+    assert of.make([{"n": math.nan, "c": "x"}])["n"].isna().all()
+
+
+def test_data_sets_are_described_briefly():
+    assert described([0.0] * 30 + [1.0]) == "31 records: 0.0 (30 times), 1.0"
+    assert described([{"a": 1}]) == "1 record: {'a': 1}"
+    assert len(described([list(range(1000))] * 1000)) < 300
+
+
+@pytest.mark.parametrize(
+    ("neighbours", "asks"),
+    [
+        ((0, 1), None),
+        (([0, 0], [1, 0]), None),
+        ("0,1", None),
+        ("a.npy;b.npy", None),
+        (([1, 2], [1, 2, 3]), ([1, 2], [1, 2, 3])),
+        ((["a"], ["b"]), (["a"], ["b"])),
+        ("[1, 2]; [1, NaN]", ([1, 2], [1, math.nan])),
+        (([], [1]), ([], [1])),
+    ],
+)
+def test_which_neighbours_are_data_sets(neighbours, asks):
+    found = question_of(neighbours)
+    assert repr(found and found.pair) == repr(asks)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"neighbours": "search"}, "neighbours=search: needs a data set"),
+        ({"neighbours": (0, 1), "dataset": [1]}, "dataset: belongs to a search"),
+        ({"neighbours": (["a"], ["b"]), "bounds": (0, 1)}, "bounds: belongs to a search"),
+        ({"neighbours": (["a"], ["a"])}, "are equal"),
+        ({"neighbours": "search", "dataset": [1], "adjacency": "x"}, "adjacency=x"),
+        ({"neighbours": "search", "dataset": 3}, "has no records"),
+        ({"neighbours": "search", "dataset": [1], "bounds": "a"}, "bounds=a: write"),
+        ({"neighbours": "[1];[1"}, "is not two data sets"),
+        ({"neighbours": "a.csv;b.csv;c.csv"}, "3 files, wanted two"),
+    ],
+)
+def test_questions_that_do_not_fit_are_refused(given, says):
+    with pytest.raises(UsageError, match=says):
+        question_of(**given)
+
+
+def _noisy(length, rng):
+    return round(length + rng.laplace(), 2)
+
+
+def test_two_data_sets_are_audited_in_this_process():
+    rng = np.random.default_rng(1)
+    result = dpaudit.audit_mechanism(
+        lambda data: _noisy(len(data), rng),
+        neighbours=(["a", "b"], ["a", "b", "c"]),
+        epsilon=1,
+        samples=4000,
+        seed=1,
+    )
+    assert result.verdict == "no-finding"
+    assert 0.5 < result.epsilon.low < 1
+    assert result.details["datasets"] == ["2 records: 'a', 'b'", "3 records: 'a', 'b', 'c'"]
+
+
+def test_a_length_that_depends_on_the_data_is_found_and_named():
+    rng = np.random.default_rng(1)
+    result = dpaudit.audit_mechanism(
+        lambda data: [float(x) for x in rng.normal(size=len(data))],
+        neighbours=([1, 1], [1, 1, 1]),
+        epsilon=1,
+        samples=1000,
+        seed=1,
+    )
+    assert result.verdict == "finding"
+    said = " ".join(result.advice)
+    assert "release#length is 2, in 1 of those at the first and 0 at the second" in said
+
+
+def test_features_replace_the_encoding():
+    rng = np.random.default_rng(1)
+
+    def release(data):
+        return object() if rng.random() < 0.1 + 0.1 * len(data) else 1.0
+
+    asked = {"neighbours": ([], [1]), "epsilon": 1, "samples": 2000, "seed": 1}
+    with pytest.raises(SamplerOutputError, match=r"type=builtins\.object.*features="):
+        dpaudit.audit_mechanism(release, **asked)
+    result = dpaudit.audit_mechanism(release, features=lambda r: [r == 1.0], **asked)
+    assert result.verdict == "no-finding"
+    assert 0.1 < result.epsilon.low < math.log(2)
+    with pytest.raises(UsageError, match="runs in this process"):
+        dpaudit.audit_mechanism(release, features="m:f", **asked)
+
+
+def test_a_pair_is_written_and_read_again(tmp_path):
+    rng = np.random.default_rng(1)
+    pair = [{"a": math.nan}], [{"a": 1.0}]
+    result = dpaudit.audit_mechanism(
+        lambda data: _noisy(len(data), rng), neighbours=pair, epsilon=1, samples=1000, seed=1
+    )
+    paths = write_pair(result, tmp_path)
+    assert [repr(read_dataset(p, name="x")) for p in paths] == [repr(p) for p in pair]
+
+
+def test_the_words_ask_again():
+    question = Question(pair=([1], [2]), features="m:f")
+    result = dpaudit.audit_mechanism(
+        lambda data: float(np.random.default_rng().normal()),
+        neighbours=([1], [2, 3]),
+        epsilon=1,
+        samples=1000,
+        seed=1,
+    )
+    assert question.words(result) == ["--neighbours", "[1];[2, 3]", "--features", "m:f"]
+
+
+MODULE = """
+import numpy as np
+rng = np.random.default_rng()
+
+def groups(data):
+    return {row["city"]: round(rng.laplace(), 3) for row in data}
+
+def count(data):
+    return len(data) + round(rng.laplace(), 3)
+
+def first(release):
+    return [len(release)]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "release.py").write_text(MODULE)
+    (tmp_path / "a.csv").write_text("city\nBonn\nGraz\n")
+    (tmp_path / "b.csv").write_text("city\nBonn\n")
+    return tmp_path
+
+
+def test_files_go_to_a_function_in_a_process_of_its_own(folder):
+    options = ["--claim-epsilon", "1", "--samples", "1000", "--seed", "1"]
+    pair = ["--neighbours", "a.csv;b.csv", *options]
+    ended = here("mechanism", "python:./release.py:groups", *pair, cwd=folder)
+    assert ended.returncode == 1, ended.stderr
+    assert "release#length is 2, in 1 of those at the first" in _said(ended)
+    assert "--neighbours 'a.csv;b.csv'" in _said(ended)
+    ended = here(
+        *("mechanism", "python:./release.py:groups", "--features", "./release.py:first", *pair),
+        cwd=folder,
+    )
+    assert "release[0] is 2, in 1 of those at the first" in _said(ended)
+    ended = here("mechanism", "numpy:laplace", *pair, cwd=folder)
+    assert ended.returncode == 2
+    assert "takes query results, not data sets" in ended.stderr
+
+
+def test_a_search_leaves_its_pair_as_files(folder):
+    ended = here(
+        *("mechanism", "python:./release.py:groups", "--dataset", "a.csv"),
+        *("--neighbours", "search", "--claim-epsilon", "1", "--samples", "1000"),
+        *("--seed", "1", "--time-limit", "30", "--out", "found"),
+        cwd=folder,
+    )
+    assert ended.returncode == 1, ended.stderr
+    assert "pairs of neighbours (add-remove) were tried" in _said(ended)
+    assert "--neighbours 'found/first.json;found/second.json'" in _said(ended)
+    sizes = [
+        len(read_dataset(folder / "found" / f"{n}.json", name="x")) for n in ("first", "second")
+    ]
+    assert abs(sizes[0] - sizes[1]) == 1
+
+
+def _said(ended):
+    """What was printed, as one line."""
+    return " ".join(ended.stdout.split())
+
+
+PROGRAM = """
+import csv, json, random, sys
+rows = list(csv.DictReader(open(sys.argv[1])))
+for _ in range(int(sys.argv[2])):
+    print(json.dumps([len(rows), None] if random.random() < 0.5 else "none"))
+"""
+
+
+def test_a_program_gets_a_file_and_writes_json(folder):
+    (folder / "program.py").write_text(PROGRAM)
+    ended = here(
+        *("mechanism", f"command:{sys.executable} program.py {{dataset}} {{n}}"),
+        *("--neighbours", "a.csv;b.csv", "--claim-epsilon", "1", "--samples", "1000"),
+        cwd=folder,
+    )
+    assert ended.returncode == 1, ended.stderr
+    assert "Releases differ most in this: release" in _said(ended)
