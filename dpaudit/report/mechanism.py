@@ -98,7 +98,7 @@ def mechanism_facts(result: MechanismResult) -> list[tuple[str, str]]:
         ("Releases possible at their true value", _feasible(result)),
         (
             "Neighbours",
-            _neighbours(vectors),
+            _datasets(result) or _neighbours(vectors),
         ),
         (
             "Releases" if vectors else "Canaries",
@@ -109,6 +109,12 @@ def mechanism_facts(result: MechanismResult) -> list[tuple[str, str]]:
         ("Time", fmt.seconds(result.seconds)),
     ]
     return [(name, value) for name, value in facts if value != fmt.NOTHING]
+
+
+def _datasets(result: MechanismResult) -> str:
+    shown = result.details.get("datasets", ())
+    known = isinstance(shown, (list, tuple))
+    return " and ".join(printable(str(one), limit=200) for one in shown) if known else ""
 
 
 def _neighbours(vectors: Sequence[Sequence[Number]]) -> str:

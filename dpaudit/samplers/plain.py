@@ -61,7 +61,7 @@ def plain(given: Any, *, depth: int = 0) -> Any:
         return {_key(key): plain(value, depth=into) for key, value in given.items()}
     if isinstance(given, tuple):
         return tuple(plain(item, depth=into) for item in given)
-    if isinstance(given, (bytearray, memoryview)):
+    if isinstance(given, (bytes, bytearray, memoryview)):
         return bytes(given)
     if isinstance(given, Set):
         return sorted((plain(item, depth=into) for item in given), key=lambda x: (repr(type(x)), x))
@@ -71,8 +71,9 @@ def plain(given: Any, *, depth: int = 0) -> Any:
         return plain(given.to_numpy(), depth=into)
     if hasattr(given, "detach"):  # a tensor of torch
         return plain(given.detach().cpu().numpy(), depth=into)
-    if isinstance(given, (int, float, str, bytes)):  # a subclass, as of an enumeration
-        return next(kind(given) for kind in _SCALARS[2:] if isinstance(given, kind))
+    for kind in (int, float, str):
+        if isinstance(given, kind):  # a subclass, as of an enumeration
+            return kind(given)
     if isinstance(given, Sequence) or hasattr(given, "__next__"):
         return [plain(item, depth=into) for item in given]
     if hasattr(given, "isoformat") or type(given).__module__ in ("decimal", "fractions", "uuid"):
