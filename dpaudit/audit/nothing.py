@@ -57,7 +57,7 @@ def nothing_counted(
     seconds: float = 0.0,
 ) -> MechanismResult:
     """The result of an audit whose mechanism gave no release."""
-    method = "none: nothing was counted"
+    method, claim = "none: nothing was counted", claim.repeated(options.calls)
     return MechanismResult(
         verdict="inconclusive",
         reason=reason,

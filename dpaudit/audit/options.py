@@ -37,6 +37,7 @@ MINIMUM_SAMPLES = 1_000
 _LONGEST_SECONDS = 1e9
 _LARGEST_EPSILON = 500.0
 _DELTA_OF_MU = 1e-5
+_MOST_CALLS = 1_000
 
 Progress = Callable[[int, int], None]
 """Called with the number drawn and the total."""
@@ -143,10 +144,19 @@ class MechanismOptions:
     """Whether findings in the last bits of releases are advisory only."""
     call: str | None = None
     """How to call a function, e.g. ``f(value)``; by its parameters, if None."""
+    calls: int = 1
+    """Calls of one session that make a release, 1 to 1,000; the claim is of one call."""
     by: str = ""
     """Who runs it, for the report."""
 
     def __post_init__(self) -> None:
+        if not 1 <= self.calls <= _MOST_CALLS:
+            raise UsageError(f"calls={self.calls}: must lie in 1…{_MOST_CALLS:,}, e.g. 5")
+        if self.calls > 1 and self.call is not None:
+            raise UsageError(
+                f"call={self.call}: with calls={self.calls} the function makes a session, called "
+                "without arguments; leave --call out"
+            )
         needs = f"this audit needs at least {MINIMUM_SAMPLES} releases at each neighbour"
         _check(self.alpha, self.time_limit, self.samples, needs=needs)
 
@@ -184,7 +194,8 @@ class PrivacyClaim:
     """What a mechanism claims: (ε, δ)-DP, and μ-Gaussian DP if ``mu`` is given.
 
     ``only_mu``: μ-GDP alone was claimed; (ε, δ) is what it implies (see :meth:`of`). ``stated``:
-    another claim was made, which implies (ε, δ).
+    another claim was made, which implies (ε, δ). ``of_each``: it was made of each of ``calls``
+    calls, and this is the claim of all together.
 
     Raises:
         UsageError: ε outside 0…500, δ outside [0, 1), or μ negative or infinite.
@@ -195,6 +206,8 @@ class PrivacyClaim:
     mu: float | None = None
     only_mu: bool = False
     stated: StatedClaim | None = None
+    calls: int = 1
+    of_each: str = ""
 
     @classmethod
     def of(
@@ -254,6 +267,31 @@ class PrivacyClaim:
         _refuse_nothing(f"claim-{name}={stated.text}", epsilon, at)
         return cls(epsilon, at, stated=stated)
 
+    def repeated(self, calls: int) -> Self:
+        """The claim of ``calls`` calls together, each of which keeps this one.
+
+        The calls may depend on what was released before (adaptive composition): ρ, a Rényi ε and μ²
+        add up (Bun and Steinke 2016, Lemma 2.3; Mironov 2017, Proposition 1; Dong, Roth and Su
+        2022, Corollary 3.3), and (ε, δ) becomes the curve of the optimal composition
+        (:func:`dpaudit.accounting.optimal_delta`).
+
+        Raises:
+            UsageError: a table, or ε and μ together.
+        """
+        if calls == 1:
+            return self
+        from dpaudit.audit.stated_claims import composed
+
+        if self.mu is not None and not self.only_mu:
+            raise UsageError(
+                f"claim-mu={self.mu}: with calls={calls}, ε and μ are composed apart; give one"
+            )
+        mu = self.mu if self.only_mu else None
+        stated = composed(self.stated, self.epsilon, self.delta, mu, calls=calls)
+        epsilon, delta = stated.implied(_DELTA_OF_MU if self.stated is None else self.delta)
+        _refuse_nothing(f"calls={calls}: {self.text} composed", epsilon, delta)
+        return type(self)(epsilon, delta, stated=stated, calls=calls, of_each=self.text)
+
     @property
     def text(self) -> str:
         """The claim as a reader writes it, e.g. ``(1, 1e-05)-DP`` or ``0.5-zCDP``."""
@@ -305,8 +343,13 @@ class PrivacyClaim:
             if low is None
             else Interval(low=low, high=math.inf, confidence=1 - alpha, method=method)
         )
+        claim = self.stated.text
+        if self.of_each:
+            claim = f"{self.of_each} in each of {self.calls} calls"
+            if low is not None:
+                says += f" (claimed of all together: {self.stated.value:.6g})"
         return Shown(
-            claim=self.stated.text,
+            claim=claim,
             unit=self.stated.unit,
             value=self.stated.value,
             shown=interval,

@@ -17,6 +17,7 @@ from typing import Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
+from dpaudit.accounting import Loss, gaussian_epsilon, optimal_delta
 from dpaudit.audit.epsilon.bounds import Band
 from dpaudit.audit.epsilon.verdict import rounded_down
 from dpaudit.errors import UsageError
@@ -26,17 +27,20 @@ from dpaudit.samplers.endpoints.recordings import lines_of, open_text
 
 __all__ = [
     "DeltaCurve",
+    "Gaussian",
     "Renyi",
     "StatedClaim",
     "Table",
     "TradeOff",
     "ZeroConcentrated",
+    "composed",
     "delta_of_renyi",
     "epsilon_of_renyi",
 ]
 
 _MOST_ROWS = 100_000
 _LARGEST_ORDER = 1e6
+_LARGEST_EPSILON = 500.0
 
 Array = npt.NDArray[np.float64]
 Table = str | Path | Sequence[tuple[float, float]]
@@ -234,6 +238,47 @@ class Renyi:
 
 
 @dataclass(frozen=True, slots=True)
+class Gaussian:
+    """μ-GDP, of several calls together."""
+
+    mu: float
+
+    @property
+    def text(self) -> str:
+        """``1-GDP``."""
+        return f"{self.mu:.6g}-GDP"
+
+    @property
+    def words(self) -> dict[str, float | str]:
+        """``--claim-mu``."""
+        return {"claim_mu": self.mu}
+
+    @property
+    def unit(self) -> str:
+        """μ."""
+        return "μ"
+
+    @property
+    def value(self) -> float:
+        """μ."""
+        return self.mu
+
+    def implied(self, delta: float) -> tuple[float, float]:
+        """By Dong, Roth and Su 2022, Corollary 2.13."""
+        if self.mu == 0:
+            return 0.0, delta
+        return gaussian_epsilon(delta, sigma=1 / self.mu) * (1 + 1e-9), delta
+
+    def contradicted(self, band: Band) -> bool:
+        """Whether the band shows a larger μ."""
+        return band.mu() > self.mu
+
+    def shown(self, bands: Sequence[Band]) -> tuple[float, str]:
+        """``μ ≥ …``."""
+        return _at_least("μ", max(band.mu() for band in bands))
+
+
+@dataclass(frozen=True, slots=True)
 class DeltaCurve:
     """δ(ε) at several ε: (ε, δ)-DP for every row, by increasing ε.
 
@@ -383,6 +428,35 @@ class TradeOff:
         below = b - (1 - band.power(a)) - 1e-12
         row = int(np.argmax(np.where((a > 0) & (b > 0), below, -np.inf)))  # no test beats others
         return float(below[row]), row
+
+
+def composed(
+    stated: StatedClaim | None, epsilon: float, delta: float, mu: float | None, *, calls: int
+) -> StatedClaim:
+    """What ``calls`` calls keep together: of ``stated``, or else of ``mu``, or else of (ε, δ).
+
+    Raises:
+        UsageError: ``stated`` is a table.
+    """
+    if isinstance(stated, ZeroConcentrated):
+        return ZeroConcentrated(calls * stated.rho)
+    if isinstance(stated, Renyi):
+        return Renyi(stated.order, calls * stated.divergence)
+    if stated is not None:
+        raise UsageError(
+            f"calls={calls}: a table is not composed; claim ε, μ, ρ or Rényi DP of one call"
+        )
+    if mu is not None:
+        return Gaussian(math.sqrt(calls) * mu)
+    if epsilon == 0:
+        return DeltaCurve(((0.0, -math.expm1(calls * math.log1p(-delta))),))
+    losses = [Loss(epsilon, delta)] * calls
+    corners = [0.0, *(i * epsilon for i in range(2 - calls % 2, calls, 2)), calls * epsilon]
+    pairs = [(at, optimal_delta(at, losses=losses) * (1 + 1e-9)) for at in corners]
+    if delta == 0:
+        pairs[-1] = (calls * epsilon, 0.0)  # but for rounding
+    kept = tuple((at, least) for at, least in pairs if at <= _LARGEST_EPSILON and least < 1)
+    return DeltaCurve(kept)
 
 
 def _table(given: Table, option: str, header: str) -> tuple[tuple[tuple[float, float], ...], str]:

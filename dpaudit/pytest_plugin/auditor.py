@@ -154,6 +154,7 @@ class Auditor:
         time_limit: float = 600.0,
         real_numbers: bool = False,
         call: str | None = None,
+        calls: int = 1,
         in_process: bool | None = None,
     ) -> MechanismResult:
         """Fail if releases at two ``neighbours`` violate the claim.
@@ -189,6 +190,7 @@ class Auditor:
                 time_limit=time_limit,
                 real_numbers=real_numbers,
                 call=call,
+                calls=calls,
             )
 
         return self._audit(

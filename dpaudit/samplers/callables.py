@@ -25,7 +25,7 @@ import numpy.typing as npt
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.results.text import error_text
 from dpaudit.samplers.check import finite, numbers, raised_at, request
-from dpaudit.samplers.functions import AnyReleasesBy, ReleasesBy, noise_by
+from dpaudit.samplers.functions import AnyReleasesBy, ReleasesBy, noise_by, sessions
 from dpaudit.samplers.signatures import python_call
 from dpaudit.types import AuditResult, BlindSpot, MechanismResult
 
@@ -232,13 +232,25 @@ class CallableSampler:
 class CallableMechanism:
     """A mechanism that calls a function in this process, unprotected as CallableSampler is."""
 
-    def __init__(self, function: Callable[..., Any], *, name: str, call: str | None = None) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str,
+        call: str | None = None,
+        calls: int = 1,
+    ) -> None:
         """``call`` says how to call it, e.g. ``f(value)``; otherwise its parameters do.
+
+        With ``calls`` above 1, it makes sessions
+        (:func:`~dpaudit.samplers.functions.sessions`).
 
         Raises:
             UsageError: it cannot be called so, or its parameters do not tell.
         """
         self.name = name
+        if calls > 1:
+            function = sessions(function, calls, name=name)
         self._released = ReleasesBy(python_call(function, call, name=name, releases=True), function)
 
     def __enter__(self) -> Self:

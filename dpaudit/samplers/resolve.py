@@ -107,6 +107,7 @@ def open_mechanism(
     seed: str,
     mitigation: str | None = None,
     call: str | None = None,
+    calls: int = 1,
     neighbours: tuple[Array, Array] | None = None,
 ) -> Mechanism:
     """The whole mechanism that ``text`` names; a ``with`` block starts and ends its process.
@@ -132,6 +133,9 @@ def open_mechanism(
     - ``file:at-0.npy;at-1.npy``: releases recorded at the two ``neighbours``, in the formats of
       recorded noise.
 
+    With ``calls`` above 1, ``python:MODULE:FUNCTION`` makes sessions and a release is so many calls
+    of one (:func:`~dpaudit.samplers.functions.sessions`).
+
     ``seed`` fixes the numbers of registered sources only: other mechanisms are closed. Not claimed:
     as for samplers, a sandbox against malice.
 
@@ -144,13 +148,18 @@ def open_mechanism(
         "a mechanism is LIB:MECH, e.g. numpy:laplace:scale=1, a source, python:MODULE:FUNCTION, "
         "library:PATH:SYMBOL, command:PROGRAM, http://HOST:PORT/PATH or 'file:A;B'"
     )
+    if calls > 1 and name != "python":
+        raise UsageError(
+            f"calls={calls}: only python:MODULE:FUNCTION makes sessions, not {one_line(text)}; "
+            "leave --calls out"
+        )
     kinds, sources = _known("mechanism", name)
     _refuse_call(call, name)
     if name in sources:
         return SourceMechanism(text, seed=seed, mitigation=mitigation)
     _refuse_mitigation(mitigation, name)
     if name in _FUNCTIONS:
-        return ReleasingFunction(_FUNCTIONS[name](target, seed=seed, call=call))
+        return ReleasingFunction(_FUNCTIONS[name](target, seed=seed, call=call), calls=calls)
     if name == "command":
         return CommandMechanism(target)
     if name == "file":

@@ -92,6 +92,7 @@ def audit_mechanism(
     real_numbers: bool = False,
     guesses: int | None = None,
     call: str | None = None,
+    calls: int = 1,
     in_process: bool | None = None,
     dataset: Any = None,
     adjacency: str | None = None,
@@ -133,6 +134,11 @@ def audit_mechanism(
     (:func:`~dpaudit.audit.epsilon.one_run_audits.audit_counts`). ``progress`` is as in
     :func:`~dpaudit.audit_sampler`.
 
+    With ``calls`` above 1 the callable, called without arguments, makes a session, which is a
+    function of the value: a release is what so many calls of a fresh session release, which may
+    share what they keep, and the claim is that of one call
+    (:meth:`~dpaudit.audit.options.PrivacyClaim.repeated`).
+
     ``by`` is who runs the audit, for the report.
 
     Formal guarantee: see :class:`~dpaudit.types.MechanismResult`.
@@ -162,6 +168,7 @@ def audit_mechanism(
         seed=fresh_seed(seed),
         real_numbers=real_numbers,
         call=call,
+        calls=calls,
         by=by,
     )
     asked = question_of(neighbours, dataset, adjacency=adjacency, bounds=bounds, features=features)
@@ -211,12 +218,15 @@ def audit_subject(
         return reproducible(named, what)
     _check_guesses(guesses)
     if asked is not None:
+        _refuse_calls(options, "data sets")
         return _asked_here(what, asked, attack, claim=claim, options=options, progress=progress)
-    with CallableMechanism(what.called, name=what.name, call=options.call) as mechanism:
+    with CallableMechanism(
+        what.called, name=what.name, call=options.call, calls=options.calls
+    ) as mechanism:
         pair = None if neighbours is None else parse_neighbours(neighbours)
         result = run_mechanism_audit(
             mechanism,
-            claim=claim,
+            claim=claim.repeated(options.calls),
             neighbours=pair,
             attack=attack,
             options=options,
@@ -227,6 +237,7 @@ def audit_subject(
         "neighbours": neighbours,
         "attack": shown,
         "call": options.call,
+        "calls": options.calls if options.calls > 1 else None,
         "samples": options.samples,
         "alpha": options.alpha,
         "seed": options.seed,
@@ -265,6 +276,11 @@ def _asked_here(
     if result.verdict != "no-finding":
         return result
     return dataclasses.replace(result, cannot_rule_out=(*result.cannot_rule_out, SAME_PROCESS))
+
+
+def _refuse_calls(options: MechanismOptions, of: str) -> None:
+    if options.calls > 1:
+        raise UsageError(f"calls={options.calls}: {of} have no sessions; leave --calls out")
 
 
 def _check_guesses(guesses: int | None) -> None:
@@ -312,6 +328,7 @@ def audit_named(
     words = ["dpaudit", "mechanism", name, *claim.words, "--alpha", f"{alpha!r}", "--seed", seed]
     refuse_pure_gaussian(declared_law(name), claim, name=name)
     if name.startswith((SCORES, COUNTS)):
+        _refuse_calls(options, "recorded scores")
         for option, given in (
             ("neighbours", neighbours),
             ("attack", attack),
@@ -332,6 +349,7 @@ def audit_named(
         return _reproducible(result, [*words, *_option("--guesses", guesses)])
     _check_guesses(guesses)
     if asked is not None:
+        _refuse_calls(options, "data sets")
         with joined() as sandbox, on_datasets(name, asked, call=options.call) as mechanism:
             result = audit_question(
                 mechanism, asked, attack=attack, claim=claim, options=options, progress=progress
@@ -341,13 +359,16 @@ def audit_named(
         return _reproducible(result, [*words, "--samples", str(options.samples)])
     named = None if attack is None else named_attack(attack, mechanism=name)
     pair = None if neighbours is None else parse_neighbours(neighbours)
-    closed = open_mechanism(name, seed=seed, call=options.call, neighbours=pair)
+    together = claim.repeated(options.calls)
+    closed = open_mechanism(
+        name, seed=seed, call=options.call, calls=options.calls, neighbours=pair
+    )
     if not isinstance(closed, RecordedMechanism):
         _check_neighbours(pair, named, shown=str(neighbours), name=name)
     with joined() as sandbox, closed as mechanism:
         result = run_mechanism_audit(
             mechanism,
-            claim=claim,
+            claim=together,
             neighbours=pair,
             attack=named,
             options=options,
@@ -356,6 +377,7 @@ def audit_named(
     result = dataclasses.replace(_identified(result, options, what), sandbox=sandbox.reached)
     words += [*_option("--neighbours", neighbours), *_option("--attack", attack)]
     words += _option("--call", options.call)
+    words += _option("--calls", options.calls if options.calls > 1 else None)
     words += ["--samples", str(options.samples)]
     return _reproducible(result, [*words, *(["--real-numbers"] if options.real_numbers else [])])
 

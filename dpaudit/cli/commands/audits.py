@@ -272,6 +272,13 @@ def mechanism(
         ),
     ] = None,
     call: CallOption = None,
+    calls: Annotated[
+        int,
+        typer.Option(
+            metavar="K",
+            help="python: makes sessions; a release is K calls of one. The claim is of one call.",
+        ),
+    ] = 1,
     *,
     common: AuditCommand,
 ) -> None:
@@ -356,6 +363,7 @@ def mechanism(
         seed=fresh_seed(common.seed),
         real_numbers=real_numbers,
         call=call,
+        calls=calls,
         by=common.by,
     )
     mechanisms.mechanism(

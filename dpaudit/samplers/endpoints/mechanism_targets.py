@@ -23,7 +23,7 @@ from dpaudit.samplers.adapters.base import (
 from dpaudit.samplers.check import numbers
 from dpaudit.samplers.endpoints.symbols import Symbol
 from dpaudit.samplers.endpoints.targets import Target, named_function
-from dpaudit.samplers.functions import AnyReleasesBy, ReleasesBy
+from dpaudit.samplers.functions import AnyReleasesBy, ReleasesBy, sessions
 from dpaudit.samplers.plain import packed, unpacked_dataset
 from dpaudit.samplers.signatures import python_call
 from dpaudit.vectors.arrays import to_numpy
@@ -241,6 +241,8 @@ def _imported(library: Library, name: str) -> Any:
 
 def _of_python(spec: Mapping[str, Any]) -> tuple[Release, str]:
     function = named_function(spec["place"], spec["member"])
+    if spec["calls"] > 1:
+        function = sessions(function, spec["calls"], name=spec["name"])
     call = python_call(function, spec["call"], name=spec["name"], releases=True)
     return ReleasesBy(call, function), str(call)
 

@@ -98,11 +98,14 @@ class ReleasingWorker(Worker):
 class ReleasingFunction(ReleasingWorker):
     """A function of Python or of a shared library: value in, releases out."""
 
-    def __init__(self, noise: PythonSampler | LibrarySampler) -> None:
-        """``noise`` is the same function as a sampler, which has read its target and its call."""
+    def __init__(self, noise: PythonSampler | LibrarySampler, *, calls: int = 1) -> None:
+        """``noise`` is the same function as a sampler, which has read its target and its call.
+
+        With ``calls`` above 1 it makes sessions (:func:`~dpaudit.samplers.functions.sessions`).
+        """
         spec, of = noise._spec, "symbol" if isinstance(noise, LibrarySampler) else "python"
         super().__init__(noise.name, place=str(spec["place"]), member=str(spec["member"]), of=of)
-        self._spec = {**self._spec, "call": spec["call"]}
+        self._spec = {**self._spec, "call": spec["call"], "calls": calls}
         self._noise = noise
 
     def _needed_paths(self) -> list[str]:

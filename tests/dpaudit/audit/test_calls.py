@@ -1,0 +1,139 @@
+"""Claims of one call, audited over several calls of one session."""
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+from command_line import here as dpaudit
+
+from dpaudit import audit_mechanism
+from dpaudit.audit.options import MechanismOptions, PrivacyClaim
+from dpaudit.audit.stated_claims import composed
+from dpaudit.errors import SamplerOutputError, UsageError
+from dpaudit.samplers.functions import sessions
+
+
+def hockey_stick(epsilon, each, delta, calls):
+    """δ(ε) of so many calls of the worst mechanism with (``each``, ``delta``), term by term."""
+    keep = (1 - delta) / (1 + math.exp(each))
+    p = [delta, keep * math.exp(each), keep, 0.0]  # gives away, likelier, less likely, never
+    q = [0.0, keep, keep * math.exp(each), delta]
+    total = 0.0
+    for outcome in itertools.product(range(4), repeat=calls):
+        a = math.prod(p[i] for i in outcome)
+        b = math.prod(q[i] for i in outcome)
+        total += max(0.0, a - math.exp(epsilon) * b)
+    return total
+
+
+@pytest.mark.parametrize("calls", [2, 3, 5])
+@pytest.mark.parametrize(("each", "delta"), [(0.7, 0.0), (0.4, 0.01)])
+def test_a_curve_of_calls_is_that_of_the_worst_mechanism_at_its_corners(calls, each, delta):
+    curve = composed(None, each, delta, None, calls=calls)
+    assert [e for e, _ in curve.pairs][-1] == calls * each
+    assert len(curve.pairs) == calls // 2 + 1 + calls % 2  # ε = 0 too
+    for epsilon, found in curve.pairs:
+        assert found == pytest.approx(hockey_stick(epsilon, each, delta, calls), rel=1e-6, abs=1e-9)
+    if delta == 0:
+        assert curve.pairs[-1] == (calls * each, 0.0)
+
+
+def test_the_other_claims_add_up():
+    assert PrivacyClaim.of(None, rho=0.5).repeated(4).stated.rho == 2.0
+    renyi = PrivacyClaim.of(None, renyi=(3, 0.25)).repeated(4).stated
+    assert (renyi.order, renyi.divergence) == (3.0, 1.0)
+    four = PrivacyClaim.of(None, mu=0.5).repeated(4)
+    assert four.stated.mu == 1.0
+    assert four.epsilon == pytest.approx(PrivacyClaim.of(None, mu=1.0).epsilon)
+    assert (four.of_each, four.mu) == ("0.5-GDP", None)
+    assert PrivacyClaim.of(0.0, 0.1).repeated(2).stated.pairs == ((0.0, pytest.approx(0.19)),)
+    once = PrivacyClaim.of(1.0)
+    assert once.repeated(1) is once
+
+
+def test_a_release_is_the_calls_of_one_fresh_session():
+    class Counts:
+        def __init__(self):
+            self.calls = 0
+
+        def __call__(self, value):
+            self.calls += 1
+            value += 100  # a value of its own each time
+            return [self.calls, value[0]]
+
+    released = sessions(Counts, 3, name="Counts")
+    for _ in range(2):
+        assert released(np.array([1.0])).tolist() == [1, 101, 2, 101, 3, 101]
+
+
+SESSIONS = """\
+import numpy as np
+rng = np.random.default_rng(5)
+class Fresh:
+    def __call__(self, value):
+        return float(rng.random() < (0.75 if value else 0.25))
+class Remembers:
+    \"\"\"Its second answer and all after it are the truth.\"\"\"
+    seen = 0
+    def __call__(self, value):
+        self.seen += 1
+        return float(value) if self.seen > 1 and rng.random() < 0.5 else Fresh()(value)
+"""
+EACH = {"epsilon": math.log(3)}, {"rho": 0.5493}, {"renyi": (2, 0.8473)}
+
+
+@pytest.mark.parametrize("claim", EACH, ids=str)
+@pytest.mark.parametrize(("name", "verdict"), [("Fresh", "no-finding"), ("Remembers", "finding")])
+def test_what_a_session_keeps_is_found_and_fresh_noise_is_not(claim, name, verdict):
+    """Randomized response, at its claim exactly."""
+    given = {}
+    exec(SESSIONS, given)
+    result = audit_mechanism(
+        given[name], neighbours=(0, 1), calls=3, samples=5e3, seed=1, in_process=True, **claim
+    )
+    assert result.verdict == verdict
+    assert "in each of 3 calls" in result.stated.claim
+    if result.stated.value is not None:
+        assert "(claimed of all together: " in result.stated.says
+
+
+def test_sessions_of_a_process_of_their_own(tmp_path):
+    (tmp_path / "m.py").write_text(SESSIONS)
+    args = ("mechanism", "python:./m.py:Remembers", "--neighbours=0,1", "--claim-epsilon=1.1")
+    done = dpaudit(*args, "--calls=3", "--samples=1e4", "--seed=1", "--format=json", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    result = json.loads(done.stdout)
+    assert result["stated"]["claim"] == "(1.1, 0)-DP in each of 3 calls"
+    assert "--calls 3" in result["provenance"]["command"]
+    again = next(t["reproduce"] for t in result["tests"] if t["finding"])
+    assert "--claim-epsilon 1.1" in again
+    assert "--calls 3" in again
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "says"),
+    [
+        ("numpy:laplace", {"epsilon": 1}, "only python:MODULE:FUNCTION makes sessions"),
+        ("scores:s.npz", {"epsilon": 1}, "recorded scores have no sessions"),
+        (float, {"f": "0.1,0.5"}, "a table is not composed"),
+        (float, {"epsilon": 1, "mu": 1}, "ε and μ are composed apart"),
+        (float, {"rho": 1, "call": "f(value)"}, "leave --call out"),
+        (lambda value: value, {"rho": 1}, "needs an argument"),
+        (float, {"rho": 200}, "200-zCDP composed: implies ε = .* promises nothing"),
+    ],
+)
+def test_what_has_no_sessions_is_refused(name, given, says):
+    with pytest.raises(UsageError, match=says):
+        audit_mechanism(
+            name, calls=3, in_process=None if isinstance(name, str) else True,
+            neighbours=None if name == "scores:s.npz" else (0, 1), **given,
+        )  # fmt: skip
+
+
+def test_what_is_no_session_is_an_error_of_the_mechanism():
+    with pytest.raises(SamplerOutputError, match="returned float; with calls=3"):
+        audit_mechanism(float, calls=3, in_process=True, neighbours=(0, 1), rho=1)
+    with pytest.raises(UsageError, match="calls=0: must lie in"):
+        MechanismOptions(calls=0)
