@@ -17,7 +17,7 @@ _FIRST = ("dpaudit", "python")
 def made_facts(provenance: Provenance | Mapping[str, Any]) -> list[tuple[str, str]]:
     """Date, person and versions, as names and values; what is not known is left out.
 
-    The date is when the result was made, to the second, in UTC.
+    The date is when the result was made, to the second, in UTC. A missing person is said to be.
     """
     facts = to_dict(provenance)
     versions = facts.get("versions")
@@ -27,9 +27,11 @@ def made_facts(provenance: Provenance | Mapping[str, Any]) -> list[tuple[str, st
         for name, version in versions.items()
         if name not in _FIRST and version != "not installed"
     ]
+    date = _date(facts.get("started"))
+    nobody = "not stated" if date else ""
     told = [
-        ("Date", _date(facts.get("started"))),
-        ("Run by", one_line(facts.get("by") or "", limit=200)),
+        ("Date", date),
+        ("Run by", one_line(facts.get("by") or nobody, limit=200)),
         ("Made with", ", ".join(_version(n, versions) for n in _FIRST if versions.get(n))),
         ("Libraries", ", ".join(others)),
     ]

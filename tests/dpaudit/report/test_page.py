@@ -99,6 +99,14 @@ def test_pass_says_what_it_cannot_exclude(pages):
     assert "any size" in text
 
 
+def test_the_page_says_who_ran_it_or_that_nobody_is_named():
+    document = document_of(ALL["no-finding"])
+    for by, said in (("Ada", "Ada"), (None, "not stated")):
+        made = replace(document.result.provenance, started="2026-11-23T06:20:01+00:00", by=by)
+        page = render_report(replace(document, result=replace(document.result, provenance=made)))
+        assert f"<dt>Run by</dt><dd>{said}</dd>" in page
+
+
 def test_the_figure_of_p_values_has_the_tests_that_spend_alpha():
     document = document_of(ALL["no-finding"])
     honest = replace(document.result.tests[0], p_adjusted=1.0, finding=False, advisory=False)
