@@ -241,8 +241,8 @@ def _imported(library: Library, name: str) -> Any:
 
 def _of_python(spec: Mapping[str, Any]) -> tuple[Release, str]:
     function = named_function(spec["place"], spec["member"])
-    if spec["calls"] > 1:
-        function = sessions(function, spec["calls"], name=spec["name"])
+    if (calls := int(spec["calls"])) > 1:
+        function = sessions(function, calls, name=spec["name"])
     call = python_call(function, spec["call"], name=spec["name"], releases=True)
     return ReleasesBy(call, function), str(call)
 

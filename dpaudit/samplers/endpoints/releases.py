@@ -105,7 +105,7 @@ class ReleasingFunction(ReleasingWorker):
         """
         spec, of = noise._spec, "symbol" if isinstance(noise, LibrarySampler) else "python"
         super().__init__(noise.name, place=str(spec["place"]), member=str(spec["member"]), of=of)
-        self._spec = {**self._spec, "call": spec["call"], "calls": calls}
+        self._spec = {**self._spec, "call": spec["call"], "calls": str(calls)}
         self._noise = noise
 
     def _needed_paths(self) -> list[str]:
