@@ -86,11 +86,11 @@ def mechanism_facts(result: MechanismResult) -> list[tuple[str, str]]:
         ),
         (f"ε shown{_confidence(result)}", _shown(result.epsilon, "")),
         (
-            f"δ shown at {'this' if is_implied(result) else 'the claimed'} ε",
+            f"δ shown at {'this' if is_implied(result) else 'the claimed'} ε{_by(result.delta)}",
             _shown(result.delta, ""),
         ),
         ("μ claimed", fmt.quantity(result.claim_mu)),
-        ("μ shown", _shown(result.mu, "")),
+        (f"μ shown{_by(result.mu)}", _shown(result.mu, "")),
         ("Method", printable(result.method, limit=60)),
         ("Last bits", "excluded (--real-numbers)" if last_bits_excluded(result) else fmt.NOTHING),
         ("Attack", printable(result.attack or fmt.NOTHING, limit=200)),
@@ -252,6 +252,12 @@ def is_implied(result: MechanismResult) -> bool:
 def _shown(interval: Interval | None, letter: str) -> str:
     """A lower bound, rounded down; a bound of zero shows nothing."""
     return fmt.NOTHING if interval is None else f"{letter} {_at_least(interval.low)}".strip()
+
+
+def _by(interval: Interval | None) -> str:
+    """That the trade-off curve alone shows it: other events, such as low bits, bound only ε."""
+    alone = interval is not None and interval.method.startswith("trade-off curve")
+    return ", by the trade-off curve" if alone else ""
 
 
 def _at_least(low: float) -> str:

@@ -85,3 +85,11 @@ def test_a_pass_without_the_last_bits_says_so():
         assert f"**{said}:** we can show" in markdown_summary(document_of(document))
     told = mechanism_sentence(typed(result("finding", details={"last_bits_excluded": True})))
     assert "excluded" not in told
+
+
+def test_what_the_trade_off_curve_alone_shows_is_labelled():
+    curve = bound(0.0) | {"method": "trade-off curve, Clopper-Pearson"}
+    for delta, says in ((curve, True), (bound(0.0), False)):
+        document = {"kind": "mechanism", "result": result("finding") | {"delta": delta}}
+        text = documents.Page(render_report(document)).text
+        assert ("shown at the claimed ε, by the trade-off curve" in text) == says
