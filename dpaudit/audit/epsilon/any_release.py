@@ -64,7 +64,11 @@ class EncodedReleases:
         return np.arange(self._made - n, self._made, dtype=np.float64).reshape(n, 1)
 
     def encoded(self, drawn: Releases) -> Releases:
-        """The same releases as rows (n, k)."""
+        """The same releases as rows (n, k).
+
+        Calls of the learning half are left out of :attr:`~Releases.calls`: the encoding was fitted
+        to some of them, so that their rows differ in law from those of later ones.
+        """
         halves = [x[: max(1, len(x) // 2), 0].astype(np.intp) for x in drawn.learn]
         self.encoding = Encoding.fitted(self._at(halves[0]), self._at(halves[1]))
         rows = np.concatenate([self.encoding.rows(block) for block in self._blocks])
@@ -73,7 +77,8 @@ class EncodedReleases:
             (rows[a[:, 0].astype(np.intp)], rows[b[:, 0].astype(np.intp)])
             for a, b in (drawn.learn, drawn.count)
         )
-        return dataclasses.replace(drawn, learn=learn, count=count)
+        sizes = ([], []), drawn.sizes[1]
+        return dataclasses.replace(drawn, learn=learn, count=count, sizes=sizes)
 
     def _at(self, places: npt.NDArray[np.intp]) -> Raw:
         starts = np.cumsum([0, *map(len, self._blocks)])

@@ -47,6 +47,8 @@ _MOST_FITTED = 25_000
 _MOST_PLACES, _MOST_COLUMNS = 4096, 256
 _RARE = 5
 """Fewer occurrences than this among the fitted releases, and a text or a place is rare."""
+_FREQUENT = 30
+"""Occurrences at which a text has a place in the order by likelihood: chance then orders few."""
 _MOST_TEXTS = 1024
 _EXACT = 1 << 53
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
@@ -185,7 +187,8 @@ def _columns(name: str, a: _Place, b: _Place, sizes: tuple[int, int]) -> Iterabl
     if a.texts or b.texts:
         texts = Counter(a.texts.values()), Counter(b.texts.values())
         total = texts[0] + texts[1]
-        known = {text for text, times in total.most_common(_MOST_TEXTS) if times >= _RARE}
+        least = max(_RARE, min(_FREQUENT, sum(sizes) // 50))
+        known = {text for text, times in total.most_common(_MOST_TEXTS) if times >= least}
         some = [Counter({t: c for t, c in counted.items() if t in known}) for counted in texts]
         yield _Column(name, "text", _ordered(some[0], some[1], sizes))
 

@@ -169,6 +169,20 @@ def test_features_replace_the_encoding():
         dpaudit.audit_mechanism(release, features="m:f", **asked)
 
 
+def test_texts_that_are_rare_are_no_sign_of_dependence():
+    """Their order is fitted to the learning half, which then looks unlike the other half."""
+    rng = np.random.default_rng(1)
+    result = dpaudit.audit_mechanism(
+        lambda data, n: [f"count {len(data) + x:.2f}" for x in rng.laplace(size=n)],
+        neighbours=([1], [1, 2]),
+        epsilon=1,
+        samples=20_000,
+        seed=1,
+    )
+    assert result.verdict == "no-finding"
+    assert result.epsilon.low > 0.9
+
+
 def test_a_pair_is_written_and_read_again(tmp_path):
     rng = np.random.default_rng(1)
     pair = [{"a": math.nan}], [{"a": 1.0}]
@@ -269,3 +283,15 @@ def test_a_program_gets_a_file_and_writes_json(folder):
     )
     assert ended.returncode == 1, ended.stderr
     assert "Releases differ most in this: release" in _said(ended)
+
+
+def test_a_generator_seeded_in_every_call_is_seen():
+    result = dpaudit.audit_mechanism(
+        lambda data, n: [(len(data), x) for x in np.random.default_rng(1).normal(size=n)],
+        neighbours=([1], [1, 2]),
+        epsilon=1,
+        samples=2000,
+        seed=1,
+    )
+    assert result.verdict == "inconclusive"
+    assert "independent releases" in result.reason
