@@ -14,6 +14,7 @@
     │   ├── SamplerCrashError             it raised, or its process died
     │   ├── SamplerTimeoutError           it did not answer before the time limit
     │   └── SamplerOutputError            wrong shape, NaN, too little, too much
+    │       └── NotNumbersError           text, None, a dict …: no numbers at all
     └── ProtocolError            exit 3   a networked mitigation refused a party or its message
         ├── PeerError                     it died, did not respond, or is not who it should be
         ├── MessageError                  malformed, misplaced, not finite or too large
@@ -29,6 +30,7 @@ __all__ = [
     "KeyFileError",
     "MessageError",
     "MissingExtraError",
+    "NotNumbersError",
     "PeerError",
     "ProtocolError",
     "SamplerCrashError",
@@ -94,6 +96,10 @@ class SamplerTimeoutError(SamplerError):
 
 class SamplerOutputError(SamplerError):
     """The sampler's answer has the wrong shape, is not finite, or is too short or too long."""
+
+
+class NotNumbersError(SamplerOutputError):
+    """The sampler's answer is no array of real numbers at all."""
 
 
 class ProtocolError(DpauditError):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.errors import SamplerOutputError, UsageError
+from dpaudit.errors import NotNumbersError, SamplerOutputError, UsageError
 from dpaudit.results.text import error_text, one_line
 
 __all__ = ["answered", "finite", "numbers", "plain_f64", "raised_at", "request"]
@@ -55,20 +55,21 @@ def numbers(given: Any, who: str, call: str) -> npt.NDArray[Any]:
     ``who`` and ``call`` are for the message.
 
     Raises:
-        SamplerOutputError: it is not an array of real numbers, or rounding them to float64 would
+        NotNumbersError: it is not an array of real numbers.
+        SamplerOutputError: rounding them to float64 would
             change them.
     """
     try:
         array = np.asarray(given)
     except (TypeError, ValueError) as error:
-        raise SamplerOutputError(
+        raise NotNumbersError(
             f"{who} type={type(given).__name__}, which is not an array ({error_text(error)}) {call}"
         ) from None
     kind = array.dtype.kind
     if kind == "O" and array.size and all(type(x) is int for x in array.flat):
         raise _rounded(who, max(array.flat, key=abs))
     if kind not in "iuf":
-        raise SamplerOutputError(
+        raise NotNumbersError(
             f"{who} type={type(given).__name__}, dtype={array.dtype}, which is not real numbers "
             f"{call}"
         )

@@ -35,6 +35,7 @@ from dpaudit.types import MechanismResult
 __all__ = [
     "SEARCH",
     "Question",
+    "any_release",
     "audit_question",
     "on_datasets",
     "question_of",
@@ -120,6 +121,17 @@ def question_of(
             "neighbours: the two data sets are equal, so nothing could tell them apart; "
             "change, add or remove one record"
         )
+    return _question(pair, neighbours, features)
+
+
+def any_release(neighbours: tuple[Any, Any], named: str) -> Question:
+    """The question on two query results (m,), ``named`` as text, whose releases are no numbers."""
+    return _question(_as_called(neighbours), named, None)
+
+
+def _question(
+    pair: tuple[Any, Any], neighbours: Any, features: str | Callable[[Any], Any] | None
+) -> Question:
     named = neighbours if isinstance(neighbours, str) else ""
     return Question(pair=pair, features=features, named=named)
 
@@ -277,6 +289,10 @@ def audit_question(
     if attack is not None:
         raise UsageError(
             "attack: computes with query results, and data sets have none; leave --attack out"
+        )
+    if options.calls > 1:
+        raise UsageError(
+            f"calls={options.calls}: belongs to query results, not to data sets; leave --calls out"
         )
     started = time.monotonic()
     found = None

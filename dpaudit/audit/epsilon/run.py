@@ -17,6 +17,7 @@ from dpaudit import registry
 from dpaudit.audit.epsilon.attacks import Attack, NamedAttack, named_attack, own_attack
 from dpaudit.audit.epsilon.dataset_run import (
     Question,
+    any_release,
     audit_question,
     on_datasets,
     question_of,
@@ -34,7 +35,7 @@ from dpaudit.audit.options import (
     fresh_seed,
     refuse_pure_gaussian,
 )
-from dpaudit.errors import SamplerOutputError, UsageError
+from dpaudit.errors import NotNumbersError, SamplerOutputError, UsageError
 from dpaudit.interfaces import Mechanism, ProbingAttack, RecordedMechanism
 from dpaudit.provenance import identified
 from dpaudit.results.arrays import read_npy
@@ -220,18 +221,24 @@ def audit_subject(
     if asked is not None:
         _refuse_calls(options, "data sets")
         return _asked_here(what, asked, attack, claim=claim, options=options, progress=progress)
-    with CallableMechanism(
-        what.called, name=what.name, call=options.call, calls=options.calls
-    ) as mechanism:
-        pair = None if neighbours is None else parse_neighbours(neighbours)
-        result = run_mechanism_audit(
-            mechanism,
-            claim=claim.repeated(options.calls),
-            neighbours=pair,
-            attack=attack,
-            options=options,
-            progress=progress,
-        )
+    pair = None if neighbours is None else parse_neighbours(neighbours)
+    try:
+        with CallableMechanism(
+            what.called, name=what.name, call=options.call, calls=options.calls
+        ) as mechanism:
+            result = run_mechanism_audit(
+                mechanism,
+                claim=claim.repeated(options.calls),
+                neighbours=pair,
+                attack=attack,
+                options=options,
+                progress=progress,
+            )
+    except NotNumbersError:
+        if pair is None or not _plain(attack, options):
+            raise
+        asked = any_release(pair, str(neighbours))
+        return _asked_here(what, asked, attack, claim=claim, options=options, progress=progress)
     told = {
         **{name.removeprefix("claim_"): value for name, value in claim.options.items()},
         "neighbours": neighbours,
@@ -248,6 +255,11 @@ def audit_subject(
     if result.verdict != "no-finding":
         return result
     return dataclasses.replace(result, cannot_rule_out=(*result.cannot_rule_out, SAME_PROCESS))
+
+
+def _plain(attack: object, options: MechanismOptions) -> bool:
+    """Whether releases that are no numbers may be encoded: nothing computes with them."""
+    return attack is None and options.calls == 1
 
 
 def _asked_here(
@@ -365,14 +377,22 @@ def audit_named(
     )
     if not isinstance(closed, RecordedMechanism):
         _check_neighbours(pair, named, shown=str(neighbours), name=name)
-    with joined() as sandbox, closed as mechanism:
-        result = run_mechanism_audit(
-            mechanism,
-            claim=together,
-            neighbours=pair,
-            attack=named,
-            options=options,
-            progress=progress,
+    try:
+        with joined() as sandbox, closed as mechanism:
+            result = run_mechanism_audit(
+                mechanism,
+                claim=together,
+                neighbours=pair,
+                attack=named,
+                options=options,
+                progress=progress,
+            )
+    except NotNumbersError:
+        if pair is None or not name.startswith("python:") or not _plain(attack, options):
+            raise
+        asked = any_release(pair, str(neighbours))
+        return audit_named(
+            name, claim=claim, options=options, asked=asked, what=what, progress=progress
         )
     result = dataclasses.replace(_identified(result, options, what), sandbox=sandbox.reached)
     words += [*_option("--neighbours", neighbours), *_option("--attack", attack)]

@@ -296,3 +296,27 @@ def test_a_generator_seeded_in_every_call_is_seen():
     )
     assert result.verdict == "inconclusive"
     assert "independent releases" in result.reason
+
+
+def test_releases_of_query_results_may_be_anything_too(folder):
+    rng = np.random.default_rng(1)
+    result = dpaudit.audit_mechanism(
+        lambda value: "yes" if value + rng.laplace() > 0.5 else None,
+        neighbours=(0, 1),
+        epsilon=1,
+        samples=2000,
+        seed=1,
+    )
+    assert result.verdict == "no-finding"
+    assert 0.3 < result.epsilon.low < 1
+    (folder / "say.py").write_text(
+        "import random\ndef say(value):\n"
+        "    return {'said': 'yes'} if random.random() < 0.1 + 0.8 * value else {}\n"
+    )
+    ended = here(
+        *("mechanism", "python:./say.py:say", "--neighbours", "0,1"),
+        *("--claim-epsilon", "1", "--samples", "1000", "--seed", "1"),
+        cwd=folder,
+    )
+    assert ended.returncode == 1, ended.stderr
+    assert "--neighbours 0,1 --samples 1000" in _said(ended)
