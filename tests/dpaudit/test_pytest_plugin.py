@@ -183,15 +183,20 @@ def test_mechanisms(project):
         "def test_vectors(dpaudit):\n"
         "    both = lambda value, n: np.column_stack([mine.count(x, n) for x in value])\n"
         "    dpaudit.assert_private(both, neighbours=([0, 0], [1, 1]), epsilon=2, samples=2e4)\n"
+        "def test_another_claim(dpaudit):\n"
+        "    dpaudit.assert_private(mine.count, neighbours=(0, 1), rho=0.1)\n"
         "def test_words(dpaudit):\n"
         "    dpaudit.assert_private(mine.count, neighbours=(0, 'one'), epsilon=1)\n",
         *FEW,
     )
-    run.assert_outcomes(passed=2, failed=2)
+    run.assert_outcomes(passed=2, failed=3)
     run.stdout.fnmatch_lines(
         [
             "E*Finding: python:./mine.py:count is not (0.5, 0)-DP: we can show*",
             "E*To see it again: dpaudit mechanism python:./mine.py:count --claim-epsilon 0.5"
+            "*--neighbours*",
+            "E*Finding: python:./mine.py:count is not 0.1-zCDP: we can show ρ ≥ 0.*",
+            "E*To see it again: dpaudit mechanism python:./mine.py:count --claim-rho 0.1"
             "*--neighbours*",
             "E*UsageError: neighbours=(0, 'one')*",
         ]

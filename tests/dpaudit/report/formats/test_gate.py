@@ -341,7 +341,10 @@ def test_the_action_audits_one_thing(folder, given):
         ("sampler", ["claim"]),
         (
             "mechanism",
-            ["neighbours", "claim-epsilon", "claim-delta", "claim-mu", "attack"],
+            [
+                *("neighbours", "claim-epsilon", "claim-delta", "claim-mu"),
+                *("claim-rho", "claim-renyi", "claim-curve", "claim-f", "attack"),
+            ],
         ),
     ],
 )
