@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.audit.epsilon.bounds import epsilon_bounds
+from dpaudit.audit.epsilon.bounds import band, epsilon_bounds
 from dpaudit.audit.options import PrivacyClaim
 from dpaudit.types import BlindSpot, Interval, TestResult, Verdict
 
@@ -187,13 +187,23 @@ def two_neighbour_blind_spots(
             "however bad the mechanism",
         )
     ]
-    if ceiling <= claim.epsilon and claim.stated is None:  # others are judged by more than ε
+    stated = claim.stated
+
+    def exceeds(inside: float, outside: float) -> bool:
+        """Whether such counts contradict the claim."""
+        if stated is None:
+            return bound(inside, outside) > claim.epsilon
+        counts = np.array([math.ceil(outside)]), np.array([math.floor(inside)])
+        return stated.contradicted(band(counts[0], draws // 2, counts[1], draws // 2, alpha=alpha))
+
+    if not exceeds(draws / 2, 0):
         return (
             *spots,
             _never(
                 test="events",
                 flaw="any violation of the claim",
-                says=f"ε = {claim.epsilon:g} is more than so few releases can show: "
+                says=f"{stated.text if stated else f'ε = {claim.epsilon:g}'} is more than so few "
+                "releases can show: "
                 "raise --samples",
             ),
             *always,
@@ -201,10 +211,15 @@ def two_neighbour_blind_spots(
 
     def seen(epsilon: float) -> bool:
         inside, outside = draws / 4, draws / 4 * math.exp(-epsilon)
+        if stated is not None:
+            apart = _NINE_TENTHS / math.sqrt(2)
+            unlucky = outside + apart * math.sqrt(outside)
+            return exceeds(max(0.0, inside - apart * math.sqrt(inside)), unlucky)
         spread = math.sqrt(1 / inside + 1 / max(outside, 1.0))
         return bound(inside, outside) - _NINE_TENTHS * spread > claim.epsilon
 
-    low, high = claim.epsilon, claim.epsilon + _FARTHEST
+    least = claim.epsilon if stated is None else 0.0
+    low, high = least, least + _FARTHEST
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (low, middle) if seen(middle) else (middle, high)
@@ -213,8 +228,8 @@ def two_neighbour_blind_spots(
             BlindSpot(
                 test="events",
                 flaw="ε above the claim, on an event of probability 1/2",
-                size=high - claim.epsilon,
-                unit="more ε than claimed",
+                size=high - least,
+                unit="more ε than claimed" if stated is None else "ε",
                 says=f"a mechanism with ε = {high:.3g} on half of its releases "
                 "would have been found nine times in ten",
             )
@@ -222,7 +237,7 @@ def two_neighbour_blind_spots(
     few, many = 0, draws
     while many - few > 1:
         k = (few + many) // 2
-        few, many = (few, k) if bound(k, 0) > claim.epsilon else (k, many)
+        few, many = (few, k) if exceeds(k, 0) else (k, many)
     leak = _TO_LEARN * float(scipy.special.gammaincinv(many, 0.9)) / (draws / 2)
     if leak < 1:
         spots.append(

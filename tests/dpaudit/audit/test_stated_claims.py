@@ -12,6 +12,7 @@ from scipy import integrate, optimize, stats
 from dpaudit import audit_mechanism
 from dpaudit.accounting import gaussian_delta, gaussian_epsilon
 from dpaudit.audit.epsilon.bounds import Band, band
+from dpaudit.audit.epsilon.verdict import two_neighbour_blind_spots
 from dpaudit.audit.options import PrivacyClaim
 from dpaudit.audit.stated_claims import (
     DeltaCurve,
@@ -269,6 +270,29 @@ def test_a_gaussian_with_a_row_at_delta_0_is_refused_and_with_rho_is_not(monkeyp
         audit_mechanism("numpy:normal", neighbours=(0, 1), curve=[(1, 0.1), (9, 0.0)])
     with pytest.raises(AssertionError, match="something was drawn"):
         audit_mechanism("numpy:normal", neighbours=(0, 1), rho=0.5)
+
+
+def test_what_a_pass_excludes_is_counted_in_terms_of_the_claim():
+    """Nine in ten simulated counts of an event of the said ε contradict the claim; of less, not."""
+    draws, alpha = 20_000, 0.0025
+    claim = PrivacyClaim.of(None, rho=0.5)
+    spots = {s.flaw: s for s in two_neighbour_blind_spots(draws=draws, claim=claim, alpha=alpha)}
+    spot = spots["ε above the claim, on an event of probability 1/2"]
+    rng = np.random.default_rng(3)
+    n = draws // 2
+
+    def found(epsilon):
+        k0, k1 = rng.binomial(n, 0.5 * math.exp(-epsilon), 300), rng.binomial(n, 0.5, 300)
+        return np.mean([
+            claim.stated.contradicted(band(a, n, b, n, alpha=alpha))
+            for a, b in zip(k0[:, None], k1[:, None], strict=True)
+        ])  # fmt: skip
+
+    assert found(spot.size) >= 0.85
+    assert found(0.95 * spot.size) < 0.85
+    assert spot.size < claim.epsilon  # the ε that ρ implies would need far more
+    few = two_neighbour_blind_spots(draws=20, claim=claim, alpha=alpha)
+    assert "0.5-zCDP is more than so few releases can show" in few[1].says
 
 
 NOISE = """\
