@@ -8,6 +8,7 @@ from command_line import here as dpaudit
 
 from dpaudit.audit.commands import apart_from_the_seed, command_line
 from dpaudit.audit.options import AuditOptions, MechanismOptions
+from dpaudit.cli.earlier import refuse_another
 
 QUICK = ("--samples", "2e4", "--tests", "moments", "--alpha", "1e-6", "--out", "o")
 AUDIT = ("audit", "numpy:normal", "--claim", "gaussian:sigma=1", *QUICK)
@@ -36,6 +37,22 @@ def test_the_same_audit_with_any_seed_replaces_its_result(tmp_path):
 def changed(option, value):
     at = AUDIT.index(option)
     return (*AUDIT[: at + 1], value, *AUDIT[at + 2 :])
+
+
+@pytest.mark.parametrize("out", ["file", "file/below/it"])
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_drawn(tmp_path, out):
+    (tmp_path / "file").touch()
+    words = ("audit", "python:nowhere:f", "--claim", "gaussian:sigma=1", "--out", out)
+    done = dpaudit(*words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"out={out}: cannot be written" in done.stderr
+
+
+def test_the_check_leaves_nothing_and_removes_nothing(tmp_path):
+    (tmp_path / "old").mkdir()
+    for out in (tmp_path / "old" / "a" / "b", tmp_path / "old"):
+        refuse_another(out, "dpaudit audit numpy:normal")
+        assert [path.name for path in tmp_path.rglob("*")] == ["old"]
 
 
 @pytest.mark.parametrize(
