@@ -37,6 +37,7 @@ __all__ = [
     "Reference",
     "Rehearsal",
     "RunStart",
+    "StatedClaim",
     "TestResult",
     "TranscriptVerdict",
     "Verdict",
