@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypedDict, TypeVar, Unpack
 
 from dpaudit.audit.commands import command_line
+from dpaudit.audit.epsilon.dataset_run import question_of
 from dpaudit.audit.epsilon.run import audit_subject as audit_mechanism_subject
 from dpaudit.audit.epsilon.run import neighbours_text
 from dpaudit.audit.nothing import nothing_counted, nothing_drawn
@@ -42,7 +43,6 @@ _MOST = 8  # findings that a message lists
 _LONGEST = 20_000  # characters of a command
 
 Named = str | Callable[..., Any]
-Vector = float | Sequence[float]
 Asked = TypeVar("Asked", AuditOptions, MechanismOptions)
 R = TypeVar("R", bound=AuditResult | MechanismResult)
 
@@ -139,7 +139,7 @@ class Auditor:
         self,
         mechanism: Named,
         *,
-        neighbours: str | tuple[Vector, Vector] | None = None,
+        neighbours: Any = None,
         epsilon: float | None = None,
         delta: float = 0.0,
         mu: float | None = None,
@@ -156,6 +156,10 @@ class Auditor:
         call: str | None = None,
         calls: int = 1,
         in_process: bool | None = None,
+        dataset: Any = None,
+        adjacency: str | None = None,
+        bounds: Any = None,
+        features: str | Callable[[Any], Any] | None = None,
     ) -> MechanismResult:
         """Fail if releases at two ``neighbours`` violate the claim.
 
@@ -164,15 +168,19 @@ class Auditor:
 
         A callable is ``f(value, n)`` → array (n,) or (n, k): ``n`` releases of a query result, a
         float or an array (m,), or ``f(value)``, one release. ``neighbours`` are two query results,
-        ``(0, 1)`` or ``([0, 0], [1, 0])``, or text as on the command line. ``samples`` releases
-        are drawn at each. The rest is as in :func:`dpaudit.audit_mechanism`.
+        ``(0, 1)`` or ``([0, 0], [1, 0])``, or text as on the command line; or two data sets, or
+        ``"search"`` with a ``dataset``. ``samples`` releases are drawn at each. The rest is as in
+        :func:`dpaudit.audit_mechanism`.
 
         Raises:
             AssertionError: more is shown than claimed, or the audit is inconclusive.
             UsageError: an unknown name, or an option that does not fit.
         """
         __tracebackhide__ = True
-        pair = neighbours_text(neighbours)
+        asked = question_of(
+            neighbours, dataset, adjacency=adjacency, bounds=bounds, features=features
+        )
+        pair = neighbours_text(neighbours) if asked is None else None
         used = self._seed(seed)
 
         def claim() -> PrivacyClaim:
@@ -199,12 +207,17 @@ class Auditor:
             in_process,
             options,
             lambda what, options: audit_mechanism_subject(
-                what, claim=claim(), neighbours=pair, attack=attack, options=options
+                what, claim=claim(), neighbours=pair, attack=attack, options=options, asked=asked
             ),
             lambda name, reason, options: nothing_counted(
                 name, reason, claim=claim(), attack=attack or "", options=options
             ),
-            words={"neighbours": pair, **about, "claim_mu": mu, "attack": attack},
+            words={
+                "neighbours": pair if asked is None else asked.shown,
+                **about,
+                "claim_mu": mu,
+                "attack": attack,
+            },
             about=about,
             control=False,
         ).passed()

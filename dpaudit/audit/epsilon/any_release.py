@@ -77,8 +77,8 @@ class EncodedReleases:
             (rows[a[:, 0].astype(np.intp)], rows[b[:, 0].astype(np.intp)])
             for a, b in (drawn.learn, drawn.count)
         )
-        sizes = ([], []), drawn.sizes[1]
-        return dataclasses.replace(drawn, learn=learn, count=count, sizes=sizes)
+        nothing: tuple[list[int], list[int]] = ([], [])
+        return dataclasses.replace(drawn, learn=learn, count=count, sizes=(nothing, drawn.sizes[1]))
 
     def _at(self, places: npt.NDArray[np.intp]) -> Raw:
         starts = np.cumsum([0, *map(len, self._blocks)])

@@ -64,6 +64,12 @@ class Question:
     named: str = ""
     """``--neighbours`` that name the pair, if any do."""
 
+    @property
+    def shown(self) -> str:
+        """``--neighbours`` for this question, if it fits one."""
+        texts = [SEARCH] if self.pair is None else [json_text(one).strip() for one in self.pair]
+        return self.named or ";".join(texts)
+
     def words(self, result: MechanismResult) -> list[str]:
         """Options of the command line that ask about the pair of ``result`` again."""
         texts = result.details.get("pair")
@@ -204,7 +210,8 @@ def _pair(neighbours: Any) -> tuple[Any, Any] | None:
         first, second = neighbours
     except (TypeError, ValueError):
         return None
-    return first, second
+    known = all(hasattr(v, "__len__") and not isinstance(v, (str, bytes)) for v in (first, second))
+    return (first, second) if known else None
 
 
 def _written(neighbours: str) -> tuple[Any, Any]:

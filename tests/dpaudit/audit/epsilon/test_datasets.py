@@ -95,6 +95,7 @@ def test_data_sets_are_described_briefly():
         ((["a"], ["b"]), (["a"], ["b"])),
         ("[1, 2]; [1, NaN]", ([1, 2], [1, math.nan])),
         (([], [1]), ([], [1])),
+        ((0, "one"), None),
     ],
 )
 def test_which_neighbours_are_data_sets(neighbours, asks):
