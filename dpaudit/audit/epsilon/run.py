@@ -239,8 +239,9 @@ def audit_subject(
             raise
         asked = any_release(pair, str(neighbours))
         return _asked_here(what, asked, attack, claim=claim, options=options, progress=progress)
+    stated = {name.removeprefix("claim_"): value for name, value in claim.options.items()}
     told = {
-        **{name.removeprefix("claim_"): value for name, value in claim.options.items()},
+        **(stated if claim.stated else stated | {"delta": claim.delta}),
         "neighbours": neighbours,
         "attack": shown,
         "call": options.call,
