@@ -343,7 +343,7 @@ def audit_named(
     if name.startswith((SCORES, COUNTS)):
         _refuse_calls(options, "recorded scores")
         for option, given in (
-            ("neighbours", neighbours),
+            ("neighbours", neighbours if asked is None else asked.shown),
             ("attack", attack),
             ("call", options.call),
         ):

@@ -321,3 +321,24 @@ def test_releases_of_query_results_may_be_anything_too(folder):
     )
     assert ended.returncode == 1, ended.stderr
     assert "--neighbours 0,1 --samples 1000" in _said(ended)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["scores:s.csv", "--neighbours", "a.csv;b.csv"], "neighbours=a.csv;b.csv: recorded"),
+        (
+            ["python:./release.py:count", "--neighbours", "a.csv;b.csv", "--attack", "reach"],
+            "attack",
+        ),
+        (["python:./release.py:count", "--neighbours", "a.csv;b.csv", "--calls", "2"], "calls=2"),
+        (
+            ["python:./release.py:count", "--neighbours", "0,1", "--bounds", "0:1"],
+            "bounds: belongs",
+        ),
+    ],
+)
+def test_options_that_do_not_fit_data_sets_are_usage_errors(folder, words, says):
+    ended = here("mechanism", *words, "--claim-epsilon", "1", cwd=folder)
+    assert ended.returncode == 2
+    assert says in ended.stderr
