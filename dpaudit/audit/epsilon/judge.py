@@ -70,12 +70,14 @@ def learn(
     real_numbers: bool = False,
     more: Sequence[Statistic] = (),
     seconds: float = 0.0,
+    deadline: float = math.inf,
 ) -> Learned:
     """Choose events from releases (n, k) at the two neighbours; these must not be counted again.
 
     ``real_numbers``: findings in the last bits of a release are advisory. They, and ``more``
     statistics, are not used where releases have few values, each of which already is an event of
-    its own. Classifiers learn scores of releases with several numbers for up to ``seconds``.
+    its own. Classifiers learn scores of releases with several numbers, for up to ``seconds`` of
+    work and until ``deadline``.
     """
     half = len(x0) // 2, len(x1) // 2
     few = all(_few_values(x[:, j]) for x in (x0, x1) for j in range(x.shape[1]))
@@ -89,7 +91,7 @@ def learn(
     )
     left = x0[: half[0]], x1[: half[1]]
     unseen = x0[half[0] :], x1[half[1] :]
-    scores = learned_scores(*left, rng=rng, seconds=seconds)
+    scores = learned_scores(*left, rng=rng, seconds=seconds, deadline=deadline)
     share = share / 2 if scores else share
     scored, along = choose(scores, *unseen, delta=delta, alpha=share * alpha)
     if nested is None or (along is not None and _told_apart(along, nested, *unseen)):

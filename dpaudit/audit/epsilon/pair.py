@@ -110,7 +110,8 @@ def audit_pair(
             rng=rng,
             real_numbers=options.real_numbers,
             more=more,
-            seconds=min(_LEARNING_SECONDS, 0.3 * (started + limit - time.monotonic())),
+            seconds=_LEARNING_SECONDS,
+            deadline=time.monotonic() + 0.3 * (started + limit - time.monotonic()),
         )
         share /= 1 + any(kind == "learned score" for _, _, kind, _ in learned.events)
         judged = judge(learned, *drawn.count, claim=claim, alpha=alpha)

@@ -266,7 +266,7 @@ def _not_seen_by(attack: str) -> BlindSpot:
         test="every audit by an attack",
         flaw="other neighbours, and all that this attack does not look at",
         says=f"only these two query results were compared, and only as {attack} sees releases; "
-        "leave --attack out for learned events of simple statistics",
+        "leave --attack out for learned events of statistics and of classifiers' scores",
     )
 
 
@@ -274,9 +274,9 @@ _ALWAYS = (
     _never(
         test="every audit of releases",
         flaw="other neighbours, and other ways of looking at a release",
-        says="only these two query results were compared, by learned events of simple statistics; "
-        "a worse pair, a rare trigger, timing, or a porous set of floats that no statistic here "
-        "sees would pass",
+        says="only these two query results were compared, by learned events of statistics and of "
+        "classifiers' scores; a worse pair, a rare trigger, timing, or a porous set of floats that "
+        "none of these sees would pass",
     ),
     _never(
         test="every audit of releases",
