@@ -1,6 +1,7 @@
 """The catalogue: sound and broken mechanisms, with fixed features alone and with learned scores.
 
     python benchmarks/catalogue.py [--samples 1e5] [--seed 1] [NAME …]
+    python benchmarks/catalogue.py --validity 150  # honest ones at exactly their claim, α = 0.05
 
 The mechanisms are those of StatDP (Ding et al. 2018), DP-Sniper (Bichsel et al. 2021) and
 DP-Auditorium (Kong et al. 2023) at one pair of neighbours each, and leaks that no single coordinate
@@ -25,6 +26,7 @@ from dpaudit.audit.epsilon.judge import Judged, judge, learn
 from dpaudit.audit.options import PrivacyClaim
 from dpaudit.counts import count_of
 from dpaudit.provenance import hardware
+from dpaudit.stats import clopper_pearson
 
 Array = np.ndarray
 Rng = np.random.Generator
@@ -303,7 +305,9 @@ CASES = (
 )
 
 
-def audited(case: Case, *, samples: int, seed: int, seconds: float) -> tuple[Judged, float]:
+def audited(
+    case: Case, *, samples: int, seed: int, seconds: float, alpha: float = ALPHA
+) -> tuple[Judged, float]:
     """One audit of ``case`` and its time; ``seconds`` for learned scores, 0 for none."""
     rng = np.random.default_rng([seed, *case.name.encode()])
     half = samples // 2
@@ -315,14 +319,35 @@ def audited(case: Case, *, samples: int, seed: int, seconds: float) -> tuple[Jud
         *drawn,
         neighbours=(np.zeros(1), np.ones(1)),
         delta=case.delta,
-        alpha=ALPHA,
+        alpha=alpha,
         rng=np.random.default_rng(seed),
         real_numbers=True,
         seconds=seconds,
     )
     claim = PrivacyClaim(case.claim, case.delta)
-    judged = judge(learned, *count, claim=claim, alpha=ALPHA)
+    judged = judge(learned, *count, claim=claim, alpha=alpha)
     return judged, time.monotonic() - began
+
+
+TIGHT = ("histogram", "response-of-8-bits", "gaussian-vector", "prefix-sums")
+
+
+def validity(times: int, *, seed: int) -> None:
+    """Audits of mechanisms whose ε is exactly the claim: how many are findings, at α = 0.05."""
+    wrong = 0
+    for case in (case for case in CASES if case.name in TIGHT):
+        found = 0
+        for i in range(times):
+            judged, _ = audited(case, samples=4000, seed=seed + i, seconds=20.0, alpha=0.05)
+            found += any(test.finding for test in judged.tests)
+        print(f"{case.name:22}{found:5} of {times}", flush=True)
+        wrong += found
+    total = times * len(TIGHT)
+    bounds = clopper_pearson(wrong, total)
+    print(
+        f"\nfindings at alpha 0.05, learned scores included: {wrong} of {total}: "
+        f"{wrong / total:.2%} [{bounds.low:.2%}, {bounds.high:.2%}]"
+    )
 
 
 def main() -> None:
@@ -330,7 +355,11 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--samples", default="1e5")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--validity", type=int, default=0)
     given = parser.parse_args()
+    if given.validity:
+        validity(given.validity, seed=given.seed)
+        return
     samples = count_of(given.samples, what="releases", example="1e5")
     print(f"{samples:,} releases per neighbour, alpha {ALPHA}, seed {given.seed}, {hardware()}\n")
     print(f"{'mechanism':22}{'claim':>6}{'true':>7}{'fixed':>8}{'learned':>9}{'s':>7}  event")
