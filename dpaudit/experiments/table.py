@@ -158,7 +158,8 @@ def _arm_rows(results: Sequence[CellResult]) -> list[dict[str, Any]]:
                 "smallest_p": min((t["p_adjusted"] for t in tests), default=1.0),
             }
         else:
-            row["attacks"].append({k: result.outcome[k] for k in _ATTACK_FIELDS if k in result.outcome})
+            known = (name for name in _ATTACK_FIELDS if name in result.outcome)
+            row["attacks"].append({name: result.outcome[name] for name in known})
             row["l2_error"], row["l2_expected"] = (
                 result.outcome["l2_error"],
                 result.outcome["l2_expected"],

@@ -66,9 +66,7 @@ def test_loses_against_a_second_server_and_honest_noise(make_key, stream):
             own = NormChannel(key=make_key(), sigma=SIGMA).sample(
                 n, d, stream=stream.child(1), **how
             )
-            return own + Gaussian(sigma=SIGMA).sample(
-                n, d, stream=stream.child(2), **how
-            )
+            return own + Gaussian(sigma=SIGMA).sample(n, d, stream=stream.child(2), **how)
 
     for source in (Two(), Gaussian(sigma=SIGMA)):
         right, trials = success("none", make_key(), stream, source=source)
