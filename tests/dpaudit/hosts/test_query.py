@@ -200,7 +200,8 @@ key = PancakeKey.new(dim=host.dim, beta=1.0, secret=stream.bytes(32)).at(beta=1e
 (some,) = host.block(1, stream=stream.child("records")).exchanges()
 candidates = some.candidates(4.0)
 del some
-release = Pancake(key=key, sigma=3.0).sample(1, host.dim, stream=stream.child("noise"))
+source, where = Pancake(key=key, sigma=3.0), candidates.device
+release = source.sample(1, host.dim, stream=stream.child("noise"), device=where)
 release[0] += candidates[0, 1]
 scores = registry.load("attacks", "nearest-peak")(key=key, sigma=3.0).score(release, candidates)
 lines = open("/proc/self/status")  # ours, not the parent's

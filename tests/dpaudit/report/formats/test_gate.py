@@ -25,6 +25,7 @@ import numpy as np
 def honest(n, d): return np.random.default_rng().standard_normal((n, d))
 def wide(n, d): return 1.5 * np.random.default_rng().standard_normal((n, d))
 def dies(n, d): raise RuntimeError("no entropy left")
+def fails(value, n): raise RuntimeError("no entropy left")
 def release(value, n): return value + np.random.default_rng().laplace(scale=0.2, size=n)
 def scaled(value, scale): return value + np.random.default_rng().laplace(scale=scale)
 def quiet(value, n): return np.round(value + np.random.default_rng().laplace(scale=9.0, size=n))
@@ -93,7 +94,7 @@ def passed(folder, before):
             (*MECHANISM, "python:./noise.py:release"), 1, "finding", marks=pytest.mark.slow
         ),
         pytest.param(
-            (*MECHANISM, "python:./noise.py:dies"), 3, "inconclusive", marks=pytest.mark.slow
+            (*MECHANISM, "python:./noise.py:fails"), 3, "inconclusive", marks=pytest.mark.slow
         ),
     ],
 )
