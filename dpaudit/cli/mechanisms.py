@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dpaudit.audit.commands import command_line
 from dpaudit.audit.epsilon.dataset_run import question_of, write_pair
+from dpaudit.audit.epsilon.one_run_audits import COUNTS, SCORES
 from dpaudit.audit.epsilon.run import audit_named
 from dpaudit.audit.nothing import nothing_counted
 from dpaudit.audit.options import MechanismOptions, PrivacyClaim
@@ -95,7 +96,7 @@ def mechanism(
             also=formats,
             output=common.output,
             held=held,
-            releases=True,
+            releases=not name.startswith((SCORES, COUNTS)),  # which run no program
         )
     if out is not None and {"pair", "search"} <= set(result.details):
         result = _with_files(result, out)

@@ -17,7 +17,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from dpaudit.errors import UsageError
-from dpaudit.hosts.opacus.draw import JointDraw, Release, check_alike, noise_scale
+from dpaudit.hosts.opacus.draw import JointDraw, Release, check_alike, check_opacus, noise_scale
 from dpaudit.hosts.opacus.joint import JointNoise, joint_class
 from dpaudit.hosts.opacus.supply import SourceLike, Supply, make_mitigation
 from dpaudit.interfaces import Mitigation
@@ -119,12 +119,7 @@ _SHARDED = (
 
 
 def _check_optimizer(optimizer: Any) -> None:
-    name = type(optimizer).__name__
-    if not isinstance(optimizer, DPOptimizer):
-        raise UsageError(
-            f"optimizer={name}: is not Opacus'; give the optimizer that "
-            "PrivacyEngine().make_private(...) returned"
-        )
+    name = check_opacus(optimizer)
     if isinstance(optimizer, JointNoise):
         raise UsageError(
             f"optimizer={name}: draws from {optimizer.joint_draw.supply.name} already; "

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from opacus.optimizers import AdaClipDPOptimizer, DPOptimizerFastGradientClipping
+from opacus.optimizers import AdaClipDPOptimizer, DPOptimizer, DPOptimizerFastGradientClipping
 from torch import nn
 
 from dpaudit.errors import UsageError
@@ -16,7 +16,7 @@ from dpaudit.hosts.opacus.supply import Supply
 from dpaudit.interfaces import Mitigation
 from dpaudit.randomness import KeyedStream
 
-__all__ = ["JointDraw", "Release", "check_alike", "noise_scale"]
+__all__ = ["JointDraw", "Release", "check_alike", "check_opacus", "noise_scale"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -74,6 +74,21 @@ def _above_zero(name: str, value: Any) -> float:
             "give one"
         )
     return float(value)
+
+
+def check_opacus(optimizer: Any) -> str:
+    """Return the name of the optimizer's class.
+
+    Raises:
+        UsageError: it is none of Opacus' optimizers.
+    """
+    name = type(optimizer).__name__
+    if not isinstance(optimizer, DPOptimizer):
+        raise UsageError(
+            f"optimizer={name}: is not Opacus'; give the optimizer that "
+            "PrivacyEngine().make_private(...) returned"
+        )
+    return name
 
 
 def check_alike(parameters: Sequence[nn.Parameter]) -> None:

@@ -13,7 +13,7 @@ import torch
 from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping
 
 from dpaudit.errors import UsageError
-from dpaudit.hosts.opacus.draw import check_alike, noise_scale
+from dpaudit.hosts.opacus.draw import check_alike, check_opacus, noise_scale
 from dpaudit.randomness import KeyedStream
 
 __all__ = ["DryRun", "DryStep", "dry_run"]
@@ -179,12 +179,7 @@ def _randomness(generator: Any, seed: str) -> Iterator[None]:
 
 
 def _check(optimizer: Any) -> None:
-    name = type(optimizer).__name__
-    if not isinstance(optimizer, DPOptimizer):
-        raise UsageError(
-            f"optimizer={name}: is not Opacus'; give the optimizer that "
-            "PrivacyEngine().make_private(...) returned"
-        )
+    name = check_opacus(optimizer)
     if isinstance(optimizer, DPOptimizerFastGradientClipping):
         raise UsageError(
             f"optimizer={name}: with ghost clipping the loss clips and not the optimizer, whose "
