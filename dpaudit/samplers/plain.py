@@ -8,6 +8,7 @@ a caller's is looked up and nothing is unpickled.
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
@@ -18,8 +19,8 @@ import numpy.typing as npt
 
 from dpaudit.errors import SamplerOutputError, UsageError
 
-__all__ = ["dataset_copy", "packed", "packed_dataset", "plain", "releases_of"]
-__all__ += ["unpacked", "unpacked_dataset"]
+__all__ = ["dataset_copy", "jsonable", "of_json", "packed", "packed_dataset", "plain"]
+__all__ += ["releases_of", "unpacked", "unpacked_dataset"]
 
 _DEEPEST = 32
 _EXACT = 1 << 53
@@ -106,6 +107,45 @@ def _array(given: npt.NDArray[Any], depth: int) -> Any:
     if kind in "mM":
         return plain(np.datetime_as_string(given).tolist() if kind == "M" else given.tolist())
     return plain(given.tolist(), depth=depth)
+
+
+def jsonable(dataset: Any) -> Any:
+    """A data set for ``json.dumps``: of a data frame a list of dicts, of an array nested lists.
+
+    Bytes become hexadecimal text, keys text.
+
+    Raises:
+        UsageError: as :func:`plain`.
+
+    >>> import numpy as np
+    >>> jsonable({"x": np.eye(2, dtype=int), "y": (b"a", None)})
+    {'x': [[1.0, 0.0], [0.0, 1.0]], 'y': ['61', None]}
+    """
+    if _is_frame(dataset):
+        dataset = dataset.to_dict("records")
+    return _listed(plain(dataset.tolist() if isinstance(dataset, np.ndarray) else dataset))
+
+
+def _listed(found: Any) -> Any:
+    if isinstance(found, np.ndarray):
+        return found.tolist()
+    if isinstance(found, (list, tuple)):
+        return [_listed(x) for x in found]
+    if isinstance(found, dict):
+        return {str(key): _listed(value) for key, value in found.items()}
+    return found.hex() if isinstance(found, bytes) else found
+
+
+def of_json(text: str | bytes | bytearray) -> Any:
+    """What JSON from outside holds, plain; ``NaN`` and ``Infinity`` are read.
+
+    Raises:
+        ValueError: it is no JSON, or nested too deep.
+    """
+    try:
+        return plain(json.loads(text))
+    except (RecursionError, UsageError) as error:
+        raise ValueError(str(error)) from None
 
 
 def packed(given: Any) -> bytes:

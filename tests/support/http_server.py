@@ -65,8 +65,8 @@ class Handler(socketserver.StreamRequestHandler):
                     return
                 asked = json.loads(self.rfile.read(int(head["content-length"])))
                 self.server.requests.append((first[0], first[1], head, asked))
-                # noise is asked for with d, releases with a value
-                about = asked["d"] if "d" in asked else asked["value"]
+                # noise is asked for with d, releases with a value or a data set
+                about = next(asked[name] for name in ("d", "value", "dataset") if name in asked)
                 if not self.server.behave(self.send, asked["n"], about, self.server):
                     return
 

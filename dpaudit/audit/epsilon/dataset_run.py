@@ -30,6 +30,7 @@ from dpaudit.results.files import write_file
 from dpaudit.results.text import one_line
 from dpaudit.samplers.endpoints.dataset_command import DatasetCommand
 from dpaudit.samplers.endpoints.dataset_function import DatasetFunction
+from dpaudit.samplers.endpoints.dataset_http import DatasetEndpoint
 from dpaudit.types import MechanismResult
 
 __all__ = [
@@ -178,9 +179,12 @@ def on_datasets(name: str, question: Question, *, call: str | None) -> Any:
             raise UsageError(f"{option}={given}: only python: has one; leave --{option} out")
     if kind == "command":
         return DatasetCommand(target, columns=_columns(question))
+    if kind in ("http", "https"):
+        return DatasetEndpoint(name)
     raise UsageError(
         f"mechanism={one_line(name, limit=200)}: takes query results, not data sets; data sets go "
-        "to python:MODULE:FUNCTION, to command:'PROGRAM {dataset} {n}', or to a callable of Python"
+        "to python:MODULE:FUNCTION, command:'PROGRAM {dataset} {n}', http://HOST:PORT/PATH, or a "
+        "callable of Python"
     )
 
 

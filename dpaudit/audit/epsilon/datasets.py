@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import csv
 import importlib
+import io
 import json
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from dpaudit.errors import MissingExtraError, UsageError
 from dpaudit.results.arrays import read_npy
 from dpaudit.results.foreign import RefusedError, open_plain
 from dpaudit.results.text import one_line
-from dpaudit.samplers.plain import plain
+from dpaudit.samplers.plain import jsonable, plain
 
 __all__ = ["SUFFIXES", "Records", "described", "json_text", "read_dataset", "records_of"]
 
@@ -75,7 +75,7 @@ def _json(path: Path) -> Any:
 
 
 def _csv(path: Path) -> list[dict[str, Any]]:
-    rows = list(csv.reader(_text(path).splitlines()))
+    rows = list(csv.reader(io.StringIO(_text(path), newline="")))
     rows = [row for row in rows if row]
     if not rows:
         raise ValueError("it has no header")
@@ -199,26 +199,4 @@ def described(dataset: Any) -> str:
 
 def json_text(dataset: Any) -> str:
     """A data set as JSON, which :func:`read_dataset` reads; NaN and ∞ as Python writes them."""
-    found = plain(dataset if isinstance(dataset, (list, dict)) else _as_list(dataset))
-    return json.dumps(_listed(found), ensure_ascii=False) + "\n"
-
-
-def _as_list(dataset: Any) -> Any:
-    try:
-        return records_of(dataset).records
-    except UsageError:
-        return dataset
-
-
-def _listed(found: Any) -> Any:
-    if isinstance(found, np.ndarray):
-        return found.tolist()
-    if isinstance(found, (list, tuple)):
-        return [_listed(x) for x in found]
-    if isinstance(found, dict):
-        return {str(key): _listed(value) for key, value in found.items()}
-    if isinstance(found, bytes):
-        return found.hex()
-    if isinstance(found, float) and math.isfinite(found):
-        return found
-    return found
+    return json.dumps(jsonable(dataset), ensure_ascii=False) + "\n"

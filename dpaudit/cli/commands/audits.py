@@ -308,6 +308,9 @@ def mechanism(
     command:'./mechanism {dataset} {n}'
                             with two data sets: gets a file, .csv or .json, and
                             writes n lines, each a release as JSON
+    http://127.0.0.1:8000/release
+                            with two data sets: POST {"dataset", "n"}, a JSON
+                            array of n releases back
     'file:at-0.npy;at-1.npy'
                             releases recorded at the two neighbours; also .npz
                             .csv .parquet .bin (--neighbours is optional)

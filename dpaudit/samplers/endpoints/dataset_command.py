@@ -11,14 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.results.files import write_file
 from dpaudit.results.text import one_line
 from dpaudit.samplers.endpoints.command import program
 from dpaudit.samplers.endpoints.command_mechanism import output_of
-from dpaudit.samplers.plain import plain
+from dpaudit.samplers.plain import jsonable, of_json
 
 __all__ = ["DatasetCommand"]
 
@@ -88,30 +86,24 @@ class DatasetCommand:
                 "value per line, n of them"
             )
         try:
-            return [plain(json.loads(line)) for line in lines]
-        except (ValueError, RecursionError) as error:
+            return [of_json(line) for line in lines]
+        except ValueError as error:
             raise SamplerOutputError(
                 f"mechanism {self.name}: a line is no JSON ({one_line(error, limit=100)}); write "
                 'one JSON value per line, text in quotes: "yes"'
             ) from None
 
     def _written(self, dataset: Any) -> tuple[str, str]:
-        found = plain(dataset)
-        rows = found if isinstance(found, list) else None
-        flat = (
-            rows is not None
-            and all(isinstance(row, dict) for row in rows)
-            and not any(isinstance(v, (list, dict, tuple)) for row in rows for v in row.values())
+        rows = jsonable(dataset)
+        flat = isinstance(rows, list) and all(
+            isinstance(row, dict) and not any(isinstance(v, (list, dict)) for v in row.values())
+            for row in rows
         )
-        if rows is None or not flat or not (rows or self._columns):
-            return "dataset.json", json.dumps(_listed(found))
+        if not flat or not (rows or self._columns):
+            return "dataset.json", json.dumps(rows)
         self._columns = list(dict.fromkeys([*self._columns, *(k for row in rows for k in row)]))
         out = io.StringIO()
         writer = csv.DictWriter(out, self._columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
         return "dataset.csv", out.getvalue()
-
-
-def _listed(found: Any) -> Any:
-    return found.tolist() if isinstance(found, np.ndarray) else found

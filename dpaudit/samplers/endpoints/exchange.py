@@ -26,6 +26,7 @@ from dpaudit.results.text import error_text, one_line
 
 __all__ = ["Endpoint"]
 
+_PIECE = 1 << 20  # bytes read at a time
 _LENGTH = re.compile(r"[0-9]{1,18}")
 _QUOTED = 200  # characters of a refusal in a message
 _REFUSAL = 1.0  # seconds to wait for the words of a refusal
@@ -270,6 +271,29 @@ class Endpoint:
                 f"{self.role} {self.name} answered with Content-Length={given}, {wanted}; "
                 "send one whole number"
             )
+
+    def _body(
+        self, response: http.client.HTTPResponse, *, call: str, wanted: str, most: int
+    ) -> bytearray:
+        """All of an answer whose length it tells itself: 1 to ``most`` bytes."""
+        self._checked(response, call, wanted)
+        who, came, length, short = f"{self.role} {self.name} gave", bytearray(), response.length, ""
+        try:
+            while max(len(came), length or 0) <= most and (more := response.read(_PIECE)):
+                came += more
+        except http.client.IncompleteRead:
+            short = " and then the end of a chunk was missing"
+        if max(len(came), length or 0) > most:
+            raise SamplerOutputError(f"{who} more than {most} bytes {call}; ask for fewer")
+        if length is not None and len(came) < length:
+            short = f" of {length} and then the end"
+        if short or not came:
+            raise SamplerOutputError(
+                f"{who} {len(came)} bytes{short}, {wanted} {call}; send them all"
+            )
+        if self._surplus(response):
+            raise SamplerOutputError(f"{who} more than its Content-Length {call}; send that many")
+        return came
 
     def _surplus(self, response: http.client.HTTPResponse) -> bool:
         """Whether there is more than the answer that was read."""

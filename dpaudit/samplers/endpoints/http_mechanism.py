@@ -16,8 +16,6 @@ from dpaudit.samplers.endpoints.releases import MOST, query_result
 
 __all__ = ["HttpMechanism"]
 
-_PIECE = 1 << 20  # bytes read at a time
-
 Array = npt.NDArray[np.float64]
 
 
@@ -59,40 +57,17 @@ class HttpMechanism(Endpoint):
             raise UsageError(f"mechanism {self.name}: not open; release inside `with`")
         body = json.dumps({"value": value.tolist(), "n": n})
         call, deadline = f"(release n={n})", time.monotonic() + timeout
+        row = 8 * n
+        wanted = f"wanted n rows of equally many little-endian float64, {row} bytes or a multiple"
         came = bytearray()
-        self._exchange(
-            body,
-            lambda response: self._take(response, came, n, call),
-            call=call,
-            deadline=deadline,
-            timeout=timeout,
-        )
+
+        def take(response: http.client.HTTPResponse) -> None:
+            came.extend(self._body(response, call=call, wanted=wanted, most=8 * MOST))
+            if len(came) % row:
+                raise SamplerOutputError(
+                    f"mechanism {self.name} gave {len(came)} bytes, {wanted} {call}; send them all"
+                )
+
+        self._exchange(body, take, call=call, deadline=deadline, timeout=timeout)
         releases = np.frombuffer(came, dtype="<f8").astype(np.float64, copy=False)
         return finite(releases.reshape(n, -1), self.name)
-
-    def _take(self, response: http.client.HTTPResponse, came: bytearray, n: int, call: str) -> None:
-        row, most = 8 * n, 8 * MOST
-        wanted = f"wanted n rows of equally many little-endian float64, {row} bytes or a multiple"
-        self._checked(response, call, wanted)
-        length = response.length
-        short = ""
-        try:
-            while max(len(came), length or 0) <= most and (more := response.read(_PIECE)):
-                came += more
-        except http.client.IncompleteRead:
-            short = " and then the end of a chunk was missing"
-        if max(len(came), length or 0) > most:
-            raise SamplerOutputError(
-                f"mechanism {self.name} gave more than {MOST} numbers {call}; ask for fewer"
-            )
-        if length is not None and len(came) < length:
-            short = f" of {length} and then the end"
-        if short or not came or len(came) % row:
-            raise SamplerOutputError(
-                f"mechanism {self.name} gave {len(came)} bytes{short}, {wanted} {call}; "
-                "send them all"
-            )
-        if self._surplus(response):
-            raise SamplerOutputError(
-                f"mechanism {self.name} gave more than its Content-Length {call}; send that many"
-            )
