@@ -1,0 +1,103 @@
+"""The estimate of `dpaudit key hardness` compared with the searches that were measured.
+
+`python benchmarks/hardness.py` (a second): fits the two constants of seconds for each reducer and
+prints the residuals, cell by cell. `--write` puts the cells of docs/results/ into
+dpaudit/hardness.csv, and keeps those that were measured elsewhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, fields
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+import scipy
+
+from dpaudit.hardness import Measured, entry_bits, estimate, measured, seconds_of
+
+ROOT = Path(__file__).parents[1]
+TABLE = ROOT / "dpaudit" / "hardness.csv"
+RUNS = ("keyless", "keyless-far")
+HEAD = """\
+# python benchmarks/hardness.py --write
+# from docs/results/, and where source is `elsewhere` from one loaded core, one key each, BLASter
+# 0.1.1, β told, 2026-11-22; seconds are wall time to the key, or of all that was tried
+"""
+
+
+def from_results() -> Iterator[Measured]:
+    """The cells of the committed runs."""
+    for name in RUNS:
+        document = json.loads((ROOT / "docs" / "results" / name / "results.json").read_text())
+        for row in document["rows"]:
+            yield Measured(
+                dim=row["d"],
+                beta=row["beta"],
+                gamma=row["gamma"],
+                rows=row["lattice_rows"],
+                reduction=row["reduction"],
+                seconds=float(f"{row['seconds']:.3g}"),
+                found=round(row["found"]["value"] * row["trials"]),
+                keys=row["trials"],
+                reducer="fpylll",
+                source=name,
+            )
+
+
+def table(cells: Iterable[Measured]) -> str:
+    """All cells as CSV."""
+    out = io.StringIO()
+    rows = csv.DictWriter(out, [f.name for f in fields(Measured)], lineterminator="\n")
+    rows.writeheader()
+    rows.writerows(asdict(c) for c in sorted(cells, key=lambda c: (c.dim, -c.beta, c.seconds)))
+    return HEAD + out.getvalue()
+
+
+def fit(cells: Sequence[Measured]) -> tuple[float, float]:
+    """c₁ and c₂ with the least squared log-ratios of modelled to measured seconds."""
+
+    def residuals(logs: Sequence[float]) -> list[float]:
+        return [math.log2(modelled(cell, *np.exp(logs)) / cell.seconds) for cell in cells]
+
+    first, second = np.exp(scipy.optimize.least_squares(residuals, [-1.0, -11.0]).x)
+    return float(first), float(second)
+
+
+def modelled(cell: Measured, first: float, second: float) -> float:
+    bits = entry_bits(cell.beta / math.sqrt(2 * math.pi))
+    return seconds_of(cell.rows, cell.block, bits=bits, first=first, second=second)
+
+
+def main() -> None:
+    """Print the comparison, or write the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true")
+    if parser.parse_args().write:
+        kept = [cell for cell in measured() if cell.source == "elsewhere"]
+        TABLE.write_text(table([*from_results(), *kept]), encoding="utf-8")
+    cells = sorted(measured(), key=lambda c: (c.reducer, c.dim, -c.beta))
+    for reducer, group in groupby(cells, key=lambda c: c.reducer):
+        own = list(group)
+        first, second = fit(own)
+        off = [math.log2(modelled(cell, first, second) / cell.seconds) for cell in own]
+        rms = math.sqrt(sum(o * o for o in off) / len(off))
+        print(f"{reducer}: c1 = {first:.3g}, c2 = {second:.3g}, residual {rms:.2f} bits (rms)")
+        print("    d      beta  rows  measured   found  block by (5)    seconds  modelled   bits")
+        for cell, o in zip(own, off, strict=True):
+            by = estimate(cell.dim, cell.beta, cell.gamma, rows=cell.rows).lattice
+            print(
+                f"{cell.dim:5} {cell.beta:9.0e} {cell.rows:5}  {cell.reduction:10} "
+                f"{cell.found}/{cell.keys}  {by.block if by else '-':>12}  {cell.seconds:9.3g} "
+                f"{cell.seconds * 2**o:9.3g}  {o:+5.2f}"
+            )
+
+
+if __name__ == "__main__":
+    main()
