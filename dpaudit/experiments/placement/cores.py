@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
 from typing import Any, Self
 
 from dpaudit.errors import MissingExtraError
@@ -168,12 +169,29 @@ def _stop(pool: Any) -> None:
 
 @contextlib.contextmanager
 def _deaf() -> Iterator[None]:
-    """A process that is started meanwhile blocks SIGINT from its first instruction on."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    """Ctrl-C waits for the end: a process that starts meanwhile blocks SIGINT from the first.
+
+    Blocking it in this thread is not enough for this process: another thread may take the signal,
+    for the main one to raise. The standard library's tracker of resources, which loky starts before
+    its first process, unblocks SIGINT as it starts (Python 3.11), so it is started before.
+    """
+    came: list[int] = []
+    handler = signal.getsignal(signal.SIGINT)
+    ours = threading.current_thread() is threading.main_thread() and handler is not None
+    if ours:
+        signal.signal(signal.SIGINT, lambda *_: came.append(1))
     try:
-        yield
+        resource_tracker.ensure_running()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if ours:
+            signal.signal(signal.SIGINT, handler)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _begin(parent: int) -> None:

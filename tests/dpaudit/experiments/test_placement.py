@@ -2,10 +2,12 @@
 
 import json
 import math
+import os
 import signal
 import threading
 import time
 from dataclasses import replace
+from multiprocessing import resource_tracker
 
 import pytest
 import torch
@@ -350,3 +352,37 @@ def test_a_failure_that_cannot_say_what_is_recorded_all_the_same(planted):
     failed = attempt(cell)
     assert failed.error == "Mute: <Mute that cannot be printed>"
     assert "planted_attack.py" in failed.traceback
+
+
+def test_no_process_starts_open_to_an_interrupt(monkeypatch):
+    """The standard library's tracker of resources, in a process that has none yet, unblocks it."""
+    tracker = resource_tracker.ResourceTracker()
+    monkeypatch.setattr(resource_tracker, "ensure_running", tracker.ensure_running)
+    try:
+        with cores._deaf():
+            tracker.ensure_running()  # as loky does before it starts a process
+            assert signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    finally:
+        tracker._stop()
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_an_interrupt_waits_until_a_process_is_started():
+    done, other = [], threading.Event()
+
+    def start():
+        with cores._deaf():
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.05)
+            done.append("started")
+
+    thread = threading.Thread(target=other.wait)  # takes the signal that the main thread blocks
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            start()
+    finally:
+        other.set()
+        thread.join()
+    assert done == ["started"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
