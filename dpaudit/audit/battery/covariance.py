@@ -32,6 +32,7 @@ _ROUNDING = 1e-6  # above the relative error of the largest eigenvalue from floa
 _SHOWN = 1e-4
 _SHOWN_COLUMNS = 128
 _CONFIDENCE = 0.95
+_NO_ZERO = math.sqrt(np.finfo(np.float64).tiny)  # its square is above 0
 Array = npt.NDArray[np.float64]
 
 
@@ -155,7 +156,7 @@ class Covariance:
             shape = {"rows": rows, "columns": columns}
             parts[f"d={d}, largest"] = largest_eigenvalue_p(high, **shape)
             parts[f"d={d}, smallest"] = smallest_eigenvalue_p(low, **shape)
-            size = np.maximum(np.diag(gram), np.finfo(np.float64).tiny)
+            size = np.maximum(np.diag(gram), _NO_ZERO)
             cosine = np.triu(gram, 1) ** 2 / np.outer(size, size)
             parts[f"d={d}, correlations"] = off_diagonal_p(rows * float(cosine.sum()), **shape)
             parts[f"d={d}, one pair"] = _largest_cosine_p(float(cosine.max()), **shape)

@@ -274,6 +274,16 @@ def test_covariance_sees_equicorrelated_coordinates():
     assert evidence(Covariance, honest(8000, 64)).p > 1e-3
 
 
+@pytest.mark.parametrize("zeros", [1, 3])
+@pytest.mark.filterwarnings("error")
+def test_covariance_of_constant_columns_is_a_number(zeros):
+    x = np.random.default_rng(8).standard_normal((64, 3))
+    x[:, :zeros] = 0
+    e = evidence(Covariance, [x])
+    assert e.p < 1e-9
+    assert all(0 <= p <= 1 for p in e.parts.values())
+
+
 @pytest.mark.parametrize(("rows", "d", "repeats"), [(2, 96, 60), (5, 256, 12)])
 def test_covariance_of_few_rows_is_quiet_on_honest_noise(rows, d, repeats):
     """From 2 rows the largest of 4,560 cosines rounds to 1 in float32: that is not p = 0."""
