@@ -38,9 +38,11 @@ app = App(
 )
 key_app = App(
     help=(
-        "Make and show pancake keys (lab specimens; files of mode 0600).\n\n"
+        "Make and show pancake keys (lab specimens; files of mode 0600), and estimate how hard "
+        "they are to find.\n\n"
         "$ dpaudit key new --dim 256 --beta 1e-4 --out key.json\n"
-        "$ dpaudit key show key.json"
+        "$ dpaudit key show key.json\n"
+        "$ dpaudit key hardness key.json"
     )
 )
 app.add_typer(key_app, name="key")
@@ -110,3 +112,4 @@ deployment_app.command("apple-scenario")(deployments.deployment_apple_scenario)
 verify_app.command("transcript")(protocols.verify_transcript)
 key_app.command("new")(lab.key_new)
 key_app.command("show")(lab.key_show)
+key_app.command("hardness")(lab.key_hardness)

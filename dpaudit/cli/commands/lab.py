@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from dpaudit.cli import completion
 from dpaudit.cli.options import FormatOption
 
-__all__ = ["attack", "key_new", "key_show"]
+__all__ = ["attack", "key_hardness", "key_new", "key_show"]
 
 
 def attack(
@@ -117,3 +117,69 @@ def key_show(
     from dpaudit.cli import keys
 
     keys.show(path, output)
+
+
+def key_hardness(
+    path: Annotated[
+        Path | None, typer.Argument(metavar="KEY", help="A key file.", show_default=False)
+    ] = None,
+    dim: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N", help="Without a key: dimension of the noise vectors.", show_default=False
+        ),
+    ] = None,
+    beta: Annotated[
+        float | None,
+        typer.Option(help="Without a key: thinness of the pancakes.", show_default=False),
+    ] = None,
+    gamma: Annotated[
+        str,
+        typer.Option(help="Without a key: 2sqrtd, 20sqrtd, 2d, 20d or a number."),
+    ] = "2sqrtd",
+    dtype: Annotated[
+        Literal["float64", "float32", "float16", "bfloat16"],
+        typer.Option(help="What the released noise is rounded to."),
+    ] = "float64",
+    step: Annotated[
+        float, typer.Option(help="Step of a lattice that it is rounded to, in σ; 0: none.")
+    ] = 0.0,
+    tau: Annotated[
+        float, typer.Option(help="Independent Gaussian noise added (smoothing), in σ.")
+    ] = 0.0,
+    drawn: Annotated[
+        str,
+        typer.Option(metavar="N", help="Noise vectors that the search may choose short rows from."),
+    ] = "30k",
+    paper: Annotated[
+        bool, typer.Option("--paper", help="One row per setting of arXiv 2509.23834 instead.")
+    ] = False,
+    output: FormatOption = "text",
+) -> None:
+    """Estimate how hard a pancake is to find in its noise without the key.
+
+    Rows, block size, operations and time of the cheapest known attack, with
+    searches that were measured nearby. An estimate of known attacks, not a lower
+    bound. Never shows the secret.
+
+    [bold]Examples[/bold]
+
+    $ dpaudit key hardness key.json
+    $ dpaudit key hardness --dim 128 --beta 1e-4 --dtype float32
+    """
+    from dpaudit.cli import hardness
+    from dpaudit.cli.options import optional_count
+    from dpaudit.counts import count_of
+
+    hardness.show(
+        path,
+        dim=optional_count(dim, name="dim", what="values per vector", example="256"),
+        beta=beta,
+        gamma=gamma,
+        dtype=dtype,
+        step=step,
+        tau=tau,
+        drawn=count_of(drawn, name="drawn", what="noise vectors", example="30k"),
+        of_paper=paper,
+        output=output,
+    )

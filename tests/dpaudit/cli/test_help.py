@@ -132,6 +132,8 @@ COUNTS = (
     ("frontier", "--dim"),
     ("run", "demo", "--trials"),
     ("key", "new", "--beta", "1e-3", "--dim"),
+    ("key", "hardness", "--beta", "1e-3", "--dim"),
+    ("key", "hardness", "--beta", "1e-3", "--dim", "8", "--drawn"),
 )
 
 
