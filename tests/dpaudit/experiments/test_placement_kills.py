@@ -190,18 +190,24 @@ def rounds(number, *, seed, tmp_path, where=None, jobs="2", workers=None, longes
 
 def on_cluster(number, *, seed, tmp_path, **options):
     distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(
+    import dask
+
+    # a killed worker that is not back after this long is given up for good, by default 15 s
+    forever = dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"})
+    local = distributed.LocalCluster(
         n_workers=2,
         threads_per_worker=1,
         dashboard_address="127.0.0.1:0",
         silence_logs=logging.CRITICAL,
-    ) as local:
+    )
+    with forever, local:
 
         def workers():
+            """Those that the scheduler knows: killed while it starts, one never is."""
             return [
                 w.process.pid
                 for w in local.workers.values()
-                if w.process is not None and w.process.pid
+                if w.worker_address in local.scheduler.workers and w.process and w.process.pid
             ]
 
         return rounds(
