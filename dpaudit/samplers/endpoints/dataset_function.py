@@ -25,7 +25,8 @@ class DatasetFunction(Worker):
     """``python:MODULE:FUNCTION`` of a data set: ``f(dataset)`` or ``f(dataset, n)``, any release.
 
     It runs under the same limits as a sampler. The data set and the releases pass as MessagePack of
-    plain values (:mod:`dpaudit.samplers.plain`); nothing is unpickled on either side.
+    plain values (:mod:`dpaudit.samplers.plain`); nothing is unpickled on either side. After a
+    data set at which the process died or was too slow, the next call starts another process.
     """
 
     def __init__(
@@ -56,6 +57,9 @@ class DatasetFunction(Worker):
                 opened.
             SamplerError: it raised, did not respond in time, or returned fewer.
         """
+        if self._dead:
+            self.__exit__()
+            self.__enter__()
         told = base64.b64encode(packed_dataset(dataset)).decode()
         deadline = time.monotonic() + timeout
         answer = self._draw(np.empty(0), n, 1, timeout, dataset=told)

@@ -9,7 +9,13 @@ import pytest
 import dpaudit
 from dpaudit.audit.epsilon.dataset_run import Question, question_of, write_pair
 from dpaudit.audit.epsilon.datasets import described, json_text, read_dataset, records_of
-from dpaudit.errors import SamplerOutputError, UsageError
+from dpaudit.errors import (
+    SamplerCrashError,
+    SamplerOutputError,
+    SamplerTimeoutError,
+    UsageError,
+)
+from dpaudit.samplers.endpoints.dataset_function import DatasetFunction
 from tests.command_line import here
 
 PEOPLE = "age,city,score\n30,Bonn,0.5\n41,,1e3\n7,Graz,\n"
@@ -245,6 +251,23 @@ def test_files_go_to_a_function_in_a_process_of_its_own(folder):
     ended = here("mechanism", "numpy:laplace", *pair, cwd=folder)
     assert ended.returncode == 2
     assert "takes query results, not data sets" in ended.stderr
+
+
+def test_a_process_that_died_or_was_stopped_is_started_again(folder):
+    (folder / "hard.py").write_text(
+        "import os, time\ndef length(data):\n"
+        "    if 'dies' in data: os._exit(3)\n"
+        "    if 'waits' in data: time.sleep(60)\n"
+        "    return len(data)\n"
+    )
+    with DatasetFunction(f"{folder}/hard.py:length") as mechanism:
+        assert mechanism.release_any([1], 2, timeout=60) == [1, 1]
+        with pytest.raises(SamplerCrashError):
+            mechanism.release_any(["dies"], 2, timeout=60)
+        assert mechanism.release_any([], 2, timeout=60) == [0, 0]
+        with pytest.raises(SamplerTimeoutError):
+            mechanism.release_any(["waits"], 2, timeout=0.2)
+        assert mechanism.release_any([1, 2], 2, timeout=60) == [2, 2]
 
 
 def test_a_search_leaves_its_pair_as_files(folder):
