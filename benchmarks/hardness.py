@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import scipy
 
-from dpaudit.hardness import Measured, entry_bits, estimate, measured, seconds_of
+from dpaudit.hardness import Measured, entry_bits, measured, seconds_of
 
 ROOT = Path(__file__).parents[1]
 TABLE = ROOT / "dpaudit" / "hardness.csv"
@@ -91,10 +91,10 @@ def main() -> None:
         print(f"{reducer}: c1 = {first:.3g}, c2 = {second:.3g}, residual {rms:.2f} bits (rms)")
         print("    d      beta  rows  measured   found  block by (5)    seconds  modelled   bits")
         for cell, o in zip(own, off, strict=True):
-            by = estimate(cell.dim, cell.beta, cell.gamma, rows=cell.rows).lattice
+            by = cell.estimated_block
             print(
                 f"{cell.dim:5} {cell.beta:9.0e} {cell.rows:5}  {cell.reduction:10} "
-                f"{cell.found}/{cell.keys}  {by.block if by else '-':>12}  {cell.seconds:9.3g} "
+                f"{cell.found}/{cell.keys}  {by or '-':>12}  {cell.seconds:9.3g} "
                 f"{cell.seconds * 2**o:9.3g}  {o:+5.2f}"
             )
 

@@ -67,6 +67,7 @@ from dpaudit.errors import UsageError
 
 __all__ = [
     "DTYPES",
+    "FITTED",
     "REACH",
     "Attack",
     "Estimate",
@@ -100,7 +101,7 @@ _NET = 0.2  # between points of a grid of u
 _SEEN = math.exp(-2 * math.pi**2 * _NET**2)  # of the resonance, at that distance
 _PER_SECOND = 1e9  # multiplications and additions, numpy on one core
 # c₁, c₂ and the most rows of fpylll 0.6 and of BLASter 0.1.1 (benchmarks/hardness.py)
-_FITTED = ((1.04, 4.16e-6, 230.0), (0.139, 3.35e-5, math.inf))
+FITTED = {"fpylll": (1.04, 4.16e-6, 230.0), "BLASter": (0.139, 3.35e-5, math.inf)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +297,7 @@ def _lattice(dim: int, phase: _Phase, rows: int | None, drawn: int) -> Attack | 
         log2_operations=float(operations[at]),
         seconds=min(
             seconds_of(size, b, bits=_bits(phase), first=first, second=second)
-            for first, second, most in _FITTED
+            for first, second, most in FITTED.values()
             if size <= most
         ),
         log2_samples=math.log2(max(drawn, size)),
@@ -422,6 +423,8 @@ def _directions(dim: int, phase: _Phase) -> Attack:
 class Measured:
     """One measured cell: ``found`` of ``keys``, median ``seconds`` (of all tries if 0 found)."""
 
+    in_documents: ClassVar[tuple[str, ...]] = ("estimated_block", "estimated_seconds")
+
     dim: int
     beta: float
     gamma: float
@@ -438,6 +441,19 @@ class Measured:
         """The largest block size that it went through; 2 for LLL."""
         head, _, size = self.reduction.partition("-")
         return int(size) if head == "BKZ" else 2
+
+    @property
+    def estimated_block(self) -> int | None:
+        """The block size by (5) with as many rows; None where k is not the shortest vector."""
+        lattice = estimate(self.dim, self.beta, self.gamma, rows=self.rows).lattice
+        return None if lattice is None else lattice.block
+
+    @property
+    def estimated_seconds(self) -> float:
+        """What the model fitted to this reducer gives for as many rows and this reduction."""
+        first, second, _ = FITTED[self.reducer]
+        bits = entry_bits(self.beta / math.sqrt(2 * math.pi))
+        return seconds_of(self.rows, self.block, bits=bits, first=first, second=second)
 
     def distance(self, dim: int, beta: float) -> float:
         """From another (d, β), for listing the nearest: a factor of 2 in d is as 10 in β."""

@@ -103,11 +103,10 @@ def show(
     nearest = sorted(points[:_NEAREST], key=lambda cell: (cell.dim, -cell.beta))
     if output == "json":
         named = {} if key is None else {"fingerprint": key.fingerprint}
-        cells = [to_dict(cell) | {"estimated_block": _block_of(cell)} for cell in nearest]
-        write_json_line({**named, **to_dict(found), "measured": cells})
+        write_json_line({**named, **to_dict(found), "measured": to_dict(nearest)})
         return
     emit("\n".join(f"{name:16} {value}" for name, value in _facts(found, drawn)))
-    emit("\nMeasured nearby (β told; found of how many keys; wall time of one search):")
+    emit("\nMeasured nearby, β told: keys found, seconds of one search, and the estimate of both:")
     emit(_measured_table(nearest))
 
 
@@ -200,10 +199,10 @@ def _other(attack: Attack) -> str:
 
 def _measured_table(cells: list[Measured]) -> Table:
     table = _columns(
-        "d", "β", "rows", "reduction", "reducer", "found", "seconds", "block size by the estimate"
+        "d", "β", "rows", "reduction", "reducer", "found", "seconds", "estimated", "block size"
     )
     for cell in cells:
-        block = _block_of(cell)
+        block = cell.estimated_block
         table.add_row(
             f"{cell.dim}",
             f"{cell.beta:g}",
@@ -211,15 +210,11 @@ def _measured_table(cells: list[Measured]) -> Table:
             cell.reduction,
             cell.reducer,
             f"{cell.found} of {cell.keys}",
-            f"{cell.seconds:.3g}" if cell.seconds < 100 else f"{cell.seconds:.0f}",
+            _seconds(cell.seconds),
+            _seconds(cell.estimated_seconds),
             "" if block is None else f"{block}",
         )
     return table
-
-
-def _block_of(cell: Measured) -> int | None:
-    lattice = estimate(cell.dim, cell.beta, cell.gamma, rows=cell.rows).lattice
-    return None if lattice is None else lattice.block
 
 
 def _columns(*names: str) -> Table:
@@ -228,6 +223,10 @@ def _columns(*names: str) -> Table:
         words = name in ("in the paper", "reduction", "reducer", "γ")
         table.add_column(name, justify="left" if words else "right", no_wrap=True)
     return table
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.2g}" if seconds < 10 else f"{seconds:.0f}"
 
 
 def _power(log2: float) -> str:

@@ -60,7 +60,7 @@ def test_a_key_file_and_its_numbers_give_the_same(key):
     assert of_key.stdout == of_numbers.stdout
     for words in ("184 rows, the shortest of 30,000; block size 10", "2^32.3", "about 2 s"):
         assert words in of_key.stdout
-    assert " 96  0.0001   200  4-deep-LLL  BLASter  1 of 1      2.7" in of_key.stdout
+    assert " 96  0.0001   200  4-deep-LLL  BLASter  1 of 1      2.7          3" in of_key.stdout
 
 
 def test_the_secret_is_never_shown(key):
