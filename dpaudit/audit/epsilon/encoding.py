@@ -5,8 +5,9 @@ on inwards. At each place it has a *kind* (absent, a number, a whole number, a b
 text, bytes, ∞, −∞, NaN, a list, a tuple, a dict, an array) and perhaps a number or a text. There
 are more places: ``#length`` of a list, a dict or a text, ``#shape`` of an array, ``#keys`` of a
 dict (in their order, which may tell something), ``#sum``, ``#min`` and ``#max`` of a list of
-numbers, and, for a text that contains numbers, ``#form`` (the text without them) and the numbers
-themselves.
+numbers, ``#count of 'Bonn'`` of a list of at most 16 different texts, and, for a text that contains
+numbers, ``#form`` (the text without them) and the numbers themselves. A data frame is a dict of its
+columns.
 
 Each place gives up to four columns: the kind, the number (0 where there is none), what float64
 rounds off a whole number, and the text. Kinds and texts become numbers by how much likelier they
@@ -42,6 +43,8 @@ Raw = Array | list[Any]
 _LONGEST = 256
 """Items of a list, an array or a dict that have places of their own."""
 _MOST_BYTES, _MOST_IN_TEXT = 64, 8
+_MOST_COUNTED = 16
+"""Different texts of one list that are counted, at most."""
 _MOST_FITTED = 25_000
 """Releases at each neighbour that fix the encoding."""
 _MOST_PLACES, _MOST_COLUMNS = 4096, 256
@@ -316,7 +319,7 @@ def _walk(places: dict[str, _Place], row: int, name: str, given: Any) -> None:
         _put(places, row, f"{name}#shape", _TEXT).texts[row] = str(given.shape)
         for index, value in zip(_indexes(given.shape), given.ravel().tolist(), strict=False):
             _put_float(places, row, name + index, value)
-        if given.size > _LONGEST:
+        if given.size:
             _summarise(places, row, name, given.ravel())
     elif kind is dict:
         _put(places, row, name, _DICT)
@@ -333,11 +336,19 @@ def _walk(places: dict[str, _Place], row: int, name: str, given: Any) -> None:
             _walk(places, row, f"{name}[{i}]", value)
         if given and all(type(x) is float or (type(x) is int and abs(x) <= _EXACT) for x in given):
             _summarise(places, row, name, np.array(given, dtype=np.float64))
+        elif given and all(type(x) is str for x in given):
+            _count(places, row, name, Counter(given))
 
 
 def _summarise(places: dict[str, _Place], row: int, name: str, values: Array) -> None:
     for what, number in _summaries(values.reshape(1, -1)):
         _put_float(places, row, name + what, float(number[0]))
+
+
+def _count(places: dict[str, _Place], row: int, name: str, texts: Counter[str]) -> None:
+    if len(texts) <= _MOST_COUNTED:
+        for text, times in texts.items():
+            _put(places, row, f"{name}#count of {text[:_MOST_BYTES]!r}", _INT, float(times))
 
 
 def _put_float(places: dict[str, _Place], row: int, name: str, given: float) -> None:

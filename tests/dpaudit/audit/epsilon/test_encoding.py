@@ -52,6 +52,21 @@ def test_lengths_keys_and_order_are_columns():
     assert _column(encoding, rows, "release#sum").tolist() == [1, 6]
 
 
+def test_what_a_data_frame_holds_is_a_column_wherever_it_stands():
+    def frame(oldest, cities):
+        return {"age": np.array([30.0, oldest, 40.0]), "city": cities}
+
+    one, other = frame(50.0, ["Bonn", "Graz", "Bonn"]), frame(90.0, ["Graz", "Oslo", "Bonn"])
+    encoding = Encoding.fitted([one] * 9, [other] * 9)
+    moved = {"age": other["age"][::-1], "city": other["city"][::-1]}
+    rows = encoding.rows([one, other, moved])
+    assert _column(encoding, rows, "release.age#max").tolist() == [50, 90, 90]
+    assert _column(encoding, rows, "release.city#count of 'Bonn'").tolist() == [2, 1, 1]
+    assert _column(encoding, rows, "release.city#count of 'Oslo'").tolist() == [0, 1, 1]
+    many = {"id": [str(i) for i in range(17)]}
+    assert not any("#count" in name for name in Encoding.fitted([many] * 9, [{}] * 9).names)
+
+
 def test_numbers_in_texts_are_columns():
     texts = [f"total: {i / 10} of 5e2" for i in range(20)]
     encoding = Encoding.fitted(texts, texts)
