@@ -34,9 +34,10 @@ reduction is not expected to find it at any cost.
 
 **Operations.** LLL: n³ times the squared bits of the entries. BKZ: 8n calls of a sieve of
 2^(0.292·b + 16.4) operations (Becker, Ducas, Gama and Laarhoven 2016; Albrecht, Player and Scott
-2015). Core-SVP counts one call as 2^(0.292·b). n is chosen for the fewest operations. Seconds are
-fitted to what was measured (``python benchmarks/hardness.py``): c₁·(n/100)⁴·bits/20 +
-c₂·n·2^(0.292·b) on one core.
+2015), or one call with b = n where that is less. Core-SVP counts one call as 2^(0.292·b). n is
+chosen for the fewest operations. Seconds are fitted to what was measured (``python
+benchmarks/hardness.py``): c₁·(n/100)⁴·bits/20 + c₂·n·2^(0.292·b) on one core (for one call
+c₂/8·2^(0.292·n)).
 
 **Other attacks.** Covariance: the variance along w differs from 1 by 4πγ²·exp(−πr²), seen in d·(2/
 difference)² vectors. Directions: try every u on a grid of 0.2; a resonance of 0.45·exp(−2π²s²)
@@ -311,10 +312,10 @@ def _reduction(dim: int, n: Array, phase: _Phase, drawn: int) -> tuple[Array, Ar
     """log2 of the operations (∞ where no block size does), and block sizes, for each n."""
     block = _block(n, _log_volume(dim, n, phase, drawn) / n)
     lll = 3 * np.log2(n) + 2 * math.log2(_bits(phase))
-    calls = np.where(block < n, 8 * n, 1.0)
-    bkz = np.where(block > 2, _SIEVE * block + _SIEVE_ONCE + np.log2(calls), -np.inf)
-    operations = np.logaddexp2(lll, bkz)
-    return np.where(np.isnan(block), np.inf, operations), block
+    bkz = np.where(block > 2, _SIEVE * block + _SIEVE_ONCE + np.log2(8 * n), -np.inf)
+    once = _SIEVE * n + _SIEVE_ONCE
+    operations = np.logaddexp2(lll, np.minimum(bkz, once))
+    return np.where(np.isnan(block), np.inf, operations), np.where(once < bkz, n, block)
 
 
 def log_volume(
@@ -383,7 +384,8 @@ def entry_bits(width: float) -> float:
 def seconds_of(n: float, block: float, *, bits: float, first: float, second: float) -> float:
     """Seconds of one core to reduce n rows up to ``block``, for c₁ and c₂ of one reducer."""
     lll = first * (n / 100) ** 4 * bits / 20
-    return lll + (second * n * _power(_SIEVE * block) if block > 2 else 0.0)
+    calls = n if block < n else 1 / 8
+    return lll + (second * calls * _power(_SIEVE * block) if block > 2 else 0.0)
 
 
 def _power(exponent: float) -> float:
@@ -445,8 +447,9 @@ class Measured:
     @property
     def estimated_block(self) -> int | None:
         """The block size by (5) with as many rows; None where k is not the shortest vector."""
-        lattice = estimate(self.dim, self.beta, self.gamma, rows=self.rows).lattice
-        return None if lattice is None else lattice.block
+        volume = log_volume(self.dim, self.beta, self.gamma, rows=self.rows)
+        block = float(_block(np.array([float(self.rows)]), np.array([volume / self.rows]))[0])
+        return None if math.isnan(block) else int(block)
 
     @property
     def estimated_seconds(self) -> float:

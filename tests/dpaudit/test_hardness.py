@@ -183,6 +183,8 @@ def test_what_makes_it_harder():
         [at(128, b) for b in (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1)],
         [estimate(128, 1e-4, g * math.sqrt(128)) for g in (2, 20, 200)],
         [at(128, 1e-4, drawn=n) for n in (10**7, 30_000, 400)],
+        [at(24, 0.1, drawn=n) for n in (10**7, 30_000, 400, 1)],
+        [at(12, b) for b in (0.1, 0.2, 0.3, 0.4)],
         [at(256, 1e-8, dtype=t) for t in ("float64", "float32", "bfloat16")],
     ):
         assert all(a.log2_operations < b.log2_operations for a, b in pairwise(hard))
@@ -193,6 +195,17 @@ def test_no_other_number_of_rows_is_cheaper():
     others = [at(128, 1e-4, rows=n).log2_operations for n in range(130, 700, 5)]
     assert best.log2_operations <= min(others) + 1e-3
     assert at(128, 1e-4, rows=best.rows).block == best.block
+
+
+def test_a_sieve_of_the_whole_lattice_is_taken_where_it_is_cheaper():
+    found = at(24, 0.4).lattice
+    assert found.block == found.rows
+    assert found.log2_operations == pytest.approx(0.292 * found.rows + 16.4, abs=0.1)
+    by_blocks = at(64, 0.01).lattice
+    assert by_blocks.block < by_blocks.rows
+    assert by_blocks.log2_operations == pytest.approx(
+        0.292 * by_blocks.block + 16.4 + math.log2(8 * by_blocks.rows), abs=0.1
+    )
 
 
 def test_the_largest_networks_and_the_smallest_numbers_have_an_estimate():
