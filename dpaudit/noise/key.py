@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
-import os
 import secrets
-import stat
 import sys
 from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Real
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
 from dpaudit.errors import KeyFileError, UsageError
+from dpaudit.noise.key_file import load_fields, save_fields, secret_of
 from dpaudit.randomness import KEY_BYTES, KeyedStream
-from dpaudit.results.files import write_file
-from dpaudit.results.foreign import RefusedError, open_plain, read_json, shown
+from dpaudit.results.foreign import shown
 from dpaudit.vectors import BLOCK
 
 __all__ = ["PancakeKey", "parse_gamma"]
@@ -33,7 +29,6 @@ _DERIVED = 1 << 16  # coordinates from one stream; part of the key format
 _UNIT = 4096.0
 _MOST_DIRECTIONS = 64
 _MOST_DIM = 10**12  # two terabytes for one direction
-_MOST_BYTES = 1 << 16
 
 
 def parse_gamma(gamma: float | str, *, dim: int) -> float:
@@ -217,7 +212,8 @@ class PancakeKey:
         Raises:
             KeyFileError: the file exists, or its folder cannot be written.
         """
-        text = json.dumps(
+        save_fields(
+            path,
             {
                 "format": _FORMAT,
                 "version": _VERSION,
@@ -228,18 +224,7 @@ class PancakeKey:
                 "directions": self.directions,
                 "secret": self.secret.hex(),
             },
-            indent=2,
         )
-        try:
-            write_file(Path(path), text + "\n", mode=0o600, replace=False)
-        except FileExistsError as error:
-            raise KeyFileError(
-                f"key={path}: exists already and keys are never overwritten; choose another --out"
-            ) from error
-        except OSError as error:
-            raise KeyFileError(
-                f"key={path}: cannot be written ({error.strerror}); choose another --out"
-            ) from error
 
     @classmethod
     def load(cls, path: str | Path) -> PancakeKey:
@@ -249,52 +234,15 @@ class PancakeKey:
             KeyFileError: unreadable, readable by others than its owner, or a field missing, unknown
                 or broken.
         """
-        try:
-            with open_plain(path) as file:
-                mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-                if mode & 0o077:
-                    raise KeyFileError(
-                        f"key={path}: mode={mode:04o} lets others in, must be 0600; "
-                        f"run chmod 600 {path}"
-                    )
-                data = read_json(file.read(_MOST_BYTES))
-        except (RefusedError, OSError) as error:
-            why = error.strerror if isinstance(error, OSError) else error
-            raise KeyFileError(
-                f"key={path}: {why}; make a key with dpaudit key new --out {path}"
-            ) from error
-        return cls._from_fields(data, path)
-
-    @classmethod
-    def _from_fields(cls, data: Any, path: str | Path) -> PancakeKey:
-        if (
-            not isinstance(data, dict)
-            or data.get("format") != _FORMAT
-            or data.get("version") != _VERSION
-        ):
-            raise KeyFileError(
-                f"key={path}: is not a {_FORMAT} of version {_VERSION}; "
-                "make one with dpaudit key new"
-            )
-        optional = {"warning", "directions"}
-        expected = {"format", "version", "dim", "beta", "gamma", "secret"} | optional
-        if set(data) - expected:
-            raise KeyFileError(
-                f"key={path}: field {shown(min(set(data) - expected))} is not known; remove it"
-            )
-        if expected - set(data) - optional:
-            raise KeyFileError(
-                f"key={path}: field {sorted(expected - set(data) - optional)[0]!r} is missing"
-            )
-        secret = data["secret"]
-        if not (
-            isinstance(secret, str)
-            and len(secret) == 2 * KEY_BYTES
-            and set(secret) <= set("0123456789abcdef")
-        ):
-            raise KeyFileError(
-                f"key={path}: field 'secret' must be {2 * KEY_BYTES} lower-case hex digits"
-            )
+        data = load_fields(
+            path,
+            format=_FORMAT,
+            version=_VERSION,
+            fields={"dim", "beta", "gamma", "secret"},
+            optional={"warning", "directions"},
+            make=f"dpaudit key new --out {path}",
+        )
+        secret = secret_of(data, path)
         for name in ("beta", "gamma"):
             if isinstance(data[name], bool) or not isinstance(data[name], (int, float)):
                 raise KeyFileError(f"key={path}: field {name!r} must be a number")
@@ -303,7 +251,7 @@ class PancakeKey:
                 dim=data["dim"],
                 beta=data["beta"],
                 gamma=data["gamma"],
-                secret=bytes.fromhex(secret),
+                secret=secret,
                 directions=data.get("directions", 1),
                 allow_small_gamma=True,  # decided when the key was made
             )

@@ -33,6 +33,7 @@ __all__ = [
     "draw_shares",
     "fill_discrete_gaussian",
     "fill_normal",
+    "fill_normal_from",
     "fill_pancake",
     "spread",
 ]
@@ -104,6 +105,50 @@ def _normal64(out, sigma, a, b, c, n):  # type: ignore[no-untyped-def]
                 break
         out[i] = sigma * (-x if word & _U(0x100) else x)
     return a, b, c, n
+
+
+@jit
+def _another64(word, spare, used):  # type: ignore[no-untyped-def]
+    """What ``_normal64`` does after a word outside the inner box: (|value|, its word, used).
+
+    Further words come from ``spare``; ``used`` is −1 if there are too few.
+    """
+    while used + 64 <= spare.size:  # that tail alone accepts 8 times in 9
+        layer = np.int64(word & _U(0xFF))
+        place = np.int64((word >> _U(9)) & _U(0xFFFFFFFFFFFFF))
+        x = np.float64(place) * _W64[layer]
+        if place < _K64[layer]:
+            return x, word, used
+        if layer == 0:
+            for _ in range(30):
+                s = -math.log((np.float64(spare[used] >> _U(12)) + 0.5) * 2.0**-52) / _TAIL
+                t = -math.log((np.float64(spare[used + 1] >> _U(12)) + 0.5) * 2.0**-52)
+                used += 2
+                if t + t > s * s:
+                    return _TAIL + s, word, used
+            return x, word, -1
+        u = np.float64(spare[used] >> _U(11)) * 2.0**-53
+        low, high = _DENSITY[layer], _DENSITY[layer - 1]
+        if low + u * (high - low) < math.exp(-0.5 * x * x):
+            return x, word, used + 1
+        word, used = spare[used + 1], used + 2
+    return 0.0, word, -1
+
+
+@jit
+def _normal64_from(out, sigma, words, spare):  # type: ignore[no-untyped-def]
+    used = 0
+    for i in range(out.size):
+        word = words[i]
+        layer = np.int64(word & _U(0xFF))
+        place = np.int64((word >> _U(9)) & _U(0xFFFFFFFFFFFFF))
+        x = np.float64(place) * _W64[layer]
+        if place >= _K64[layer]:
+            x, word, used = _another64(word, spare, used)
+            if used < 0:
+                return False
+        out[i] = sigma * (-x if word & _U(0x100) else x)
+    return True
 
 
 @jit
@@ -301,6 +346,21 @@ def fill_normal(
         _plain(out, first, last, blocks, seed, sigma, first_row, first_block)
 
     spread(work, len(out) * blocks, out.size)
+
+
+def fill_normal_from(
+    out: npt.NDArray[np.float64],
+    *,
+    sigma: float,
+    words: npt.NDArray[np.uint64],
+    spare: npt.NDArray[np.uint64],
+) -> bool:
+    """Fill ``out`` (n,) with N(0, σ²) by the same ziggurat, from random words.
+
+    Value i is made of word i, and, once in a hundred times, of the next ``spare`` ones: 0.02·n on
+    average. False if there are too few (n/32 + 128 are enough but for 2^-64 of cases).
+    """
+    return bool(_normal64_from(out, sigma, words, spare))
 
 
 def fill_discrete_gaussian(out: npt.NDArray[np.int64], *, scale: float, stream: Stream) -> None:

@@ -1,0 +1,198 @@
+"""The laws: a row from its seed, and what a code needs to write into one."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import scipy.special
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from dpaudit.claims import FAMILIES, Claim
+from dpaudit.errors import UnknownNameError, UsageError
+from dpaudit.registry import nearest
+from dpaudit.results.foreign import shown
+from dpaudit.vectors.exact_integers import draw_integers
+from dpaudit.vectors.exact_law import IntegerLaw
+from dpaudit.vectors.kernels import fill_normal_from
+
+__all__ = ["ContinuousLaw", "Law", "SeedStream", "law_of"]
+
+Floats = npt.NDArray[np.float64]
+_CHUNK = 1 << 14
+_ZEROS = memoryview(bytes(10 * _CHUNK))
+_NEWTON = 8
+_SPARE = 1 << 10
+
+
+class SeedStream:
+    """The pseudorandom function's bytes for one seed: AES-256 in counter mode."""
+
+    def __init__(self, seed: bytes) -> None:
+        """From 32 bytes."""
+        self._cipher = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor()
+        self._buffer = bytearray()
+
+    def bytes(self, n: int) -> bytes:
+        """The next ``n`` bytes."""
+        return self._cipher.update(bytes(n))
+
+    def words(self, n: int) -> npt.NDArray[np.uint64]:
+        """The next ``n`` words of 8 bytes, good until the next call."""
+        if 8 * n > len(_ZEROS):
+            return np.frombuffer(self.bytes(8 * n), "<u8")
+        if len(self._buffer) < 8 * n + 16:
+            self._buffer = bytearray(8 * n + 16)
+        self._cipher.update_into(_ZEROS[: 8 * n], self._buffer)
+        return np.frombuffer(self._buffer, "<u8", count=n)
+
+
+class Law(Protocol):
+    """Independent values of one law."""
+
+    claim: Claim
+    bits: float
+    """At least so many bits of entropy has a value, as it is released in float64."""
+
+    def fill(self, out: Floats, stream: SeedStream) -> None:
+        """Fill ``out`` (d,); its first values do not depend on d."""
+
+
+class ContinuousLaw(Law, Protocol):
+    """A law whose values have leading bits and fractional parts."""
+
+    def quantile(self, u: Floats) -> Floats:
+        """The inverse of the distribution function, at numbers in [0, 1]."""
+
+    def fraction(self, u: Floats) -> Floats:
+        """The inverse of the distribution function of a value's fractional part, in [0, 1]."""
+
+    def given_fraction(self, fraction: Floats, u: Floats) -> Floats:
+        """A value with that fractional part, by its conditional law: inversion of ``u``."""
+
+
+class _Gaussian:
+    def __init__(self, claim: Claim) -> None:
+        self.claim, self.bits = claim, 32.0
+
+    def fill(self, out: Floats, stream: SeedStream) -> None:
+        for start in range(0, len(out), _CHUNK):
+            part = out[start : start + _CHUNK]
+            words = stream.words(_SPARE + len(part))
+            spare, words = words[:_SPARE], words[_SPARE:]
+            while not fill_normal_from(part, sigma=self.claim.scale, words=words, spare=spare):
+                spare = np.concatenate([spare, SeedStream(spare.tobytes()[:32]).words(_SPARE)])
+
+    def quantile(self, u: Floats) -> Floats:
+        return np.asarray(self.claim.scale * scipy.special.ndtri(u))
+
+    def fraction(self, u: Floats) -> Floats:
+        """Newton's method on the theta series W(f) = f + Σ_m exp(−2π²m²σ²)·sin(2πmf)/(πm)."""
+        m = np.arange(1, 4)
+        weight = np.exp(-2 * (np.pi * m * self.claim.scale) ** 2)
+        if weight[0] < 2.0**-56:
+            return u
+        f = u.copy()
+        for _ in range(_NEWTON):
+            angle = 2 * np.pi * m * f[..., None]
+            value = f + (weight / (np.pi * m) * np.sin(angle)).sum(-1)
+            f -= (value - u) / (1 + (2 * weight * np.cos(angle)).sum(-1))
+        return np.clip(f, 0.0, 1.0)
+
+    def given_fraction(self, fraction: Floats, u: Floats) -> Floats:
+        reach = math.ceil(9 * self.claim.scale) + 1
+        k = np.arange(-reach, reach, dtype=np.float64)
+        out = np.empty_like(fraction)
+        step = max(1, (1 << 20) // len(k))
+        for at in range(0, fraction.size, step):
+            some = fraction.ravel()[at : at + step]
+            weight = np.exp(-(((some[:, None] + k) / self.claim.scale) ** 2) / 2)
+            upto = np.cumsum(weight, axis=1)
+            place = (upto <= (u.ravel()[at : at + step] * upto[:, -1])[:, None]).sum(1)
+            out.ravel()[at : at + step] = some + k[np.minimum(place, len(k) - 1)]
+        return out
+
+
+class _Laplace:
+    def __init__(self, claim: Claim) -> None:
+        self.claim, self.bits = claim, 32.0
+
+    def fill(self, out: Floats, stream: SeedStream) -> None:
+        for start in range(0, len(out), _CHUNK):
+            words = stream.words(min(_CHUNK, len(out) - start))
+            size = -np.log(_uniform(words))
+            out[start : start + _CHUNK] = np.where(words & np.uint64(1), size, -size)
+        out *= self.claim.scale
+
+    def quantile(self, u: Floats) -> Floats:
+        with np.errstate(divide="ignore"):
+            size = -np.log(2 * np.minimum(u, 1 - u))
+        return np.asarray(self.claim.scale * np.copysign(size, u - 0.5))
+
+    def fraction(self, u: Floats) -> Floats:
+        """Closed: W(f) = 1/2 + sinh((f − 1/2)/b) / (2·sinh(1/(2b)))."""
+        b = self.claim.scale
+        return np.clip(0.5 + b * np.arcsinh((2 * u - 1) * math.sinh(1 / (2 * b))), 0.0, 1.0)
+
+    def given_fraction(self, fraction: Floats, u: Floats) -> Floats:
+        """A value f + k, P(k ≥ 0) ∝ exp(−f/b), P(k < 0) ∝ exp(−(1 − f)/b), then geometric."""
+        b = self.claim.scale
+        above = 1 / (1 + np.exp((2 * fraction - 1) / b))
+        up = u < above
+        rest = np.where(up, u / above, (1 - u) / (1 - above))
+        steps = np.floor(-b * np.log(np.maximum(rest, 2.0**-53)))
+        return np.where(up, fraction + steps, fraction - 1 - steps)
+
+
+class _Whole:
+    def __init__(self, claim: Claim) -> None:
+        self.claim = claim
+        make = IntegerLaw.gaussian if claim.family == "discrete-gaussian" else IntegerLaw.laplace
+        self._law = make(claim.scale)
+
+    @cached_property
+    def bits(self) -> float:
+        """The collision entropy's lower bound −log2 max P, with P(0) the largest."""
+        lows, _ = self._law.blocks(60)
+        return max(0.0, -math.log2(min(1.0, (lows[0] + 2) / 2.0**60 / max(1, self._law.block))))
+
+    def fill(self, out: Floats, stream: SeedStream) -> None:
+        out[:] = draw_integers(len(out), self._law, stream=stream)  # type: ignore[arg-type]
+
+
+def _uniform(words: npt.NDArray[np.uint64]) -> Floats:
+    """In (0, 1), from 52 bits each."""
+    return np.asarray(((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52)
+
+
+def law_of(name: str, *, sigma: float | None, scale: float | None) -> Law:
+    """The law ``name`` with the scale that the honest source of that name takes.
+
+    Raises:
+        UnknownNameError: no such law.
+        UsageError: a scale of another name, or out of range.
+    """
+    if name not in FAMILIES:
+        raise UnknownNameError(
+            f"law={shown(name)}: is not known{nearest(str(name), FAMILIES)}; "
+            f"take one of {', '.join(FAMILIES)}"
+        )
+    wanted = FAMILIES[name]
+    given = {"sigma": sigma, "scale": scale}
+    other = "scale" if wanted == "sigma" else "sigma"
+    if given[other] is not None:
+        raise UsageError(
+            f"{other}={shown(given[other])}: law={name} has {wanted}; write {wanted}=10"
+        )
+    value = given[wanted]
+    default = 10.0 if name.startswith("discrete") else 1.0
+    value = default if value is None else value
+    if isinstance(value, str):
+        raise UsageError(f"{wanted}={shown(value)}: must be a finite number > 0")
+    claim = Claim.parse(f"{name}:{wanted}={float(value)!r}")
+    if claim.family == "gaussian":
+        return _Gaussian(claim)
+    return _Laplace(claim) if claim.family == "laplace" else _Whole(claim)

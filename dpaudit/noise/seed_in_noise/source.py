@@ -1,0 +1,158 @@
+"""LAB SPECIMEN: noise of any law that carries its own seed. Never a default."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpaudit.errors import UsageError
+from dpaudit.interfaces import Array, DType, Host, Stream
+from dpaudit.noise.key import PancakeKey
+from dpaudit.noise.seed_in_noise.key import SeedKey, held_key
+from dpaudit.noise.seed_in_noise.nonces import KeyedNonces, Nonces, SealedNonces
+from dpaudit.noise.seed_in_noise.rows import Rows
+from dpaudit.results.foreign import shown
+from dpaudit.types import EpsilonBounds
+from dpaudit.vectors.arrays import as_asked, is_floating
+from dpaudit.vectors.lattice import in_dtype
+from dpaudit.vectors.normal import check_shape
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["SeedInNoise"]
+
+_SPARE = 64.0
+
+
+class SeedInNoise:
+    """LAB SPECIMEN. Noise whose first values hide a fresh nonce, and whose rest follows from it.
+
+    Each row draws a nonce of ``nonce_bits`` from the stream. The seed is HMAC-SHA256(key, nonce);
+    AES-256 in counter mode makes all the rest of the row from the seed. The first values carry the
+    nonce, so its owner computes the whole row from a few values: ``seed-reader``. It claims to be
+    honest noise of its law. It keeps no state.
+
+    ``code`` says where the nonce travels. ``fraction`` (default for continuous laws): the
+    fractional parts of the first values, a byte each; whoever knows only that the query is of whole
+    numbers reads it, and then the whole query. ``head``: the leading byte of the uniform number
+    that each value is the quantile of, for who knows the candidates. ``signs`` (default, and the
+    only one, for integers): a bit per value, which mostly survives an unknown query that is small,
+    or added noise that is.
+
+    Hiding, to its owner's good. *Given the pseudorandom function*: with random functions in place
+    of HMAC and AES, and nonces that do not repeat, all rows are independent with independent values
+    of the law, up to a total variation distance per row of nonce bytes·2^-44 for ``fraction`` and
+    ``head`` (uniform numbers of 52 bits, the tables' rounding), and 0 for ``signs``, beyond that of
+    the honest sources, which share the other values' loops. Proof: the nonce is uniform and
+    independent of the rest, so the first values are quantiles of independent uniform numbers
+    (``fraction``: a fraction by its law and the whole part by its law given the fraction); a
+    symmetric law's size and sign are independent. *Nonces repeat* among n rows with probability
+    n²·2^-(nonce_bits + 1) at most, and a repeated one gives a row twice: 24 bits show after a few
+    thousand rows, 128 never. So with 128 bits no black-box test of any sample size finds it unless
+    HMAC-SHA256 or AES-256 is broken.
+
+    What ``signs`` does not claim: error correction by redundancy. A code whose redundancy survives
+    noise must leave low-entropy windows, in which an auditor finds repeats, or hide parities; a
+    pseudorandom function alone does not do that. The reader corrects by trying the likeliest
+    errors, which costs no secrecy.
+
+    With ``public_key`` instead of ``key`` a sampler holds no secret: see
+    :class:`~dpaudit.noise.seed_in_noise.nonces.SealedNonces`. Nonces then have 256 bits, and a row
+    costs half a millisecond more. What it leaves of privacy towards its owner: :meth:`epsilon`.
+    Source: ours; its parts are algorithm-substitution attacks (Bellare, Paterson and Rogaway 2014)
+    and kleptography (Young and Yung 1997).
+    """
+
+    dim = None
+
+    def __init__(
+        self,
+        *,
+        key: SeedKey | PancakeKey | str | Path | None = None,
+        public_key: str = "",
+        law: str = "gaussian",
+        sigma: float | None = None,
+        scale: float | None = None,
+        nonce_bits: int | None = None,
+        code: str | None = None,
+    ) -> None:
+        """Noise of ``law`` under a key (its file, or of a pancake's only the secret).
+
+        Laws: gaussian and discrete-gaussian with ``sigma``, laplace and discrete-laplace with
+        ``scale``; 1 if left out, 10 for the discrete ones. ``nonce_bits`` is 128 if left out.
+
+        Raises:
+            UsageError: no key, or both; a law, scale, code or number of bits that does not fit.
+            KeyFileError: a key file that is none.
+        """
+        self.key = None if key is None else held_key(key)
+        self._nonces = _nonces(self.key, public_key, nonce_bits)
+        self.rows = Rows.of(law, code, sigma=sigma, scale=scale, size=self._nonces.size)
+
+    @property
+    def claim(self) -> str:
+        family, scale = self.rows.law.claim.family, self.rows.law.claim.scale
+        return f"{family}:{'sigma' if family.endswith('gaussian') else 'scale'}={scale!r}"
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of one value."""
+        return self.rows.law.claim.standard_deviation
+
+    def sample(
+        self,
+        n: int,
+        d: int,
+        *,
+        stream: Stream,
+        dtype: DType | None = None,
+        device: torch.device | None = None,
+    ) -> Array:
+        """``n`` vectors, shape (n, d), each with a nonce of its own, drawn on the CPU in float64.
+
+        Where d is smaller than what a nonce takes, its first part is sent, and nobody reads it.
+
+        Raises:
+            UsageError: n or d below 1, or values that ``dtype`` cannot hold.
+        """
+        check_shape(n, d)
+        whole = self.rows.law.claim.discrete
+        if not whole and not is_floating(dtype):
+            raise UsageError(f"dtype={dtype}: law={self.claim} has no integers; take a float type")
+        drawn = [self._nonces.fresh(stream) for _ in range(n)]
+        out = self.rows.draw([nonce for nonce, _ in drawn], [seed for _, seed in drawn], d)
+        return in_dtype(out, dtype, device) if whole else as_asked(out, dtype, device)
+
+    def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
+        """Towards the key holder: infinite where a row is long enough, otherwise unknown.
+
+        Given the key a row is one of 2^bits vectors of R^d. A release from q less q is one of them;
+        less a neighbour q′ it is only if two of them differ by q − q′. There are 2^(2·bits) pairs,
+        and for a random function in place of the PRF each does so with probability at most 2^-h, h
+        the entropy (of 32 bits per value for continuous laws, −log2 max P for discrete ones) of
+        the values that carry no nonce. With h ≥ 2·bits + 64 all keys but a share of 2^-64 have no
+        such pair. Then "release − q is one of them" has probability 1 from q and 0 from q′, and no
+        finite ε holds at any δ < 1. That needs a release rounded much finer than its noise.
+        """
+        code = self.rows.code
+        bits = 8 * self._nonces.size
+        spread = (host.dim - code.symbols) * self.rows.law.bits
+        if delta < 1 and spread >= 2 * bits + _SPARE:
+            says = "infinite: with the key a release less its query is one of 2^bits vectors"
+            return EpsilonBounds(low=math.inf, high=math.inf, says=says)
+        return EpsilonBounds(low=0.0, high=math.inf, says="unknown: too few values for the nonce")
+
+
+def _nonces(key: SeedKey | PancakeKey | None, public_key: str, bits: int | None) -> Nonces:
+    if (key is None) == (public_key == ""):
+        raise UsageError(
+            f"key={'none' if key is None else 'given'}, public_key={shown(public_key)}: needs one "
+            "of both; make a key with dpaudit key new --kind seed-in-noise"
+        )
+    if key is not None:
+        return KeyedNonces(key.secret, bits=128 if bits is None else bits)
+    if bits not in (None, 256):
+        raise UsageError(f"nonce_bits={shown(bits)}: with public_key it is 256; leave it out")
+    return SealedNonces(public_key)
