@@ -9,6 +9,7 @@ import typer
 
 from dpaudit.cli import completion
 from dpaudit.cli.options import FormatOption
+from dpaudit.errors import UsageError
 
 __all__ = ["attack", "key_hardness", "key_new", "key_show"]
 
@@ -62,13 +63,13 @@ def attack(
 
 def key_new(
     dim: Annotated[
-        str,
+        str | None,
         typer.Option(metavar="N", help="Dimension of the noise vectors.", show_default=False),
-    ],
+    ] = None,
     beta: Annotated[
-        float,
+        float | None,
         typer.Option(help="Thinness of the pancakes; smaller leaks more.", show_default=False),
-    ],
+    ] = None,
     out: Annotated[Path, typer.Option(help="File to write, mode 0600; never overwritten.")] = Path(
         "key.json"
     ),
@@ -82,17 +83,32 @@ def key_new(
             "--allow-small-gamma", help="Allow γ < 2√d, which can be found without the key."
         ),
     ] = False,
+    kind: Annotated[
+        Literal["pancake", "seed-in-noise"],
+        typer.Option(help="Backdoor that the key is for; seed-in-noise takes only --out."),
+    ] = "pancake",
 ) -> None:
-    """Make a pancake key, the secret of a backdoored lab specimen.
+    """Make the key of a backdoored lab specimen, by default of a pancake.
 
     [bold]Examples[/bold]
 
     $ dpaudit key new --dim 256 --beta 1e-4 --out key.json
     $ dpaudit key new --dim 64 --beta 1e-3 --gamma 2d --directions 3 --out k3.json
+    $ dpaudit key new --kind seed-in-noise --out seed.json
     """
     from dpaudit.cli import keys
     from dpaudit.counts import count_of
 
+    given = {"--dim": dim, "--beta": beta}
+    if kind == "seed-in-noise":
+        plain = gamma == "2sqrtd" and directions == 1 and not allow_small_gamma
+        if any(given.values()) or not plain:
+            raise UsageError("kind=seed-in-noise: takes only --out; leave the other options out")
+        keys.new_seed(out=out)
+        return
+    if dim is None or beta is None:
+        missing = next(name for name, value in given.items() if value is None)
+        raise UsageError(f"{missing[2:]}: a pancake key needs it; write {missing} VALUE")
     keys.new(
         dim=count_of(dim, name="dim", what="values per vector", example="256"),
         beta=beta,

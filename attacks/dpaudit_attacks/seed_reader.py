@@ -1,0 +1,283 @@
+"""The owner of noise that carries its own seed reads the noise, and with it the query.
+
+Threat model: the attacker knows the source's key, law, scale and code, and sees releases. Of the
+query it knows one of these:
+
+- *Nothing, but that it is of whole numbers* (``code=fraction``, a real-valued law): the fractional
+  parts of a release are those of its noise. One release yields the nonce, the noise, and by
+  subtraction the whole query: :meth:`SeedReader.read`.
+- *The candidates* (any code): :meth:`SeedReader.score`. The right one leaves exactly the row that
+  its own first values announce.
+- *All but some values* (``code=signs``, or ``fraction`` for whole numbers):
+  :meth:`SeedReader.reconstruct_counts`. Values that are not known, and what independent noise on
+  top flips, are corrected by trying the likeliest errors.
+- *Only that it is small beside the noise*, as a gradient is (``code=signs``):
+  :meth:`SeedReader.noise`.
+
+Ours.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.errors import UsageError
+from dpaudit.interfaces import Array
+from dpaudit.noise.key import PancakeKey
+from dpaudit.noise.seed_in_noise.codes import Symbols
+from dpaudit.noise.seed_in_noise.key import SeedKey, held_key
+from dpaudit.noise.seed_in_noise.nonces import KeyedNonces, OpenedNonces, Seeds
+from dpaudit.noise.seed_in_noise.rows import Rows
+from dpaudit.vectors.arrays import double, library, tensor, to_numpy
+from dpaudit_attacks.pancake_likelihood import check_candidates, check_rows
+
+__all__ = ["CountsRead", "Reading", "SeedReader"]
+
+_CHECKED = 1024  # values that tell a right seed from a wrong one
+_LEAST = 4
+_DEVIATIONS = 8.0
+_CERTAIN = 40.0  # nats; a symbol that is so likely is not doubted
+_DOUBTED = 64
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one release each gave: ``values`` (t, d), NaN where not ``found`` (t,)."""
+
+    values: Floats
+    found: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class CountsRead:
+    """The unknown ``counts`` (m,) int64, and whether to trust them."""
+
+    counts: npt.NDArray[np.int64]
+    trusted: bool
+
+
+class SeedReader:
+    """Finds the nonce in a release, and regenerates its noise.
+
+    Formal guarantee: a wrong nonce passes for the right one with a probability below 2^-30 per
+    release where at least 64 values carry no nonce (eight standard deviations of a correlation, or
+    agreement of at least four values to eight standard deviations of rounding). Not claimed:
+    anything about rows too short for a nonce, or about noise that a mitigation has mixed.
+    """
+
+    games = ("scoring", "reconstruction")
+    holds = "the seed-in-noise key"
+
+    def __init__(
+        self,
+        *,
+        key: SeedKey | PancakeKey | str | Path,
+        public: bool = False,
+        law: str = "gaussian",
+        sigma: float | None = None,
+        scale: float | None = None,
+        nonce_bits: int = 128,
+        code: str | None = None,
+        blur: float = 0.0,
+        tries: int = 1 << 14,
+    ) -> None:
+        """Hold ``key`` (or its file) for releases of a source with the same options.
+
+        ``public`` if the source had the key's public part. ``blur`` is the standard deviation of
+        what lies on top of query and noise, or of a query that is not known at all; rounding to the
+        release's type is allowed for anyway. ``tries`` limits the nonces that are tried per
+        release.
+
+        Raises:
+            UsageError: options that the source would refuse, blur negative or not finite, tries
+                below 1.
+            KeyFileError: a key file that is none.
+        """
+        if isinstance(blur, (bool, str)) or not 0 <= blur < np.inf:
+            raise UsageError(f"blur={blur}: must be a finite number ≥ 0, e.g. 0.1")
+        if isinstance(tries, bool) or not isinstance(tries, int) or tries < 1:
+            raise UsageError(f"tries={tries}: must be a whole number ≥ 1")
+        held = held_key(key)
+        self._seeds: Seeds = (
+            OpenedNonces(held.secret) if public else KeyedNonces(held.secret, bits=nonce_bits)
+        )
+        self._rows = Rows.of(law, code, sigma=sigma, scale=scale, size=self._seeds.size)
+        self._blur, self._tries = float(blur), tries
+
+    def read(self, releases: Array) -> Reading:
+        """The whole query of each release (t, d), if it is of whole numbers: nothing else is known.
+
+        Raises:
+            UsageError: not two axes, values that are not finite, a code other than fraction.
+        """
+        if self._rows.code.name != "fraction":
+            raise UsageError(
+                f"code={self._rows.code.name}: only code=fraction is read without knowing anything "
+                "of the query; give candidates, or the counts that are known"
+            )
+        check_rows("releases", releases, dim=releases.shape[-1], axes=2)
+        values, slack = to_numpy(double(releases)), _rounding(releases)
+        found = self._noise(values, slack, whole=True)
+        return Reading(np.rint(values - found.values), found.found)
+
+    def noise(self, residuals: Array) -> Reading:
+        """The noise in each row (t, d) of releases less what is known of the query.
+
+        NaN where nothing is known. What is left of the query must be of scale ``blur`` or rarer.
+
+        Raises:
+            UsageError: not two axes, or an infinite value.
+        """
+        values = to_numpy(double(residuals))
+        if values.ndim != 2 or np.isinf(values).any():
+            raise UsageError(f"residuals of shape {values.shape}: needs (t, d), finite or NaN")
+        return self._noise(values, _rounding(residuals), whole=False)
+
+    def score(self, releases: Array, candidates: Array) -> Array:
+        """Minus the squared distance from release less candidate to the noise it announces.
+
+        Shape (t, m), float64; 0 for the right candidate but for rounding. Where no noise is
+        announced, the distance to 0. With independent normal noise of scale τ on top, and the nonce
+        decoded (``blur=τ``), that is the log-likelihood times 2τ²: what is left is the protection
+        of τ alone.
+
+        Raises:
+            UsageError: shapes that do not fit, or values that are not finite.
+        """
+        many = to_numpy(check_candidates(releases, candidates, dim=releases.shape[-1]))
+        values, slack = to_numpy(double(releases)), _rounding(releases)
+        scores = np.empty((len(values), many.shape[1]))
+        for j in range(many.shape[1]):
+            rest = values - many[:, j].astype(np.float64)
+            away = rest - np.nan_to_num(self._noise(rest, slack, whole=False).values)
+            scores[:, j] = -np.square(away).sum(1)
+        return scores if library(releases) is np else tensor(scores).to(releases.device)
+
+    def evidence(self, releases: Array, candidates: Array, truth: Array) -> Mapping[str, Any]:
+        """How many releases, less the true candidate, are noise that the key announces.
+
+        Raises:
+            UsageError: as for :meth:`score`.
+        """
+        many = to_numpy(check_candidates(releases, candidates, dim=releases.shape[-1]))
+        right = to_numpy(truth)
+        own = many[np.arange(len(right)) if len(many) > 1 else 0, right]
+        rest = to_numpy(double(releases)) - own
+        found = self._noise(rest, _rounding(releases), whole=False).found
+        return {
+            "seeds": {
+                "releases": len(found),
+                "found": int(found.sum()),
+                "what": "releases whose noise follows from its first values",
+            }
+        }
+
+    def reconstruct_counts(
+        self,
+        releases: Array,
+        known: Array,
+        unknown_index: Array,
+        *,
+        bound: int,
+        lowest: int | Array = 0,
+    ) -> CountsRead:
+        """The counts ``q[unknown_index]`` of one integer query q, from the first release that says.
+
+        ``known`` (d,) holds the others. Counts are one of ``bound`` whole numbers from ``lowest``
+        on; others are not trusted.
+
+        Raises:
+            UsageError: shapes that do not fit, values that are not finite, or indices out of range.
+        """
+        check_rows("releases", releases, dim=releases.shape[-1], axes=2)
+        check_rows("known", known, dim=releases.shape[-1], axes=1)
+        index = np.asarray(to_numpy(unknown_index))
+        if index.ndim != 1 or index.dtype.kind not in "iu" or not len(index):
+            raise UsageError(f"unknown_index of shape {index.shape}: give a list of bin numbers")
+        if index.min() < 0 or index.max() >= len(known):
+            raise UsageError(f"unknown_index: must be numbers from 0 to {len(known) - 1}")
+        whole = self._rows.code.name == "fraction"
+        base = to_numpy(known).astype(np.float64).copy()
+        base[index] = 0.0 if whole else np.nan
+        values = to_numpy(double(releases))
+        low = np.asarray(lowest if isinstance(lowest, int) else to_numpy(lowest))
+        for row in values:
+            found = self._noise((row - base)[None], _rounding(releases), whole=whole)
+            if found.found[0]:
+                counts = np.rint(row - found.values[0])[index].astype(np.int64)
+                return CountsRead(counts, bool(((counts >= low) & (counts < low + bound)).all()))
+        return CountsRead(np.broadcast_to(low, index.shape).astype(np.int64), trusted=False)
+
+    def _noise(self, rows: Floats, rounding: float, *, whole: bool) -> Reading:
+        out, found = np.full(rows.shape, np.nan), np.zeros(len(rows), dtype=bool)
+        blur = float(np.hypot(self._blur, rounding))
+        for i, row in enumerate(rows):
+            symbols = self._rows.code.read(row, blur=blur)
+            if len(symbols.best) < self._rows.code.symbols:
+                continue
+            for nonce in self._likeliest(symbols):
+                seed = self._seeds.seed(nonce)
+                some = min(len(row), self._rows.code.symbols + _CHECKED)
+                made = self._rows.draw([nonce], [seed], some)[0]
+                if self._fits(row[:some], made, blur, whole=whole):
+                    out[i] = self._rows.draw([nonce], [seed], len(row))[0]
+                    found[i] = True
+                    break
+        return Reading(out, found)
+
+    def _fits(self, row: Floats, made: Floats, blur: float, *, whole: bool) -> bool:
+        rest = slice(self._rows.code.symbols, None)
+        row, made = row[rest], made[rest]
+        made, row = made[np.isfinite(row)], row[np.isfinite(row)]
+        if len(row) < _LEAST:
+            return False
+        away = row - made
+        if whole:
+            away -= np.rint(away)
+        if np.abs(away).max() <= _DEVIATIONS * blur <= 0.1 * min(np.std(made), 1.0):
+            return True
+        if whole:
+            return bool(np.cos(2 * np.pi * away).mean() > _DEVIATIONS / np.sqrt(2 * len(row)))
+        size = float(np.linalg.norm(row) * np.linalg.norm(made))
+        return bool(row @ made > _DEVIATIONS / np.sqrt(len(row)) * size)
+
+    def _likeliest(self, symbols: Symbols) -> Iterator[bytes]:
+        """Nonces in order of likelihood, at most ``tries``."""
+        doubted = np.argsort(symbols.cost)[:_DOUBTED]
+        doubted = doubted[symbols.cost[doubted] < _CERTAIN]
+        for _, changed in zip(range(self._tries), _subsets(symbols.cost[doubted]), strict=False):
+            spelled = symbols.best.copy()
+            spelled[doubted[changed]] = symbols.other[doubted[changed]]
+            yield self._rows.code.nonce(spelled)
+
+
+def _subsets(costs: Floats) -> Iterator[list[int]]:
+    """Subsets of positions by their total cost; ``costs`` (k,) ascending and not negative."""
+    yield []
+    heap: list[tuple[float, list[int]]] = [(float(costs[0]), [0])] if len(costs) else []
+    while heap:
+        total, chosen = heapq.heappop(heap)
+        yield chosen
+        last = chosen[-1]
+        if last + 1 < len(costs):
+            step = float(costs[last + 1])
+            heapq.heappush(heap, (total + step, [*chosen, last + 1]))
+            heapq.heappush(heap, (total + step - float(costs[last]), [*chosen[:-1], last + 1]))
+
+
+def _rounding(releases: Array) -> float:
+    """Standard deviation, generously, of what rounding to the release's type moved."""
+    values = double(releases)
+    eps = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+    unit = eps[str(releases.dtype).removeprefix("torch.")]
+    largest = np.nanmax(np.abs(to_numpy(values)), initial=1e-300)
+    return float(unit * largest)
