@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.results.text import error_text
-from dpaudit.samplers.check import finite, numbers, raised_at, request
+from dpaudit.samplers.check import finite, raised_at, released, request
 from dpaudit.samplers.functions import AnyReleasesBy, ReleasesBy, noise_by, sessions
 from dpaudit.samplers.signatures import python_call
 from dpaudit.types import AuditResult, BlindSpot, MechanismResult
@@ -189,13 +189,43 @@ def _known_to_all(folder: str) -> bool:
     )
 
 
-class CallableSampler:
-    """A closed sampler that calls a function in this process, as ``python:`` would elsewhere.
+class _InThisProcess:
+    """Calls a function in this process, as ``python:`` would elsewhere.
 
     Not claimed: any protection from it. There is no limit on memory; a time limit is checked after
     each call and interrupts none; a crash ends this process; there is no other process to compare
     with.
     """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        return None
+
+    def _called(self, call: Callable[[], Any], what: str, timeout: float) -> Any:
+        began = time.monotonic()
+        try:
+            given = call()
+        except SamplerOutputError:
+            raise
+        except Exception as error:  # noqa: BLE001 foreign code may raise anything
+            at = "; ".join(filter(None, (raised_at(error), what)))
+            raise SamplerCrashError(
+                f"{self.name} raised {error_text(error)} ({at}); fix it"
+            ) from None
+        if (took := time.monotonic() - began) > timeout:
+            raise SamplerTimeoutError(
+                f"{self.name} took {took:.3g} s, more than was left of the time limit ({what})"
+            )
+        return given
+
+
+class CallableSampler(_InThisProcess):
+    """A closed sampler that calls a function in this process, unprotected."""
 
     dim = None
     available = None
@@ -206,15 +236,9 @@ class CallableSampler:
         Raises:
             UsageError: it cannot be called so, or its parameters do not tell.
         """
-        self.name = name
+        super().__init__(name)
         how = python_call(function, call, name=name, releases=False)
         self._noise = noise_by(how, function, name=name)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        return None
 
     def draw(self, n: int, d: int, *, timeout: float) -> Array:
         """``n`` vectors, shape (n, d), finite.
@@ -225,12 +249,12 @@ class CallableSampler:
             SamplerOutputError: its answer is not (n, d) finite numbers.
         """
         request(n, d, timeout)
-        given = _called(lambda: self._noise(n, d, 0.0), self.name, f"call n={n}, d={d}", timeout)
+        given = self._called(lambda: self._noise(n, d, 0.0), f"call n={n}, d={d}", timeout)
         return finite(given, self.name)
 
 
-class CallableMechanism:
-    """A mechanism that calls a function in this process, unprotected as CallableSampler is."""
+class CallableMechanism(_InThisProcess):
+    """A mechanism that calls a function in this process, unprotected."""
 
     def __init__(
         self,
@@ -248,16 +272,10 @@ class CallableMechanism:
         Raises:
             UsageError: it cannot be called so, or its parameters do not tell.
         """
-        self.name = name
+        super().__init__(name)
         if calls > 1:
             function = sessions(function, calls, name=name)
         self._released = ReleasesBy(python_call(function, call, name=name, releases=True), function)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        return None
 
     def release(self, value: Array, n: int, *, timeout: float) -> Array:
         """``n`` releases of ``value`` (m,), shape (n, k), finite; one number is passed as a float.
@@ -265,19 +283,15 @@ class CallableMechanism:
         Raises:
             SamplerError: as in :meth:`CallableSampler.draw`.
         """
-        call = f"release n={n} of m={len(value)} numbers"
-        given = _called(lambda: self._released(value, n), self.name, call, timeout)
-        array = numbers(given, f"mechanism {self.name} returned", f"({call})")
-        if array.ndim not in (1, 2) or len(array) != n or not array.size:
-            raise SamplerOutputError(
-                f"mechanism {self.name} returned shape {array.shape} ({call}); "
-                "return an array of shape (n,) or (n, k)"
-            )
-        return finite(np.ascontiguousarray(array, dtype=np.float64).reshape(n, -1), self.name)
+        m = len(value)
+        call = f"release n={n} of m={m} numbers"
+        given = self._called(lambda: self._released(value, n), call, timeout)
+        array = np.ascontiguousarray(released(given, n, m, self.name), dtype=np.float64)
+        return finite(array, self.name, "mechanism")
 
 
-class CallableOnDatasets:
-    """A function of a data set, called in this process; unprotected as CallableSampler is."""
+class CallableOnDatasets(_InThisProcess):
+    """A function of a data set, called in this process, unprotected."""
 
     def __init__(
         self,
@@ -292,15 +306,9 @@ class CallableOnDatasets:
         Raises:
             UsageError: it cannot be called so, or its parameters do not tell.
         """
-        self.name = name
+        super().__init__(name)
         how = python_call(function, call, name=name, releases=True)
         self._released = AnyReleasesBy(how, function, name=name, features=features)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        return None
 
     def release_any(self, dataset: Any, n: int, *, timeout: float) -> Array | list[Any]:
         """``n`` releases of ``dataset``, plain; it gets a copy.
@@ -308,24 +316,7 @@ class CallableOnDatasets:
         Raises:
             SamplerError: as in :meth:`CallableSampler.draw`.
         """
-        call = f"release n={n}"
-        given: Array | list[Any] = _called(
-            lambda: self._released(dataset, n), self.name, call, timeout
+        given: Array | list[Any] = self._called(
+            lambda: self._released(dataset, n), f"release n={n}", timeout
         )
         return given
-
-
-def _called(call: Callable[[], Any], name: str, what: str, timeout: float) -> Any:
-    began = time.monotonic()
-    try:
-        given = call()
-    except SamplerOutputError:
-        raise
-    except Exception as error:  # noqa: BLE001 foreign code may raise anything
-        at = "; ".join(filter(None, (raised_at(error), what)))
-        raise SamplerCrashError(f"{name} raised {error_text(error)} ({at}); fix it") from None
-    if (took := time.monotonic() - began) > timeout:
-        raise SamplerTimeoutError(
-            f"{name} took {took:.3g} s, more than was left of the time limit ({what})"
-        )
-    return given

@@ -13,9 +13,12 @@ import numpy.typing as npt
 from dpaudit.errors import NotNumbersError, SamplerOutputError, UsageError
 from dpaudit.results.text import error_text, one_line
 
-__all__ = ["answered", "finite", "numbers", "plain_f64", "raised_at", "request"]
+__all__ = ["answered", "finite", "numbers", "plain_f64", "raised_at", "released", "request"]
+__all__ += ["RELEASES"]
 
 _EXACT = 1 << 53  # float64 holds all whole numbers up to here
+RELEASES = "(release n={} of m={} numbers); return an array of numbers of shape (n,) or (n, k)"
+"""What a mechanism was asked for, in messages."""
 
 
 def request(n: int, d: int, timeout: float, *, calls: int = 1) -> None:
@@ -47,6 +50,19 @@ def answered(given: Any, n: int, d: int, name: str) -> npt.NDArray[np.float64]:
             f"sampler {name} returned shape {array.shape}, wanted (n={n}, d={d}) {call}{one}"
         )
     return np.ascontiguousarray(array, dtype=np.float64).reshape(n, d)
+
+
+def released(given: Any, n: int, m: int, name: str) -> npt.NDArray[Any]:
+    """``n`` releases of ``m`` numbers as an array (n, k); (n,) is accepted.
+
+    Raises:
+        SamplerOutputError: not numbers, or another shape.
+    """
+    who, call = f"mechanism {name} returned", RELEASES.format(n, m)
+    array = numbers(given, who, call)
+    if array.ndim not in (1, 2) or len(array) != n or not array.size:
+        raise SamplerOutputError(f"{who} shape {array.shape} {call}")
+    return array.reshape(n, -1)
 
 
 def numbers(given: Any, who: str, call: str) -> npt.NDArray[Any]:
@@ -114,8 +130,10 @@ def raised_at(error: BaseException) -> str:
     return f"{one_line(os.path.basename(file), limit=80)}, line {line}"
 
 
-def finite(values: npt.NDArray[np.float64], name: str) -> npt.NDArray[np.float64]:
-    """``values`` (n, d), if all of them are finite.
+def finite(
+    values: npt.NDArray[np.float64], name: str, role: str = "sampler"
+) -> npt.NDArray[np.float64]:
+    """``values`` (n, d), if all of them are finite; ``role`` is what ``name`` is, for the message.
 
     Raises:
         SamplerOutputError: some are not; it says how many, and where the first one is.
@@ -125,8 +143,8 @@ def finite(values: npt.NDArray[np.float64], name: str) -> npt.NDArray[np.float64
         bad = values.size - int(np.count_nonzero(good))
         row, column = (int(i) for i in np.unravel_index(int(np.argmin(good)), values.shape))
         raise SamplerOutputError(
-            f"sampler {name} gave {bad} of {values.size} values that are not finite, the first is "
-            f"[{row}, {column}]={values[row, column]}; releases must be finite, fix the sampler"
+            f"{role} {name} gave {bad} of {values.size} values that are not finite, the first is "
+            f"[{row}, {column}]={values[row, column]}; releases must be finite, fix the {role}"
         )
     return values
 

@@ -1,4 +1,4 @@
-"""What a target is, before it runs: the files behind it, and the library's version."""
+"""What a target is, before it runs: its files, the library's version, and the law it declares."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from dpaudit import registry
-from dpaudit.samplers.adapters.base import Adapter
+from dpaudit.samplers.adapters.base import Adapter, claimed
 from dpaudit.samplers.sandbox.view import files_of_command
-from dpaudit.types import AuditedFile
+from dpaudit.types import AuditedFile, Reference
 
-__all__ = ["NOTHING", "Identity", "identify"]
+__all__ = ["NOTHING", "Identity", "declared_law", "identify"]
 
 _MOST = 8
 
@@ -47,6 +47,28 @@ def identify(target: str) -> Identity:
     paths = list(dict.fromkeys(_paths(kind, rest)))
     files = (described for path in paths[:_MOST] if (described := _described(path)))
     return Identity(tuple(files), _versions(kind))
+
+
+def declared_law(name: str) -> str | None:
+    """The claim of a library's mechanism or of one of dpaudit's sources; None if there is none.
+
+    ``numpy:normal:scale=2`` gives ``gaussian:sigma=2``. Programs, functions, endpoints, recordings
+    and other distributions' sources are not asked: nothing foreign is run for this.
+
+    Raises:
+        UnknownNameError, UsageError: no such mechanism, or options that it does not take.
+    """
+    kind, _, target = name.partition(":")
+    if kind in registry.plugins("sources"):
+        plugin = registry.plugins("sources")[kind]
+        if plugin.origin.distribution != "dpaudit":
+            return None
+        law: str = registry.create("sources", Reference.parse(name)).claim
+        return law
+    if kind not in registry.plugins("samplers"):
+        return None
+    found = registry.load("samplers", kind)
+    return claimed(*found.find(target)) if isinstance(found, Adapter) else None
 
 
 def _versions(kind: str) -> Mapping[str, str]:

@@ -37,14 +37,14 @@ def python_call(
         UsageError: ``text`` does not fit the function, or there is none and its parameters do not
             tell.
     """
-    known = _parameters(function)
+    signature = _signature(function)
     if text is None:
-        call = None if known is None else _inferred(known, releases=releases)
-        if known is None:
-            call = _compiled(function, releases=releases)
-        if call is None:
-            raise _unclear(name, _signature(function), _guess(known or {}, releases), releases)
-        return call
+        if signature is None:
+            return _compiled(function, releases=releases)
+        inferred = _inferred(signature.parameters, releases=releases)
+        if inferred is None:
+            raise _unclear(name, signature, releases)
+        return inferred
     call = Call.parse(text)
     wrong = call.slots & ({"d", "out", "m"} if releases else {"out", "m"})
     rule = ""
@@ -55,44 +55,37 @@ def python_call(
         rule = f"the mechanism {name} must be told the value"
     if rule:
         raise UsageError(f"call={call}: {rule}; {GRAMMAR}")
-    if known is not None:
+    if signature is not None:
         try:
-            inspect.signature(function).bind(
-                *call.arguments, **{key: None for key, _ in call.named}
-            )
+            signature.bind(*call.arguments, **{key: None for key, _ in call.named})
         except TypeError as error:
             raise UsageError(
-                f"call={call}: {name} has the parameters {_signature(function)} "
+                f"call={call}: {name} has the parameters {one_line(signature, limit=200)} "
                 f"({one_line(error)}); {GRAMMAR}"
             ) from None
     return call
 
 
-def _unclear(name: str, signature: str, guess: str, releases: bool) -> UsageError:
+def _unclear(name: str, signature: inspect.Signature, releases: bool) -> UsageError:
+    shown = one_line(signature, limit=200)
+    guess = _guess(signature.parameters, releases)
     if releases and "value" not in guess:
         return UsageError(
-            f"mechanism={name}: its parameters {signature} take no value of a query; write "
+            f"mechanism={name}: its parameters {shown} take no value of a query; write "
             "f(value, n) or f(value), or audit the noise alone with dpaudit audit"
         )
     role = "mechanism" if releases else "sampler"
     return UsageError(
-        f"{role}={name}: its parameters {signature} do not tell how to call it; say it with "
+        f"{role}={name}: its parameters {shown} do not tell how to call it; say it with "
         f"--call, e.g. --call '{guess}' (n, d and value are filled in, other names get a constant)"
     )
 
 
-def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter] | None:
+def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
     try:
-        return inspect.signature(function).parameters
+        return inspect.signature(function)
     except (TypeError, ValueError):
         return None
-
-
-def _signature(function: Callable[..., Any]) -> str:
-    try:
-        return one_line(inspect.signature(function), limit=200)
-    except (TypeError, ValueError):
-        return "(unknown)"
 
 
 def _compiled(function: Callable[..., Any], *, releases: bool) -> Call:

@@ -48,8 +48,7 @@ from dpaudit.samplers.callables import (
     same_search_path,
     subject,
 )
-from dpaudit.samplers.identity import NOTHING, Identity, identify
-from dpaudit.samplers.laws import declared_law
+from dpaudit.samplers.identity import NOTHING, Identity, declared_law, identify
 from dpaudit.samplers.resolve import open_mechanism
 from dpaudit.samplers.sandbox.policy import joined
 from dpaudit.types import MechanismResult

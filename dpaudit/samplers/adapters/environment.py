@@ -144,7 +144,7 @@ class EnvironmentMechanism:
             SamplerCrashError: it ended with a status other than 0; the message quotes the library.
             SamplerOutputError: its answer is not ``n`` rows of finite numbers.
         """
-        return finite(self._run(value, n, timeout, timed=False), self.name)
+        return finite(self._run(value, n, timeout, timed=False), self.name, "mechanism")
 
     def release_timed(self, value: Array, n: int, *, timeout: float) -> tuple[Array, Array]:
         """``n`` releases (n, k) of ``value`` (m,) in as many calls, and each call's seconds (n,).
@@ -153,7 +153,7 @@ class EnvironmentMechanism:
         does.
         """
         both = self._run(value, n, timeout, timed=True)
-        return finite(both[:, :-1], self.name), np.ascontiguousarray(both[:, -1])
+        return finite(both[:, :-1], self.name, "mechanism"), np.ascontiguousarray(both[:, -1])
 
     def _run(self, value: Array, n: int, timeout: float, *, timed: bool) -> Array:
         value = query_result(value)

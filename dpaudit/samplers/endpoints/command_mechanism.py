@@ -79,7 +79,8 @@ class CommandMechanism:
         told = ",".join(map(repr, value.tolist()))
         first, *rest = self._argv
         argv = [first, *(w.replace("{value}", told).replace("{n}", str(n)) for w in rest)]
-        return finite(doubles(argv, n, name=self.name, timeout=timeout), self.name)
+        released = doubles(argv, n, name=self.name, timeout=timeout)
+        return finite(released, self.name, "mechanism")
 
 
 def doubles(

@@ -70,4 +70,4 @@ class HttpMechanism(Endpoint):
 
         self._exchange(body, take, call=call, deadline=deadline, timeout=timeout)
         releases = np.frombuffer(came, dtype="<f8").astype(np.float64, copy=False)
-        return finite(releases.reshape(n, -1), self.name)
+        return finite(releases.reshape(n, -1), self.name, self.role)

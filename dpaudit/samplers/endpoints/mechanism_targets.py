@@ -20,7 +20,7 @@ from dpaudit.samplers.adapters.base import (
     one_release,
     whole_numbers,
 )
-from dpaudit.samplers.check import numbers
+from dpaudit.samplers.check import RELEASES, numbers, released
 from dpaudit.samplers.endpoints.symbols import Symbol
 from dpaudit.samplers.endpoints.targets import Target, named_function
 from dpaudit.samplers.functions import AnyReleasesBy, ReleasesBy, sessions
@@ -151,10 +151,8 @@ class _Held:
         self._held: Any = None
 
     def release(self, value: Array, n: int) -> int:
-        array = self._numbers(self._release(value, n), n, len(value))
-        if array.ndim not in (1, 2) or len(array) != n or not array.size:
-            raise self._shape(array.shape, n, len(value))
-        self._held = array.reshape(n, -1)
+        given = self._no_text(self._release(value, n))
+        self._held = released(given, n, len(value), self._name)
         return int(self._held.shape[1])
 
     def release_timed(self, value: Array, n: int) -> int:
@@ -165,37 +163,32 @@ class _Held:
             one = once()
             taken[i] = clock() - started
             given.append(one)
-        rows = [self._numbers(one, 1, len(value)).ravel() for one in given]
+        who, call = f"mechanism {self._name} returned", RELEASES.format(1, len(value))
+        rows = [numbers(self._no_text(one), who, call).ravel() for one in given]
         lengths = {len(row) for row in rows}
         if len(lengths) != 1 or not rows[0].size:
-            raise self._shape(tuple(sorted(lengths)), 1, len(value))
+            raise SamplerOutputError(f"{who} shape {tuple(sorted(lengths))} {call}")
         self._held = np.column_stack([np.array(rows, dtype=np.float64), taken * 1e-9])
         return len(rows[0])
 
-    def _numbers(self, given: Any, n: int, m: int) -> npt.NDArray[Any]:
-        who, call = f"mechanism {self._name} returned", _call(n, m)
+    def _no_text(self, given: Any) -> Any:
         if isinstance(given, (str, bytes)):  # whatever was drawn, it will never be numbers
-            kind = type(given).__name__
-            raise UsageError(f"{who} type={kind}, which is not numbers {call}")
-        return numbers(given, who, call)
-
-    def _shape(self, shape: tuple[int, ...], n: int, m: int) -> SamplerOutputError:
-        return SamplerOutputError(f"mechanism {self._name} returned shape {shape} {_call(n, m)}")
+            raise UsageError(
+                f"mechanism {self._name} returned type={type(given).__name__}, which is not "
+                "numbers; return an array of numbers of shape (n,) or (n, k)"
+            )
+        return given
 
     def draw(self, *_: int) -> Any:
         held, self._held = self._held, None
         return held
 
 
-def _call(n: int, m: int) -> str:
-    return f"(release n={n} of m={m} numbers); return an array of numbers of shape (n,) or (n, k)"
-
-
 def _of_library(spec: Mapping[str, Any]) -> tuple[LibraryMechanism, Release]:
-    name = spec["name"]
+    name, who = spec["name"], f"{spec['role']}={spec['name']}"
     library: Library = registry.load("samplers", spec["place"])
     mechanism, options = library.find(spec["member"])
-    module = _imported(library, name)
+    module = _imported(library, who)
     assert mechanism.make is not None  # noqa: S101 a library of this interpreter has one
     try:
         release = mechanism.make(module, **options)
@@ -203,7 +196,7 @@ def _of_library(spec: Mapping[str, Any]) -> tuple[LibraryMechanism, Release]:
         raise
     except Exception as error:  # noqa: BLE001 the library's own refusal, whatever its class
         raise UsageError(
-            f"sampler={name}: {library.name} refuses the options ({error_text(error)}); change them"
+            f"{who}: {library.name} refuses the options ({error_text(error)}); change them"
         ) from None
     return mechanism, _Whole(release, name) if mechanism.whole else release
 
@@ -224,18 +217,17 @@ class _Whole:
         return one_release(self._release, value)
 
 
-def _imported(library: Library, name: str) -> Any:
+def _imported(library: Library, who: str) -> Any:
     try:
         return importlib.import_module(library.module)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         raise MissingExtraError(
-            f"sampler={name}: needs {missing}, which is not installed; {library.install}"
+            f"{who}: needs {missing}, which is not installed; {library.install}"
         ) from None
     except BaseException as error:  # noqa: BLE001 importing runs foreign code
         raise UsageError(
-            f"sampler={name}: {library.module} cannot be imported ({error_text(error)}); "
-            f"{library.install}"
+            f"{who}: {library.module} cannot be imported ({error_text(error)}); {library.install}"
         ) from None
 
 

@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from dpaudit import registry
 from dpaudit.errors import SamplerOutputError, UsageError
-from dpaudit.samplers.calls import c_hint
 from dpaudit.samplers.check import finite
 from dpaudit.samplers.endpoints.worker import LibrarySampler, PythonSampler, Worker
 from dpaudit.samplers.sandbox.view import compiled_code, files_of_options
@@ -64,7 +63,7 @@ class ReleasingWorker(Worker):
             SamplerCrashError: it raised, or its process died.
             SamplerOutputError: its answer is not ``n`` rows of finite numbers.
         """
-        return finite(self._released(value, n, timeout), self.name)
+        return finite(self._released(value, n, timeout), self.name, self.role)
 
     def release_timed(self, value: Array, n: int, *, timeout: float) -> tuple[Array, Array]:
         """``n`` releases (n, k) of ``value`` (m,) in as many calls, and each call's seconds (n,).
@@ -75,7 +74,7 @@ class ReleasingWorker(Worker):
         :meth:`release` does.
         """
         both = self._released(value, n, timeout, timed=True)
-        return finite(both[:, :-1], self.name), np.ascontiguousarray(both[:, -1])
+        return finite(both[:, :-1], self.name, self.role), np.ascontiguousarray(both[:, -1])
 
     def _released(self, value: Array, n: int, timeout: float, *, timed: bool = False) -> Array:
         """Releases (n, k); with ``timed`` the seconds are a last column."""
@@ -107,6 +106,7 @@ class ReleasingFunction(ReleasingWorker):
         super().__init__(noise.name, place=str(spec["place"]), member=str(spec["member"]), of=of)
         self._spec = {**self._spec, "call": spec["call"], "calls": str(calls)}
         self._noise = noise
+        noise.role = self.role
 
     def _needed_paths(self) -> list[str]:
         return self._noise._needed_paths()
@@ -115,9 +115,7 @@ class ReleasingFunction(ReleasingWorker):
         return self._noise._hint(message)
 
     def _remedy(self) -> str:
-        if self._spec["of"] == "python" or self._spec["call"] is not None:
-            return self._noise._remedy()
-        return f"fix the mechanism or, {c_hint(releases=True)}"
+        return self._noise._remedy()
 
 
 class SourceMechanism(ReleasingWorker):

@@ -42,7 +42,8 @@ _FORK_SECONDS = 5.0  # limit for a forked child, with half of the time limit
 _DYING = 2.0  # seconds between closing the channel and the end of all processes
 
 # kinds whose worker calls our code, which may refuse
-_OURS = {"source", "adapter", "mechanism", "datasets"}
+_MECHANISMS = {"mechanism", "datasets"}
+_OURS = {"source", "adapter", *_MECHANISMS}
 _NO_END = 1e9  # seconds, in JSON, for a time limit that is infinite
 
 Array = npt.NDArray[np.float64]
@@ -61,6 +62,7 @@ class Worker:
     def __init__(self, name: str, spec: Spec) -> None:
         self.name = name
         self._spec = spec
+        self.role = "mechanism" if spec["kind"] in _MECHANISMS else "sampler"
         self._process: Process | None = None
         self._dead = ""
         self._calls = 0
@@ -81,7 +83,7 @@ class Worker:
             needs, shared = self._needed_paths(), self._shared()
             self._process = Process(argv, talks=True, needs=needs, shared=shared)
             until = time.monotonic() + _FIRST_LINES
-            spec = json.dumps({"name": self.name, **self._spec}).encode()
+            spec = json.dumps({"name": self.name, "role": self.role, **self._spec}).encode()
             try:
                 self._process.send(spec, deadline=until)
                 self._process.send(b"{}", deadline=until)
@@ -176,10 +178,10 @@ class Worker:
         """Send a question (None: await the start); values arrive in ``view``, JSON is returned."""
         process = self._process
         if process is None:
-            raise UsageError(f"sampler {self.name}: not open; draw inside `with`")
+            raise UsageError(f"{self.role} {self.name}: not open; draw inside `with`")
         if self._dead:
             raise SamplerCrashError(
-                f"sampler {self.name}: stopped earlier ({self._dead}); open it again"
+                f"{self.role} {self.name}: stopped earlier ({self._dead}); open it again"
             )
         deadline = time.monotonic() + timeout
         try:
@@ -197,7 +199,7 @@ class Worker:
             self._dead = f"no answer within {timeout:g} s"
             process.close()
             raise SamplerTimeoutError(
-                f"sampler {self.name} gave no answer before timeout={timeout:g} s{call}; "
+                f"{self.role} {self.name} gave no answer before timeout={timeout:g} s{call}; "
                 "raise the time limit or draw less"
             ) from None
         except SamplerError as error:
@@ -236,8 +238,8 @@ class Worker:
 
     def _foreign(self, call: str) -> SamplerCrashError:
         return SamplerCrashError(
-            f"sampler {self.name}: something else wrote to the worker's channel{call}; "
-            "fix the sampler"
+            f"{self.role} {self.name}: something else wrote to the worker's channel{call}; "
+            f"fix the {self.role}"
         )
 
     def _died(self, process: Process, call: str) -> SamplerError:
@@ -247,7 +249,7 @@ class Worker:
             how = "its process closed the channel to the auditor"
         except SamplerError as error:  # it was not started
             return error
-        return SamplerCrashError(f"sampler {self.name}: {how}{call}; {self._remedy()}")
+        return SamplerCrashError(f"{self.role} {self.name}: {how}{call}; {self._remedy()}")
 
     def _hint(self, message: str) -> str:
         """What to add to an error from the worker."""
@@ -256,7 +258,7 @@ class Worker:
 
     def _remedy(self) -> str:
         """What to do about a process that died."""
-        return "fix the sampler"
+        return f"fix the {self.role}"
 
     def _error(self, answer: Mapping[str, Any], *, opening: bool) -> errors.DpauditError:
         """The error that a worker reports; foreign code can write it, so a sampler error at most.
@@ -310,7 +312,7 @@ class _Function(Worker):
             from dpaudit.samplers.hints import offers  # not at the top: the worker needs none
 
             raise UsageError(
-                f"sampler={name}: needs a {self._name}; write {self._kind}:{self._form}"
+                f"target={name}: needs a {self._name}; write {self._kind}:{self._form}"
                 f"{offers(place or member)}"
             )
         if self._is_path(place) and not Path(place).is_file():
@@ -413,8 +415,8 @@ class LibrarySampler(_Function):
 
     def _remedy(self) -> str:
         if self._spec["call"] is not None:
-            return "fix the sampler, or --call"
-        return f"fix the sampler or, {c_hint(releases=False)}"
+            return f"fix the {self.role}, or --call"
+        return f"fix the {self.role} or, {c_hint(releases=self.role == 'mechanism')}"
 
 
 class SourceSampler(Worker):

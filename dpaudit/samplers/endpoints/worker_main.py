@@ -51,7 +51,9 @@ def _say(fd: int, answer: Mapping[str, Any]) -> None:
     _write(fd, HEADER.pack(_MAGIC, 1, len(body)), body)
 
 
-def _raised(error: BaseException, name: str, call: str, *, called: str = "") -> DpauditError:
+def _raised(
+    error: BaseException, spec: Mapping[str, Any], call: str, *, called: str = ""
+) -> DpauditError:
     """What foreign code raised and where, as one of our errors, with the limit it hit, if clear.
 
     ``called`` is how a function was called, which a ``TypeError`` may be about.
@@ -66,17 +68,18 @@ def _raised(error: BaseException, name: str, call: str, *, called: str = "") -> 
     how = isinstance(error, TypeError) and called
     remedy = f", or say how to call it with --call (it was {called})" if how else ""
     return SamplerCrashError(
-        f"sampler {name} raised {error_text(error)}{f' ({at})' if at else ''}{limit}; "
-        f"fix the sampler{remedy}"
+        f"{spec['role']} {spec['name']} raised {error_text(error)}{f' ({at})' if at else ''}"
+        f"{limit}; fix the {spec['role']}{remedy}"
     )
 
 
 class Dispatcher:
     """Answers the auditor's questions about a target."""
 
-    def __init__(self, target: Target, name: str) -> None:
+    def __init__(self, target: Target, spec: Mapping[str, Any]) -> None:
         self._target = target
-        self._name = name
+        self._spec = spec
+        self._name: str = spec["name"]
 
     def answer(self, question: Mapping[str, Any]) -> Answer:
         """Values of any shape, or an answer in JSON.
@@ -115,7 +118,7 @@ class Dispatcher:
     def _words(self, error: BaseException, n: int, d: int) -> DpauditError:
         if isinstance(error, DpauditError if self._target.ours else SamplerOutputError):
             return error
-        return _raised(error, self._name, f"call n={n}, d={d}", called=self._target.called)
+        return _raised(error, self._spec, f"call n={n}, d={d}", called=self._target.called)
 
     def _release(self, value: str, n: int, *, timed: bool) -> int:
         """Release ``value`` (base64 of float64) for the next draw; the length of a release."""
@@ -140,7 +143,7 @@ class Dispatcher:
             if isinstance(error, DpauditError):
                 raise
             asked = f"release n={n}"
-            raise _raised(error, self._name, asked, called=self._target.called) from None
+            raise _raised(error, self._spec, asked, called=self._target.called) from None
 
     def _calls(self, calls: int, n: int, d: int, first: int) -> Array:
         """``calls`` answers in turn, then the seconds that each call took."""
@@ -228,11 +231,11 @@ def open_target(spec: Mapping[str, Any]) -> Target:
 
 def _open(spec: Mapping[str, Any]) -> Dispatcher | DpauditError:
     try:
-        return Dispatcher(open_target(spec), spec["name"])
+        return Dispatcher(open_target(spec), spec)
     except DpauditError as error:
         return error
     except BaseException as error:  # noqa: BLE001 foreign code may raise anything
-        return _raised(error, spec["name"], "while it was opened")
+        return _raised(error, spec, "while it was opened")
 
 
 def _main() -> NoReturn:
@@ -253,7 +256,7 @@ def _main() -> NoReturn:
             _say(answers, {"error": type(error).__name__, "message": str(error)})
             continue
         except BaseException as error:  # noqa: BLE001 an answer's own __array__ is foreign code
-            words = str(_raised(error, spec["name"], ""))
+            words = str(_raised(error, spec, ""))
             _say(answers, {"error": SamplerCrashError.__name__, "message": words})
             continue
         if isinstance(answer, dict):

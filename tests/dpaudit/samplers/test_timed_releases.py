@@ -81,12 +81,13 @@ def test_what_goes_wrong_is_told(module):
             timed(f"python:foreign:{function}", [1.0], 3)
     with pytest.raises(UsageError, match=r"value=0\.5: .* takes whole numbers"):
         open_target(
-            {"name": "x", **open_mechanism("scipy:dlaplace", seed="1")._spec}
+            {"name": "x", "role": "mechanism", **open_mechanism("scipy:dlaplace", seed="1")._spec}
         ).release_timed(np.array([0.5]), 3)
 
 
 def test_a_target_without_timed_releases_says_so():
-    asked = Dispatcher(Target(draw=lambda *_: None, release=lambda *_: 1, ours=True), "x")
+    spec = {"name": "x", "role": "mechanism"}
+    asked = Dispatcher(Target(draw=lambda *_: None, release=lambda *_: 1, ours=True), spec)
     question = {"n": 1, "d": 1, "call": 0, "seconds": 1e9, "release": "AAAAAAAAAAA=", "timed": True}
     with pytest.raises(UsageError, match="mechanism x: has no timed releases"):
         asked.answer(question)

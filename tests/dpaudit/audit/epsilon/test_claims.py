@@ -13,7 +13,7 @@ from dpaudit.audit.epsilon.run import audit_mechanism
 from dpaudit.audit.options import PrivacyClaim
 from dpaudit.errors import UsageError
 from dpaudit.report.mechanism import mechanism_facts, mechanism_sentence
-from dpaudit.samplers.laws import declared_law
+from dpaudit.samplers.identity import declared_law
 
 NOISE = """\
 import numpy as np
