@@ -197,6 +197,11 @@ def test_no_other_number_of_rows_is_cheaper():
     assert at(128, 1e-4, rows=best.rows).block == best.block
 
 
+def test_as_many_rows_as_the_asymptotic_results_take_are_too_few_in_float64():
+    assert at(48, 1e-99, rows=50).lattice is None
+    assert at(48, 1e-3, rows=87).block == 2
+
+
 def test_a_sieve_of_the_whole_lattice_is_taken_where_it_is_cheaper():
     found = at(24, 0.4).lattice
     assert found.block == found.rows

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from result_tables import audits, defences, papers
+from result_tables import audits, defences, keyless, papers
 from result_tables.reading import ROOT
 
 __all__ = ["MARKED", "PAGES", "TABLES", "written", "wrong_rows"]
@@ -23,7 +23,11 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "gpm": papers.gpm,
     "gpm-fig6-misses": papers.fig6_misses,
     "gpm-table3": papers.table3,
-    "keyless": audits.keyless,
+    "keyless": keyless.found,
+    "keyless-bits": keyless.bits,
+    "keyless-elsewhere": keyless.elsewhere,
+    "keyless-paper": keyless.paper_large,
+    "keyless-paper-256": keyless.paper_small,
     "libraries": audits.libraries,
     "peers-short": audits.peers_short,
     "pools": papers.pools,

@@ -1,4 +1,4 @@
-"""What the audits find: the zoo, pancakes without their key, libraries, a step of DP-SGD."""
+"""What the audits find: the zoo, libraries, a step of DP-SGD."""
 
 from __future__ import annotations
 
@@ -32,18 +32,6 @@ ESSENCE = {
     "hidden non-Gaussian directions, Gaussian pancakes among them": ("direction",),
     "calls and generators: seeds reused, replays, drift, RANDU": ("running", "generator"),
 }
-TRIED_BEFORE = {
-    (12, 0.1): "0.2 s",
-    (16, 0.1): "1.6 s",
-    (20, 0.1): "not found",
-    (24, 0.1): "not found",
-    (32, 0.01): "7 s",
-    (48, 0.01): "70 s",
-    (48, 0.001): "78 s",
-    (48, 1e-05): "88 s",
-    (64, 0.001): "70 s",
-}
-"""What the recipe that we started from reports for (d, β)."""
 
 
 def _found(families: Iterable[str]) -> tuple[int, int, list[int]]:
@@ -70,22 +58,6 @@ def zoo() -> Iterator[str]:
 
 def zoo_short() -> Iterator[str]:
     return _zoo(ESSENCE)
-
-
-def keyless() -> Iterator[str]:
-    found = [row for name in ("keyless", "keyless-far") for row in rows(name)]
-    for row in sorted(found, key=lambda one: (one["d"], -one["beta"])):
-        seconds = f"{row['seconds']:.2f}" if row["seconds"] < 0.995 else f"{row['seconds']:.2g}"
-        values = [
-            row["d"],
-            f"{row['beta']:g}",
-            f"{row['rows']:,}",
-            row["lattice_rows"],
-            row["reduction"],
-            seconds if row["seconds"] < 10 else f"{row['seconds']:.0f}",
-            f"{round(row['found']['value'] * row['trials'])} of {row['trials']}",
-        ]
-        yield f"{line(values)} {TRIED_BEFORE.get((row['d'], row['beta']), '')} |"
 
 
 def libraries() -> Iterator[str]:

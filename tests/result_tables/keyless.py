@@ -1,0 +1,114 @@
+"""Pancakes found without their key, and the estimate of what that takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import cache
+
+from dpaudit.cli.hardness import paper
+from dpaudit.hardness import Measured, estimate, measured
+from result_tables.reading import line, rows
+
+TRIED_BEFORE = {
+    (12, 0.1): "0.2 s",
+    (16, 0.1): "1.6 s",
+    (20, 0.1): "not found",
+    (24, 0.1): "not found",
+    (32, 0.01): "7 s",
+    (48, 0.01): "70 s",
+    (48, 0.001): "78 s",
+    (48, 1e-05): "88 s",
+    (64, 0.001): "70 s",
+}
+"""What the recipe that we started from reports for (d, β)."""
+DIMS = (32, 48, 64, 96, 128, 192, 256, 384, 512)
+BETAS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
+
+
+def found() -> Iterator[str]:
+    """What `dpaudit run keyless` and `keyless-far` found."""
+    cells = {(cell.dim, cell.beta): cell for cell in measured() if cell.source != "elsewhere"}
+    results = [row for name in ("keyless", "keyless-far") for row in rows(name)]
+    for row in sorted(results, key=lambda one: (one["d"], -one["beta"])):
+        values = [
+            row["d"],
+            f"{row['beta']:g}",
+            f"{row['rows']:,}",
+            row["lattice_rows"],
+            row["reduction"],
+            _seconds(row["seconds"]),
+            f"{round(row['found']['value'] * row['trials'])} of {row['trials']}",
+            *_estimated(cells[row["d"], row["beta"]]),
+        ]
+        yield f"{line(values)} {TRIED_BEFORE.get((row['d'], row['beta']), '')} |"
+
+
+def elsewhere() -> Iterator[str]:
+    """What was measured outside this repository."""
+    for cell in measured():
+        if cell.source == "elsewhere":
+            yield line(
+                [
+                    cell.dim,
+                    f"{cell.beta:g}",
+                    cell.rows,
+                    cell.reduction,
+                    _seconds(cell.seconds),
+                    "yes" if cell.found else "no",
+                    *_estimated(cell),
+                ]
+            )
+
+
+@cache
+def _map() -> tuple[str, ...]:
+    return tuple(
+        line([d, *(f"{estimate(d, b, 2 * math.sqrt(d)).log2_operations:.0f}" for b in BETAS)])
+        for d in DIMS
+    )
+
+
+def bits() -> Iterator[str]:
+    """The estimate by dimension and β at γ = 2√d."""
+    yield from _map()
+
+
+@cache
+def _paper() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    small, large = [], []
+    groups: dict[tuple[str, str, int, str], list[float]] = {}
+    for row in paper():
+        log2 = row["log2_operations"]
+        if row["dim"] == 256:
+            values = [row["gamma"], f"{row['beta']:g}", f"{row['rows']:,}", f"{row['block']:,}"]
+            small.append(line([*values, f"{row['log2_core_svp']:.0f}", f"{log2:.0f}"]))
+        else:
+            name = (row["where"], row["what"], row["dim"], row["gamma"])
+            groups.setdefault(name, []).append(log2)
+    for (where, what, dim, gamma), log2 in groups.items():
+        large.append(line([where, what, f"{dim:,}", gamma, _span(min(log2)), _span(max(log2))]))
+    return tuple(small), tuple(large)
+
+
+def paper_small() -> Iterator[str]:
+    """The paper's settings in 256 dimensions."""
+    yield from _paper()[0]
+
+
+def paper_large() -> Iterator[str]:
+    """The paper's other settings, from the smallest β to the largest."""
+    yield from _paper()[1]
+
+
+def _span(log2: float) -> str:
+    return f"{log2:,.0f}" if log2 < 1e6 else f"{log2 / 1e6:.1f} million"
+
+
+def _estimated(cell: Measured) -> list[object]:
+    return [cell.estimated_block, _seconds(cell.estimated_seconds)]
+
+
+def _seconds(seconds: float) -> str:
+    text = f"{seconds:.2f}" if seconds < 0.995 else f"{seconds:.2g}"
+    return text if seconds < 10 else f"{seconds:.0f}"
