@@ -15,6 +15,7 @@ from dpaudit.types import Interval
 from dpaudit.types import StatedClaim as Shown
 
 if TYPE_CHECKING:
+    from dpaudit.accounting.dpsgd import DpSgd
     from dpaudit.audit.epsilon.bounds import Band
     from dpaudit.audit.stated_claims import StatedClaim, Table
 
@@ -220,18 +221,20 @@ class PrivacyClaim:
         renyi: str | tuple[float, float] | None = None,
         curve: Table | None = None,
         f: Table | None = None,
+        dpsgd: str | DpSgd | None = None,
     ) -> Self:
         """The claim with what was given: ε, μ or both, or just one of the others.
 
-        Of μ alone, ρ or Rényi, ε is what it implies at ``delta``, or at 1e-5 if ``delta`` is 0 (of
-        μ: Dong, Roth and Su 2022, Corollary 2.13), rounded up. A curve and f bring their own δ.
+        Of μ alone, ρ, Rényi or DP-SGD, ε is what it implies at ``delta``, or at 1e-5 if ``delta``
+        is 0 (of μ: Dong, Roth and Su 2022, Corollary 2.13), rounded up. A curve and f bring their
+        own δ.
 
         Raises:
             UsageError: no claim, two that do not go together, or one that promises nothing;
                 otherwise as for the class and for those of
                 :mod:`~dpaudit.audit.stated_claims`.
         """
-        others = {"rho": rho, "renyi": renyi, "curve": curve, "f": f}
+        others = {"rho": rho, "renyi": renyi, "curve": curve, "f": f, "dpsgd": dpsgd}
         given = [name for name, value in others.items() if value is not None]
         if given:
             _alone(given, epsilon=epsilon, delta=delta, mu=mu)
@@ -254,11 +257,14 @@ class PrivacyClaim:
     @classmethod
     def _stated(cls, name: str, value: Any, delta: float) -> Self:
         cls(0.0, delta)  # checks it
-        from dpaudit.audit.stated_claims import DeltaCurve, Renyi, TradeOff, ZeroConcentrated
+        from dpaudit.accounting.dpsgd import DpSgd
+        from dpaudit.audit.stated_claims import DeltaCurve, Renyi, Steps, TradeOff, ZeroConcentrated
 
         stated: StatedClaim
         if name == "rho":
             stated = ZeroConcentrated(value)
+        elif name == "dpsgd":
+            stated = Steps(DpSgd.parse(value) if isinstance(value, str) else value)
         elif name == "renyi":
             stated = Renyi.of(value)
         else:
@@ -327,6 +333,8 @@ class PrivacyClaim:
     @property
     def details(self) -> dict[str, str]:
         """What a result's ``details`` say of the claim."""
+        if self.stated is not None and "claim_dpsgd" in self.stated.words:
+            return {"claimed": "dpsgd", "dpsgd": str(self.stated.words["claim_dpsgd"])}
         return {"claimed": "mu"} if self.only_mu else {}
 
     def shown(self, bands: Sequence[Band], alpha: float) -> Shown | None:

@@ -1,7 +1,7 @@
-"""Claims other than (ε, δ) and μ: ρ-zCDP, Rényi, a δ(ε) curve, and f as a table.
+"""Claims other than (ε, δ) and μ: ρ-zCDP, Rényi, a δ(ε) curve, f as a table, and DP-SGD.
 
-Each says what it implies as (ε, δ), and whether a simultaneous band of event probabilities
-contradicts it directly, which is the sharper test.
+Each says what it implies as (ε, δ), at one δ and at many ε at once, and whether a simultaneous band
+of event probabilities contradicts it directly, which is the sharper test.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Protocol, Self
@@ -17,9 +17,11 @@ from typing import Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.accounting import Loss, gaussian_epsilon, optimal_delta
+from dpaudit.accounting import Loss, gaussian_delta, gaussian_epsilon, optimal_delta
+from dpaudit.accounting.dpsgd import DpSgd
 from dpaudit.audit.epsilon.bounds import Band
 from dpaudit.audit.epsilon.verdict import rounded_down
+from dpaudit.audit.implied_pairs import Profile, of_renyi, of_tests
 from dpaudit.errors import UsageError
 from dpaudit.results.foreign import RefusedError
 from dpaudit.results.text import one_line
@@ -30,6 +32,7 @@ __all__ = [
     "Gaussian",
     "Renyi",
     "StatedClaim",
+    "Steps",
     "Table",
     "TradeOff",
     "ZeroConcentrated",
@@ -65,6 +68,13 @@ class StatedClaim(Protocol):
     @property
     def value(self) -> float | None:
         """The claimed parameter; None if the claim is a table."""
+
+    @property
+    def profile(self) -> Profile:
+        """Pairs (ε, δ) that the claim implies all at once (:mod:`dpaudit.audit.implied_pairs`)."""
+
+    def with_value(self, value: float) -> StatedClaim | None:
+        """The claim with another parameter, weaker if larger; None if there is none such."""
 
     def implied(self, delta: float) -> tuple[float, float]:
         """A pair (ε, δ) that the claim implies, at ``delta`` or the nearest δ it speaks of."""
@@ -133,6 +143,15 @@ class ZeroConcentrated:
         """ρ."""
         return self.rho
 
+    @property
+    def profile(self) -> Profile:
+        """What the divergences at some orders imply."""
+        return of_renyi(_FEW_ORDERS, self.rho * _FEW_ORDERS)
+
+    def with_value(self, value: float) -> Self:
+        """Another ρ."""
+        return type(self)(value)
+
     def implied(self, delta: float) -> tuple[float, float]:
         """The least ε over the orders, each of which is valid."""
         orders = 1 + np.geomspace(1e-3, 1e5, 4001)
@@ -150,6 +169,7 @@ class ZeroConcentrated:
 
 
 _ORDERS = 1 + np.geomspace(1e-3, 1e4, 71)
+_FEW_ORDERS = 1 + np.geomspace(1e-2, 1e3, 26)
 
 
 def _rho(band: Band) -> float:
@@ -220,6 +240,15 @@ class Renyi:
         """ε."""
         return self.divergence
 
+    @property
+    def profile(self) -> Profile:
+        """What the divergence at this order implies."""
+        return of_renyi(np.array([self.order]), np.array([self.divergence]))
+
+    def with_value(self, value: float) -> Self:
+        """Another ε at this order."""
+        return type(self)(self.order, value)
+
     def implied(self, delta: float) -> tuple[float, float]:
         """By :func:`epsilon_of_renyi`."""
         epsilon = epsilon_of_renyi(delta, order=self.order, divergence=self.divergence)
@@ -262,6 +291,18 @@ class Gaussian:
     def value(self) -> float:
         """μ."""
         return self.mu
+
+    @property
+    def profile(self) -> Profile:
+        """By Dong, Roth and Su 2022, Corollary 2.13."""
+        if self.mu == 0:
+            return ((0.0, 0.0),)
+        grid = np.linspace(0.0, self.implied(1e-12)[0], 240).tolist()
+        return tuple((e, gaussian_delta(e, sigma=1 / self.mu) * (1 + 1e-9)) for e in grid)
+
+    def with_value(self, value: float) -> Self:
+        """Another μ."""
+        return type(self)(value)
 
     def implied(self, delta: float) -> tuple[float, float]:
         """By Dong, Roth and Su 2022, Corollary 2.13."""
@@ -319,6 +360,14 @@ class DeltaCurve:
 
     @property
     def value(self) -> None:
+        """None."""
+
+    @property
+    def profile(self) -> Profile:
+        """The rows."""
+        return self.pairs
+
+    def with_value(self, value: float) -> None:
         """None."""
 
     def implied(self, delta: float) -> tuple[float, float]:
@@ -398,6 +447,20 @@ class TradeOff:
     def value(self) -> None:
         """None."""
 
+    @property
+    def profile(self) -> Profile:
+        """The edges of the least concave curve above the largest P₁(E) at each P₀(E).
+
+        A test of P₀(E) above a row's a, up to the next one's, has P₁(E) of at most 1 − b of the
+        next.
+        """
+        a, b = np.array(self.pairs).T
+        corners = zip(np.append(0.0, a).tolist(), np.append(1 - b, 1.0).tolist(), strict=True)
+        return of_tests([*corners, (1.0, 1.0)])
+
+    def with_value(self, value: float) -> None:
+        """None."""
+
     def implied(self, delta: float) -> tuple[float, float]:
         """At ``delta``, or at the least δ that the table speaks of.
 
@@ -430,6 +493,55 @@ class TradeOff:
         return float(below[row]), row
 
 
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What the accountant of DP-SGD counts on: noise multiplier, sampling rate, steps."""
+
+    dpsgd: DpSgd
+
+    @property
+    def text(self) -> str:
+        """``DP-SGD with sigma=1,rate=0.05,steps=80``."""
+        return f"DP-SGD with {self.dpsgd}"
+
+    @property
+    def words(self) -> dict[str, float | str]:
+        """``--claim-dpsgd``."""
+        return {"claim_dpsgd": str(self.dpsgd)}
+
+    @property
+    def unit(self) -> str:
+        """σ."""
+        return "σ"
+
+    @property
+    def value(self) -> float:
+        """The noise multiplier."""
+        return self.dpsgd.sigma
+
+    @property
+    def profile(self) -> Profile:
+        """The privacy loss of the composed steps, rounded up."""
+        return self.dpsgd.profile
+
+    def with_value(self, value: float) -> None:
+        """None: a larger noise multiplier is a stronger claim."""
+
+    def implied(self, delta: float) -> tuple[float, float]:
+        """The accountant's ε."""
+        return self.dpsgd.epsilon(delta), delta
+
+    def contradicted(self, band: Band) -> bool:
+        """Whether the band shows more ε than the accountant's at some δ."""
+        return DeltaCurve(self.profile).contradicted(band)
+
+    def shown(self, bands: Sequence[Band]) -> tuple[None, str]:
+        """``ε ≥ … at δ = …``, where most more than the claim is shown; empty if nothing is."""
+        rows = DeltaCurve(tuple(row for row in self.profile if row[0] > 0))
+        says = rows.shown(bands)[1]
+        return None, "" if says.startswith("ε ≥ 0 ") else says
+
+
 def composed(
     stated: StatedClaim | None, epsilon: float, delta: float, mu: float | None, *, calls: int
 ) -> StatedClaim:
@@ -442,6 +554,8 @@ def composed(
         return ZeroConcentrated(calls * stated.rho)
     if isinstance(stated, Renyi):
         return Renyi(stated.order, calls * stated.divergence)
+    if isinstance(stated, Steps):
+        return Steps(replace(stated.dpsgd, steps=calls * stated.dpsgd.steps))
     if stated is not None:
         raise UsageError(
             f"calls={calls}: a table is not composed; claim ε, μ, ρ or Rényi DP of one call"

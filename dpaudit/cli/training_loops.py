@@ -15,8 +15,8 @@ from types import ModuleType
 from typing import Any
 
 from dpaudit.audit.nothing import nothing_counted
-from dpaudit.audit.options import MechanismOptions
-from dpaudit.audit.training_loops.run import audit_training, training_claim
+from dpaudit.audit.options import MechanismOptions, PrivacyClaim
+from dpaudit.audit.training_loops.run import Scoring, audit_with
 from dpaudit.cli.formats import formats_of, without_earlier
 from dpaudit.cli.progress import AuditProgress
 from dpaudit.cli.verdicts import audited, leave, write_page
@@ -26,30 +26,9 @@ from dpaudit.errors import SamplerCrashError, UsageError
 from dpaudit.results.text import error_text, one_line
 from dpaudit.samplers.sandbox.policy import asking
 
-__all__ = ["Claimed", "Output", "training"]
+__all__ = ["Output", "training"]
 
 _SCORES = ("score", "loss", "scores")
-
-
-@dataclass(frozen=True)
-class Claimed:
-    """The claim, as options."""
-
-    epsilon: float | None
-    delta: float
-    mu: float | None
-    dpsgd: str | None
-
-    @property
-    def words(self) -> list[str]:
-        given = {
-            "--claim-epsilon": self.epsilon,
-            "--claim-delta": self.delta or None,
-            "--claim-mu": self.mu,
-            "--claim-dpsgd": self.dpsgd,
-        }
-        return [word for name, value in given.items() if value is not None
-                for word in (name, str(value))]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -70,16 +49,18 @@ def training(
     canaries: str | None,
     score: str | None,
     runs: int,
-    claim: Claimed,
+    claim: PrivacyClaim,
     alpha: float,
     seed: str,
     to: Output,
 ) -> None:
     """Audit, print, write, and exit with the verdict's code."""
     formats = without_earlier(formats_of(to.also, out=to.out), to.out)
-    told, _ = training_claim(**dataclasses.asdict(claim))
     options = MechanismOptions(alpha=alpha, seed=seed, by=to.by)
-    words = ["dpaudit", "training", target, *claim.words]
+    claimed = {name: value for name, value in claim.options.items() if value is not None}
+    words = ["dpaudit", "training", target]
+    words += [word for name, value in claimed.items()
+              for word in (f"--{name.replace('_', '-')}", str(value))]  # fmt: skip
     words += ["--data", data] if data != "data" else []
     words += ["--canaries", canaries] if canaries else []
     words += ["--score", score] if score else []
@@ -88,17 +69,17 @@ def training(
 
     def work(progress: Callable[[int, int], None]) -> Any:
         module, train = _module(target)
-        result = audit_training(
+        result = audit_with(
             _named(module, train),
             _made(module, data),
             canaries=_canaries(module, canaries),
+            scoring=Scoring(**_scoring(module, score)),
             runs=runs,
+            claim=claim,
             alpha=alpha,
             seed=seed,
             by=to.by,
             progress=progress,
-            **dataclasses.asdict(claim),
-            **_scoring(module, score),
         )
         tests = (dataclasses.replace(t, reproduce=command) if t.finding else t
                  for t in result.tests)  # fmt: skip
@@ -113,7 +94,7 @@ def training(
                 nothing_counted(
                     f"training {target}",
                     reason,
-                    claim=told,
+                    claim=claim,
                     attack="",
                     options=options,
                     seconds=seconds,

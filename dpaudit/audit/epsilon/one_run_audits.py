@@ -11,7 +11,8 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.audit.epsilon.canary_scores import read_scores
-from dpaudit.audit.epsilon.one_run import FEWEST, Guesses, OneRun, Trial, bounds, one_run
+from dpaudit.audit.epsilon.one_run import FEWEST, Guesses, OneRun, Ranked, Trial, trials
+from dpaudit.audit.epsilon.one_run_claims import Made, judged
 from dpaudit.audit.epsilon.releases import ASSUMPTION_LEVEL
 from dpaudit.audit.epsilon.verdict import (
     at_least,
@@ -50,30 +51,20 @@ def audit_scores(
     each by its rank in its own run: a canary's coin changes its own run only, so all runs
     together are one mechanism as private for each canary as the run that it was in.
 
-    Formal guarantee: that of :func:`one_run`, if the coins were fair and independent and a score
-    depends on them only through what the mechanism released. Where the number of members
-    contradicts fair coins (exact two-sided binomial test, p ≤ 10^-3) nothing would hold: the
-    verdict is *inconclusive*, without tests. Fair coins end so with probability at most 10^-3. Not
-    claimed: that a bias too small to be seen costs nothing.
+    Formal guarantee: that of :func:`~dpaudit.audit.epsilon.one_run.one_run`, if the coins were fair
+    and independent and a score depends on them only through what the mechanism released. Where the
+    number of members contradicts fair coins (exact two-sided binomial test, p ≤ 10^-3) nothing
+    would hold: the verdict is *inconclusive*, without tests. Fair coins end so with probability at
+    most 10^-3. Not claimed: that a bias too small to be seen costs nothing.
     """
     started = time.monotonic()
     runs = [read_scores(Path(part.strip())) for part in str(path).split(";")]
     scores = runs[0][0] if len(runs) == 1 else np.concatenate([_ranks(run[0]) for run in runs])
     member = np.concatenate([run[1] for run in runs])
     ties = KeyedStream.from_seed(seed).child("mechanism", "ties").numpy()
-    found = one_run(
-        scores,
-        member,
-        epsilon=claim.epsilon,
-        delta=claim.delta,
-        mu=claim.mu,
-        alpha=alpha,
-        ties=ties,
-        guesses=guesses,
-        share=_share(claim),
-    )
+    ranked = Ranked.of(scores, member, ties)
     return result_of(
-        found,
+        lambda level, refutes: trials(ranked, guesses=guesses, level=level, refutes=refutes),
         name=f"{SCORES}{path}",
         members=int(member.sum()),
         canaries=len(member),
@@ -96,7 +87,7 @@ def audit_counts(
     μ the proof needs a number fixed beforehand, and only all guesses together have one; record
     the scores instead, where few canaries leak clearly.
 
-    Formal guarantee: that of :func:`one_run`, if the coins were fair and the attack, with its
+    Formal guarantee: that of :func:`audit_scores`, if the coins were fair and the attack, with its
     threshold, was fixed without them. Fairness is tested as in :func:`audit_scores`.
 
     Raises:
@@ -107,21 +98,12 @@ def audit_counts(
     m = tp + fn + fp + tn
     every = Guesses(tp + fp, fn + tn, tp + tn)
     made = [Trial(m, every, 1.0)]
-    pure = claim.delta == 0 and claim.mu is None
+    pure = claim.delta == 0 and claim.mu is None and claim.stated is None
     if pure:
         sides = [g for g in (Guesses(tp + fp, 0, tp), Guesses(0, fn + tn, tn)) if g.made]
         made = [Trial(m, every, 0.4), *(Trial(m, side, 0.3) for side in sides)]
-    found = bounds(
-        lambda _level, _refutes: made,
-        epsilon=claim.epsilon,
-        delta=claim.delta,
-        mu=claim.mu,
-        alpha=alpha,
-        share=_share(claim),
-    )
-    found = replace(found, mu=0.0) if pure else found
     return result_of(
-        found,
+        lambda _level, _refutes: made,
         name=f"{COUNTS}{text}",
         members=tp + fn,
         canaries=m,
@@ -129,6 +111,7 @@ def audit_counts(
         alpha=alpha,
         seed=seed,
         started=started,
+        with_mu=not pure,
     )
 
 
@@ -146,17 +129,13 @@ def _four(text: str) -> tuple[int, int, int, int]:
     return tp, fn, fp, tn
 
 
-def _share(claim: PrivacyClaim) -> float | None:
-    return 0.1 if claim.only_mu else None
-
-
 def _ranks(scores: Array) -> Array:
     """Mean ranks in 0…1, equal for equal scores."""
     return np.asarray((scipy.stats.rankdata(scores) - 0.5) / len(scores))
 
 
 def result_of(
-    found: OneRun,
+    made_at: Made,
     *,
     name: str,
     members: int,
@@ -166,12 +145,14 @@ def result_of(
     seed: str,
     started: float,
     own_coins: bool = False,
-    extra: tuple[TestResult, ...] = (),
+    with_mu: bool = True,
 ) -> MechanismResult:
-    """The result of a one-run audit; *inconclusive* where the coins cannot have been fair.
+    """The result of the guesses made; *inconclusive* where the coins cannot have been fair.
 
-    ``own_coins``: dpaudit drew them. ``extra`` are further tests, which share α.
+    ``own_coins``: dpaudit drew them. Without ``with_mu`` the guesses say nothing of μ.
     """
+    found, of_claim, stated = judged(made_at, claim=claim, alpha=alpha)
+    found = found if with_mu else replace(found, mu=0.0)
     coin = 1.0 if own_coins else binomial_two_sided(members, canaries, 0.5)
     if coin <= ASSUMPTION_LEVEL:
         tests: tuple[TestResult, ...] = ()
@@ -181,10 +162,11 @@ def result_of(
             f"probability {coin:.1g}: one run is judged only where each canary is in with "
             "probability 1/2; draw a fair coin for each"
         )
-        found = replace(found, epsilon=0.0, mu=0.0)
+        found, stated = replace(found, epsilon=0.0, mu=0.0), claim.shown((), alpha)
     else:
-        tests = (*extra, *_one_run_tests(found, claim, alpha))
+        tests = (*of_claim, *_one_run_tests(found, claim, alpha))
         verdict, reason = verdict_of(tests, "")
+    shown = [found.epsilon, *(test.statistic for test in tests if test.unit == "ε")]
     blind = one_run_blind_spots(canaries=canaries, claim=claim, ceiling=found.ceiling)
     return MechanismResult(
         verdict=verdict,
@@ -196,7 +178,8 @@ def result_of(
         claim_delta=claim.delta,
         claim_mu=claim.mu,
         alpha=alpha,
-        epsilon=at_least(found.epsilon, alpha, "one run"),
+        stated=stated,
+        epsilon=at_least(max(shown), alpha, "one run"),
         delta=None,
         mu=at_least(found.mu, alpha, "one run, trade-off curve"),
         curve=(),

@@ -84,6 +84,7 @@ def audit_mechanism(
     renyi: tuple[float, float] | str | None = None,
     curve: Table | None = None,
     f: Table | None = None,
+    dpsgd: str | None = None,
     attack: str | Attack | None = None,
     samples: float = DEFAULT_RELEASES,
     alpha: float = 0.01,
@@ -110,8 +111,8 @@ def audit_mechanism(
     :func:`~dpaudit.audit_sampler`. The claim is (``epsilon``, ``delta``)-DP, or ``mu``-GDP, or
     both; or ``rho``-zCDP, or Rényi DP, ``renyi=(order, ε)``, or a ``curve`` of pairs (ε, δ), or
     ``f``, pairs of a type-I error and the least type-II error (both: pairs, or a .csv file of two
-    columns). ``neighbours`` are two query results, ``(0, 1)`` or ``([0, 0], [1, 0])``, or text (see
-    :func:`parse_neighbours`).
+    columns), or ``dpsgd``, as in :func:`~dpaudit.audit_training`. ``neighbours`` are two query
+    results, ``(0, 1)`` or ``([0, 0], [1, 0])``, or text (see :func:`parse_neighbours`).
 
     They may also be two data sets: lists of records, arrays, data frames, or ``"a.csv;b.csv"``. The
     callable then is ``f(dataset, n)``, a list of ``n`` releases, or ``f(dataset)``, one; a release
@@ -160,7 +161,7 @@ def audit_mechanism(
     ... ).verdict
     'finding'
     """
-    claim = PrivacyClaim.of(epsilon, delta, mu, rho=rho, renyi=renyi, curve=curve, f=f)
+    claim = PrivacyClaim.of(epsilon, delta, mu, rho=rho, renyi=renyi, curve=curve, f=f, dpsgd=dpsgd)
     options = MechanismOptions(
         samples=count_of(samples, what="releases", example="2e5"),
         alpha=alpha,
@@ -356,7 +357,6 @@ def audit_named(
         else:
             _check_guesses(guesses)
             result = audit_counts(name.removeprefix(COUNTS), claim=claim, alpha=alpha, seed=seed)
-        result = dataclasses.replace(result, stated=claim.shown((), alpha))
         result = _identified(result, options, what)
         return _reproducible(result, [*words, *_option("--guesses", guesses)])
     _check_guesses(guesses)

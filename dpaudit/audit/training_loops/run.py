@@ -7,31 +7,33 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.accounting.dpsgd import DpSgd
-from dpaudit.audit.epsilon.one_run import OneRun, Ranked, bounds, trials
+from dpaudit.audit.epsilon.one_run import Ranked, trials
 from dpaudit.audit.epsilon.one_run_audits import result_of
 from dpaudit.audit.epsilon.verdict import CEILING
 from dpaudit.audit.options import PrivacyClaim, Progress, fresh_seed
 from dpaudit.audit.training_loops import records
-from dpaudit.audit.training_loops.sigma import CURVE_SHARE, against_dpsgd
+from dpaudit.audit.training_loops.one_canary import FEWEST_RUNS, result_of_runs
 from dpaudit.errors import SamplerCrashError, UsageError
 from dpaudit.randomness import KeyedStream
 from dpaudit.results.text import error_text
-from dpaudit.types import BlindSpot, MechanismResult, TestResult
+from dpaudit.types import BlindSpot, MechanismResult
 
-__all__ = ["audit_training", "training_claim"]
+if TYPE_CHECKING:
+    from dpaudit.accounting.dpsgd import DpSgd
+    from dpaudit.audit.stated_claims import Table
+
+__all__ = ["Scoring", "audit_training", "audit_with"]
 
 _CANARIES = 1000
 _LEAST = 8
 _CENTRED = 4
 """Least number of runs at which a canary's scores are compared with their mean over all runs."""
-_DELTA = 1e-5
 
 Array = npt.NDArray[np.float64]
 Train = Callable[[Any, int], Any]
@@ -50,7 +52,7 @@ _OUTSIDE = (
 
 
 @dataclass(frozen=True)
-class _Scoring:
+class Scoring:
     """How canaries are scored: one by one, by their loss, all at once, or by ``train`` itself."""
 
     score: Score | None = None
@@ -90,6 +92,10 @@ def audit_training(
     epsilon: float | None = None,
     delta: float = 0.0,
     mu: float | None = None,
+    rho: float | None = None,
+    renyi: tuple[float, float] | str | None = None,
+    curve: Table | None = None,
+    f: Table | None = None,
     dpsgd: str | DpSgd | None = None,
     guesses: int | None = None,
     alpha: float = 0.01,
@@ -106,8 +112,8 @@ def audit_training(
     1,000), or records of the same kind that are added to it, which may be as odd as you like
     (mislabelled ones leak most). A fair coin puts
     each canary into the training set or leaves it out. ``train`` is called ``runs`` times, with new
-    coins each time: once with hundreds of canaries, or many times with few (one canary in 100 runs
-    compares two neighbouring data sets).
+    coins each time: once with hundreds of canaries, or many times with few. One canary in at least
+    400 runs compares two neighbouring data sets, as an audit of any mechanism does.
 
     A canary's score, higher if the model seems to know it, is one of
 
@@ -117,36 +123,68 @@ def audit_training(
     - by default minus the cross-entropy of ``(input, label)`` if ``train`` returns a torch module;
       otherwise what it returns must be the scores, one for each canary.
 
-    The claim is (``epsilon``, ``delta``)-DP, or ``mu``-GDP, or both; or ``dpsgd``, e.g.
+    The claim is (``epsilon``, ``delta``)-DP, or ``mu``-GDP, or both; or ``rho``, ``renyi``,
+    ``curve`` or ``f`` as in :func:`~dpaudit.audit_mechanism`; or ``dpsgd``, e.g.
     ``"sigma=1,rate=0.05,steps=80"``: noise multiplier, sampling rate and number of steps, as the
-    accountant has them. That is compared as a whole curve (needs dp-accounting), which shows more,
-    and ε is given at ``delta``, by default 1e-5. Neighbours differ by one record that is there or
-    not.
+    accountant has them (needs dp-accounting). Each of the latter is compared as a whole curve,
+    which shows more than ε at one δ; ε is given at ``delta``, by default 1e-5. Neighbours differ by
+    one record that is there or not.
 
     Formal guarantee: with probability at least 1 − ``alpha`` all bounds hold and the verdict is
     ``finding`` only if the claim is false, if ``train`` learns of the coins through ``dataset``
     alone, and the score through the model alone
-    (:func:`~dpaudit.audit.epsilon.one_run.one_run`). Not claimed: that ``no-finding`` means
-    private; other canaries and other scores may show more.
+    (:func:`~dpaudit.audit.epsilon.one_run.one_run`), and, for one canary in many runs, if no run
+    depends on another. Not claimed: that ``no-finding`` means private; other canaries and other
+    scores may show more.
 
     Raises:
         UsageError: data, canaries, claim or an option that does not fit.
         SamplerCrashError: ``train`` or a score raised.
         MissingExtraError: ``dpsgd`` without dp-accounting.
     """
-    started, used = time.monotonic(), fresh_seed(seed)
-    claim, curve = training_claim(epsilon=epsilon, delta=delta, mu=mu, dpsgd=dpsgd)
+    return audit_with(
+        train,
+        data,
+        canaries=canaries,
+        scoring=Scoring(score, loss, scores),
+        runs=runs,
+        claim=PrivacyClaim.of(
+            epsilon, delta, mu, rho=rho, renyi=renyi, curve=curve, f=f, dpsgd=dpsgd
+        ),
+        guesses=guesses,
+        alpha=alpha,
+        seed=fresh_seed(seed),
+        by=by,
+        progress=progress,
+    )
+
+
+def audit_with(
+    train: Train,
+    data: Any,
+    *,
+    canaries: Any,
+    scoring: Scoring,
+    runs: int,
+    claim: PrivacyClaim,
+    guesses: int | None = None,
+    alpha: float,
+    seed: str,
+    by: str = "",
+    progress: Progress | None = None,
+) -> MechanismResult:
+    """As :func:`audit_training`, with a claim and a scoring that are ready."""
+    started = time.monotonic()
     if not 0 < alpha < 1:
         raise UsageError(f"alpha={alpha}: must lie strictly between 0 and 1, e.g. 0.01")
     if not callable(train):
         raise UsageError(f"train={train!r}: must be a function of (dataset, seed)")
-    stream = KeyedStream.from_seed(used).child("training")
+    stream = KeyedStream.from_seed(seed).child("training")
     pool = _Pool.of(data, canaries, stream.child("canaries").numpy())
     if runs < 1 or runs * pool.m < _LEAST:
         raise UsageError(
             f"runs={runs}: {pool.m} canaries in {runs} runs are too few; at least {_LEAST} in all"
         )
-    scoring = _Scoring(score, loss, scores)
     coins = stream.child("coins").numpy().random((runs, pool.m)) < 0.5
     seeds = stream.child("seeds").numpy().integers(0, 2**31, runs)
     made = np.empty((runs, pool.m))
@@ -154,42 +192,25 @@ def audit_training(
         made[i] = _one(train, scoring, pool, coins[i], int(seeds[i]))
         if progress is not None:
             progress(i + 1, runs)
+    about: dict[str, Any] = {
+        "name": f"training:{getattr(train, '__qualname__', type(train).__name__)}",
+        "claim": claim,
+        "alpha": alpha,
+        "seed": seed,
+        "started": started,
+    }
+    if pool.m == 1 and runs >= FEWEST_RUNS and guesses is None:
+        result = result_of_runs(made[:, 0], coins[:, 0], **about)
+        return _told(result, claim=claim, runs=runs, canaries=1, by=by)
     ranked = Ranked.of(_comparable(made).ravel(), coins.ravel(), stream.child("ties").numpy())
-    name = f"training:{getattr(train, '__qualname__', type(train).__name__)}"
-    found, extra = _judged(ranked, claim=claim, curve=curve, alpha=alpha, guesses=guesses)
     result = result_of(
-        found,
-        name=name,
+        lambda level, refutes: trials(ranked, guesses=guesses, level=level, refutes=refutes),
         members=int(coins.sum()),
         canaries=coins.size,
-        claim=claim,
-        alpha=alpha,
-        seed=used,
-        started=started,
         own_coins=True,
-        extra=extra,
+        **about,
     )
-    return _told(result, curve=curve, runs=runs, canaries=pool.m, by=by)
-
-
-def training_claim(
-    *, epsilon: float | None, delta: float, mu: float | None, dpsgd: str | DpSgd | None
-) -> tuple[PrivacyClaim, DpSgd | None]:
-    """The claim of a training, and its curve if DP-SGD is claimed.
-
-    Raises:
-        UsageError: no claim, or DP-SGD together with another one.
-    """
-    if dpsgd is None:
-        return PrivacyClaim.of(epsilon, delta, mu), None
-    if epsilon is not None or mu is not None:
-        raise UsageError(
-            "claim-dpsgd: not together with another claim; it implies ε at every δ, so give it "
-            "alone"
-        )
-    curve = DpSgd.parse(dpsgd) if isinstance(dpsgd, str) else dpsgd
-    at = delta or _DELTA
-    return PrivacyClaim(curve.epsilon(at), at), curve
+    return _told(result, claim=claim, runs=runs, canaries=pool.m, by=by)
 
 
 @dataclass(frozen=True)
@@ -228,7 +249,7 @@ class _Pool:
 
 
 def _one(
-    train: Train, scoring: _Scoring, pool: _Pool, coins: npt.NDArray[np.bool_], seed: int
+    train: Train, scoring: Scoring, pool: _Pool, coins: npt.NDArray[np.bool_], seed: int
 ) -> Array:
     what = "train"
     try:
@@ -255,57 +276,31 @@ def _comparable(made: Array) -> Array:
     return np.asarray(scipy.stats.rankdata(made, axis=1) / m)
 
 
-def _judged(
-    ranked: Ranked,
-    *,
-    claim: PrivacyClaim,
-    curve: DpSgd | None,
-    alpha: float,
-    guesses: int | None,
-) -> tuple[OneRun, tuple[TestResult, ...]]:
-    def pair(of: float) -> OneRun:
-        return bounds(
-            lambda level, refutes: trials(ranked, guesses=guesses, level=level, refutes=refutes),
-            epsilon=claim.epsilon,
-            delta=claim.delta,
-            mu=claim.mu,
-            alpha=of,
-            share=0.1 if claim.only_mu else None,
-        )
-
-    if curve is None:
-        return pair(alpha), ()
-    found = pair(alpha * (1 - CURVE_SHARE))
-    scaled = dataclasses.replace(found, p=min(1.0, found.p / (1 - CURVE_SHARE)))
-    return scaled, (against_dpsgd(ranked, curve, claim.delta, alpha=alpha, guesses=guesses),)
-
-
 def _told(
-    result: MechanismResult, *, curve: DpSgd | None, runs: int, canaries: int, by: str
+    result: MechanismResult, *, claim: PrivacyClaim, runs: int, canaries: int, by: str
 ) -> MechanismResult:
     """The result with what was audited, what a pass leaves open, and how to see it again."""
-    claimed = f"dpsgd={str(curve)!r}" if curve is not None else "…"
+    claimed = [
+        f"{name.removeprefix('claim_')}={value!r}"
+        for name, value in claim.options.items()
+        if value is not None
+    ]
     again = (
-        f"dpaudit.audit_training(…, runs={runs}, {claimed}, alpha={result.alpha:g}, "
+        f"dpaudit.audit_training(…, runs={runs}, {', '.join(claimed)}, alpha={result.alpha:g}, "
         f"seed={result.provenance.seed!r})"
     )
     tests = tuple(
         dataclasses.replace(test, reproduce=again) if test.finding else test
         for test in result.tests
     )
-    shown = max((test.statistic for test in tests if test.unit == "ε"), default=0.0)
-    details = {**result.details, "runs": runs, "canaries": canaries}
-    if curve is not None:
-        details |= {"claimed": "dpsgd", "dpsgd": str(curve)}
     spots = (*result.cannot_rule_out, *_OUTSIDE) if result.verdict == "no-finding" else ()
-    if curve is not None:  # its ceiling is not that of ε at δ alone
+    if claim.stated is not None and canaries > 1:  # its ceiling is not that of ε at δ alone
         spots = tuple(spot for spot in spots if spot.flaw != CEILING)
     return dataclasses.replace(
         result,
         tests=tests,
-        epsilon=dataclasses.replace(result.epsilon, low=max(shown, result.epsilon.low)),
         cannot_rule_out=spots,
-        details=details,
+        details={**result.details, "runs": runs, "canaries": canaries},
         provenance=dataclasses.replace(result.provenance, by=by),
     )
 

@@ -200,6 +200,14 @@ def mechanism(
             show_default=False,
         ),
     ] = None,
+    claim_dpsgd: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SETTINGS",
+            help="What DP-SGD's accountant counts on is claimed, e.g. sigma=1,rate=0.05,steps=80.",
+            show_default=False,
+        ),
+    ] = None,
     neighbours: Annotated[
         str | None,
         typer.Option(
@@ -358,6 +366,7 @@ def mechanism(
         renyi=claim_renyi,
         curve=claim_curve,
         f=claim_f,
+        dpsgd=claim_dpsgd,
     )
     options = MechanismOptions(
         samples=count_of(samples, what="releases", example="2e5"),

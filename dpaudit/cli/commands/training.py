@@ -37,6 +37,34 @@ def training(
     claim_mu: Annotated[
         float | None, typer.Option(help="The claimed μ of Gaussian DP.", show_default=False)
     ] = None,
+    claim_rho: Annotated[
+        float | None,
+        typer.Option(metavar="RHO", help="ρ-zCDP is claimed, nothing else.", show_default=False),
+    ] = None,
+    claim_renyi: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ORDER,EPS",
+            help="Rényi DP is claimed: ε at an order above 1, e.g. 8,0.5.",
+            show_default=False,
+        ),
+    ] = None,
+    claim_curve: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="A δ(ε) curve is claimed: .csv with columns epsilon,delta, or 'E,D;E,D'.",
+            show_default=False,
+        ),
+    ] = None,
+    claim_f: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="f-DP is claimed: .csv with columns type-I error, least type-II error; or 'A,B;A,B'.",
+            show_default=False,
+        ),
+    ] = None,
     claim_dpsgd: Annotated[
         str | None,
         typer.Option(
@@ -102,8 +130,19 @@ def training(
     $ dpaudit training ./mine.py:train --claim-epsilon 3 --claim-delta 1e-5 \
         --canaries 1000
     """
-    from dpaudit.audit.options import fresh_seed
+    from dpaudit.audit.options import PrivacyClaim, fresh_seed
     from dpaudit.cli import training_loops
+
+    claim = PrivacyClaim.of(
+        claim_epsilon,
+        claim_delta,
+        claim_mu,
+        rho=claim_rho,
+        renyi=claim_renyi,
+        curve=claim_curve,
+        f=claim_f,
+        dpsgd=claim_dpsgd,
+    )
 
     training_loops.training(
         target,
@@ -111,7 +150,7 @@ def training(
         canaries=canaries,
         score=score,
         runs=runs,
-        claim=training_loops.Claimed(claim_epsilon, claim_delta, claim_mu, claim_dpsgd),
+        claim=claim,
         alpha=alpha,
         seed=fresh_seed(seed),
         to=training_loops.Output(out, also, by, output, verbose),

@@ -328,11 +328,49 @@ def test_the_command_line_says_the_claim_as_it_was_stated(tmp_path, words, claim
     assert f"is not {claim}: we can show " in re.sub("</?span[^>]*>", "", page)
 
 
-def test_recorded_scores_are_judged_by_what_the_claim_implies(tmp_path):
+@pytest.fixture
+def clear_scores(tmp_path):
+    """400 canaries that give themselves away."""
     rng = np.random.default_rng(2)
     member = rng.integers(0, 2, 400)
-    np.savez(tmp_path / "s.npz", score=member + rng.normal(0, 0.1, 400), member=member)
-    result = audit_mechanism(f"scores:{tmp_path / 's.npz'}", rho=0.02, seed=1)
+    path = tmp_path / "s.npz"
+    np.savez(path, score=member + rng.normal(0, 0.1, 400), member=member)
+    return f"scores:{path}"
+
+
+def test_recorded_scores_are_judged_in_the_claims_own_terms(clear_scores):
+    result = audit_mechanism(clear_scores, rho=0.02, seed=1)
     assert result.verdict == "finding"
-    assert (result.stated.claim, result.stated.says) == ("0.02-zCDP", "")
+    assert result.tests[0].name == "one run, ρ"
+    assert result.stated.claim == "0.02-zCDP"
+    assert result.stated.says.startswith("ρ ≥ ")
+    assert result.stated.shown.low > 0.5
     assert result.claim_epsilon == pytest.approx(ZeroConcentrated(0.02).implied(1e-5)[0])
+
+
+TINY = np.geomspace(1e-9, 0.999, 60)
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"renyi": (8, 0.5)}, "one run, D_8"),
+        ({"curve": [(0.5, 1e-4), (1.0, 1e-6)]}, "one run, δ(ε) curve"),
+        ({"f": [(a, stats.norm.cdf(stats.norm.isf(a) - 0.5)) for a in TINY]}, "one run, f"),
+        ({"dpsgd": "sigma=2,rate=0.1,steps=20"}, "one run, DP-SGD"),
+    ],
+)
+def test_every_claim_has_a_test_of_its_own_in_one_run(clear_scores, given, name):
+    if "dpsgd" in given:
+        pytest.importorskip("dp_accounting")
+    result = audit_mechanism(clear_scores, seed=1, **given)
+    assert result.tests[0].name == name
+    assert result.tests[0].finding
+    assert result.stated.says
+
+
+def test_counts_are_judged_in_the_claims_own_terms():
+    result = audit_mechanism("counts:490,10,10,490", rho=0.1, seed=1)
+    assert result.verdict == "finding"
+    assert result.stated.says.startswith("ρ ≥ ")
+    assert audit_mechanism("counts:260,240,245,255", rho=0.1, seed=1).verdict == "no-finding"

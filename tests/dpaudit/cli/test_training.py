@@ -55,7 +55,9 @@ def test_honest_and_quiet(folder):
     assert "No finding" in honest.stdout
     quiet = dpaudit("training", "./loops.py:quiet", *CLAIM, "--out", "there", cwd=folder)
     assert quiet.returncode == 1, quiet.stderr
-    again = "dpaudit training ./loops.py:quiet --claim-mu 1.0 --alpha 0.01 --seed 1"
+    again = (
+        "dpaudit training ./loops.py:quiet --claim-delta 1e-05 --claim-mu 1.0 --alpha 0.01 --seed 1"
+    )
     assert again in " ".join(quiet.stdout.split())
     assert (folder / "there" / "report.html").exists()
 
