@@ -2,7 +2,8 @@
 
 `python benchmarks/hardness.py` (a second): fits the two constants of seconds for each reducer and
 prints the residuals, cell by cell. `--write` puts the cells of docs/results/ into
-dpaudit/hardness.csv, and keeps those that were measured elsewhere.
+dpaudit/hardness.csv, and keeps those that were measured elsewhere. CPU seconds, where a reducer has
+three cells or more of them, are fitted alone.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy
@@ -25,10 +28,12 @@ from dpaudit.hardness import Measured, entry_bits, measured, seconds_of
 ROOT = Path(__file__).parents[1]
 TABLE = ROOT / "dpaudit" / "hardness.csv"
 RUNS = ("keyless", "keyless-far")
+FRONTIER = "keyless-frontier"
 HEAD = """\
 # python benchmarks/hardness.py --write
 # from docs/results/, and where source is `elsewhere` from one loaded core, one key each, BLASter
-# 0.1.1, β told, 2026-11-22; seconds are wall time to the key, or of all that was tried
+# 0.1.1, β told, 2026-11-22; seconds are wall time, those of keyless-frontier CPU time, to the key,
+# or of all that was tried
 """
 
 
@@ -49,6 +54,40 @@ def from_results() -> Iterator[Measured]:
                 reducer="fpylll",
                 source=name,
             )
+
+
+def from_frontier() -> Iterator[Measured]:
+    """The cells of benchmarks/keyless_cells.py: full precision, one direction, β and γ told."""
+    path = ROOT / "docs" / "results" / FRONTIER / "points.json"
+    plain = {"dtype": "float64", "step": 0, "differences": False, "directions": 1}
+    cells: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for point in json.loads(path.read_text()) if path.exists() else ():
+        told = (point["searched_beta"], point["searched_gamma"]) == (point["beta"], point["gamma"])
+        if told and plain.items() <= point.items():
+            name = (point["d"], point["beta"], point["gamma"], point["n"], point["reducer"])
+            cells.setdefault(name, []).append(point)
+    for (dim, beta, gamma, n, reducer), points in cells.items():
+        found = [point for point in points if point["found"]]
+        of = found or points
+        last = max(of, key=lambda point: point["block"])
+        yield Measured(
+            dim=dim,
+            beta=beta,
+            gamma=gamma,
+            rows=n,
+            reduction=last["reduction"].replace("deep LLL", "4-deep-LLL"),
+            seconds=statistics.median(point["cpu_seconds"] for point in of),
+            found=len(found),
+            keys=len(points),
+            reducer={"blaster": "BLASter"}.get(reducer, reducer),
+            source=FRONTIER,
+        )
+
+
+def fitted_to(cells: Sequence[Measured]) -> list[Measured]:
+    """Those of one reducer that its constants are fitted to."""
+    by_cpu = [cell for cell in cells if cell.source == FRONTIER]
+    return by_cpu if len(by_cpu) >= 3 else list(cells)
 
 
 def table(cells: Iterable[Measured]) -> str:
@@ -81,13 +120,15 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     if parser.parse_args().write:
         kept = [cell for cell in measured() if cell.source == "elsewhere"]
-        TABLE.write_text(table([*from_results(), *kept]), encoding="utf-8")
-    cells = sorted(measured(), key=lambda c: (c.reducer, c.dim, -c.beta))
-    for reducer, group in groupby(cells, key=lambda c: c.reducer):
+        cells = [*from_results(), *from_frontier(), *kept]
+        TABLE.write_text(table(cells), encoding="utf-8")
+    shown = sorted(measured(), key=lambda c: (c.reducer, c.dim, -c.beta))
+    for reducer, group in groupby(shown, key=lambda c: c.reducer):
         own = list(group)
-        first, second = fit(own)
+        first, second = fit(fitted_to(own))
         off = [math.log2(modelled(cell, first, second) / cell.seconds) for cell in own]
-        rms = math.sqrt(sum(o * o for o in off) / len(off))
+        of = [o for o, cell in zip(off, own, strict=True) if cell in fitted_to(own)]
+        rms = math.sqrt(sum(o * o for o in of) / len(of))
         print(f"{reducer}: c1 = {first:.3g}, c2 = {second:.3g}, residual {rms:.2f} bits (rms)")
         print("    d      beta  rows  measured   found  block by (5)    seconds  modelled   bits")
         for cell, o in zip(own, off, strict=True):
