@@ -126,10 +126,16 @@ def permute_and_flip(rng: Rng, side: int, n: int) -> Array:
 
 
 def sparse_vector(variant: int) -> Release:
-    """The six of Lyu, Su and Li 2017 (arXiv 1603.01699): ε = 1, 10 queries, threshold 1, c = 1."""
+    """The six of Lyu, Su and Li 2017 (arXiv 1603.01699): ε = 1, 10 queries, threshold 1, c = 1.
+
+    The fourth is wrong only where queries move in opposite directions: at (0 … 0, 1 … 1) it has
+    ε = 0.25, with the last query moving against the others 1.73 (both integrated numerically).
+    """
     low, high = np.zeros(10), np.ones(10)
-    mixed = np.where(np.arange(10) < 5, low, high)
-    pair = (mixed, 1 - mixed) if variant in (5, 6) else (low, high)
+    last, mixed = (np.where(np.arange(10) < at, low, high) for at in (9, 5))
+    pair = {4: (last, 1 - last), 5: (mixed, 1 - mixed), 6: (mixed, 1 - mixed)}.get(
+        variant, (low, high)
+    )
 
     def release(rng: Rng, side: int, n: int) -> Array:
         q = pair[side]
@@ -286,7 +292,7 @@ CASES = (
     Case("rappor-two-hashes", rappor(0.7553, 2), "2", False),
     Case("noisy-max-value", noisy_max(value=True, exponential=True, scale=2.0), "∞", False),
     Case("sparse-vector-3", sparse_vector(3), "∞", False),
-    Case("sparse-vector-4", sparse_vector(4), "≤ 1.75", False),
+    Case("sparse-vector-4", sparse_vector(4), "1.73", False),
     Case("sparse-vector-5", sparse_vector(5), "∞", False),
     Case("sparse-vector-6", sparse_vector(6), "> 1", False),
     Case("smart-sum", smart_sum, "2", False),
@@ -305,18 +311,23 @@ CASES = (
 )
 
 
-def audited(
-    case: Case, *, samples: int, seed: int, seconds: float, alpha: float = ALPHA
-) -> tuple[Judged, float]:
-    """One audit of ``case`` and its time; ``seconds`` for learned scores, 0 for none."""
+def drawn(case: Case, *, samples: int, seed: int) -> tuple[list[Array], list[Array]]:
+    """Releases of ``case`` at each neighbour: to learn from, and to count."""
     rng = np.random.default_rng([seed, *case.name.encode()])
     half = samples // 2
     second = int(rng.binomial(2 * half, 0.5))
-    drawn = [case.release(rng, side, half) for side in (0, 1)]
-    count = case.release(rng, 0, 2 * half - second), case.release(rng, 1, second)
-    began = time.monotonic()
+    learn_from = [case.release(rng, side, half) for side in (0, 1)]
+    return learn_from, [case.release(rng, 0, 2 * half - second), case.release(rng, 1, second)]
+
+
+def audited(
+    case: Case, *, samples: int, seed: int, seconds: float, alpha: float = ALPHA
+) -> tuple[Judged, float]:
+    """One audit of ``case`` and its CPU seconds; ``seconds`` for learned scores, 0 for none."""
+    learn_from, count = drawn(case, samples=samples, seed=seed)
+    began = time.process_time()
     learned = learn(
-        *drawn,
+        *learn_from,
         neighbours=(np.zeros(1), np.ones(1)),
         delta=case.delta,
         alpha=alpha,
@@ -326,7 +337,7 @@ def audited(
     )
     claim = PrivacyClaim(case.claim, case.delta)
     judged = judge(learned, *count, claim=claim, alpha=alpha)
-    return judged, time.monotonic() - began
+    return judged, time.process_time() - began
 
 
 TIGHT = ("histogram", "response-of-8-bits", "gaussian-vector", "prefix-sums")
@@ -361,7 +372,8 @@ def main() -> None:
         validity(given.validity, seed=given.seed)
         return
     samples = count_of(given.samples, what="releases", example="1e5")
-    print(f"{samples:,} releases per neighbour, alpha {ALPHA}, seed {given.seed}, {hardware()}\n")
+    told = f"alpha {ALPHA}, seed {given.seed}, CPU seconds, {hardware()}"
+    print(f"{samples:,} releases per neighbour, {told}\n")
     print(f"{'mechanism':22}{'claim':>6}{'true':>7}{'fixed':>8}{'learned':>9}{'s':>7}  event")
     wrong = missed = 0
     for case in CASES:
@@ -372,7 +384,7 @@ def main() -> None:
         found = any(test.finding for test in both.tests)
         wrong += found and case.sound
         missed += not found and not case.sound
-        best = max(both.tests, key=lambda test: test.statistic)
+        best = max((t for t in both.tests if not t.advisory), key=lambda test: test.statistic)
         effect = best.effect.partition(":")[0]
         print(
             f"{case.name:22}{case.claim:6g}{case.true:>7}{fixed.epsilon:8.2f}{both.epsilon:9.2f}"

@@ -60,10 +60,10 @@ def coarse_statistics(x0: Array, x1: Array, rng: np.random.Generator) -> list[St
 
     ``x0`` and ``x1`` are releases at the two neighbours.
 
-    For k = 1 the release itself. Otherwise a linear and a quadratic discriminant (log-ratio of two
-    fitted normal laws), the coordinates that differ most, a random projection, which separates the
-    vectors of a discrete law, and the smallest and the largest magnitude of a row, where an exact
-    zero or an outlier shows in any coordinate.
+    For k = 1 the release itself. Otherwise, simple ones first: the coordinates that differ most,
+    the smallest and the largest magnitude of a row, where an exact zero or an outlier shows in any
+    coordinate, a linear and a quadratic discriminant (log-ratio of two fitted normal laws), and a
+    random projection, which separates the vectors of a discrete law.
     """
     k = x0.shape[1]
     if k == 1:
@@ -92,13 +92,13 @@ def coarse_statistics(x0: Array, x1: Array, rng: np.random.Generator) -> list[St
             "diagonal quadratic discriminant",
             lambda x: ((x - m0) ** 2 / v0 - (x - m1) ** 2 / v1).sum(axis=1),
         )
-    found = [_linear("linear discriminant ⟨w, x⟩", weights), quadratic]
     differ = np.abs(m1 - m0) / np.sqrt(v0 + v1) + np.abs(np.log(v1 / v0))
     farthest = map(int, np.argsort(-differ)[:_COORDINATES])
-    found += [Statistic(f"x[{j}]", _of_column(j, np.asarray)) for j in farthest]
-    found += [_linear("random projection ⟨w, x⟩", rng.standard_normal((k,)))]
+    found = [Statistic(f"x[{j}]", _of_column(j, np.asarray)) for j in farthest]
     found += [Statistic("smallest |x[j]|", lambda x: np.abs(x).min(axis=1))]
-    return [*found, Statistic("largest |x[j]|", lambda x: np.abs(x).max(axis=1))]
+    found += [Statistic("largest |x[j]|", lambda x: np.abs(x).max(axis=1))]
+    found += [_linear("linear discriminant ⟨w, x⟩", weights), quadratic]
+    return [*found, _linear("random projection ⟨w, x⟩", rng.standard_normal((k,)))]
 
 
 def low_bit_statistics(x0: Array, x1: Array, v0: Array, v1: Array) -> list[Statistic]:
@@ -244,6 +244,8 @@ _DEVIATIONS = 3.5
 """For a first look by the normal approximation; the best few get the exact bound."""
 _SMOOTH = 2.0
 _STRICTER = 0.01
+_SIMPLER = 0.005
+"""What a later statistic must promise beyond an earlier one: at equal promise, the simple event."""
 _GRID = 24
 """Number of events of the trade-off curve."""
 
@@ -338,7 +340,8 @@ def choose(
     Of releases ``x0``, ``x1`` (n, k) the first half fits likelihood ratios, the second tries events
     of a large one; half-lines, which need no fit, are tried on all. The event with the largest
     bound is chosen, at a hundredth of ``alpha``: among many, a small event with lucky counts must
-    not win. Nothing is claimed for what is chosen until new releases are counted.
+    not win. Where two promise the same within 0.005, the earlier statistic wins, and a half-line
+    before a set of intervals. Nothing is claimed for what is chosen until new releases are counted.
     """
     half0, half1 = len(x0) // 2, len(x1) // 2
     best: dict[int, tuple[float, Event]] = {}
@@ -358,9 +361,9 @@ def choose(
             (0, np.argsort(ratio, kind="stable")),
         ):
             telling = int(by_ratio[0])
-            for order, seen in ((by_ratio, counts), *((line, everything) for line in lines)):
+            for order, seen in (*((line, everything) for line in lines), (by_ratio, counts)):
                 bound, end = _promise(order, seen, likelier, delta=delta, alpha=_STRICTER * alpha)
-                if likelier not in best or bound > best[likelier][0]:
+                if likelier not in best or bound > best[likelier][0] + _SIMPLER:
                     inside = np.zeros(len(cells), dtype=bool)
                     inside[order[: end + 1]] = True
                     event = Event(statistic, cells, inside, likelier, telling=telling)

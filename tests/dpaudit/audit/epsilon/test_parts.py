@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from dpaudit.audit.epsilon.canary_scores import read_scores
-from dpaudit.audit.epsilon.events import coarse_statistics, cut, intervals, low_bit_statistics
+from dpaudit.audit.epsilon.events import (
+    choose,
+    coarse_statistics,
+    cut,
+    intervals,
+    low_bit_statistics,
+)
 from dpaudit.audit.epsilon.run import parse_neighbours
 from dpaudit.audit.epsilon.verdict import shape_advice
 from dpaudit.errors import UsageError
@@ -165,3 +171,17 @@ def test_shape_advice_is_rare_on_honest_noise():
     for _ in range(200):
         said += bool(shape_advice(rng.normal(0, 1, (500, 8)), rng.normal(1, 1, (480, 8)), *v))
     assert said == 0
+
+
+def test_at_equal_promise_the_simple_event_is_chosen():
+    """x[1] is a coin that the neighbours bias; every statistic that contains it tells as much."""
+    rng = np.random.default_rng(1)
+    x0, x1 = (
+        np.column_stack([np.zeros(4000), rng.random(4000) < share, np.zeros(4000)]).astype(float)
+        for share in (0.3, 0.7)
+    )
+    events, nested = choose(coarse_statistics(x0, x1, rng), x0, x1, delta=0.0, alpha=0.01)
+    assert [event.statistic.says for event in events] == ["x[1]", "x[1]"]
+    assert [str(event) for event in events] == ["x[1] ≤ 0", "x[1] ≥ 1"]
+    assert nested is not None
+    assert nested.statistic.says == "x[1]"
