@@ -1,5 +1,6 @@
 """The estimate of a pancake's hardness: against lattices that are built, and published values."""
 
+import json
 import math
 import runpy
 from itertools import pairwise
@@ -256,3 +257,28 @@ def test_constants_and_table_are_those_of_the_benchmark():
 def test_bad_numbers_are_refused(args, options, says):
     with pytest.raises(UsageError, match=says):
         estimate(*args, **options)
+
+
+def test_the_cells_of_the_frontier_are_read_one_per_cell(tmp_path):
+    bench = runpy.run_path(str(ROOT / "benchmarks" / "hardness.py"))
+    read = bench["from_frontier"]
+    read.__globals__["ROOT"] = tmp_path
+    assert list(read()) == []
+    plain = {"d": 96, "beta": 1e-4, "gamma": 19.6, "n": 225, "dtype": "float64", "step": 0.0}
+    plain |= {"searched_beta": 1e-4, "searched_gamma": 19.6, "differences": False, "directions": 1}
+    plain |= {"reducer": "blaster", "block": 2, "reduction": "deep LLL", "seconds": 9.0}
+    points = [
+        plain | {"found": True, "cpu_seconds": 2.0},
+        plain | {"found": True, "cpu_seconds": 4.0, "block": 30, "reduction": "BKZ-30"},
+        plain | {"found": False, "cpu_seconds": 99.0, "block": 64, "reduction": "BKZ-64"},
+        plain | {"found": True, "cpu_seconds": 7.0, "dtype": "float32"},
+        plain | {"found": True, "cpu_seconds": 7.0, "searched_beta": 1e-3},
+        plain | {"found": True, "cpu_seconds": 7.0, "step": 0.1},
+    ]
+    path = tmp_path / "docs" / "results" / "keyless-frontier" / "points.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(points))
+    (cell,) = read()
+    assert (cell.dim, cell.rows, cell.found, cell.keys) == (96, 225, 2, 3)
+    assert (cell.reduction, cell.block, cell.seconds) == ("BKZ-30", 30, 3.0)
+    assert (cell.reducer, cell.source) == ("BLASter", "keyless-frontier")
