@@ -11,6 +11,8 @@ import dataclasses
 import json
 import math
 from collections.abc import Mapping, Sequence, Set
+from enum import Enum
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -25,6 +27,8 @@ __all__ += ["releases_of", "unpacked", "unpacked_dataset"]
 _DEEPEST = 32
 _EXACT = 1 << 53
 _WIDEST = 1 << 63
+_WRITTEN = ("datetime", "decimal", "fractions", "uuid")
+"""Modules whose values are released as text."""
 _SCALARS = (type(None), bool, int, float, str, bytes)
 
 Array = npt.NDArray[np.float64]
@@ -34,8 +38,10 @@ def plain(given: Any, *, depth: int = 0) -> Any:
     """``given`` as ``None``, bool, int, float, str, bytes, list, tuple, dict or a float64 array.
 
     Scalars of numpy become Python's, arrays of numbers float64 (lists of whole numbers where
-    float64 would round), sets lists in a fixed order, dataclasses and named tuples dicts, data
-    frames dicts of columns, and tensors arrays.
+    float64 would round), sets lists in a fixed order, dataclasses and named tuples dicts, tensors
+    arrays, complex numbers pairs, dates and members of enumerations text, pandas' NA ``None``. A
+    data frame is a dict of its columns, a series a list; with an index other than 0, 1, 2, … the
+    frame has a column ``index``, and the series is a dict (a list of pairs if two are equal).
 
     Raises:
         UsageError: it is nothing of these, or nested more than 32 deep.
@@ -51,8 +57,12 @@ def plain(given: Any, *, depth: int = 0) -> Any:
     into = depth + 1
     if isinstance(given, np.generic) and not isinstance(given, np.void):
         return plain(given.item(), depth=into)
+    if isinstance(given, np.ma.MaskedArray):
+        return plain(given.tolist(), depth=into)
     if isinstance(given, np.ndarray):
         return _array(given, into)
+    if isinstance(given, complex):
+        return given.real, given.imag
     if dataclasses.is_dataclass(given) and not isinstance(given, type):
         fields = dataclasses.fields(given)
         return {f.name: plain(getattr(given, f.name), depth=into) for f in fields}
@@ -67,9 +77,12 @@ def plain(given: Any, *, depth: int = 0) -> Any:
     if isinstance(given, Set):
         return sorted((plain(item, depth=into) for item in given), key=lambda x: (repr(type(x)), x))
     if _is_frame(given):
-        return {_key(name): plain(given[name].to_numpy(), depth=into) for name in given.columns}
+        return _frame(given, into)
     if hasattr(given, "to_numpy"):  # a series of pandas
-        return plain(given.to_numpy(), depth=into)
+        if not _indexed(given):
+            return plain(given.to_numpy(), depth=into)
+        pairs = list(zip(given.index.tolist(), given.tolist(), strict=True))
+        return plain(dict(pairs) if given.index.is_unique else pairs, depth=into)
     if hasattr(given, "detach"):  # a tensor of torch
         return plain(given.detach().cpu().numpy(), depth=into)
     for kind in (int, float, str):
@@ -77,8 +90,10 @@ def plain(given: Any, *, depth: int = 0) -> Any:
             return kind(given)
     if isinstance(given, Sequence) or hasattr(given, "__next__"):
         return [plain(item, depth=into) for item in given]
-    if hasattr(given, "isoformat") or type(given).__module__ in ("decimal", "fractions", "uuid"):
+    if hasattr(given, "isoformat") or type(given).__module__ in _WRITTEN or isinstance(given, Enum):
         return str(given)
+    if type(given).__name__ == "NAType":
+        return None
     raise UsageError(
         f"type={type(given).__module__}.{type(given).__qualname__}: is neither numbers, text, "
         "bytes, None, nor a list, tuple, dict, array or data frame of these; return one of them, "
@@ -88,6 +103,23 @@ def plain(given: Any, *, depth: int = 0) -> Any:
 
 def _is_frame(given: Any) -> bool:
     return hasattr(given, "columns") and hasattr(given, "to_numpy")
+
+
+def _indexed(given: Any) -> bool:
+    """Whether a frame or series of pandas has an index that says more than the place."""
+    index = getattr(given, "index", None)
+    return hasattr(index, "is_unique") and index.tolist() != list(range(len(given)))
+
+
+def _frame(given: Any, depth: int) -> dict[Any, Any]:
+    names = [_key(name) for name in given.columns]
+    columns = {
+        key: plain(given[name].to_numpy(), depth=depth)
+        for key, name in zip(names, given.columns, strict=True)
+    }
+    if not _indexed(given):
+        return columns
+    return {"(index)" if "index" in names else "index": plain(given.index.tolist()), **columns}
 
 
 def _key(key: Any) -> str | int | float | bool | None:
@@ -252,13 +284,17 @@ def dataset_copy(dataset: Any) -> Any:
 def releases_of(given: Any, n: int, *, who: str) -> Array | list[Any]:
     """``n`` releases, plain: an array (n, …) of float64, or a list of n.
 
-    ``given`` is a sequence, an array or a data frame of ``n`` of them.
+    ``given`` is a sequence, an array, a series, an iterator or a data frame of ``n`` of them.
 
     Raises:
         SamplerOutputError: it has another length, or none.
     """
     if _is_frame(given):
         given = given.to_dict("records")
+    elif hasattr(given, "to_numpy"):
+        given = given.to_numpy()
+    elif hasattr(given, "__next__"):
+        given = list(islice(given, n + 1))
     if isinstance(given, (str, bytes, Mapping, type(None))) or not hasattr(given, "__len__"):
         raise SamplerOutputError(
             f"{who} returned type={type(given).__name__}, wanted a list or an array of n={n} "

@@ -1,8 +1,12 @@
 """Plain values: what they become, what passes between processes, and what is refused."""
 
 import dataclasses
+import datetime
+import itertools
 import math
 from collections import Counter, namedtuple
+from enum import Enum
+from fractions import Fraction
 
 import msgspec
 import numpy as np
@@ -20,6 +24,10 @@ from dpaudit.samplers.plain import (
 )
 
 Point = namedtuple("Point", "x y")
+
+
+class Colour(Enum):
+    RED = 1
 
 
 @dataclasses.dataclass
@@ -44,6 +52,11 @@ class Answer:
         (np.array(["a", None], dtype=object), ["a", None]),
         (np.array([1 << 60]), [1 << 60]),
         ({(1, 2): 3}, {"(1, 2)": 3}),
+        (1 + 2j, (1.0, 2.0)),
+        (datetime.timedelta(1), "1 day, 0:00:00"),
+        (Fraction(1, 3), "1/3"),
+        (Colour.RED, "Colour.RED"),
+        (np.ma.masked_array([1.0, 2.0], mask=[False, True]), [1.0, None]),
     ],
 )
 def test_values_become_plain(given, becomes):
@@ -58,6 +71,25 @@ def test_frames_and_arrays_become_columns_and_float64():
     assert found["a"].dtype == np.float64
     assert list(found["b"]) == ["x", "y"]
     assert plain(np.array([True, False])).tolist() == [1.0, 0.0]
+
+
+def test_an_index_that_says_something_is_kept():
+    """Which groups there are is what a group-by gives away."""
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"city": ["Bonn", "Graz", "Bonn"], "n": [1, 2, 3]})
+    assert plain(frame.groupby("city").size()) == {"Bonn": 2, "Graz": 1}
+    assert plain(frame.groupby("city").sum())["index"] == ["Bonn", "Graz"]
+    assert plain(pd.Series([1, 2], index=["a", "a"])) == [("a", 1), ("a", 2)]
+    assert list(plain(frame)) == ["city", "n"]
+    assert plain(frame["n"]).tolist() == [1, 2, 3]
+    assert releases_of(frame["n"][1:], 2, who="m").tolist() == [2, 3]
+    assert plain([pd.NA, pd.NaT]) == [None, None]
+
+
+def test_releases_may_come_one_by_one():
+    assert releases_of(iter([1, None]), 2, who="m") == [1, None]
+    with pytest.raises(SamplerOutputError, match="m returned 3 releases, wanted n=2"):
+        releases_of(itertools.count(), 2, who="m")
 
 
 @pytest.mark.parametrize("given", [object(), lambda: 0, {"x": object()}])
