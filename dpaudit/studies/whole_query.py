@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from dpaudit import registry
 from dpaudit.errors import SpecError
 from dpaudit.experiments.arm import Arm
@@ -50,8 +48,8 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     least = min(rows, key=lambda row: float(row["success"]["value"]))
     rounds = least["trials"]
     return (
-        f"The whole query is read from {round(least['success']['value'] * rounds):,} of "
-        f"{rounds:,} releases, or more."
+        f"The whole query is read from at least {round(least['success']['value'] * rounds):,} of "
+        f"{rounds:,} releases."
     )
 
 

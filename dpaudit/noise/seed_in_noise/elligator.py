@@ -93,14 +93,22 @@ class FixedBase:
             self._rows.append(row)
             point = _add(row[-1], point)
 
-    def multiple(self, k: int) -> int:
-        """The u of k times the point, 0 ≤ k < 2^256; 0 for the neutral element."""
+    def _times(self, k: int) -> Point:
         total: Point = (0, 1, 1, 0)
         for row in self._rows:
             if k & 255:
                 total = _add(total, row[k & 255])
             k >>= 8
-        _, y, z, _ = total
+        return total
+
+    def vanishes(self, k: int) -> bool:
+        """Whether k times the point is the neutral element, 0 ≤ k < 2^256."""
+        _, y, z, _ = self._times(k)
+        return (y - z) % P == 0
+
+    def multiple(self, k: int) -> int:
+        """The u of k times the point, 0 ≤ k < 2^256; 0 for the neutral one, as in X25519."""
+        _, y, z, _ = self._times(k)
         return (z + y) * pow(z - y, -1, P) % P if (z - y) % P else 0
 
     @classmethod

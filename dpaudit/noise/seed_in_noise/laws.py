@@ -155,7 +155,7 @@ class _Whole:
 
     @cached_property
     def bits(self) -> float:
-        """The collision entropy's lower bound −log2 max P, with P(0) the largest."""
+        """At most −log2 P(0), and P(0) is the largest; up to one bit too few."""
         lows, _ = self._law.blocks(60)
         return max(0.0, -math.log2(min(1.0, (lows[0] + 2) / 2.0**60 / max(1, self._law.block))))
 
@@ -190,7 +190,7 @@ def law_of(name: str, *, sigma: float | None, scale: float | None) -> Law:
     value = given[wanted]
     default = 10.0 if name.startswith("discrete") else 1.0
     value = default if value is None else value
-    if isinstance(value, str):
+    if isinstance(value, (str, bool)):
         raise UsageError(f"{wanted}={shown(value)}: must be a finite number > 0")
     claim = Claim.parse(f"{name}:{wanted}={float(value)!r}")
     if claim.family == "gaussian":

@@ -111,7 +111,7 @@ class SealedNonces:
         self._public = bytes.fromhex(text)
         found = FixedBase.at(int.from_bytes(self._public, "little") & (2**255 - 1))
         # of order L: of the curve, and not of small order nor of its twist
-        if found is None or found.multiple(ORDER // 8) or not found.multiple(1):
+        if found is None or not found.vanishes(ORDER // 8) or found.vanishes(1):
             raise UsageError(
                 f"public_key={text}: is no public key of X25519; dpaudit key show prints one"
             )

@@ -1,0 +1,179 @@
+"""The owner of noise that carries its own seed reads it; nobody else does."""
+
+import numpy as np
+import pytest
+import torch
+
+from dpaudit import registry
+from dpaudit.errors import UsageError
+from dpaudit.hosts.histogram import Histogram
+from dpaudit.noise.gaussian import Gaussian
+from dpaudit.noise.seed_in_noise.codes import CODES
+from dpaudit.noise.seed_in_noise.key import SeedKey
+from dpaudit.noise.seed_in_noise.source import SeedInNoise
+from dpaudit.stats import clopper_pearson
+from dpaudit.testing import check_attack
+from dpaudit_attacks.seed_reader import SeedReader
+
+KEY, OTHER = SeedKey.new(secret=b"k" * 32), SeedKey.new(secret=b"o" * 32)
+HOST = Histogram()
+ALL = [
+    *(("gaussian", {"sigma": 25.0}, c) for c in CODES),
+    *(("laplace", {"scale": 1.5}, c) for c in CODES),
+    ("discrete-gaussian", {"sigma": 25.0}, "signs"),
+    ("discrete-laplace", {"scale": 1.0}, "signs"),
+]
+WHOLE = [case for case in ALL if case[2] == "fraction"]
+
+
+def case(law, options, code, *, public=False, key=KEY, **more):
+    who = {"public_key": KEY.public_key} if public else {"key": KEY}
+    source = SeedInNoise(**who, law=law, code=code, **options)
+    return source, SeedReader(key=key, public=public, law=law, code=code, **options, **more)
+
+
+def game(source, n, stream, *, mitigation="none"):
+    """Releases of one of two neighbours each: pairs, truth, releases."""
+    pairs = HOST.neighbours(n, stream=stream.child("pairs"))
+    truth = np.arange(n) % 2
+    query = torch.from_numpy(pairs[np.arange(n), truth])
+    behind = registry.create("mitigations", mitigation)
+    return pairs, truth, behind.release(query, source, stream=stream.child("release")).numpy()
+
+
+@pytest.mark.parametrize("public", [False, True])
+@pytest.mark.parametrize(("law", "options", "code"), ALL)
+def test_names_the_candidate_every_time(law, options, code, public, stream):
+    source, reader = case(law, options, code, public=public)
+    pairs, truth, y = game(source, 12, stream)
+    scores = reader.score(y, pairs)
+    assert (scores.argmax(1) == truth).all()
+    assert np.abs(scores.max(1)).max() < 1e-6
+    assert reader.evidence(y, pairs, truth)["seeds"]["found"] == 12
+
+
+@pytest.mark.parametrize("public", [False, True])
+@pytest.mark.parametrize(("law", "options", "code"), WHOLE)
+def test_reads_the_whole_query_from_one_release(law, options, code, public, stream):
+    source, reader = case(law, options, code, public=public)
+    pairs, truth, y = game(source, 12, stream)
+    found = reader.read(y)
+    assert found.found.all()
+    assert np.array_equal(found.values, pairs[np.arange(12), truth])
+
+
+@pytest.mark.parametrize(("law", "options", "code"), [c for c in ALL if c[2] != "head"])
+def test_finds_what_is_not_known(law, options, code, stream):
+    source, reader = case(law, options, code)
+    index, known = np.array([0, 5, 77, 2000, 3142]), HOST.counts.copy()
+    known[index] = 0
+    y = HOST.counts + source.sample(1, HOST.dim, stream=stream)
+    found = reader.reconstruct_counts(y, known, index, bound=10**8)
+    assert found.trusted
+    assert np.array_equal(found.counts, HOST.counts[index])
+    assert not reader.reconstruct_counts(y, known, index, bound=2).trusted  # counts beyond
+
+
+@pytest.mark.parametrize(("beta", "share"), [(0.001, 1.0), (0.01, 1.0), (0.05, 0.9)])
+def test_a_gradient_of_unknown_value_small_beside_the_noise(beta, share, stream):
+    source = SeedInNoise(key=KEY, code="signs")
+    reader = SeedReader(key=KEY, code="signs", blur=beta)
+    query = beta * stream.child("q").numpy().standard_normal((20, 5000))
+    z = source.sample(20, 5000, stream=stream)
+    found = reader.noise(z + query)
+    assert found.found.mean() >= share
+    assert np.array_equal(found.values[found.found], z[found.found])
+
+
+def test_smoothing_leaves_only_what_it_adds(stream):
+    """The score is then the likelihood of the added noise alone."""
+    source, reader = case("gaussian", {"sigma": 25.0}, "signs", blur=0.5)
+    pairs, truth, y = game(source, 300, stream)
+    y = y + 0.5 * stream.child("tau").numpy().standard_normal(y.shape)
+    right = int((reader.score(y, pairs).argmax(1) == truth).sum())
+    interval = clopper_pearson(right, 300, confidence=0.999)
+    assert interval.low <= 0.8413 <= interval.high  # Φ(Δ/2τ)
+
+
+@pytest.mark.parametrize("mitigation", ["rotation:renorm=chi", "smoothing:tau=25"])
+def test_reads_nothing_behind_these(mitigation, stream):
+    source, reader = case("gaussian", {"sigma": 25.0}, "fraction")
+    pairs, truth, y = game(source, 12, stream, mitigation=mitigation)
+    assert not reader.read(y).found.any()
+    assert reader.evidence(y, pairs, truth)["seeds"]["found"] == 0
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_another_key_or_honest_noise_reads_nothing(code, stream):
+    source, reader = case("gaussian", {"sigma": 25.0}, code, key=OTHER)
+    honest = Gaussian(sigma=25.0)
+    for noise in (source, honest):
+        pairs, truth, y = game(noise, 12, stream)
+        assert reader.evidence(y, pairs, truth)["seeds"]["found"] == 0
+        if code == "fraction":
+            found = reader.read(y)
+            assert not found.found.any()
+            assert np.isnan(found.values).all()
+
+
+def test_the_code_alone_does_not_decode_sealed_noise(stream):
+    """Who has the sampler's options and its public key, but another private key."""
+    source, _ = case("gaussian", {"sigma": 25.0}, "fraction", public=True)
+    _, _, y = game(source, 5, stream)
+    thief = SeedReader(key=OTHER, public=True, sigma=25.0)
+    assert not thief.read(y).found.any()
+    assert SeedReader(key=KEY, public=True, sigma=25.0).read(y).found.all()
+
+
+@pytest.mark.parametrize("code", ["head", "signs"])
+def test_float32_gradients(code, stream):
+    source, reader = SeedInNoise(key=KEY, code=code), SeedReader(key=KEY, code=code)
+    rng = stream.child("q").numpy()
+    pairs = torch.from_numpy(rng.standard_normal((40, 1, 3000)) * 0.05).float().repeat(1, 2, 1)
+    pairs[:, 1, 7] += 0.04
+    y = pairs[:, 1] + source.sample(40, 3000, stream=stream, dtype=torch.float32)
+    assert y.dtype == torch.float32
+    assert (reader.score(y, pairs).argmax(1) == 1).all()
+
+
+def test_rows_too_short_for_a_nonce_are_not_read(stream):
+    source, reader = SeedInNoise(key=KEY), SeedReader(key=KEY)
+    for d in (3, 16, 17, 19):
+        assert not reader.read(source.sample(4, d, stream=stream)).found.any()
+    assert reader.read(source.sample(4, 20, stream=stream)).found.all()
+
+
+def test_conforms():
+    check_attack(SeedReader(key=KEY), dim=64)
+    check_attack(SeedReader(key=KEY, code="signs"), dim=300)
+
+
+def test_bad_input(stream):
+    reader, y = SeedReader(key=KEY), np.zeros((4, 30))
+    for releases, candidates, says in (
+        (y[0], np.zeros((2, 30)), "releases of shape"),
+        (y, np.zeros((2, 5)), "candidates of shape"),
+        (y, np.full((2, 30), np.nan), "NaN"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            reader.score(releases, candidates)
+    with pytest.raises(UsageError, match="only code=fraction"):
+        SeedReader(key=KEY, code="head").read(y)
+    with pytest.raises(UsageError, match="NaN"):
+        reader.read(y + np.inf)
+    with pytest.raises(UsageError, match="residuals"):
+        reader.noise(y + np.inf)
+    for index in (np.array([0.5]), np.array([], dtype=int), np.array([[1]])):
+        with pytest.raises(UsageError, match="unknown_index"):
+            reader.reconstruct_counts(y, y[0], index, bound=5)
+    with pytest.raises(UsageError, match="from 0 to 29"):
+        reader.reconstruct_counts(y, y[0], np.array([30]), bound=5)
+    for options, says in (
+        ({"blur": -1.0}, "blur=-1"),
+        ({"blur": "x"}, "blur=x"),
+        ({"tries": 0}, "tries=0"),
+        ({"tries": True}, "tries=True"),
+        ({"nonce_bits": 9}, "nonce_bits=9"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            SeedReader(key=KEY, **options)
