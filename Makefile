@@ -11,7 +11,7 @@ ELSEWHERE := dpaudit/samplers/adapters/environments
 
 unexport PYTHONDONTWRITEBYTECODE # else every start compiles dpaudit anew, and the suite starts many
 
-.PHONY: help setup envs demo test check lint types doctests browser pages docs format slow mutants portable bench gpu calibrate clean zoo flower peers
+.PHONY: help setup envs demo test check lint types doctests browser pages docs format slow mutants portable bench gpu calibrate clean zoo flower peers catalogue
 
 help: ## What there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -52,6 +52,8 @@ $(ENVS)/diffprivlib-old/.ready: $(ELSEWHERE)/diffprivlib_old.txt
 $(ENVS)/flower/.ready: benchmarks/environments/flower.txt
 $(ENVS)/mlflow/.ready: benchmarks/environments/mlflow.txt
 $(ENVS)/jax-privacy/.ready: benchmarks/environments/jax_privacy.txt
+$(ENVS)/dp-sniper/.ready: benchmarks/environments/dp_sniper.txt
+$(ENVS)/dp-auditorium/.ready: benchmarks/environments/dp_auditorium.txt
 $(ENVS)/%/.ready:
 	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $^
@@ -109,8 +111,15 @@ flower: $(READY) $(ENVS)/flower/.ready ## Our secure aggregation beside Flower's
 	DPAUDIT_ENVS=$(ENVS) $(BIN)/python benchmarks/secure_aggregation.py
 	PYTHONPATH=.:attacks:mitigations $(ENVS)/flower/bin/python -m pytest tests/dpaudit_mitigations/secure_aggregation/test_flower.py
 
-peers: $(READY) $(ENVS)/jax-privacy/.ready ## Our bounds for ε beside jax_privacy's on the same releases and scores (ten minutes)
+peers: $(READY) $(ENVS)/jax-privacy/.ready $(if $(DP_SNIPER),$(ENVS)/dp-sniper/.ready) $(if $(DP_AUDITORIUM),$(ENVS)/dp-auditorium/.ready) ## Our bounds for ε compared with jax_privacy's, and with DP-Sniper's and DP-Auditorium's (DP_SNIPER=, DP_AUDITORIUM=: checkouts), on the same releases (half an hour)
 	DPAUDIT_ENVS=$(ENVS) $(BIN)/python benchmarks/peers.py
+	DPAUDIT_ENVS=$(ENVS) DP_SNIPER=$(DP_SNIPER) DP_AUDITORIUM=$(DP_AUDITORIUM) $(BIN)/python benchmarks/catalogue_peers.py
+
+catalogue: $(READY) ## Sound and broken mechanisms with their true ε, our bounds, and 600 audits of honest ones (ten minutes)
+	mkdir -p runs/catalogue
+	$(BIN)/python benchmarks/catalogue.py > runs/catalogue/catalogue.txt
+	$(BIN)/python benchmarks/catalogue.py --validity 150 > runs/catalogue/validity.txt
+	cp runs/catalogue/*.txt docs/results/catalogue/
 
 gpu: $(if $(GPU),,$(READY)) ## On a CUDA machine: tests, training, gpm-table2, gpm-table3, benchmarks (GPU=python3: your own environment)
 	$(CUDA) -m pytest -m gpu

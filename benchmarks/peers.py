@@ -101,9 +101,11 @@ class Case:
     second: float = 1.0  # the other neighbour; the first is 0
     told: Callable[[Array], Array] | None = None
     gdp: bool = False
+    mu: float = 0.0  # claimed, where ``gdp``; 0: that of ``SIGMA``
 
 
 DELTA = 1e-3
+STEP_DELTA = 1e-5
 SIGMA = gaussian_sigma(1.0, DELTA)
 
 
@@ -114,6 +116,13 @@ def gauss_case(name: str, says: str, factor: float) -> Case:
 
 def laplace_case(name: str, says: str, factor: float) -> Case:
     return Case(name, says, laplace(factor), 1.0, laplace_epsilon(0.0, scale=factor))
+
+
+def step_case(name: str, says: str, mu: float) -> Case:
+    """A DP-SGD step with noise multiplier 1, seen along its canary's gradient."""
+    claim = gaussian_epsilon(STEP_DELTA, sigma=1.0)
+    truth = gaussian_epsilon(STEP_DELTA, sigma=1 / mu)
+    return Case(name, says, gaussian(1 / mu), claim, truth, STEP_DELTA, gdp=True, mu=1.0)
 
 
 FLAWED = (
@@ -132,6 +141,12 @@ FLAWED = (
     Case("low-bits", "Laplace in plain floating point", naive, 1.0, math.inf, told=lowest_bit),
     Case("one-sided", "noise rounded to 0.3, the sum not", one_sided, 1.0, math.inf, told=off_grid),
 )
+STEPS = (
+    step_case("step", "DP-SGD step, as claimed", 1.0),
+    step_case("step-20", "DP-SGD step, σ 20 % too small", 1.25),
+    step_case("step-half", "DP-SGD step, half the σ", 2.0),
+    step_case("step-unclipped", "DP-SGD step, a gradient of norm 4 unclipped", 4.0),
+)
 HONEST = (
     laplace_case("laplace", "Laplace, as claimed", 1.0),
     Case("response", "randomized response, as claimed", response, 1.0, 1.0),
@@ -139,6 +154,7 @@ HONEST = (
     Case("blank", "releases that depend on nothing", blank, 1.0, 0.0, DELTA, gdp=True),
 )
 ONE_RUN_DELTA = 1e-5
+SPLITS = 11  # of jax_privacy's own, whose bound from the same scores depends on the split
 
 
 @dataclasses.dataclass(frozen=True)
@@ -218,10 +234,13 @@ class Jobs:
         self._arrays: dict[str, Array] = {}
         self._jobs: list[dict[str, Any]] = []
 
-    def add(self, inside: Array, outside: Array, *, delta: float, methods: list[str]) -> int:
+    def add(
+        self, inside: Array, outside: Array, *, delta: float, methods: list[str], splits: int = 1
+    ) -> int:
         i = len(self._jobs)
         self._arrays[f"in_{i}"], self._arrays[f"out_{i}"] = inside, outside
-        self._jobs.append({"significance": ALPHA, "delta": delta, "methods": methods, "seed": i})
+        asked = {"significance": ALPHA, "delta": delta, "methods": methods}
+        self._jobs.append({**asked, "seed": i, "splits": splits})
         return i
 
     def answers(self) -> tuple[dict[str, str], list[dict[str, Any]]]:
@@ -253,7 +272,7 @@ def audited(case: Case, samples: int, seed: str) -> tuple[dict[str, Any], Array,
     result = run_mechanism_audit(
         mechanism,
         neighbours=(np.array([0.0]), np.array([case.second])),
-        claim=PrivacyClaim(case.claim, case.delta, 1 / SIGMA if case.gdp else None),
+        claim=PrivacyClaim(case.claim, case.delta, (case.mu or 1 / SIGMA) if case.gdp else None),
         options=MechanismOptions(samples=samples, alpha=ALPHA, seed=seed),
     )
     row = {
@@ -292,7 +311,7 @@ def methods_of(canaries: Canaries) -> list[str]:
 
 def flawed_part(jobs: Jobs, samples: int, seed: int) -> list[dict[str, Any]]:
     rows = []
-    for case in (*FLAWED, HONEST[0], HONEST[2]):
+    for case in (*FLAWED, HONEST[0], HONEST[2], *STEPS):
         row, first, second = audited(case, samples, str(seed))
         scores = [("release", lambda x: x), *([("told", case.told)] if case.told else [])]
         asked = {
@@ -317,7 +336,9 @@ def canary_part(jobs: Jobs, seed: int) -> list[dict[str, Any]]:
     rows = []
     for canaries in CANARIES:
         row, outside, inside = scored(canaries, seed)
-        job = jobs.add(inside, outside, delta=ONE_RUN_DELTA, methods=methods_of(canaries))
+        job = jobs.add(
+            inside, outside, delta=ONE_RUN_DELTA, methods=methods_of(canaries), splits=SPLITS
+        )
         rows.append(
             {
                 **dataclasses.asdict(canaries),
@@ -417,7 +438,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
-    from peers_tables import tables
+    from peers_tables import tables, written_between
 
     jobs, began = Jobs(), time.perf_counter()
     flawed = flawed_part(jobs, options.samples, options.seed)
@@ -439,11 +460,7 @@ def main() -> None:
     (options.out / "results.json").write_text(
         json.dumps(document, indent=1, ensure_ascii=False) + "\n"
     )
-    page = options.out / "README.md"
-    start, end = "<!-- peers -->", "<!-- end -->"
-    text = page.read_text() if page.exists() else f"{start}\n{end}\n"
-    before, after = text.split(start)[0], text.split(end)[1]
-    page.write_text(f"{before}{start}\n{tables(document)}\n{end}{after}")
+    written_between(options.out / "README.md", "peers", tables(document))
     print(tables(document))
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-__all__ = ["tables"]
+__all__ = ["catalogue_table", "tables", "written_between"]
 
 _TOOLS = {
     "dpaudit": "dpaudit",
@@ -27,7 +28,10 @@ def _best(answers: dict[str, Any], *families: str) -> tuple[float, str, float]:
     if not own:
         return 0.0, "", 0.0
     best = max(own, key=lambda m: own[m]["epsilon"])
-    return own[best]["epsilon"], best.partition("/")[2], own[best]["seconds"]
+    how = best.partition("/")[2]
+    if "lowest" in own[best]:
+        how += f", {own[best]['lowest']:.2f} to {own[best]['highest']:.2f}"
+    return own[best]["epsilon"], how, own[best]["seconds"]
 
 
 def _true(value: float | None) -> str:
@@ -42,7 +46,8 @@ def tables(document: dict[str, Any]) -> str:
 def _flawed(document: dict[str, Any]) -> str:
     n, level = document["samples"], 1 - document["alpha"]
     lines = [
-        f"**Whole mechanisms that claim ε = 1**, {n:,} releases at each of two neighbours, "
+        "**Whole mechanisms that claim ε = 1**, and steps of DP-SGD that claim μ = 1 (ε = 4.38 at "
+        f"δ = 1e-5), along the canary's gradient: {n:,} releases at each of two neighbours, "
         f"confidence {level:.0%}. Bold: the bound contradicts the claim.",
         "",
         "| mechanism | δ | true ε | dpaudit: ε ≥ | μ as ε ≥ | s "
@@ -76,7 +81,8 @@ def _one_run(document: dict[str, Any]) -> str:
     level = 1 - document["alpha"]
     lines = [
         "**Canaries of one run**, each in by a fair coin, the same scores for both, δ = 1e-5, "
-        f"confidence {level:.0%}.",
+        f"confidence {level:.0%}. A split of jax_privacy's is the median of 11, with the lowest "
+        "and the highest.",
         "",
         "| canaries | true ε | dpaudit: ε ≥ | μ as ε ≥ | s "
         "| `epsilon_one_run`: ε ≥ | s | `epsilon_one_run_fdp`: ε ≥ | s |",
@@ -114,3 +120,61 @@ def _soundness(document: dict[str, Any]) -> str:
             f"of {row['of']} | {share} | {row['median_bound']:.2f} |"
         )
     return "\n".join(lines)
+
+
+_PEERS = {"dp-sniper": "DP-Sniper", "dp-auditorium": "DP-Auditorium"}
+
+
+def catalogue_table(document: dict[str, Any]) -> str:
+    """The catalogue's mechanisms by every tool, and where a peer shows more than dpaudit."""
+    peers = [name for name in _PEERS if name in document["rows"][0]]
+    heads = [f"{_PEERS[name]}: ε ≥ | s | ours − its" for name in peers]
+    given = ["its δ ≥ (ours)"] if "dp-auditorium" in peers else []
+    lines = [
+        f"**The catalogue**, {document['samples']:,} releases at each of two neighbours, half to "
+        f"learn from, confidence {1 - document['alpha']:.0%}; every claim is ε = 1. Bold: the "
+        "bound contradicts the claim. s: CPU seconds of one thread.",
+        "",
+        f"| mechanism | δ | true ε | dpaudit: ε ≥ | s | {' | '.join([*heads, *given])} |",
+        "|---" * (5 + 3 * len(peers) + len(given)) + "|",
+    ]
+    for row in document["rows"]:
+        own = row["dpaudit"]
+        cells = [row["name"], f"{row['delta']:g}", row["true"]]
+        cells += [_cell(own["epsilon"], row), f"{own['seconds']:.1f}"]
+        for name in peers:
+            answer = row[name]
+            cells += [_cell(answer["epsilon"], row), f"{answer['seconds']:.1f}"]
+            cells += [_difference(answer["ours_less"], answer["interval"])]
+        cells += [f"{row['dp-auditorium']['delta']:.2f} ({own['delta']:.2f})"] * len(given)
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", _misses(document["rows"], peers)])
+
+
+def _difference(value: float, interval: list[float]) -> str:
+    return f"{value:+.2f} [{interval[0]:+.2f}, {interval[1]:+.2f}]"
+
+
+def _misses(rows: list[dict[str, Any]], peers: list[str]) -> str:
+    """The line below the table."""
+    above = [
+        f"{_PEERS[name]} on {row['name']} by {-row[name]['ours_less']:.2f}"
+        for row in rows
+        for name in peers
+        if row[name]["interval"][1] < 0
+    ]
+    slowest = max(rows, key=lambda row: row["dpaudit"]["seconds"])
+    told = "; ".join(above) or "none"
+    return (
+        f"A peer's bound is above ours by more than the interval: {told}. "
+        f"Ours took longest on {slowest['name']}: {slowest['dpaudit']['seconds']:.1f} s."
+    )
+
+
+def written_between(page: Path, name: str, text: str) -> None:
+    """Replace what stands between ``<!-- name -->`` and the next ``<!-- end -->`` of a page."""
+    start, end = f"<!-- {name} -->", "<!-- end -->"
+    whole = page.read_text() if page.exists() else f"{start}\n{end}\n"
+    before, _, rest = whole.partition(start)
+    after = rest.partition(end)[2]
+    page.write_text(f"{before}{start}\n{text}\n{end}{after}")

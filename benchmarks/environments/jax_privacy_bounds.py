@@ -1,9 +1,10 @@
 """What jax_privacy's ``auditing.CanaryScoreAuditor`` says of recorded scores.
 
 Runs in jax_privacy's environment, started by peers.py. ``python
-benchmarks/environments/jax_privacy_bounds.py JOBS.npz`` prints one JSON line a job, in order. The
-archive holds ``jobs``, a JSON list of {significance, delta, methods, seed}, and for the i-th job
-the arrays ``in_i`` and ``out_i``.
+benchmarks/environments/jax_privacy_bounds.py JOBS.npz`` prints one JSON line per job, in order. The
+archive holds ``jobs``, a JSON list of {significance, delta, methods, seed, splits}, and for the
+i-th job the arrays ``in_i`` and ``out_i``. A Split is made ``splits`` times; the answer has the
+median bound, and the lowest and the highest.
 
 Every method is called as its docstring says: scores that are higher for held-in canaries, the
 significance in its own argument, thresholds by one of the three strategies that need no threshold
@@ -54,8 +55,19 @@ def main() -> None:
         answer = {}
         for method in job["methods"]:
             began = time.perf_counter()
-            found = bound(auditing.CanaryScoreAuditor(inside, outside), method, job)
-            answer[method] = {"epsilon": found, "seconds": time.perf_counter() - began}
+            times = job["splits"] if method.endswith("/split") else 1
+            found = [
+                bound(
+                    auditing.CanaryScoreAuditor(inside, outside),
+                    method,
+                    {**job, "seed": job["seed"] + 1000 * i},
+                )
+                for i in range(times)
+            ]
+            seconds = (time.perf_counter() - began) / times
+            answer[method] = {"epsilon": float(np.median(found)), "seconds": seconds}
+            if times > 1:
+                answer[method] |= {"lowest": min(found), "highest": max(found)}
         print(json.dumps(answer), flush=True)
 
 
