@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from decimal import ROUND_FLOOR, Decimal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ __all__ = [
     "holm",
     "kolmogorov_p",
     "normal_two_sided",
+    "rounded_down",
 ]
 
 
@@ -197,3 +199,16 @@ def anderson_darling_p(a2: float) -> float:
     if a2 < 1.9:
         return 1.0
     return float(min(1.0, math.sqrt(3) * math.erfc(math.sqrt(a2)) * (1 + 0.35 / a2)))
+
+
+def rounded_down(bound: float) -> str:
+    """A lower bound to three digits, never more than was shown.
+
+    >>> rounded_down(8.7699), rounded_down(0.0), rounded_down(0.29)
+    ('8.76', '0', '0.29')
+    """
+    if not 0 < bound < math.inf:
+        return f"{bound:.3g}"
+    exact = Decimal(repr(bound))
+    step = Decimal(1).scaleb(exact.adjusted() - 2)
+    return f"{float(exact.quantize(step, ROUND_FLOOR)):.3g}"

@@ -12,20 +12,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from dpaudit.accounting import Loss, gaussian_delta, gaussian_epsilon, optimal_delta
 from dpaudit.accounting.dpsgd import DpSgd
-from dpaudit.audit.epsilon.bounds import Band
-from dpaudit.audit.epsilon.verdict import rounded_down
 from dpaudit.audit.implied_pairs import Profile, of_renyi, of_tests
 from dpaudit.errors import UsageError
 from dpaudit.results.foreign import RefusedError
 from dpaudit.results.text import one_line
 from dpaudit.samplers.endpoints.recordings import lines_of, open_text
+from dpaudit.stats import rounded_down
+
+if TYPE_CHECKING:
+    from dpaudit.audit.epsilon.bounds import Band
 
 __all__ = [
     "DeltaCurve",

@@ -19,8 +19,9 @@ from dpaudit.audit.epsilon.events import (
     low_bit_statistics,
 )
 from dpaudit.audit.epsilon.learned_scores import learned_scores
-from dpaudit.audit.epsilon.verdict import at_least, rounded_down
+from dpaudit.audit.epsilon.verdict import at_least
 from dpaudit.audit.options import PrivacyClaim
+from dpaudit.stats import rounded_down
 from dpaudit.types import StatedClaim, TestResult
 
 __all__ = ["CURVE_SHARE", "EVENT_SHARE", "LOW_BITS_SHARE", "Judged", "Learned", "judge", "learn"]

@@ -17,7 +17,6 @@ from dpaudit.audit.epsilon.releases import ASSUMPTION_LEVEL
 from dpaudit.audit.epsilon.verdict import (
     at_least,
     one_run_blind_spots,
-    rounded_down,
     verdict_of,
 )
 from dpaudit.audit.options import PrivacyClaim
@@ -25,7 +24,7 @@ from dpaudit.errors import UsageError
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
 from dpaudit.results.text import one_line
-from dpaudit.stats import binomial_two_sided
+from dpaudit.stats import binomial_two_sided, rounded_down
 from dpaudit.types import MechanismResult, TestResult, Verdict
 
 __all__ = ["COUNTS", "SCORES", "audit_counts", "audit_scores", "result_of"]

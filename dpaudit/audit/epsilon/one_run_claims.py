@@ -17,9 +17,10 @@ from dpaudit.audit.epsilon.one_run import (
     tradeoff_of_mu,
     tradeoff_of_profile,
 )
-from dpaudit.audit.epsilon.verdict import at_least, rounded_down
+from dpaudit.audit.epsilon.verdict import at_least
 from dpaudit.audit.options import PrivacyClaim
 from dpaudit.audit.stated_claims import DeltaCurve, StatedClaim, Steps
+from dpaudit.stats import rounded_down
 from dpaudit.types import StatedClaim as Shown
 from dpaudit.types import TestResult
 

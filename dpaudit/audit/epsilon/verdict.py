@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from decimal import ROUND_FLOOR, Decimal
 from functools import lru_cache, partial
 from typing import Any
 
@@ -14,6 +13,7 @@ import scipy
 
 from dpaudit.audit.epsilon.bounds import band, epsilon_bounds
 from dpaudit.audit.options import PrivacyClaim
+from dpaudit.stats import rounded_down
 from dpaudit.types import BlindSpot, Interval, TestResult, Verdict
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "low_bits_advice",
     "misfit_advice",
     "one_run_blind_spots",
-    "rounded_down",
     "shape_advice",
     "two_neighbour_blind_spots",
     "verdict_of",
@@ -38,19 +37,6 @@ _CLEARLY_MORE = 0.5
 def at_least(low: float, alpha: float, method: str) -> Interval:
     """The interval of a lower bound shown with confidence 1 − ``alpha``."""
     return Interval(low=low, high=math.inf, confidence=1 - alpha, method=method)
-
-
-def rounded_down(bound: float) -> str:
-    """A lower bound to three digits, never more than was shown.
-
-    >>> rounded_down(8.7699), rounded_down(0.0), rounded_down(0.29)
-    ('8.76', '0', '0.29')
-    """
-    if not 0 < bound < math.inf:
-        return f"{bound:.3g}"
-    exact = Decimal(repr(bound))
-    step = Decimal(1).scaleb(exact.adjusted() - 2)
-    return f"{float(exact.quantize(step, ROUND_FLOOR)):.3g}"
 
 
 def verdict_of(tests: tuple[TestResult, ...], late: str) -> tuple[Verdict, str]:

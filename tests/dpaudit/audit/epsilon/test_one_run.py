@@ -18,9 +18,9 @@ from dpaudit.audit.epsilon.one_run import (
     tradeoff_of_profile,
 )
 from dpaudit.audit.epsilon.one_run_audits import audit_counts, audit_scores
-from dpaudit.audit.epsilon.verdict import rounded_down
 from dpaudit.audit.options import PrivacyClaim
 from dpaudit.errors import UsageError
+from dpaudit.stats import rounded_down
 
 
 def largest_epsilon(guesses, m, *, delta, level, p=one_run_p):
