@@ -307,7 +307,7 @@ class CallableOnDatasets(_InThisProcess):
             UsageError: it cannot be called so, or its parameters do not tell.
         """
         super().__init__(name)
-        how = python_call(function, call, name=name, releases=True)
+        how = python_call(function, call, name=name, releases=True, dataset=True)
         self._released = AnyReleasesBy(how, function, name=name, features=features)
 
     def release_any(self, dataset: Any, n: int, *, timeout: float) -> Array | list[Any]:

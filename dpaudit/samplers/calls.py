@@ -34,7 +34,8 @@ GRAMMAR = (
 )
 C_TYPES = ("double", "float", "int", "long")
 _WHOLE = ("int", "long")
-_SLOTS = ("n", "d", "value", "size", "out", "m")
+_SLOTS = ("n", "d", "value", "dataset", "size", "out", "m")
+_SAME = {"size": "n", "dataset": "value"}
 BOTH = "(n, d)"
 
 
@@ -63,8 +64,8 @@ class Call:
 
     An argument is a :class:`Constant`, a :class:`Cast`, or one of ``n`` (how many: vectors, or
     values or releases if there is no ``d``), ``d`` (values per vector), ``(n, d)``, ``value`` (the
-    query result) and, of C functions, ``out`` (where n or n·d doubles are written) and ``m``
-    (numbers in ``value``).
+    query result, or ``dataset``) and, of C functions, ``out`` (where n or n·d doubles are written)
+    and ``m`` (numbers in ``value``).
     """
 
     arguments: tuple[Argument, ...] = ()
@@ -167,7 +168,7 @@ def _argument(node: ast.expr, text: str) -> Argument:
     if isinstance(node, ast.Name):
         if node.id not in _SLOTS:
             _refuse(text, f"{node.id} is none of {', '.join(_SLOTS)}; a constant is a number")
-        return "n" if node.id == "size" else node.id
+        return _SAME.get(node.id, node.id)
     if isinstance(node, ast.Tuple) and ast.unparse(node) == BOTH:
         return BOTH
     try:

@@ -24,14 +24,20 @@ _NOT_COUNTS = frozenset(
 
 
 def python_call(
-    function: Callable[..., Any], text: str | None, *, name: str, releases: bool
+    function: Callable[..., Any],
+    text: str | None,
+    *,
+    name: str,
+    releases: bool,
+    dataset: bool = False,
 ) -> Call:
     """How to call a Python function: as ``text`` says, or by its parameters where they tell.
 
     ``releases`` is for a mechanism, which is told a value. By its parameters, noise is ``f()``,
     ``f(n)``, ``f(size=(n, d))``, ``f(n, d)`` or any of them with ``value``; releases are
     ``f(value)`` or ``f(value, n)``. Parameters with a default are left to it, unless they have one
-    of these names. Two parameters of other names are ``(n, d)`` or ``(value, n)``.
+    of these names. Two parameters of other names are ``(n, d)`` or ``(value, n)``. Where the value
+    is a ``dataset``, it may be called ``d`` too.
 
     Raises:
         UsageError: ``text`` does not fit the function, or there is none and its parameters do not
@@ -41,9 +47,12 @@ def python_call(
     if text is None:
         if signature is None:
             return _compiled(function, releases=releases)
-        inferred = _inferred(signature.parameters, releases=releases)
+        known: Mapping[str, inspect.Parameter] = signature.parameters
+        if dataset and next(iter(known), "") == "d":
+            known = {"value" if key == "d" else key: p for key, p in known.items()}
+        inferred = _inferred(known, releases=releases)
         if inferred is None:
-            raise _unclear(name, signature, releases)
+            raise _unclear(name, signature, releases, dataset)
         return inferred
     call = Call.parse(text)
     wrong = call.slots & ({"d", "out", "m"} if releases else {"out", "m"})
@@ -66,9 +75,14 @@ def python_call(
     return call
 
 
-def _unclear(name: str, signature: inspect.Signature, releases: bool) -> UsageError:
+def _unclear(name: str, signature: inspect.Signature, releases: bool, dataset: bool) -> UsageError:
     shown = one_line(signature, limit=200)
     guess = _guess(signature.parameters, releases)
+    if dataset and "value" not in guess:
+        return UsageError(
+            f"mechanism={name}: its parameters {shown} take no data set; write f(dataset) or "
+            "f(dataset, n)"
+        )
     if releases and "value" not in guess:
         return UsageError(
             f"mechanism={name}: its parameters {shown} take no value of a query; write "

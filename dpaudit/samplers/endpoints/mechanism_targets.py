@@ -72,7 +72,7 @@ def on_datasets(spec: Mapping[str, Any]) -> Target:
         UsageError: as for ``python:`` samplers.
     """
     function = named_function(spec["place"], spec["member"])
-    call = python_call(function, spec["call"], name=spec["name"], releases=True)
+    call = python_call(function, spec["call"], name=spec["name"], releases=True, dataset=True)
     features = None
     if spec["features"] is not None:
         place, _, member = spec["features"].rpartition(":")

@@ -64,6 +64,28 @@ def test_parameters_tell_how_to_call_or_are_refused(function, noise, releases):
 
 
 @pytest.mark.parametrize(
+    ("function", "call"),
+    [
+        (lambda d: d, "f(value)"),
+        (lambda d, n: d, "f(value, n)"),
+        (lambda data, n=1: data, "f(value, n=n)"),
+        (lambda: 0, None),
+        (lambda scale: 0, None),
+    ],
+)
+def test_a_data_set_may_be_called_d(function, call):
+    def found():
+        return python_call(function, None, name="x", releases=True, dataset=True)
+
+    if call is not None:
+        assert str(found()) == call
+        assert str(Call.parse(call.replace("value", "dataset"))) == call
+    else:
+        with pytest.raises(UsageError, match=r"take no data set; write f\(dataset\)"):
+            found()
+
+
+@pytest.mark.parametrize(
     ("function", "guess"),
     [
         (lambda value, epsilon: value, "f(value, epsilon=1.0)"),
