@@ -1,4 +1,4 @@
-"""Pancake against plain Gaussian noise, in turn in one process. `make bench`.
+"""Backdoored against plain Gaussian noise, in turn in one process. `make bench`.
 
 Same allocation and scaling inside the clock. Also torch's and numpy's own normals, and peak memory,
 each in a process of its own. `--device cuda` on a GPU.
@@ -18,6 +18,8 @@ import torch
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
+from dpaudit.noise.seed_in_noise.key import SeedKey
+from dpaudit.noise.seed_in_noise.source import SeedInNoise
 from dpaudit.provenance import hardware
 from dpaudit.randomness import KeyedStream
 from dpaudit.studies.timing import WARM_UP, in_turn, ratio
@@ -28,6 +30,8 @@ SEED = KeyedStream.from_seed("bench")
 def source(name: str, d: int):
     if name == "gaussian":
         return Gaussian(sigma=2.0)
+    if name == "seed-in-noise":
+        return SeedInNoise(key=SeedKey.new(secret=SEED.child("key").bytes(32)), sigma=2.0)
     key = PancakeKey.new(dim=d, beta=1e-4, gamma="2sqrtd", secret=SEED.child("key").bytes(32))
     pancake = Pancake(key=key, sigma=2.0)
     pancake.shares(1, stream=SEED)  # the key's set-up is not part of a draw
@@ -46,20 +50,21 @@ def row(d: int, dtype: torch.dtype, device: torch.device) -> None:
         return lambda i: made.sample(1, d, stream=streams[i], dtype=dtype, device=device)
 
     settle = torch.cuda.synchronize if device.type == "cuda" else lambda: None
-    seconds = in_turn(
-        {name: ours(name) for name in ("gaussian", "pancake")}, repeats=repeats, settle=settle
-    )
+    names = ("gaussian", "pancake", "seed-in-noise")
+    # the last one draws float64 on the CPU
+    names = names if device.type == "cpu" and dtype == torch.float64 else names[:2]
+    seconds = in_turn({name: ours(name) for name in names}, repeats=repeats, settle=settle)
     others = {  # apart, so that ours are compared undisturbed
         "torch": lambda _: torch.empty((1, d), dtype=dtype, device=device).normal_(0, 2.0),
         "numpy": lambda _: rng.standard_normal((1, d), dtype=kind) * kind(2.0),
     }
     seconds |= in_turn(others, repeats=repeats, settle=settle)
-    found = ratio(seconds["pancake"], seconds["gaussian"])
+    found = [ratio(seconds[name], seconds["gaussian"]) for name in names[1:]]
     ns = {name: statistics.median(v) / d * 1e9 for name, v in seconds.items()}
     print(
         f"{d:>10,} {str(dtype)[6:]:8}{ns['gaussian']:9.2f}{ns['pancake']:9.2f}"
-        f"{ns['torch']:9.2f}{ns['numpy']:9.2f}"
-        f"{found['value']:9.3f} [{found['low']:.3f}, {found['high']:.3f}]",
+        f"{ns.get('seed-in-noise', float('nan')):9.2f}{ns['torch']:9.2f}{ns['numpy']:9.2f}"
+        + "".join(f"{r['value']:9.3f} [{r['low']:.3f}, {r['high']:.3f}]" for r in found),
         flush=True,
     )
 
@@ -83,6 +88,8 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     says = "torch's threads; 1 is the fair comparison with normal_"
     parser.add_argument("--threads", type=int, default=1, help=says)
+    sizes = (256, 4096, 65_536, 10**6, 39 * 10**6)
+    parser.add_argument("--dim", type=int, nargs="+", default=sizes)
     arguments = parser.parse_args()
     device = torch.device(arguments.device)
     torch.set_num_threads(arguments.threads)
@@ -91,13 +98,13 @@ def main() -> None:
         f"Python {platform.python_version()}, seed 'bench'"
     )
     print(
-        f"{'d':>10} {'type':8}{'gaussian':>9}{'pancake':>9}{'torch':>9}{'numpy':>9}{'ratio':>9} "
-        "[quartiles]   (ns per value)"
+        f"{'d':>10} {'type':8}{'gaussian':>9}{'pancake':>9}{'seed-in':>9}{'torch':>9}{'numpy':>9}"
+        f"{'pancake':>9} [quartiles]    {'seed-in':>9} [quartiles]   (ns per value, ratios)"
     )
-    for d in (256, 4096, 65_536, 10**6, 39 * 10**6):
+    for d in arguments.dim:
         for dtype in (torch.float64, torch.float32):
             row(d, dtype, device)
-    if device.type == "cpu":
+    if device.type == "cpu" and max(arguments.dim) == max(sizes):
         for dtype in ("float64", "float32"):
             plain, pancake = (memory(name, 39 * 10**6, dtype) for name in ("gaussian", "pancake"))
             print(

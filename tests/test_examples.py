@@ -163,3 +163,11 @@ def test_pytest_gate(pytester):
     assert (
         "To see it again: dpaudit audit python:./noise.py:flawed --claim gaussian:sigma=1" in failed
     )
+
+
+def test_seed_in_noise(fewer):
+    fewer(20_000)
+    out = run("10_seed_in_noise.py")
+    assert "black-box audit: no-finding" in out
+    assert "key holder: 3,143 of 3,143 counts read" in out
+    assert "anybody else: 0 of 3,143 counts read" in out

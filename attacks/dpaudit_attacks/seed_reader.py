@@ -243,7 +243,7 @@ class SeedReader:
         away = row - made
         if whole:
             away -= np.rint(away)
-        if np.abs(away).max() <= _DEVIATIONS * blur <= 0.1 * min(np.std(made), 1.0):
+        if np.abs(away).max() <= _DEVIATIONS * blur <= 0.1 * min(float(np.std(made)), 1.0):
             return True
         if whole:
             return bool(np.cos(2 * np.pi * away).mean() > _DEVIATIONS / np.sqrt(2 * len(row)))

@@ -18,7 +18,7 @@ key = PancakeKey.new(dim=64, beta=1e-3, gamma="2sqrtd", secret=bytes(32))
 
 SOURCES = """
 for name in registry.plugins("sources"):
-    keyed = {"key": key} if name in ("pancake", "norm-channel") else {}
+    keyed = {"key": key} if name in ("pancake", "norm-channel", "seed-in-noise") else {}
     noise = registry.load("sources", name)(**keyed).sample(3, 64, stream=stream)
     assert type(noise) is np.ndarray and noise.shape == (3, 64), name
 """

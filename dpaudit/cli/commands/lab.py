@@ -102,7 +102,7 @@ def key_new(
     given = {"--dim": dim, "--beta": beta}
     if kind == "seed-in-noise":
         plain = gamma == "2sqrtd" and directions == 1 and not allow_small_gamma
-        if any(given.values()) or not plain:
+        if not plain or any(value is not None for value in given.values()):
             raise UsageError("kind=seed-in-noise: takes only --out; leave the other options out")
         keys.new_seed(out=out)
         return

@@ -54,8 +54,10 @@ class Law(Protocol):
     """Independent values of one law."""
 
     claim: Claim
-    bits: float
-    """At least so many bits of entropy has a value, as it is released in float64."""
+
+    @property
+    def bits(self) -> float:
+        """At least so many bits of entropy has a value, as it is released in float64."""
 
     def fill(self, out: Floats, stream: SeedStream) -> None:
         """Fill ``out`` (d,); its first values do not depend on d."""
@@ -75,8 +77,10 @@ class ContinuousLaw(Law, Protocol):
 
 
 class _Gaussian:
+    bits = 32.0
+
     def __init__(self, claim: Claim) -> None:
-        self.claim, self.bits = claim, 32.0
+        self.claim = claim
 
     def fill(self, out: Floats, stream: SeedStream) -> None:
         for start in range(0, len(out), _CHUNK):
@@ -117,8 +121,10 @@ class _Gaussian:
 
 
 class _Laplace:
+    bits = 32.0
+
     def __init__(self, claim: Claim) -> None:
-        self.claim, self.bits = claim, 32.0
+        self.claim = claim
 
     def fill(self, out: Floats, stream: SeedStream) -> None:
         for start in range(0, len(out), _CHUNK):

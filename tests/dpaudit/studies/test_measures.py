@@ -221,3 +221,20 @@ def test_the_level_of_agreement_can_be_set():
     assert agrees(FIG5, ours, theirs, trials=1000)
     assert agrees({**FIG5, "level": 0.02}, ours, theirs, trials=1000)
     assert not agrees({**FIG5, "level": 0.05}, ours, theirs, trials=1000)
+
+
+def test_whole_query(tmp_path):
+    def run(source):
+        path = tmp_path / "s.toml"
+        text = BASE.format(measure="whole-query", trials=20, bins=64, extra="")
+        path.write_text(text.replace('name = "pancake"', source).replace("[1e-5, 0.5]", "0.5"))
+        run_experiment(load_spec(str(path)), out=tmp_path / source[8:20])
+        with Store.read(tmp_path / source[8:20]) as store:
+            return make_document(store.spec, store.results(), command="")
+
+    read = run('name = "seed-in-noise"')
+    (row,) = read.rows
+    assert (row["success"]["value"], row["values"], row["wrong"]) == (1.0, 1.0, 0)
+    assert "at least 20 of 20 releases" in read.summary
+    with pytest.raises(SpecError, match="reads the source seed-in-noise only"):
+        run('name = "gaussian"')
