@@ -7,7 +7,7 @@ for what is drawn and a spinner for what follows, on a terminal only.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -37,20 +37,27 @@ class AuditProgress:
     """A context manager to call with the number drawn and the total: two stages, one at a time.
 
     ``drawing`` says what is drawn, ``then`` what follows and how long at most; of that no share is
-    known, so it has no bar.
+    known, so it has no bar. What comes before the drawing is a :meth:`stage`.
     """
 
     def __init__(self, drawing: str, then: str, *, total: int) -> None:
-        self.what, self._then = drawing, then
+        self.what, self._drawing, self._then = drawing, drawing, then
         self.done, self.total = 0, total
         self._stage: Progress | None = None
         self._task: TaskID | None = None
 
     def __call__(self, done: int, total: int) -> None:
-        self.done, self.total = done, total
-        drawing = done < total
-        if drawing != (self._task is not None):
-            self._enter(drawing=drawing)
+        self._show(self._drawing, done, total, bar=done < total)
+
+    def stage(self, what: str) -> Callable[[int, int], None]:
+        """What to call with the number of ``what`` and the total, before anything is drawn."""
+        return lambda done, total: self._show(what, done, total, bar=True)
+
+    def _show(self, what: str, done: int, total: int, *, bar: bool) -> None:
+        another = what != self.what
+        self.what, self.done, self.total = what, done, total
+        if another or bar != (self._task is not None):
+            self._enter(drawing=bar)
         if self._stage is not None and self._task is not None:
             self._stage.update(self._task, completed=done, total=total)
 

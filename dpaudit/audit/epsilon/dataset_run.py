@@ -41,6 +41,7 @@ __all__ = [
     "on_datasets",
     "question_of",
     "read_bounds",
+    "stage_of",
     "write_pair",
 ]
 
@@ -318,6 +319,7 @@ def audit_question(
             samples=options.samples,
             deadline=started + _SEARCHING * options.time_limit,
             rng=KeyedStream.from_seed(options.seed).child("neighbours").numpy(),
+            progress=stage_of(progress, "pairs of neighbours tried"),
         )
         pair = found.pair
     left = options.time_limit - (time.monotonic() - started)
@@ -344,6 +346,12 @@ def audit_question(
     return result if found is None else _searched(result, found, question)
 
 
+def stage_of(progress: Progress | None, what: str) -> Progress | None:
+    """The progress of a stage before the drawing, of so many ``what``; None if it shows none."""
+    stage: Callable[[str], Progress] | None = getattr(progress, "stage", None)
+    return None if stage is None else stage(what)
+
+
 def _searched(result: MechanismResult, found: Found, question: Question) -> MechanismResult:
     says = (
         f"{found.tried:,} pairs of neighbours ({question.adjacency}) were tried, with "
@@ -357,7 +365,10 @@ def _searched(result: MechanismResult, found: Found, question: Question) -> Mech
             "audited; an error that depends on the data is a release too."
         )
     if found.late:
-        advice.append("The search ended early, for its share of the time limit was used up.")
+        advice.append(
+            f"The search ended early, after {found.tried:,} of up to {found.budget:,} pairs: its "
+            "share of the time limit was used up."
+        )
     if any("NaN" in text for text in result.details.get("pair", ())):
         advice.append(
             "A record is NaN: if the mechanism is never given one, say which values there are with "
@@ -367,6 +378,7 @@ def _searched(result: MechanismResult, found: Found, question: Question) -> Mech
         "search": {
             "adjacency": question.adjacency,
             "tried": found.tried,
+            "budget": found.budget,
             "refused": found.refused,
             "releases": found.releases,
             "promise": found.promise,

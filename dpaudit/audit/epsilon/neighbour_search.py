@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -37,9 +38,11 @@ _FIRST_SHARE = 0.5
 """Share of the time for the first round, which has most pairs."""
 _MOST_RECORDS = 40
 """Records of a data set that is made up, at most."""
-_RANDOM = 60
+_RANDOM, _MOST_DRAWN = 60, 300
+"""Random pairs to try, and to draw so that these differ from each other."""
 _KEPT = (16, 5, 2)
 _VARIED = 5
+_VARIATIONS = 4
 _LEVEL = 0.05
 _SMALL = (1, 2, 3, 5, 8, 13, 20)
 _SPECIAL = (math.nan, -0.0, float(1 << 53))
@@ -316,6 +319,7 @@ class Found:
     """The pair to judge, and what was done to find it.
 
     ``promise`` is the bound that it showed in the search: the best of many, so no bound on ε.
+    ``tried`` is the number of different pairs, of at most ``budget``.
     ``refused`` are pairs at which the mechanism raised, and ``error`` what it raised first.
     """
 
@@ -323,6 +327,7 @@ class Found:
     says: str
     promise: float
     tried: int
+    budget: int
     releases: int
     refused: int
     error: str
@@ -345,45 +350,54 @@ def search(
 
     A pair has at first 500 to 2,000 releases at each of its data sets, and up to ``samples`` in
     the last round; ``deadline``, of ``time.monotonic``, ends the search with the best so far.
+    ``progress`` is called with the number of trials and how many are planned; a pair that gets more
+    releases in a later round is tried again.
 
     Raises:
         UsageError: bounds that do not fit.
-        SamplerError: the mechanism failed at every pair.
+        SamplerError: the mechanism failed at every pair, or gave no releases in time.
     """
     schema = Schema.learned(data.records, bounds)
     state = _Search(mechanism, data, delta, deadline, rng)
     each = max(_LEAST, min(4 * _LEAST, samples // 50))
     first_until = time.monotonic() + _FIRST_SHARE * (deadline - time.monotonic())
-    random = _random(data.records, schema, adjacency, rng)
-    canonical = list(_unique(_canonical(data.records, schema, adjacency)))
-    pairs = [*canonical, *(next(random) for _ in range(_RANDOM))]
+    random = islice(_random(data.records, schema, adjacency, rng), _MOST_DRAWN)
+    known = _canonical(data.records, schema, adjacency)
+    pairs = [*_unique(known), *islice(_unique(random), _RANDOM)]
     rounds = len(_KEPT)
+    state.planned = len(pairs) + sum(_KEPT) + (rounds - 1) * _VARIED * _VARIATIONS
+    state.progress = progress
     scored = state.scored(pairs, each, until=first_until)
-    _tell(progress, 0.6)
     for i, kept in enumerate(_KEPT):
         best = sorted(scored, key=lambda s: (-s[0], len(s[1].second)))[:kept]
         varied = [
             next(steps)
             for _, pair in best[:_VARIED]
             for steps in [_varied(pair, schema, adjacency, rng)]
-            for _ in range(4 if i < rounds - 1 else 0)
+            for _ in range(_VARIATIONS if i < rounds - 1 else 0)
         ]
         new = state.scored(varied, each)
         chosen = sorted([*best, *new], key=lambda s: (-s[0], len(s[1].second)))[:kept]
         each = min(4 * each, max(samples, _LEAST))
         again = state.scored([pair for _, pair in chosen], each)
         scored = again or chosen
-        _tell(progress, 0.6 + 0.4 * (i + 1) / rounds)
+    if not scored and not state.refused:
+        raise SamplerTimeoutError(
+            f"mechanism {mechanism.name}: the search for neighbours ran out of time at its first "
+            "pair; give more --time-limit, or make the mechanism faster"
+        )
     if not scored:
         raise SamplerCrashError(
-            f"mechanism {mechanism.name}: failed at all {state.tried} pairs ({state.error}); fix it"
+            f"mechanism {mechanism.name}: failed at all {len(state.tried)} pairs ({state.error}); "
+            "fix it"
         )
     best_score, winner = max(scored, key=lambda s: s[0])
     return Found(
         pair=(data.make(winner.first), data.make(winner.second)),
         says=winner.says,
         promise=best_score,
-        tried=state.tried,
+        tried=len(state.tried),
+        budget=state.planned - sum(_KEPT),
         releases=state.releases,
         refused=state.refused,
         error=state.error,
@@ -391,15 +405,10 @@ def search(
     )
 
 
-def _tell(progress: Callable[[int, int], None] | None, share: float) -> None:
-    if progress is not None:
-        progress(round(1000 * share), 1000)
-
-
 def _unique(pairs: Iterator[_Pair]) -> Iterator[_Pair]:
     seen = set()
     for pair in pairs:
-        key = repr((pair.first, pair.second))
+        key = _key((pair.first, pair.second))
         if key not in seen and repr(pair.first) != repr(pair.second):
             seen.add(key)
             yield pair
@@ -414,8 +423,12 @@ class _Search:
         deadline: float,
         rng: np.random.Generator,
     ) -> None:
-        self.tried = self.releases = self.refused = 0
+        self.tried = set[str]()
+        self.releases = self.refused = 0
         self.error, self.late = "", False
+        self.planned = 0
+        self.progress: Callable[[int, int], None] | None = None
+        self._trials = 0
         self._mechanism, self._data, self._delta = mechanism, data, delta
         self._deadline, self._rng = deadline, rng
 
@@ -429,7 +442,10 @@ class _Search:
             if left <= 0:
                 self.late = True
                 break
-            self.tried += 1
+            self.tried.add(_key((pair.first, pair.second)))
+            self._trials += 1
+            if self.progress is not None:
+                self.progress(self._trials, self.planned)
             try:
                 x0, x1 = (
                     self._mechanism.release_any(self._data.make(side), n, timeout=left)
