@@ -10,6 +10,7 @@ import functools
 import importlib
 import importlib.util
 import pkgutil
+from collections.abc import Sequence
 
 import numpy as np
 from rich.cells import cell_len
@@ -24,7 +25,8 @@ __all__ = ["be_ready"]
 
 _SANDBOX = "dpaudit.samplers.sandbox"
 _JUDGES = ("dpaudit.audit", _SANDBOX, "dpaudit.results", "dpaudit.accounting")
-_RELEASES = "dpaudit.audit.epsilon"  # numba and scikit-learn, which an audit of noise does not need
+# numba and scikit-learn, which an audit of noise does not need
+_RELEASES = ("dpaudit.audit.epsilon", "dpaudit.audit.training_loops")
 _ATTACKS = ("reach", "bit-features")  # which the audit of a mechanism uses by default
 
 
@@ -38,7 +40,7 @@ def be_ready(*, writes: bool, releases: bool = False) -> None:
     for name in _JUDGES:
         # Windows runs no foreign programs
         if name != _SANDBOX or importlib.util.find_spec("fcntl"):
-            _all_of(name, but="" if releases else _RELEASES)
+            _all_of(name, but=() if releases else _RELEASES)
     if releases:
         _train_once()
     for group, names in (("tests", registry.plugins("tests")), ("attacks", _ATTACKS)):
@@ -81,9 +83,9 @@ def _train_once() -> None:
         score.of(x[0])
 
 
-def _all_of(name: str, *, but: str = "") -> None:
+def _all_of(name: str, *, but: Sequence[str] = ()) -> None:
     for found in pkgutil.iter_modules(importlib.import_module(name).__path__, f"{name}."):
-        if found.name.endswith(".supervisor") or found.name == but:  # a program of its own
+        if found.name.endswith(".supervisor") or found.name in but:  # a program of its own
             continue
         importlib.import_module(found.name)
         if found.ispkg:

@@ -39,7 +39,9 @@ def watched(name, words):
         main()
     except SystemExit as end:
         late = sorted(set(sys.modules) - first[0])
-        found = {"code": end.code, "started": len(first), "late": late}
+        others = ("dpaudit.audit.epsilon", "dpaudit.audit.training_loops", "sklearn", "torch")
+        needless = sorted(name for name in first[0] if name.startswith(others))
+        found = {"code": end.code, "started": len(first), "late": late, "needless": needless}
         Path("late.json").write_text(json.dumps(found))
 
 for name, words in json.load(sys.stdin).items():
@@ -123,6 +125,11 @@ def test_nothing_is_imported_late(how, seen):
     assert found["code"] in (0, 1, 3)
     assert found["started"] >= 1
     assert found["late"] == []
+
+
+def test_an_audit_of_noise_starts_without_what_audits_of_mechanisms_need(seen):
+    assert seen("plain")["needless"] == []
+    assert "dpaudit.audit.epsilon.run" in seen("a mechanism")["needless"]
 
 
 def test_the_watch_sees_what_is_late(seen):
