@@ -176,6 +176,9 @@ def test_the_cheapest_attack_by_gamma_and_dimension():
     wide = at(12, 0.7)
     assert (wide.attack, wide.lattice, wide.rows, wide.block) == ("directions", None, None, None)
     assert estimate(32, 1e-3, 0.3).lattice is None
+    for d in (8, 32, 256):
+        assert at(d, 0.55).lattice
+        assert at(d, 0.59).lattice is None
 
 
 def test_what_makes_it_harder():
