@@ -16,7 +16,12 @@ import pytest
 
 FOLDER = Path(__file__).parents[2] / "docs" / "disclosures"
 SCRIPTS = sorted(FOLDER.glob("*.py"))
-LIBRARY = {"diffprivlib": "diffprivlib", "opacus": "opacus", "python": "python-dp"}
+LIBRARY = {
+    "diffprivlib": "diffprivlib",
+    "opacus": "opacus",
+    "python": "python-dp",
+    "torch": "torch",
+}
 WHOLE = re.compile(r"\b\d+\b")
 
 
@@ -69,6 +74,15 @@ def test_a_reproducer_shows_it(script: Path) -> None:
         counts = [int(re.search(r": (\d+) of", line)[1]) for line in lines]  # type: ignore[index]
         assert min(counts[0], counts[3]) > 19_000
         assert max(counts[1], counts[2]) < 1_000
+    elif script.stem == "opacus_norm":
+        norms = [float(line.rpartition(" ")[2]) for line in lines]
+        assert all(
+            norm > least for norm, least in zip(norms[1::2], (1.001, 1.01, 1.1), strict=True)
+        )
+    elif script.stem == "torch_norm":
+        errors = [[float(x) for x in re.findall(r"[-+][\d.]+e-\d+", line)] for line in lines]
+        assert all(abs(right) < 1e-11 for _, right in errors)
+        assert errors[-1][0] < -0.005
     else:
         found = [re.search(r": (\d+) of", line) for line in lines]
         impossible = [int(one[1]) for one in found]  # type: ignore[index]
