@@ -17,6 +17,10 @@ __all__ = [
     "AuditCommand",
     "ByOption",
     "CallOption",
+    "ClaimCurveOption",
+    "ClaimFOption",
+    "ClaimRenyiOption",
+    "ClaimRhoOption",
     "DataRootOption",
     "DeviceOption",
     "DimOption",
@@ -67,6 +71,34 @@ AlsoOption = Annotated[
 ByOption = Annotated[
     str,
     typer.Option("--by", metavar="NAME", help="Who runs this, for the report.", show_default=False),
+]
+ClaimRhoOption = Annotated[
+    float | None,
+    typer.Option(metavar="RHO", help="ρ-zCDP is claimed, nothing else.", show_default=False),
+]
+ClaimRenyiOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ORDER,EPS",
+        help="Rényi DP is claimed: ε at an order above 1, e.g. 8,0.5.",
+        show_default=False,
+    ),
+]
+ClaimCurveOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="A δ(ε) curve is claimed: .csv with columns epsilon,delta, or 'E,D;E,D'.",
+        show_default=False,
+    ),
+]
+ClaimFOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="f-DP is claimed: .csv with columns type-I error, least type-II error; or 'A,B;A,B'.",
+        show_default=False,
+    ),
 ]
 CallOption = Annotated[
     str | None,

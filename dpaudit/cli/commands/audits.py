@@ -11,6 +11,10 @@ from dpaudit.cli import completion
 from dpaudit.cli.options import (
     AuditCommand,
     CallOption,
+    ClaimCurveOption,
+    ClaimFOption,
+    ClaimRenyiOption,
+    ClaimRhoOption,
     DimOption,
     FormatOption,
     with_audit_command,
@@ -172,34 +176,10 @@ def mechanism(
             help="The claimed μ of Gaussian DP, alone or as well as ε.", show_default=False
         ),
     ] = None,
-    claim_rho: Annotated[
-        float | None,
-        typer.Option(metavar="RHO", help="ρ-zCDP is claimed, nothing else.", show_default=False),
-    ] = None,
-    claim_renyi: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ORDER,EPS",
-            help="Rényi DP is claimed: ε at an order above 1, e.g. 8,0.5.",
-            show_default=False,
-        ),
-    ] = None,
-    claim_curve: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="A δ(ε) curve is claimed: .csv with columns epsilon,delta, or 'E,D;E,D'.",
-            show_default=False,
-        ),
-    ] = None,
-    claim_f: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="f-DP is claimed: .csv with columns type-I error, least type-II error; or 'A,B;A,B'.",
-            show_default=False,
-        ),
-    ] = None,
+    claim_rho: ClaimRhoOption = None,
+    claim_renyi: ClaimRenyiOption = None,
+    claim_curve: ClaimCurveOption = None,
+    claim_f: ClaimFOption = None,
     claim_dpsgd: Annotated[
         str | None,
         typer.Option(
