@@ -19,10 +19,13 @@ from dpaudit_attacks.keyless.candidates import (
     refine,
     resonance,
 )
-from dpaudit_attacks.keyless.lattice import find_direction, rows_for
-from dpaudit_attacks.keyless.plan import beta_reached, jobs
+from dpaudit_attacks.keyless.form import rows_for
+from dpaudit_attacks.keyless.lattice import find_direction
+from dpaudit_attacks.keyless.plan import Cell, Job, beta_reached, covered, in_words, jobs
 from dpaudit_attacks.keyless.proof import RecoveredDirection
 from dpaudit_attacks.keyless.recovered import save
+from dpaudit_attacks.keyless.reduction.with_blaster import BlasterReducer
+from dpaudit_attacks.keyless.reduction.with_fpylll import FpylllReducer
 from dpaudit_attacks.keyless.search import Rows
 
 
@@ -229,11 +232,58 @@ def test_rows_are_split_by_place_and_bounded():
     assert np.sort(norm)[:80] == pytest.approx(np.sort(free[free >= 2])[:80])
 
 
-def test_the_plan_goes_from_cheap_to_dear():
-    plan = jobs({3: 1.0, 12: 0.7, 32: 0.7, 128: 0.9})
-    assert [job.cost for job in plan] == sorted(job.cost for job in plan)
-    assert {job.d for job in plan} == {3, 12, 32, 128}
-    assert all(job.kind == "easy" for job in jobs({12: 0.7}, lattice=False))
+REDUCERS = {"fpylll": (FpylllReducer(),), "both": (FpylllReducer(), BlasterReducer())}
+
+
+@pytest.mark.parametrize("reducers", REDUCERS.values(), ids=REDUCERS)
+def test_no_dimension_is_planned_without_a_lattice(reducers):
+    """Once all of d ≥ 88 were left out, as the β wanted there takes more than 230 rows."""
+    for d in range(2, 129):
+        for shrink in (0.8, 1.0):
+            plan = jobs({d: shrink}, seconds=15, reducers=reducers)
+            for times in (2, 20):
+                job = next(job for job in plan if job.gamma == pytest.approx(times * d**0.5))
+                assert job.kind == "lattice"
+                assert d + 6 <= job.rows <= reducers[-1].most_rows
+                assert 1e-9 <= job.beta <= 0.25
+
+
+def test_the_plan_covers_every_dimension_in_time_then_goes_on():
+    dims = {3: 1.0, 12: 0.7, 32: 0.7, 96: 0.9, 128: 0.9}
+    plan = jobs(dims, seconds=15, reducers=REDUCERS["both"])
+    spent, first = 0.0, []
+    for job in plan:
+        spent += job.cost
+        if spent > 30:
+            break
+        first.append(job)
+    reached = {job.d: job.beta for job in first if job.gamma == 2 * math.sqrt(job.d)}
+    assert reached.keys() == dims.keys()
+    assert all(job.easy for job in first if job.gamma == 2 * math.sqrt(job.d))
+    assert reached[96] > 3e-4
+    assert reached[128] > 9e-5
+    assert max(job.cost for job in first) <= 15
+    more = [job.cost for job in plan[len(first) :]]
+    assert more == sorted(more)
+    assert {job.d for job in plan if job.gamma > 10 * math.sqrt(job.d)} == dims.keys()
+    none = jobs(dims, seconds=15)
+    assert {(job.kind, job.d) for job in none} == {("easy", d) for d in dims}
+
+
+def test_what_is_covered_is_said_once():
+    done = [
+        Job("easy", 8),
+        Job("lattice", 8, 0.1, 5.0),
+        Job("lattice", 8, 0.2, 5.0),
+        Job("lattice", 8, 0.05, 50.0),
+        Job("lattice", 8, 0.04, 20.0),
+    ]
+    assert covered(done) == (Cell(8, 0.2, 5.0), Cell(8, 0.05, 50.0))
+    said = in_words((Cell(16, 0.1, 8.0), Cell(4, 0.2, 4.0), Cell(4, 0.1, 40.0)))
+    assert said == "d=16 (β ≤ 0.1), d=4 (β ≤ 0.2) at γ ≤ 2√d; d=4 (β ≤ 0.1) at γ ≤ 20√d"
+
+
+def test_rows_and_reach_follow_the_estimate():
     reach = [beta_reached(d, gamma=2 * math.sqrt(d), block=40) for d in (8, 16, 32, 64)]
     assert reach == sorted(reach, reverse=True)
     assert rows_for(32, beta=0.01, gamma=11.3) < rows_for(32, beta=0.05, gamma=11.3)

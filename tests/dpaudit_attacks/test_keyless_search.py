@@ -68,8 +68,13 @@ def test_honest_noise_passes_and_says_how_far_it_got():
     assert evidence.p == 1
     assert "d=5 (β ≤ " in evidence.effect
     (spot,) = evidence.blind_spots
-    assert "beyond d=" in spot.says
+    assert "beyond d=5 (β ≤ " in spot.says
+    assert "at γ ≤ 20√d, or with a fresh direction" in spot.says
     assert not evidence.details["broken"]
+    (cell,) = evidence.details["covered"]
+    assert cell["d"] == 5
+    assert cell["gamma"] == pytest.approx(20 * math.sqrt(5))
+    assert 0.1 < cell["beta"] <= 0.25
 
 
 @pytest.mark.timeout(90)  # without a deadline it would take hours
@@ -99,7 +104,7 @@ def test_other_claims_and_no_time():
 
 def test_other_processes_and_dimensions_are_left_out():
     test = KeylessSearch(LAW, KeyedStream.from_seed(1))
-    for process, d in ((1, 8), (0, 1), (0, 129)):
+    for process, d in ((1, 8), (0, 1), (0, 257)):
         test.update(SampleBlock(0, honest([d])[0], claim=LAW, spread=None, process=process))
     test.search(deadline=time.monotonic() + 5)
     assert "no rows" in test.evidence(alpha=0.01).effect
@@ -184,7 +189,7 @@ def test_nothing_outlives_its_parent(tmp_path):
 def test_importing_the_plug_in_is_cheap():
     code = (
         "import sys, dpaudit_attacks.keyless.keyless_search; "
-        "print([m for m in ('fpylll', 'torch') if m in sys.modules])"
+        "print([m for m in ('fpylll', 'blaster_core', 'torch') if m in sys.modules])"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"

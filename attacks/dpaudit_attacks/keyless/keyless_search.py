@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -15,17 +15,18 @@ import numpy.typing as npt
 from dpaudit.claims import Claim
 from dpaudit.interfaces import Block, Stream
 from dpaudit.types import BlindSpot, Evidence, Interval
-from dpaudit_attacks.keyless.plan import Job, jobs
+from dpaudit_attacks.keyless.plan import Job, covered, in_words, jobs
 from dpaudit_attacks.keyless.recovered import save
-from dpaudit_attacks.keyless.search import CONFIRMED, Rows, Search, describe
+from dpaudit_attacks.keyless.reduction.choice import installed, reducer
+from dpaudit_attacks.keyless.search import CONFIRMED, Rows, Search
 
 __all__ = ["KeylessSearch"]
 
-_DIMS = range(2, 129)
+_DIMS = range(2, 257)
 _REMEDY = "pip install 'dpaudit[lattice]'"
-
-
-_SWEPT = (8, 12, 16, 24, 32, 48, 64, 96)  # of the dimensions that an auditor who may choose draws
+_FASTER = "pip install 'dpaudit[blaster]'"
+_SWEPT = (8, 12, 16, 24, 32, 48, 64, 96, 128)  # of those that an auditor who may choose draws
+_HOPELESS = 3.0  # times the seconds left: a search that is planned to take longer is not begun
 
 
 class KeylessSearch:
@@ -36,9 +37,9 @@ class KeylessSearch:
     Null: the rows are independent N(0, I). Formal guarantee: p is super-uniform then (Hoeffding's
     bound on held-out rows, summed over every candidate;
     :class:`~dpaudit_attacks.keyless.search.Search`). Gaussian claims only; for others p = 1.
-    ``update`` keeps at most 1,024 rows and 4d + 64 more of each d in 2…128 (of the auditor's first
+    ``update`` keeps at most 1,024 rows and 4d + 64 more of each d in 2…256 (of the auditor's first
     process), looks at the first 2^20 rows of each d, and starts nothing; ``search`` runs child
-    processes until its deadline.
+    processes until its deadline. Lattices are reduced by what is installed: BLASter or fpylll.
 
     Not claimed: anything where one w is not kept over the calls, where values are rounded or noise
     was added (both blind this search before they blind the holder of the key), or beyond the (d, β)
@@ -47,14 +48,14 @@ class KeylessSearch:
 
     looks_at = "a secret direction with evenly spaced peaks (the Gaussian pancake), without its key"
 
-    def __init__(self, claim: Claim, stream: Stream, *, block: int = 54, beta: float = 0.0) -> None:
+    def __init__(self, claim: Claim, stream: Stream, *, block: int = 60, beta: float = 0.0) -> None:
         """Search up to BKZ-``block``; ``beta`` > 0: only that β, γ = 2√d, in one job."""
         del stream
         self._applies = claim.family == "gaussian"
         self._block, self._beta = block, beta
         self._rows: dict[int, Rows] = {}
         self._search: Search | None = None
-        self._library = importlib.util.find_spec("fpylll") is not None
+        self._reducers = installed()
 
     def update(self, block: Block) -> None:
         d = block.z.shape[1]
@@ -68,27 +69,34 @@ class KeylessSearch:
         """Run the planned jobs until a candidate is confirmed, all are done, or time is up."""
         usable = {d: rows for d, rows in self._rows.items() if rows.enough}
         self._search = Search(usable)
-        self._search.run(self._jobs(usable), deadline=deadline)
+        seconds = max(0.0, deadline - time.monotonic())
+        self._search.run(self._jobs(usable, seconds), deadline=deadline)
 
-    def _jobs(self, rows: dict[int, Rows]) -> Sequence[Job]:
-        if self._beta and self._library:
-            return [Job("lattice", d, self._beta, 2 * math.sqrt(d), self._block) for d in rows]
-        planned = jobs({d: kept.shrink for d, kept in rows.items()}, lattice=self._library)
+    def _jobs(self, rows: Mapping[int, Rows], seconds: float) -> Sequence[Job]:
+        if self._beta and self._reducers:
+            by = reducer().name
+            return [
+                Job("lattice", d, self._beta, 2 * math.sqrt(d), self._block, reducer=by)
+                for d in rows
+            ]
+        shrink = {d: kept.shrink for d, kept in rows.items()}
+        planned = jobs(shrink, seconds=seconds, reducers=self._reducers)
         return [job for job in planned if job.block <= self._block]
 
     @staticmethod
     def reach(*, dim: int | None, seconds: float) -> tuple[BlindSpot, ...]:
-        """What a search of ``seconds`` on two cores completes at γ = 2√d.
+        """What a search of ``seconds`` on two cores completes at γ = 2√d, by what is installed.
 
         In dimension ``dim``, or in those that the auditor sweeps. From measured thresholds and
         costs to a factor of two (:mod:`~dpaudit_attacks.keyless.plan`); of pancakes at a threshold
         nine in ten or more were found. One entry per dimension: the largest β.
         """
         spent, best = 0.0, dict[int, float]()
-        for job in jobs(dict.fromkeys([dim] if dim else _SWEPT, 1.0), easy=False):
+        dims = dict.fromkeys([dim] if dim else _SWEPT, 1.0)
+        for job in jobs(dims, seconds=seconds, easy=False, reducers=installed()):
             spent += job.cost / 2
-            if spent > seconds:
-                break
+            if max(spent, job.cost) > seconds:
+                continue
             if job.gamma < 3 * math.sqrt(job.d):
                 best[job.d] = max(best.get(job.d, 0.0), job.beta)
         return tuple(
@@ -131,7 +139,7 @@ class KeylessSearch:
                 p=1.0,
                 statistic=0.0,
                 effect="not searched: "
-                + ("no time was given" if self._rows else "no rows of 2 to 128 values"),
+                + ("no time was given" if self._rows else "no rows of 2 to 256 values"),
                 blind_spots=(self._blind([]),),
             )
         if search.best is not None and search.p <= CONFIRMED:
@@ -142,6 +150,7 @@ class KeylessSearch:
             effect=self._nothing(search),
             blind_spots=(self._blind(search.completed),),
             details={
+                "covered": [asdict(cell) for cell in covered(search.completed)],
                 "completed": [asdict(job) for job in search.completed],
                 "broken": [asdict(job) for job in search.broken],
                 "candidates": search.candidates,
@@ -190,7 +199,7 @@ class KeylessSearch:
         )
 
     def _nothing(self, search: Search) -> str:
-        said = f"searched {describe(search.completed) or 'wide peaks only'} at γ = 2√d"
+        said = f"searched {in_words(covered(search.completed)) or 'wide peaks only'}"
         if search.unfinished or search.waiting:
             said += (
                 f"; stopped by the time limit after {search.seconds:.0f} s "
@@ -198,12 +207,18 @@ class KeylessSearch:
             )
         if search.broken:
             said += f"; {len(search.broken)} searches broke off"
-        if not self._library:
-            said += f"; the lattice search was not run: {_REMEDY}"
-        return said
+        return said + self._missing()
+
+    def _missing(self) -> str:
+        if not self._reducers:
+            return f"; the lattice search was not run: no lattice reducer is installed ({_REMEDY})"
+        if all(one.name == "fpylll" for one in self._reducers):
+            most = self._reducers[0].most_rows
+            return f"; by fpylll alone, lattices of at most {most} rows ({_FASTER} takes more)"
+        return ""
 
     def _blind(self, completed: Sequence[Job]) -> BlindSpot:
-        reached = describe(completed)
+        reached = in_words(covered(completed))
         return BlindSpot(
             test="keyless-search",
             flaw="a Gaussian pancake at γ ≥ 2√d",
@@ -215,7 +230,7 @@ class KeylessSearch:
                     if reached
                     else "at any d and β"
                 )
-                + ("" if self._library else f"; fpylll is missing ({_REMEDY})")
+                + self._missing()
                 + "; rounded releases hide it too"
             ),
         )

@@ -22,7 +22,7 @@ from dpaudit_attacks.keyless.candidates import Estimate, confirm, estimate, fund
 from dpaudit_attacks.keyless.lattice import SHORTEST_ROW
 from dpaudit_attacks.keyless.plan import Job
 
-__all__ = ["CONFIRMED", "HELD", "Finding", "Rows", "Search", "describe"]
+__all__ = ["CONFIRMED", "HELD", "Finding", "Rows", "Search"]
 
 
 HELD = 512  # rows that confirm: 4·exp(−512·R²/4) is below 1e-13 from R = 0.5 on
@@ -241,12 +241,3 @@ class Search:
         for child in self._running:
             child.close()
         self._running.clear()
-
-
-def describe(jobs: Sequence[Job]) -> str:
-    """The largest β reached in each dimension at γ = 2√d, in words."""
-    reached: dict[int, float] = {}
-    for job in jobs:
-        if job.kind == "lattice" and math.isclose(job.gamma, 2 * math.sqrt(job.d)):
-            reached[job.d] = max(reached.get(job.d, 0.0), job.beta)
-    return ", ".join(f"d={d} (β ≤ {beta:.2g})" for d, beta in sorted(reached.items()))

@@ -29,6 +29,7 @@ from dpaudit_attacks.keyless.candidates import (
     resonance,
 )
 from dpaudit_attacks.keyless.lattice import find_direction
+from dpaudit_attacks.keyless.reduction.choice import reducer
 
 __all__ = ["WORTH_A_LOOK"]
 
@@ -67,11 +68,19 @@ def _easy(rows: Array, check: Array) -> None:
 
 
 def _lattice(job: dict[str, Any], rows: Array, check: Array) -> None:
-    known = -1.0
+    known, stage = -1.0, ""
     for found in find_direction(
-        rows, beta=job["beta"], gamma=job["gamma"], reduction=job["block"], check=check
+        rows,
+        beta=job["beta"],
+        gamma=job["gamma"],
+        samples=job["rows"] or None,
+        reduction=job["block"],
+        check=check,
+        by=reducer(job["reducer"]),
     ):
-        _say(stage=found.reduction, rows=found.rows, seconds=found.seconds)
+        if found.reduction != stage:
+            stage = found.reduction
+            _say(stage=stage, rows=found.rows, seconds=found.seconds)
         if _passes(check, found.score) and found.score > known:
             known = found.score
             _say(
@@ -94,9 +103,9 @@ def _main(parent: int) -> None:
     rows, check = values[: job["search_rows"]], values[job["search_rows"] :]
     if not math.isfinite(float(values.sum())):
         raise SystemExit("rows are not finite")
-    if job["kind"] == "easy":
+    if job["kind"] == "easy" or job["easy"]:
         _easy(rows, check)
-    else:
+    if job["kind"] != "easy":
         _lattice(job, rows, check)
     _say(done=True)
 

@@ -1,0 +1,1 @@
+"""Lattice reduction behind one interface: ``fpylll`` and, where it is installed, BLASter."""
