@@ -4,5 +4,6 @@
 ``worker_main`` is that process, ``targets`` and ``mechanism_targets`` are what it calls.
 ``symbols`` calls C. ``command`` and ``command_mechanism`` run a program for each call; ``http`` and
 ``http_mechanism`` ask a server through ``exchange``; ``file`` and ``recorded_mechanism`` read
-``recordings``.
+``recordings``. ``dataset_function``, ``dataset_command`` and ``dataset_http`` are mechanisms that
+take a data set and may release anything.
 """
