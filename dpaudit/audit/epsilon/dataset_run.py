@@ -110,7 +110,10 @@ def question_of(
                 f"adjacency={one_line(adjacency, limit=40)}: neighbours differ by "
                 f"{' or '.join(ADJACENCIES)}; choose one"
             )
-        records_of(dataset)
+        if not records_of(dataset).records:
+            raise UsageError(
+                "dataset: has no records, so nothing tells what one is; begin with at least one"
+            )
         found = read_bounds(bounds) if isinstance(bounds, str) else bounds
         return Question(dataset=dataset, adjacency=adjacency, bounds=found, features=features)
     for name, given in (("dataset", dataset), ("adjacency", adjacency), ("bounds", bounds)):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dpaudit.errors import MissingExtraError, UsageError
 from dpaudit.results.arrays import read_npy
@@ -130,17 +131,8 @@ def records_of(dataset: Any) -> Records:
     """
     if hasattr(dataset, "columns") and hasattr(dataset, "to_dict"):
         return Records(plain(dataset.to_dict("records")), _framed(dataset))
-    if isinstance(dataset, np.ndarray) and dataset.ndim in (1, 2):
-        shape = (-1, *dataset.shape[1:])
-        kind = np.result_type(dataset.dtype, np.float64) if dataset.dtype.kind in "iufb" else None
-        return Records(
-            dataset.tolist(),
-            lambda records: (
-                np.array(list(records), dtype=kind).reshape(shape)
-                if records
-                else np.empty((0, *dataset.shape[1:]), dtype=kind)
-            ),
-        )
+    if isinstance(dataset, np.ndarray) and dataset.ndim in (1, 2) and dataset.dtype.kind != "V":
+        return Records(dataset.tolist(), _arrayed(dataset))
     if isinstance(dataset, list):
         return Records(list(dataset), list)
     if isinstance(dataset, tuple):
@@ -151,10 +143,24 @@ def records_of(dataset: Any) -> Records:
     )
 
 
+def _arrayed(array: npt.NDArray[Any]) -> Callable[[Sequence[Any]], Any]:
+    wide = array.dtype.kind in "biuSU"  # of which a made-up record may need more
+    shape = (-1, *array.shape[1:])
+
+    def made(records: Sequence[Any]) -> Any:
+        if not records:
+            return np.empty((0, *array.shape[1:]), dtype=array.dtype)
+        return np.array(list(records), dtype=None if wide else array.dtype).reshape(shape)
+
+    return made
+
+
 def _framed(frame: Any) -> Callable[[Sequence[Any]], Any]:
     kinds = frame.dtypes.to_dict()
 
     def made(records: Sequence[Any]) -> Any:
+        if not records:
+            return frame[:0]
         found = type(frame)(list(records), columns=list(frame.columns))
         for name, kind in kinds.items():
             try:

@@ -364,6 +364,11 @@ def search(
     random = islice(_random(data.records, schema, adjacency, rng), _MOST_DRAWN)
     known = _canonical(data.records, schema, adjacency)
     pairs = [*_unique(known), *islice(_unique(random), _RANDOM)]
+    if not pairs:
+        raise UsageError(
+            "dataset: its records are all the same and nothing tells what others there are; give "
+            "another --dataset, or --bounds 'city=Bonn|Graz'"
+        )
     rounds = len(_KEPT)
     state.planned = len(pairs) + sum(_KEPT) + (rounds - 1) * _VARIED * _VARIATIONS
     state.progress = progress

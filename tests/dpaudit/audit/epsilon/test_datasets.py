@@ -1,5 +1,6 @@
 """Data sets: files, records, what a question asks, and audits of two of them."""
 
+import datetime
 import math
 import sys
 
@@ -76,9 +77,16 @@ def test_data_sets_are_put_together_in_their_form():
     whole = np.array([[1.0, 2.0], [3.0, 4.0]])
     assert records_of(whole).make([]).shape == (0, 2)
     assert records_of((1, 2)).make([1]) == (1,)
+    for array in (np.array([1, 2]), np.array(["a", "b"]), np.array([True]), np.float32([1])):
+        of = records_of(array)
+        assert of.make([]).dtype == array.dtype
+        assert of.make(of.records).dtype.kind == array.dtype.kind
+    assert records_of(np.array(["a"])).make(["long"]).tolist() == ["long"]
+    assert records_of(np.int8([1])).make([1 << 53]).tolist() == [1 << 53]
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"n": [1, 2], "c": ["x", "y"]})
     of = records_of(frame)
+    assert of.make([]).dtypes.equals(frame.dtypes)
     assert of.make(of.records).equals(frame)
     assert of.make([]).columns.tolist() == ["n", "c"]
     assert of.make([{"n": math.nan, "c": "x"}])["n"].isna().all()
@@ -118,6 +126,8 @@ def test_which_neighbours_are_data_sets(neighbours, asks):
         ({"neighbours": (["a"], ["a"])}, "are equal"),
         ({"neighbours": "search", "dataset": [1], "adjacency": "x"}, "adjacency=x"),
         ({"neighbours": "search", "dataset": 3}, "has no records"),
+        ({"neighbours": "search", "dataset": []}, "dataset: has no records, so"),
+        ({"neighbours": "search", "dataset": np.zeros(1, "i4,f8")}, "has no records; pass"),
         ({"neighbours": "search", "dataset": [1], "bounds": "a"}, "bounds=a: write"),
         ({"neighbours": "[1];[1"}, "is not two data sets"),
         ({"neighbours": "a.csv;b.csv;c.csv"}, "3 files, wanted two"),
@@ -268,6 +278,17 @@ def test_a_process_that_died_or_was_stopped_is_started_again(folder):
         with pytest.raises(SamplerTimeoutError):
             mechanism.release_any(["waits"], 2, timeout=0.2)
         assert mechanism.release_any([1, 2], 2, timeout=60) == [2, 2]
+
+
+def test_records_that_never_differ_are_a_usage_error():
+    with pytest.raises(UsageError, match="records are all the same"):
+        dpaudit.audit_mechanism(
+            lambda data: len(data),
+            dataset=[datetime.date(2020, 1, 1)],
+            neighbours="search",
+            adjacency="replace",
+            epsilon=1,
+        )
 
 
 def test_a_search_leaves_its_pair_as_files(folder):
