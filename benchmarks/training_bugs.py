@@ -267,7 +267,7 @@ def task(*, mnist: bool) -> Task:
     right = digits.accuracy(digits.on_digits(HONEST))
     return Task(
         f"MNIST, {digits.WEIGHTS:,} weights, {100 * right:.0f} % right",
-        *(digits.run_level, one, digits.by_weights, digits.by_steps, 800, digits.WEIGHTS),
+        *(digits.run_level, one, digits.by_weights, digits.by_steps, 600, digits.WEIGHTS),
     )
 
 

@@ -38,7 +38,7 @@ MINIMUM_SAMPLES = 1_000
 _LONGEST_SECONDS = 1e9
 _LARGEST_EPSILON = 500.0
 _DELTA_OF_MU = 1e-5
-_MOST_CALLS = 1_000
+_MOST_CALLS, _MOST_SESSIONS = 1_000, 100
 
 Progress = Callable[[int, int], None]
 """Called with the number drawn and the total."""
@@ -147,16 +147,62 @@ class MechanismOptions:
     """How to call a function, e.g. ``f(value)``; by its parameters, if None."""
     calls: int = 1
     """Calls of one session that make a release, 1 to 1,000; the claim is of one call."""
+    sessions: int = 1
+    """Sessions of what one call makes, called in turn, 1 to 100."""
+    adversary: str | Callable[[list[Any]], Any] | None = None
+    """Function from all answers so far to the next input; of several sessions, also which one."""
+    together: bool = False
+    """Whether the claim is of all calls together."""
     by: str = ""
     """Who runs it, for the report."""
+
+    @property
+    def transcript(self) -> bool:
+        """Whether several sessions, or an adversary, decide what is called next."""
+        return self.sessions > 1 or self.adversary is not None
+
+    @property
+    def in_sessions(self) -> bool:
+        """Whether a release is made of a session, which the function makes."""
+        return self.calls > 1 or self.transcript
+
+    @property
+    def session_words(self) -> list[str]:
+        """What sessions do, as options of the command line."""
+        return [
+            *(["--calls", str(self.calls)] if self.calls > 1 else []),
+            *(["--sessions", str(self.sessions)] if self.sessions > 1 else []),
+            *(["--adversary", f"{self.adversary}"] if self.adversary is not None else []),
+            *(["--together"] if self.together else []),
+        ]
+
+    def claimed(self, claim: PrivacyClaim) -> PrivacyClaim:
+        """What ``claim`` says of a release: of one call composed, or of all calls together.
+
+        Raises:
+            UsageError: as :meth:`PrivacyClaim.repeated`.
+        """
+        return claim if self.together else claim.repeated(self.calls * self.sessions)
 
     def __post_init__(self) -> None:
         if not 1 <= self.calls <= _MOST_CALLS:
             raise UsageError(f"calls={self.calls}: must lie in 1…{_MOST_CALLS:,}, e.g. 5")
-        if self.calls > 1 and self.call is not None:
+        if not 1 <= self.sessions <= _MOST_SESSIONS:
+            raise UsageError(f"sessions={self.sessions}: must lie in 1…{_MOST_SESSIONS}, e.g. 2")
+        if self.calls * self.sessions > _MOST_CALLS:
             raise UsageError(
-                f"call={self.call}: with calls={self.calls} the function makes a session, called "
-                "without arguments; leave --call out"
+                f"sessions={self.sessions}: with calls={self.calls} a release is "
+                f"{self.calls * self.sessions:,} calls; {_MOST_CALLS:,} at most"
+            )
+        if self.in_sessions and self.call is not None:
+            raise UsageError(
+                f"call={self.call}: with {self.session_words[0]} the function makes a session, "
+                "called without arguments; leave --call out"
+            )
+        if self.together and not self.in_sessions:
+            raise UsageError(
+                "together: a release is one call, so there is nothing to claim together; give "
+                "--calls K, or leave --together out"
             )
         needs = f"this audit needs at least {MINIMUM_SAMPLES} releases at each neighbour"
         _check(self.alpha, self.time_limit, self.samples, needs=needs)
@@ -264,7 +310,8 @@ class PrivacyClaim:
         if name == "rho":
             stated = ZeroConcentrated(value)
         elif name == "dpsgd":
-            stated = Steps(DpSgd.parse(value) if isinstance(value, str) else value)
+            dpsgd = DpSgd.parse(value) if isinstance(value, str) else value
+            stated = Steps(dpsgd, delta or _DELTA_OF_MU)
         elif name == "renyi":
             stated = Renyi.of(value)
         else:

@@ -46,6 +46,8 @@ __all__ = [
 _MOST_ROWS = 100_000
 _LARGEST_ORDER = 1e6
 _LARGEST_EPSILON = 500.0
+_REACH = 8.0
+_NEAR = 1.02
 
 Array = npt.NDArray[np.float64]
 Table = str | Path | Sequence[tuple[float, float]]
@@ -497,9 +499,15 @@ class TradeOff:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """What the accountant of DP-SGD counts on: noise multiplier, sampling rate, steps."""
+    """What the accountant of DP-SGD counts on: noise multiplier, sampling rate, steps.
+
+    What is shown is a noise multiplier: with rate and steps as claimed, all from the least refuted
+    one on are refuted at once, as a larger one keeps a tighter curve.
+    """
 
     dpsgd: DpSgd
+    delta: float
+    """Where ε is given."""
 
     @property
     def text(self) -> str:
@@ -513,13 +521,13 @@ class Steps:
 
     @property
     def unit(self) -> str:
-        """σ."""
-        return "σ"
+        """ε."""
+        return "ε"
 
     @property
     def value(self) -> float:
-        """The noise multiplier."""
-        return self.dpsgd.sigma
+        """The accountant's ε."""
+        return self.dpsgd.epsilon(self.delta)
 
     @property
     def profile(self) -> Profile:
@@ -527,7 +535,7 @@ class Steps:
         return self.dpsgd.profile
 
     def with_value(self, value: float) -> None:
-        """None: a larger noise multiplier is a stronger claim."""
+        """None: there is a parameter for each of three."""
 
     def implied(self, delta: float) -> tuple[float, float]:
         """The accountant's ε."""
@@ -535,13 +543,52 @@ class Steps:
 
     def contradicted(self, band: Band) -> bool:
         """Whether the band shows more ε than the accountant's at some δ."""
-        return DeltaCurve(self.profile).contradicted(band)
+        return _exceeded(self.profile, band)
 
-    def shown(self, bands: Sequence[Band]) -> tuple[None, str]:
-        """``ε ≥ … at δ = …``, where most more than the claim is shown; empty if nothing is."""
-        rows = DeltaCurve(tuple(row for row in self.profile if row[0] > 0))
-        says = rows.shown(bands)[1]
-        return None, "" if says.startswith("ε ≥ 0 ") else says
+    def shown(self, bands: Sequence[Band]) -> tuple[float, str]:
+        """The ε of the noise multiplier that the bands leave, and the multiplier in words."""
+        return self.with_noise(
+            self.noise_left(lambda profile: any(_exceeded(profile, band) for band in bands))
+        )
+
+    def with_noise(self, sigma: float | None) -> tuple[float, str]:
+        """ε and words for a noise multiplier that is refuted; 0 and nothing for None."""
+        if sigma is None:
+            return 0.0, ""
+        says = f"a noise multiplier below {sigma:.3g} (claimed: {self.dpsgd.sigma:.4g})"
+        return self.dpsgd.with_sigma(sigma).epsilon(self.delta), says
+
+    def noise_left(self, refuted: Callable[[Profile], bool]) -> float | None:
+        """The least noise multiplier whose curve is ``refuted``, within 2 % from above.
+
+        Searched up to eight times the claimed one, and down to an eighth of it; None if not even
+        the largest is refuted.
+        """
+
+        def at(sigma: float) -> bool:
+            return refuted(self.dpsgd.with_sigma(sigma).profile)
+
+        claimed = low = high = self.dpsgd.sigma
+        if at(high):
+            while low > claimed / _REACH and at(low / 2**0.5):
+                low /= 2**0.5
+            low, high = low / 2**0.5, low
+            if high <= claimed / _REACH:
+                return high
+        else:
+            while not at(high):
+                low, high = high, high * 2
+                if high > claimed * _REACH:
+                    return None
+        while high / low > _NEAR:
+            middle = (low * high) ** 0.5
+            low, high = (low, middle) if at(middle) else (middle, high)
+        return high
+
+
+def _exceeded(profile: Profile, band: Band) -> bool:
+    rows = np.array(profile)
+    return bool((band.epsilons(rows[:, 1]) > rows[:, 0]).any())
 
 
 def composed(
@@ -557,7 +604,8 @@ def composed(
     if isinstance(stated, Renyi):
         return Renyi(stated.order, calls * stated.divergence)
     if isinstance(stated, Steps):
-        return Steps(replace(stated.dpsgd, steps=calls * stated.dpsgd.steps))
+        together = replace(stated.dpsgd, steps=calls * stated.dpsgd.steps)
+        return Steps(together, stated.delta)
     if stated is not None:
         raise UsageError(
             f"calls={calls}: a table is not composed; claim ε, μ, ρ or Rényi DP of one call"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-from dpaudit.accounting.dpsgd import DpSgd
 from dpaudit.audit.epsilon.one_run import (
     Inverse,
     OneRun,
@@ -31,8 +30,6 @@ Made = Callable[[float, Refutes], Sequence[Trial]]
 
 STATED_SHARE = 0.9
 """The share of α for a claim other than ε and μ; the rest is for ε at δ alone."""
-_REACH = 8.0
-_NEAR = 1.02
 _METHOD = "one run, trade-off curve"
 
 
@@ -73,11 +70,16 @@ def _against(
     p, by = least_p(made, lambda trial: trial.p(inverse))
     p = min(1.0, p / STATED_SHARE)
     low: float | None = None
-    unit, statistic, details = "ε", found.epsilon, {}
+    unit, statistic = "ε", found.epsilon
+    details: dict[str, float | None] = {}
     if isinstance(stated, Steps):
         name = "DP-SGD"
-        statistic, told, details = _noise_left(stated.dpsgd, made, level, claim.delta)
-        says = _noise_shown(details)
+        sigma = stated.noise_left(
+            lambda profile: _any_refutes(made, level, tradeoff_of_profile(profile))
+        )
+        statistic, says = low, _ = stated.with_noise(sigma)
+        told = f"{says}: ε ≥ {rounded_down(low)}" if says else "no noise multiplier is contradicted"
+        details = {"sigma": sigma, "claimed_sigma": stated.dpsgd.sigma}
     elif stated.value is not None:
         low, by_low = largest(made, level, _refuting(stated))
         name = unit = stated.unit
@@ -112,6 +114,10 @@ def _against(
 _LOOKS_AT = {"DP-SGD": "the whole curve of the claimed steps"}
 
 
+def _any_refutes(made: Sequence[Trial], level: float, inverse: Inverse) -> bool:
+    return any(trial.refutes(level * trial.share, inverse) for trial in made)
+
+
 def _refuting(stated: StatedClaim) -> Refutes:
     """Whether a trial refutes the claim with another value; each one's curve is made once."""
     curves: dict[float, Inverse] = {}
@@ -123,53 +129,3 @@ def _refuting(stated: StatedClaim) -> Refutes:
         return trial.refutes(level, curves[value])
 
     return refutes
-
-
-def _noise_left(
-    claim: DpSgd, made: Sequence[Trial], level: float, delta: float
-) -> tuple[float, str, dict[str, float | None]]:
-    """The ε of the least noise multiplier that is refuted, in words too.
-
-    With rate and steps as claimed, all noise multipliers from that one on are refuted at once: a
-    larger one keeps a tighter curve.
-    """
-    sigma = _least_refuted(made, claim, level)
-    shown = 0.0 if sigma is None else claim.with_sigma(sigma).epsilon(delta)
-    said = (
-        f"noise multiplier below {sigma:.3g}, {claim.sigma:.4g} claimed: ε ≥ {rounded_down(shown)}"
-        if sigma is not None
-        else "no noise multiplier is contradicted"
-    )
-    return shown, said, {"sigma": sigma, "claimed_sigma": claim.sigma}
-
-
-def _noise_shown(details: Mapping[str, float | None]) -> str:
-    sigma = details["sigma"]
-    if sigma is None:
-        return ""
-    return f"a noise multiplier below {sigma:.3g} (claimed: {details['claimed_sigma']:.4g})"
-
-
-def _least_refuted(made: Sequence[Trial], claim: DpSgd, level: float) -> float | None:
-    """The least noise multiplier that some trial refutes, within 2 % from above, or None."""
-
-    def refuted(sigma: float) -> bool:
-        inverse = tradeoff_of_profile(claim.with_sigma(sigma).profile)
-        return any(trial.refutes(level * trial.share, inverse) for trial in made)
-
-    low = high = claim.sigma
-    if refuted(high):
-        while low > claim.sigma / _REACH and refuted(low / 2**0.5):
-            low /= 2**0.5
-        low, high = low / 2**0.5, low
-        if high <= claim.sigma / _REACH:
-            return high
-    else:
-        while not refuted(high):
-            low, high = high, high * 2
-            if high > claim.sigma * _REACH:
-                return None
-    while high / low > _NEAR:
-        middle = (low * high) ** 0.5
-        low, high = (low, middle) if refuted(middle) else (middle, high)
-    return high

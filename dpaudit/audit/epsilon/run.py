@@ -94,6 +94,9 @@ def audit_mechanism(
     guesses: int | None = None,
     call: str | None = None,
     calls: int = 1,
+    sessions: int = 1,
+    adversary: str | Callable[[list[Any]], Any] | None = None,
+    together: bool = False,
     in_process: bool | None = None,
     dataset: Any = None,
     adjacency: str | None = None,
@@ -138,7 +141,11 @@ def audit_mechanism(
     With ``calls`` above 1 the callable, called without arguments, makes a session, which is a
     function of the value: a release is what so many calls of a fresh session release, which may
     share what they keep, and the claim is that of one call
-    (:meth:`~dpaudit.audit.options.PrivacyClaim.repeated`).
+    (:meth:`~dpaudit.audit.options.PrivacyClaim.repeated`), or with ``together`` that of all. With
+    ``sessions`` above 1 it makes what they share, and calling that opens a session: they are called
+    in turn, ``calls`` times each. An ``adversary``, a function of the answers so far
+    (``MODULE:FUNCTION`` for ``python:``), chooses each next input: a session then is a function of
+    the value and the input (:func:`~dpaudit.samplers.transcripts.transcripts`).
 
     ``by`` is who runs the audit, for the report.
 
@@ -170,6 +177,9 @@ def audit_mechanism(
         real_numbers=real_numbers,
         call=call,
         calls=calls,
+        sessions=sessions,
+        adversary=adversary,
+        together=together,
         by=by,
     )
     asked = question_of(neighbours, dataset, adjacency=adjacency, bounds=bounds, features=features)
@@ -218,8 +228,8 @@ def audit_subject(
             )
         return reproducible(named, what)
     _check_guesses(guesses)
+    asked = _asked(asked, neighbours, attack, options)
     if asked is not None:
-        _refuse_calls(options, "data sets")
         return _asked_here(what, asked, attack, claim=claim, options=options, progress=progress)
     pair = None if neighbours is None else parse_neighbours(neighbours)
     try:
@@ -228,14 +238,14 @@ def audit_subject(
         ) as mechanism:
             result = run_mechanism_audit(
                 mechanism,
-                claim=claim.repeated(options.calls),
+                claim=options.claimed(claim),
                 neighbours=pair,
                 attack=attack,
                 options=options,
                 progress=progress,
             )
     except NotNumbersError:
-        if pair is None or not _plain(attack, options):
+        if pair is None or attack is not None:
             raise
         asked = any_release(pair, str(neighbours))
         return _asked_here(what, asked, attack, claim=claim, options=options, progress=progress)
@@ -246,6 +256,7 @@ def audit_subject(
         "attack": shown,
         "call": options.call,
         "calls": options.calls if options.calls > 1 else None,
+        "together": options.together or None,
         "samples": options.samples,
         "alpha": options.alpha,
         "seed": options.seed,
@@ -258,9 +269,28 @@ def audit_subject(
     return dataclasses.replace(result, cannot_rule_out=(*result.cannot_rule_out, SAME_PROCESS))
 
 
-def _plain(attack: object, options: MechanismOptions) -> bool:
-    """Whether releases that are no numbers may be encoded: nothing computes with them."""
-    return attack is None and options.calls == 1
+def _asked(
+    asked: Question | None, neighbours: str | None, attack: object, options: MechanismOptions
+) -> Question | None:
+    """``asked``; of sessions whose answers are kept as they are, query results too are data sets.
+
+    Raises:
+        UsageError: an attack, or no neighbours.
+    """
+    if asked is not None or not options.transcript:
+        return asked
+    told = " ".join(options.session_words)
+    if attack is not None:
+        raise UsageError(
+            f"attack={attack}: sees one release of a query result, but with {told} it is the "
+            "answers of sessions; leave one of them out"
+        )
+    if neighbours is None:
+        raise UsageError(
+            f"neighbours=None: with {told} two query results or data sets are compared; write "
+            "e.g. --neighbours 0,1"
+        )
+    return any_release(parse_neighbours(neighbours), neighbours)
 
 
 def _asked_here(
@@ -278,11 +308,23 @@ def _asked_here(
         raise UsageError(
             f"features={features}: {what.name} runs in this process; pass the function itself"
         )
+    if isinstance(options.adversary, str):
+        raise UsageError(
+            f"adversary={options.adversary}: {what.name} runs in this process; pass the function "
+            "itself"
+        )
+    together = options.claimed(claim)
     with CallableOnDatasets(
-        what.called, name=what.name, call=options.call, features=features
+        what.called,
+        name=what.name,
+        call=options.call,
+        features=features,
+        calls=options.calls,
+        sessions=options.sessions,
+        adversary=options.adversary,
     ) as mechanism:
         result = audit_question(
-            mechanism, asked, attack=attack, claim=claim, options=options, progress=progress
+            mechanism, asked, attack=attack, claim=together, options=options, progress=progress
         )
     again = f"dpaudit.audit_mechanism(…, neighbours=…, alpha={options.alpha!r})"
     result = reproducible(_identified(result, options, NOTHING), what, again=again)
@@ -291,9 +333,11 @@ def _asked_here(
     return dataclasses.replace(result, cannot_rule_out=(*result.cannot_rule_out, SAME_PROCESS))
 
 
-def _refuse_calls(options: MechanismOptions, of: str) -> None:
-    if options.calls > 1:
-        raise UsageError(f"calls={options.calls}: {of} have no sessions; leave --calls out")
+def _refuse_sessions(options: MechanismOptions, of: str) -> None:
+    if options.in_sessions:
+        option = options.session_words[0].removeprefix("--")
+        value = getattr(options, option)
+        raise UsageError(f"{option}={value}: {of} have no sessions; leave --{option} out")
 
 
 def _check_guesses(guesses: int | None) -> None:
@@ -341,7 +385,7 @@ def audit_named(
     words = ["dpaudit", "mechanism", name, *claim.words, "--alpha", f"{alpha!r}", "--seed", seed]
     refuse_pure_gaussian(declared_law(name), claim, name=name)
     if name.startswith((SCORES, COUNTS)):
-        _refuse_calls(options, "recorded scores")
+        _refuse_sessions(options, "recorded scores")
         for option, given in (
             ("neighbours", neighbours if asked is None else asked.shown),
             ("attack", attack),
@@ -360,18 +404,19 @@ def audit_named(
         result = _identified(result, options, what)
         return _reproducible(result, [*words, *_option("--guesses", guesses)])
     _check_guesses(guesses)
+    asked = _asked(asked, neighbours, attack, options)
     if asked is not None:
-        _refuse_calls(options, "data sets")
-        with joined() as sandbox, on_datasets(name, asked, call=options.call) as mechanism:
+        together = options.claimed(claim)
+        with joined() as sandbox, on_datasets(name, asked, options=options) as mechanism:
             result = audit_question(
-                mechanism, asked, attack=attack, claim=claim, options=options, progress=progress
+                mechanism, asked, attack=attack, claim=together, options=options, progress=progress
             )
         result = dataclasses.replace(_identified(result, options, what), sandbox=sandbox.reached)
-        words += [*asked.words(result), *_option("--call", options.call)]
+        words += [*asked.words(result), *_option("--call", options.call), *options.session_words]
         return _reproducible(result, [*words, "--samples", str(options.samples)])
     named = None if attack is None else named_attack(attack, mechanism=name)
     pair = None if neighbours is None else parse_neighbours(neighbours)
-    together = claim.repeated(options.calls)
+    together = options.claimed(claim)
     closed = open_mechanism(
         name, seed=seed, call=options.call, calls=options.calls, neighbours=pair
     )
@@ -388,7 +433,7 @@ def audit_named(
                 progress=progress,
             )
     except NotNumbersError:
-        if pair is None or not name.startswith("python:") or not _plain(attack, options):
+        if pair is None or not name.startswith("python:") or attack is not None:
             raise
         asked = any_release(pair, str(neighbours))
         return audit_named(
@@ -397,7 +442,7 @@ def audit_named(
     result = dataclasses.replace(_identified(result, options, what), sandbox=sandbox.reached)
     words += [*_option("--neighbours", neighbours), *_option("--attack", attack)]
     words += _option("--call", options.call)
-    words += _option("--calls", options.calls if options.calls > 1 else None)
+    words += options.session_words
     words += ["--samples", str(options.samples)]
     return _reproducible(result, [*words, *(["--real-numbers"] if options.real_numbers else [])])
 

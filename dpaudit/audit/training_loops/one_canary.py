@@ -56,6 +56,9 @@ def result_of_runs(
     judged = judge(learned, *counting, claim=claim, alpha=alpha)
     tests = tuple(test for test in judged.tests if not test.advisory)
     verdict, reason = verdict_of(tests, "")
+    shown, stated = judged.epsilon, judged.stated
+    if stated is not None and stated.unit == "ε" and stated.shown is not None:
+        shown = max(shown, stated.shown.low)
     blind = two_neighbour_blind_spots(
         draws=len(scores) - half, claim=claim, alpha=EVENT_SHARE / 2 * alpha
     )
@@ -68,9 +71,9 @@ def result_of_runs(
         claim_epsilon=claim.epsilon,
         claim_delta=claim.delta,
         claim_mu=claim.mu,
-        stated=judged.stated,
+        stated=stated,
         alpha=alpha,
-        epsilon=at_least(judged.epsilon, alpha, _METHOD),
+        epsilon=at_least(shown, alpha, _METHOD),
         delta=at_least(judged.delta, alpha, _METHOD),
         mu=at_least(judged.mu, alpha, _METHOD),
         curve=judged.curve,

@@ -267,6 +267,24 @@ def mechanism(
             help="python: makes sessions; a release is K calls of one. The claim is of one call.",
         ),
     ] = 1,
+    sessions: Annotated[
+        int,
+        typer.Option(
+            metavar="S",
+            help="python: makes what S sessions share; a release is K calls of each, in turn.",
+        ),
+    ] = 1,
+    adversary: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION",
+            help="A function of the answers so far that gives the next input of a session.",
+            show_default=False,
+        ),
+    ] = None,
+    together: Annotated[
+        bool, typer.Option("--together", help="The claim is of all calls together, not of one.")
+    ] = False,
     *,
     common: AuditCommand,
 ) -> None:
@@ -356,6 +374,9 @@ def mechanism(
         real_numbers=real_numbers,
         call=call,
         calls=calls,
+        sessions=sessions,
+        adversary=adversary,
+        together=together,
         by=common.by,
     )
     mechanisms.mechanism(
