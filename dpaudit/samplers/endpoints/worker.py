@@ -61,8 +61,8 @@ class Worker:
 
     def __init__(self, name: str, spec: Spec) -> None:
         self.name = name
-        self._spec = spec
         self.role = "mechanism" if spec["kind"] in _MECHANISMS else "sampler"
+        self._spec: Spec = {**spec, "role": self.role}
         self._process: Process | None = None
         self._dead = ""
         self._calls = 0
@@ -83,7 +83,7 @@ class Worker:
             needs, shared = self._needed_paths(), self._shared()
             self._process = Process(argv, talks=True, needs=needs, shared=shared)
             until = time.monotonic() + _FIRST_LINES
-            spec = json.dumps({"name": self.name, "role": self.role, **self._spec}).encode()
+            spec = json.dumps({"name": self.name, **self._spec}).encode()
             try:
                 self._process.send(spec, deadline=until)
                 self._process.send(b"{}", deadline=until)

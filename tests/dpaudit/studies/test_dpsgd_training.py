@@ -1,6 +1,5 @@
 """``dpsgd-training``: its attackers on small runs, and the table of several runs."""
 
-import functools
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,30 +17,18 @@ from dpaudit.randomness import KeyedStream
 from dpaudit.studies import dpsgd_training as training
 from dpaudit.studies.dpsgd_training import ATTACKERS, Watcher
 
-privacy_engine = pytest.importorskip("opacus.privacy_engine")
+pytest.importorskip("opacus.privacy_engine")
 
-from dpaudit.training.private.onlooker import Sight  # noqa: E402
+from support.noise_multipliers import noise_multipliers  # noqa: F401
+from support.one_thread import one_thread  # noqa: F401
+
+from dpaudit.training.private.onlooker import Sight
 
 KEYED, NEAREST, PLAIN, BITS = ATTACKERS
 GRID = {
     "run": 1, "data": "synthetic", "model": "mlp", "epochs": 3, "batch": 64, "lr": 0.2,
     "clip": 0.5, "beta": 1e-4, "gamma": "2sqrtd", "samples": 10_000,
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    # half of a small run is the search for the noise multiplier
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(
-            privacy_engine,
-            "get_noise_multiplier",
-            functools.cache(privacy_engine.get_noise_multiplier),
-        )
-        yield
-    torch.set_num_threads(before)
 
 
 def table_of(arm):

@@ -1,7 +1,6 @@
 """A whole Opacus run: repeatable, equal except for its noise, and observed correctly."""
 
 import dataclasses
-import functools
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ pytest.importorskip("opacus")
 
 from opacus import privacy_engine
 from opacus.accountants import RDPAccountant
+from support.noise_multipliers import noise_multipliers  # noqa: F401
 
 from dpaudit.training.data import load_images
 from dpaudit.training.models import make_model
@@ -26,21 +26,6 @@ from dpaudit.training.private.run import Recipe, _private, epoch_steps, train_pr
 STREAM = KeyedStream.from_seed("private training")
 RECIPE = Recipe(model="mlp", epochs=1, batch=128, lr=0.5)
 DIM = 12_730
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    # half of a small run is the search for the noise multiplier
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(
-            privacy_engine,
-            "get_noise_multiplier",
-            functools.cache(privacy_engine.get_noise_multiplier),
-        )
-        yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
