@@ -24,7 +24,7 @@ _LARGEST_BETA = 0.25
 _SMALLEST_BETA = 1e-9  # double precision keeps phases to 1e-13
 _WORTH = 1.1  # a larger block must reach this much more β
 _CORES = 2
-_WIDE = 3  # dimensions, the smallest, of which the larger γ̂ is planned with the rest
+_WIDE = 3  # dimensions, the smallest not scanned, of which the larger γ̂ is planned with the rest
 _TIMES = (2.0, 20.0)  # γ̂/√d: the least of the pancake's own guarantee, and far above
 
 
@@ -135,7 +135,7 @@ def _fpylll_cost(n: int, block: int) -> float:
 def _blaster_cost(n: int, block: int) -> float:
     """The same for BLASter: LLL and deep LLL, then tours."""
     size = math.pow(n / 347, 3.5)
-    return 0.3 + 4.0 * size + (7.0 * size * math.pow(2, (block - 44) / 4) if block else 0.0)
+    return 0.25 + 3.5 * size + (5.5 * size * math.pow(2, (block - 44) / 4) if block else 0.0)
 
 
 _COST = {"fpylll": _fpylll_cost, "blaster": _blaster_cost}
@@ -151,16 +151,18 @@ def jobs(
     """All jobs for dimensions d with their ``shrink``, those first that two cores finish in time.
 
     Of each d at γ̂ = 2√d, the least that the pancake's own guarantee allows (it covers smaller γ),
-    and of the three smallest at γ̂ = 20√d, one job each: the largest β at which all of them together
-    fit into ``seconds``; the costliest first if it fits, as it decides when they end, then the
-    cheapest. After these the others, cheapest first. Where a β wants more rows than a reducer
+    and of the three smallest above 3 at γ̂ = 20√d, one job each: the largest β at which all of them
+    together fit into ``seconds``; the costliest first if it fits, as it decides when they end, then
+    the cheapest. After these the others, cheapest first. Where a β wants more rows than a reducer
     takes, it gets the largest β that fits: while there is a reducer, no dimension is left out.
     """
     if not reducers:
         return [Job("easy", d, cost=_easy_cost(d)) for d in sorted(dims)] if easy else []
     ladders = {(d, times): _ladder(d, dims[d], times, reducers) for d in dims for times in _TIMES}
-    at_once = {(d, _TIMES[0]) for d in dims} | {(d, _TIMES[1]) for d in sorted(dims)[:_WIDE]}
-    step = _highest({name: ladders[name] for name in sorted(at_once)}, _CORES * seconds)
+    wide = [d for d in sorted(dims) if d > SCANNED_DIM][:_WIDE]
+    at_once = {(d, _TIMES[0]) for d in dims} | {(d, _TIMES[1]) for d in wide}
+    left = _CORES * seconds - sum(_easy_cost(d) for d in dims if easy)
+    step = _highest({name: ladders[name] for name in sorted(at_once)}, left)
     first = sorted((ladders[name][i] for name, i in step.items()), key=lambda job: job.cost)
     later = [job for name, ladder in ladders.items() for job in ladder[step.get(name, -1) + 1 :]]
     if first and first[-1].cost <= seconds:
