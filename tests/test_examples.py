@@ -34,6 +34,12 @@ def fewer(monkeypatch):
     )
 
 
+@pytest.fixture
+def no_classifiers(monkeypatch):
+    """Fixed statistics are enough for these, and take no seconds."""
+    monkeypatch.setattr("dpaudit.audit.epsilon.judge.learned_scores", lambda *_, **__: [])
+
+
 def test_audit_a_closed_sampler(fewer):
     fewer(200_000)
     out = run("01_audit_a_closed_sampler.py")
@@ -171,3 +177,77 @@ def test_seed_in_noise(fewer):
     assert "black-box audit: no-finding" in out
     assert "key holder: 3,143 of 3,143 counts read" in out
     assert "anybody else: 0 of 3,143 counts read" in out
+
+
+MECHANISMS = EXAMPLES / "mechanisms"
+OLD = {"age": 120, "city": "Oslo"}
+PAIRS = {
+    "empty": ([], [{"age": 0, "city": "Bonn"}]),
+    "oldest": ([{"age": 1, "city": "Bonn"}] * 3, [{"age": 1, "city": "Bonn"}] * 3 + [OLD]),
+}
+
+
+def released(file, function, pair, *, samples=2000, **options):
+    """The audit of a function of ``examples/mechanisms`` at two data sets, without classifiers."""
+    return dpaudit.audit_mechanism(
+        f"python:{MECHANISMS / file}:{function}",
+        neighbours=PAIRS[pair],
+        samples=samples,
+        alpha=1e-4,
+        seed=1,
+        **{"epsilon": 1, **options},
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "scale", "pair", "verdict"),
+    [
+        ("SELECT TOTAL(MIN(age, 100)) FROM people", 100, "oldest", "no-finding"),
+        ("SELECT SUM(MIN(age, 100)) FROM people", 100, "empty", "finding"),  # of none, NULL
+        ("SELECT city, COUNT(*) FROM people GROUP BY city", 1, "oldest", "finding"),
+    ],
+)
+def test_sqlite_query(no_classifiers, query, scale, pair, verdict):
+    call = f"f(dataset, n, query={query!r}, scale={scale})"
+    result = released("sqlite_query.py", "released", pair, call=call)
+    assert result.verdict == verdict
+    if pair == "empty":
+        assert "is None, in 1 of those at the first" in " ".join(result.advice)
+
+
+def test_smartnoise_query(no_classifiers):
+    """An average costs ε twice: what is shown of one that has ε = 1 per column may be above 1."""
+    pytest.importorskip("snsql")
+    call = 'f(dataset, n, query="SELECT AVG(age) AS age FROM t.people", epsilon=1.0)'
+    result = released("smartnoise_query.py", "released", "oldest", call=call, epsilon=2)
+    assert result.verdict == "no-finding"
+
+
+@pytest.mark.parametrize(
+    ("function", "verdict"), [("by_city", "no-finding"), ("as_returned", "finding")]
+)
+def test_pipeline_dp_sum(no_classifiers, function, verdict):
+    """The order of the cities gives away which of them occur."""
+    pytest.importorskip("pipeline_dp")
+    result = released("pipeline_dp_sum.py", function, "oldest", samples=1000)
+    assert result.verdict == verdict
+    assert ("text of release#keys" in result.advice[-1]) == (verdict == "finding")
+
+
+@pytest.mark.parametrize(
+    ("function", "verdict"), [("fixed_bounds", "no-finding"), ("bounds_from_data", "finding")]
+)
+def test_opendp_sum(no_classifiers, function, verdict):
+    pytest.importorskip("opendp")
+    assert released("opendp_sum.py", function, "oldest", samples=1000).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("function", "verdict"), [("marginals", "no-finding"), ("copies", "finding")]
+)
+def test_synthetic_data(no_classifiers, function, verdict):
+    pytest.importorskip("pandas")
+    result = released("synthetic_data.py", function, "oldest", samples=1500)
+    assert result.verdict == verdict
+    if verdict == "finding":
+        assert any("release.age#max" in test.effect for test in result.tests if test.finding)
