@@ -124,7 +124,7 @@ def _another64(word, spare, used):  # type: ignore[no-untyped-def]
                 s = -math.log((np.float64(spare[used] >> _U(12)) + 0.5) * 2.0**-52) / _TAIL
                 t = -math.log((np.float64(spare[used + 1] >> _U(12)) + 0.5) * 2.0**-52)
                 used += 2
-                if t + t > s * s:
+                if 2.0 * t > s * s:
                     return _TAIL + s, word, used
             return x, word, -1
         u = np.float64(spare[used] >> _U(11)) * 2.0**-53

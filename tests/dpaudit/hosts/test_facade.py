@@ -14,8 +14,10 @@ from dpaudit import registry
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.pancake import Pancake
 from dpaudit.noise.secure_gaussian import SecureGaussian
+from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import Reference
+from dpaudit_attacks.seed_reader import SeedReader
 
 pytest.importorskip("opacus")
 
@@ -284,6 +286,22 @@ def test_the_key_reads_a_pancakes_phase_and_nothing_else(make_key, tmp_path, mod
         assert scipy.stats.kstest(found, "uniform", args=(-0.5, 1)).pvalue > 1e-3
     turned = Run(mode).use(lambda s: Pancake(key=key, sigma=s), mitigation="rotation")
     assert scipy.stats.kstest(phases(turned, key, 25), "uniform", args=(-0.5, 1)).pvalue > 1e-3
+
+
+def test_the_key_reads_noise_that_carries_its_own_seed(tmp_path):
+    key = SeedKey.new(secret=b"k" * 32)
+    key.save(tmp_path / "key.json")
+    read = []
+    for mitigation in ("none", "rotation"):
+        run = Run().use(
+            f"seed-in-noise:key={tmp_path / 'key.json'},code=signs", mitigation=mitigation
+        )
+        for _ in range(5):
+            run.step()
+        reader = SeedReader(key=key, code="signs", sigma=run.releases[0].sigma)
+        rest = torch.stack([seen.noisy - seen.query for seen in run.releases])
+        read.append(int(reader.noise(rest).found.sum()))
+    assert read == [5, 0]
 
 
 @pytest.mark.parametrize("mitigation", ["rotation", "smoothing:tau=0.5", "smoothing", "object"])
