@@ -369,6 +369,14 @@ def test_every_claim_has_a_test_of_its_own_in_one_run(clear_scores, given, name)
     assert result.stated.says
 
 
+def test_the_shares_of_alpha_add_up(clear_scores):
+    """ε at δ beside another claim is shown with a tenth of α."""
+    beside = audit_mechanism(clear_scores, curve=[(1.0, 1e-5)], seed=1, alpha=0.1)
+    alone = audit_mechanism(clear_scores, epsilon=1.0, delta=1e-5, seed=1, alpha=0.01)
+    rows = [t for t in (*beside.tests, *alone.tests) if t.name == "one run, ε at δ"]
+    assert rows[0].statistic == pytest.approx(rows[1].statistic)
+
+
 def test_counts_are_judged_in_the_claims_own_terms():
     result = audit_mechanism("counts:490,10,10,490", rho=0.1, seed=1)
     assert result.verdict == "finding"

@@ -8,6 +8,8 @@ from dpaudit.audit.training_loops.loader import audit_loader
 from dpaudit.errors import UsageError
 
 N, RATE, EPOCHS = 200, 0.1, 12
+WEIGHTED = np.where(np.arange(N) < 180, 1.0, 5.0)
+"""As torch's WeightedRandomSampler draws a rare class (Opacus issue 813)."""
 
 
 def poisson(rng, *, rate=RATE, weights=None):
@@ -42,6 +44,10 @@ def test_what_shuffling_shows():
         (
             "batch sizes",
             lambda rng: [rng.choice(N, 20, replace=False) for _ in range(EPOCHS * 10)],
+        ),
+        (
+            "inclusion",
+            lambda rng: [rng.choice(N, 20, p=WEIGHTED / WEIGHTED.sum()) for _ in range(120)],
         ),
         ("records twice", lambda rng: [rng.integers(0, N, 20) for _ in range(EPOCHS * 10)]),
         (

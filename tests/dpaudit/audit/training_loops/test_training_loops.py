@@ -60,6 +60,48 @@ def test_one_canary_in_many_runs():
     assert audited(summed(0.3), canaries=one, runs=300).verdict == "finding"
 
 
+def test_one_canary_in_many_runs_shows_what_is_there():
+    """Nothing is lost to other canaries, whichever way the score points."""
+    result = audited(summed(0.5), canaries=ODD[:1], runs=3_000)
+    assert result.method == "one canary in many runs"
+    assert 1.4 < result.mu.low <= 2.0
+    turned = audited(summed(0.5), canaries=ODD[:1], runs=3_000, score=lambda w, x: -knows(w, x))
+    assert turned.mu.low > 1.4
+    assert result.curve
+    assert any(spot.test == "one run" for spot in audited(summed(1.0), runs=2).cannot_rule_out)
+
+
+def test_one_honest_canary_in_many_runs_is_rarely_a_finding():
+    """200 repetitions at the tightest claim there is, α = 0.05."""
+    from dpaudit.audit.options import PrivacyClaim
+    from dpaudit.audit.training_loops.one_canary import result_of_runs
+
+    found = 0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        member = rng.random(400) < 0.5
+        result = result_of_runs(
+            rng.standard_normal(400) + member,
+            member,
+            name="",
+            claim=PrivacyClaim.of(None, mu=1.0),
+            alpha=0.05,
+            seed=str(seed),
+            started=0.0,
+        )
+        found += result.verdict == "finding" or result.mu.low > 1.0
+    assert scipy.stats.binom.sf(found - 1, 200, 0.05) > 1e-3
+
+
+def test_many_runs_show_which_noise_multiplier_is_left():
+    pytest.importorskip("dp_accounting")
+    claim = {"mu": None, "dpsgd": "sigma=1,rate=1,steps=1"}
+    result = audited(summed(0.4), canaries=ODD[:1], runs=1_000, **claim)
+    assert result.verdict == "finding"
+    assert result.stated.says.startswith("a noise multiplier below 0.")
+    assert result.epsilon.low == result.stated.shown.low > result.claim_epsilon
+
+
 def test_few_runs_are_compared_by_rank():
     """Each run's scores lie elsewhere; no coin enters their ranks."""
 
