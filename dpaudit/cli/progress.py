@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from rich.progress import (
@@ -65,12 +64,7 @@ class AuditProgress:
         self._enter(drawing=True)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         if self._stage is not None:
             self._stage.stop()
 
@@ -174,12 +168,7 @@ class RunProgress:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self._end.set()
         self._thread.join()
         if self._bar is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
 from typing import Any
 
 from dpaudit.errors import UsageError
@@ -146,12 +145,7 @@ class Server:
     def __enter__(self) -> Server:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.stop()
 
 
