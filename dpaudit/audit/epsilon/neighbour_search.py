@@ -460,6 +460,8 @@ class _Search:
                 self.late = True
                 break
             except (SamplerError, UsageError) as error:
+                if isinstance(error, UsageError) and not self.releases:
+                    raise  # it cannot be imported, or called so: no other pair would help
                 self.refused += 1
                 self.error = self.error or one_line(error, limit=300)
                 continue

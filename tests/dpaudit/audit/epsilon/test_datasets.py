@@ -1,14 +1,16 @@
 """Data sets: files, records, what a question asks, and audits of two of them."""
 
+import dataclasses
 import datetime
 import math
+import shlex
 import sys
 
 import numpy as np
 import pytest
 
 import dpaudit
-from dpaudit.audit.epsilon.dataset_run import Question, question_of, write_pair
+from dpaudit.audit.epsilon.dataset_run import Question, question_of, with_pair_in
 from dpaudit.audit.epsilon.datasets import described, json_text, read_dataset, records_of
 from dpaudit.errors import (
     SamplerCrashError,
@@ -207,7 +209,8 @@ def test_a_pair_is_written_and_read_again(tmp_path):
     result = dpaudit.audit_mechanism(
         lambda data: _noisy(len(data), rng), neighbours=pair, epsilon=1, samples=1000, seed=1
     )
-    paths = write_pair(result, tmp_path)
+    with_pair_in(result, tmp_path)
+    paths = [tmp_path / name for name in ("first.json", "second.json")]
     assert [repr(read_dataset(p, name="x")) for p in paths] == [repr(p) for p in pair]
 
 
@@ -221,6 +224,42 @@ def test_the_words_ask_again():
         seed=1,
     )
     assert question.words(result) == ["--neighbours", "[1];[2, 3]", "--features", "m:f"]
+
+
+def test_a_long_pair_is_asked_again_by_files(tmp_path):
+    """Of a search without --out by the search, which leaves them; with it, by the files."""
+    (tmp_path / "d.json").write_text(str([0.25] * 90))
+    question = question_of("search", str(tmp_path / "d.json"), bounds="0:1")
+    result = dpaudit.audit_mechanism(
+        lambda data: len(data), neighbours=([0.25] * 90, [0.25] * 89), epsilon=1, samples=1000
+    )
+    words = question.words(result)
+    assert words == [
+        *("--dataset", str(tmp_path / "d.json"), "--neighbours", "search"),
+        *("--adjacency", "add-remove", "--bounds", "0:1", "--out", "found"),
+    ]
+    found = [t for t in result.tests if t.finding]
+    tests = (dataclasses.replace(found[0], reproduce=shlex.join(["dpaudit", "m", *words])),)
+    kept = with_pair_in(dataclasses.replace(result, tests=tests), tmp_path)
+    again = shlex.split(kept.tests[0].reproduce)
+    files = f"{tmp_path}/first.json;{tmp_path}/second.json"
+    assert again == ["dpaudit", "m", "--neighbours", files]
+    assert question_of(files).pair == ([0.25] * 90, [0.25] * 89)
+
+
+def test_arrays_are_asked_again_as_arrays(tmp_path):
+    rows = np.arange(6.0).reshape(3, 2)
+    result = dpaudit.audit_mechanism(
+        lambda data: data.shape[0], neighbours=(rows, rows[:0]), epsilon=1, samples=1000
+    )
+    with_pair_in(result, tmp_path)
+    again = question_of(f"{tmp_path}/first.npy;{tmp_path}/second.npy")
+    assert [one.tolist() for one in again.pair] == [rows.tolist(), []]
+    assert again.pair[1].shape == (0, 2)
+    np.save(tmp_path / "v.npy", np.arange(3.0))
+    assert question_of(f"{tmp_path}/v.npy;{tmp_path}/v.npy") is None  # query results
+    np.save(tmp_path / "w.npy", np.arange(2.0))
+    assert question_of(f"{tmp_path}/v.npy;{tmp_path}/w.npy").pair[1].tolist() == [0.0, 1.0]
 
 
 MODULE = """
@@ -289,6 +328,17 @@ def test_records_that_never_differ_are_a_usage_error():
             adjacency="replace",
             epsilon=1,
         )
+
+
+def test_a_search_of_what_cannot_be_imported_is_a_usage_error(folder):
+    (folder / "none.py").write_text("import no_such_module\n")
+    ended = here(
+        *("mechanism", "python:./none.py:f", "--dataset", "a.csv", "--neighbours", "search"),
+        *("--claim-epsilon", "1", "--samples", "1000"),
+        cwd=folder,
+    )
+    assert ended.returncode == 2
+    assert "dpaudit: module=./none.py: cannot be imported" in ended.stderr
 
 
 def test_a_search_leaves_its_pair_as_files(folder):
@@ -375,7 +425,6 @@ def test_releases_of_query_results_may_be_anything_too(folder):
             ["python:./release.py:count", "--neighbours", "a.csv;b.csv", "--attack", "reach"],
             "attack",
         ),
-        (["python:./release.py:count", "--neighbours", "a.csv;b.csv", "--calls", "2"], "calls=2"),
         (
             ["python:./release.py:count", "--neighbours", "0,1", "--bounds", "0:1"],
             "bounds: belongs",
