@@ -102,7 +102,7 @@ _NET = 0.2  # between points of a grid of u
 _SEEN = math.exp(-2 * math.pi**2 * _NET**2)  # of the resonance, at that distance
 _PER_SECOND = 1e9  # multiplications and additions, numpy on one core
 # c₁, c₂ and the most rows of fpylll 0.6 and of BLASter 0.1.1 (benchmarks/hardness.py)
-FITTED = {"fpylll": (1.04, 4.16e-6, 230.0), "BLASter": (0.139, 3.35e-5, math.inf)}
+FITTED = {"fpylll": (1.04, 4.16e-6, 230.0), "BLASter": (0.0194, 2.04e-6, math.inf)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,7 +425,7 @@ def _directions(dim: int, phase: _Phase) -> Attack:
 class Measured:
     """One measured cell: ``found`` of ``keys``, median ``seconds`` (of all tries if 0 found)."""
 
-    in_documents: ClassVar[tuple[str, ...]] = ("estimated_block", "estimated_seconds")
+    in_documents: ClassVar[tuple[str, ...]] = ("clock", "estimated_block", "estimated_seconds")
 
     dim: int
     beta: float
@@ -443,6 +443,11 @@ class Measured:
         """The largest block size that it went through; 2 for LLL."""
         head, _, size = self.reduction.partition("-")
         return int(size) if head == "BKZ" else 2
+
+    @property
+    def clock(self) -> str:
+        """What ``seconds`` are of: CPU, or wall time on a machine that other work shared."""
+        return "CPU" if self.source == "keyless-frontier" else "wall"
 
     @property
     def estimated_block(self) -> int | None:

@@ -106,7 +106,7 @@ def show(
         write_json_line({**named, **to_dict(found), "measured": to_dict(nearest)})
         return
     emit("\n".join(f"{name:16} {value}" for name, value in _facts(found, drawn)))
-    emit("\nMeasured nearby, β told: keys found, seconds of one search, and the estimate of both:")
+    emit("\nMeasured nearby, β told (wall time on loaded machines), and as estimated:")
     emit(_measured_table(nearest))
 
 
@@ -199,7 +199,8 @@ def _other(attack: Attack) -> str:
 
 def _measured_table(cells: list[Measured]) -> Table:
     table = _columns(
-        "d", "β", "rows", "reduction", "reducer", "found", "seconds", "estimated", "block size"
+        *("d", "β", "rows", "reduction", "reducer", "found", "seconds", "clock"),
+        *("estimated", "block size"),
     )
     for cell in cells:
         block = cell.estimated_block
@@ -211,6 +212,7 @@ def _measured_table(cells: list[Measured]) -> Table:
             cell.reducer,
             f"{cell.found} of {cell.keys}",
             _seconds(cell.seconds),
+            cell.clock,
             _seconds(cell.estimated_seconds),
             "" if block is None else f"{block}",
         )
@@ -220,7 +222,7 @@ def _measured_table(cells: list[Measured]) -> Table:
 def _columns(*names: str) -> Table:
     table = Table(box=None, pad_edge=False)
     for name in names:
-        words = name in ("in the paper", "reduction", "reducer", "γ")
+        words = name in ("in the paper", "reduction", "reducer", "clock", "γ")
         table.add_column(name, justify="left" if words else "right", no_wrap=True)
     return table
 

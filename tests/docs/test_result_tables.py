@@ -167,9 +167,8 @@ def sentences() -> Iterator[tuple[str, str]]:
         f"differs by −{-min(off)} to +{max(off)}, median {statistics.median(off):g}.",
     )
     for reducer, name in (("fpylll", "for fpylll"), ("BLASter", "for BLASter")):
-        logs = [
-            math.log(c.estimated_seconds / c.seconds) for c in measured() if c.reducer == reducer
-        ]
+        cells = [c for c in measured() if c.reducer == reducer and c.source != "elsewhere"]
+        logs = [math.log(c.estimated_seconds / c.seconds) for c in cells]
         factor = math.exp(math.sqrt(statistics.fmean(x * x for x in logs)))
         yield "keyless", f"{factor:.1f} {name}"
     lost = [str(c.estimated_block) for c in measured() if not c.found]

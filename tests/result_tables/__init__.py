@@ -26,6 +26,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "keyless": keyless.found,
     "keyless-bits": keyless.bits,
     "keyless-elsewhere": keyless.elsewhere,
+    "keyless-frontier": keyless.frontier,
     "keyless-paper": keyless.paper_large,
     "keyless-paper-256": keyless.paper_small,
     "libraries": audits.libraries,

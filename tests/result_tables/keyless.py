@@ -28,7 +28,7 @@ BETAS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 
 def found() -> Iterator[str]:
     """What `dpaudit run keyless` and `keyless-far` found."""
-    cells = {(cell.dim, cell.beta): cell for cell in measured() if cell.source != "elsewhere"}
+    cells = {(cell.dim, cell.beta): cell for cell in measured() if cell.reducer == "fpylll"}
     results = [row for name in ("keyless", "keyless-far") for row in rows(name)]
     for row in sorted(results, key=lambda one: (one["d"], -one["beta"])):
         values = [
@@ -44,6 +44,23 @@ def found() -> Iterator[str]:
         yield f"{line(values)} {TRIED_BEFORE.get((row['d'], row['beta']), '')} |"
 
 
+def frontier() -> Iterator[str]:
+    """The cells of `benchmarks/keyless_cells.py`."""
+    for cell in measured():
+        if cell.source == "keyless-frontier":
+            yield line(
+                [
+                    cell.dim,
+                    f"{cell.beta:g}",
+                    cell.rows,
+                    cell.reduction,
+                    _seconds(cell.seconds),
+                    f"{cell.found} of {cell.keys}",
+                    *_estimated(cell),
+                ]
+            )
+
+
 def elsewhere() -> Iterator[str]:
     """What was measured outside this repository."""
     for cell in measured():
@@ -56,7 +73,7 @@ def elsewhere() -> Iterator[str]:
                     cell.reduction,
                     _seconds(cell.seconds),
                     "yes" if cell.found else "no",
-                    *_estimated(cell),
+                    cell.estimated_block,
                 ]
             )
 
