@@ -5,7 +5,8 @@ their own, python3 -m venv sql && sql/bin/pip install . smartnoise-sql, and ther
 
 sql/bin/dpaudit mechanism python:examples/mechanisms/smartnoise_query.py:released \
   --call 'f(dataset, n, query="SELECT AVG(age) AS age FROM t.people", epsilon=1.0)' \
-  --claim-epsilon 2 --dataset examples/mechanisms/people.csv --neighbours search --bounds 'age=0:100'
+  --dataset examples/mechanisms/people.csv --neighbours search --bounds 'age=0:100' \
+  --claim-epsilon 2 --samples 5e3
 
 An average costs ε twice, for its sum and its count: reader.get_privacy_cost(query) says 2.
 """
