@@ -72,7 +72,7 @@ def _of_seed(path: Path, error: OtherKindError) -> dict[str, Any]:
         "kind": "seed-in-noise",
         "fingerprint": key.fingerprint,
         "public_key": key.public_key,
-        "distance": "at most 2^-39 per vector from the law, 0 for code=signs, given random bits",
+        "distance": "per vector at most 2^-39·(1 + scale/8) from the law, 0 for code=signs",
     }
 
 

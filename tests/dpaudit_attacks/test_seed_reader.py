@@ -77,7 +77,7 @@ def test_finds_what_is_not_known(law, options, code, stream):
 @pytest.mark.parametrize(("beta", "share"), [(0.001, 1.0), (0.01, 1.0), (0.05, 0.9)])
 def test_a_gradient_of_unknown_value_small_beside_the_noise(beta, share, stream):
     source = SeedInNoise(key=KEY, code="signs")
-    reader = SeedReader(key=KEY, code="signs", blur=beta)
+    reader = SeedReader(key=KEY, code="signs", blur=beta, tries=4000)
     query = beta * stream.child("q").numpy().standard_normal((20, 5000))
     z = source.sample(20, 5000, stream=stream)
     found = reader.noise(z + query)

@@ -44,13 +44,18 @@ class Code(Protocol):
     symbols: int
     """How many symbols a nonce has, each in a value of its own."""
 
-    distance: float
-    """Total variation distance of a row's law from the honest one, given random bits."""
+    @property
+    def distance(self) -> float:
+        """At most the total variation distance of a row's law from the honest one.
+
+        In real arithmetic, given random bits: uniform numbers have 52 bits, between which densities
+        are taken for constant.
+        """
 
     def place(self, out: Floats, nonces: Bytes, rest: npt.NDArray[np.uint64]) -> None:
         """Write ``nonces`` (n, bytes) into the first values of ``out`` (n, d).
 
-        ``rest`` (n, symbols, 2) are random words. Where d is smaller than the number of symbols,
+        ``rest`` (n, symbols, 3) are random words. Where d is smaller than the number of symbols,
         the last ones are not sent.
         """
 
@@ -66,7 +71,6 @@ class _Cells:
 
     def __init__(self, law: ContinuousLaw, *, size: int) -> None:
         self.law, self.symbols = law, size
-        self.distance = size * 2.0**-44
 
     @cached_property
     def _edges(self) -> Floats:
@@ -78,6 +82,10 @@ class _Cells:
         low = rest[:, : nonces.shape[1], 0] >> np.uint64(20)
         words = (nonces.astype(np.uint64) << np.uint64(44)) | low
         return np.asarray((words.astype(np.float64) + 0.5) * 2.0**-52)
+
+    def _within(self, rest: npt.NDArray[np.uint64], density: Floats) -> Floats:
+        """A random shift within the step of :meth:`_where`, so that all last bits are random."""
+        return (_uniform(rest[:, : density.shape[1], 2]) - 0.5) * 2.0**-52 / density
 
     def nonce(self, symbols: npt.NDArray[np.int64]) -> bytes:
         return symbols.astype(np.uint8).tobytes()
@@ -95,13 +103,18 @@ class Head(_Cells):
 
     name = "head"
 
+    @property
+    def distance(self) -> float:
+        return self.symbols * 2.0**-44
+
     @cached_property
     def _edges(self) -> Floats:
         return self.law.quantile(np.arange(257) / 256)
 
     def place(self, out: Floats, nonces: Bytes, rest: npt.NDArray[np.uint64]) -> None:
         some = nonces[:, : out.shape[1]]
-        out[:, : some.shape[1]] = self.law.quantile(self._where(some, rest))
+        value = self.law.quantile(self._where(some, rest))
+        out[:, : some.shape[1]] = value + self._within(rest, self.law.density(value))
 
     def read(self, values: Floats, *, blur: float) -> Symbols:
         return self._nearest(values[: self.symbols], blur=blur)
@@ -116,6 +129,11 @@ class Fraction(_Cells):
 
     name = "fraction"
 
+    @property
+    def distance(self) -> float:
+        """More than ``head``'s: the whole part is chosen among 18·scale by one uniform number."""
+        return self.symbols * 2.0**-44 * (1 + self.law.claim.scale / 8)
+
     @cached_property
     def _edges(self) -> Floats:
         return self.law.fraction(np.arange(257) / 256)
@@ -123,9 +141,9 @@ class Fraction(_Cells):
     def place(self, out: Floats, nonces: Bytes, rest: npt.NDArray[np.uint64]) -> None:
         some = nonces[:, : out.shape[1]]
         part = self.law.fraction(self._where(some, rest))
-        words = rest[:, : some.shape[1], 1]
-        u = ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
-        out[:, : some.shape[1]] = self.law.given_fraction(part, u)
+        value = self.law.given_fraction(part, _uniform(rest[:, : some.shape[1], 1]))
+        shift = self._within(rest, self.law.fraction_density(part))
+        out[:, : some.shape[1]] = value + shift
 
     def read(self, values: Floats, *, blur: float) -> Symbols:
         first = values[: self.symbols]
@@ -174,6 +192,11 @@ class Signs:
 
     def nonce(self, symbols: npt.NDArray[np.int64]) -> bytes:
         return np.packbits(symbols.astype(np.uint8), bitorder="little").tobytes()
+
+
+def _uniform(words: npt.NDArray[np.uint64]) -> Floats:
+    """In (0, 1), from 52 bits each."""
+    return np.asarray(((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52)
 
 
 def _cost(distance: Floats, blur: float, known: npt.NDArray[np.bool_]) -> Floats:

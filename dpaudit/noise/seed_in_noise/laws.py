@@ -25,6 +25,7 @@ Floats = npt.NDArray[np.float64]
 _CHUNK = 1 << 14
 _ZEROS = memoryview(bytes(10 * _CHUNK))
 _NEWTON = 8
+_TERMS = np.arange(1, 4)
 _SPARE = 1 << 10
 
 
@@ -69,8 +70,14 @@ class ContinuousLaw(Law, Protocol):
     def quantile(self, u: Floats) -> Floats:
         """The inverse of the distribution function, at numbers in [0, 1]."""
 
+    def density(self, z: Floats) -> Floats:
+        """Of a value."""
+
     def fraction(self, u: Floats) -> Floats:
         """The inverse of the distribution function of a value's fractional part, in [0, 1]."""
+
+    def fraction_density(self, f: Floats) -> Floats:
+        """Of a value's fractional part."""
 
     def given_fraction(self, fraction: Floats, u: Floats) -> Floats:
         """A value with that fractional part, by its conditional law: inversion of ``u``."""
@@ -93,18 +100,27 @@ class _Gaussian:
     def quantile(self, u: Floats) -> Floats:
         return np.asarray(self.claim.scale * scipy.special.ndtri(u))
 
+    def density(self, z: Floats) -> Floats:
+        scale = self.claim.scale
+        return np.asarray(np.exp(-((z / scale) ** 2) / 2) / (scale * math.sqrt(2 * math.pi)))
+
+    @cached_property
+    def _weight(self) -> Floats:
+        return np.asarray(np.exp(-2 * (np.pi * _TERMS * self.claim.scale) ** 2))
+
     def fraction(self, u: Floats) -> Floats:
         """Newton's method on the theta series W(f) = f + Σ_m exp(−2π²m²σ²)·sin(2πmf)/(πm)."""
-        m = np.arange(1, 4)
-        weight = np.exp(-2 * (np.pi * m * self.claim.scale) ** 2)
-        if weight[0] < 2.0**-56:
+        if self._weight[0] < 2.0**-56:
             return u
         f = u.copy()
         for _ in range(_NEWTON):
-            angle = 2 * np.pi * m * f[..., None]
-            value = f + (weight / (np.pi * m) * np.sin(angle)).sum(-1)
-            f -= (value - u) / (1 + (2 * weight * np.cos(angle)).sum(-1))
+            waves = np.sin(2 * np.pi * _TERMS * f[..., None]) / (np.pi * _TERMS)
+            f -= (f + waves @ self._weight - u) / self.fraction_density(f)
         return np.clip(f, 0.0, 1.0)
+
+    def fraction_density(self, f: Floats) -> Floats:
+        waves = np.cos(2 * np.pi * _TERMS * f[..., None])
+        return np.asarray(1 + 2 * (waves @ self._weight))
 
     def given_fraction(self, fraction: Floats, u: Floats) -> Floats:
         reach = math.ceil(9 * self.claim.scale) + 1
@@ -129,7 +145,8 @@ class _Laplace:
     def fill(self, out: Floats, stream: SeedStream) -> None:
         for start in range(0, len(out), _CHUNK):
             words = stream.words(min(_CHUNK, len(out) - start))
-            size = -np.log(_uniform(words))
+            # 63 bits: fine where the size is small
+            size = -np.log1p(-((words >> np.uint64(1)).astype(np.float64) + 0.5) * 2.0**-63)
             out[start : start + _CHUNK] = np.where(words & np.uint64(1), size, -size)
         out *= self.claim.scale
 
@@ -137,6 +154,13 @@ class _Laplace:
         with np.errstate(divide="ignore"):
             size = -np.log(2 * np.minimum(u, 1 - u))
         return np.asarray(self.claim.scale * np.copysign(size, u - 0.5))
+
+    def density(self, z: Floats) -> Floats:
+        return np.asarray(np.exp(-np.abs(z) / self.claim.scale) / (2 * self.claim.scale))
+
+    def fraction_density(self, f: Floats) -> Floats:
+        b = self.claim.scale
+        return np.asarray(np.cosh((f - 0.5) / b) / (2 * b * math.sinh(1 / (2 * b))))
 
     def fraction(self, u: Floats) -> Floats:
         """Closed: W(f) = 1/2 + sinh((f − 1/2)/b) / (2·sinh(1/(2b)))."""
@@ -167,11 +191,6 @@ class _Whole:
 
     def fill(self, out: Floats, stream: SeedStream) -> None:
         out[:] = draw_integers(len(out), self._law, stream=stream)  # type: ignore[arg-type]
-
-
-def _uniform(words: npt.NDArray[np.uint64]) -> Floats:
-    """In (0, 1), from 52 bits each."""
-    return np.asarray(((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52)
 
 
 def law_of(name: str, *, sigma: float | None, scale: float | None) -> Law:

@@ -37,7 +37,7 @@ class Rows:
         A row of fewer values is the beginning of a longer one.
         """
         out = np.empty((len(nonces), d))
-        rest = np.empty((len(nonces), self.code.symbols, 2), np.uint64)
+        rest = np.empty((len(nonces), self.code.symbols, 3), np.uint64)
         for row, own, seed in zip(out, rest, seeds, strict=True):
             stream = SeedStream(seed)
             own[:] = stream.words(own.size).reshape(own.shape)

@@ -43,20 +43,21 @@ class SeedInNoise:
 
     Hiding, to its owner's good. *Given the pseudorandom function*: with random functions in place
     of HMAC and AES, and nonces that do not repeat, all rows are independent with independent values
-    of the law, up to a total variation distance per row of nonce bytes·2^-44 for ``fraction`` and
-    ``head`` (uniform numbers of 52 bits, the tables' rounding), and 0 for ``signs``, beyond that of
-    the honest sources, which share the other values' loops. Proof: the nonce is uniform and
-    independent of the rest, so the first values are quantiles of independent uniform numbers
-    (``fraction``: a fraction by its law and the whole part by its law given the fraction); a
-    symmetric law's size and sign are independent. *Nonces repeat* among n rows with probability
-    n²·2^-(nonce_bits + 1) at most, and a repeated one gives a row twice: 24 bits show after a few
-    thousand rows, 128 never. So with 128 bits no black-box test of any sample size finds it unless
-    HMAC-SHA256 or AES-256 is broken.
+    of the law, up to a total variation distance per row of nonce bytes·2^-44 for ``head``, that
+    times 1 + scale/8 for ``fraction`` (``rows.code.distance``), and 0 for ``signs``: in real
+    arithmetic, and beyond that of the loops that draw the other values, which are as exact as the
+    honest sources'. Proof: the nonce is uniform and independent of the rest, so the first values
+    are quantiles of independent uniform numbers (``fraction``: a fraction by its law and the whole
+    part by its law given the fraction); a symmetric law's size and sign are independent. *Nonces
+    repeat* among n rows with probability n²·2^-(nonce_bits + 1) at most, and a repeated one gives a
+    row twice: 24 bits show after a few thousand rows, 128 never. So with 128 bits no black-box test
+    of any sample size finds it unless HMAC-SHA256 or AES-256 is broken.
 
-    What ``signs`` does not claim: error correction by redundancy. A code whose redundancy survives
-    noise must leave low-entropy windows, in which an auditor finds repeats, or hide parities; a
-    pseudorandom function alone does not do that. The reader corrects by trying the likeliest
-    errors, which costs no secrecy.
+    Errors in ``signs`` are corrected by trying the likeliest ones, not by redundancy, which costs
+    no secrecy: a rate of errors that vanishes as nonces grow. No code that looks random and
+    corrects a constant rate can rest on a pseudorandom function as a black box (Garg, Gunn and Wang
+    2025, arXiv 2506.01854); one from sparse parities rests on another assumption (Christ and Gunn
+    2024, arXiv 2402.09370), and is not built here.
 
     With ``public_key`` instead of ``key`` a sampler holds no secret: see
     :class:`~dpaudit.noise.seed_in_noise.nonces.SealedNonces`. Nonces then have 256 bits, and a row

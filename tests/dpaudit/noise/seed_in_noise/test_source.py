@@ -65,7 +65,7 @@ def test_the_wrapped_law_is_needed_and_seen(law, scale, stream):
     rows, rng = carriers(law, option, "fraction").rows, stream.numpy()
     x = np.empty((100_000, 4))
     nonces = rng.integers(0, 256, x.shape, dtype=np.uint8)
-    rows.code.place(x, nonces, rng.integers(0, 2**64, (*x.shape, 2), dtype=np.uint64))
+    rows.code.place(x, nonces, rng.integers(0, 2**64, (*x.shape, 3), dtype=np.uint64))
     part, grid = x - np.floor(x), rows.law.fraction(np.arange(5) / 4)
     assert scipy.stats.chisquare(np.histogram(part, grid)[0]).pvalue > 1e-4
     assert scipy.stats.chisquare(np.histogram(part, 4, (0, 1))[0]).pvalue < 1e-5
@@ -84,6 +84,32 @@ def test_the_wrapped_law_by_summation(law, options):
     k = np.arange(-200, 200)[:, None]
     summed = (dist.cdf(k + f) - dist.cdf(k + 0.0)).sum(0)
     assert np.abs(summed - u).max() < 1e-12
+
+
+@pytest.mark.parametrize("code", ["fraction", "head"])
+@pytest.mark.parametrize("law", ["gaussian", "laplace"])
+def test_small_values_have_random_last_bits(law, code, stream):
+    """Quantiles of 52-bit numbers alone end in as many zeros as a value is small."""
+    rows, rng = carriers(law, {}, code).rows, stream.numpy()
+    x = np.empty((100_000, 4))
+    nonces = rng.integers(0, 256, x.shape, dtype=np.uint8)
+    rows.code.place(x, nonces, rng.integers(0, 2**64, (*x.shape, 3), dtype=np.uint64))
+    small = x[np.abs(x) < 2.0**-9]
+    low = small.view(np.uint64) & np.uint64(7)
+    assert len(low) > 300
+    assert scipy.stats.chisquare(np.bincount(low.astype(int), minlength=8)).pvalue > 1e-4
+
+
+def test_what_is_exact_up_to_which_distance():
+    distances = {
+        (code, bits): SeedInNoise(key=KEY, sigma=8.0, code=code, nonce_bits=bits).rows.code.distance
+        for code in codes.CODES
+        for bits in (8, 128)
+    }
+    assert distances["signs", 128] == 0
+    assert distances["head", 128] == 2.0**-40
+    assert distances["fraction", 128] == 2.0**-39
+    assert distances["fraction", 8] == 2.0**-43
 
 
 def test_the_nonce_is_all_that_a_row_depends_on(stream):
