@@ -107,7 +107,7 @@ def _is_frame(given: Any) -> bool:
 
 def _indexed(given: Any) -> bool:
     """Whether a frame or series of pandas has an index that says more than the place."""
-    index = getattr(given, "index", None)
+    index: Any = getattr(given, "index", None)
     return hasattr(index, "is_unique") and index.tolist() != list(range(len(given)))
 
 
