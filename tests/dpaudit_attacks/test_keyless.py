@@ -238,7 +238,7 @@ REDUCERS = {"fpylll": (FpylllReducer(),), "both": (FpylllReducer(), BlasterReduc
 @pytest.mark.parametrize("reducers", REDUCERS.values(), ids=REDUCERS)
 def test_no_dimension_is_planned_without_a_lattice(reducers):
     """Once all of d ≥ 88 were left out, as the β wanted there takes more than 230 rows."""
-    for d in range(2, 129):
+    for d in (2, 3, 4, 7, 12, 24, 48, 64, 80, 87, 88, 89, 96, 100, 113, 128):
         for shrink in (0.8, 1.0):
             plan = jobs({d: shrink}, seconds=15, reducers=reducers)
             for times in (2, 20):

@@ -31,17 +31,10 @@ def rows_for(d: int, *, beta: float, gamma: float, shrink: float = 1.0) -> int:
     The smallest n at which a weak one does, as LLL takes n^4.5; where none does, the best n for a
     strong one.
     """
-
-    def left(n: int, log_delta: float) -> float:
-        return (
-            -math.log(beta)
-            - d / n * math.log(gamma * shrink * math.sqrt(n / d) / beta)
-            - n * log_delta
-        )
-
-    spans = range(d + 6, 8 * d + 64)
-    enough = next((n for n in spans if left(n, _WEAK) >= _MARGIN), None)
-    return enough if enough is not None else max(spans, key=lambda n: left(n, _STRONG))
+    n = np.arange(d + 6, 8 * d + 64)
+    left = -math.log(beta) - d / n * (np.log(n / d) / 2 + math.log(gamma * shrink / beta))
+    enough = np.flatnonzero(left - n * _WEAK >= _MARGIN)
+    return int(n[enough[0] if len(enough) else (left - n * _STRONG).argmax()])
 
 
 def decreasing(beta: float, factor: float) -> list[float]:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpaudit.errors import UsageError
-from dpaudit_attacks.keyless.candidates import refine, resonance
+from dpaudit_attacks.keyless.candidates import SHORTEST, refine, resonance
 from dpaudit_attacks.keyless.form import Array, Form, rows_for
 from dpaudit_attacks.keyless.reduction.choice import reducer
 from dpaudit_attacks.keyless.reduction.interface import Reducer, Stage, Whole
@@ -72,7 +72,7 @@ def find_direction(
     Yields the best candidate of each stage of reduction. The ``samples`` rows of least norm enter
     the lattice (None: the best number for β and γ, or all there are), reduced up to
     BKZ-``reduction``. Candidates are ranked by their resonance on ``check`` (m, d), or on x without
-    it, and refined there; |u| < 1 scores 0 (see :mod:`~dpaudit_attacks.keyless.candidates`).
+    it, and refined there; |u| < 0.25 scores 0 (see :mod:`~dpaudit_attacks.keyless.candidates`).
     Nothing is confirmed: for that see :func:`~dpaudit_attacks.keyless.candidates.confirm` and rows
     that are in neither x nor ``check``. Stop reading when satisfied. ``by`` reduces (None: what is
     installed; above its most rows it gets as many as it takes). ``keep`` gets each stage before its
@@ -108,7 +108,7 @@ def find_direction(
         if keep is not None:
             keep(stage)
         u = _with_pairs(stage.k) @ inverse
-        score = np.where(np.linalg.norm(u, axis=1) >= 1, resonance(judge, u), 0.0)
+        score = np.where(np.linalg.norm(u, axis=1) >= SHORTEST, resonance(judge, u), 0.0)
         best = int(score.argmax())
         yield Candidate(
             refine(judge, u[best]),

@@ -89,9 +89,8 @@ def in_words(cells: Sequence[Cell]) -> str:
     )
 
 
-def _hardness(d: int, beta: float, gamma: float, shrink: float) -> float:
-    n = rows_for(d, beta=beta, gamma=gamma, shrink=shrink)
-    return math.log(beta) ** 2 / (4 * d * math.log(gamma * shrink * math.sqrt(n / d) / beta))
+def _hardness(d: int, beta: float, gamma: float, shrink: float, rows: int) -> float:
+    return math.log(beta) ** 2 / (4 * d * math.log(gamma * shrink * math.sqrt(rows / d) / beta))
 
 
 def beta_reached(
@@ -107,7 +106,7 @@ def beta_reached(
 
     def within(beta: float) -> bool:
         rows = rows_for(d, beta=beta, gamma=gamma, shrink=shrink)
-        return rows <= most_rows and _hardness(d, beta, gamma, shrink) >= wanted
+        return rows <= most_rows and _hardness(d, beta, gamma, shrink, rows) >= wanted
 
     low, high = math.log(_SMALLEST_BETA), math.log(_LARGEST_BETA)
     if not within(_SMALLEST_BETA):
