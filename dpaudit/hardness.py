@@ -70,7 +70,7 @@ __all__ = [
     "DTYPES",
     "FITTED",
     "REACH",
-    "Attack",
+    "KeylessAttack",
     "Estimate",
     "Measured",
     "blur",
@@ -106,7 +106,7 @@ FITTED = {"fpylll": (1.04, 4.16e-6, 230.0), "BLASter": (0.0194, 2.04e-6, math.in
 
 
 @dataclass(frozen=True, slots=True)
-class Attack:
+class KeylessAttack:
     """One way to find the direction, and what it takes.
 
     ``log2_samples`` is the base-2 logarithm of the noise vectors drawn; ``rows``, ``block`` and
@@ -146,10 +146,10 @@ class Estimate:
     gamma: float
     dtype: str
     effective_beta: float
-    attacks: tuple[Attack, ...]
+    attacks: tuple[KeylessAttack, ...]
 
     @property
-    def lattice(self) -> Attack | None:
+    def lattice(self) -> KeylessAttack | None:
         """Lattice reduction, if it is expected to succeed."""
         return next((one for one in self.attacks if one.name == "lattice"), None)
 
@@ -251,7 +251,10 @@ def estimate(
     b = blur(dtype, step=step, tau=tau)
     gamma_, beta_ = min(gamma, _WIDEST), min(beta, _WIDEST)
     phase, r = _Phase.of(beta_, gamma_, b), math.hypot(beta_, gamma_)
-    found: list[Attack | None] = [_directions(dim, phase), _covariance(dim, r, beta_, gamma_, b)]
+    found: list[KeylessAttack | None] = [
+        _directions(dim, phase),
+        _covariance(dim, r, beta_, gamma_, b),
+    ]
     if r >= 1:  # below, most k are 0
         found.append(_lattice(dim, phase, rows, drawn))
     attacks = sorted((one for one in found if one), key=lambda one: one.log2_operations)
@@ -277,7 +280,7 @@ def _check(dim: int, beta: float, gamma: float, rows: int | None, drawn: int) ->
         raise UsageError(f"samples={drawn}: must be at least 1")
 
 
-def _lattice(dim: int, phase: _Phase, rows: int | None, drawn: int) -> Attack | None:
+def _lattice(dim: int, phase: _Phase, rows: int | None, drawn: int) -> KeylessAttack | None:
     """The attack at the best of all numbers of rows, or at ``rows``; None where none succeeds."""
     if rows is not None:
         n = np.array([float(rows)])
@@ -293,7 +296,7 @@ def _lattice(dim: int, phase: _Phase, rows: int | None, drawn: int) -> Attack | 
     if not math.isfinite(operations[at]):
         return None
     size, b = float(n[at]), float(block[at])
-    return Attack(
+    return KeylessAttack(
         name="lattice",
         log2_operations=float(operations[at]),
         seconds=min(
@@ -393,7 +396,7 @@ def _power(exponent: float) -> float:
     return 2.0**exponent if exponent < 1000 else math.inf
 
 
-def _covariance(dim: int, r: float, beta: float, gamma: float, b: float) -> Attack:
+def _covariance(dim: int, r: float, beta: float, gamma: float, b: float) -> KeylessAttack:
     """The outermost eigenvalue of the covariance."""
     if r < 2:
         k = np.arange(-40, 41)
@@ -407,10 +410,10 @@ def _covariance(dim: int, r: float, beta: float, gamma: float, b: float) -> Atta
     log_off -= math.log2(1 + b * b)
     samples = math.log2(dim) + 2 * max(0.0, 1 - log_off)
     operations = samples + 2 * math.log2(dim)
-    return Attack("covariance", operations, _power(operations) / _PER_SECOND, samples)
+    return KeylessAttack("covariance", operations, _power(operations) / _PER_SECOND, samples)
 
 
-def _directions(dim: int, phase: _Phase) -> Attack:
+def _directions(dim: int, phase: _Phase) -> KeylessAttack:
     """Every u of the right length on a grid, up to its sign; of length 1 at least."""
     length = max(0.0, phase.log_f)  # its logarithm: a multiple of u where f is below 1
     tried = dim * (length / math.log(2) - math.log2(_NET))
@@ -418,7 +421,7 @@ def _directions(dim: int, phase: _Phase) -> Attack:
     seen = (math.log(_SEEN) - 2 * math.pi**2 * math.exp(squared)) / math.log(2)
     samples = 2 + math.log2(tried * math.log(2) + 10) - 2 * seen
     operations = tried + samples + math.log2(dim)
-    return Attack("directions", operations, _power(operations) / _PER_SECOND, samples)
+    return KeylessAttack("directions", operations, _power(operations) / _PER_SECOND, samples)
 
 
 @dataclass(frozen=True, slots=True)

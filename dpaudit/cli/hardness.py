@@ -11,7 +11,7 @@ from rich.table import Table
 
 from dpaudit.cli.output import emit, write_json_line
 from dpaudit.errors import UsageError
-from dpaudit.hardness import REACH, Attack, Estimate, Measured, estimate, measured
+from dpaudit.hardness import REACH, KeylessAttack, Estimate, Measured, estimate, measured
 from dpaudit.noise.key import PancakeKey, parse_gamma
 from dpaudit.types import to_dict
 
@@ -192,7 +192,7 @@ def _facts(found: Estimate, drawn: int) -> Iterator[tuple[str, str]]:
     yield "without the key", f"{beyond} reach, which is taken as 2^{REACH:g} operations"
 
 
-def _other(attack: Attack) -> str:
+def _other(attack: KeylessAttack) -> str:
     need = f", {_power(attack.log2_samples)} vectors" if attack.name == "covariance" else ""
     return f"{_NAMES[attack.name]}: {_power(attack.log2_operations)} operations{need}"
 
