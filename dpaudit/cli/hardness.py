@@ -11,7 +11,7 @@ from rich.table import Table
 
 from dpaudit.cli.output import emit, write_json_line
 from dpaudit.errors import UsageError
-from dpaudit.hardness import REACH, KeylessAttack, Estimate, Measured, estimate, measured
+from dpaudit.hardness import REACH, Estimate, KeylessAttack, Measured, estimate, measured
 from dpaudit.noise.key import PancakeKey, parse_gamma
 from dpaudit.types import to_dict
 
