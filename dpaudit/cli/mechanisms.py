@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 from pathlib import Path
 
 from dpaudit.audit.commands import command_line
-from dpaudit.audit.epsilon.dataset_run import question_of, write_pair
+from dpaudit.audit.epsilon.dataset_run import question_of, with_pair_in
 from dpaudit.audit.epsilon.one_run_audits import COUNTS, SCORES
 from dpaudit.audit.epsilon.run import audit_named
 from dpaudit.audit.nothing import nothing_counted
@@ -117,19 +116,8 @@ def _with_files(result: MechanismResult, out: Path) -> MechanismResult:
     """``result`` with its pair of data sets as two files in ``out``, which its commands name."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        files = ";".join(map(str, write_pair(result, out)))
+        return with_pair_in(result, out)
     except OSError as error:
         raise UsageError(
             f"out={out}: cannot be written ({error.strerror}); choose another --out"
         ) from error
-    tests = tuple(
-        dataclasses.replace(test, reproduce=_at(test.reproduce, files)) if test.finding else test
-        for test in result.tests
-    )
-    return dataclasses.replace(result, tests=tests)
-
-
-def _at(command: str, files: str) -> str:
-    words = shlex.split(command)
-    words[words.index("--neighbours") + 1] = files
-    return shlex.join(words)

@@ -7,10 +7,10 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, NamedTuple, TypedDict, TypeVar, Unpack, cast
 
 from dpaudit.audit.commands import command_line
-from dpaudit.audit.epsilon.dataset_run import question_of
+from dpaudit.audit.epsilon.dataset_run import question_of, with_pair_in
 from dpaudit.audit.epsilon.run import audit_subject as audit_mechanism_subject
 from dpaudit.audit.epsilon.run import neighbours_text
 from dpaudit.audit.nothing import nothing_counted, nothing_drawn
@@ -21,7 +21,6 @@ from dpaudit.documents import of_result
 from dpaudit.errors import DpauditError, SamplerError, UsageError
 from dpaudit.explanations import topic_of
 from dpaudit.report import (
-    Document,
     audit_sentence,
     mechanism_sentence,
     p_value,
@@ -155,6 +154,9 @@ class Auditor:
         real_numbers: bool = False,
         call: str | None = None,
         calls: int = 1,
+        sessions: int = 1,
+        adversary: str | Callable[[list[Any]], Any] | None = None,
+        together: bool = False,
         in_process: bool | None = None,
         dataset: Any = None,
         adjacency: str | None = None,
@@ -199,6 +201,9 @@ class Auditor:
                 real_numbers=real_numbers,
                 call=call,
                 calls=calls,
+                sessions=sessions,
+                adversary=adversary,
+                together=together,
             )
 
         return self._audit(
@@ -291,7 +296,7 @@ class Auditor:
         except DpauditError as error:
             raise type(error)(str(error)) from None
         else:
-            page = self._write(of_result(result))
+            result, page = self._write(result)
         named = "sampler" if isinstance(result, AuditResult) else "mechanism"
         shown = {named: printable(getattr(result, named), limit=200), **about}
         judged = {"verdict": result.verdict, "alpha": options.alpha, "control": control}
@@ -299,15 +304,19 @@ class Auditor:
         first = next((t.reproduce for t in result.tests if t.finding and t.reproduce), again)
         return _Audited(result, first, page)
 
-    def _write(self, page: Document) -> Path | None:
+    def _write(self, result: R) -> tuple[R, Path | None]:
+        """The report, if one is kept, and ``result`` with the files that its commands name."""
         if self._out is None:
-            return None
+            return result, None
         node = re.sub(r"[^A-Za-z0-9_.-]+", "-", self._node)[-80:].strip("-.")
         folder = self._out / f"{node}-{self._digest()[:8]}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            if isinstance(result, MechanismResult) and "search" in result.details:
+                result = cast("R", with_pair_in(result, folder))
+            page = of_result(result)
             write_json(page, folder / "result.json")
-            return write_report(page, folder / "report.html")
+            return result, write_report(page, folder / "report.html")
         except OSError as error:
             raise UsageError(
                 f"dpaudit-out={self._out}: cannot be written ({error.strerror}); choose another"
@@ -350,6 +359,7 @@ def failure(result: AuditResult | MechanismResult, *, again: str, page: Path | N
     """The message for a finding or an inconclusive audit, with the command and the report."""
     found = [t for t in sorted_tests(result.tests) if t.finding]
     lines = [sentence(result, page=page), f"  audited: {_target(result)}"]
+    lines += _pair(result)
     lines += [f"  {_line(t)}" for t in found[:_MOST]]
     if len(found) > _MOST:
         lines.append(f"  and {len(found) - _MOST} more findings")
@@ -381,6 +391,17 @@ def _target(result: AuditResult | MechanismResult) -> str:
     level = sandbox_level(result)
     name = result.sampler if isinstance(result, AuditResult) else result.mechanism
     return printable(name, limit=200) + (f" (sandbox: {level})" if level else "")
+
+
+def _pair(result: AuditResult | MechanismResult) -> list[str]:
+    """The two data sets that were compared, in a few words each, and how they were found."""
+    if isinstance(result, AuditResult) or "datasets" not in result.details:
+        return []
+    first, second = (printable(str(one), limit=200) for one in result.details["datasets"])
+    lines = [f"  first data set: {first}", f"  second data set: {second}"]
+    if searched := result.details.get("search"):
+        lines.append(f"  found among {searched['tried']:,} pairs ({searched['adjacency']})")
+    return lines
 
 
 def _line(test: TestResult) -> str:

@@ -27,6 +27,7 @@ from dpaudit.results.text import error_text
 from dpaudit.samplers.check import finite, raised_at, released, request
 from dpaudit.samplers.functions import AnyReleasesBy, ReleasesBy, noise_by, sessions
 from dpaudit.samplers.signatures import python_call
+from dpaudit.samplers.transcripts import Adversary, transcripts
 from dpaudit.types import AuditResult, BlindSpot, MechanismResult
 
 __all__ = [
@@ -300,13 +301,23 @@ class CallableOnDatasets(_InThisProcess):
         name: str,
         call: str | None = None,
         features: Callable[[Any], Any] | None = None,
+        calls: int = 1,
+        sessions: int = 1,
+        adversary: Adversary | None = None,
     ) -> None:
         """``call`` is as for :class:`CallableMechanism`; ``features`` turns a release to numbers.
+
+        With ``calls`` or ``sessions`` above 1, or an ``adversary``, it makes sessions
+        (:func:`~dpaudit.samplers.transcripts.transcripts`).
 
         Raises:
             UsageError: it cannot be called so, or its parameters do not tell.
         """
         super().__init__(name)
+        if calls * sessions > 1 or adversary is not None:
+            function = transcripts(
+                function, calls=calls, sessions=sessions, adversary=adversary, name=name
+            )
         how = python_call(function, call, name=name, releases=True, dataset=True)
         self._released = AnyReleasesBy(how, function, name=name, features=features)
 

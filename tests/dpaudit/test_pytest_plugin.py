@@ -8,6 +8,9 @@ import sys
 import pytest
 from command_line import here
 
+import dpaudit
+from dpaudit.pytest_plugin.auditor import failure
+
 pytest_plugins = ["pytester"]
 
 SAMPLERS = """
@@ -314,3 +317,22 @@ def test_it_costs_nothing_until_it_is_used():
     code = f"import sys, dpaudit.pytest_plugin; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_failure_names_the_pair_that_was_found_and_the_event(monkeypatch):
+    monkeypatch.setattr("dpaudit.audit.epsilon.judge.learned_scores", lambda *_, **__: [])
+    result = dpaudit.audit_mechanism(
+        lambda data: dict.fromkeys(data, 1),
+        dataset=["a", "b"],
+        neighbours="search",
+        epsilon=1,
+        samples=1000,
+        seed=1,
+    )
+    told = failure(result, again="pytest t.py::t", page=None).splitlines()
+    assert told[0].startswith("Finding: ")
+    datasets = result.details["datasets"]
+    assert told[2:4] == [f"  first data set: {datasets[0]}", f"  second data set: {datasets[1]}"]
+    tried = result.details["search"]["tried"]
+    assert told[4] == f"  found among {tried} pairs (add-remove)"
+    assert any("event" in line and " of " in line for line in told[5:])

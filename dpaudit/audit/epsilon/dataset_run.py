@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,14 +44,15 @@ __all__ = [
     "question_of",
     "read_bounds",
     "stage_of",
-    "write_pair",
+    "with_pair_in",
 ]
 
 SEARCH = "search"
 _SEARCHING = 0.4
 """Largest share of the time limit that the search may take."""
-_LONGEST_WORD = 2000
+_LONGEST_WORD = 200
 """Longest pair, in characters, that a command shows itself; others are files."""
+_FILES = "first.json", "second.json"
 _KEPT_TEXT = 1 << 16
 """Longest data set, in characters of JSON, that a result keeps."""
 
@@ -65,6 +68,8 @@ class Question:
     features: str | Callable[[Any], Any] | None = None
     named: str = ""
     """``--neighbours`` that name the pair, if any do."""
+    searched: tuple[str, ...] = ()
+    """Options of the command line that repeat the search, if ``dataset`` is a file's."""
 
     @property
     def shown(self) -> str:
@@ -73,13 +78,18 @@ class Question:
         return self.named or ";".join(texts)
 
     def words(self, result: MechanismResult) -> list[str]:
-        """Options of the command line that ask about the pair of ``result`` again."""
+        """Options of the command line that ask about the pair of ``result`` again.
+
+        A pair too long for a command is searched for once more, and left as files.
+        """
         texts = result.details.get("pair")
-        told = self.named
-        if not told and texts is not None and sum(map(len, texts)) <= _LONGEST_WORD:
-            told = ";".join(text.strip() for text in texts)
+        short = texts is not None and sum(map(len, texts)) <= _LONGEST_WORD
+        listed = isinstance(self.dataset if self.pair is None else self.pair[0], (list, tuple))
         more = ["--features", self.features] if isinstance(self.features, str) else []
-        return ["--neighbours", told or "first.json;second.json", *more]
+        if self.searched and not (short and listed):
+            return [*self.searched, *more, "--out", "found"]
+        told = ";".join(text.strip() for text in texts) if short and texts else ";".join(_FILES)
+        return ["--neighbours", self.named or told, *more]
 
 
 def question_of(
@@ -97,7 +107,9 @@ def question_of(
     Raises:
         UsageError: they do not fit each other, a file cannot be read, or the two are equal.
     """
+    searched: tuple[str, ...] = ()
     if isinstance(dataset, (str, Path)):
+        searched = ("--dataset", str(dataset), "--neighbours", SEARCH)
         dataset = read_dataset(Path(dataset), name="dataset")
     if isinstance(neighbours, str) and neighbours == SEARCH:
         if dataset is None:
@@ -115,7 +127,16 @@ def question_of(
                 "dataset: has no records, so nothing tells what one is; begin with at least one"
             )
         found = read_bounds(bounds) if isinstance(bounds, str) else bounds
-        return Question(dataset=dataset, adjacency=adjacency, bounds=found, features=features)
+        if searched:
+            searched += ("--adjacency", adjacency)
+            searched += ("--bounds", bounds) if isinstance(bounds, str) else ()
+        return Question(
+            dataset=dataset,
+            adjacency=adjacency,
+            bounds=found,
+            features=features,
+            searched=searched if bounds is None or isinstance(bounds, str) else (),
+        )
     for name, given in (("dataset", dataset), ("adjacency", adjacency), ("bounds", bounds)):
         if given is not None:
             raise UsageError(
@@ -163,7 +184,7 @@ def _as_called(neighbours: Any) -> tuple[Any, Any]:
     return tuple(float(v[0]) if len(v) == 1 else v for v in (first, second))  # type: ignore[return-value]
 
 
-def on_datasets(name: str, question: Question, *, call: str | None) -> Any:
+def on_datasets(name: str, question: Question, *, options: MechanismOptions) -> Any:
     """The mechanism on data sets that a text names; a ``with`` block starts and ends its process.
 
     Raises:
@@ -176,9 +197,27 @@ def on_datasets(name: str, question: Question, *, call: str | None) -> Any:
             f"features: a function, but {name} runs in a process of its own; write "
             "'MODULE:FUNCTION', or pass a callable with in_process=True"
         )
+    adversary = options.adversary
+    if adversary is not None and not isinstance(adversary, str):
+        raise UsageError(
+            f"adversary: a function, but {name} runs in a process of its own; write "
+            "'MODULE:FUNCTION', or pass a callable with in_process=True"
+        )
     if kind == "python":
-        return DatasetFunction(target, call=call, features=features)
-    for option, given in (("call", call), ("features", features)):
+        return DatasetFunction(
+            target,
+            call=options.call,
+            features=features,
+            calls=options.calls,
+            sessions=options.sessions,
+            adversary=adversary,
+        )
+    if options.in_sessions:
+        raise UsageError(
+            f"{options.session_words[0]}: only python:MODULE:FUNCTION makes sessions, not "
+            f"{one_line(name, limit=200)}; leave it out"
+        )
+    for option, given in (("call", options.call), ("features", features)):
         if given is not None:
             raise UsageError(f"{option}={given}: only python: has one; leave --{option} out")
     if kind == "command":
@@ -203,6 +242,9 @@ def _pair(neighbours: Any) -> tuple[Any, Any] | None:
         if neighbours.lstrip()[:1] in ("[", "{"):
             return _written(neighbours)
         parts = [part.strip() for part in neighbours.split(";")]
+        arrays = all(part.endswith(".npy") for part in parts) and len(parts) == 2
+        if arrays:
+            return _arrays(parts)
         if not any(part.endswith(SUFFIXES) for part in parts):
             return None
         if len(parts) != 2:
@@ -220,6 +262,16 @@ def _pair(neighbours: Any) -> tuple[Any, Any] | None:
         return None
     known = all(hasattr(v, "__len__") and not isinstance(v, (str, bytes)) for v in (first, second))
     return (first, second) if known else None
+
+
+def _arrays(files: list[str]) -> tuple[Any, Any] | None:
+    """Two ``.npy`` files as data sets; None if they are vectors of one length, query results."""
+    try:
+        first, second = (read_dataset(Path(file), name="neighbours") for file in files)
+    except UsageError:  # is reported by who reads query results
+        return None
+    vectors = first.ndim == second.ndim <= 1
+    return None if vectors and first.size == second.size else (first, second)
 
 
 def _written(neighbours: str) -> tuple[Any, Any]:
@@ -305,10 +357,6 @@ def audit_question(
         raise UsageError(
             "attack: computes with query results, and data sets have none; leave --attack out"
         )
-    if options.calls > 1:
-        raise UsageError(
-            f"calls={options.calls}: belongs to query results, not to data sets; leave --calls out"
-        )
     started = time.monotonic()
     found = None
     pair = question.pair
@@ -340,13 +388,28 @@ def audit_question(
     details: dict[str, Any] = {"datasets": short}
     if sum(map(len, texts)) <= _KEPT_TEXT:
         details["pair"] = texts
+        if all(isinstance(dataset, np.ndarray) for dataset in pair):
+            details["shapes"] = [list(dataset.shape) for dataset in pair]
     result = dataclasses.replace(
         result,
         method="two data sets",
         details={**result.details, **details},
-        advice=(f"First data set: {short[0]}. Second: {short[1]}.", *result.advice),
+        advice=(
+            f"First data set: {short[0]}. Second: {short[1]}.",
+            *([_of_sessions(options)] if options.in_sessions else []),
+            *result.advice,
+        ),
     )
     return result if found is None else _searched(result, found, question)
+
+
+def _of_sessions(options: MechanismOptions) -> str:
+    """What a release is, where sessions are called."""
+    calls = f"{options.calls} call{'s' if options.calls > 1 else ''}"
+    of = f"of {options.sessions} sessions at once" if options.sessions > 1 else "of one session"
+    by = ", each asked by the adversary" if options.adversary is not None else ""
+    claim = "all of them together" if options.together else "each call"
+    return f"A release is the answers {of}, {calls} each{by}; the claim is about {claim}."
 
 
 def stage_of(progress: Progress | None, what: str) -> Progress | None:
@@ -396,20 +459,48 @@ def _searched(result: MechanismResult, found: Found, question: Question) -> Mech
     )
 
 
-def write_pair(result: MechanismResult, folder: str | Path) -> Sequence[Path]:
-    """Write the two data sets of a result as ``first.json`` and ``second.json`` into a folder.
+def with_pair_in(result: MechanismResult, folder: str | Path) -> MechanismResult:
+    """``result`` with its two data sets as files in ``folder``, which its commands name.
 
-    ``--neighbours 'first.json;second.json'`` audits them again.
+    Arrays are ``.npy`` files, and all others ``.json``; no ``.npy`` file is empty, so that of an
+    empty array both are ``.json`` and the commands stay as they are. A result without data sets, or
+    with some too large to keep, is returned as it is.
 
     Raises:
-        UsageError: the result has no data sets, or they were too large to keep.
+        OSError: they cannot be written.
     """
     texts = result.details.get("pair")
     if texts is None:
-        raise UsageError(
-            "result: has no data sets to write; audit data sets of at most 64 KiB in all"
-        )
-    paths = [Path(folder) / name for name in ("first.json", "second.json")]
-    for path, text in zip(paths, texts, strict=True):
-        write_file(path, text)
-    return paths
+        return result
+    paths = [Path(folder) / name for name in _FILES]
+    shapes = result.details.get("shapes")
+    empty = shapes is not None and any(0 in shape for shape in shapes)
+    if shapes is None or empty:
+        for path, text in zip(paths, texts, strict=True):
+            write_file(path, text)
+    else:
+        paths = [path.with_suffix(".npy") for path in paths]
+        for path, text, shape in zip(paths, texts, shapes, strict=True):
+            array = np.array(json.loads(text), dtype=np.float64).reshape(shape)
+            write_file(path, partial(np.save, arr=array))
+    if empty:
+        return result
+    files = ";".join(map(str, paths))
+    tests = tuple(
+        dataclasses.replace(test, reproduce=_at(test.reproduce, files)) if test.finding else test
+        for test in result.tests
+    )
+    return dataclasses.replace(result, tests=tests)
+
+
+def _at(command: str, files: str) -> str:
+    """``command`` for the pair in two files, instead of a search or of the pair itself."""
+    words = shlex.split(command)
+    if "--neighbours" not in words:
+        return command
+    for option in ("--dataset", "--adjacency", "--bounds", "--out"):
+        if option in words:
+            at = words.index(option)
+            del words[at : at + 2]
+    words[words.index("--neighbours") + 1] = files
+    return shlex.join(words)

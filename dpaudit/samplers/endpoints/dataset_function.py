@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import math
 import time
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -30,24 +31,35 @@ class DatasetFunction(Worker):
     """
 
     def __init__(
-        self, target: str, *, call: str | None = None, features: str | None = None
+        self,
+        target: str,
+        *,
+        call: str | None = None,
+        features: str | None = None,
+        calls: int = 1,
+        sessions: int = 1,
+        adversary: str | None = None,
     ) -> None:
         """``features``, ``MODULE:FUNCTION``, turns each release to numbers, in the worker.
+
+        With ``calls`` or ``sessions`` above 1, or an ``adversary``, ``MODULE:FUNCTION``, it makes
+        sessions (:func:`~dpaudit.samplers.transcripts.transcripts`).
 
         Raises:
             UsageError: no function, no such file, or a ``call`` that is none.
         """
         function = PythonSampler(target, seed="", call=call)
         self._function = function
-        self._features = features
-        if features is not None:
-            PythonSampler(features, seed="")  # checks the name
-        spec = {**function._spec, "kind": "datasets", "features": features}
+        self._others = [one for one in (features, adversary) if one is not None]
+        for one in self._others:
+            PythonSampler(one, seed="")  # checks the name
+        played = {"calls": str(calls), "sessions": str(sessions), "adversary": adversary}
+        spec = {**function._spec, "kind": "datasets", "features": features, **played}
         super().__init__(function.name, spec)
 
     def _needed_paths(self) -> list[str]:
-        more = [] if self._features is None else files_of_module(self._features.rpartition(":")[0])
-        return [*self._function._needed_paths(), *more]
+        more = [files_of_module(one.rpartition(":")[0]) for one in self._others]
+        return [*self._function._needed_paths(), *chain.from_iterable(more)]
 
     def release_any(self, dataset: Any, n: int, *, timeout: float) -> Array | list[Any]:
         """``n`` releases of ``dataset``, plain; the first also waits for the process to start.

@@ -26,6 +26,7 @@ from dpaudit.samplers.endpoints.targets import Target, named_function
 from dpaudit.samplers.functions import AnyReleasesBy, ReleasesBy, sessions
 from dpaudit.samplers.plain import packed, unpacked_dataset
 from dpaudit.samplers.signatures import python_call
+from dpaudit.samplers.transcripts import transcripts
 from dpaudit.vectors.arrays import to_numpy
 
 __all__ = ["adapter", "on_datasets", "whole_mechanism"]
@@ -72,13 +73,22 @@ def on_datasets(spec: Mapping[str, Any]) -> Target:
         UsageError: as for ``python:`` samplers.
     """
     function = named_function(spec["place"], spec["member"])
+    features, adversary = (_named(spec[what]) for what in ("features", "adversary"))
+    calls, sessions_ = int(spec["calls"]), int(spec["sessions"])
+    if calls * sessions_ > 1 or adversary is not None:
+        function = transcripts(
+            function, calls=calls, sessions=sessions_, adversary=adversary, name=spec["name"]
+        )
     call = python_call(function, spec["call"], name=spec["name"], releases=True, dataset=True)
-    features = None
-    if spec["features"] is not None:
-        place, _, member = spec["features"].rpartition(":")
-        features = named_function(place, member)
     held = _Packed(AnyReleasesBy(call, function, name=spec["name"], features=features))
     return Target(draw=held.draw, release_any=held.release, ours=True, called=str(call))
+
+
+def _named(target: str | None) -> Callable[..., Any] | None:
+    if target is None:
+        return None
+    place, _, member = target.rpartition(":")
+    return named_function(place, member)
 
 
 class _Packed:

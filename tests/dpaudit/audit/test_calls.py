@@ -137,3 +137,125 @@ def test_what_is_no_session_is_an_error_of_the_mechanism():
         audit_mechanism(float, calls=3, in_process=True, neighbours=(0, 1), rho=1)
     with pytest.raises(UsageError, match="calls=0: must lie in"):
         MechanismOptions(calls=0)
+
+
+COUNTERS = """\
+import random
+
+
+def noisy(true):
+    return round(true + random.expovariate(0.5) - random.expovariate(0.5))
+
+
+class Shared:
+    \"\"\"Two answers at ε = 0.5 in all, then None; claimed: ε = 1 together.\"\"\"
+
+    def __init__(self):
+        self.left = 2
+
+    def __call__(self):
+        def ask(data):
+            if not self.left:
+                return None
+            self.left -= 1
+            return noisy(len(data))
+
+        return ask
+
+
+class Apart:
+    \"\"\"The flaw: each session has the whole budget.\"\"\"
+
+    def __call__(self):
+        return Shared()()
+
+
+class Fresh:
+    \"\"\"Sessions answer a weight times a noisy count; ε = 0.5 each.\"\"\"
+
+    def __call__(self):
+        return lambda data, weight: weight * noisy(len(data))
+
+
+class Cached:
+    \"\"\"The flaw: all sessions use the noise of the first, whatever is asked.\"\"\"
+
+    def __init__(self):
+        self.noise = noisy(0)
+
+    def __call__(self):
+        return lambda data, weight: weight * len(data) + self.noise
+
+
+def differ(answers):
+    return len(answers) % 2, 1 + len(answers) % 2
+"""
+
+
+@pytest.mark.parametrize(("name", "verdict"), [("Shared", "no-finding"), ("Apart", "finding")])
+def test_a_budget_of_each_session_is_found_and_a_shared_one_is_not(name, verdict):
+    given = {}
+    exec(COUNTERS, given)
+    result = audit_mechanism(
+        given[name],
+        neighbours=([1], [1, 2]),
+        calls=2,
+        sessions=4,
+        together=True,
+        epsilon=1,
+        samples=4000,
+        seed=1,
+        in_process=True,
+    )
+    assert result.verdict == verdict
+    assert any("of 4 sessions at once, 2 calls each" in advice for advice in result.advice)
+
+
+@pytest.mark.parametrize(("name", "verdict"), [("Fresh", "no-finding"), ("Cached", "finding")])
+def test_noise_shared_by_sessions_is_found_by_inputs_that_differ(name, verdict):
+    given = {}
+    exec(COUNTERS, given)
+    result = audit_mechanism(
+        given[name],
+        neighbours=([1], [1, 2]),
+        sessions=2,
+        adversary=given["differ"],
+        epsilon=0.5,
+        samples=4000,
+        seed=1,
+        in_process=True,
+    )
+    assert result.verdict == verdict
+    assert "(0.5, 0)-DP in each of 2 calls" in result.stated.claim
+
+
+def test_sessions_and_an_adversary_from_the_command_line(tmp_path):
+    (tmp_path / "m.py").write_text(COUNTERS)
+    args = ("mechanism", "python:./m.py:Cached", "--neighbours=[1];[1, 2]", "--claim-epsilon=0.5")
+    more = ("--sessions=2", "--adversary=./m.py:differ", "--samples=2e3", "--seed=1")
+    done = dpaudit(*args, *more, "--format=json", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    again = next(t["reproduce"] for t in json.loads(done.stdout)["tests"] if t["finding"])
+    assert "--sessions 2 --adversary ./m.py:differ" in again
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "says"),
+    [
+        (float, {"sessions": 0}, "sessions=0: must lie in"),
+        (float, {"sessions": 50, "calls": 50}, "a release is 2,500 calls; 1,000 at most"),
+        (float, {"together": True}, "there is nothing to claim together"),
+        (float, {"sessions": 2, "call": "f(value)"}, "with --sessions the function makes"),
+        (float, {"sessions": 2, "attack": "reach"}, "attack=reach: sees one release"),
+        (float, {"adversary": "m:f"}, "adversary=m:f: .* runs in this process; pass the function"),
+        ("python:math:sin", {"adversary": len}, "adversary: a function, but python:math:sin runs"),
+        ("command:cat {dataset}", {"sessions": 2}, "--sessions: only python:MODULE:FUNCTION makes"),
+        ("scores:s.npz", {"sessions": 2}, "sessions=2: recorded scores have no sessions"),
+    ],
+)
+def test_sessions_that_do_not_fit_are_refused(name, given, says):
+    with pytest.raises(UsageError, match=says):
+        audit_mechanism(
+            name, epsilon=1, neighbours=(0, 1), in_process=None if isinstance(name, str) else True,
+            **given,
+        )  # fmt: skip

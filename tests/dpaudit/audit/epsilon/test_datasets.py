@@ -250,12 +250,11 @@ def test_a_long_pair_is_asked_again_by_files(tmp_path):
 def test_arrays_are_asked_again_as_arrays(tmp_path):
     rows = np.arange(6.0).reshape(3, 2)
     result = dpaudit.audit_mechanism(
-        lambda data: data.shape[0], neighbours=(rows, rows[:0]), epsilon=1, samples=1000
+        lambda data: data.shape[0], neighbours=(rows, rows[:2]), epsilon=1, samples=1000
     )
     with_pair_in(result, tmp_path)
     again = question_of(f"{tmp_path}/first.npy;{tmp_path}/second.npy")
-    assert [one.tolist() for one in again.pair] == [rows.tolist(), []]
-    assert again.pair[1].shape == (0, 2)
+    assert [one.tolist() for one in again.pair] == [rows.tolist(), rows[:2].tolist()]
     np.save(tmp_path / "v.npy", np.arange(3.0))
     assert question_of(f"{tmp_path}/v.npy;{tmp_path}/v.npy") is None  # query results
     np.save(tmp_path / "w.npy", np.arange(2.0))
