@@ -10,6 +10,7 @@ import pytest
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.interfaces import Mechanism, TimedMechanism
+from dpaudit.samplers.endpoints.dataset_command import DatasetCommand
 from dpaudit.samplers.resolve import open_mechanism
 
 ECHO = """
@@ -138,3 +139,16 @@ def test_outside_with_nothing_is_released(script):
         open_mechanism(script(ECHO), seed="1").release(np.ones(1), 1, timeout=5)
     with pytest.raises(UsageError, match="value=nan"):
         release(script(ECHO), [np.nan])
+
+
+def test_a_data_set_is_a_file_of_records():
+    pd = pytest.importorskip("pandas")
+    program = "import json,sys; print(json.dumps([sys.argv[1][-4:], open(sys.argv[1]).read()]))"
+    with DatasetCommand(f"{sys.executable} -c '{program}' {{dataset}}") as mechanism:
+        for dataset, written in (
+            (pd.DataFrame({"a": [1], "b": ["x"]}), [".csv", "a,b\n1,x\n"]),
+            ([], [".csv", "a,b\n"]),
+            ([{"a": [1, None]}], ["json", '[{"a": [1, null]}]']),
+            ({"a": np.eye(1)}, ["json", '{"a": [[1.0]]}']),
+        ):
+            assert mechanism.release_any(dataset, 1, timeout=60) == [written]

@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import itertools
+import json
 import math
 from collections import Counter, namedtuple
 from enum import Enum
@@ -15,6 +16,8 @@ import pytest
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.samplers.plain import (
     dataset_copy,
+    jsonable,
+    of_json,
     packed,
     packed_dataset,
     plain,
@@ -162,6 +165,23 @@ def test_data_sets_keep_their_form():
     assert found.dtype == whole.dtype
     assert found.shape == (2, 3)
     assert unpacked_dataset(packed_dataset([{"a": 1}])) == [{"a": 1}]
+
+
+def test_data_sets_become_json_as_records():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"n": [1, 2], "c": ["x", None]})
+    assert json.dumps(jsonable(frame)) == '[{"n": 1, "c": "x"}, {"n": 2, "c": NaN}]'
+    assert jsonable({"x": [np.eye(2)], 1: (b"\xff", {2})}) == {
+        "x": [[[1.0, 0.0], [0.0, 1.0]]],
+        "1": ["ff", [2]],
+    }
+    assert jsonable(np.array([[1, 2]])) == [[1, 2]]
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "[" * 40 + "]" * 40, "{", b"\xff", ""])
+def test_json_that_is_none_or_too_deep_is_refused(text):
+    with pytest.raises(ValueError, match=r"."):
+        of_json(text)
 
 
 def test_a_mechanism_may_change_its_copy():
