@@ -118,7 +118,7 @@ class SealedNonces:
         self._shared = found
 
     def fresh(self, stream: Stream) -> tuple[bytes, bytes]:
-        """About half a millisecond: two points are drawn on average until one has a nonce."""
+        """About a millisecond: two points are drawn on average until one has a nonce."""
         while True:
             k = uniform_below(ORDER, stream.bytes)
             extra = stream.bytes(1)[0]

@@ -61,7 +61,7 @@ class SeedInNoise:
 
     With ``public_key`` instead of ``key`` a sampler holds no secret: see
     :class:`~dpaudit.noise.seed_in_noise.nonces.SealedNonces`. Nonces then have 256 bits, and a row
-    costs half a millisecond more. What it leaves of privacy towards its owner: :meth:`epsilon`.
+    costs a millisecond more. What it leaves of privacy towards its owner: :meth:`epsilon`.
     Source: ours; its parts are algorithm-substitution attacks (Bellare, Paterson and Rogaway 2014)
     and kleptography (Young and Yung 1997).
     """
