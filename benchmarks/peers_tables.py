@@ -146,7 +146,8 @@ def catalogue_table(document: dict[str, Any]) -> str:
             answer = row[name]
             cells += [_cell(answer["epsilon"], row), f"{answer['seconds']:.1f}"]
             cells += [_difference(answer["ours_less"], answer["interval"])]
-        cells += [f"{row['dp-auditorium']['delta']:.2f} ({own['delta']:.2f})"] * len(given)
+        if given:
+            cells += [f"{row['dp-auditorium']['delta']:.2f} ({own['delta']:.2f})"]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join([*lines, "", _misses(document["rows"], peers)])
 
