@@ -244,7 +244,7 @@ def _needs(plugin: registry.Plugin) -> Row:
         "knows": list(dict.fromkeys(game.knows for game in games)),
         "releases": list(dict.fromkeys(game.releases for game in games)),
         "labels": any(game.labels for game in games),
-        "used_by": [command for game in games for command in game.used_by],
+        "used_by": list(dict.fromkeys(command for game in games for command in game.used_by)),
     }
 
 
