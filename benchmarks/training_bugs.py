@@ -274,6 +274,7 @@ def task(*, mnist: bool) -> Task:
 def table(given: argparse.Namespace) -> None:
     """Print the table; rows that ``out`` already has are not computed again."""
     at, runs, seed = task(mnist=given.mnist), given.runs, given.seed
+    ones = at.ones if given.ones is None else given.ones
     lines = given.out.read_text().splitlines() if given.out and given.out.exists() else []
     if not lines:
         lines = [
@@ -293,7 +294,7 @@ def table(given: argparse.Namespace) -> None:
             "" if given.no_steps else marked(step_level(name, seed, at.weights)),
             marked(loader_level(loop, seed)),
             shown(at.run(loop, at.by_weights, runs, seed)),
-            shown(at.one(loop, at.ones, seed)),
+            shown(at.one(loop, ones, seed)) if ones else "",
             shown(at.run(loop, at.by_steps, runs, seed)),
         ]
         took = time.process_time() - began
@@ -330,6 +331,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mnist", action="store_true", help="a network on MNIST")
     parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--ones", type=int, help="runs of one canary; 0 leaves them out")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--honest", type=int, default=0, metavar="N")
     parser.add_argument("--no-steps", action="store_true", help="without Opacus")
