@@ -1,7 +1,6 @@
-"""The search for neighbours: audits of tight honest mechanisms, and what trying every pair finds.
+"""The search for neighbours: how many audits of tight honest mechanisms are findings.
 
     python benchmarks/neighbours.py --validity 100 [--rows validity.jsonl]  # α = 0.05
-    python benchmarks/neighbours.py --exhaustive                            # 14 mechanisms
 
 Six honest mechanisms release exactly at their claim at some pair of neighbours; each audit
 searches for the pair and judges it, learned scores included. A finding is a false one. With
