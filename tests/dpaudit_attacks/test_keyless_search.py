@@ -134,12 +134,12 @@ def test_candidates_are_paid_for():
     search = Search({3: rows})
     line = {"u": [0.7, 1.3, 0.1], "reduction": "x", "rows": 9, "seconds": 0.0}
     for _ in range(9):
-        search._judge(Job("lattice", 3), line)
+        search.judge(Job("lattice", 3), line)
     assert search.p == 1
     few = Rows(3)
     few.add(rows.check[:1])
     rows.held = rows.held[:40]
-    search._judge(Job("lattice", 3), {**line, "u": [2.0, 0.0, 0.0]})
+    search.judge(Job("lattice", 3), {**line, "u": [2.0, 0.0, 0.0]})
     assert search.p == pytest.approx(110 * 4 * math.exp(-40 / 4))
 
 
@@ -148,7 +148,7 @@ def test_a_candidate_that_shrinks_to_nothing_is_none(stream):
     rows.add(stream.numpy().standard_normal((4000, 3)))
     search = Search({3: rows})
     line = {"u": [1e-9, 0.0, 0.0], "reduction": "LLL", "rows": 4, "seconds": 0.1}
-    search._judge(Job("lattice", 3), line)
+    search.judge(Job("lattice", 3), line)
     assert search.best is None
     assert search.candidates == 1  # it was tried, and is paid for
 

@@ -205,7 +205,7 @@ class Search:
         lines, ended = child.lines()
         for line in lines:
             if "u" in line:
-                self._judge(child.job, line)
+                self.judge(child.job, line)
             elif "stage" in line:
                 child.stage = line["stage"]
             else:
@@ -216,7 +216,8 @@ class Search:
             (self.completed if child.finished else self.broken).append(child.job)
             child.close()
 
-    def _judge(self, job: Job, line: Mapping[str, Any]) -> None:
+    def judge(self, job: Job, line: Mapping[str, Any]) -> None:
+        """Take in a candidate that ``job`` proposed (a line of its worker's, with ``u``)."""
         rows = self._rows[job.d]
         u = np.asarray(line["u"], np.float64)
         self.candidates += 1

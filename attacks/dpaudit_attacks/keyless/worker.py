@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from dpaudit_attacks.keyless.candidates import (
 from dpaudit_attacks.keyless.lattice import find_direction
 from dpaudit_attacks.keyless.reduction.choice import reducer
 
-__all__ = ["WORTH_A_LOOK"]
+__all__ = ["WORTH_A_LOOK", "lines"]
 
 # n·R²/4 on the ranking rows from which a candidate is passed on; noise reaches it once in 10^9
 WORTH_A_LOOK = 24.0
@@ -40,15 +41,20 @@ _PR_SET_PDEATHSIG = 1
 Array = npt.NDArray[np.float64]
 
 
-def _say(**words: Any) -> None:
-    print(json.dumps(words), flush=True)
-
-
 def _passes(check: Array, score: float) -> bool:
     return len(check) * score**2 / 4 >= WORTH_A_LOOK
 
 
-def _easy(rows: Array, check: Array) -> None:
+def lines(job: Mapping[str, Any], rows: Array, check: Array) -> Iterator[dict[str, Any]]:
+    """What a job says: its candidates, its stages, and that it is done."""
+    if job["kind"] == "easy" or job["easy"]:
+        yield from _easy(rows, check)
+    if job["kind"] != "easy":
+        yield from _lattice(job, rows, check)
+    yield {"done": True}
+
+
+def _easy(rows: Array, check: Array) -> Iterator[dict[str, Any]]:
     began = time.monotonic()
     everything = np.concatenate([check, rows])
     found = [("covariance", u) for u in from_covariance(everything)]
@@ -58,16 +64,16 @@ def _easy(rows: Array, check: Array) -> None:
         u = refine(everything, start)
         score = float(resonance(everything, u)[0])
         if _passes(everything, score):
-            _say(
-                u=u.tolist(),
-                score=score,
-                reduction=method,
-                rows=len(everything),
-                seconds=time.monotonic() - began,
-            )
+            yield {
+                "u": u.tolist(),
+                "score": score,
+                "reduction": method,
+                "rows": len(everything),
+                "seconds": time.monotonic() - began,
+            }
 
 
-def _lattice(job: dict[str, Any], rows: Array, check: Array) -> None:
+def _lattice(job: Mapping[str, Any], rows: Array, check: Array) -> Iterator[dict[str, Any]]:
     known, stage = -1.0, ""
     for found in find_direction(
         rows,
@@ -80,16 +86,16 @@ def _lattice(job: dict[str, Any], rows: Array, check: Array) -> None:
     ):
         if found.reduction != stage:
             stage = found.reduction
-            _say(stage=stage, rows=found.rows, seconds=found.seconds)
+            yield {"stage": stage, "rows": found.rows, "seconds": found.seconds}
         if _passes(check, found.score) and found.score > known:
             known = found.score
-            _say(
-                u=found.u.tolist(),
-                score=found.score,
-                reduction=found.reduction,
-                rows=found.rows,
-                seconds=found.seconds,
-            )
+            yield {
+                "u": found.u.tolist(),
+                "score": found.score,
+                "reduction": found.reduction,
+                "rows": found.rows,
+                "seconds": found.seconds,
+            }
 
 
 def _main(parent: int) -> None:
@@ -103,11 +109,8 @@ def _main(parent: int) -> None:
     rows, check = values[: job["search_rows"]], values[job["search_rows"] :]
     if not math.isfinite(float(values.sum())):
         raise SystemExit("rows are not finite")
-    if job["kind"] == "easy" or job["easy"]:
-        _easy(rows, check)
-    if job["kind"] != "easy":
-        _lattice(job, rows, check)
-    _say(done=True)
+    for line in lines(job, rows, check):
+        print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":
