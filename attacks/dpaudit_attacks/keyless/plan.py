@@ -133,8 +133,8 @@ def _fpylll_cost(n: int, block: int) -> float:
 
 def _blaster_cost(n: int, block: int) -> float:
     """The same for BLASter: LLL and deep LLL, then tours."""
-    size = math.pow(n / 347, 3.5)
-    return 0.25 + 3.5 * size + (5.5 * size * math.pow(2, (block - 44) / 4) if block else 0.0)
+    tours = 5.5 * math.pow(n / 347, 3) * math.pow(2, (block - 44) / 2.3) if block else 0.0
+    return 0.25 + 3.5 * math.pow(n / 347, 3.5) + tours
 
 
 _COST = {"fpylll": _fpylll_cost, "blaster": _blaster_cost}
@@ -179,7 +179,7 @@ def _with_easy(job: Job) -> Job:
 
 
 def _easy_cost(d: int) -> float:
-    return 0.1 + (1.0 if d <= SCANNED_DIM else 0.0)
+    return 0.1 + (0.4 if d <= SCANNED_DIM else 0.0)
 
 
 _Name = tuple[int, float]
