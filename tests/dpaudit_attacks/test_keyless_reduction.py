@@ -125,6 +125,13 @@ def test_numbers_beyond_int64_are_refused():
         with_blaster._product(k, np.array([[2.0**22, 0], [0, 1]]))
 
 
+def test_large_numbers_that_cancel_are_multiplied_exactly():
+    """Each term is beyond int64, their sum is not."""
+    k = np.array([[2**40 + 1, 2**40], [1, 1]])
+    by = np.array([[2.0**45, 0], [-(2.0**45), 1]])
+    assert (with_blaster._product(k, by) == [[2**45, 2**40], [0, 1]]).all()
+
+
 def test_what_is_installed_is_chosen(monkeypatch):
     assert reducer("fpylll").name == "fpylll"
     with pytest.raises(UsageError, match="reducer=g6k"):
