@@ -23,10 +23,10 @@ from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
 from dpaudit.studies.trials import interval
 
-__all__ = ["MEASURE", "measure", "recovered", "summary"]
+__all__ = ["MEASURE", "RIGHT", "measure", "recovered", "summary"]
 
 _TEST = "keyless-search"
-_RIGHT = 0.99  # |cosine| to the true direction from which a recovered one counts
+RIGHT = 0.99  # |cosine| to the true direction from which a recovered one counts
 
 
 class Lattice(Table, frozen=True):
@@ -72,7 +72,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         )
         if "w" in details:
             cosine = abs(float(np.dot(details["w"], key.direction)))
-            if cosine >= _RIGHT:
+            if cosine >= RIGHT:
                 found.append(details)
                 cosines.append(cosine)
             else:
