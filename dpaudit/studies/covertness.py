@@ -60,7 +60,7 @@ class Release(Table, frozen=True):
     block: int = 0
     keys: int = 0
     rows: int = 30_000
-    seconds: float = 600.0
+    seconds: float = 3600.0
 
 
 class CovertnessGrid(Grid, frozen=True):
