@@ -148,7 +148,8 @@ def released(
     """What is seen of ``query`` (n, d) as :class:`Release` says, float64."""
     n, d = query.shape
     kind: torch.dtype = getattr(torch, case.dtype)
-    y = query.double() + source.sample(n, d, stream=stream.child("noise"), dtype=kind).double()
+    drawn = torch.as_tensor(source.sample(n, d, stream=stream.child("noise"), dtype=kind))
+    y = query.double() + drawn.double()
     if case.tau:
         y += case.tau * sigma * _normal(n, d, stream.child("own"))
     if case.step:
