@@ -15,6 +15,7 @@ import torch
 
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.norm_channel import NormCells
+from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.vectors.arrays import on_tensors
 from dpaudit.vectors.passes import row_norms
 from dpaudit_attacks.pancake_likelihood import check_candidates
@@ -35,7 +36,9 @@ class NormReader:
     games = ("scoring",)
     holds = "the norm channel's key"
 
-    def __init__(self, *, key: PancakeKey | str | Path, sigma: float, bits: int = 8) -> None:
+    def __init__(
+        self, *, key: SeedKey | PancakeKey | str | Path, sigma: float, bits: int = 8
+    ) -> None:
         """Hold ``key`` (or its file) for releases with noise of scale ``sigma``.
 
         ``bits`` as the source's.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,10 +13,15 @@ from dpaudit.errors import SpecError
 from dpaudit.experiments.cell import plugin_options
 from dpaudit.interfaces import Attack, Host, Mitigation, NoiseSource
 from dpaudit.noise.key import PancakeKey
+from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import PluginOrigin, Reference
+from dpaudit.vectors.lattice import lattice_step
 
 __all__ = ["Arm", "build_arm", "plugin_options"]
+
+_TOLD = ("law", "code", "nonce_bits", "scale")
+"""What the owner of noise that carries its own seed knows of it besides the key."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +31,7 @@ class Arm:
     settings: Mapping[str, Any]
 
     host: Host
-    key: PancakeKey | None
+    key: PancakeKey | SeedKey | None
     sigma: float
     source: NoiseSource
     mitigation: Mitigation
@@ -40,20 +46,35 @@ class Arm:
 
     @property
     def held_key(self) -> PancakeKey:
-        """The attacker's key, for measurements that make no sense without one.
+        """The attacker's pancake key, for measurements that make no sense without one.
 
         Raises:
             SpecError: the experiment has none.
         """
-        if self.key is None:
+        if not isinstance(self.key, PancakeKey):
             raise SpecError(
                 "this measure needs the attacker's key; give the spec a [key] with beta and gamma"
             )
         return self.key
 
+    def mixed(self) -> tuple[float, float]:
+        """The source's scale in a release, and that of independent noise added to it."""
+        mixes = getattr(self.mitigation, "mixes", None)
+        mixed = mixes(self.sigma) if mixes is not None else None
+        return (self.sigma, 0.0) if mixed is None else mixed
+
     def attack(self, table: Mapping[str, Any]) -> Attack:
-        """An attack from its table, with the key and σ if it takes them."""
-        made: Attack = _create("attacks", table, sigma=self.sigma, key=self.key, dim=self.host.dim)
+        """An attack from its table, with what its owner knows, if it takes it.
+
+        That is the key, σ, d, the law and code of noise that carries its own seed, and how much
+        independent noise the mitigation adds (``blur``, the lattice's rounding included).
+        """
+        source = self.settings["source"]
+        blur = math.hypot(self.mixed()[1], lattice_step(self.sigma) / math.sqrt(12))
+        known = {"sigma": self.sigma, "key": self.key, "dim": self.host.dim, "blur": blur}
+        seeded = source["name"] == "seed-in-noise"
+        told = {name: source[name] for name in _TOLD if seeded and name in source}
+        made: Attack = _create("attacks", table, **known, **told)
         return made
 
     def keyless(self, table: Mapping[str, Any]) -> bool:
@@ -80,7 +101,8 @@ def _create(kind: str, table: Mapping[str, Any], **known: Any) -> Any:
 def build_arm(settings: Mapping[str, Any], *, cell: str) -> Arm:
     """Everything a cell needs.
 
-    The key depends on the seed and the [key] table only, so all arms share it.
+    The key depends on the seed and the [key] table only, so all arms share it. Without a [key] a
+    source of which only the secret matters (its ``needs_only_a_secret``) gets one all the same.
     """
     root = KeyedStream.from_seed(settings["seed"])
     host: Host = registry.create("hosts", _reference(settings["host"]))
@@ -104,13 +126,14 @@ def build_arm(settings: Mapping[str, Any], *, cell: str) -> Arm:
     )
 
 
-def _key(settings: Mapping[str, Any], host: Host, index: int) -> PancakeKey | None:
+def _key(settings: Mapping[str, Any], host: Host, index: int) -> PancakeKey | SeedKey | None:
     shape = {**settings["key"], **settings["source"].get("key", {})}
-    if not shape:
-        return None
     label = ("attacker's key",) if index == 0 else ("attacker's key", index)
     secret = KeyedStream.from_seed(settings["seed"]).child(*label).bytes(32)
-    return PancakeKey.new(dim=host.dim, secret=secret, **shape)
+    if shape:
+        return PancakeKey.new(dim=host.dim, secret=secret, **shape)
+    source = registry.load("sources", settings["source"]["name"])
+    return SeedKey.new(secret=secret) if getattr(source, "needs_only_a_secret", False) else None
 
 
 def _reference(table: Mapping[str, Any]) -> Reference:

@@ -13,6 +13,7 @@ from dpaudit.experiments.arm import Arm, plugin_options
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.measure import Measure
 from dpaudit.noise.key import PancakeKey
+from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.types import AuditResult, Reference, to_dict
 
 __all__ = ["MEASURE", "audit_behind", "measure"]
@@ -46,7 +47,7 @@ def audit_behind(
     source: Reference,
     mitigation: Reference,
     *,
-    key: PancakeKey | None,
+    key: PancakeKey | SeedKey | None,
     sigma: float,
     claim: str,
     dim: int,

@@ -10,7 +10,8 @@
 
     [host]                           # one host, or several as [[host]]
     name = "histogram"
-    [key]                            # the attacker's key, for sources and attacks that take one
+    [key]                            # the attacker's key, for pancakes; sources of which only the
+                                     # secret matters (seed-in-noise, norm-channel) need none
     beta = [1e-4, 1e-3]
     gamma = "2sqrtd"
     [[source]]                       # sources × mitigations × attacks; other keys are options

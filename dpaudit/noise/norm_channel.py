@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Array, DType, Host, Stream
 from dpaudit.noise.key import PancakeKey
+from dpaudit.noise.seed_in_noise.key import SeedKey, held_key
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import EpsilonBounds
 from dpaudit.vectors.arrays import converted, double, drawn_in, is_floating, is_torch, torch_dtype
@@ -52,7 +53,9 @@ class NormCells:
     8 there are 2^14, with the most, 12, still 2^10.
     """
 
-    def __init__(self, *, key: PancakeKey | str | Path, sigma: float, bits: int = 8) -> None:
+    def __init__(
+        self, *, key: SeedKey | PancakeKey | str | Path, sigma: float, bits: int = 8
+    ) -> None:
         """Cells for noise of scale ``sigma`` under the secret of ``key`` (or its file).
 
         Nothing else of the key is used.
@@ -65,7 +68,7 @@ class NormCells:
             raise UsageError(
                 f"bits={bits}: must be a whole number in 1…{_MOST_BITS}; more leave too few lengths"
             )
-        held = key if isinstance(key, PancakeKey) else PancakeKey.load(key)
+        held = held_key(key)
         self.sigma, self.bits, self.fingerprint = check_sigma(sigma), bits, held.fingerprint
         secret = KeyedStream(held.secret).child("norm-channel", 1).bytes(32)
         self._cipher = Cipher(algorithms.AES(secret), modes.ECB())  # noqa: S305  a permutation of blocks is what is wanted
@@ -111,8 +114,11 @@ class NormChannel:
     """
 
     dim = None
+    needs_only_a_secret = True
 
-    def __init__(self, *, key: PancakeKey | str | Path, sigma: float = 1.0, bits: int = 8) -> None:
+    def __init__(
+        self, *, key: SeedKey | PancakeKey | str | Path, sigma: float = 1.0, bits: int = 8
+    ) -> None:
         """Noise of standard deviation ``sigma`` in any dimension, under ``key`` or its file.
 
         See ``NormCells``.

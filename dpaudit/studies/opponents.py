@@ -137,7 +137,8 @@ def opponent(table: Mapping[str, Any], arm: Arm) -> Opponent:
     """The attacker that an ``[[attack]]`` table names, against ``arm``.
 
     Holders of the key know the mitigation by its method ``mixes(sigma)``, if it has one: the
-    source's scale in a release, and that of independent noise added to it. The pancake that
+    source's scale in a release, and that of independent noise added to it. ``seed-reader`` allows
+    for the latter, and takes noise in which it finds no nonce for Gaussian. The pancake that
     ``likelihood-ratio`` and ``which-bin`` look for is the widened one; where the first number is 0,
     or the source is no pancake, no key fits the noise, and they take it for Gaussian. (None, as no
     method, says that the source's noise is there as it is.) ``recovered-direction`` holds no key:
@@ -166,7 +167,7 @@ def _attack(table: Mapping[str, Any], arm: Arm) -> Attack:
             key=key, sigma=sigma, **plugin_options(table)
         )
         return informed
-    own, _ = _mixed(arm)
+    own, _ = arm.mixed()
     if name == "nearest-peak" and own > 0:
         spaced: Attack = registry.load("attacks", name)(
             key=arm.held_key, sigma=own, **plugin_options(table)
@@ -178,19 +179,12 @@ def _attack(table: Mapping[str, Any], arm: Arm) -> Attack:
     return made
 
 
-def _mixed(arm: Arm) -> tuple[float, float]:
-    """The source's scale in a release, and that of independent noise added to it."""
-    mixes = getattr(arm.mitigation, "mixes", None)
-    mixed = mixes(arm.sigma) if mixes is not None else None
-    return (arm.sigma, 0.0) if mixed is None else mixed
-
-
 def _told(arm: Arm) -> tuple[PancakeKey | None, float]:
     """The key and scale of the pancake that releases show, its peaks widened.
 
     Without a key: Gaussian noise.
     """
-    own, added = _mixed(arm)
+    own, added = arm.mixed()
     if own == 0 or not isinstance(arm.source, Pancake):
         return None, arm.mitigation.scale(arm.sigma)
     key = arm.held_key

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpaudit import registry
 from dpaudit.errors import SpecError
 from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.cell import Cell
@@ -16,7 +15,6 @@ from dpaudit.vectors.arrays import to_numpy
 __all__ = ["MEASURE", "measure", "summary"]
 
 _READER = "seed-reader"
-_OPTIONS = ("law", "code", "nonce_bits", "scale")
 
 
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
@@ -27,10 +25,8 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
     trials, right, values, wrong = cell.settings["trials"], 0, 0, 0
     if cell.settings["source"]["name"] != "seed-in-noise":
         raise SpecError("measure=whole-query: reads the source seed-in-noise only")
-    options = {k: v for k, v in cell.settings["source"].items() if k in _OPTIONS}
     for batch in batches(arm, trials=trials, keys=cell.settings["keys"]):
-        make = registry.load("attacks", _READER)
-        reader = make(key=batch.arm.held_key, sigma=arm.sigma, **options)
+        reader: Any = batch.arm.attack({"name": _READER})
         found = reader.read(to_numpy(batch.release()))
         same = found.values == to_numpy(batch.query)
         right += int(same.all(1).sum())

@@ -15,6 +15,7 @@ from dpaudit.experiments.arm import build_arm
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.measure import measure_of
 from dpaudit.experiments.threads import threads, threads_for
+from dpaudit.noise.key import PancakeKey
 from dpaudit.provenance import collect
 from dpaudit.registry import missing_extra
 from dpaudit.results.text import error_text, printable
@@ -48,11 +49,12 @@ def run_cell(cell: Cell) -> CellResult:
         outcome["sigma"] = arm.sigma
         outcome["dim"] = arm.host.dim
         if arm.key is not None:
-            outcome["key"] = {
-                "beta": arm.key.beta,
-                "gamma": arm.key.gamma,
-                "fingerprint": arm.key.fingerprint,
-            }
+            shape = (
+                {"beta": arm.key.beta, "gamma": arm.key.gamma}
+                if isinstance(arm.key, PancakeKey)
+                else {}
+            )
+            outcome["key"] = {**shape, "fingerprint": arm.key.fingerprint}
     trials = outcome.pop("each_trial", {})
     own = () if measure.origins is None else tuple(measure.origins(cell))
     return CellResult(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -30,11 +31,13 @@ class Symbols:
     """A nonce as it is read: ``best`` (m,), the next likely ``other`` (m,), and its ``cost`` (m,).
 
     ``cost`` is the logarithm of how much likelier the best one is: 0 where nothing is known.
+    ``sure`` (m,) is at least the logarithm of the best one's probability.
     """
 
     best: npt.NDArray[np.int64]
     other: npt.NDArray[np.int64]
     cost: Floats
+    sure: Floats
 
 
 class Code(Protocol):
@@ -95,7 +98,10 @@ class _Cells:
         cell = np.clip(np.searchsorted(self._edges, values, side="right") - 1, 0, 255)
         below, above = values - self._edges[cell], self._edges[cell + 1] - values
         other = (cell + np.where(below < above, -1, 1)) % 256
-        return Symbols(cell, other, _cost(np.minimum(below, above), blur, known))
+        cost = _cost(np.minimum(below, above), blur, known)
+        inside = np.where(known, (below + above) / (math.sqrt(2 * math.pi) * blur), 1 / 256)
+        with np.errstate(divide="ignore"):
+            return Symbols(cell, other, cost, np.minimum(_sure(cost), np.log(inside)))
 
 
 class Head(_Cells):
@@ -188,7 +194,7 @@ class Signs:
             free[:width] &= ~here
         cost = _cost(np.abs(found), blur, np.isfinite(found))
         best = (found < 0).astype(np.int64)
-        return Symbols(best, 1 - best, cost)
+        return Symbols(best, 1 - best, cost, _sure(cost))
 
     def nonce(self, symbols: npt.NDArray[np.int64]) -> bytes:
         return np.packbits(symbols.astype(np.uint8), bitorder="little").tobytes()
@@ -203,6 +209,11 @@ def _cost(distance: Floats, blur: float, known: npt.NDArray[np.bool_]) -> Floats
     """Log odds that a normal error of scale ``blur`` did not cross a border so far away."""
     x = np.where(known, distance, 0.0) / blur
     return np.asarray(scipy.special.log_ndtr(x) - scipy.special.log_ndtr(-x))
+
+
+def _sure(cost: Floats) -> Floats:
+    """Log of the best one's probability if there is but one other."""
+    return np.asarray(-np.log1p(np.exp(-cost)))
 
 
 def code_of(name: str | None, law: Law, *, size: int) -> Code:

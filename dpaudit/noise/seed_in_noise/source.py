@@ -67,6 +67,7 @@ class SeedInNoise:
     """
 
     dim = None
+    needs_only_a_secret = True
 
     def __init__(
         self,
@@ -101,6 +102,11 @@ class SeedInNoise:
     def sigma(self) -> float:
         """Standard deviation of one value."""
         return self.rows.law.claim.standard_deviation
+
+    @property
+    def nonce_bits(self) -> int:
+        """Bits of a nonce."""
+        return 8 * self._nonces.size
 
     def sample(
         self,
@@ -138,7 +144,7 @@ class SeedInNoise:
         finite ε holds at any δ < 1. That needs a release rounded much finer than its noise.
         """
         code = self.rows.code
-        bits = 8 * self._nonces.size
+        bits = self.nonce_bits
         spread = (host.dim - code.symbols) * self.rows.law.bits
         if delta < 1 and spread >= 2 * bits + _SPARE:
             says = "infinite: with the key a release less its query is one of 2^bits vectors"

@@ -17,12 +17,14 @@ from dpaudit.errors import MissingExtraError, UsageError
 from dpaudit.interfaces import Array, Host, NoiseSource, ReleasingSource, Stream
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.pancake import Pancake, key_holder_profile
+from dpaudit.noise.seed_in_noise.source import SeedInNoise
 from dpaudit.types import EpsilonBounds
 from dpaudit.vectors.arrays import device_of
 from dpaudit.vectors.lattice import RoundedHost, add_on_lattice, lattice_step
 from dpaudit.vectors.normal import check_query
 from dpaudit_mitigations.smoothing.options import check_positive, least_gamma
 from dpaudit_mitigations.smoothing.own_noise import OwnNoise, check_own, own_noise
+from dpaudit_mitigations.smoothing.seeded import seeded_low
 
 __all__ = ["Smoothing"]
 
@@ -57,7 +59,9 @@ class Smoothing:
       counts own noise alone.
 
     Not claimed: anything beyond own noise against a source with γ < ``gamma_min``, or one that is
-    not a pancake; that the source does not see the query; constant time.
+    not a pancake: noise that carries its own seed (``seed-in-noise``) leaves the key holder exactly
+    own noise, ε = 9 where 0.25 is claimed at 3,143 bins; that the source does not see the query;
+    constant time.
 
     Cost: the L2 error grows by :attr:`l2_factor` = √(1 + τ²), at most 1 + 2/d at R = 1.5 and γ ≥
     2√d (from d = 24 on; two servers cost √2). One more Gaussian draw, and a pass for the lattice;
@@ -124,8 +128,9 @@ class Smoothing:
         """For a pancake the theorem above, from both sides; for Gaussian noise the same with η = 0.
 
         For any other source, and where η ≥ 1, what the defender's own noise gives alone, or the
-        source's own ``high`` where this release post-processes its. ``low`` assumes that the host's
-        Δ is attained.
+        source's own ``high`` where this release post-processes its. For noise that carries its own
+        seed that is also the ``low``, where rows are long enough (``seeded_low``). ``low`` assumes
+        that the host's Δ is attained.
         """
         own = self._own(source)
         alone = own.alone(delta, host=host)
@@ -135,8 +140,12 @@ class Smoothing:
             )
         if not isinstance(source, Pancake):
             promised = _as_postprocessing(source, delta, host=host, step=own.step)
-            says = _by(alone, promised)
-            return EpsilonBounds(low=0.0, high=min(alone, promised), says=says)
+            says, high = _by(alone, promised), min(alone, promised)
+            low = 0.0
+            if isinstance(source, SeedInNoise) and self.own == "fast":
+                tau = self.tau * source.sigma
+                low = min(high, seeded_low(source, delta, host=host, tau=tau, most=alone))
+            return EpsilonBounds(low=low, high=high, says=says)
         eta = self._eta(source)
         if eta < 1:
             says, k = f"smoothing theorem (Poisson), η = {eta:.2g}", source.key.directions

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 from dpaudit.accounting import smoothed_pancake
 from dpaudit.accounting.discrete import discrete_gaussian_bounds
 from dpaudit.interfaces import Host, NoiseSource
 from dpaudit.noise.gaussian import Gaussian
-from dpaudit.noise.pancake import key_holder_profile
+from dpaudit.noise.key import PancakeKey
+from dpaudit.noise.pancake import Pancake, key_holder_profile
 from dpaudit.noise.secure_gaussian import SecureGaussian
 from dpaudit.types import EpsilonBounds
 
@@ -79,13 +80,14 @@ def key_holder_epsilon(
     )
 
 
-def _key(source: NoiseSource) -> Any:
+def _key(source: NoiseSource) -> PancakeKey | None:
     """The source's key, if it is a pancake's with one direction."""
-    key = getattr(source, "key", None)
-    return key if getattr(key, "directions", None) == 1 and hasattr(key, "beta") else None
+    return source.key if isinstance(source, Pancake) and source.key.directions == 1 else None
 
 
-def _two_pancakes(source: NoiseSource, key: Any, delta: float, host: Host) -> EpsilonBounds | None:
+def _two_pancakes(
+    source: NoiseSource, key: PancakeKey, delta: float, host: Host
+) -> EpsilonBounds | None:
     """Two pancakes of one key: the sum has P unchanged and (√2σ, √2β, √2γ), by Lemma 2.6's law.
 
     The peaks' weights Σ_j exp(−π(j² + (k−j)²)/r²) are exp(−πk²/2r²) times a theta series that

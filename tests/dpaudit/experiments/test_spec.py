@@ -335,3 +335,30 @@ def test_a_store_from_when_axes_were_texts_is_resumed(tmp_path):
     # two cells, where the store has one
     with pytest.raises(StoreError, match="another experiment"):
         Store.resume(tmp_path / "joined", spec=described)
+
+
+@pytest.mark.parametrize("source", ["seed-in-noise", "norm-channel"])
+def test_a_source_of_which_only_the_secret_matters_needs_no_key_table(source):
+    settings = load_spec("seed-in-noise").cells()[0].settings
+    assert settings["key"] == {}
+    bare = build_arm({**settings, "source": {"name": source}}, cell="c")
+    shaped = {"beta": 1e-4, "gamma": "2sqrtd"}
+    keyed = build_arm({**settings, "source": {"name": source}, "key": shaped}, cell="c")
+    assert bare.key.secret == keyed.key.secret
+    assert bare.renewed(1).key.secret != bare.key.secret
+    with pytest.raises(SpecError, match="needs the attacker's key"):
+        _ = bare.held_key
+    assert build_arm({**settings, "source": {"name": "gaussian"}}, cell="c").key is None
+
+
+def test_the_owner_of_a_seed_knows_the_source_and_the_mitigation():
+    settings = {
+        **load_spec("seed-in-noise").cells()[0].settings,
+        "source": {"name": "seed-in-noise", "code": "signs", "label": "x"},
+        "mitigation": {"name": "smoothing", "tau": 0.03},
+    }
+    arm = build_arm(settings, cell="c")
+    pairs = arm.host.neighbours(20, stream=arm.stream.child("pairs"))
+    released = arm.mitigation.release(pairs[:, 1], arm.source, stream=arm.stream.child("release"))
+    found = arm.attack({"name": "seed-reader"}).noise(released - pairs[:, 1]).found
+    assert found.sum() >= 18
