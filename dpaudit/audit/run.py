@@ -34,6 +34,7 @@ from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.interfaces import ClosedSampler, PreparingSampler, StartedSampler, ValueSampler
 from dpaudit.provenance import collect, identified
 from dpaudit.randomness import KeyedStream
+from dpaudit.results.text import one_line
 from dpaudit.samplers import open_sampler
 from dpaudit.samplers.callables import (
     ONE_PROCESS,
@@ -97,9 +98,9 @@ def audit_sampler(
     process, without a sandbox, and a pass says so. ``in_process`` True keeps any callable here,
     False refuses what could only run here.
 
-    ``claim`` may be left out if the sampler states it (libraries, registered sources). ``samples``
-    counts single values. ``time_limit`` is in seconds of wall time for everything; without it the
-    values have 10 minutes, and a search for hidden directions 15 seconds after them (less below 1e7
+    ``claim`` may be left out if the sampler states it (libraries, nearly all registered sources).
+    ``samples`` counts single values. ``time_limit`` is in seconds of wall time for everything;
+    without it the values have 10 minutes, and a search for hidden directions 15 seconds after them (less below 1e7
     values, 5 at 1e6). Without ``seed`` a fresh one is drawn and reported. ``tests`` are names (all
     registered ones by default). ``sequential`` stops at the first clear finding and stays valid at
     any time it is stopped. ``bits`` is a file or FIFO for the top 16 bits of Φ(z) of every value of
@@ -214,6 +215,13 @@ def audit_named(
 def _own_claim(closed: ClosedSampler, *, mitigated: bool) -> Claim:
     """What a library's mechanism, or an open source, says of itself."""
     own = getattr(closed, "claim", None)
+    instead = getattr(closed, "instead", None)
+    if own is None and instead is not None and not mitigated:
+        raise UsageError(
+            f"claim=None: {closed.name} releases values, and its noise has no law apart from them; "
+            f"audit its releases: dpaudit mechanism {shlex.quote(closed.name)} "
+            f"{one_line(instead, limit=200)}"
+        )
     if own is None:
         raise UsageError(
             f"claim=None: {closed.name} does not say what it claims"

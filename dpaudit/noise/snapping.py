@@ -106,7 +106,8 @@ class Snapping:
     Threat model: every bit of the release is seen; the stream's key is secret. Not claimed:
     constant time; accuracy beyond B, where values are clamped (an error of their own, not a leak);
     the query's own rounding. ``claim`` names the Laplace law with the standard deviation of the
-    released error, rounding included; the support is a lattice.
+    released error, rounding included; the support is a lattice. Rounding keeps no law that an audit
+    of noise could test, so ``instead`` names the audit of releases.
     """
 
     dim = None
@@ -125,6 +126,7 @@ class Snapping:
             if isinstance(value, (str, bool)) or not 0 < value < math.inf:
                 raise UsageError(f"{name}={value}: must be a finite number > 0")
         epsilon, sensitivity, self.bound = float(epsilon), float(sensitivity), float(bound)
+        self._stated = epsilon, sensitivity
         self.scale = (sensitivity + _EXTRA * self.bound) / epsilon * (1 + 2.0**-50)
         mantissa, exponent = math.frexp(self.scale)
         if not (math.isfinite(self.scale) and -900 <= exponent <= 900):
@@ -149,6 +151,12 @@ class Snapping:
     @property
     def claim(self) -> str:
         return f"laplace:scale={self.sigma / math.sqrt(2)!r}"
+
+    @property
+    def instead(self) -> str:
+        """Options of ``dpaudit mechanism`` that audit its releases."""
+        epsilon, sensitivity = (repr(x).removesuffix(".0") for x in self._stated)
+        return f"--neighbours 0,{sensitivity} --claim-epsilon {epsilon}"
 
     def sample(
         self,

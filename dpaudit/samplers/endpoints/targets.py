@@ -44,6 +44,7 @@ class Target:
     release_any: Callable[[bytes, int], int] | None = None
     dim: int | None = None
     claim: str | None = None
+    instead: str | None = None
     ours: bool = False
     called: str = ""
 
@@ -138,8 +139,10 @@ def _source(spec: Mapping[str, Any]) -> Target:
         values: npt.NDArray[Any] = to_numpy(noise)
         return values
 
-    claim = getattr(source, "claim", None) if defence is None else None
-    return Target(draw=draw, dim=source.dim, claim=claim, ours=True)
+    instead = getattr(source, "instead", None)
+    stated = defence is None and instead is None
+    claim = getattr(source, "claim", None) if stated else None
+    return Target(draw=draw, dim=source.dim, claim=claim, instead=instead, ours=True)
 
 
 OPENERS: dict[str, Callable[[Mapping[str, Any]], Target]] = {

@@ -504,11 +504,23 @@ class SourceSampler(Worker):
     def claim(self) -> str | None:
         """What the source claims to be, asked as its dimension is; None behind a mitigation.
 
+        Also None if its noise has no law apart from the value; :attr:`instead` has the audit then.
+
         Raises:
             UsageError, SamplerError: as for :attr:`dim`.
         """
         claim = self._told("claim")
         return None if claim is None else str(claim)
+
+    @property
+    def instead(self) -> str | None:
+        """Options of ``dpaudit mechanism`` that audit a source without a law of noise, or None.
+
+        Raises:
+            UsageError, SamplerError: as for :attr:`dim`.
+        """
+        instead = self._told("instead")
+        return None if instead is None else str(instead)
 
     def _told(self, what: str) -> Any:
         if self._owed and self._process is not None:

@@ -90,7 +90,8 @@ class Dispatcher:
         if not question:
             target = self._target
             takes_value = target.draw_at is not None
-            return {"dim": target.dim, "claim": target.claim, "takes_value": takes_value}
+            about = {"dim": target.dim, "claim": target.claim, "instead": target.instead}
+            return {**about, "takes_value": takes_value}
         n, d, call = question["n"], question["d"], question["call"]
         _allow(question["seconds"])
         if "dataset" in question:

@@ -144,6 +144,14 @@ def test_a_recovered_direction_goes_to_a_file_of_its_own(folder, make_key, strea
         ),
         (("audit", "gaussian", "--mitigation", "rotation"), ["behind a mitigation"]),
         (
+            ("audit", "snapping:epsilon=2,sensitivity=3"),
+            [
+                "claim=None: snapping:epsilon=2,sensitivity=3 releases values",
+                "dpaudit mechanism snapping:epsilon=2,sensitivity=3 "
+                "--neighbours 0,3 --claim-epsilon 2",
+            ],
+        ),
+        (
             ("audit", "python:mine:good", "--claim", "gaussian:sigma=1", "--tests", "momets"),
             ["did you mean 'moments'"],
         ),
