@@ -118,8 +118,22 @@ def _beyond_the_claim(rows: Sequence[Arm], best: int) -> str:
         return f"{label}: {_holder(row, 'the')} {success}; {audited}."
     stopped, short = _stopped(rows, row)
     what = "shows more than is claimed" if short else "beats chance"
-    ending = f"; with {listed(stopped, word='or')} no attack here {what}" if stopped else ""
-    return f"{label} passes the black-box audit, yet {_holder(row, 'its')} {success}{ending}."
+    others = _other_sources(rows, row)
+    where = "on it" if others else "here"
+    ending = f"; with {listed(stopped, word='or')} no attack {where} {what}" if stopped else ""
+    return (
+        f"{label} passes the black-box audit, yet {_holder(row, 'its')} {success}{ending}.{others}"
+    )
+
+
+def _other_sources(rows: Sequence[Arm], row: Arm) -> str:
+    """The arms of sources other than ``row``'s that an attack shows more of than is claimed."""
+    found = [
+        f"{label} ({rate_of(strongest_attack(other))})"
+        for other, label in zip(rows, arm_labels(rows), strict=True)
+        if other.source != row.source and exceeds_claim(other)
+    ]
+    return f" More than is claimed is also shown on {listed(found, word='and')}." if found else ""
 
 
 def _holder(row: Arm, article: str) -> str:

@@ -202,3 +202,20 @@ def test_options_of_a_run_reach_the_names_of_its_arms():
     rows = make_document(spec, [cell(0.01), cell(1e-6)], command="").rows
     assert arm_labels(rows) == ["honest, smoothing, eta 0.01", "honest, smoothing, eta 1e-06"]
     assert rows[0].settings["host"] == "histogram:table=us-counties"
+
+
+def test_a_backdoor_that_the_named_defences_do_not_cover_is_told_too():
+    other = PANCAKE | {"source": "seed", "label": "seed"}
+    behind = other | {"mitigation": "smoothing", "label": "seed, smoothed"}
+    said = experiment_sentence(experiment(PANCAKE, HONEST, other, behind).rows)
+    assert said.endswith(
+        "where 0.25 is claimed. More than is claimed is also shown on seed (99.9 % [99.6, 100.0]) "
+        "and seed, smoothed (99.9 % [99.6, 100.0])."
+    )
+    rotated = PANCAKE | {
+        "mitigation": "rotation",
+        "label": "pancake, rotated",
+        "attacks": [shown(0.5, 0.0)],
+    }
+    said = experiment_sentence(experiment(PANCAKE, HONEST, rotated, other).rows)
+    assert "with rotation no attack on it beats chance. More than is claimed" in said
