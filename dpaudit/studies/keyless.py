@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import resource
 import time
 from collections.abc import Mapping, Sequence
 from statistics import median
@@ -17,6 +18,7 @@ from dpaudit.claims import Claim
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid, Table
 from dpaudit.experiments.measure import Measure
+from dpaudit.hardness import Measured
 from dpaudit.interfaces import Stream
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
@@ -30,13 +32,19 @@ RIGHT = 0.99  # |cosine| to the true direction from which a recovered one counts
 
 
 class Lattice(Table, frozen=True):
-    """One case: ``rows`` vectors of ``d`` values at β, BKZ up to ``block``, and ``seconds``."""
+    """One case: ``rows`` vectors of ``d`` values at β, BKZ up to ``block``, and ``seconds``.
+
+    With ``planned`` the search is not told β: it tries what the audit plans for that many seconds.
+    ``by`` is the reducer, else what is installed.
+    """
 
     d: int
     beta: float
     rows: int
     block: int
     seconds: float
+    planned: float = 0.0
+    by: str = ""
 
 
 class KeylessGrid(Grid, frozen=True):
@@ -48,33 +56,39 @@ class KeylessGrid(Grid, frozen=True):
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """``trials`` fresh keys at one ``[grid] case`` (:class:`Lattice`).
 
-    The specimen's vectors are at γ = 2√d; the search is told β and γ. Found means confirmed on
-    held-out rows, and a direction with |cosine| ≥ 0.99 to the key's, which the search never sees.
-    Times are the search's own wall time, from its first row to the find.
+    The specimen's vectors are at γ = 2√d; the search is told β and γ, or neither (``planned``).
+    Found means confirmed on held-out rows, and a direction with |cosine| ≥ 0.99 to the key's, which
+    the search never sees. ``seconds`` are wall time of the search that found it, from its first row
+    to the find, ``cpu_seconds`` its CPU time, and ``all_cpu_seconds`` that of all processes until
+    then. ``estimated_seconds`` is the model of :mod:`dpaudit.hardness` at these rows and block.
     """
     del arm
     case, trials = cell.grid(KeylessGrid).case, cell.settings["trials"]
     stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
     found: list[Mapping[str, Any]] = []
-    cosines, wrong = [], 0
+    cosines, wrong, spent = [], 0, list[float]()
     for i in range(trials):
         secret = stream.child("key", i).bytes(32)
         key = PancakeKey.new(dim=case.d, beta=case.beta, secret=secret)
         source = Pancake(key=key, sigma=1.0)
         noise = source.sample(case.rows, case.d, stream=stream.child("noise", i))
+        before = _children_cpu()
         details = recovered(
             noise,
             sigma=1.0,
             stream=KeyedStream.from_seed("keyless"),
-            beta=case.beta,
+            beta=0.0 if case.planned else case.beta,
             block=case.block,
             seconds=case.seconds,
+            planned=case.planned,
+            by=case.by,
         )
         if "w" in details:
             cosine = abs(float(np.dot(details["w"], key.direction)))
             if cosine >= RIGHT:
                 found.append(details)
                 cosines.append(cosine)
+                spent.append(_children_cpu() - before)
             else:
                 wrong += 1
     slowest = max(found, key=lambda one: float(one["seconds"]), default={})
@@ -82,6 +96,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         "d": case.d,
         "beta": case.beta,
         "gamma": 2 * math.sqrt(case.d),
+        "told": not case.planned,
         "rows": case.rows,
         "block": case.block,
         "found": interval(len(found), trials),
@@ -90,8 +105,32 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         "reduction": slowest.get("reduction", f"none up to BKZ-{case.block}"),
         "seconds": median(float(one["seconds"]) for one in found) if found else None,
         "slowest": slowest.get("seconds"),
+        "cpu_seconds": median(float(one["cpu_seconds"]) for one in found) if found else None,
+        "all_cpu_seconds": median(spent) if found else None,
+        "estimated_seconds": _estimated(case, slowest) if found else None,
         "cosine": min(cosines) if cosines else None,
     }
+
+
+def _children_cpu() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _estimated(case: Lattice, found: Mapping[str, Any]) -> float:
+    """What the estimate gives for the lattice and reduction that found the direction."""
+    return Measured(
+        dim=case.d,
+        beta=case.beta,
+        gamma=2 * math.sqrt(case.d),
+        rows=int(found["lattice_rows"]),
+        reduction=str(found["reduction"]),
+        seconds=0.0,
+        found=1,
+        keys=1,
+        reducer={"blaster": "BLASter"}.get(str(found["reducer"]), str(found["reducer"])),
+        source="keyless-frontier",
+    ).estimated_seconds
 
 
 def recovered(
@@ -102,13 +141,18 @@ def recovered(
     beta: float,
     block: int,
     seconds: float,
+    planned: float = 0.0,
+    by: str = "",
 ) -> Mapping[str, Any]:
     """What the audit's plug-in recovers from ``noise`` (n, d) of scale ``sigma``.
 
-    Its evidence's details, with ``w`` if any. It is given β, BKZ up to ``block``, and ``seconds``.
+    Its evidence's details, with ``w`` if any. It is given β (0: it plans for ``planned`` seconds),
+    BKZ up to ``block``, ``seconds``, and the reducer ``by``.
     """
     law = Claim.parse(f"gaussian:sigma={sigma!r}")
-    test = registry.load("tests", _TEST)(law, stream, beta=beta, block=block)
+    test = registry.load("tests", _TEST)(
+        law, stream, beta=beta, block=block, by=by, planned=planned
+    )
     test.update(SampleBlock(0, noise, claim=law, spread=stream.numpy()))
     try:
         test.search(deadline=time.monotonic() + seconds)

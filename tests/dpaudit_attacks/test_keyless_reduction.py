@@ -130,6 +130,9 @@ def test_large_numbers_that_cancel_are_multiplied_exactly():
     k = np.array([[2**40 + 1, 2**40], [1, 1]])
     by = np.array([[2.0**45, 0], [-(2.0**45), 1]])
     assert (with_blaster._product(k, by) == [[2**45, 2**40], [0, 1]]).all()
+    rng = np.random.default_rng(1)
+    a, b = (rng.integers(-(2**bits), 2**bits, (30, 30)) for bits in (27, 29))
+    assert (with_blaster._product(a, b.astype(float)) == a.astype(object) @ b.astype(object)).all()
 
 
 def test_what_is_installed_is_chosen(monkeypatch):

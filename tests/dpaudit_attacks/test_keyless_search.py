@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,6 +19,7 @@ from dpaudit.interfaces import SearchingTest
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
 from dpaudit_attacks.keyless import search as searching
+from dpaudit_attacks.keyless.candidates import confirm, resonance
 from dpaudit_attacks.keyless.keyless_search import KeylessSearch
 from dpaudit_attacks.keyless.plan import Job
 from dpaudit_attacks.keyless.search import Rows, Search
@@ -51,7 +53,7 @@ def test_a_pancake_is_found_among_dimensions(make_key):
     blocks = [
         Pancake(key=k).sample(3000, d, stream=KeyedStream.from_seed(d)) for d, k in keys.items()
     ]
-    evidence = run(blocks, limit=60)
+    evidence = run(blocks, limit=60, planned=4)
     assert evidence.p < 1e-20
     d = evidence.details["d"]
     assert abs(np.dot(evidence.details["w"], keys[d].direction)) > 0.999
@@ -132,7 +134,7 @@ def test_candidates_are_paid_for():
     rows.add(rng.standard_normal((2048, 3)))
     rows.held = np.round(rows.held * 2) / 2  # resonates at u = 2·e: exp(2πi·2·x) = 1
     search = Search({3: rows})
-    line = {"u": [0.7, 1.3, 0.1], "reduction": "x", "rows": 9, "seconds": 0.0}
+    line = {"u": [0.7, 1.3, 0.1], "reduction": "x", "rows": 9, "seconds": 0.0, "cpu": 0.0}
     for _ in range(9):
         search.judge(Job("lattice", 3), line)
     assert search.p == 1
@@ -147,7 +149,7 @@ def test_a_candidate_that_shrinks_to_nothing_is_none(stream):
     rows = Rows(3)
     rows.add(stream.numpy().standard_normal((4000, 3)))
     search = Search({3: rows})
-    line = {"u": [1e-9, 0.0, 0.0], "reduction": "LLL", "rows": 4, "seconds": 0.1}
+    line = {"u": [1e-9, 0.0, 0.0], "reduction": "LLL", "rows": 4, "seconds": 0.1, "cpu": 0.1}
     search.judge(Job("lattice", 3), line)
     assert search.best is None
     assert search.candidates == 1  # it was tried, and is paid for
@@ -201,6 +203,43 @@ def test_without_fpylll_it_says_so(monkeypatch):
     assert evidence.p == 1
     assert "pip install 'dpaudit[lattice]'" in evidence.effect
     assert "pip install 'dpaudit[lattice]'" in evidence.blind_spots[0].says
+
+
+def test_what_an_unfinished_search_completed_counts():
+    """The stage that runs is BKZ-48: what BKZ-44 reaches in fewer β is covered."""
+    rows = Rows(96)
+    rows.add(np.random.default_rng(1).standard_normal((3000, 96)))
+    test = KeylessSearch(LAW, KeyedStream.from_seed(1))
+    test._rows = {96: rows}
+    test._search = search = Search({96: rows})
+    job = Job("lattice", 96, 7e-4, 2 * math.sqrt(96), 48, rows=252, reducer="blaster")
+    search.unfinished = [(job, "BKZ-48")]
+    (cell,) = test.evidence(alpha=0.01).details["covered"]
+    assert 5e-4 < cell["beta"] < 7e-4
+    search.unfinished = [(job, "deep LLL")]
+    assert test.evidence(alpha=0.01).details["covered"] == []
+    search.unfinished = [(replace(job, beta=1e-5), "BKZ-44")]
+    (cell,) = test.evidence(alpha=0.01).details["covered"]
+    assert cell["beta"] == 1e-5  # never more than it searched
+
+
+def test_the_best_of_many_on_the_ranking_rows_is_ordinary_on_those_held_out():
+    """Of 400 on honest rows, the largest 512·R² is above 5; on the held-out rows it has mean 1."""
+    rng = np.random.default_rng(8)
+    ranked, held, p = [], [], []
+    for _ in range(60):
+        rows = Rows(6)
+        rows.add(rng.standard_normal((2048, 6)))
+        u = rng.standard_normal((400, 6))
+        u *= rng.uniform(0.25, 3, (400, 1)) / np.linalg.norm(u, axis=1, keepdims=True)
+        best = u[resonance(rows.check, u).argmax()]
+        ranked.append(512 * resonance(rows.check, best)[0] ** 2)
+        held.append(512 * resonance(rows.held, best)[0] ** 2)
+        p.append(confirm(rows.held, best))
+    assert np.mean(ranked) > 5
+    assert np.mean(held) < 1.4
+    for share in (0.5, 0.1, 0.01):
+        assert np.mean(np.array(p) <= share) <= share
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ _FIRST_BETA = 0.2
 # ln of the root-Hermite factor of a few tours of BKZ-20, of BKZ-30 and more
 _WEAK, _STRONG = 0.0165, 0.0129
 _MARGIN = 0.2
+_FEWER = 0.92  # of the best number of rows: loses 0.03 of ln β, and saves a quarter of the time
 
 Array = npt.NDArray[np.float64]
 
@@ -28,13 +29,15 @@ def rows_for(d: int, *, beta: float, gamma: float, shrink: float = 1.0) -> int:
     """How many rows n for dimension d.
 
     k stands out by n·ln δ ≤ ln(1/β) − (d/n)·ln(γ'/β), γ' = γ·shrink·√(n/d), if reduction reaches δ.
-    The smallest n at which a weak one does, as LLL takes n^4.5; where none does, the best n for a
-    strong one.
+    The smallest n at which a weak one does, as LLL takes n^4.5; where none does, a little less than
+    the best n for a strong one.
     """
     n = np.arange(d + 6, 8 * d + 64)
     left = -math.log(beta) - d / n * (np.log(n / d) / 2 + math.log(gamma * shrink / beta))
     enough = np.flatnonzero(left - n * _WEAK >= _MARGIN)
-    return int(n[enough[0] if len(enough) else (left - n * _STRONG).argmax()])
+    if len(enough):
+        return int(n[enough[0]])
+    return max(int(n[0]), int(_FEWER * n[(left - n * _STRONG).argmax()]))
 
 
 def decreasing(beta: float, factor: float) -> list[float]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from dpaudit.claims import Claim
 from dpaudit.interfaces import Block, Stream
 from dpaudit.types import BlindSpot, Evidence, Interval
-from dpaudit_attacks.keyless.plan import Job, covered, in_words, jobs
+from dpaudit_attacks.keyless.plan import Cell, Job, covered, in_words, jobs, so_far
 from dpaudit_attacks.keyless.recovered import save
 from dpaudit_attacks.keyless.reduction.choice import installed, reducer
 from dpaudit_attacks.keyless.search import CONFIRMED, Rows, Search
@@ -48,14 +48,30 @@ class KeylessSearch:
 
     looks_at = "a secret direction with evenly spaced peaks (the Gaussian pancake), without its key"
 
-    def __init__(self, claim: Claim, stream: Stream, *, block: int = 60, beta: float = 0.0) -> None:
-        """Search up to BKZ-``block``; ``beta`` > 0: only that β, γ = 2√d, in one job."""
+    def __init__(
+        self,
+        claim: Claim,
+        stream: Stream,
+        *,
+        block: int = 60,
+        beta: float = 0.0,
+        by: str = "",
+        planned: float = 0.0,
+    ) -> None:
+        """Search up to BKZ-``block``.
+
+        ``beta`` > 0: only that β, γ = 2√d, in one job. ``by``: the one reducer that is used.
+        ``planned`` > 0: the plan is for that many seconds, whatever the deadline is.
+
+        Raises:
+            UsageError: no reducer has this name.
+        """
         del stream
         self._applies = claim.family == "gaussian"
-        self._block, self._beta = block, beta
+        self._block, self._beta, self._planned = block, beta, planned
         self._rows: dict[int, Rows] = {}
         self._search: Search | None = None
-        self._reducers = installed()
+        self._reducers = (reducer(by),) if by else installed()
 
     def update(self, block: Block) -> None:
         d = block.z.shape[1]
@@ -69,12 +85,12 @@ class KeylessSearch:
         """Run the planned jobs until a candidate is confirmed, all are done, or time is up."""
         usable = {d: rows for d, rows in self._rows.items() if rows.enough}
         self._search = Search(usable)
-        seconds = max(0.0, deadline - time.monotonic())
+        seconds = self._planned or max(0.0, deadline - time.monotonic())
         self._search.run(self._jobs(usable, seconds), deadline=deadline)
 
     def _jobs(self, rows: Mapping[int, Rows], seconds: float) -> Sequence[Job]:
         if self._beta and self._reducers:
-            by = reducer().name
+            by = max(self._reducers, key=lambda one: one.most_rows).name
             return [
                 Job("lattice", d, self._beta, 2 * math.sqrt(d), self._block, reducer=by)
                 for d in rows
@@ -140,7 +156,7 @@ class KeylessSearch:
                 statistic=0.0,
                 effect="not searched: "
                 + ("no time was given" if self._rows else "no rows of 2 to 256 values"),
-                blind_spots=(self._blind([]),),
+                blind_spots=(self._blind(()),),
             )
         if search.best is not None and search.p <= CONFIRMED:
             return self._found(search)
@@ -148,9 +164,9 @@ class KeylessSearch:
             p=search.p,
             statistic=float(search.candidates),
             effect=self._nothing(search),
-            blind_spots=(self._blind(search.completed),),
+            blind_spots=(self._blind(self._covered(search)),),
             details={
-                "covered": [asdict(cell) for cell in covered(search.completed)],
+                "covered": [asdict(cell) for cell in self._covered(search)],
                 "completed": [asdict(job) for job in search.completed],
                 "broken": [asdict(job) for job in search.broken],
                 "candidates": search.candidates,
@@ -171,8 +187,10 @@ class KeylessSearch:
             "gamma_interval": [e.gamma_low, e.gamma_high],
             "angle": e.angle,
             "reduction": found.reduction,
+            "reducer": found.job.reducer,
             "lattice_rows": found.rows,
             "seconds": found.seconds,
+            "cpu_seconds": found.cpu_seconds,
             "search_seconds": search.seconds,
         }
         proof = _proof(details, self._rows[d].held)
@@ -198,8 +216,15 @@ class KeylessSearch:
             details=details,
         )
 
+    def _covered(self, search: Search) -> tuple[Cell, ...]:
+        """By completed searches, and by the completed part of those that the deadline ended."""
+        parts = (
+            so_far(job, stage, shrink=self._rows[job.d].shrink) for job, stage in search.unfinished
+        )
+        return covered([*search.completed, *(part for part in parts if part is not None)])
+
     def _nothing(self, search: Search) -> str:
-        said = f"searched {in_words(covered(search.completed)) or 'wide peaks only'}"
+        said = f"searched {in_words(self._covered(search)) or 'wide peaks only'}"
         if search.unfinished or search.waiting:
             said += (
                 f"; stopped by the time limit after {search.seconds:.0f} s "
@@ -217,8 +242,8 @@ class KeylessSearch:
             return f"; by fpylll alone, lattices of at most {most} rows ({_FASTER} takes more)"
         return ""
 
-    def _blind(self, completed: Sequence[Job]) -> BlindSpot:
-        reached = in_words(covered(completed))
+    def _blind(self, cells: Sequence[Cell]) -> BlindSpot:
+        reached = in_words(cells)
         return BlindSpot(
             test="keyless-search",
             flaw="a Gaussian pancake at γ ≥ 2√d",

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 
 from dpaudit_attacks.keyless.candidates import SCANNED_DIM
 from dpaudit_attacks.keyless.form import rows_for
+from dpaudit_attacks.keyless.reduction.choice import reducer
 from dpaudit_attacks.keyless.reduction.interface import Reducer
 
-__all__ = ["Cell", "Job", "beta_reached", "covered", "in_words", "jobs"]
+__all__ = ["Cell", "Job", "beta_reached", "covered", "in_words", "jobs", "so_far"]
 
 # Per reducer: BKZ block → hardness ln²(1/β)/(4·d·ln(γ'/β)), about the ln of the root-Hermite factor
 # that is needed. fpylll: of specimens just at the threshold the search found, from 20,000 rows
@@ -18,7 +19,7 @@ __all__ = ["Cell", "Job", "beta_reached", "covered", "in_words", "jobs"]
 # … 32). Block 54 was measured at BKZ-50: 15 of 16 (d = 12, 16, 24), and d = 64 once.
 _HARDNESS = {
     "fpylll": {30: 0.0150, 40: 0.0122, 54: 0.0104},
-    "blaster": {0: 0.0152, 44: 0.0131, 52: 0.0118, 60: 0.0108},
+    "blaster": {0: 0.0152, 44: 0.0131, 48: 0.01275, 52: 0.0118, 60: 0.0108},
 }
 _LARGEST_BETA = 0.25
 _SMALLEST_BETA = 1e-9  # double precision keeps phases to 1e-13
@@ -58,6 +59,22 @@ class Cell:
     d: int
     beta: float
     gamma: float
+
+
+def so_far(job: Job, stage: str, *, shrink: float) -> Job | None:
+    """What an unfinished ``job`` completed before ``stage``: the same with a smaller block and β.
+
+    None if that is nothing. ``shrink`` as for :func:`beta_reached`.
+    """
+    name, _, block = stage.partition("-")
+    if job.kind != "lattice" or name != "BKZ":
+        return None
+    done = max((one for one in _HARDNESS[job.reducer] if one < int(block)), default=None)
+    if done is None:
+        return None
+    by = reducer(job.reducer)
+    beta = beta_reached(job.d, gamma=job.gamma, block=done, shrink=shrink, by=by)
+    return None if beta is None else replace(job, block=done, beta=min(beta, job.beta))
 
 
 def covered(completed: Sequence[Job]) -> tuple[Cell, ...]:
@@ -132,11 +149,11 @@ def _fpylll_cost(n: int, block: int) -> float:
 
 
 def _blaster_cost(n: int, block: int) -> float:
-    """The same for BLASter: LLL and deep LLL, then tours."""
-    tours = 5.5 * math.pow(n / 347, 3) * math.pow(2, (block - 44) / 2.3) if block else 0.0
-    return 0.25 + 3.5 * math.pow(n / 347, 3.5) + tours
+    """The same for BLASter: LLL and deep LLL, then all tours up to ``block``."""
+    return 0.25 + 3.5 * math.pow(n / 347, 3.5) + _BLASTER_TOURS[block] * math.pow(n / 347, 3)
 
 
+_BLASTER_TOURS = {0: 0.0, 44: 6.0, 48: 14.0, 52: 38.0, 60: 680.0}  # seconds at 347 rows
 _COST = {"fpylll": _fpylll_cost, "blaster": _blaster_cost}
 
 
@@ -151,9 +168,10 @@ def jobs(
 
     Of each d at γ̂ = 2√d, the least that the pancake's own guarantee allows (it covers smaller γ),
     and of the three smallest above 3 at γ̂ = 20√d, one job each: the largest β at which all of them
-    together fit into ``seconds``; the costliest first if it fits, as it decides when they end, then
-    the cheapest. After these the others, cheapest first. Where a β wants more rows than a reducer
-    takes, it gets the largest β that fits: while there is a reducer, no dimension is left out.
+    together fit into ``seconds``; the two costliest first if they fit, as they decide when all end,
+    then the cheapest. After these the others, cheapest first. Where a β wants more rows than a
+    reducer takes, it gets the largest β that fits: while there is a reducer, no dimension is left
+    out.
     """
     if not reducers:
         return [Job("easy", d, cost=_easy_cost(d)) for d in sorted(dims)] if easy else []
@@ -165,7 +183,7 @@ def jobs(
     first = sorted((ladders[name][i] for name, i in step.items()), key=lambda job: job.cost)
     later = [job for name, ladder in ladders.items() for job in ladder[step.get(name, -1) + 1 :]]
     if first and first[-1].cost <= seconds:
-        first = [first[-1], *first[:-1]]
+        first = [*first[: -_CORES - 1 : -1], *first[:-_CORES]]
     if easy:
         first = [_with_easy(job) for job in first]
     return [*first, *sorted(later, key=lambda job: job.cost)]
@@ -186,9 +204,10 @@ _Name = tuple[int, float]
 
 
 def _highest(ladders: Mapping[_Name, Sequence[Job]], seconds: float) -> dict[_Name, int]:
-    """The step of each ladder to climb to: what gains most ln β per second, while there is time.
+    """The step of each ladder to climb to: what gains most d²·ln β per second, while there is time.
 
-    No job takes more than one core's share of the seconds, unless it is the first step.
+    A larger d counts for more, as an attacker would choose it. No job takes more than one core's
+    share of the seconds, unless it is the first step.
     """
     step = dict.fromkeys(ladders, 0)
     left = seconds - sum(ladder[0].cost for ladder in ladders.values())
@@ -198,7 +217,7 @@ def _highest(ladders: Mapping[_Name, Sequence[Job]], seconds: float) -> dict[_Na
         more = then.cost - now.cost
         if more > left or then.cost > seconds / _CORES:
             return 0.0
-        return math.log(then.beta / now.beta) / more
+        return now.d**2 * math.log(then.beta / now.beta) / more
 
     while open_ := [each for each in ladders if step[each] + 1 < len(ladders[each]) and gain(each)]:
         best = max(open_, key=gain)

@@ -98,7 +98,10 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The candidate with the least p-value: which job proposed it, and what it says."""
+    """The candidate with the least p-value: which job proposed it, and what it says.
+
+    ``seconds`` and ``cpu_seconds`` are those of its job.
+    """
 
     job: Job
     p: float
@@ -106,6 +109,7 @@ class Finding:
     reduction: str
     rows: int
     seconds: float
+    cpu_seconds: float
     estimate: Estimate
 
 
@@ -234,6 +238,7 @@ class Search:
                 reduction=str(line["reduction"]),
                 rows=int(line["rows"]),
                 seconds=float(line["seconds"]),
+                cpu_seconds=float(line["cpu"]),
                 estimate=estimate(rows.check, rows.held, u),
             )
 

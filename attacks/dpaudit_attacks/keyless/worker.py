@@ -55,7 +55,7 @@ def lines(job: Mapping[str, Any], rows: Array, check: Array) -> Iterator[dict[st
 
 
 def _easy(rows: Array, check: Array) -> Iterator[dict[str, Any]]:
-    began = time.monotonic()
+    began, began_cpu = time.monotonic(), time.process_time()
     everything = np.concatenate([check, rows])
     found = [("covariance", u) for u in from_covariance(everything)]
     if rows.shape[1] in range(2, SCANNED_DIM + 1):
@@ -70,11 +70,12 @@ def _easy(rows: Array, check: Array) -> Iterator[dict[str, Any]]:
                 "reduction": method,
                 "rows": len(everything),
                 "seconds": time.monotonic() - began,
+                "cpu": time.process_time() - began_cpu,
             }
 
 
 def _lattice(job: Mapping[str, Any], rows: Array, check: Array) -> Iterator[dict[str, Any]]:
-    known, stage = -1.0, ""
+    known, stage, began_cpu = -1.0, "", time.process_time()
     for found in find_direction(
         rows,
         beta=job["beta"],
@@ -95,6 +96,7 @@ def _lattice(job: Mapping[str, Any], rows: Array, check: Array) -> Iterator[dict
                 "reduction": found.reduction,
                 "rows": found.rows,
                 "seconds": found.seconds,
+                "cpu": time.process_time() - began_cpu,
             }
 
 

@@ -206,9 +206,9 @@ def _one_thread() -> AbstractContextManager[object]:
 def _product(k: Whole, by: Array) -> Whole:
     """``k`` times the whole numbers ``by``, exactly."""
     bound = float(np.abs(k).max()) * float(np.abs(by).max()) * len(by)
-    if bound < _EXACT:
-        return np.ascontiguousarray((k.astype(np.float64) @ by).astype(np.int64))
     about = k.astype(np.float64) @ by
+    if bound < _EXACT:
+        return np.ascontiguousarray(about.astype(np.int64))
     if bound < 2.0**100 and np.abs(by).max() < _EXACT and np.abs(about).max() < 2.0**62:
         return np.ascontiguousarray(k @ by.astype(np.int64))  # modulo 2^64, so exact
     raise ReductionFailed(f"blaster: numbers of {bound:.3g} in a basis of {len(k)} rows")
