@@ -335,7 +335,7 @@ def _check_same(
 ) -> None:
     row = db.execute("SELECT value FROM meta WHERE key = 'spec'").fetchone()
     if row is None or _spanned(object_of("meta.spec", row[0])) != _spanned(
-        json.loads(json.dumps(spec))
+        json.loads(json.dumps(spec, sort_keys=True))  # as it is kept
     ):
         raise StoreError(
             f"{where}: holds another experiment or other settings; choose another --out"

@@ -312,6 +312,15 @@ def version_1(folder, cells=3):
     return [CellResult(**r) for r in old]
 
 
+def test_a_run_over_tables_resumes_whatever_the_order_of_their_options(tmp_path):
+    spec = {**SPEC, "grid": {"case": [{"name": "lattice", "d": 4, "beta": 0.1}]}}
+    Store.create(tmp_path, spec=spec).close()
+    Store.resume(tmp_path, spec=spec).close()
+    other = {**SPEC, "grid": {"case": [{"name": "lattice", "d": 8, "beta": 0.1}]}}
+    with pytest.raises(StoreError, match="another experiment"):
+        Store.resume(tmp_path, spec=other)
+
+
 def test_reading_version_1_writes_nothing_and_resuming_brings_it_over(tmp_path):
     old = version_1(tmp_path)
     before = (tmp_path / FILE).read_bytes()
