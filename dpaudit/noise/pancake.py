@@ -47,8 +47,8 @@ class Pancake:
     Formal guarantee to its owner: for γ ≥ 2√d, one direction and β not below an inverse polynomial
     of d nobody without the key can distinguish it from Gaussian noise in polynomial time if
     continuous LWE is hard (Theorem 3.4). That is asymptotic: at γ = 2√d lattice reduction finds β =
-    1e-4 at d = 96 (``dpaudit run keyless-far``), and BLASter, a faster reducer than ours, 1e-4 at d
-    = 128, 1e-6 at 192 and 1e-8 at 256, in minutes. For d = 256 and β = 1e-5, the paper's smallest
+    1e-4 at d = 96 in a second and at d = 128 in ten (``dpaudit run keyless-frontier``, one core);
+    1e-6 at 192 and 1e-8 at 256 take minutes. For d = 256 and β = 1e-5, the paper's smallest
     setting, the estimate is block size 100, about 2^58 operations. What it leaves of privacy
     towards the owner: :meth:`epsilon`.
 
