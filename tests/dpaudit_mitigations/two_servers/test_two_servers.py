@@ -15,6 +15,7 @@ from dpaudit.interfaces import ProtocolMitigation
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.pancake import Pancake
 from dpaudit.noise.secure_gaussian import SecureGaussian
+from dpaudit.noise.seed_in_noise.source import SeedInNoise
 from dpaudit.noise.snapping import Snapping
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import clopper_pearson
@@ -199,3 +200,12 @@ def test_bad_input(stream):
             TwoServers().release(query, Gaussian(), stream=stream)
     with pytest.raises(UsageError, match="2 rows"):
         TwoServers().rehearse(torch.zeros(2, 3), Gaussian(), stream=stream)
+
+
+def test_only_a_pancakes_key_is_a_pancakes_key(make_key):
+    """Noise that carries its own seed may have a pancake's key; only the secret matters."""
+    source = SeedInNoise(key=make_key(), sigma=22.34)
+    found = TwoServers().epsilon(source, 1e-10, host=Histogram())
+    assert found.says == "the honest server's noise alone"
+    assert (found.low, round(found.high, 3)) == (0.0, 0.25)
+    assert TwoServers(backdoored="both").epsilon(source, 1e-10, host=Histogram()).high == math.inf
