@@ -223,6 +223,24 @@ def test_what_an_unfinished_search_completed_counts():
     assert cell["beta"] == 1e-5  # never more than it searched
 
 
+def test_float32_is_named_where_its_rounding_is_wider_than_what_was_searched():
+    """Drawn in float32, γ = 2√256 blurs β to 1.4e-6 or more."""
+    for beta, said in ((1e-6, True), (2e-6, False)):
+        test = KeylessSearch(LAW, KeyedStream.from_seed(1))
+        test._search = search = Search({})
+        search.completed = [Job("lattice", 256, beta, 32.0, 44)]
+        (spot,) = test.evidence(alpha=0.01).blind_spots
+        assert ("float32 noise at d=256, which is as if β ≥ 1e-06" in spot.says) is said
+
+
+def test_above_the_measured_dimensions_reach_is_what_was_found_there():
+    pytest.importorskip("blaster_core")
+    (spot,) = KeylessSearch.reach(dim=256, seconds=10_000)
+    assert 0 < spot.size <= 1e-7
+    assert KeylessSearch.reach(dim=256, seconds=0.1) == ()
+    assert KeylessSearch.reach(dim=257, seconds=10_000) == ()
+
+
 def test_the_best_of_many_on_the_ranking_rows_is_ordinary_on_those_held_out():
     """Of 400 on honest rows, the largest 512·R² is above 5; on the held-out rows it has mean 1."""
     rng = np.random.default_rng(8)

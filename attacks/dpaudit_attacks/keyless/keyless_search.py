@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.claims import Claim
+from dpaudit.hardness import blur, measured
 from dpaudit.interfaces import Block, Stream
 from dpaudit.types import BlindSpot, Evidence, Interval
 from dpaudit_attacks.keyless.plan import Cell, Job, covered, in_words, jobs, so_far
@@ -26,7 +27,19 @@ _DIMS = range(2, 257)
 _REMEDY = "pip install 'dpaudit[lattice]'"
 _FASTER = "pip install 'dpaudit[blaster]'"
 _SWEPT = (8, 12, 16, 24, 32, 48, 64, 96, 128)  # of those that an auditor who may choose draws
-_HOPELESS = 3.0  # times the seconds left: a search that is planned to take longer is not begun
+
+
+_MEASURED_DIM = 128  # thresholds were measured up to here
+_FLOAT32 = math.sqrt(3) * blur("float32")  # of noise drawn so, in σ
+
+
+def _measured_beyond(dim: int, seconds: float) -> dict[int, float]:
+    found = [
+        cell.beta
+        for cell in measured()
+        if cell.dim >= dim and cell.found == cell.keys and cell.seconds <= seconds
+    ]
+    return {dim: max(found)} if found and reducer().name == "blaster" else {}
 
 
 class KeylessSearch:
@@ -104,8 +117,9 @@ class KeylessSearch:
         """What a search of ``seconds`` on two cores completes at γ = 2√d, by what is installed.
 
         In dimension ``dim``, or in those that the auditor sweeps. From measured thresholds and
-        costs to a factor of two (:mod:`~dpaudit_attacks.keyless.plan`); of pancakes at a threshold
-        nine in ten or more were found. One entry per dimension: the largest β.
+        costs to a factor of two (:mod:`~dpaudit_attacks.keyless.plan`); above d = 128 from the
+        cells of :func:`dpaudit.hardness.measured` whose keys were all found in that time. One entry
+        per dimension: the largest β.
         """
         spent, best = 0.0, dict[int, float]()
         dims = dict.fromkeys([dim] if dim else _SWEPT, 1.0)
@@ -113,8 +127,10 @@ class KeylessSearch:
             spent += job.cost / 2
             if max(spent, job.cost) > seconds:
                 continue
-            if job.gamma < 3 * math.sqrt(job.d):
+            if job.gamma < 3 * math.sqrt(job.d) and job.d <= _MEASURED_DIM:
                 best[job.d] = max(best.get(job.d, 0.0), job.beta)
+        if dim is not None and dim > _MEASURED_DIM:
+            best |= _measured_beyond(dim, seconds)
         return tuple(
             BlindSpot(
                 test="keyless-search",
@@ -244,6 +260,7 @@ class KeylessSearch:
 
     def _blind(self, cells: Sequence[Cell]) -> BlindSpot:
         reached = in_words(cells)
+        blurred = {cell.d: None for cell in cells if cell.beta < cell.gamma * _FLOAT32}
         return BlindSpot(
             test="keyless-search",
             flaw="a Gaussian pancake at γ ≥ 2√d",
@@ -257,6 +274,11 @@ class KeylessSearch:
                 )
                 + self._missing()
                 + "; rounded releases hide it too"
+                + "".join(
+                    f"; float32 noise at d={d}, which is as if β ≥ "
+                    f"{2 * math.sqrt(d) * _FLOAT32:.1g}"
+                    for d in blurred
+                )
             ),
         )
 

@@ -53,7 +53,8 @@ class Job:
 class Cell:
     """What completed searches covered: dimension d, all β up to ``beta`` at all γ up to ``gamma``.
 
-    Of pancakes at the bound nine in ten or more were found; below it, more.
+    Of pancakes at the bound nine in ten or more were found where that was measured (up to d = 128);
+    beyond, the thresholds are extrapolated.
     """
 
     d: int
