@@ -37,6 +37,7 @@ from dpaudit.types import MechanismResult
 
 __all__ = [
     "SEARCH",
+    "UNWRITTEN",
     "Question",
     "any_release",
     "audit_question",
@@ -52,7 +53,10 @@ _SEARCHING = 0.4
 """Largest share of the time limit that the search may take."""
 _LONGEST_WORD = 200
 """Longest pair, in characters, that a command shows itself; others are files."""
+UNWRITTEN = "To repeat the command, first write the data sets to the two files that it names."
+"""Advice with a command for a pair that Python gave and that no file holds."""
 _FILES = "first.json", "second.json"
+_ARRAYS = "first.npy", "second.npy"
 _KEPT_TEXT = 1 << 16
 """Longest data set, in characters of JSON, that a result keeps."""
 
@@ -80,16 +84,29 @@ class Question:
     def words(self, result: MechanismResult) -> list[str]:
         """Options of the command line that ask about the pair of ``result`` again.
 
-        A pair too long for a command is searched for once more, and left as files.
+        A pair too long for a command is searched for once more, and left as files; one that Python
+        gave has files that are yet to be written. Empty for data frames, which no command gives.
         """
-        texts = result.details.get("pair")
-        short = texts is not None and sum(map(len, texts)) <= _LONGEST_WORD
-        listed = isinstance(self.dataset if self.pair is None else self.pair[0], (list, tuple))
+        texts = result.details.get("pair", ())
+        example = self.dataset if self.pair is None else self.pair[0]
+        listed = isinstance(example, (list, tuple))
+        inline = listed and bool(texts) and sum(map(len, texts)) <= _LONGEST_WORD
         more = ["--features", self.features] if isinstance(self.features, str) else []
-        if self.searched and not (short and listed):
+        if self.named:
+            return ["--neighbours", self.named, *more]
+        if inline:
+            return ["--neighbours", ";".join(text.strip() for text in texts), *more]
+        if self.searched:
             return [*self.searched, *more, "--out", "found"]
-        told = ";".join(text.strip() for text in texts) if short and texts else ";".join(_FILES)
-        return ["--neighbours", self.named or told, *more]
+        if not (listed or isinstance(example, np.ndarray)):
+            return []
+        return ["--neighbours", ";".join(_FILES if listed else _ARRAYS), *more]
+
+    def unwritten(self, result: MechanismResult) -> bool:
+        """Whether :meth:`words` name files that nothing has written."""
+        words = self.words(result)
+        files = ";".join(_FILES), ";".join(_ARRAYS)
+        return not self.named and bool(words) and words[1] in files
 
 
 def question_of(
@@ -490,7 +507,8 @@ def with_pair_in(result: MechanismResult, folder: str | Path) -> MechanismResult
         dataclasses.replace(test, reproduce=_at(test.reproduce, files)) if test.finding else test
         for test in result.tests
     )
-    return dataclasses.replace(result, tests=tests)
+    advice = tuple(text for text in result.advice if text != UNWRITTEN)
+    return dataclasses.replace(result, tests=tests, advice=advice)
 
 
 def _at(command: str, files: str) -> str:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from dpaudit import registry
 from dpaudit.audit.epsilon.attacks import Attack, NamedAttack, named_attack, own_attack
 from dpaudit.audit.epsilon.dataset_run import (
+    UNWRITTEN,
     Question,
     any_release,
     audit_question,
@@ -412,7 +413,12 @@ def audit_named(
                 mechanism, asked, attack=attack, claim=together, options=options, progress=progress
             )
         result = dataclasses.replace(_identified(result, options, what), sandbox=sandbox.reached)
-        words += [*asked.words(result), *_option("--call", options.call), *options.session_words]
+        told = asked.words(result)
+        if not told:
+            return _reproducible(result, f"dpaudit.audit_mechanism(…, {alpha=}, {seed=})")
+        if asked.unwritten(result) and any(test.finding for test in result.tests):
+            result = dataclasses.replace(result, advice=(*result.advice, UNWRITTEN))
+        words += [*told, *_option("--call", options.call), *options.session_words]
         return _reproducible(result, [*words, "--samples", str(options.samples)])
     named = None if attack is None else named_attack(attack, mechanism=name)
     pair = None if neighbours is None else parse_neighbours(neighbours)
@@ -458,9 +464,9 @@ def _option(name: str, value: object) -> list[str]:
     return [] if value is None else [name, str(value)]
 
 
-def _reproducible(result: MechanismResult, words: list[str]) -> MechanismResult:
+def _reproducible(result: MechanismResult, words: list[str] | str) -> MechanismResult:
     """The result with the command that reproduces its findings: the whole audit, for one α."""
-    command = shlex.join(words)
+    command = words if isinstance(words, str) else shlex.join(words)
     tests = tuple(
         dataclasses.replace(t, reproduce=command) if t.finding else t for t in result.tests
     )

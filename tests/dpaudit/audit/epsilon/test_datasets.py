@@ -247,6 +247,35 @@ def test_a_long_pair_is_asked_again_by_files(tmp_path):
     assert question_of(files).pair == ([0.25] * 90, [0.25] * 89)
 
 
+@pytest.mark.parametrize("kind", ["list", "array", "frame"])
+def test_a_pair_of_python_is_asked_again_by_what_can_give_it(kind, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.py").write_text("def counted(data):\n    return len(data)\n")
+    pair = [0.25] * 90, [0.25] * 89
+    make = {
+        "list": list,
+        "array": np.array,
+        "frame": lambda x: pytest.importorskip("pandas").DataFrame({"x": x}),
+    }[kind]
+    result = dpaudit.audit_mechanism(
+        "python:./m.py:counted",
+        neighbours=tuple(map(make, pair)),
+        epsilon=1,
+        samples=1000,
+        seed=1,
+    )
+    again = next(t.reproduce for t in result.tests if t.finding)
+    if kind == "frame":
+        assert again == ("dpaudit.audit_mechanism(…, alpha=0.01, seed='1')")
+        return
+    suffix = {"list": "json", "array": "npy"}[kind]
+    assert f"--neighbours 'first.{suffix};second.{suffix}'" in again
+    assert any("first write the data sets" in text for text in result.advice)
+    kept = with_pair_in(result, tmp_path)
+    assert f"{tmp_path}/first.{suffix};{tmp_path}/second" in kept.tests[0].reproduce
+    assert not any("first write the data sets" in text for text in kept.advice)
+
+
 def test_arrays_are_asked_again_as_arrays(tmp_path):
     rows = np.arange(6.0).reshape(3, 2)
     result = dpaudit.audit_mechanism(
