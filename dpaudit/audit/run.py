@@ -100,12 +100,13 @@ def audit_sampler(
 
     ``claim`` may be left out if the sampler states it (libraries, nearly all registered sources).
     ``samples`` counts single values. ``time_limit`` is in seconds of wall time for everything;
-    without it the values have 10 minutes, and a search for hidden directions 15 seconds after
-    them (less below 1e7 values, 5 at 1e6). Without ``seed`` a fresh one is drawn and reported.
-    ``tests`` are names (all registered ones by default). ``sequential`` stops at the first
-    clear finding and stays valid at any time it is stopped. ``bits`` is a file or FIFO for the top 16 bits of Φ(z) of every value of
-    the first process, for an external battery. ``by`` is who runs the audit, for the report.
-    ``progress`` is called with the number drawn and the total; without it a notebook shows a bar.
+    without it the values have 10 minutes, and a search for hidden directions 15 seconds after them
+    (less below 1e7 values, 5 at 1e6). Without ``seed`` a fresh one is drawn and reported. ``tests``
+    are names (all registered ones by default). ``sequential`` stops at the first clear finding and
+    stays valid at any time it is stopped. ``bits`` is a file or FIFO for the top 16 bits of Φ(z) of
+    every value of the first process, for an external battery. ``by`` is who runs the audit, for the
+    report. ``progress`` is called with the number drawn and the total; without it a notebook shows
+    a bar.
 
     Formal guarantee: see :class:`~dpaudit.types.AuditResult`.
 
