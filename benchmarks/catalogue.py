@@ -332,6 +332,7 @@ def audited(
         delta=case.delta,
         alpha=alpha,
         rng=np.random.default_rng(seed),
+        epsilon=case.claim,
         real_numbers=True,
         seconds=seconds,
     )

@@ -35,7 +35,7 @@ from catalogue import ALPHA, CASES, STOP, Array, Case, drawn
 from peers_tables import catalogue_table, written_between
 from scipy.stats import beta
 
-from dpaudit.audit.epsilon.bounds import band, epsilon_bounds
+from dpaudit.audit.epsilon.bounds import epsilon_bounds
 from dpaudit.audit.epsilon.judge import CURVE_SHARE, Learned, judge, learn
 from dpaudit.audit.options import PrivacyClaim
 from dpaudit.counts import count_of
@@ -125,6 +125,7 @@ def ours(case: Case, folder: Path, *, seed: int) -> tuple[dict[str, Any], Array]
         delta=case.delta,
         alpha=ALPHA,
         rng=np.random.default_rng(seed),
+        epsilon=case.claim,
         real_numbers=True,
         seconds=SECONDS,
     )
@@ -170,7 +171,7 @@ def _again(
         for c in cells
     ]
     curves = [
-        band(c0, sizes[0], c1, sizes[1], alpha=CURVE_SHARE * ALPHA).epsilon(case.delta)
+        nested.band(c0, sizes[0], c1, sizes[1], alpha=CURVE_SHARE * ALPHA).epsilon(case.delta)
         for c0, c1 in zip(*anew, strict=True)
     ]
     return np.maximum(found, curves)

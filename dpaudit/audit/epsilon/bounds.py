@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +11,15 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-__all__ = ["Band", "band", "epsilon_bounds", "excess_allowed", "hockey_stick_p", "least_level"]
+__all__ = [
+    "Band",
+    "band",
+    "epsilon_bounds",
+    "excess_allowed",
+    "hockey_stick_p",
+    "least_level",
+    "one_sided",
+]
 
 _FOR_EXCESS = 0.1
 """Share of the error spent on δ."""
@@ -93,6 +102,11 @@ class Band:
     high0: Array
     low1: Array
     high1: Array
+
+    def joined(self, other: Band) -> Band:
+        """Both as one; all bounds hold at once if those of both do."""
+        mine, its = (dataclasses.astuple(each) for each in (self, other))
+        return Band(*(np.concatenate(both) for both in zip(mine, its, strict=True)))
 
     def pairs(self) -> list[tuple[Array, Array]]:
         """Least probability at one neighbour, greatest at the other; complements, both ways."""
@@ -192,6 +206,18 @@ def band(
     """
     a = alpha / (4 * len(k0))
     return Band(*_interval(k0, n0, a), *_interval(k1, n1, a))
+
+
+def one_sided(k0: int, n0: int, k1: int, n1: int, *, alpha: float, split: float) -> Band:
+    """Of one event, a lower bound of P₁ at ``split`` of ``alpha``, an upper one of P₀ at the rest.
+
+    Formal guarantee: both hold with probability ≥ 1 − ``alpha``, if event and split were fixed
+    beforehand. They are what δ takes, in both directions: P₁ of the event and P₀ of its complement.
+    """
+    counts = np.array([k0]), np.array([k1])
+    _, high = _interval(counts[0], n0, (1 - split) * alpha)
+    low, _ = _interval(counts[1], n1, split * alpha)
+    return Band(np.zeros(1), high, low, np.ones(1))
 
 
 def _interval(k: npt.NDArray[np.int64], n: int, a: float) -> tuple[Array, Array]:

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.audit.epsilon.bounds import epsilon_bounds
+from dpaudit.audit.epsilon.bounds import Band, band, epsilon_bounds, one_sided
 
 __all__ = [
     "Cells",
     "Event",
     "NestedEvents",
     "Statistic",
+    "apart",
     "choose",
     "coarse_statistics",
     "cut",
@@ -246,8 +247,9 @@ _SMOOTH = 2.0
 _STRICTER = 0.01
 _SIMPLER = 0.005
 """What a later statistic must promise beyond an earlier one: at equal promise, the simple event."""
-_GRID = 24
-"""Number of events of the trade-off curve."""
+_GRID = 22
+"""Number of events of the trade-off curve, besides those of the largest differences."""
+_SPLITS = np.linspace(0.1, 0.9, 9)
 
 
 @dataclass(frozen=True)
@@ -262,6 +264,10 @@ class Event:
     """Its description, where it has one of its own."""
     telling: int = -1
     """The cell with the largest likelihood ratio, where cells were chosen by it."""
+
+    def holds(self, x: Array) -> npt.NDArray[np.bool_]:
+        """Which of the releases (n, k) are in it, (n,)."""
+        return self.inside[np.searchsorted(self.cells.edges, self.statistic.of(x), side="right")]
 
     def counts(self, x0: Array, x1: Array) -> tuple[int, int]:
         """Its counts in releases (n, k): at the likelier neighbour, at the other."""
@@ -318,6 +324,17 @@ def _next_to_atom(edge: float) -> bool:
 
 
 @dataclass(frozen=True)
+class Widest:
+    """The cut (an index like ``ends``) that promises the largest δ at the claimed ε.
+
+    ``split`` is the part of its error for the lower bound of P₁; the rest is for the upper of P₀.
+    """
+
+    end: int
+    split: float
+
+
+@dataclass(frozen=True)
 class NestedEvents:
     """Events for a trade-off curve: a statistic's cells by likelihood ratio, cut at ``ends``."""
 
@@ -325,15 +342,37 @@ class NestedEvents:
     cells: Cells
     order: npt.NDArray[np.intp]
     ends: npt.NDArray[np.intp]
+    widest: Widest | None = None
 
     def counts(self, x0: Array, x1: Array) -> tuple[Counts, Counts]:
         """Counts of the events at neighbour 0 and at neighbour 1, shape (events,) each."""
         found = [np.cumsum(self.cells.counts(self.statistic.of(x))[self.order]) for x in (x0, x1)]
         return found[0][self.ends], found[1][self.ends]
 
+    def band(self, k0: Counts, n0: int, k1: Counts, n1: int, *, alpha: float) -> Band:
+        """The band of counts (events,) among ``n0`` and ``n1`` releases.
+
+        Half of ``alpha`` is for the event that shows δ, if there is one. Formal guarantee: all
+        bounds hold at once with probability ≥ 1 − ``alpha``, if the events, that one and its split
+        were fixed beforehand: a union bound of two bands.
+        """
+        if self.widest is None:
+            return band(k0, n0, k1, n1, alpha=alpha)
+        at = int(np.searchsorted(self.ends, self.widest.end))
+        alone = one_sided(
+            int(k0[at]), n0, int(k1[at]), n1, alpha=alpha / 2, split=self.widest.split
+        )
+        return band(k0, n0, k1, n1, alpha=alpha / 2).joined(alone)
+
 
 def choose(
-    statistics: Sequence[Statistic], x0: Array, x1: Array, *, delta: float, alpha: float
+    statistics: Sequence[Statistic],
+    x0: Array,
+    x1: Array,
+    *,
+    delta: float,
+    alpha: float,
+    epsilon: float | None = None,
 ) -> tuple[list[Event], NestedEvents | None]:
     """The most promising event in favour of each neighbour, and nested ones for the curve.
 
@@ -341,7 +380,9 @@ def choose(
     of a large one; half-lines, which need no fit, are tried on all. The event with the largest
     bound is chosen, at a hundredth of ``alpha``: among many, a small event with lucky counts must
     not win. Where two promise the same within 0.005, the earlier statistic wins, and a half-line
-    before a set of intervals. Nothing is claimed for what is chosen until new releases are counted.
+    before a set of intervals. At the claimed ``epsilon``, where it is given and a larger δ is
+    promised, one of the nested events is picked to bound δ. Nothing is claimed for what is chosen
+    until new releases are counted.
     """
     half0, half1 = len(x0) // 2, len(x1) // 2
     best: dict[int, tuple[float, Event]] = {}
@@ -354,7 +395,6 @@ def choose(
         ratio = _log_ratio(cells.counts(s0[:half0]), cells.counts(s1[:half1]))
         everything = cells.counts(s0), cells.counts(s1)
         counts = cells.counts(s0[half0:]), cells.counts(s1[half1:])
-        shares = counts[0] / (len(s0) - half0), counts[1] / (len(s1) - half1)
         lines = [np.arange(len(cells)), np.arange(len(cells))[::-1]]
         for likelier, by_ratio in (
             (1, np.argsort(-ratio, kind="stable")),
@@ -368,16 +408,42 @@ def choose(
                     inside[order[: end + 1]] = True
                     event = Event(statistic, cells, inside, likelier, telling=telling)
                     best[likelier] = bound, event
-        promise = _gap(shares)
-        if nested is None or promise > nested[0]:
-            order = np.argsort(-ratio, kind="stable")
-            nested = promise, NestedEvents(statistic, cells, order, _ends(shares, order))
+        found = _nested(statistic, cells, [*lines, by_ratio[::-1]], counts, epsilon, delta, alpha)
+        if nested is None or found[0] > nested[0]:
+            nested = found
     return [chosen for _, (_, chosen) in sorted(best.items())], nested[1] if nested else None
 
 
-def _gap(shares: tuple[Array, Array]) -> float:
-    """Total variation distance of two histograms."""
-    return float(np.abs(shares[1] - shares[0]).sum()) / 2
+def _nested(
+    statistic: Statistic,
+    cells: Cells,
+    orders: Sequence[npt.NDArray[np.intp]],
+    counts: tuple[Counts, Counts],
+    epsilon: float | None,
+    delta: float,
+    alpha: float,
+) -> tuple[float, NestedEvents]:
+    """The order of cells that tells the neighbours apart best, and how well it does."""
+    sizes = int(counts[0].sum()), int(counts[1].sum())
+    best = -np.inf, orders[0]
+    for order in orders:
+        p0, p1 = (np.cumsum(c[order])[:-1] / n for c, n in zip(counts, sizes, strict=True))
+        promise = apart(p0, p1, epsilon)
+        if promise > best[0] + _SIMPLER:
+            best = promise, order
+    upto = [np.cumsum(c[best[1]])[:-1] for c in counts]
+    widest = None if epsilon is None else _widest(upto, sizes, epsilon, delta, alpha=alpha)
+    ends = _ends(*(k / n for k, n in zip(upto, sizes, strict=True)), widest)
+    return best[0], NestedEvents(statistic, cells, best[1], ends, widest)
+
+
+def apart(p0: Array, p1: Array, epsilon: float | None) -> float:
+    """How well nested events of these probabilities tell the neighbours apart.
+
+    The total variation distance that they show and, with it, δ at the claimed ``epsilon``.
+    """
+    shown = float((p1 - p0).max())
+    return shown if epsilon is None else shown + Band(p0, p0, p1, p1).delta(epsilon)
 
 
 def _log_ratio(c0: Counts, c1: Counts) -> Array:
@@ -408,9 +474,32 @@ def _promise(
     return float(bounds[at]), int(promising[at])
 
 
-def _ends(shares: tuple[Array, Array], order: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-    """Where to cut: at equal steps of the two shares' mean log-odds, to reach both of its ends."""
-    upto = np.cumsum((shares[0] + shares[1])[order] / 2)[:-1].clip(1e-9, 1 - 1e-9)
+def _ends(p0: Array, p1: Array, widest: Widest | None) -> npt.NDArray[np.intp]:
+    """Where to cut: at equal steps of the two shares' mean log-odds, to reach both of its ends.
+
+    And at the largest total variation distance and the widest event.
+    """
+    upto = ((p0 + p1) / 2).clip(1e-9, 1 - 1e-9)
     odds = np.log(upto) - np.log1p(-upto)
     levels = np.linspace(-7, 7, _GRID)
-    return np.unique(np.searchsorted(odds, levels).clip(0, len(odds) - 1))
+    found = [*np.searchsorted(odds, levels), np.argmax(p1 - p0)]
+    found += [] if widest is None else [widest.end]
+    return np.unique(np.clip(found, 0, len(odds) - 1))
+
+
+def _widest(
+    upto: Sequence[Counts], sizes: tuple[int, int], epsilon: float, delta: float, *, alpha: float
+) -> Widest | None:
+    """The cut and the split that promise the largest δ at ``epsilon``; None if not above δ."""
+    p0, p1 = (k / n for k, n in zip(upto, sizes, strict=True))
+    s0, s1 = (np.sqrt(p * (1 - p) / n) for p, n in zip((p0, p1), sizes, strict=True))
+    grow = np.exp(min(epsilon, 700.0))
+    over = p1 - grow * p0 - _DEVIATIONS * (s1 + grow * s0)
+    under = (1 - p0) - grow * (1 - p1) - _DEVIATIONS * (s0 + grow * s1)
+    end = int(np.argmax(np.maximum(over, under)))
+    (k0, k1), (n0, n1) = (int(k[end]) for k in upto), sizes
+    promised = [
+        one_sided(k0, n0, k1, n1, alpha=alpha, split=w).delta(epsilon) for w in _SPLITS.tolist()
+    ]
+    best = int(np.argmax(promised))
+    return Widest(end, float(_SPLITS[best])) if promised[best] > delta else None

@@ -14,11 +14,13 @@ from dpaudit.audit.epsilon.events import (
     Event,
     NestedEvents,
     Statistic,
+    apart,
     choose,
     coarse_statistics,
     low_bit_statistics,
 )
 from dpaudit.audit.epsilon.learned_scores import learned_scores
+from dpaudit.audit.epsilon.shares import divided
 from dpaudit.audit.epsilon.verdict import at_least
 from dpaudit.audit.options import PrivacyClaim
 from dpaudit.stats import rounded_down
@@ -29,11 +31,7 @@ __all__ = ["CURVE_SHARE", "EVENT_SHARE", "LOW_BITS_SHARE", "Judged", "Learned", 
 CURVE_SHARE = 1 / 4
 LOW_BITS_SHARE = 1 / 4
 EVENT_SHARE = 1 / 2
-"""Shares of α, halved for the two directions; without low bits, events get their share.
-
-Where classifiers learn scores, their events get half of the events' share: what a fixed feature
-shows is never lost to them.
-"""
+"""Shares of α. That of events and of low bits is one pool, divided on the learning half."""
 FEW_VALUES = 1024
 _DELTAS = 10.0 ** np.linspace(-8, 0, 41)[:-1]
 
@@ -68,6 +66,7 @@ def learn(
     delta: float,
     alpha: float,
     rng: np.random.Generator,
+    epsilon: float | None = None,
     real_numbers: bool = False,
     more: Sequence[Statistic] = (),
     seconds: float = 0.0,
@@ -75,6 +74,8 @@ def learn(
 ) -> Learned:
     """Choose events from releases (n, k) at the two neighbours; these must not be counted again.
 
+    Their shares of α are chosen as well, by :func:`~dpaudit.audit.epsilon.shares.divided`. With the
+    claimed ``epsilon``, half of the curve's share may go to the event that shows δ there.
     ``real_numbers``: findings in the last bits of a release are advisory. They, and ``more``
     statistics, are not used where releases have few values, each of which already is an event of
     its own. Classifiers learn scores of releases with several numbers, for up to ``seconds`` of
@@ -89,29 +90,43 @@ def learn(
         x1,
         delta=delta,
         alpha=share * alpha,
+        epsilon=epsilon,
     )
     left = x0[: half[0]], x1[: half[1]]
     unseen = x0[half[0] :], x1[half[1] :]
     scores = learned_scores(*left, rng=rng, seconds=seconds, deadline=deadline)
     share = share / 2 if scores else share
-    scored, along = choose(scores, *unseen, delta=delta, alpha=share * alpha)
-    if nested is None or (along is not None and _told_apart(along, nested, *unseen)):
+    scored, along = choose(scores, *unseen, delta=delta, alpha=share * alpha, epsilon=epsilon)
+    tried = [x[len(x) // 2 :] for x in unseen]  # neither order of cells was fitted to these
+    if nested is None or (along is not None and _told_apart(along, nested, *tried, epsilon)):
         nested = along
     statistics = [] if few else [*low_bit_statistics(*left, *neighbours), *more]
     bits, _ = choose(statistics, x0, x1, delta=delta, alpha=LOW_BITS_SHARE / 2 * alpha)
-    events = [(event, share, "event", False) for event in coarse]
-    events += [(event, share, "learned score", False) for event in scored]
-    bits_share = 1 / 2 if real_numbers else LOW_BITS_SHARE / 2
-    events += [(event, bits_share, "low bits", real_numbers) for event in bits]
+    found = [(event, "event") for event in coarse]
+    found += [(event, "learned score") for event in scored]
+    found += [] if real_numbers else [(event, "low bits") for event in bits]
+    shares = divided(
+        [event for event, _ in found],
+        unseen,
+        sizes=(len(x0), len(x1)),
+        pool=EVENT_SHARE + LOW_BITS_SHARE,
+        delta=delta,
+        alpha=alpha,
+        rng=rng,
+    )
+    events = [(event, s, kind, False) for (event, kind), s in zip(found, shares, strict=True)]
+    events += [(event, 1 / 2, "low bits", True) for event in bits if real_numbers]
     return Learned(tuple(events), nested)
 
 
-def _told_apart(new: NestedEvents, old: NestedEvents, x0: Array, x1: Array) -> bool:
+def _told_apart(
+    new: NestedEvents, old: NestedEvents, x0: Array, x1: Array, epsilon: float | None
+) -> bool:
     """Whether new nested events tell the neighbours apart better than the old, beyond chance."""
     gaps = []
     for nested in (new, old):
-        counts = nested.counts(x0, x1)
-        gaps.append(float(np.abs(counts[1] / len(x1) - counts[0] / len(x0)).max()))
+        p0, p1 = (k / len(x) for k, x in zip(nested.counts(x0, x1), (x0, x1), strict=True))
+        gaps.append(apart(p0, p1, epsilon))
     return gaps[0] > gaps[1] + 2 / math.sqrt(min(len(x0), len(x1)))
 
 
@@ -126,9 +141,9 @@ def judge(learned: Learned, y0: Array, y1: Array, *, claim: PrivacyClaim, alpha:
     """Count the chosen events in new releases (n₀, k) and (n₁, k), assigned by fair coins.
 
     Formal guarantee: with probability ≥ 1 − ``alpha`` all bounds are below the truth, and no test
-    that is not advisory is a finding unless the claim is false (α is divided by fixed shares over
-    events, directions and the curve; ``p_adjusted`` is p over its share). An advisory event's own
-    bound has confidence 1 − ``alpha``/2.
+    that is not advisory is a finding unless the claim is false (α is divided over events and the
+    curve, by shares that do not depend on these releases; ``p_adjusted`` is p over its share). An
+    advisory event's own bound has confidence 1 − ``alpha``/2.
     """
     tests, bounds = [], [0.0]
     bands: list[Band] = []
@@ -139,17 +154,18 @@ def judge(learned: Learned, y0: Array, y1: Array, *, claim: PrivacyClaim, alpha:
         tests.append(test)
         bounds += [] if advisory else [bound]
         bands += [] if advisory else [alone]
-    if learned.nested is None:
+    nested = learned.nested
+    if nested is None:
         stated = claim.shown(bands, alpha)
         return Judged(tuple(tests), max(bounds), 0.0, 0.0, (), stated)
-    counts = learned.nested.counts(y0, y1)
+    counts = nested.counts(y0, y1)
 
     def at(level: float) -> Band:
-        return band(counts[0], len(y0), counts[1], len(y1), alpha=level)
+        return nested.band(counts[0], len(y0), counts[1], len(y1), alpha=level)
 
     found = at(CURVE_SHARE * alpha)
     p = least_level(lambda level: _contradicted(at(level), claim))
-    tests.append(_curve_test(learned.nested, found, claim, alpha, p))
+    tests.append(_curve_test(nested, found, claim, alpha, p))
     deltas = sorted({*_DELTAS.tolist(), claim.delta})
     curve = tuple(zip(deltas, found.epsilons(deltas).tolist(), strict=True))
     bounds.append(found.epsilon(claim.delta))

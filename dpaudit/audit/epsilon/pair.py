@@ -108,6 +108,7 @@ def audit_pair(
             delta=claim.delta,
             alpha=alpha,
             rng=rng,
+            epsilon=claim.epsilon if claim.stated is None else None,
             real_numbers=options.real_numbers,
             more=more,
             seconds=_LEARNING_SECONDS,

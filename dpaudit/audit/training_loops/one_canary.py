@@ -51,6 +51,7 @@ def result_of_runs(
         delta=claim.delta,
         alpha=alpha,
         rng=KeyedStream.from_seed(seed).child("training", "statistics").numpy(),
+        epsilon=claim.epsilon if claim.stated is None else None,
         real_numbers=True,
     )
     judged = judge(learned, *counting, claim=claim, alpha=alpha)

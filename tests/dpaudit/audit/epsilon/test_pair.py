@@ -10,8 +10,16 @@ from support.in_process import InProcess
 
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.audit.epsilon import MechanismOptions, PrivacyClaim, run_mechanism_audit
-from dpaudit.audit.epsilon.bounds import band, epsilon_bounds, excess_allowed, hockey_stick_p
+from dpaudit.audit.epsilon.bounds import (
+    band,
+    epsilon_bounds,
+    excess_allowed,
+    hockey_stick_p,
+    one_sided,
+)
+from dpaudit.audit.epsilon.events import Cells, Event, Statistic
 from dpaudit.audit.epsilon.judge import judge, learn
+from dpaudit.audit.epsilon.shares import divided
 from dpaudit.audit.epsilon.verdict import two_neighbour_blind_spots
 from dpaudit.errors import SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.stats import clopper_pearson
@@ -172,6 +180,95 @@ def test_the_band_covers_everywhere_at_once():
         below = (b.low0 <= truth[0]) & (b.low1 <= truth[1])
         missed += not (below & (truth[0] <= b.high0) & (truth[1] <= b.high1)).all()
     assert scipy.stats.binom.sf(missed - 1, times, 0.1) > 1e-3
+
+
+def test_delta_of_the_event_that_was_picked_for_it_covers():
+    """One cut with half of the error: 2,000 counts at which both of its bounds are tight."""
+    rng, n, p0, p1, times = np.random.default_rng(3), 400, 0.1, 0.5, 2000
+    for split in (0.1, 0.5, 0.9):
+        missed = 0
+        for k0, k1 in zip(rng.binomial(n, p0, times), rng.binomial(n, p1, times), strict=True):
+            b = one_sided(int(k0), n, int(k1), n, alpha=0.1, split=split)
+            missed += not (b.low1[0] <= p1 and p0 <= b.high0[0])
+            assert (b.low0[0], b.high1[0]) == (0, 1)
+        assert scipy.stats.binom.sf(missed - 1, times, 0.1) > 1e-3
+        assert missed > 0.05 * times
+
+
+def test_delta_at_the_claimed_epsilon_is_nearly_all_of_it():
+    """Laplace noise of scale 0.8 has δ(1) = 1 − e^(−1/8) = 0.1175; an even grid of cuts 0.075."""
+    rng, claim = np.random.default_rng(5), PrivacyClaim(1.0, 0.0)
+    release = coarse(laplace(rng, 0.8))
+    x, y = ([release(np.array([v]), 50_000) for v in (0.0, 1.0)] for _ in range(2))
+    near = (np.zeros(1), np.ones(1))
+    options = {"neighbours": near, "delta": 0.0, "alpha": 0.01, "real_numbers": True}
+    found = []
+    for epsilon in (1.0, None):
+        learned = learn(*x, rng=np.random.default_rng(1), epsilon=epsilon, **options)
+        found.append(judge(learned, *y, claim=claim, alpha=0.01).delta)
+    assert found[1] < found[0]
+    assert 0.093 < found[0] < 1 - math.exp(-1 / 8)
+
+
+# ---------------------------------------------------------------- shares of α
+
+
+def _half_line(j: int, likelier: int) -> Event:
+    return Event(
+        Statistic(f"x[{j}]", lambda x: x[:, j]), Cells(np.array([0.5])), np.array([False, True]),
+        likelier,
+    )  # fmt: skip
+
+
+def _divided(p0: list[float], p1: list[float], likelier: list[int]) -> list[float]:
+    rng = np.random.default_rng(1)
+    places = (np.arange(5000) + 0.5) / 5000
+    unseen = tuple(
+        np.column_stack([rng.permutation(places) < share for share in p]).astype(float)
+        for p in (p0, p1)
+    )
+    events = [_half_line(j, side) for j, side in enumerate(likelier)]
+    return divided(
+        events, unseen, sizes=(10_000, 10_000), pool=0.75, delta=0.0, alpha=0.01, rng=rng
+    )
+
+
+def test_shares_add_up_and_an_event_that_the_other_never_showed_leads():
+    shares = _divided([0.0, 0.3, 0.3], [0.9, 0.4, 0.2], [1, 1, 0])
+    assert sum(shares) == pytest.approx(0.75)
+    assert shares[0] == pytest.approx(0.75 * 5 / 6)
+    assert min(shares) > 0.05
+
+
+def test_two_directions_that_show_the_same_share_equally():
+    assert _divided([0.2, 0.4], [0.4, 0.2], [1, 0]) == [0.375, 0.375]
+
+
+def test_without_events_or_with_one_nothing_is_divided():
+    empty = (np.zeros((0, 1)), np.zeros((0, 1)))
+    rest = {"sizes": (1, 1), "pool": 0.75, "delta": 0.0, "alpha": 0.1}
+    rng = np.random.default_rng(1)
+    assert divided([], empty, rng=rng, **rest) == []
+    assert divided([_half_line(0, 1)], empty, rng=rng, **rest) == [0.75]
+
+
+def test_chosen_shares_keep_the_guarantee():
+    """2,000 audits of three events at exactly the claim, shares chosen anew in each half."""
+    rng, truth, times, missed = np.random.default_rng(7), math.log(2), 2000, 0
+    p0, p1 = np.array([0.05, 0.4, 0.6]), np.array([0.1, 0.8, 0.3])
+    events = [_half_line(0, 1), _half_line(1, 1), _half_line(2, 0)]
+    for _ in range(times):
+        unseen = tuple((rng.random((60, 3)) < p).astype(float) for p in (p0, p1))
+        shares = divided(events, unseen, sizes=(250, 250), pool=1.0, delta=0.0, alpha=0.2, rng=rng)
+        second = int(rng.binomial(500, 0.5))
+        k0, k1 = rng.binomial(500 - second, p0), rng.binomial(second, p1)
+        seen = [(k1[0], k0[0]), (k1[1], k0[1]), (k0[2], k1[2])]
+        missed += any(
+            float(epsilon_bounds(*seen[i], draws=500, delta=0.0, alpha=0.2 * shares[i])) > truth
+            for i in range(3)
+        )
+    assert scipy.stats.binom.sf(missed - 1, times, 0.2) > 1e-3
+    assert missed > 0.1 * times
 
 
 # ---------------------------------------------------------------- tightness and power
