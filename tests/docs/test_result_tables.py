@@ -23,6 +23,7 @@ UNCHECKED = {  # tables with digits that no results file gives, by the first cel
     "and by tests/dpaudit/deployments/apple/",
     "you have": "where to start",
     "family": "what a family of tests looks at",
+    "audited": "audits that anyone can repeat by the commands above",
     "command": "seconds, from make bench",
     "at 39 million coordinates, two cores of an Intel Xeon": "seconds, from make bench "
     "and make flower",
@@ -204,6 +205,8 @@ def test_seeds_on_the_pages_are_those_of_the_runs() -> None:
         ("pool_inference", "bpia-table2"),
         ("pool_inference", "bpia-table3"),
         ("mitigations", "mitigations"),
+        ("seed-in-noise", "mitigations"),
+        ("seed-in-noise", "seed-in-noise"),
         ("mitigations", "bpia-mitigations"),
     ):
         text = TEXTS["README.md" if page == "README" else f"docs/reproduce/{page}.md"]

@@ -32,6 +32,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "libraries": audits.libraries,
     "peers-short": audits.peers_short,
     "pools": papers.pools,
+    "seeded": defences.seeded,
     "training": defences.training,
     "zoo": audits.zoo,
     "zoo-short": audits.zoo_short,
