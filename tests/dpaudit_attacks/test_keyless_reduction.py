@@ -2,6 +2,7 @@
 
 import importlib.util
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -133,6 +134,21 @@ def test_large_numbers_that_cancel_are_multiplied_exactly():
     rng = np.random.default_rng(1)
     a, b = (rng.integers(-(2**bits), 2**bits, (30, 30)) for bits in (27, 29))
     assert (with_blaster._product(a, b.astype(float)) == a.astype(object) @ b.astype(object)).all()
+
+
+def test_images_that_cancel_are_precise():
+    """Terms of 10^15 with a sum of 10^3: doubles alone are wrong by 1 or so."""
+    rng = np.random.default_rng(3)
+    images = rng.standard_normal((20, 20)) * 2.0**24
+    k = rng.integers(-(2**27), 2**27, (20, 20)).astype(float)
+    images[:, 0] = -np.rint(images[:, 1:] @ k[1:, 0]) / k[0, 0]
+    exact = [
+        [float(sum(Fraction(a) * int(b) for a, b in zip(row, col, strict=True))) for col in k.T]
+        for row in images
+    ]
+    found = with_blaster._images_of(images, k)
+    assert found == pytest.approx(np.array(exact), rel=1e-12, abs=1e-3)
+    assert np.abs(images @ k - exact)[:, 0].max() > 1e-2
 
 
 def test_what_is_installed_is_chosen(monkeypatch):
