@@ -185,7 +185,7 @@ class SeedInReports:
     Formal guarantee, to its owner's good: with random functions in place of HMAC and AES, and
     nonces that do not repeat, the ``series`` reports of every device have the law of the honest
     mechanism's, jointly, and devices are independent, up to ``distance`` per device (0 for both
-    mean sketches at their default sizes and for randomised response; below 2^-50 for the others at
+    mean sketches at their default sizes and for randomised response; below 2^-45 for the others at
     theirs). Proof: U's bits are then uniform and independent of all words after it; inversion of a
     joint distribution function at a uniform number gives that joint law, in whole numbers without
     rounding; the other coins are words of their own; and no coin depends on the object. *Nonces

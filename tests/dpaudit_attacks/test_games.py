@@ -19,6 +19,7 @@ KEYED = {
     "nearest-peak",
     "norm-reader",
     "phase-reader",
+    "report-reader",
     "seed-reader",
     "which-bin",
 }
