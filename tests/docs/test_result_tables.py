@@ -196,6 +196,7 @@ def test_seeds_on_the_pages_are_those_of_the_runs() -> None:
         ("blackbox", "calibrate"),
         ("keyless", "keyless"),
         ("keyless", "keyless-far"),
+        ("keyless", "keyless-precision"),
         ("blackbox", "frontier"),
         ("floating_point", "libraries"),
         ("floating_point", "controls"),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
+from typing import Any
 
 from dpaudit.cli.hardness import paper
-from dpaudit.hardness import Measured, estimate, measured
-from result_tables.reading import line, rows
+from dpaudit.hardness import REACH, Measured, blur, estimate, measured
+from result_tables.reading import interval, line, rows
 
 TRIED_BEFORE = {
     (12, 0.1): "0.2 s",
@@ -24,6 +25,18 @@ TRIED_BEFORE = {
 """What the recipe that we started from reports for (d, β)."""
 DIMS = (32, 48, 64, 96, 128, 192, 256, 384, 512)
 BETAS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
+
+_THIN = 1e-9  # a β that every form below blurs
+READ_UP_TO = 0.225  # the widest β left at which the owner was measured to read
+FORMS = {
+    "float32": blur("float32") * math.sqrt(3),
+    "float32, weights of 16 σ": 16 * blur("float32"),
+    "float16": blur("float16"),
+    "bfloat16": blur("bfloat16"),
+    **{f"smoothed by {tau:g} σ": tau for tau in (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 2e-2)},
+    **{f"lattice of {step:g} σ": blur(step=step) for step in (1e-3, 1e-2)},
+}
+"""Standard deviation, in σ, that a form adds along w."""
 
 
 def found() -> Iterator[str]:
@@ -76,6 +89,49 @@ def elsewhere() -> Iterator[str]:
                     cell.estimated_block,
                 ]
             )
+
+
+def searched() -> Iterator[str]:
+    """What `dpaudit run keyless-precision` searched."""
+    for row in rows("keyless-precision"):
+        if row["searched"]:
+            yield line(
+                [
+                    *_release(row),
+                    f"{row['told_beta']:.2g}",
+                    interval(row["success"]),
+                    f"{row['found']} of {row['searched']}",
+                    row["up_to"],
+                    _seconds(row["seconds"]),
+                    f"{row['log2_operations']:.0f}",
+                ]
+            )
+
+
+def owner() -> Iterator[str]:
+    """What `dpaudit run keyless-precision` asked the owner alone."""
+    for row in rows("keyless-precision"):
+        if not row["searched"]:
+            yield line([*_release(row), f"{row['owner_beta']:.2g}", interval(row["success"])])
+
+
+def covert() -> Iterator[str]:
+    """From which d no β is found in 2^64 operations, and up to which d the owner reads."""
+    for form, b in FORMS.items():
+        hidden = next(
+            d
+            for d in range(8, 4096)
+            if estimate(d, _THIN, 2 * math.sqrt(d), tau=b).log2_operations > REACH
+        )
+        yield line([form, f"{b:.2g}", hidden, _about((READ_UP_TO / (2 * b)) ** 2)])
+
+
+def _about(d: float) -> str:
+    return f"{float(f'{d:.2g}'):,.0f}" if d < 1e6 else "over a million"
+
+
+def _release(row: Mapping[str, Any]) -> list[str]:
+    return [row["form"], f"{row['d']:,}", f"{row['beta']:g}"]
 
 
 @cache

@@ -90,6 +90,15 @@ def test_a_cell_without_keys_asks_the_owner_alone():
     assert row["expected_beta"] == pytest.approx(0.02)
 
 
+def test_a_search_of_large_counts_has_their_blur():
+    """83,333 records per bin: float32 has steps of 2^-7 there."""
+    at = {"beta": 1e-8, "dtype": "float32", "records": 10**6, "keys": 1, "seconds": 0.0}
+    zero, query = (covertness.measure(cell(searched=s, **at), None) for s in ("zero", "query"))
+    assert zero["told_beta"] < 1e-6
+    assert query["told_beta"] == pytest.approx(query["owner_beta"], rel=0.2)
+    assert query["told_beta"] == pytest.approx(48**0.5 * 2**-7 / 12**0.5 / 3.73, rel=0.2)
+
+
 def test_the_spec_spans_types_lattices_smoothing_and_training():
     cases = [c.settings["grid"]["case"] for c in load_spec("keyless-precision").cells()]
     forms = " | ".join(form_of(Release(**case)) for case in cases)
