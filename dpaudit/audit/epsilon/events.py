@@ -433,7 +433,7 @@ def _nested(
             best = promise, order
     upto = [np.cumsum(c[best[1]])[:-1] for c in counts]
     widest = None if epsilon is None else _widest(upto, sizes, epsilon, delta, alpha=alpha)
-    ends = _ends(*(k / n for k, n in zip(upto, sizes, strict=True)), widest)
+    ends = _ends(upto[0] / sizes[0], upto[1] / sizes[1], widest)
     return best[0], NestedEvents(statistic, cells, best[1], ends, widest)
 
 

@@ -98,7 +98,9 @@ def learn(
     share = share / 2 if scores else share
     scored, along = choose(scores, *unseen, delta=delta, alpha=share * alpha, epsilon=epsilon)
     tried = [x[len(x) // 2 :] for x in unseen]  # neither order of cells was fitted to these
-    if nested is None or (along is not None and _told_apart(along, nested, *tried, epsilon)):
+    if nested is None or (
+        along is not None and _told_apart(along, nested, tried[0], tried[1], epsilon)
+    ):
         nested = along
     statistics = [] if few else [*low_bit_statistics(*left, *neighbours), *more]
     bits, _ = choose(statistics, x0, x1, delta=delta, alpha=LOW_BITS_SHARE / 2 * alpha)

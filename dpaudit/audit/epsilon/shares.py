@@ -67,7 +67,9 @@ def divided(
     return best
 
 
-def _drawn_anew(held: npt.NDArray[np.bool_], size: int, rng: np.random.Generator) -> Array:
+def _drawn_anew(
+    held: npt.NDArray[np.bool_], size: int, rng: np.random.Generator
+) -> npt.NDArray[np.int64]:
     """Counts (events, 100) in samples of ``size``, at rates as uncertain as what was seen leaves.
 
     The rates of each sample are a Bayesian bootstrap's (Rubin 1981); events overlap as they do.
