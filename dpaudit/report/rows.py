@@ -29,7 +29,7 @@ __all__ = [
     "success_allowed",
 ]
 
-_OF_A_KEY = {"beta", "gamma"}
+_OF_A_KEY = {"beta", "gamma", "key"}
 """Settings of an arm that exist only where the attacker holds a key."""
 
 

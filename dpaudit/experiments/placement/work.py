@@ -52,7 +52,7 @@ def run_cell(cell: Cell) -> CellResult:
             shape = (
                 {"beta": arm.key.beta, "gamma": arm.key.gamma}
                 if isinstance(arm.key, PancakeKey)
-                else {}
+                else {"key": "32 secret bytes"}
             )
             outcome["key"] = {**shape, "fingerprint": arm.key.fingerprint}
     trials = outcome.pop("each_trial", {})

@@ -5,10 +5,12 @@ import time
 import pytest
 
 from dpaudit.errors import SpecError, StoreError, UnknownNameError
-from dpaudit.experiments import Store, load_spec, spec_names
+from dpaudit.experiments import Store, load_spec, make_document, spec_names
 from dpaudit.experiments.arm import build_arm
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import written
+from dpaudit.experiments.placement.work import run_cell
+from dpaudit.report.rows import has_key
 from dpaudit.studies.keyless import KeylessGrid
 from dpaudit.types import to_dict
 
@@ -362,3 +364,17 @@ def test_the_owner_of_a_seed_knows_the_source_and_the_mitigation():
     released = arm.mitigation.release(pairs[:, 1], arm.source, stream=arm.stream.child("release"))
     found = arm.attack({"name": "seed-reader"}).noise(released - pairs[:, 1]).found
     assert found.sum() >= 18
+
+
+def test_the_holder_of_a_bare_secret_is_a_key_holder():
+    settings = {
+        **load_spec("seed-in-noise").cells()[0].settings,
+        "mitigation": {"name": "none", "label": "none"},
+        "attack": {"name": "seed-reader", "label": "seed-reader"},
+        "trials": 5,
+    }
+    result = run_cell(Cell("attack", settings))
+    described = {"name": "t", "title": "t", "story": "", "columns": ()}
+    (row,) = make_document(described, [result], command="").rows
+    assert has_key(row, row.attacks[0])
+    assert row.attacks[0].successes == 5
