@@ -334,9 +334,9 @@ def _check_same(
     db: sqlite3.Connection, spec: Mapping[str, Any], *, where: str, resume: bool
 ) -> None:
     row = db.execute("SELECT value FROM meta WHERE key = 'spec'").fetchone()
-    if row is None or _spanned(object_of("meta.spec", row[0])) != _spanned(
-        json.loads(json.dumps(spec, sort_keys=True))  # as it is kept
-    ):
+    # sorted, as it is kept, or in the spec's order, as texts of older ones were
+    known = [_spanned(json.loads(json.dumps(spec, sort_keys=order))) for order in (True, False)]
+    if row is None or _spanned(object_of("meta.spec", row[0])) not in known:
         raise StoreError(
             f"{where}: holds another experiment or other settings; choose another --out"
         )
