@@ -3,7 +3,7 @@
 `python benchmarks/hardness.py` (a second): fits the two constants of seconds for each reducer and
 prints the residuals, cell by cell. `--write` puts the cells of docs/results/ into
 dpaudit/hardness.csv, and keeps those that were measured elsewhere. CPU seconds, where a reducer has
-three cells or more of them, are fitted alone.
+three cells or more of a second or more, are fitted alone.
 """
 
 from __future__ import annotations
@@ -56,7 +56,26 @@ def from_results() -> Iterator[Measured]:
             )
 
 
-def from_frontier() -> Iterator[Measured]:
+def from_experiment() -> Iterator[Measured]:
+    """The cells of the experiment keyless-frontier with β told."""
+    document = json.loads((ROOT / "docs" / "results" / FRONTIER / "results.json").read_text())
+    for row in document["rows"]:
+        if row["told"] and row["found"]["value"]:
+            yield Measured(
+                dim=row["d"],
+                beta=row["beta"],
+                gamma=row["gamma"],
+                rows=row["lattice_rows"],
+                reduction=row["reduction"].replace("deep LLL", "4-deep-LLL"),
+                seconds=float(f"{row['cpu_seconds']:.3g}"),
+                found=round(row["found"]["value"] * row["trials"]),
+                keys=row["trials"],
+                reducer="BLASter",
+                source=FRONTIER,
+            )
+
+
+def from_points() -> Iterator[Measured]:
     """The cells of benchmarks/keyless_cells.py: full precision, one direction, β and γ told."""
     path = ROOT / "docs" / "results" / FRONTIER / "points.json"
     plain = {"dtype": "float64", "step": 0, "differences": False, "directions": 1}
@@ -85,8 +104,8 @@ def from_frontier() -> Iterator[Measured]:
 
 
 def fitted_to(cells: Sequence[Measured]) -> list[Measured]:
-    """Those of one reducer that its constants are fitted to."""
-    by_cpu = [cell for cell in cells if cell.source == FRONTIER]
+    """Those of one reducer that its constants are fitted to: of a second of CPU time or more."""
+    by_cpu = [cell for cell in cells if cell.source == FRONTIER and cell.seconds >= 1]
     return by_cpu if len(by_cpu) >= 3 else list(cells)
 
 
@@ -120,7 +139,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     if parser.parse_args().write:
         kept = [cell for cell in measured() if cell.source == "elsewhere"]
-        cells = [*from_results(), *from_frontier(), *kept]
+        cells = [*from_results(), *from_experiment(), *from_points(), *kept]
         TABLE.write_text(table(cells), encoding="utf-8")
     shown = sorted(measured(), key=lambda c: (c.reducer, c.dim, -c.beta))
     for reducer, group in groupby(shown, key=lambda c: c.reducer):

@@ -230,7 +230,7 @@ def test_where_it_was_found_the_estimate_says_so():
             assert cell.estimated_block <= cell.block + 19
         else:
             assert cell.estimated_block >= 54
-        if cell.source != "elsewhere":
+        if cell.source != "elsewhere" and (cell.clock == "wall" or cell.seconds >= 1):
             assert 1 / 3 < cell.estimated_seconds / cell.seconds < 3
 
 
@@ -265,7 +265,7 @@ def test_bad_numbers_are_refused(args, options, says):
 
 def test_the_cells_of_the_frontier_are_read_one_per_cell(tmp_path):
     bench = runpy.run_path(str(ROOT / "benchmarks" / "hardness.py"))
-    read = bench["from_frontier"]
+    read = bench["from_points"]
     read.__globals__["ROOT"] = tmp_path
     assert list(read()) == []
     plain = {"d": 96, "beta": 1e-4, "gamma": 19.6, "n": 225, "dtype": "float64", "step": 0.0}

@@ -58,7 +58,15 @@ def found() -> Iterator[str]:
 
 
 def frontier() -> Iterator[str]:
-    """The cells of `benchmarks/keyless_cells.py`."""
+    """What `dpaudit run keyless-frontier` and `benchmarks/keyless_cells.py` found."""
+    untold = {
+        (row["d"], row["beta"]): (
+            f"{round(row['found']['value'] * row['trials'])} of {row['trials']}",
+            _seconds(row["all_cpu_seconds"]),
+        )
+        for row in rows("keyless-frontier")
+        if not row["told"]
+    }
     for cell in measured():
         if cell.source == "keyless-frontier":
             yield line(
@@ -70,6 +78,7 @@ def frontier() -> Iterator[str]:
                     _seconds(cell.seconds),
                     f"{cell.found} of {cell.keys}",
                     *_estimated(cell),
+                    *untold.get((cell.dim, cell.beta), ("", "")),
                 ]
             )
 
