@@ -307,6 +307,7 @@ def _by_support(attack: NamedAttack, drawn: Releases, neighbours: tuple[Array, A
         Learned(
             tuple((event, ATTACK_SHARE, attack.text, False) for event in events),
             NestedEvents(statistic, cells, order=np.array([2, 1, 0]), ends=np.array([0, 1])),
+            (ATTACK_SHARE, ATTACK_SHARE),
         ),
         counted=(codes[0][:, None], codes[1][:, None]),
         guesses=(codes[0], codes[1]),
@@ -335,7 +336,11 @@ def _by_learning(
     counted = score(drawn.count[0]), score(drawn.count[1])
     guesses = [np.where(s >= above, 1.0, -1.0) for s in counted]
     return Reduced(
-        Learned(tuple((event, ATTACK_SHARE, attack.text, False) for event in events), nested),
+        Learned(
+            tuple((event, ATTACK_SHARE, attack.text, False) for event in events),
+            nested,
+            (ATTACK_SHARE, ATTACK_SHARE),
+        ),
         counted=(counted[0][:, None], counted[1][:, None]),
         guesses=(guesses[0], guesses[1]),
         details={"guesses_second_from": above},

@@ -20,7 +20,7 @@ from dpaudit.audit.epsilon.events import (
     low_bit_statistics,
 )
 from dpaudit.audit.epsilon.learned_scores import learned_scores
-from dpaudit.audit.epsilon.shares import divided
+from dpaudit.audit.epsilon.shares import divided, possible_shares
 from dpaudit.audit.epsilon.verdict import at_least
 from dpaudit.audit.options import PrivacyClaim
 from dpaudit.stats import rounded_down
@@ -40,10 +40,14 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Learned:
-    """The events to count: (event, share of α, kind or attack, advisory); and the nested events."""
+    """The events to count: (event, share of α, kind or attack, advisory); and the nested events.
+
+    ``shares`` are the least and the largest that one of the events could have got, unless advisory.
+    """
 
     events: tuple[tuple[Event, float, str, bool], ...]
     nested: NestedEvents | None
+    shares: tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -107,18 +111,19 @@ def learn(
     found = [(event, "event") for event in coarse]
     found += [(event, "learned score") for event in scored]
     found += [] if real_numbers else [(event, "low bits") for event in bits]
+    pool = EVENT_SHARE + LOW_BITS_SHARE
     shares = divided(
         [event for event, _ in found],
         unseen,
         sizes=(len(x0), len(x1)),
-        pool=EVENT_SHARE + LOW_BITS_SHARE,
+        pool=pool,
         delta=delta,
         alpha=alpha,
         rng=rng,
     )
     events = [(event, s, kind, False) for (event, kind), s in zip(found, shares, strict=True)]
     events += [(event, 1 / 2, "low bits", True) for event in bits if real_numbers]
-    return Learned(tuple(events), nested)
+    return Learned(tuple(events), nested, possible_shares(len(found), pool=pool))
 
 
 def _told_apart(

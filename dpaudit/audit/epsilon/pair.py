@@ -11,7 +11,6 @@ import numpy as np
 
 from dpaudit.audit.epsilon.any_release import EncodedReleases
 from dpaudit.audit.epsilon.attacks import (
-    ATTACK_SHARE,
     NamedAttack,
     guessed,
     origins,
@@ -19,7 +18,7 @@ from dpaudit.audit.epsilon.attacks import (
     reduced,
     support_statistic,
 )
-from dpaudit.audit.epsilon.judge import EVENT_SHARE, Judged, judge, learn
+from dpaudit.audit.epsilon.judge import Judged, judge, learn
 from dpaudit.audit.epsilon.releases import Array, Releases, dependence, draw_releases
 from dpaudit.audit.epsilon.verdict import (
     at_least,
@@ -94,7 +93,7 @@ def audit_pair(
         drawn = mechanism.encoded(drawn)
     unfit = _unfit(drawn)
     details: dict[str, Any] = {}
-    share = EVENT_SHARE / 2 if attack is None else ATTACK_SHARE
+    shares = (0.0, 0.0)
     if unfit:
         judged = Judged((), 0.0, 0.0, 0.0, ())
     elif attack is None:
@@ -114,11 +113,12 @@ def audit_pair(
             seconds=_LEARNING_SECONDS,
             deadline=time.monotonic() + 0.3 * (started + limit - time.monotonic()),
         )
-        share /= 1 + any(kind == "learned score" for _, _, kind, _ in learned.events)
+        shares = learned.shares
         judged = judge(learned, *drawn.count, claim=claim, alpha=alpha)
         details = {"last_bits_excluded": True} if options.real_numbers else {}
     else:
         seen = reduced(attack, drawn, neighbours, delta=claim.delta, alpha=alpha)
+        shares = seen.learned.shares
         judged = judge(seen.learned, *seen.counted, claim=claim, alpha=alpha)
         success = guessed(seen.guesses, rng=root.child("guesses").numpy())
         details = {**seen.details, "success": success}
@@ -160,7 +160,7 @@ def audit_pair(
         cannot_rule_out=two_neighbour_blind_spots(
             draws=counted,
             claim=claim,
-            alpha=share * alpha,
+            alphas=(shares[0] * alpha, shares[1] * alpha),
             attack=named,
             real_numbers=options.real_numbers,
         )

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from dpaudit.audit.epsilon.bounds import epsilon_bounds
 from dpaudit.audit.epsilon.events import Event
 
-__all__ = ["divided"]
+__all__ = ["divided", "possible_shares"]
 
 _RESERVE = 1 / 6
 """The part that events other than the leading ones keep: what they show is never lost."""
@@ -65,6 +65,13 @@ def divided(
         if found > most:
             best, most = shares.tolist(), found
     return best
+
+
+def possible_shares(events: int, *, pool: float) -> tuple[float, float]:
+    """The least and the largest share that :func:`divided` can give to one of so many events."""
+    if events < 2:
+        return pool, pool
+    return _RESERVE * pool / (events - 1), (1 - _RESERVE) * pool
 
 
 def _drawn_anew(

@@ -146,25 +146,28 @@ def two_neighbour_blind_spots(
     *,
     draws: int,
     claim: PrivacyClaim,
-    alpha: float,
+    alphas: tuple[float, float],
     attack: str = "",
     real_numbers: bool = False,
 ) -> tuple[BlindSpot, ...]:
-    """What ``draws`` counted releases do not exclude; the best event gets ``alpha`` (its share).
+    """What ``draws`` counted releases do not exclude.
 
-    With an ``attack``, whatever it does not look at is not excluded either; with
-    ``real_numbers``, the last bits are not.
+    The event that shows a flaw has an error between ``alphas[0]`` and ``alphas[1]``: what would
+    have been found is computed at the first, what can be shown at most at the second. With an
+    ``attack``, whatever it does not look at is not excluded either; with ``real_numbers``, the last
+    bits are not.
 
     Sizes are of a flaw found with probability 0.9 if the right event was learned; by normal and
     Poisson approximation.
     """
+    least_alpha, most_alpha = alphas
 
-    def bound(inside: float, outside: float) -> float:
+    def bound(inside: float, outside: float, alpha: float = least_alpha) -> float:
         return float(epsilon_bounds(inside, outside, draws=draws, delta=claim.delta, alpha=alpha))
 
     first = _not_seen_by(attack) if attack else _ALWAYS[0]
     always = (*((_LAST_BITS,) if real_numbers else ()), first, *_ALWAYS[1:])
-    ceiling = max(0.0, bound(draws / 2, 0))
+    ceiling = max(0.0, bound(draws / 2, 0, most_alpha))
     spots = [
         _never(
             test="events",
@@ -175,22 +178,22 @@ def two_neighbour_blind_spots(
     ]
     stated = claim.stated
 
-    def exceeds(inside: float, outside: float) -> bool:
+    def exceeds(inside: float, outside: float, alpha: float = least_alpha) -> bool:
         """Whether such counts contradict the claim."""
         if stated is None:
-            return bound(inside, outside) > claim.epsilon
+            return bound(inside, outside, alpha) > claim.epsilon
         counts = np.array([math.ceil(outside)]), np.array([math.floor(inside)])
         return stated.contradicted(band(counts[0], draws // 2, counts[1], draws // 2, alpha=alpha))
 
     if not exceeds(draws / 2, 0):
+        can = "are sure to show" if exceeds(draws / 2, 0, most_alpha) else "can show"
         return (
             *spots,
             _never(
                 test="events",
                 flaw="any violation of the claim",
                 says=f"{stated.text if stated else f'ε = {claim.epsilon:g}'} is more than so few "
-                "releases can show: "
-                "raise --samples",
+                f"releases {can}: raise --samples",
             ),
             *always,
         )

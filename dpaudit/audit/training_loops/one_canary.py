@@ -7,7 +7,7 @@ import time
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.audit.epsilon.judge import EVENT_SHARE, judge, learn
+from dpaudit.audit.epsilon.judge import judge, learn
 from dpaudit.audit.epsilon.verdict import at_least, two_neighbour_blind_spots, verdict_of
 from dpaudit.audit.options import PrivacyClaim
 from dpaudit.provenance import collect
@@ -60,8 +60,9 @@ def result_of_runs(
     shown, stated = judged.epsilon, judged.stated
     if stated is not None and stated.unit == "ε" and stated.shown is not None:
         shown = max(shown, stated.shown.low)
+    least, most = learned.shares
     blind = two_neighbour_blind_spots(
-        draws=len(scores) - half, claim=claim, alpha=EVENT_SHARE / 2 * alpha
+        draws=len(scores) - half, claim=claim, alphas=(least * alpha, most * alpha)
     )
     return MechanismResult(
         verdict=verdict,

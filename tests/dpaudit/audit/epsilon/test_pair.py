@@ -19,7 +19,7 @@ from dpaudit.audit.epsilon.bounds import (
 )
 from dpaudit.audit.epsilon.events import Cells, Event, Statistic
 from dpaudit.audit.epsilon.judge import judge, learn
-from dpaudit.audit.epsilon.shares import divided
+from dpaudit.audit.epsilon.shares import divided, possible_shares
 from dpaudit.audit.epsilon.verdict import two_neighbour_blind_spots
 from dpaudit.errors import SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.stats import clopper_pearson
@@ -244,6 +244,46 @@ def test_two_directions_that_show_the_same_share_equally():
     assert _divided([0.2, 0.4], [0.4, 0.2], [1, 0]) == [0.375, 0.375]
 
 
+@pytest.mark.parametrize("events", [1, 2, 4, 6])
+def test_possible_shares_are_the_least_and_the_largest_that_occur(events):
+    rng, pool = np.random.default_rng(3), 0.75
+    least, most = possible_shares(events, pool=pool)
+    picked = [_half_line(j, 1) for j in range(events)]
+    found = []
+    for leading in [0, *range(events), *range(events)]:
+        p1 = np.where(np.arange(events) < leading, 0.6, rng.uniform(0.2, 0.4, events))
+        p0 = np.where(np.arange(events) < leading, 0.0, 0.2)
+        unseen = tuple((rng.random((300, events)) < p).astype(float) for p in (p0, p1))
+        found += divided(
+            picked, unseen, sizes=(600, 600), pool=pool, delta=0.0, alpha=0.01, rng=rng
+        )
+    assert min(found) == pytest.approx(least)
+    assert max(found) == pytest.approx(most)
+
+
+def test_what_a_pass_states_is_true_at_every_share_that_an_event_can_have():
+    """Six events: two of the release, two of learned scores, two of low bits."""
+    rng, draws = np.random.default_rng(5), 4_000
+    neighbours = (np.zeros(2), np.ones(2))
+    passed = audit(coarse(laplace(rng, 4.0)), neighbours=neighbours, samples=draws)
+    tests = [t for t in passed.tests if t.name != "trade-off curve"]
+    assert (passed.verdict, len(tests)) == ("no-finding", 6)
+    spots = {s.flaw: s for s in passed.cannot_rule_out}
+    excess = spots["ε above the claim, on an event of probability 1/2"].size
+    leak = spots["rare releases that give one neighbour away"].size
+    ceiling = float(spots["how large ε really is"].says.split("ε = ")[1].split(" ")[0])
+    n = draws // 2
+    counted = {
+        "excess": (rng.binomial(n, 0.5, 2000), rng.binomial(n, 0.5 * math.exp(-1 - excess), 2000)),
+        "leak": (rng.binomial(n, leak, 2000), np.zeros(2000, dtype=int)),
+    }
+    for share in possible_shares(6, pool=0.75):
+        rest = {"draws": draws, "delta": 0.0, "alpha": 0.01 * share}
+        assert float(epsilon_bounds(n, 0, **rest)) <= ceiling + 0.005
+        for inside, outside in counted.values():
+            assert np.mean(epsilon_bounds(inside, outside, **rest) > 1.0) >= 0.87
+
+
 def test_without_events_or_with_one_nothing_is_divided():
     empty = (np.zeros((0, 1)), np.zeros((0, 1)))
     rest = {"sizes": (1, 1), "pool": 0.75, "delta": 0.0, "alpha": 0.1}
@@ -354,10 +394,10 @@ def test_plain_floating_point_addition_is_a_finding_of_its_own():
 def test_what_a_pass_cannot_exclude_is_about_right():
     """A mechanism as bad as the blind spot is found with P ≈ 0.9; a quarter as bad, rarely."""
     draws = 4_000
-    spots = two_neighbour_blind_spots(draws=draws, claim=PrivacyClaim(1.0, 0.0), alpha=0.0025)
+    rng = np.random.default_rng(9)
+    spots = audit(coarse(laplace(rng, 2.0)), samples=draws).cannot_rule_out
     excess = next(s for s in spots if s.flaw.startswith("ε above the claim")).size
     leak = next(s for s in spots if s.flaw.startswith("rare releases")).size
-    rng = np.random.default_rng(9)
 
     def found(release, audits):
         results = (audit(release, seed=str(i), samples=draws) for i in range(audits))
@@ -379,6 +419,14 @@ def test_a_claim_beyond_the_sample_says_so():
     result = audit(coarse(laplace(np.random.default_rng(5), 0.1)), epsilon=12.0)
     assert result.verdict == "no-finding"
     assert any("raise --samples" in s.says for s in result.cannot_rule_out)
+
+
+@pytest.mark.parametrize(("epsilon", "says"), [(2.0, "are sure to show"), (2.5, "can show")])
+def test_a_claim_that_only_the_largest_share_could_contradict(epsilon, says):
+    spots = two_neighbour_blind_spots(
+        draws=100, claim=PrivacyClaim(epsilon, 0.0), alphas=(2.5e-4, 6.25e-3)
+    )
+    assert f"ε = {epsilon:g} is more than so few releases {says}:" in spots[1].says
 
 
 # ---------------------------------------------------------------- drawing
