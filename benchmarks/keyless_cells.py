@@ -2,9 +2,10 @@
 
 `python benchmarks/keyless_cells.py --dim 128 --beta 3e-4` appends one object per key to
 docs/results/keyless-frontier/points.json: cells that take minutes to hours, and other types,
-lattices and directions; cells of seconds are those of `dpaudit run keyless-frontier`. With `--checkpoint FOLDER` a reduction resumes where it
-stopped; `--hours` limits what each key takes in all its starts. β and γ are told; the direction is
-known only to the comparison at the end. One thread.
+lattices and directions; cells of seconds are those of `dpaudit run keyless-frontier`. With
+`--checkpoint FOLDER` a reduction resumes where it stopped; `--hours` limits what each key takes in
+all its starts. β and γ are told; the direction is known only to the comparison at the end. One
+thread.
 """
 
 from __future__ import annotations
