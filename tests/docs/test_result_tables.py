@@ -22,6 +22,7 @@ UNCHECKED = {  # tables with digits that no results file gives, by the first cel
     "`dpaudit deployment apple --config …`": "run by the page itself, "
     "and by tests/dpaudit/deployments/apple/",
     "you have": "where to start",
+    "report": "sizes of reports and nonces, from the construction",
     "family": "what a family of tests looks at",
     "audited": "audits that anyone can repeat by the commands above",
     "command": "seconds, from make bench",

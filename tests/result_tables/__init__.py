@@ -6,6 +6,7 @@ yields, under a head of its own. `PYTHONPATH=tests python -m result_tables` writ
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -33,6 +34,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "keyless-precision-map": keyless.covert,
     "keyless-precision-owner": keyless.owner,
     "libraries": audits.libraries,
+    "local-coins": defences.local_coins,
     "peers-short": audits.peers_short,
     "pools": papers.pools,
     "seeded": defences.seeded,
@@ -42,11 +44,16 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
 }
 
 
+@functools.cache
+def _table(name: str) -> tuple[str, ...]:
+    return tuple(TABLES[name]())
+
+
 def wrong_rows(page: str) -> list[str]:
     """Rows of marked tables that the results do not give, and rows that the page lacks."""
     wrong = []
     for _, name, body, _ in MARKED.findall(page):
-        shown, want = body.splitlines(), list(TABLES[name]())
+        shown, want = body.splitlines(), list(_table(name))
         wrong += [f"{name}: shown {row}" for row in shown if row not in want]
         wrong += [f"{name}: lacks {row}" for row in want if row not in shown]
         if not wrong and shown != want:
@@ -57,5 +64,5 @@ def wrong_rows(page: str) -> list[str]:
 def written(page: str) -> str:
     """The page with every marked table as the results have it."""
     return MARKED.sub(
-        lambda found: found[1] + "".join(f"{row}\n" for row in TABLES[found[2]]()) + found[4], page
+        lambda found: found[1] + "".join(f"{row}\n" for row in _table(found[2])) + found[4], page
     )

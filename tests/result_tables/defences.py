@@ -34,6 +34,28 @@ def training() -> Iterator[str]:
         )
 
 
+def local_coins() -> Iterator[str]:
+    """Devices whose coins carry their own seed, and the same with the owner's second coins."""
+    for row in rows("local-coins"):
+        if row["coins"] != "honest":
+            told = row.get("named_told")
+            shares = (row[key] for key in ("read", "read_honest", "named", "named_honest"))
+            yield line(
+                [
+                    row["device"],
+                    row["coins"],
+                    row["series"],
+                    row["nonce_bits"],
+                    measured(row["epsilon_claimed"], "epsilon"),
+                    measured(row["epsilon_vendor"], "epsilon"),
+                    *(interval(share) for share in shares),
+                    interval(told) if told else "–",
+                    f"{row['noiseless']:.2f}",
+                    f"{row['error']:.2f}",
+                ]
+            )
+
+
 def mitigations() -> Iterator[str]:
     """One row per arm: what its strongest attack wins of each host, where it beats honest noise."""
     arms: dict[tuple[str, str], dict[str, list[Mapping[str, Any]]]] = {}
