@@ -121,7 +121,7 @@ def test_experiments_have_a_title_and_minutes(monkeypatch, capsys):
     assert all(row["minutes"] > 0 for row in experiments.values())
     text = shown(monkeypatch, capsys, "experiments", width=100)
     assert "zoo                      60  The zoo" in text
-    assert "demo                     <1  Four samplers" in text
+    assert "demo                     <1  Seven samplers" in text
 
 
 def test_mechanisms_of_libraries_have_claim_and_options():
