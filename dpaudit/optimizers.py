@@ -25,7 +25,7 @@ from dpaudit.audit.options import (
     count_of,
     fresh_seed,
 )
-from dpaudit.audit.run import audit_subject
+from dpaudit.audit.run import SEARCH_SECONDS, audit_subject
 from dpaudit.errors import UsageError
 from dpaudit.samplers.callables import Subject
 from dpaudit.types import AuditResult, BlindSpot, MechanismResult, Verdict
@@ -281,7 +281,7 @@ def audit_optimizer(
                     samples=rows * len(kept),
                     alpha=alpha / 2,
                     seed=used,
-                    time_limit=time_limit,
+                    time_limit=min(time_limit, 4 * rows * seconds + SEARCH_SECONDS),
                 ),
                 progress=shown,
             )

@@ -50,6 +50,7 @@ from dpaudit.samplers.sandbox.policy import joined
 from dpaudit.types import AuditResult, BlindSpot, PowerPoint, TestResult, Verdict
 
 __all__ = [
+    "SEARCH_SECONDS",
     "audit_named",
     "audit_sampler",
     "audit_subject",
