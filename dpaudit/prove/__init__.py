@@ -1,0 +1,1 @@
+"""Proofs about the program of a sampler: its exact law, from its source, without sampling."""
