@@ -281,7 +281,8 @@ def audit_optimizer(
                     samples=rows * len(kept),
                     alpha=alpha / 2,
                     seed=used,
-                    time_limit=min(time_limit, 4 * rows * seconds + SEARCH_SECONDS),
+                    time_limit=time_limit,
+                    search_limit=SEARCH_SECONDS,
                 ),
                 progress=shown,
             )

@@ -66,7 +66,10 @@ class AuditOptions:
     seed: str = field(default_factory=fresh_seed)
     """Of the auditor's own randomness and of registered sources; fresh by default."""
     time_limit: float | None = None
-    """Seconds of wall time in all. None: 600 for the values, up to 15 to search for directions."""
+    """Seconds of wall time in all. None: 600 for the values, then as ``search_limit`` says."""
+    search_limit: float | None = None
+    """Seconds to search for directions after the last value, within the time limit, if one is
+    given. None: until the time limit; without one up to 15, less for fewer than 1e7 values."""
     tests: tuple[str, ...] | None = None
     """Names of the tests to run; None runs all registered ones."""
     sequential: bool = False
@@ -85,6 +88,7 @@ class AuditOptions:
     """Who runs it, for the report."""
 
     def __post_init__(self) -> None:
+        _check_limit("search-limit", self.search_limit)
         _check(
             self.alpha,
             self.time_limit,
@@ -211,12 +215,16 @@ class MechanismOptions:
 def _check(alpha: float, time_limit: float | None, samples: int, *, needs: str) -> None:
     if not 0 < alpha < 1:
         raise UsageError(f"alpha={alpha}: must lie strictly between 0 and 1, e.g. 0.01")
-    if time_limit is not None and not 0 < time_limit <= _LONGEST_SECONDS:
-        raise UsageError(
-            f"time-limit={time_limit}: must be above 0 and at most {_LONGEST_SECONDS:g} seconds"
-        )
+    _check_limit("time-limit", time_limit)
     if samples < MINIMUM_SAMPLES:
         raise UsageError(f"samples={samples}: {needs}")
+
+
+def _check_limit(name: str, seconds: float | None) -> None:
+    if seconds is not None and not 0 < seconds <= _LONGEST_SECONDS:
+        raise UsageError(
+            f"{name}={seconds}: must be above 0 and at most {_LONGEST_SECONDS:g} seconds"
+        )
 
 
 def refuse_pure_gaussian(law: str | None, claim: PrivacyClaim, *, name: str) -> None:

@@ -55,6 +55,7 @@ __all__ = [
     "audit_sampler",
     "audit_subject",
     "run_audit",
+    "search_deadline",
     "search_seconds",
     "shortened",
 ]
@@ -326,7 +327,9 @@ def _audit(
         if not won:
             if progress is not None:
                 progress(planned, planned)
-            evidence = battery.conclude(lambda sure: _patience(started, options, certain=sure))
+            evidence = battery.conclude(
+                lambda sure: search_deadline(started, options, certain=sure)
+            )
         early = 1 if sampling.ended is None else EARLY_END * sampling.blocks * (sampling.blocks + 1)
         results, blind = judge(evidence, alpha=alpha, weight=weight * early)
     bets = betting.results(alpha=alpha) if betting is not None else []
@@ -410,17 +413,20 @@ def _plan(
 
 def search_seconds(options: AuditOptions) -> float | None:
     """Seconds that searches may take after the last value; None: up to the time limit."""
-    if options.time_limit is not None:
-        return None
+    if options.search_limit is not None or options.time_limit is not None:
+        return options.search_limit
     return SEARCH_SECONDS * min(1.0, math.sqrt(options.samples / DEFAULT_SAMPLES))
 
 
-def _patience(started: float, options: AuditOptions, *, certain: bool) -> float:
-    """Deadline of searches; a finding certain without them needs them only for its cause."""
+def search_deadline(started: float, options: AuditOptions, *, certain: bool) -> float:
+    """When searches end, in time.monotonic(); a certain finding needs them for its cause only."""
     now = time.monotonic()
-    limit = search_seconds(options)
-    asked = started + (options.time_limit or 0.0) if limit is None else now + limit
-    return min(asked, now + CAUSE_SECONDS) if certain else asked
+    searches, in_all = search_seconds(options), options.time_limit
+    return min(
+        math.inf if searches is None else now + searches,
+        math.inf if in_all is None else started + in_all,
+        now + CAUSE_SECONDS if certain else math.inf,
+    )
 
 
 def _reproduce(words: Sequence[str], test: TestResult, options: AuditOptions, drawn: int) -> str:

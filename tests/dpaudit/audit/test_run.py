@@ -1,5 +1,7 @@
 """The audit as a whole: level, power, plan, and what it says when something goes wrong."""
 
+import time
+
 import numpy as np
 import pytest
 from support.function_sampler import FunctionSampler
@@ -8,7 +10,7 @@ from dpaudit import registry
 from dpaudit.audit import AuditOptions, run_audit
 from dpaudit.audit.options import MechanismOptions
 from dpaudit.audit.plan import growing_plan, make_plan
-from dpaudit.audit.run import shortened
+from dpaudit.audit.run import search_deadline, shortened
 from dpaudit.claims import Claim
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.stats import binomial_two_sided
@@ -233,6 +235,7 @@ def test_plan_reads_a_file_once():
         {"alpha": 1.5},
         {"time_limit": 0},
         {"time_limit": float("nan")},
+        {"search_limit": float("nan")},
         {"samples": 10},
         {"dim": 0},
         {"dim": 10**7},
@@ -241,6 +244,22 @@ def test_plan_reads_a_file_once():
 def test_bad_options(options):
     with pytest.raises(UsageError):
         audit(lambda n, d: np.zeros((n, d)), **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "certain", "seconds"),
+    [
+        ({}, False, 15.0),
+        ({}, True, 3.0),
+        ({"time_limit": 60.0}, False, 10.0),
+        ({"time_limit": 60.0, "search_limit": 2.0}, False, 2.0),
+        ({"time_limit": 60.0, "search_limit": 20.0}, False, 10.0),
+    ],
+)
+def test_when_searches_end_in_an_audit_that_has_taken_50_seconds(options, certain, seconds):
+    started = time.monotonic() - 50
+    end = search_deadline(started, AuditOptions(**options), certain=certain)
+    assert end - started - 50 == pytest.approx(seconds, abs=0.5)
 
 
 def test_dim_against_a_sampler_of_fixed_dimension():

@@ -97,6 +97,8 @@ def test_nothing_is_shown_where_stderr_is_no_terminal(capsys):
         ({"samples": 10**9}, 15.0),
         ({"samples": 10**5}, 1.5),
         ({"samples": 10**5, "time_limit": 60.0}, None),
+        ({"samples": 10**5, "time_limit": 60.0, "search_limit": 2.0}, 2.0),
+        ({"samples": 10**7, "search_limit": 2.0}, 2.0),
     ],
 )
 def test_the_limit_of_the_search(options, seconds):
