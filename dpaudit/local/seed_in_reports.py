@@ -54,7 +54,7 @@ class SeededCoins:
         Raises:
             UsageError: fewer than 1 report, or too few for the nonce.
         """
-        self.view, self.size = view, size
+        self.view, self.size, self._words = view, size, view.words
         self.series = whole_number("series", series, 1, 1 << 16, hint=" reports of a device")
         self.coins, self.bits = self._head(8 * size)
 
@@ -108,7 +108,7 @@ class SeededCoins:
             rest, width = rest - low * unit, (high - low) * unit
             public.append(value)
         for _ in range(self.bits):
-            split = (width >> 64) * self.view.words
+            split = (width >> 64) * self._words
             one = rest < split
             rest, width = (rest, split) if one else (rest - split, width - split)
             first.append(one)
@@ -145,17 +145,15 @@ class SeededCoins:
         self, public: npt.NDArray[np.int64], first: npt.NDArray[np.bool_]
     ) -> tuple[int, int]:
         """Where U lies, [low, high), if these are the head's coins."""
-        low, width = 0, 1 << (64 * (self.coins + self.bits))
+        low, width, words = 0, 1, self._words  # in units of 2^-64 per coin so far
         for value in public[: self.coins].tolist():
-            unit, edge = width >> 64, self._edge(value)
-            low, width = low + edge * unit, (self._edge(value + 1) - edge) * unit
+            edge = self._edge(value)
+            low, width = (low << 64) + edge * width, (self._edge(value + 1) - edge) * width
         for one in first.tolist():
-            split = (width >> 64) * self.view.words
-            if one:
-                width = split
-            else:
-                low, width = low + split, width - split
-        return low, low + width
+            split = width * words
+            low, width = (low << 64, split) if one else ((low << 64) + split, (width << 64) - split)
+        rest = 64 * (self.bits - len(first))
+        return low << rest, (low + width) << rest
 
     def nonces(self, low: int, high: int, *, limit: int) -> list[bytes]:
         """The nonces of numbers in [low, high); none where these are more than ``limit``."""
