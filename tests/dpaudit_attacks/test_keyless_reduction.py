@@ -2,6 +2,8 @@
 
 import importlib.util
 import math
+import subprocess
+import sys
 from fractions import Fraction
 
 import numpy as np
@@ -176,6 +178,27 @@ def test_a_missing_library_is_named(monkeypatch):
     with_blaster._core.cache_clear()
     with pytest.raises(MissingExtraError, match="dpaudit\\[blaster\\]"):
         with_blaster._core()
+
+
+INTERRUPTED = """
+import os, signal, threading
+import numpy as np
+from dpaudit_attacks.keyless.reduction.with_blaster import _core
+
+core, n = _core(), 90
+basis = np.eye(n)
+basis[:45, :45] *= 1009
+basis[:45, 45:] = np.random.default_rng(1).integers(0, 1009, (45, 45))
+r = np.ascontiguousarray(np.linalg.qr(basis, mode="r"))
+threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+core.block_bkz(50, r, np.zeros((1, n), np.int64), np.eye(n, dtype=np.int64), 0.99, 0, n)
+"""
+
+
+def test_an_interrupt_in_the_middle_of_a_reduction_is_no_crash():
+    pytest.importorskip("blaster_core")
+    ran = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True)
+    assert ran.stderr.splitlines()[-1:] == ["KeyboardInterrupt"]
 
 
 @pytest.mark.parametrize(("times", "told"), [(0.7, 2.0), (2.0, 2.83), (2.0, 20.0), (8.0, 20.0)])

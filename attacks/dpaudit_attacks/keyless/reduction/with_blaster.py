@@ -10,11 +10,13 @@ The method is BLASter's (Ducas, Pulles and Stevens, https://github.com/ludopulle
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import itertools
 import math
-from collections.abc import Callable, Iterator
+import signal
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, cast
 
@@ -28,6 +30,7 @@ from dpaudit_attacks.keyless.reduction.interface import ReductionFailed, Stage, 
 
 __all__ = ["BlasterReducer"]
 
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGQUIT)
 _BLOCKS = (44, 48, 52, 54, 56, 58, 60, 62, 64, 66, 68, 70, 72, 74, 76, 78, 80)  # 80: its limit
 _TOURS = 2
 _SMALL, _RESTARTS = 80, 8  # a small basis gets stuck: pruned enumeration has missed the vector
@@ -82,6 +85,7 @@ class BlasterReducer:
 
 @functools.cache
 def _core() -> Any:
+    before = {number: signal.getsignal(number) for number in _STOPS}
     try:
         core = importlib.import_module("blaster_core")
     except ImportError as error:
@@ -89,9 +93,20 @@ def _core() -> Any:
             f"keyless search: needs blaster-python, which cannot be imported ({error}); "
             "pip install 'dpaudit[blaster]'"
         ) from error
+    _handle_as(before)
     core.set_num_cores(1)
     core.set_debug_flag(0)
     return core
+
+
+def _handle_as(before: Mapping[signal.Signals, Any]) -> None:
+    """Undo cysignals' handlers: they jump out of the core, which has no GIL then, and crash."""
+    for number, handler in before.items():
+        if getattr(handler, "__module__", "").startswith("cysignals"):  # fpylll came first
+            handler = signal.default_int_handler
+        with contextlib.suppress(ValueError):  # only the main thread may; searches run there
+            if handler is not None:
+                signal.signal(number, handler)
 
 
 class _Basis:
