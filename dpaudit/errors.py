@@ -10,6 +10,7 @@
     │   ├── KeyFileError                  a key file with open permissions or a broken field
     │   ├── SpecError                     an experiment specification that cannot be run
     │   └── StoreError                    a result folder that does not fit the request
+    ├── RefusedProgramError      exit 3   `dpaudit prove` cannot follow the program: nothing is shown
     ├── SamplerError             exit 3   the closed sampler failed
     │   ├── SamplerCrashError             it raised, or its process died
     │   ├── SamplerTimeoutError           it did not answer before the time limit
@@ -33,6 +34,7 @@ __all__ = [
     "NotNumbersError",
     "PeerError",
     "ProtocolError",
+    "RefusedProgramError",
     "SamplerCrashError",
     "SamplerError",
     "SamplerOutputError",
@@ -78,6 +80,12 @@ class SpecError(UsageError):
 
 class StoreError(UsageError):
     """A result folder is missing, belongs to another experiment or already holds a run."""
+
+
+class RefusedProgramError(DpauditError):
+    """A program uses what `dpaudit prove` cannot capture; the message names it. Nothing is shown."""
+
+    exit_code = 3
 
 
 class SamplerError(DpauditError):
