@@ -87,9 +87,13 @@ def seeded() -> Iterator[str]:
         if row["attack"] == "seed-reader":
             by.setdefault(row["mitigation"], {})[row["host"], row["source"]] = row
     for mitigation, found in by.items():
-        arms = ("32 bins", "seed-in-noise"), ("3,143 bins", "seed-in-noise")
-        cells = [found.get(arm) for arm in (*arms, ("3,143 bins", "seed in signs"))]
-        epsilon = [measured(r["epsilon_holder"], "epsilon") for r in (cells[0], cells[2]) if r]
+        arms = [("32 bins", "seed-in-noise")] + [
+            (host, source)
+            for host in ("3,143 bins", "gradient")
+            for source in ("seed-in-noise", "seed in signs")
+        ]
+        cells = [found.get(arm) for arm in arms]
+        epsilon = [measured(r["epsilon_holder"], "epsilon") for r in (*cells[:1], *cells[2::2]) if r]
         yield line([mitigation, *map(_read, cells), "; ".join(epsilon)])
 
 
