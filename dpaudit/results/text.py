@@ -32,7 +32,8 @@ def printable(text: object, *, limit: int = 2000) -> str:
 
     At most ``limit`` characters; what is cut ends in ``…``. Line feeds stay, other white space
     becomes a space; :func:`one_line` joins the lines. An object's ``__str__`` may do anything but
-    run for ever: whatever it raises is caught, ``SystemExit`` too.
+    run for ever: whatever it raises is caught, ``SystemExit`` too, except ``KeyboardInterrupt``,
+    which may be the user's Ctrl-C.
 
     >>> printable(chr(27) + "[31mred")
     '�[31mred'
@@ -96,6 +97,8 @@ def _text(value: object, most: int) -> str:
     text: Any
     try:  # not isinstance: it asks value.__class__
         text = value if issubclass(type(value), str) else str(value)
+    except KeyboardInterrupt:
+        raise
     except BaseException:  # noqa: BLE001 foreign __str__: it may raise anything
         text = f"<{_name(value)} that cannot be printed>"
     return str.__getitem__(text, slice(most))

@@ -2,6 +2,7 @@
 
 import io
 import json
+import signal
 import sys
 import unicodedata
 
@@ -104,6 +105,21 @@ def test_no_class_gets_its_way(which):
     assert "\n" not in one_line(value)
     if which != "text":
         assert harmless(error_text(value))
+
+
+@pytest.mark.parametrize("make", [printable, one_line, error_text])
+def test_ctrl_c_while_a_stranger_is_read_ends_the_program(make):
+    class Slow(Exception):
+        def __str__(self):
+            signal.raise_signal(signal.SIGINT)
+            return "never read"
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            make(Slow())
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_what_an_exception_says():
