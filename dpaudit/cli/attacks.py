@@ -21,9 +21,9 @@ from dpaudit.vectors.arrays import to_numpy
 __all__ = ["attack"]
 
 
-def _load(name: str, path: Path) -> npt.NDArray[Any]:
+def _load(name: str, path: Path, *, most_axes: int = 2) -> npt.NDArray[Any]:
     array = read_npy(path, name=name)
-    if array.dtype.kind not in "iuf" or array.ndim > 2:
+    if array.dtype.kind not in "iuf" or array.ndim > most_axes:
         raise UsageError(
             f"{name}={path}: must hold rows of numbers, not {array.dtype} of shape {array.shape}; "
             "write it with numpy.save"
@@ -39,7 +39,7 @@ def attack(name: str, *, releases: Path, candidates: Path, truth: Path | None, o
             f"attack={name}: does not score candidates; run it from Python or in an experiment"
         )
     y = np.atleast_2d(_load("releases", releases)).astype(np.float64)
-    q = np.atleast_2d(_load("candidates", candidates)).astype(np.float64)
+    q = np.atleast_2d(_load("candidates", candidates, most_axes=3)).astype(np.float64)
     scores = to_numpy(chosen.score(y, q))
     best = scores.argmax(1)
     document: dict[str, Any] = {

@@ -212,6 +212,12 @@ def test_attack_on_recorded_releases(tmp_path):
     plain = dpaudit(*args, "--format", "json", cwd=tmp_path)
     assert plain.returncode == 0
     assert json.loads(plain.stdout)["best"] == truth.tolist()
+    right_first = np.stack([np.roll(candidates, -right, axis=0) for right in truth])
+    np.save(tmp_path / "own.npy", right_first)
+    of_each = dpaudit(*args[:5], "own.npy", "--format", "json", cwd=tmp_path)
+    assert json.loads(of_each.stdout)["best"] == [0] * 60
+    np.save(tmp_path / "few.npy", right_first[:7])
+    one_clear_line(dpaudit(*args[:5], "few.npy", cwd=tmp_path), 2, "60 releases")
     known = dpaudit(*args, "--truth", "t.npy", cwd=tmp_path)
     assert known.returncode == 1
     assert "60 of 60" in known.stdout
