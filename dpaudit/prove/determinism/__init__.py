@@ -1,0 +1,1 @@
+"""Whether a compiled sampler's output is a function of coins that an auditor chooses."""

@@ -1,0 +1,173 @@
+"""Compiled samplers with coins of the auditor's choice."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dpaudit.errors import UsageError
+from dpaudit.prove.determinism.check import determinism
+from dpaudit.prove.determinism.scan import scan
+
+pytestmark = pytest.mark.skipif(
+    platform.system() != "Linux" or not (shutil.which("cc") and shutil.which("objdump")),
+    reason="needs Linux, a C compiler and binutils",
+)
+
+HEAD = """
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+static double unit(void) {
+  uint64_t x;
+  if (getrandom(&x, 8, 0) != 8) abort();
+  return (double)(x >> 11) * 0x1p-53;
+}
+#define EACH void noise(double *o, size_t n, size_t d) { for (size_t i = 0; i < n * d; i++)
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped-def]
+    """``library(code)`` → a shared library with a function ``noise``."""
+
+    def build(code: str, *flags: str) -> Path:
+        import subprocess
+
+        folder = tmp_path_factory.mktemp("c")
+        (folder / "x.c").write_text(HEAD + code)
+        out = folder / "libnoise.so"
+        subprocess.run(
+            ["cc", "-O1", "-shared", "-fPIC", *flags, "-o", out, folder / "x.c", "-lm"],
+            check=True,
+            capture_output=True,
+        )
+        return out
+
+    return build
+
+
+def check(path: Path):  # type: ignore[no-untyped-def]
+    return determinism(path, "noise", calls=2, dim=2, timeout=60)
+
+
+def test_a_value_that_rejects_is_a_function_of_its_own_coins(library) -> None:  # type: ignore[no-untyped-def]
+    found = check(library("EACH { double u; do u = unit(); while (u < 0.4); o[i] = log(u); } }"))
+    assert (found.verdict, found.findings, found.not_controlled) == ("no-finding", (), ())
+    assert set(found.coin_bytes) == {0, 1}
+    assert all(low >= 7 and high % 8 in (0, 7) for low, high in found.coin_bytes.values())
+    assert set(found.sources) == {"getrandom"}
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("EACH o[i] = unit() + 1e-3 * (double)(time(0) & 1023); }", "at another time"),
+        ("EACH o[i] = unit() + (double)getpid(); }", "under another process number"),
+        ("static int k; EACH o[i] = unit() + k++; }", "without the calls before"),
+        (
+            "EACH { volatile unsigned char *p = malloc(64); o[i] = unit() + p[17]; } }",
+            "fresh memory holds",
+        ),
+        ("EACH o[i] = 0.5 * i; }", "4 of 4 values are the same whatever the coins"),
+        (
+            "void noise(double *o, size_t n, size_t d) { double k = unit();"
+            "for (size_t i = 0; i < n * d; i++) o[i] = floor(1000 * unit()) + k; }",
+            "shared by several values",
+        ),
+        (
+            "static double spare; static int has; EACH {"
+            "if (has) { o[i] = spare; has = 0; } else { o[i] = unit(); spare = 1 - o[i]; has = 1; }"
+            "} }",
+            "shared by several values",
+        ),
+    ],
+)
+def test_what_is_no_function_of_its_own_coins_is_found(library, code: str, words: str) -> None:  # type: ignore[no-untyped-def]
+    found = check(library(code))
+    assert found.verdict == "finding"
+    assert any(words in finding for finding in found.findings), found.findings
+
+
+def test_coins_that_are_read_ahead_are_told_apart(library) -> None:  # type: ignore[no-untyped-def]
+    found = check(
+        library(
+            "void noise(double *o, size_t n, size_t d) { uint32_t b[64]; FILE *f = "
+            'fopen("/dev/urandom", "r"); if (fread(b, 4, n * d, f) != n * d) abort(); fclose(f);'
+            "for (size_t i = 0; i < n * d; i++) o[i] = b[i]; }"
+        )
+    )
+    assert (found.verdict, found.coin_bytes) == ("no-finding", {0: (4, 4), 1: (4, 4)})
+    assert found.sources == {"/dev/urandom": 2}
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="instructions of x86-64")
+def test_rdrand_and_the_time_stamp_counter_are_trapped(library) -> None:  # type: ignore[no-untyped-def]
+    try:
+        flags = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        flags = ""
+    if "rdrand" not in flags:
+        pytest.skip("a processor without RDRAND")
+    draw = "unsigned long long x; __builtin_ia32_rdrand64_step(&x); o[i] = (double)(x >> 11);"
+    code = f'__attribute__((target("rdrnd"))) EACH {{ {draw} }} }}'
+    path = library(code)
+    assert len(scan(path).random_instructions) == 1
+    found = check(path)
+    assert (found.verdict, found.sources) == ("no-finding", {"rdrand": 4})
+    counted = check(library("EACH o[i] = unit() + (double)__builtin_ia32_rdtsc(); }"))
+    assert counted.verdict == "finding"
+    assert "at another time" in counted.findings[0]
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="instructions of x86-64")
+def test_what_cannot_be_interposed_leaves_the_question_open(library) -> None:  # type: ignore[no-untyped-def]
+    hidden = library(
+        'static long own(void) { long r; __asm__ volatile("syscall" : "=a"(r) : "0"(39) :'
+        ' "rcx", "r11", "memory"); return r; } EACH o[i] = unit() + 0 * own(); }'
+    )
+    found = check(hidden)
+    assert found.verdict != "no-finding"
+    assert any("syscall" in word for word in found.not_controlled)
+    seeded = check(library("EACH o[i] = unit() + 0 * rand(); }"))
+    assert seeded.verdict == "inconclusive"
+    assert seeded.not_controlled == ("imports rand",)
+
+
+def test_a_file_that_is_read_is_named(library) -> None:  # type: ignore[no-untyped-def]
+    found = check(
+        library(
+            'EACH { FILE *f = fopen("/etc/hostname", "r"); if (f) fclose(f); o[i] = unit(); } }'
+        )
+    )
+    assert found.verdict == "inconclusive"
+    assert found.not_controlled == ("asked for: file /etc/hostname",)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [("EACH if (i) o[i] = unit(); }", "not written"), ("EACH o[i + 1] = unit(); }", "value")],
+)
+def test_a_sampler_that_breaks_its_contract_is_a_usage_error(  # type: ignore[no-untyped-def]
+    library, code: str, words: str
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        check(library(code))
+
+
+def test_a_missing_symbol_or_file_is_a_usage_error(library, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(UsageError, match="no such symbol"):
+        determinism(library("EACH o[i] = 1; }"), "nois", calls=2, dim=1, timeout=60)
+    with pytest.raises(UsageError, match="no such file"):
+        determinism(tmp_path / "x.so", "noise")
+    (tmp_path / "y.so").write_text("no library")
+    with pytest.raises(UsageError, match="objdump"):
+        determinism(tmp_path / "y.so", "noise")
