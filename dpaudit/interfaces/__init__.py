@@ -28,6 +28,7 @@ from dpaudit.interfaces.loggers import RunLogger
 from dpaudit.interfaces.mechanisms import (
     DatasetMechanism,
     Mechanism,
+    OpenMechanism,
     RecordedMechanism,
     TimedMechanism,
 )
@@ -61,6 +62,7 @@ __all__ = [
     "MembershipAttack",
     "Mitigation",
     "NoiseSource",
+    "OpenMechanism",
     "PreparingSampler",
     "ProbingAttack",
     "ProtocolMitigation",

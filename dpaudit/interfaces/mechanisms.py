@@ -8,12 +8,11 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["DatasetMechanism", "Mechanism", "RecordedMechanism", "TimedMechanism"]
+__all__ = ["DatasetMechanism", "Mechanism", "OpenMechanism", "RecordedMechanism", "TimedMechanism"]
 
 
-@runtime_checkable
-class Mechanism(Protocol):
-    """A third-party mechanism, from a query's value to a release; a context manager."""
+class OpenMechanism(Protocol):
+    """A mechanism that is ready to be asked, from a query's value to a release."""
 
     @property
     def name(self) -> str:
@@ -28,6 +27,11 @@ class Mechanism(Protocol):
             SamplerError: it died, did not respond within ``timeout`` seconds, or answered with
                 something else.
         """
+
+
+@runtime_checkable
+class Mechanism(OpenMechanism, Protocol):
+    """A third-party mechanism, from a query's value to a release; a context manager."""
 
     def __enter__(self) -> Mechanism: ...
 

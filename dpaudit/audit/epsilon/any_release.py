@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -45,12 +45,6 @@ class EncodedReleases:
         self._blocks: list[Raw] = []
         self._made = 0
         self._learnt: list[Array] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        return None
 
     def release(self, value: Array, n: int, *, timeout: float) -> Array:
         """The numbers (n, 1), in the order made, of ``n`` releases at one of :attr:`neighbours`.

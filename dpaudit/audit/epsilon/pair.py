@@ -30,7 +30,7 @@ from dpaudit.audit.epsilon.verdict import (
 )
 from dpaudit.audit.options import MechanismOptions, PrivacyClaim, Progress
 from dpaudit.errors import SamplerError, UsageError
-from dpaudit.interfaces import LearningAttack, Mechanism, SupportAttack
+from dpaudit.interfaces import LearningAttack, OpenMechanism, SupportAttack
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import Interval, MechanismResult, StatedClaim, TestResult
@@ -41,7 +41,7 @@ _LEARNING_SECONDS = 30.0
 
 
 def audit_pair(
-    mechanism: Mechanism,
+    mechanism: OpenMechanism,
     *,
     neighbours: tuple[Array, Array],
     claim: PrivacyClaim,
@@ -201,7 +201,7 @@ def _untimed(counted: tuple[Array, Array], timed: bool) -> tuple[Array, Array]:
 
 
 def run_probes(
-    mechanism: Mechanism,
+    mechanism: OpenMechanism,
     *,
     attack: NamedAttack,
     claim: PrivacyClaim,

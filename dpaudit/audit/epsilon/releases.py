@@ -12,7 +12,7 @@ import scipy
 
 from dpaudit.audit.options import Progress
 from dpaudit.errors import SamplerOutputError, SamplerTimeoutError, UsageError
-from dpaudit.interfaces import Mechanism, TimedMechanism
+from dpaudit.interfaces import OpenMechanism, TimedMechanism
 
 __all__ = ["ASSUMPTION_LEVEL", "Releases", "dependence", "draw_releases"]
 
@@ -52,7 +52,7 @@ class Releases:
 
 
 def draw_releases(
-    mechanism: Mechanism,
+    mechanism: OpenMechanism,
     neighbours: tuple[Array, Array],
     *,
     samples: int,
@@ -131,7 +131,7 @@ def _joined(blocks: list[Array], width: int) -> Array:
 
 
 def _release(
-    mechanism: Mechanism, value: Array, n: int, *, deadline: float, limit: float, timed: bool
+    mechanism: OpenMechanism, value: Array, n: int, *, deadline: float, limit: float, timed: bool
 ) -> Array:
     left = deadline - time.monotonic()
     if left <= 0:
@@ -142,7 +142,7 @@ def _release(
     return mechanism.release(value, n, timeout=left)
 
 
-def _same_width(mechanism: Mechanism, releases: Array, width: int, *, samples: int) -> int:
+def _same_width(mechanism: OpenMechanism, releases: Array, width: int, *, samples: int) -> int:
     k = int(releases.shape[1])
     if width and k != width:
         raise SamplerOutputError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import math
 import time
 from itertools import chain
 from typing import Any
@@ -81,7 +80,7 @@ class DatasetFunction(Worker):
                 f"mechanism {self.name} released {size} bytes (n={n}); ask for fewer releases"
             )
         words = np.empty((-(-size // 8), 1))
-        left = max(deadline - time.monotonic(), 1e-3) if math.isfinite(timeout) else timeout
+        left = max(deadline - time.monotonic(), 1e-3)
         self._draw(words, len(words), 1, left)
         try:
             found = unpacked(words.tobytes()[:size])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import math
 import time
 from pathlib import Path
 from typing import Any
@@ -89,7 +88,7 @@ class ReleasingWorker(Worker):
                 f"1 to {MOST} in all are accepted, ask for fewer"
             )
         releases = np.empty((n, width + timed))
-        left = max(deadline - time.monotonic(), 1e-3) if math.isfinite(timeout) else timeout
+        left = max(deadline - time.monotonic(), 1e-3)
         self._draw(releases, n, width + timed, left)
         return releases
 
