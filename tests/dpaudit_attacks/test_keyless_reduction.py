@@ -191,7 +191,7 @@ basis[:45, :45] *= 1009
 basis[:45, 45:] = np.random.default_rng(1).integers(0, 1009, (45, 45))
 r = np.ascontiguousarray(np.linalg.qr(basis, mode="r"))
 threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
-core.block_bkz(50, r, np.zeros((1, n), np.int64), np.eye(n, dtype=np.int64), 0.99, 0, n)
+core.block_bkz(44, r, np.zeros((1, n), np.int64), np.eye(n, dtype=np.int64), 0.99, 0, n)
 """
 
 

@@ -33,6 +33,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "keyless-precision": keyless.searched,
     "keyless-precision-map": keyless.covert,
     "keyless-precision-owner": keyless.owner,
+    "keyless-variants": keyless.variants,
     "libraries": audits.libraries,
     "local-coins": defences.local_coins,
     "peers-short": audits.peers_short,

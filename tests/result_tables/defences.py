@@ -93,7 +93,9 @@ def seeded() -> Iterator[str]:
             for source in ("seed-in-noise", "seed in signs")
         ]
         cells = [found.get(arm) for arm in arms]
-        epsilon = [measured(r["epsilon_holder"], "epsilon") for r in (*cells[:1], *cells[2::2]) if r]
+        epsilon = [
+            measured(r["epsilon_holder"], "epsilon") for r in (*cells[:1], *cells[2::2]) if r
+        ]
         yield line([mitigation, *map(_read, cells), "; ".join(epsilon)])
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping
 from functools import cache
+from statistics import median
 from typing import Any
 
 from dpaudit.cli.hardness import paper
 from dpaudit.hardness import REACH, Measured, blur, estimate, measured
-from result_tables.reading import interval, line, rows
+from result_tables.reading import ROOT, interval, line, rows
 
 TRIED_BEFORE = {
     (12, 0.1): "0.2 s",
@@ -98,6 +100,41 @@ def elsewhere() -> Iterator[str]:
                     cell.estimated_block,
                 ]
             )
+
+
+def variants() -> Iterator[str]:
+    """Other forms of noise and other guesses, by `benchmarks/keyless_cells.py`."""
+    path = ROOT / "docs" / "results" / "keyless-frontier" / "variants.json"
+    cells: dict[tuple[object, ...], list[Mapping[str, Any]]] = {}
+    for point in json.loads(path.read_text(encoding="utf-8")):
+        root = math.sqrt(point["d"])
+        name = [
+            _form(point),
+            point["d"],
+            f"{point['beta']:g}",
+            f"{point['searched_beta']:g}",
+            *(f"{point[key] / root:.3g}" for key in ("gamma", "searched_gamma")),
+        ]
+        cells.setdefault(tuple(name), []).append(point)
+    for name, points in cells.items():
+        found = [point for point in points if point["found"]]
+        yield line(
+            [
+                *name,
+                max(point["n"] for point in points),
+                max(points, key=lambda point: point["cpu_seconds"])["reduction"],
+                _seconds(median(point["cpu_seconds"] for point in points)),
+                f"{len(found)} of {len(points)}",
+            ]
+        )
+
+
+def _form(point: Mapping[str, Any]) -> str:
+    if point["directions"] > 1:
+        return f"{point['directions']} directions"
+    if point["differences"]:
+        return "differences of two releases"
+    return f"lattice of {point['step']:g} σ" if point["step"] else str(point["dtype"])
 
 
 def searched() -> Iterator[str]:
