@@ -6,8 +6,9 @@ import dataclasses
 from pathlib import Path
 
 from dpaudit.audit.commands import command_line
-from dpaudit.audit.epsilon.dataset_run import question_of, with_pair_in
+from dpaudit.audit.epsilon.kept_pair import with_pair_in
 from dpaudit.audit.epsilon.one_run_audits import COUNTS, SCORES
+from dpaudit.audit.epsilon.question import question_of
 from dpaudit.audit.epsilon.run import audit_named
 from dpaudit.audit.nothing import nothing_counted
 from dpaudit.audit.options import MechanismOptions, PrivacyClaim

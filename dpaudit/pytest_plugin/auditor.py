@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypedDict, TypeVar, Unpack, cast
 
 from dpaudit.audit.commands import command_line
-from dpaudit.audit.epsilon.dataset_run import question_of, with_pair_in
+from dpaudit.audit.epsilon.kept_pair import with_pair_in
+from dpaudit.audit.epsilon.question import question_of
 from dpaudit.audit.epsilon.run import audit_subject as audit_mechanism_subject
 from dpaudit.audit.epsilon.run import neighbours_text
 from dpaudit.audit.nothing import nothing_counted, nothing_drawn

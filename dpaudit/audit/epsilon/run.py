@@ -15,16 +15,11 @@ import numpy.typing as npt
 
 from dpaudit import registry
 from dpaudit.audit.epsilon.attacks import Attack, NamedAttack, named_attack, own_attack
-from dpaudit.audit.epsilon.dataset_run import (
-    UNWRITTEN,
-    Question,
-    any_release,
-    audit_question,
-    on_datasets,
-    question_of,
-)
+from dpaudit.audit.epsilon.dataset_run import audit_question, on_datasets
+from dpaudit.audit.epsilon.kept_pair import UNWRITTEN
 from dpaudit.audit.epsilon.one_run_audits import COUNTS, SCORES, audit_counts, audit_scores
 from dpaudit.audit.epsilon.pair import audit_pair, run_probes
+from dpaudit.audit.epsilon.question import Question, any_release, question_of
 from dpaudit.audit.notebook_bar import notebook_bar
 from dpaudit.audit.options import (
     DEFAULT_RELEASES,

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import dpaudit
-from dpaudit.audit.epsilon.dataset_run import Question, question_of, with_pair_in
 from dpaudit.audit.epsilon.datasets import described, json_text, read_dataset, records_of
+from dpaudit.audit.epsilon.kept_pair import with_pair_in
+from dpaudit.audit.epsilon.question import Question, question_of
 from dpaudit.errors import (
     SamplerCrashError,
     SamplerOutputError,
