@@ -1,0 +1,154 @@
+"""What an interpreted program's variables can hold beside Python's own values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpaudit.prove.code import Code
+
+__all__ = [
+    "UNBOUND",
+    "Bound",
+    "Cell",
+    "Closure",
+    "CoinMethod",
+    "CoinSource",
+    "Frame",
+    "Generator",
+    "NativeMethod",
+    "SequenceIterator",
+    "Super",
+    "View",
+]
+
+
+class _Unbound:
+    def __repr__(self) -> str:
+        return "UNBOUND"
+
+
+UNBOUND = _Unbound()
+
+
+class Cell:
+    """A captured variable of an interpreted function."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any = UNBOUND) -> None:
+        self.value = value
+
+
+class Closure:
+    """A function that the program defined while it ran."""
+
+    __slots__ = ("cells", "code", "defaults", "keyword_defaults", "names")
+
+    def __init__(
+        self,
+        code: Code,
+        names: dict[str, Any],
+        defaults: tuple[Any, ...],
+        keyword_defaults: dict[str, Any],
+        cells: list[Any],
+    ) -> None:
+        self.code, self.names, self.defaults = code, names, defaults
+        self.keyword_defaults, self.cells = keyword_defaults, cells
+
+
+class Bound:
+    """A method of an object whose function is interpreted."""
+
+    __slots__ = ("function", "owner")
+
+    def __init__(self, function: Any, owner: Any) -> None:
+        self.function, self.owner = function, owner
+
+
+class NativeMethod:
+    """A method of one of Python's own values."""
+
+    __slots__ = ("name", "owner")
+
+    def __init__(self, owner: Any, name: str) -> None:
+        self.owner, self.name = owner, name
+
+
+class Super:
+    """super() within a method."""
+
+    __slots__ = ("cls", "owner")
+
+    def __init__(self, cls: type, owner: Any) -> None:
+        self.cls, self.owner = cls, owner
+
+
+class CoinSource:
+    """A generator of random numbers: every draw of it is a coin."""
+
+    __slots__ = ("kind",)
+
+    def __init__(self, kind: str = "random") -> None:
+        self.kind = kind
+
+
+class CoinMethod:
+    """A method of a coin source."""
+
+    __slots__ = ("name", "source")
+
+    def __init__(self, source: CoinSource, name: str) -> None:
+        self.source, self.name = source, name
+
+
+class SequenceIterator:
+    """An iterator over something with positions."""
+
+    __slots__ = ("index", "sequence")
+
+    def __init__(self, sequence: Any, index: int = 0) -> None:
+        self.sequence, self.index = sequence, index
+
+
+class View(list):  # type: ignore[type-arg]
+    """Keys, values or items of a dict; it can be iterated, counted and searched, no more."""
+
+
+class Frame:
+    """An activation: instruction, variables, stack and handlers; `deliver` says who waits for it.
+
+    `deliver` is ("push",), ("init", object), ("for", label), ("next", default or UNBOUND),
+    ("not",), ("truth",) or ("drop",).
+    """
+
+    __slots__ = (
+        "blocks",
+        "cells",
+        "code",
+        "deliver",
+        "generator",
+        "locals",
+        "names",
+        "pc",
+        "stack",
+    )
+
+    def __init__(self, code: Code, names: dict[str, Any]) -> None:
+        self.code, self.names = code, names
+        self.pc = 0
+        self.locals: list[Any] = [UNBOUND] * len(code.slots)
+        self.cells: list[Any] = []
+        self.stack: list[Any] = []
+        self.blocks: list[tuple[int, int]] = []
+        self.deliver: tuple[Any, ...] = ("push",)
+        self.generator: Generator | None = None
+
+
+class Generator:
+    """A generator of an interpreted function; `frame` is None once it has ended."""
+
+    __slots__ = ("frame", "started")
+
+    def __init__(self, frame: Frame | None) -> None:
+        self.frame = frame
+        self.started = False
