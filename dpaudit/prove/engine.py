@@ -1,0 +1,167 @@
+"""From a Python function to its exact law."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.errors import RefusedProgramError
+from dpaudit.prove.graph import Branch, Graph
+from dpaudit.prove.law import ExactLaw
+from dpaudit.prove.machine import Machine
+from dpaudit.prove.solve import SCALE_BITS, Edge, exact_visits, lower_visits
+from dpaudit.prove.sources import Sources
+from dpaudit.prove.state import Pins
+from dpaudit.prove.values import CoinSource
+
+__all__ = ["DEFAULT_RESIDUAL", "Exploration", "explore", "law_of"]
+
+DEFAULT_RESIDUAL = Fraction(1, 1 << 40)
+Progress = Callable[[int, float], None]
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """What was found of a program: its law, the graph behind it and the states' visits.
+
+    `visits` are lower bounds by state, for expanded states; exact where `exact` is true.
+    `finished` is false if the time limit came before the wanted residual.
+    """
+
+    law: ExactLaw
+    graph: Graph = field(repr=False)
+    visits: Mapping[int, Fraction] = field(repr=False)
+    exact: bool
+    finished: bool
+    seconds: float
+
+
+def explore(
+    function: Callable[..., Any],
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    coins: str = "",
+    residual: Fraction = DEFAULT_RESIDUAL,
+    time_limit: float | None = None,
+    progress: Progress | None = None,
+) -> Exploration:
+    """The law of function(*args, **kwargs) over its coins.
+
+    `coins` is "random", "numpy", or the name of a parameter that a generator is passed in;
+    several are separated by commas. Exploration stops when at most `residual` is undecided.
+
+    Raises:
+        RefusedProgramError: the program uses something that is not a function of its coins, or
+            that this engine cannot follow; the message names it, with file and line.
+    """
+    begun = time.monotonic()
+    kinds = frozenset(c for c in coins.split(",") if c)
+    named = dict(kwargs or {})
+    for name in kinds - {"random", "numpy", "secrets"}:
+        named[name] = CoinSource()
+    machine = Machine(pins=Pins(), sources=Sources(), coins=kinds & {"random", "numpy"})
+    graph = Graph(machine, deadline=None if time_limit is None else begun + time_limit)
+    graph.begin(function, args, named)
+    target, finished = float(residual) / 2, True
+    while True:
+        finished = graph.explore(residual=target, progress=progress)
+        found = law_of(graph)
+        if found.law.residual <= residual or not finished or target < 1e-290:
+            break
+        if found.law.residual == _undecided(found):
+            target /= 4
+        else:
+            target /= 16
+    return Exploration(
+        law=found.law,
+        graph=graph,
+        visits=found.visits,
+        exact=found.exact,
+        finished=finished and found.law.residual <= residual,
+        seconds=time.monotonic() - begun,
+    )
+
+
+def _undecided(found: Exploration) -> Fraction:
+    return found.law.residual
+
+
+def law_of(graph: Graph) -> Exploration:
+    """The certified law of what was explored so far."""
+    first = graph.first
+    assert first is not None
+    if first.to < 0:
+        value = graph.outputs[-1 - first.to]
+        return Exploration(_law({value: Fraction(1)}, 0), graph, {}, True, True, 0.0)
+    expanded = [i for i, s in enumerate(graph.states) if s.branches is not None]
+    if not expanded:
+        return Exploration(_law({}, 1), graph, {}, False, False, 0.0)
+    position = {number: i for i, number in enumerate(expanded)}
+    edges = [
+        (position[i], position[b.to], b.high - b.low, _total(graph, i))
+        for i in expanded
+        for b in graph.states[i].branches or ()
+        if b.to in position
+    ]
+    edges = _merged(edges)
+    start = position[first.to]
+    visits: dict[int, Fraction]
+    solved = exact_visits(len(expanded), start, edges)
+    exact = solved is not None
+    if solved is None:
+        scale = 1 << SCALE_BITS
+        lower = lower_visits(len(expanded), start, edges)
+        visits = {n: Fraction(w, scale) for n, w in zip(expanded, lower, strict=True)}
+    else:
+        visits = dict(zip(expanded, solved, strict=True))
+    mass = _masses(graph, visits, exact=exact)
+    return Exploration(_law(mass, len(graph.states)), graph, visits, exact, True, 0.0)
+
+
+def _total(graph: Graph, number: int) -> int:
+    state = graph.states[number]
+    low, high = state.domains[state.register]
+    return high - low
+
+
+def _merged(edges: list[Edge]) -> list[Edge]:
+    found: dict[tuple[int, int], tuple[int, int]] = {}
+    for source, target, over, below in edges:
+        before = found.get((source, target))
+        found[source, target] = (over + (before[0] if before else 0), below)
+    return [(s, t, over, below) for (s, t), (over, below) in found.items()]
+
+
+def _masses(
+    graph: Graph, visits: Mapping[int, Fraction], *, exact: bool
+) -> dict[Hashable, Fraction]:
+    mass: dict[Hashable, Fraction] = {}
+    scale = 1 << SCALE_BITS
+    for number, weight in visits.items():
+        total = _total(graph, number)
+        for branch in graph.states[number].branches or ():
+            if branch.to < 0:
+                output = graph.outputs[-1 - branch.to]
+                share = weight * (branch.high - branch.low) / total
+                if not exact:
+                    share = Fraction(share.numerator * scale // share.denominator, scale)
+                mass[output] = mass.get(output, Fraction(0)) + share
+    return mass
+
+
+def _law(mass: Mapping[Hashable, Fraction], states: int) -> ExactLaw:
+    kept = {x: p for x, p in mass.items() if p > 0}
+    residual = 1 - sum(kept.values(), Fraction(0))
+    if residual < 0:
+        raise RefusedProgramError("the probabilities found add up to more than 1: please report")
+    return ExactLaw(kept, residual, states)
+
+
+def branches_of(graph: Graph, number: int) -> list[Branch]:
+    """The branches of a state, expanded if needed."""
+    known = graph.states[number].branches
+    return graph.expand(number) if known is None else known
