@@ -1,18 +1,14 @@
 """Bugs planted in a small DP-SGD: each is found at the level that the documents name."""
 
-import importlib.util
-import sys
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("dp_accounting")
 
-_FILE = Path(__file__).parents[4] / "benchmarks" / "training_bugs.py"
-_SPEC = importlib.util.spec_from_file_location("training_bugs", _FILE)
-bugs = importlib.util.module_from_spec(_SPEC)
-sys.modules["training_bugs"] = bugs
-_SPEC.loader.exec_module(bugs)
+with pytest.MonkeyPatch.context() as patch:
+    patch.syspath_prepend(Path(__file__).parents[4] / "benchmarks")
+    import training_bugs as bugs
 
 HONEST = "none (honest)"
 
