@@ -1,0 +1,119 @@
+"""The default audit of every specimen of noise that carries its own seed, at 10^7 values.
+
+`python benchmarks/seed_in_noise_audits.py` audits each law with each of its codes at α = 0.01,
+with nonces of 128 bits (seeds 7001 … 7008) and of 24 (seeds 7101 … 7108), under one key from the
+seed 7000. The seeds were chosen before the first run. Each audit is written down as it ends, and
+one that is there is not repeated. `--table` prints what is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+
+from common import MACHINE
+
+from dpaudit import audit_sampler
+from dpaudit.noise.seed_in_noise.key import SeedKey
+from dpaudit.randomness import KeyedStream
+from dpaudit.results.files import write_file
+from dpaudit.stats import clopper_pearson
+
+RESULTS = Path(__file__).parents[1] / "docs" / "results" / "seed-in-noise" / "audits.json"
+ALPHA = 0.01
+SPECIMENS = [
+    (law, code)
+    for law, codes in {
+        "gaussian": ("fraction", "head", "signs"),
+        "laplace": ("fraction", "head", "signs"),
+        "discrete-gaussian": ("signs",),
+        "discrete-laplace": ("signs",),
+    }.items()
+    for code in codes
+]
+
+
+def audits() -> list[tuple[str, str, int, int]]:
+    """Law, code, bits and seed of each."""
+    return [
+        (law, code, bits, first + i)
+        for bits, first in ((128, 7001), (24, 7101))
+        for i, (law, code) in enumerate(SPECIMENS)
+    ]
+
+
+def audited(law: str, code: str, bits: int, seed: int, *, key: Path, samples: float) -> dict:
+    began = time.process_time()
+    options = f"law={law},code={code},nonce_bits={bits},key={key}"
+    result = audit_sampler(f"seed-in-noise:{options}", samples=samples, alpha=ALPHA, seed=seed)
+    counted = [t for t in result.tests if not t.advisory]
+    first = min(counted, key=lambda t: t.p_adjusted)
+    return {
+        "law": law,
+        "code": code,
+        "nonce_bits": bits,
+        "seed": seed,
+        "verdict": result.verdict,
+        "samples": result.samples,
+        "tests": len(counted),
+        "found_by": [t.name for t in counted if t.finding],
+        "smallest": first.name,
+        "p_adjusted": first.p_adjusted,
+        "seconds": round(result.seconds, 1),
+        "cpu_seconds_here": round(time.process_time() - began, 1),
+        "machine": MACHINE,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--samples", type=float, default=1e7)
+    parser.add_argument("--table", action="store_true", help="print the results, run nothing")
+    args = parser.parse_args()
+    done = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+    if not args.table:
+        with tempfile.TemporaryDirectory() as folder:
+            key = Path(folder) / "key.json"
+            SeedKey.new(secret=KeyedStream.from_seed(7000).bytes(32)).save(key)
+            for law, code, bits, seed in audits():
+                if any(row["seed"] == seed for row in done):
+                    continue
+                done.append(audited(law, code, bits, seed, key=key, samples=args.samples))
+                write_file(RESULTS, json.dumps(done, indent=1) + "\n")
+                print(done[-1], flush=True)
+    print(table(done))
+
+
+def table(rows: list[dict]) -> str:
+    """In Markdown."""
+    lines = ["| law, code | 128 bits | 24 bits |", "|---|---|---|"]
+    for law, code in SPECIMENS:
+        cells = [_cell(rows, law, code, bits) for bits in (128, 24)]
+        lines.append(f"| {law}, `{code}` | {' | '.join(cells)} |")
+    for bits in (128, 24):
+        own = [row for row in rows if row["nonce_bits"] == bits]
+        if own:
+            found = sum(row["verdict"] == "finding" for row in own)
+            interval = clopper_pearson(found, len(own))
+            lines.append(
+                f"\n{bits} bits: {found} of {len(own)} audits with a finding "
+                f"[{interval.low:.1%}, {interval.high:.1%}]; expected of honest noise: "
+                f"at most {ALPHA * len(own):.2f}"
+            )
+    return "\n".join(lines)
+
+
+def _cell(rows: list[dict], law: str, code: str, bits: int) -> str:
+    for row in rows:
+        if (row["law"], row["code"], row["nonce_bits"]) == (law, code, bits):
+            by = ", ".join(row["found_by"]) or f"no finding; smallest p: {row['smallest']}"
+            p = "< 1e-300" if row["p_adjusted"] < 1e-300 else f"{row['p_adjusted']:.2g}"
+            return f"{by}, {p}"
+    return "–"
+
+
+if __name__ == "__main__":
+    main()
