@@ -29,7 +29,6 @@ class Arm:
     """What a cell works with; ``origins`` says where each plug-in came from."""
 
     settings: Mapping[str, Any]
-
     host: Host
     key: PancakeKey | SeedKey | None
     sigma: float
@@ -94,15 +93,15 @@ class Arm:
 
 
 def _create(kind: str, table: Mapping[str, Any], **known: Any) -> Any:
-    """A plug-in from its table; σ, the key and d go to those that take them."""
+    """A plug-in from its table, with those of σ, the key and d that it takes."""
     return registry.create(kind, registry.offered(kind, _reference(table), **known))
 
 
 def build_arm(settings: Mapping[str, Any], *, cell: str) -> Arm:
     """Everything a cell needs.
 
-    The key depends on the seed and the [key] table only, so all arms share it. Without a [key] a
-    source of which only the secret matters (its ``needs_only_a_secret``) gets one all the same.
+    The key depends on the seed and the [key] table only, so all arms share it. A source that needs
+    only a secret (``needs_only_a_secret``) gets a key even without a [key] table.
     """
     root = KeyedStream.from_seed(settings["seed"])
     host: Host = registry.create("hosts", _reference(settings["host"]))

@@ -346,10 +346,10 @@ def search(
     rng: np.random.Generator,
     progress: Callable[[int, int], None] | None = None,
 ) -> Found:
-    """The most promising pair of neighbours, of which nothing is claimed.
+    """The most promising pair of neighbours that was found; nothing is claimed about it.
 
-    A pair has at first 500 to 2,000 releases at each of its data sets, and up to ``samples`` in
-    the last round; ``deadline``, of ``time.monotonic``, ends the search with the best so far.
+    A pair first gets 500 to 2,000 releases at each of its data sets, and up to ``samples`` in the
+    last round; ``deadline``, of ``time.monotonic``, ends the search with the best so far.
     ``progress`` is called with the number of trials and how many are planned; a pair that gets more
     releases in a later round is tried again.
 
@@ -366,8 +366,8 @@ def search(
     pairs = [*_unique(known), *islice(_unique(random), _RANDOM)]
     if not pairs:
         raise UsageError(
-            "dataset: its records are all the same and nothing tells what others there are; give "
-            "another --dataset, or --bounds 'city=Bonn|Graz'"
+            "dataset: its records are all the same, so that no other record is known; give another "
+            "--dataset, or --bounds 'city=Bonn|Graz'"
         )
     rounds = len(_KEPT)
     state.planned = len(pairs) + sum(_KEPT) + (rounds - 1) * _VARIED * _VARIATIONS
@@ -461,7 +461,7 @@ class _Search:
                 break
             except (SamplerError, UsageError) as error:
                 if isinstance(error, UsageError) and not self.releases:
-                    raise  # it cannot be imported, or called so: no other pair would help
+                    raise  # it cannot be imported or called this way, whatever the pair
                 self.refused += 1
                 self.error = self.error or one_line(error, limit=300)
                 continue

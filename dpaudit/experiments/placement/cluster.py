@@ -33,15 +33,15 @@ _RESUME = "finished cells are kept; repeat the command with --resume"
 
 
 class Cluster:
-    """A placement on the workers of a scheduler, each of one thread, all with this very dpaudit.
+    """A placement on the workers of a scheduler, each with one thread and this dpaudit.
 
-    Workers may join and leave at any time. A cell whose worker dies is done again elsewhere, until
+    Workers may join and leave at any time. A cell whose worker dies is repeated elsewhere, until
     the scheduler's ``distributed.scheduler.allowed-failures`` (3) is exceeded; then it is a
     failure. With ``gpu`` cells go to workers that offer the resource GPU, one each.
     """
 
     def __init__(self, address: str, *, gpu: bool = False, wait: float = 30.0) -> None:
-        """``wait`` is how many seconds there may be no worker."""
+        """``wait`` is how many seconds to wait while there is no worker."""
         self.address = address
         self.workers = 0
         self._gpu, self._wait = gpu, wait
@@ -54,7 +54,7 @@ class Cluster:
 
         Raises:
             MissingExtraError: Dask is not installed.
-            UsageError: no scheduler responds, no worker comes, or one is not fit for this.
+            UsageError: no scheduler responds, no worker joins, or one is unsuitable.
         """
         try:
             import distributed
@@ -96,7 +96,7 @@ class Cluster:
         """Each cell's outcome, in the order in which they end.
 
         Raises:
-            PeerError: the scheduler, or all workers, went away.
+            PeerError: the scheduler stopped responding, or all workers left.
             UsageError: a worker that joined later has another dpaudit.
         """
         ended: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -120,7 +120,7 @@ class Cluster:
                 except queue.Empty:
                     continue
                 outcome = self._collect(*here[key][1:])
-                if outcome is None:  # its worker died with the answer: it is done again
+                if outcome is None:  # its worker died with the answer: another one repeats it
                     ended.put(key)
                     continue
                 yield here[key][0], outcome
@@ -145,14 +145,17 @@ class Cluster:
             self._look()
             return None
         except CancelledError as error:
-            raise PeerError(f"where={self.address}: the scheduler went away; {_RESUME}") from error
+            raise PeerError(
+                f"where={self.address}: the scheduler has stopped; {_RESUME}"
+            ) from error
         except ModuleNotFoundError as error:
             raise UsageError(
-                f"where={self.address}: a worker lacks {error.name}; install the same dpaudit there"
+                f"where={self.address}: a worker has no module {error.name}; "
+                "install the same dpaudit on it"
             ) from error
 
     def _look(self) -> None:
-        """Check now and then whether the scheduler is still there, and how many workers."""
+        """Check from time to time that the scheduler responds, and count its workers."""
         now = time.monotonic()
         if now - self._looked < _LOOK_SECONDS:
             return
@@ -167,7 +170,7 @@ class Cluster:
             self._seen = now
         elif now - self._seen > self._wait:
             raise PeerError(
-                f"where={self.address}: all workers have gone for {self._wait:g} s; {_RESUME}"
+                f"where={self.address}: there has been no worker for {self._wait:g} s; {_RESUME}"
             )
 
     def _count(self) -> int:
@@ -181,7 +184,7 @@ class Cluster:
         while not self._client.scheduler_info(n_workers=-1)["workers"]:
             if time.monotonic() > until:
                 raise UsageError(
-                    f"where={self.address}: the scheduler has no workers, also after "
+                    f"where={self.address}: the scheduler still has no workers after "
                     f"{self._wait:g} s; start some with "
                     f"dask worker {self.address} --nthreads 1 --nworkers -1"
                 )
@@ -213,7 +216,7 @@ _LOGGERS = ("distributed", "tornado", "asyncio")
 
 
 def say_identity() -> str:
-    """Runs on a worker: which dpaudit it has, as JSON text."""
+    """The identity of the dpaudit on a worker, as JSON text; runs there."""
     return json.dumps(identity())
 
 
@@ -221,33 +224,34 @@ def check_workers(client: Any, address: str, *, gpu: bool) -> None:
     """Check every worker of a cluster.
 
     Raises:
-        UsageError: one has several threads, no dpaudit or another one; or none offers a GPU where
-            ``gpu`` needs one.
+        UsageError: one has several threads, no dpaudit or a different one; or ``gpu`` is needed and
+            none offers a GPU.
     """
     workers = client.scheduler_info(n_workers=-1)["workers"]
     many = next((name for name, worker in workers.items() if worker["nthreads"] != 1), None)
     if many is not None:
         raise UsageError(
             f"where={address}: worker {many} has {workers[many]['nthreads']} threads; "
-            "cells need a process each: "
+            "each cell needs its own process: "
             f"dask worker {address} --nthreads 1 --nworkers -1"
         )
     if gpu and not any(worker["resources"].get("GPU", 0) >= 1 for worker in workers.values()):
         raise UsageError(
-            f"where={address}: no worker offers a GPU; start one a device with "
+            f"where={address}: no worker offers a GPU; start one per device with "
             f'CUDA_VISIBLE_DEVICES=0 dask worker {address} --nthreads 1 --resources "GPU=1"'
         )
     answers = client.run(say_identity, on_error="return")
     for name, said in answers.items():
         if isinstance(said, OSError):
-            continue  # it left while we asked; whoever comes is checked with its first cell
+            continue  # it left meanwhile; workers that join later are checked with their first cell
         if isinstance(said, ModuleNotFoundError):
             raise UsageError(
-                f"where={address}: worker {name} lacks {said.name}; install the same dpaudit there"
+                f"where={address}: worker {name} has no module {said.name}; "
+                "install the same dpaudit on it"
             )
         if not isinstance(said, str):
             raise UsageError(
-                f"where={address}: worker {name} does not say which dpaudit it has ({said!r})"
+                f"where={address}: worker {name} does not report its version of dpaudit ({said!r})"
             )
         unlike = difference(identity(), json.loads(said))
         if unlike:

@@ -1,8 +1,8 @@
 """A cell on its way to a worker and back, as JSON text that is checked on arrival; no pickle.
 
 Floats survive exactly (``repr`` and back); NaN and infinities are written as Python's ``json``
-does. A cell's numbers are those of the code that made them, so a worker must have the very same
-dpaudit.
+does. Numbers depend on the code that makes them, so a worker must have the same version and
+sources of dpaudit.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def difference(wanted: Mapping[str, str], found: Mapping[str, str]) -> str:
         what = f"has dpaudit {found.get('version', '?')}, this is {wanted['version']}"
     else:
         what = (
-            f"has other sources of {unlike} "
+            f"has different sources of {unlike} "
             f"(sha256 {found.get(unlike, '')[:12]}, here {wanted[unlike][:12]})"
         )
-    return f"{what}; install the same dpaudit there and restart the worker"
+    return f"{what}; install the same dpaudit on it and restart the worker"
 
 
 _ENVIRONMENT = ("DPAUDIT_DATA", "DPAUDIT_CACHE", "DPAUDIT_CHECKPOINTS")
@@ -65,7 +65,7 @@ class _Answer(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def request(cell: Cell) -> str:
-    """What a worker is sent: the cell, the runner's identity, and where it has its data."""
+    """The text for a worker: the cell, the runner's identity, and where the runner has its data."""
     return json.dumps(
         {
             "cell": {"kind": cell.kind, "settings": to_plain(cell.settings)},
@@ -97,7 +97,7 @@ def parse(text: object, cell: Cell) -> Outcome:
 
     Raises:
         UsageError: the worker is another version of dpaudit.
-        MessageError: it is no answer to this cell.
+        MessageError: it does not answer this cell.
     """
     try:
         told = convert_value(

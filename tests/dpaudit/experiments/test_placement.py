@@ -237,7 +237,7 @@ def test_a_reply_is_checked(planted):
         parse(reply, other)
     asked = json.loads(request(cell))
     asked["identity"] = {**asked["identity"], "dpaudit": "0" * 64}
-    with pytest.raises(UsageError, match=r"other sources of dpaudit.*install the same"):
+    with pytest.raises(UsageError, match=r"different sources of dpaudit.*install the same"):
         parse(answer(json.dumps(asked)), cell)
 
 
@@ -304,12 +304,12 @@ def test_preflight_names_the_worker_and_the_remedy():
         (
             Answering(answers={"tcp://w:1": ModuleNotFoundError("x", name="dpaudit")}),
             False,
-            r"worker tcp://w:1 lacks dpaudit",
+            r"worker tcp://w:1 has no module dpaudit",
         ),
         (
             Answering(answers={"tcp://w:1": ValueError("x")}),
             False,
-            r"worker tcp://w:1 does not say",
+            r"worker tcp://w:1 does not report",
         ),
     ):
         with pytest.raises(UsageError, match=says):

@@ -120,7 +120,7 @@ def test_a_cluster_without_workers(capfd):
         began = time.monotonic()
         with pytest.raises(
             UsageError,
-            match=r"no workers, also after 0.5 s; start some with dask worker inproc|tcp",
+            match=r"still has no workers after 0.5 s; start some with dask worker inproc|tcp",
         ):
             clusters.Cluster(empty.scheduler_address, wait=0.5).__enter__()
         assert time.monotonic() - began < 25
