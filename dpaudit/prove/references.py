@@ -28,6 +28,7 @@ class Coins(Protocol):
         """An integer, uniform on 0 … 2^k − 1."""
 
 
+_Table = tuple[tuple[int, ...], tuple[int, ...]]
 _SYSTEM = secrets.SystemRandom()
 
 
@@ -36,69 +37,87 @@ class Trials:
     """An integer law as ``dpaudit.vectors.exact_integers`` draws it: rejection, block by block.
 
     Attributes:
-        lows: 2^64·P(block ≤ k) is at least this, for k = 0, 1, …
-        highs: and at most this.
-        block: integers per block, a power of two.
-        linear: V(k·block + j) − V(k·block) is ``linear``·j + ``quadratic``·j·(2·k·block + j).
-        quadratic: see there.
+        law: what is drawn.
+        tables: for 64 and for 128 bits, (lows, highs): 2^bits·P(block ≤ k) is at least lows[k] and
+            at most highs[k], for k = 0, 1, …
     """
 
-    lows: tuple[int, ...]
-    highs: tuple[int, ...]
-    block: int
-    linear: Fraction
-    quadratic: Fraction
+    law: IntegerLaw
+    tables: tuple[_Table, _Table]
 
     @classmethod
     def of(cls, law: IntegerLaw) -> Trials:
         """The tables of a law."""
-        lows, highs = law.blocks(_COARSE)
-        return cls(lows, highs, law.block, law.linear, law.quadratic)
+        return cls(law, (law.blocks(_COARSE), law.blocks(_COARSE + _MORE)))
 
     def draw(self, coins: Coins = _SYSTEM) -> int:
-        """One integer: two words of 64 bits per trial.
+        """One integer: two words of 64 bits per trial, and more where these do not decide.
 
         The first word chooses the block; the second is sign, place and the first 36 bits of the
-        uniform number for acceptance. Where these do not decide, a reference gives up with an
-        ArithmeticError, with probability below 2^-20; the kernel then goes on with further words.
+        uniform number for acceptance.
         """
+        law = self.law
         while True:
             coarse, word = coins.getrandbits(64), coins.getrandbits(64)
-            k = self._block(coarse)
-            place, negative = (word >> 1) & (self.block - 1), word & 1
-            start = k * self.block
-            exponent = place * (self.linear + self.quadratic * (2 * start + place))
-            if place and not _below(word >> (64 - _FINE), exponent):
+            k = self._block(coarse, coins)
+            place, negative = (word >> 1) & (law.block - 1), word & 1
+            start = k * law.block
+            exponent = place * (law.linear + law.quadratic * (2 * start + place))
+            if place and not _accepted(word >> (64 - _FINE), exponent, coins):
                 continue
             value = start + place
             if value or not negative:
                 return -value if negative else value
 
-    def _block(self, coarse: int) -> int:
-        """The block whose share of the unit interval holds the 64 bits."""
-        k = 0
-        while coarse >= self.highs[k]:
-            k += 1
-        if coarse >= self.lows[k]:
-            raise ArithmeticError("64 bits do not say which block")
-        return k
+    def _block(self, coarse: int, coins: Coins) -> int:
+        """The block whose share of the unit interval holds the uniform number."""
+        k = _block(coarse, self.tables[0])
+        if k is not None:
+            return k
+        prefix = (coarse << _MORE) + coins.getrandbits(_MORE)
+        k = _block(prefix, self.tables[1])
+        if k is not None:
+            return k
+        return self.law.decide_block(prefix, _COARSE + _MORE, lambda: coins.getrandbits(_MORE))
 
 
-def _below(prefix: int, exponent: Fraction) -> bool:
-    """Whether U < exp(−exponent), U known by its first 36 bits; Taylor sums enclose the limit."""
+def _block(prefix: int, table: _Table) -> int | None:
+    """The first k whose border is above a prefix; None if that is not decided."""
+    lows, highs = table
+    k = 0
+    while prefix >= highs[k]:
+        k += 1
+    return k if prefix < lows[k] else None
+
+
+def _accepted(prefix: int, exponent: Fraction, coins: Coins) -> bool:
+    """Whether U < exp(−exponent), U known by its first 36 bits, then by 64 more at a time."""
+    bits = _FINE
+    while True:
+        answer = _below(prefix, bits, exponent)
+        if answer is not None:
+            return answer
+        prefix, bits = (prefix << _MORE) + coins.getrandbits(_MORE), bits + _MORE
+
+
+def _below(prefix: int, bits: int, exponent: Fraction) -> bool | None:
+    """Whether all of [prefix, prefix + 1)/2^bits is below exp(−exponent) or none; else None.
+
+    Taylor sums enclose the exponential, each closer than the one before.
+    """
     low, high, term, n = Fraction(0), Fraction(1), Fraction(1), 0
-    while (high - low) * (1 << (_FINE + 8)) > 1:
+    while (high - low) * (1 << (bits + 8)) > 1:
         n += 1
         term = term * exponent / n
         low = high - term
-        if prefix + 1 <= low * (1 << _FINE):
+        if prefix + 1 <= low * (1 << bits):
             return True
         n += 1
         term = term * exponent / n
         high = low + term
-        if prefix >= high * (1 << _FINE):
+        if prefix >= high * (1 << bits):
             return False
-    raise ArithmeticError("36 bits do not say whether to accept")
+    return None
 
 
 def geometric_inversion(scale: float = 10.0, *, coins: Coins = _SYSTEM) -> int:

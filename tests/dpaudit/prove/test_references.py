@@ -13,7 +13,14 @@ from dpaudit.local.biased_bits import _fill
 from dpaudit.local.randomized_response import RandomizedResponse
 from dpaudit.noise.geometric import GeometricInversion
 from dpaudit.noise.secure_gaussian import SecureGaussian
-from dpaudit.prove.references import Trials, _below, biased_bit, geometric_inversion, k_ary_answer
+from dpaudit.prove.references import (
+    Trials,
+    _accepted,
+    _below,
+    biased_bit,
+    geometric_inversion,
+    k_ary_answer,
+)
 from dpaudit.randomness import KeyedStream
 from dpaudit.vectors.exact_integers import draw_integers
 from dpaudit.vectors.exact_law import IntegerLaw
@@ -102,10 +109,21 @@ def test_biased_bits(threshold: int) -> None:
     assert lanes == [int(out[0, 0]) >> lane & 1 for lane in range(64)]
 
 
-def test_a_reference_gives_up_where_its_bits_do_not_decide() -> None:
-    trials = Trials.of(IntegerLaw.gaussian(1.0))
-    k = next(k for k, low in enumerate(trials.lows) if low < trials.highs[k])
-    with pytest.raises(ArithmeticError, match="block"):
-        trials.draw(Words(iter([trials.lows[k], 0])))
-    with pytest.raises(ArithmeticError, match="accept"):
-        _below(math.floor(2**36 * math.exp(-0.5)), Fraction(1, 2))
+def test_more_words_decide_where_the_first_do_not() -> None:
+    law = IntegerLaw.gaussian(1.0)
+    trials = Trials.of(law)
+    lows, highs = trials.tables[0]
+    k = next(k for k, low in enumerate(lows) if low < highs[k])
+    for more, block in ((0, k), (2**64 - 1, k + 1)):
+        assert trials.draw(Words(iter([lows[k], 0, more]))) == block
+    finer, border = trials.tables[1][0][k] - (lows[k] << 64), lows[k]
+    assert trials.draw(Words(iter([border, 0, finer - 1]))) == k
+    assert trials.draw(Words(iter([border, 0, finer, 0]))) == k
+    assert trials.draw(Words(iter([border, 0, finer, 2**64 - 1]))) == k + 1
+    prefix, half = math.floor(2**36 * math.exp(-0.5)), Fraction(1, 2)
+    assert _below(prefix, 36, half) is None
+    assert _below(prefix - 1, 36, half) is True
+    assert _below(prefix + 1, 36, half) is False
+    assert _accepted(prefix, half, Words(iter([0]))) is True
+    assert _accepted(prefix, half, Words(iter([2**64 - 1]))) is False
+    assert law.decide_accept(0, 1, prefix, 36, iter([0]).__next__) is True
