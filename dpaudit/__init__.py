@@ -23,6 +23,7 @@ __all__ = [
     "audit_optimizer",
     "audit_sampler",
     "audit_training",
+    "prove_law",
     "write_report",
 ]
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from dpaudit.audit.epsilon import audit_mechanism
     from dpaudit.audit.training_loops import audit_loader, audit_training
     from dpaudit.optimizers import assert_private_step, audit_optimizer
+    from dpaudit.prove.run import prove_law
 
 
 def _as_html(result: Any) -> str:
@@ -59,6 +61,7 @@ _HOMES = {
     "audit_optimizer": "optimizers",
     "audit_sampler": "audit",
     "audit_training": "audit.training_loops",
+    "prove_law": "prove.run",
     "write_report": "api",
 }
 

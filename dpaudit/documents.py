@@ -27,6 +27,7 @@ from dpaudit.types import (
     MechanismResult,
     Number,
     PowerPoint,
+    ProofResult,
     Share,
     Verdict,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "Format",
     "MeasurementsDocument",
     "MechanismDocument",
+    "ProofDocument",
     "Schema",
     "convert_value",
     "measured_nothing",
@@ -106,6 +108,15 @@ class MechanismDocument:
     def verdict(self) -> Verdict:
         """That of the result."""
         return self.result.verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofDocument:
+    """A proof about a program, as stored in a folder."""
+
+    schema: Schema = SCHEMA
+    kind: Literal["proof"] = "proof"
+    result: ProofResult
 
 
 def of_result(result: AuditResult | MechanismResult) -> AuditDocument | MechanismDocument:

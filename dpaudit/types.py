@@ -27,12 +27,17 @@ __all__ = [
     "BlindSpot",
     "CellFailure",
     "CellResult",
+    "CoinCount",
+    "Counterexample",
     "EpsilonBounds",
     "Evidence",
     "Interval",
     "MechanismResult",
     "PluginOrigin",
     "PowerPoint",
+    "ProofResult",
+    "ProvedBounds",
+    "ProvedPoint",
     "Provenance",
     "Reference",
     "Rehearsal",
@@ -589,3 +594,94 @@ class MechanismResult:
         drawn = f"{self.samples:,} releases"
         shown = f"ε ≥ {math.floor(100 * self.epsilon.low) / 100:g}"
         return _brief(self, self.verdict, self.mechanism, claim, drawn, shown)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvedBounds:
+    """A number that is proved to lie in [low, high]; the floats are rounded outwards."""
+
+    low: Number
+    high: Number
+
+    def __repr__(self) -> str:
+        return _brief(self, f"{self.low:.6g} … {self.high:.6g}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvedPoint:
+    """An ε, as it was written, and bounds of the least δ at it, for neighbours in either order."""
+
+    epsilon: str
+    delta: ProvedBounds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counterexample:
+    """Coins on which the unmodified program was run in Python, and what it returned.
+
+    ``coins`` are pairs (how many values the coin has, which it has), in the order of the requests;
+    whole numbers too large for JSON's readers are text. ``says`` is why this refutes the claim.
+    """
+
+    output: str
+    coins: tuple[tuple[int | str, int | str], ...]
+    says: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoinCount:
+    """How many coin bits a call reads.
+
+    ``constant`` is the one number, None if it varies; then ``information`` bounds the mutual
+    information of the number and the output, in bits, if it was computed. A request for one of n
+    values counts as ⌈log2 n⌉ bits.
+    """
+
+    constant: Count | None
+    least: Count
+    information: ProvedBounds | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofResult:
+    """What was proved of a program's text, from its exact law.
+
+    Guarantee: if the program's coins are uniform and independent and Python runs its text as the
+    interpreter here does, every bound holds, without any probability of error. ``law`` are the
+    likeliest outputs with lower bounds of their probabilities; each is larger by at most
+    ``residual``, the probability of all paths that were not followed. Not claimed: anything about
+    the coins' real source, about compiled code, or about time other than ``coin_count``.
+
+    ``disjoint`` says of a function that returns several values: "shown" if their joint law is a
+    product, "refuted" if not, "not shown" if neither could be; empty if that was not asked.
+    ``certificate`` is the SHA-256 of the certificate's file, empty if none was written.
+    """
+
+    verdict: Literal["proved", "refuted", "undecided"]
+    reason: str
+    program: str
+    arguments: str
+    coins: str
+    claim: str
+    tolerance: Amount | None = None
+    total_variation: ProvedBounds | None = None
+    log_ratio: ProvedBounds | None = None
+    neighbours: tuple[str, ...] = ()
+    claim_epsilon: str = ""
+    claim_delta: str = ""
+    profile: tuple[ProvedPoint, ...] = ()
+    disjoint: Literal["", "shown", "refuted", "not shown"] = ""
+    coin_count: CoinCount | None = None
+    law: tuple[tuple[str, Share], ...]
+    outputs: Count
+    residual: Share
+    states: Count
+    counterexample: Counterexample | None = None
+    certificate: str = ""
+    seconds: Amount
+    cannot_rule_out: tuple[str, ...]
+    provenance: Provenance
+
+    def __repr__(self) -> str:
+        said = f"{self.states:,} states"
+        return _brief(self, self.verdict, self.program, self.claim, said)

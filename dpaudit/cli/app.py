@@ -12,6 +12,7 @@ from dpaudit.cli.commands import (
     experiments,
     gates,
     lab,
+    proofs,
     protocols,
     training,
 )
@@ -69,8 +70,9 @@ deployment_app = App(
 app.add_typer(deployment_app, name="deployment")
 verify_app = App(
     help=(
-        "Check a protocol's transcript, offline.\n\n"
+        "Check a protocol's transcript, or the certificate of a proof, offline.\n\n"
         "$ dpaudit verify transcript joint-seeds.json\n"
+        "$ dpaudit verify certificate proof/certificate.json.gz\n"
         "$ dpaudit verify transcript counts.json --format json"
     )
 )
@@ -98,6 +100,7 @@ def _root(
 app.command()(experiments.demo)
 app.command()(audits.audit)
 app.command()(audits.mechanism)
+app.command()(proofs.prove)
 app.command()(training.training)
 app.command()(audits.explain)
 app.command()(lab.attack)
@@ -110,6 +113,7 @@ app.command()(gates.init)
 deployment_app.command("apple")(deployments.deployment_apple)
 deployment_app.command("apple-scenario")(deployments.deployment_apple_scenario)
 verify_app.command("transcript")(protocols.verify_transcript)
+verify_app.command("certificate")(proofs.verify_certificate)
 key_app.command("new")(lab.key_new)
 key_app.command("show")(lab.key_show)
 key_app.command("hardness")(lab.key_hardness)

@@ -1,0 +1,338 @@
+"""Answers a question about a program: proved, refuted with a counterexample, or undecided."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Literal
+
+from dpaudit import provenance
+from dpaudit.errors import DpauditError, UsageError
+from dpaudit.prove.claims import ClaimedLaw
+from dpaudit.prove.distances import distance
+from dpaudit.prove.engine import Exploration, Progress, explore
+from dpaudit.prove.enclosures import Bounds
+from dpaudit.prove.law import ExactLaw
+from dpaudit.prove.paths import Coin, coins_of, path_to
+from dpaudit.prove.profiles import Epsilon, epsilon_at, judge, profile
+from dpaudit.prove.questions import ProofOptions
+from dpaudit.prove.replay import ReplayMismatchError, replay
+from dpaudit.results.text import one_line
+from dpaudit.types import AuditedFile, Counterexample, ProofResult, ProvedBounds, ProvedPoint
+
+__all__ = ["InterpreterMismatchError", "Proof", "prove", "prove_law"]
+
+_SHOWN = 400
+_LARGEST_JSON = 1 << 53
+Verdict = Literal["proved", "refuted", "undecided"]
+NOT_COVERED = (
+    "the coins: they are taken as uniform and independent; their real source is not looked at",
+    "Python itself, and the machine: its arithmetic and its libraries in C are taken as documented",
+    "time, memory and power: only the number of coins is counted",
+    "other arguments, and other versions of the program's files",
+)
+
+
+class InterpreterMismatchError(DpauditError):
+    """Python ran the program otherwise than the interpreter: nothing that was found holds."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A result, and the explorations behind it (two for neighbours)."""
+
+    result: ProofResult
+    explorations: tuple[Exploration, ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class _Found:
+    verdict: Verdict
+    reason: str
+    fields: dict[str, Any]
+
+
+def prove_law(
+    function: Callable[..., Any],
+    *args: Any,
+    coins: str = "",
+    residual: Fraction | float = Fraction(1, 1 << 40),
+    time_limit: float | None = None,
+    **kwargs: Any,
+) -> ExactLaw:
+    """The exact law of ``function(*args, **kwargs)`` over its coins, from its source.
+
+    ``coins`` names generators with hidden state that count as perfect coins: "random", "numpy", or
+    a parameter in which a generator is to be passed (it is then made here).
+
+    Formal guarantee: see :class:`~dpaudit.prove.law.ExactLaw`, for perfect coins and the text of
+    the program.
+
+    >>> import random, dpaudit
+    >>> law = dpaudit.prove_law(random.SystemRandom().randint, 1, 6)
+    >>> law.mass[3], law.residual
+    (Fraction(1, 6), Fraction(0, 1))
+
+    Raises:
+        RefusedProgramError: the program uses something that is not a function of its coins.
+    """
+    found = explore(
+        function,
+        args,
+        kwargs,
+        coins=coins,
+        residual=Fraction(residual),
+        time_limit=time_limit,
+        progress=None,
+    )
+    return found.law
+
+
+def prove(
+    function: Callable[..., Any],
+    *,
+    program: str,
+    claim: str | None = None,
+    neighbours: tuple[Any, Any] | None = None,
+    claim_epsilon: str | None = None,
+    claim_delta: Fraction = Fraction(0),
+    options: ProofOptions,
+    progress: Progress | None = None,
+) -> Proof:
+    """Decide a claim about a program.
+
+    Raises:
+        RefusedProgramError: the program cannot be followed.
+        UsageError: no claim, or one that does not fit.
+        InterpreterMismatchError: a replay in Python contradicts what was found.
+    """
+    begun = time.monotonic()
+    if neighbours is not None:
+        if claim_epsilon is None:
+            raise UsageError("claim_epsilon: needed with neighbours; e.g. --claim-epsilon 1")
+        calls = [(a, *options.args) for a in neighbours]
+        explored = [_explore(function, args, options, progress) for args in calls]
+        found = _privacy(function, calls, explored, claim_epsilon, claim_delta, options)
+        found.fields["neighbours"] = tuple(one_line(repr(a), limit=200) for a in neighbours)
+    else:
+        if claim is None and not options.disjoint:
+            raise UsageError(
+                "claim: missing; give --claim, or --neighbours with --claim-epsilon, or --disjoint"
+            )
+        parsed = None if claim is None else ClaimedLaw.parse(claim)
+        explored = [_explore(function, options.args, options, progress)]
+        found = _law(function, explored[0], parsed, options)
+    law = explored[0].law
+    result = ProofResult(
+        verdict=found.verdict,
+        reason=found.reason,
+        program=program,
+        arguments=_shown_arguments(options),
+        coins=options.coins,
+        claim=claim or "",
+        law=tuple(
+            (one_line(repr(x), limit=200), _down(p))
+            for x, p in sorted(law.mass.items(), key=lambda item: -item[1])[:_SHOWN]
+        ),
+        outputs=len(law.mass),
+        residual=_up(max(e.law.residual for e in explored)),
+        states=sum(e.law.states for e in explored),
+        seconds=time.monotonic() - begun,
+        cannot_rule_out=NOT_COVERED,
+        provenance=_provenance(explored),
+        **found.fields,
+    )
+    return Proof(result, tuple(explored))
+
+
+def _explore(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    options: ProofOptions,
+    progress: Progress | None,
+) -> Exploration:
+    return explore(
+        function,
+        tuple(args),
+        options.kwargs,
+        coins=options.coins,
+        residual=options.residual,
+        time_limit=options.time_limit,
+        progress=progress,
+    )
+
+
+def _law(
+    function: Callable[..., Any],
+    explored: Exploration,
+    claim: ClaimedLaw | None,
+    options: ProofOptions,
+) -> _Found:
+    law = explored.law
+    if claim is None:
+        raise UsageError("claim: missing")
+    tolerance = 2 * options.residual if options.tolerance is None else options.tolerance
+    far = distance(law, claim)
+    bounds = far.total_variation
+    fields: dict[str, Any] = {
+        "tolerance": _up(tolerance),
+        "total_variation": _bounds(bounds),
+        "log_ratio": ProvedBounds(low=_down(far.log_ratio.lower), high=_up(far.log_ratio.upper)),
+    }
+    between = f"between {_short(bounds.lower)} and {_short(bounds.upper)}"
+    if bounds.lower > tolerance:
+        output = far.event[0]
+        claimed = claim.probability(output)
+        says = (
+            f"P({one_line(repr(output), limit=80)}) ≥ {_short(law.lower(output))}, but {claim} "
+            f"gives it at most {_short(claimed.upper)}"
+        )
+        fields["counterexample"] = _counterexample(
+            function, options.args, explored, output, says, options
+        )
+        return _Found("refuted", f"total variation to {claim} is {between}; {says}", fields)
+    if bounds.upper <= tolerance:
+        reason = f"total variation to {claim} is at most {_short(bounds.upper)}"
+        return _Found("proved", reason, fields)
+    return _Found(
+        "undecided",
+        f"total variation to {claim} is {between}, and {_short(tolerance)} is the tolerance"
+        + ("" if explored.finished else "; the time limit came first"),
+        fields,
+    )
+
+
+def _privacy(
+    function: Callable[..., Any],
+    calls: Sequence[Sequence[Any]],
+    explored: Sequence[Exploration],
+    claim_epsilon: str,
+    claim_delta: Fraction,
+    options: ProofOptions,
+) -> _Found:
+    laws = explored[0].law, explored[1].law
+    epsilon = Epsilon.parse(claim_epsilon)
+    verdict = judge(*laws, epsilon=epsilon, delta=claim_delta)
+    point = verdict.point
+    epsilons = [Epsilon.of(Fraction(i, 4)) for i in range(21)]
+    points = [point, *profile(*laws, epsilons)]
+    least = epsilon_at(*laws, claim_delta)
+    fields: dict[str, Any] = {
+        "claim_epsilon": epsilon.text,
+        "claim_delta": str(claim_delta),
+        "profile": tuple(ProvedPoint(epsilon=p.epsilon, delta=_bounds(p.delta)) for p in points),
+    }
+    where = f"δ({epsilon.text}) is between {_short(point.delta.lower)} and "
+    where += f"{_short(point.delta.upper)}; at δ = {_short(claim_delta)} the least ε is between "
+    where += f"{_short(least.lower)} and {_short(least.upper)}"
+    if verdict.status == "refuted":
+        first = 0 if point.direction == "a" else 1
+        output = point.event[0]
+        says = (
+            f"P({one_line(repr(output), limit=80)}) ≥ {_short(laws[first].lower(output))} for one "
+            f"neighbour and ≤ {_short(laws[1 - first].upper(output))} for the other"
+        )
+        fields["counterexample"] = _counterexample(
+            function, calls[first], explored[first], output, says, options
+        )
+        return _Found("refuted", f"{where}; {says}", fields)
+    if verdict.status == "proved":
+        return _Found("proved", where, fields)
+    return _Found("undecided", where, fields)
+
+
+def _counterexample(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    explored: Exploration,
+    output: Hashable,
+    says: str,
+    options: ProofOptions,
+) -> Counterexample:
+    path = path_to(explored.graph, output)
+    assert path is not None  # noqa: S101 (the output has mass)
+    coins = coins_of(explored.graph, path)
+    returned = replayed(function, args, coins, options)
+    if returned != output:
+        raise InterpreterMismatchError(
+            f"replay: on the same coins Python returned {one_line(repr(returned), limit=80)}, the "
+            f"interpreter {one_line(repr(output), limit=80)}; please report this program"
+        )
+    return Counterexample(
+        output=one_line(repr(output), limit=200),
+        coins=tuple((_whole(c.count), _whole(c.value)) for c in coins),
+        says=says,
+    )
+
+
+def replayed(
+    function: Callable[..., Any], args: Sequence[Any], coins: Sequence[Coin], options: ProofOptions
+) -> Hashable:
+    """What Python itself returns on coins.
+
+    Raises:
+        InterpreterMismatchError: it asked for other coins.
+    """
+    kinds = [c for c in options.coins.split(",") if c]
+    try:
+        return replay(
+            function,
+            args,
+            options.kwargs or {},
+            coins,
+            passed=[k for k in kinds if k not in {"random", "numpy", "secrets"}],
+            everywhere=bool({"random", "numpy"} & set(kinds)),
+        )
+    except ReplayMismatchError as error:
+        raise InterpreterMismatchError(
+            f"replay: {error}; Python ran the program otherwise than the interpreter: please report"
+        ) from error
+
+
+def _whole(value: int) -> int | str:
+    return value if value < _LARGEST_JSON else str(value)
+
+
+def _down(value: Fraction | float) -> float:
+    near = float(value)
+    if isinstance(value, float) or Fraction(near) <= value:
+        return near
+    return math.nextafter(near, -math.inf)
+
+
+def _up(value: Fraction | float) -> float:
+    near = float(value)
+    if isinstance(value, float) or Fraction(near) >= value:
+        return near
+    return math.nextafter(near, math.inf)
+
+
+def _bounds(bounds: Bounds) -> ProvedBounds:
+    return ProvedBounds(low=_down(bounds.lower), high=_up(bounds.upper))
+
+
+def _short(value: Fraction | float) -> str:
+    return f"{float(value):.4g}"
+
+
+def _shown_arguments(options: ProofOptions) -> str:
+    shown = [repr(a) for a in options.args]
+    shown += [f"{k}={v!r}" for k, v in (options.kwargs or {}).items()]
+    return one_line(", ".join(shown), limit=400)
+
+
+def _provenance(explored: Sequence[Exploration]) -> Any:
+    made = provenance.collect(seed="", plugins=())
+    files: dict[str, AuditedFile] = {}
+    for one in explored:
+        for name, text in one.graph.machine.sources.texts.items():
+            files[name] = AuditedFile(
+                name=one_line(name, limit=400),
+                sha256=one.graph.source_hashes[name],
+                size=len(text.encode()),
+                modified="",
+            )
+    return provenance.identified(made, by="", files=files.values())
