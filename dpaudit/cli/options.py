@@ -8,19 +8,19 @@ import inspect
 import typing
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+
+if TYPE_CHECKING:
+    from dpaudit.audit.options import PrivacyClaim
 
 __all__ = [
     "AlsoOption",
     "AuditCommand",
     "ByOption",
     "CallOption",
-    "ClaimCurveOption",
-    "ClaimFOption",
-    "ClaimRenyiOption",
-    "ClaimRhoOption",
+    "ClaimOptions",
     "DataRootOption",
     "DeviceOption",
     "DimOption",
@@ -33,7 +33,7 @@ __all__ = [
     "VerboseOption",
     "VisibleOption",
     "optional_count",
-    "with_audit_command",
+    "with_shared_options",
 ]
 
 Format = Literal["text", "json"]
@@ -71,34 +71,6 @@ AlsoOption = Annotated[
 ByOption = Annotated[
     str,
     typer.Option("--by", metavar="NAME", help="Who runs this, for the report.", show_default=False),
-]
-ClaimRhoOption = Annotated[
-    float | None,
-    typer.Option(metavar="RHO", help="ρ-zCDP is claimed, nothing else.", show_default=False),
-]
-ClaimRenyiOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ORDER,EPS",
-        help="Rényi DP is claimed: ε at an order above 1, e.g. 8,0.5.",
-        show_default=False,
-    ),
-]
-ClaimCurveOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FILE",
-        help="A δ(ε) curve is claimed: .csv with columns epsilon,delta, or 'E,D;E,D'.",
-        show_default=False,
-    ),
-]
-ClaimFOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FILE",
-        help="f-DP is claimed: .csv with columns type-I error, least type-II error; or 'A,B;A,B'.",
-        show_default=False,
-    ),
 ]
 CallOption = Annotated[
     str | None,
@@ -164,6 +136,85 @@ class AuditCommand:
     verbose: VerboseOption = False
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimOptions:
+    """Options that `mechanism` and `training` share: what is claimed."""
+
+    claim_epsilon: Annotated[
+        float | None,
+        typer.Option(
+            help="The claimed ε; needed unless another --claim is given.", show_default=False
+        ),
+    ] = None
+    claim_delta: Annotated[
+        float,
+        typer.Option(
+            help="The claimed δ; with μ, ρ, Rényi or DP-SGD alone, the δ of the ε shown (1e-5)."
+        ),
+    ] = 0.0
+    claim_mu: Annotated[
+        float | None,
+        typer.Option(
+            help="The claimed μ of Gaussian DP, alone or as well as ε.", show_default=False
+        ),
+    ] = None
+    claim_rho: Annotated[
+        float | None,
+        typer.Option(metavar="RHO", help="ρ-zCDP is claimed, nothing else.", show_default=False),
+    ] = None
+    claim_renyi: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ORDER,EPS",
+            help="Rényi DP is claimed: ε at an order above 1, e.g. 8,0.5.",
+            show_default=False,
+        ),
+    ] = None
+    claim_curve: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="A δ(ε) curve is claimed: .csv with columns epsilon,delta, or 'E,D;E,D'.",
+            show_default=False,
+        ),
+    ] = None
+    claim_f: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="f-DP is claimed: .csv with columns type-I error, least type-II error; or 'A,B;A,B'.",
+            show_default=False,
+        ),
+    ] = None
+    claim_dpsgd: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SETTINGS",
+            help="The settings that DP-SGD's accountant counts on, e.g. sigma=1,rate=0.05,steps=80; compared as a whole curve.",
+            show_default=False,
+        ),
+    ] = None
+
+    def claim(self) -> PrivacyClaim:
+        """The claim that was given.
+
+        Raises:
+            UsageError: as :meth:`~dpaudit.audit.options.PrivacyClaim.of`.
+        """
+        from dpaudit.audit.options import PrivacyClaim
+
+        return PrivacyClaim.of(
+            self.claim_epsilon,
+            self.claim_delta,
+            self.claim_mu,
+            rho=self.claim_rho,
+            renyi=self.claim_renyi,
+            curve=self.claim_curve,
+            f=self.claim_f,
+            dpsgd=self.claim_dpsgd,
+        )
+
+
 def optional_count(given: str | None, *, name: str, what: str, example: str) -> int | None:
     """A count as users write it (see :func:`~dpaudit.counts.count_of`), if one was given.
 
@@ -175,23 +226,33 @@ def optional_count(given: str | None, *, name: str, what: str, example: str) -> 
     return None if given is None else count_of(given, what=what, example=example, name=name)
 
 
-def with_audit_command(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of :class:`AuditCommand` to a command, which gets them as ``common``."""
-    hints = typing.get_type_hints(AuditCommand, include_extras=True)
-    shared = [
-        inspect.Parameter(
-            f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=hints[f.name]
-        )
-        for f in dataclasses.fields(AuditCommand)
-    ]
-    signature = inspect.signature(command, eval_str=True)
-    own = [parameter for parameter in signature.parameters.values() if parameter.name != "common"]
+def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace each parameter that is one of the classes above by its options, in its place."""
+    parameters: list[inspect.Parameter] = []
+    shared: dict[str, Any] = {}
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        group = parameter.annotation
+        if dataclasses.is_dataclass(group):
+            shared[parameter.name] = group
+            hints = typing.get_type_hints(group, include_extras=True)
+            options = [(f.name, f.default, hints[f.name]) for f in dataclasses.fields(group)]
+        else:
+            options = [(parameter.name, parameter.default, group)]
+        parameters += [
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint
+            )
+            for name, default, hint in options
+        ]
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
-        common = AuditCommand(**{name: given.pop(name) for name in hints})
-        command(**given, common=common)
+        groups = {
+            name: group(**{f.name: given.pop(f.name) for f in dataclasses.fields(group)})
+            for name, group in shared.items()
+        }
+        command(**given, **groups)
 
-    run.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *shared)}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run

@@ -11,19 +11,16 @@ from dpaudit.cli import completion
 from dpaudit.cli.options import (
     AuditCommand,
     CallOption,
-    ClaimCurveOption,
-    ClaimFOption,
-    ClaimRenyiOption,
-    ClaimRhoOption,
+    ClaimOptions,
     DimOption,
     FormatOption,
-    with_audit_command,
+    with_shared_options,
 )
 
 __all__ = ["audit", "explain", "mechanism"]
 
 
-@with_audit_command
+@with_shared_options
 def audit(
     sampler: Annotated[
         str,
@@ -149,7 +146,7 @@ def audit(
     audits.audit(sampler, claim=claim, options=options, common=common)
 
 
-@with_audit_command
+@with_shared_options
 def mechanism(
     name: Annotated[
         str,
@@ -160,34 +157,7 @@ def mechanism(
             autocompletion=completion.mechanisms,
         ),
     ],
-    claim_epsilon: Annotated[
-        float | None,
-        typer.Option(
-            help="The claimed ε; needed unless another --claim is given.", show_default=False
-        ),
-    ] = None,
-    claim_delta: Annotated[
-        float,
-        typer.Option(help="The claimed δ; with μ, ρ or Rényi alone, the δ of the ε shown (1e-5)."),
-    ] = 0.0,
-    claim_mu: Annotated[
-        float | None,
-        typer.Option(
-            help="The claimed μ of Gaussian DP, alone or as well as ε.", show_default=False
-        ),
-    ] = None,
-    claim_rho: ClaimRhoOption = None,
-    claim_renyi: ClaimRenyiOption = None,
-    claim_curve: ClaimCurveOption = None,
-    claim_f: ClaimFOption = None,
-    claim_dpsgd: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SETTINGS",
-            help="What DP-SGD's accountant counts on is claimed, e.g. sigma=1,rate=0.05,steps=80.",
-            show_default=False,
-        ),
-    ] = None,
+    claimed: ClaimOptions,
     neighbours: Annotated[
         str | None,
         typer.Option(
@@ -352,20 +322,11 @@ def mechanism(
         --claim-epsilon 1 --claim-delta 1e-5 \
         --attack pair-inversion:sampler=numpy-legacy
     """
-    from dpaudit.audit.options import MechanismOptions, PrivacyClaim, count_of, fresh_seed
+    from dpaudit.audit.options import MechanismOptions, count_of, fresh_seed
     from dpaudit.cli import mechanisms
     from dpaudit.cli.options import optional_count
 
-    claim = PrivacyClaim.of(
-        claim_epsilon,
-        claim_delta,
-        claim_mu,
-        rho=claim_rho,
-        renyi=claim_renyi,
-        curve=claim_curve,
-        f=claim_f,
-        dpsgd=claim_dpsgd,
-    )
+    claim = claimed.claim()
     options = MechanismOptions(
         samples=count_of(samples, what="releases", example="2e5"),
         alpha=alpha,

@@ -9,19 +9,18 @@ import typer
 from dpaudit.cli.options import (
     AlsoOption,
     ByOption,
-    ClaimCurveOption,
-    ClaimFOption,
-    ClaimRenyiOption,
-    ClaimRhoOption,
+    ClaimOptions,
     FormatOption,
     OutOption,
     SeedOption,
     VerboseOption,
+    with_shared_options,
 )
 
 __all__ = ["training"]
 
 
+@with_shared_options
 def training(
     target: Annotated[
         str,
@@ -31,28 +30,7 @@ def training(
             show_default=False,
         ),
     ],
-    claim_epsilon: Annotated[
-        float | None,
-        typer.Option(help="The claimed ε of the whole training.", show_default=False),
-    ] = None,
-    claim_delta: Annotated[
-        float, typer.Option(help="The claimed δ; with another claim, the δ of the ε shown (1e-5).")
-    ] = 0.0,
-    claim_mu: Annotated[
-        float | None, typer.Option(help="The claimed μ of Gaussian DP.", show_default=False)
-    ] = None,
-    claim_rho: ClaimRhoOption = None,
-    claim_renyi: ClaimRenyiOption = None,
-    claim_curve: ClaimCurveOption = None,
-    claim_f: ClaimFOption = None,
-    claim_dpsgd: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SETTINGS",
-            help="What the accountant counts on, e.g. sigma=1,rate=0.05,steps=80; compared as a whole curve.",
-            show_default=False,
-        ),
-    ] = None,
+    claimed: ClaimOptions,
     data: Annotated[
         str, typer.Option(metavar="NAME", help="The module's data, or a function that makes it.")
     ] = "data",
@@ -110,19 +88,8 @@ def training(
     $ dpaudit training ./mine.py:train --claim-epsilon 3 --claim-delta 1e-5 \
         --canaries 1000
     """
-    from dpaudit.audit.options import PrivacyClaim, fresh_seed
+    from dpaudit.audit.options import fresh_seed
     from dpaudit.cli import training_loops
-
-    claim = PrivacyClaim.of(
-        claim_epsilon,
-        claim_delta,
-        claim_mu,
-        rho=claim_rho,
-        renyi=claim_renyi,
-        curve=claim_curve,
-        f=claim_f,
-        dpsgd=claim_dpsgd,
-    )
 
     training_loops.training(
         target,
@@ -130,7 +97,7 @@ def training(
         canaries=canaries,
         score=score,
         runs=runs,
-        claim=claim,
+        claim=claimed.claim(),
         alpha=alpha,
         seed=fresh_seed(seed),
         to=training_loops.Output(out, also, by, output, verbose),
