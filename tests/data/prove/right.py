@@ -42,6 +42,11 @@ def bernoulli_exp_fraction(n, d):
     return k % 2
 
 
+def exp_minus_half():
+    """1 with probability exp(−1/2)."""
+    return bernoulli_exp_fraction(1, 2)
+
+
 def bernoulli_exp(n, d):
     """1 with probability exp(−n/d), n ≥ 0."""
     while n > d:
