@@ -57,7 +57,7 @@ def test_the_package_carries_a_map_that_grows_sharper_with_n():
 
 
 def test_a_pass_quotes_the_map_and_a_small_audit_does_not():
-    rng = np.random.default_rng(5)
+    rng = np.random.default_rng((5, 2311))
     tests = tuple(sorted(set(registry.plugins("tests")) - {"keyless-search"}))
     for samples, quoted in ((120_000, True), (20_000, False)):
         result = run_audit(

@@ -32,7 +32,7 @@ def test_family_wise_error():
     """
     found = 0
     for i in range(20):
-        rng = np.random.default_rng(1000 + i)
+        rng = np.random.default_rng((1000 + i, 2311))
         result = audit(
             lambda n, d, rng=rng: rng.standard_normal((n, d)),
             seed=str(i),
@@ -55,7 +55,7 @@ HONEST = {
 @pytest.mark.parametrize("claim", HONEST)
 def test_honest_laws_pass(claim):
     result = audit(
-        HONEST[claim](np.random.default_rng(5)),
+        HONEST[claim](np.random.default_rng((5, 2311))),
         claim=claim,
         samples=120_000,
     )
@@ -68,7 +68,7 @@ def test_honest_laws_pass(claim):
 
 
 def test_a_pass_names_the_pancake_only_where_there_can_be_one():
-    normal = np.random.default_rng(5).standard_normal
+    normal = np.random.default_rng((5, 2311)).standard_normal
     many = audit(lambda n, d: normal((n, d)), dim=256)
     assert any("pancake with γ ≥ 2√d (≥ 32 at d = 256)" in b.flaw for b in many.cannot_rule_out)
     assert any("1e-8 at d = 256" in b.says for b in many.cannot_rule_out)
@@ -77,7 +77,7 @@ def test_a_pass_names_the_pancake_only_where_there_can_be_one():
 
 
 def test_what_no_size_excludes_is_true_of_every_test():
-    normal = np.random.default_rng(5).standard_normal
+    normal = np.random.default_rng((5, 2311)).standard_normal
     result = audit(lambda n, d: normal((n, d)), dim=1)
     of_all = {b.flaw: b for b in result.cannot_rule_out if b.test == "every black-box test"}
     assert "messages in the low bits" in of_all
@@ -86,7 +86,7 @@ def test_what_no_size_excludes_is_true_of_every_test():
 
 
 def test_a_scale_two_percent_off_is_found():
-    rng = np.random.default_rng(5)
+    rng = np.random.default_rng((5, 2311))
     result = audit(
         lambda n, d: rng.standard_normal((n, d)),
         claim="gaussian:sigma=1.02",
@@ -104,7 +104,7 @@ def test_absurdly_large_values_are_a_finding_not_an_overflow():
 
 def test_a_silent_sampler_after_some_values_is_inconclusive_and_a_flawed_one_still_a_finding():
     for scale, verdict in ((1.0, "inconclusive"), (1.3, "finding")):
-        rng, calls = np.random.default_rng(5), []
+        rng, calls = np.random.default_rng((5, 2311)), []
 
         def draw(n, d, scale=scale, rng=rng, calls=calls):
             calls.append(n)
@@ -144,7 +144,7 @@ ENDS = [
 )
 def test_what_a_sampler_gave_before_it_ended_is_judged(error, scale, verdict):
     """A vendor cannot escape by crashing; an honest sampler that crashes is still inconclusive."""
-    rng = np.random.default_rng(5)
+    rng = np.random.default_rng((5, 2311))
     draw = ends(lambda size: scale * rng.standard_normal(size), 700_000, error)
     result = audit(draw, samples=1_000_000, tests=("moments", "tails"))
     assert result.verdict == verdict
@@ -203,7 +203,7 @@ def test_an_end_that_the_values_choose_keeps_the_error_rate():
 def test_same_seed_same_verdict():
     runs = []
     for _ in range(2):
-        rng = np.random.default_rng(5)
+        rng = np.random.default_rng((5, 2311))
         runs.append(
             audit(
                 lambda n, d, rng=rng: rng.standard_normal((n, d)),
@@ -271,7 +271,7 @@ def test_dim_against_a_sampler_of_fixed_dimension():
 
 def test_single_values_of_a_recording_are_read_as_rows_of_the_dimension_asked_for():
     """Equal values within a row of 64 are a finding by rows; the last values make no row."""
-    rng = np.random.default_rng(5)
+    rng = np.random.default_rng((5, 2311))
     recorded = np.repeat(rng.standard_normal(4000), 16)
     asked = []
 
@@ -306,7 +306,7 @@ def test_a_growing_plan_adds_up_and_grows():
 
 
 def test_a_dimension_that_is_refused_is_left_out_and_named():
-    normal = np.random.default_rng(5).standard_normal
+    normal = np.random.default_rng((5, 2311)).standard_normal
 
     def draw(n, d):
         if d == 7:
@@ -324,7 +324,7 @@ class SlowClock:
 
     def __init__(self, monkeypatch, rate, call=0.0):
         self.now, self.rate, self.call = 0.0, rate, call
-        self.rng, self.asked = np.random.default_rng(5), []
+        self.rng, self.asked = np.random.default_rng((5, 2311)), []
         monkeypatch.setattr("dpaudit.audit.sampling.time", self)
         monkeypatch.setattr("dpaudit.audit.run.time", self)
 
@@ -412,7 +412,7 @@ class Repeatable(FunctionSampler):
 
     def __init__(self, seeds):
         self.seeds = list(seeds)
-        self.rng = np.random.default_rng(self.seeds.pop(0))
+        self.rng = np.random.default_rng((self.seeds.pop(0), 2311))
         super().__init__(lambda n, d: self.rng.standard_normal((n, d)))
 
     def draw_calls(self, calls, n, d, *, timeout):
@@ -455,7 +455,7 @@ def test_bits_are_of_the_first_process_only(tmp_path):
 
 def test_of_equal_p_values_the_likely_cause_is_first():
     """At twice the scale a dozen tests have p = 0; the scale is what is wrong."""
-    rng = np.random.default_rng(5)
+    rng = np.random.default_rng((5, 2311))
     result = audit(lambda n, d: 2 * rng.standard_normal((n, d)))
     assert sum(t.p == 0 for t in result.tests) > 3
     assert result.tests[0].name == "moments"
@@ -463,7 +463,7 @@ def test_of_equal_p_values_the_likely_cause_is_first():
 
 
 def test_a_finding_says_when_it_was_seen_and_how_to_see_it_again():
-    rng = np.random.default_rng(5)
+    rng = np.random.default_rng((5, 2311))
     result = audit(lambda n, d: 1.05 * rng.standard_normal((n, d)), dim=32)
     scale = next(t for t in result.tests if t.name == "moments")
     assert scale.finding
@@ -509,7 +509,7 @@ def test_a_sampler_that_can_starts_its_other_processes_ahead():
 
 def test_advice_is_never_a_finding_and_takes_no_alpha():
     """Two tests, one of them advisory: the other has all of α."""
-    rng = np.random.default_rng(5)
+    rng = np.random.default_rng((5, 2311))
     result = audit(
         lambda n, d: rng.standard_normal((n, d)),
         tests=("moments", "timing"),
@@ -521,7 +521,7 @@ def test_advice_is_never_a_finding_and_takes_no_alpha():
 
 
 def test_bits_for_another_battery(tmp_path):
-    rng = np.random.default_rng(5)
+    rng = np.random.default_rng((5, 2311))
     result = audit(lambda n, d: rng.standard_normal((n, d)), bits=tmp_path / "bits")
     bits = np.fromfile(tmp_path / "bits", dtype="<u2")
     assert len(bits) == result.samples
