@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpaudit.errors import RefusedProgramError
-from dpaudit.prove.graph import Branch, Graph
+from dpaudit.prove.graph import Graph
 from dpaudit.prove.law import ExactLaw
 from dpaudit.prove.machine import Machine
 from dpaudit.prove.solve import SCALE_BITS, Edge, exact_visits, lower_visits
@@ -70,12 +70,9 @@ def explore(
     while True:
         finished = graph.explore(residual=target, progress=progress)
         found = law_of(graph)
-        if found.law.residual <= residual or not finished or target < 1e-290:
+        if found.law.residual <= residual or not finished or not graph.undecided:
             break
-        if found.law.residual == _undecided(found):
-            target /= 4
-        else:
-            target /= 16
+        target /= 4
     return Exploration(
         law=found.law,
         graph=graph,
@@ -86,10 +83,6 @@ def explore(
     )
 
 
-def _undecided(found: Exploration) -> Fraction:
-    return found.law.residual
-
-
 def law_of(graph: Graph) -> Exploration:
     """The certified law of what was explored so far."""
     first = graph.first
@@ -97,8 +90,8 @@ def law_of(graph: Graph) -> Exploration:
     if first.to < 0:
         value = graph.outputs[-1 - first.to]
         return Exploration(_law({value: Fraction(1)}, 0), graph, {}, True, True, 0.0)
-    expanded = [i for i, s in enumerate(graph.states) if s.branches is not None]
-    if not expanded:
+    expanded = _leading_out(graph)
+    if first.to not in expanded:
         return Exploration(_law({}, 1), graph, {}, False, False, 0.0)
     position = {number: i for i, number in enumerate(expanded)}
     edges = [
@@ -120,6 +113,22 @@ def law_of(graph: Graph) -> Exploration:
         visits = dict(zip(expanded, solved, strict=True))
     mass = _masses(graph, visits, exact=exact)
     return Exploration(_law(mass, len(graph.states)), graph, visits, exact, True, 0.0)
+
+
+def _leading_out(graph: Graph) -> list[int]:
+    """The expanded states from which an output, or a state not yet expanded, can be reached."""
+    into: dict[int, list[int]] = {}
+    for number, state in enumerate(graph.states):
+        for branch in state.branches or ():
+            into.setdefault(branch.to, []).append(number)
+    todo = [t for t in into if t < 0 or graph.states[t].branches is None]
+    found = set(todo)
+    while todo:
+        for number in into.get(todo.pop(), ()):
+            if number not in found:
+                found.add(number)
+                todo.append(number)
+    return [i for i, s in enumerate(graph.states) if s.branches is not None and i in found]
 
 
 def _total(graph: Graph, number: int) -> int:
@@ -159,9 +168,3 @@ def _law(mass: Mapping[Hashable, Fraction], states: int) -> ExactLaw:
     if residual < 0:
         raise RefusedProgramError("the probabilities found add up to more than 1: please report")
     return ExactLaw(kept, residual, states)
-
-
-def branches_of(graph: Graph, number: int) -> list[Branch]:
-    """The branches of a state, expanded if needed."""
-    known = graph.states[number].branches
-    return graph.expand(number) if known is None else known

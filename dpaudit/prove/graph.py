@@ -178,9 +178,7 @@ class Graph:
         given = np.zeros(len(expanded))
         for number, mass in source.items():
             given[position[number]] = mass
-        visits = scipy.sparse.linalg.spsolve(
-            (scipy.sparse.identity(len(expanded), format="csc") - matrix.T).tocsc(), given
-        )
+        visits = _visits(matrix, given)
         found: dict[int, float] = {}
         for i, number in enumerate(expanded):
             state = self.states[number]
@@ -216,6 +214,23 @@ class Graph:
     def source_hashes(self) -> dict[str, str]:
         """SHA-256 of the files whose functions were run."""
         return self.machine.sources.hashes()
+
+
+def _visits(matrix: Any, source: Any) -> Any:
+    """Expected visits from given first ones; where some never end, those of the first steps."""
+    size = len(source)
+    identity = scipy.sparse.identity(size, format="csc")
+    try:
+        found = scipy.sparse.linalg.splu((identity - matrix.T).tocsc()).solve(source)
+        if np.isfinite(found).all() and found.min(initial=0.0) > -1e-6:
+            return found
+    except RuntimeError:  # singular
+        pass
+    found, now = source.copy(), source
+    for _ in range(4 * size + 100):
+        now = matrix.T @ now
+        found += now
+    return found
 
 
 def _typed(value: Any) -> Hashable:

@@ -52,7 +52,7 @@ from dpaudit.prove.values import (
 __all__ = ["Machine", "Raised"]
 
 _DEEPEST = 900
-_LONGEST = 20_000_000
+_LONGEST = 3_000_000
 _FAST = frozenset({int, float, bool, Fraction, str, bytes, type(None), complex})
 _NUMPY = (np.number, np.bool_)
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
@@ -681,6 +681,9 @@ class Machine:
         if len(args) == 1 and type(args[0]) is Lazy and not kwargs and id(cls) in MONOTONE:
             self.deliver(mode, lazies.apply(MONOTONE[id(cls)], args[0]))
             return
+        if cls is bool and args and _python_class(type(args[0])):
+            self.invoke(prelude.bool_, args, kwargs, mode)
+            return
         if cls is bool:
             self.deliver(mode, self.truth(args[0]) if args else False)
             return
@@ -846,10 +849,14 @@ class Machine:
             if one is None or one is ... or one is NotImplemented or isinstance(one, bool):
                 return type(other) is not Lazy and one is other
         if isinstance(left, Lazy) or isinstance(right, Lazy):
+            if not (_is_number(left) and _is_number(right)):
+                return False
             raise RefusedProgramError("'is' with a coin: use ==")
         if type(left) in _FAST or type(right) in _FAST or isinstance(left, tuple):
             if type(left) is not type(right):
                 return False
+            if left is right and isinstance(left, tuple) and not left:
+                return True
             raise RefusedProgramError("'is' with a value that has no identity: use ==")
         if isinstance(left, (Bound, NativeMethod, CoinMethod, CoinSource)):
             raise RefusedProgramError("'is' with a method: use ==")

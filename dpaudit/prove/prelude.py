@@ -27,6 +27,10 @@ def dict_(iterable: Any = ()) -> Any:
     return {key: value for key, value in iterable}  # noqa: C416
 
 
+def bool_(value: Any) -> Any:
+    return True if value else False  # noqa: SIM210
+
+
 def any_(iterable: Any) -> Any:
     for item in iterable:
         if item:

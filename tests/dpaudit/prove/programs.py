@@ -1,0 +1,442 @@
+# ruff: noqa: B, C4, RET, RUF, UP
+"""Small programs that an interpreter can get wrong; each is a function of `random` coins."""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+from collections import namedtuple
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import count as counting
+from math import floor
+
+WEIGHTS = [1, 2, 3]
+TABLE = {"a": 1, "b": 2}
+Pair = namedtuple("Pair", "left right")
+
+
+def closures(rng):
+    total = 0
+
+    def add(k):
+        nonlocal total
+        total += k
+        return total
+
+    for i in range(3):
+        if rng.getrandbits(1):
+            add(i + 1)
+    return total
+
+
+def late_closures(rng):
+    made = [lambda k=k: k * rng.getrandbits(1) for k in (1, 2, 4)]
+    late = [lambda: k for k in (1, 2, 4)]
+    return sum(f() for f in made), [f() for f in late]
+
+
+def defaults(rng, *, scale=2, shift=1):
+    def inner(a, b=scale, *rest, c=shift, **more):
+        return a + b + c + sum(rest) + sum(more.values())
+
+    bit = rng.getrandbits(1)
+    if bit:
+        return inner(bit, 5, 7, c=1, d=100)
+    return inner(bit)
+
+
+def reads_globals(rng):
+    return WEIGHTS[rng.randrange(3)] + TABLE["b"]
+
+
+def generators(rng):
+    def bits(n):
+        for _ in range(n):
+            yield rng.getrandbits(1)
+
+    def twice(source):
+        for b in source:
+            yield b
+            yield from (b, 1 - b)
+
+    return tuple(twice(bits(2)))
+
+
+def generator_that_waits(rng):
+    def stream():
+        while True:
+            yield rng.getrandbits(1)
+
+    coins = stream()
+    first = next(coins)
+    return first, next(coins), sum(b for b, _ in zip(coins, range(2)))
+
+
+def exceptions(rng):
+    found = []
+    for i in range(3):
+        try:
+            if rng.getrandbits(1):
+                raise ValueError(i)
+            found.append(1 // (rng.getrandbits(1)))
+        except ValueError as error:
+            found.append(error.args[0])
+        except ZeroDivisionError:
+            found.append(-1)
+        else:
+            found.append("fine")
+        finally:
+            found.append(".")
+    return found
+
+
+def returns_in_finally(rng):
+    def inner():
+        for i in range(4):
+            try:
+                if rng.getrandbits(1):
+                    return i
+                if i == 2:
+                    break
+                continue
+            finally:
+                seen.append(i)
+        return "out"
+
+    seen = []
+    return inner(), len(seen)
+
+
+def uncaught(rng):
+    if rng.randrange(3) == 1:
+        raise KeyError("x")
+    return 0
+
+
+def recursion(rng, depth=4):
+    if depth == 0 or rng.getrandbits(1):
+        return 0
+    return 1 + recursion(rng, depth - 1) + recursion(rng, 0)
+
+
+def dict_order(rng):
+    d = {}
+    for key in ("x", "y", "z"):
+        if rng.getrandbits(1):
+            d[key] = len(d)
+    if rng.getrandbits(1):
+        d.pop("x", None)
+        d["x"] = 9
+    return list(d.items()), "".join(d)
+
+
+def aliasing(rng):
+    rows = [[0] * 2] * 2
+    rows[rng.getrandbits(1)][0] += 1
+    if rng.getrandbits(1):
+        rows[0] = list(rows[0])
+    rows[0][1] = 5
+    return rows
+
+
+def alias_decides(rng):
+    a = [0]
+    b = a if rng.getrandbits(1) else [0]
+    keep = rng.getrandbits(1)
+    b.append(1)
+    rng.getrandbits(1)
+    return len(a) + keep
+
+
+def float_decisions(rng):
+    x = rng.randrange(8) / 10 + 0.1
+    total = 0.0
+    for _ in range(3):
+        total += x
+    return total == 3 * x, total > 0.9
+
+
+def early_return(rng):
+    for i in range(5):
+        if rng.randrange(3) == 0:
+            return i
+    return -1
+
+
+def loop_else(rng):
+    for i in range(2):
+        if rng.getrandbits(1):
+            break
+    else:
+        i = 7
+    k = 2
+    while k:
+        k -= 1
+        if rng.getrandbits(1):
+            continue
+        if i == 1:
+            break
+    else:
+        return i, "else"
+    return i, k
+
+
+def lazy_bits(rng):
+    x = rng.getrandbits(6)
+    low = x & 3
+    high = x >> 4
+    middle = (x >> 2) & 1
+    return low + 10 * high, middle, (x % 4 == low), x // 16 == high, (x >> 3) & 1
+
+
+def lazy_comparisons(rng):
+    x = rng.randrange(60)
+    y = 3 * x - 7
+    if y < 20:
+        return "low", x == 4
+    if 50 < y <= 100:
+        return "middle", x % 2
+    return "high", -x > -50, abs(x - 55) < 2
+
+
+def lazy_modulo_bias(rng):
+    return rng.getrandbits(5) % 6
+
+
+def lazy_fraction(rng):
+    u = Fraction(rng.randrange(12), 12)
+    if u < Fraction(1, 3):
+        return 0
+    return 1 if u * 2 > Fraction(3, 2) else 2
+
+
+def uniform_floats(rng):
+    u = rng.randrange(1 << 8) * 2.0**-8
+    return int(u * 6), u < 0.3, floor(4 * u - 1)
+
+
+def both_lazy(rng):
+    return rng.randrange(5) + rng.randrange(4) - (rng.randrange(3) < rng.randrange(3))
+
+
+def bytes_of(rng):
+    data = rng.randbytes(1)
+    return data[0] >> 6, len(data), int.from_bytes(data, "big") < 100
+
+
+def system_bytes():
+    data = os.urandom(2)
+    k = int.from_bytes(data, "little")
+    return k < 300, data[0] == 5
+
+
+def from_secrets():
+    return secrets.randbelow(3), secrets.choice("ab"), secrets.randbits(2)
+
+
+def shuffled(rng):
+    items = [1, 2, 3]
+    rng.shuffle(items)
+    return items
+
+
+def sampled(rng):
+    return rng.sample(range(4), 2), rng.choice((5, 6)), rng.randint(-1, 1)
+
+
+class Counter:
+    """A class with most things that classes have."""
+
+    step = 1
+
+    def __init__(self, start=0):
+        self.value = start
+        self._log = []
+
+    @property
+    def doubled(self):
+        return 2 * self.value
+
+    @staticmethod
+    def half(x):
+        return x // 2
+
+    @classmethod
+    def fresh(cls, value):
+        return cls(value)
+
+    def add(self, k):
+        self.value += k * self.step
+        self._log.append(k)
+        return self
+
+    def __len__(self):
+        return len(self._log)
+
+    def __add__(self, other):
+        return type(self).fresh(self.value + getattr(other, "value", other))
+
+    def __eq__(self, other):
+        return isinstance(other, Counter) and self.value == other.value
+
+    __hash__ = None
+
+
+class Doubled(Counter):
+    step = 2
+
+    def __init__(self, start=0):
+        super().__init__(start + 1)
+
+    def add(self, k):
+        super().add(k)
+        self.__hidden = k
+        return self
+
+    def hidden(self):
+        return self.__hidden
+
+
+def objects(rng):
+    one = Counter.fresh(1)
+    other = Doubled() if rng.getrandbits(1) else one
+    other.add(rng.randrange(3)).add(1)
+    both = one + other
+    return both.doubled, Counter.half(both.value), one == other, one != other, len(other), bool(one)
+
+
+def private_names(rng):
+    made = Doubled(3).add(rng.randrange(3))
+    return made.hidden(), hasattr(made, "__hidden"), made.value
+
+
+@dataclass
+class Point:
+    x: int
+    y: int = 2
+
+    def norm(self):
+        return self.x * self.x + self.y * self.y
+
+
+def records(rng):
+    p = Point(rng.randrange(3))
+    q = Pair(left=p.norm(), right=rng.getrandbits(1))
+    left, right = q
+    return left, q.right, right
+
+
+def builtins_of(rng):
+    xs = [rng.getrandbits(1) for _ in range(3)]
+    pairs = list(zip(xs, "abc"))
+    return (
+        sorted(pairs, key=lambda p: -p[0])[0][1],
+        max(xs),
+        min(enumerate(xs), key=lambda p: p[1])[0],
+        any(xs),
+        all(x for x in xs),
+        sum(map(lambda x: 2 * x, xs)),
+        [*filter(None, xs)],
+        sorted({k: v for k, v in pairs if v != "b"}.items()),
+        list(reversed(xs)),
+    )[rng.randrange(8)]
+
+
+def texts(rng):
+    k = rng.randrange(3)
+    return f"{k:02d}-{'x' * k!r}", "%d" % k, " ".join(str(i) for i in range(k))
+
+
+def sets(rng):
+    seen = set()
+    for _ in range(3):
+        seen.add(rng.randrange(3))
+    return len(seen), sorted(seen), 1 in seen
+
+
+def slices(rng):
+    xs = list(range(6))
+    k = rng.randrange(4)
+    first, *middle, last = xs[k:]
+    xs[1:3] = [9]
+    del xs[0]
+    return first, len(middle), last, xs[-1 - k], xs[:: k + 1]
+
+
+def walrus(rng):
+    found = []
+    while (b := rng.randrange(3)) != 2 and len(found) < 3:
+        found.append(b)
+    return found, b, 0 < b <= 1 < 2
+
+
+def conditional(rng):
+    a, b = rng.getrandbits(1), rng.getrandbits(1)
+    return (a and b) or (not a and 7), a if b else -a, not (a or b)
+
+
+class Lock:
+    def __init__(self, log):
+        self.log = log
+
+    def __enter__(self):
+        self.log.append("in")
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.log.append("out")
+        return kind is ValueError
+
+
+def context(rng):
+    log = []
+    with Lock(log) as lock:
+        lock.log.append(rng.getrandbits(1))
+        if rng.getrandbits(1):
+            raise ValueError
+        log.append("end")
+    return log
+
+
+def dead_variables(rng):
+    for _ in range(3):
+        junk = [rng.randrange(4)]
+        kept = junk[0] == 3
+        if kept:
+            return True
+    return False
+
+
+def infinite_iterators(rng):
+    for i in counting(1):
+        if i > 3 or rng.getrandbits(1):
+            return i
+
+
+def in_place(rng):
+    xs = [1]
+    ys = xs
+    if rng.getrandbits(1):
+        xs += [2]
+    else:
+        xs = xs + [3]
+    n = 5
+    n -= rng.getrandbits(1)
+    n **= 2
+    return ys, xs is ys, n
+
+
+def integers(rng):
+    k = rng.randrange(1, 17)
+    return math.isqrt(k), math.gcd(k, 12), k.bit_length(), divmod(k, 5), pow(k, 3, 7), ~k, k ^ 3
+
+
+ALL = [
+    value
+    for name, value in list(globals().items())
+    if callable(value)
+    and getattr(value, "__module__", None) == __name__
+    and not isinstance(value, type)
+]
