@@ -50,7 +50,7 @@ SHORT = "partial: no namespaces (not tried), other processes can be seen"
 def folder(tmp_path):
     (tmp_path / "mine.py").write_text(
         "import os, numpy as np\n"
-        "rng = np.random.default_rng(5)\n"
+        "rng = np.random.default_rng((5, 2311))\n"
         "def good(n, d): return rng.standard_normal((n, d))\n"
         "def release(value, n): return np.round((value + rng.laplace(0, 1, n)) * 2**20) / 2**20\n"
         "def told(n, d): raise RuntimeError(os.environ.get('DB_PASSWORD', 'nothing'))\n"
