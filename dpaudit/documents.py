@@ -21,6 +21,7 @@ from dpaudit.types import (
     CellFailure,
     CellResult,
     Count,
+    DeterminismResult,
     EpsilonBounds,
     Interval,
     Level,
@@ -39,6 +40,7 @@ __all__ = [
     "ArmAudit",
     "AuditDocument",
     "Column",
+    "DeterminismDocument",
     "ExperimentDocument",
     "Figure",
     "Format",
@@ -117,6 +119,15 @@ class ProofDocument:
     schema: Schema = SCHEMA
     kind: Literal["proof"] = "proof"
     result: ProofResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeterminismDocument:
+    """What was seen of a compiled sampler with chosen coins, as stored in a folder."""
+
+    schema: Schema = SCHEMA
+    kind: Literal["determinism"] = "determinism"
+    result: DeterminismResult
 
 
 def of_result(result: AuditResult | MechanismResult) -> AuditDocument | MechanismDocument:

@@ -27,8 +27,10 @@ __all__ = [
     "BlindSpot",
     "CellFailure",
     "CellResult",
+    "CoinBytes",
     "CoinCount",
     "Counterexample",
+    "DeterminismResult",
     "EpsilonBounds",
     "Evidence",
     "Interval",
@@ -685,3 +687,41 @@ class ProofResult:
     def __repr__(self) -> str:
         said = f"{self.states:,} states"
         return _brief(self, self.verdict, self.program, self.claim, said)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoinBytes:
+    """How many bytes of coins the ``value``-th number of a vector took, over the runs."""
+
+    value: Count
+    least: Count
+    most: Count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeterminismResult:
+    """What was seen of a compiled sampler whose coins, clock and process number were chosen.
+
+    Guarantee: each of ``findings`` is a pair of runs whose coins are the same where they should
+    matter and whose values differ. "no-finding" says that in ``runs`` runs the same coins gave the
+    same values, that no coin reached two values, and that the library has no instruction and no
+    import that could bring in anything but what was interposed. Not claimed: that the same holds
+    for coins that were not tried; that the law of the values is right.
+
+    ``sources`` is what the sampler asked for, and how often in one run.
+    """
+
+    verdict: Verdict
+    library: str
+    symbol: str
+    findings: tuple[str, ...]
+    not_controlled: tuple[str, ...]
+    coin_bytes: tuple[CoinBytes, ...]
+    sources: Mapping[str, Count]
+    runs: Count
+    cannot_rule_out: tuple[str, ...]
+    seconds: Amount
+    provenance: Provenance
+
+    def __repr__(self) -> str:
+        return _brief(self, self.verdict, self.symbol, f"{self.runs:,} runs")

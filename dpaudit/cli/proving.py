@@ -112,7 +112,7 @@ def _function(program: str) -> Any:
 
 
 def _written(proof: Proof, out: Path, options: ProofOptions) -> ProofDocument:
-    from dpaudit.results.files import write_text
+    from dpaudit.report.files import write_text
     from dpaudit.results.text import json_escaped
 
     del options

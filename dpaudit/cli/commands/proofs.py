@@ -15,7 +15,12 @@ __all__ = ["prove", "verify_certificate"]
 
 def prove(
     program: Annotated[
-        str, typer.Argument(metavar="PROGRAM", help="python:MODULE:FUNCTION", show_default=False)
+        str,
+        typer.Argument(
+            metavar="PROGRAM",
+            help="python:MODULE:FUNCTION | library:PATH:SYMBOL",
+            show_default=False,
+        ),
     ],
     claim: Annotated[
         str | None,
@@ -63,6 +68,13 @@ def prove(
             "--disjoint", help="Also decide whether the returned values have coins of their own."
         ),
     ] = False,
+    determinism: Annotated[
+        bool,
+        typer.Option(
+            "--determinism",
+            help="Of a library: run it with chosen coins, clock and process number, and show which coins reach which value.",
+        ),
+    ] = False,
     residual: Annotated[
         str, typer.Option(metavar="P", help="Stop when at most this probability is left.")
     ] = "2^-40",
@@ -76,7 +88,7 @@ def prove(
     ] = None,
     time_limit: Annotated[
         float | None,
-        typer.Option(help="Seconds for each exploration.", show_default="600"),
+        typer.Option(help="Seconds for each exploration.", show_default="600; --determinism: 120"),
     ] = None,
     out: Annotated[
         Path | None,
@@ -95,14 +107,29 @@ def prove(
     3: not decided in time, or the program uses what is not a function of its
     coins (the message names it).
 
+    A compiled sampler has no source to follow. With --determinism, its calls
+    for coins, time and process number (getrandom, /dev/urandom, RDRAND, …) are
+    answered by the auditor. That shows which coins reach which value, and what
+    could not be controlled; it is not its law. This part runs in the sandbox.
+
     [bold]Examples[/bold]
 
     $ dpaudit prove python:./noise.py:draw --claim discrete-laplace:scale=2
     $ dpaudit prove python:./noise.py:gauss --args '["1/2"]' --coins rng \
         --claim discrete-gaussian:variance=1/2 --out proof
     $ dpaudit prove python:./noise.py:answer --neighbours 0,1 --claim-epsilon 'ln(3)'
+    $ dpaudit prove library:./libnoise.so:noise --determinism
     $ dpaudit verify certificate proof/certificate.json.gz
     """
+    if determinism:
+        from dpaudit.cli.determinism import show_determinism
+
+        show_determinism(
+            program,
+            time_limit=120.0 if time_limit is None else time_limit,
+            out=out,
+            output=output,
+        )
     from dpaudit.cli import proving
 
     proving.prove_program(

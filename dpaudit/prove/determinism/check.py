@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import itertools
 import struct
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from dpaudit import provenance
 from dpaudit.errors import UsageError
 from dpaudit.prove.determinism.driver import Coins, Driver, Run, Scenario, Value, driver
 from dpaudit.prove.determinism.scan import scan
 from dpaudit.results.text import one_line
-from dpaudit.types import Verdict
+from dpaudit.types import CoinBytes, DeterminismResult
 
-__all__ = ["Determinism", "determinism"]
+__all__ = ["determinism"]
 
 _TAPES = 4
 _OTHERS = 3
@@ -44,40 +46,20 @@ def _with_same_coins(tape: Scenario, calls: int) -> list[tuple[str, Scenario]]:
     ]
 
 
-@dataclass(frozen=True)
-class Determinism:
-    """What was seen of a compiled sampler under interposed coins.
-
-    Attributes:
-        verdict: "finding" if a value is no function of its own coins, "inconclusive" if something
-            could not be controlled, "no-finding" otherwise.
-        findings: in words, each with the values before and after.
-        not_controlled: what could bring in something else than the coins.
-        coin_bytes: for each value of a vector, the fewest and the most bytes of coins that it
-            took, where these could be told apart.
-        sources: what the sampler asked for, and how often in one run.
-        runs: how many runs were made.
-    """
-
-    verdict: Verdict
-    findings: tuple[str, ...]
-    not_controlled: tuple[str, ...]
-    coin_bytes: Mapping[int, tuple[int, int]]
-    sources: Mapping[str, int]
-    runs: int
+_NOT_COVERED = (
+    "coins that were not tried: a branch that they never took",
+    "the law of the values: whether they follow what is claimed",
+    "code that the library loads or writes while it runs",
+    "the C library and the processor",
+)
 
 
 def determinism(
     library: Path, symbol: str, *, calls: int = 4, dim: int = 4, timeout: float = 120.0
-) -> Determinism:
+) -> DeterminismResult:
     """Run ``void symbol(double *out, size_t n, size_t d)`` with n = 1, d = ``dim``.
 
-    Formal guarantee: a finding is a pair of runs whose coins are the same where they should matter
-    and whose values differ. "no-finding" says that in all runs with the same coins the values were
-    the same, that no coin reached two values, and that the library has no instruction and no import
-    that could bring in anything but the interposed coins, clock and process number. Not claimed:
-    that the same holds for coins which were not tried; that the law of the values is right; that
-    the processor and the C library are.
+    Formal guarantee: see :class:`~dpaudit.types.DeterminismResult`.
 
     Raises:
         UsageError: no such library; no compiler or binutils; ``calls`` or ``dim`` out of range.
@@ -87,23 +69,40 @@ def determinism(
         raise UsageError(f"library={one_line(library)}: no such file")
     if not 2 <= calls <= 64 or not 1 <= dim <= 64:
         raise UsageError(f"calls={calls}, dim={dim}: 2 to 64 calls of 1 to 64 values are made")
+    begun = time.monotonic()
     seen = scan(library)
     with driver(
         library, symbol, calls=calls, dim=dim, random_instructions=seen.random_instructions
     ) as run:
-        return _Check(run, timeout).result(seen.not_controlled)
+        check = _Check(run, timeout)
+        coins, sources = check.run()
+    uncontrolled = (*seen.not_controlled, *_uncontrolled(sources), *check.open)
+    return DeterminismResult(
+        verdict="finding" if check.findings else "inconclusive" if uncontrolled else "no-finding",
+        library=one_line(library),
+        symbol=one_line(symbol),
+        findings=tuple(check.findings),
+        not_controlled=uncontrolled,
+        coin_bytes=coins,
+        sources=sources,
+        runs=check.runs,
+        cannot_rule_out=_NOT_COVERED,
+        seconds=time.monotonic() - begun,
+        provenance=provenance.collect(seed="fixed tapes 1 to 4", plugins=()),
+    )
 
 
 class _Check:
     """The runs of one sampler, and what is found on the way."""
 
-    def __init__(self, run: Driver, timeout: float) -> None:
-        self._driver, self._timeout = run, timeout
-        self._runs = 0
-        self._findings: list[str] = []
-        self._open: list[str] = []
+    def __init__(self, driver: Driver, timeout: float) -> None:
+        self._driver, self._timeout = driver, timeout
+        self.runs = 0
+        self.findings: list[str] = []
+        self.open: list[str] = []
 
-    def result(self, not_controlled: Iterable[str]) -> Determinism:
+    def run(self) -> tuple[tuple[CoinBytes, ...], Mapping[str, int]]:
+        """All runs: bytes of coins per value of a vector, and what was asked for."""
         base = dict(zip(_tapes(), self._all(_tapes()), strict=True))
         failed = next((run.failure for run in base.values() if run.failure), "")
         if failed:
@@ -111,24 +110,11 @@ class _Check:
         self._same_coins(base)
         coins = self._replaced(base)
         self._coins_reach(base)
-        sources = next(iter(base.values())).events
-        uncontrolled = (*not_controlled, *_uncontrolled(sources), *self._open)
-        return Determinism(
-            verdict="finding"
-            if self._findings
-            else "inconclusive"
-            if uncontrolled
-            else "no-finding",
-            findings=tuple(self._findings),
-            not_controlled=uncontrolled,
-            coin_bytes=coins,
-            sources=sources,
-            runs=self._runs,
-        )
+        return coins, next(iter(base.values())).events
 
     def _all(self, scenarios: Iterable[Scenario]) -> list[Run]:
         wanted = list(scenarios)
-        self._runs += len(wanted)
+        self.runs += len(wanted)
         return self._driver.run(wanted, timeout=self._timeout) if wanted else []
 
     def _same_coins(self, base: Mapping[Scenario, Run]) -> None:
@@ -144,11 +130,11 @@ class _Check:
             where = _difference(base[tape], run)
             if where is not None and how not in told:
                 told.add(how)
-                self._findings.append(
+                self.findings.append(
                     f"the same coins give another value {how}{_shown(where, base[tape], run)}"
                 )
 
-    def _replaced(self, base: Mapping[Scenario, Run]) -> dict[int, tuple[int, int]]:
+    def _replaced(self, base: Mapping[Scenario, Run]) -> tuple[CoinBytes, ...]:
         """Which values change with each of the coins; bytes of coins per value of a vector."""
         taken: dict[int, list[int]] = defaultdict(list)
         for tape in list(base)[:_REPLACED_TAPES]:
@@ -165,7 +151,10 @@ class _Check:
                     counts[value] += unit[3] - unit[2]
             for (_, place), count in counts.items():
                 taken[place].append(count)
-        return {place: (min(found), max(found)) for place, found in sorted(taken.items())}
+        return tuple(
+            CoinBytes(value=place, least=min(found), most=max(found))
+            for place, found in sorted(taken.items())
+        )
 
     def _reached(
         self, tape: Scenario, before: Run, units: list[Coins]
@@ -184,17 +173,18 @@ class _Check:
         """Coins that always change several values are shared; sometimes: not decided."""
         shared = {unit: changes for unit, changes in final.items() if _always_several(changes)}
         moving = [unit for unit, changes in final.items() if len(_union(changes)) > 1]
-        if shared and not any("share" in finding for finding in self._findings):
+        if shared and not any("share" in finding for finding in self.findings):
             unit, changes = next(iter(shared.items()))
             values = sorted(_union(changes))
             run = next(run for run, changed in changes if len(changed) > 1)
             pairs = "; ".join(_shown(value, before, run)[2:] for value in values[:2])
-            self._findings.append(
+            self.findings.append(
                 f"{len(shared)} of {len(final)} units of coins are shared by several values: "
                 f"replacing {_named(unit)} (tape {tape.tape}) changes {len(values)} values: {pairs}"
+                " (pairs by Box and Muller do so and are independent, which coins cannot show)"
             )
         elif moving and not shared:
-            self._open.append(
+            self.open.append(
                 f"{_named(moving[0])} change several values, but not always: coins are read ahead "
                 "of the values, and which value takes them is not decided"
             )
@@ -205,7 +195,7 @@ class _Check:
         still = [v for v in runs[0].values if len({run.values[v] for run in runs}) == 1]
         if still:
             call, value = still[0]
-            self._findings.append(
+            self.findings.append(
                 f"{len(still)} of {len(runs[0].values)} values are the same whatever the coins: "
                 f"value {value} of call {call} is {_number(runs[0].values[still[0]])}"
             )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import shutil
 from pathlib import Path
 
 import pytest
+from command_line import here as dpaudit
 
 from dpaudit.errors import UsageError
 from dpaudit.prove.determinism.check import determinism
@@ -62,8 +64,8 @@ def check(path: Path):  # type: ignore[no-untyped-def]
 def test_a_value_that_rejects_is_a_function_of_its_own_coins(library) -> None:  # type: ignore[no-untyped-def]
     found = check(library("EACH { double u; do u = unit(); while (u < 0.4); o[i] = log(u); } }"))
     assert (found.verdict, found.findings, found.not_controlled) == ("no-finding", (), ())
-    assert set(found.coin_bytes) == {0, 1}
-    assert all(low >= 7 and high % 8 in (0, 7) for low, high in found.coin_bytes.values())
+    assert [taken.value for taken in found.coin_bytes] == [0, 1]
+    assert all(taken.least >= 7 and taken.most % 8 in (0, 7) for taken in found.coin_bytes)
     assert set(found.sources) == {"getrandom"}
 
 
@@ -105,7 +107,8 @@ def test_coins_that_are_read_ahead_are_told_apart(library) -> None:  # type: ign
             "for (size_t i = 0; i < n * d; i++) o[i] = b[i]; }"
         )
     )
-    assert (found.verdict, found.coin_bytes) == ("no-finding", {0: (4, 4), 1: (4, 4)})
+    assert found.verdict == "no-finding"
+    assert [(t.value, t.least, t.most) for t in found.coin_bytes] == [(0, 4, 4), (1, 4, 4)]
     assert found.sources == {"/dev/urandom": 2}
 
 
@@ -171,3 +174,21 @@ def test_a_missing_symbol_or_file_is_a_usage_error(library, tmp_path: Path) -> N
     (tmp_path / "y.so").write_text("no library")
     with pytest.raises(UsageError, match="objdump"):
         determinism(tmp_path / "y.so", "noise")
+
+
+def test_the_command_says_what_was_seen(library, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    path = library("EACH o[i] = unit() + 1e-3 * (double)(time(0) & 1023); }")
+    done = dpaudit("prove", f"library:{path}:noise", "--determinism", "--out", tmp_path)
+    assert done.returncode == 1
+    text = " ".join(done.stdout.split())
+    for words in ("time (16 times)", "at another time", "Not covered: coins that were not tried"):
+        assert words in text
+    assert text.endswith("Finding: a value is not a function of coins of its own.")
+    stored = json.loads((tmp_path / "result.json").read_text())
+    assert (stored["kind"], stored["result"]["verdict"]) == ("determinism", "finding")
+
+
+def test_the_command_wants_a_library() -> None:
+    done = dpaudit("prove", "python:random:random", "--determinism")
+    assert done.returncode == 2
+    assert "library:PATH:SYMBOL" in done.stderr
