@@ -57,6 +57,7 @@ Kind = Literal[
     "attacks",
     "mitigations",
     "submissions",
+    "batches",
     "tests",
     "services",
     "transcripts",

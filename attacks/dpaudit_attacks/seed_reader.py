@@ -11,8 +11,8 @@ query it knows one of these:
 - *All but some values* (``code=signs``, or ``fraction`` for whole numbers):
   :meth:`SeedReader.reconstruct_counts`. Values that are not known, and what independent noise on
   top flips, are corrected by trying the likeliest errors.
-- *Only that it is small beside the noise*, as a gradient is (``code=signs``):
-  :meth:`SeedReader.noise`.
+- *Only a bound on its norm*, small beside the noise's, as a clipped gradient has (``code=signs``):
+  :meth:`SeedReader.unknown`.
 
 Ours.
 """
@@ -31,20 +31,21 @@ import numpy.typing as npt
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Array
 from dpaudit.noise.key import PancakeKey
-from dpaudit.noise.seed_in_noise.codes import Symbols
+from dpaudit.noise.seed_in_noise.codes import Code, Symbols
 from dpaudit.noise.seed_in_noise.key import SeedKey, held_key
 from dpaudit.noise.seed_in_noise.nonces import KeyedNonces, OpenedNonces, Seeds
 from dpaudit.noise.seed_in_noise.rows import Rows
 from dpaudit.vectors.arrays import double, library, tensor, to_numpy
 from dpaudit_attacks.pancake_likelihood import check_candidates, check_rows
 
-__all__ = ["CountsRead", "Reading", "SeedReader"]
+__all__ = ["CountsRead", "Reading", "SeedReader", "likeliest", "rounding"]
 
 _CHECKED = 1024  # values that tell a right seed from a wrong one
 _LEAST = 4
 _DEVIATIONS = 8.0
 _CERTAIN = 40.0  # nats; a symbol that is so likely is not doubted
 _DOUBTED = 64
+_SPREAD = 3.0  # standard deviations by which a release's length may mislead
 _HOPELESS = 1e-3  # chance that a nonce is among those tried
 
 Floats = npt.NDArray[np.float64]
@@ -114,6 +115,11 @@ class SeedReader:
         self._rows = Rows.of(law, code, sigma=sigma, scale=scale, size=self._seeds.size)
         self._blur, self._tries = float(blur), tries
 
+    @property
+    def carriers(self) -> int:
+        """How many of a row's first values carry the nonce."""
+        return self._rows.code.symbols
+
     def read(self, releases: Array) -> Reading:
         """The whole query of each release (t, d), if it is of whole numbers: nothing else is known.
 
@@ -126,7 +132,7 @@ class SeedReader:
                 "of the query; give candidates, or the counts that are known"
             )
         check_rows("releases", releases, dim=releases.shape[-1], axes=2)
-        values, slack = to_numpy(double(releases)), _rounding(releases)
+        values, slack = to_numpy(double(releases)), rounding(releases)
         found = self._noise(values, slack, whole=True)
         return Reading(np.rint(values - found.values), found.found)
 
@@ -141,7 +147,32 @@ class SeedReader:
         values = to_numpy(double(residuals))
         if values.ndim != 2 or np.isinf(values).any():
             raise UsageError(f"residuals of shape {values.shape}: needs (t, d), finite or NaN")
-        return self._noise(values, _rounding(residuals), whole=False)
+        return self._noise(values, rounding(residuals), whole=False)
+
+    def unknown(self, releases: Array, *, norm: float) -> Reading:
+        """The whole query of each release (t, d), of which only a bound on its norm is known.
+
+        How much of a release is query is estimated from its length: |release|² is |query|² + dσ²
+        up to about σ²√(2d). The query is taken to be spread over all coordinates as normal values
+        are; where it is not, fewer releases are read, and none wrongly.
+
+        Raises:
+            UsageError: not two axes, values that are not finite, or norm not above 0.
+        """
+        check_rows("releases", releases, dim=releases.shape[-1], axes=2)
+        if isinstance(norm, (bool, str)) or not 0 < norm < np.inf:
+            raise UsageError(f"norm={norm}: must be a finite number > 0, e.g. the clipping norm")
+        values, d = to_numpy(double(releases)), releases.shape[-1]
+        noise = self._rows.law.claim.standard_deviation**2
+        sizes = np.square(values).mean(1) - noise * (1 - _SPREAD * np.sqrt(2 / d))
+        blurs = np.sqrt(np.clip(sizes, 0.0, norm**2 / d))
+        slack = rounding(releases)
+        read = [
+            self._noise(row[None], float(np.hypot(slack, blur)), whole=False)
+            for row, blur in zip(values, blurs, strict=True)
+        ]
+        found = np.array([one.found[0] for one in read], dtype=bool)
+        return Reading(values - np.concatenate([one.values for one in read]), found)
 
     def score(self, releases: Array, candidates: Array) -> Array:
         """Minus the squared distance from release less candidate to the noise it announces.
@@ -155,7 +186,7 @@ class SeedReader:
             UsageError: shapes that do not fit, or values that are not finite.
         """
         many = to_numpy(check_candidates(releases, candidates, dim=releases.shape[-1]))
-        values, slack = to_numpy(double(releases)), _rounding(releases)
+        values, slack = to_numpy(double(releases)), rounding(releases)
         scores = np.empty((len(values), many.shape[1]))
         for j in range(many.shape[1]):
             rest = values - many[:, j].astype(np.float64)
@@ -173,7 +204,7 @@ class SeedReader:
         right = to_numpy(truth)
         own = many[np.arange(len(right)) if len(many) > 1 else 0, right]
         rest = to_numpy(double(releases)) - own
-        found = self._noise(rest, _rounding(releases), whole=False).found
+        found = self._noise(rest, rounding(releases), whole=False).found
         return {
             "seeds": {
                 "releases": len(found),
@@ -212,22 +243,22 @@ class SeedReader:
         values = to_numpy(double(releases))
         low = np.asarray(lowest if isinstance(lowest, int) else to_numpy(lowest))
         for row in values:
-            found = self._noise((row - base)[None], _rounding(releases), whole=whole)
+            found = self._noise((row - base)[None], rounding(releases), whole=whole)
             if found.found[0]:
                 counts = np.rint(row - found.values[0])[index].astype(np.int64)
                 return CountsRead(counts, bool(((counts >= low) & (counts < low + bound)).all()))
         return CountsRead(np.broadcast_to(low, index.shape).astype(np.int64), trusted=False)
 
-    def _noise(self, rows: Floats, rounding: float, *, whole: bool) -> Reading:
+    def _noise(self, rows: Floats, slack: float, *, whole: bool) -> Reading:
         out, found = np.full(rows.shape, np.nan), np.zeros(len(rows), dtype=bool)
-        blur = float(np.hypot(self._blur, rounding))
+        blur = float(np.hypot(self._blur, slack))
         for i, row in enumerate(rows):
             symbols = self._rows.code.read(row, blur=blur)
             if len(symbols.best) < self._rows.code.symbols:
                 continue
             if self._tries * np.exp(symbols.sure.sum()) < _HOPELESS:
                 continue
-            for nonce in self._likeliest(symbols):
+            for nonce in likeliest(self._rows.code, symbols, tries=self._tries):
                 seed = self._seeds.seed(nonce)
                 some = min(len(row), self._rows.code.symbols + _CHECKED)
                 made = self._rows.draw([nonce], [seed], some)[0]
@@ -253,14 +284,15 @@ class SeedReader:
         size = float(np.linalg.norm(row) * np.linalg.norm(made))
         return bool(row @ made > _DEVIATIONS / np.sqrt(len(row)) * size)
 
-    def _likeliest(self, symbols: Symbols) -> Iterator[bytes]:
-        """Nonces in order of likelihood, at most ``tries``."""
-        doubted = np.argsort(symbols.cost)[:_DOUBTED]
-        doubted = doubted[symbols.cost[doubted] < _CERTAIN]
-        for _, changed in zip(range(self._tries), _subsets(symbols.cost[doubted]), strict=False):
-            spelled = symbols.best.copy()
-            spelled[doubted[changed]] = symbols.other[doubted[changed]]
-            yield self._rows.code.nonce(spelled)
+
+def likeliest(code: Code, symbols: Symbols, *, tries: int) -> Iterator[bytes]:
+    """Nonces of a reading in order of likelihood, at most ``tries``."""
+    doubted = np.argsort(symbols.cost)[:_DOUBTED]
+    doubted = doubted[symbols.cost[doubted] < _CERTAIN]
+    for _, changed in zip(range(tries), _subsets(symbols.cost[doubted]), strict=False):
+        spelled = symbols.best.copy()
+        spelled[doubted[changed]] = symbols.other[doubted[changed]]
+        yield code.nonce(spelled)
 
 
 def _subsets(costs: Floats) -> Iterator[list[int]]:
@@ -277,7 +309,7 @@ def _subsets(costs: Floats) -> Iterator[list[int]]:
             heapq.heappush(heap, (total + step - float(costs[last]), [*chosen[:-1], last + 1]))
 
 
-def _rounding(releases: Array) -> float:
+def rounding(releases: Array) -> float:
     """Standard deviation, generously, of what rounding to the release's type moved."""
     values = double(releases)
     eps = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}

@@ -14,7 +14,7 @@ from dpaudit.errors import UsageError
 from dpaudit.results.text import one_line
 from dpaudit.types import Reference
 
-__all__ = ["DpSgd"]
+__all__ = ["DpSgd", "losses"]
 
 _STEP = 2e-3
 _LARGEST = 60.0
@@ -81,20 +81,21 @@ class DpSgd:
             MissingExtraError: dp-accounting is not installed.
         """
         probability(delta)
-        return float(_losses(self.sigma, self.rate, self.steps).get_epsilon_for_delta(delta))
+        return float(losses(self.sigma, self.rate, self.steps).get_epsilon_for_delta(delta))
 
     @cached_property
     def profile(self) -> tuple[tuple[float, float], ...]:
         """Pairs (ε, δ) that the training keeps all at once: δ is an upper bound at each ε."""
-        losses = _losses(self.sigma, self.rate, self.steps)
-        farthest = min(_LARGEST, max(1.0, 2 * float(losses.get_epsilon_for_delta(1e-7))))
+        composed = losses(self.sigma, self.rate, self.steps)
+        farthest = min(_LARGEST, max(1.0, 2 * float(composed.get_epsilon_for_delta(1e-7))))
         grid = np.linspace(0.0, farthest, _POINTS)
-        deltas = np.minimum(1.0, np.asarray(losses.get_delta_for_epsilon(grid)))
+        deltas = np.minimum(1.0, np.asarray(composed.get_delta_for_epsilon(grid)))
         return tuple(zip(grid.tolist(), deltas.tolist(), strict=True))
 
 
 @lru_cache(maxsize=64)
-def _losses(sigma: float, rate: float, steps: int) -> Any:
+def losses(sigma: float, rate: float, steps: int) -> Any:
+    """dp-accounting's distribution of the privacy loss of such a training, from above."""
     (distribution,) = pld_modules("claim-dpsgd", "privacy_loss_distribution")
     one = distribution.from_gaussian_mechanism(
         sigma,

@@ -1,7 +1,7 @@
 """The Protocols of plug-ins, one role per file: nothing to inherit, nothing to register.
 
 A *noise source* makes noise, a *host* turns data into neighbouring query results, a *mitigation*
-stands between a source and a release, an *attack* plays one of eight games against releases
+stands between a source and a release, an *attack* plays one of nine games against releases
 (``dpaudit.interfaces.attacks``), a *closed sampler* is third-party noise, a *test* maps its blocks
 to evidence, a *run logger* reports a run to another tool. ``dpaudit.testing`` has a conformance
 check for most.
@@ -13,6 +13,7 @@ from dpaudit.interfaces.arrays import Array, DType
 from dpaudit.interfaces.attacks import (
     GAMES,
     Attack,
+    BatchAttack,
     Game,
     GameAttack,
     IdentificationAttack,
@@ -22,6 +23,7 @@ from dpaudit.interfaces.attacks import (
     ReconstructionAttack,
     SupportAttack,
 )
+from dpaudit.interfaces.batches import BatchCoins, BatchDraw
 from dpaudit.interfaces.hosts import Host
 from dpaudit.interfaces.local import LocalMechanism, SubmissionPolicy
 from dpaudit.interfaces.loggers import RunLogger
@@ -48,6 +50,9 @@ __all__ = [
     "GAMES",
     "Array",
     "Attack",
+    "BatchAttack",
+    "BatchCoins",
+    "BatchDraw",
     "Block",
     "ClosedSampler",
     "DType",

@@ -14,6 +14,7 @@ ATTACKS = {
     name: p for name, p in registry.plugins("attacks").items() if p.origin.distribution == "dpaudit"
 }
 KEYED = {
+    "batch-reader",
     "likelihood-ratio",
     "membership",
     "nearest-peak",

@@ -311,8 +311,8 @@ def list_(
     mechanisms   of libraries: numpy:laplace, opendp:gaussian, …
     samplers     the ways to reach a sampler: python:, command:, library:, …
     tests        what an audit runs
-    attacks, mitigations, hosts, measures, local, submissions, loggers
-                 what an experiment is made of
+    attacks, mitigations, hosts, measures, local, submissions, batches,
+    loggers      what an experiment is made of
     experiments  what dpaudit run runs, with rough minutes
     services, transcripts
                  what dpaudit serve runs and dpaudit verify checks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dpaudit.interfaces.attacks.batch import BATCH, BatchAttack
 from dpaudit.interfaces.attacks.game import Game
 from dpaudit.interfaces.attacks.identification import IDENTIFICATION, IdentificationAttack
 from dpaudit.interfaces.attacks.learning import LEARNING, LearningAttack
@@ -15,6 +16,7 @@ from dpaudit.interfaces.attacks.support import SUPPORT, SupportAttack
 __all__ = [
     "GAMES",
     "Attack",
+    "BatchAttack",
     "Game",
     "GameAttack",
     "IdentificationAttack",
@@ -36,6 +38,7 @@ GAMES = {
         RECONSTRUCTION,
         MEMBERSHIP,
         POPULATION,
+        BATCH,
     )
 }
 """All games by name."""

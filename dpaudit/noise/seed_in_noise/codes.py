@@ -16,7 +16,7 @@ from dpaudit.noise.seed_in_noise.laws import ContinuousLaw, Law
 from dpaudit.registry import nearest
 from dpaudit.results.foreign import shown
 
-__all__ = ["CODES", "Code", "Symbols", "code_of"]
+__all__ = ["CODES", "Code", "Head", "Symbols", "code_of"]
 
 CODES = ("fraction", "head", "signs")
 _LEAST, _MOST = 0.5, 1e4

@@ -21,7 +21,7 @@ from dpaudit.vectors.normal import check_shape
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["SeedInNoise"]
+__all__ = ["SeedInNoise", "nonces_of"]
 
 _SPARE = 64.0
 
@@ -89,8 +89,7 @@ class SeedInNoise:
             UsageError: no key, or both; a law, scale, code or number of bits that does not fit.
             KeyFileError: a key file that is none.
         """
-        self.key = None if key is None else held_key(key)
-        self._nonces = _nonces(self.key, public_key, nonce_bits)
+        self.key, self._nonces = nonces_of(key, public_key, nonce_bits)
         self.rows = Rows.of(law, code, sigma=sigma, scale=scale, size=self._nonces.size)
 
     @property
@@ -152,14 +151,23 @@ class SeedInNoise:
         return EpsilonBounds(low=0.0, high=math.inf, says="unknown: too few values for the nonce")
 
 
-def _nonces(key: SeedKey | PancakeKey | None, public_key: str, bits: int | None) -> Nonces:
+def nonces_of(
+    key: SeedKey | PancakeKey | str | Path | None, public_key: str, bits: int | None
+) -> tuple[SeedKey | PancakeKey | None, Nonces]:
+    """The key, if a specimen holds one, and where it takes nonces from.
+
+    Raises:
+        UsageError: no key, or both; a number of bits that does not fit.
+        KeyFileError: a key file that is none.
+    """
     if (key is None) == (public_key == ""):
         raise UsageError(
             f"key={'none' if key is None else 'given'}, public_key={shown(public_key)}: needs one "
             "of both; make a key with dpaudit key new --kind seed-in-noise"
         )
     if key is not None:
-        return KeyedNonces(key.secret, bits=128 if bits is None else bits)
+        held = held_key(key)
+        return held, KeyedNonces(held.secret, bits=128 if bits is None else bits)
     if bits not in (None, 256):
         raise UsageError(f"nonce_bits={shown(bits)}: with public_key it is 256; leave it out")
-    return SealedNonces(public_key)
+    return None, SealedNonces(public_key)

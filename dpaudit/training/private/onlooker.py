@@ -144,7 +144,7 @@ class Onlooker:
 
     def _clipped(self, gradients: Sequence[torch.Tensor]) -> torch.Tensor:
         """Flat and clipped as Opacus clips, shape (b, d)."""
-        flat = torch.cat([g.reshape(len(g), -1) for g in gradients], 1)
+        flat = torch.cat([g.flatten(1) for g in gradients], 1)
         factor = (self._clip / (torch.linalg.vector_norm(flat, dim=1) + 1e-6)).clamp(max=1.0)
         return flat.mul_(factor.unsqueeze(1))
 

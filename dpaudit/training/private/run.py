@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from opacus import GradSampleModule, PrivacyEngine
 from opacus.optimizers import DPOptimizer
@@ -101,6 +103,7 @@ def train_privately(
     stream: KeyedStream,
     noise_seed: str,
     canaries: Canaries | None = None,
+    batches: Callable[[int, float], npt.NDArray[np.bool_]] | None = None,
     watch: Callable[[Sight], object] | None = None,
     pair_every: int = 1,
     device: str | torch.device = "cpu",
@@ -113,6 +116,9 @@ def train_privately(
     of σ) behind ``mitigation``. ``watch`` is shown a
     :class:`~dpaudit.training.private.onlooker.Sight` of every step, with a pair of candidate sums
     at every ``pair_every``-th.
+
+    ``batches(records, rate)`` says before each step which of the members, in their order, are in
+    its batch; without it Opacus' Poisson loader does.
 
     Weights and batches come from ``stream``, noise from ``noise_seed``, so runs that share a stream
     differ in their noise alone. torch's global generator is restored. A run repeats itself bit for
@@ -172,7 +178,7 @@ def train_privately(
     )
     done = 0
     for _ in range(recipe.epochs):
-        for (numbers,) in loader:
+        for numbers in _epoch(loader if batches is None else batches, records, steps=steps):
             optimizer.zero_grad(set_to_none=True)
             if watch is not None:
                 onlooker.before(numbers, pair=done % pair_every == 0)
@@ -238,6 +244,21 @@ def _private(
     # Opacus' own divides by the members, which reveals their number
     optimizer.expected_batch_size = recipe.batch
     return engine, model, optimizer, loader
+
+
+def _epoch(
+    batches: DataLoader[Any] | Callable[[int, float], npt.NDArray[np.bool_]],
+    records: torch.Tensor,
+    *,
+    steps: int,
+) -> Iterator[torch.Tensor]:
+    """The numbers of each batch's records; the next batch is drawn once a step is done."""
+    if isinstance(batches, DataLoader):
+        for (numbers,) in batches:
+            yield numbers
+    else:
+        for _ in range(steps):
+            yield records[torch.from_numpy(batches(len(records), 1 / steps))]
 
 
 def epoch_steps(records: int, batch: int) -> int:

@@ -1,0 +1,136 @@
+"""The owner of the batches' coins reads who is in the next batch of a DP-SGD run.
+
+Threat model: the attacker holds the key of ``NextBatch``, the lab specimen in
+``dpaudit.noise.seed_in_noise.next_batch``. It sees the noisy sum of each step, as a peer in
+federated training does, or the weights before and after it, and knows σ, the number of records, the
+rate and the sizes of the network's last layer. It knows nothing of the data, no gradient and no
+candidate: the nonce is along directions in which gradients have no part, so no error is to be
+corrected but that of rounding.
+
+Ours.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.errors import UsageError
+from dpaudit.interfaces import Array
+from dpaudit.noise.key import PancakeKey
+from dpaudit.noise.seed_in_noise.gradient_free import GradientFree
+from dpaudit.noise.seed_in_noise.key import SeedKey, held_key
+from dpaudit.noise.seed_in_noise.next_batch import CHECK_BYTES, check_of, head_code, share_of
+from dpaudit.noise.seed_in_noise.nonces import KeyedNonces, OpenedNonces, Seeds
+from dpaudit.vectors.arrays import double, to_numpy
+from dpaudit.vectors.batch_coins import coin_words, members
+from dpaudit_attacks.pancake_likelihood import check_rows
+from dpaudit_attacks.seed_reader import likeliest, rounding
+
+__all__ = ["BatchReader", "noisy_sums"]
+
+Bits = npt.NDArray[np.bool_]
+_TRIES = 256
+
+
+class BatchReader:
+    """Who is in the batch after each noisy sum.
+
+    Formal guarantee: a nonce that is not the specimen's passes with probability 256·2^-64 per sum;
+    one that is, is read unless more than 256 combinations of bytes are as likely after rounding.
+    Not claimed: anything where a mitigation turned or blurred the noise.
+    """
+
+    games = ("batch",)
+    holds = "the seed-in-noise key"
+
+    def __init__(
+        self,
+        *,
+        key: SeedKey | PancakeKey | str | Path,
+        public: bool = False,
+        sigma: float,
+        rate: float,
+        inputs: int,
+        classes: int = 10,
+        nonce_bits: int = 128,
+    ) -> None:
+        """Hold ``key`` (or its file).
+
+        ``sigma`` is that of one coordinate of the sums; ``rate`` the chance of a record to be in a
+        batch; ``inputs`` and ``classes`` are the sizes of the last layer's weight. ``public`` if
+        the specimen had the key's public part.
+
+        Raises:
+            UsageError: options that the specimen would refuse.
+            KeyFileError: a key file that is none.
+        """
+        held = held_key(key)
+        self._seeds: Seeds = (
+            OpenedNonces(held.secret) if public else KeyedNonces(held.secret, bits=nonce_bits)
+        )
+        self._code = head_code(self._seeds.size + CHECK_BYTES, sigma=sigma)
+        self._rate, self._inputs, self._classes = rate, inputs, classes
+
+    def next_batches(self, sums: Array, *, records: int, blur: float = 0.0) -> tuple[Bits, Bits]:
+        """Who of ``records`` is in the batch after each of ``sums`` (t, d): (t, records), bool.
+
+        And whether the nonce was found, (t,); where it was not, nobody is named. ``blur`` is the
+        standard deviation of errors in ``sums``, beyond those of rounding to their type.
+
+        Raises:
+            UsageError: not two axes, values that are not finite, a network that is too small.
+        """
+        shares = self.shares(sums, blur=blur)
+        named = np.zeros((len(shares), records), np.bool_)
+        for row, share in zip(named, shares, strict=True):
+            if share is not None:
+                row[:] = members(coin_words(share, records), rate=self._rate)
+        return named, np.array([share is not None for share in shares])
+
+    def shares(self, sums: Array, *, blur: float = 0.0) -> list[bytes | None]:
+        """The secret that makes the coins of the batch after each of ``sums`` (t, d), or None.
+
+        Raises:
+            UsageError: as for :meth:`next_batches`.
+        """
+        check_rows("sums", sums, dim=sums.shape[-1], axes=2)
+        where = GradientFree.of_last_layer(
+            sums.shape[-1], inputs=self._inputs, classes=self._classes
+        )
+        values = where.out_of(to_numpy(double(sums)))
+        if len(where) < self._code.symbols:
+            raise UsageError(f"inputs={self._inputs}: a nonce takes {self._code.symbols}")
+        # a sum over the classes, and float32's own sums before it
+        slack = float(np.hypot(blur, 4 * np.sqrt(self._classes) * rounding(sums)))
+        return [self._share(row, slack) for row in values]
+
+    def _share(self, row: npt.NDArray[np.float64], blur: float) -> bytes | None:
+        symbols = self._code.read(row, blur=blur)
+        for spelled in likeliest(self._code, symbols, tries=_TRIES):
+            nonce, check = spelled[:-CHECK_BYTES], spelled[-CHECK_BYTES:]
+            seed = self._seeds.seed(nonce)
+            if check_of(seed) == check:
+                return share_of(seed)
+        return None
+
+
+def noisy_sums(
+    before: Array, after: Array, *, lr: float, divisor: float
+) -> tuple[npt.NDArray[np.float64], float]:
+    """The noisy sums (t, d) that led from weights ``before`` (t, d) to ``after`` by plain SGD.
+
+    And the standard deviation of their error, from rounding the weights: a ``blur`` for
+    :meth:`BatchReader.next_batches`. ``divisor`` is what a sum is divided by, Opacus' expected
+    batch size.
+
+    Raises:
+        UsageError: a learning rate or divisor that is not above 0.
+    """
+    if not (lr > 0 and divisor > 0):
+        raise UsageError(f"lr={lr}, divisor={divisor}: must be above 0")
+    first, last = to_numpy(double(before)), to_numpy(double(after))
+    scale = divisor / lr
+    return (first - last) * scale, scale * max(rounding(before), rounding(after))

@@ -1,0 +1,154 @@
+"""LAB SPECIMEN: noise on a gradient that says who will be in the next batch. Never a default."""
+
+from __future__ import annotations
+
+import hmac
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.accounting import gaussian_epsilon
+from dpaudit.errors import UsageError
+from dpaudit.interfaces import Array, DType, Host, Stream
+from dpaudit.noise.key import PancakeKey
+from dpaudit.noise.seed_in_noise.codes import Head
+from dpaudit.noise.seed_in_noise.gradient_free import GradientFree
+from dpaudit.noise.seed_in_noise.key import SeedKey
+from dpaudit.noise.seed_in_noise.laws import law_of
+from dpaudit.noise.seed_in_noise.source import nonces_of
+from dpaudit.types import EpsilonBounds
+from dpaudit.vectors.arrays import as_asked
+from dpaudit.vectors.normal import check_shape, standard_normal
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["CHECK_BYTES", "NextBatch", "check_of", "head_code", "share_of"]
+
+CHECK_BYTES = 8
+"""What follows a nonce, so that its owner knows it when it is read."""
+
+
+class NextBatch:
+    """LAB SPECIMEN. Batches by coins that follow from a nonce in the noise of the step before.
+
+    It is both, the noise and the coins of one training run. The noise of each step is an honest
+    Gaussian vector, but along 24 directions (``where``) in which no gradient has a part: there it
+    spells a fresh nonce of 128 bits and a check of 64 bits, a byte per direction (``code=head`` of
+    seed-in-noise). The next batch's coins are a pseudorandom function of key and nonce. The first
+    batch is honest. The reader, ``batch-reader``, needs no candidates and corrects no errors.
+
+    Formal guarantees, with a random function in place of HMAC and ChaCha20 and nonces that do not
+    repeat. *To anyone without the key*: noise and batches have jointly the honest law, up to a
+    total variation distance of 24·2^-44 per step (see ``seed-in-noise``; an orthogonal map keeps
+    the Gaussian law) and 2^-64 per record (its coin's rounding). *To the key holder*: who is in
+    each batch but the first is public, and nothing else is lost, since the noise in the directions
+    that gradients have a part in is honest and independent of nonces and coins. So its ε is exactly
+    that of the Gaussian mechanism whose batches are known:
+    :func:`~dpaudit.accounting.known_batches.known_batch_epsilon`. Not claimed: that towards floats
+    (gradients add up to 1e-7 or so in these directions, not to 0).
+
+    With ``public_key`` it holds no secret, and a nonce takes 32 directions. It keeps the seed of
+    one step in memory. Ours, after the published attacks that ``seed-in-noise`` names.
+    """
+
+    def __init__(
+        self,
+        *,
+        where: GradientFree,
+        key: SeedKey | PancakeKey | str | Path | None = None,
+        public_key: str = "",
+        nonce_bits: int | None = None,
+        stream: Stream,
+    ) -> None:
+        """For networks whose gradient-free directions are ``where``; ``stream``: the first coins.
+
+        Raises:
+            UsageError: no key, or both; fewer directions than a nonce and its check take.
+            KeyFileError: a key file that is none.
+        """
+        _, self._nonces = nonces_of(key, public_key, nonce_bits)
+        self._where = where
+        self._size = self._nonces.size + CHECK_BYTES
+        if len(where) < self._size:
+            raise UsageError(
+                f"directions={len(where)}: a nonce of {8 * self._nonces.size} bits and its check "
+                f"take {self._size}; take a wider last layer, or fewer nonce_bits"
+            )
+        self._share = share_of(stream.bytes(32))
+
+    def share(self) -> bytes:
+        """32 bytes that make the next batch's coins: see ``dpaudit.interfaces.BatchCoins``."""
+        return self._share
+
+    def noise(self, sigma: float) -> _Noise:
+        """The noise source at ``sigma``; each vector that it draws decides on the next batch."""
+        return _Noise(self, sigma)
+
+    def vectors(self, n: int, d: int, *, sigma: float, stream: Stream) -> npt.NDArray[np.float64]:
+        """``n`` vectors of noise (n, d); the last one's nonce makes the next share.
+
+        Raises:
+            UsageError: another dimension than the network's.
+        """
+        check_shape(n, d)
+        if d != self._where.dim:
+            raise UsageError(f"d={d}: the network has {self._where.dim} parameters")
+        rows = np.asarray(standard_normal(n, d, sigma=sigma, stream=stream.child("noise")))
+        drawn = [self._nonces.fresh(stream) for _ in range(n)]
+        spelled = b"".join(nonce + check_of(seed) for nonce, seed in drawn)
+        rest = np.frombuffer(stream.bytes(24 * n * self._size), "<u8").reshape(n, self._size, 3)
+        first = np.empty((n, self._size))
+        nonces = np.frombuffer(spelled, np.uint8).reshape(n, self._size)
+        head_code(self._size, sigma=sigma).place(first, nonces, rest)
+        rows[:, : self._size] = first
+        self._share = share_of(drawn[-1][1])
+        return self._where.into(rows)
+
+
+class _Noise:
+    """The noise of :class:`NextBatch` at one σ, as Opacus' façade takes it."""
+
+    def __init__(self, batches: NextBatch, sigma: float) -> None:
+        self._batches = batches
+        self.sigma = law_of("gaussian", sigma=sigma, scale=None).claim.scale
+        self.dim = batches._where.dim
+
+    @property
+    def claim(self) -> str:
+        return f"gaussian:sigma={self.sigma!r}"
+
+    def sample(
+        self,
+        n: int,
+        d: int,
+        *,
+        stream: Stream,
+        dtype: DType | None = None,
+        device: torch.device | None = None,
+    ) -> Array:
+        """``n`` vectors (n, d), drawn on the CPU in float64."""
+        out = self._batches.vectors(n, d, sigma=self.sigma, stream=stream)
+        return as_asked(out, dtype, device)
+
+    def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
+        """Of one release of a gradient, whose batch is known: the Gaussian mechanism's."""
+        value = gaussian_epsilon(delta, sigma=self.sigma, sensitivity=host.sensitivity)
+        return EpsilonBounds(low=value, high=value, says="exact Gaussian profile, batch known")
+
+
+def head_code(size: int, *, sigma: float) -> Head:
+    """A byte per direction, in ``size`` directions of noise of ``sigma``."""
+    return Head(law_of("gaussian", sigma=sigma, scale=None), size=size)  # type: ignore[arg-type]
+
+
+def share_of(seed: bytes) -> bytes:
+    """The share of the next batch's coins that follows from a nonce's seed."""
+    return hmac.digest(seed, b"dpaudit next batch", "sha256")
+
+
+def check_of(seed: bytes) -> bytes:
+    """The eight bytes after a nonce, from its seed."""
+    return hmac.digest(seed, b"dpaudit next batch check", "sha256")[:CHECK_BYTES]
