@@ -117,9 +117,9 @@ def prove(
     $ dpaudit prove python:./noise.py:draw --claim discrete-laplace:scale=2
     $ dpaudit prove python:./noise.py:gauss --args '["1/2"]' --coins rng \
         --claim discrete-gaussian:variance=1/2 --out proof
-    $ dpaudit prove python:./noise.py:answer --neighbours 0,1 --claim-epsilon 'ln(3)'
+    $ dpaudit prove python:./noise.py:answer --neighbours 0,1 \
+        --claim-epsilon 'ln(3)'
     $ dpaudit prove library:./libnoise.so:noise --determinism
-    $ dpaudit verify certificate proof/certificate.json.gz
     """
     if determinism:
         from dpaudit.cli.determinism import show_determinism
@@ -171,6 +171,7 @@ def verify_certificate(
     [bold]Examples[/bold]
 
     $ dpaudit verify certificate proof/certificate.json.gz
+    $ dpaudit verify certificate proof/certificate.json.gz --tapes 20000
     """
     from dpaudit.cli import proving
 
