@@ -56,6 +56,39 @@ def local_coins() -> Iterator[str]:
             )
 
 
+def seed_gradients() -> Iterator[str]:
+    """Gradients read out of one release, without candidates."""
+    for row in rows("seed-in-gradients"):
+        shares = (f"{100 * row[key]:.2f} %" for key in ("flips", "carriers"))
+        yield line(
+            [
+                f"{row['epsilon']:g}",
+                f"{row['trials']:,}",
+                interval(row["success"]),
+                row["wrong"],
+                *shares,
+                f"{row['size']:.3f}",
+                f"{row['off']:.0e}",
+            ]
+        )
+
+
+def next_batch() -> Iterator[str]:
+    """Next batches of DP-SGD runs, and ε towards who knows coins."""
+    for row in rows("next-batch"):
+        epsilons = ("epsilon_claimed", "epsilon_holder", "epsilon_worst")
+        yield line(
+            [
+                row["coins"],
+                interval(row["success"]),
+                interval(row["right"]) if row["right"] else "–",
+                *(measured(row[key], "epsilon") for key in epsilons),
+                f"{100 * row['flips']:.1f} %",
+                f"{100 * row['accuracy']:.1f} %",
+            ]
+        )
+
+
 def mitigations() -> Iterator[str]:
     """One row per arm: what its strongest attack wins of each host, where it beats honest noise."""
     arms: dict[tuple[str, str], dict[str, list[Mapping[str, Any]]]] = {}
