@@ -178,7 +178,26 @@ _STEPS: dict[str, Callable[[Any, Any], Any]] = {
     "npfloor": lambda x, _: np.floor(x),
     "npceil": lambda x, _: np.ceil(x),
     "npround": lambda x, _: np.round(x),
+    "npint": lambda x, _: np.rint(x),
+    "exp": lambda x, _: math.exp(x),
+    "expm1": lambda x, _: math.expm1(x),
+    "log": lambda x, _: math.log(x),
+    "log1p": lambda x, _: math.log1p(x),
+    "log2": lambda x, _: math.log2(x),
+    "log10": lambda x, _: math.log10(x),
+    "npexp": lambda x, _: np.exp(x),
+    "npexpm1": lambda x, _: np.expm1(x),
+    "nplog": lambda x, _: np.log(x),
+    "nplog1p": lambda x, _: np.log1p(x),
+    "nplog2": lambda x, _: np.log2(x),
+    "nplog10": lambda x, _: np.log10(x),
 }
+# a function's domain begins above or at a number; what lies below is decided before it is applied
+_OPEN_ABOVE = {
+    **dict.fromkeys(("log", "log2", "log10", "nplog", "nplog2", "nplog10"), 0),
+    **dict.fromkeys(("log1p", "nplog1p"), -1),
+}
+_CLOSED_ABOVE = {"sqrt": 0, "isqrt": 0}
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -488,5 +507,16 @@ def _digit(symbol: Symbol, c: int, m: int) -> Any:
 
 
 def apply(name: str, lazy: Lazy, constant: Any = None) -> Any:
-    """Apply a monotone function by its name."""
+    """Apply a monotone function by its name.
+
+    That a library's logarithms and exponentials never fall as their argument rises is assumed, not
+    proved.
+    """
+    outside = (name in _OPEN_ABOVE and compare("<=", lazy, _OPEN_ABOVE[name])) or (
+        name in _CLOSED_ABOVE and compare("<", lazy, _CLOSED_ABOVE[name])
+    )
+    if outside:
+        value = force(lazy) if name.startswith("np") else lazy.ends()[0]
+        with np.errstate(all="ignore"):
+            return _STEPS[name](value, constant)
     return settled(lazy.then(name, constant))

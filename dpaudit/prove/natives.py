@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import builtins
 import fractions
 import functools
@@ -78,6 +79,8 @@ PRELUDE: dict[int, Any] = {
         (itertools.islice, prelude.islice),
         (itertools.accumulate, prelude.accumulate),
         (functools.reduce, prelude.reduce),
+        (bisect.bisect_right, prelude.bisect_right),
+        (bisect.bisect_left, prelude.bisect_left),
     ]
 }
 """Builtins that have Python code for arguments which the native one cannot take."""
@@ -97,6 +100,9 @@ MONOTONE: dict[int, str] = {
         (np.floor, "npfloor"),
         (np.ceil, "npceil"),
         (np.round, "npround"),
+        (np.rint, "npint"),
+        *((getattr(math, n), n) for n in ("exp", "expm1", "log", "log1p", "log2", "log10")),
+        *((getattr(np, n), f"np{n}") for n in ("exp", "expm1", "log", "log1p", "log2", "log10")),
         (np.float64, "float64"),
         (np.int64, "int64"),
     ]
