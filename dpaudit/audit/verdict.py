@@ -36,14 +36,15 @@ ALWAYS_BLIND = (
     _never(
         test="every black-box test",
         flaw="a cryptographic generator under somebody's seed",
-        says="whoever knows the seed can subtract the noise; samples cannot show who knows it",
+        says="whoever knows the seed can subtract the noise; samples cannot show who knows it, nor "
+        "that each answer hides a fresh secret nonce of its own seed (seed-in-noise)",
     ),
     _never(
         test="this battery",
         flaw="a statistical generator under somebody's seed",
         says="linear generators and others that are not cryptographic (xorshift, Mersenne "
         "Twister, PCG) can be replayed from a few outputs; tests of bits find the linear ones "
-        "(--bits with PractRand), this battery mostly does not",
+        "(--bits with PractRand), this battery finds common ones under common seeds",
     ),
     _never(
         test="every black-box test",
@@ -62,6 +63,7 @@ ALWAYS_BLIND = (
 
 _CAUSES = (
     "support",
+    "predictable",
     "repeats",
     "granularity",
     "keyless-search",

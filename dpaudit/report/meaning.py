@@ -90,6 +90,13 @@ KINDS = {
         "reveal more than promised",
         "Draw each value independently, from one well-seeded generator, and audit again.",
     ),
+    "predictable": Kind(
+        "The noise can be computed",
+        "whoever guesses the generator and its seed computes the noise, subtracts it and has the "
+        "true answers",
+        "Stop using this sampler until its generator is cryptographic and seeded by the operating "
+        "system, and count earlier results as exposed.",
+    ),
     "reuse": Kind(
         "The same noise was used twice",
         "whoever has two results with the same noise subtracts them and gets the difference of the "
@@ -151,6 +158,7 @@ _KIND_OF = {
     **dict.fromkeys(("goodness-of-fit", "tails"), "law"),
     **dict.fromkeys(("support", "granularity"), "values"),
     **dict.fromkeys(("correlation", "spectrum", "kernel"), "dependence"),
+    "predictable": "predictable",
     **dict.fromkeys(("repeats", "forks"), "reuse"),
     **dict.fromkeys(("hidden-direction", "keyless-search"), "hidden"),
     **dict.fromkeys(("drift", "triggers", "value-dependence"), "changes"),

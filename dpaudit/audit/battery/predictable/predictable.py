@@ -1,0 +1,183 @@
+"""Noise that follows from a common generator and a common seed."""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.audit.battery.predictable.catalogue import PREFIX, Seeding, seedings
+from dpaudit.audit.battery.predictable.seeds import dates, made_from, near, small
+from dpaudit.audit.battery.predictable.windows import TOLERANCE, Index, Place, Windows
+from dpaudit.claims import Claim
+from dpaudit.interfaces import Block, Stream
+from dpaudit.types import BlindSpot, Evidence
+
+__all__ = ["Predictable"]
+
+_ALIKE = 2.0**-16  # an honest magnitude lies within the tolerance of a number at most so often
+_FEW = 1 << 10  # small seeds that are always tried, and kept
+_MOST = 1 << 16
+_DATES_TOO = 1 << 14
+_VALUES_PER_SEED = 150  # so that the search takes a fraction of the audit's time
+_CHUNK = 1 << 12
+_COMPARED = 1 << 10  # values of a fitting seeding
+_FITS = 256  # windows that are looked at closely
+
+Floats = npt.NDArray[np.float64]
+Seeds = npt.NDArray[np.uint64]
+
+_FIRST = small(_FEW)
+
+
+class Predictable:
+    """Looks for a common generator under a common seed at the beginnings of processes and calls.
+
+    For continuous claims only. Each *seeding* is a generator (MT19937 seeded as numpy, Python, R,
+    torch or C++ do it; numpy's PCG64, PCG64DXSM, Philox and SFC64; minstd, drand48,
+    ``java.util.Random``, glibc's and ANSI C's ``rand``; xorshift, xoshiro, splitmix, pcg32) and a
+    transform of its uniforms. Seeds are small numbers (up to 65,536, in proportion to the number of
+    values), some well-known ones, dates, the time in seconds and milliseconds, and what is commonly
+    made of the numbers that the sampler was told or of its own first values: their bits, their
+    digits, ``hash`` and cryptographic hashes. The first three magnitudes of each are looked up
+    among all windows at once; where they fit, the rest of the window is computed and compared.
+
+    Null: W windows, C tries with seeds that do not come from the values and D with seeds that do. A
+    honest magnitude lies within 2^-19 (times the number, above 1) of any fixed number with
+    probability at most 2^-16: with 2^-18 for the exact laws, and whatever is no coarser than
+    ``granularity`` allows. So some window agrees with some try in its first L values with
+    probability at most W·(C·2^-16L + D·2^-16(L − 1)), the latter because one value of the window
+    may be what its seed was made from. That bound at the longest L found is the p-value: valid at
+    any sample size.
+
+    Not claimed: any other generator, transform or seed; generators that begin elsewhere; a nonce of
+    128 bits in the noise, which no black-box test sees.
+    """
+
+    looks_at = "noise that follows from a common generator and seed"
+    costly = True
+    compares_processes = True
+
+    def __init__(self, claim: Claim, stream: Stream) -> None:
+        del stream
+        self._claim = claim
+        self._windows = Windows(claim.scale)
+        self._started = time.time()
+        self._seen = 0
+
+    def update(self, block: Block) -> None:
+        if not self._claim.discrete and block.process >= 0:
+            self._seen += block.values.size
+            self._windows.add(block)
+
+    def evidence(self, *, alpha: float) -> Evidence:
+        del alpha
+        if self._claim.discrete:
+            effect = "not applicable: the claimed law is discrete"
+            return Evidence(p=1.0, statistic=0.0, effect=effect)
+        most = min(_MOST, max(_FEW, self._seen // _VALUES_PER_SEED))
+        search = _Search(self._windows.index())
+        for seeding, values in _kept(self._claim.family):
+            search.look_up(seeding, _FIRST, values)
+        fixed = [np.arange(_FEW, most, dtype=np.uint64), near(self._started, most // 16)]
+        if most >= _DATES_TOO:
+            fixed.append(dates(self._started))
+        seeds = np.concatenate([*fixed, made_from(self._windows.numbers())])
+        own = len(seeds) - sum(map(len, fixed))
+        for start in range(0, len(seeds), _CHUNK):
+            part = seeds[start : start + _CHUNK]
+            made = max(0, min(len(part), start + len(part) - len(seeds) + own))
+            for seeding, values in seedings(self._claim.family, part, common=True):
+                search.look_up(seeding, part, values, made=made)
+        return self._evidence(search, most)
+
+    def _evidence(self, search: _Search, most: int) -> Evidence:
+        tries = search.tries
+        effect = f"no seeding fits: {tries:,} at {len(search.index):,} places"
+        details: dict[str, Any] = {"tries": tries, "places": len(search.index)}
+        best = search.best
+        if best is not None and best.agreeing > PREFIX:
+            effect = (
+                f"{best.seeding.name} with seed {best.seed} gives the noise: "
+                f"{best.predicted:,} of {best.compared:,} held-out values predicted"
+            )
+            details |= {
+                "generator": best.seeding.name,
+                "seed": str(best.seed),
+                "at": dict(best.place.where),
+                "predicted": f"{best.predicted} of {best.compared}",
+                "values in a row": best.agreeing,
+            }
+        blind = BlindSpot(
+            test="predictable",
+            flaw="a common generator under a guessable seed",
+            size=float(most),
+            unit="small seeds per generator",
+            says="seeds other than the numbers below this, well-known ones, the time, and what is "
+            "commonly made of a sampler's first values; generators, transforms and places other "
+            "than dpaudit explain predictable lists; a secret nonce of 128 bits, at any size",
+        )
+        return Evidence(
+            p=search.p(),
+            statistic=float(search.longest),
+            effect=effect,
+            blind_spots=(blind,),
+            details=details,
+        )
+
+
+class _Fit:
+    """A window that begins with the values of a seeding."""
+
+    def __init__(self, seeding: Seeding, seed: int, place: Place) -> None:
+        self.seeding, self.seed, self.place = seeding, seed, place
+        wanted = place.values[:_COMPARED]
+        given = seeding.values(seed, len(wanted))
+        alike = np.abs(given - wanted) <= TOLERANCE * np.maximum(wanted, 1.0)
+        self.agreeing = len(alike) if alike.all() else int(np.argmin(alike))
+        self.predicted = int(alike[PREFIX:].sum())
+        self.compared = len(alike) - PREFIX
+
+
+class _Search:
+    """Looks seedings up in an index, and keeps the best fit."""
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+        self.tries = 0
+        self.best: _Fit | None = None
+        self._fits = 0
+        self.longest = 0
+
+    def look_up(self, seeding: Seeding, seeds: Seeds, values: Floats, *, made: int = 0) -> None:
+        """Compare a seeding's first ``values`` (3, n), and the rest where they fit.
+
+        The last ``made`` seeds come from the noise.
+        """
+        self.tries += len(seeds)
+        for column, place in self.index.find(values):
+            if self._fits == _FITS:
+                return
+            fit = _Fit(seeding, int(seeds[column]), place)
+            if fit.agreeing < PREFIX:
+                continue
+            self._fits += 1
+            counted = fit.agreeing - (column >= len(seeds) - made)
+            self.longest = max(self.longest, counted)
+            if self.best is None or fit.predicted > self.best.predicted:
+                self.best = fit
+
+    def p(self) -> float:
+        """The bound for the longest run of agreeing values."""
+        if self.best is None:
+            return 1.0
+        return min(1.0, len(self.index) * self.tries * _ALIKE**self.longest)
+
+
+@cache
+def _kept(family: str) -> tuple[tuple[Seeding, Floats], ...]:
+    """What every audit tries: 3 MB of values."""
+    return tuple(seedings(family, _FIRST, common=False))
