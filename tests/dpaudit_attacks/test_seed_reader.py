@@ -74,6 +74,20 @@ def test_finds_what_is_not_known(law, options, code, stream):
     assert not reader.reconstruct_counts(y, known, index, bound=2).trusted  # counts beyond
 
 
+def test_a_whole_gradient_of_which_only_the_norm_is_bounded(stream):
+    source = SeedInNoise(key=KEY, code="signs")
+    reader = SeedReader(key=KEY, code="signs", tries=4000)
+    query = np.random.default_rng(5).normal(size=(8, 4000)) * 0.05
+    found = reader.unknown(query + source.sample(8, 4000, stream=stream), norm=4.0)
+    assert found.found.sum() >= 7
+    assert np.abs(found.values - query)[found.found].max() < 1e-9
+    assert np.isnan(found.values[~found.found]).all()
+    other = SeedReader(key=OTHER, code="signs", tries=20)
+    assert not other.unknown(source.sample(2, 4000, stream=stream), norm=4.0).found.any()
+    with pytest.raises(UsageError, match="norm=0: must be a finite number > 0"):
+        reader.unknown(query, norm=0)
+
+
 @pytest.mark.parametrize(("beta", "share"), [(0.001, 1.0), (0.01, 1.0), (0.05, 0.9)])
 def test_a_gradient_of_unknown_value_small_beside_the_noise(beta, share, stream):
     source = SeedInNoise(key=KEY, code="signs")

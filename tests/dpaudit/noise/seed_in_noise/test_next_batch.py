@@ -69,6 +69,19 @@ def test_the_batches_are_poisson_and_follow_from_the_last_vector(stream):
     assert again.share() == shares[0] != first
 
 
+@pytest.mark.slow
+def test_the_loader_s_audit_finds_nothing(stream):
+    from dpaudit import audit_loader
+
+    coins, drawn = specimen(stream), []
+    for i in range(150):
+        coins.noise(1.0).sample(1, 300, stream=stream.child(i))
+        drawn.append(np.flatnonzero(members(coin_words(coins.share(), 300), rate=0.1)))
+    assert audit_loader(drawn, records=300, rate=0.1, alpha=1e-4).verdict == "no-finding"
+    again = [drawn[0] if i % 2 else some for i, some in enumerate(drawn)]
+    assert audit_loader(again, records=300, rate=0.1, alpha=1e-4).verdict == "finding"
+
+
 def test_wrong_uses_are_refused(stream):
     with pytest.raises(UsageError, match="directions=7: a nonce of 128 bits and its check take 24"):
         NextBatch(where=GradientFree.of_last_layer(94, inputs=6, classes=4), key=KEY, stream=stream)
