@@ -23,10 +23,13 @@ from dpaudit.studies.zoo import (
 from dpaudit.studies.zoo.honest import HONEST, honest
 from dpaudit.studies.zoo.inprocess import InProcessSampler, specimen_sampler
 from dpaudit.studies.zoo.specimen import Specimen
+from dpaudit.studies.zoo.unseen import HALVES, UNSEEN
 
 __all__ = [
+    "HALVES",
     "HONEST",
     "SPECIMENS",
+    "UNSEEN",
     "InProcessSampler",
     "Specimen",
     "honest",
@@ -40,11 +43,12 @@ SPECIMENS: Mapping[str, Specimen] = {s.name: s for family in _FAMILIES for s in 
 
 
 def specimen(name: str) -> Specimen:
-    """The flawed sampler of that name.
+    """The flawed sampler of that name, also one of the unseen half, or a right one of that half.
 
     Raises:
         UnknownNameError: there is none, with the nearest match.
     """
-    if name not in SPECIMENS:
-        raise UnknownNameError(f"specimen={name}: not in the zoo{nearest(name, SPECIMENS)}")
-    return SPECIMENS[name]
+    known = {**SPECIMENS, **UNSEEN}
+    if name not in known:
+        raise UnknownNameError(f"specimen={name}: not in the zoo{nearest(name, known)}")
+    return known[name]

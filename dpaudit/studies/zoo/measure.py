@@ -17,7 +17,7 @@ from dpaudit.experiments.measure import Measure
 from dpaudit.randomness import KeyedStream
 from dpaudit.results.text import error_text
 from dpaudit.stats import clopper_pearson
-from dpaudit.studies.zoo import Specimen, specimen, specimen_sampler
+from dpaudit.studies.zoo import HALVES, Specimen, specimen, specimen_sampler
 from dpaudit.studies.zoo.peers import NOT_INSTALLED, PEERS
 from dpaudit.types import AuditResult
 
@@ -45,7 +45,9 @@ class ZooGrid(Grid, frozen=True):
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """One audit of a specimen (:class:`ZooGrid`), and the peers on as many values drawn afresh.
 
-    An audit or a peer that fails is recorded in ``failed``, and counts as having found nothing.
+    Specimens of the unseen half meet no peers; their noise depends on the spec's seed and their
+    name alone. An audit or a peer that fails is recorded in ``failed``, and counts as having found
+    nothing.
 
     Raises:
         SpecError: ``trials`` is not 1.
@@ -57,19 +59,15 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         )
     del arm
     grid = cell.grid(ZooGrid)
-    stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
-    subject = specimen(grid.specimen)
+    subject, half = specimen(grid.specimen), HALVES.get(grid.specimen)
+    label = ("unseen", grid.specimen) if half else ("cell", cell.id)
+    stream = KeyedStream.from_seed(cell.settings["seed"]).child(*label)
     failures: list[str] = []
     began = time.monotonic()
-    audited = _tried("audit", failures, lambda: _audit(subject, grid, stream, cell))
+    seed = f"{cell.settings['seed']}/{label[1]}"
+    audited = _tried("audit", failures, lambda: _audit(subject, grid, stream, seed))
     seconds = time.monotonic() - began
-    z = _tried(
-        "peers", failures, lambda: _normal_values(subject, grid.samples, stream.child("peers"))
-    )
-    peers = {
-        name: None if z is None else _tried(name, failures, lambda peer=peer: peer(z, grid.alpha))  # type: ignore[misc]
-        for name, peer in PEERS.items()
-    }
+    others = {"half": half} if half else _peers(subject, grid, stream.child("peers"), failures)
     return {
         "family": subject.family,
         "says": subject.says,
@@ -77,9 +75,19 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         "why": subject.why,
         "claim": subject.claim,
         **(_found(audited) if audited is not None else {"found": False, "verdict": "failed"}),
-        **peers,
+        **others,
         "failed": "; ".join(failures) or None,
         "audit_seconds": seconds,
+    }
+
+
+def _peers(
+    subject: Specimen, grid: ZooGrid, stream: KeyedStream, failures: list[str]
+) -> dict[str, Any]:
+    z = _tried("peers", failures, lambda: _normal_values(subject, grid.samples, stream))
+    return {
+        name: None if z is None else _tried(name, failures, lambda peer=peer: peer(z, grid.alpha))  # type: ignore[misc]
+        for name, peer in PEERS.items()
     }
 
 
@@ -91,12 +99,12 @@ def _tried(what: str, failures: list[str], work: Callable[[], Any]) -> Any:
         return None
 
 
-def _audit(subject: Specimen, grid: ZooGrid, stream: KeyedStream, cell: Cell) -> AuditResult:
+def _audit(subject: Specimen, grid: ZooGrid, stream: KeyedStream, seed: str) -> AuditResult:
     options = AuditOptions(
         samples=grid.samples,
         alpha=grid.alpha,
         time_limit=grid.time_limit,
-        seed=f"{cell.settings['seed']}/{cell.id}",
+        seed=seed,
     )
     with specimen_sampler(subject, stream=stream.child("audited")) as sampler:
         return run_audit(sampler, claim=Claim.parse(subject.claim), options=options)
@@ -134,29 +142,38 @@ def _normal_values(
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
-    """How many were found, of those expected and of the others; the peers; what was missed."""
-    parts = [f"The audit finds {_share(rows)} flawed samplers"]
+    """How many were found, by what was expected and by half; the peers; what was missed."""
+    flawed = [row for row in rows if row["expected"] != "passed"]
+    parts = [f"The audit finds {_share(flawed)} flawed samplers"]
     for expected, words in (
         ("found", "should show"),
         ("borderline", "are borderline"),
         ("missed", "cannot show"),
     ):
-        some = [row for row in rows if row["expected"] == expected]
-        if some:
-            parts.append(f"{sum(map(_is_found, some))} of {len(some)} that {words}")
+        parts += _counted(flawed, "expected", expected, f"that {words}")
+    for half in ("training", "test"):
+        parts += _counted(flawed, "half", half, f"of the {half} half")
     text = f"{parts[0]}: {', '.join(parts[1:])}."
+    right = [row for row in rows if row["expected"] == "passed"]
+    if right:
+        text += f" It accuses {sum(map(_is_found, right))} of {len(right)} right samplers."
     peers = []
     for key, name in _PEER_NAMES.items():
-        ran = [row for row in rows if isinstance(row[key], bool)]
+        ran = [row for row in rows if isinstance(row.get(key), bool)]
         if ran:
             peers.append(f"{name} {sum(row[key] for row in ran)} of {len(ran)}")
-        elif any(row[key] == NOT_INSTALLED for row in rows):
+        elif any(row.get(key) == NOT_INSTALLED for row in rows):
             peers.append(f"{name} {NOT_INSTALLED}")
     text += f" On as many values each: {', '.join(peers)}." if peers else ""
-    missed = [row for row in rows if not _is_found(row)]
+    missed = [row for row in flawed if not _is_found(row)]
     if missed:
         text += f" Missed: {'; '.join(_reason(row) for row in missed)}."
     return text
+
+
+def _counted(rows: Sequence[Mapping[str, Any]], key: str, value: str, words: str) -> list[str]:
+    some = [row for row in rows if row.get(key) == value]
+    return [f"{sum(map(_is_found, some))} of {len(some)} {words}"] if some else []
 
 
 def _is_found(row: Mapping[str, Any]) -> bool:
@@ -171,7 +188,8 @@ def _share(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _reason(row: Mapping[str, Any]) -> str:
-    why = row["failed"] if row["verdict"] == "failed" else row["why"]
+    plain = row["expected"] == "found"
+    why = row["failed"] if row["verdict"] == "failed" else "" if plain else row["why"]
     return f"{row['specimen']} ({why})" if why else f"{row['specimen']}"
 
 

@@ -28,9 +28,9 @@ Series = Callable[[int], Array]
 class Specimen:
     """A flawed sampler, its claim, and whether an audit of 10^7 values can be expected to find it.
 
-    ``expected`` is "found"; "borderline" where chance decides; or "missed", where no battery of
-    this size at this α can see it, or nobody could. ``why`` gives the numbers for the latter two.
-    It was written before the zoo was first run.
+    ``expected`` is "found"; "borderline" where chance decides; "missed", where no battery of this
+    size at this α can see it, or nobody could; or "passed", of a right sampler. ``why`` gives the
+    numbers, where it is not plainly "found". It was written before the zoo was first run.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Specimen:
     make: Make
     dim: int | None = None
     claim: str = GAUSSIAN
-    expected: Literal["found", "borderline", "missed"] = "found"
+    expected: Literal["found", "borderline", "missed", "passed"] = "found"
     why: str = ""
     takes_value: bool = False
 

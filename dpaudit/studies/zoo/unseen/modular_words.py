@@ -1,0 +1,245 @@
+"""Generators by arithmetic modulo a number: congruential, lagged, with borrow, combined, inversive.
+
+Each function takes the state and gives ``words(m)``, the next m words, uint64 (m,). From the
+published definitions; the tests have their published outputs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dpaudit.studies.zoo.unseen.linear_words import Words, Words64, jit
+
+__all__ = [
+    "ADD",
+    "SUBTRACT",
+    "XOR",
+    "congruential",
+    "congruential_128",
+    "inversive",
+    "kept_of",
+    "lagged",
+    "mrg32k3a",
+    "shuffled",
+    "splitmix64",
+    "subtract_with_borrow",
+]
+
+XOR, ADD, SUBTRACT = 0, 1, 2
+
+
+def congruential(multiplier: int, increment: int, modulus: int, state: int) -> Words:
+    """All of each x ← multiplier·x + increment, modulo a power of two or a number up to 2^32."""
+    if modulus > 1 << 32 and modulus & (modulus - 1):
+        raise ValueError(f"modulus={modulus}: must be at most 2^32, or a power of two")
+    at = state
+
+    def words(m: int) -> Words64:
+        nonlocal at
+        out = np.empty(m, np.uint64)
+        out[0] = (multiplier * at + increment) % modulus
+        have, a, c = 1, multiplier, increment
+        while have < m:  # (a, c) takes have steps at once
+            more = min(have, m - have)
+            out[have : have + more] = out[:more] * np.uint64(a) + np.uint64(c)
+            if modulus < 1 << 64:
+                out[have : have + more] %= np.uint64(modulus)
+            have += more
+            a, c = a * a % modulus, (a * c + c) % modulus
+        at = int(out[-1])
+        return out
+
+    return words
+
+
+@jit
+def _congruential_128(state: Any, out: Any, factor: Any) -> None:
+    """The high 64 bits of each state; all arithmetic is modulo 2^128."""
+    low32, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    high, low, a, b = state[0], state[1], factor[0], factor[1]
+    b0, b1 = b & low32, b >> half
+    for i in range(len(out)):
+        x0, x1 = low & low32, low >> half
+        middle = x1 * b0 + ((x0 * b0) >> half)
+        more = (middle & low32) + x0 * b1
+        carry = x1 * b1 + (middle >> half) + (more >> half)
+        high = carry + high * b + low * a
+        low = low * b + np.uint64(1)
+        if low == 0:
+            high += np.uint64(1)
+        out[i] = high
+    state[0], state[1] = high, low
+
+
+def congruential_128(state: Words64) -> Words:
+    """The high halves of x ← a·x + 1 modulo 2^128, a = 0x2360ed051fc65da44385df649fccf645."""
+    factor = np.array([0x2360ED051FC65DA4, 0x4385DF649FCCF645], np.uint64)
+
+    def words(m: int) -> Words64:
+        out = np.empty(m, np.uint64)
+        _congruential_128(state, out, factor)
+        return out
+
+    return words
+
+
+@jit
+def _lagged(state: Any, out: Any, short: int, kind: int, mask: Any) -> None:
+    """``state`` holds the last values, the oldest first."""
+    size = len(state)
+    at = 0
+    for i in range(len(out)):
+        old, near = state[at], state[(at + size - short) % size]
+        if kind == 0:
+            x = old ^ near
+        elif kind == 1:
+            x = (old + near) & mask
+        else:
+            x = (old - near) & mask
+        state[at] = x
+        out[i] = x
+        at = (at + 1) % size
+    state[:] = np.concatenate((state[at:], state[:at]))
+
+
+def lagged(state: Words64, short: int, kind: int, bits: int) -> Words:
+    """x_n = x_(n-long) ∘ x_(n-short) modulo 2^bits: ∘ is ``XOR``, ``ADD`` or ``SUBTRACT``.
+
+    ``state`` has the last ``long`` values, the oldest first.
+    """
+    mask = np.uint64((1 << bits) - 1)
+
+    def words(m: int) -> Words64:
+        out = np.empty(m, np.uint64)
+        _lagged(state, out, short, kind, mask)
+        return out
+
+    return words
+
+
+@jit
+def _borrow(state: Any, out: Any, short: int, base: Any) -> None:
+    size = len(state) - 1
+    at, carry = 0, state[size]
+    for i in range(len(out)):
+        x = base + state[(at + size - short) % size] - state[at] - carry
+        carry = np.uint64(0)
+        if x >= base:
+            x -= base
+        else:
+            carry = np.uint64(1)
+        state[at] = x
+        out[i] = x
+        at = (at + 1) % size
+    state[:size] = np.concatenate((state[at:size], state[:at]))
+    state[size] = carry
+
+
+def subtract_with_borrow(state: Words64, short: int, base: int) -> Words:
+    """x_n = x_(n-short) - x_(n-long) - borrow modulo ``base`` (Marsaglia and Zaman 1991)."""
+    held = np.append(state, np.uint64(0))
+
+    def words(m: int) -> Words64:
+        out = np.empty(m, np.uint64)
+        _borrow(held, out, short, np.uint64(base))
+        return out
+
+    return words
+
+
+def kept_of(words: Words, kept: int, of: int) -> Words:
+    """The first ``kept`` of every ``of`` words; m is a multiple of ``kept``."""
+    return lambda m: np.ascontiguousarray(words(m // kept * of).reshape(-1, of)[:, :kept]).ravel()
+
+
+@jit
+def _mrg32k3a(state: Any, out: Any) -> None:
+    p, q = 4294967087, 4294944443
+    a, b, c, d, e, f = state[0], state[1], state[2], state[3], state[4], state[5]
+    for i in range(len(out)):
+        x = (1403580 * b - 810728 * a) % p
+        a, b, c = b, c, x
+        y = (527612 * f - 1370589 * d) % q
+        d, e, f = e, f, y
+        out[i] = (x - y) % p
+    state[0], state[1], state[2], state[3], state[4], state[5] = a, b, c, d, e, f
+
+
+def mrg32k3a(state: Words64) -> Words:
+    """L'Ecuyer's (1999) combined multiple recursive generator; words below 4294967087."""
+    held = state.astype(np.int64)
+
+    def words(m: int) -> Words64:
+        out = np.empty(m, np.int64)
+        _mrg32k3a(held, out)
+        return out.astype(np.uint64)
+
+    return words
+
+
+@jit
+def _inversive(state: Any, out: Any, a: int, c: int, p: int) -> None:
+    x = state[0]
+    for i in range(len(out)):
+        r, next_r, s, next_s = p, x, 0, 1
+        while next_r:
+            q = r // next_r
+            r, next_r = next_r, r - q * next_r
+            s, next_s = next_s, s - q * next_s
+        x = (a * (s % p if x else 0) + c) % p
+        out[i] = x
+    state[0] = x
+
+
+def inversive(state: int, *, a: int, c: int, p: int) -> Words:
+    """Each x ← a·x⁻¹ + c modulo a prime p below 2^31, 0⁻¹ = 0 (Eichenauer and Lehn 1986)."""
+    held = np.array([state], np.int64)
+
+    def words(m: int) -> Words64:
+        out = np.empty(m, np.int64)
+        _inversive(held, out, a, c, p)
+        return out.astype(np.uint64)
+
+    return words
+
+
+@jit
+def _shuffled(table: Any, source: Any, out: Any, modulus: Any) -> None:
+    """Algorithm B of Knuth, Volume 2, 3.2.2; the last cell of ``table`` is the last output."""
+    size = len(table) - 1
+    y = table[size]
+    for i in range(len(out)):
+        j = int(np.uint64(size) * y // modulus)
+        y = table[j]
+        table[j] = source[i]
+        out[i] = y
+    table[size] = y
+
+
+def shuffled(words: Words, size: int, modulus: int) -> Words:
+    """Bays and Durham's shuffle of another generator's words below ``modulus``."""
+    table = words(size + 1)
+
+    def after(m: int) -> Words64:
+        out = np.empty(m, np.uint64)
+        _shuffled(table, words(m), out, np.uint64(modulus))
+        return out
+
+    return after
+
+
+def splitmix64(state: int) -> Words:
+    """Steele, Lea and Flood's (2014): a counter by the golden ratio, mixed invertibly."""
+    at = state
+
+    def words(m: int) -> Words64:
+        nonlocal at
+        x = np.arange(1, m + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(at)
+        at = int(x[-1])
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return x ^ (x >> np.uint64(31))
+
+    return words
