@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,6 +16,8 @@ from rich.text import Text
 from dpaudit.cli.output import emit, note, write_json_line
 from dpaudit.documents import ProofDocument
 from dpaudit.errors import UsageError
+from dpaudit.prove import checker
+from dpaudit.prove.certificate import certificate_of, write_certificate
 from dpaudit.prove.questions import (
     ProofOptions,
     arguments_of,
@@ -22,7 +26,8 @@ from dpaudit.prove.questions import (
 )
 from dpaudit.prove.run import Proof, prove
 from dpaudit.report.terminal.proofs import proof_table
-from dpaudit.results.text import one_line, tell
+from dpaudit.results.files import write_file
+from dpaudit.results.text import json_escaped, one_line, tell
 from dpaudit.samplers.endpoints.targets import named_function
 from dpaudit.types import to_dict
 
@@ -90,13 +95,14 @@ def prove_program(
     )
     document = ProofDocument(result=proof.result)
     if out is not None:
-        document = _written(proof, out, options)
+        calls = [options.args] if pair is None else [(a, *options.args) for a in pair]
+        document = _written(proof, program, calls, options, out)
     if output == "json":
         write_json_line({"schema": document.schema, **to_dict(document.result)})
     else:
         emit(Group(*proof_table(document.result)))
         if out is not None:
-            note(f"result: {out / 'result.json'}")
+            note(f"certificate: {out / 'certificate.json.gz'}")
         emit(Text(f"{document.result.verdict.capitalize()}: {document.result.reason}."))
     raise typer.Exit(_EXIT[document.result.verdict])
 
@@ -111,16 +117,26 @@ def _function(program: str) -> Any:
     return named_function(place, member)
 
 
-def _written(proof: Proof, out: Path, options: ProofOptions) -> ProofDocument:
-    from dpaudit.report.files import write_text
-    from dpaudit.results.text import json_escaped
-
-    del options
-    document = ProofDocument(result=proof.result)
+def _written(
+    proof: Proof, program: str, calls: list[tuple[Any, ...]], options: ProofOptions, out: Path
+) -> ProofDocument:
+    """Write the result and a certificate for each exploration; returns the document."""
+    names = ["certificate.json.gz", "certificate-b.json.gz"][: len(calls)]
     try:
         out.mkdir(parents=True, exist_ok=True)
+        hashes = []
+        for explored, args, name in zip(proof.explorations, calls, names, strict=True):
+            made = certificate_of(
+                explored,
+                program=_resolved(program),
+                args=args,
+                kwargs=options.kwargs or {},
+                coins=options.coins,
+            )
+            hashes.append(write_certificate(made, out / name))
+        document = ProofDocument(result=replace(proof.result, certificate=" ".join(hashes)))
         text = json.dumps(to_dict(document), indent=2, ensure_ascii=False, allow_nan=False)
-        write_text(json_escaped(text) + "\n", out / "result.json")
+        write_file(out / "result.json", json_escaped(text) + "\n")
     except OSError as error:
         raise UsageError(
             f"out={out}: cannot be written ({error.strerror}); choose another --out"
@@ -128,6 +144,60 @@ def _written(proof: Proof, out: Path, options: ProofOptions) -> ProofDocument:
     return document
 
 
-def check_certificate(path: Path, *, tapes: int, seed: str, output: str) -> NoReturn:
+def _resolved(program: str) -> str:
+    """A program's name that means the same from every folder."""
+    place, _, member = program.removeprefix("python:").rpartition(":")
+    if "/" in place or place.endswith(".py"):
+        place = str(Path(place).resolve())
+    return f"python:{place}:{member}"
+
+
+def check_certificate(
+    path: Path, *, program: str | None, tapes: int, seed: str, output: str
+) -> NoReturn:
     """Check, print, and exit with the verdict's code."""
-    raise UsageError(f"certificate={path}, tapes={tapes}, seed={seed}, {output}: not there yet")
+    if tapes < 0:
+        raise UsageError(f"tapes={tapes}: must be at least 0")
+    try:
+        found = checker.check(path, run=False)
+        if program is not None and _resolved(program) != found["program"]:
+            raise UsageError(
+                f"program={one_line(program)}: the certificate is of "
+                f"{one_line(found['program'])}; name that, or leave --program out"
+            )
+        if program is not None:
+            found = checker.check(path, tapes=tapes, seed=seed)
+    except checker.Wrong as error:
+        found = {"holds": False, "says": one_line(error, limit=2000)}
+    except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise UsageError(
+            f"certificate={path}: not a certificate of dpaudit prove "
+            f"({one_line(getattr(error, 'strerror', None) or error)})"
+        ) from error
+    else:
+        found = {"holds": True, "says": _checked(found, tapes), **found}
+    if output == "json":
+        write_json_line(found)
+    else:
+        emit(Text(f"{'Holds' if found['holds'] else 'DOES NOT HOLD'}: {found['says']}."))
+        if found["holds"] and program is None:
+            note(
+                f"the program was not run; to run it here, without a sandbox: --program "
+                f"{one_line(found['program'])}"
+            )
+    raise typer.Exit(1 if not found["holds"] else 3 if program is None else 0)
+
+
+def _checked(found: dict[str, Any], tapes: int) -> str:
+    says = (
+        f"the law follows from {found['states']:,} states and {found['transitions']:,} "
+        f"transitions, exactly, up to {found['residual']:.3g}"
+    )
+    if "replayed" in found:
+        says += f"; Python took {found['replayed']:,} of these transitions"
+        if tapes:
+            says += (
+                f", and agreed on {tapes:,} random tapes: program and certificate differ with "
+                f"probability at most {math.log(1000) / tapes:.2g} (99.9 % confidence)"
+            )
+    return says

@@ -18,8 +18,8 @@ import scipy.sparse.linalg
 
 __all__ = ["SCALE_BITS", "Edge", "exact_visits", "lower_visits"]
 
-SCALE_BITS = 256
-_SLACK_BITS = 200
+SCALE_BITS = 160
+_SLACK_BITS = 112
 _LARGEST_EXACT = 600
 _LARGEST_DENOMINATOR = 4096  # bits
 Edge = tuple[int, int, int, int]

@@ -154,25 +154,36 @@ def verify_certificate(
         Path,
         typer.Argument(metavar="FILE", help="A certificate.json.gz file.", show_default=False),
     ],
+    program: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROGRAM",
+            help="Run the program too; name it as the certificate does.",
+            show_default=False,
+        ),
+    ] = None,
     tapes: Annotated[
         int, typer.Option(help="Random coin tapes on which program and certificate are compared.")
     ] = 2000,
     seed: Annotated[str, typer.Option(help="Seed of these tapes.")] = "1",
     output: FormatOption = "text",
 ) -> None:
-    r"""Does a certificate of `dpaudit prove` hold? Needs the program's files, not the prover.
+    r"""Does a certificate of `dpaudit prove` hold? The checker knows nothing of the prover.
 
-    The checker redoes the arithmetic exactly, and runs the program in Python on
-    the coins of every transition and on random tapes. It runs the program in
-    this process, without a sandbox.
+    It redoes the arithmetic exactly. With --program it also runs the program
+    in Python, on the coins of every transition and on random tapes, in this
+    process and without a sandbox: a certificate from a stranger may name any
+    program, so you have to name it.
 
-    Exit code 0: it holds. 1: it does not. 2: not a certificate.
+    Exit code 0: it holds. 1: it does not. 2: not a certificate. 3: its
+    arithmetic holds, and the program was not run.
 
     [bold]Examples[/bold]
 
     $ dpaudit verify certificate proof/certificate.json.gz
-    $ dpaudit verify certificate proof/certificate.json.gz --tapes 20000
+    $ dpaudit verify certificate proof/certificate.json.gz \
+        --program python:./noise.py:draw
     """
     from dpaudit.cli import proving
 
-    proving.check_certificate(path, tapes=tapes, seed=seed, output=output)
+    proving.check_certificate(path, program=program, tapes=tapes, seed=seed, output=output)

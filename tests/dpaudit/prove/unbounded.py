@@ -1,4 +1,4 @@
-# ruff: noqa: B, C4, RUF
+# ruff: noqa: B006, B007, B023, B905, C416, C417, RET503, RUF005, RUF012, RUF015, UP031
 """Programs without a bound on their coins, and programs that no proof may follow."""
 
 from __future__ import annotations
@@ -137,8 +137,8 @@ def order_of_a_set(rng):
     return [x for x in {"a", "b", "c"}][0]
 
 
-def logarithm_of_a_uniform(rng):
-    return int(-math.log(1 - rng.random()))
+def cosine_of_a_uniform(rng):
+    return int(9 * math.cos(rng.random()))
 
 
 def needs_all_bits(rng):
@@ -190,7 +190,7 @@ REFUSED = {
     remembers_in_a_closure: "closure variable count",
     uses_a_cache: "cached",
     order_of_a_set: "order of a set",
-    logarithm_of_a_uniform: "coin with",
+    cosine_of_a_uniform: "coin with",
     needs_all_bits: "coin with",
     evaluates: "eval",
     looks_around: "globals",

@@ -1,0 +1,153 @@
+"""Writes what was proved as data that `dpaudit/prove/checker.py` can check without the prover."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import heapq
+import json
+import math
+from collections.abc import Hashable, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from dpaudit.errors import UsageError
+from dpaudit.prove.engine import Exploration
+from dpaudit.prove.graph import Branch, Graph
+from dpaudit.prove.paths import likeliest_branches
+from dpaudit.prove.solve import SCALE_BITS
+from dpaudit.results.files import write_file
+from dpaudit.results.text import one_line
+
+__all__ = ["certificate_of", "write_certificate"]
+
+FORMAT = "dpaudit-proof/1"
+
+
+def certificate_of(
+    explored: Exploration,
+    *,
+    program: str,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    coins: str,
+) -> dict[str, Any]:
+    """The certificate of an exploration, as JSON values.
+
+    Raises:
+        UsageError: an argument that JSON cannot hold.
+    """
+    graph, law = explored.graph, explored.law
+    kept = sorted(explored.visits)
+    number = {state: i for i, state in enumerate(kept)}
+    outputs = list(law.mass)
+    output_number = {written(x): i for i, x in enumerate(outputs)}
+    best = likeliest_branches(graph)
+    onward = _onward(graph, number)
+
+    def target(branch: Branch) -> int | None:
+        if branch.to >= 0:
+            return number.get(branch.to)
+        found = output_number.get(written(graph.outputs[-1 - branch.to]))
+        return None if found is None else -1 - found
+
+    def shown(branch: Branch) -> list[Any]:
+        registers = [_listed(o) for o in branch.registers]
+        return [list(branch.requests), registers, target(branch)]
+
+    states = []
+    for old in kept:
+        state = graph.states[old]
+        _, before, via = best[old]
+        states.append(
+            {
+                "id": hashlib.sha256(repr(state.form).encode()).hexdigest()[:16],
+                "register": state.register,
+                "domains": [list(d) for d in state.domains],
+                "cuts": list(state.cuts),
+                "via": None if before < 0 else [number[before], _index(graph, before, via)],
+                "onward": onward.get(old, 0),
+                "branches": [shown(b) for b in state.branches or ()],
+            }
+        )
+    assert graph.first is not None  # noqa: S101
+    return {
+        "certificate": FORMAT,
+        "program": program,
+        "files": graph.source_hashes,
+        "args": [_argument(a) for a in args],
+        "kwargs": {k: _argument(v) for k, v in kwargs.items()},
+        "coins": coins,
+        "first": shown(graph.first),
+        "states": states,
+        "outputs": [written(x) for x in outputs],
+        "law": [str(law.mass[x]) for x in outputs],
+        "residual": str(law.residual),
+        "exact": explored.exact,
+        "visits": [_visits(explored.visits[s], exact=explored.exact) for s in kept],
+    }
+
+
+def write_certificate(made: Mapping[str, Any], path: Path) -> str:
+    """Write a certificate, compressed; returns its SHA-256. The same proof gives the same bytes."""
+    text = json.dumps(made, separators=(",", ":"), allow_nan=False)
+    data = gzip.compress(text.encode(), compresslevel=9, mtime=0)
+    write_file(path, data)
+    return hashlib.sha256(data).hexdigest()
+
+
+def written(x: Hashable) -> str:
+    """An output as text that keeps types apart."""
+    if isinstance(x, tuple):
+        return "(" + ", ".join(map(written, x)) + ")"
+    if isinstance(x, float):
+        return f"float {x.hex()}"
+    return f"{type(x).__name__} {x}" if not isinstance(x, str) else json.dumps(x)
+
+
+def _visits(value: Fraction, *, exact: bool) -> str:
+    return str(value) if exact else f"{int(value * (1 << SCALE_BITS)):x}"
+
+
+def _listed(origin: Any) -> list[Any]:
+    return [_listed(part) if isinstance(part, tuple) else part for part in origin]
+
+
+def _index(graph: Graph, number: int, branch: Branch) -> int:
+    return next(i for i, b in enumerate(graph.states[number].branches or ()) if b is branch)
+
+
+def _onward(graph: Graph, kept: Mapping[int, int]) -> dict[int, int]:
+    """For every state the branch that leads soonest to an end."""
+    into: dict[int, list[tuple[int, int, float]]] = {}
+    for old in kept:
+        state = graph.states[old]
+        low, high = state.domains[state.register]
+        for i, branch in enumerate(state.branches or ()):
+            cost = math.log(high - low) - math.log(branch.high - branch.low) + 1e-9
+            into.setdefault(branch.to, []).append((old, i, cost))
+    found: dict[int, int] = {}
+    heap = [(cost, old, i) for to in into if to < 0 for old, i, cost in into[to]]
+    heapq.heapify(heap)
+    while heap:
+        cost, old, i = heapq.heappop(heap)
+        if old in found:
+            continue
+        found[old] = i
+        for before, j, more in into.get(old, ()):
+            if before not in found:
+                heapq.heappush(heap, (cost + more, before, j))
+    return found
+
+
+def _argument(value: Any) -> Any:
+    if isinstance(value, Fraction):
+        return f"{value.numerator}/{value.denominator}"
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_argument(v) for v in value]
+    raise UsageError(
+        f"args={one_line(repr(value), limit=80)}: a certificate holds numbers, text and lists only"
+    )
