@@ -1,4 +1,4 @@
-# ruff: noqa: B, C4, RET, RUF, UP
+# ruff: noqa: B006, B007, B023, B905, C416, C417, RET503, RUF005, RUF012, RUF015, UP031
 """Small programs that an interpreter can get wrong; each is a function of `random` coins."""
 
 from __future__ import annotations
