@@ -11,6 +11,7 @@ from dpaudit.claims import Claim
 from dpaudit.experiments import load_spec
 from dpaudit.randomness import KeyedStream
 from dpaudit.studies.zoo import HALVES, SPECIMENS, UNSEEN, specimen_sampler
+from dpaudit.studies.zoo import measure as zoo_measure
 from dpaudit.studies.zoo.unseen import congruential as congruential_noise
 from dpaudit.studies.zoo.unseen import linear_words as linear
 from dpaudit.studies.zoo.unseen import modular_words as modular
@@ -223,3 +224,383 @@ def test_a_series_is_dealt_out_the_same_in_any_portions():
     one, other = chunks(), chunks()
     whole = one(500)
     assert np.array_equal(whole, np.concatenate([other(k) for k in (1, 0, 3, 96, 100, 300)]))
+
+
+def lag(z, k):
+    return float(np.corrcoef(z[:-k], z[k:])[0, 1])
+
+
+def cell_middles(z, bits):
+    """The largest distance of Φ(z)·2^bits from a whole number and a half, where Φ has digits."""
+    inner = z[np.abs(z) < 4]
+    return np.abs(scipy.special.ndtr(inner) * 2.0**bits % 1 - 0.5).max()
+
+
+def integers(z, modulus):
+    """The words below ``modulus`` behind Φ⁻¹, and where they can be trusted."""
+    return np.rint(scipy.special.ndtr(z) * modulus - 0.5).astype(np.int64)
+
+
+def low(z, bits):
+    return z.view(np.int64) & ((1 << bits) - 1)
+
+
+def lengths(z, d):
+    return np.linalg.norm(z.reshape(-1, d), axis=1)
+
+
+def holds_modulo(x, relation, modulus, *allowed):
+    rest = relation(x) % modulus
+    return np.isin(rest, [a % modulus for a in allowed]).mean() > 0.99
+
+
+def signs_of(z, *lags):
+    s = np.sign(z)
+    product = s[max(lags) :].copy()
+    for k in lags:
+        product *= s[max(lags) - k : len(s) - k]
+    return product.mean()
+
+
+# name → (values, row, what must hold of them in draw order)
+FLAWS = {
+    "mt19937-inverse": (5_000, 8, lambda z: cell_middles(z, 32) < 1e-3),
+    "mt19937-float32-blocks": (5_000, 8, lambda z: (z == z.astype(np.float32)).all()),
+    "mt19937-sum-12": (5_000, 8, lambda z: (z * 2**32 % 1 == 0).all()),
+    "mt19937-laplace": (100_000, 8, lambda z: abs(np.abs(z).mean() - 1) < 0.02),
+    "prbs31-signs": (
+        5_000,
+        8,
+        lambda z: ((z[31:] > 0) == (z[:-31] > 0) ^ (z[3:-28] > 0)).all(),
+    ),
+    "r250-box-muller": (5_000, 8, lambda z: abs(z.std() - 1) < 0.06),
+    "minstd-inverse": (
+        5_000,
+        8,
+        lambda z: holds_modulo(
+            np.rint(scipy.special.ndtr(z) * (2**31 - 1)).astype(np.int64),
+            lambda x: x[1:] - 48_271 * x[:-1],
+            2**31 - 1,
+            0,
+        ),
+    ),
+    "lcg32-unknown-inverse": (
+        5_000,
+        8,
+        lambda z: holds_modulo(integers(z, 2**32), lambda x: np.diff(x) % 4, 4, 0, 1, 2, 3)
+        and cell_middles(z, 32) < 1e-3,
+    ),
+    "wichmann-hill-inverse": (
+        2_000,
+        8,
+        lambda z: np.abs(
+            (scipy.special.ndtr(z[np.abs(z) < 3]) * 27_817_185_604_309 + 0.5) % 1 - 0.5
+        ).max()
+        < 0.05,
+    ),
+    "kreutzer-inverse": (1_500_000, 8, lambda z: 400_000 < len(np.unique(z)) <= 714_025),
+    "fibonacci-55-inverse": (
+        5_000,
+        8,
+        lambda z: holds_modulo(
+            integers(z, 2**32), lambda x: x[55:] - x[31:-24] - x[:-55], 2**32, 0
+        ),
+    ),
+    "glibc-additive-inverse": (
+        5_000,
+        8,
+        lambda z: holds_modulo(
+            integers(z, 2**31), lambda x: x[31:] - x[28:-3] - x[:-31], 2**31, 0, 1
+        ),
+    ),
+    "borrow-43-inverse": (
+        5_000,
+        8,
+        lambda z: holds_modulo(
+            integers(z, 2**32 - 5), lambda x: x[43:] - x[21:-22] + x[:-43], 2**32 - 5, 0, -1
+        ),
+    ),
+    "ran-array-inverse": (5_000, 8, lambda z: cell_middles(z, 30) < 1e-3),
+    "inverse-cdf-23": (200_000, 8, lambda z: cell_middles(z, 23) < 1e-6),
+    "inverse-cdf-40": (5_000, 8, lambda z: cell_middles(z, 40) < 0.1),
+    "laplace-float32": (
+        200_000,
+        8,
+        lambda z: (z == z.astype(np.float32)).all()
+        and np.abs(np.expm1(-np.abs(z[np.abs(z) > 4])) * 2**23 % 1 - 0.5).min() > 0.25,
+    ),
+    "box-muller-float32": (
+        200_000,
+        8,
+        lambda z: (z == z.astype(np.float32)).all() and np.hypot(z[::2], z[1::2]).max() < 5.8,
+    ),
+    "coarse-beyond-3.5": (
+        200_000,
+        8,
+        lambda z: (z[np.abs(z) > 3.51] * 512 % 1 == 0).all() and (z * 512 % 1 != 0).mean() > 0.99,
+    ),
+    "some-single": (200_000, 8, lambda z: 100 < (z == z.astype(np.float32)).sum() < 300),
+    "low-counter-4": (5_000, 8, lambda z: (np.diff(low(z, 4)) % 16 == 1).all()),
+    "low-counter-4-encrypted": (
+        100_000,
+        8,
+        lambda z: scipy.stats.chisquare(np.bincount(low(z, 4), minlength=16)).pvalue > 1e-4,
+    ),
+    "last-bit-0.51": (200_000, 8, lambda z: 0.503 < low(z, 1).mean() < 0.517),
+    "last-bit-of-call": (1_000, 8, lambda z: len(set(low(z, 1))) == 1),
+    "last-bit-of-place": (1_000, 8, lambda z: (low(z, 1) == np.arange(1_000) % 2).all()),
+    "last-bit-next-sign": (1_000, 8, lambda z: (low(z, 1)[:-1] == (z[1:] > 0)).all()),
+    "last-bit-register": (
+        1_000,
+        8,
+        lambda z: (low(z, 1)[31:] == low(z, 1)[:-31] ^ low(z, 1)[3:-28]).all(),
+    ),
+    "low-8-bits-lag-1000": (4_000, 8, lambda z: (low(z, 8)[1000:] == low(z, 8)[:-1000]).all()),
+    "length-pool": (
+        64 * 20_000,
+        64,
+        lambda z: 60 < 20_000 - len(np.unique(np.round(lengths(z, 64), 10))) < 400,
+    ),
+    "length-lattice": (
+        16_000,
+        16,
+        lambda z: np.allclose(lengths(z, 16) * 65_536 % 1, np.rint(lengths(z, 16) * 65_536 % 1),
+                              atol=1e-6),
+    ),
+    "length-32-bit": (
+        128_000,
+        128,
+        lambda z: np.allclose(
+            scipy.special.gammainc(64, lengths(z, 128) ** 2 / 2) * 2**32 % 1, 0.5, atol=1e-2
+        ),
+    ),
+    "length-copied": (
+        80_000,
+        8,
+        lambda z: 40 < np.isclose(np.diff(lengths(z, 8)), 0, atol=1e-12).sum() < 170,
+    ),
+    "length-antithetic": (
+        8_000,
+        8,
+        lambda z: np.allclose(
+            scipy.special.gammainc(4, lengths(z, 8)[::2] ** 2 / 2),
+            scipy.special.gammaincc(4, lengths(z, 8)[1::2] ** 2 / 2),
+        ),
+    ),
+    "length-stratified": (
+        64 * 640,
+        64,
+        lambda z: (
+            np.sort(np.floor(64 * scipy.special.gammainc(32, lengths(z, 64) ** 2 / 2))
+                    .reshape(-1, 64), axis=1) == np.arange(64)
+        ).all(),
+    ),
+    "sign-parity": (64 * 200, 64, lambda z: rank_of_signs(z.reshape(-1, 64)) < 65),
+    "sign-parity-noisy": (256 * 600, 256, lambda z: rank_of_signs(z.reshape(-1, 256)) == 257),
+    "pancake-1024-gamma-0.5": (1024 * 20, 1024, lambda z: abs(z.std() - 1) < 0.05),
+    "direction-1024-1.5": (1024 * 20, 1024, lambda z: abs(z.std() - 1) < 0.05),
+    "pair-4096-0.15": (
+        4096 * 2_000,
+        4096,
+        lambda z: 0.02
+        < np.corrcoef(z.reshape(-1, 4096)[:, 77], z.reshape(-1, 4096)[:, 3001])[0, 1]
+        < 0.28,
+    ),
+    "every-1000th-1.25": (
+        2_000_000,
+        8,
+        lambda z: 1.13 < z[999::1000].std() < 1.37 and 0.9 < z[998::1000].std() < 1.1,
+    ),
+    "every-7919th-1.3": (8_000_000, 8, lambda z: z[7918::7919].std() > 1.17),
+    "harmonics-1237": (
+        1_237 * 3_000,
+        1,
+        # 16.5 expected, 4.1 ± 1.3 without harmonics
+        lambda z: (np.abs(np.fft.rfft(z.reshape(-1, 1237).mean(0))[1:11]) ** 2).sum() > 9,
+    ),
+    "sign-parity-4": (3_000_000, 8, lambda z: 0.001 < signs_of(z, 1, 2, 3) < 0.0075),
+    "sign-lags-418-1777": (1_000_000, 8, lambda z: 0.004 < signs_of(z, 418, 1777) < 0.016),
+    "product-5-19": (
+        1_000_000,
+        8,
+        lambda z: 0.004 < np.mean(z[19:] * z[14:-5] * z[:-19]) < 0.016 and abs(lag(z, 5)) < 0.006,
+    ),
+    "largest-first": (
+        4_000_000,
+        8,
+        lambda z: 0.126 < (z.reshape(-1, 8).argmax(1) == 0).mean() < 0.129,
+    ),
+    "sorted-threes": (
+        65_535 * 20,
+        3,
+        lambda z: 0.1675 < (np.diff(z.reshape(-1, 3)) > 0).all(1).mean() < 0.1745,
+    ),
+    "mirrored-halves": (
+        2_000,
+        8,
+        lambda z: np.array_equal(np.sort(-z[:1000]), np.sort(z[1000:]))
+        and not np.array_equal(-z[:1000], z[1000:]),
+    ),
+    "centred-calls": (2_000, 8, lambda z: abs(z.sum()) < 1e-9),
+    "calls-of-size-1": (2_000, 8, lambda z: abs((z * z).mean() - 1) < 1e-12),
+    "logistic-map": (
+        5_000,
+        8,
+        lambda z: np.allclose(
+            np.sin(np.pi / 2 * scipy.special.ndtr(z[1:])) ** 2,
+            np.sin(np.pi * scipy.special.ndtr(z[:-1])) ** 2,
+            atol=1e-6,
+        ),
+    ),
+    "replay-300": (
+        8_600_000,
+        100,
+        lambda z: np.array_equal(z[500_000:500_300], z[8_500_000:8_500_300]),
+    ),
+    "replay-8": (
+        5_600_000,
+        100,
+        lambda z: np.array_equal(z[500_000:500_008], z[5_500_000:5_500_008])
+        and not (z[500_008:500_020] == z[5_500_008:5_500_020]).any(),
+    ),
+    "repeats-1e-5": (4_000_000, 8, lambda z: 4 < (z[1_000_000:] == z[:-1_000_000]).sum() < 65),
+    "process-start-1.1": (6_400, 64, lambda z: abs(z[64:].std() - 1) < 0.06),
+}  # fmt: skip
+
+
+def rank_of_signs(z):
+    """Rank over GF(2) of rows' minus signs and a constant."""
+    rows = [int("1" + "".join("1" if x < 0 else "0" for x in row), 2) for row in z]
+    pivots = {}
+    for row in rows:
+        while row and (top := row.bit_length()) in pivots:
+            row ^= pivots[top]
+        if row:
+            pivots[row.bit_length()] = row
+    return len(pivots)
+
+
+@pytest.mark.parametrize("name", FLAWS)
+def test_a_flaw_is_what_it_says(name):
+    count, d, holds = FLAWS[name]
+    assert holds(values(name, count, d).ravel())
+
+
+def test_seeds_are_those_that_the_stories_tell():
+    def first(name, label="a"):
+        return values(name, 64, 8, label=label).ravel()
+
+    for name, bits, low_, high in (
+        ("seed-pid", np.random.Philox, 1, 32_769),
+        ("seed-24-bit", np.random.PCG64, 0, 1 << 24),
+        ("seed-second", np.random.SFC64, 1_767_225_600, 1_798_761_600),
+        ("seed-millisecond", np.random.PCG64, 1_767_225_600_000, 1_798_761_600_000),
+        ("seed-32-bit-philox", np.random.Philox, 0, 1 << 32),
+    ):
+        entropy = ROOT.child(name, "a").child("process").entropy()
+        seed = low_ + int.from_bytes(entropy[:16], "big") % (high - low_)
+        assert np.array_equal(first(name), np.random.Generator(bits(seed)).standard_normal(64))
+    z = first("self-seed-bits")
+    own = np.random.PCG64(int.from_bytes(z[:1].tobytes(), "little"))
+    assert np.array_equal(z[1:], np.random.Generator(own).standard_normal(63))
+    z = first("self-seed-sha256")
+    own = np.random.PCG64(int.from_bytes(hashlib.sha256(z[:1].tobytes()).digest(), "big"))
+    assert np.array_equal(z[1:], np.random.Generator(own).standard_normal(63))
+    rows = values("self-seed-row", 64, 8, label="a")
+    digest = hashlib.sha256(rows[2].tobytes()).digest()
+    own = np.random.PCG64(int.from_bytes(digest[:8], "little"))
+    assert np.array_equal(rows[3], np.random.Generator(own).standard_normal(8))
+    starts = {values("first-values-8-bit", 8, 8, label=i)[0, 0] for i in range(2_000)}
+    assert 200 < len(starts) <= 256
+    with opened("call-seeds-consecutive") as sampler:
+        u = scipy.special.ndtr([sampler.draw(1, 2, timeout=60)[0, 0] for _ in range(50)])
+    assert np.allclose(np.diff(u) % 1, 16_807 / (2**31 - 1), atol=1e-9)
+    with opened("seed-from-value", "a") as one, opened("seed-from-value", "b") as two:
+        assert np.array_equal(
+            one.draw_at(3.0, 2, 2, timeout=60), two.draw_at(3.0, 2, 2, timeout=60)
+        )
+        again = one.draw_at(3.0, 2, 2, timeout=60)
+        assert not np.array_equal(again, two.draw_at(4.0, 2, 2, timeout=60))
+
+
+def test_flaws_of_shapes_and_processes():
+    for name, n, d, scale in (
+        ("special-d211", 500, 211, 0.5),
+        ("special-d211", 500, 210, 1.0),
+        ("special-sevenths", 500, 105, 0.5),
+        ("special-sevenths", 500, 98, 1.0),
+        ("special-n7", 7, 10_000, 0.9),
+        ("special-n7", 8, 10_000, 1.0),
+    ):
+        with opened(name) as sampler:
+            assert sampler.draw(n, d, timeout=60).std() == pytest.approx(scale, abs=0.03)
+    starts = [values("process-start-1.1", 64, 64, label=i) for i in range(200)]
+    assert 1.06 < np.std(starts) < 1.14
+    with opened("shape-again") as sampler:
+        first = sampler.draw(2, 5, timeout=60)
+        sampler.draw(1, 8, timeout=60)
+        for _ in range(69_998):
+            sampler.draw(2, 5, timeout=60)
+        again = sampler.draw(2, 5, timeout=60)
+        assert np.array_equal(first.ravel()[:8], again.ravel()[:8])
+        assert not np.array_equal(first, again)
+        assert not np.array_equal(sampler.draw(2, 5, timeout=60).ravel()[:8], first.ravel()[:8])
+    for name, low_, high in (
+        ("direction-1024-1.5", 1.7, np.inf),
+        ("pancake-1024-gamma-0.5", 0, 0.3),
+    ):
+        z = values(name, 1024 * 5_000, label=1)
+        ends = scipy.linalg.eigvalsh(
+            z.T @ z / len(z), subset_by_index=(1023, 1023) if low_ else (0, 0)
+        )
+        assert low_ < ends[0] < high
+
+
+SPEC = """
+name = "small-unseen"
+trials = 1
+seed = 3
+measure = "zoo"
+[grid]
+samples = {samples}
+time_limit = 1.0
+alpha = 0.01
+specimen = ["mirrored-halves", "seed-64-bit", "right-float32"]
+"""
+
+
+def test_the_experiment_counts_halves_and_right_samplers(tmp_path):
+    path = tmp_path / "s.toml"
+    path.write_text(SPEC.format(samples=5_000))
+    rows = [
+        {**cell.settings["grid"], **zoo_measure.measure(cell, None)}
+        for cell in load_spec(str(path)).cells()
+    ]
+    assert [row["half"] for row in rows] == [HALVES[row["specimen"]] for row in rows]
+    assert [row["failed"] for row in rows] == [None] * 3
+    assert "ks" not in rows[0]
+    for row, found in zip(rows, (True, False, True), strict=True):
+        row["found"] = found
+    text = zoo_measure.summary(rows)
+    assert "finds 1 of 2 (50.0 %" in text
+    assert "1 of 1 that should show, 0 of 1 that cannot show" in text
+    assert "accuses 1 of 1 right samplers" in text
+    assert "of the training half" in text
+    assert "Missed: seed-64-bit (2^64 seeds are not tried)." in text
+
+
+def test_unseen_noise_is_the_same_whatever_the_grid(tmp_path, monkeypatch):
+    streams = []
+
+    def audit(subject, grid, stream, seed):
+        streams.append((stream.entropy(), seed))
+
+    monkeypatch.setattr(zoo_measure, "_audit", audit)
+    monkeypatch.setattr(zoo_measure, "_found", lambda result: {})
+    for samples in (20_000, 30_000):
+        path = tmp_path / "s.toml"
+        path.write_text(SPEC.format(samples=samples))
+        for cell in load_spec(str(path)).cells():
+            zoo_measure.measure(cell, None)
+    assert streams[:3] == streams[3:]
+    assert len(set(streams)) == 3
