@@ -545,15 +545,13 @@ def test_flaws_of_shapes_and_processes():
         assert np.array_equal(first.ravel()[:8], again.ravel()[:8])
         assert not np.array_equal(first, again)
         assert not np.array_equal(sampler.draw(2, 5, timeout=60).ravel()[:8], first.ravel()[:8])
-    for name, low_, high in (
-        ("direction-1024-1.5", 1.7, np.inf),
-        ("pancake-1024-gamma-0.5", 0, 0.3),
-    ):
-        z = values(name, 1024 * 5_000, label=1)
-        ends = scipy.linalg.eigvalsh(
-            z.T @ z / len(z), subset_by_index=(1023, 1023) if low_ else (0, 0)
-        )
-        assert low_ < ends[0] < high
+    z = values("direction-1024-1.5", 1024 * 2_000, label=1)
+    stream = ROOT.child("direction-1024-1.5", 1).child("process").child("direction")
+    w = stream.numpy().standard_normal(1024)
+    assert 1.25 < (z @ (w / np.linalg.norm(w))).var() < 1.75
+    z = values("pancake-1024-gamma-0.5", 1024 * 2_100, label=1)
+    least = scipy.linalg.eigvalsh(z.T @ z / len(z), subset_by_index=(0, 1))
+    assert least[0] < 0.01 < 0.06 < least[1]  # honest: 0.09
 
 
 SPEC = """
@@ -563,24 +561,34 @@ seed = 3
 measure = "zoo"
 [grid]
 samples = {samples}
-time_limit = 1.0
 alpha = 0.01
 specimen = ["mirrored-halves", "seed-64-bit", "right-float32"]
 """
 
 
-def test_the_experiment_counts_halves_and_right_samplers(tmp_path):
-    path = tmp_path / "s.toml"
-    path.write_text(SPEC.format(samples=5_000))
+@pytest.fixture
+def unseen_cells(tmp_path):
+    def cells(samples):
+        path = tmp_path / "s.toml"
+        path.write_text(SPEC.format(samples=samples))
+        return load_spec(str(path)).cells()
+
+    return cells
+
+
+def test_the_experiment_counts_halves_and_right_samplers(unseen_cells, monkeypatch):
+    found = {"mirrored-halves": True, "seed-64-bit": False, "right-float32": True}
+    monkeypatch.setattr(zoo_measure, "_audit", lambda subject, *rest: subject.name)
+    monkeypatch.setattr(
+        zoo_measure, "_found", lambda name: {"found": found[name], "verdict": "as told"}
+    )
     rows = [
         {**cell.settings["grid"], **zoo_measure.measure(cell, None)}
-        for cell in load_spec(str(path)).cells()
+        for cell in unseen_cells(20_000)
     ]
-    assert [row["half"] for row in rows] == [HALVES[row["specimen"]] for row in rows]
+    assert [row["half"] for row in rows] == [HALVES[name] for name in found]
     assert [row["failed"] for row in rows] == [None] * 3
     assert "ks" not in rows[0]
-    for row, found in zip(rows, (True, False, True), strict=True):
-        row["found"] = found
     text = zoo_measure.summary(rows)
     assert "finds 1 of 2 (50.0 %" in text
     assert "1 of 1 that should show, 0 of 1 that cannot show" in text
@@ -589,7 +597,7 @@ def test_the_experiment_counts_halves_and_right_samplers(tmp_path):
     assert "Missed: seed-64-bit (2^64 seeds are not tried)." in text
 
 
-def test_unseen_noise_is_the_same_whatever_the_grid(tmp_path, monkeypatch):
+def test_unseen_noise_is_the_same_whatever_the_grid(unseen_cells, monkeypatch):
     streams = []
 
     def audit(subject, grid, stream, seed):
@@ -598,9 +606,12 @@ def test_unseen_noise_is_the_same_whatever_the_grid(tmp_path, monkeypatch):
     monkeypatch.setattr(zoo_measure, "_audit", audit)
     monkeypatch.setattr(zoo_measure, "_found", lambda result: {})
     for samples in (20_000, 30_000):
-        path = tmp_path / "s.toml"
-        path.write_text(SPEC.format(samples=samples))
-        for cell in load_spec(str(path)).cells():
+        for cell in unseen_cells(samples):
             zoo_measure.measure(cell, None)
     assert streams[:3] == streams[3:]
     assert len(set(streams)) == 3
+
+
+def test_an_unseen_specimen_is_audited(unseen_cells):
+    row = zoo_measure.measure(unseen_cells(5_000)[0], None)
+    assert (row["found"], row["failed"]) == (True, None)
