@@ -62,6 +62,7 @@ def prove_program(
     tolerance: str | None,
     time_limit: float,
     disjoint: bool,
+    coin_count: bool,
     out: Path | None,
     output: str,
 ) -> NoReturn:
@@ -80,6 +81,7 @@ def prove_program(
         tolerance=None if tolerance is None else probability_of(tolerance, name="tolerance"),
         time_limit=time_limit,
         disjoint=disjoint,
+        coin_count=coin_count,
     )
     if not options.residual:
         raise UsageError("residual=0: must be above 0, such as 2^-40")
@@ -102,7 +104,8 @@ def prove_program(
     else:
         emit(Group(*proof_table(document.result)))
         if out is not None:
-            note(f"certificate: {out / 'certificate.json.gz'}")
+            what = "certificate.json.gz" if proof.explorations else "result.json"
+            note(f"{what.partition('.')[0]}: {out / what}")
         emit(Text(f"{document.result.verdict.capitalize()}: {document.result.reason}."))
     raise typer.Exit(_EXIT[document.result.verdict])
 
@@ -125,7 +128,7 @@ def _written(
     try:
         out.mkdir(parents=True, exist_ok=True)
         hashes = []
-        for explored, args, name in zip(proof.explorations, calls, names, strict=True):
+        for explored, args, name in zip(proof.explorations, calls, names, strict=False):
             made = certificate_of(
                 explored,
                 program=_resolved(program),

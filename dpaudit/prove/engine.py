@@ -17,7 +17,7 @@ from dpaudit.prove.sources import Sources
 from dpaudit.prove.state import Pins
 from dpaudit.prove.values import CoinSource
 
-__all__ = ["DEFAULT_RESIDUAL", "Exploration", "explore", "law_of"]
+__all__ = ["DEFAULT_RESIDUAL", "Exploration", "Progress", "explore", "law_of", "machine_for"]
 
 DEFAULT_RESIDUAL = Fraction(1, 1 << 40)
 Progress = Callable[[int, float], None]
@@ -59,11 +59,7 @@ def explore(
             that this engine cannot follow; the message names it, with file and line.
     """
     begun = time.monotonic()
-    kinds = frozenset(c for c in coins.split(",") if c)
-    named = dict(kwargs or {})
-    for name in kinds - {"random", "numpy", "secrets"}:
-        named[name] = CoinSource()
-    machine = Machine(pins=Pins(), sources=Sources(), coins=kinds & {"random", "numpy"})
+    machine, named = machine_for(coins, kwargs or {})
     graph = Graph(machine, deadline=None if time_limit is None else begun + time_limit)
     graph.begin(function, args, named)
     target, finished = float(residual) / 2, True
@@ -81,6 +77,13 @@ def explore(
         finished=finished and found.law.residual <= residual,
         seconds=time.monotonic() - begun,
     )
+
+
+def machine_for(coins: str, kwargs: Mapping[str, Any]) -> tuple[Machine, dict[str, Any]]:
+    """A machine for some kinds of coins, and the named arguments with generators in them."""
+    kinds = frozenset(c for c in coins.split(",") if c)
+    named = dict(kwargs) | {name: CoinSource() for name in kinds - {"random", "numpy", "secrets"}}
+    return Machine(pins=Pins(), sources=Sources(), coins=kinds & {"random", "numpy"}), named
 
 
 def law_of(graph: Graph) -> Exploration:

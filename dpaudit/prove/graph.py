@@ -17,7 +17,7 @@ from dpaudit.prove.law import canonical_output
 from dpaudit.prove.lazy import NeedSplit
 from dpaudit.prove.machine import Machine, Raised
 from dpaudit.prove.state import freeze, thaw
-from dpaudit.prove.values import UNBOUND
+from dpaudit.prove.values import UNBOUND, Token
 
 __all__ = ["Branch", "Graph", "State"]
 
@@ -64,15 +64,27 @@ class Graph:
     first: Branch | None = None
     undecided: float = 1.0
     deadline: float | None = None
+    continuations: set[Hashable] = field(default_factory=set)
 
     def begin(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Run a function up to its first decision."""
         self.machine.start(function, args, kwargs)
         self.first = self._go(0, 1)
 
+    def begin_at(self, form: Hashable) -> None:
+        """Continue from a state in which no coin waits to be decided, up to the first decision."""
+        self.machine.resume(thaw(form, self.machine.pins)[0])
+        self.first = self._go(0, 1)
+
     def _go(self, low: int, high: int) -> Branch:
         split = self.machine.run()
         requests = tuple(self.machine.requests)
+        if self.machine.cut is not UNBOUND:
+            form, symbols = freeze(self.machine.frames, self.machine.pins)
+            if symbols:
+                raise RefusedProgramError("a coin is still undecided when a value is finished")
+            self.continuations.add(form)
+            return Branch(low, high, requests, (), -1 - self._output(self.machine.cut))
         if split is None:
             return Branch(low, high, requests, (), -1 - self._output(self.machine.result))
         number, registers = self._state(split)
@@ -83,6 +95,8 @@ class Graph:
             value: Hashable = ("raises", type(result.error).__name__)
         elif result is UNBOUND:
             raise AssertionError("a run without a result")
+        elif self.machine.hides and isinstance(result, tuple):
+            value = tuple(v if type(v) is Token else canonical_output(v) for v in result)
         else:
             value = canonical_output(result)
         key = _typed(value)
@@ -162,7 +176,7 @@ class Graph:
                     give(branch.to, share)
                     undecided += share
             steps += 1
-            if steps % 256 == 0:
+            if steps % 256 == 0 or undecided <= residual:  # the running difference is rounded
                 undecided = sum(waiting.values()) + sum(carried.values())
                 if progress is not None:
                     progress(len(self.states), undecided)

@@ -46,6 +46,7 @@ from dpaudit.prove.values import (
     NativeMethod,
     SequenceIterator,
     Super,
+    Token,
     View,
 )
 
@@ -94,7 +95,9 @@ class Machine:
         self.frames: list[Frame] = []
         self.requests: list[int] = []
         self.result: Any = UNBOUND
-        self.on_store: Callable[[Any], Any] | None = None
+        self.hides = ""  # which finished numbers become tokens: those "stored" or "returned"
+        self.hidden = self.segment = 0  # tokens so far: in this run, and before it
+        self.cut: Any = UNBOUND  # the number that the last instruction hid
 
     # -- running -------------------------------------------------------------------------------
     def start(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -106,6 +109,7 @@ class Machine:
     def resume(self, frames: list[Frame]) -> None:
         """Continue from a state."""
         self.frames, self.requests, self.result = frames, [], UNBOUND
+        self.cut, self.hidden = UNBOUND, self.segment
 
     def request(self, count: int) -> Symbol:
         """A new coin with so many values."""
@@ -134,6 +138,8 @@ class Machine:
                 raise RefusedProgramError(f"{where}: {error}") from error
             except Exception as error:  # noqa: BLE001 (the program's own exception)
                 self.unwind(error)
+            if self.cut is not UNBOUND:
+                return None
             steps += 1
             if steps > _LONGEST:
                 raise RefusedProgramError(
@@ -271,6 +277,8 @@ class Machine:
             return value
         if isinstance(value, BaseException):
             return value
+        if kind is Token:
+            raise RefusedProgramError("a returned value is read again after it was made")
         raise RefusedProgramError(f"a {kind.__name__} is given to one of Python's own functions")
 
     def owned(self, thing: Any, what: str) -> None:
@@ -619,7 +627,17 @@ class Machine:
 
     def stored(self, value: Any) -> Any:
         """A value that is put into a container."""
-        return value if self.on_store is None else self.on_store(value)
+        return self.hide(value) if self.hides == "stored" else value
+
+    def hide(self, value: Any) -> Any:
+        """A token instead of a finished number; the run stops after this instruction."""
+        if not _is_number(value):
+            return value
+        if self.cut is not UNBOUND:
+            raise RefusedProgramError("two values are stored at once")
+        self.cut = lazies.force(value)
+        self.hidden += 1
+        return Token(self.hidden - 1)
 
     def dict_method(
         self, owner: dict[Any, Any], name: str, args: list[Any], kwargs: Any, mode: tuple[Any, ...]
@@ -766,6 +784,8 @@ class Machine:
             self.deliver(mode, made)
 
     def type_of(self, value: Any) -> type:
+        if type(value) is Token:
+            raise RefusedProgramError("the type of a value that was hidden")
         if type(value) is Lazy:
             simple = lazies.settled(value)
             return type(simple.ends()[0]) if isinstance(simple, Lazy) else type(simple)
@@ -858,7 +878,9 @@ class Machine:
             if left is right and isinstance(left, tuple) and not left:
                 return True
             raise RefusedProgramError("'is' with a value that has no identity: use ==")
-        if isinstance(left, (Bound, NativeMethod, CoinMethod, CoinSource)):
+        if isinstance(left, (Bound, NativeMethod, CoinMethod, CoinSource, Token)) or (
+            type(right) is Token
+        ):
             raise RefusedProgramError("'is' with a method: use ==")
         return left is right
 
@@ -911,7 +933,7 @@ _PYTHON_CLASSES: dict[type, bool] = {}
 _OURS = frozenset(
     {
         Frame, Generator, Cell, Closure, Bound, NativeMethod, Super, CoinSource, CoinMethod,
-        SequenceIterator, View, Lazy, LazyBytes, Symbol, Fraction, type(UNBOUND),
+        SequenceIterator, View, Lazy, LazyBytes, Symbol, Fraction, type(UNBOUND), Token,
     }
 )  # fmt: skip
 
@@ -1111,8 +1133,9 @@ def _convert(vm: Machine, frame: Frame, kind: str) -> None:
 
 
 def _list_append(vm: Machine, frame: Frame, depth: int) -> None:
-    value = frame.stack.pop()
-    frame.stack[-(depth - 1)].append(vm.stored(value))
+    value = vm.stored(frame.stack[-1])
+    frame.stack.pop()
+    frame.stack[-(depth - 1)].append(value)
 
 
 def _set_add(vm: Machine, frame: Frame, depth: int) -> None:
@@ -1406,7 +1429,10 @@ def _call_ex(vm: Machine, frame: Frame, arg: Any) -> None:
 
 def _return(vm: Machine, frame: Frame, arg: Any) -> None:
     del arg
-    value = frame.stack.pop()
+    value = frame.stack[-1]
+    if vm.hides == "returned" and len(vm.frames) == 3 and frame.generator is None:
+        value = vm.hide(value)
+    frame.stack.pop()
     vm.frames.pop()
     mode = frame.deliver
     if frame.generator is not None:
@@ -1610,7 +1636,11 @@ def _import_from(vm: Machine, frame: Frame, arg: tuple[int, str | None, str]) ->
 
 def _finish(vm: Machine, frame: Frame, arg: Any) -> None:
     del arg
-    frame.stack[-1] = vm.concrete(frame.stack[-1])
+    value = frame.stack[-1]
+    if vm.hides and isinstance(value, (list, tuple)):
+        frame.stack[-1] = tuple(v if type(v) is Token else vm.concrete(v) for v in value)
+    else:
+        frame.stack[-1] = vm.concrete(value)
 
 
 def _super(vm: Machine, frame: Frame, arg: Any) -> None:

@@ -31,7 +31,9 @@ class ProofOptions:
         tolerance: a law is the claimed one if their total variation is at most this; by default
             twice the residual.
         time_limit: seconds.
-        disjoint: also decide whether the returned values have coins of their own.
+        disjoint: also decide whether the returned values have coins of their own; a claim is then
+            about each value.
+        coin_count: also bound what the number of coins tells about the output.
     """
 
     args: tuple[Any, ...] = ()
@@ -41,6 +43,7 @@ class ProofOptions:
     tolerance: Fraction | None = None
     time_limit: float | None = None
     disjoint: bool = False
+    coin_count: bool = False
 
 
 def arguments_of(text: str | None) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -5,16 +5,25 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Literal
 
 from dpaudit import provenance
 from dpaudit.errors import DpauditError, UsageError
 from dpaudit.prove.claims import ClaimedLaw
+from dpaudit.prove.coin_count import coin_count
+from dpaudit.prove.disjoint import (
+    Factors,
+    NotShownError,
+    dependence,
+    factors_of,
+    one_coin_apart,
+)
 from dpaudit.prove.distances import distance
 from dpaudit.prove.engine import Exploration, Progress, explore
 from dpaudit.prove.enclosures import Bounds
+from dpaudit.prove.graph import Graph
 from dpaudit.prove.law import ExactLaw
 from dpaudit.prove.paths import Coin, coins_of, path_to
 from dpaudit.prove.profiles import Epsilon, epsilon_at, judge, profile
@@ -124,8 +133,23 @@ def prove(
                 "claim: missing; give --claim, or --neighbours with --claim-epsilon, or --disjoint"
             )
         parsed = None if claim is None else ClaimedLaw.parse(claim)
+        if options.disjoint:
+            return _disjoint(function, program, parsed, options, progress, begun)
+        assert parsed is not None  # noqa: S101
         explored = [_explore(function, options.args, options, progress)]
         found = _law(function, explored[0], parsed, options)
+        found.fields["coin_count"] = coin_count(explored[0], information=options.coin_count)
+    return _proof(program, found, explored, claim or "", options, begun)
+
+
+def _proof(
+    program: str,
+    found: _Found,
+    explored: Sequence[Exploration],
+    claim: str,
+    options: ProofOptions,
+    begun: float,
+) -> Proof:
     law = explored[0].law
     result = ProofResult(
         verdict=found.verdict,
@@ -133,20 +157,22 @@ def prove(
         program=program,
         arguments=_shown_arguments(options),
         coins=options.coins,
-        claim=claim or "",
-        law=tuple(
-            (one_line(repr(x), limit=200), _down(p))
-            for x, p in sorted(law.mass.items(), key=lambda item: -item[1])[:_SHOWN]
-        ),
+        claim=claim,
+        law=_rows(law),
         outputs=len(law.mass),
         residual=_up(max(e.law.residual for e in explored)),
         states=sum(e.law.states for e in explored),
         seconds=time.monotonic() - begun,
         cannot_rule_out=NOT_COVERED,
-        provenance=_provenance(explored),
+        provenance=_provenance([e.graph for e in explored]),
         **found.fields,
     )
     return Proof(result, tuple(explored))
+
+
+def _rows(law: ExactLaw) -> tuple[tuple[str, float], ...]:
+    likeliest = sorted(law.mass.items(), key=lambda item: -item[1])[:_SHOWN]
+    return tuple((one_line(repr(x), limit=200), _down(p)) for x, p in likeliest)
 
 
 def _explore(
@@ -169,13 +195,11 @@ def _explore(
 def _law(
     function: Callable[..., Any],
     explored: Exploration,
-    claim: ClaimedLaw | None,
+    claim: ClaimedLaw,
     options: ProofOptions,
 ) -> _Found:
     law = explored.law
-    if claim is None:
-        raise UsageError("claim: missing")
-    tolerance = 2 * options.residual if options.tolerance is None else options.tolerance
+    tolerance = _tolerance(options)
     far = distance(law, claim)
     bounds = far.total_variation
     fields: dict[str, Any] = {
@@ -203,6 +227,169 @@ def _law(
         f"total variation to {claim} is {between}, and {_short(tolerance)} is the tolerance"
         + ("" if explored.finished else "; the time limit came first"),
         fields,
+    )
+
+
+def _tolerance(options: ProofOptions) -> Fraction:
+    return 2 * options.residual if options.tolerance is None else options.tolerance
+
+
+def _disjoint(
+    function: Callable[..., Any],
+    program: str,
+    claim: ClaimedLaw | None,
+    options: ProofOptions,
+    progress: Progress | None,
+    begun: float,
+) -> Proof:
+    """Decide whether the returned values have coins of their own, and each has the claimed law."""
+    try:
+        factors = factors_of(
+            function,
+            options.args,
+            options.kwargs or {},
+            coins=options.coins,
+            residual=options.residual,
+            time_limit=options.time_limit,
+            progress=progress,
+        )
+    except NotShownError as error:
+        explored = [_explore(function, options.args, options, progress)]
+        found = _dependent(function, explored[0], str(error), options)
+        return _proof(program, found, explored, "" if claim is None else str(claim), options, begun)
+    found = _factors(function, factors, claim, options)
+    result = ProofResult(
+        verdict=found.verdict,
+        reason=found.reason,
+        program=program,
+        arguments=_shown_arguments(options),
+        coins=options.coins,
+        claim="" if claim is None else str(claim),
+        law=_rows(factors.laws[0]),
+        outputs=len(factors.laws[0].mass),
+        residual=_up(factors.residual),
+        states=factors.states,
+        seconds=time.monotonic() - begun,
+        cannot_rule_out=NOT_COVERED,
+        provenance=_provenance(factors.graphs[:1]),
+        **found.fields,
+    )
+    return Proof(result, ())
+
+
+def _factors(
+    function: Callable[..., Any],
+    factors: Factors,
+    claim: ClaimedLaw | None,
+    options: ProofOptions,
+) -> _Found:
+    count = len(factors.laws)
+    says = f"{count} values have coins of their own: their joint law is a product, up to "
+    says += _short(factors.residual)
+    fields: dict[str, Any] = {"disjoint": "shown"}
+    if claim is None:
+        return _Found("proved", says, fields)
+    tolerance = _tolerance(options)
+    far = [distance(law, claim) for law in factors.laws]
+    low = max(d.total_variation.lower for d in far)
+    high = sum((d.total_variation.upper for d in far), Fraction(0))
+    fields |= {
+        "tolerance": _up(tolerance),
+        "total_variation": ProvedBounds(low=_down(low), high=_up(high)),
+    }
+    if low > tolerance:
+        place = next(i for i, d in enumerate(far) if d.total_variation.lower == low)
+        output = far[place].event[0]
+        why = (
+            f"value {place + 1} is {one_line(repr(output), limit=80)} with probability ≥ "
+            f"{_short(factors.laws[place].lower(output))}, but {claim} gives it at most "
+            f"{_short(claim.probability(output).upper)}"
+        )
+        fields["counterexample"] = _counterexample_of_factors(
+            function, factors, place, output, why, options
+        )
+        return _Found("refuted", f"{says}; {why}", fields)
+    if high <= tolerance * count:
+        return _Found(
+            "proved", f"{says}; total variation to {claim} is at most {_short(high)}", fields
+        )
+    return _Found("undecided", f"{says}; their laws are not decided", fields)
+
+
+def _counterexample_of_factors(
+    function: Callable[..., Any],
+    factors: Factors,
+    place: int,
+    output: Hashable,
+    says: str,
+    options: ProofOptions,
+) -> Counterexample:
+    wanted = {factors.order[place]: output}
+    coins: list[Coin] = []
+    for i, graph in enumerate(factors.graphs):
+        path = path_to(graph, wanted.get(i, graph.outputs[0]))
+        assert path is not None  # noqa: S101
+        coins += coins_of(graph, path)
+    returned = replayed(function, options.args, coins, options)
+    numbers = [v for v in returned if _is_number(v)] if isinstance(returned, tuple) else []
+    if output not in numbers:
+        raise InterpreterMismatchError(
+            f"replay: Python returned {one_line(repr(returned), limit=80)}; please report this"
+        )
+    return _shown_counterexample(returned, coins, says)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, Fraction))
+
+
+def _dependent(
+    function: Callable[..., Any], explored: Exploration, why: str, options: ProofOptions
+) -> _Found:
+    """What the joint law says where coins of their own could not be shown."""
+    apart, row = dependence(explored.law)
+    fields: dict[str, Any] = {"disjoint": "refuted" if apart > _tolerance(options) else "not shown"}
+    why = one_line(why, limit=300)
+    if apart <= _tolerance(options):
+        return _Found(
+            "undecided",
+            f"coins of their own could not be shown ({why}), and dependence is not shown either",
+            fields,
+        )
+    says = (
+        f"the joint law differs from the product of its marginals by at least {_short(apart)} in "
+        f"total variation; {one_line(repr(row), limit=80)} has probability ≥ "
+        f"{_short(explored.law.lower(row))}"
+    )
+    found = _counterexample(function, options.args, explored, row, says, options)
+    pair = _one_coin_apart(function, explored, row, options)
+    fields["counterexample"] = replace(found, says=f"{says}{pair}")
+    return _Found("refuted", says + pair, fields)
+
+
+def _one_coin_apart(
+    function: Callable[..., Any], explored: Exploration, row: Hashable, options: ProofOptions
+) -> str:
+    def run(tape: Sequence[tuple[int, int]]) -> Hashable:
+        try:
+            return replayed(function, options.args, [Coin(*c) for c in tape], options)
+        except InterpreterMismatchError:
+            return None
+
+    tapes = []
+    for output in [row, *list(explored.law.mass)[:20]]:
+        path = path_to(explored.graph, output)
+        if path is not None:
+            tapes.append([(c.count, c.value) for c in coins_of(explored.graph, path)])
+    found = one_coin_apart(run, tapes)
+    if found is None:
+        return ""
+    before, after, first, second = found
+    at = next(i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b)
+    return (
+        f"; Python returns {one_line(repr(first), limit=80)}, and with coin {at + 1} alone changed "
+        f"from {before[at][1]} to {after[at][1]} (of {before[at][0]}) "
+        f"{one_line(repr(second), limit=80)}"
     )
 
 
@@ -262,6 +449,10 @@ def _counterexample(
             f"replay: on the same coins Python returned {one_line(repr(returned), limit=80)}, the "
             f"interpreter {one_line(repr(output), limit=80)}; please report this program"
         )
+    return _shown_counterexample(output, coins, says)
+
+
+def _shown_counterexample(output: Hashable, coins: Sequence[Coin], says: str) -> Counterexample:
     return Counterexample(
         output=one_line(repr(output), limit=200),
         coins=tuple((_whole(c.count), _whole(c.value)) for c in coins),
@@ -325,14 +516,14 @@ def _shown_arguments(options: ProofOptions) -> str:
     return one_line(", ".join(shown), limit=400)
 
 
-def _provenance(explored: Sequence[Exploration]) -> Any:
+def _provenance(graphs: Sequence[Graph]) -> Any:
     made = provenance.collect(seed="", plugins=())
     files: dict[str, AuditedFile] = {}
-    for one in explored:
-        for name, text in one.graph.machine.sources.texts.items():
+    for graph in graphs:
+        for name, text in graph.machine.sources.texts.items():
             files[name] = AuditedFile(
                 name=one_line(name, limit=400),
-                sha256=one.graph.source_hashes[name],
+                sha256=graph.source_hashes[name],
                 size=len(text.encode()),
                 modified="",
             )

@@ -29,6 +29,7 @@ from dpaudit.prove.values import (
     NativeMethod,
     SequenceIterator,
     Super,
+    Token,
     View,
 )
 
@@ -309,6 +310,7 @@ _FREEZE: dict[type, Callable[[_Freezer, Any], Form]] = {
     Super: lambda f, v: ("U", f.freeze(v.cls), f.freeze(v.owner)),
     SequenceIterator: lambda f, v: f.iterator(v),
     CoinSource: lambda _, v: ("$", v.kind),
+    Token: lambda _, v: ("token", v.number),
     CoinMethod: lambda f, v: ("$.", f.freeze(v.source), v.name),
 }
 
@@ -463,6 +465,7 @@ _THAW: dict[str, Callable[[_Thawer, Any], Any]] = {
     "U": lambda t, f: Super(t.thaw(f[1]), t.thaw(f[2])),
     "I": lambda t, f: t.iterator(f),
     "$": lambda _, f: CoinSource(f[1]),
+    "token": lambda _, f: Token(f[1]),
     "$.": lambda t, f: CoinMethod(t.thaw(f[1]), f[2]),
     "O": lambda t, f: t.instance(f),
     "E": lambda t, f: t.exception(f),

@@ -18,6 +18,7 @@ __all__ = [
     "NativeMethod",
     "SequenceIterator",
     "Super",
+    "Token",
     "View",
 ]
 
@@ -112,6 +113,21 @@ class SequenceIterator:
 
 class View(list):  # type: ignore[type-arg]
     """Keys, values or items of a dict; it can be iterated, counted and searched, no more."""
+
+
+class Token:
+    """A finished number that the program may move, and not look at; see `dpaudit.prove.disjoint`."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Token) and other.number == self.number
+
+    def __hash__(self) -> int:
+        return hash(("token", self.number))
 
 
 class Frame:

@@ -65,7 +65,14 @@ def prove(
     disjoint: Annotated[
         bool,
         typer.Option(
-            "--disjoint", help="Also decide whether the returned values have coins of their own."
+            "--disjoint",
+            help="Also decide whether the returned values have coins of their own; a claim is then about each value.",
+        ),
+    ] = False,
+    coin_count: Annotated[
+        bool,
+        typer.Option(
+            "--coin-count", help="Also bound what the number of coins read tells about the output."
         ),
     ] = False,
     determinism: Annotated[
@@ -144,6 +151,7 @@ def prove(
         tolerance=tolerance,
         time_limit=600.0 if time_limit is None else time_limit,
         disjoint=disjoint,
+        coin_count=coin_count,
         out=out,
         output=output,
     )
