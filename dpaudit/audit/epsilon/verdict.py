@@ -270,7 +270,8 @@ _ALWAYS = (
     _never(
         test="every audit of releases",
         flaw="noise that a secret key or seed takes away",
-        says="releases without the key cannot show it (arXiv 2509.23834, Theorem 3.4)",
+        says="releases without the key cannot show it (arXiv 2509.23834, Theorem 3.4), nor coins "
+        "that carry a nonce of their own seed (seed-in-noise, also in local reports)",
     ),
 )
 

@@ -11,7 +11,8 @@ from dpaudit.audit import AuditOptions, run_audit
 from dpaudit.audit.options import MechanismOptions
 from dpaudit.audit.plan import growing_plan, make_plan
 from dpaudit.audit.run import search_deadline, shortened
-from dpaudit.claims import Claim
+from dpaudit.audit.verdict import never_excluded
+from dpaudit.claims import FAMILIES, Claim
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.stats import binomial_two_sided
 
@@ -83,6 +84,13 @@ def test_what_no_size_excludes_is_true_of_every_test():
     assert "messages in the low bits" in of_all
     assert "a cryptographic generator under somebody's seed" in of_all
     assert not any("linear" in b.says or "replayable" in b.flaw for b in of_all.values())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_pass_says_that_a_secret_nonce_is_not_seen(family):
+    for dims in ((1,), (64,)):
+        always = never_excluded(Claim(family, 10.0), dims)
+        assert any("secret nonce" in b.says for b in always)
 
 
 def test_a_scale_two_percent_off_is_found():
