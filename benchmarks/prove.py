@@ -1,0 +1,301 @@
+"""Exact laws by `dpaudit prove`: samplers that are right, planted bugs, and what sampling shows.
+
+    python benchmarks/prove.py samplers bugs specimens opendp --out docs/results/prove
+    python benchmarks/prove.py sampling --out docs/results/prove
+
+The samplers of others are found in the folders of DPAUDIT_PROVE_PATH (os.pathsep between them):
+discretegauss.py as published, tmlt-core unpacked. Those that are missing are left out, by name.
+Each part writes PART.json as soon as a row is known, and takes up what it finds there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from common import MACHINE
+
+PROGRAMS = Path(__file__).resolve().parents[1] / "tests" / "data" / "prove"
+RIGHT = PROGRAMS / "right.py"
+BUGS = tomllib.loads((PROGRAMS / "bugs.toml").read_text(encoding="utf-8"))["bug"]
+SCALES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20)
+RELEASES = 10**6
+Row = dict[str, Any]
+
+# module:function, arguments as JSON, claim, whose
+SAMPLERS = [
+    ("ours:gaussian", {"sigma": 2.0}, "discrete-gaussian:sigma=2", "`discrete-gaussian`"),
+    ("ours:gaussian", {"sigma": 3.0}, "discrete-gaussian:sigma=3", "`discrete-gaussian`"),
+    ("ours:gaussian", {"sigma": 100.0}, "discrete-gaussian:sigma=100", "`discrete-gaussian`"),
+    ("ours:secure_gaussian", {}, "discrete-gaussian:sigma=16", "`secure-gaussian`, g = σ/16"),
+    ("ours:laplace", {"scale": 2.0}, "discrete-laplace:scale=2", "`discrete-laplace`"),
+    ("ours:laplace", {"scale": 10.0}, "discrete-laplace:scale=10", "`discrete-laplace`"),
+    ("ours:geometric_inversion", {}, "discrete-laplace:scale=2", "`geometric-inversion`"),
+    ("ours:answer", {}, "randomized-response:epsilon=1", "`randomized-response`"),
+    (
+        "ours:answer_of_5",
+        {},
+        "randomized-response:epsilon=1/2,categories=5",
+        "`randomized-response`",
+    ),
+    ("ours:biased_bit", {}, "BIASED", "coins of `local/`"),
+    ("right:base_2", {}, "categorical:weights=8:4:1", "exponential mechanism, base 2"),
+    ("right:discrete_gaussian", {}, "discrete-gaussian:variance=1", "reference in the tests"),
+    ("with_discretegauss:dgauss", {}, "discrete-gaussian:sigma=1", "Canonne, Kamath, Steinke"),
+    (
+        "with_discretegauss:dgauss",
+        {"sigma2": 4},
+        "discrete-gaussian:variance=4",
+        "Canonne, Kamath, Steinke",
+    ),
+    ("with_discretegauss:dlaplace", {}, "discrete-laplace:scale=2", "Canonne, Kamath, Steinke"),
+    ("with_discretegauss:geometric", {}, "geometric:rate=1/2", "Canonne, Kamath, Steinke"),
+    ("with_discretegauss:bernoulli_exp", {}, "bernoulli:rate=3/2", "Canonne, Kamath, Steinke"),
+    ("with_diffprivlib:neg_exp", {}, "bernoulli:rate=3/2", "diffprivlib 0.6.6"),
+    ("with_diffprivlib:geometric", {}, "discrete-laplace:scale=1", "diffprivlib 0.6.6"),
+    ("with_diffprivlib:gaussian_discrete", {}, "DIFFPRIVLIB", "diffprivlib 0.6.6"),
+    ("with_diffprivlib:binary", {}, "randomized-response:epsilon=1", "diffprivlib 0.6.6"),
+    ("with_diffprivlib:permute_and_flip", {}, "uniform:high=2", "diffprivlib 0.6.6"),
+    ("with_the_standard_library:choice", {}, "uniform:high=4", "`secrets.choice`"),
+    ("with_the_standard_library:shuffled", {}, "uniform:high=5", "`random.shuffle`"),
+    ("with_the_standard_library:sampled", {}, "uniform:high=11", "`random.sample`"),
+    ("with_the_standard_library:third", {}, "uniform:high=2", "`random.choices`"),
+    (
+        "with_the_standard_library:weighted",
+        {},
+        "categorical:weights=1:2:4",
+        "`random.choices`, weights",
+    ),
+    ("with_tumult_core:geometric", {}, "geometric:rate=1/2", "tmlt-core 0.20.0"),
+    ("with_tumult_core:dlaplace", {}, "discrete-laplace:scale=2", "tmlt-core 0.20.0"),
+    ("with_tumult_core:dgauss", {}, "discrete-gaussian:sigma=1", "tmlt-core 0.20.0"),
+]
+
+# what is released, neighbours, claimed ε; a name in BUGS has its line changed first
+SAMPLED = [
+    ("the right mechanism", "right:laplace_mechanism", "0.5"),
+    ("a rejection that accepts", "right:laplace_mechanism", "0.5"),
+    ("a biased sign", "right:laplace_mechanism", "0.5"),
+    ("one call in 2^24 without noise", "right:laplace_mechanism", "0.5"),
+    ("OpenDP's division, scale 3", "opendp_0_14_1:laplace_mechanism", "1/3"),
+]
+
+
+def environment() -> dict[str, str]:
+    paths = [
+        PROGRAMS,
+        PROGRAMS / "third_party",
+        *os.environ.get("DPAUDIT_PROVE_PATH", "").split(os.pathsep),
+    ]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, filter(None, paths)))}
+
+
+def dpaudit(*arguments: str) -> tuple[int, Row, float, str]:
+    """Exit code, JSON, CPU seconds and standard error of a command."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, "-m", "dpaudit", *arguments, "--format", "json"],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=False,
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    try:
+        said = json.loads(done.stdout)
+    except ValueError:
+        said = {}
+    return done.returncode, said, cpu, done.stderr.strip()
+
+
+def proved(program: str, *options: str) -> Row:
+    """A proof with its certificate, and the certificate's check."""
+    with tempfile.TemporaryDirectory() as folder:
+        code, said, cpu, error = dpaudit("prove", program, *options, "--out", folder)
+        if not said:
+            return {"exit": code, "error": error.splitlines()[-1] if error else ""}
+        row = {
+            "exit": code,
+            "cpu_seconds": cpu,
+            **{name: said[name] for name in ("verdict", "states", "outputs", "residual")},
+            **{name: said.get(name) for name in ("total_variation", "log_ratio", "profile")},
+            "reason": said["reason"],
+            "coin_count": said.get("coin_count"),
+            "disjoint": said.get("disjoint"),
+            "counterexample": said.get("counterexample"),
+        }
+        for file in Path(folder).glob("certificate.json.gz"):
+            row["certificate_bytes"] = file.stat().st_size
+            with gzip.open(file) as content:
+                row["certificate_json_bytes"] = len(content.read())
+            code, checked, cpu, error = dpaudit(
+                "verify", "certificate", str(file), "--program", program
+            )
+            row["check"] = {
+                "exit": code,
+                "cpu_seconds": cpu,
+                "error": "" if code == 0 else error,
+                "says": checked.get("says", ""),
+            }
+        return row
+
+
+def samplers() -> Iterator[tuple[str, Callable[[], Row]]]:
+    for program, arguments, claim, whose in SAMPLERS:
+        module = program.partition(":")[0]
+        if claim == "BIASED":
+            claim = biased()
+        if claim == "DIFFPRIVLIB":
+            claim = f"discrete-gaussian:sigma={diffprivlib_scale()}"
+        options = ["--claim", claim, "--args", json.dumps(arguments)]
+        row = {"program": program, "arguments": arguments, "claim": claim, "whose": whose}
+        name = f"{program} {json.dumps(arguments)}"
+        if importable(module):
+            yield name, lambda o=options, r=row, p=program: {**r, **proved(f"python:{p}", *o)}
+        else:
+            print(f"left out: {module} is not on DPAUDIT_PROVE_PATH", file=sys.stderr)
+
+
+def importable(module: str) -> bool:
+    return asked(f"import {module}").returncode == 0
+
+
+def asked(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=False
+    )
+
+
+def biased() -> str:
+    words = Fraction(int(asked("import ours; print(ours.LIE_2)").stdout), 1 << 64)
+    return f"bernoulli:p={words}"
+
+
+def diffprivlib_scale() -> str:
+    scale = asked("import with_diffprivlib as d; print(repr(float(d.GAUSSIAN._scale)))").stdout
+    return str(Fraction(float(scale)))
+
+
+def planted(bug: Mapping[str, str], folder: Path) -> str:
+    """The file with a bug."""
+    text = RIGHT.read_text(encoding="utf-8")
+    assert text.count(bug["before"]) == 1, bug["name"]
+    path = folder / "planted.py"
+    path.write_text(text.replace(bug["before"], bug["after"]), encoding="utf-8")
+    return str(path)
+
+
+def bugs() -> Iterator[tuple[str, Callable[[], Row]]]:
+    for bug in BUGS:
+        yield bug["name"], lambda bug=bug: one_bug(bug)
+
+
+def one_bug(bug: Mapping[str, str]) -> Row:
+    options = [f"--{name}={bug[name]}" for name in ("residual", "tolerance") if name in bug]
+    if "claim" in bug:
+        options += ["--claim", bug["claim"]]
+    else:
+        options += ["--neighbours", bug["neighbours"], "--claim-epsilon", bug["epsilon"]]
+        options += ["--claim-delta", bug.get("delta", "0")]
+    with tempfile.TemporaryDirectory() as folder:
+        program = f"python:{planted(bug, Path(folder))}:{bug['function']}"
+        return {**bug, **proved(program, *options)}
+
+
+def specimens() -> Iterator[tuple[str, Callable[[], Row]]]:
+    for name in ("pancake", "seed_in_noise", "honest", "honest_gaussian"):
+        yield name, lambda n=name: proved(f"python:specimens:{n}", "--disjoint")
+
+
+def opendp() -> Iterator[tuple[str, Callable[[], Row]]]:
+    for scale in SCALES:
+        yield f"laplace {scale}", lambda s=scale: profile("laplace_mechanism", s, f"1/{s}")
+    for sigma in (1, 2, 4):
+        yield f"gaussian {sigma}", lambda s=sigma: profile("gaussian_mechanism", s, "1")
+
+
+def profile(function: str, parameter: int, epsilon: str) -> Row:
+    row = proved(
+        f"python:opendp_0_14_1:{function}",
+        *("--neighbours", "0,1", "--claim-epsilon", epsilon, "--claim-delta", "1e-9"),
+        *("--args", json.dumps([parameter])),
+    )
+    return {"function": function, "parameter": parameter, "claimed": epsilon, **row}
+
+
+def sampling() -> Iterator[tuple[str, Callable[[], Row]]]:
+    for name, program, epsilon in SAMPLED:
+        yield name, lambda n=name, p=program, e=epsilon: compared(n, p, e)
+
+
+def compared(name: str, program: str, epsilon: str) -> Row:
+    """A claim that is proved or refuted, and what 10^6 releases per neighbour show of it."""
+    asked = ["--neighbours", "0,1", "--claim-epsilon", epsilon, "--claim-delta", "1e-9"]
+    with tempfile.TemporaryDirectory() as folder:
+        bug = next((bug for bug in BUGS if bug["name"] == name), None)
+        if bug is not None:
+            program = f"{planted(bug, Path(folder))}:laplace_mechanism"
+        exact = proved(f"python:{program}", *asked)
+        asked[3] = str(float(Fraction(epsilon)))
+        code, said, cpu, error = dpaudit(
+            *("mechanism", f"python:{program}", "--call", "f(value)", *asked),
+            *("--samples", str(RELEASES), "--seed", "20261224", "--time-limit", "3000"),
+        )
+    seen = {name: said.get(name) for name in ("verdict", "reason", "epsilon", "delta")}
+    return {
+        "claimed": epsilon,
+        "proved": exact,
+        "sampled": {"exit": code, "cpu_seconds": cpu, "releases": RELEASES, **seen}
+        | ({} if said else {"error": error}),
+    }
+
+
+PARTS = {f.__name__: f for f in (samplers, bugs, specimens, opendp, sampling)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("parts", nargs="+", choices=PARTS)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--again", action="append", default=[], help="a row to make anew")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    for part in options.parts:
+        path = options.out / f"{part}.json"
+        known = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else {}
+        for name, make in PARTS[part]():
+            if name not in known or name in options.again:
+                known[name] = make()
+            print(told(part, name, known[name]), flush=True)
+            text = json.dumps({"machine": MACHINE, "rows": known}, indent=1, ensure_ascii=False)
+            path.write_text(text + "\n", encoding="utf-8")
+
+
+def told(part: str, name: str, row: Row) -> str:
+    """A row on one line."""
+    if part == "sampling":
+        return f"{part} | {name} | proved: {row['proved']['verdict']} | {row['sampled']}"
+    if "verdict" not in row:
+        return f"{part} | {name} | exit {row['exit']}: {row['error']}"
+    check = row.get("check", {})
+    return (
+        f"{part} | {name} | {row['verdict']} | {row['states']:,} states | "
+        f"{row['cpu_seconds']:.1f} s | residual {row['residual']:.2g} | {row['reason'][:200]} | "
+        f"{row.get('certificate_bytes', 0):,} bytes | check {check}"
+    )
+
+
+if __name__ == "__main__":
+    main()

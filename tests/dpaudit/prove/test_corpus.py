@@ -1,0 +1,143 @@
+"""Right samplers are proved, every planted bug is refuted: programs of tests/data/prove."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+import tomllib
+from fractions import Fraction
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from dpaudit.prove.claims import ClaimedLaw
+from dpaudit.prove.distances import distance
+from dpaudit.prove.engine import explore
+from dpaudit.prove.profiles import Epsilon, epsilon_at, judge
+
+DATA = Path(__file__).parents[2] / "data" / "prove"
+RIGHT = (DATA / "right.py").read_text(encoding="utf-8")
+BUGS = tomllib.loads((DATA / "bugs.toml").read_text(encoding="utf-8"))["bug"]
+COARSE = Fraction(1, 1 << 20)
+SLOW = {"discrete_gaussian"}  # seconds at this residual
+
+
+@pytest.fixture
+def load(tmp_path: Path):  # type: ignore[no-untyped-def]
+    """``load(text)`` → a module of that text, which can be imported as it is named."""
+    made: list[str] = []
+
+    def module(text: str, name: str = "planted") -> ModuleType:
+        path = tmp_path / f"{name}.py"
+        path.write_text(text, encoding="utf-8")
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        loaded = importlib.util.module_from_spec(spec)
+        sys.modules[name] = loaded
+        made.append(name)
+        spec.loader.exec_module(loaded)
+        return loaded
+
+    yield module
+    for name in made:
+        sys.modules.pop(name, None)
+
+
+def residual(bug: dict[str, str]) -> Fraction:
+    return Fraction(1, 1 << int(bug["residual"][3:])) if "residual" in bug else COARSE
+
+
+@pytest.mark.parametrize(
+    ("function", "claim"),
+    [
+        ("die", "uniform:low=1,high=6"),
+        ("tenth", "bernoulli:p=0.1"),
+        ("exp_minus_half", "bernoulli:rate=1/2"),
+        ("geometric", "geometric:rate=1/2"),
+        ("discrete_laplace", "discrete-laplace:scale=2"),
+        ("fair_from_biased", "bernoulli:p=1/2"),
+        ("shuffled", "uniform:high=5"),
+        ("base_2", "categorical:weights=8:4:1"),
+        ("randomized_response", "randomized-response:truth=3/4"),
+        pytest.param("discrete_gaussian", "discrete-gaussian:variance=1", marks=pytest.mark.slow),
+    ],
+)
+def test_a_right_sampler_has_its_law(load, function: str, claim: str) -> None:  # type: ignore[no-untyped-def]
+    found = explore(getattr(load(RIGHT), function), residual=COARSE)
+    bounds = distance(found.law, ClaimedLaw.parse(claim)).total_variation
+    assert bounds.lower == 0
+    assert bounds.upper <= found.law.residual + Fraction(1, 10**30)
+    assert found.law.residual <= COARSE
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [
+        pytest.param(bug, id=bug["name"], marks=[pytest.mark.slow] * (bug["function"] in SLOW))
+        for bug in BUGS
+    ],
+)
+def test_a_planted_bug_is_refuted(load, bug: dict[str, str]) -> None:  # type: ignore[no-untyped-def]
+    assert RIGHT.count(bug["before"]) == 1
+    function = getattr(load(RIGHT.replace(bug["before"], bug["after"])), bug["function"])
+    if "claim" in bug:
+        found = explore(function, residual=residual(bug))
+        far = distance(found.law, ClaimedLaw.parse(bug["claim"]))
+        assert far.total_variation.lower > 0
+        assert far.event
+        return
+    neighbours = json.loads(f"[{bug['neighbours']}]")
+    least = Fraction(1, 1 << 34) if "2^24" in bug["name"] else COARSE
+    laws = [explore(function, (value,), residual=least).law for value in neighbours]
+    power = bug.get("delta", "0")
+    delta = Fraction(1, 1 << int(power[3:])) if power != "0" else Fraction(0)
+    verdict = judge(*laws, epsilon=Epsilon.parse(bug["epsilon"]), delta=delta)
+    assert verdict.status == "refuted"
+    assert verdict.point.event
+
+
+def test_the_names_and_the_diffs_of_bugs_differ() -> None:
+    assert len({bug["name"] for bug in BUGS}) == len(BUGS) >= 20
+    assert len({(bug["before"], bug["after"]) for bug in BUGS}) == len(BUGS)
+
+
+def test_the_division_of_opendp_0_14_1_loses_privacy(load) -> None:  # type: ignore[no-untyped-def]
+    module = load((DATA / "opendp_0_14_1.py").read_text(encoding="utf-8"))
+    laws = [explore(module.laplace_mechanism, (value, 3), residual=COARSE).law for value in (0, 1)]
+    found = epsilon_at(*laws, Fraction(1, 10**3))
+    assert 0.49 < float(found.lower) <= float(found.upper) < 0.51  # 1/3 is claimed
+    assert judge(*laws, epsilon=Epsilon.parse("1/3"), delta=Fraction(1, 50)).status == "refuted"
+    right = explore(module.discrete_laplace, (2,), residual=COARSE).law  # 1/2 has no such factor
+    assert distance(right, ClaimedLaw.parse("discrete-laplace:scale=2")).total_variation.lower == 0
+
+
+@pytest.mark.parametrize(("k", "quotient"), [(1, (2, 3)), (2, (1, 2)), (3, (2, 9)), (4, (1, 4))])
+def test_the_division_is_that_of_dashu(load, k: int, quotient: tuple[int, int]) -> None:  # type: ignore[no-untyped-def]
+    """RBig 2/3 by UBig k, dashu-ratio 0.4.2; 2/3 / 4 is 1/6 (cmpute/dashu#57)."""
+    module = load((DATA / "opendp_0_14_1.py").read_text(encoding="utf-8"))
+    assert module.divided(Fraction(2, 3), k) == quotient
+
+
+def test_our_samplers_are_proved() -> None:
+    sys.path.insert(0, str(DATA))
+    try:
+        import ours
+
+        for function, options, claim in (
+            (ours.gaussian, {"sigma": 3.0}, "discrete-gaussian:sigma=3"),
+            (ours.laplace, {"scale": 2.0}, "discrete-laplace:scale=2"),
+            (ours.secure_gaussian, {}, "discrete-gaussian:sigma=16"),
+        ):
+            found = explore(function, (), options)
+            bounds = distance(found.law, ClaimedLaw.parse(claim)).total_variation
+            assert bounds.lower == 0
+            assert bounds.upper < Fraction(1, 1 << 39)
+        inverted = explore(ours.geometric_inversion).law
+        bounds = distance(inverted, ClaimedLaw.parse("discrete-laplace:scale=2")).total_variation
+        assert 0 < bounds.lower <= bounds.upper < Fraction(1, 10**14)
+    finally:
+        sys.path.remove(str(DATA))
+        sys.modules.pop("ours", None)
