@@ -95,6 +95,11 @@ def _unknown_multiplier(rng: np.random.Generator) -> Words:
     return congruential(a, c, 1 << 32, _below(rng, 1 << 32))
 
 
+def _pcg64(rng: np.random.Generator) -> Words:
+    generator = np.random.PCG64(int(rng.integers(1 << 62)))
+    return lambda m: np.asarray(generator.random_raw(m))
+
+
 def _kreutzer(rng: np.random.Generator) -> Words:
     return shuffled(congruential(1_366, 150_889, 714_025, _below(rng, 714_025)), 97, 714_025)
 
@@ -216,14 +221,12 @@ SPECIMENS = (
                   "2^12 guesses at the missing bits turn a word back into the counter; the next "
                   "words are known"),
     _congruential("mrg32k3a-inverse", "Φ⁻¹ of MRG32k3a",
-                  noise(lambda rng: mrg32k3a(rng.integers(1, 4_294_944_443, 6)),
+                  noise(lambda rng: mrg32k3a(rng.integers(1, 4_294_944_443, 6).astype(np.uint64)),
                         lambda w: inverse(lambda m: (w(m) + 0.5) / 4_294_967_088)),
                   "two recurrences of order 3 hidden behind their difference: published lattice "
                   "attacks exist, and need tuning", expected="borderline"),
     _congruential("pcg64-inverse", "Φ⁻¹ of the top 52 bits of PCG64",
-                  noise(lambda rng: (lambda g: lambda m: g.random_raw(m))(
-                            np.random.PCG64(int(rng.integers(1 << 62)))),
-                        lambda w: inverse(top(w, 52, 64))),
+                  noise(_pcg64, lambda w: inverse(top(w, 52, 64))),
                   "the published attack takes 20,000 hours of one core for unknown increments "
                   "(Bouillaguet, Martinez and Sauvage 2020)", expected="missed"),
 )  # fmt: skip

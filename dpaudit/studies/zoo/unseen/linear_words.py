@@ -58,7 +58,7 @@ def mt19937(key: npt.NDArray[np.uint32]) -> Words:
 
 
 @jit
-def _xorshift64(state: Any, out: Any) -> None:
+def _xorshift64(state, out):  # type: ignore[no-untyped-def]
     x = state[0]
     for i in range(len(out)):
         x ^= x << np.uint64(13)
@@ -74,7 +74,7 @@ def xorshift64(state: Words64) -> Words:
 
 
 @jit
-def _xorshift128(state: Any, out: Any) -> None:
+def _xorshift128(state, out):  # type: ignore[no-untyped-def]
     low = np.uint64(0xFFFFFFFF)
     x, y, z, w = state[0], state[1], state[2], state[3]
     for i in range(len(out)):
@@ -91,7 +91,7 @@ def xorshift128(state: Words64) -> Words:
 
 
 @jit
-def _xorshift128_plus(state: Any, out: Any, added: bool) -> None:
+def _xorshift128_plus(state, out, added):  # type: ignore[no-untyped-def]
     a, b = state[0], state[1]
     for i in range(len(out)):
         x, y = a, b
@@ -109,7 +109,7 @@ def xorshift128_plus(state: Words64, *, added: bool) -> Words:
 
 
 @jit
-def _xoroshiro128_plus(state: Any, out: Any) -> None:
+def _xoroshiro128_plus(state, out):  # type: ignore[no-untyped-def]
     a, b = state[0], state[1]
     for i in range(len(out)):
         out[i] = a + b
@@ -125,7 +125,7 @@ def xoroshiro128_plus(state: Words64) -> Words:
 
 
 @jit
-def _tausworthe(state: Any, out: Any, size: int, parts: Any) -> None:
+def _tausworthe(state, out, size, parts):  # type: ignore[no-untyped-def]
     every = ~np.uint64(0) if size == 64 else np.uint64((1 << size) - 1)
     for i in range(len(out)):
         word = np.uint64(0)
@@ -145,7 +145,7 @@ def tausworthe(state: Words64, size: int, parts: tuple[tuple[int, int, int], ...
 
 
 @jit
-def _well512(state: Any, out: Any) -> None:
+def _well512(state, out):  # type: ignore[no-untyped-def]
     low = np.uint64(0xFFFFFFFF)
     at = np.int64(state[16])
     for i in range(len(out)):

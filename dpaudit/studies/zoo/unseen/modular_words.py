@@ -6,8 +6,6 @@ published definitions; the tests have their published outputs.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from dpaudit.studies.zoo.unseen.linear_words import Words, Words64, jit
@@ -55,7 +53,7 @@ def congruential(multiplier: int, increment: int, modulus: int, state: int) -> W
 
 
 @jit
-def _congruential_128(state: Any, out: Any, factor: Any) -> None:
+def _congruential_128(state, out, factor):  # type: ignore[no-untyped-def]
     """The high 64 bits of each state; all arithmetic is modulo 2^128."""
     low32, half = np.uint64(0xFFFFFFFF), np.uint64(32)
     high, low, a, b = state[0], state[1], factor[0], factor[1]
@@ -86,7 +84,7 @@ def congruential_128(state: Words64) -> Words:
 
 
 @jit
-def _lagged(state: Any, out: Any, short: int, kind: int, mask: Any) -> None:
+def _lagged(state, out, short, kind, mask):  # type: ignore[no-untyped-def]
     """``state`` holds the last values, the oldest first."""
     size = len(state)
     at = 0
@@ -120,7 +118,7 @@ def lagged(state: Words64, short: int, kind: int, bits: int) -> Words:
 
 
 @jit
-def _borrow(state: Any, out: Any, short: int, base: Any) -> None:
+def _borrow(state, out, short, base):  # type: ignore[no-untyped-def]
     size = len(state) - 1
     at, carry = 0, state[size]
     for i in range(len(out)):
@@ -155,7 +153,7 @@ def kept_of(words: Words, kept: int, of: int) -> Words:
 
 
 @jit
-def _mrg32k3a(state: Any, out: Any) -> None:
+def _mrg32k3a(state, out):  # type: ignore[no-untyped-def]
     p, q = 4294967087, 4294944443
     a, b, c, d, e, f = state[0], state[1], state[2], state[3], state[4], state[5]
     for i in range(len(out)):
@@ -180,7 +178,7 @@ def mrg32k3a(state: Words64) -> Words:
 
 
 @jit
-def _inversive(state: Any, out: Any, a: int, c: int, p: int) -> None:
+def _inversive(state, out, a, c, p):  # type: ignore[no-untyped-def]
     x = state[0]
     for i in range(len(out)):
         r, next_r, s, next_s = p, x, 0, 1
@@ -206,7 +204,7 @@ def inversive(state: int, *, a: int, c: int, p: int) -> Words:
 
 
 @jit
-def _shuffled(table: Any, source: Any, out: Any, modulus: Any) -> None:
+def _shuffled(table, source, out, modulus):  # type: ignore[no-untyped-def]
     """Algorithm B of Knuth, Volume 2, 3.2.2; the last cell of ``table`` is the last output."""
     size = len(table) - 1
     y = table[size]

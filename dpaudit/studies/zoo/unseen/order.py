@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import scipy
@@ -47,7 +46,7 @@ def _harmonics(period: int, count: int, amplitude: float) -> Make:
             nonlocal at
             z = rng.standard_normal(m) + mean[np.arange(at, at + m) % period]
             at = (at + m) % period
-            return z
+            return np.asarray(z)
 
         return following
 
@@ -55,7 +54,7 @@ def _harmonics(period: int, count: int, amplitude: float) -> Make:
 
 
 @jit
-def _signs(past: Any, coins: Any, lags: Any) -> None:
+def _signs(past, coins, lags):  # type: ignore[no-untyped-def]
     """Replace each coin by its product with the signs at these lags; ``past`` is kept."""
     size, at = len(past), 0
     for i in range(len(coins)):
@@ -153,7 +152,7 @@ def _of_size_one(rng: np.random.Generator, z: Array) -> Array:
 
 
 @jit
-def _logistic(state: Any, out: Any) -> None:
+def _logistic(state, out):  # type: ignore[no-untyped-def]
     x = state[0]
     for i in range(len(out)):
         x = 4 * x * (1 - x)

@@ -145,7 +145,7 @@ def _register(rng: np.random.Generator) -> Series:
     return following
 
 
-def _copied_bits(lag: int) -> Callable[[np.random.Generator], Series]:
+def _copied_bits(lag: int) -> Make:
     """The last eight bits are those of the value ``lag`` before."""
 
     def begin(rng: np.random.Generator) -> Series:

@@ -39,7 +39,7 @@ def _pool(d: int, size: int) -> Make:
 def _short_uniforms(d: int, bits: int) -> Make:
     def lengths(rng: np.random.Generator, honest: Array) -> Array:
         k = rng.integers(0, 1 << bits, len(honest)).astype(np.float64)
-        return np.sqrt(2 * scipy.special.gammaincinv(d / 2, (k + 0.5) * 2.0**-bits))
+        return np.asarray(np.sqrt(2 * scipy.special.gammaincinv(d / 2, (k + 0.5) * 2.0**-bits)))
 
     return _with_lengths(lengths)
 

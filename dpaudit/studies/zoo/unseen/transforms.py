@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -99,7 +98,7 @@ def polar(uniforms: Uniforms) -> Callable[[], Array]:
         square = (v * v).sum(1)
         kept = (square < 1) & (square > 0)
         v, square = v[kept], square[kept]
-        return (v * np.sqrt(-2 * np.log(square) / square)[:, None]).ravel()
+        return np.asarray((v * np.sqrt(-2 * np.log(square) / square)[:, None]).ravel())
 
     return chunk
 
@@ -110,7 +109,7 @@ def sum_of_12(uniforms: Uniforms) -> Callable[[], Array]:
 
 
 @jit
-def _ziggurat(words: Any, x: Any, density: Any, out: Any) -> int:
+def _ziggurat(words, x, density, out):  # type: ignore[no-untyped-def]
     """How many values the words give; one that runs out of words at the end is dropped."""
     at = have = 0
     while at + 64 < len(words):
