@@ -82,7 +82,7 @@ def next_batch() -> Iterator[str]:
                 row["coins"],
                 interval(row["success"]),
                 interval(row["right"]) if row["right"] else "–",
-                *(measured(row[key], "epsilon") for key in epsilons),
+                *(measured(row[key], "epsilon") if row[key] else "–" for key in epsilons),
                 f"{100 * row['flips']:.1f} %",
                 f"{100 * row['accuracy']:.1f} %",
             ]
