@@ -105,7 +105,7 @@ portable: $(READY) ## The numerical tests on other BLAS kernels, instruction set
 	$(BIN)/python tests/portable.py
 
 bench: $(READY) ## Time and memory of the main commands
-	for name in commands sandbox noise attacks local pool_inference dpsgd store scale rotation smoothing transport two_servers joint_seeds verifiable_counts; do $(BIN)/python benchmarks/$$name.py || exit; done
+	for name in commands sandbox noise attacks local pool_inference dpsgd store scale rotation smoothing transport two_servers two_party_batch joint_seeds verifiable_counts; do $(BIN)/python benchmarks/$$name.py || exit; done
 
 flower: $(READY) $(ENVS)/flower/.ready ## Our secure aggregation beside Flower's, and inside its rounds (two minutes, 4 GiB)
 	DPAUDIT_ENVS=$(ENVS) $(BIN)/python benchmarks/secure_aggregation.py
