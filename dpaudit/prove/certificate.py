@@ -71,7 +71,6 @@ def certificate_of(
                 "branches": [shown(b) for b in state.branches or ()],
             }
         )
-    assert graph.first is not None  # noqa: S101
     return {
         "certificate": FORMAT,
         "program": program,
@@ -79,7 +78,7 @@ def certificate_of(
         "args": [_argument(a) for a in args],
         "kwargs": {k: _argument(v) for k, v in kwargs.items()},
         "coins": coins,
-        "first": shown(graph.first),
+        "first": shown(graph.started),
         "states": states,
         "outputs": [written(x) for x in outputs],
         "law": [str(law.mass[x]) for x in outputs],

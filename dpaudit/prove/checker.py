@@ -252,7 +252,7 @@ def path_through(made: dict[str, Any], number: int, index: int) -> tuple[Any, in
 
 def check_runs(made: dict[str, Any], jobs: list[Any], function: Any) -> None:
     """Run the program on the coins of every path, and compare what it returns."""
-    args, kwargs, tape = value_of(made["args"]), made["kwargs"], Tape()
+    kwargs, tape = made["kwargs"], Tape()
     patch(tape, made["coins"])
     passed = set(made["coins"].split(",")) - {"", "random", "numpy"}
     kwargs = {k: value_of(v) for k, v in kwargs.items()} | dict.fromkeys(passed, tape)
@@ -261,7 +261,7 @@ def check_runs(made: dict[str, Any], jobs: list[Any], function: Any) -> None:
             continue
         tape.coins, tape.used = coins_on(made, path, pick), 0
         try:
-            found = written(function(*args, **kwargs))
+            found = written(function(*value_of(made["args"]), **kwargs))
         except Mismatch as error:
             raise Wrong(f"{error}, on the coins {tape.coins[:60]}") from None
         except Exception as error:  # noqa: BLE001 (the program's own)

@@ -90,8 +90,9 @@ class _Names(ast.NodeVisitor):
     def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
         scope = self.scope
         while isinstance(scope.node, _COMPREHENSIONS):
-            assert scope.parent is not None
             scope.reads.add(node.target.id)
+            if scope.parent is None:
+                break
             scope = scope.parent
         scope.bind(node.target.id)
         self.visit(node.value)
@@ -557,6 +558,8 @@ class _Compiler:
         self.emit("RAISE")
 
     def stmt_Assert(self, node: ast.Assert) -> None:
+        if not __debug__:
+            return
         fine = self.label()
         self.expr(node.test)
         self.emit("JIT", fine)
@@ -624,6 +627,11 @@ class _Compiler:
                 self.emit("LOAD_FAST", slot)
                 self.store(handler.name)
             self.body(handler.body)
+            if handler.name:  # Python deletes it; a slot that is read then is an error
+                self.emit("LOAD_CONST", None)
+                self.store(handler.name)
+                if handler.name in self.slot and handler.name not in self.cell:
+                    self.emit("DEL_FAST", self.slot[handler.name])
             self.emit("JUMP", end)
             self.place(following)
         self.unwind.pop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
@@ -31,8 +32,6 @@ def coin_count(explored: Exploration, *, information: bool = False) -> CoinCount
     least its lower bound (all but h(r) + r of it is of the paths that were followed).
     """
     graph = explored.graph
-    first = graph.first
-    assert first is not None  # noqa: S101
     least = _least(graph)
     constant = _constant(graph)
     if constant is not None or not information:
@@ -42,10 +41,7 @@ def coin_count(explored: Exploration, *, information: bool = False) -> CoinCount
 
 
 def _least(graph: Graph) -> int:
-    import heapq
-
-    first = graph.first
-    assert first is not None  # noqa: S101
+    first = graph.started
     heap, done = [(bits_of(first.requests), first.to)], set[int]()
     while heap:
         bits, to = heapq.heappop(heap)
@@ -61,8 +57,7 @@ def _least(graph: Graph) -> int:
 
 def _constant(graph: Graph) -> int | None:
     """The number of bits on every path; None if it varies, or some state was not followed."""
-    first = graph.first
-    assert first is not None  # noqa: S101
+    first = graph.started
     bits = {first.to: bits_of(first.requests)}
     todo, ends = [first.to], set[int]()
     while todo:
@@ -87,8 +82,7 @@ def _constant(graph: Graph) -> int | None:
 
 def _joint(graph: Graph) -> tuple[dict[tuple[int, Hashable], float], float]:
     """Lower bounds of the joint probabilities of bits and output, and what they leave out."""
-    first = graph.first
-    assert first is not None  # noqa: S101
+    first = graph.started
     scale = 1 << SCALE_BITS
     found: dict[tuple[int, int], int] = defaultdict(int)
     layers: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))

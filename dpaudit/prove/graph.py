@@ -6,6 +6,7 @@ import heapq
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -122,7 +123,7 @@ class Graph:
         low, high = state.domains[state.register]
         ends = [low, *state.cuts, high]
         found = []
-        for begin, end in zip(ends, ends[1:], strict=False):
+        for begin, end in pairwise(ends):
             frames, symbols = thaw(state.form, self.machine.pins)
             symbol = symbols[state.register]
             symbol.low, symbol.high = begin, end
@@ -138,7 +139,7 @@ class Graph:
 
         The probabilities are floats here: they only say what to look at next.
         """
-        assert self.first is not None
+        first = self.started
         waiting: dict[int, float] = {}
         carried: dict[int, float] = {}
         heap: list[tuple[float, int]] = []
@@ -150,8 +151,8 @@ class Graph:
             else:
                 carried[number] = carried.get(number, 0.0) + mass
 
-        if self.first.to >= 0:
-            give(self.first.to, 1.0)
+        if first.to >= 0:
+            give(first.to, 1.0)
         undecided = sum(carried.values()) + sum(waiting.values())
         steps = 0
         while undecided > residual:
@@ -223,6 +224,13 @@ class Graph:
         size = len(expanded)
         matrix = scipy.sparse.csr_matrix((values, (rows, columns)), shape=(size, size))
         return matrix, expanded, position
+
+    @property
+    def started(self) -> Branch:
+        """What led to the first decision."""
+        if self.first is None:
+            raise RuntimeError("the exploration has not begun")
+        return self.first
 
     @property
     def source_hashes(self) -> dict[str, str]:

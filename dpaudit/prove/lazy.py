@@ -38,7 +38,7 @@ LARGEST_FORCED = 4096
 Origin = tuple[Any, ...]
 
 
-class NeedSplit(Exception):  # noqa: N818 (control flow, not an error)
+class NeedSplit(Exception):
     """The program's next step depends on where a symbol lies: cut its interval at these points."""
 
     def __init__(self, symbol: Symbol, cuts: list[int]) -> None:
@@ -104,8 +104,14 @@ class Lazy:
 
     def at(self, x: int) -> Any:
         value: Any = x
-        for name, constant in self.steps:
-            value = _STEPS[name](value, constant)
+        try:
+            for name, constant in self.steps:
+                value = _STEPS[name](value, constant)
+        except Exception as error:
+            raise RefusedProgramError(
+                f"arithmetic fails for some values of a coin ({type(error).__name__}: {error}): "
+                "decide these first"
+            ) from error
         return value
 
     def then(self, name: str, constant: Any = None) -> Lazy:
@@ -429,7 +435,7 @@ def _with_constant(op: str, left: Lazy, c: Any) -> Any:
             return _remainder(left, c + 1) if c else 0
         if c & (c - 1) == 0:
             return binary("*", binary("&", binary(">>", left, c.bit_length() - 1), 1), c)
-    if op == "**" and type(c) is int and c > 0 and min(left.ends()) >= 0:
+    if op == "**" and whole and c > 0 and min(left.ends()) >= 0:
         return left.then("**", c)
     return _PLAIN[op](force(left), c)
 
@@ -466,8 +472,7 @@ def _remainder(lazy: Lazy, m: int) -> Any:
 def _symbol_remainder(symbol: Symbol, m: int) -> Any:
     if symbol.parts is None:
         if symbol.divide(m):
-            assert symbol.parts is not None
-            return settled(Lazy(symbol.parts[2]))
+            return _symbol_remainder(symbol, m)
         below, above = -(-symbol.low // m) * m, symbol.high // m * m
         raise NeedSplit(symbol, sorted({x for x in (below, above) if symbol.low < x < symbol.high}))
     d, quotient, rest = symbol.parts
@@ -489,8 +494,7 @@ def _digit(symbol: Symbol, c: int, m: int) -> Any:
     """(symbol // c) % m."""
     if symbol.parts is None:
         if symbol.divide(c):
-            assert symbol.parts is not None
-            return _remainder(Lazy(symbol.parts[1]), m)
+            return _digit(symbol, c, m)
         below, above = -(-symbol.low // c) * c, symbol.high // c * c
         cuts = sorted({x for x in (below, above) if symbol.low < x < symbol.high})
         if cuts:

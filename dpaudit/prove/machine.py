@@ -6,7 +6,6 @@ import ast
 import builtins
 import functools
 import importlib
-import math
 import operator
 import os
 import random
@@ -33,7 +32,7 @@ from dpaudit.prove.natives import (
     why_refused,
 )
 from dpaudit.prove.sources import Sources
-from dpaudit.prove.state import Pins, is_plain_class
+from dpaudit.prove.state import Pins, freeze, is_plain_class, thaw
 from dpaudit.prove.values import (
     UNBOUND,
     Bound,
@@ -72,7 +71,7 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
 _MIRROR = {"<": "gt", "<=": "ge", ">": "lt", ">=": "le", "==": "eq", "!=": "ne"}
-_SEQUENCES = (list, tuple, str, bytes, range, View)
+_SEQUENCES = (list, tuple, str, bytes, range)
 
 
 class Raised:
@@ -103,8 +102,11 @@ class Machine:
     def start(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Call a function, before its first instruction."""
         frame = Frame(_ROOT, {})
+        if isinstance(function, functools.partial):
+            self.pins.adopt(function)
         frame.stack = [function, list(args), dict(kwargs)]
-        self.resume([frame])
+        form, _ = freeze([frame], self.pins)  # the caller's own arguments are never changed
+        self.resume(thaw(form, self.pins)[0])
 
     def resume(self, frames: list[Frame]) -> None:
         """Continue from a state."""
@@ -242,14 +244,19 @@ class Machine:
             return True
         raise RefusedProgramError(f"the truth of a {type(value).__name__}")
 
-    def concrete(self, value: Any) -> Any:
-        """A value of Python's own types, with every coin in it decided."""
+    def concrete(self, value: Any, *, sets: bool = False) -> Any:
+        """A value of Python's own types, with every coin in it decided.
+
+        Sets only with `sets`, for what does not depend on their order.
+        """
         kind = type(value)
         if kind in _FAST:
             return value
         if kind is Lazy:
             return lazies.force(value)
-        if kind is list or kind is View:
+        if kind is View:
+            return self.concrete(value.now())
+        if kind is list:
             for i, item in enumerate(value):
                 simple = self.concrete(item)
                 if simple is not item:
@@ -265,6 +272,8 @@ class Machine:
                 if simple is not item:
                     value[key] = simple
             return value
+        if kind in (set, frozenset) and len(value) > 1 and not sets:
+            raise RefusedProgramError("the order of a set is not part of the language: sort it")
         if kind in (set, frozenset, range, slice) or isinstance(value, (type, *_NUMPY)):
             if kind is slice:
                 return slice(*[self.concrete(v) for v in (value.start, value.stop, value.step)])
@@ -287,8 +296,8 @@ class Machine:
         ):
             shown = getattr(thing, "__name__", type(thing).__name__)
             raise RefusedProgramError(
-                f"{what} changes a {type(thing).__name__} that outlives the call ({shown}): the law "
-                "of one call would depend on the calls before"
+                f"{what} changes a {type(thing).__name__} that outlives the call ({shown}): the "
+                "law of one call would depend on the calls before"
             )
 
     # -- attributes ----------------------------------------------------------------------------
@@ -415,6 +424,8 @@ class Machine:
         found = _class_attribute(kind, name)
         if isinstance(found, property):
             return _Property(found.fget, owner)
+        if hasattr(type(found), "__set__") and not isinstance(found, types.MemberDescriptorType):
+            raise RefusedProgramError(f"{kind.__name__}.{name}, a {type(found).__name__}")
         held = getattr(owner, "__dict__", {})
         if name in held:
             value = held[name]
@@ -500,8 +511,7 @@ class Machine:
         self, generator: Generator, mode: tuple[Any, ...], sent: Any = None
     ) -> None:
         frame = generator.frame
-        assert frame is not None
-        if frame.generator is generator:
+        if frame is None or frame.generator is generator:
             raise ValueError("generator already executing")
         if generator.started:
             frame.stack.append(sent)
@@ -540,13 +550,16 @@ class Machine:
             return
         if function is hash and not isinstance(args[0], (int, float, Fraction, bool)):
             raise RefusedProgramError(why_refused(function))
-        plain = [self.concrete(a) for a in args]
+        sets = function in (sorted, min, max)
+        plain = [self.concrete(a, sets=sets) for a in args]
         named = {k: self.concrete(v) for k, v in kwargs.items()}
         self.deliver(mode, function(*plain, **named))
 
     def length(self, value: Any, mode: tuple[Any, ...]) -> bool:
         if isinstance(value, (list, tuple, dict, set, frozenset, str, bytes, range)):
             self.deliver(mode, len(value))
+        elif type(value) is View:
+            self.deliver(mode, len(value.owner))
         elif type(value) is LazyBytes:
             self.deliver(mode, value.length)
         elif isinstance(_class_attribute(type(value), "__len__"), types.FunctionType):
@@ -562,7 +575,7 @@ class Machine:
             if kind in _FAST or kind is range or isinstance(value, _NUMPY):
                 continue
             if kind in (list, tuple, View):
-                if not self.simple(value):
+                if not self.simple(value.now() if kind is View else value):
                     return False
             elif kind in (set, frozenset):
                 continue
@@ -621,7 +634,7 @@ class Machine:
         ):
             args = [self.concrete(a) for a in args]
         owner = self.concrete(owner) if isinstance(owner, (list, tuple)) else owner
-        plain = [self.concrete(a) for a in args]
+        plain = [self.concrete(a, sets=isinstance(owner, (set, frozenset))) for a in args]
         named = {k: self.concrete(v) for k, v in kwargs.items()}
         self.deliver(mode, getattr(owner, name)(*plain, **named))
 
@@ -643,7 +656,7 @@ class Machine:
         self, owner: dict[Any, Any], name: str, args: list[Any], kwargs: Any, mode: tuple[Any, ...]
     ) -> None:
         if name in {"keys", "values", "items"}:
-            self.deliver(mode, View(getattr(owner, name)()))
+            self.deliver(mode, View(owner, name))
             return
         if name == "update":
             if args and not isinstance(args[0], dict):
@@ -692,7 +705,8 @@ class Machine:
                 self.deliver(mode, made)
                 return
             if cls in (list, tuple) and args and type(args[0]) in (list, tuple, View):
-                self.deliver(mode, cls(args[0]))
+                items = args[0].now() if type(args[0]) is View else args[0]
+                self.deliver(mode, cls(items))
                 return
             self.invoke(PRELUDE[id(cls)], args, kwargs, mode)
             return
@@ -712,7 +726,7 @@ class Machine:
             if cls is bytes and args and type(args[0]) is LazyBytes:
                 self.deliver(mode, args[0])
                 return
-            plain = [self.concrete(a) for a in args]
+            plain = [self.concrete(a, sets=cls in (set, frozenset, bool)) for a in args]
             named = {k: self.concrete(v) for k, v in kwargs.items()}
             self.deliver(mode, cls(*plain, **named))
             return
@@ -739,6 +753,8 @@ class Machine:
             raise RefusedProgramError(f"{cls.__name__}: its metaclass has a __call__")
         if getattr(cls, "__abstractmethods__", None):
             raise TypeError(f"Can't instantiate abstract class {cls.__name__}")
+        if _class_attribute(cls, "__del__") is not UNBOUND:
+            raise RefusedProgramError(f"{cls.__name__}.__del__")
         if _class_attribute(cls, "__new__") is not object.__new__:
             raise RefusedProgramError(f"{cls.__name__}.__new__")
         made = object.__new__(cls)
@@ -814,12 +830,14 @@ class Machine:
             if _python_class(type(value)):
                 return UNBOUND
         if isinstance(left, (list, tuple)) and type(left) is type(right) and op == "+":
-            return left + right
+            return _BINARY[op](left, right)
         if op == "*" and isinstance(left, (list, tuple)) and isinstance(right, int):
             return left * right
         if op == "*" and isinstance(right, (list, tuple)) and isinstance(left, int):
             return left * right
-        return _BINARY[op](self.concrete(left), self.concrete(right))
+        if type(left) is View or type(right) is View:
+            raise RefusedProgramError("an operator with a dict's view")
+        return _BINARY[op](self.concrete(left, sets=True), self.concrete(right, sets=True))
 
     def operate(self, frame: Frame, op: str, left: Any, right: Any) -> None:
         found = _class_attribute(type(left), f"__{_DUNDER[op]}__")
@@ -852,7 +870,9 @@ class Machine:
                 if op in {"==", "!="}:
                     return (left is right) == (op == "==")
                 raise TypeError(f"'{op}' not supported")
-            return _COMPARE[op](self.concrete(left), self.concrete(right))
+            if kind is View or other is View:
+                raise RefusedProgramError("a dict's view is compared")
+            return _COMPARE[op](self.concrete(left, sets=True), self.concrete(right, sets=True))
         if op in {"is", "is not"}:
             return self.identical(left, right) == (op == "is")
         found = self.contains(left, right)
@@ -1155,7 +1175,7 @@ def _list_of(vm: Machine, frame: Frame, arg: Any) -> None:
     del arg
     value = frame.stack[-1]
     if type(value) in (list, tuple, View, range, str):
-        frame.stack[-1] = list(value)
+        frame.stack[-1] = value.now() if type(value) is View else list(value)
         return
     frame.stack.pop()
     vm.invoke(prelude.list_, [value], {}, ("push",))
@@ -1198,14 +1218,9 @@ def _inplace(vm: Machine, frame: Frame, op: str) -> None:
             return
         if isinstance(left, list) or not isinstance(right, type(left)):
             raise RefusedProgramError(f"{op}= of a {type(left).__name__}")
-        if op == "|":
-            left |= right
-        elif op == "&" and isinstance(left, set):
-            left &= right
-        elif op == "-" and isinstance(left, set):
-            left -= right
-        else:
+        if op not in {"|", "&", "-"} or (isinstance(left, dict) and op != "|"):
             raise RefusedProgramError(f"{op}= of a {type(left).__name__}")
+        {"|": operator.ior, "&": operator.iand, "-": operator.isub}[op](left, right)
         frame.stack.pop()
         return
     if _python_class(type(left)) and isinstance(
@@ -1343,7 +1358,7 @@ def _store_attr(vm: Machine, frame: Frame, name: str) -> None:
 def _load_sub(vm: Machine, frame: Frame, arg: Any) -> None:
     del arg
     container, index = frame.stack[-2], frame.stack[-1]
-    if isinstance(container, (list, tuple, str, bytes, range)) and not isinstance(container, View):
+    if isinstance(container, (list, tuple, str, bytes, range)):
         value = container[vm.concrete(index)]
     elif isinstance(container, dict):
         value = container[vm.key(index)]
@@ -1456,7 +1471,10 @@ def _yield(vm: Machine, frame: Frame, arg: Any) -> None:
     del arg
     value = frame.stack.pop()
     generator = frame.generator
-    assert generator is not None
+    if generator is None:
+        raise RefusedProgramError("yield outside a generator")
+    if frame.blocks:
+        raise RefusedProgramError("yield inside try or with: Python may leave it at any time")
     frame.generator = None
     vm.frames.pop()
     frame.deliver = ("push",)
@@ -1470,8 +1488,10 @@ def _get_iter(vm: Machine, frame: Frame, arg: Any) -> None:
         return
     if isinstance(value, _SEQUENCES) or type(value) is LazyBytes:
         frame.stack[-1] = SequenceIterator(value)
+    elif type(value) is View:
+        frame.stack[-1] = SequenceIterator(View(value.owner, value.kind))
     elif isinstance(value, dict):
-        frame.stack[-1] = SequenceIterator(tuple(value))
+        frame.stack[-1] = SequenceIterator(View(value, "keys"))
     elif isinstance(value, (set, frozenset)):
         if len(value) > 1:
             raise RefusedProgramError("the order of a set is not part of the language: sort it")
@@ -1488,6 +1508,12 @@ def _get_iter(vm: Machine, frame: Frame, arg: Any) -> None:
 
 def _advance(iterator: SequenceIterator) -> Any:
     sequence, index = iterator.sequence, iterator.index
+    if type(sequence) is View:
+        if not sequence.unchanged():
+            if len(sequence.keys) != len(sequence.owner):
+                raise RuntimeError("dictionary changed size during iteration")
+            raise RefusedProgramError("a dict changes its keys while it is iterated over")
+        sequence = sequence.now()
     count = sequence.length if type(sequence) is LazyBytes else len(sequence)
     if index >= count:
         iterator.sequence, iterator.index = (), 0
@@ -1518,9 +1544,9 @@ def _for_iter(vm: Machine, frame: Frame, target: int) -> None:
 
 def _unpack(vm: Machine, frame: Frame, count: int) -> None:
     value = frame.stack[-1]
-    if type(value) in (tuple, list, str, View) or (
-        isinstance(value, tuple) and not _python_class(type(value))
-    ):
+    if type(value) is View:
+        items = value.now()
+    elif isinstance(value, (tuple, list, str)):
         items = list(value)
     elif type(value) is LazyBytes:
         items = [value.item(i) for i in range(value.length)]
@@ -1674,6 +1700,10 @@ _TABLE: dict[str, Callable[[Machine, Frame, Any], None]] = {
 def _isinstance(vm: Machine, args: list[Any], kwargs: Any, mode: tuple[Any, ...]) -> None:
     del kwargs
     value, classes = args
+    for cls in classes if isinstance(classes, tuple) else (classes,):
+        check = _class_attribute(type(cls), "__instancecheck__")
+        if isinstance(check, types.FunctionType) and check.__module__ not in {"abc", "typing"}:
+            raise RefusedProgramError(f"isinstance with {cls.__name__}, whose class decides it")
     kind = vm.type_of(value)
     if kind is type(value):
         vm.deliver(mode, isinstance(value, classes))

@@ -1,3 +1,4 @@
+# ruff: noqa: SIM905 (lists of names)
 """Which of Python's own functions, types and methods are functions of their arguments alone."""
 
 from __future__ import annotations
@@ -123,8 +124,8 @@ METHODS: dict[type, frozenset[str]] = {
         "get setdefault pop keys values items update copy clear popitem __getitem__".split()
     ),
     set: frozenset(
-        "add discard remove copy clear union intersection difference issubset issuperset isdisjoint "
-        "symmetric_difference update difference_update intersection_update".split()
+        "add discard remove copy clear union intersection difference issubset issuperset "
+        "isdisjoint symmetric_difference update difference_update intersection_update".split()
     ),
     frozenset: frozenset(
         "copy union intersection difference issubset issuperset isdisjoint".split()

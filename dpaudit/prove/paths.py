@@ -67,11 +67,9 @@ def coins_of(graph: Graph, branches: list[Branch], *, last: bool = False) -> lis
 
 
 def _of(origin: Any, registers: list[_Node], new: list[_Node]) -> _Node:
-    kind = origin[0]
-    if kind == "register":
-        return registers[origin[1]]
-    if kind == "new":
-        return new[origin[1]]
+    kind, at = origin[0], origin[1]
+    if kind in {"register", "new"}:
+        return (registers if kind == "register" else new)[at]
     inside = _of(origin[1], registers, new)
     if kind == "swap":
         return inside.in_other_order(origin[2])
@@ -81,8 +79,7 @@ def _of(origin: Any, registers: list[_Node], new: list[_Node]) -> _Node:
 
 def likeliest_branches(graph: Graph) -> dict[int, tuple[float, int, Branch]]:
     """For every target (a state, or -1 − output): cost, state before, and branch of a best path."""
-    first = graph.first
-    assert first is not None  # noqa: S101
+    first = graph.started
     best: dict[int, tuple[float, int, Branch]] = {first.to: (0.0, -1, first)}
     heap: list[tuple[float, int]] = [(0.0, first.to)]
     done: set[int] = set()

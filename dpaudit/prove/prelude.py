@@ -1,3 +1,4 @@
+# ruff: noqa: SIM110, UP028 (for the interpreter, any() and all() end here)
 """Builtins as Python code, for arguments that Python's own cannot take: coins, generators.
 
 `dpaudit prove` interprets these functions; each agrees with Python's own on every input.
@@ -56,7 +57,7 @@ def zip_(*iterables: Any, strict: bool = False) -> Any:
         return
     iterators = [iter(i) for i in iterables]
     while True:
-        row = []
+        row: list[Any] = []
         for iterator in iterators:
             item = next(iterator, _ABSENT)
             if item is _ABSENT:
@@ -158,7 +159,7 @@ def repeat(item: Any, times: Any = None) -> Any:
 def chain(*iterables: Any) -> Any:
     for iterable in iterables:
         for item in iterable:
-            yield item  # noqa: UP028
+            yield item
 
 
 def islice(iterable: Any, stop: Any) -> Any:

@@ -12,6 +12,7 @@ import sys
 import types
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any
 
 from dpaudit.prove.law import canonical_output
@@ -66,8 +67,6 @@ class _Generator(random.SystemRandom):
     def randbytes(self, n: int) -> bytes:
         return self._tape.below(1 << (8 * n)).to_bytes(n, "big")
 
-    bytes = randbytes
-
     def integers(
         self, low: int, high: int | None = None, size: None = None, dtype: Any = None,
         endpoint: bool = False,
@@ -83,6 +82,7 @@ class _Generator(random.SystemRandom):
         return self.randbytes(32 if nbytes is None else nbytes)
 
     randbits = getrandbits
+    bytes = randbytes
 
 
 def replay(
@@ -104,10 +104,10 @@ def replay(
     """
     tape = Tape(coins)
     generator = _Generator(tape)
-    named = {**kwargs, **dict.fromkeys(passed, generator)}
+    named = {**deepcopy(dict(kwargs)), **dict.fromkeys(passed, generator)}
     with _patched(generator, everywhere=everywhere):
         try:
-            result = canonical_output(function(*args, **named))
+            result = canonical_output(function(*deepcopy(list(args)), **named))
         except Exception as error:  # noqa: BLE001 (the program's own)
             result = ("raises", type(error).__name__)
     if tape.used != len(coins):
@@ -128,10 +128,10 @@ def _patched(generator: _Generator, *, everywhere: bool) -> Iterator[None]:
     put(secrets, "token_bytes", generator.token_bytes)
     for name in ("getrandbits", "random", "_randbelow", "randbytes"):
         method = getattr(generator, name)
-        put(random.SystemRandom, name, lambda self, *a, _m=method: _m(*a))
+        put(random.SystemRandom, name, staticmethod(method))
     if everywhere:
         for name in ("getrandbits", "random", "_randbelow", "randbytes"):
-            put(random._inst, name, getattr(generator, name))  # type: ignore[attr-defined]
+            put(vars(random)["_inst"], name, getattr(generator, name))
             if not name.startswith("_"):
                 put(random, name, getattr(generator, name))
     for module in list(sys.modules.values()):

@@ -21,8 +21,8 @@ from dpaudit.prove.disjoint import (
     one_coin_apart,
 )
 from dpaudit.prove.distances import distance
-from dpaudit.prove.engine import Exploration, Progress, explore
 from dpaudit.prove.enclosures import Bounds
+from dpaudit.prove.engine import Exploration, Progress, explore
 from dpaudit.prove.graph import Graph
 from dpaudit.prove.law import ExactLaw
 from dpaudit.prove.paths import Coin, coins_of, path_to
@@ -39,8 +39,8 @@ _LARGEST_JSON = 1 << 53
 Verdict = Literal["proved", "refuted", "undecided"]
 NOT_COVERED = (
     "the coins: they are taken as uniform and independent; their real source is not looked at",
-    "Python itself, and the machine: its arithmetic and its libraries in C are taken as documented, "
-    "its logarithms and exponentials as monotone",
+    "Python itself, and the machine: its arithmetic and its libraries in C are taken as "
+    "documented, its logarithms and exponentials as monotone",
     "time, memory and power: only the number of coins is counted",
     "other arguments, and other versions of the program's files",
 )

@@ -1,3 +1,4 @@
+# ruff: noqa: ARG005 (tables of functions with one signature)
 """A program's state as one hashable value, and back.
 
 The frozen form is both the key by which states are merged and all that a run resumes from: two
@@ -90,9 +91,8 @@ class Pins:
             todo.extend(getattr(item, "__dict__", {}).values())
             for cls in kind.__mro__:
                 slots = cls.__dict__.get("__slots__", ())
-                for name in (slots,) if isinstance(slots, str) else slots:
-                    if hasattr(item, name):
-                        todo.append(getattr(item, name))
+                names = (slots,) if isinstance(slots, str) else slots
+                todo.extend(getattr(item, name) for name in names if hasattr(item, name))
         return thing
 
 
@@ -153,9 +153,8 @@ class _Freezer:
         if known is not None:
             return ("R", known)
         held = [(k, self.freeze(v)) for k, v in getattr(value, "__dict__", {}).items()]
-        for name in _slots_of(type(value)):
-            if hasattr(value, name):
-                held.append((name, self.freeze(getattr(value, name))))
+        names = [name for name in _slots_of(type(value)) if hasattr(value, name)]
+        held += [(name, self.freeze(getattr(value, name))) for name in names]
         return ("O", self.pins.number(type(value)), tuple(held))
 
     def items(self, tag: str, value: Any) -> Form:
@@ -295,7 +294,7 @@ _FREEZE: dict[type, Callable[[_Freezer, Any], Form]] = {
     type(UNBOUND): lambda _, v: _UNBOUND_FORM,
     tuple: lambda f, v: ("T", tuple([f.freeze(x) for x in v])),
     list: lambda f, v: f.items("A", v),
-    View: lambda f, v: f.items("V", v),
+    View: lambda f, v: ("V", f.freeze(v.owner), v.kind, f.freeze(v.keys)),
     dict: lambda f, v: f.dictionary(v),
     set: lambda f, v: f.set("s", v),
     frozenset: lambda f, v: f.set("fs", v),
@@ -355,7 +354,7 @@ class _Thawer:
         return made
 
     def items(self, form: Any) -> Any:
-        made = self.keep([] if form[0] == "A" else View())
+        made: list[Any] = self.keep([])
         made.extend(self.each(form[1]))
         return made
 
@@ -449,7 +448,7 @@ _THAW: dict[str, Callable[[_Thawer, Any], Any]] = {
     "T": lambda t, f: tuple(t.each(f[1])),
     "T+": lambda t, f: tuple.__new__(t.objects[f[1]], t.each(f[2])),
     "A": lambda t, f: t.items(f),
-    "V": lambda t, f: t.items(f),
+    "V": lambda t, f: View(t.thaw(f[1]), f[2], t.thaw(f[3])),
     "D": lambda t, f: t.dictionary(f),
     "s": lambda t, f: t.set(f),
     "fs": lambda t, f: t.set(f),

@@ -111,12 +111,31 @@ class SequenceIterator:
         self.sequence, self.index = sequence, index
 
 
-class View(list):  # type: ignore[type-arg]
-    """Keys, values or items of a dict; it can be iterated, counted and searched, no more."""
+class View:
+    """Keys, values or items of a dict, with its keys when the view was made."""
+
+    __slots__ = ("keys", "kind", "owner")
+
+    def __init__(
+        self, owner: dict[Any, Any], kind: str, keys: tuple[Any, ...] | None = None
+    ) -> None:
+        self.owner, self.kind = owner, kind
+        self.keys = tuple(owner) if keys is None else keys
+
+    def now(self) -> list[Any]:
+        """What it shows now."""
+        return list(getattr(self.owner, self.kind)())
+
+    def unchanged(self) -> bool:
+        """Whether the dict still has the same keys in the same order."""
+        return (
+            tuple(map(id, self.owner)) == tuple(map(id, self.keys))
+            or tuple(self.owner) == self.keys
+        )
 
 
 class Token:
-    """A finished number that the program may move, and not look at; see `dpaudit.prove.disjoint`."""
+    """A finished number that a program may move, and not look at: `dpaudit.prove.disjoint`."""
 
     __slots__ = ("number",)
 

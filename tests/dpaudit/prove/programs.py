@@ -1,4 +1,4 @@
-# ruff: noqa: B006, B007, B023, B905, C416, C417, RET503, RUF005, RUF012, RUF015, UP031
+# ruff: noqa: B007, B023, B905, C416, C417, RET503, RUF005, UP031
 """Small programs that an interpreter can get wrong; each is a function of `random` coins."""
 
 from __future__ import annotations
@@ -431,6 +431,46 @@ def in_place(rng):
 def integers(rng):
     k = rng.randrange(1, 17)
     return math.isqrt(k), math.gcd(k, 12), k.bit_length(), divmod(k, 5), pow(k, 3, 7), ~k, k ^ 3
+
+
+def dict_that_changes(rng):
+    d = {"a": 0, "b": 0, "c": 0}
+    view = d.items()
+    for key, value in view:
+        d["c"] += 1
+        d[key] = value + rng.getrandbits(1)
+    later = d.values()
+    d["z"] = 1
+    return list(view), len(later), list(later), [k for k in d]
+
+
+def dict_that_grows(rng):
+    d = {1: 1}
+    for k in d:
+        if rng.getrandbits(1):
+            d[k + 1] = 0
+    return len(d)
+
+
+def forgotten_names(rng):
+    try:
+        if rng.getrandbits(1):
+            raise ValueError
+        error = 1
+    except ValueError:
+        pass
+    return error
+
+
+def powers(rng):
+    x = rng.randrange(6) - 2
+    return x**2 > 3, (x + 2) ** 3 < 20, 2 ** (x + 2)
+
+
+def generator_arguments(rng):
+    return max(rng.getrandbits(1) + i for i in range(3)), tuple(
+        x for x in (rng.randrange(2), 5) if x
+    )
 
 
 ALL = [

@@ -105,3 +105,14 @@ def test_a_file_that_was_edited_after_its_import_is_refused(tmp_path) -> None:
     path.write_text("def draw(rng):\n    return rng.getrandbits(2)\n")
     with pytest.raises(RefusedProgramError, match=r"not what .* says"):
         explore(module.draw, coins="rng")
+
+
+def test_the_callers_arguments_stay_as_they_are() -> None:
+    given = [1, [2]]
+
+    def grows(values, rng):
+        values[1].append(rng.getrandbits(1))
+        return len(values[1])
+
+    assert explore(grows, (given,), coins="rng").law.lower(2) == 1
+    assert given == [1, [2]]

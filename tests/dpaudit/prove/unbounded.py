@@ -1,4 +1,4 @@
-# ruff: noqa: B006, B007, B023, B905, C416, C417, RET503, RUF005, RUF012, RUF015, UP031
+# ruff: noqa: B006, C416, RET503, RUF012, RUF015
 """Programs without a bound on their coins, and programs that no proof may follow."""
 
 from __future__ import annotations
@@ -163,6 +163,48 @@ def identity_of_a_number(rng):
     return x is NUMBER
 
 
+def list_of_a_set(rng):
+    return list({rng.randrange(3), "x"})
+
+
+def abandoned_generator(rng):
+    def steps():
+        try:
+            yield rng.getrandbits(1)
+        finally:
+            rng.getrandbits(1)
+
+    for bit in steps():
+        return bit
+
+
+class Dying:
+    def __del__(self):
+        CALLS["n"] += 1
+
+
+def finalizer(rng):
+    Dying()
+    return rng.getrandbits(1)
+
+
+def overflows_for_some(rng):
+    return float(rng.getrandbits(2000)) < 3
+
+
+class Odd(type):
+    def __instancecheck__(cls, other):
+        return bool(SEEN)
+
+
+class Checked(metaclass=Odd):
+    pass
+
+
+def asks_an_odd_class(rng):
+    return isinstance(rng.getrandbits(1), Checked)
+
+
 class Shared:
     total = []
 
@@ -197,4 +239,9 @@ REFUSED = {
     prints: "print",
     identity_of_a_number: "'is'",
     class_state: "outlives the call",
+    list_of_a_set: "order of a set",
+    abandoned_generator: "yield inside try",
+    finalizer: "__del__",
+    overflows_for_some: "some values of a coin",
+    asks_an_odd_class: "isinstance with Checked",
 }

@@ -21,7 +21,7 @@ def in_a_tuple(rng):
 def appended(rng):
     found = []
     for value in (5, 7):
-        found.append(value + geometric(rng))
+        found.append(value + geometric(rng))  # noqa: PERF401
     return found
 
 
