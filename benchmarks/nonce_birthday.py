@@ -3,15 +3,13 @@
 `python benchmarks/nonce_birthday.py` draws releases of 16 values (Gaussian, code `fraction`) one
 per call until the p-value is below the test's share of α = 0.01, 40 trials per number of bits
 (seeds 7200, trial), and writes down the number of releases at which it was found. 40 bits: 6
-trials, as one takes a minute. `--table` prints the share of trials in percent that were found
-after so many releases, and in brackets the probability that a nonce has repeated by then.
+trials, as one takes a minute. Trials that are there are not repeated. `python -m result_tables`
+writes the page's map of them.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import math
 import time
 from pathlib import Path
 
@@ -32,7 +30,6 @@ LAW = Claim.parse("gaussian:sigma=1")
 VALUES = 16
 TRIALS = {8: 40, 16: 40, 24: 40, 32: 40, 40: 6}
 ALPHA = 0.01
-RELEASES = (16, 256, 4_096, 65_536, 1 << 20)
 
 
 def found_after(bits: int, trial: int, *, share: float) -> int:
@@ -52,43 +49,17 @@ def found_after(bits: int, trial: int, *, share: float) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--table", action="store_true", help="print the results, run nothing")
-    args = parser.parse_args()
     done = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"found_after": {}}
     # what one of the battery's counted tests gets, as in an audit
     counted = [n for n in registry.plugins("tests") if n not in {"forks", "timing"}]
     done |= {"share": ALPHA / len(counted), "machine": MACHINE}
-    if not args.table:
-        for bits, trials in TRIALS.items():
-            own = done["found_after"].setdefault(str(bits), [])
-            began = time.process_time()
-            while len(own) < trials:
-                own.append(found_after(bits, len(own), share=done["share"]))
-                write_file(RESULTS, json.dumps(done) + "\n")
-            print(bits, f"{time.process_time() - began:.0f} CPU seconds", flush=True)
-    print(table(done["found_after"]))
-
-
-def table(found: dict[str, list[int]]) -> str:
-    """In Markdown: the share of trials that were found by then, and that of a first repeat."""
-    heads = [f"{n:,}" for n in RELEASES]
-    lines = [
-        f"| nonce | {' | '.join(heads)} | median | 1.18·2^(bits/2) |",
-        f"|---|{'---|' * len(heads)}---|---|",
-    ]
-    for bits in (*map(int, found), 64):
-        own = np.array(found.get(str(bits), []))
-        cells = []
-        for n in RELEASES:
-            expected = -math.expm1(-n * (n - 1) / 2.0 ** (bits + 1))
-            theory = f"{100 * expected:.0f}" if expected > 0.005 or not expected else "< 1"
-            cells.append(f"{100 * (own <= n).mean():.0f} ({theory})" if len(own) else theory)
-        middle = f"{np.median(own):,.0f}" if len(own) else "–"
-        theory = math.sqrt(2 * math.log(2)) * 2 ** (bits / 2)
-        says = f"{theory:,.0f}" if bits < 50 else f"{theory:.1e}"
-        lines.append(f"| {bits} bits | {' | '.join(cells)} | {middle} | {says} |")
-    return "\n".join(lines)
+    for bits, trials in TRIALS.items():
+        own = done["found_after"].setdefault(str(bits), [])
+        began = time.process_time()
+        while len(own) < trials:
+            own.append(found_after(bits, len(own), share=done["share"]))
+            write_file(RESULTS, json.dumps(done) + "\n")
+        print(bits, f"{time.process_time() - began:.0f} CPU seconds", flush=True)
 
 
 if __name__ == "__main__":

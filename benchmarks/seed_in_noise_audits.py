@@ -3,7 +3,7 @@
 `python benchmarks/seed_in_noise_audits.py` audits each law with each of its codes at α = 0.01,
 with nonces of 128 bits (seeds 7001 … 7008) and of 24 (seeds 7101 … 7108), under one key from the
 seed 7000. The seeds were chosen before the first run. Each audit is written down as it ends, and
-one that is there is not repeated. `--table` prints what is there.
+one that is there is not repeated. `python -m result_tables` writes the page's table.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from dpaudit import audit_sampler
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.randomness import KeyedStream
 from dpaudit.results.files import write_file
-from dpaudit.stats import clopper_pearson
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results" / "seed-in-noise" / "audits.json"
 ALPHA = 0.01
@@ -71,48 +70,17 @@ def audited(law: str, code: str, bits: int, seed: int, *, key: Path, samples: fl
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=float, default=1e7)
-    parser.add_argument("--table", action="store_true", help="print the results, run nothing")
     args = parser.parse_args()
     done = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
-    if not args.table:
-        with tempfile.TemporaryDirectory() as folder:
-            key = Path(folder) / "key.json"
-            SeedKey.new(secret=KeyedStream.from_seed(7000).bytes(32)).save(key)
-            for law, code, bits, seed in audits():
-                if any(row["seed"] == seed for row in done):
-                    continue
-                done.append(audited(law, code, bits, seed, key=key, samples=args.samples))
-                write_file(RESULTS, json.dumps(done, indent=1) + "\n")
-                print(done[-1], flush=True)
-    print(table(done))
-
-
-def table(rows: list[dict]) -> str:
-    """In Markdown."""
-    lines = ["| law, code | 128 bits | 24 bits |", "|---|---|---|"]
-    for law, code in SPECIMENS:
-        cells = [_cell(rows, law, code, bits) for bits in (128, 24)]
-        lines.append(f"| {law}, `{code}` | {' | '.join(cells)} |")
-    for bits in (128, 24):
-        own = [row for row in rows if row["nonce_bits"] == bits]
-        if own:
-            found = sum(row["verdict"] == "finding" for row in own)
-            interval = clopper_pearson(found, len(own))
-            lines.append(
-                f"\n{bits} bits: {found} of {len(own)} audits with a finding "
-                f"[{interval.low:.1%}, {interval.high:.1%}]; expected of honest noise: "
-                f"at most {ALPHA * len(own):.2f}"
-            )
-    return "\n".join(lines)
-
-
-def _cell(rows: list[dict], law: str, code: str, bits: int) -> str:
-    for row in rows:
-        if (row["law"], row["code"], row["nonce_bits"]) == (law, code, bits):
-            by = ", ".join(row["found_by"]) or f"no finding; smallest p: {row['smallest']}"
-            p = "< 1e-300" if row["p_adjusted"] < 1e-300 else f"{row['p_adjusted']:.2g}"
-            return f"{by}, {p}"
-    return "–"
+    with tempfile.TemporaryDirectory() as folder:
+        key = Path(folder) / "key.json"
+        SeedKey.new(secret=KeyedStream.from_seed(7000).bytes(32)).save(key)
+        for law, code, bits, seed in audits():
+            if any(row["seed"] == seed for row in done):
+                continue
+            done.append(audited(law, code, bits, seed, key=key, samples=args.samples))
+            write_file(RESULTS, json.dumps(done, indent=1) + "\n")
+            print(done[-1], flush=True)
 
 
 if __name__ == "__main__":

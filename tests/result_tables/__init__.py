@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from result_tables import audits, defences, keyless, papers
+from result_tables import audits, defences, keyless, nonces, papers
 from result_tables.reading import ROOT
 
 __all__ = ["MARKED", "PAGES", "TABLES", "written", "wrong_rows"]
@@ -39,8 +39,10 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "next-batch": defences.next_batch,
     "peers-short": audits.peers_short,
     "pools": papers.pools,
+    "seed-audits": nonces.audits,
     "seed-gradients": defences.seed_gradients,
     "seeded": defences.seeded,
+    "short-nonces": nonces.short,
     "training": defences.training,
     "zoo": audits.zoo,
     "zoo-short": audits.zoo_short,
