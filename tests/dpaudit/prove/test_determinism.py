@@ -57,6 +57,10 @@ def library(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untype
     return build
 
 
+def slow(*values: str):  # type: ignore[no-untyped-def]
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 def check(path: Path):  # type: ignore[no-untyped-def]
     return determinism(path, "noise", calls=2, dim=2, timeout=60)
 
@@ -73,19 +77,19 @@ def test_a_value_that_rejects_is_a_function_of_its_own_coins(library) -> None:  
     ("code", "words"),
     [
         ("EACH o[i] = unit() + 1e-3 * (double)(time(0) & 1023); }", "at another time"),
-        ("EACH o[i] = unit() + (double)getpid(); }", "under another process number"),
+        slow("EACH o[i] = unit() + (double)getpid(); }", "under another process number"),
         ("static int k; EACH o[i] = unit() + k++; }", "without the calls before"),
-        (
+        slow(
             "EACH { volatile unsigned char *p = malloc(64); o[i] = unit() + p[17]; } }",
             "fresh memory holds",
         ),
-        ("EACH o[i] = 0.5 * i; }", "4 of 4 values are the same whatever the coins"),
+        slow("EACH o[i] = 0.5 * i; }", "4 of 4 values are the same whatever the coins"),
         (
             "void noise(double *o, size_t n, size_t d) { double k = unit();"
             "for (size_t i = 0; i < n * d; i++) o[i] = floor(1000 * unit()) + k; }",
             "shared by several values",
         ),
-        (
+        slow(
             "static double spare; static int has; EACH {"
             "if (has) { o[i] = spare; has = 0; } else { o[i] = unit(); spare = 1 - o[i]; has = 1; }"
             "} }",
@@ -99,6 +103,7 @@ def test_what_is_no_function_of_its_own_coins_is_found(library, code: str, words
     assert any(words in finding for finding in found.findings), found.findings
 
 
+@pytest.mark.slow
 def test_coins_that_are_read_ahead_are_told_apart(library) -> None:  # type: ignore[no-untyped-def]
     found = check(
         library(
@@ -131,6 +136,7 @@ def test_rdrand_and_the_time_stamp_counter_are_trapped(library) -> None:  # type
     assert "at another time" in counted.findings[0]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="instructions of x86-64")
 def test_what_cannot_be_interposed_leaves_the_question_open(library) -> None:  # type: ignore[no-untyped-def]
     hidden = library(
@@ -145,6 +151,7 @@ def test_what_cannot_be_interposed_leaves_the_question_open(library) -> None:  #
     assert seeded.not_controlled == ("imports rand",)
 
 
+@pytest.mark.slow
 def test_a_file_that_is_read_is_named(library) -> None:  # type: ignore[no-untyped-def]
     found = check(
         library(
@@ -157,7 +164,7 @@ def test_a_file_that_is_read_is_named(library) -> None:  # type: ignore[no-untyp
 
 @pytest.mark.parametrize(
     ("code", "words"),
-    [("EACH if (i) o[i] = unit(); }", "not written"), ("EACH o[i + 1] = unit(); }", "value")],
+    [("EACH if (i) o[i] = unit(); }", "not written"), slow("EACH o[i + 1] = unit(); }", "value")],
 )
 def test_a_sampler_that_breaks_its_contract_is_a_usage_error(  # type: ignore[no-untyped-def]
     library, code: str, words: str
@@ -176,6 +183,7 @@ def test_a_missing_symbol_or_file_is_a_usage_error(library, tmp_path: Path) -> N
         determinism(tmp_path / "y.so", "noise")
 
 
+@pytest.mark.slow
 def test_the_command_says_what_was_seen(library, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     path = library("EACH o[i] = unit() + 1e-3 * (double)(time(0) & 1023); }")
     done = dpaudit("prove", f"library:{path}:noise", "--determinism", "--out", tmp_path)
