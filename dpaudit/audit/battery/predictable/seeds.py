@@ -17,8 +17,11 @@ __all__ = ["WELL_KNOWN", "dates", "made_from", "near", "small"]
 Seeds = npt.NDArray[np.uint64]
 
 WELL_KNOWN = (
-    *(10**k for k in range(5, 19)),
-    *(int("123456789"[:k]) for k in range(6, 10)),
+    *(10**k for k in range(4, 19)),
+    *(int("123456789"[:k]) for k in range(4, 10)),
+    *range(1970, 2036),  # years
+    *(1111, 1337, 1729, 2222, 2718, 3141, 3333, 4096, 4242, 4321, 5489, 5555, 6666, 7777, 8888),
+    *(9999, 31337, 31415, 42424, 54321, 65535),
     *range(19_700_101, 19_700_132),
     987_654_321,
     1_234_567_890,
@@ -44,7 +47,7 @@ WELL_KNOWN = (
     (1 << 63) - 1,
     (1 << 64) - 1,
 )
-"""Numbers above 2^16 that stand in many programs."""
+"""Numbers above 1,023 that stand in many programs."""
 _LATER = 16
 _ALL = (1 << 64) - 1
 

@@ -117,6 +117,21 @@ def test_java_and_the_polar_method_give_nextgaussian():
     assert polar.apply(u, 1)[0, 0] == pytest.approx(1.1419053154730547, abs=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("name", "seed", "values"),
+    [
+        ("std::mt19937", 5489, [0.134529658472, 0.14638178119, 0.460650182383]),
+        ("std::minstd_rand", 3, [0.828087975049, 1.159963951239, 1.332138434206]),
+        ("std::minstd_rand0", 1, [0.121965784142, 1.086818044261, 0.684289943797]),
+    ],
+)
+def test_cpps_generators_give_std_normal_distribution(name, seed, values):
+    """Magnitudes that libstdc++ (GCC) prints."""
+    named = f"{name} and the polar method, second value first"
+    by = {s.name: v for s, v in seedings("gaussian", np.array([seed], np.uint64), common=True)}
+    np.testing.assert_allclose(by[named][:, 0], values, atol=1e-11)
+
+
 # --- what is found ---
 
 
@@ -289,7 +304,7 @@ def test_more_values_buy_more_seeds():
     many = seen([honest(4096, 64)] * 2).blind_spots[0]
     assert (few.size, many.size) == (1024, 2 * 4096 * 64 // 150)
     assert "nonce" in few.says
-    assert {9, 123456789, 0xDEADBEEF} <= set(small(10))
+    assert {9, 2024, 5489, 123456789, 0xDEADBEEF} <= set(small(10))
     assert set(near(1e9, 5)[:21]) == set(range(10**9 - 5, 10**9 + 16))
     assert {20261123, 20200229} <= set(dates(1795400000.0))  # in 2026
     assert len(dates(1795400000.0)) == 11 * 366
