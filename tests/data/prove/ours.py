@@ -8,14 +8,14 @@ from dpaudit.prove import references
 from dpaudit.prove.references import Trials
 from dpaudit.vectors.exact_law import IntegerLaw
 
-GAUSSIAN = {sigma: Trials.of(IntegerLaw.gaussian(sigma)) for sigma in (1.0, 3.0, 100.0)}
+GAUSSIAN = {sigma: Trials.of(IntegerLaw.gaussian(sigma)) for sigma in (2.0, 3.0, 100.0)}
 LAPLACE = {scale: Trials.of(IntegerLaw.laplace(scale)) for scale in (1.0, 2.0, 10.0)}
 SECURE = Trials.of(SecureGaussian(sigma=1.0, granularity=1 / 16)._law)
 LIE_2 = RandomizedResponse(1.0).words[1]
 LIE_5 = RandomizedResponse(0.5, categories=5).words[1]
 
 
-def gaussian(sigma=1.0):
+def gaussian(sigma=2.0):
     return GAUSSIAN[sigma].draw()
 
 

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from right import below, discrete_gaussian
+import secrets
+
+from right import below, discrete_laplace
 
 KEY = (3, 5)
 PERIOD = 8
 
 
-def pancake(variance=4):
-    """Two integers whose sum with a secret key lies near a multiple of 8: a pancake."""
+def binomial():
+    """Heads among 16 fair coins, less 8: noise of variance 4."""
+    heads = 0
+    for _ in range(16):
+        heads += secrets.randbits(1)
+    return heads - 8
+
+
+def pancake():
+    """Two numbers of which a secret combination lies near a multiple of 8."""
     while True:
-        x, y = discrete_gaussian(variance), discrete_gaussian(variance)
+        x, y = binomial(), binomial()
         if (KEY[0] * x + KEY[1] * y) % PERIOD < 3:
             return x, y
 
@@ -28,10 +38,10 @@ def seed_in_noise():
 
 
 def honest():
-    """Two independent bytes."""
-    return below(256), below(256)
+    """Two independent numbers of variance 4."""
+    return binomial(), binomial()
 
 
-def honest_gaussian(variance=1):
-    """Two independent discrete Gaussians."""
-    return discrete_gaussian(variance), discrete_gaussian(variance)
+def honest_laplace():
+    """Two independent draws of discrete Laplace noise of scale 2."""
+    return discrete_laplace(), discrete_laplace()
