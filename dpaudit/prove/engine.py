@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from dpaudit.errors import RefusedProgramError
+from dpaudit.errors import RefusedProgramError, UsageError
 from dpaudit.prove.graph import Graph
 from dpaudit.prove.law import ExactLaw
 from dpaudit.prove.machine import Machine
@@ -16,6 +17,7 @@ from dpaudit.prove.solve import SCALE_BITS, Edge, exact_visits, lower_visits
 from dpaudit.prove.sources import Sources
 from dpaudit.prove.state import Pins
 from dpaudit.prove.values import CoinSource
+from dpaudit.results.text import one_line
 
 __all__ = ["DEFAULT_RESIDUAL", "Exploration", "Progress", "explore", "law_of", "machine_for"]
 
@@ -57,9 +59,11 @@ def explore(
     Raises:
         RefusedProgramError: the program uses something that is not a function of its coins, or
             that this engine cannot follow; the message names it, with file and line.
+        UsageError: arguments that the function does not take.
     """
     begun = time.monotonic()
     machine, named = machine_for(coins, kwargs or {})
+    _check_call(function, args, named)
     graph = Graph(machine, deadline=None if time_limit is None else begun + time_limit)
     graph.begin(function, args, named)
     target, finished = float(residual) / 2, True
@@ -77,6 +81,22 @@ def explore(
         finished=finished and found.law.residual <= residual,
         seconds=time.monotonic() - begun,
     )
+
+
+def _check_call(
+    function: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any]
+) -> None:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # one of Python's own; the machine says what it thinks of it
+        return
+    try:
+        signature.bind(*args, **named)
+    except TypeError as error:
+        raise UsageError(
+            f"args: {one_line(error)}; the function is called as {one_line(signature, limit=200)}, "
+            "and a generator is passed in by its name with coins"
+        ) from None
 
 
 def machine_for(coins: str, kwargs: Mapping[str, Any]) -> tuple[Machine, dict[str, Any]]:

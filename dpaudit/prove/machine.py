@@ -61,6 +61,13 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     ">>": operator.rshift, "&": operator.and_, "|": operator.or_, "^": operator.xor,
     "@": operator.matmul,
 }  # fmt: skip
+_INPLACE: dict[str, Callable[[Any, Any], Any]] = {
+    "|": operator.ior, "&": operator.iand, "-": operator.isub,
+}  # fmt: skip
+_UNARY: dict[str, Callable[[Any], Any]] = {
+    "neg": operator.neg, "pos": operator.pos, "invert": operator.invert,
+}  # fmt: skip
+_CONVERSIONS: dict[int, Callable[[Any], str]] = {115: str, 114: repr, 97: ascii}
 _DUNDER = {
     "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow",
     "<<": "lshift", ">>": "rshift", "&": "and", "|": "or", "^": "xor", "@": "matmul",
@@ -135,7 +142,7 @@ class Machine:
                 return split
             except RefusedProgramError as error:
                 where = f"{frame.code.filename}:{frame.code.lines[pc]}"
-                if str(error).startswith("/"):
+                if str(error).startswith("/") or not frame.code.filename:
                     raise
                 raise RefusedProgramError(f"{where}: {error}") from error
             except Exception as error:  # noqa: BLE001 (the program's own exception)
@@ -789,7 +796,7 @@ class Machine:
             elif field.default is not dataclasses.MISSING:
                 value = self.outside(field.default)
             elif field.default_factory in (list, dict, set, tuple):
-                value = field.default_factory()  # type: ignore[misc]
+                value = field.default_factory()
             else:
                 raise TypeError(f"{type(made).__name__}() misses the argument {field.name}")
             object.__setattr__(made, field.name, value)
@@ -1220,7 +1227,7 @@ def _inplace(vm: Machine, frame: Frame, op: str) -> None:
             raise RefusedProgramError(f"{op}= of a {type(left).__name__}")
         if op not in {"|", "&", "-"} or (isinstance(left, dict) and op != "|"):
             raise RefusedProgramError(f"{op}= of a {type(left).__name__}")
-        {"|": operator.ior, "&": operator.iand, "-": operator.isub}[op](left, right)
+        _INPLACE[op](left, right)
         frame.stack.pop()
         return
     if _python_class(type(left)) and isinstance(
@@ -1249,7 +1256,7 @@ def _unary(vm: Machine, frame: Frame, op: str) -> None:
         return
     else:
         plain = vm.concrete(value)
-        result = {"neg": operator.neg, "pos": operator.pos, "invert": operator.invert}[op](plain)
+        result = _UNARY[op](plain)
     frame.stack[-1] = result
 
 
@@ -1283,7 +1290,7 @@ def _conditional(frame: Frame, vm: Machine) -> bool | None:
     """The truth of the value on top; None if a method of the program's decides it."""
     value = frame.stack[-1]
     if value is True or value is False:
-        return value  # type: ignore[no-any-return]
+        return bool(value)
     if _python_class(type(value)):
         for name in ("__bool__", "__len__"):
             method = _class_attribute(type(value), name)
@@ -1628,7 +1635,7 @@ def _format(vm: Machine, frame: Frame, conversion: int) -> None:
     value, spec = frame.stack[-2], frame.stack[-1]
     value = str(value) if isinstance(value, BaseException) else vm.concrete(value)
     if conversion != -1:
-        value = {115: str, 114: repr, 97: ascii}[conversion](value)
+        value = _CONVERSIONS[conversion](value)
     made = format(value, vm.concrete(spec))
     frame.stack.pop()
     frame.stack[-1] = made

@@ -69,7 +69,8 @@ def coins_of(graph: Graph, branches: list[Branch], *, last: bool = False) -> lis
 def _of(origin: Any, registers: list[_Node], new: list[_Node]) -> _Node:
     kind, at = origin[0], origin[1]
     if kind in {"register", "new"}:
-        return (registers if kind == "register" else new)[at]
+        nodes = registers if kind == "register" else new
+        return nodes[int(at)]
     inside = _of(origin[1], registers, new)
     if kind == "swap":
         return inside.in_other_order(origin[2])

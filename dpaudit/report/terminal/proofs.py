@@ -38,9 +38,9 @@ def proof_table(result: ProofResult) -> Iterator[RenderableType]:
                 Column("Output", [x for x, _ in rows]),
                 Column("Probability at least", [f"{p:.12g}" for _, p in rows], numeric=True),
             ],
-            title=f"The law: {result.outputs:,} outputs, the likeliest first",
+            title=f"Outputs: {result.outputs:,}, the likeliest first",
         )
-    yield Text(f"{result.states:,} states; probability not followed: {result.residual:.3g}")
+    yield Text(f"states: {result.states:,}; probability not followed: {result.residual:.3g}")
     if result.log_ratio is not None:
         yield Text(f"largest |ln(P/Q)|: {_between(result.log_ratio)}")
     if result.coin_count is not None:
