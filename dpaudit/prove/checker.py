@@ -200,8 +200,8 @@ def patch(tape: Tape, coins: str) -> None:
     owners: list[Any] = [random.SystemRandom]
     for module in [m for m in list(sys.modules.values()) if isinstance(m, ModuleType)]:
         for name, value in list(vars(module).items()):
-            owner = getattr(value, "__self__", None)
-            if isinstance(owner, kinds) and isinstance(value, (MethodType, BuiltinMethodType)):
+            drawn = type(value) in (MethodType, BuiltinMethodType)
+            if drawn and isinstance(value.__self__, kinds):
                 setattr(module, name, getattr(tape, value.__name__))
             elif value is urandom:
                 setattr(module, name, tape.randbytes)

@@ -163,7 +163,7 @@ def _instead(value: Any, generator: _Generator, *, everywhere: bool) -> Any:
             return getattr(generator, value.__name__, None)
     if everywhere:
         numpy = sys.modules.get("numpy.random")
-        if numpy is not None and isinstance(value, (numpy.Generator, numpy.RandomState)):
+        if numpy is not None and type(value) in (numpy.Generator, numpy.RandomState):
             return generator
         if type(value) is random.Random:
             return generator

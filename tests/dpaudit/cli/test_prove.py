@@ -1,0 +1,135 @@
+"""``dpaudit prove`` and ``dpaudit verify certificate`` as a user types them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.command_line import here
+
+PROGRAM = """
+import secrets
+import time
+
+def answer(truth):
+    return truth if secrets.randbelow(4) < 3 else 1 - truth
+
+def coin():
+    return secrets.randbits(1)
+
+def timed():
+    return int(time.time()) % 2
+
+def endless(rng):
+    k = 0
+    while rng.getrandbits(1):
+        k += 1
+    return k
+
+def pair():
+    nonce = secrets.randbits(3)
+    return nonce, 7 - nonce
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "user_noise.py").write_text(PROGRAM)
+    return tmp_path
+
+
+def proved(folder, name, *options):
+    return here("prove", f"python:./user_noise.py:{name}", *options, cwd=folder)
+
+
+def test_a_proof_exits_with_0_and_its_certificate_holds(folder) -> None:
+    done = proved(folder, "coin", "--claim", "bernoulli:p=1/2", "--out", "proof")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1].startswith("Proved: total variation to bernoulli:p=1/2")
+    assert "every call reads 1 coin bits" in done.stdout
+    document = json.loads((folder / "proof/result.json").read_text())
+    assert (document["kind"], document["result"]["verdict"]) == ("proof", "proved")
+    path = folder / "proof/certificate.json.gz"
+    alone = here("verify", "certificate", path)
+    assert alone.returncode == 3
+    assert alone.stdout.startswith("Holds: ")
+    assert "was not run" in alone.stderr
+    name = "python:./user_noise.py:coin"
+    ran = here("verify", "certificate", path, "--program", name, "--format", "json", cwd=folder)
+    found = json.loads(ran.stdout)
+    assert (ran.returncode, found["holds"], found["replayed"]) == (0, True, 2)
+    other = here("verify", "certificate", path, "--program", "python:os:system", cwd=folder)
+    assert other.returncode == 2
+    (folder / "user_noise.py").write_text(PROGRAM + "\n")
+    changed = here("verify", "certificate", path, "--program", name, cwd=folder)
+    assert changed.returncode == 1
+    assert "not the file that was proved" in changed.stdout
+
+
+def test_a_refutation_exits_with_1_and_shows_coins(folder) -> None:
+    done = proved(folder, "coin", "--claim", "bernoulli:p=2/3", "--format", "json")
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["verdict"]) == (1, "refuted")
+    assert found["counterexample"] == {
+        "output": "0",
+        "coins": [[2, 0]],
+        "says": "P(0) ≥ 0.5, but bernoulli:p=2/3 gives it at most 0.3333",
+    }
+
+
+def test_neighbours_are_judged_from_both_sides(folder) -> None:
+    options = ("--neighbours", "0,1", "--claim-epsilon")
+    assert proved(folder, "answer", *options, "ln(3)").returncode == 0
+    refuted = proved(folder, "answer", *options, "1", "--format", "json")
+    found = json.loads(refuted.stdout)
+    assert (refuted.returncode, found["verdict"]) == (1, "refuted")
+    assert found["profile"][0]["epsilon"] == "1"
+    assert found["profile"][0]["delta"]["low"] == pytest.approx(0.75 - 2.718281828459 / 4, abs=1e-9)
+
+
+def test_a_seed_in_noise_is_refuted(folder) -> None:
+    done = proved(folder, "pair", "--disjoint")
+    assert done.returncode == 1
+    assert "coin 1 alone changed" in " ".join(done.stdout.split())
+
+
+def test_too_little_time_is_undecided(folder) -> None:
+    done = proved(
+        folder, "endless", "--coins", "rng", "--claim", "geometric:p=1/2", "--time-limit", "0"
+    )
+    assert done.returncode == 3
+    assert "the time limit came first" in " ".join(done.stdout.split())
+
+
+def test_what_is_no_coin_is_named(folder) -> None:
+    done = proved(folder, "timed", "--claim", "bernoulli:p=1/2")
+    assert done.returncode == 3
+    assert "time.time: the time is not a coin" in done.stderr
+    assert "user_noise.py:12" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "claim: missing"),
+        (("--claim", "bernoulli:p=1/2", "--args", "[1, 2]"), "args:"),
+        (("--claim", "bernoulli:p=1/2", "--args", "1 2"), "args=1 2: not JSON"),
+        (("--neighbours", "0", "--claim-epsilon", "1"), "give two values"),
+        (("--neighbours", "0,1"), "claim_epsilon"),
+        (("--claim-epsilon", "1"), "needs --neighbours"),
+        (("--claim", "bernoulli:p=1/2", "--residual", "0"), "residual=0"),
+        (("--claim", "bernoulli:p=1/2", "--residual", "many"), "residual=many"),
+        (("--claim", "bernoulli:p=1/2", "--neighbours", "0,1"), "not claimed"),
+    ],
+)
+def test_wrong_usage_exits_with_2(folder, options, message) -> None:
+    done = proved(folder, "coin", *options)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_a_file_that_is_no_certificate_is_a_usage_error(folder) -> None:
+    done = here("verify", "certificate", folder / "user_noise.py")
+    assert done.returncode == 2
+    assert "not a certificate" in done.stderr
