@@ -113,6 +113,7 @@ def sentences() -> Iterator[tuple[str, str]]:
     missed = [row["specimen"] for row in rows("zoo") if not row["found"]]
     yield "blackbox", f"The {len(missed)} misses"
     yield from (("blackbox", f"`{name}`") for name in missed)
+    yield from (("blackbox", words) for words in unseen())
     *makers, every = rows("calibrate")
     least, most = (f(row["share"]["value"] for row in makers) for f in (min, max))
     yield "blackbox", f"{every['audits']:,} audits of honest N(0, 1) noise from six makers"
@@ -186,6 +187,27 @@ def sentences() -> Iterator[tuple[str, str]]:
     )
 
 
+def unseen() -> Iterator[str]:
+    """What the battery from before the unseen half of the zoo found of it."""
+    before = rows("zoo-unseen-before")
+
+    def share(**wanted: str) -> str:
+        found = [
+            row["found"]
+            for row in before
+            if all(row[key] == value for key, value in wanted.items())
+            and (row["expected"] == "passed") == (wanted.get("expected") == "passed")
+        ]
+        return f"{sum(found)} of {len(found)}"
+
+    must, borderline, impossible, right = (
+        share(expected=mark) for mark in ("found", "borderline", "missed", "passed")
+    )
+    yield f"{must} that must show, {borderline} borderline ones, {impossible} impossible ones"
+    yield f"{share(half='training')} of the training half, {share(half='test')} of the test half"
+    yield f"accused {right} right samplers"
+
+
 @pytest.mark.parametrize(("page", "words"), list(sentences()))
 def test_a_number_in_a_sentence(page: str, words: str) -> None:
     assert words in TEXTS["README.md" if page == "README" else f"docs/reproduce/{page}.md"]
@@ -196,6 +218,7 @@ def test_seeds_on_the_pages_are_those_of_the_runs() -> None:
         ("README", "zoo"),
         ("README", "peers"),
         ("blackbox", "zoo"),
+        ("blackbox", "zoo-unseen-before"),
         ("blackbox", "calibrate"),
         ("keyless", "keyless"),
         ("keyless", "keyless-far"),

@@ -46,6 +46,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "training": defences.training,
     "zoo": audits.zoo,
     "zoo-short": audits.zoo_short,
+    "zoo-unseen": audits.zoo_unseen,
 }
 
 

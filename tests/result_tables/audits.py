@@ -60,6 +60,32 @@ def zoo_short() -> Iterator[str]:
     return _zoo(ESSENCE)
 
 
+UNSEEN = {
+    "linear": "linear over GF(2): Mersenne Twister, xorshift, Tausworthe, WELL, GFSR",
+    "congruential": "congruential, lagged, with borrow, inversive, combined",
+    "seed": "small seeds, and seeds taken from what is seen",
+    "resolution": "short uniforms, single precision in the tails",
+    "low bits": "counters, bias and copies in the last bits",
+    "rows": "rows: lengths, parities of signs, directions among 1,024",
+    "order": "order: periods to 100,003, lags to 2,000, signs, ranks, long calls",
+    "running": "replays over long gaps, starts of processes, special shapes",
+}
+
+
+def zoo_unseen() -> Iterator[str]:
+    """What was found of each kind and mark by the battery from before the unseen half."""
+    for kind, title in UNSEEN.items():
+        yield line([title, *_by_mark({kind})])
+    yield line(["**all**", *_by_mark(UNSEEN)])
+
+
+def _by_mark(kinds: Iterable[str]) -> Iterator[str]:
+    own = [row for row in rows("zoo-unseen-before") if row["family"] in set(kinds)]
+    for mark in ("found", "borderline", "missed"):
+        found = [row["found"] for row in own if row["expected"] == mark]
+        yield f"{sum(found)} of {len(found)}" if found else ""
+
+
 def libraries() -> Iterator[str]:
     """One row per mechanism: the strongest attack, or all if none shows more than the claim."""
     kept: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
