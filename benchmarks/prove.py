@@ -21,6 +21,7 @@ import tempfile
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -51,14 +52,11 @@ SAMPLERS = [
     ),
     ("ours:biased_bit", {}, "BIASED", "coins of `local/`"),
     ("right:base_2", {}, "categorical:weights=8:4:1", "exponential mechanism, base 2"),
-    ("right:discrete_gaussian", {}, "discrete-gaussian:variance=1", "reference in the tests"),
-    ("with_discretegauss:dgauss", {}, "discrete-gaussian:sigma=1", "Canonne, Kamath, Steinke"),
     ("with_discretegauss:dlaplace", {}, "discrete-laplace:scale=2", "Canonne, Kamath, Steinke"),
     ("with_discretegauss:geometric", {}, "geometric:rate=1/2", "Canonne, Kamath, Steinke"),
     ("with_discretegauss:bernoulli_exp", {}, "bernoulli:rate=3/2", "Canonne, Kamath, Steinke"),
     ("with_diffprivlib:neg_exp", {}, "bernoulli:rate=3/2", "diffprivlib 0.6.6"),
     ("with_diffprivlib:geometric", {}, "discrete-laplace:scale=1", "diffprivlib 0.6.6"),
-    ("with_diffprivlib:gaussian_discrete", {}, "DIFFPRIVLIB", "diffprivlib 0.6.6"),
     ("with_diffprivlib:binary", {}, "randomized-response:epsilon=1", "diffprivlib 0.6.6"),
     ("with_diffprivlib:permute_and_flip", {}, "uniform:high=2", "diffprivlib 0.6.6"),
     ("with_the_standard_library:choice", {}, "uniform:high=4", "`secrets.choice`"),
@@ -71,6 +69,9 @@ SAMPLERS = [
         "categorical:weights=1:2:4",
         "`random.choices`, weights",
     ),
+    ("right:discrete_gaussian", {}, "discrete-gaussian:variance=1", "reference in the tests"),
+    ("with_discretegauss:dgauss", {}, "discrete-gaussian:sigma=1", "Canonne, Kamath, Steinke"),
+    ("with_diffprivlib:gaussian_discrete", {}, "DIFFPRIVLIB", "diffprivlib 0.6.6"),
 ]
 
 # what is released, neighbours, claimed ε; a name in BUGS has its line changed first
@@ -111,7 +112,7 @@ def dpaudit(*arguments: str) -> tuple[int, Row, float, str]:
     return done.returncode, said, cpu, done.stderr.strip()
 
 
-def proved(program: str, *options: str) -> Row:
+def proved(program: str, *options: str, check: bool = True) -> Row:
     """A proof with its certificate, and the certificate's check."""
     with tempfile.TemporaryDirectory() as folder:
         code, said, cpu, error = dpaudit("prove", program, *options, "--out", folder)
@@ -131,6 +132,8 @@ def proved(program: str, *options: str) -> Row:
             row["certificate_bytes"] = file.stat().st_size
             with gzip.open(file) as content:
                 row["certificate_json_bytes"] = len(content.read())
+            if not check:
+                continue
             code, checked, cpu, error = dpaudit(
                 "verify", "certificate", str(file), "--program", program
             )
@@ -159,6 +162,7 @@ def samplers() -> Iterator[tuple[str, Callable[[], Row]]]:
             print(f"left out: {module} is not on DPAUDIT_PROVE_PATH", file=sys.stderr)
 
 
+@cache
 def importable(module: str) -> bool:
     return asked(f"import {module}").returncode == 0
 
@@ -202,7 +206,7 @@ def one_bug(bug: Mapping[str, str]) -> Row:
         options += ["--claim-delta", bug.get("delta", "0")]
     with tempfile.TemporaryDirectory() as folder:
         program = f"python:{planted(bug, Path(folder))}:{bug['function']}"
-        return {**bug, **proved(program, *options)}
+        return {**bug, **proved(program, *options, check=False)}
 
 
 def specimens() -> Iterator[tuple[str, Callable[[], Row]]]:
@@ -222,6 +226,7 @@ def profile(function: str, parameter: int, epsilon: str) -> Row:
         f"python:opendp_0_14_1:{function}",
         *("--neighbours", "0,1", "--claim-epsilon", epsilon, "--claim-delta", "1e-9"),
         *("--args", json.dumps([parameter])),
+        check=False,
     )
     return {"function": function, "parameter": parameter, "claimed": epsilon, **row}
 
@@ -238,7 +243,7 @@ def compared(name: str, program: str, epsilon: str) -> Row:
         bug = next((bug for bug in BUGS if bug["name"] == name), None)
         if bug is not None:
             program = f"{planted(bug, Path(folder))}:laplace_mechanism"
-        exact = proved(f"python:{program}", *asked)
+        exact = proved(f"python:{program}", *asked, check=False)
         asked[3] = str(float(Fraction(epsilon)))
         code, said, cpu, error = dpaudit(
             *("mechanism", f"python:{program}", "--call", "f(value)", *asked),
