@@ -402,11 +402,31 @@ def context(rng):
 
 def dead_variables(rng):
     for _ in range(3):
-        junk = [rng.randrange(4)]
-        kept = junk[0] == 3
-        if kept:
-            return True
+        junk = [4, 5, 6, 7][rng.randrange(4)]
+        kept = junk == 7
+        if rng.getrandbits(1):
+            return kept
     return False
+
+
+def floats_kept(rng):
+    x = 0.5
+    if rng.getrandbits(1):
+        x = 0.25
+    if rng.getrandbits(1):
+        return x
+    return -x
+
+
+def read_by_a_handler(rng):
+    k = [3, 4, 5][rng.randrange(3)]
+    try:
+        if rng.getrandbits(1):
+            raise ValueError
+        k = 9
+    except ValueError:
+        return k
+    return -1
 
 
 def infinite_iterators(rng):

@@ -75,12 +75,27 @@ def one_value_twice(rng):
     return values
 
 
+def side_variable(rng):
+    k = rng.randrange(3)
+    values = [[5, 6, 7][k]]
+    values.append(rng.randrange(3 if k else 2))
+    return values
+
+
 def parity(rng):
     a, b = rng.getrandbits(1), rng.getrandbits(1)
     return a, b, a ^ b
 
 
-DEPENDENT = [pancake, seed_in_noise, value_dependent, reused_bit, one_value_twice, parity]
+DEPENDENT = [
+    side_variable,
+    pancake,
+    seed_in_noise,
+    value_dependent,
+    reused_bit,
+    one_value_twice,
+    parity,
+]
 
 
 def looks_back(rng):
