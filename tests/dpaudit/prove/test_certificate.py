@@ -178,3 +178,20 @@ def test_what_is_no_certificate_is_refused(tmp_path) -> None:
         path.write_bytes(gzip.compress(data))
         with pytest.raises((ValueError, LookupError, TypeError)):
             checker.check(path, run=False)
+
+
+def test_one_coin_is_never_two_registers(tmp_path) -> None:
+    state = {
+        "id": "", "register": 0, "domains": [[0, 4], [0, 4]], "cuts": [2], "via": None,
+        "onward": 0, "branches": [[[], [], -1], [[], [], -2]],
+    }  # fmt: skip
+    made = {
+        "certificate": "dpaudit-proof/1", "program": "python:x:y", "files": {}, "args": [],
+        "kwargs": {}, "coins": "", "first": [[4, 4], [["new", 0], ["new", 1]], 0],
+        "states": [state], "outputs": ["int 0", "int 1"], "law": ["1/2", "1/2"],
+        "residual": "0", "exact": True, "visits": ["1"],
+    }  # fmt: skip
+    assert checked(made, tmp_path)["residual"] == 0
+    made["first"] = [[4], [["new", 0], ["new", 0]], 0]
+    with pytest.raises(checker.Wrong, match="not uniform and independent"):
+        checked(made, tmp_path)

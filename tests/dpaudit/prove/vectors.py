@@ -77,7 +77,7 @@ def one_value_twice(rng):
 
 def side_variable(rng):
     k = rng.randrange(3)
-    values = [[5, 6, 7][k]]
+    values = [(5, 6, 7)[k]]
     values.append(rng.randrange(3 if k else 2))
     return values
 
