@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from result_tables import audits, defences, keyless, nonces, papers
+from result_tables import audits, defences, keyless, nonces, papers, proofs
 from result_tables.reading import ROOT
 
 __all__ = ["MARKED", "PAGES", "TABLES", "written", "wrong_rows"]
@@ -39,6 +39,11 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "next-batch": defences.next_batch,
     "peers-short": audits.peers_short,
     "pools": papers.pools,
+    "proved-bugs": proofs.bugs,
+    "proved-disjoint": proofs.specimens,
+    "proved-opendp": proofs.opendp,
+    "proved-sampled": proofs.sampled,
+    "proved-samplers": proofs.samplers,
     "seed-audits": nonces.audits,
     "seed-gradients": defences.seed_gradients,
     "seeded": defences.seeded,
