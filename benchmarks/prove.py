@@ -14,6 +14,7 @@ import argparse
 import gzip
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -117,7 +118,8 @@ def proved(program: str, *options: str, check: bool = True) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         code, said, cpu, error = dpaudit("prove", program, *options, "--out", folder)
         if not said:
-            return {"exit": code, "error": error.splitlines()[-1] if error else ""}
+            words = error.splitlines()[-1] if error else ""
+            return {"exit": code, "error": re.sub(r"/\S*/site-packages/", "", words)}
         row = {
             "exit": code,
             "cpu_seconds": cpu,
