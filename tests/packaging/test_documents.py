@@ -30,4 +30,4 @@ def test_page(name, tmp_path):
     ]
     assert not wrong, "\n\n".join(wrong)
     if name == "README.md":
-        assert len(steps) >= 12
+        assert len(steps) >= 15
