@@ -10,7 +10,7 @@
     │   ├── KeyFileError                  a key file with open permissions or a broken field
     │   ├── SpecError                     an experiment specification that cannot be run
     │   └── StoreError                    a result folder that does not fit the request
-    ├── RefusedProgramError      exit 3   `dpaudit prove` cannot follow the program: nothing is shown
+    ├── RefusedProgramError      exit 3   `dpaudit prove` cannot follow the program
     ├── SamplerError             exit 3   the closed sampler failed
     │   ├── SamplerCrashError             it raised, or its process died
     │   ├── SamplerTimeoutError           it did not answer before the time limit
@@ -83,7 +83,7 @@ class StoreError(UsageError):
 
 
 class RefusedProgramError(DpauditError):
-    """A program uses what `dpaudit prove` cannot capture; the message names it. Nothing is shown."""
+    """A program uses what `dpaudit prove` cannot capture; the message names it."""
 
     exit_code = 3
 
