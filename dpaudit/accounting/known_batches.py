@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-import scipy.stats
 
 from dpaudit.accounting._checks import least_epsilon, probability
 from dpaudit.accounting.dpsgd import DpSgd, losses
@@ -76,7 +75,9 @@ def _hidden(run: DpSgd, known: float) -> float:
 
 def _counts(steps: int, chance: float, *, rest: float) -> tuple[list[int], list[float], float]:
     """Likely numbers of successes, their probabilities, and that of all others, below ``rest``."""
-    law = scipy.stats.binom(steps, chance)
+    from scipy.stats import binom  # takes a third of a second to import
+
+    law = binom(steps, chance)
     low, high = int(law.ppf(rest / 4)), int(law.isf(rest / 4))
     some = np.arange(low, high + 1)
     tails = float(law.cdf(low - 1) + law.sf(high))

@@ -31,6 +31,7 @@ from dpaudit.prove.natives import (
     PURE_TYPES,
     why_refused,
 )
+from dpaudit.prove.sizes import GROWING, refuse_large_call, refuse_large_operator
 from dpaudit.prove.sources import Sources
 from dpaudit.prove.state import Pins, freeze, is_plain_class, thaw
 from dpaudit.prove.values import (
@@ -530,6 +531,7 @@ class Machine:
     def invoke_native(
         self, function: Any, args: list[Any], kwargs: dict[str, Any], mode: tuple[Any, ...]
     ) -> None:
+        refuse_large_call(function, args)
         special = _SPECIAL.get(id(function))
         if special is not None:
             special(self, args, kwargs, mode)
@@ -826,6 +828,8 @@ class Machine:
     # -- operators -----------------------------------------------------------------------------
     def binary(self, op: str, left: Any, right: Any) -> Any:
         """An operator on Python's own values; UNBOUND where a method of the program's is called."""
+        if op in GROWING:
+            refuse_large_operator(op, left, right)
         if type(left) in _FAST and type(right) in _FAST:
             return _BINARY[op](left, right)
         if type(left) is Lazy or type(right) is Lazy:

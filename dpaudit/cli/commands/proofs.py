@@ -106,9 +106,10 @@ def prove(
     r"""The exact law of a sampler's program, from its source: a proof, without sampling.
 
     The program runs against all its coins. States that are equal are merged,
-    and their probabilities are exact rationals. Nothing hides from this: no
-    pancake, no seed in the noise, no rare branch. It runs in this process,
-    without a sandbox: only prove what you would run yourself.
+    and their probabilities are exact rationals. What is shown holds for
+    perfect coins and one call, up to the probability that was not followed
+    (--residual): a branch that is rarer than that can still hide. It runs in
+    this process, without a sandbox: only prove what you would run yourself.
 
     Exit code 0: proved. 1: refuted, with coins on which Python itself shows it.
     3: not decided in time, or the program uses what is not a function of its

@@ -214,7 +214,32 @@ def class_state(rng):
     return len(Shared.total)
 
 
+def a_power_that_takes_years(rng):
+    return 10**10**9 & rng.getrandbits(1)
+
+
+def a_shift_that_fills_the_memory(rng):
+    return 1 << 10**11 & rng.getrandbits(1) or 1 << 10**11
+
+
+def a_sum_that_takes_hours(rng):
+    return sum(range(10**11)) & rng.getrandbits(1)
+
+
+def a_factorial_that_takes_hours(rng):
+    return math.factorial(10**8) & rng.getrandbits(1)
+
+
+def copies_that_fill_the_memory(rng):
+    return len([0] * 10**11) & rng.getrandbits(1)
+
+
 REFUSED = {
+    a_power_that_takes_years: "**: a number of about",
+    a_shift_that_fills_the_memory: "<<: a number of about",
+    a_sum_that_takes_hours: "sum: 100000000000 items",
+    a_factorial_that_takes_hours: "factorial: up to",
+    copies_that_fill_the_memory: "*: 100000000000 copies",
     reads_the_time: "time",
     reads_an_address: "id",
     hashes_text: "hash",

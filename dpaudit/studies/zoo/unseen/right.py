@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -40,7 +41,7 @@ def _ratio(uniforms: Uniforms) -> Callable[[], Array]:
 
     def chunk() -> Array:
         u = uniforms(1 << 16).reshape(-1, 2)
-        x = np.sqrt(8 / np.e) * (u[:, 1] - 0.5) / u[:, 0]
+        x = math.sqrt(8 / math.e) * (u[:, 1] - 0.5) / u[:, 0]
         return np.asarray(x[x * x <= -4 * np.log(u[:, 0])])
 
     return chunk
