@@ -30,7 +30,8 @@ from dpaudit_attacks.keyless.reduction.interface import ReductionFailed, Stage, 
 
 __all__ = ["BlasterReducer"]
 
-_STOPS = [s for s in signal.Signals if s.name in "SIGINT SIGTERM SIGHUP SIGALRM SIGQUIT".split()]
+_NAMES = {"SIGINT", "SIGTERM", "SIGHUP", "SIGALRM", "SIGQUIT"}  # Windows lacks some
+_STOPS = [number for number in signal.Signals if number.name in _NAMES]
 _BLOCKS = (44, 48, 52, 54, 56, 58, 60, 62, 64, 66, 68, 70, 72, 74, 76, 78, 80)  # 80: its limit
 _TOURS = 2
 _SMALL, _RESTARTS = 80, 8  # a small basis gets stuck: pruned enumeration has missed the vector
