@@ -157,10 +157,9 @@ _METHODS = (types.MethodType, types.BuiltinMethodType)
 
 def _instead(value: Any, generator: _Generator, *, everywhere: bool) -> Any:
     """What takes the place of a module's global: a generator's method that was imported by name."""
-    if isinstance(value, _METHODS) and isinstance(getattr(value, "__self__", None), random.Random):
-        owner = value.__self__
-        if isinstance(owner, random.SystemRandom) or everywhere:
-            return getattr(generator, value.__name__, None)
+    kind = random.Random if everywhere else random.SystemRandom
+    if type(value) in _METHODS and isinstance(value.__self__, kind):
+        return getattr(generator, value.__name__, None)
     if everywhere:
         numpy = sys.modules.get("numpy.random")
         if numpy is not None and type(value) in (numpy.Generator, numpy.RandomState):
