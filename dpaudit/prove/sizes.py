@@ -38,10 +38,10 @@ def refuse_large_operator(op: str, left: Any, right: Any) -> None:
                 _refuse_if(len(items) * times > _MOST_ITEMS, "*", f"{times} copies")
                 return
         bits = _bits(left) + _bits(right)
-    elif not isinstance(right, int) or left == 0:
+    elif not isinstance(right, int) or not _bits(left):  # 0, or no exact number
         return
     elif op == "**":
-        bits = 0 if left in (1, -1) else _bits(left) * abs(right)
+        bits = _bits(left) * abs(right) if _bits(left) > 1 else 1  # 1 and -1 stay short
     else:
         bits = _bits(left) + right
     _refuse_if(bits > _MOST_BITS, op, f"a number of about {bits} bits")

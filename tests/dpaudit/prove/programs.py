@@ -487,6 +487,27 @@ def powers(rng):
     return x**2 > 3, (x + 2) ** 3 < 20, 2 ** (x + 2)
 
 
+class Scaled:
+    """Its own operators; comparing it is the caller's business alone."""
+
+    def __init__(self, x):
+        self.x = x
+
+    def __eq__(self, other):
+        raise RuntimeError("compared")
+
+    def __pow__(self, n):
+        return self.x * n
+
+    def __lshift__(self, n):
+        return self.x + n
+
+
+def own_operators(rng):
+    x = Scaled(rng.randrange(3))
+    return x**2, x << 3
+
+
 def generator_arguments(rng):
     return max(rng.getrandbits(1) + i for i in range(3)), tuple(
         x for x in (rng.randrange(2), 5) if x
