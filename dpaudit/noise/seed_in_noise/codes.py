@@ -75,11 +75,6 @@ class _Cells:
     def __init__(self, law: ContinuousLaw, *, size: int) -> None:
         self.law, self.symbols = law, size
 
-    @cached_property
-    def _edges(self) -> Floats:
-        """The cells' edges, shape (257,)."""
-        raise NotImplementedError
-
     def _where(self, nonces: Bytes, rest: npt.NDArray[np.uint64]) -> Floats:
         """Uniform numbers in (0, 1) whose leading bytes are the nonce's."""
         low = rest[:, : nonces.shape[1], 0] >> np.uint64(20)
@@ -93,10 +88,11 @@ class _Cells:
     def nonce(self, symbols: npt.NDArray[np.int64]) -> bytes:
         return symbols.astype(np.uint8).tobytes()
 
-    def _nearest(self, values: Floats, *, blur: float) -> Symbols:
+    def _nearest(self, values: Floats, edges: Floats, *, blur: float) -> Symbols:
+        """The likeliest cells, between ``edges`` (257,)."""
         known = np.isfinite(values)
-        cell = np.clip(np.searchsorted(self._edges, values, side="right") - 1, 0, 255)
-        below, above = values - self._edges[cell], self._edges[cell + 1] - values
+        cell = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, 255)
+        below, above = values - edges[cell], edges[cell + 1] - values
         other = (cell + np.where(below < above, -1, 1)) % 256
         cost = _cost(np.minimum(below, above), blur, known)
         inside = np.where(known, (below + above) / (math.sqrt(2 * math.pi) * blur), 1 / 256)
@@ -123,7 +119,7 @@ class Head(_Cells):
         out[:, : some.shape[1]] = value + self._within(rest, self.law.density(value))
 
     def read(self, values: Floats, *, blur: float) -> Symbols:
-        return self._nearest(values[: self.symbols], blur=blur)
+        return self._nearest(values[: self.symbols], self._edges, blur=blur)
 
 
 class Fraction(_Cells):
@@ -153,7 +149,7 @@ class Fraction(_Cells):
 
     def read(self, values: Floats, *, blur: float) -> Symbols:
         first = values[: self.symbols]
-        return self._nearest(first - np.floor(first), blur=blur)
+        return self._nearest(first - np.floor(first), self._edges, blur=blur)
 
 
 class Signs:
