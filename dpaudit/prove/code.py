@@ -7,6 +7,8 @@ come from the syntax tree, so that a program's state at any point is plain data.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -578,44 +580,52 @@ class _Compiler:
 
     def with_finally(self, node: ast.Try) -> None:
         failed, end = self.label(), self.label()
+        with self.guarded(failed, ("finally", node.finalbody)):
+            if node.handlers:
+                self.with_handlers(node)
+            else:
+                self.body(node.body)
+                self.body(node.orelse)
+        self.body(node.finalbody)
+        self.emit("JUMP", end)
+        with self.caught(failed):
+            self.body(node.finalbody)
+        self.place(end)
+
+    @contextmanager
+    def guarded(self, failed: int, block: tuple[str, Any]) -> Iterator[None]:
+        """What is emitted inside goes to `failed` on an exception; `block` unwinds it."""
         self.emit("SETUP", failed)
         self.handlers.append(failed)
-        self.unwind.append(("finally", node.finalbody))
-        if node.handlers:
-            self.with_handlers(node)
-        else:
-            self.body(node.body)
-            self.body(node.orelse)
+        self.unwind.append(block)
+        yield
         self.unwind.pop()
         self.emit("POP_BLOCK")
         self.handlers.pop()
-        self.body(node.finalbody)
-        self.emit("JUMP", end)
+
+    @contextmanager
+    def caught(self, failed: int) -> Iterator[int]:
+        """At `failed`, with the exception in a slot; raised again after what is emitted inside."""
         self.place(failed)
         slot = self.hidden_slot()
         self.emit("STORE_FAST", slot)
         self.unwind.append(("caught", slot))
-        self.body(node.finalbody)
+        yield slot
         self.unwind.pop()
         self.emit("LOAD_FAST", slot)
         self.emit("RAISE")
-        self.place(end)
 
     def with_handlers(self, node: ast.Try) -> None:
         failed, end = self.label(), self.label()
-        self.emit("SETUP", failed)
-        self.handlers.append(failed)
-        self.unwind.append(("try", None))
-        self.body(node.body)
-        self.unwind.pop()
-        self.emit("POP_BLOCK")
-        self.handlers.pop()
+        with self.guarded(failed, ("try", None)):
+            self.body(node.body)
         self.body(node.orelse)
         self.emit("JUMP", end)
-        self.place(failed)
-        slot = self.hidden_slot()
-        self.emit("STORE_FAST", slot)
-        self.unwind.append(("caught", slot))
+        with self.caught(failed) as slot:
+            self.each_handler(node, slot, end)
+        self.place(end)
+
+    def each_handler(self, node: ast.Try, slot: int, end: int) -> None:
         for handler in node.handlers:
             following = self.label()
             if handler.type is not None:
@@ -634,10 +644,6 @@ class _Compiler:
                     self.emit("DEL_FAST", self.slot[handler.name])
             self.emit("JUMP", end)
             self.place(following)
-        self.unwind.pop()
-        self.emit("LOAD_FAST", slot)
-        self.emit("RAISE")
-        self.place(end)
 
     def stmt_With(self, node: ast.With) -> None:
         self.with_items(node.items, node.body)
@@ -654,17 +660,12 @@ class _Compiler:
         self.emit("STORE_FAST", slot)
         self.emit("LOAD_ATTR", "__enter__")
         self.emit("CALL", (0, ()))
-        self.emit("SETUP", failed)
-        self.handlers.append(failed)
-        self.unwind.append(("with", slot))
-        if items[0].optional_vars is None:
-            self.emit("POP")
-        else:
-            self.assign(items[0].optional_vars)
-        self.with_items(items[1:], body)
-        self.unwind.pop()
-        self.emit("POP_BLOCK")
-        self.handlers.pop()
+        with self.guarded(failed, ("with", slot)):
+            if items[0].optional_vars is None:
+                self.emit("POP")
+            else:
+                self.assign(items[0].optional_vars)
+            self.with_items(items[1:], body)
         self.exit_call(slot)
         self.emit("JUMP", end)
         self.place(failed)
