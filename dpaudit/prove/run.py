@@ -22,7 +22,7 @@ from dpaudit.prove.disjoint import (
 )
 from dpaudit.prove.distances import distance
 from dpaudit.prove.enclosures import Bounds
-from dpaudit.prove.engine import Exploration, Progress, explore
+from dpaudit.prove.engine import DEFAULT_RESIDUAL, Exploration, Progress, explore
 from dpaudit.prove.graph import Graph
 from dpaudit.prove.law import ExactLaw
 from dpaudit.prove.paths import Coin, coins_of, path_to
@@ -69,7 +69,7 @@ def prove_law(
     function: Callable[..., Any],
     *args: Any,
     coins: str = "",
-    residual: Fraction | float = Fraction(1, 1 << 40),
+    residual: Fraction | float = DEFAULT_RESIDUAL,
     time_limit: float | None = None,
     **kwargs: Any,
 ) -> ExactLaw:
