@@ -45,8 +45,8 @@ class Predictable:
     digits, ``hash`` and cryptographic hashes. The first three magnitudes of each are looked up
     among all windows at once; where they fit, the rest of the window is computed and compared.
 
-    Null: W windows, C tries with seeds that do not come from the values and D with seeds that do. A
-    honest magnitude lies within 2^-19 (times the number, above 1) of any fixed number with
+    Null: W windows, C tries with seeds that do not come from the values and D with seeds that do.
+    An honest magnitude lies within 2^-19 (times the number, above 1) of any fixed number with
     probability at most 2^-16: with 2^-18 for the exact laws, and whatever is no coarser than
     ``granularity`` allows. So some window agrees with some try in its first L values with
     probability at most W·(C·2^-16L + D·2^-16(L − 1)), the latter because one value of the window
