@@ -18,8 +18,8 @@ from rich.text import Text
 from dpaudit.cli.output import emit, note, write_json_line
 from dpaudit.documents import ProofDocument
 from dpaudit.errors import UsageError
-from dpaudit.prove import checker
-from dpaudit.prove.certificate import certificate_of, write_certificate
+from dpaudit.prove.certificates import checker
+from dpaudit.prove.certificates.certificate import certificate_of, write_certificate
 from dpaudit.prove.questions import (
     ProofOptions,
     arguments_of,
@@ -196,7 +196,7 @@ def check_certificate(
 _APART = """
 import json, sys
 from pathlib import Path
-from dpaudit.prove import checker
+from dpaudit.prove.certificates import checker
 try:
     print(json.dumps(checker.check(Path(sys.argv[1]), tapes=int(sys.argv[2]), seed=sys.argv[3])))
 except checker.Wrong as error:

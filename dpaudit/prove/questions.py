@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpaudit.errors import UsageError
-from dpaudit.prove.engine import DEFAULT_RESIDUAL
+from dpaudit.prove.exploration.engine import DEFAULT_RESIDUAL
 from dpaudit.results.text import one_line
 
 __all__ = ["ProofOptions", "arguments_of", "neighbours_of", "probability_of"]

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
-from dpaudit.prove.law import canonical_output
-from dpaudit.prove.paths import Coin
+from dpaudit.prove.exploration.law import canonical_output
+from dpaudit.prove.exploration.paths import Coin
 
 __all__ = ["ReplayMismatchError", "Tape", "replay"]
 

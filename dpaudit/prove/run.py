@@ -11,24 +11,24 @@ from typing import Any, Literal
 
 from dpaudit import provenance
 from dpaudit.errors import DpauditError, UsageError
-from dpaudit.prove.claims import ClaimedLaw
-from dpaudit.prove.coin_count import coin_count
-from dpaudit.prove.disjoint import (
+from dpaudit.prove.exploration.engine import DEFAULT_RESIDUAL, Exploration, Progress, explore
+from dpaudit.prove.exploration.graph import Graph
+from dpaudit.prove.exploration.law import ExactLaw
+from dpaudit.prove.exploration.paths import Coin, coins_of, path_to
+from dpaudit.prove.questions import ProofOptions
+from dpaudit.prove.replay import ReplayMismatchError, replay
+from dpaudit.prove.verdicts.claims import ClaimedLaw
+from dpaudit.prove.verdicts.coin_count import coin_count
+from dpaudit.prove.verdicts.disjoint import (
     Factors,
     NotShownError,
     dependence,
     factors_of,
     one_coin_apart,
 )
-from dpaudit.prove.distances import distance
-from dpaudit.prove.enclosures import Bounds
-from dpaudit.prove.engine import DEFAULT_RESIDUAL, Exploration, Progress, explore
-from dpaudit.prove.graph import Graph
-from dpaudit.prove.law import ExactLaw
-from dpaudit.prove.paths import Coin, coins_of, path_to
-from dpaudit.prove.profiles import Epsilon, epsilon_at, judge, profile
-from dpaudit.prove.questions import ProofOptions
-from dpaudit.prove.replay import ReplayMismatchError, replay
+from dpaudit.prove.verdicts.distances import distance
+from dpaudit.prove.verdicts.enclosures import Bounds
+from dpaudit.prove.verdicts.profiles import Epsilon, epsilon_at, judge, profile
 from dpaudit.results.text import one_line
 from dpaudit.types import AuditedFile, Counterexample, ProofResult, ProvedBounds, ProvedPoint
 
@@ -78,8 +78,8 @@ def prove_law(
     ``coins`` names generators with hidden state that count as perfect coins: "random", "numpy", or
     a parameter in which a generator is to be passed (it is then made here).
 
-    Formal guarantee: see :class:`~dpaudit.prove.law.ExactLaw`, for perfect coins and the text of
-    the program.
+    Formal guarantee: see :class:`~dpaudit.prove.exploration.law.ExactLaw`, for perfect coins and
+    the text of the program.
 
     >>> import random, dpaudit
     >>> law = dpaudit.prove_law(random.SystemRandom().randint, 1, 6)

@@ -8,7 +8,7 @@ import secrets
 from fractions import Fraction
 from unittest import mock
 
-from dpaudit.prove.law import canonical_output
+from dpaudit.prove.exploration.law import canonical_output
 
 
 class _NeedMore(BaseException):

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from dpaudit.prove import checker
-from dpaudit.prove.certificate import certificate_of, write_certificate
-from dpaudit.prove.engine import explore
+from dpaudit.prove.certificates import checker
+from dpaudit.prove.certificates.certificate import certificate_of, write_certificate
+from dpaudit.prove.exploration.engine import explore
 
 PROGRAM = """
 import random
@@ -67,7 +67,8 @@ def checked(made, folder: Path, *, run=True, isolated=False):
     if not isolated:
         return checker.check(path, run=False)
     code = (
-        "import json, sys; from pathlib import Path; from dpaudit.prove import checker\n"
+        "import json, sys; from pathlib import Path\n"
+        "from dpaudit.prove.certificates import checker\n"
         "try: print(json.dumps(checker.check(Path(sys.argv[1]), tapes=50)))\n"
         "except checker.Wrong as error: print('WRONG', error)"
     )  # a process of its own: the checker patches what draws coins

@@ -12,12 +12,12 @@ import mpmath
 import pytest
 
 from dpaudit.errors import MissingExtraError, UnknownNameError, UsageError
-from dpaudit.prove import enclosures
-from dpaudit.prove.claims import ClaimedLaw
-from dpaudit.prove.distances import distance
-from dpaudit.prove.enclosures import Bounds, exp_bounds, log_bounds
-from dpaudit.prove.law import ExactLaw
-from dpaudit.prove.profiles import Epsilon, epsilon_at, judge, profile
+from dpaudit.prove.exploration.law import ExactLaw
+from dpaudit.prove.verdicts import enclosures
+from dpaudit.prove.verdicts.claims import ClaimedLaw
+from dpaudit.prove.verdicts.distances import distance
+from dpaudit.prove.verdicts.enclosures import Bounds, exp_bounds, log_bounds
+from dpaudit.prove.verdicts.profiles import Epsilon, epsilon_at, judge, profile
 
 F = Fraction
 

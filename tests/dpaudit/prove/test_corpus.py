@@ -12,10 +12,10 @@ from types import ModuleType
 
 import pytest
 
-from dpaudit.prove.claims import ClaimedLaw
-from dpaudit.prove.distances import distance
-from dpaudit.prove.engine import explore
-from dpaudit.prove.profiles import Epsilon, epsilon_at, judge
+from dpaudit.prove.exploration.engine import explore
+from dpaudit.prove.verdicts.claims import ClaimedLaw
+from dpaudit.prove.verdicts.distances import distance
+from dpaudit.prove.verdicts.profiles import Epsilon, epsilon_at, judge
 
 DATA = Path(__file__).parents[2] / "data" / "prove"
 RIGHT = (DATA / "right.py").read_text(encoding="utf-8")

@@ -9,8 +9,8 @@ from fractions import Fraction
 import pytest
 
 from dpaudit.errors import RefusedProgramError
-from dpaudit.prove.engine import explore
-from dpaudit.prove.paths import branches_to, coins_of, likeliest_branches
+from dpaudit.prove.exploration.engine import explore
+from dpaudit.prove.exploration.paths import branches_to, coins_of, likeliest_branches
 from dpaudit.prove.replay import replay
 from tests.dpaudit.prove import oracle, programs, unbounded
 

@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 import pytest
 
-from dpaudit.prove.engine import explore
+from dpaudit.prove.exploration.engine import explore
 from tests.dpaudit.prove import oracle
 
 

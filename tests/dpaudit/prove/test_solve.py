@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpaudit.prove import solve
-from dpaudit.prove.solve import SCALE_BITS, exact_visits, lower_visits
+from dpaudit.prove.exploration import solve
+from dpaudit.prove.exploration.solve import SCALE_BITS, exact_visits, lower_visits
 
 
 def random_chain(seed: int, size: int = 40) -> list[tuple[int, int, int, int]]:

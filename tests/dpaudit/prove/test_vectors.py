@@ -7,10 +7,10 @@ from fractions import Fraction
 
 import pytest
 
-from dpaudit.prove.coin_count import coin_count
-from dpaudit.prove.engine import explore
+from dpaudit.prove.exploration.engine import explore
 from dpaudit.prove.questions import ProofOptions
 from dpaudit.prove.run import prove
+from dpaudit.prove.verdicts.coin_count import coin_count
 from tests.dpaudit.prove import oracle, vectors
 
 OPTIONS = ProofOptions(coins="rng", disjoint=True)

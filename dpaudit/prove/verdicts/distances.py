@@ -7,9 +7,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpaudit.prove.claims import ClaimedLaw
-from dpaudit.prove.enclosures import Bounds, log_bounds
-from dpaudit.prove.law import ExactLaw
+from dpaudit.prove.exploration.law import ExactLaw
+from dpaudit.prove.verdicts.claims import ClaimedLaw
+from dpaudit.prove.verdicts.enclosures import Bounds, log_bounds
 
 __all__ = ["Distance", "LogRatio", "distance"]
 

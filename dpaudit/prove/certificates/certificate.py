@@ -1,4 +1,4 @@
-"""Writes what was proved as data that `dpaudit/prove/checker.py` can check without the prover."""
+"""Writes what was proved as data that `checker.py` can check without the prover."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.errors import UsageError
-from dpaudit.prove.engine import Exploration
-from dpaudit.prove.graph import Branch, Graph
-from dpaudit.prove.paths import likeliest_branches
-from dpaudit.prove.solve import SCALE_BITS
+from dpaudit.prove.exploration.engine import Exploration
+from dpaudit.prove.exploration.graph import Branch, Graph
+from dpaudit.prove.exploration.paths import likeliest_branches
+from dpaudit.prove.exploration.solve import SCALE_BITS
 from dpaudit.results.files import write_file
 from dpaudit.results.text import one_line
 

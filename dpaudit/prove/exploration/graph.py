@@ -14,11 +14,11 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 from dpaudit.errors import RefusedProgramError
-from dpaudit.prove.law import canonical_output
-from dpaudit.prove.lazy import NeedSplit
-from dpaudit.prove.machine import Machine, Raised
-from dpaudit.prove.state import freeze, thaw
-from dpaudit.prove.values import UNBOUND, Token
+from dpaudit.prove.exploration.law import canonical_output
+from dpaudit.prove.interpreter.lazy import NeedSplit
+from dpaudit.prove.interpreter.machine import Machine, Raised
+from dpaudit.prove.interpreter.state import freeze, thaw
+from dpaudit.prove.interpreter.values import UNBOUND, Token
 
 __all__ = ["Branch", "Graph", "State"]
 

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dpaudit.errors import UnknownNameError, UsageError
-from dpaudit.prove.enclosures import Bounds, ball, bounds_of, precision
+from dpaudit.prove.verdicts.enclosures import Bounds, ball, bounds_of, precision
 from dpaudit.registry import nearest
 from dpaudit.results.foreign import shown
 from dpaudit.results.text import one_line

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from dpaudit.errors import RefusedProgramError
-from dpaudit.prove.lazy import Lazy, LazyBytes, Symbol, settled
-from dpaudit.prove.values import (
+from dpaudit.prove.interpreter.lazy import Lazy, LazyBytes, Symbol, settled
+from dpaudit.prove.interpreter.values import (
     UNBOUND,
     Bound,
     Cell,

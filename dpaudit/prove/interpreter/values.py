@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpaudit.prove.code import Code
+from dpaudit.prove.interpreter.code import Code
 
 __all__ = [
     "UNBOUND",
@@ -135,7 +135,7 @@ class View:
 
 
 class Token:
-    """A finished number that a program may move, and not look at: `dpaudit.prove.disjoint`."""
+    """A finished number that a program may move, and not look at: `verdicts.disjoint`."""
 
     __slots__ = ("number",)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.prove import prelude
+from dpaudit.prove.interpreter import prelude
 
 __all__ = ["METHODS", "MONOTONE", "MUTATORS", "PRELUDE", "PURE", "PURE_TYPES", "why_refused"]
 

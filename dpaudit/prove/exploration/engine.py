@@ -10,13 +10,13 @@ from fractions import Fraction
 from typing import Any
 
 from dpaudit.errors import RefusedProgramError, UsageError
-from dpaudit.prove.graph import Graph
-from dpaudit.prove.law import ExactLaw
-from dpaudit.prove.machine import Machine
-from dpaudit.prove.solve import SCALE_BITS, Edge, exact_visits, lower_visits
-from dpaudit.prove.sources import Sources
-from dpaudit.prove.state import Pins
-from dpaudit.prove.values import CoinSource
+from dpaudit.prove.exploration.graph import Graph
+from dpaudit.prove.exploration.law import ExactLaw
+from dpaudit.prove.exploration.solve import SCALE_BITS, Edge, exact_visits, lower_visits
+from dpaudit.prove.interpreter.machine import Machine
+from dpaudit.prove.interpreter.sources import Sources
+from dpaudit.prove.interpreter.state import Pins
+from dpaudit.prove.interpreter.values import CoinSource
 from dpaudit.results.text import one_line
 
 __all__ = ["DEFAULT_RESIDUAL", "Exploration", "Progress", "explore", "law_of", "machine_for"]

@@ -7,9 +7,9 @@ import math
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 
-from dpaudit.prove.engine import Exploration
-from dpaudit.prove.graph import Graph
-from dpaudit.prove.solve import SCALE_BITS
+from dpaudit.prove.exploration.engine import Exploration
+from dpaudit.prove.exploration.graph import Graph
+from dpaudit.prove.exploration.solve import SCALE_BITS
 from dpaudit.types import CoinCount, ProvedBounds
 
 __all__ = ["bits_of", "coin_count"]

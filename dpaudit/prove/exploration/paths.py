@@ -8,7 +8,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
-from dpaudit.prove.graph import Branch, Graph
+from dpaudit.prove.exploration.graph import Branch, Graph
 
 __all__ = ["Coin", "branches_to", "coins_of", "likeliest_branches", "path_to"]
 

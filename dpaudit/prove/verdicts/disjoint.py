@@ -19,10 +19,10 @@ from fractions import Fraction
 from typing import Any
 
 from dpaudit.errors import RefusedProgramError
-from dpaudit.prove.engine import Progress, law_of, machine_for
-from dpaudit.prove.graph import Graph
-from dpaudit.prove.law import ExactLaw
-from dpaudit.prove.values import Token
+from dpaudit.prove.exploration.engine import Progress, law_of, machine_for
+from dpaudit.prove.exploration.graph import Graph
+from dpaudit.prove.exploration.law import ExactLaw
+from dpaudit.prove.interpreter.values import Token
 
 __all__ = ["Factors", "NotShownError", "dependence", "factors_of", "one_coin_apart"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.errors import RefusedProgramError
-from dpaudit.prove.code import Code, compile_function
+from dpaudit.prove.interpreter.code import Code, compile_function
 
 __all__ = ["Sources"]
 

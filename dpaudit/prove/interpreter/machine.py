@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from dpaudit.errors import RefusedProgramError
-from dpaudit.prove import lazy as lazies
-from dpaudit.prove import prelude
-from dpaudit.prove.code import Code
-from dpaudit.prove.coins import draw, is_draw
-from dpaudit.prove.lazy import Lazy, LazyBytes, NeedSplit, Symbol
-from dpaudit.prove.natives import (
+from dpaudit.prove.interpreter import lazy as lazies
+from dpaudit.prove.interpreter import prelude
+from dpaudit.prove.interpreter.code import Code
+from dpaudit.prove.interpreter.coins import draw, is_draw
+from dpaudit.prove.interpreter.lazy import Lazy, LazyBytes, NeedSplit, Symbol
+from dpaudit.prove.interpreter.natives import (
     METHODS,
     MONOTONE,
     MUTATORS,
@@ -31,10 +31,10 @@ from dpaudit.prove.natives import (
     PURE_TYPES,
     why_refused,
 )
-from dpaudit.prove.sizes import GROWING, refuse_large_call, refuse_large_operator
-from dpaudit.prove.sources import Sources
-from dpaudit.prove.state import Pins, freeze, is_plain_class, thaw
-from dpaudit.prove.values import (
+from dpaudit.prove.interpreter.sizes import GROWING, refuse_large_call, refuse_large_operator
+from dpaudit.prove.interpreter.sources import Sources
+from dpaudit.prove.interpreter.state import Pins, freeze, is_plain_class, thaw
+from dpaudit.prove.interpreter.values import (
     UNBOUND,
     Bound,
     Cell,

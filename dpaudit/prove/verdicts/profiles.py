@@ -17,8 +17,8 @@ from itertools import accumulate
 from typing import Literal
 
 from dpaudit.errors import UsageError
-from dpaudit.prove.enclosures import Bounds, exp_bounds, log_bounds
-from dpaudit.prove.law import ExactLaw
+from dpaudit.prove.exploration.law import ExactLaw
+from dpaudit.prove.verdicts.enclosures import Bounds, exp_bounds, log_bounds
 from dpaudit.results.text import one_line
 
 __all__ = [

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from dpaudit.errors import RefusedProgramError
-from dpaudit.prove.lazy import Lazy, LazyBytes, Symbol, binary
-from dpaudit.prove.values import CoinSource
+from dpaudit.prove.interpreter.lazy import Lazy, LazyBytes, Symbol, binary
+from dpaudit.prove.interpreter.values import CoinSource
 
 __all__ = ["Requests", "draw", "is_draw"]
 

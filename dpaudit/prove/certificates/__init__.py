@@ -1,0 +1,1 @@
+"""Writes certificates of proofs, and checks them without the prover."""
