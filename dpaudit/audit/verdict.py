@@ -42,9 +42,9 @@ ALWAYS_BLIND = (
     _never(
         test="this battery",
         flaw="a statistical generator under somebody's seed",
-        says="linear generators and others that are not cryptographic (xorshift, Mersenne "
-        "Twister, PCG) can be replayed from a few outputs; tests of bits find the linear ones "
-        "(--bits with PractRand), this battery finds common ones under common seeds",
+        says="generators that are not cryptographic (xorshift, Mersenne Twister, PCG) can be "
+        "replayed from a few outputs; this battery finds common ones under common seeds, and "
+        "linear ones where a bit of their numbers stands at a fixed place in the noise",
     ),
     _never(
         test="every black-box test",
@@ -64,6 +64,7 @@ ALWAYS_BLIND = (
 _CAUSES = (
     "support",
     "predictable",
+    "linear-complexity",
     "repeats",
     "granularity",
     "keyless-search",

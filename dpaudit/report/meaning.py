@@ -92,8 +92,8 @@ KINDS = {
     ),
     "predictable": Kind(
         "The noise can be computed",
-        "whoever guesses the generator and its seed computes the noise, subtracts it and has the "
-        "true answers",
+        "whoever guesses its seed, or sees enough of it, computes the rest of the noise, subtracts "
+        "it and has the true answers",
         "Stop using this sampler until its generator is cryptographic and seeded by the operating "
         "system, and count earlier results as exposed.",
     ),
@@ -158,7 +158,7 @@ _KIND_OF = {
     **dict.fromkeys(("goodness-of-fit", "tails"), "law"),
     **dict.fromkeys(("support", "granularity"), "values"),
     **dict.fromkeys(("correlation", "spectrum", "kernel"), "dependence"),
-    "predictable": "predictable",
+    **dict.fromkeys(("predictable", "linear-complexity"), "predictable"),
     **dict.fromkeys(("repeats", "forks"), "reuse"),
     **dict.fromkeys(("hidden-direction", "keyless-search"), "hidden"),
     **dict.fromkeys(("drift", "triggers", "value-dependence"), "changes"),

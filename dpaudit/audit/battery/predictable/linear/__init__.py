@@ -1,0 +1,1 @@
+"""Bits of noise that follow a linear recurrence over GF(2)."""

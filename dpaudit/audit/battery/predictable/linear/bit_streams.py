@@ -1,0 +1,210 @@
+"""Bits that a linear generator would show: of values, of the uniforms behind them, of pairs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import scipy
+
+from dpaudit.audit.battery.predictable.linear.stretches import Stretches
+from dpaudit.claims import Claim
+
+__all__ = ["BitStream", "bit_streams"]
+
+Array = npt.NDArray[np.float64]
+Bits = npt.NDArray[np.uint8]
+_Reader = Callable[[Array], Bits]
+
+_STRIDES = (1, 2, 3, 4, 8, 16)
+_LOW = {24: "24th", 31: "31st", 32: "32nd"}  # the last bit of uniforms of so many bits
+_HIGH = {3: "3rd", 4: "4th", 8: "8th", 16: "16th"}
+_ENDINGS = {2: "nd", 3: "rd"}
+_QUARTER = 0.25  # uniforms are multiples of 2^-k, or lie in the middle between two
+_UPPER_QUARTILE = 0.6744897501960817  # Φ⁻¹(3/4)
+_LARGEST_WHOLE = 2.0**50
+
+# what a bit is
+_SIGN, _PARITY, _LARGE = "signs", "parities", "sizes (above or below the median)"
+_LAST_DIGIT, _LAST_STEP = "last digits", "last bits of multiples"
+_LAST = "32nd bits"
+_LONG_PAIR = "lengths (above or below the median)"
+
+
+@dataclass(frozen=True, slots=True)
+class BitStream:
+    """One bit of every so many values: ``read(count)`` gives up to ``count`` of them.
+
+    ``stride``: values drawn per bit. ``long``: looked at as far as it goes.
+    """
+
+    name: str
+    stride: int
+    long: bool
+    read: Callable[[int], Bits]
+
+
+def bit_streams(stretches: Stretches, claim: Claim) -> Iterator[BitStream]:
+    """All streams of what was kept, those of single values first."""
+    read, run = _readers(claim), stretches.run
+    for view in _views(stretches):
+        for what, reader in read.items():
+            yield BitStream(
+                f"{what} of {view.name}",
+                view.stride,
+                what in view.long,
+                _of_values(reader, view.values),
+            )
+    if claim.family == "gaussian" and run:
+        for name, stride, first, second in _pairs(run, claim.scale):
+            for what, pairs in _PAIRS.items():
+                long = what == _LONG_PAIR and name == "neighbours"
+                yield BitStream(f"{what} of {name}", stride, long, _of_pairs(pairs, first, second))
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """Values of which one bit each is read."""
+
+    name: str
+    values: Array
+    stride: int
+    long: tuple[str, ...]
+
+
+def _views(stretches: Stretches) -> Iterator[_View]:
+    signs, run = (_SIGN, _PARITY), stretches.run
+    if run:
+        flat = np.concatenate([part.ravel() for part in run])
+        every = (_SIGN, _PARITY, _LARGE, _LAST_DIGIT, _LAST_STEP, _LAST)
+        for s in _STRIDES:
+            name = "every value" if s == 1 else f"every {s}{_ENDINGS.get(s, 'th')} value"
+            yield _View(name, flat[::s], s, every if s == 1 else signs)
+        d = run[0].shape[1]
+        if d > 1 and sum(map(len, run)) > 1:
+            yield _View("first values of rows", flat[::d], d, ())
+            columns = np.concatenate([part.T.ravel() for part in run])
+            yield _View("every value, by columns", columns, 1, signs)
+            yield _View("every 2nd value, by columns", columns[::2], 2, ())
+    size, heads = stretches.heads
+    if size > 1:
+        yield _View("first values of calls", heads, size, signs)
+    first = stretches.first
+    for s in (1, 2):
+        name = "the first values" if s == 1 else "every 2nd of the first values"
+        yield _View(name, first[::s], s, signs)
+
+
+def _of_values(reader: _Reader, values: Array) -> Callable[[int], Bits]:
+    return lambda count: reader(values[:count])
+
+
+def _of_pairs(
+    reader: Callable[[Array, Array], Bits], first: Array, second: Array
+) -> Callable[[int], Bits]:
+    return lambda count: reader(first[:count], second[:count])
+
+
+def _readers(claim: Claim) -> Mapping[str, _Reader]:
+    if claim.discrete:
+        return {
+            _SIGN: lambda x: _bits(x > 0),
+            _PARITY: lambda x: _bits(x % 2),
+            "second bits": lambda x: _bits(x // 2 % 2),
+            _LARGE: lambda x: _bits(np.abs(x) > np.median(np.abs(x[: len(x) // 2]))),
+        }
+    folded = claim.family == "laplace"
+    uniform = _laplace_uniform if folded else _normal_uniform
+    median = claim.scale * (math.log(2) if folded else _UPPER_QUARTILE)
+    readers: dict[str, _Reader] = {
+        _SIGN: lambda x: _bits(x < 0),
+        _LARGE: lambda x: _bits(np.abs(x) > median),
+        _LAST_DIGIT: _last_digits,
+        "last digits but one": partial(_last_digits, above=1),
+        _LAST_STEP: _last_steps,
+    }
+    for k, name in (_HIGH | _LOW).items():
+        readers[f"{name} bits"] = partial(_bit_of, uniform, k, claim.scale)
+    if folded:
+        for k, name in _LOW.items():
+            readers[f"{name} bits of sizes"] = partial(_bit_of, _laplace_size, k, claim.scale)
+    return readers
+
+
+def _bit_of(uniform: Callable[[Array], Array], k: int, scale: float, x: Array) -> Bits:
+    return _bit(uniform(x / scale), k)
+
+
+def _bits(x: npt.NDArray[np.bool_] | Array) -> Bits:
+    return x.astype(np.uint8)
+
+
+def _normal_uniform(z: Array) -> Array:
+    return np.asarray(scipy.special.ndtr(z))
+
+
+def _laplace_size(z: Array) -> Array:
+    return np.asarray(np.exp(-np.abs(z)))
+
+
+def _laplace_uniform(z: Array) -> Array:
+    tail = 0.5 * _laplace_size(z)
+    return np.where(z < 0, tail, 1 - tail)
+
+
+def _bit(u: Array, k: int) -> Bits:
+    """The k-th bit after the point."""
+    return _bits(np.floor(u * 2.0**k + _QUARTER) % 2)
+
+
+def _last_digits(x: Array, *, above: int = 0) -> Bits:
+    """A bit of the significands: the last one that is not 0 in all of them, or one ``above``."""
+    words = np.ascontiguousarray(x).view(np.uint64)
+    used = int(np.bitwise_or.reduce(words, initial=0)) & (1 << 52) - 1
+    place = (used & -used).bit_length() - 1 + above if used else 0
+    return np.asarray(words >> np.uint64(place) & np.uint64(1), np.uint8)
+
+
+def _last_steps(x: Array) -> Bits:
+    """The last bits of whole numbers of the coarsest step 2^-k that divides all; none if fine."""
+    significand, exponent = np.frexp(x[x != 0])
+    whole = (significand * 2.0**53).astype(np.int64)
+    step = 2.0 ** (np.log2((whole & -whole).astype(np.float64)) + exponent - 53).min(initial=0.0)
+    if np.abs(x).max(initial=0.0) > _LARGEST_WHOLE * step:
+        return np.zeros(0, np.uint8)
+    return _bits(x / step % 2)
+
+
+def _exponential(a: Array, b: Array) -> Array:
+    return np.exp(-0.5 * (a * a + b * b))
+
+
+def _turn(a: Array, b: Array) -> Array:
+    return np.arctan2(b, a) / (2 * np.pi) % 1.0
+
+
+_PAIRS: Mapping[str, Callable[[Array, Array], Bits]] = {
+    _LONG_PAIR: lambda a, b: _bit(_exponential(a, b), 1),
+    "second bits of lengths": lambda a, b: _bit(_exponential(a, b), 2),
+    "24th bits of lengths": lambda a, b: _bit(_exponential(a, b), 24),
+    "32nd bits of lengths": lambda a, b: _bit(_exponential(a, b), 32),
+    "24th bits of angles": lambda a, b: _bit(_turn(a, b), 24),
+    "32nd bits of angles": lambda a, b: _bit(_turn(a, b), 32),
+}
+
+
+def _pairs(run: list[Array], scale: float) -> Iterator[tuple[str, int, Array, Array]]:
+    flat = np.concatenate([part.ravel() for part in run]) / scale
+    flat = flat[: len(flat) // 2 * 2]
+    a, b = flat[::2], flat[1::2]
+    yield "neighbours", 2, a, b
+    yield "every 2nd pair of neighbours", 4, a[::2], b[::2]
+    yield "every 8th pair of neighbours", 16, a[::8], b[::8]
+    yield "values 8 apart", 16, flat[::16], flat[8::16]
+    call = run[0].ravel() / scale
+    half = len(call) // 2
+    yield "halves of a call", 1, call[:half], call[half:]

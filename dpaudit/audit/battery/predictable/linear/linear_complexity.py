@@ -1,0 +1,171 @@
+"""Bits of the noise that follow from earlier bits by a linear recurrence."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.audit.battery.predictable.linear.berlekamp_massey import shortest_recurrence
+from dpaudit.audit.battery.predictable.linear.bit_streams import BitStream, bit_streams
+from dpaudit.audit.battery.predictable.linear.generators import known_as
+from dpaudit.audit.battery.predictable.linear.stretches import LONGEST, Stretches
+from dpaudit.claims import Claim
+from dpaudit.interfaces import Block, Stream
+from dpaudit.types import BlindSpot, Evidence
+
+__all__ = ["LinearComplexity"]
+
+_SHORT = 4_096  # bits that a recurrence is learned from, of every stream
+_LONG = 40_960  # of a few
+_HELD_OUT = 1_000
+_LEAST = 256  # bits of a stream that is looked at
+_SHORTER = 32  # so many less than half the bits: a recurrence that random bits do not have
+_CERTAIN = 1e-12
+assert 16 * (_LONG + _HELD_OUT) <= LONGEST
+
+Bits = npt.NDArray[np.uint8]
+
+
+class LinearComplexity:
+    """Learns a linear recurrence over GF(2) from bits of the noise, and predicts later bits.
+
+    Shift registers, Mersenne Twisters, xorshift, Tausworthe and WELL generators have a state of L
+    bits, and every bit of their numbers at a fixed place follows a recurrence of length L. 2 L such
+    bits give it, by the algorithm of Berlekamp and Massey. Bits that are looked at: signs; the
+    uniform behind a value, its second, third, fourth, 8th, 16th, 24th, 31st and 32nd bit; the last
+    digits of significands and of lattices; of pairs (neighbours, 8 apart, two halves of a call) the
+    length and the angle that Box and Muller's transform made of uniforms; parities of whole
+    numbers. Every value or each 2nd, 3rd, 4th, 8th, 16th; by rows, by columns; the first values of
+    rows and of calls. From every stream up to 4,096 bits are learned from (recurrences up to
+    2,016), from signs and some others up to 40,960 (up to 20,448).
+
+    Null: the values are independent with one law, whatever it is and however coarse. Then a fixed
+    function of one value, or of each of disjoint groups of values, gives exchangeable bits. The
+    recurrence is learned from a stream's first bits, and run on without looking at the next n. Of
+    those k are ones; given k and all earlier bits each order is equally likely, so the number of
+    ones at the m places where a one is predicted is hypergeometric (n, k, m), exactly. Its upper
+    tail is the p-value, times the number of streams and lengths tried (Bonferroni). Constant bits
+    have p = 1.
+
+    Not claimed: anything where the number of uniforms per value varies by chance (ziggurats, the
+    polar method): there a recurrence has no fixed places. Nor generators whose bits all depend on
+    carries (PCG, the high bits of congruential ones). Nor longer recurrences (WELL44497).
+    """
+
+    looks_at = "bits that follow from earlier ones by a linear recurrence"
+    costly = True
+
+    def __init__(self, claim: Claim, stream: Stream) -> None:
+        del stream
+        self._claim = claim
+        self._stretches = Stretches()
+
+    def update(self, block: Block) -> None:
+        self._stretches.add(block)
+
+    def evidence(self, *, alpha: float) -> Evidence:
+        del alpha
+        streams = list(bit_streams(self._stretches, self._claim))
+        found = [_predict(stream, most=_SHORT) for stream in streams]
+        longer = [s for s, seen in zip(streams, found, strict=True) if s.long and seen.cut]
+        tries = len(streams) + len(longer)
+        for stream in longer:
+            if min(one.p for one in found) * tries <= _CERTAIN:
+                break
+            found.append(_predict(stream, most=_LONG))
+        return _evidence(found, tries)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Prediction:
+    """What was learned from one stream, and how many held-out bits it predicted."""
+
+    stream: BitStream
+    learned_from: int = 0
+    cut: bool = False  # whether the stream has more bits than it was learned from
+    length: int | None = None
+    registers: int = 0  # the same without a constant
+    hits: int = 0
+    held_out: int = 0
+    p: float = 1.0
+
+
+def _predict(stream: BitStream, *, most: int) -> _Prediction:
+    with np.errstate(all="ignore"):  # values far beyond the claimed law
+        bits = stream.read(most + _HELD_OUT)
+    if len(bits) < _LEAST:
+        return _Prediction(stream=stream)
+    cut = len(bits) == most + _HELD_OUT
+    held_out = _HELD_OUT if cut else min(_HELD_OUT, len(bits) // 8)
+    learned_from = len(bits) - held_out
+    recurrence = shortest_recurrence(bits[:learned_from])
+    if 2 * (recurrence.length + _SHORTER) > learned_from:
+        return _Prediction(stream=stream, learned_from=learned_from, cut=cut)
+    actual, predicted = bits[learned_from:], recurrence.following(held_out)
+    return _Prediction(
+        stream=stream,
+        learned_from=learned_from,
+        cut=cut,
+        length=recurrence.length,
+        registers=recurrence.registers,
+        hits=int(np.count_nonzero(actual == predicted)),
+        held_out=held_out,
+        p=_chance(actual, predicted),
+    )
+
+
+def _chance(actual: Bits, predicted: Bits) -> float:
+    """P(at least so many ones at the places predicted), each order of ``actual`` equally likely."""
+    n, k, m = len(actual), int(actual.sum()), int(predicted.sum())
+    both = int((actual & predicted).sum())
+    return math.fsum(
+        math.comb(m, i) * math.comb(n - m, k - i) / math.comb(n, k)
+        for i in range(both, min(k, m) + 1)
+    )
+
+
+def _evidence(found: list[_Prediction], tries: int) -> Evidence:
+    longest = max((one.learned_from for one in found), default=0) // 2
+    blind = BlindSpot(
+        test="linear-complexity",
+        flaw="a linear generator",
+        size=float(max(0, longest - _SHORTER)),
+        unit="bits of recurrence",
+        says="longer recurrences over GF(2), those of bits that are not looked at, and linear "
+        "generators behind a sampler that rejects some of their numbers (ziggurat, polar method)",
+    )
+    best = min(found, key=_likelihood, default=None)
+    if best is None or best.length is None or best.p >= 1:
+        says = f"no recurrence shorter than {longest:,} in {len(found)} streams of bits"
+        return Evidence(p=1.0, statistic=float(longest), effect=says, blind_spots=(blind,))
+    stream, needed = best.stream, 2 * best.length * best.stream.stride
+    predicted = f"{best.hits:,} of {best.held_out:,}"
+    generator = known_as(best.registers)
+    details: dict[str, Any] = {
+        "bits": stream.name,
+        "recurrence": best.length,
+        "predicted": predicted.replace(",", ""),
+        "values needed": needed,
+        "streams predicted": sum(one.p * tries <= _CERTAIN for one in found),
+    }
+    if generator is not None:
+        details["generator"] = generator
+    return Evidence(
+        p=min(1.0, best.p * tries),
+        statistic=float(best.length),
+        effect=f"{stream.name} follow a linear recurrence of length {best.length:,}"
+        + (f", that of {generator}" if generator else "")
+        + f": {predicted} held-out bits predicted",
+        blind_spots=(blind,),
+        details=details,
+    )
+
+
+def _likelihood(one: _Prediction) -> tuple[float, int, int]:
+    """Certain predictions first, and of these the ones that need the fewest values."""
+    length = one.length or 0
+    return max(one.p, _CERTAIN), 2 * length * one.stream.stride, length
