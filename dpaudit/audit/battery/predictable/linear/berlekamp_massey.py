@@ -25,9 +25,16 @@ class Recurrence:
     state: int
 
     @property
-    def registers(self) -> int:
-        """Its length without the one place that a constant takes, where 0 and 1 are swapped."""
-        return self.length - (self.length > 0 and self.taps.bit_count() % 2 == 1)
+    def registers(self) -> tuple[int, int]:
+        """A number of equal registers that take turns, and the length of each.
+
+        Without the one place that a constant takes, where 0 and 1 are swapped.
+        """
+        places = np.array([int(bit) for bit in f"{self.taps | 1 << self.length:b}"], np.uint8)
+        if places.sum() % 2 == 0:  # divisible by x + 1
+            places = np.bitwise_xor.accumulate(places)[:-1]
+        turns = max(1, int(np.gcd.reduce(np.flatnonzero(places))))
+        return turns, (len(places) - 1) // turns
 
     def following(self, count: int) -> Bits:
         """The next ``count`` bits, shape (count,): each follows from predicted ones."""

@@ -24,7 +24,6 @@ _STRIDES = (1, 2, 3, 4, 8, 16)
 _LOW = {24: "24th", 31: "31st", 32: "32nd"}  # the last bit of uniforms of so many bits
 _HIGH = {3: "3rd", 4: "4th", 8: "8th", 16: "16th"}
 _ENDINGS = {2: "nd", 3: "rd"}
-_QUARTER = 0.25  # uniforms are multiples of 2^-k, or lie in the middle between two
 _UPPER_QUARTILE = 0.6744897501960817  # Φ⁻¹(3/4)
 _LARGEST_WHOLE = 2.0**50
 
@@ -157,8 +156,12 @@ def _laplace_uniform(z: Array) -> Array:
 
 
 def _bit(u: Array, k: int) -> Bits:
-    """The k-th bit after the point."""
-    return _bits(np.floor(u * 2.0**k + _QUARTER) % 2)
+    """The k-th bit after the point.
+
+    Uniforms of so many bits, or of 32, are multiples of their last bit or lie in the middle between
+    two: a quarter of it more, and rounding does no harm.
+    """
+    return _bits(np.floor((u + 2.0 ** -(max(k, 32) + 2)) * 2.0**k) % 2)
 
 
 def _last_digits(x: Array, *, above: int = 0) -> Bits:
@@ -197,14 +200,19 @@ _PAIRS: Mapping[str, Callable[[Array, Array], Bits]] = {
 }
 
 
+_LAYOUTS = (  # values per pair, how far apart its two are
+    (2, 1, "neighbours"),
+    (4, 1, "every 2nd pair of neighbours"),
+    (16, 1, "every 8th pair of neighbours"),
+    (16, 8, "values 8 apart"),
+)
+
+
 def _pairs(run: list[Array], scale: float) -> Iterator[tuple[str, int, Array, Array]]:
     flat = np.concatenate([part.ravel() for part in run]) / scale
-    flat = flat[: len(flat) // 2 * 2]
-    a, b = flat[::2], flat[1::2]
-    yield "neighbours", 2, a, b
-    yield "every 2nd pair of neighbours", 4, a[::2], b[::2]
-    yield "every 8th pair of neighbours", 16, a[::8], b[::8]
-    yield "values 8 apart", 16, flat[::16], flat[8::16]
+    for s, apart, name in _LAYOUTS:
+        whole = flat[: len(flat) // s * s]
+        yield name, s, whole[::s], whole[apart::s]
     call = run[0].ravel() / scale
     half = len(call) // 2
-    yield "halves of a call", 1, call[:half], call[half:]
+    yield "halves of a call", 1, call[:half], call[half : 2 * half]

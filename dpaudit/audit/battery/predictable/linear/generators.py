@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dpaudit.audit.battery.predictable.linear.berlekamp_massey import Recurrence
+
 __all__ = ["known_as"]
 
 _KNOWN = {
@@ -24,17 +26,19 @@ _KNOWN = {
     800: "TT800",
     1024: "WELL1024 or xorshift1024",
     1279: "a shift register of 1,279 places",
-    8192: "xorshift128+ in blocks of 64, backwards, as V8 (Node, Chrome) gives them",
     9689: "a shift register of 9,689 places",
     11213: "a Mersenne Twister of 11,213 bits",
     19937: "the Mersenne Twister MT19937, or WELL19937",
 }
 
 
-def known_as(length: int) -> str | None:
-    """The best known linear generators with this recurrence.
+_V8 = 64, 128  # numbers per block, length of the recurrence
 
-    >>> known_as(19_937)
-    'the Mersenne Twister MT19937, or WELL19937'
-    """
-    return _KNOWN.get(length)
+
+def known_as(recurrence: Recurrence, *, stride: int) -> str | None:
+    """The best known linear generators with this recurrence of every ``stride``-th value."""
+    turns, length = recurrence.registers
+    if (turns * stride, length) == _V8 and turns > 1:
+        return "xorshift128+ in blocks of 64, the last first, as V8 (Node, Chrome) gives them"
+    name = _KNOWN.get(length)
+    return name if name is None or turns == 1 else f"{name}, {turns} in turn"

@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.audit.battery.predictable.linear.berlekamp_massey import shortest_recurrence
+from dpaudit.audit.battery.predictable.linear.berlekamp_massey import (
+    Recurrence,
+    shortest_recurrence,
+)
 from dpaudit.audit.battery.predictable.linear.bit_streams import BitStream, bit_streams
 from dpaudit.audit.battery.predictable.linear.generators import known_as
-from dpaudit.audit.battery.predictable.linear.stretches import LONGEST, Stretches
+from dpaudit.audit.battery.predictable.linear.stretches import Stretches
 from dpaudit.claims import Claim
 from dpaudit.interfaces import Block, Stream
 from dpaudit.types import BlindSpot, Evidence
@@ -25,7 +28,6 @@ _HELD_OUT = 1_000
 _LEAST = 256  # bits of a stream that is looked at
 _SHORTER = 32  # so many less than half the bits: a recurrence that random bits do not have
 _CERTAIN = 1e-12
-assert 16 * (_LONG + _HELD_OUT) <= LONGEST
 
 Bits = npt.NDArray[np.uint8]
 
@@ -87,8 +89,7 @@ class _Prediction:
     stream: BitStream
     learned_from: int = 0
     cut: bool = False  # whether the stream has more bits than it was learned from
-    length: int | None = None
-    registers: int = 0  # the same without a constant
+    recurrence: Recurrence | None = None
     hits: int = 0
     held_out: int = 0
     p: float = 1.0
@@ -110,8 +111,7 @@ def _predict(stream: BitStream, *, most: int) -> _Prediction:
         stream=stream,
         learned_from=learned_from,
         cut=cut,
-        length=recurrence.length,
-        registers=recurrence.registers,
+        recurrence=recurrence,
         hits=int(np.count_nonzero(actual == predicted)),
         held_out=held_out,
         p=_chance(actual, predicted),
@@ -139,25 +139,25 @@ def _evidence(found: list[_Prediction], tries: int) -> Evidence:
         "generators behind a sampler that rejects some of their numbers (ziggurat, polar method)",
     )
     best = min(found, key=_likelihood, default=None)
-    if best is None or best.length is None or best.p >= 1:
+    if best is None or best.recurrence is None or best.p >= 1:
         says = f"no recurrence shorter than {longest:,} in {len(found)} streams of bits"
         return Evidence(p=1.0, statistic=float(longest), effect=says, blind_spots=(blind,))
-    stream, needed = best.stream, 2 * best.length * best.stream.stride
+    stream, length = best.stream, best.recurrence.length
     predicted = f"{best.hits:,} of {best.held_out:,}"
-    generator = known_as(best.registers)
+    generator = known_as(best.recurrence, stride=stream.stride)
     details: dict[str, Any] = {
         "bits": stream.name,
-        "recurrence": best.length,
+        "recurrence": length,
         "predicted": predicted.replace(",", ""),
-        "values needed": needed,
+        "values needed": 2 * length * stream.stride,
         "streams predicted": sum(one.p * tries <= _CERTAIN for one in found),
     }
     if generator is not None:
         details["generator"] = generator
     return Evidence(
         p=min(1.0, best.p * tries),
-        statistic=float(best.length),
-        effect=f"{stream.name} follow a linear recurrence of length {best.length:,}"
+        statistic=float(length),
+        effect=f"{stream.name} follow a linear recurrence of length {length:,}"
         + (f", that of {generator}" if generator else "")
         + f": {predicted} held-out bits predicted",
         blind_spots=(blind,),
@@ -167,5 +167,5 @@ def _evidence(found: list[_Prediction], tries: int) -> Evidence:
 
 def _likelihood(one: _Prediction) -> tuple[float, int, int]:
     """Certain predictions first, and of these the ones that need the fewest values."""
-    length = one.length or 0
-    return max(one.p, _CERTAIN), 2 * length * one.stream.stride, length
+    length = one.recurrence.length if one.recurrence else 0
+    return max(one.p, _CERTAIN), length * one.stream.stride, one.stream.stride
