@@ -64,6 +64,7 @@ ALWAYS_BLIND = (
 _CAUSES = (
     "support",
     "predictable",
+    "congruential",
     "linear-complexity",
     "repeats",
     "granularity",

@@ -1,0 +1,1 @@
+"""Linear recurrences behind the noise: congruential generators, and sums at a distance."""

@@ -1,0 +1,241 @@
+"""Noise made of a linear recurrence: each uniform follows from few before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from dpaudit.audit.battery.predictable.congruential import lags, polar
+from dpaudit.audit.battery.predictable.congruential.held_out import NOTHING, HeldOut
+from dpaudit.audit.battery.predictable.congruential.known import Known, known, named
+from dpaudit.audit.battery.predictable.congruential.relations import (
+    SEARCHES,
+    Recurrence,
+    Relations,
+    Search,
+    constancy,
+    predicted,
+    recurrence,
+)
+from dpaudit.audit.battery.predictable.congruential.uniforms import (
+    Sequence,
+    Stretches,
+    polar_sequences,
+    sequences,
+)
+from dpaudit.claims import Claim
+from dpaudit.interfaces import Block, Stream
+from dpaudit.stats import bonferroni
+from dpaudit.types import BlindSpot, Evidence
+
+__all__ = ["Congruential"]
+
+_VALUES_PER_SEARCH = 1 << 12  # so that small audits stay cheap
+_FEW = 4  # searches of the smallest audit
+_CERTAIN = 1e-12  # a relation whose values are then predicted
+_KNOWN = "known generators"
+_COARSE = 24  # coefficients of a relation that shows through coarse values
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What held-out values say of one hypothesis."""
+
+    part: str
+    counts: HeldOut
+    cause: str = ""
+    details: tuple[tuple[str, Any], ...] = ()
+
+
+class Congruential:
+    """Recovers uniforms from values, and looks for linear recurrences modulo 1 among them.
+
+    Two stretches of up to 16,384 consecutive values (of the longest call of one column, and of the
+    longest of an even number of columns; of small audits the first values) are mapped back to
+    uniforms: by the claimed distribution function, by that of magnitudes, and for Gaussian claims
+    by the lengths and angles of pairs (Box and Muller; neighbours, or the halves of a call) and by
+    the polar method. One half of a stretch gives a hypothesis, the other tests it:
+
+    *planes*: in windows of 8 uniforms some Σ c_i·u_i with small whole c_i hardly changes modulo 1
+    (Marsaglia 1968), found by lattice reduction whatever multiplier, modulus up to 2^64 (2^128 for
+    uniforms of 28 bits) and increment; *known generators*: the same for published ones, with
+    vectors of 8 and of 24 coefficients fixed beforehand; *values*: modulus and multiplier that
+    follow from the planes predict all uniforms from the first window on; *lags*: u_t is a sum or
+    difference of u_(t − r) and u_(t − s), all r, s up to 10,000.
+
+    Null: an image of an honest value, given all before, is a uniform number but for a blur of
+    2^-18 on average ("at least as fine as float32 with uniforms of 20 bits", as in
+    ``granularity``), so Σ c_i·u_i lies in an arc of width w, chosen on the first half, with
+    probability at most w + |c_i|·2^-16 for each of its c_i. The number of held-out windows that
+    do is at most binomial: exact at any sample size. Bonferroni over all hypotheses, whether they
+    were tried or not.
+
+    Not claimed: generators whose output is permuted, shuffled or decimated (PCG, ranlux), products
+    at a distance, transforms that reject by other rules (ziggurat), linear ones over bits.
+    """
+
+    looks_at = "noise that follows from a congruential or lagged generator"
+    costly = True
+    predictability = True
+
+    def __init__(self, claim: Claim, stream: Stream) -> None:
+        self._family = claim.family
+        self._stream = stream
+        self._stretches = Stretches()
+        self._seen = 0
+
+    def update(self, block: Block) -> None:
+        if block.process == 0:
+            self._seen += block.z.size
+            self._stretches.add(block)
+
+    def evidence(self, *, alpha: float) -> Evidence:
+        del alpha
+        kept = self._stretches.kept()
+        inverted = [list(sequences(stretch, family=self._family)) for stretch in kept]
+        found = [
+            *self._searched(inverted),
+            *(one for sequence in chain(*inverted[:1]) for one in _lagged(sequence)),
+            *(one for sequence in chain(*inverted) for one in _published(sequence)),
+        ]
+        if self._family == "gaussian":
+            pairs = [sequence for stretch in kept for sequence in polar_sequences(stretch)]
+            found += [one for sequence in pairs for one in _published_polar(sequence)]
+        if not found:
+            return Evidence(p=1.0, statistic=0.0, effect="too few different values")
+        by_part: dict[str, list[float]] = {}
+        for one in found:
+            by_part.setdefault(one.part, []).append(one.counts.p)
+        parts = {part: bonferroni(ps) for part, ps in by_part.items()}
+        best = min(found, key=_rank)
+        effect = f"no recurrence fits: {len(found):,} hypotheses"
+        details: dict[str, Any] = {"hypotheses": len(found)}
+        if best.counts.p < _CERTAIN:
+            effect = f"{best.cause}: {best.counts.says} {_HELD_OUT[best.part]}"
+            details |= {"held out": best.counts.says, "chance": best.counts.chance}
+            details |= dict(best.details)
+        return Evidence(
+            p=bonferroni([one.counts.p for one in found]),
+            statistic=best.counts.hits / max(best.counts.of, 1),
+            effect=effect,
+            parts=parts,
+            blind_spots=(_BLIND,),
+            details=details,
+        )
+
+    def _searched(self, inverted: list[list[Sequence]]) -> Iterator[_Found]:
+        """Lattice reduction: as many as the audit is large."""
+        rng = self._stream.child("windows").numpy()
+        all_of_them = [
+            (sequence, search)
+            for stretch in inverted
+            for search in SEARCHES
+            for sequence in stretch
+        ]
+        most = max(_FEW, self._seen // _VALUES_PER_SEARCH)
+        for sequence, search in all_of_them[:most]:
+            yield from _planes(sequence, search, Relations.among(sequence, search, rng))
+
+
+def _planes(sequence: Sequence, search: Search, relations: Relations) -> Iterator[_Found]:
+    cause = (
+        f"a congruential generator and {sequence.transform}: "
+        f"sums of {search.width} neighbouring uniforms stay the same modulo 1"
+    )
+    vector = relations.testable()
+    details = (("coefficients", vector.tolist()),)
+    yield _Found("planes", constancy(sequence, vector), cause, details)
+    model = recurrence(relations) if relations.hold(sequence) else None
+    if model is None:
+        yield _Found("values", NOTHING)
+        return
+    name = _name(model, sequence)
+    details = (
+        ("generator", name),
+        ("modulus", str(model.modulus)),
+        ("multiplier", str(model.factors[sequence.step])),
+    )
+    cause = f"{name} and {sequence.transform}"
+    yield _Found("values", predicted(sequence, model), cause, details)
+
+
+def _name(model: Recurrence, sequence: Sequence) -> str:
+    """A published generator, or its numbers."""
+    for factor in model.factors[1 : sequence.step + 1]:
+        name = named(model.modulus, factor)
+        if name:
+            return name
+    factor = model.factors[sequence.step]
+    apart = "" if sequence.step == 1 else " from pair to pair"
+    return f"a congruential generator (multiplier {factor}{apart}, modulus {_power(model.modulus)})"
+
+
+def _power(modulus: int) -> str:
+    """2^31 - 1 rather than 2147483647.
+
+    >>> _power(2**31 - 1), _power(2**64), _power(714_025)
+    ('2^31 - 1', '2^64', '714025')
+    """
+    bits = modulus.bit_length()
+    for exponent in (bits, bits - 1):
+        rest = modulus - (1 << exponent)
+        if abs(rest) < 1 << exponent // 2:
+            return f"2^{exponent}" + (f" {'+-'[rest < 0]} {abs(rest)}" if rest else "")
+    return str(modulus)
+
+
+def _lagged(sequence: Sequence) -> Iterator[_Found]:
+    left = lags.CANDIDATES
+    for one in lags.found(sequence):
+        left -= 1
+        cause = f"{one.says}, by {sequence.transform}"
+        details = (("lags", list(one.lags)),)
+        yield _Found("lags", lags.counted(sequence, one), cause, details)
+    yield from [_Found("lags", NOTHING)] * left
+
+
+def _published(sequence: Sequence) -> Iterator[_Found]:
+    """Only where a uniform is one value: coarse values give no lengths and angles."""
+    if sequence.step == 1:
+        for one in known():
+            if len(one.vector) >= _COARSE:
+                yield _Found(_KNOWN, constancy(sequence, one.vector), *_of(one, sequence))
+
+
+def _published_polar(sequence: Sequence) -> Iterator[_Found]:
+    for one in known():
+        if len(one.vector) < _COARSE and abs(one.vector).max() >= polar.SHORTEST:
+            counts = constancy(sequence, one.vector, rise=polar.RISE)
+            yield _Found(_KNOWN, counts, *_of(one, sequence))
+            sure = counts.p < _CERTAIN
+            counts = polar.predicted_pairs(sequence, one) if sure else NOTHING
+            yield _Found("values", counts, *_of(one, sequence))
+
+
+def _of(one: Known, sequence: Sequence) -> tuple[str, tuple[tuple[str, Any], ...]]:
+    return f"{one.name} and {sequence.transform}", (("generator", one.name),)
+
+
+def _rank(one: _Found) -> tuple[float, bool]:
+    """Predicted values before relations that are as certain."""
+    return max(one.counts.p, 1e-100), one.part in ("planes", _KNOWN)
+
+
+_HELD_OUT = {
+    "planes": "held-out windows",
+    _KNOWN: "held-out windows obey its relation",
+    "values": "held-out values predicted",
+    "lags": "held-out values predicted",
+}
+
+_BLIND = BlindSpot(
+    test="congruential",
+    flaw="a linear recurrence behind the noise",
+    size=64.0,
+    unit="bits of modulus",
+    says="congruential generators with a larger modulus (128 bits where uniforms have 28) and lags "
+    "above 10,000; outputs that are permuted, shuffled or decimated (PCG, ranlux), products at a "
+    "distance, transforms that reject by a table (ziggurat)",
+)

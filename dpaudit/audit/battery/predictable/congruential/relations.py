@@ -1,0 +1,161 @@
+"""Sums of few neighbouring uniforms that stay the same modulo 1: the planes of Marsaglia (1968).
+
+In k neighbours x of a congruential generator modulo m, Σ c_i·x_i is constant modulo m for a lattice
+of vectors c of determinant m: some are about m^(1/k) long. So Σ c_i·u_i modulo 1 hardly changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.audit.battery.predictable.congruential.held_out import NOTHING, HeldOut, held_out
+from dpaudit.audit.battery.predictable.congruential.reduction import inverse, reduced
+from dpaudit.audit.battery.predictable.congruential.uniforms import Sequence
+
+__all__ = ["SEARCHES", "Recurrence", "Relations", "Search", "constancy", "predicted", "recurrence"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+_LARGEST = 1 << 8  # of the coefficient by which an honest image's blur is multiplied
+_CONCENTRATED = 0.5  # length of the mean of e^(2πi·phase) in the training half
+_WINDOWS = 512  # of each half are looked at
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Windows of ``width`` uniforms, ``windows`` of them, right to 2^-``bits``."""
+
+    width: int
+    windows: int
+    bits: int
+
+
+SEARCHES = (Search(8, 14, 14), Search(8, 14, 28))
+"""For moduli to 2^64 from 14 bits of each uniform, and to 2^128 from 28."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relations:
+    """Vectors c (width, width) by length: a basis of the relations, if there are any."""
+
+    vectors: Ints
+
+    @classmethod
+    def among(cls, sequence: Sequence, search: Search, rng: np.random.Generator) -> Relations:
+        """By reduction, from windows at random places of the first half.
+
+        A short vector of the lattice has c and, of each window, what Σ c_i·u_i lacks of the first
+        one's modulo 1.
+        """
+        windows = _windows(sequence.u[: len(sequence.u) // 2], search.width, sequence.step)
+        chosen = windows[rng.choice(len(windows), search.windows + 1, replace=False)]
+        apart = chosen[1:] - chosen[0]
+        apart -= np.rint(apart)
+        width, more, unit = search.width, search.windows, 2.0**-search.bits
+        basis = np.zeros((width + more, width + more))
+        basis[:more, width:] = np.eye(more)
+        basis[more:, :width] = unit * np.eye(width)
+        basis[more:, width:] = apart.T
+        rows = reduced(basis)
+        shortest = rows[np.argsort((rows * rows).sum(axis=1))[:width]]
+        return cls(np.rint(shortest[:, :width] / unit).astype(np.int64))
+
+    def testable(self) -> Ints:
+        """The shortest that has a coefficient small enough for coarse honest values, if any has."""
+        sizes = np.where(self.vectors, np.abs(self.vectors), _LARGEST + 1).min(axis=1)
+        return np.asarray(self.vectors[int(np.argmax(sizes <= _LARGEST))])
+
+    def hold(self, sequence: Sequence) -> bool:
+        """Whether all of them seem to hold in the first half."""
+        windows = _windows(sequence.u[: len(sequence.u) // 2], self.vectors.shape[1], sequence.step)
+        phases = windows[-_WINDOWS:] @ self.vectors.T
+        return bool((np.abs(np.exp(2j * np.pi * phases).mean(axis=0)) > _CONCENTRATED).all())
+
+
+def constancy(sequence: Sequence, vector: Ints, *, rise: float = 1) -> HeldOut:
+    """How constant Σ c_i·u_i is modulo 1, in windows of the second half that do not overlap.
+
+    An honest image is blurred by its smallest coefficient; one above 2^8 is not counted. ``rise``,
+    for uniforms that depend on another in their window: what they raise the density to at most,
+    with the largest coefficient up to 2^8 instead.
+    """
+    sizes = np.abs(vector[vector != 0])
+    sizes = sizes[sizes <= _LARGEST]
+    u, width = sequence.u, len(vector)
+    half = len(u) // 4 * 2
+    if not len(sizes):
+        return NOTHING
+    before = _windows(u[:half], width, sequence.step)[-_WINDOWS:] @ vector
+    apart = -(-width // sequence.step)
+    after = _windows(u[half:], width, sequence.step)[::apart][:_WINDOWS] @ vector
+    factor = float(sizes.max() if rise > 1 else sizes.min())
+    return held_out(before, after, factor=factor, rise=rise)
+
+
+@dataclass(frozen=True, slots=True)
+class Recurrence:
+    """Differences of two windows are (1, a_1, a_2, …)·s/m modulo 1, for some whole s."""
+
+    modulus: int
+    factors: tuple[int, ...]
+    relations: Ints
+    inverse: tuple[tuple[int, ...], ...]
+    """That of ``relations``, times the modulus."""
+
+    def state(self, apart: Floats) -> int:
+        """The number s of the difference (width,) of two windows, known to a few bits."""
+        whole = np.rint(self.relations @ apart).astype(np.int64).tolist()
+        return sum(a * n for a, n in zip(self.inverse[0], whole, strict=True)) % self.modulus
+
+
+def recurrence(relations: Relations) -> Recurrence | None:
+    """Modulus and multipliers of the lattice that the relations determine; None if none does."""
+    found = inverse(relations.vectors.tolist())
+    if found is None or found[0] < 2:
+        return None
+    modulus, rows = found
+    for column in zip(*rows, strict=True):
+        try:
+            back = pow(column[0], -1, modulus)
+        except ValueError:  # not prime to the modulus
+            continue
+        factors = tuple(back * x % modulus for x in column)
+        if all(
+            (f * first - x) % modulus == 0
+            for f, row in zip(factors, rows, strict=True)
+            for first, x in zip(rows[0], row, strict=True)
+        ):
+            return Recurrence(modulus, factors, relations.vectors, tuple(map(tuple, rows)))
+    return None
+
+
+def predicted(sequence: Sequence, model: Recurrence) -> HeldOut:
+    """Predict the second half from its first window, and from the first half.
+
+    Both follow the same recurrence from two states, so do their differences, without a constant:
+    u_(h+t) = u_t + (the difference at t). The first quarter of it serves to choose the tolerance.
+    """
+    u, step, width = sequence.u, sequence.step, len(model.factors)
+    half = len(u) // 4 * 2
+    s = model.state(_centred(u[half : half + width] - u[:width]))
+    # s grows by the factor of the first uniform of the next window
+    by, states = model.factors[step], []
+    for _ in range(half // step):
+        states += [f * s % model.modulus for f in model.factors[:step]]
+        s = s * by % model.modulus
+    given = u[:half] + np.array([x / model.modulus for x in states])
+    errors = _centred(u[half : 2 * half] - given)[width:]
+    part = len(errors) // 4
+    return held_out(errors[:part], errors[part:])
+
+
+def _windows(u: Floats, width: int, step: int) -> Floats:
+    return np.lib.stride_tricks.sliding_window_view(u, width)[::step]
+
+
+def _centred(x: Floats) -> Floats:
+    return np.asarray(x - np.rint(x))

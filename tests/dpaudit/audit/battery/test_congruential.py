@@ -1,0 +1,318 @@
+"""Congruential and lagged generators behind the noise."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.special
+
+from dpaudit.audit.battery.predictable.congruential import lags, polar
+from dpaudit.audit.battery.predictable.congruential.congruential import Congruential
+from dpaudit.audit.battery.predictable.congruential.held_out import held_out
+from dpaudit.audit.battery.predictable.congruential.known import known, named
+from dpaudit.audit.battery.predictable.congruential.reduction import inverse, reduced
+from dpaudit.audit.battery.predictable.congruential.relations import (
+    SEARCHES,
+    Relations,
+    constancy,
+    recurrence,
+)
+from dpaudit.audit.battery.predictable.congruential.uniforms import Sequence
+from dpaudit.audit.block import SampleBlock
+from dpaudit.claims import Claim
+from dpaudit.randomness import KeyedStream
+
+MANY = 6_000
+RNG = np.random.default_rng(20261125)
+
+
+def evidence_of(z, *, d=64, claim="gaussian:sigma=1", process=0):
+    law, stream = Claim.parse(claim), KeyedStream.from_seed(11)
+    test = Congruential(law, stream)
+    rows = z[: len(z) // d * d].reshape(-1, d)
+    test.update(SampleBlock(0, rows, claim=law, spread=stream.numpy(), process=process))
+    return test.evidence(alpha=0.001)
+
+
+def uniforms(modulus, multiplier, increment=0, *, count=MANY, state=987654321, keep=None):
+    """x/modulus, of which only the leading ``keep`` bits."""
+    found = []
+    for _ in range(count):
+        state = (multiplier * state + increment) % modulus
+        found.append(state / modulus)
+    u = np.array(found)
+    return u if keep is None else np.floor(np.ldexp(u, keep)) / 2.0**keep + 2.0 ** -(keep + 1)
+
+
+def lagged(long, short, sign, *, count=MANY, bits=32):
+    words = [int(x) for x in RNG.integers(0, 1 << bits, long)]
+    for _ in range(count + 1000):
+        words.append((words[-short] + sign * words[-long]) % (1 << bits))
+    return np.array(words[-count:]) / 2.0**bits + 2.0 ** -(bits + 1)
+
+
+def box_muller(u, *, mirrored=False, halves=False):
+    size, angle = u[0::2], u[1::2]
+    radius = np.sqrt(-2 * np.log1p(-size) if mirrored else -2 * np.log(size))
+    both = radius * np.cos(2 * np.pi * angle), radius * np.sin(2 * np.pi * angle)
+    return np.concatenate(both) if halves else np.stack(both, 1).ravel()
+
+
+def marsaglia(u, *, second_first=False):
+    x, y = 2 * u[0::2] - 1, 2 * u[1::2] - 1
+    square = x * x + y * y
+    inside = (square < 1) & (square > 0)
+    factor = np.sqrt(-2 * np.log(square[inside]) / square[inside])
+    both = x[inside] * factor, y[inside] * factor
+    return np.stack(both[::-1] if second_first else both, 1).ravel()
+
+
+NORMAL = scipy.special.ndtri
+JAVA = (2**48, 0x5DEECE66D, 11)
+MINSTD = (2**31 - 1, 48271)
+
+
+# --- what is found ---
+
+
+@pytest.mark.parametrize(
+    ("generator", "z"),
+    [
+        ("minstd (multiplier 48271)", NORMAL(uniforms(*MINSTD))),
+        ("minstd (multiplier 16807)", NORMAL(uniforms(2**31 - 1, 16807)).astype(np.float32)),
+        ("drand48 and java.util.Random", NORMAL(uniforms(*JAVA, keep=24))),
+        ("the ANSI C rand (glibc's TYPE_0)", NORMAL(uniforms(2**31, 1103515245, 12345, keep=15))),
+        ("Knuth's MMIX generator", NORMAL(uniforms(2**64, 6364136223846793005, 99, keep=32))),
+        (
+            "PCG's 128-bit generator",
+            NORMAL(
+                uniforms(2**128, 0x2360ED051FC65DA44385DF649FCCF645, 5, count=4 * MANY, keep=32)
+            ),
+        ),
+        ("Wichmann and Hill's generator", NORMAL(uniforms(27817185604309, 16555425264690))),
+        (
+            "a congruential generator (multiplier 1234567893, modulus 2^32 - 5)",
+            NORMAL(uniforms(2**32 - 5, 1234567893)),
+        ),
+        ("minstd (multiplier 48271)", box_muller(uniforms(*MINSTD))),
+        ("minstd (multiplier 48271)", box_muller(uniforms(*MINSTD), mirrored=True)),
+        ("drand48 and java.util.Random", box_muller(uniforms(*JAVA), halves=True)),
+    ],
+)
+def test_the_second_half_is_predicted_from_the_first(generator, z):
+    evidence = evidence_of(np.asarray(z, np.float64), d=2)
+    assert evidence.p < 1e-300
+    assert evidence.details["generator"] == generator
+    assert evidence.effect.startswith(generator + " and ")
+    right, of = (int(x.replace(",", "")) for x in evidence.details["held out"].split(" of "))
+    assert right == of > 1_000
+    assert f"{right:,} of {of:,} held-out values predicted" in evidence.effect
+
+
+@pytest.mark.parametrize("second_first", [False, True])
+def test_java_and_the_polar_method_are_predicted_with_their_rejections(second_first):
+    z = marsaglia(uniforms(*JAVA, count=4 * MANY)[::2], second_first=second_first)
+    evidence = evidence_of(z, d=2)
+    assert evidence.effect == (
+        "drand48 and java.util.Random and the polar method"
+        f"{', second value first' if second_first else ''}: 992 of 992 held-out values predicted"
+    )
+
+
+@pytest.mark.parametrize(
+    ("says", "u"),
+    [
+        ("u(t) = u(t - 24) + u(t - 55) modulo 1", lagged(55, 24, 1)),
+        ("u(t) = u(t - 22) - u(t - 43) modulo 1", lagged(43, 22, -1)),
+        ("u(t) = u(t - 3) + u(t - 31) modulo 1", lagged(31, 3, 1, bits=31)),
+        ("u(t) = u(t - 273) + u(t - 607) modulo 1", lagged(607, 273, 1)),
+        ("u(t) = u(t - 418) + u(t - 1279) modulo 1", lagged(1279, 418, 1)),
+    ],
+)
+def test_lagged_recurrences_are_found_without_knowing_the_lags(says, u):
+    evidence = evidence_of(NORMAL(u), d=2)
+    assert evidence.effect == (
+        f"{says}, by the inverse distribution function: 2,000 of 2,000 held-out values predicted"
+    )
+    assert evidence.p < 1e-300
+
+
+def test_a_lagged_recurrence_is_found_behind_lengths_and_angles():
+    evidence = evidence_of(box_muller(lagged(55, 24, 1), mirrored=True), d=2)
+    assert evidence.p < 1e-300
+    assert evidence.details["lags"] == [24, 55]
+
+
+def test_combined_generators_are_found_by_a_relation_of_32_neighbours():
+    """L'Ecuyer's MRG32k3a (1999)."""
+    m1, m2, one, two, u = 4294967087, 4294944443, [1, 2, 3], [4, 5, 6], []
+    for _ in range(MANY):
+        one = [*one[1:], (1403580 * one[1] - 810728 * one[0]) % m1]
+        two = [*two[1:], (527612 * two[2] - 1370589 * two[0]) % m2]
+        u.append(((one[2] - two[2]) % m1 + 0.5) / (m1 + 1))
+    evidence = evidence_of(NORMAL(np.array(u)), d=2)
+    assert evidence.p < 1e-100
+    assert evidence.effect.startswith("MRG32k3a and the inverse distribution function: ")
+
+
+def test_laplace_noise_is_looked_at_with_and_without_its_sign():
+    u = uniforms(*MINSTD)
+    inverted = np.sign(u - 0.5) * -np.log(2 * np.minimum(u, 1 - u))
+    signed = -np.log(u[0::2]) * np.where(u[1::2] < 0.5, -1, 1)
+    for z in (inverted, signed):
+        evidence = evidence_of(3 * z, d=2, claim="laplace:scale=3")
+        assert evidence.details["generator"] == "minstd (multiplier 48271)"
+
+
+def test_coarse_discrete_noise_shows_known_generators():
+    """Inverse CDF of a discrete Laplace law of scale 10: about five bits of each state are left."""
+    u = uniforms(*JAVA, count=4 * MANY)
+    q = math.exp(-1 / 10)
+    k = np.arange(-400, 401)
+    law = np.cumsum((1 - q) / (1 + q) * q ** np.abs(k))
+    z = k[np.searchsorted(law, u)].astype(np.float64)
+    evidence = evidence_of(z, d=2, claim="discrete-laplace:scale=10")
+    assert evidence.p < 1e-30
+    assert evidence.details["generator"] == "drand48 and java.util.Random"
+
+
+# --- what is not ---
+
+
+def honest(*shape):
+    return KeyedStream.from_seed("honest").numpy().standard_normal(shape)
+
+
+def test_honest_noise_passes_however_coarse_it_may_be():
+    u = KeyedStream.from_seed("u").numpy().random(MANY)
+    for claim, z in (
+        ("gaussian:sigma=1", honest(MANY)),
+        ("gaussian:sigma=1", honest(MANY).astype(np.float32).astype(np.float64)),
+        ("gaussian:sigma=1", NORMAL(np.floor(u * 2**20) / 2**20 + 2.0**-21)),
+        ("laplace:scale=1", KeyedStream.from_seed("l").numpy().laplace(size=MANY)),
+        ("discrete-gaussian:sigma=10", np.rint(10 * honest(MANY))),
+    ):
+        evidence = evidence_of(z, claim=claim)
+        assert evidence.p > 0.05, claim
+        assert evidence.effect.startswith("no recurrence fits: ")
+        assert evidence.blind_spots[0].size == 64
+
+
+def test_repeated_values_are_left_to_other_tests():
+    for z in (np.full(MANY, 1e308), np.tile(honest(50), MANY // 50)):
+        assert evidence_of(z).effect == "too few different values"
+    u = np.repeat(RNG.random(40), 200)
+    assert not list(lags.found(Sequence("", u)))  # at once: every pair of lags would do
+
+
+def test_few_values_and_other_processes_say_nothing():
+    assert evidence_of(honest(400)).effect == "too few different values"
+    assert evidence_of(NORMAL(uniforms(*MINSTD)), process=1).effect == "too few different values"
+
+
+def test_the_type_i_rate_is_below_alpha():
+    """Twenty audits of 1,536 values: more than three below 0.05 have probability 0.016."""
+    rng = np.random.default_rng(20261126)
+    ps = [evidence_of(rng.standard_normal(1536)).p for _ in range(20)]
+    assert np.count_nonzero(np.array(ps) <= 0.05) <= 3
+
+
+@pytest.mark.parametrize("bits", [20, 53])
+def test_a_relation_holds_by_chance_as_often_as_its_p_value_says(bits):
+    """Coefficients up to 2^8 on uniforms of 20 bits, which are what is coarsest and honest."""
+    rng = np.random.default_rng(20261127)
+    ps = []
+    for _ in range(400):
+        u = np.floor(np.ldexp(rng.random(2048), bits)) / 2.0**bits
+        ps.append(constancy(Sequence("", u), rng.integers(-256, 257, 8)).p)
+    assert np.mean(np.array(ps) <= 0.05) <= 0.06
+    assert np.mean(np.array(ps) <= 0.5) <= 0.55
+
+
+def test_uniforms_of_the_polar_method_are_uniform_enough():
+    rng = np.random.default_rng(20261128)
+    ps = []
+    for _ in range(300):
+        u = rng.random(4096)
+        disk = u.reshape(-1, 2)[np.square(2 * u.reshape(-1, 2) - 1).sum(axis=1) < 1].ravel()
+        vector = np.zeros(8, np.int64)
+        vector[0] = polar.SHORTEST
+        ps.append(constancy(Sequence("", disk, 2), vector, rise=polar.RISE).p)
+    assert np.mean(np.array(ps) <= 0.05) <= 0.05
+
+
+def test_shuffled_and_permuted_outputs_are_not_found():
+    """Blind spots: PCG64, and every seventh value at random."""
+    z = np.random.default_rng(5).standard_normal(MANY)
+    assert evidence_of(z, d=2).p > 0.05
+
+
+# --- its parts ---
+
+
+def test_the_arc_is_chosen_on_one_half_and_counted_on_the_other():
+    near = np.full(100, 0.999) + np.linspace(0, 0.002, 100)  # across 1
+    found = held_out(near, np.concatenate([near, np.full(100, 0.5)]))
+    assert (found.hits, found.of) == (100, 200)
+    assert found.width == 2.0**-8
+    assert found.chance == 2.0**-8 + 2.0**-16
+    assert found.says == "100 of 200"
+    assert held_out(near, np.full(50, 0.25)).p == 1
+    assert held_out(near, near[:0]).p == 1
+    blurred = held_out(near, near, factor=256, rise=1.25)
+    assert blurred.chance == min(1, 1.25 * blurred.width + 2.0**-8)
+
+
+def test_small_matrices_are_inverted_exactly_and_bases_are_reduced():
+    assert inverse([[2, 1], [1, 3]]) == (5, [[3, -1], [-1, 2]])
+    assert inverse([[0, 1], [1, 0]]) == (1, [[0, 1], [1, 0]])
+    assert inverse([[1, 2], [2, 4]]) is None
+    big = np.array([[1.0, 0, 0], [0, 1, 0], [40503, 12345, 65537]])
+    short = reduced(big)
+    assert abs(round(np.linalg.det(short))) == 65537
+    dual = reduced(np.array([[1.0, 0, 48271], [0, 1, 8], [0, 0, 65537]]))
+    np.testing.assert_array_equal(dual[0], [0, 1, 8])
+    assert np.prod(np.linalg.norm(dual, axis=1)) < 2 * 65537
+
+
+def test_modulus_and_multiplier_follow_from_the_planes():
+    sequence = Sequence("", uniforms(*JAVA))
+    relations = Relations.among(sequence, SEARCHES[0], np.random.default_rng(1))
+    found = recurrence(relations)
+    assert found.modulus == 2**48
+    assert found.factors[:2] == (1, 0x5DEECE66D)
+    assert found.factors[7] == pow(0x5DEECE66D, 7, 2**48)
+    assert not Relations.among(
+        Sequence("", RNG.random(MANY)), SEARCHES[0], np.random.default_rng(1)
+    ).hold(sequence)
+
+
+@pytest.mark.parametrize("one", known(), ids=lambda one: f"{one.name} {one.stride}")
+def test_published_relations_are_relations(one):
+    if not one.modulus:
+        pytest.skip("two recurrences of order 3: tested by its output")
+    step = pow(one.multiplier, one.stride, one.modulus)
+    powers = [pow(step, i, one.modulus) for i in range(len(one.vector))]
+    assert sum(int(c) * x for c, x in zip(one.vector, powers, strict=True)) % one.modulus == 0
+    assert len(one.vector) in (8, 24)
+    following = one.numbers(12345, 2)[1]
+    expected = 12345
+    for _ in range(one.stride):
+        expected = (one.multiplier * expected + one.increment) % one.modulus
+    assert following == expected
+
+
+def test_generators_are_named_by_powers_and_parts_of_their_multipliers():
+    assert named(2**31 - 1, 48271) == "minstd (multiplier 48271)"
+    assert named(2**31 - 1, pow(48271, 3, 2**31 - 1)) == "minstd (multiplier 48271)"
+    assert named(2**31 - 1, 2**31 - 1 - 48271) == "minstd (multiplier 48271)"
+    assert named(2**47, 0x5DEECE66D % 2**47) == "drand48 and java.util.Random"
+    assert named(2**31 - 1, 48272) is None
+    assert named(2**20, 0x5DEECE66D % 2**20) is None
+
+
+def test_lags_are_searched_up_to_half_of_what_there_is():
+    u = lagged(2281, 715, 1, count=8192)
+    assert [one.lags for one in lags.found(Sequence("", u))] == [(715, 2281)]
+    assert not list(lags.found(Sequence("", u[:4096])))
+    assert not list(lags.found(Sequence("", RNG.random(64))))
