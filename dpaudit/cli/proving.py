@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -99,15 +100,13 @@ def prove_program(
     )
     document = ProofDocument(result=proof.result)
     if out is not None:
-        calls = [options.args] if pair is None else [(a, *options.args) for a in pair]
-        document = _written(proof, program, calls, options, out)
+        document = _written(proof, program, options, out)
     if output == "json":
         write_json_line({"schema": document.schema, **to_dict(document.result)})
     else:
         emit(Group(*proof_table(document.result)))
         if out is not None:
-            what = "certificate.json.gz" if proof.explorations else "result.json"
-            note(f"{what.partition('.')[0]}: {out / what}")
+            note(f"certificate: {out / 'certificate.json.gz'}")
         emit(Text(f"{document.result.verdict.capitalize()}: {document.result.reason}."))
     raise typer.Exit(_EXIT[document.result.verdict])
 
@@ -122,24 +121,21 @@ def _function(program: str) -> Any:
     return named_function(place, member)
 
 
-def _written(
-    proof: Proof, program: str, calls: list[tuple[Any, ...]], options: ProofOptions, out: Path
-) -> ProofDocument:
-    """Write the result and a certificate for each exploration; returns the document."""
-    names = ["certificate.json.gz", "certificate-b.json.gz"][: len(calls)]
+def _written(proof: Proof, program: str, options: ProofOptions, out: Path) -> ProofDocument:
+    """Write the result and its certificate; returns the document."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        hashes = []
-        for explored, args, name in zip(proof.explorations, calls, names, strict=False):
-            made = certificate_of(
-                explored,
-                program=_resolved(program),
-                args=args,
-                kwargs=options.kwargs or {},
-                coins=options.coins,
-            )
-            hashes.append(write_certificate(made, out / name))
-        document = ProofDocument(result=replace(proof.result, certificate=" ".join(hashes)))
+        made = certificate_of(
+            proof.explorations,
+            program=_resolved(program),
+            calls=proof.calls,
+            kwargs=options.kwargs or {},
+            coins=options.coins,
+            returned=proof.returned,
+            shows=proof.shows,
+        )
+        digest = write_certificate(made, out / "certificate.json.gz")
+        document = ProofDocument(result=replace(proof.result, certificate=digest))
         text = json.dumps(to_dict(document), indent=2, ensure_ascii=False, allow_nan=False)
         write_file(out / "result.json", json_escaped(text) + "\n")
     except OSError as error:
@@ -221,7 +217,7 @@ def _run_apart(path: Path, *, tapes: int, seed: str) -> dict[str, Any]:
 def _checked(found: dict[str, Any], tapes: int) -> str:
     says = (
         f"the law follows from {found['states']:,} states and {found['transitions']:,} "
-        f"transitions, exactly, up to {found['residual']:.3g}"
+        f"transitions, exactly, up to {found['residual']:.3g}{_shown(found)}"
     )
     if "replayed" in found:
         says += f"; Python took {found['replayed']:,} of these transitions"
@@ -230,4 +226,24 @@ def _checked(found: dict[str, Any], tapes: int) -> str:
                 f", and agreed on {tapes:,} random tapes: program and certificate differ with "
                 f"probability at most {math.log(1000) / tapes:.2g} (99.9 % confidence)"
             )
+    return says
+
+
+def _shown(found: dict[str, Any]) -> str:
+    """What the certificate says of its laws, in words; the checker has checked it."""
+    says = ""
+    if found["values"]:
+        says += f"; {found['values']} returned values have coins of their own"
+    for epsilon, low, high in found["shows"].get("profile", [])[:1]:
+        first, second = (one_line(x, limit=80) for x in found["arguments"])
+        bounds = f"between {float(Fraction(low)):.4g} and {float(Fraction(high)):.4g}"
+        says += f"; between arguments {first} and {second} δ({one_line(epsilon)}) is {bounds}"
+    if "dependence" in found["shows"]:
+        low, high = (float(Fraction(x)) for x in found["shows"]["dependence"])
+        says += (
+            f"; total variation to the product of the marginals between {low:.4g} and {high:.4g}"
+        )
+    bits = set(found["bits"])
+    if not found["values"] and len(bits) == 1 and bits != {None}:
+        says += f"; every call reads {bits.pop():,} coin bits"
     return says

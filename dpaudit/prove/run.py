@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Literal
 
 from dpaudit import provenance
 from dpaudit.errors import DpauditError, UsageError
+from dpaudit.prove.certificates.certificate import profile_shown
 from dpaudit.prove.exploration.engine import DEFAULT_RESIDUAL, Exploration, Progress, explore
 from dpaudit.prove.exploration.graph import Graph
 from dpaudit.prove.exploration.law import ExactLaw
@@ -20,6 +21,7 @@ from dpaudit.prove.replay import ReplayMismatchError, replay
 from dpaudit.prove.verdicts.claims import ClaimedLaw
 from dpaudit.prove.verdicts.coin_count import coin_count
 from dpaudit.prove.verdicts.disjoint import (
+    Dependence,
     Factors,
     NotShownError,
     dependence,
@@ -28,7 +30,7 @@ from dpaudit.prove.verdicts.disjoint import (
 )
 from dpaudit.prove.verdicts.distances import distance
 from dpaudit.prove.verdicts.enclosures import Bounds
-from dpaudit.prove.verdicts.profiles import Epsilon, epsilon_at, judge, profile
+from dpaudit.prove.verdicts.profiles import Epsilon, EpsilonRange, epsilon_at, judge, profile
 from dpaudit.results.text import one_line
 from dpaudit.types import AuditedFile, Counterexample, ProofResult, ProvedBounds, ProvedPoint
 
@@ -36,6 +38,8 @@ __all__ = ["InterpreterMismatchError", "Proof", "prove", "prove_law"]
 
 _SHOWN = 400
 _LARGEST_JSON = 1 << 53
+_LARGEST_END = 1000
+_NOT_SHOWN = {"disjoint": "not shown"}
 Verdict = Literal["proved", "refuted", "undecided"]
 NOT_COVERED = (
     "the coins: they are taken as uniform and independent; their real source is not looked at",
@@ -52,10 +56,20 @@ class InterpreterMismatchError(DpauditError):
 
 @dataclass(frozen=True)
 class Proof:
-    """A result, and the explorations behind it (two for neighbours)."""
+    """A result, and what its certificate holds.
+
+    Attributes:
+        explorations: one; two for neighbours; one per value with coins of its own, and the rest.
+        calls: the arguments of the call that each is of.
+        returned: for values with coins of their own: what is returned, a `Token` for each value.
+        shows: what the laws show, as `certificate_of` takes it.
+    """
 
     result: ProofResult
     explorations: tuple[Exploration, ...] = field(repr=False)
+    calls: tuple[tuple[Any, ...], ...] = ()
+    returned: tuple[Any, ...] | None = None
+    shows: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
@@ -63,6 +77,7 @@ class _Found:
     verdict: Verdict
     reason: str
     fields: dict[str, Any]
+    shows: Mapping[str, Any] = field(default_factory=dict)
 
 
 def prove_law(
@@ -120,6 +135,7 @@ def prove(
         InterpreterMismatchError: a replay in Python contradicts what was found.
     """
     begun = time.monotonic()
+    calls: list[tuple[Any, ...]] = [options.args]
     if neighbours is not None:
         if claim_epsilon is None:
             raise UsageError("claim_epsilon: needed with neighbours; e.g. --claim-epsilon 1")
@@ -139,13 +155,14 @@ def prove(
         explored = [_explore(function, options.args, options, progress)]
         found = _law(function, explored[0], parsed, options)
         found.fields["coin_count"] = coin_count(explored[0], information=options.coin_count)
-    return _proof(program, found, explored, claim or "", options, begun)
+    return _proof(program, found, explored, calls, claim or "", options, begun)
 
 
 def _proof(
     program: str,
     found: _Found,
     explored: Sequence[Exploration],
+    calls: Sequence[tuple[Any, ...]],
     claim: str,
     options: ProofOptions,
     begun: float,
@@ -167,7 +184,7 @@ def _proof(
         provenance=_provenance([e.graph for e in explored]),
         **found.fields,
     )
-    return Proof(result, tuple(explored))
+    return Proof(result, tuple(explored), tuple(calls), shows=found.shows)
 
 
 def _rows(law: ExactLaw) -> tuple[tuple[str, float], ...]:
@@ -255,8 +272,9 @@ def _disjoint(
         )
     except NotShownError as error:
         explored = [_explore(function, options.args, options, progress)]
-        found = _dependent(function, explored[0], str(error), options)
-        return _proof(program, found, explored, "" if claim is None else str(claim), options, begun)
+        found = _joint(function, explored[0], str(error), claim, options)
+        said = "" if claim is None else str(claim)
+        return _proof(program, found, explored, [options.args], said, options, begun)
     found = _factors(function, factors, claim, options)
     result = ProofResult(
         verdict=found.verdict,
@@ -271,10 +289,11 @@ def _disjoint(
         states=factors.states,
         seconds=time.monotonic() - begun,
         cannot_rule_out=NOT_COVERED,
-        provenance=_provenance(factors.graphs[:1]),
+        provenance=_provenance([factors.parts[0].graph]),
         **found.fields,
     )
-    return Proof(result, ())
+    calls = (options.args,) * len(factors.parts)
+    return Proof(result, factors.parts, calls, factors.returned)
 
 
 def _factors(
@@ -283,14 +302,28 @@ def _factors(
     claim: ClaimedLaw | None,
     options: ProofOptions,
 ) -> _Found:
-    count = len(factors.laws)
-    says = f"{count} values have coins of their own: their joint law is a product, up to "
-    says += _short(factors.residual)
+    says = f"{len(factors.laws)} values have coins of their own: their joint law is a product, up "
+    says += f"to {_short(factors.residual)}"
+
+    def shown(place: int, output: Hashable, why: str) -> Counterexample:
+        return _counterexample_of_factors(function, factors, place, output, why, options)
+
+    return _independent(factors.laws, says, claim, options, shown)
+
+
+def _independent(
+    laws: Sequence[ExactLaw],
+    says: str,
+    claim: ClaimedLaw | None,
+    options: ProofOptions,
+    counterexample: Callable[[int, Hashable, str], Counterexample],
+) -> _Found:
+    """Compare each of some independent values with the claimed law, if there is one."""
     fields: dict[str, Any] = {"disjoint": "shown"}
     if claim is None:
         return _Found("proved", says, fields)
     tolerance = _tolerance(options)
-    far = [distance(law, claim) for law in factors.laws]
+    far = [distance(law, claim) for law in laws]
     low = max(d.total_variation.lower for d in far)
     high = sum((d.total_variation.upper for d in far), Fraction(0))
     fields |= {
@@ -302,14 +335,12 @@ def _factors(
         output = far[place].event[0]
         why = (
             f"value {place + 1} is {one_line(repr(output), limit=80)} with probability ≥ "
-            f"{_short(factors.laws[place].lower(output))}, but {claim} gives it at most "
+            f"{_short(laws[place].lower(output))}, but {claim} gives it at most "
             f"{_short(claim.probability(output).upper)}"
         )
-        fields["counterexample"] = _counterexample_of_factors(
-            function, factors, place, output, why, options
-        )
+        fields["counterexample"] = counterexample(place, output, why)
         return _Found("refuted", f"{says}; {why}", fields)
-    if high <= tolerance * count:
+    if high <= tolerance * len(laws):
         return _Found(
             "proved", f"{says}; total variation to {claim} is at most {_short(high)}", fields
         )
@@ -326,7 +357,7 @@ def _counterexample_of_factors(
 ) -> Counterexample:
     wanted = {factors.order[place]: output}
     coins: list[Coin] = []
-    for i, graph in enumerate(factors.graphs):
+    for i, graph in enumerate(part.graph for part in factors.parts):
         path = path_to(graph, wanted.get(i, graph.outputs[0]))
         assert path is not None  # noqa: S101
         coins += coins_of(graph, path)
@@ -343,28 +374,48 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float, Fraction))
 
 
-def _dependent(
-    function: Callable[..., Any], explored: Exploration, why: str, options: ProofOptions
+def _joint(
+    function: Callable[..., Any],
+    explored: Exploration,
+    why: str,
+    claim: ClaimedLaw | None,
+    options: ProofOptions,
 ) -> _Found:
     """What the joint law says where coins of their own could not be shown."""
-    apart, row = dependence(explored.law)
-    fields: dict[str, Any] = {"disjoint": "refuted" if apart > _tolerance(options) else "not shown"}
-    why = one_line(why, limit=300)
-    if apart <= _tolerance(options):
-        return _Found(
-            "undecided",
-            f"coins of their own could not be shown ({why}), and dependence is not shown either",
-            fields,
-        )
+    found = dependence(explored.law)
+    why = f"coins of their own could not be shown ({one_line(why, limit=300)})"
+    if found is None:
+        return _Found("undecided", f"{why}, and there is no joint law of values", _NOT_SHOWN)
+    shows = {"dependence": [str(found.apart.lower), str(found.apart.upper)]}
+    if found.apart.lower > _tolerance(options):
+        return replace(_dependent(function, explored, found, options), shows=shows)
+    if found.apart.upper > _tolerance(options):
+        return _Found("undecided", f"{why}, and dependence is not shown either", _NOT_SHOWN, shows)
+    rows = list(explored.law.mass)
+
+    def shown(place: int, output: Hashable, why: str) -> Counterexample:
+        row = next(r for r in rows if isinstance(r, tuple) and r[place] == output)
+        return _counterexample(function, options.args, explored, row, why, options)
+
+    says = f"the joint law of {len(found.marginals)} values is the product of their laws, up to "
+    says += _short(found.apart.upper)
+    return replace(_independent(found.marginals, says, claim, options, shown), shows=shows)
+
+
+def _dependent(
+    function: Callable[..., Any], explored: Exploration, found: Dependence, options: ProofOptions
+) -> _Found:
+    row = found.row
     says = (
-        f"the joint law differs from the product of its marginals by at least {_short(apart)} in "
-        f"total variation; {one_line(repr(row), limit=80)} has probability ≥ "
-        f"{_short(explored.law.lower(row))}"
+        f"the joint law differs from the product of its marginals by at least "
+        f"{_short(found.apart.lower)} in total variation; {one_line(repr(row), limit=80)} has "
+        f"probability ≥ {_short(explored.law.lower(row))}"
     )
-    found = _counterexample(function, options.args, explored, row, says, options)
-    pair = _one_coin_apart(function, explored, row, options)
-    fields["counterexample"] = replace(found, says=f"{says}{pair}")
-    return _Found("refuted", says + pair, fields)
+    example = _counterexample(function, options.args, explored, row, says, options)
+    says += _one_coin_apart(function, explored, row, options)
+    return _Found(
+        "refuted", says, {"disjoint": "refuted", "counterexample": replace(example, says=says)}
+    )
 
 
 def _one_coin_apart(
@@ -395,7 +446,7 @@ def _one_coin_apart(
 
 def _privacy(
     function: Callable[..., Any],
-    calls: Sequence[Sequence[Any]],
+    calls: Sequence[tuple[Any, ...]],
     explored: Sequence[Exploration],
     claim_epsilon: str,
     claim_delta: Fraction,
@@ -416,6 +467,10 @@ def _privacy(
     where = f"δ({epsilon.text}) is between {_short(point.delta.lower)} and "
     where += f"{_short(point.delta.upper)}; at δ = {_short(claim_delta)} the least ε is between "
     where += f"{_short(least.lower)} and {_short(least.upper)}"
+    certified = [*zip([epsilon, *epsilons], points, strict=True)]
+    ends = _around(least)
+    certified += zip(ends, profile(*laws, ends), strict=True)
+    shows = {"profile": profile_shown((e, p.delta) for e, p in certified)}
     if verdict.status == "refuted":
         first = 0 if point.direction == "a" else 1
         output = point.event[0]
@@ -426,10 +481,15 @@ def _privacy(
         fields["counterexample"] = _counterexample(
             function, calls[first], explored[first], output, says, options
         )
-        return _Found("refuted", f"{where}; {says}", fields)
-    if verdict.status == "proved":
-        return _Found("proved", where, fields)
-    return _Found("undecided", where, fields)
+        return _Found("refuted", f"{where}; {says}", fields, shows)
+    return _Found(verdict.status, where, fields, shows)
+
+
+def _around(least: EpsilonRange) -> list[Epsilon]:
+    """The two ends of the least ε, rounded outwards to 9 digits behind the point."""
+    below = math.floor(least.lower * 10**9) if least.lower < _LARGEST_END else 0
+    above = math.ceil(least.upper * 10**9) if least.upper < _LARGEST_END else 0
+    return [Epsilon.of(Fraction(x, 10**9)) for x in (below, above) if x > 0]
 
 
 def _counterexample(

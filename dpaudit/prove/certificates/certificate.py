@@ -7,7 +7,7 @@ import hashlib
 import heapq
 import json
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,39 +17,83 @@ from dpaudit.prove.exploration.engine import Exploration
 from dpaudit.prove.exploration.graph import Branch, Graph
 from dpaudit.prove.exploration.paths import likeliest_branches
 from dpaudit.prove.exploration.solve import SCALE_BITS
+from dpaudit.prove.interpreter.values import Token
+from dpaudit.prove.verdicts.coin_count import bits_of
+from dpaudit.prove.verdicts.enclosures import Bounds
+from dpaudit.prove.verdicts.profiles import Epsilon
 from dpaudit.results.files import write_file
 from dpaudit.results.text import one_line
 
-__all__ = ["certificate_of", "write_certificate"]
+__all__ = ["certificate_of", "profile_shown", "write_certificate"]
 
-FORMAT = "dpaudit-proof/1"
+FORMAT = "dpaudit-proof/2"
+_DELTA = 1 << 100
 
 
 def certificate_of(
-    explored: Exploration,
+    explored: Sequence[Exploration],
     *,
     program: str,
-    args: tuple[Any, ...],
+    calls: Sequence[tuple[Any, ...]],
     kwargs: Mapping[str, Any],
     coins: str,
+    returned: Sequence[Any] | None = None,
+    shows: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The certificate of an exploration, as JSON values.
+    """The certificate of some explorations, as JSON values.
+
+    Each is of a call, with the arguments `calls`; or all together are of one call, and `returned`
+    says what it returns: a `Token` for the value that an exploration ends with, or a constant.
+    `shows` is what the laws show: "profile" (`profile_shown`) or "dependence".
 
     Raises:
         UsageError: an argument that JSON cannot hold.
     """
+    files: dict[str, str] = {}
+    for one in explored:
+        files |= one.graph.source_hashes
+    return {
+        "certificate": FORMAT,
+        "program": program,
+        "files": files,
+        "kwargs": {k: _argument(v) for k, v in kwargs.items()},
+        "coins": coins,
+        "parts": [_part(one, args) for one, args in zip(explored, calls, strict=True)],
+        "returned": returned and [v.number if type(v) is Token else written(v) for v in returned],
+        "shows": dict(shows or {}),
+    }
+
+
+def profile_shown(points: Iterable[tuple[Epsilon, Bounds]]) -> list[list[str]]:
+    """Each ε with bounds of its δ; rounded outwards where e^ε is not rational."""
+    found = []
+    for epsilon, delta in points:
+        low, high = delta.lower, delta.upper
+        exact = epsilon.ratio.lower == epsilon.ratio.upper
+        if not exact:
+            low = Fraction(max(0, math.floor(low * _DELTA) - 1), _DELTA)
+            high = (
+                min(Fraction(math.ceil(high * _DELTA) + 1, _DELTA), Fraction(1)) if high else high
+            )
+        shown = f"ln({epsilon.ratio.lower})" if exact else str(Fraction(epsilon.text))
+        found.append([shown, str(low), str(high)])
+    return found
+
+
+def _part(explored: Exploration, args: tuple[Any, ...]) -> dict[str, Any]:
+    """An exploration as an automaton."""
     graph, law = explored.graph, explored.law
     kept = sorted(explored.visits)
     number = {state: i for i, state in enumerate(kept)}
-    outputs = list(law.mass)
-    output_number = {written(x): i for i, x in enumerate(outputs)}
+    outputs = [written(x) for x in law.mass]
+    output_number = {json.dumps(x): i for i, x in enumerate(outputs)}
     best = likeliest_branches(graph)
     onward = _onward(graph, number)
 
     def target(branch: Branch) -> int | None:
         if branch.to >= 0:
             return number.get(branch.to)
-        found = output_number.get(written(graph.outputs[-1 - branch.to]))
+        found = output_number.get(json.dumps(written(graph.outputs[-1 - branch.to])))
         return None if found is None else -1 - found
 
     def shown(branch: Branch) -> list[Any]:
@@ -62,7 +106,6 @@ def certificate_of(
         _, before, via = best[old]
         states.append(
             {
-                "id": hashlib.sha256(repr(state.form).encode()).hexdigest()[:16],
                 "register": state.register,
                 "domains": [list(d) for d in state.domains],
                 "cuts": list(state.cuts),
@@ -71,21 +114,34 @@ def certificate_of(
                 "branches": [shown(b) for b in state.branches or ()],
             }
         )
+    first = shown(graph.started)
     return {
-        "certificate": FORMAT,
-        "program": program,
-        "files": graph.source_hashes,
         "args": [_argument(a) for a in args],
-        "kwargs": {k: _argument(v) for k, v in kwargs.items()},
-        "coins": coins,
-        "first": shown(graph.started),
+        "first": first,
         "states": states,
-        "outputs": [written(x) for x in outputs],
-        "law": [str(law.mass[x]) for x in outputs],
+        "outputs": outputs,
+        "law": [str(p) for p in law.mass.values()],
         "residual": str(law.residual),
         "exact": explored.exact,
         "visits": [_visits(explored.visits[s], exact=explored.exact) for s in kept],
+        "bits": _bits(first, states),
     }
+
+
+def _bits(first: Any, states: list[Any]) -> list[int] | None:
+    """Bits read on the way to each state, and to every end; None if paths differ."""
+    found: dict[int, int] = {}
+    todo = [(0, first)]
+    while todo:
+        before, (requests, _, to) = todo.pop()
+        if to is None:
+            return None
+        now, at = before + bits_of(requests), max(to, -1)
+        if at not in found and at >= 0:
+            todo += [(now, branch) for branch in states[at]["branches"]]
+        if found.setdefault(at, now) != now:
+            return None
+    return [found[at] for at in [*range(len(states)), -1]] if len(found) > len(states) else None
 
 
 def write_certificate(made: Mapping[str, Any], path: Path) -> str:
@@ -96,13 +152,15 @@ def write_certificate(made: Mapping[str, Any], path: Path) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def written(x: Hashable) -> str:
-    """An output as text that keeps types apart."""
+def written(x: Hashable) -> Any:
+    """An output as `checker.written` writes it: numbers that are equal are written alike."""
     if isinstance(x, tuple):
-        return "(" + ", ".join(map(written, x)) + ")"
-    if isinstance(x, float):
-        return f"float {x.hex()}"
-    return f"{type(x).__name__} {x}" if not isinstance(x, str) else json.dumps(x)
+        return [written(v) for v in x]
+    if isinstance(x, (int, float, Fraction)) and abs(x) != math.inf:
+        return str(Fraction(x))
+    if isinstance(x, Token):
+        return f"value {x.number}"
+    return json.dumps(x) if isinstance(x, str) else f"{type(x).__name__} {x!s}"
 
 
 def _visits(value: Fraction, *, exact: bool) -> str:
@@ -142,7 +200,7 @@ def _onward(graph: Graph, kept: Mapping[int, int]) -> dict[int, int]:
 
 def _argument(value: Any) -> Any:
     if isinstance(value, Fraction):
-        return f"{value.numerator}/{value.denominator}"
+        return {"/": str(value)}
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (list, tuple)):

@@ -1,19 +1,13 @@
 """Checks a certificate of `dpaudit prove`; imports nothing of the prover, only Python's library.
 
-A certificate is an automaton: a state decides in which interval one of its registers lies, asks for
-coins, and goes to the next state or ends with an output. What is checked, and how far that goes:
-
-1. The program's files have the recorded SHA-256.                              (exactly)
-2. Registers are uniform and independent in every state: each is one coin, or one part of one, and
-   intervals follow.                                                           (exactly)
-3. The numbers of visits w satisfy w ≤ e + w·P, so they are lower bounds; the law follows from them
-   and adds up to 1 with the residual.                                         (exactly)
-4. Every transition: Python runs the unmodified program on coins that reach it, take it, and go on
-   to an end; it asks for the same coins and returns the same output.  (one run each, up to `most`)
-5. Random coins: if Python and the automaton agree on n tapes, they differ with probability at most
-   ln(1000)/n over the coins, with confidence 99.9 %.                          (statistically)
-
-Not checked: that merged states have the same future on *every* continuation; 4 and 5 test that.
+A part is an automaton: a state decides in which interval one of its registers lies, asks for coins,
+and goes on to a state or ends with an output. If `returned` is given, a call goes through all parts
+in turn, one per value with coins of its own; else each part is a call. Checked are, exactly: 1. the
+SHA-256 of the program's files; 2. in every state the registers are uniform and independent; 3. the
+visits w satisfy w ≤ e + w·P, so they are lower bounds, and the law is what they give; 4. what is
+said of δ(ε), dependence, the number of coins. By running the program: 5. every transition (a sample
+above `most`) has the same coins and output; 6. so have n random tapes: Python and the parts differ
+with probability ≤ ln(1000)/n (99.9 % confidence). Only 5 and 6 test that merged states are alike.
 """
 
 from __future__ import annotations
@@ -22,61 +16,44 @@ import gzip
 import hashlib
 import importlib
 import json
+import math
 import os
 import random
-import re
-import secrets
 import sys
-from bisect import bisect_right
+from collections import defaultdict
+from copy import deepcopy
+from decimal import Context
 from fractions import Fraction
-from functools import reduce
-from itertools import pairwise
+from operator import attrgetter, floordiv, truediv
 from pathlib import Path
 from types import BuiltinMethodType, MethodType, ModuleType
 from typing import Any
 
-SCALE = 1 << 160  # one visit, where numbers of visits are not fractions
-Coins = list[tuple[int, int]]  # (how many values, which)
 
-
-class Wrong(Exception):
+class Wrong(BaseException):  # so that no program catches it
     """The certificate does not hold; the message says where."""
-
-
-class Mismatch(BaseException):
-    """Python asks for other coins; no program may catch this."""
 
 
 def program(made: dict[str, Any]) -> Any:
     """The function, loaded; its files must be those that the prover read."""
     for name, digest in made["files"].items():
-        if (
-            not Path(name).is_file()
-            or hashlib.sha256(Path(name).read_bytes()).hexdigest() != digest
-        ):
+        if hashlib.sha256(Path(name).read_bytes()).hexdigest() != digest:
             raise Wrong(f"{name}: not the file that was proved")
     place, _, member = made["program"].removeprefix("python:").rpartition(":")
     if "/" in place or place.endswith(".py"):
         sys.path.insert(0, str(Path(place).resolve().parent))
         place = Path(place).stem
-    return reduce(getattr, member.split("."), importlib.import_module(place))
+    return attrgetter(member)(importlib.import_module(place))
 
 
-def value_of(x: Any) -> Any:
-    """An argument: "1/3" is a fraction."""
-    if isinstance(x, str) and re.fullmatch(r"-?[0-9]+/[0-9]+", x):
-        return Fraction(x)
-    return [value_of(v) for v in x] if isinstance(x, list) else x
-
-
-def written(x: Any) -> str:
-    """An output as the certificate writes it."""
-    if isinstance(x, (tuple, list)):
-        return "(" + ", ".join(map(written, x)) + ")"
-    if type(x).__module__ == "numpy":
-        return written(x.tolist())
-    if isinstance(x, float):
-        return f"float {x.hex()}"
+def written(x: Any) -> Any:
+    """An output as the certificate writes it; numbers that are equal are written alike."""
+    if isinstance(x, (tuple, list)) or type(x).__module__ == "numpy":
+        return [written(v) for v in x] if isinstance(x, (tuple, list)) else written(x.tolist())
+    if isinstance(x, float) and (math.isnan(x) or str(x) == "-0.0"):
+        x = str(x)
+    if isinstance(x, (int, float, Fraction)) and abs(x) != math.inf:
+        return str(Fraction(x))
     return json.dumps(x) if isinstance(x, str) else f"{type(x).__name__} {x}"
 
 
@@ -84,17 +61,16 @@ class Node:
     """A coin that is uniform on [low, high), or the two independent parts of one."""
 
     def __init__(self, low: int, high: int) -> None:
-        self.low, self.high, self.kind, self.m, self.parts = low, high, "", 0, list[Node]()
+        self.low, self.high, self.how, self.parts = low, high, (False, 0), list[Node]()
 
     def part(self, kind: str, m: int) -> Node:
-        wanted = "swap" if kind == "swap" else "divide"
         if not self.parts:
-            self.kind, self.m = wanted, m
+            self.how = (kind == "swap", m)
             if kind == "swap" and (self.low, self.high) == (0, 1 << 8 * m):
                 self.parts = [Node(self.low, self.high)]
             elif kind in {"div", "mod"} and not self.low % m and not self.high % m:
                 self.parts = [Node(self.low // m, self.high // m), Node(0, m)]
-        if not self.parts or (self.kind, self.m) != (wanted, m):
+        if not self.parts or self.how != (kind == "swap", m):
             raise Wrong("a coin is divided so that its parts are not uniform and independent")
         return self.parts[kind == "mod"]
 
@@ -102,9 +78,9 @@ class Node:
         if not self.parts:
             return int(pick(self.low, self.high))
         values = [part.value(pick) for part in self.parts]
-        if self.kind == "swap":
-            return int.from_bytes(values[0].to_bytes(self.m, "little"), "big")
-        return self.m * values[0] + values[1]
+        if self.how[0]:
+            return int.from_bytes(values[0].to_bytes(self.how[1], "little"), "big")
+        return self.how[1] * values[0] + values[1]
 
 
 def node_of(origin: list[Any], old: list[Node], new: list[Node]) -> Node:
@@ -114,66 +90,90 @@ def node_of(origin: list[Any], old: list[Node], new: list[Node]) -> Node:
     return node_of(origin[1], old, new).part(origin[0], origin[2])
 
 
-def check_automaton(made: dict[str, Any]) -> None:
+def check_automaton(part: dict[str, Any]) -> None:
     """Point 2: after every branch the registers are whole, different, and those of the state."""
-    steps: list[Any] = [(made["first"], [], -1, (0, 1))]
-    for state in made["states"]:
+    bits = part["bits"] or defaultdict(int)  # up to each state, and up to every end
+    steps: list[Any] = [(part["first"], [], -1, (0, 1), 0)]
+    for number, state in enumerate(part["states"]):
         low, high = state["domains"][state["register"]]
-        state["pieces"] = list(pairwise([low, *state["cuts"], high]))
+        state["pieces"] = list(zip([low, *state["cuts"]], [*state["cuts"], high], strict=True))
         if any(a >= b for a, b in state["pieces"]):
             raise Wrong("a state's intervals are not a partition")
         for piece, branch in zip(state["pieces"], state["branches"], strict=True):
-            steps.append((branch, state["domains"], state["register"], piece))
-    for (requests, origins, to), domains, register, piece in steps:
+            steps.append((branch, state["domains"], state["register"], piece, bits[number]))
+    for (requests, origins, to), domains, register, piece, before in steps:
         old = [Node(*(piece if i == register else d)) for i, d in enumerate(domains)]
         new = [Node(0, count) for count in requests]
         nodes = [node_of(origin, old, new) for origin in origins]
-        if to is None or to < 0:
-            continue
-        whole = len({id(n) for n in nodes}) == len(nodes) and not any(n.parts for n in nodes)
-        if not whole or [[n.low, n.high] for n in nodes] != made["states"][to]["domains"]:
-            raise Wrong(f"state {to}: its registers are not uniform and independent there")
+        now = before + sum((count - 1).bit_length() for count in requests)
+        if part["bits"] and (to is None or now != bits[max(to, -1)]):
+            raise Wrong("bits: a path reads another number of them")
+        if to is not None and to >= 0:
+            whole = len({id(n) for n in nodes}) == len(nodes) and not any(n.parts for n in nodes)
+            if not whole or [[n.low, n.high] for n in nodes] != part["states"][to]["domains"]:
+                raise Wrong(f"state {to}: its registers are not uniform and independent there")
 
 
-def check_law(made: dict[str, Any]) -> float:
-    """Point 3; returns the residual."""
-    states, exact = made["states"], made["exact"]
-    visits = [Fraction(w) if exact else int(w, 16) for w in made["visits"]]
-    inflow: list[Any] = [0] * len(states)
-    mass: list[Any] = [0] * len(made["outputs"])
-
-    def arrive(to: int | None, flow: Any) -> None:
-        if to is not None:
-            (inflow if to >= 0 else mass)[to if to >= 0 else -1 - to] += flow
-
-    arrive(made["first"][2], 1 if exact else SCALE)
-    for state, w in zip(states, visits, strict=True):
+def check_law(part: dict[str, Any]) -> None:
+    """Point 3."""
+    one, divide = (Fraction(1), truediv) if part["exact"] else (1 << 160, floordiv)
+    visits = [Fraction(w) if part["exact"] else int(w, 16) for w in part["visits"]]
+    flow = defaultdict(type(one), {part["first"][2]: one})
+    for state, w in zip(part["states"], visits, strict=True):
         low, high = state["domains"][state["register"]]
         for (a, b), branch in zip(state["pieces"], state["branches"], strict=True):
-            flow = w * (b - a)
-            arrive(branch[2], flow / (high - low) if exact else flow // (high - low))
-    if any(w < 0 or w > e for w, e in zip(visits, inflow, strict=True)):
+            flow[branch[2]] += divide(w * (b - a), high - low)
+    if any(w < 0 or w > flow[number] for number, w in enumerate(visits)):
         raise Wrong("visits: a state is left more often than it is reached")
-    law = [Fraction(p) for p in made["law"]]
-    if any(p > Fraction(m) / (1 if exact else SCALE) for p, m in zip(law, mass, strict=True)):
-        raise Wrong("law: an output has more probability than the visits give it")
-    residual = 1 - sum(law, Fraction(0))
-    if min([residual, *law]) < 0 or residual != Fraction(made["residual"]):
-        raise Wrong("law: does not add up to 1 with the residual")
-    return float(residual)
+    outputs = map(json.dumps, part["outputs"])
+    law = part["mass"] = {x: Fraction(flow[-1 - i]) / one for i, x in enumerate(outputs)}
+    left = part["left"] = 1 - sum(law.values(), Fraction(0))
+    if left < 0 or [*map(str, law.values()), str(left)] != [*part["law"], part["residual"]]:
+        raise Wrong("law: not what the visits give; with the residual it adds up to 1")
+
+
+def check_shows(parts: list[Any], shows: dict[str, Any]) -> None:
+    """Point 4: bounds of δ(ε) = sup P_a(S) − e^ε·P_b(S), a and b in either order; dependence."""
+
+    def excess(first: dict[str, Any], second: dict[str, Any], ratio: Fraction) -> Fraction:
+        gains = (p - ratio * second["mass"].get(x, 0) for x, p in first["mass"].items())
+        return sum((gain for gain in gains if gain > 0), Fraction(0))
+
+    for epsilon, low, high in shows.get("profile", ()):
+        exact, digits = epsilon.startswith("ln("), Context(prec=90)  # Decimal rounds correctly
+        x = Fraction(epsilon[3:-1] if exact else epsilon)
+        ratio = x if exact else Fraction(digits.exp(digits.divide(*x.as_integer_ratio())))
+        wide, ways = ratio * Fraction(not exact, 10**80), (parts, parts[::-1])
+        lower = max(excess(a, b, ratio + wide) - (ratio + wide) * b["left"] for a, b in ways)
+        upper = max(excess(a, b, ratio - wide) + a["left"] for a, b in ways)
+        if Fraction(low) > max(lower, 0) or Fraction(high) < min(upper, 1):
+            raise Wrong(f"profile: δ({epsilon}) is not within its bounds")
+    if "dependence" in shows:  # total variation from the product of the marginals
+        joint, marginals = parts[0], defaultdict[Any, Fraction](Fraction)
+        rows = {x: list(enumerate(map(json.dumps, json.loads(x)))) for x in joint["mass"]}
+        for x, row in rows.items():
+            for key in row:
+                marginals[key] += joint["mass"][x]
+        ends = []
+        for more in (joint["left"], 0):
+            product = {x: math.prod(marginals[k] + more for k in r) for x, r in rows.items()}
+            ends.append(excess(joint, {"mass": product}, Fraction(1)))
+        low, high = map(Fraction, shows["dependence"])
+        if low > ends[0] or high < min(ends[1] + joint["left"], 1):
+            raise Wrong("dependence: not within its bounds")
 
 
 class Tape(random.SystemRandom):
     """A generator that reads given coins, and remembers how many were asked for."""
 
-    coins: Coins
+    coins: list[tuple[int, int]]  # (how many values, which)
     used = 0
 
     def _randbelow(self, n: int) -> int:
         if n == 1:
             return 0
         if self.used >= len(self.coins) or self.coins[self.used][0] != n:
-            raise Mismatch(f"coin {self.used + 1}: Python asks for one of {n} values")
+            raise Wrong(f"coin {self.used + 1}: Python asks for one of {n} values")
         self.used += 1
         return self.coins[self.used - 1][1]
 
@@ -212,17 +212,15 @@ def patch(tape: Tape, coins: str) -> None:
     for owner in owners:
         for name in ("getrandbits", "random", "_randbelow", "randbytes"):
             setattr(owner, name, staticmethod(getattr(tape, name)))
-    secrets.token_bytes = tape.randbytes  # type: ignore[assignment]
 
 
-def coins_on(made: dict[str, Any], path: list[tuple[int, int]], pick: Any) -> Coins:
+def coins_on(part: dict[str, Any], path: list[tuple[int, int]], pick: Any) -> list[Any]:
     """Coins that take the branches of a path of (state, branch); the rest of each is picked."""
-    asked: list[tuple[int, Node]] = []
-    registers: list[Node] = []
+    asked, registers = list[tuple[int, Node]](), list[Node]()
     for number, index in [(-1, 0), *path]:
-        branch = made["first"]
+        branch = part["first"]
         if number >= 0:
-            state = made["states"][number]
+            state = part["states"][number]
             branch, node = state["branches"][index], registers[state["register"]]
             node.low, node.high = state["pieces"][index]
         new = [Node(0, count) for count in branch[0]]
@@ -231,45 +229,43 @@ def coins_on(made: dict[str, Any], path: list[tuple[int, int]], pick: Any) -> Co
     return [(count, node.value(pick)) for count, node in asked]
 
 
-def ending(made: dict[str, Any], to: int | None, choose: Any) -> tuple[Any, int | None]:
-    """A path from a state to an end, and its output; None where the certificate does not go on."""
-    path: list[tuple[int, int]] = []
+def path_of(part: dict[str, Any], chance: random.Random, through: Any) -> tuple[Any, int | None]:
+    """A path of (state, branch) to an end, and its output: by choice, or through one branch."""
+    states, path, at = part["states"], list[Any](), through
+    to = states[at[0]]["branches"][at[1]][2] if at else part["first"][2]
+    while at and len(path) <= len(states):
+        path, at = [at, *path], states[at[0]]["via"]
     while to is not None and to >= 0 and len(path) < 1_000_000:
-        path.append((to, choose(made["states"][to])))
-        to = made["states"][to]["branches"][path[-1][1]][2]
+        state = states[to]
+        value = chance.randrange(*state["domains"][state["register"]])
+        path.append((to, state["onward"] if through else sum(value >= c for c in state["cuts"])))
+        to = state["branches"][path[-1][1]][2]
     return path, to
 
 
-def path_through(made: dict[str, Any], number: int, index: int) -> tuple[Any, int | None]:
-    """A path to an end that takes one branch of one state, and its output."""
-    states, path, at = made["states"], [(number, index)], number
-    while states[at]["via"] is not None and len(path) <= len(states):
-        at, taken = states[at]["via"]
-        path.insert(0, (at, taken))
-    after, to = ending(made, states[number]["branches"][index][2], lambda s: s["onward"])
-    return path + after, to
-
-
-def check_runs(made: dict[str, Any], jobs: list[Any], function: Any) -> None:
-    """Run the program on the coins of every path, and compare what it returns."""
-    kwargs, tape = made["kwargs"], Tape()
+def check_runs(made: dict[str, Any], jobs: list[Any], chance: random.Random) -> None:
+    """Points 5 and 6: the program returns what its parts end with, on the coins of all of them."""
+    function, tape, places = program(made), Tape(), made["returned"]
     patch(tape, made["coins"])
     passed = set(made["coins"].split(",")) - {"", "random", "numpy"}
-    kwargs = {k: value_of(v) for k, v in kwargs.items()} | dict.fromkeys(passed, tape)
-    for (path, to), pick in jobs:
-        if to is None or to >= 0:
+    picks = min, lambda low, high: max(low, high - 1)
+    for at, through in jobs:
+        tape.coins, tape.used, ends = [], 0, []
+        for part in [made["parts"][at]] if places is None else made["parts"]:
+            here = through if part is made["parts"][at] else ()
+            path, to = path_of(part, chance, here)
+            tape.coins += coins_on(part, path, picks[sum(here) % 2] if here else chance.randrange)
+            ends.append(None if to is None or to >= 0 else part["outputs"][-1 - to])
+        if None in ends:
             continue
-        tape.coins, tape.used = coins_on(made, path, pick), 0
+        wanted = ends[0] if places is None else [ends[x] if type(x) is int else x for x in places]
         try:
-            found = written(function(*value_of(made["args"]), **kwargs))
-        except Mismatch as error:
-            raise Wrong(f"{error}, on the coins {tape.coins[:60]}") from None
+            args, kwargs = deepcopy((made["parts"][at]["args"], made["kwargs"]))
+            found = written(function(*args, **kwargs | dict.fromkeys(passed, tape)))
         except Exception as error:  # noqa: BLE001 (the program's own)
             found = written(("raises", type(error).__name__))
-        if (found, tape.used) != (made["outputs"][-1 - to], len(tape.coins)):
-            raise Wrong(
-                f"Python returns {found}, not {made['outputs'][-1 - to]}: {tape.coins[:60]}"
-            )
+        if (found, tape.used) != (wanted, len(tape.coins)):
+            raise Wrong(f"Python returns {found}, not {wanted}: {tape.coins[:60]}")
 
 
 def check(
@@ -277,24 +273,28 @@ def check(
 ) -> dict[str, Any]:
     """Check a certificate: raises Wrong, or says what was checked. Running patches this process."""
     with gzip.open(path) as file:
-        made = json.loads(file.read(1 << 29))  # one that is cut off is no JSON
-    if made["certificate"] != "dpaudit-proof/1":
+        text = file.read(1 << 29)  # one that is cut off is no JSON
+    made = json.loads(text, object_hook=lambda d: Fraction(d["/"]) if "/" in d else d)
+    if made["certificate"] != "dpaudit-proof/2":
         raise ValueError(f"certificate={made['certificate']}: of another version")
-    check_automaton(made)
-    found = {"states": len(made["states"]), "residual": check_law(made)}
-    every = [(n, i) for n, s in enumerate(made["states"]) for i in range(len(s["branches"]))]
+    parts, values = made["parts"], [x for x in made["returned"] or () if type(x) is int]
+    for part in parts:
+        check_automaton(part)
+        check_law(part)
+    if len({*values}) < len(values) or not {*values} <= {*range(len(parts))}:
+        raise Wrong("returned: a value is returned twice, or has no part")
+    if set(made["shows"]) - ({"profile", "dependence"} if made["returned"] is None else set()):
+        raise Wrong(f"shows: {made['shows']} is not known")
+    check_shows(parts, made["shows"])
+    states = [(p, n, s) for p, part in enumerate(parts) for n, s in enumerate(part["states"])]
+    every = [(p, (n, i)) for p, n, s in states for i in range(len(s["branches"]))]
+    found = {"states": len(states), "transitions": len(every), "values": len(values)}
+    found["residual"] = float(sum(part["left"] for part in parts))
     if run:
-        function, chance = program(made), random.Random(seed)
+        chance = random.Random(seed)
         chosen = every if len(every) <= most else chance.sample(every, most)
-        ends = min, lambda low, high: max(low, high - 1)
-        jobs = [(path_through(made, n, i), ends[(n + i) % 2]) for n, i in chosen]
-
-        def by_chance(state: Any) -> int:
-            value = chance.randrange(*state["domains"][state["register"]])
-            return bisect_right(state["cuts"], value)
-
-        start, pick = made["first"][2], chance.randrange
-        jobs += [(ending(made, start, by_chance), pick) for _ in range(tapes)]
-        check_runs(made, jobs, function)
+        check_runs(made, [*chosen, *((i % len(parts), ()) for i in range(tapes))], chance)
         found |= {"replayed": len(chosen), "tapes": tapes}
-    return found | {"transitions": len(every), "program": made["program"]}
+    found["bits"] = [part["bits"] and part["bits"][-1] for part in parts]
+    found["arguments"] = [repr(part["args"]) for part in parts]
+    return found | {"program": made["program"], "shows": made["shows"]}

@@ -6,7 +6,8 @@ no coin half decided, the coins before and after that state are different ones, 
 independent: the joint law is the product of the laws of the values. That excludes a pancake across
 values, a seed in the first values, and a value that depends on an earlier one.
 
-Refuted: the joint law itself is not the product of its marginals.
+Where that cannot be done, the joint law itself is compared with the product of its marginals: it is
+shown to be the same, up to the tolerance, or not.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from fractions import Fraction
 from typing import Any
 
 from dpaudit.errors import RefusedProgramError
-from dpaudit.prove.exploration.engine import Progress, law_of, machine_for
+from dpaudit.prove.exploration.engine import Exploration, Progress, law_of, machine_for
 from dpaudit.prove.exploration.graph import Graph
 from dpaudit.prove.exploration.law import ExactLaw
 from dpaudit.prove.interpreter.values import Token
+from dpaudit.prove.verdicts.enclosures import Bounds
 
-__all__ = ["Factors", "NotShownError", "dependence", "factors_of", "one_coin_apart"]
+__all__ = ["Dependence", "Factors", "NotShownError", "dependence", "factors_of", "one_coin_apart"]
 
 
 class NotShownError(Exception):
@@ -39,17 +41,26 @@ class Factors:
     law has its own residual, and these add up to it.
     """
 
-    laws: tuple[ExactLaw, ...]
-    graphs: tuple[Graph, ...]
+    parts: tuple[Exploration, ...]
     """One per finished value, in the order in which they are finished, and one for the rest."""
-    order: tuple[int, ...]
-    """Which finished value each law is of."""
+    returned: tuple[Any, ...]
+    """What is returned: `Token` i is the value of part i; anything else is constant."""
     states: int
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Which part each returned value comes from."""
+        return tuple(x.number for x in self.returned if isinstance(x, Token))
+
+    @property
+    def laws(self) -> tuple[ExactLaw, ...]:
+        """The law of each returned value."""
+        return tuple(self.parts[i].law for i in self.order)
 
     @property
     def residual(self) -> Fraction:
         """The probability of all paths that were not followed."""
-        return sum((law.residual for law in self.laws), Fraction(0))
+        return sum((part.law.residual for part in self.parts), Fraction(0))
 
 
 def factors_of(
@@ -90,13 +101,12 @@ def _chain(
     machine, named = machine_for(coins, kwargs)
     machine.hides = hides
     deadline = None if time_limit is None else time.monotonic() + time_limit
-    laws: list[ExactLaw] = []
-    graphs: list[Graph] = []
+    parts: list[Exploration] = []
     form: Hashable = None
     states = 0
     while True:
         graph = Graph(machine, deadline=deadline)
-        machine.segment = len(laws)
+        machine.segment = len(parts)
         if form is None:
             graph.begin(function, args, named)
         else:
@@ -105,14 +115,13 @@ def _chain(
             raise NotShownError("the time limit came first")
         states += len(graph.states)
         if not graph.continuations:
-            return _ended([*graphs, graph], laws, states)
+            return _ended([*parts, law_of(graph)], states)
         if len(graph.continuations) > 1 or any(_is_end(x) for x in graph.outputs):
             raise NotShownError(
-                f"after value {len(laws) + 1} the program is in one of "
+                f"after value {len(parts) + 1} the program is in one of "
                 f"{len(graph.continuations)} states: what follows depends on earlier coins"
             )
-        laws.append(law_of(graph).law)
-        graphs.append(graph)
+        parts.append(law_of(graph))
         form = graph.continuations.pop()
 
 
@@ -120,41 +129,67 @@ def _is_end(output: Hashable) -> bool:
     return isinstance(output, tuple)
 
 
-def _ended(graphs: list[Graph], laws: list[ExactLaw], states: int) -> Factors:
+def _ended(parts: list[Exploration], states: int) -> Factors:
     """The last piece: what is returned has every token once; other values in it are constant."""
-    rest = law_of(graphs[-1]).law
+    rest = parts[-1].law
     outputs = list(rest.mass)
     if rest.residual or len(outputs) != 1 or not isinstance(outputs[0], tuple):
         raise NotShownError(
             "what is returned is not a list of values that were finished one by one"
         )
-    order = tuple(p.number for p in outputs[0] if isinstance(p, Token))
-    if len(order) != len(set(order)):
+    found = Factors(tuple(parts), outputs[0], states)
+    if len(found.order) != len(set(found.order)):
         raise NotShownError("one value is returned twice")
-    if not order:
+    if not found.order:
         raise NotShownError("no number is finished before the program returns")
-    return Factors(tuple(laws[t] for t in order), tuple(graphs), order, states)
+    return found
 
 
-def dependence(law: ExactLaw) -> tuple[Fraction, Hashable]:
-    """A lower bound of the total variation between a law and the product of its marginals.
+@dataclass(frozen=True)
+class Dependence:
+    """How far a joint law is from the product of its marginals.
 
-    Also the output that adds most to it. 0 where nothing is shown.
+    Attributes:
+        apart: bounds of the total variation between the two.
+        row: the output that adds most to it.
+        marginals: the laws of the values; each has the joint law's residual.
+    """
+
+    apart: Bounds
+    row: Hashable
+    marginals: tuple[ExactLaw, ...]
+
+
+def dependence(law: ExactLaw) -> Dependence | None:
+    """Compare a joint law with the product of its marginals; None if it is not of such rows.
+
+    With lower bounds m of the joint law, their marginals m_i and the residual r, the total
+    variation is at least Σ (m(x) − Π(m_i(x_i) + r))₊ and at most r + Σ (m(x) − Π m_i(x_i))₊.
     """
     size = len(next((x for x in law.mass if isinstance(x, tuple)), ()))
     rows = {x: p for x, p in law.mass.items() if isinstance(x, tuple) and len(x) == size}
     if not size or len(rows) != len(law.mass):
-        return Fraction(0), None
+        return None
     marginals: list[dict[Hashable, Fraction]] = [{} for _ in range(size)]
     for row, mass in rows.items():
         for place, value in zip(marginals, row, strict=True):
             place[value] = place.get(value, Fraction(0)) + mass
-    gains = {
-        row: mass - math.prod((m[v] + law.residual for m, v in zip(marginals, row, strict=True)))
-        for row, mass in rows.items()
-    }
-    best = max(gains, key=lambda row: gains[row])
-    return sum((g for g in gains.values() if g > 0), Fraction(0)), best
+
+    def gains(more: Fraction) -> dict[Hashable, Fraction]:
+        return {
+            row: mass - math.prod(m[v] + more for m, v in zip(marginals, row, strict=True))
+            for row, mass in rows.items()
+        }
+
+    low, high = gains(law.residual), gains(Fraction(0))
+    return Dependence(
+        Bounds(
+            sum((g for g in low.values() if g > 0), Fraction(0)),
+            min(Fraction(1), law.residual + sum((g for g in high.values() if g > 0), Fraction(0))),
+        ),
+        max(low, key=lambda row: low[row]),
+        tuple(ExactLaw(m, law.residual, law.states) for m in marginals),
+    )
 
 
 def one_coin_apart(

@@ -6,8 +6,10 @@ import ast
 import copy
 import gzip
 import json
+import math
 import subprocess
 import sys
+from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 
@@ -16,6 +18,8 @@ import pytest
 from dpaudit.prove.certificates import checker
 from dpaudit.prove.certificates.certificate import certificate_of, write_certificate
 from dpaudit.prove.exploration.engine import explore
+from dpaudit.prove.questions import ProofOptions
+from dpaudit.prove.run import prove
 
 PROGRAM = """
 import random
@@ -39,6 +43,29 @@ def little():
     import os
     data = os.urandom(2)
     return int.from_bytes(data, "little") < 600, data[0] > 250
+
+def answer(value, rng):
+    return value if rng.getrandbits(1) else rng.getrandbits(1)
+
+def pair(rng):
+    return [tail(rng), 7, tail(rng)]
+
+def tail(rng):
+    k = 0
+    while k < 5 and rng.getrandbits(1):
+        k += 1
+    return k
+
+def seed_and_noise(rng):
+    nonce = rng.randrange(4)
+    return nonce, (nonce + 1) % 4
+
+def looked_at(rng):
+    first = rng.randrange(3)
+    return first, first * 0 + rng.randrange(2)
+
+def of_several_types(rng):
+    return [True, 1, 1.0, -0.0, float("nan"), float("inf"), None, "1"][rng.getrandbits(3)]
 """
 
 
@@ -57,7 +84,27 @@ def made_of(program: Path, name: str, *args, coins="rng"):
     function = getattr(certified_program, name)
     explored = explore(function, args, coins=coins)
     return certificate_of(
-        explored, program=f"python:{program}:{name}", args=args, kwargs={}, coins=coins
+        [explored], program=f"python:{program}:{name}", calls=[args], kwargs={}, coins=coins
+    )
+
+
+def made_of_proof(program: Path, name: str, **asked):
+    """The certificate of a verdict."""
+    import certified_program
+
+    options = ProofOptions(coins="rng", disjoint="neighbours" not in asked)
+    name_of_program = f"python:{program}:{name}"
+    found = prove(
+        getattr(certified_program, name), program=name_of_program, options=options, **asked
+    )
+    return certificate_of(
+        found.explorations,
+        program=name_of_program,
+        calls=found.calls,
+        kwargs={},
+        coins="rng",
+        returned=found.returned,
+        shows=found.shows,
     )
 
 
@@ -88,12 +135,17 @@ def test_the_checker_is_short_and_imports_nothing_of_ours() -> None:
 
 @pytest.mark.parametrize(
     ("name", "args", "coins"),
-    [("below", (5,), "rng"), ("tossed", (Fraction(1, 3),), "rng"), ("little", (), "")],
+    [
+        ("below", (5,), "rng"),
+        ("tossed", (Fraction(1, 3),), "rng"),
+        ("little", (), ""),
+        ("of_several_types", (), "rng"),
+    ],
 )
 def test_a_certificate_holds_and_python_follows_all_of_it(program, tmp_path, name, args, coins):
     made = made_of(program, name, *args, coins=coins)
     said = json.loads(checked(made, tmp_path, isolated=True))
-    transitions = sum(len(s["branches"]) for s in made["states"])
+    transitions = sum(len(s["branches"]) for s in made["parts"][0]["states"])
     assert (said["replayed"], said["tapes"]) == (transitions, 50)
     assert said["residual"] <= 2.0**-40
 
@@ -105,35 +157,35 @@ def test_the_same_proof_has_the_same_bytes(program, tmp_path) -> None:
     assert len(hashes) == 1
 
 
-def more_of_the_likeliest(made):
-    law = [Fraction(p) for p in made["law"]]
+def more_of_the_likeliest(part):
+    law = [Fraction(p) for p in part["law"]]
     law[0] += Fraction(1, 1 << 30)
-    made["law"] = [str(p) for p in law]
-    made["residual"] = str(1 - sum(law))
+    part["law"] = [str(p) for p in law]
+    part["residual"] = str(1 - sum(law))
 
 
-def more_visits(made):
-    made["visits"][-1] = str(2 * Fraction(made["visits"][-1]))
+def more_visits(part):
+    part["visits"][-1] = str(2 * Fraction(part["visits"][-1]))
 
 
-def a_residual_that_hides(made):
-    made["residual"] = "0"
+def a_residual_that_hides(part):
+    part["residual"] = "0"
 
 
-def another_probability(made):
-    state = next(s for s in made["states"] if len(s["cuts"]) == 1)
+def another_probability(part):
+    state = next(s for s in part["states"] if len(s["cuts"]) == 1)
     state["cuts"] = [state["cuts"][0] - 1]
 
 
-def one_coin_twice(made):
-    branch = next(b for s in made["states"] for b in s["branches"] if b[0] and b[2] >= 0)
-    to = made["states"][branch[2]]
+def one_coin_twice(part):
+    branch = next(b for s in part["states"] for b in s["branches"] if b[0] and b[2] >= 0)
+    to = part["states"][branch[2]]
     branch[1] = [branch[1][0]] * 2
     to["domains"] = [to["domains"][0]] * 2
 
 
-def a_wider_interval(made):
-    made["states"][0]["domains"][0][1] += 1
+def a_wider_interval(part):
+    part["states"][0]["domains"][0][1] += 1
 
 
 @pytest.mark.parametrize(
@@ -143,27 +195,29 @@ def a_wider_interval(made):
 )
 def test_arithmetic_that_was_changed_does_not_hold(program, tmp_path, change) -> None:
     made = made_of(program, "below", 5)
-    assert made["exact"]
-    change(made)
+    (part,) = made["parts"]
+    assert part["exact"]
+    change(part)
     with pytest.raises(checker.Wrong):
         checked(made, tmp_path)
 
 
 def test_a_residual_must_complete_the_law(program, tmp_path) -> None:
     made = made_of(program, "tossed", Fraction(1, 3))
-    a_residual_that_hides(made)
-    with pytest.raises(checker.Wrong, match="add up to 1"):
+    a_residual_that_hides(made["parts"][0])
+    with pytest.raises(checker.Wrong, match="adds up to 1"):
         checked(made, tmp_path)
 
 
 def test_a_certificate_of_another_program_is_found_by_running_python(program, tmp_path) -> None:
     made = made_of(program, "below", 5)
     swapped = copy.deepcopy(made)
-    first, second = swapped["outputs"][:2]
-    swapped["outputs"][:2] = [second, first]
+    outputs = swapped["parts"][0]["outputs"]
+    outputs[:2] = outputs[1::-1]
     checked(swapped, tmp_path)  # the arithmetic alone cannot see it
     assert "Python returns" in checked(swapped, tmp_path, isolated=True)
-    other = {**made, "args": [4]}
+    other = copy.deepcopy(made)
+    other["parts"][0]["args"] = [4]
     assert "WRONG" in checked(other, tmp_path, isolated=True)
 
 
@@ -175,7 +229,7 @@ def test_a_program_that_was_edited_does_not_hold(program, tmp_path) -> None:
 
 def test_what_is_no_certificate_is_refused(tmp_path) -> None:
     path = tmp_path / "certificate.json.gz"
-    for data in (b"{}", b"[]", b"nonsense", b'{"certificate": "dpaudit-proof/2"}'):
+    for data in (b"{}", b"[]", b"nonsense", b'{"certificate": "dpaudit-proof/1"}'):
         path.write_bytes(gzip.compress(data))
         with pytest.raises((ValueError, LookupError, TypeError)):
             checker.check(path, run=False)
@@ -183,16 +237,142 @@ def test_what_is_no_certificate_is_refused(tmp_path) -> None:
 
 def test_one_coin_is_never_two_registers(tmp_path) -> None:
     state = {
-        "id": "", "register": 0, "domains": [[0, 4], [0, 4]], "cuts": [2], "via": None,
-        "onward": 0, "branches": [[[], [], -1], [[], [], -2]],
+        "register": 0, "domains": [[0, 4], [0, 4]], "cuts": [2], "via": None, "onward": 0,
+        "branches": [[[], [], -1], [[], [], -2]],
+    }  # fmt: skip
+    part = {
+        "args": [], "first": [[4, 4], [["new", 0], ["new", 1]], 0], "states": [state],
+        "outputs": ["0", "1"], "law": ["1/2", "1/2"], "residual": "0", "exact": True,
+        "visits": ["1"], "bits": [4, 4],
     }  # fmt: skip
     made = {
-        "certificate": "dpaudit-proof/1", "program": "python:x:y", "files": {}, "args": [],
-        "kwargs": {}, "coins": "", "first": [[4, 4], [["new", 0], ["new", 1]], 0],
-        "states": [state], "outputs": ["int 0", "int 1"], "law": ["1/2", "1/2"],
-        "residual": "0", "exact": True, "visits": ["1"],
+        "certificate": "dpaudit-proof/2", "program": "python:x:y", "files": {}, "kwargs": {},
+        "coins": "", "parts": [part], "returned": None, "shows": {},
     }  # fmt: skip
     assert checked(made, tmp_path)["residual"] == 0
-    made["first"] = [[4], [["new", 0], ["new", 0]], 0]
+    part["first"] = [[4], [["new", 0], ["new", 0]], 0]
+    part["bits"] = None
     with pytest.raises(checker.Wrong, match="not uniform and independent"):
         checked(made, tmp_path)
+
+
+def test_equal_outputs_of_several_types_are_one(program, tmp_path) -> None:
+    made = made_of(program, "of_several_types")
+    outputs = ["1", '"-0.0"', '"nan"', "float inf", "NoneType None", '"1"']
+    assert sorted(made["parts"][0]["outputs"]) == sorted(outputs)
+    assert max(map(Fraction, made["parts"][0]["law"])) == Fraction(3, 8)
+
+
+ASKED = {
+    "answer": {"neighbours": (0, 1), "claim_epsilon": "1"},
+    "pair": {},
+    "seed_and_noise": {},
+    "looked_at": {},
+}
+
+
+def test_what_a_certificate_shows(program, tmp_path) -> None:
+    proofs = {name: made_of_proof(program, name, **asked) for name, asked in ASKED.items()}
+    found = {name: checked(made, tmp_path) for name, made in proofs.items()}
+    assert [one["values"] for one in found.values()] == [0, 2, 0, 0]
+    points = {epsilon: (low, high) for epsilon, low, high in found["answer"]["shows"]["profile"]}
+    exact = Fraction(3, 4) - Fraction(1, 4) * Fraction(math.exp(1))
+    assert all(abs(Fraction(bound) - exact) < Fraction(1, 10**15) for bound in points["1"])
+    assert points["ln(1)"] == ("1/2", "1/2")
+    ends = [float(Fraction(epsilon)) for epsilon in list(points)[-2:]]
+    assert ends == pytest.approx([math.log(3)] * 2, abs=1e-8)  # the least ε at δ = 0
+    assert Fraction(points[list(points)[-2]][0]) > 0 == Fraction(points[list(points)[-1]][1])
+    assert proofs["pair"]["returned"] == [0, "7", 1]
+    assert found["seed_and_noise"]["shows"] == {"dependence": ["3/4", "3/4"]}
+    assert found["looked_at"]["shows"] == {"dependence": ["0", "0"]}
+    assert checked(made_of(program, "little", coins=""), tmp_path)["bits"] == [16]
+    assert checked(made_of(program, "below", 5), tmp_path)["bits"] == [None]
+
+
+HINTS = {"via", "onward"}  # which paths to run; any other path is as good
+
+
+def places(made, above=()):
+    """Where the numbers and words of a certificate stand."""
+    for key, value in made.items() if isinstance(made, dict) else enumerate(made):
+        if key in HINTS:
+            continue
+        if isinstance(value, (dict, list)) and value:
+            yield from places(value, (*above, key))
+        else:
+            yield (*above, key)
+
+
+def another(value):
+    """Another value of the same kind; of a number, never one that is a truth as well."""
+    if isinstance(value, bool) or value is None:
+        return 1 - bool(value)
+    if isinstance(value, int):
+        return value + 1
+    if isinstance(value, str) and value.lstrip("-").replace("/", "", 1).isdecimal():
+        return str(Fraction(value) + Fraction(1, 7))
+    return f"{value}x" if isinstance(value, str) else [*value, 1] if value == [] else {"x": 1}
+
+
+def changed(made, most=4):
+    """A certificate with one thing changed, for `most` places of each kind."""
+    seen = Counter()
+    for place in places(made):
+        kind = tuple(key for key in place if isinstance(key, str))
+        seen[kind] += 1
+        if seen[kind] > most or (kind == ("shows", "profile") and place[-1] == 0 < place[-2]):
+            continue  # with an ε beyond the largest, what is said of δ stays true
+        if place[-1] == "exact" and not made["parts"][place[1]]["visits"]:
+            continue  # it says how the numbers of visits are written
+        copied = copy.deepcopy(made)
+        inside = copied
+        for key in place[:-1]:
+            inside = inside[key]
+        value = another(inside[place[-1]])
+        if place[0] == "shows" and place[-1] == len(inside) - 1:  # of an upper bound
+            value = str(Fraction(inside[-1]) - Fraction(1, 7))
+        inside[place[-1]] = value
+        yield place, copied
+
+
+RUN = """
+import sys
+from pathlib import Path
+from dpaudit.prove.certificates import checker
+for path in sorted(Path(sys.argv[1]).glob("*.gz")):
+    try:
+        checker.check(path, tapes=50)
+        print("holds", path.name)
+    except checker.Wrong:
+        print("wrong", path.name)
+    except Exception as error:
+        print(type(error).__name__, path.name)
+"""
+
+
+@pytest.mark.parametrize("name", [*ASKED, "little"])
+def test_any_one_change_is_refused(program, tmp_path, name) -> None:
+    """Everything but the hints is changed, one at a time; Python runs where arithmetic agrees."""
+    coins = "" if name == "little" else "rng"
+    made = (
+        made_of_proof(program, name, **ASKED[name]) if coins else made_of(program, name, coins="")
+    )
+    kept, left = {}, tmp_path / "left"
+    left.mkdir()
+    for i, (place, tampered) in enumerate(changed(made)):
+        path = left / f"{i:05}.gz"
+        write_certificate(tampered, path)
+        try:
+            checker.check(path, run=False)
+            kept[path.name] = place
+        except (checker.Wrong, ValueError, LookupError, TypeError, AttributeError):
+            path.unlink()
+    write_certificate(made, left / "untouched.gz")
+    command = [sys.executable, "-c", RUN, str(left)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    said = [line.rsplit(" ", 1) for line in done.stdout.splitlines()]
+    assert [(kept.get(path), path) for word, path in said if word == "holds"] == [
+        (None, "untouched.gz")
+    ]
+    assert i > 30
+    assert len(said) > 5

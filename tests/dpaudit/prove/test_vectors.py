@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -48,8 +49,18 @@ def test_a_seed_shows_in_two_coin_strings_that_differ_in_one_coin() -> None:
     assert "coin 1 alone changed" in result.counterexample.says
 
 
-def test_a_program_that_looks_at_what_it_returns_is_not_judged() -> None:
+def test_a_program_that_looks_at_what_it_returns_is_judged_by_its_joint_law() -> None:
     result = asked(vectors.looks_back).result
+    assert (result.verdict, result.disjoint) == ("proved", "shown")
+    assert "the product of their laws, up to 0" in result.reason
+    wrong = asked(vectors.looks_back, "bernoulli:p=1/3").result
+    assert (wrong.verdict, wrong.disjoint) == ("refuted", "shown")
+    assert wrong.counterexample.output.startswith("(")
+
+
+def test_a_joint_law_with_a_large_residual_decides_nothing() -> None:
+    options = replace(OPTIONS, residual=Fraction(1, 8), tolerance=Fraction(1, 8))
+    result = asked(vectors.looks_back_at_a_tail, options=options).result
     assert (result.verdict, result.disjoint) == ("undecided", "not shown")
 
 

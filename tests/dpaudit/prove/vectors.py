@@ -107,6 +107,15 @@ def looks_back(rng):
     return values
 
 
+def looks_back_at_a_tail(rng):
+    """The same, without an end."""
+    values = [geometric(rng)]
+    if values[0] < 0:
+        return values
+    values.append(geometric(rng))
+    return values
+
+
 def steady(rng):
     return rng.getrandbits(3) + rng.randrange(5)
 
