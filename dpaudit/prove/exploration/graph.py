@@ -15,6 +15,7 @@ import scipy.sparse.linalg
 
 from dpaudit.errors import RefusedProgramError
 from dpaudit.prove.exploration.law import canonical_output
+from dpaudit.prove.interpreter.execution import run, start
 from dpaudit.prove.interpreter.lazy import NeedSplit
 from dpaudit.prove.interpreter.machine import Machine, Raised
 from dpaudit.prove.interpreter.state import freeze, thaw
@@ -69,7 +70,7 @@ class Graph:
 
     def begin(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Run a function up to its first decision."""
-        self.machine.start(function, args, kwargs)
+        start(self.machine, function, args, kwargs)
         self.first = self._go(0, 1)
 
     def begin_at(self, form: Hashable) -> None:
@@ -78,7 +79,7 @@ class Graph:
         self.first = self._go(0, 1)
 
     def _go(self, low: int, high: int) -> Branch:
-        split = self.machine.run()
+        split = run(self.machine)
         requests = tuple(self.machine.requests)
         if self.machine.cut is not UNBOUND:
             form, symbols = freeze(self.machine.frames, self.machine.pins)

@@ -7,13 +7,15 @@ it is an idealisation: the proof is about the program, with perfect coins in the
 
 from __future__ import annotations
 
+import random
 from typing import Any, Protocol
 
 from dpaudit.errors import RefusedProgramError
+from dpaudit.prove.interpreter.classes import python_method
 from dpaudit.prove.interpreter.lazy import Lazy, LazyBytes, Symbol, binary
-from dpaudit.prove.interpreter.values import CoinSource
+from dpaudit.prove.interpreter.values import Bound, CoinMethod, CoinSource
 
-__all__ = ["Requests", "draw", "is_draw"]
+__all__ = ["Requests", "coin_attribute", "draw"]
 
 _LARGEST_BITS = 1 << 16
 
@@ -132,12 +134,16 @@ _DRAWS = {
 }
 
 
-def is_draw(name: str) -> bool:
-    """Whether a method of a generator is one request."""
-    return name in _DRAWS
+def coin_attribute(source: CoinSource, name: str) -> CoinMethod | Bound:
+    """A method of a generator: one request, or Python code that makes requests."""
+    if name in _DRAWS:
+        return CoinMethod(source, name)
+    written = python_method(random.SystemRandom, name)
+    if written:
+        return Bound(written, source)
+    raise RefusedProgramError(f"the method {name} of a generator of random numbers")
 
 
-def draw(vm: Requests, source: CoinSource, name: str, args: list[Any], kwargs: Any) -> Any:
+def draw(vm: Requests, name: str, args: list[Any], kwargs: Any) -> Any:
     """Draw once; the arguments are decided."""
-    del source
     return _DRAWS[name](vm, *args, **kwargs)  # type: ignore[operator]

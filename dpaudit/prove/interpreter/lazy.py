@@ -19,7 +19,9 @@ import numpy as np
 from dpaudit.errors import RefusedProgramError
 
 __all__ = [
+    "COMPARISONS",
     "LARGEST_FORCED",
+    "PLAIN",
     "Lazy",
     "LazyBytes",
     "NeedSplit",
@@ -204,14 +206,10 @@ _OPEN_ABOVE = {
     **dict.fromkeys(("log1p", "nplog1p"), -1),
 }
 _CLOSED_ABOVE = {"sqrt": 0, "isqrt": 0}
-_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "==": operator.eq,
-    "!=": operator.ne,
-}
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "==": operator.eq, "!=": operator.ne,
+}  # fmt: skip
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 _NUMBERS = (int, float, Fraction, np.integer, np.floating, np.bool_)
 
@@ -263,9 +261,9 @@ def compare(op: str, left: Any, right: Any) -> bool:
     if not isinstance(left, Lazy):
         if isinstance(right, Lazy):
             return compare(op, left, right)
-        return bool(_COMPARISONS[op](left, right))
+        return bool(COMPARISONS[op](left, right))
     if right is None or isinstance(right, (str, bytes, tuple, list, dict)):
-        return bool(_COMPARISONS[op](left.ends()[0], right))
+        return bool(COMPARISONS[op](left.ends()[0], right))
     if not isinstance(right, _NUMBERS):
         raise RefusedProgramError(
             f"a coin is compared with a {type(right).__name__}: only numbers can be"
@@ -274,7 +272,7 @@ def compare(op: str, left: Any, right: Any) -> bool:
         return not compare("==", left, right)
     a, b = left.ends()
     if op != "==":
-        test = _COMPARISONS[op]
+        test = COMPARISONS[op]
         at_low, at_high = bool(test(a, right)), bool(test(b, right))
         if at_low == at_high:
             return at_low
@@ -396,19 +394,20 @@ def binary(op: str, left: Any, right: Any) -> Any:
         _force_smaller(left, right)
     if isinstance(left, Lazy):
         if not isinstance(right, _NUMBERS):
-            return _PLAIN[op](force(left), right)
+            return PLAIN[op](force(left), right)
         return _with_constant(op, left, _checked(right))
     if isinstance(right, Lazy):
         if not isinstance(left, _NUMBERS):
-            return _PLAIN[op](left, force(right))
+            return PLAIN[op](left, force(right))
         return _constant_with(op, _checked(left), right)
-    return _PLAIN[op](left, right)
+    return PLAIN[op](left, right)
 
 
-_PLAIN: dict[str, Callable[[Any, Any], Any]] = {
+PLAIN: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
     "//": operator.floordiv, "%": operator.mod, "**": operator.pow, "<<": operator.lshift,
     ">>": operator.rshift, "&": operator.and_, "|": operator.or_, "^": operator.xor,
+    "@": operator.matmul,
 }  # fmt: skip
 
 
@@ -420,7 +419,7 @@ def _with_constant(op: str, left: Lazy, c: Any) -> Any:
     whole = _whole(left) and type(c) in (int, bool)
     if op in {"+", "-", "*"} or (op in {"/", "//"} and c != 0):
         if op == "//" and not whole and not isinstance(c, (int, Fraction)):
-            return _PLAIN[op](force(left), c)  # Python's float floor division may round
+            return PLAIN[op](force(left), c)  # Python's float floor division may round
         if op == "//" and whole and c == 1:
             return left
         return _normal(left.then(op, c))
@@ -437,7 +436,7 @@ def _with_constant(op: str, left: Lazy, c: Any) -> Any:
             return binary("*", binary("&", binary(">>", left, c.bit_length() - 1), 1), c)
     if op == "**" and whole and c > 0 and min(left.ends()) >= 0:
         return left.then("**", c)
-    return _PLAIN[op](force(left), c)
+    return PLAIN[op](force(left), c)
 
 
 def _constant_with(op: str, c: Any, right: Lazy) -> Any:
@@ -446,12 +445,12 @@ def _constant_with(op: str, c: Any, right: Lazy) -> Any:
         return right.then(names[op], c)
     if op == "/" or (op == "//" and _whole(right) and type(c) is int):
         if compare("==", right, 0):
-            return _PLAIN[op](c, 0)
+            return PLAIN[op](c, 0)
         compare("<", right, 0)
         return right.then("rdiv" if op == "/" else "rfloordiv", c)
     if op == "&":
         return binary(op, right, c)
-    return _PLAIN[op](c, force(right))
+    return PLAIN[op](c, force(right))
 
 
 def _remainder(lazy: Lazy, m: int) -> Any:

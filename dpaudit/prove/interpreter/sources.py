@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.errors import RefusedProgramError
-from dpaudit.prove.interpreter.code import Code, compile_function
+from dpaudit.prove.interpreter.code import Code
+from dpaudit.prove.interpreter.statements import compile_function
 
 __all__ = ["Sources"]
 
@@ -60,10 +61,7 @@ class Sources:
                 f"{code.co_firstlineno} of {filename}; give each a line of its own"
             )
         node, owner = candidates[0]
-        try:
-            return compile_function(node, filename, free=code.co_freevars, owner=owner)
-        except RefusedProgramError as error:
-            raise RefusedProgramError(f"{filename}: {error}") from error
+        return compile_function(node, filename, free=code.co_freevars, owner=owner)
 
     def _file(self, filename: str, function: types.FunctionType) -> tuple[Any, Any]:
         if filename not in self.files:

@@ -7,8 +7,10 @@ from typing import Any
 from dpaudit.prove.interpreter.code import Code
 
 __all__ = [
+    "PENDING",
     "UNBOUND",
     "Bound",
+    "Call",
     "Cell",
     "Closure",
     "CoinMethod",
@@ -29,6 +31,19 @@ class _Unbound:
 
 
 UNBOUND = _Unbound()
+PENDING = object()
+"""The answer of a call that a frame will deliver later."""
+
+
+class Call:
+    """A call that is still to be made: a property's getter, Python code for a builtin."""
+
+    __slots__ = ("args", "function", "kwargs")
+
+    def __init__(
+        self, function: Any, args: list[Any], kwargs: dict[str, Any] | None = None
+    ) -> None:
+        self.function, self.args, self.kwargs = function, args, kwargs or {}
 
 
 class Cell:
@@ -152,8 +167,8 @@ class Token:
 class Frame:
     """An activation: instruction, variables, stack and handlers; `deliver` says who waits for it.
 
-    `deliver` is ("push",), ("init", object), ("for", label), ("next", default or UNBOUND),
-    ("not",), ("truth",) or ("drop",).
+    `deliver` is ("push",), ("init", object), ("operator", name, left, right), ("not",), ("drop",),
+    or of a generator ("for", label) and ("next", default or UNBOUND).
     """
 
     __slots__ = (

@@ -1,0 +1,116 @@
+"""What the machine asks of a class: its attributes by name, and whether Python code runs in it."""
+
+from __future__ import annotations
+
+import random
+import types
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.errors import RefusedProgramError
+from dpaudit.prove.interpreter.lazy import Lazy, LazyBytes, Symbol, settled
+from dpaudit.prove.interpreter.natives import PURE_TYPES
+from dpaudit.prove.interpreter.state import is_plain_class
+from dpaudit.prove.interpreter.values import (
+    UNBOUND,
+    Bound,
+    Cell,
+    Closure,
+    CoinMethod,
+    CoinSource,
+    Frame,
+    Generator,
+    NativeMethod,
+    SequenceIterator,
+    Super,
+    Token,
+    View,
+)
+
+__all__ = [
+    "class_attribute",
+    "is_named_tuple",
+    "is_plain_exception",
+    "is_python_class",
+    "python_method",
+    "type_of",
+]
+
+_OURS = frozenset(
+    {
+        Frame, Generator, Cell, Closure, Bound, NativeMethod, Super, CoinSource, CoinMethod,
+        SequenceIterator, View, Lazy, LazyBytes, Symbol, Fraction, type(UNBOUND), Token,
+    }
+)  # fmt: skip
+_SHOWN_AS: dict[type, type] = {
+    CoinSource: random.SystemRandom,
+    LazyBytes: bytes,
+    Closure: types.FunctionType,
+    Generator: types.GeneratorType,
+    Bound: types.MethodType,
+    NativeMethod: types.BuiltinMethodType,
+    View: type({}.keys()),
+}
+_PYTHON_CLASSES: dict[type, bool] = {}
+_NAMED_TUPLES: dict[type, bool] = {}
+
+
+def class_attribute(cls: Any, name: str) -> Any:
+    """What the first class in the resolution order has by a name; UNBOUND if none has it."""
+    for base in cls.__mro__:
+        if name in base.__dict__:
+            return base.__dict__[name]
+    return UNBOUND
+
+
+def python_method(cls: type, name: str) -> types.FunctionType | None:
+    """A method of a class that is written in Python; None if there is none."""
+    found = class_attribute(cls, name)
+    return found if isinstance(found, types.FunctionType) else None
+
+
+def is_python_class(cls: type) -> bool:
+    """Whether a class is written in Python alone, and is not one of this machine's own."""
+    known = _PYTHON_CLASSES.get(cls)
+    if known is None:
+        known = cls not in _OURS and cls not in PURE_TYPES and is_plain_class(cls)
+        known = known and not issubclass(cls, BaseException)
+        _PYTHON_CLASSES[cls] = known
+    return known
+
+
+def is_named_tuple(cls: type) -> bool:
+    """Whether a class is a tuple with names, and runs no Python code where a tuple runs none."""
+    known = _NAMED_TUPLES.get(cls)
+    if known is None:
+        known = _NAMED_TUPLES[cls] = (
+            issubclass(cls, tuple)
+            and type(cls) is type
+            and hasattr(cls, "_fields")
+            and all(
+                not name.startswith("__")
+                or held.__module__.startswith(("collections", "namedtuple_"))
+                for base in cls.__mro__
+                for name, held in base.__dict__.items()
+                if isinstance(held, types.FunctionType)
+            )
+        )
+    return known
+
+
+def is_plain_exception(cls: type) -> bool:
+    """Whether a class is an exception, and no Python code runs when one is made."""
+    return issubclass(cls, BaseException) and not (
+        python_method(cls, "__init__") or python_method(cls, "__new__")
+    )
+
+
+def type_of(value: Any) -> type:
+    """The class that the program sees of a value."""
+    kind = type(value)
+    if kind is Token:
+        raise RefusedProgramError("the type of a value that was hidden")
+    if kind is Lazy:
+        simple = settled(value)
+        return type(simple.ends()[0]) if isinstance(simple, Lazy) else type(simple)
+    return _SHOWN_AS.get(kind, kind)

@@ -1,0 +1,73 @@
+"""Runs a program's instructions until it ends or a coin must be decided."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from typing import Any
+
+from dpaudit.errors import RefusedProgramError
+from dpaudit.prove.interpreter.code import Code
+from dpaudit.prove.interpreter.instructions import INSTRUCTIONS
+from dpaudit.prove.interpreter.lazy import NeedSplit
+from dpaudit.prove.interpreter.machine import Machine
+from dpaudit.prove.interpreter.state import freeze, thaw
+from dpaudit.prove.interpreter.values import UNBOUND, Frame
+
+__all__ = ["run", "start"]
+
+_LONGEST = 3_000_000
+_ROOT = Code("", "", ast.parse("lambda: 0", mode="eval").body.args, [], [], [])  # type: ignore[attr-defined]
+_ROOT.instructions = [("CALL_EX", None), ("FINISH", None), ("RETURN", None)]
+_ROOT.lines = [0, 0, 0]
+_ROOT.live = [frozenset()] * 4
+
+
+def start(vm: Machine, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Call a function, before its first instruction."""
+    frame = Frame(_ROOT, {})
+    if isinstance(function, functools.partial):
+        vm.pins.adopt(function)
+    frame.stack = [function, list(args), dict(kwargs)]
+    form, _ = freeze([frame], vm.pins)  # the caller's own arguments are never changed
+    vm.resume(thaw(form, vm.pins)[0])
+
+
+def run(vm: Machine) -> NeedSplit | None:
+    """Run until a coin must be decided (returned), or to the end: see `Machine.result`.
+
+    Raises:
+        RefusedProgramError: the program cannot be followed; the message names file and line.
+    """
+    steps = 0
+    table = INSTRUCTIONS
+    while vm.frames:
+        frame = vm.frames[-1]
+        code, pc = frame.code, frame.pc
+        op, arg = code.instructions[pc]
+        frame.pc = pc + 1
+        try:
+            table[op](vm, frame, arg)
+        except NeedSplit as split:
+            frame.pc = pc
+            return split
+        except RefusedProgramError as error:
+            raise _located(code, pc, str(error)) from error
+        except Exception as error:  # noqa: BLE001 (the program's own exception)
+            vm.unwind(error)
+        if vm.cut is not UNBOUND:
+            return None
+        steps += 1
+        if steps > _LONGEST:
+            raise _located(
+                code,
+                pc,
+                f"{_LONGEST:,} steps without a decision by a coin; the program may not end",
+            )
+    return None
+
+
+def _located(code: Code, pc: int, text: str) -> RefusedProgramError:
+    return RefusedProgramError(
+        f"{code.filename}:{code.lines[pc]}: {text}" if code.filename else text
+    )
