@@ -1,0 +1,308 @@
+"""How many values of a generator are needed to predict the others, and how many are predicted.
+
+`python benchmarks/predictable.py` draws noise in rows of 64, twice as many values at a time, until
+one test of the battery predicts held-out values or bits with p < 1e-9. Per row it prints the values
+drawn, those that the test says are enough, its CPU seconds at that size (without drawing), and what
+it predicted. `--write` keeps the table in docs/results/predictable/; `--only NAME` runs some rows.
+Seeds are fixed. A new row is one line in ROWS.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from common import MACHINE
+from scipy.special import ndtri
+
+from dpaudit import registry
+from dpaudit.audit.block import SampleBlock
+from dpaudit.claims import Claim
+from dpaudit.randomness import KeyedStream
+from dpaudit.results.files import write_file
+
+RESULTS = Path(__file__).parents[1] / "docs" / "results" / "predictable"
+D = 64
+FEWEST, MOST = 1 << 8, 1 << 21
+CERTAIN = 1e-9
+SEED = 20261125
+
+Floats = npt.NDArray[np.float64]
+Draw = Callable[[int], Floats]
+"""The next so many values, shape (m,)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A generator behind a transform, and the test that shall predict it."""
+
+    name: str
+    begin: Callable[[], Draw]
+    test: str
+    claim: str = "gaussian:sigma=1"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the table. ``drawn`` is None where the test predicted nothing."""
+
+    generator: str
+    test: str
+    drawn: int | None
+    needed: int | None
+    seconds: float
+    predicted: str
+    says: str
+
+
+# --- transforms ---
+
+
+def inverse(uniforms: Draw) -> Draw:
+    """Φ⁻¹, one uniform per value."""
+    return lambda m: ndtri(np.clip(uniforms(m), 2.0**-60, 1 - 2.0**-53))
+
+
+def box_muller(uniforms: Draw) -> Draw:
+    """Both outputs, next to each other; an even number."""
+
+    def draw(m: int) -> Floats:
+        u, turned = uniforms(m).reshape(-1, 2).T
+        size = np.sqrt(-2 * np.log1p(-u))
+        return np.stack(
+            [size * np.cos(2 * np.pi * turned), size * np.sin(2 * np.pi * turned)], 1
+        ).ravel()
+
+    return draw
+
+
+def signs(uniforms: Draw) -> Draw:
+    """Only the signs come from the generator."""
+    sizes = np.random.default_rng(SEED)
+    return lambda m: np.abs(sizes.standard_normal(m)) * np.where(uniforms(m) < 0.5, 1.0, -1.0)
+
+
+# --- linear generators ---
+
+
+def words(steps: Callable[[], Iterator[int]], bits: int) -> Draw:
+    """Uniforms (word + 1/2)/2^bits."""
+    made = steps()
+    return lambda m: (np.array(list(islice(made, m)), np.float64) + 0.5) * 2.0**-bits
+
+
+def twister() -> Draw:
+    """32-bit words of MT19937, as PHP and others divide them."""
+    made = np.random.RandomState(SEED)._bit_generator
+    return lambda m: (made.random_raw(m) + 0.5) * 2.0**-32
+
+
+def r_uniforms() -> Draw:
+    """Two words each: 27 and 32 bits, as R's inversion takes them."""
+    made = np.random.RandomState(SEED)._bit_generator
+
+    def draw(m: int) -> Floats:
+        u = made.random_raw(2 * m).reshape(-1, 2) * 2.3283064365386963e-10
+        return (np.floor(134217728 * u[:, 0]) + u[:, 1]) / 134217728
+
+    return draw
+
+
+def ruby_uniforms() -> Draw:
+    """53 bits of two words, as Ruby, Python and numpy's legacy generator make them."""
+    made = np.random.RandomState(SEED)
+    return made.random_sample
+
+
+def shift_register() -> Iterator[int]:
+    """PRBS31."""
+    bits = [1, 0] * 15 + [1]
+    while True:
+        bits = [*bits[1:], bits[-3] ^ bits[-31]]
+        yield bits[-1]
+
+
+def xorshift128() -> Iterator[int]:
+    """Marsaglia's, 32 bits."""
+    x, y, z, w = 123456789, 362436069, 521288629, 88675123
+    while True:
+        t = (x ^ x << 11) & 0xFFFFFFFF
+        x, y, z, w = y, z, w, w ^ w >> 19 ^ t ^ t >> 8
+        yield w
+
+
+_TAUS88 = ((13, 19, 12, 0xFFFFFFFE), (2, 25, 4, 0xFFFFFFF8), (3, 11, 17, 0xFFFFFFF0))
+_LFSR113 = (
+    (6, 13, 18, 0xFFFFFFFE),
+    (2, 27, 2, 0xFFFFFFF8),
+    (13, 21, 7, 0xFFFFFFF0),
+    (3, 12, 13, 0xFFFFFF80),
+)
+
+
+def tausworthe(*parts: tuple[int, int, int, int]) -> Callable[[], Iterator[int]]:
+    """L'Ecuyer's combined generators of 32 bits: shifts, shift, mask of each part."""
+
+    def steps() -> Iterator[int]:
+        state = [987654321 + 1000 * i for i in range(len(parts))]
+        while True:
+            total = 0
+            for i, (a, b, c, mask) in enumerate(parts):
+                z = state[i]
+                kept = (z << a & 0xFFFFFFFF ^ z) >> b
+                state[i] = (z & mask) << c & 0xFFFFFFFF ^ kept
+                total ^= state[i]
+            yield total
+
+    return steps
+
+
+def luajit() -> Iterator[int]:
+    """TW223: the low 52 bits of four Tausworthe generators of 64."""
+    state = [0x7A3F5C9184D2E6B1, 0x1B5E8D2C7F4A9360, 0xC4E1F7A2953B6D08, 0x5D9A3E8C1F7B2460]
+    full = (1 << 64) - 1
+    while True:
+        total = 0
+        for i, (k, q, s) in enumerate(((63, 31, 18), (58, 19, 28), (55, 24, 7), (47, 21, 8))):
+            z = state[i]
+            kept = (z << q & full ^ z) >> (k - s)
+            state[i] = kept ^ (z & full << (64 - k)) << s & full
+            total ^= state[i]
+        yield total & (1 << 52) - 1
+
+
+def well512() -> Iterator[int]:
+    """WELL512a of Panneton, L'Ecuyer and Matsumoto."""
+    state, i, full = [(12345 + 6789 * k) * 2654435761 % 2**32 for k in range(16)], 0, 0xFFFFFFFF
+    while True:
+        a, c = state[i], state[i + 13 & 15]
+        b = a ^ c ^ (a << 16 ^ c << 15) & full
+        c = state[i + 9 & 15]
+        c ^= c >> 11
+        a = state[i] = b ^ c
+        d = a ^ a << 5 & 0xDA442D24
+        i = i + 15 & 15
+        a = state[i]
+        state[i] = (a ^ b ^ d ^ a << 2 ^ b << 18 ^ c << 28) & full
+        yield state[i]
+
+
+def v8() -> Iterator[int]:
+    """``Math.random`` of Node and Chrome: xorshift128+, its first word, out of blocks of 64."""
+    one, two, full = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, (1 << 64) - 1
+    while True:
+        block = []
+        for _ in range(64):
+            one, two = two, (one ^ one << 23) & full
+            two ^= two >> 17 ^ one ^ one >> 26
+            block.append(one >> 12)
+        yield from reversed(block)
+
+
+def gauss() -> Draw:
+    """Python's ``random.gauss``."""
+    made = random.Random(SEED)
+    return lambda m: np.array([made.gauss(0, 1) for _ in range(m)])
+
+
+def torch_normal() -> Draw:
+    """``torch.randn`` on the CPU, in float32."""
+    import torch
+
+    made = torch.Generator().manual_seed(SEED)
+    return lambda m: torch.randn(m, generator=made).double().numpy()
+
+
+LINEAR = "linear-complexity"
+ROWS = [
+    Row("MT19937, 32 bits (PHP, Perl module), Φ⁻¹", lambda: inverse(twister()), LINEAR),
+    Row("MT19937, 32 bits, Box-Muller", lambda: box_muller(twister()), LINEAR),
+    Row("MT19937, R's inversion", lambda: inverse(r_uniforms()), LINEAR),
+    Row("MT19937, 53 bits (Ruby, Python's random), Φ⁻¹", lambda: inverse(ruby_uniforms()), LINEAR),
+    Row("MT19937, Python's random.gauss", gauss, LINEAR),
+    Row("MT19937, torch.randn on the CPU", torch_normal, LINEAR),
+    Row(
+        "MT19937, numpy.random.laplace (legacy)",
+        lambda: (lambda made: lambda m: made.laplace(0, 1, m))(np.random.RandomState(SEED)),
+        LINEAR,
+        "laplace:scale=1",
+    ),
+    Row("xorshift128+ in V8's blocks (Node), Φ⁻¹", lambda: inverse(words(v8, 52)), LINEAR),
+    Row("xorshift128+ in V8's blocks, Box-Muller", lambda: box_muller(words(v8, 52)), LINEAR),
+    Row("TW223 (LuaJIT), Φ⁻¹", lambda: inverse(words(luajit, 52)), LINEAR),
+    Row("TW223 (LuaJIT), Box-Muller", lambda: box_muller(words(luajit, 52)), LINEAR),
+    Row("xorshift128, Φ⁻¹", lambda: inverse(words(xorshift128, 32)), LINEAR),
+    Row("xorshift128, Box-Muller", lambda: box_muller(words(xorshift128, 32)), LINEAR),
+    Row("taus88, Φ⁻¹", lambda: inverse(words(tausworthe(*_TAUS88), 32)), LINEAR),
+    Row("lfsr113, Φ⁻¹", lambda: inverse(words(tausworthe(*_LFSR113), 32)), LINEAR),
+    Row("WELL512a, Φ⁻¹", lambda: inverse(words(well512, 32)), LINEAR),
+    Row("PRBS31, signs only", lambda: signs(words(shift_register, 1)), LINEAR),
+]
+
+
+def measured(row: Row) -> Line:
+    """Draw twice as much until the row's test is certain."""
+    law, stream = Claim.parse(row.claim), KeyedStream.from_seed(SEED)
+    draw, values, size = row.begin(), np.empty(0), FEWEST
+    while size <= MOST:
+        values = np.concatenate([values, draw(size - len(values))])
+        block = SampleBlock(0, values.reshape(-1, D), claim=law, spread=stream.numpy())
+        test = registry.load("tests", row.test)(law, stream.child(row.name))
+        began = time.process_time()
+        test.update(block)
+        found = test.evidence(alpha=0.01)
+        seconds = time.process_time() - began
+        if found.p <= CERTAIN:
+            needed = found.details.get("values needed")
+            predicted = str(found.details.get("predicted", ""))
+            return Line(row.name, row.test, size, needed, seconds, predicted, found.effect)
+        size *= 2
+    return Line(row.name, row.test, None, None, seconds, "", found.effect)
+
+
+def table(lines: list[Line]) -> str:
+    """The lines in Markdown, values that are enough first."""
+    head = "| generator and transform | test | values needed | found at | CPU s | held out |\n"
+    rows = [
+        f"| {one.generator} | {one.test} | {_count(one.needed)} | {_count(one.drawn)} "
+        f"| {one.seconds:.2f} | {one.predicted or 'nothing'} |"
+        for one in lines
+    ]
+    return head + "|---|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
+
+
+def _count(number: int | None) -> str:
+    return "" if number is None else f"{number:,}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="*", default=None, help="rows whose name contains this")
+    parser.add_argument("--write", action="store_true", help=f"write {RESULTS}")
+    chosen = parser.parse_args()
+    lines = []
+    for row in ROWS:
+        if chosen.only is None or any(part in row.name for part in chosen.only):
+            lines.append(measured(row))
+            print(table(lines[-1:]).splitlines()[-1], flush=True)
+    if chosen.write:
+        kept: dict[str, Any] = {
+            "machine": MACHINE,
+            "seed": SEED,
+            "rows": [asdict(x) for x in lines],
+        }
+        write_file(RESULTS / "results.json", json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+        write_file(RESULTS / "table.md", table(lines))
+
+
+if __name__ == "__main__":
+    main()
