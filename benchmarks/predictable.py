@@ -271,7 +271,7 @@ def measured(row: Row) -> Line:
 
 def table(lines: list[Line]) -> str:
     """The lines in Markdown, values that are enough first."""
-    head = "| generator and transform | test | values needed | found at | CPU s | held out |\n"
+    head = "| generator and transform | test | values needed | predicted at | CPU s | held out |\n"
     rows = [
         f"| {one.generator} | {one.test} | {_count(one.needed)} | {_count(one.drawn)} "
         f"| {one.seconds:.2f} | {one.predicted or 'nothing'} |"
