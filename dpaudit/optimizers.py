@@ -283,6 +283,7 @@ def audit_optimizer(
                     seed=used,
                     time_limit=time_limit,
                     search_limit=SEARCH_SECONDS,
+                    allow_predictable=True,  # the dry run seeds torch's generator itself
                 ),
                 progress=shown,
             )

@@ -74,6 +74,8 @@ class AuditOptions:
     """Names of the tests to run; None runs all registered ones."""
     sequential: bool = False
     """Whether to stop at the first clear finding; valid whenever it stops."""
+    allow_predictable: bool = False
+    """Whether noise that can be computed from other noise is advice, as in simulations."""
     bits: Path | None = None
     """File or FIFO for the top 16 bits of Φ(z) of every value of the first process."""
     dtype: str = "f64"
@@ -106,6 +108,7 @@ class AuditOptions:
             *(["--mitigation", self.mitigation] if self.mitigation else []),
             *(["--call", self.call] if self.call else []),
             *(["--sequential"] if self.sequential else []),
+            *(["--allow-predictable"] if self.allow_predictable else []),
         ]
 
     def for_opened(self, name: str) -> Self:

@@ -7,7 +7,7 @@ import dataclasses
 import math
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,7 @@ EARLY_END = 100  # what an end before the plan's may add to α is 1/this; see ru
 CAUSE_SECONDS = 3.0
 MAP_ALPHA = 0.01  # at which the detectability map was measured; a larger α sees more
 DRAWING_SECONDS = 600.0
+_COMPUTED = "the noise can be computed: who has seen some of it, or guesses a seed, knows the rest"
 _FIT = "fit into the time limit"
 _GIVE_ONE = f"give one of {', '.join(f'{law}:{scale}=1' for law, scale in FAMILIES.items())}"
 SEARCH_SECONDS = 15.0  # after the last value, without a time limit; less for a smaller audit
@@ -84,6 +85,7 @@ def audit_sampler(
     mitigation: str | None = None,
     tests: Sequence[str] | None = None,
     sequential: bool = False,
+    allow_predictable: bool = False,
     bits: Path | None = None,
     call: str | None = None,
     in_process: bool | None = None,
@@ -105,10 +107,11 @@ def audit_sampler(
     without it the values have 10 minutes, and a search for hidden directions 15 seconds after them
     (less below 1e7 values, 5 at 1e6). Without ``seed`` a fresh one is drawn and reported. ``tests``
     are names (all registered ones by default). ``sequential`` stops at the first clear finding and
-    stays valid at any time it is stopped. ``bits`` is a file or FIFO for the top 16 bits of Φ(z) of
-    every value of the first process, for an external battery. ``by`` is who runs the audit, for the
-    report. ``progress`` is called with the number drawn and the total; without it a notebook shows
-    a bar.
+    stays valid at any time it is stopped. ``allow_predictable`` is for simulations, where noise may
+    follow from other noise: the tests of that become advisory. ``bits`` is a file or FIFO for the
+    top 16 bits of Φ(z) of every value of the first process, for an external battery. ``by`` is who
+    runs the audit, for the report. ``progress`` is called with the number drawn and the total;
+    without it a notebook shows a bar.
 
     Formal guarantee: see :class:`~dpaudit.types.AuditResult`.
 
@@ -137,6 +140,7 @@ def audit_sampler(
         seed=fresh_seed(seed),
         tests=None if tests is None else tuple(tests),
         sequential=sequential,
+        allow_predictable=allow_predictable,
         bits=bits,
         dtype=dtype,
         text=text,
@@ -297,7 +301,13 @@ def _audit(
 
     root = KeyedStream.from_seed(options.seed).child("audit")
     weight = 2.0 if sequential else 1.0
-    battery = Battery(options.tests, claim, root, alpha=alpha / weight)
+    battery = Battery(
+        options.tests,
+        claim,
+        root,
+        alpha=alpha / weight,
+        allow_predictable=options.allow_predictable,
+    )
     betting = Betting(claim, root, alpha=alpha / weight) if sequential else None
     sampling = Sampling(
         sampler,
@@ -331,7 +341,9 @@ def _audit(
                 lambda sure: search_deadline(started, options, certain=sure)
             )
         early = 1 if sampling.ended is None else EARLY_END * sampling.blocks * (sampling.blocks + 1)
-        results, blind = judge(evidence, alpha=alpha, weight=weight * early)
+        results, blind = judge(
+            evidence, alpha=alpha, advisory=battery.advisory, weight=weight * early
+        )
     bets = betting.results(alpha=alpha) if betting is not None else []
     words = ["dpaudit", "audit", sampler.name, "--claim", str(claim), *options.words]
     found = tuple(
@@ -345,6 +357,7 @@ def _audit(
         for t in (*sorted(bets, key=lambda t: t.p), *results)
     )
     verdict, reason = _verdict(found, sampling, won, limit=limit)
+    reason += _predictable(found, battery.predicting, alpha)
     spots, curves = _excludes_not(claim, battery, sampling, plan, blind, alpha)
     return AuditResult(
         verdict=verdict,
@@ -463,6 +476,14 @@ def _verdict(
         hint = f"ask for --samples {least}, or more time"
         return "inconclusive", f"{slow} and show nothing; {hint}"
     return "no-finding", f"nothing that was looked at contradicts the claim; {slow}"
+
+
+def _predictable(tests: Sequence[TestResult], predicting: Set[str], alpha: float) -> str:
+    """What noise that can be computed means, if a test found it; allowed or not."""
+    found = [t for t in tests if t.name in predicting and (t.finding or t.p <= alpha)]
+    if any(t.finding for t in found):
+        return f"; {_COMPUTED}"
+    return f"; {_COMPUTED}, which --allow-predictable permits" if found else ""
 
 
 def shortened(result: AuditResult) -> str:

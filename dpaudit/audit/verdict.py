@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from functools import partial
 
@@ -65,6 +65,7 @@ _CAUSES = (
     "support",
     "predictable",
     "congruential",
+    "state-recovery",
     "linear-complexity",
     "repeats",
     "granularity",
@@ -83,18 +84,22 @@ _CERTAIN = 1e-100  # p-values below this are alike
 
 
 def judge(
-    evidence: Mapping[str, tuple[Test, Evidence]], *, alpha: float, weight: float = 1.0
+    evidence: Mapping[str, tuple[Test, Evidence]],
+    *,
+    alpha: float,
+    advisory: Set[str] = frozenset(),
+    weight: float = 1.0,
 ) -> tuple[tuple[TestResult, ...], tuple[BlindSpot, ...]]:
     """Adjust all p-values by Holm; return the tests' results and the blind spots of a pass.
 
     Results are in order of p; equal ones have the likelier cause first. ``evidence`` maps a test's
     name to (the test, its evidence). ``weight`` ≥ 1 multiplies the adjusted p-values where these
-    tests have only 1/weight of α. Advisory tests come last and take no part.
+    tests have only 1/weight of α. Tests named in ``advisory`` come last and take no part.
 
     Formal guarantee: P(any finding) ≤ ``alpha``/``weight`` if every claim of the sampler holds and
     every test's p is valid.
     """
-    names = [n for n, (test, _) in evidence.items() if not getattr(test, "advisory", False)]
+    names = [name for name in evidence if name not in advisory]
     adjusted = dict(zip(names, holm([evidence[n][1].p for n in names]), strict=True))
     results = []
     for name, (test, seen) in evidence.items():

@@ -73,7 +73,9 @@ class SearchingTest(Test, Protocol):
 
     On any test the class attribute ``advisory = True`` keeps its p-value out of the verdict (it is
     shown, and no α is spent on it); ``costly = True`` says that its evidence takes a second and is
-    not computed in between.
+    not computed in between; ``predictability = True`` says that it looks for noise that can be
+    computed from other noise or from a guess, which an audit with ``allow_predictable`` takes for
+    advice.
     """
 
     def search(self, *, deadline: float) -> None:

@@ -60,6 +60,7 @@ class NoiseOptions(TypedDict, total=False):
     seed: int | str | None
     time_limit: float | None
     tests: Sequence[str] | None
+    allow_predictable: bool
     mitigation: str | None
     call: str | None
     in_process: bool | None
@@ -249,6 +250,7 @@ class Auditor:
                 seed=seed,
                 time_limit=options.get("time_limit"),
                 tests=None if tests is None else tuple(tests),
+                allow_predictable=options.get("allow_predictable", False),
                 mitigation=options.get("mitigation"),
                 call=options.get("call"),
             )

@@ -158,7 +158,9 @@ _KIND_OF = {
     **dict.fromkeys(("goodness-of-fit", "tails"), "law"),
     **dict.fromkeys(("support", "granularity"), "values"),
     **dict.fromkeys(("correlation", "spectrum", "kernel"), "dependence"),
-    **dict.fromkeys(("predictable", "congruential", "linear-complexity"), "predictable"),
+    **dict.fromkeys(
+        ("predictable", "congruential", "linear-complexity", "state-recovery"), "predictable"
+    ),
     **dict.fromkeys(("repeats", "forks"), "reuse"),
     **dict.fromkeys(("hidden-direction", "keyless-search"), "hidden"),
     **dict.fromkeys(("drift", "triggers", "value-dependence"), "changes"),

@@ -31,6 +31,8 @@ __all__ = [
     "strongest_attack",
 ]
 
+_COMPUTED = "the noise can be computed"  # as a part of an audit's reason begins
+
 
 def audit_sentence(result: AuditResult, *, rest: str = "below") -> str:
     """What an audit found, in one sentence; ``rest`` says where what a pass misses stands."""
@@ -40,7 +42,7 @@ def audit_sentence(result: AuditResult, *, rest: str = "below") -> str:
             rest = "unknown: no test stated what it would miss"
         return (
             f"No finding: nothing contradicts {claim} in {values} values; "
-            f"what this cannot exclude is {rest}."
+            f"what this cannot exclude is {rest}.{_computed(result)}"
         )
     if result.verdict == "finding":
         found = [t for t in sorted_tests(result.tests) if t.finding]
@@ -50,9 +52,17 @@ def audit_sentence(result: AuditResult, *, rest: str = "below") -> str:
         p = f"smallest adjusted p {fmt.p_value(smallest)}, " if found else ""
         return (
             f"Finding: {names} {verb} {claim} ({p}α {fmt.quantity(result.alpha)}, {values} values)."
+            f"{_computed(result)}"
         )
     reason = printable(result.reason or "no reason given", limit=600).rstrip(".")
     return f"Inconclusive: {reason}; this says nothing about {claim} either way."
+
+
+def _computed(result: AuditResult) -> str:
+    """What the reason says of noise that can be computed, as a sentence of its own."""
+    parts = (part for part in result.reason.split("; ") if part.startswith(_COMPUTED))
+    said = printable(next(parts, ""), limit=300)
+    return f" {said[:1].upper()}{said[1:]}." if said else ""
 
 
 def sandbox_level(result: AuditResult | MechanismResult) -> str:

@@ -27,7 +27,9 @@ _FIRST_LOOK = 1 << 14
 class Battery:
     """The tests named (all registered ones by default); leaving its ``with`` block closes searches.
 
-    ``complete``: whether these are all that are registered, the keyless search apart.
+    ``complete``: whether these are all that are registered, the keyless search apart. ``advisory``
+    names those that take no part in the verdict; with ``allow_predictable`` also all that have
+    ``predictability = True``, which ``predicting`` names.
 
     ``seen_after`` maps a test to the number of values drawn when its p-value was first seen below
     its share of α. This is checked whenever the number of values has grown fourfold and decides
@@ -35,7 +37,13 @@ class Battery:
     """
 
     def __init__(
-        self, names: Sequence[str] | None, claim: Claim, stream: KeyedStream, *, alpha: float
+        self,
+        names: Sequence[str] | None,
+        claim: Claim,
+        stream: KeyedStream,
+        *,
+        alpha: float,
+        allow_predictable: bool = False,
     ) -> None:
         chosen = list(registry.plugins("tests")) if names is None else list(dict.fromkeys(names))
         self._tests: dict[str, Test] = {
@@ -45,11 +53,17 @@ class Battery:
             name: test for name, test in self._tests.items() if isinstance(test, SearchingTest)
         }
         self.origins = [registry.plugin("tests", name).origin for name in chosen]
-        counted = sum(not getattr(test, "advisory", False) for test in self._tests.values())
-        self._share = alpha / max(1, counted)
+        self.predicting = self._with("predictability")
+        self.advisory = self._with("advisory") | (
+            self.predicting if allow_predictable else frozenset()
+        )
+        self._share = alpha / max(1, len(self._tests) - len(self.advisory))
         self.complete = set(registry.plugins("tests")) - {SEARCH} <= set(chosen)
         self._look_at = _FIRST_LOOK
         self.seen_after: dict[str, int] = {}
+
+    def _with(self, attribute: str) -> frozenset[str]:
+        return frozenset(n for n, test in self._tests.items() if getattr(test, attribute, False))
 
     def __enter__(self) -> Battery:
         return self
@@ -82,11 +96,7 @@ class Battery:
         """
         others = [name for name in self._tests if name not in self._searching]
         heard = {name: self._tests[name].evidence(alpha=self._share) for name in others}
-        certain = any(
-            heard[name].p <= self._share
-            for name in others
-            if not getattr(self._tests[name], "advisory", False)
-        )
+        certain = any(heard[name].p <= self._share for name in others if name not in self.advisory)
         if self._searching:
             deadline = patience(certain)
             for test in self._searching.values():

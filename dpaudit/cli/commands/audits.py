@@ -70,6 +70,13 @@ def audit(
             "--sequential", help="Stop at the first clear finding; valid whenever it stops."
         ),
     ] = False,
+    allow_predictable: Annotated[
+        bool,
+        typer.Option(
+            "--allow-predictable",
+            help="Noise that can be computed from other noise is advice only: for simulations, where no privacy is claimed.",
+        ),
+    ] = False,
     bits: Annotated[
         Path | None,
         typer.Option(
@@ -136,6 +143,7 @@ def audit(
         seed=fresh_seed(common.seed),
         tests=tuple(tests.split(",")) if tests is not None else None,
         sequential=sequential,
+        allow_predictable=allow_predictable,
         bits=bits,
         dtype=dtype,
         text=text,

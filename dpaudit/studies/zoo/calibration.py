@@ -15,6 +15,7 @@ from dpaudit.experiments.measure import Measure
 from dpaudit.randomness import KeyedStream
 from dpaudit.studies.trials import interval
 from dpaudit.studies.zoo import InProcessSampler, honest
+from dpaudit.studies.zoo.honest import RECOVERABLE
 from dpaudit.studies.zoo.specimen import GAUSSIAN
 
 __all__ = ["MEASURE", "gather", "measure", "summary"]
@@ -53,6 +54,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
                 alpha=grid.alpha,
                 seed=f"{cell.settings['seed']}/{cell.id}/{i}",
                 tests=tests,
+                allow_predictable=grid.sampler in RECOVERABLE,
             )
             result = run_audit(sampler, claim=claim, options=options)
         findings += result.verdict == "finding"

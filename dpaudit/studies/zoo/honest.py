@@ -16,7 +16,10 @@ from dpaudit.randomness import KeyedStream
 from dpaudit.registry import nearest
 from dpaudit.studies.zoo.specimen import Array, Draw, Make
 
-__all__ = ["HONEST", "honest"]
+__all__ = ["HONEST", "RECOVERABLE", "honest"]
+
+RECOVERABLE = frozenset({"numpy-legacy", "torch-float32", "torch-float64"})
+"""Right laws from a Mersenne Twister, whose state an audit recovers."""
 
 
 def _numpy(stream: KeyedStream) -> Draw:

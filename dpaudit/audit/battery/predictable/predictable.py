@@ -59,6 +59,7 @@ class Predictable:
 
     looks_at = "noise that follows from a common generator and seed"
     costly = True
+    predictability = True
     compares_processes = True
 
     def __init__(self, claim: Claim, stream: Stream) -> None:

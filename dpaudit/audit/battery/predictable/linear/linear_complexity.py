@@ -60,6 +60,7 @@ class LinearComplexity:
 
     looks_at = "bits that follow from earlier ones by a linear recurrence"
     costly = True
+    predictability = True
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
         del stream

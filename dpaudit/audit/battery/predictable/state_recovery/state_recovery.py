@@ -1,0 +1,195 @@
+"""The generator's whole state from some noise, and from that the noise that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import gammaln, xlog1py
+
+from dpaudit.audit.battery.predictable.state_recovery.inversions import (
+    INVERSIONS,
+    SINGLE_PRECISION,
+    Inversion,
+)
+from dpaudit.audit.battery.predictable.state_recovery.mersenne_state import (
+    follows,
+    recovered,
+    top_bits_relation,
+)
+from dpaudit.audit.battery.predictable.state_recovery.polar import polar_fits
+from dpaudit.audit.battery.predictable.state_recovery.uniforms import DOUBLE, Layout, Uniforms
+from dpaudit.audit.battery.predictable.windows import TOLERANCE
+from dpaudit.claims import Claim
+from dpaudit.interfaces import Block, Stream
+from dpaudit.types import BlindSpot, Evidence
+
+__all__ = ["Prediction", "StateRecovery", "predictions"]
+
+KEPT = 24_576  # values in a row: the slow check of one bit needs 19,937
+_WORDS = 6_000  # that the state is solved from, at most
+_HELD_OUT = 128  # at least
+_LEAST = 512  # values worth trying
+_FARTHEST = 1e6  # in units of the scale: beyond anything of the claimed law
+_ALIKE = 2.0**-16  # an honest value lies within the tolerance of a number at most so often
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What one way to recover a state says of values that it did not use."""
+
+    says: str
+    used: int
+    predicted: int
+    compared: int
+
+    @property
+    def log_p(self) -> float:
+        """The logarithm of a bound on P(so many right | honest): C(n, k) q^k, 0 at most."""
+        n, k = self.compared, self.predicted
+        ways = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
+        return min(0.0, float(ways + k * np.log(_ALIKE) + xlog1py(0.0, -_ALIKE)))
+
+
+@dataclass(slots=True)
+class _Run:
+    """Values in a row, and where they stand."""
+
+    values: Floats = field(default_factory=lambda: np.empty(0))
+    call: int = 0
+
+
+class StateRecovery:
+    """Recovers the whole state of a Mersenne Twister from noise, and predicts the noise after it.
+
+    For continuous claims only. The longest call's first 24,576 values are inverted in each of the
+    ways listed in :mod:`.inversions`: to the uniform numbers, each with an error bound, and to
+    those bits of the generator's words that are certain. The bits are linear over GF(2) in the
+    state's 19,968. A sparse relation of them is checked first; then the state is solved from the
+    first part of the values, and the generator runs on through the rest. The polar method drops
+    words that no value shows: :mod:`.polar` finds where.
+
+    Null: each held-out value is compared with a number that depends on earlier values alone. An
+    honest value lies within 2^-19 of it (times the number, above 1) with probability q = 2^-16 at
+    most, whatever came before: with 2^-18 for the exact laws, and whatever is no coarser than
+    ``granularity`` allows. So k of n agree with probability at most C(n, k) q^k, times the number
+    of ways tried. Valid at any sample size and however the ways are chosen by earlier values; the
+    check before it only takes chances away.
+
+    Not claimed: any other generator (of PCG64, Philox and ziggurats nothing is recovered), and
+    calls that draw fewer than 512 values in a row.
+    """
+
+    looks_at = "noise that follows from the generator's state, recovered from earlier noise"
+    costly = True
+    predictability = True
+
+    def __init__(self, claim: Claim, stream: Stream) -> None:
+        del stream
+        self._claim = claim
+        self._run = _Run()
+
+    def update(self, block: Block) -> None:
+        kept = len(self._run.values)
+        if self._claim.discrete or block.calls > 1 or min(block.values.size, KEPT) <= kept:
+            return
+        values = np.ascontiguousarray(block.values).ravel()[:KEPT] / self._claim.scale
+        self._run = _Run(np.clip(values, -_FARTHEST, _FARTHEST), block.call)
+
+    def evidence(self, *, alpha: float) -> Evidence:
+        del alpha
+        if self._claim.discrete:
+            effect = "not applicable: the claimed law is discrete"
+            return Evidence(p=1.0, statistic=0.0, effect=effect)
+        values = self._run.values
+        found, tried = None, 0
+        if len(values) >= _LEAST:
+            tried = ways(self._claim.family)
+            found = max(
+                predictions(values, family=self._claim.family),
+                key=lambda one: -one.log_p,
+                default=None,
+            )
+        blind = BlindSpot(
+            test="state-recovery",
+            flaw="a generator whose state could be recovered",
+            size=float(len(values)),
+            unit="values in a row",
+            says="generators other than the Mersenne Twister; transforms that are not inverted "
+            "(ziggurats, sums, ratios); calls that draw fewer than 512 values in a row",
+        )
+        if found is None or found.predicted == 0:
+            effect = f"no state fits: {tried} ways to invert {len(values):,} values"
+            return Evidence(p=1.0, statistic=0.0, effect=effect, blind_spots=(blind,))
+        share = f"{found.predicted:,} of {found.compared:,}"
+        effect = (
+            f"{found.says}: its state, recovered from {found.used:,} values, gives the noise that "
+            f"follows: {share} held-out values predicted"
+        )
+        return Evidence(
+            p=float(np.exp(max(min(0.0, found.log_p + np.log(tried)), -740.0))),
+            statistic=float(found.predicted),
+            effect=effect,
+            blind_spots=(blind,),
+            details={
+                "generator": found.says,
+                "call": self._run.call,
+                "values used": found.used,
+                "predicted": share.replace(",", ""),
+            },
+        )
+
+
+def ways(family: str) -> int:
+    """How many ways are tried for a claimed family."""
+    polar = 4 if family == "gaussian" else 0
+    return polar + sum(len(one.layouts) * one.each for one in INVERSIONS[family])
+
+
+def predictions(values: Floats, *, family: str) -> Iterator[Prediction]:
+    """What the ways that fit predict of consecutive ``values`` (n,) of scale 1."""
+    single = bool((values.astype(np.float32) == values).all())
+    for inversion in INVERSIONS[family]:
+        for start in range(inversion.each):
+            whole = values[start : start + (len(values) - start) // inversion.each * inversion.each]
+            uniforms = inversion.back(whole)
+            for layout in inversion.layouts:
+                found = _predicted(inversion, layout, whole, uniforms, single=single)
+                if found is not None:
+                    yield found
+    if family == "gaussian":
+        yield from (Prediction(*one) for one in polar_fits(values))
+
+
+def _predicted(
+    inversion: Inversion, layout: Layout, values: Floats, uniforms: Uniforms, *, single: bool
+) -> Prediction | None:
+    if not layout.top:
+        highest = ((uniforms.values * 2) % 2 >= 1).astype(np.uint8)
+        fits = follows(highest)
+        if fits is False or (fits is None and not (single and inversion.unit == SINGLE_PRECISION)):
+            return None
+    words, known = layout.shown(uniforms)
+    if layout.top and not top_bits_relation(words, known):
+        return None
+    used = min(len(values) - _HELD_OUT, _WORDS // layout.words) // inversion.each * inversion.each
+    generator = recovered(words[: used * layout.words], known[: used * layout.words])
+    if generator is None:
+        return None
+    everything = generator.random_raw(len(words)).astype(np.uint32)
+    given = inversion.forth(layout.made(everything))[used:]
+    wanted = values[used:]
+    alike = np.abs(given - wanted) <= TOLERANCE * np.maximum(np.abs(given), 1.0)
+    says = _KNOWN.get((inversion.name, layout), f"{inversion.name}, {layout.name}")
+    return Prediction(f"MT19937 and {says}", used, int(alike.sum()), len(wanted))
+
+
+_KNOWN = {
+    ("Box-Muller, angle first, from 1 - u", DOUBLE): "Box-Muller as in Python's random.gauss",
+    ("the inverse distribution function", DOUBLE): "the inverse distribution function of 53-bit "
+    "uniforms, as in R's rnorm and numpy.random.laplace",
+}
