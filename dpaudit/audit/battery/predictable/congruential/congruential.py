@@ -145,20 +145,23 @@ def _planes(sequence: Sequence, search: Search, relations: Relations) -> Iterato
         f"sums of {search.width} neighbouring uniforms stay the same modulo 1"
     )
     vector = relations.testable()
-    details = (("coefficients", vector.tolist()),)
-    yield _Found("planes", constancy(sequence, vector), cause, details)
+    coefficients = ("coefficients", vector.tolist())
+    yield _Found("planes", constancy(sequence, vector), cause, (coefficients,))
     model = recurrence(relations) if relations.hold(sequence) else None
     if model is None:
         yield _Found("values", NOTHING)
         return
     name = _name(model, sequence)
-    details = (
-        ("generator", name),
-        ("modulus", str(model.modulus)),
-        ("multiplier", str(model.factors[sequence.step])),
+    yield _Found(
+        "values",
+        predicted(sequence, model),
+        f"{name} and {sequence.transform}",
+        (
+            ("generator", name),
+            ("modulus", str(model.modulus)),
+            ("multiplier", str(model.factors[sequence.step])),
+        ),
     )
-    cause = f"{name} and {sequence.transform}"
-    yield _Found("values", predicted(sequence, model), cause, details)
 
 
 def _name(model: Recurrence, sequence: Sequence) -> str:

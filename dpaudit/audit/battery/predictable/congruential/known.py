@@ -52,7 +52,10 @@ def known() -> tuple[Known, ...]:
     return tuple(
         Known(
             row["name"],
-            *(int(row[key] or 0) for key in ("modulus", "multiplier", "increment", "stride")),
+            int(row["modulus"] or 0),
+            int(row["multiplier"] or 0),
+            int(row["increment"] or 0),
+            int(row["stride"]),
             np.array(row["vector"].split(), np.int64),
         )
         for row in csv.DictReader(text.splitlines())

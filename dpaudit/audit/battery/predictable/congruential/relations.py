@@ -108,7 +108,7 @@ class Recurrence:
 
     def state(self, apart: Floats) -> int:
         """The number s of the difference (width,) of two windows, known to a few bits."""
-        whole = np.rint(self.relations @ apart).astype(np.int64).tolist()
+        whole: list[int] = np.rint(self.relations @ apart).astype(np.int64).tolist()
         return sum(a * n for a, n in zip(self.inverse[0], whole, strict=True)) % self.modulus
 
 
