@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from dpaudit.errors import UsageError
+import numpy as np
 
-__all__ = ["MAIN_DIM", "Call", "Purpose", "growing_plan", "make_plan"]
+from dpaudit.errors import UsageError
+from dpaudit.types import BlindSpot
+
+__all__ = ["MAIN_DIM", "Call", "Purpose", "growing_plan", "make_plan", "special_shapes"]
 
 MAIN_DIM = 64
 _BLOCK_VALUES = 1 << 18  # largest answer: 2 MiB of doubles, which fit a cache
@@ -39,10 +43,16 @@ _SWEEP = {
     1024: (0.004, None),
     4096: (0.10, None),
 }
+_SHAPES = 4096  # random d and n are at most this
+# shares of all values: one row each of random d, one call each of a random n with d = 1
+_RANDOM_D = 0.02
+_RANDOM_N = 0.005
+_MOST_SHAPES = 100
+_FEWEST_SHAPES = 10
 _VALUES = (1.0, -1.0, 1000.5, 1e6)
 _VALUE_SHARE = 0.01
 
-Purpose = Literal["first", "other process", "fork", "short", "sweep", "main", "value"]
+Purpose = Literal["first", "other process", "fork", "short", "sweep", "shape", "main", "value"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +72,12 @@ class Call:
 
 
 def make_plan(
-    samples: int, *, dim: int | None, available: int | None = None, takes_value: bool = False
+    samples: int,
+    *,
+    dim: int | None,
+    available: int | None = None,
+    takes_value: bool = False,
+    shapes: np.random.Generator | None = None,
 ) -> tuple[Call, ...]:
     """Plan calls for about ``samples`` values, at most.
 
@@ -70,8 +85,9 @@ def make_plan(
     each (where seeds repeat, state leaks and triggers hide), a few vectors of a fork and of three
     other processes, started one after the other in the course of the audit, and long calls. With a
     fixed ``dim`` all vectors have it. Otherwise the auditor draws the short ones at d = 8, sweeps
-    d = 1 … 4096, and takes the rest at d = 64. With ``takes_value`` some are drawn for values other
-    than 0. A recorded file with ``available`` rows is read through once, in blocks.
+    d = 1 … 4096, and takes the rest at d = 64; from a million values on, ``shapes`` draws up to 100
+    further d, of one row each, and up to 100 n for d = 1. With ``takes_value`` some are drawn for
+    values other than 0. A recorded file with ``available`` rows is read through once, in blocks.
 
     Raises:
         UsageError: samples or dim below 1, or fewer samples than one vector.
@@ -93,6 +109,8 @@ def make_plan(
         for d, (share, most) in _SWEEP.items():
             many = int(share * samples) // d
             plan += _long(many if most is None else min(many, most), d, "sweep")
+        if shapes is not None:
+            plan += _random_shapes(samples, shapes)
     if samples >= 50 * rows * main:
         plan += [Call(rows, main, purpose="other process"), Call(rows, main, purpose="fork")]
     if takes_value:
@@ -114,6 +132,33 @@ def _short(values: int, d: int) -> list[Call]:
 def _long(rows: int, d: int, purpose: Purpose = "main") -> list[Call]:
     step = max(1, _BLOCK_VALUES // d)
     return [Call(min(step, rows - start), d, purpose=purpose) for start in range(0, rows, step)]
+
+
+def _random_shapes(samples: int, shapes: np.random.Generator) -> list[Call]:
+    plan: list[Call] = []
+    for share, by_d in ((_RANDOM_D, True), (_RANDOM_N, False)):
+        many = min(_MOST_SHAPES, int(share * samples / (_SHAPES / 2)))
+        chosen = shapes.choice(_SHAPES, _MOST_SHAPES, replace=False)[:many] + 1
+        if many >= _FEWEST_SHAPES:
+            plan += [Call(1, int(x)) if by_d else Call(int(x), 1) for x in chosen]
+    return [replace(call, purpose="shape") for call in plan]
+
+
+def special_shapes(plan: Sequence[Call]) -> tuple[BlindSpot, ...]:
+    """What the plan's choice of d leaves out: a flaw at some d that was not asked for."""
+    tried = len({call.d for call in plan if call.d <= _SHAPES})
+    if tried == 1:
+        return ()
+    return (
+        BlindSpot(
+            test="the plan",
+            flaw="a flaw at one d",
+            size=100 * tried / _SHAPES,
+            unit="% of all d up to 4,096 were drawn",
+            says=f"noise that is wrong at one d of 1 … {_SHAPES:,} alone: {tried} of them were "
+            f"drawn, so it is found with probability {tried / _SHAPES:.1%} at most",
+        ),
+    )
 
 
 def growing_plan(samples: int, *, dim: int | None) -> tuple[Call, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence, Set
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from threadpoolctl import threadpool_limits
 
 from dpaudit.audit.battery import Battery
@@ -25,7 +26,7 @@ from dpaudit.audit.options import (
     count_of,
     fresh_seed,
 )
-from dpaudit.audit.plan import Call, growing_plan, make_plan
+from dpaudit.audit.plan import Call, growing_plan, make_plan, special_shapes
 from dpaudit.audit.power import blind_spots, frontier, measured_curves, read_table
 from dpaudit.audit.sampling import Sampling
 from dpaudit.audit.verdict import judge, never_excluded
@@ -292,14 +293,15 @@ def _audit(
         raise UsageError(
             f"dim={dim}: {sampler.name} only gives vectors of {sampler.dim}; leave --dim out"
         )
-    plan = _plan(sampler, samples, dim if dim is not None else sampler.dim, sequential)
+    root = KeyedStream.from_seed(options.seed).child("audit")
+    shapes = root.child("shapes").numpy()
+    plan = _plan(sampler, samples, dim if dim is not None else sampler.dim, sequential, shapes)
     planned = sum(call.size for call in plan)
     if sampler.available is not None and planned < MINIMUM_SAMPLES:
         raise SamplerOutputError(
             f"{sampler.name} holds {planned} values; an audit needs at least {MINIMUM_SAMPLES}"
         )
 
-    root = KeyedStream.from_seed(options.seed).child("audit")
     weight = 2.0 if sequential else 1.0
     battery = Battery(
         options.tests,
@@ -391,7 +393,7 @@ def _excludes_not(
     The map was measured for the whole battery on a continuous claim at α = 0.01; elsewhere only the
     tests' own blind spots hold. Where the map covers a flaw, it replaces a test's own estimate.
     """
-    always = never_excluded(claim, tuple(sampling.dims))
+    always = (*never_excluded(claim, tuple(sampling.dims)), *special_shapes(plan))
     if not battery.complete or claim.discrete or alpha < MAP_ALPHA:
         return (*always, *blind), ()
     main = {call.d for call in plan}
@@ -409,18 +411,27 @@ def _excludes_not(
 
 
 def _plan(
-    sampler: ClosedSampler, samples: int, dim: int | None, sequential: bool
+    sampler: ClosedSampler,
+    samples: int,
+    dim: int | None,
+    sequential: bool,
+    shapes: np.random.Generator,
 ) -> tuple[Call, ...]:
     takes_value = isinstance(sampler, ValueSampler) and sampler.takes_value
     if sampler.available is not None or not sequential:
         rows = sampler.available
         if rows is not None and dim:
             rows = rows * (sampler.dim or dim) // dim
-        return make_plan(samples, dim=dim, available=rows, takes_value=takes_value)
+        return make_plan(samples, dim=dim, available=rows, takes_value=takes_value, shapes=shapes)
     first = growing_plan(samples // 2, dim=dim)
     return (
         *first,
-        *make_plan(samples - sum(c.size for c in first), dim=dim, takes_value=takes_value),
+        *make_plan(
+            samples - sum(c.size for c in first),
+            dim=dim,
+            takes_value=takes_value,
+            shapes=shapes,
+        ),
     )
 
 

@@ -21,6 +21,8 @@ __all__ = ["Sampling"]
 
 _SHORT_SECONDS = 8.0  # for the many short calls; a slow sampler gets fewer of them
 _SHORT_SHARE = 0.1  # of a time limit below 80 s
+_SHAPE_SECONDS = 4.0  # for random shapes: some samplers compile anew for each
+_SHAPE_SHARE = 0.05
 _FIRST_CALLS = 32  # of a batch whose speed is not known yet
 # of the time left: a call that would take longer, at the speed so far, is made in growing parts
 _LONG_CALL = 0.25
@@ -74,6 +76,7 @@ class Sampling:
         self._progress = progress
         self._number = 0  # of the next call to this process
         self._short_left = min(_SHORT_SECONDS, _SHORT_SHARE * limit)
+        self._shapes_left = min(_SHAPE_SECONDS, _SHAPE_SHARE * limit)
         self.drawn = 0
         self.blocks = 0
         self.dims: set[int] = set()
@@ -103,11 +106,15 @@ class Sampling:
             if call.purpose == "sweep" and self._takes_too_long(call.d):
                 self.shortened, self._rest = True, after
                 continue
+            if call.purpose == "shape" and self._shapes_left <= 0:
+                self._rest = after
+                continue
             try:
                 for block in self._blocks(call):
                     self.drawn += block.values.size
                     self.blocks += 1
-                    self.dims.add(call.d)
+                    if call.purpose != "shape":
+                        self.dims.add(call.d)
                     yield block
                     if (
                         self._other is None
@@ -122,11 +129,15 @@ class Sampling:
                         self._progress(self.drawn, self.planned)
             except SamplerError as error:
                 crashed = isinstance(error, SamplerCrashError)
-                if not crashed or call.purpose != "sweep" or call.d in self.dims:
+                swept = call.purpose == "sweep" and call.d not in self.dims
+                if not crashed or not (swept or call.purpose == "shape"):
                     self.ended = error
                     return
                 # it need not serve every dimension; if it died, the next call reports it
-                self.refused.add(call.d)
+                if swept:
+                    self.refused.add(call.d)
+                else:
+                    self._shapes_left = 0.0
             self._rest = after
 
     def _takes_too_long(self, d: int) -> bool:
@@ -163,7 +174,9 @@ class Sampling:
                 size = (n * call.d, 1) if self._flat else (n, call.d)
                 values = sampler.draw(*size, timeout=self._left()).reshape(n, call.d)
             seconds = time.monotonic() - started
-            if call.purpose == "first":  # may include the start of a program
+            if call.purpose == "shape":
+                self._shapes_left -= seconds
+            elif call.purpose == "first":  # may include the start of a program
                 self._at_most = min(self._at_most, seconds / values.size)
             elif _GROWTH * values.size >= self._largest:
                 self._rate = max(seconds / values.size, 1e-12)

@@ -55,7 +55,8 @@ class Coordinates:
 
     Null, exact for any number n of rows: Σz ~ N(0, n) and Σz² ~ χ²_n, two-sided. Bonferroni over a
     dimension's coordinates first, then over both statistics of all dimensions, so that d = 1 does
-    not pay for d = 4096. Not looked at: coordinates beyond the first 2^20 in all.
+    not pay for d = 4096. Not looked at: dimensions of which one row was drawn, if there are others,
+    and coordinates beyond the first 2^20 in all.
     """
 
     looks_at = "mean and variance of each coordinate"
@@ -83,9 +84,10 @@ class Coordinates:
     def evidence(self, *, alpha: float) -> Evidence:
         if not self._sums:
             return Evidence(p=1.0, statistic=0.0, effect="no rows")
+        several = {d: sums for d, sums in self._sums.items() if sums.rows > 1}
         parts: dict[str, float] = {}
         place: dict[str, tuple[int, int, bool]] = {}
-        for d, sums in self._sums.items():
+        for d, sums in (several or self._sums).items():
             mean = int(np.abs(sums.total).argmax())
             low, high = int(sums.square.argmin()), int(sums.square.argmax())
             p_low, p_high = (

@@ -14,7 +14,7 @@ from dpaudit.interfaces import Block, Stream
 from dpaudit.stats import bonferroni, normal_two_sided
 from dpaudit.types import BlindSpot, Evidence, Interval
 
-__all__ = ["Drift"]
+__all__ = ["Drift", "chi_square_score"]
 
 _LEAST = 4  # segments
 _MOST = 4096
@@ -73,7 +73,7 @@ class Drift:
         root = np.sqrt(n)
         scores = (
             sums,
-            root * _chi_square_score(squares, n),
+            root * chi_square_score(squares, n),
             root * _binomial_score(beyond, n, spread),
         )
         total = int(n.sum())
@@ -130,7 +130,8 @@ def _two_sided_score(lower: Array, upper: Array) -> Array:
     return np.asarray(np.where(lower < upper, low, high))
 
 
-def _chi_square_score(x: Array, df: Array) -> Array:
+def chi_square_score(x: Array, df: Array | np.float64) -> Array:
+    """Normal scores of values under χ² with ``df`` degrees of freedom, within ±37."""
     return _two_sided_score(scipy.special.chdtr(df, x), scipy.special.chdtrc(df, x))
 
 

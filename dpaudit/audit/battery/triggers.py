@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from dpaudit.audit.battery.drift import chi_square_score
 from dpaudit.claims import Claim
 from dpaudit.interfaces import Block, Stream
 from dpaudit.stats import bonferroni, chi_square_two_sided, normal_two_sided
@@ -82,15 +83,41 @@ class _Extremes:
         ]
 
 
+@dataclass(slots=True)
+class _Between:
+    """Σ of the squared normal scores of calls' sums, and of their sums of squares: χ²_calls."""
+
+    calls: int = 0
+    means: float = 0.0
+    sizes: float = 0.0
+
+    def add(self, total: Array, square: Array, size: int) -> None:
+        self.calls += len(total)
+        self.means += float(total @ total) / size
+        if size > _SHORT:  # the lengths of short ones are for the norms test
+            scores = chi_square_score(square, np.float64(size))
+            self.sizes += float(scores @ scores)
+
+    def p(self, *, long: bool) -> dict[str, tuple[float, float]]:
+        """By what varies: p, and the variance × what independent noise has."""
+        return {
+            name: (chi_square_two_sided(x, self.calls), x / self.calls)
+            for name, x in (("means", self.means), ("mean squares", self.sizes))
+            if long or name == "means"
+        }
+
+
 class Triggers:
     """Sums of z and z² by call, by call number modulo k, by dimension and by place within the call.
 
     Null, exact: Σz ~ N(0, n), Σz² ~ χ²_n and, independent of Σz, Σ(z − z̄)² ~ χ²_(n−1), for every
     group that is chosen without a look at the noise. Looked at: each call by itself (a constant
-    answer has no spread within it); the residue classes of the call's number modulo 2…64, 100, 128,
-    200, … 16,384, for short calls (up to 256 values) and long ones apart; each dimension d; the
-    first and last row of the calls with several; the first and last value of every call. Bonferroni
-    within each part over all its groups, then over the parts. Memory is bounded: the sums of the
+    answer has no spread within it); how much the means of calls vary, and the mean squares of long
+    ones (Σ of their squared normal scores is χ², two-sided: balanced calls vary too little); the
+    residue classes of the call's number modulo 2…64, 100, 128, 200, … 16,384, for short calls (up
+    to 256 values) and long ones apart; each dimension d; the first and last row of the calls with
+    several; the first and last value of every call. Bonferroni within each part over all its
+    groups, then over the parts. Memory is bounded: the sums of the
     first 2^17 calls of process 0 are kept, later ones count for the other parts only. Not claimed:
     rare events that are not periodic, unless a single call shows them.
     """
@@ -100,6 +127,7 @@ class Triggers:
     def __init__(self, claim: Claim, stream: Stream) -> None:
         del claim, stream
         self._extremes: dict[int, _Extremes] = {}
+        self._between = {kind: _Between() for kind in ("short calls", "long calls")}
         self._dims: dict[int, _Sums] = {}
         self._places = {
             name: _Sums() for name in ("first row", "last row", "first value", "last value")
@@ -117,6 +145,8 @@ class Triggers:
         numbers = block.call + np.arange(len(calls))
         nothing = _Extremes(0, np.full(4, np.inf), np.zeros(4, np.int64))
         self._extremes.setdefault(size, nothing).add(numbers, total, square, size)
+        kind = "short calls" if size <= _SHORT else "long calls"
+        self._between[kind].add(total, square, size)
         dim = self._dims.setdefault(d, _Sums())
         dim.n += calls.size
         dim.total += float(total.sum())
@@ -128,7 +158,6 @@ class Triggers:
             self._places["first value"].add(calls[:, :1])
             self._places["last value"].add(calls[:, -1:])
         if block.process == 0 and block.call < _CALLS:
-            kind = "short calls" if size <= _SHORT else "long calls"
             self._remember(kind, block.call, size, total, square)
 
     def _remember(self, kind: str, first: int, size: int, total: Array, square: Array) -> None:
@@ -161,6 +190,14 @@ class Triggers:
         )
         call = int(self._extremes[size].where[which])
         effects["single calls"] = f"call {call} of {size} values: its {unusual[which]}"
+        varied = {
+            f"the {what} of {between.calls:,} {kind} vary {ratio:.3g} × as much as chance": p
+            for kind, between in self._between.items()
+            if between.calls
+            for what, (p, ratio) in between.p(long=kind == "long calls").items()
+        }
+        effects["between calls"] = min(varied, key=lambda says: varied[says])
+        parts["between calls"] = bonferroni(list(varied.values()))
         for kind, table in self._by_call.items():
             if table[0].any():
                 first = int(np.flatnonzero(table[0])[0])

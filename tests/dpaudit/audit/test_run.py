@@ -305,6 +305,36 @@ def test_a_free_dimension_is_swept():
     assert [c.purpose for c in plan].count("other process") == 3
 
 
+def test_a_large_plan_has_random_shapes():
+    plans = [
+        make_plan(10_000_000, dim=None, shapes=np.random.default_rng(seed)) for seed in (1, 1, 2)
+    ]
+    assert plans[0] == plans[1] != plans[2]
+    drawn = [(c.n, c.d) for c in plans[0] if c.purpose == "shape"]
+    assert len({d for n, d in drawn if n == 1}) > 90
+    assert len({n for n, d in drawn if d == 1}) > 20
+    assert sum(n * d for n, d in drawn) < 500_000
+    assert sum(c.size for c in plans[0]) <= 10_000_000
+    small = make_plan(200_000, dim=None, shapes=np.random.default_rng(1))
+    assert small == make_plan(200_000, dim=None)
+
+
+def test_a_special_d_beside_the_sweep_is_found_and_the_chance_of_that_is_stated():
+    normal = np.random.default_rng((5, 2312)).standard_normal
+    honest = audit(lambda n, d: normal((n, d)), samples=1_100_000, tests=("triggers",))
+    assert honest.verdict == "no-finding"
+    assert max(honest.dims) == 4096
+    assert len(honest.dims) < 25
+    (spot,) = [spot for spot in honest.cannot_rule_out if spot.flaw == "a flaw at one d"]
+    assert "31 of them were drawn" in spot.says
+    third = audit(
+        lambda n, d: normal((n, d)) * (0.5 if d > 1024 and d % 3 == 0 else 1.0),
+        samples=1_100_000,
+        tests=("triggers",),
+    )
+    assert third.verdict == "finding"
+
+
 def test_a_growing_plan_adds_up_and_grows():
     plan = growing_plan(1_000_000, dim=64)
     sizes = [c.size for c in plan]
@@ -353,6 +383,39 @@ def test_a_slow_sampler_gets_fewer_short_calls(monkeypatch):
     assert result.verdict == "no-finding"
     asked = [n for n, _ in slow.asked].count(1)
     assert 32 <= asked < 200 < planned / 3
+
+
+def test_random_shapes_may_be_refused(monkeypatch):
+    """No sampler need serve every d, but these are swept: nothing is said of the others."""
+    fast = SlowClock(monkeypatch, 1e-8)
+    swept = {c.d for c in make_plan(2_000_000, dim=None)}
+    refused = []
+
+    def draw(n, d):
+        if d not in swept:
+            refused.append(d)
+            raise SamplerCrashError("compiled for the dimensions of the sweep alone")
+        return fast.draw(n, d)
+
+    result = audit(draw, samples=2_000_000, tests=("triggers",))
+    assert result.verdict == "no-finding"
+    assert result.dims_refused == ()
+    assert set(result.dims) == swept
+    assert len(refused) == 1
+
+
+def test_random_shapes_take_a_bounded_time(monkeypatch):
+    """A sampler that compiles anew for each shape."""
+    slow = SlowClock(monkeypatch, 1e-8)
+    swept = {c.d for c in make_plan(2_000_000, dim=None)}
+
+    def draw(n, d):
+        if d not in swept:
+            slow.now += 1.5
+        return slow.draw(n, d)
+
+    assert audit(draw, samples=2_000_000, tests=("triggers",)).verdict == "no-finding"
+    assert len({d for _, d in slow.asked} - swept) == 3
 
 
 def test_long_vectors_of_a_very_slow_sampler_are_left_out(monkeypatch):
