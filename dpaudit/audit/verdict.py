@@ -69,6 +69,7 @@ _CAUSES = (
     "linear-complexity",
     "repeats",
     "granularity",
+    "last-digits",
     "keyless-search",
     "moments",
     "goodness-of-fit",

@@ -40,7 +40,7 @@ COMPONENTS = (
 """The components of the pyramid with their sections, from the top down."""
 
 _OF_KIND = {"last-bits": SIDE_CHANNELS, "time": SIDE_CHANNELS, "values": SIDE_CHANNELS,
-            "hidden": TRUST}  # fmt: skip
+            "hidden": TRUST, "messages": TRUST}  # fmt: skip
 _OF_FLAW = (
     (("pancake", "seed", "key", "messages", "behaves when"), TRUST),
     (("floating-point", "last bits", "low bits", "timing", "time of"), SIDE_CHANNELS),

@@ -125,6 +125,13 @@ KINDS = {
         "Round releases to a coarse grid before publishing, or use a mechanism on whole numbers, "
         "and count earlier releases in full precision as exposed.",
     ),
+    "messages": Kind(
+        "The last digits carry more than noise",
+        "the last digits follow a pattern that no noise has, so they can carry something out with "
+        "every result that is published in full",
+        "Round results to a coarse grid before they are published, and have the sampler's source "
+        "examined; a finding does not say whether the pattern was put there on purpose.",
+    ),
     "time": Kind(
         "The time of a call gives the answer away",
         "whoever can measure how long a release takes learns more about the data than promised",
@@ -164,6 +171,7 @@ _KIND_OF = {
     **dict.fromkeys(("repeats", "forks"), "reuse"),
     **dict.fromkeys(("hidden-direction", "keyless-search"), "hidden"),
     **dict.fromkeys(("drift", "triggers", "value-dependence"), "changes"),
+    **dict.fromkeys(("last-digits",), "messages"),
     **dict.fromkeys(("timing", "timing-attack"), "time"),
     **dict.fromkeys(
         ("low-bits", "reach", "laplace-support", "pair-inversion", "bit-features"), "last-bits"

@@ -9,6 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from dpaudit.audit.battery._digits import Precision, nonzero, significand_bits
+from dpaudit.audit.battery._distinct import Bulk, Largest, poisson_bound
+from dpaudit.audit.battery._grids import (
+    FINEST,
+    Grid,
+    lengths_and_angles,
+    on_a_grid,
+    single_values,
+)
 from dpaudit.claims import Claim
 from dpaudit.interfaces import Block, Stream
 from dpaudit.stats import bonferroni
@@ -26,6 +35,9 @@ _LATTICE = 2.0**-24  # coarsest step that passes, in claimed standard deviations
 _LATTICE_VALUES = 1 << 15
 # values per block that are compared with earlier ones (previous, second previous, previous row)
 _NEIGHBOURS = 1 << 16
+_CERTAIN = 1e-3  # p-value below which the deciding part is reported
+_ZERO = 0.75  # a last digit is 0 no likelier than this
+_BINADES = 3
 _FARTHEST = 1e8  # beyond anything of the claimed law; squares stay finite
 
 Array = npt.NDArray[np.float64]
@@ -33,29 +45,36 @@ Bins = npt.NDArray[np.int64]
 
 
 class Granularity:
-    """Duplicates among magnitudes, and among lengths and angles of pairs; lattices.
+    """Duplicates among magnitudes, and among lengths and angles of pairs; lattices; grids.
 
-    For continuous claims only. Looks at up to 2^17 values, in stretches of at most 2^13 at keyed
-    places over the whole run: half from the first half of a call, half from the same places of its
-    second half, so that both layouts of Box and Muller's pairs (neighbours; two halves) can be
-    rebuilt.
+    For continuous claims only. Looks at all values and the 2,000 largest for duplicates
+    (:mod:`~dpaudit.audit.battery._distinct`), and closely at up to 2^17, in stretches of at most
+    2^13 at keyed places over the whole run: half from the first half of a call, half from the same
+    places of its second half, so that both layouts of Box and Muller's pairs (neighbours; two
+    halves) can be rebuilt.
 
-    Composite null, "at least as fine as float32 with uniforms of 20 bits": no |value| has
-    probability above 2^-20, no squared length or angle of a pair (to 9 digits, Gaussian claims)
-    above 2^-24, whatever the law. float32 normals from uniforms of 24 bits are finer than both:
-    their values by a factor 2^4, and for pairs rounding to float32 blurs the 9th digit. Given the
-    values before, the i-th repeats one of them with probability at most (i − 1)/M, M = 2^20 or
-    2^24, so the number of repeats is at most a sum of independent Bernoulli((i − 1)/M), and as
-    Bernoulli(q) is stochastically at most Poisson(−ln(1 − q)), at most Poisson(−Σ ln(1 − (i −
-    1)/M)): exact at any sample size and in any tail. The same in 16 strips of equal claimed
-    probability (M = 2^16), where a porous support shows. A lattice: with uniforms of float32, the
-    last of its 24 digits is 0 at most half the time, so all m values below σ/2 are multiples of a
-    step above 2^-24 σ with probability at most 2^-m. And of a block's first 2^16 values, how many
-    are in magnitude the one before, the second before or the one a row before: binomial. Combined
-    by Bonferroni.
+    Composite null: the claimed law, computed and rounded in the format that the values' own digits
+    show (double, float32, float32 times the scale, or a grid). So no magnitude is likelier than
+    twice its density times the weight of its last digit, or than 2^-40 (in float32, the tail apart:
+    2^-22). Whatever the format, no |value| has probability above 2^-20, and no squared length or
+    angle of a pair (to 9 digits, Gaussian claims) above 2^-24. Given the values before, the i-th
+    repeats one of them with probability at most (i − 1)/M, so the number of repeats is at most a
+    sum of independent Bernoulli((i − 1)/M), and as Bernoulli(q) is stochastically at most
+    Poisson(−ln(1 − q)), at most Poisson(−Σ ln(1 − (i − 1)/M)): exact at any sample size and in any
+    tail. The same in 16 strips of equal claimed probability, where a porous support shows, and
+    beyond the 2,001st largest magnitude. A lattice: with uniforms of float32, the last of its 24
+    digits is 0 at most half the time, so all m values below σ/2 are multiples of a step above
+    2^-24 σ with probability at most 2^-m. The last digit, of the largest magnitudes and of a
+    significand that is neither single nor double, is 0 with probability at most 3/4. Of a block's
+    first 2^16 values, how many are in magnitude the one before, the second before or the one a row
+    before: binomial. Uniforms behind values and pairs have no grid of 2^-48 or coarser that
+    rounding does not hide (:func:`~dpaudit.audit.battery._grids.on_a_grid`). Combined by
+    Bonferroni.
 
-    Not claimed: anything finer than that, e.g. normals by inversion of a 21-bit uniform. Noise that
-    fits in float32 is reported, and is no finding.
+    So single precision may be allowed where double is not: an inverse CDF of 24 or 32 bits is a
+    finding, and so is a float32 tail that is coarser than float32. Not claimed: pairs in other
+    layouts than these two (torch's float32 ``randn`` has its pairs 8 places apart, with lengths
+    from uniforms of 24 bits), and what a sum of several short uniforms hides.
     """
 
     looks_at = "coarse values: short uniforms, rounding, lattices, gaps"
@@ -69,11 +88,15 @@ class Granularity:
         self._stride = 1
         # pairs compared, and equal: 1 apart, 2 apart, a row apart
         self._near, self._equal = [0, 0, 0], [0, 0, 0]
+        self._bulk, self._largest = Bulk(stream.child("all values").numpy()), Largest()
 
     def update(self, block: Block) -> None:
         if self._claim.discrete:
             return
-        near = np.abs(block.values.ravel()[:_NEIGHBOURS])
+        flat = np.ascontiguousarray(block.values).ravel()
+        self._bulk.add(flat)
+        self._largest.add(flat)
+        near = np.abs(flat[:_NEIGHBOURS])
         d = block.values.shape[1]
         for kind, apart in enumerate((1, 2, *([d] if d > 2 else []))):
             if len(near) > apart:
@@ -131,14 +154,35 @@ class Granularity:
             for name, bins in self._pairs().items():
                 parts[name], bits[name] = _duplicates(np.sort(bins), 2.0**_PAIR_BITS)
         step, parts["lattice"] = self._lattice(x)
-        details: dict[str, Any] = {f"bits, {name}": round(b, 2) for name, b in bits.items()}
-        details["significand bits"] = _significand_bits(x)
+        precision = Precision.of(np.concatenate([x, self._largest.values()[1]]), self._claim.scale)
+        says: dict[str, str] = {}
+        parts["all values"], bits["all values"], distinct = self._bulk.repeats(
+            self._claim, precision
+        )
+        says["all values"] = f"{distinct}: {bits['all values']:.1f} bits"
+        parts["largest values"], says["largest values"] = self._largest.repeats(
+            self._claim, precision
+        )
+        parts["digits"], says["digits"] = self._last_digits(x, precision)
+        grids = self._grids(x, precision)
+        found = min(grids, key=lambda name: grids[name].p)
+        parts["grid"] = min(1.0, len(grids) * grids[found].p)
+        says["grid"] = f"uniforms of {grids[found].bits} bits: {grids[found].says(found)}"
+        details: dict[str, Any] = {
+            f"bits, {name}": round(b, 2) for name, b in bits.items() if math.isfinite(b)
+        }
+        details["significand bits"] = significand_bits(x)
+        if distinct:
+            details["all values"] = distinct
         worst = min(parts, key=lambda name: parts[name])
         if step is not None:
             details["lattice step"] = step
             effect = f"all values are multiples of {step:g}"
-        elif parts[worst] < 1e-3:
-            effect = f"about {bits[worst]:.1f} effective bits in {worst}"
+        elif parts["grid"] < _CERTAIN:
+            details["uniforms"] = grids[found].bits
+            effect = says["grid"]
+        elif parts[worst] < _CERTAIN:
+            effect = says.get(worst) or f"about {bits[worst]:.1f} effective bits in {worst}"
         else:
             effect = f"finer than {math.floor(min(bits.values()))} bits wherever looked at"
         blind = BlindSpot(
@@ -146,8 +190,9 @@ class Granularity:
             flaw="coarse noise",
             size=float(_VALUE_BITS),
             unit="bits of resolution",
-            says="noise of more bits per value than this, or uniforms behind pairs "
-            f"of more than {_PAIR_BITS}",
+            says="noise of more bits per value than this, unless single uniforms of up to "
+            f"{FINEST} bits lie behind values or neighbouring pairs, or values repeat more often "
+            "than their digits say",
         )
         return Evidence(
             p=bonferroni(list(parts.values())),
@@ -157,6 +202,31 @@ class Granularity:
             blind_spots=(blind,),
             details=details,
         )
+
+    def _last_digits(self, x: Array, precision: Precision) -> tuple[float, str]:
+        """Last digits that are always 0: of the largest magnitudes, or of a longer format."""
+        _, top = self._largest.values()
+        zeros = int(np.count_nonzero(precision.last_digits(top) % 2 == 0))
+        p = float(scipy.special.bdtrc(zeros - 1, len(top), _ZERO)) if zeros else 1.0
+        says = f"the last of {precision.bits} digits is 0 in {zeros:,} of the {len(top):,} largest"
+        if 24 < precision.bits < 53 and _relative(nonzero(x), precision):
+            short = _ZERO ** min(len(x), 1000)
+            if short < p:
+                p = short
+                says = f"{53 - precision.bits} last digits of the double are 0 in every value"
+        return min(1.0, 2 * p), says
+
+    def _grids(self, x: Array, precision: Precision) -> dict[str, Grid]:
+        """Grids behind single values, and behind lengths and angles of pairs."""
+        grids = {
+            name: on_a_grid(*sides)
+            for name, sides in single_values(x, self._claim, precision).items()
+        }
+        if self._claim.family == "gaussian":
+            for layout, (a, b) in self._sides().items():
+                for name, sides in lengths_and_angles(a, b, self._claim, precision).items():
+                    grids[f"{name} of {layout}"] = on_a_grid(*sides)
+        return grids
 
     def _strips(self, ordered: Array) -> list[tuple[float, float]]:
         """Duplicates in each of 16 strips of |value| that the claimed law hits equally often."""
@@ -173,6 +243,14 @@ class Granularity:
 
     def _pairs(self) -> dict[str, Bins]:
         """Squared lengths and angles to 9 digits, of neighbours and of a call's two halves."""
+        bins = {}
+        for name, (a, b) in self._sides().items():
+            bins[f"lengths of {name}"] = _rounded(np.log(np.maximum(a * a + b * b, 1e-300)))
+            bins[f"angles of {name}"] = _rounded(np.arctan2(b, a))
+        return bins
+
+    def _sides(self) -> dict[str, tuple[Array, Array]]:
+        """First and second values of pairs, in claimed standard deviations."""
         near = [h for pair in self._stretches for h in pair if h.shape[1] > 1]
         layouts = {
             "neighbours": [
@@ -180,17 +258,15 @@ class Granularity:
             ],
             "halves": [(a.ravel(), b.ravel()) for a, b in self._stretches],
         }
-        bins = {}
+        found = {}
         for name, stretches in layouts.items():
             if stretches:
-                sides = (
-                    np.concatenate(side) / self._claim.scale
+                a, b = (
+                    np.clip(np.concatenate(side) / self._claim.scale, -_FARTHEST, _FARTHEST)
                     for side in zip(*stretches, strict=True)
                 )
-                a, b = (np.clip(side, -_FARTHEST, _FARTHEST) for side in sides)
-                bins[f"lengths of {name}"] = _rounded(np.log(np.maximum(a * a + b * b, 1e-300)))
-                bins[f"angles of {name}"] = _rounded(np.arctan2(b, a))
-        return bins
+                found[name] = a, b
+        return found
 
     def _lattice(self, x: Array) -> tuple[float | None, float]:
         """The coarsest step 2^-k or 10^-k above 2^-24 σ that divides all values, and a p-value."""
@@ -228,20 +304,17 @@ def _duplicates(ordered: Array | Bins, atoms: float) -> tuple[float, float]:
     bits = math.log2(n * (n - 1) / 2 / max(pairs, 1.0))
     if not repeats:
         return 1.0, bits
-    return float(scipy.special.gammainc(repeats, _expected(n, atoms))), bits
+    return float(scipy.special.gammainc(repeats, poisson_bound(n, atoms))), bits
 
 
-def _expected(n: int, atoms: float) -> float:
-    """−Σ ln(1 − i/M) for i < n, as ln M^n − ln(M!/(M − n)!)."""
-    return n * math.log(atoms) - math.lgamma(atoms + 1) + math.lgamma(atoms - n + 1)
+def _relative(x: Array, precision: Precision) -> bool:
+    """Whether values of three binades or more have all these digits: no grid, which has fewer."""
+    _, exponent = np.frexp(np.abs(x))
+    odd = precision.last_digits(x) % 2 == 1
+    ends = np.ldexp(1.0, exponent - precision.bits) >= precision.step
+    return len(np.unique(exponent[odd & ends])) >= _BINADES
 
 
 def _multiples(x: Array, step: float) -> bool:
     scaled = x / step
     return bool((np.abs(scaled - np.rint(scaled)) <= 1e-6).all())
-
-
-def _significand_bits(x: Array) -> int:
-    """The longest significand that any value needs: 53 digits (double), 24 (float32), 11 (half)."""
-    digits = int(np.bitwise_or.reduce(x.view(np.uint64) & np.uint64((1 << 52) - 1)))
-    return 54 - (digits & -digits).bit_length() if digits else 1

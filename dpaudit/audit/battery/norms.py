@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
+from dpaudit.audit.battery._distinct import poisson_bound
+from dpaudit.audit.battery._grids import on_a_grid
 from dpaudit.claims import Claim
 from dpaudit.interfaces import Block, Stream
 from dpaudit.stats import bonferroni, kolmogorov_p
@@ -20,13 +23,30 @@ _CELLS = 4096
 _REACH = 5.0
 _MOST_DIMS = 64
 _FEWEST_ROWS = 100
+_KEPT = 1 << 16  # lengths of one dimension
+_ALL_KEPT = 1 << 19
+_ROUNDED = 1e-11  # squared lengths are compared to 11 digits
+_FINE = 2.0**-32  # what one length may be as likely as, apart from that
+_BLUR = 2.0**-42  # of a length's probability as computed
+_SHOWN = 1e-3
+
+Array = npt.NDArray[np.float64]
 
 
 class Norms:
-    """Kolmogorov-Smirnov of the rows' |z| in 4096 cells against the exact χ_d law, for each d.
+    """Lengths of rows: their law, equal ones, and uniforms of few bits behind them.
 
-    Only the cells' edges are compared, which errs towards no finding. The first 64 dimensions with
-    at least 100 rows; d = 1 repeats what other tests see and is left out. Combined by Bonferroni.
+    Kolmogorov-Smirnov of the rows' |z| in 4096 cells against the exact χ_d law, for each d. Only
+    the cells' edges are compared, which errs towards no finding. The first 64 dimensions with at
+    least 100 rows; d = 1 repeats what other tests see and is left out.
+
+    Of each dimension's first 2^16 rows (2^19 in all) also how many squared lengths are equal to 11
+    digits. Null: the logarithm of χ²_d has a density below 0.3·√d, so lengths agree to 11 digits
+    with probability at most 0.3e-11·√d, and 2^-32 more is allowed for what lies behind them; the
+    number of repeats is at most Poisson, exactly (as for granularity). And whether lengths, or
+    their probabilities under χ_d, lie on a grid of 2^-16 to 2^-37
+    (:func:`~dpaudit.audit.battery._grids.on_a_grid`). Rows of float32 numbers have lengths much
+    finer than both. Combined by Bonferroni.
     """
 
     looks_at = "lengths of whole vectors"
@@ -34,38 +54,89 @@ class Norms:
     def __init__(self, claim: Claim, stream: Stream) -> None:
         del claim, stream
         self._counts: dict[int, npt.NDArray[np.int64]] = {}
+        self._squares: dict[int, list[Array]] = {}
+        self._kept = dict[int, int]()
 
     def update(self, block: Block) -> None:
         d = block.z.shape[1]
         if d == 1 or (d not in self._counts and len(self._counts) >= _MOST_DIMS):
             return
-        length = np.sqrt(np.einsum("ij,ij->i", block.z, block.z))
+        square = np.einsum("ij,ij->i", block.z, block.z)
+        self._keep(d, square)
+        length = np.sqrt(square)
         length -= math.sqrt(d) - _REACH
         length *= _CELLS / (2 * _REACH)
         np.clip(length, 0, _CELLS - 1, out=length)
         counts = np.bincount(length.astype(np.int64), minlength=_CELLS)
         self._counts[d] = self._counts[d] + counts if d in self._counts else counts
 
+    def _keep(self, d: int, square: Array) -> None:
+        kept = self._kept.get(d, 0)
+        room = min(_KEPT - kept, _ALL_KEPT - sum(self._kept.values()))
+        if room > 0:
+            self._squares.setdefault(d, []).append(square[:room].copy())
+            self._kept[d] = kept + len(square[:room])
+
     def evidence(self, *, alpha: float) -> Evidence:
         del alpha
-        found = {
+        law = {
             d: kolmogorov_p(counts, scipy.special.chdtr(d, _inner_edges(d) ** 2))
             for d, counts in self._counts.items()
             if counts.sum() >= _FEWEST_ROWS
         }
-        if not found:
+        if not law:
             return Evidence(p=1.0, statistic=0.0, effect="too few vectors")
-        worst = min(found, key=lambda d: found[d][1])
-        distance, rows = found[worst][0], int(self._counts[worst].sum())
-        return Evidence(
-            p=bonferroni([p for _, p in found.values()]),
-            statistic=distance,
-            effect=f"largest distance of distribution functions {distance:.2e} "
-            f"over {rows:,} vectors of {worst}",
-            parts={f"d={d}": p for d, (_, p) in found.items()},
+        worst = min(law, key=lambda d: law[d][1])
+        distance, rows = law[worst][0], int(self._counts[worst].sum())
+        squares = {d: np.concatenate(self._squares[d]) for d in law if d in self._squares}
+        alike, alike_says = _least(_equal(x, d) for d, x in squares.items())
+        grid, grid_says = _least(_on_grids(x, d) for d, x in squares.items())
+        effect = (
+            f"largest distance of distribution functions {distance:.2e} "
+            f"over {rows:,} vectors of {worst}"
         )
+        if min(alike, grid) < _SHOWN:
+            effect = grid_says if grid < alike else alike_says
+        parts = {f"d={d}": p for d, (_, p) in law.items()}
+        return Evidence(
+            p=bonferroni([bonferroni(list(parts.values())), alike, grid]),
+            statistic=distance,
+            effect=effect,
+            parts={**parts, "equal lengths": alike, "grid of lengths": grid},
+        )
+
+
+def _least(found: Iterable[tuple[float, str]]) -> tuple[float, str]:
+    """The least p-value, times their number, and what it says."""
+    all_found = list(found) or [(1.0, "")]
+    p, says = min(all_found)
+    return min(1.0, len(all_found) * p), says
 
 
 def _inner_edges(d: int) -> npt.NDArray[np.float64]:
     edges = math.sqrt(d) - _REACH + np.arange(1, _CELLS) * (2 * _REACH / _CELLS)
     return np.asarray(np.maximum(edges, 0.0))
+
+
+def _equal(square: Array, d: int) -> tuple[float, str]:
+    """A p-value of equal lengths, and how many there are."""
+    ordered = np.sort(np.floor(np.log(np.maximum(square, 1e-300)) / _ROUNDED))
+    repeats = int(np.count_nonzero(ordered[1:] == ordered[:-1]))
+    says = f"{repeats:,} of {len(square):,} lengths of vectors of {d} occurred before"
+    if not repeats:
+        return 1.0, says
+    atom = _FINE + 0.3 * math.sqrt(d) * _ROUNDED
+    return float(scipy.special.gammainc(repeats, poisson_bound(len(square), 1 / atom))), says
+
+
+def _on_grids(square: Array, d: int) -> tuple[float, str]:
+    """A p-value of grids of the lengths, and of their probabilities in the nearer tail."""
+    below = square < d
+    blur = np.full(len(square), _BLUR)
+    length = np.sqrt(square)
+    grids = {
+        "the length": on_a_grid(length, blur * length),
+        "P(length < |z|)": on_a_grid(scipy.special.chdtr(d, square[below]), blur[below]),
+        "P(length > |z|)": on_a_grid(scipy.special.chdtrc(d, square[~below]), blur[~below]),
+    }
+    return _least((g.p, f"{g.says(what)}, for vectors of {d}") for what, g in grids.items())

@@ -1,14 +1,16 @@
 """Tests of bits, time and calls: from repeats and granularity to timing and forks."""
 
 import math
+import re
 
 import numpy as np
 import pytest
 import scipy
 
+from dpaudit.audit.battery._distinct import poisson_bound
 from dpaudit.audit.battery.drift import Drift
 from dpaudit.audit.battery.forks import Forks
-from dpaudit.audit.battery.granularity import Granularity, _expected
+from dpaudit.audit.battery.granularity import Granularity
 from dpaudit.audit.battery.repeats import Repeats, _Law
 from dpaudit.audit.battery.spectrum import Spectrum
 from dpaudit.audit.battery.timing import Timing, _ranks
@@ -246,7 +248,10 @@ def test_effective_bits_are_said():
         feed.add(scipy.special.ndtri((rng.integers(0, 2**16, (256, 64)) + 0.5) / 2**16))
     evidence = feed.to(Granularity)
     assert evidence.details["bits, magnitudes"] == pytest.approx(15, abs=0.1)
-    assert "15.0 effective bits" in evidence.effect
+    assert evidence.effect.startswith("uniforms of 16 bits: 2^16 · ")
+    pool = rng.standard_normal(2**15)
+    feed = Feed().add(pool[rng.integers(0, 2**15, (4096, 64))])
+    assert re.match(r"about 15\.[01] effective bits in magnitudes", feed.to(Granularity).effect)
 
 
 def test_fine_noise_of_many_makes_passes():
@@ -256,11 +261,14 @@ def test_fine_noise_of_many_makes_passes():
     makers = {
         "torch float32": lambda: torch.randn(256, 64).numpy(),
         "torch float64": lambda: torch.randn(256, 64, dtype=torch.float64).numpy(),
-        "24-bit Box-Muller in float32": lambda: box_muller(rng, 24, 256, 64).astype(np.float32),
-        "24-bit Box-Muller": lambda: box_muller(rng, 24, 256, 64),
-        "inversion of 32 bits": lambda: scipy.special.ndtri(
-            (rng.integers(0, 2**32, (256, 64)) + 0.5) / 2**32
+        "53-bit Box-Muller in float32": lambda: box_muller(rng, 53, 256, 64).astype(np.float32),
+        "53-bit Box-Muller": lambda: box_muller(rng, 53, 256, 64),
+        "inversion of 53 bits": lambda: scipy.special.ndtri(
+            (rng.integers(0, 2**53, (256, 64)) + 0.5) / 2**53
         ),
+        "inversion of 53 bits in float32": lambda: scipy.special.ndtri(
+            (rng.integers(0, 2**53, (256, 64)) + 0.5) / 2**53
+        ).astype(np.float32),
     }
     for name, make in makers.items():
         feed = Feed()
@@ -274,7 +282,7 @@ def test_the_bound_on_repeats_holds_at_the_edge_of_its_null(n):
     """Values uniform on exactly M atoms: always valid, close if n is far below M (as for pairs)."""
     rng = np.random.default_rng(6)
     atoms = 2.0**12
-    expected = _expected(n, atoms)
+    expected = poisson_bound(n, atoms)
     assert expected == pytest.approx(-np.log1p(-np.arange(n) / atoms).sum())
     drawn = np.sort(rng.integers(0, int(atoms), (8_000, n), dtype=np.int16), axis=1)
     repeats = (drawn[:, 1:] == drawn[:, :-1]).sum(1)
