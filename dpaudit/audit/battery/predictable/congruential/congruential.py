@@ -11,7 +11,8 @@ from dpaudit.audit.battery.predictable.congruential import lags, polar
 from dpaudit.audit.battery.predictable.congruential.held_out import NOTHING, HeldOut
 from dpaudit.audit.battery.predictable.congruential.known import Known, known, named
 from dpaudit.audit.battery.predictable.congruential.relations import (
-    SEARCHES,
+    DEEPER,
+    SEARCH,
     Recurrence,
     Relations,
     Search,
@@ -34,8 +35,10 @@ __all__ = ["Congruential"]
 
 _VALUES_PER_SEARCH = 1 << 12  # so that small audits stay cheap
 _FEW = 4  # searches of the smallest audit
+_DEEPER = 3  # sequences that large moduli are searched in
 _CERTAIN = 1e-12  # a relation whose values are then predicted
 _KNOWN = "known generators"
+_PREDICTIONS = ("values", "lags")  # parts whose held-out numbers are values
 _COARSE = 24  # coefficients of a relation that shows through coarse values
 
 
@@ -55,15 +58,16 @@ class Congruential:
     Two stretches of up to 16,384 consecutive values (of the longest call of one column, and of the
     longest of an even number of columns; of small audits the first values) are mapped back to
     uniforms: by the claimed distribution function, by that of magnitudes, and for Gaussian claims
-    by the lengths and angles of pairs (Box and Muller; neighbours, or the halves of a call) and by
-    the polar method. One half of a stretch gives a hypothesis, the other tests it:
+    by the lengths and angles of pairs (Box and Muller; neighbours, or the halves of a call), by the
+    polar method and as sums of 12 uniforms. One half of a stretch gives a hypothesis, the other
+    tests it:
 
     *planes*: in windows of 8 uniforms some Σ c_i·u_i with small whole c_i hardly changes modulo 1
     (Marsaglia 1968), found by lattice reduction whatever multiplier, modulus up to 2^64 (2^128 for
     uniforms of 28 bits) and increment; *known generators*: the same for published ones, with
     vectors of 8 and of 24 coefficients fixed beforehand; *values*: modulus and multiplier that
     follow from the planes predict all uniforms from the first window on; *lags*: u_t is a sum or
-    difference of u_(t − r) and u_(t − s), all r, s up to 10,000.
+    difference of u_(t − r) and u_(t − s), all r, s up to 8,000.
 
     Null: an image of an honest value, given all before, is a uniform number but for a blur of
     2^-18 on average ("at least as fine as float32 with uniforms of 20 bits", as in
@@ -114,8 +118,9 @@ class Congruential:
         details: dict[str, Any] = {"hypotheses": len(found)}
         if best.counts.p < _CERTAIN:
             effect = f"{best.cause}: {best.counts.says} {_HELD_OUT[best.part]}"
-            details |= {"held out": best.counts.says, "chance": best.counts.chance}
-            details |= dict(best.details)
+            key = "predicted" if best.part in _PREDICTIONS else "windows"
+            counts = f"{best.counts.hits} of {best.counts.of}"
+            details |= {key: counts, "chance": best.counts.chance, **dict(best.details)}
         return Evidence(
             p=bonferroni([one.counts.p for one in found]),
             statistic=best.counts.hits / max(best.counts.of, 1),
@@ -128,12 +133,9 @@ class Congruential:
     def _searched(self, inverted: list[list[Sequence]]) -> Iterator[_Found]:
         """Lattice reduction: as many as the audit is large."""
         rng = self._stream.child("windows").numpy()
-        all_of_them = [
-            (sequence, search)
-            for stretch in inverted
-            for search in SEARCHES
-            for sequence in stretch
-        ]
+        all_of_them = [(sequence, SEARCH) for sequence in chain(*inverted[:1])]
+        all_of_them += [(sequence, DEEPER) for sequence in chain(*inverted[:1])][:_DEEPER]
+        all_of_them += [(sequence, SEARCH) for sequence in chain(*inverted[1:])]
         most = max(_FEW, self._seen // _VALUES_PER_SEARCH)
         for sequence, search in all_of_them[:most]:
             yield from _planes(sequence, search, Relations.among(sequence, search, rng))
@@ -194,7 +196,7 @@ def _lagged(sequence: Sequence) -> Iterator[_Found]:
     for one in lags.found(sequence):
         left -= 1
         cause = f"{one.says}, by {sequence.transform}"
-        details = (("lags", list(one.lags)),)
+        details = (("lags", list(one.lags)), ("values needed", max(one.lags)))
         yield _Found("lags", lags.counted(sequence, one), cause, details)
     yield from [_Found("lags", NOTHING)] * left
 
@@ -223,14 +225,13 @@ def _of(one: Known, sequence: Sequence) -> tuple[str, tuple[tuple[str, Any], ...
 
 def _rank(one: _Found) -> tuple[float, bool]:
     """Predicted values before relations that are as certain."""
-    return max(one.counts.p, 1e-100), one.part in ("planes", _KNOWN)
+    return max(one.counts.p, 1e-100), one.part not in _PREDICTIONS
 
 
 _HELD_OUT = {
     "planes": "held-out windows",
     _KNOWN: "held-out windows obey its relation",
-    "values": "held-out values predicted",
-    "lags": "held-out values predicted",
+    **dict.fromkeys(_PREDICTIONS, "held-out values predicted"),
 }
 
 _BLIND = BlindSpot(
@@ -239,6 +240,6 @@ _BLIND = BlindSpot(
     size=64.0,
     unit="bits of modulus",
     says="congruential generators with a larger modulus (128 bits where uniforms have 28) and lags "
-    "above 10,000; outputs that are permuted, shuffled or decimated (PCG, ranlux), products at a "
+    "above 8,000; outputs that are permuted, shuffled or decimated (PCG, ranlux), products at a "
     "distance, transforms that reject by a table (ziggurat)",
 )

@@ -19,12 +19,12 @@ __all__ = ["CANDIDATES", "Lags", "counted", "found"]
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
 
-LONGEST = 10_000
+LONGEST = 8_000
 CANDIDATES = 4
 """At most so many of a sequence are counted on held-out values."""
 _ERROR = 2.0**-10  # of a sum of six uniforms: each is right to 13 bits
 _CHECKS = 12
-_MOST = 1 << 20  # pairs that agree with the first two places; honest noise has 10^8·2^-9
+_MOST = 1 << 20  # pairs that agree with the first two places; honest noise has 8,000^2·2^-9
 _HELD_OUT = 2_000
 _FORMS = ((-1, -1), (-1, 1), (1, 1))
 
@@ -46,7 +46,7 @@ class Lags:
 
 
 def found(sequence: Sequence) -> Iterator[Lags]:
-    """Candidates among all pairs of lags up to 10,000 (or half of the training half).
+    """Candidates among all pairs of lags up to 8,000, or as many as the first half has.
 
     From 14 places of the first half. The differences w_i = u_(t − i) − u_(t' − i) between two of
     them fulfil w_0 + σ·w_r + σ'·w_s = 0: two of a sorted list that add up to a number.

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from dpaudit.audit.battery.predictable.congruential.held_out import NOTHING, HeldOut, held_out
 from dpaudit.audit.battery.predictable.congruential.known import Known
 from dpaudit.audit.battery.predictable.congruential.relations import (
-    SEARCHES,
+    SEARCH,
     Recurrence,
     Relations,
     recurrence,
@@ -66,7 +66,7 @@ def _model(generator: Known) -> Recurrence | None:
     """The recurrence of its neighbours, from numbers of its own."""
     numbers = generator.numbers(1, 512)
     own = Sequence("", np.array([x / generator.modulus for x in numbers]))
-    return recurrence(Relations.among(own, SEARCHES[0], np.random.default_rng(0)))
+    return recurrence(Relations.among(own, SEARCH, np.random.default_rng(0)))
 
 
 def _accepted(generator: Known, state: int, pairs: int) -> Floats:

@@ -15,7 +15,16 @@ from dpaudit.audit.battery.predictable.congruential.held_out import NOTHING, Hel
 from dpaudit.audit.battery.predictable.congruential.reduction import inverse, reduced
 from dpaudit.audit.battery.predictable.congruential.uniforms import Sequence
 
-__all__ = ["SEARCHES", "Recurrence", "Relations", "Search", "constancy", "predicted", "recurrence"]
+__all__ = [
+    "DEEPER",
+    "SEARCH",
+    "Recurrence",
+    "Relations",
+    "Search",
+    "constancy",
+    "predicted",
+    "recurrence",
+]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -34,8 +43,10 @@ class Search:
     bits: int
 
 
-SEARCHES = (Search(8, 14, 14), Search(8, 14, 28))
-"""For moduli to 2^64 from 14 bits of each uniform, and to 2^128 from 28."""
+SEARCH = Search(8, 14, 14)
+"""For moduli to 2^64, from 14 bits of each uniform."""
+DEEPER = Search(8, 14, 28)
+"""To 2^128, from 28."""
 
 
 @dataclass(frozen=True, slots=True)
