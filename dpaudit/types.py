@@ -611,10 +611,14 @@ class ProvedBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvedPoint:
-    """An ε, as it was written, and bounds of the least δ at it, for neighbours in either order."""
+    """An ε, as it was written, and bounds of the least δ at it, for neighbours in either order.
+
+    ``near`` is the ε as the nearest number, for figures.
+    """
 
     epsilon: str
     delta: ProvedBounds
+    near: Amount | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -635,13 +639,15 @@ class CoinCount:
     """How many coin bits a call reads.
 
     ``constant`` is the one number, None if it varies; then ``information`` bounds the mutual
-    information of the number and the output, in bits, if it was computed. A request for one of n
-    values counts as ⌈log2 n⌉ bits.
+    information of the number and the output, in bits, if it was computed, and ``law`` has lower
+    bounds of the probabilities of the smallest numbers. A request for one of n values counts as
+    ⌈log2 n⌉ bits.
     """
 
     constant: Count | None
     least: Count
     information: ProvedBounds | None = None
+    law: tuple[tuple[Count, Share], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -656,7 +662,9 @@ class ProofResult:
 
     ``disjoint`` says of a function that returns several values: "shown" if their joint law is a
     product, "refuted" if not, "not shown" if neither could be; empty if that was not asked.
-    ``certificate`` is the SHA-256 of the certificate's file, empty if none was written.
+    ``claimed`` bounds the claimed probabilities of the outputs in ``law``, in the same order.
+    ``epsilon`` bounds the least ε at ``claim_delta``. ``certificate`` is the SHA-256 of the
+    certificate's file, empty if none was written.
     """
 
     verdict: Literal["proved", "refuted", "undecided"]
@@ -672,9 +680,11 @@ class ProofResult:
     claim_epsilon: str = ""
     claim_delta: str = ""
     profile: tuple[ProvedPoint, ...] = ()
+    epsilon: ProvedBounds | None = None
     disjoint: Literal["", "shown", "refuted", "not shown"] = ""
     coin_count: CoinCount | None = None
     law: tuple[tuple[str, Share], ...]
+    claimed: tuple[ProvedBounds, ...] = ()
     outputs: Count
     residual: Share
     states: Count
@@ -683,6 +693,10 @@ class ProofResult:
     seconds: Amount
     cannot_rule_out: tuple[str, ...]
     provenance: Provenance
+
+    _repr_html_ = _in_a_notebook
+
+    __str__ = _printed
 
     def __repr__(self) -> str:
         said = f"{self.states:,} states"
@@ -722,6 +736,10 @@ class DeterminismResult:
     cannot_rule_out: tuple[str, ...]
     seconds: Amount
     provenance: Provenance
+
+    _repr_html_ = _in_a_notebook
+
+    __str__ = _printed
 
     def __repr__(self) -> str:
         return _brief(self, self.verdict, self.symbol, f"{self.runs:,} runs")

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
 import typer
 from rich.text import Text
 
+from dpaudit.cli.earlier import refuse_another
+from dpaudit.cli.formats import without_earlier
 from dpaudit.cli.output import emit, note, write_json_line
+from dpaudit.cli.proving import command_of_proof
+from dpaudit.cli.verdicts import printed, write_page
 from dpaudit.documents import DeterminismDocument
 from dpaudit.errors import UsageError
 from dpaudit.prove.determinism.check import determinism
-from dpaudit.report.files import write_text
-from dpaudit.results.text import json_escaped, one_line
-from dpaudit.types import DeterminismResult, to_dict
+from dpaudit.provenance import identified
+from dpaudit.results.text import one_line
+from dpaudit.samplers.identity import identify
+from dpaudit.types import DeterminismResult
 
 __all__ = ["show_determinism"]
 
+_TIME_LIMIT = 120.0
 _EXIT = {"no-finding": 0, "finding": 1, "inconclusive": 3}
 _VERDICT = {
     "no-finding": "No finding: in all runs, each value was a function of coins of its own",
@@ -37,24 +43,23 @@ def show_determinism(program: str, *, time_limit: float, out: Path | None, outpu
             f"program={one_line(program)}: --determinism needs library:PATH:SYMBOL, a shared "
             "library; a Python program is proved without it"
         )
+    limit = None if time_limit == _TIME_LIMIT else f"{time_limit:g}"
+    command = command_of_proof(program, determinism=True, time_limit=limit)
+    refuse_another(out, command)
+    also, files = without_earlier((), out), identify(program).files
     result = determinism(Path(place), symbol, timeout=time_limit)
+    made = replace(identified(result.provenance, by="", files=files), command=command)
+    result = replace(result, provenance=made)
     document = DeterminismDocument(result=result)
     if out is not None:
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-            text = json.dumps(to_dict(document), indent=2, ensure_ascii=False, allow_nan=False)
-            write_text(json_escaped(text) + "\n", out / "result.json")
-        except OSError as error:
-            raise UsageError(
-                f"out={out}: cannot be written ({error.strerror}); choose another --out"
-            ) from error
+        write_page(document, out, also=also)
     if output == "json":
-        write_json_line({"schema": document.schema, **to_dict(result)})
+        write_json_line(printed(document))
     else:
         for line in _lines(result):
             emit(Text(line))
         if out is not None:
-            note(f"result: {out / 'result.json'}")
+            note(f"report: {out / 'report.html'}")
         emit(Text(f"{_VERDICT[result.verdict]}."))
     raise typer.Exit(_EXIT[result.verdict])
 

@@ -8,12 +8,19 @@ import tempfile
 from pathlib import Path
 
 from dpaudit.audit.commands import apart_from_the_seed
-from dpaudit.documents import AuditDocument, MechanismDocument
+from dpaudit.documents import (
+    AuditDocument,
+    DeterminismDocument,
+    MechanismDocument,
+    ProofDocument,
+)
 from dpaudit.errors import StoreError, UsageError
 from dpaudit.report import Document, read_document
 from dpaudit.results.text import one_line
 
 __all__ = ["refuse_another"]
+
+_WITH_COMMAND = (AuditDocument, MechanismDocument, ProofDocument, DeterminismDocument)
 
 
 def refuse_another(out: Path | None, command: str) -> None:
@@ -68,7 +75,7 @@ def _refuse_unwritable(out: Path) -> None:
 
 def _command(document: Document) -> str | None:
     """The command that made it, '' for a deployment's audit; None if it is not known."""
-    if not isinstance(document, AuditDocument | MechanismDocument):
+    if not isinstance(document, _WITH_COMMAND):
         return f"dpaudit {document.kind}"
     try:
         apart_from_the_seed(document.result.provenance.command)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import subprocess
 import sys
 import time
@@ -16,7 +17,10 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
+from dpaudit.cli.earlier import refuse_another
+from dpaudit.cli.formats import without_earlier
 from dpaudit.cli.output import emit, note, write_json_line
+from dpaudit.cli.verdicts import printed, write_page
 from dpaudit.documents import ProofDocument
 from dpaudit.errors import UsageError
 from dpaudit.prove.certificates import checker
@@ -28,16 +32,16 @@ from dpaudit.prove.questions import (
     probability_of,
 )
 from dpaudit.prove.run import Proof, prove
+from dpaudit.report.proofs import CERTIFICATE
 from dpaudit.report.terminal.proofs import proof_table
-from dpaudit.results.files import write_file
-from dpaudit.results.text import json_escaped, one_line, tell
+from dpaudit.results.text import one_line, tell
 from dpaudit.samplers.endpoints.targets import named_function
-from dpaudit.types import to_dict
 
-__all__ = ["check_certificate", "prove_program"]
+__all__ = ["check_certificate", "command_of_proof", "prove_program"]
 
 _EXIT = {"proved": 0, "refuted": 1, "undecided": 3}
 _PROGRESS_SECONDS = 5.0
+_TIME_LIMIT = 600.0
 
 
 class _Progress:
@@ -88,8 +92,25 @@ def prove_program(
     )
     if not options.residual:
         raise UsageError("residual=0: must be above 0, such as 2^-40")
+    command = command_of_proof(
+        program,
+        claim=claim,
+        neighbours=neighbours,
+        claim_epsilon=claim_epsilon,
+        claim_delta=None if claim_delta == "0" else claim_delta,
+        args=args,
+        coins=coins or None,
+        disjoint=disjoint,
+        coin_count=coin_count,
+        residual=None if residual == "2^-40" else residual,
+        tolerance=tolerance,
+        time_limit=None if time_limit == _TIME_LIMIT else f"{time_limit:g}",
+    )
+    function = _function(program)
+    refuse_another(out, command)
+    earlier = without_earlier((), out)
     proof = prove(
-        _function(program),
+        function,
         program=program,
         claim=claim,
         neighbours=pair,
@@ -98,17 +119,33 @@ def prove_program(
         options=options,
         progress=_Progress(),
     )
+    made = replace(proof.result.provenance, command=command)
+    proof = replace(proof, result=replace(proof.result, provenance=made))
     document = ProofDocument(result=proof.result)
     if out is not None:
-        document = _written(proof, program, options, out)
+        document = _written(proof, program, options, out, also=earlier)
     if output == "json":
-        write_json_line({"schema": document.schema, **to_dict(document.result)})
+        write_json_line(printed(document))
     else:
         emit(Group(*proof_table(document.result)))
         if out is not None:
-            note(f"certificate: {out / 'certificate.json.gz'}")
+            note(f"certificate: {out / CERTIFICATE}\nreport: {out / 'report.html'}")
         emit(Text(f"{document.result.verdict.capitalize()}: {document.result.reason}."))
     raise typer.Exit(_EXIT[document.result.verdict])
+
+
+def command_of_proof(program: str, **options: str | bool | None) -> str:
+    """``dpaudit prove`` on a program, with the options that are given.
+
+    >>> command_of_proof("python:m:f", claim="bernoulli:p=1/2", disjoint=True, args=None)
+    'dpaudit prove python:m:f --claim bernoulli:p=1/2 --disjoint'
+    """
+    words = ["dpaudit", "prove", program]
+    for name, value in options.items():
+        if value is None or value is False:
+            continue
+        words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+    return shlex.join(words)
 
 
 def _function(program: str) -> Any:
@@ -121,8 +158,15 @@ def _function(program: str) -> Any:
     return named_function(place, member)
 
 
-def _written(proof: Proof, program: str, options: ProofOptions, out: Path) -> ProofDocument:
-    """Write the result and its certificate; returns the document."""
+def _written(
+    proof: Proof,
+    program: str,
+    options: ProofOptions,
+    out: Path,
+    *,
+    also: tuple[str, ...],
+) -> ProofDocument:
+    """Write the result, its page and its certificate; returns the document."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         made = certificate_of(
@@ -134,14 +178,13 @@ def _written(proof: Proof, program: str, options: ProofOptions, out: Path) -> Pr
             returned=proof.returned,
             shows=proof.shows,
         )
-        digest = write_certificate(made, out / "certificate.json.gz")
-        document = ProofDocument(result=replace(proof.result, certificate=digest))
-        text = json.dumps(to_dict(document), indent=2, ensure_ascii=False, allow_nan=False)
-        write_file(out / "result.json", json_escaped(text) + "\n")
+        digest = write_certificate(made, out / CERTIFICATE)
     except OSError as error:
         raise UsageError(
             f"out={out}: cannot be written ({error.strerror}); choose another --out"
         ) from error
+    document = ProofDocument(result=replace(proof.result, certificate=digest))
+    write_page(document, out, also=also)
     return document
 
 

@@ -14,7 +14,13 @@ from dpaudit.cli.formats import write_formats
 from dpaudit.cli.output import emit, note, write_json_line
 from dpaudit.cli.progress import AuditProgress
 from dpaudit.cli.readiness import be_ready
-from dpaudit.documents import AuditDocument, MechanismDocument, of_result
+from dpaudit.documents import (
+    AuditDocument,
+    DeterminismDocument,
+    MechanismDocument,
+    ProofDocument,
+    of_result,
+)
 from dpaudit.errors import SamplerError, UsageError
 from dpaudit.report.reading import Document
 from dpaudit.samplers.sandbox.policy import Policy
@@ -28,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["audited", "leave", "printed", "write_page"]
 
 R = TypeVar("R", bound=AuditResult | MechanismResult)
+_UNWRAPPED = (AuditDocument, MechanismDocument, ProofDocument, DeterminismDocument)
 _EXIT = {"no-finding": 0, "finding": 1, "inconclusive": 3}
 
 
@@ -104,8 +111,8 @@ def write_page(document: Document, out: Path, *, also: Sequence[str] = ()) -> No
 
 
 def printed(document: Document) -> dict[str, Any]:
-    """What ``--format json`` prints of a document; of an audit only the result, unwrapped."""
-    if isinstance(document, (AuditDocument, MechanismDocument)):
+    """What ``--format json`` prints of a document; of an audit or proof the result, unwrapped."""
+    if isinstance(document, _UNWRAPPED):
         return {"schema": document.schema, **to_dict(document.result)}
     return dict(to_dict(document))
 

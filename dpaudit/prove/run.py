@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from dpaudit import provenance
-from dpaudit.errors import DpauditError, UsageError
+from dpaudit.errors import DpauditError, RefusedProgramError, UsageError
 from dpaudit.prove.certificates.certificate import profile_shown
 from dpaudit.prove.exploration.engine import DEFAULT_RESIDUAL, Exploration, Progress, explore
 from dpaudit.prove.exploration.graph import Graph
@@ -46,7 +46,8 @@ NOT_COVERED = (
     "Python itself, and the machine: its arithmetic and its libraries in C are taken as "
     "documented, its logarithms and exponentials as monotone",
     "time, memory and power: only the number of coins is counted",
-    "other arguments, and other versions of the program's files",
+    "other arguments, other versions of the program's files, compiled code, and what is done with "
+    "the output",
 )
 
 
@@ -102,7 +103,8 @@ def prove_law(
     (Fraction(1, 6), Fraction(0, 1))
 
     Raises:
-        RefusedProgramError: the program uses something that is not a function of its coins.
+        RefusedProgramError: the program uses something that is not a function of its coins, with a
+            probability above ``residual``.
     """
     found = explore(
         function,
@@ -113,6 +115,8 @@ def prove_law(
         time_limit=time_limit,
         progress=None,
     )
+    if found.refusals and found.law.residual > residual:
+        raise RefusedProgramError(found.refusals[0].reason)
     return found.law
 
 
@@ -170,7 +174,7 @@ def _proof(
     law = explored[0].law
     result = ProofResult(
         verdict=found.verdict,
-        reason=found.reason,
+        reason=found.reason + _not_followed(explored),
         program=program,
         arguments=_shown_arguments(options),
         coins=options.coins,
@@ -187,9 +191,28 @@ def _proof(
     return Proof(result, tuple(explored), tuple(calls), shows=found.shows)
 
 
+def _not_followed(explored: Sequence[Exploration]) -> str:
+    """Which branch could not be followed, if any; its probability is part of every bound."""
+    found = sorted((r for e in explored for r in e.refusals), key=lambda r: -r.probability)
+    if not found:
+        return ""
+    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    return (
+        f"; not followed, with probability at least {_short(found[0].probability)}: "
+        f"{one_line(found[0].reason, limit=300)}{more}"
+    )
+
+
 def _rows(law: ExactLaw) -> tuple[tuple[str, float], ...]:
-    likeliest = sorted(law.mass.items(), key=lambda item: -item[1])[:_SHOWN]
-    return tuple((one_line(repr(x), limit=200), _down(p)) for x, p in likeliest)
+    return tuple((one_line(repr(x), limit=200), _down(p)) for x, p in _likeliest(law))
+
+
+def _claimed(law: ExactLaw, claim: ClaimedLaw) -> tuple[ProvedBounds, ...]:
+    return tuple(_bounds(claim.probability(x)) for x, _ in _likeliest(law))
+
+
+def _likeliest(law: ExactLaw) -> list[tuple[Hashable, Fraction]]:
+    return sorted(law.mass.items(), key=lambda item: -item[1])[:_SHOWN]
 
 
 def _explore(
@@ -223,6 +246,7 @@ def _law(
         "tolerance": _up(tolerance),
         "total_variation": _bounds(bounds),
         "log_ratio": ProvedBounds(low=_down(far.log_ratio.lower), high=_up(far.log_ratio.upper)),
+        "claimed": _claimed(law, claim),
     }
     between = f"between {_short(bounds.lower)} and {_short(bounds.upper)}"
     if bounds.lower > tolerance:
@@ -329,6 +353,7 @@ def _independent(
     fields |= {
         "tolerance": _up(tolerance),
         "total_variation": ProvedBounds(low=_down(low), high=_up(high)),
+        "claimed": _claimed(laws[0], claim),
     }
     if low > tolerance:
         place = next(i for i, d in enumerate(far) if d.total_variation.lower == low)
@@ -462,7 +487,11 @@ def _privacy(
     fields: dict[str, Any] = {
         "claim_epsilon": epsilon.text,
         "claim_delta": str(claim_delta),
-        "profile": tuple(ProvedPoint(epsilon=p.epsilon, delta=_bounds(p.delta)) for p in points),
+        "epsilon": ProvedBounds(low=_down(least.lower), high=_up(least.upper)),
+        "profile": tuple(
+            ProvedPoint(epsilon=p.epsilon, delta=_bounds(p.delta), near=e.near)
+            for p, e in zip(points, [epsilon, *epsilons], strict=True)
+        ),
     }
     where = f"δ({epsilon.text}) is between {_short(point.delta.lower)} and "
     where += f"{_short(point.delta.upper)}; at δ = {_short(claim_delta)} the least ε is between "

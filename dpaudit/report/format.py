@@ -15,6 +15,9 @@ from dpaudit.results.text import printable
 
 __all__ = [
     "NOTHING",
+    "at_least",
+    "at_most",
+    "between",
     "bounds",
     "count",
     "epsilon",
@@ -193,6 +196,49 @@ def bounds(low: object, high: object = math.inf) -> str:
     if math.isinf(high):
         return f"≥ {_outwards(low, up=False)}"
     return f"{_outwards(low, up=False)} … {_outwards(high, up=True)}"
+
+
+def at_least(value: float, *, digits: int = 4) -> str:
+    """A proved lower bound, rounded down.
+
+    >>> at_least(0.15479), at_least(2.15e-13, digits=2), at_least(math.inf)
+    ('0.1547', '2.1e-13', '∞')
+    >>> at_least(0.1), at_least(0.5)
+    ('0.1', '0.5')
+    """
+    return _end(value, up=False, digits=digits)
+
+
+def at_most(value: float, *, digits: int = 4) -> str:
+    """A proved upper bound, rounded up.
+
+    >>> at_most(0.15471), at_most(0.0)
+    ('0.1548', '0')
+    """
+    return _end(value, up=True, digits=digits)
+
+
+def between(low: float, high: float, *, digits: int = 4) -> str:
+    """A number in proved bounds, in words.
+
+    >>> between(0.15479, 0.15481), between(0.0, 0.25), between(1.25, math.inf), between(0.5, 0.5)
+    ('between 0.1547 and 0.1549', 'at most 0.25', 'at least 1.25', 'exactly 0.5')
+    """
+    least, most = at_least(low, digits=digits), at_most(high, digits=digits)
+    if low == high and least == most:
+        return f"exactly {least}"
+    if high == math.inf:
+        return f"at least {least}"
+    return f"at most {most}" if low == 0 else f"between {least} and {most}"
+
+
+def _end(value: float, *, up: bool, digits: int) -> str:
+    if value == 0 or not math.isfinite(value):
+        return quantity(value)
+    exact = Decimal(value)  # of the float itself: no error in the last digit is forgiven
+    step = Decimal(1).scaleb(exact.adjusted() - digits + 1)
+    rounded = exact.quantize(step, ROUND_CEILING if up else ROUND_FLOOR)
+    return quantity(float(rounded), digits=digits)
 
 
 def _outwards(x: float, *, up: bool, digits: int = 3) -> str:

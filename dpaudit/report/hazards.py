@@ -12,13 +12,26 @@ from dpaudit.deployments.apple.document import AppleDocument
 from dpaudit.documents import ExperimentDocument
 from dpaudit.report.format import NOTHING
 from dpaudit.report.meaning import kind_of
+from dpaudit.report.proofs import claimed_of_proof
 from dpaudit.report.rows import arm_labels, attacks_of, exceeds_claim, keys_in
 from dpaudit.report.sentences import listed
 from dpaudit.report.tables import Column, sorted_tests
 from dpaudit.results.text import printable
-from dpaudit.types import AuditResult, BlindSpot, MechanismResult
+from dpaudit.types import (
+    AuditResult,
+    BlindSpot,
+    DeterminismResult,
+    MechanismResult,
+    ProofResult,
+)
 
-__all__ = ["hazards_of_attacks", "hazards_of_audit", "hazards_of_deployment"]
+__all__ = [
+    "hazards_of_attacks",
+    "hazards_of_audit",
+    "hazards_of_deployment",
+    "hazards_of_determinism",
+    "hazards_of_proof",
+]
 
 PARAMETERS = "Privacy parameters"
 UNIT = "Unit of privacy"
@@ -105,6 +118,35 @@ def hazards_of_deployment(document: AppleDocument) -> list[Column]:
         rows[ALGORITHMS].found.append(f"{serious:,} under Findings")
     rows[ALGORITHMS].open.append("code that leaves no trace in the files")
     rows[TRUST].open.append("who receives the records, and what else is sent")
+    return _table(rows)
+
+
+def hazards_of_proof(result: ProofResult) -> list[Column]:
+    """One row per component: what was proved or refuted, and what the proof does not cover."""
+    rows, claim = _rows(), claimed_of_proof(result)
+    if result.verdict != "undecided":
+        word = "proved" if result.verdict == "proved" else "refuted"
+        rows[ALGORITHMS].found.append(f"{word}: {printable(claim, limit=200)}")
+    else:
+        rows[ALGORITHMS].open.append("the claim: not decided")
+    rows[ALGORITHMS].open.append("other arguments, other versions of the files, Python itself")
+    rows[PARAMETERS].open.append("whether the claimed ε is small enough")
+    rows[UNIT].open.append("whether neighbours differ in all data of one person")
+    rows[TRUST].open.append("the real source of the coins, and who knows them")
+    rows[SIDE_CHANNELS].open.append("time, memory and power")
+    count = result.coin_count
+    if count is not None and count.constant is None:
+        rows[SIDE_CHANNELS].found.append("the number of coins read varies")
+    return _table(rows)
+
+
+def hazards_of_determinism(result: DeterminismResult) -> list[Column]:
+    """One row per component: values that are no function of their coins, and what is open."""
+    rows = _rows()
+    if result.findings:
+        rows[TRUST].found.append("a value is not a function of coins of its own")
+    rows[TRUST].open.append("branches that the coins tried never took")
+    rows[ALGORITHMS].open.append("the law of the values")
     return _table(rows)
 
 

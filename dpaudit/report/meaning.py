@@ -16,6 +16,7 @@ from dpaudit.explanations import topic_of
 from dpaudit.report import format as fmt
 from dpaudit.report.deployment import upwards
 from dpaudit.report.mechanism import claim_text, last_bits_excluded, only_mu
+from dpaudit.report.proofs import question_of
 from dpaudit.report.rows import (
     above_chance,
     arm_labels,
@@ -29,16 +30,24 @@ from dpaudit.report.rows import (
 from dpaudit.report.sentences import strongest_attack
 from dpaudit.report.tables import sorted_tests
 from dpaudit.results.text import printable
-from dpaudit.types import AuditResult, MechanismResult, TestResult
+from dpaudit.types import (
+    AuditResult,
+    DeterminismResult,
+    MechanismResult,
+    ProofResult,
+    TestResult,
+)
 
 __all__ = [
     "Meaning",
     "audit_meaning",
     "deployment_meaning",
+    "determinism_meaning",
     "experiment_meaning",
     "kind_of",
     "measurements_meaning",
     "mechanism_meaning",
+    "proof_meaning",
 ]
 
 _MANY_TO_ONE = 1e6
@@ -239,6 +248,72 @@ def mechanism_meaning(result: MechanismResult) -> list[Meaning]:
     else:
         says += "Ask for the proof of the claim too; an audit can refute a claim, not prove it."
     return [Meaning("The claim was not refuted", says)]
+
+
+def proof_meaning(result: ProofResult) -> list[Meaning]:
+    """What a proof or a refutation means, for who does not read programs."""
+    if result.verdict == "refuted":
+        heading = "Values of one call depend on each other"
+        if result.disjoint != "refuted":
+            heading = "The claim is false"
+        return [Meaning(heading, _refuted(result))]
+    if result.verdict == "undecided":
+        says = (
+            "The claim was neither proved nor refuted within the limits, so this is not a pass. "
+            "Repeat it with a longer --time-limit or a smaller --residual, or run dpaudit audit."
+        )
+        return [Meaning("Not decided", says)]
+    what = {
+        "law": "the program returns each output with the claimed probability",
+        "coins of their own": "no value that one call returns can be learned from its others",
+        "privacy": "no output tells these two inputs apart better than is claimed",
+    }[question_of(result)]
+    says = (
+        f"Up to the distance stated above, {what}. This was derived from all paths of the "
+        "program’s text but those stated above, not from a sample: there is no error probability. "
+        "It holds if the coins are perfect, if Python does as documented, and for these files and "
+        "arguments only: compare the SHA-256 below with the files that you run."
+    )
+    told = [Meaning("A proof about the program’s text", says)]
+    if question_of(result) == "privacy":
+        says = "Other pairs of inputs were not looked at: choose the pair that differs most."
+        told.append(Meaning("These two inputs only", says))
+    return told
+
+
+def _refuted(result: ProofResult) -> str:
+    said = "This is not a matter of chance: it was derived from the program’s text. "
+    if result.counterexample is not None:
+        said += "Python itself, run on the coins below, returned the output in question. "
+    if result.disjoint == "refuted":
+        said += "Whoever learns one value of a call learns something about the others. "
+    if question_of(result) == "privacy":
+        said += "Whoever sees a release can tell the two inputs apart better than is claimed. "
+    return f"{said}Do not rely on the claim until the program has been corrected and proved again."
+
+
+def determinism_meaning(result: DeterminismResult) -> list[Meaning]:
+    """What runs with chosen coins mean."""
+    if result.verdict == "finding":
+        says = (
+            "Something other than fresh coins decides a value, or several values share coins, so "
+            "noise may be predictable or repeat. Have the source examined before you use it; a "
+            "finding says nothing about intent."
+        )
+        return [Meaning("Values depend on more than coins of their own", says)]
+    if result.verdict == "inconclusive":
+        says = (
+            "The function uses something that the auditor could not answer in its place, so the "
+            "runs cannot show where its values come from. This is neither a pass nor a finding."
+        )
+        return [Meaning("No verdict", says)]
+    says = (
+        "With the same coins the function gave the same values, and no coin reached two of them, "
+        "in all runs. That is evidence against stored state and shared seeds, not a proof: other "
+        "coins were not tried, and whether the values follow the claimed law was not looked at "
+        "(dpaudit audit does that)."
+    )
+    return [Meaning("Each value came from coins of its own", says)]
 
 
 def experiment_meaning(document: ExperimentDocument) -> list[Meaning]:

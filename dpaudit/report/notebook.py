@@ -13,11 +13,28 @@ from dpaudit.errors import UsageError
 from dpaudit.report import format as fmt
 from dpaudit.report.badge import badge
 from dpaudit.report.mechanism import bounds_table, mechanism_sentence
+from dpaudit.report.proofs import (
+    WORDS,
+    coins_facts,
+    determinism_sentence,
+    law_table,
+    profile_table,
+    proof_sentence,
+    verdict_of_proof,
+)
 from dpaudit.report.sentences import audit_sentence, sandbox_level
 from dpaudit.report.tables import Column, sorted_tests, tests_table
 from dpaudit.report.template import get_template
 from dpaudit.results.text import one_line, printable
-from dpaudit.types import AttackResult, AuditResult, CellResult, MechanismResult, to_dict
+from dpaudit.types import (
+    AttackResult,
+    AuditResult,
+    CellResult,
+    DeterminismResult,
+    MechanismResult,
+    ProofResult,
+    to_dict,
+)
 
 __all__ = ["parts_html", "printed", "repr_html"]
 
@@ -26,8 +43,12 @@ _MOST_LINES = 8
 _LONGEST = 20_000  # characters of a command
 
 
-def printed(result: AuditResult | MechanismResult) -> str:
+def printed(result: AuditResult | MechanismResult | ProofResult | DeterminismResult) -> str:
     """The verdict; then the findings and how to see them again, or what a pass cannot exclude."""
+    if isinstance(result, ProofResult):
+        return "\n".join([proof_sentence(result), _not_covered(result)])
+    if isinstance(result, DeterminismResult):
+        return "\n".join([determinism_sentence(result), _not_covered(result)])
     lines = [
         audit_sentence(result) if isinstance(result, AuditResult) else mechanism_sentence(result)
     ]
@@ -49,7 +70,19 @@ def printed(result: AuditResult | MechanismResult) -> str:
     return "\n".join(lines)
 
 
-def repr_html(result: AuditResult | MechanismResult | AttackResult | CellResult) -> str:
+def _not_covered(result: ProofResult | DeterminismResult) -> str:
+    what = "; ".join(one_line(w, limit=200) for w in result.cannot_rule_out)
+    return f"  Not covered: {what}" if what else ""
+
+
+def repr_html(
+    result: AuditResult
+    | MechanismResult
+    | ProofResult
+    | DeterminismResult
+    | AttackResult
+    | CellResult,
+) -> str:
     """A result as an HTML fragment of a few kB, the same for the same result.
 
     Raises:
@@ -59,8 +92,8 @@ def repr_html(result: AuditResult | MechanismResult | AttackResult | CellResult)
         if isinstance(result, kind):
             return get_template("card.html.j2").render(card(result))
     raise UsageError(
-        f"result={type(result).__name__}: must be an AuditResult, MechanismResult, AttackResult "
-        "or CellResult"
+        f"result={type(result).__name__}: must be an AuditResult, MechanismResult, ProofResult, "
+        "DeterminismResult, AttackResult or CellResult"
     )
 
 
@@ -107,6 +140,26 @@ def _of_audit(
     room = f"A pass cannot exclude {len(spots)} kinds of flaw: see cannot_rule_out."
     notes = [room if spots and verdict != "finding" else "", f"Sandbox: {level}" if level else ""]
     return _card(title, verdict, sentence, columns, notes=list(filter(None, notes)))
+
+
+def _proof(result: ProofResult) -> dict[str, Any]:
+    title = f"Proof about {printable(result.program, limit=120)}"
+    columns = profile_table(result) if result.profile else law_table(result)[:3]
+    return _card(
+        title,
+        verdict_of_proof(result),
+        proof_sentence(result),
+        columns,
+        notes=[_not_covered(result).strip()],
+        word=WORDS[result.verdict],
+    )
+
+
+def _determinism(result: DeterminismResult) -> dict[str, Any]:
+    title = f"Coins of {printable(result.symbol, limit=120)}"
+    columns = coins_facts(result)[1]
+    sentence, notes = determinism_sentence(result), [_not_covered(result).strip()]
+    return _card(title, result.verdict, sentence, columns, notes=notes)
 
 
 def _attack(result: AttackResult) -> dict[str, Any]:
@@ -170,6 +223,8 @@ def _card(
 _CARDS: dict[type, Callable[[Any], dict[str, Any]]] = {
     AuditResult: _audit,
     MechanismResult: _mechanism,
+    ProofResult: _proof,
+    DeterminismResult: _determinism,
     AttackResult: _attack,
     CellResult: _cell,
 }

@@ -15,11 +15,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpaudit.deployments.apple.document import AppleDocument
 from dpaudit.documents import (
     AuditDocument,
+    DeterminismDocument,
     ExperimentDocument,
     MeasurementsDocument,
     MechanismDocument,
+    ProofDocument,
 )
 from dpaudit.report.badge import badge
 from dpaudit.report.files import write_text
@@ -28,9 +31,11 @@ from dpaudit.report.identity import made_facts
 from dpaudit.report.pages import (
     audit_page,
     deployment_page,
+    determinism_page,
     experiment_page,
     measurements_page,
     mechanism_page,
+    proof_page,
 )
 from dpaudit.report.reading import Document, document_of
 from dpaudit.report.template import get_template
@@ -71,6 +76,10 @@ def render_report(document: Document | Mapping[str, Any]) -> str:
             context = audit_page(document.result)
         case MechanismDocument():
             context = mechanism_page(document.result)
+        case ProofDocument():
+            context = proof_page(document.result)
+        case DeterminismDocument():
+            context = determinism_page(document.result)
         case ExperimentDocument():
             context = experiment_page(document)
         case MeasurementsDocument():
@@ -97,9 +106,9 @@ def render_report(document: Document | Mapping[str, Any]) -> str:
 
 
 def _provenance(document: Document) -> Provenance | Mapping[str, Any]:
-    if isinstance(document, (AuditDocument, MechanismDocument)):
-        return document.result.provenance
-    return document.provenance
+    if isinstance(document, (ExperimentDocument, MeasurementsDocument, AppleDocument)):
+        return document.provenance
+    return document.result.provenance
 
 
 @cache

@@ -13,9 +13,11 @@ from dpaudit.deployments.apple.document import AppleDocument
 from dpaudit.documents import (
     SCHEMA,
     AuditDocument,
+    DeterminismDocument,
     ExperimentDocument,
     MeasurementsDocument,
     MechanismDocument,
+    ProofDocument,
     convert_value,
 )
 from dpaudit.errors import UsageError
@@ -25,7 +27,13 @@ from dpaudit.results.text import printable
 __all__ = ["KINDS", "Document", "document_of", "read_document"]
 
 Document = (
-    AuditDocument | MechanismDocument | ExperimentDocument | MeasurementsDocument | AppleDocument
+    AuditDocument
+    | MechanismDocument
+    | ProofDocument
+    | DeterminismDocument
+    | ExperimentDocument
+    | MeasurementsDocument
+    | AppleDocument
 )
 
 KINDS: Mapping[str, type[Document]] = {
@@ -34,6 +42,8 @@ KINDS: Mapping[str, type[Document]] = {
     "experiment": ExperimentDocument,
     "measurements": MeasurementsDocument,
     "deployment": AppleDocument,
+    "proof": ProofDocument,
+    "determinism": DeterminismDocument,
 }
 _MOST_BYTES = 1 << 28
 

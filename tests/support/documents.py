@@ -147,7 +147,18 @@ def audit(verdict: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-CHOSEN = {"schema", "kind", "verdict", "system", "format", "created", "updated", "first", "last"}
+CHOSEN = {
+    "schema",
+    "kind",
+    "verdict",
+    "disjoint",
+    "system",
+    "format",
+    "created",
+    "updated",
+    "first",
+    "last",
+}
 KEYS = {"key", "x", "y", "series", "published", "panels", "band", "points", "value", "where"}
 FREE = {"settings", "provenance", "outcome", "versions"}
 

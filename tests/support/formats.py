@@ -21,7 +21,7 @@ from jsonschema import Draft202012Validator
 from dpaudit.report.formats.json_schema import closed, schema_text
 from dpaudit.report.reading import Document, document_of
 from dpaudit.types import CellResult, Provenance, to_dict
-from support import deployments, documents, measured, mechanisms
+from support import deployments, documents, measured, mechanisms, proofs
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = ROOT / "tests" / "data" / "schemas"
@@ -69,7 +69,7 @@ def failed_experiment() -> dict[str, Any]:
 
 
 EVERY_KIND = (
-    "experiment", "failed", "measurements", "deployment",
+    "experiment", "failed", "measurements", "deployment", *proofs.EVERY_KIND,
     *(f"{kind} {verdict}" for kind in ("audit", "mechanism")
       for verdict in ("no-finding", "finding", "inconclusive")),
 )  # fmt: skip
@@ -84,6 +84,8 @@ def of_kind(name: str) -> dict[str, Any]:
         "deployment": deployments.document,
         "audit": lambda: documents.audit(verdict),
         "mechanism": lambda: mechanism(verdict),
+        "proof": lambda: proofs.proof(verdict),
+        "determinism": lambda: proofs.determinism(verdict),
     }
     return makers[kind]()
 

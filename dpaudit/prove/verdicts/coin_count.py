@@ -17,6 +17,7 @@ __all__ = ["bits_of", "coin_count"]
 _MOST_STEPS = 3_000_000
 _LEFT = 2.0**-30
 _ROUNDING = 1e-9
+_SHOWN = 200
 
 
 def bits_of(requests: Sequence[int]) -> int:
@@ -37,7 +38,17 @@ def coin_count(explored: Exploration, *, information: bool = False) -> CoinCount
     if constant is not None or not information:
         return CoinCount(constant=constant, least=least)
     table, left = _joint(graph)
-    return CoinCount(constant=None, least=least, information=_information(table, left))
+    return CoinCount(
+        constant=None, least=least, information=_information(table, left), law=_law(table)
+    )
+
+
+def _law(table: dict[tuple[int, Hashable], float]) -> tuple[tuple[int, float], ...]:
+    """The smallest numbers of bits with lower bounds of their probabilities."""
+    found: dict[int, float] = defaultdict(float)
+    for (count, _), mass in table.items():
+        found[count] += mass * (1 - _ROUNDING)
+    return tuple(sorted(found.items())[:_SHOWN])
 
 
 def _least(graph: Graph) -> int:

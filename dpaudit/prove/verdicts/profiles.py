@@ -77,6 +77,11 @@ class Epsilon:
             raise UsageError(f"epsilon={float(value):g}: must lie between 0 and {_LARGEST_EPSILON}")
         return cls(str(value), exp_bounds(value))
 
+    @property
+    def near(self) -> float:
+        """ε as the nearest number, or almost: for figures."""
+        return max(0.0, float(log_bounds(self.ratio.lower).lower))
+
 
 @dataclass(frozen=True)
 class ProfilePoint:

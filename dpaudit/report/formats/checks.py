@@ -15,14 +15,23 @@ from dpaudit.deployments.apple.document import AppleDocument
 from dpaudit.documents import (
     AuditDocument,
     Column,
+    DeterminismDocument,
     ExperimentDocument,
     MeasurementsDocument,
     MechanismDocument,
+    ProofDocument,
 )
 from dpaudit.report import format as fmt
 from dpaudit.report.deployment import deployment_sentence, deployment_title
 from dpaudit.report.measurements import Row, reading
 from dpaudit.report.mechanism import claim_text, claimed_pair, is_implied, mechanism_sentence
+from dpaudit.report.proofs import (
+    claimed_of_proof,
+    determinism_sentence,
+    proof_sentence,
+    question_of,
+    verdict_of_proof,
+)
 from dpaudit.report.reading import Document
 from dpaudit.report.rows import exceeds_claim
 from dpaudit.report.sentences import audit_sentence, experiment_sentence, measurements_sentence
@@ -32,7 +41,9 @@ from dpaudit.types import (
     AuditResult,
     CellFailure,
     CellResult,
+    DeterminismResult,
     MechanismResult,
+    ProofResult,
     TestResult,
     Verdict,
     to_dict,
@@ -43,6 +54,7 @@ __all__ = ["Check", "Checked", "Outcome", "checked"]
 Outcome = Literal["pass", "finding", "advice", "undecided", "error"]
 _TEST_FACTS = ("p", "p_adjusted", "statistic", "interval", "unit", "seen_after", "advisory")
 _CLAIM = ("claim_epsilon", "claim_delta", "claim_mu", "stated")
+_PROVED = ("total_variation", "log_ratio", "tolerance", "epsilon", "residual", "disjoint")
 _BOUNDS = (*_CLAIM, "epsilon", "delta", "mu", "method", "attack")
 
 
@@ -96,6 +108,10 @@ def checked(document: Document) -> Checked:
     """The checks of a document."""
     if isinstance(document, (AuditDocument, MechanismDocument)):
         return _audited(document.result)
+    if isinstance(document, ProofDocument):
+        return _proof(document.result)
+    if isinstance(document, DeterminismDocument):
+        return _determinism(document.result)
     return _deployment(document) if isinstance(document, AppleDocument) else _experiment(document)
 
 
@@ -297,6 +313,65 @@ def _deployment(document: AppleDocument) -> Checked:
         seconds=None,
         command="",
         provenance=to_dict(document.provenance),
+    )
+
+
+def _proof(result: ProofResult) -> Checked:
+    verdict, sentence = verdict_of_proof(result), proof_sentence(result)
+    outcome: Outcome = "finding" if verdict == "finding" else "pass"
+    found = result.counterexample
+    check = Check(
+        group="proof",
+        name=question_of(result),
+        outcome="undecided" if verdict == "inconclusive" else outcome,
+        looks_at="the exact law of the program's text",
+        message=_text(found.says if found else result.reason),
+        reproduce=_text(result.provenance.command),
+        facts=_facts(result, _PROVED),
+    )
+    return Checked(
+        kind="proof",
+        target=_text(result.program or "a program", 400),
+        title=f"Proof about {_text(result.program or 'a program', 400)}",
+        claim=_text(claimed_of_proof(result), 400),
+        verdict=verdict,
+        sentence=sentence,
+        checks=tuple(_with_verdict([check], verdict, sentence)),
+        blind_spots=tuple(_text(what, 600) for what in result.cannot_rule_out),
+        facts=_facts(result, ("residual", "states", "outputs", "arguments", "certificate")),
+        seconds=fmt.number(result.seconds),
+        command=_text(result.provenance.command),
+        provenance=to_dict(result.provenance),
+    )
+
+
+def _determinism(result: DeterminismResult) -> Checked:
+    checks = [
+        Check(
+            group="coins",
+            name=f"finding {i}",
+            outcome="finding",
+            looks_at="values as a function of chosen coins",
+            message=_text(finding),
+            reproduce=_text(result.provenance.command),
+        )
+        for i, finding in enumerate(result.findings, 1)
+    ]
+    sentence = determinism_sentence(result)
+    target = _text(f"library:{result.library}:{result.symbol}", 400)
+    return Checked(
+        kind="determinism",
+        target=target,
+        title=f"Coins of {target}",
+        claim="",
+        verdict=result.verdict,
+        sentence=sentence,
+        checks=tuple(_with_verdict(checks, result.verdict, sentence)),
+        blind_spots=tuple(_text(what, 600) for what in result.cannot_rule_out),
+        facts=_facts(result, ("runs", "not_controlled")),
+        seconds=fmt.number(result.seconds),
+        command=_text(result.provenance.command),
+        provenance=to_dict(result.provenance),
     )
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from dpaudit.documents import SCHEMA, DeterminismDocument, ProofDocument
+from dpaudit.documents import SCHEMA
 from dpaudit.report.reading import KINDS
 from dpaudit.types import AuditResult, DeterminismResult, MechanismResult, ProofResult
 
@@ -27,7 +27,6 @@ __all__ = ["closed", "schema_of", "schema_text"]
 Schema = dict[str, Any]
 
 _NAME = "schemas/dpaudit-1.json"
-_PROOFS = (ProofDocument, DeterminismDocument)  # which have no page
 _RESULTS = (AuditResult, MechanismResult, ProofResult, DeterminismResult)
 _WORDS = ["inf", "-inf", "nan"]
 """How ``to_dict`` writes floats that JSON has no number for."""
@@ -40,14 +39,14 @@ def schema_text() -> str:
 
 def schema_of(*classes: type) -> Schema:
     """The schema of documents of these classes, by default of all documents and results."""
-    documents = classes or (*KINDS.values(), *_PROOFS, *_RESULTS)
+    documents = classes or (*KINDS.values(), *_RESULTS)
     references, known = msgspec.json.schema_components(documents, ref_template="#/$defs/{name}")
     made = {name: _as_written(schema) for name, schema in known.items()}
     for cls in _classes(*documents):
         for name, rule in _rules(cls).items():
             if rule is False:  # never part of a document
                 del made[cls.__name__]["properties"][name]
-    for name in {cls.__name__ for cls in (*KINDS.values(), *_PROOFS)} & set(made):
+    for name in {cls.__name__ for cls in KINDS.values()} & set(made):
         made[name]["required"] = ["schema", "kind", *made[name]["required"]]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -68,7 +67,7 @@ def closed() -> Schema:
     """The schema of what dpaudit writes today: all fields, and no others but ``in_documents``."""
     schema = schema_of()
     known: Schema = schema["$defs"]
-    for cls in _classes(*KINDS.values(), *_PROOFS, *_RESULTS):
+    for cls in _classes(*KINDS.values(), *_RESULTS):
         own = known[cls.__name__]
         optional = {name for name, rule in _rules(cls).items() if rule == "if any"}
         if issubclass(cls, msgspec.Struct) and cls.__struct_config__.omit_defaults:

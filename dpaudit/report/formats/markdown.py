@@ -12,9 +12,11 @@ from dataclasses import replace
 
 from dpaudit.documents import (
     AuditDocument,
+    DeterminismDocument,
     ExperimentDocument,
     MeasurementsDocument,
     MechanismDocument,
+    ProofDocument,
 )
 from dpaudit.report import format as fmt
 from dpaudit.report.badge import badge
@@ -22,6 +24,7 @@ from dpaudit.report.deployment import deployment_findings_table
 from dpaudit.report.formats.checks import Checked, checked
 from dpaudit.report.measurements import read_measurements
 from dpaudit.report.mechanism import bounds_table
+from dpaudit.report.proofs import WORDS, coins_facts, law_table, profile_table
 from dpaudit.report.reading import Document
 from dpaudit.report.tables import Column, measured_table, sorted_tests, summary_table, tests_table
 from dpaudit.results.text import one_line, printable
@@ -81,7 +84,8 @@ def _verdict(told: Checked) -> str:
     """An audit's verdict in bold and the rest of its sentence, or an experiment's sentence."""
     if told.kind in ("experiment", "measurements"):
         return prose(told.sentence, limit=1200)
-    said = badge(told.verdict, told.sentence)
+    word = next((w for w in WORDS.values() if told.sentence.startswith(f"{w}: ")), "")
+    said = badge(told.verdict, told.sentence, word=word if told.kind == "proof" else "")
     return f"**{prose(said.word)}:** {prose(said.rest, limit=1200)}"
 
 
@@ -116,6 +120,12 @@ def _columns(document: Document) -> Sequence[Column]:
                 for c in bounds_table(replace(document.result, tests=tuple(tests)))
                 if c.header in kept
             ]
+        case ProofDocument():
+            return profile_table(document.result)[: 3 * bool(document.result.profile)] or law_table(
+                document.result
+            )
+        case DeterminismDocument():
+            return coins_facts(document.result)[1]
         case ExperimentDocument():
             return summary_table(document.rows)
         case MeasurementsDocument():

@@ -31,7 +31,7 @@ _EXITS = {
     "finding": (1, "a finding"),
     "inconclusive": (3, "inconclusive"),
 }
-_WITH_EXIT = ("audit", "mechanism", "deployment")
+_WITH_EXIT = ("audit", "mechanism", "deployment", "proof", "determinism")
 _MOST_RESULTS = 1000
 
 Json = dict[str, Any]
@@ -72,7 +72,7 @@ def _rules(told: Checked) -> list[Json]:
         rule = {
             "id": name,
             "shortDescription": _message(f"{of}: {about}"),
-            "fullDescription": _message(f"{about}. {_MEANS['advice' if advisory else 'finding']}"),
+            "fullDescription": _message(f"{about}. {_means(told, advisory=advisory)}"),
             "help": _message(_HELP[told.kind]),
             "defaultConfiguration": {"level": "note" if advisory else "error"},
         }
@@ -87,11 +87,14 @@ _GROUPS = {
     "cells": "a cell of the experiment",
     "published": "our number compared with the published one",
     "findings": "the deployment's own files",
+    "proof": "the exact law of the program's text",
+    "coins": "values as a function of chosen coins",
 }
 _MEANS = {
     "finding": "A result means that the claim is contradicted, at a level that all tests share.",
     "advice": "A result is advice: it uses no error probability and is never a finding.",
 }
+_EXACT = "A result means that the claim is refuted, without any probability of error."
 _CLEAN = (
     "No result does not mean honest noise: what a pass cannot exclude is in the run's properties."
 )
@@ -104,7 +107,16 @@ _HELP = {
     "measurements": "A measured number that disagrees with the published one, at the experiment's "
     "level.",
     "deployment": "From the configuration, the database or the reports themselves.",
+    "proof": "A refutation has no error probability: Python itself returned the output in question "
+    "on the coins of the counterexample. What a proof does not cover is in the run's properties.",
+    "determinism": f"Two runs whose coins are the same where they should matter differ. {_CLEAN}",
 }
+
+
+def _means(told: Checked, *, advisory: bool) -> str:
+    if told.kind in ("proof", "determinism"):
+        return _EXACT
+    return _MEANS["advice" if advisory else "finding"]
 
 
 def _result(told: Checked, check: Check, places: Mapping[str, int]) -> Json:

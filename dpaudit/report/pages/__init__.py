@@ -5,11 +5,14 @@ from __future__ import annotations
 from dpaudit.report.pages.audits import audit_page, mechanism_page
 from dpaudit.report.pages.deployments import deployment_page
 from dpaudit.report.pages.experiments import experiment_page, measurements_page
+from dpaudit.report.pages.proofs import determinism_page, proof_page
 
 __all__ = [
     "audit_page",
     "deployment_page",
+    "determinism_page",
     "experiment_page",
     "measurements_page",
     "mechanism_page",
+    "proof_page",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from dpaudit.report.proofs import coin_sentence
 from dpaudit.report.tables import Column
 from dpaudit.report.terminal.table import make_table
 from dpaudit.types import ProofResult, ProvedBounds
@@ -54,19 +55,6 @@ def proof_table(result: ProofResult) -> Iterator[RenderableType]:
         yield Text(
             f"Run by Python on these coins it returns {result.counterexample.output}: {shown}{more}"
         )
-
-
-def coin_sentence(result: ProofResult) -> str:
-    """How many coins a call reads, in words."""
-    count = result.coin_count
-    if count is None:
-        return ""
-    if count.constant is not None:
-        return f"every call reads {count.constant:,} coin bits"
-    words = f"the number of coin bits varies, from {count.least:,}"
-    if count.information is not None:
-        words += f"; it tells {_between(count.information)} bits about the output"
-    return words
 
 
 def _between(bounds: ProvedBounds) -> str:

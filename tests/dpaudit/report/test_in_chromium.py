@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 import pytest
-from support import deployments, documents, formats, measured, mechanisms
+from support import deployments, documents, formats, measured, mechanisms, proofs
 from support.chromium import CHROMIUM, NEEDED, sync_api
 
 from dpaudit.report import render_report
@@ -79,6 +79,9 @@ PAGES = {
     "mechanism": {"kind": "mechanism", "result": mechanisms.ALL["finding"]},
     "measurements": measured.grid(),
     "deployment": deployments.document(),
+    "proof": proofs.proof("refuted"),
+    "privacy": proofs.proof("privacy"),
+    "determinism": proofs.determinism("finding"),
 }
 
 

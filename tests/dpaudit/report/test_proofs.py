@@ -1,0 +1,206 @@
+"""Pages and words of proofs: level, distance, counterexample, what is not covered, certificate."""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+
+import pytest
+from support import documents, proofs
+
+from dpaudit.report import document_of, render_report
+from dpaudit.report.figures.law import exact_and_claimed, proved_profile
+from dpaudit.report.formats.checks import checked
+from dpaudit.report.notebook import printed
+from dpaudit.report.proofs import law_table, log_ratio, profile_table, proof_sentence
+from dpaudit.types import ProvedBounds
+
+Page = documents.Page
+
+
+def result_of(kind: str, **changes):
+    document = copy.deepcopy(proofs.proof(kind))
+    document["result"] |= changes
+    return document_of(document).result
+
+
+def text_of(document) -> str:
+    return " ".join(Page(render_report(document)).text.split())
+
+
+@pytest.fixture(scope="module")
+def pages():
+    kinds = {name: name.split() for name in proofs.EVERY_KIND}
+    return {name: render_report(getattr(proofs, k)(v)) for name, (k, v) in kinds.items()}
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        ("proved", "Proved: python:./noise.py:draw (2) has the law discrete-laplace:scale=2; their "
+         "total variation is at most 2.152e-13. Paths of total probability 2.15e-13 were not "
+         "followed."),
+        ("refuted", "Refuted: python:./noise.py:draw (2) does not have the law "
+         "discrete-laplace:scale=2; their total variation is between 0.1507 and 0.1509."),
+        ("undecided", "Not decided: whether python:./noise.py:draw (2) has the law"),
+        ("privacy", "Refuted: python:./noise.py:draw (2) is not (1, 1e-9)-DP for 0 and 1: δ(1) is "
+         "between 0.0704 and 0.0705."),
+        ("disjoint", "Refuted: the values of python:./noise.py:draw (2) depend on each other: the "
+         "joint law differs from the product of its marginals by at least 0.875. Every path of "
+         "the program was followed."),
+    ],
+)  # fmt: skip
+def test_the_level_is_one_sentence_with_claim_distance_and_what_was_left(kind, sentence):
+    said = proof_sentence(result_of(kind)).replace("1e-09", "1e-9")
+    assert said.startswith(sentence)
+
+
+def test_a_proved_law_of_values_with_coins_of_their_own_says_both():
+    result = result_of("proved", disjoint="shown")
+    said = proof_sentence(result)
+    assert "every value of python:./noise.py:draw (2) has coins of its own" in said
+    assert "the sum of their total variations is at most 2.152e-13" in said
+
+
+def test_page_one_has_program_fingerprint_versions_and_command(pages):
+    text = " ".join(Page(pages["proof refuted"]).text.split())
+    before = text[text.index("Skip to the verdict") :]
+    before = before[: before.index("Run by Python itself")]
+    for part in (proofs.HASH, "/home/user/noise.py", "dpaudit 0.1.0", "Refuted", "0.1507",
+                 "dpaudit prove python:./noise.py:draw", "2.15e-13"):  # fmt: skip
+        assert part in before
+    assert "/usr/lib/python3/secrets.py" in text
+
+
+def test_a_counterexample_has_its_output_both_probabilities_and_its_coins(pages):
+    text = " ".join(Page(pages["proof refuted"]).text.split())
+    assert "Run by Python itself on the coins below, the unmodified program returned 0" in text
+    assert "P(0) ≥ 0.2449, but discrete-laplace:scale=3 gives it at most 0.1651" in text
+    assert "1267650600228229401496703205376" in text
+    assert "Counterexample" not in Page(pages["proof proved"]).text
+
+
+@pytest.mark.parametrize("name", proofs.EVERY_KIND)
+def test_every_page_says_what_is_not_covered(pages, name):
+    text = " ".join(Page(pages[name]).text.split())
+    assert "What this does not cover" in text
+    assert ("the coins: they are taken as uniform" in text) == name.startswith("proof")
+    assert ("coins that were not tried" in text) == name.startswith("determinism")
+    assert "an audit can refute a guarantee, but not prove it" not in text or "proof" not in name
+
+
+def test_the_certificate_is_named_with_the_command_that_checks_it(pages):
+    text = " ".join(Page(pages["proof proved"]).text.split())
+    assert re.search(rf"Certificate ?certificate.json.gz SHA-256 ?{proofs.HASH[::-1]}", text)
+    assert "dpaudit verify certificate certificate.json.gz" in text
+    assert "--program python:./noise.py:draw" in text
+    without = copy.deepcopy(proofs.proof("proved"))
+    without["result"]["certificate"] = ""
+    assert "No certificate was written" in text_of(without)
+
+
+def test_a_compiled_sampler_says_what_was_interposed_and_what_could_not_be(pages):
+    found = " ".join(Page(pages["determinism finding"]).text.split())
+    assert "Finding" in found
+    assert "the same coins give another value at another time" in found
+    assert re.search(r"getrandom\s*25", found)
+    assert "Bytes of coins at most" in found
+    open_ = " ".join(Page(pages["determinism inconclusive"]).text.split())
+    assert "What could not be controlled asked for: read of /etc/seed" in open_
+    assert "could not be controlled: asked for: read of /etc/seed" in open_
+    clean = " ".join(Page(pages["determinism no-finding"]).text.split())
+    assert "none in these runs" in clean
+    assert "What could not be controlled" not in clean
+
+
+@pytest.mark.parametrize("name", proofs.EVERY_KIND)
+def test_hostile_names_are_only_text(name):
+    kind, verdict = name.split()
+    html = render_report(documents.made_hostile(getattr(proofs, kind)(verdict)))
+    page = Page(html)
+    assert page.ordered
+    assert page.scripts() == page.count("img") == 0
+    assert not any(a.startswith("on") for _, attributes in page.tags for a in attributes)
+    assert "<script>alert(1)</script>" in page.text
+    assert "\x1b" not in html
+    assert "\u202e" not in html
+    html.encode("utf-8")
+
+
+def test_bounds_of_the_table_hold_the_law():
+    result = result_of("proved", residual=0.01)
+    output, low, high, *_ = (column.cells for column in law_table(result))
+    assert output[:2] == ["0", "-1"]
+    assert all(p - 1e-9 < float(x) <= p for x, (_, p) in zip(low, result.law, strict=True))
+    assert all(float(h) >= p + 0.01 for h, (_, p) in zip(high, result.law, strict=True))
+    assert all(float(h) < p + 0.01 + 1e-9 for h, (_, p) in zip(high, result.law, strict=True))
+    ratios = law_table(result)[-1].cells
+    assert ratios[-1].endswith("∞")  # the claim gives this output no probability
+
+
+def test_a_log_ratio_holds_all_that_its_parts_may_be():
+    low, high = log_ratio(0.2, 0.3, ProvedBounds(low=0.1, high=0.4))
+    assert low <= math.log(0.2 / 0.4)
+    assert high >= math.log(0.3 / 0.1)
+    assert high < math.log(0.3 / 0.1) + 1e-12
+    assert log_ratio(0.1, 0.1, ProvedBounds(low=0.0, high=0.0)) == (math.inf, math.inf)
+
+
+def test_the_profile_has_the_claim_first_and_once():
+    result = result_of("privacy")
+    again = result.profile[0]
+    epsilons = profile_table(result_of("privacy", profile=[
+        {"epsilon": p.epsilon, "delta": proofs.between(p.delta.low, p.delta.high), "near": p.near}
+        for p in (*result.profile, again)
+    ]))[0].cells  # fmt: skip
+    assert epsilons == ["1", "0", "3/4", "2"]
+
+
+def test_figures_mark_the_claim_and_the_counterexample():
+    law = exact_and_claimed(result_of("refuted"), prefix="law")
+    assert law is not None
+    assert "var(--alarm)" in law.svg
+    assert "; 0: between 0.2449 and 0.245, claimed between 0.2449 and 0.245" in law.alt
+    assert "The 4 likeliest of 127 outputs are drawn" in law.caption
+    proved = exact_and_claimed(result_of("proved", claimed=[], residual=0.0), prefix="law")
+    assert proved is not None
+    assert "claimed" not in proved.alt
+    profile = proved_profile(result_of("privacy"), prefix="profile")
+    assert profile is not None
+    assert "claimed δ 1e-09" in profile.points
+    assert proved_profile(result_of("privacy", claim_delta="much"), prefix="profile") is None
+    assert exact_and_claimed(result_of("undecided"), prefix="law") is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "verdict", "outcomes"),
+    [
+        ("proved", "no-finding", ["pass"]),
+        ("refuted", "finding", ["finding"]),
+        ("undecided", "inconclusive", ["error", "undecided"]),
+    ],
+)
+def test_other_programs_get_the_verdict_they_know(kind, verdict, outcomes):
+    told = checked(document_of(proofs.proof(kind)))
+    assert (told.verdict, [c.outcome for c in told.checks]) == (verdict, outcomes)
+    assert told.blind_spots == ("the coins: they are taken as uniform", "time, memory and power")
+
+
+def test_a_result_prints_its_sentence_and_what_is_not_covered():
+    said = printed(result_of("proved"))
+    assert said.splitlines()[0].startswith("Proved: ")
+    assert "Not covered: the coins" in said
+    card = result_of("proved")._repr_html_()
+    assert "Proved" in card
+    assert "at most 2.152e-13" in card
+    seen = document_of(proofs.determinism("finding")).result
+    assert str(seen).startswith("Finding: a value of noise in libnoise.so")
+    assert "Bytes of coins" in seen._repr_html_()
+
+
+def test_a_claimed_delta_from_a_file_is_read_only_if_small():
+    assert "(1, 1e-99999999999)-DP" in proof_sentence(result_of(
+        "privacy", claim_delta="1e-99999999999"
+    ))  # fmt: skip
+    assert "(1, 1/0)-DP" in proof_sentence(result_of("privacy", claim_delta="1/0"))
