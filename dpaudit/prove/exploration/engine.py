@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -19,10 +19,30 @@ from dpaudit.prove.interpreter.state import Pins
 from dpaudit.prove.interpreter.values import CoinSource
 from dpaudit.results.text import one_line
 
-__all__ = ["DEFAULT_RESIDUAL", "Exploration", "Progress", "explore", "law_of", "machine_for"]
+__all__ = [
+    "DEFAULT_RESIDUAL",
+    "Exploration",
+    "Progress",
+    "Refusal",
+    "explore",
+    "law_of",
+    "machine_for",
+]
 
 DEFAULT_RESIDUAL = Fraction(1, 1 << 40)
 Progress = Callable[[int, float], None]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A branch that could not be followed: file, line and construct, and how likely it is.
+
+    `probability` is a lower bound, of the paths that were followed to it; it is part of the law's
+    residual.
+    """
+
+    reason: str
+    probability: Fraction
 
 
 @dataclass(frozen=True)
@@ -30,7 +50,8 @@ class Exploration:
     """What was found of a program: its law, the graph behind it and the states' visits.
 
     `visits` are lower bounds by state, for expanded states; exact where `exact` is true.
-    `finished` is false if the time limit came before the wanted residual.
+    `finished` is false if the time limit came before at most the wanted residual was left, apart
+    from `refusals`, the likeliest first.
     """
 
     law: ExactLaw
@@ -39,6 +60,7 @@ class Exploration:
     exact: bool
     finished: bool
     seconds: float
+    refusals: tuple[Refusal, ...] = ()
 
 
 def explore(
@@ -54,33 +76,32 @@ def explore(
     """The law of function(*args, **kwargs) over its coins.
 
     `coins` is "random", "numpy", or the name of a parameter that a generator is passed in;
-    several are separated by commas. Exploration stops when at most `residual` is undecided.
+    several are separated by commas. Exploration stops when at most `residual` is undecided, or has
+    led to what cannot be followed: `refusals`.
 
     Raises:
-        RefusedProgramError: the program uses something that is not a function of its coins, or
-            that this engine cannot follow; the message names it, with file and line.
-        UsageError: arguments that the function does not take.
+        RefusedProgramError: all that was explored leads to something that is not a function of the
+            coins, or that this engine cannot follow; the message names it, with file and line.
+        UsageError: arguments that the function does not take; an output of another type.
     """
     begun = time.monotonic()
     machine, named = machine_for(coins, kwargs or {})
     _check_call(function, args, named)
-    graph = Graph(machine, deadline=None if time_limit is None else begun + time_limit)
+    deadline = None if time_limit is None else begun + time_limit
+    graph = Graph(machine, deadline=deadline, keeps_refusals=True)
     graph.begin(function, args, named)
-    target, finished = float(residual) / 2, True
+    target = float(residual) / 2
     while True:
         finished = graph.explore(residual=target, progress=progress)
         found = law_of(graph)
-        if found.law.residual <= residual or not finished or not graph.undecided:
+        left = found.law.residual - sum(r.probability for r in found.refusals)
+        if left <= residual or not finished or not graph.undecided:
             break
         target /= 4
-    return Exploration(
-        law=found.law,
-        graph=graph,
-        visits=found.visits,
-        exact=found.exact,
-        finished=finished and found.law.residual <= residual,
-        seconds=time.monotonic() - begun,
-    )
+    if graph.refusals and finished and not found.law.mass:
+        raise next(iter(graph.refusals.values()))
+    finished = finished and left <= residual
+    return replace(found, finished=finished, seconds=time.monotonic() - begun)
 
 
 def _check_call(
@@ -114,7 +135,8 @@ def law_of(graph: Graph) -> Exploration:
         return Exploration(_law({value: Fraction(1)}, 0), graph, {}, True, True, 0.0)
     expanded = _leading_out(graph)
     if first.to not in expanded:
-        return Exploration(_law({}, 1), graph, {}, False, False, 0.0)
+        refusals = _refusals(graph, {first.to: Fraction(1)})
+        return Exploration(_law({}, 1), graph, {}, False, False, 0.0, refusals)
     position = {number: i for i, number in enumerate(expanded)}
     edges = [
         (position[i], position[b.to], b.high - b.low, _total(graph, i))
@@ -133,8 +155,21 @@ def law_of(graph: Graph) -> Exploration:
         visits = {n: Fraction(w, scale) for n, w in zip(expanded, lower, strict=True)}
     else:
         visits = dict(zip(expanded, solved, strict=True))
-    mass = _masses(graph, visits, exact=exact)
-    return Exploration(_law(mass, len(graph.states)), graph, visits, exact, True, 0.0)
+    ends = _ends(graph, visits, exact=exact)
+    mass: dict[Hashable, Fraction] = {}
+    for to, share in ends.items():
+        if to < 0:
+            output = graph.outputs[-1 - to]
+            mass[output] = mass.get(output, Fraction(0)) + share
+    law = _law(mass, len(graph.states) - len(graph.refusals))
+    return Exploration(law, graph, visits, exact, True, 0.0, _refusals(graph, ends))
+
+
+def _refusals(graph: Graph, mass: Mapping[int, Fraction]) -> tuple[Refusal, ...]:
+    found = [
+        Refusal(str(e), mass[number]) for number, e in graph.refusals.items() if number in mass
+    ]
+    return tuple(sorted(found, key=lambda refusal: -refusal.probability))
 
 
 def _leading_out(graph: Graph) -> list[int]:
@@ -167,20 +202,18 @@ def _merged(edges: list[Edge]) -> list[Edge]:
     return [(s, t, over, below) for (s, t), (over, below) in found.items()]
 
 
-def _masses(
-    graph: Graph, visits: Mapping[int, Fraction], *, exact: bool
-) -> dict[Hashable, Fraction]:
-    mass: dict[Hashable, Fraction] = {}
+def _ends(graph: Graph, visits: Mapping[int, Fraction], *, exact: bool) -> dict[int, Fraction]:
+    """Lower bounds of the probabilities of where the program ends: `Branch.to` of each."""
+    mass: dict[int, Fraction] = {}
     scale = 1 << SCALE_BITS
     for number, weight in visits.items():
         total = _total(graph, number)
         for branch in graph.states[number].branches or ():
-            if branch.to < 0:
-                output = graph.outputs[-1 - branch.to]
+            if branch.to < 0 or branch.to in graph.refusals:
                 share = weight * (branch.high - branch.low) / total
                 if not exact:
                     share = Fraction(share.numerator * scale // share.denominator, scale)
-                mass[output] = mass.get(output, Fraction(0)) + share
+                mass[branch.to] = mass.get(branch.to, Fraction(0)) + share
     return mass
 
 

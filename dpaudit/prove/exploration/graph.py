@@ -13,8 +13,9 @@ import numpy as np
 import scipy.sparse
 import scipy.sparse.linalg
 
-from dpaudit.errors import RefusedProgramError
+from dpaudit.errors import DpauditError, RefusedProgramError, UsageError
 from dpaudit.prove.exploration.law import canonical_output
+from dpaudit.prove.interpreter.alarm import OutOfTimeError, alarm
 from dpaudit.prove.interpreter.execution import run, start
 from dpaudit.prove.interpreter.lazy import NeedSplit
 from dpaudit.prove.interpreter.machine import Machine, Raised
@@ -30,7 +31,7 @@ class Branch:
 
     `weight` of the state's total values lie in [low, high). The program then asks for `requests`
     (numbers of values) and reaches state `to`, whose registers come from `registers`, or ends with
-    output `-1 - to`.
+    output `-1 - to`. A state in `Graph.refusals` stands for what cannot be followed.
     """
 
     low: int
@@ -55,7 +56,9 @@ class State:
 class Graph:
     """All states met so far; state 0 is the first decision.
 
-    `first` is the branch that leads there (or to an output) from the start.
+    `first` is the branch that leads there (or to an output) from the start. With `keeps_refusals`
+    a branch that cannot be followed leads to a state that is never expanded, in `refusals`;
+    otherwise the whole program is refused.
     """
 
     machine: Machine
@@ -67,30 +70,57 @@ class Graph:
     undecided: float = 1.0
     deadline: float | None = None
     continuations: set[Hashable] = field(default_factory=set)
+    keeps_refusals: bool = False
+    refusals: dict[int, DpauditError] = field(default_factory=dict)
 
     def begin(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Run a function up to its first decision."""
         start(self.machine, function, args, kwargs)
-        self.first = self._go(0, 1)
+        self._begin()
 
     def begin_at(self, form: Hashable) -> None:
         """Continue from a state in which no coin waits to be decided, up to the first decision."""
         self.machine.resume(thaw(form, self.machine.pins)[0])
-        self.first = self._go(0, 1)
+        self._begin()
+
+    def _begin(self) -> None:
+        try:
+            with alarm(self.deadline):
+                self.first = self._go(0, 1)
+        except OutOfTimeError as late:
+            raise RefusedProgramError(
+                f"{late.where}still running at the time limit, before any coin was decided"
+            ) from late
 
     def _go(self, low: int, high: int) -> Branch:
-        split = run(self.machine)
-        requests = tuple(self.machine.requests)
+        try:
+            registers, to = self._next()
+        except (RefusedProgramError, UsageError) as error:
+            if not self.keeps_refusals:
+                raise
+            registers, to = (), self._refused(error)
+        return Branch(low, high, tuple(self.machine.requests), registers, to)
+
+    def _next(self) -> tuple[tuple[Any, ...], int]:
+        """Run to the next decision or end: `registers` and `to` of the branch."""
+        split = run(self.machine, deadline=self.deadline)
         if self.machine.cut is not UNBOUND:
             form, symbols = freeze(self.machine.frames, self.machine.pins)
             if symbols:
                 raise RefusedProgramError("a coin is still undecided when a value is finished")
             self.continuations.add(form)
-            return Branch(low, high, requests, (), -1 - self._output(self.machine.cut))
+            return (), -1 - self._output(self.machine.cut)
         if split is None:
-            return Branch(low, high, requests, (), -1 - self._output(self.machine.result))
-        number, registers = self._state(split)
-        return Branch(low, high, requests, registers, number)
+            return (), -1 - self._output(self.machine.result)
+        return self._state(split)
+
+    def _refused(self, error: DpauditError) -> int:
+        form = ("refused", str(error))
+        number = self.numbers.setdefault(form, len(self.states))
+        if number == len(self.states):
+            self.states.append(State(form, ((0, 1),), 0, ()))
+            self.refusals[number] = error
+        return number
 
     def _output(self, result: Any) -> int:
         if isinstance(result, Raised):
@@ -107,7 +137,7 @@ class Graph:
             self.outputs.append(value)
         return self.output_numbers[key]
 
-    def _state(self, split: NeedSplit) -> tuple[int, tuple[Any, ...]]:
+    def _state(self, split: NeedSplit) -> tuple[tuple[Any, ...], int]:
         form, symbols = freeze(self.machine.frames, self.machine.pins)
         registers = tuple([s.origin for s in symbols])
         number = self.numbers.get(form)
@@ -116,7 +146,7 @@ class Graph:
             register = next(i for i, s in enumerate(symbols) if s is split.symbol)
             domains = tuple([(s.low, s.high) for s in symbols])
             self.states.append(State(form, domains, register, tuple(split.cuts)))
-        return number, registers
+        return registers, number
 
     def expand(self, number: int) -> list[Branch]:
         """The branches of a state, by running the program once for each."""
@@ -138,14 +168,24 @@ class Graph:
     ) -> bool:
         """Expand the likeliest states until at most `residual` is undecided; False if time is up.
 
-        The probabilities are floats here: they only say what to look at next.
+        What cannot be followed does not count. The probabilities are floats here: they only say
+        what to look at next.
         """
+        try:
+            with alarm(self.deadline):
+                return self._explore(residual, progress)
+        except OutOfTimeError:
+            return False
+
+    def _explore(self, residual: float, progress: Callable[[int, float], None] | None) -> bool:
         first = self.started
         waiting: dict[int, float] = {}
         carried: dict[int, float] = {}
         heap: list[tuple[float, int]] = []
 
         def give(number: int, mass: float) -> None:
+            if number in self.refusals:
+                return
             if self.states[number].branches is None:
                 total = waiting[number] = waiting.get(number, 0.0) + mass
                 heapq.heappush(heap, (-total, number))
@@ -174,7 +214,7 @@ class Graph:
             undecided -= here
             for branch in self.expand(number):
                 share = here * ((branch.high - branch.low) / (high - low))
-                if branch.to >= 0:
+                if branch.to >= 0 and branch.to not in self.refusals:
                     give(branch.to, share)
                     undecided += share
             steps += 1

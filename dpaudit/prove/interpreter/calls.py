@@ -227,8 +227,6 @@ def _native_object(cls: type, args: list[Any], kwargs: _Kwargs) -> Any:
         if args and is_python_class(type(first)):
             return Call(prelude.bool_, args, kwargs)
         return truth(first) if args else False
-    if cls is str and isinstance(first, BaseException):
-        return str(first)
     if cls is bytes and type(first) is LazyBytes:
         return first
     if cls not in PURE_TYPES and not is_named_tuple(cls) and not is_plain_exception(cls):

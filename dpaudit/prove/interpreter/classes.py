@@ -33,6 +33,7 @@ __all__ = [
     "is_plain_exception",
     "is_python_class",
     "python_method",
+    "runs_no_python",
     "type_of",
 ]
 
@@ -52,7 +53,7 @@ _SHOWN_AS: dict[type, type] = {
     View: type({}.keys()),
 }
 _PYTHON_CLASSES: dict[type, bool] = {}
-_NAMED_TUPLES: dict[type, bool] = {}
+_NO_PYTHON: dict[type, bool] = {}
 
 
 def class_attribute(cls: Any, name: str) -> Any:
@@ -79,23 +80,22 @@ def is_python_class(cls: type) -> bool:
     return known
 
 
-def is_named_tuple(cls: type) -> bool:
-    """Whether a class is a tuple with names, and runs no Python code where a tuple runs none."""
-    known = _NAMED_TUPLES.get(cls)
+def runs_no_python(cls: type) -> bool:
+    """Whether one of Python's own classes, or one made of it, has no special method in Python."""
+    known = _NO_PYTHON.get(cls)
     if known is None:
-        known = _NAMED_TUPLES[cls] = (
-            issubclass(cls, tuple)
-            and type(cls) is type
-            and hasattr(cls, "_fields")
-            and all(
-                not name.startswith("__")
-                or held.__module__.startswith(("collections", "namedtuple_"))
-                for base in cls.__mro__
-                for name, held in base.__dict__.items()
-                if isinstance(held, types.FunctionType)
-            )
+        known = _NO_PYTHON[cls] = type(cls) is type and all(
+            not name.startswith("__") or held.__module__.startswith(("collections", "namedtuple_"))
+            for base in cls.__mro__
+            for name, held in base.__dict__.items()
+            if isinstance(held, types.FunctionType)
         )
     return known
+
+
+def is_named_tuple(cls: type) -> bool:
+    """Whether a class is a tuple with names, and runs no Python code where a tuple runs none."""
+    return issubclass(cls, tuple) and hasattr(cls, "_fields") and runs_no_python(cls)
 
 
 def is_plain_exception(cls: type) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import functools
+import time
 from typing import Any
 
 from dpaudit.errors import RefusedProgramError
+from dpaudit.prove.interpreter.alarm import OutOfTimeError
 from dpaudit.prove.interpreter.code import Code
 from dpaudit.prove.interpreter.instructions import INSTRUCTIONS
 from dpaudit.prove.interpreter.lazy import NeedSplit
@@ -17,6 +19,7 @@ from dpaudit.prove.interpreter.values import UNBOUND, Frame
 __all__ = ["run", "start"]
 
 _LONGEST = 3_000_000
+_BETWEEN_LOOKS = 256  # at the clock
 _ROOT = Code("", "", ast.parse("lambda: 0", mode="eval").body.args, [], [], [])  # type: ignore[attr-defined]
 _ROOT.instructions = [("CALL_EX", None), ("FINISH", None), ("RETURN", None)]
 _ROOT.lines = [0, 0, 0]
@@ -33,11 +36,12 @@ def start(vm: Machine, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
     vm.resume(thaw(form, vm.pins)[0])
 
 
-def run(vm: Machine) -> NeedSplit | None:
+def run(vm: Machine, *, deadline: float | None = None) -> NeedSplit | None:
     """Run until a coin must be decided (returned), or to the end: see `Machine.result`.
 
     Raises:
         RefusedProgramError: the program cannot be followed; the message names file and line.
+        OutOfTimeError: the deadline (of `time.monotonic`) came.
     """
     steps = 0
     table = INSTRUCTIONS
@@ -48,26 +52,32 @@ def run(vm: Machine) -> NeedSplit | None:
         frame.pc = pc + 1
         try:
             table[op](vm, frame, arg)
+            steps += 1
+            if steps % _BETWEEN_LOOKS == 0:
+                _look(steps, deadline)
         except NeedSplit as split:
             frame.pc = pc
             return split
         except RefusedProgramError as error:
-            raise _located(code, pc, str(error)) from error
+            raise RefusedProgramError(f"{_place(code, pc)}{error}") from error
+        except OutOfTimeError as late:
+            late.where = _place(code, pc)
+            raise
         except Exception as error:  # noqa: BLE001 (the program's own exception)
             vm.unwind(error)
         if vm.cut is not UNBOUND:
             return None
-        steps += 1
-        if steps > _LONGEST:
-            raise _located(
-                code,
-                pc,
-                f"{_LONGEST:,} steps without a decision by a coin; the program may not end",
-            )
     return None
 
 
-def _located(code: Code, pc: int, text: str) -> RefusedProgramError:
-    return RefusedProgramError(
-        f"{code.filename}:{code.lines[pc]}: {text}" if code.filename else text
-    )
+def _look(steps: int, deadline: float | None) -> None:
+    if deadline is not None and time.monotonic() > deadline:
+        raise OutOfTimeError
+    if steps > _LONGEST:
+        raise RefusedProgramError(
+            f"{_LONGEST:,} steps without a decision by a coin; the program may not end"
+        )
+
+
+def _place(code: Code, pc: int) -> str:
+    return f"{code.filename}:{code.lines[pc]}: " if code.filename else ""

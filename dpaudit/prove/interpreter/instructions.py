@@ -273,8 +273,7 @@ def _exc_match(vm: Machine, frame: Frame, arg: Any) -> None:
 
 
 def _format(vm: Machine, frame: Frame, conversion: int) -> None:
-    value, spec = frame.stack[-2], frame.stack[-1]
-    value = str(value) if isinstance(value, BaseException) else concrete(value)
+    value, spec = concrete(frame.stack[-2]), frame.stack[-1]
     if conversion != -1:
         value = _CONVERSIONS[conversion](value)
     made = format(value, concrete(spec))

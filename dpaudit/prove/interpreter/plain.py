@@ -10,7 +10,12 @@ import numpy as np
 
 from dpaudit.errors import RefusedProgramError
 from dpaudit.prove.interpreter import lazy as lazies
-from dpaudit.prove.interpreter.classes import is_named_tuple, is_python_class, python_method
+from dpaudit.prove.interpreter.classes import (
+    is_named_tuple,
+    is_python_class,
+    python_method,
+    runs_no_python,
+)
 from dpaudit.prove.interpreter.lazy import Lazy, LazyBytes
 from dpaudit.prove.interpreter.values import (
     Bound,
@@ -98,7 +103,7 @@ def concrete(value: Any, *, sets: bool = False) -> Any:
         return value.data()
     if value is ... or value is NotImplemented:
         return value
-    if isinstance(value, BaseException) or is_named_tuple(kind):
+    if isinstance(value, (BaseException, tuple)) and runs_no_python(kind):
         return value
     if kind is Token:
         raise RefusedProgramError("a returned value is read again after it was made")

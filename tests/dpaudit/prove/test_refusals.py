@@ -1,0 +1,236 @@
+"""What cannot be followed is refused where it is reached; the rest of the proof goes on."""
+
+from __future__ import annotations
+
+import collections
+import random
+from fractions import Fraction
+
+import pytest
+
+from dpaudit import prove_law
+from dpaudit.errors import RefusedProgramError, UsageError
+from dpaudit.prove.exploration.engine import explore
+from dpaudit.prove.exploration.graph import Graph
+from dpaudit.prove.questions import ProofOptions
+from dpaudit.prove.run import prove
+
+PLACE = "test_refusals.py:"
+LOST = Fraction(1, 8)
+THEN = 5
+
+
+def matches(rng):
+    x = rng.getrandbits(3)
+    if x == 5:
+        match x:
+            case 5:
+                return 2
+    return x & 1
+
+
+def makes_a_class(rng):
+    x = rng.getrandbits(3)
+    if x == 5:
+
+        class Made:
+            pass
+
+    return x & 1
+
+
+def awaits(rng):
+    x = rng.getrandbits(3)
+    if x == 5:
+
+        async def later():
+            return 1
+
+    return x & 1
+
+
+def prints(rng):
+    x = rng.getrandbits(3)
+    if x == 5:
+        rng.getrandbits(9)
+        print("five")
+    return x & 1
+
+
+def returns_a_dict(rng):
+    x = rng.getrandbits(3)
+    return {} if x == 5 else x & 1
+
+
+def loops_without_end(rng):
+    x = rng.getrandbits(3)
+    while x == 5:
+        pass
+    return x & 1
+
+
+@pytest.mark.parametrize(
+    ("program", "says"),
+    [
+        (matches, "the statement Match is not supported"),
+        (makes_a_class, "the statement ClassDef is not supported"),
+        (awaits, "the statement AsyncFunctionDef is not supported"),
+        (prints, "print: it has an effect"),
+        (returns_a_dict, "output=dict"),
+        (loops_without_end, "steps without a decision"),
+    ],
+)
+def test_one_branch_is_refused_with_its_probability(program, says, monkeypatch) -> None:
+    monkeypatch.setattr("dpaudit.prove.interpreter.execution._LONGEST", 2000)
+    found = explore(program, coins="rng")
+    assert dict(found.law.mass) == {0: Fraction(1, 2), 1: Fraction(3, 8)}
+    assert found.law.residual == LOST
+    [refusal] = found.refusals
+    assert refusal.probability == LOST
+    assert says in refusal.reason
+    assert (PLACE in refusal.reason) == (program is not returns_a_dict)
+    assert found.finished
+    assert len(found.graph.states) == found.law.states + 1
+
+
+def test_names_of_a_refused_statement_are_local_as_in_python() -> None:
+    def reads_too_early(rng):
+        if rng.getrandbits(1):
+            return THEN  # noqa: F823 (local, by the match below)
+        match 1:
+            case THEN:
+                return THEN
+
+    found = explore(reads_too_early, coins="rng")
+    assert dict(found.law.mass) == {("raises", "UnboundLocalError"): Fraction(1, 2)}
+
+
+def test_what_is_never_reached_does_not_matter() -> None:
+    def careful(rng):
+        if rng.getrandbits(2) > 3:
+            match 1:
+                case _:
+                    print(1)
+        return 1
+
+    assert dict(prove_law(careful, coins="rng").mass) == {1: 1}
+
+
+def rare(rng, bits=60):
+    x = rng.getrandbits(bits)
+    if x == 5:
+        print(x)
+    return x & 1
+
+
+def test_a_branch_below_the_residual_does_not_stop_a_proof() -> None:
+    proof = prove(rare, program="p", claim="bernoulli:p=1/2", options=ProofOptions(coins="rng"))
+    assert proof.result.verdict == "proved"
+    assert proof.result.residual <= 2.0**-40
+    assert "; not followed, with probability at least 8.674e-19: " in proof.result.reason
+    assert prove_law(rare, coins="rng").residual <= Fraction(1, 2**40)
+
+
+@pytest.mark.parametrize(("claim", "verdict"), [("1/2", "undecided"), ("1/3", "refuted")])
+def test_a_likely_branch_leaves_open_only_what_depends_on_it(claim, verdict) -> None:
+    options = ProofOptions(coins="rng", kwargs={"bits": 6})
+    result = prove(rare, program="p", claim=f"bernoulli:p={claim}", options=options).result
+    assert result.verdict == verdict
+    assert "not followed, with probability at least 0.01562: " in result.reason
+    assert f"{PLACE}" in result.reason
+    assert (result.counterexample is None) == (verdict == "undecided")
+    with pytest.raises(RefusedProgramError, match="print: it has an effect"):
+        prove_law(rare, coins="rng", bits=6)
+
+
+def test_an_endless_loop_beside_a_refusal_ends() -> None:
+    def loops(rng):
+        k = 0
+        while rng.getrandbits(1):
+            k += 1
+            if k == 3 and rng.getrandbits(1):
+                print(k)
+        return k
+
+    found = explore(loops, coins="rng")
+    assert found.finished
+    assert found.refusals[0].probability == Fraction(1, 16)
+    assert found.law.residual - Fraction(1, 16) < Fraction(1, 1 << 40)
+
+
+def test_what_is_reached_at_once_keeps_its_error() -> None:
+    def only_a_dict(rng):
+        return {rng.getrandbits(1): 1}
+
+    with pytest.raises(UsageError, match="output=dict"):
+        explore(only_a_dict, coins="rng")
+
+    def only_prints(rng):
+        print(rng.getrandbits(2))
+
+    with pytest.raises(RefusedProgramError, match="effect"):
+        explore(only_prints, coins="rng")
+
+
+def test_a_graph_on_its_own_refuses_the_whole_program() -> None:
+    graph = Graph(explore(matches, coins="rng").graph.machine)
+    graph.begin(lambda: matches(random.SystemRandom()), (), {})
+    with pytest.raises(RefusedProgramError, match="Match"):
+        graph.explore(residual=0.0)
+
+
+class Noisy(list):
+    def __getitem__(self, index):
+        return random.getrandbits(1)
+
+    def __len__(self):
+        return random.getrandbits(3)
+
+    def __iter__(self):
+        return iter([random.getrandbits(1)])
+
+    def __contains__(self, item):
+        return bool(random.getrandbits(1))
+
+    def __add__(self, other):
+        return [random.getrandbits(1)]
+
+
+class Pair(collections.namedtuple("Pair", "a b")):
+    def __eq__(self, other):
+        return bool(random.getrandbits(1))
+
+    __hash__ = None
+
+
+class Loud(Exception):
+    def __str__(self):
+        return str(random.getrandbits(1))
+
+
+NOISY = Noisy([1])
+PAIR = Pair(1, 2)
+MISSING = collections.defaultdict(lambda: random.getrandbits(1))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda: NOISY[0],
+        lambda: len(NOISY),
+        lambda: [x for x in NOISY],  # noqa: C416
+        lambda: 1 in NOISY,
+        lambda: NOISY + [1],  # noqa: RUF005
+        lambda: 1 if NOISY else 0,
+        lambda: sum(NOISY),
+        lambda: sorted(NOISY),
+        lambda: NOISY == [1],
+        lambda: PAIR == (1, 2),
+        lambda: MISSING[3],
+        lambda: str(Loud()),
+        lambda: f"{Loud()}",
+    ],
+)
+def test_python_code_in_a_container_never_runs_unseen(program) -> None:
+    with pytest.raises(RefusedProgramError):
+        explore(program)
