@@ -261,7 +261,7 @@ def report(
         Path | None,
         typer.Argument(
             metavar="DIR",
-            help="Folder with the results of an audit, a run or the demo.",
+            help="Folder with the results of an audit, a proof, a run or the demo.",
             show_default=False,
         ),
     ] = None,

@@ -99,7 +99,9 @@ def prove(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Write result.json and certificate.json.gz here.", show_default=False),
+        typer.Option(
+            help="Write report.html, result.json and certificate.json.gz here.", show_default=False
+        ),
     ] = None,
     output: FormatOption = "text",
 ) -> None:

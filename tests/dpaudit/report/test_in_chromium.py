@@ -335,7 +335,7 @@ def test_a_command_is_copied_exactly_or_not_at_all(opened):
     assert page.get_by_text("This command is not shown in full").count() == 2
 
 
-@pytest.mark.parametrize("name", ["demo", pytest.param("measurements", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["demo", "proof", pytest.param("measurements", marks=pytest.mark.slow)])
 def test_print_has_every_part(opened, name, tmp_path):
     page = opened(name)
     page.emulate_media(media="print", color_scheme="dark")
@@ -382,8 +382,12 @@ def test_paper_repeats_headers_and_breaks_no_word(opened):
 
 
 @pytest.mark.parametrize(
-    "name", ["demo", "finding", "no-finding", "inconclusive", "mechanism", "deployment"]
-)
+    "name",
+    [
+        "demo", "finding", "no-finding", "inconclusive", "mechanism", "deployment", "proof",
+        "privacy", "determinism",
+    ],
+)  # fmt: skip
 def test_no_column_is_cut_at_1280_pixels(opened, name):
     page = opened(name)
     page.evaluate("document.querySelectorAll('details').forEach(e => { e.open = true; })")
@@ -408,7 +412,8 @@ def hostile(document: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "name", ["demo", "failed", "finding", "no-finding", "mechanism", "deployment"]
+    "name",
+    ["demo", "failed", "finding", "no-finding", "mechanism", "deployment", "proof", "determinism"],
 )
 def test_nothing_of_a_sampler_runs(opened, name):
     html = render_report(hostile(PAGES[name]))
