@@ -79,7 +79,7 @@ PAGES = {
     "mechanism": {"kind": "mechanism", "result": mechanisms.ALL["finding"]},
     "measurements": measured.grid(),
     "deployment": deployments.document(),
-    "proof": proofs.proof("refuted"),
+    "proof": proofs.long("refuted"),
     "privacy": proofs.proof("privacy"),
     "determinism": proofs.determinism("finding"),
 }
@@ -335,7 +335,9 @@ def test_a_command_is_copied_exactly_or_not_at_all(opened):
     assert page.get_by_text("This command is not shown in full").count() == 2
 
 
-@pytest.mark.parametrize("name", ["demo", "proof", pytest.param("measurements", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name", ["demo", "proof", pytest.param("measurements", marks=pytest.mark.slow)]
+)
 def test_print_has_every_part(opened, name, tmp_path):
     page = opened(name)
     page.emulate_media(media="print", color_scheme="dark")
