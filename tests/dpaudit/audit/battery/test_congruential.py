@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import scipy.special
+import scipy.stats
 
 from dpaudit.audit.battery.predictable.congruential import lags, polar
 from dpaudit.audit.battery.predictable.congruential.congruential import Congruential
@@ -274,6 +275,7 @@ def test_the_arc_is_chosen_on_one_half_and_counted_on_the_other():
     assert found.width == 2.0**-8
     assert found.chance == 2.0**-8 + 2.0**-16
     assert found.says == "100 of 200"
+    assert found.p == pytest.approx(scipy.stats.binom.sf(99, 200, found.chance), rel=1e-6)
     assert held_out(near, np.full(50, 0.25)).p == 1
     assert held_out(near, near[:0]).p == 1
     blurred = held_out(near, near, factor=256, rise=1.25)
