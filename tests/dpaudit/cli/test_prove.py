@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
@@ -86,6 +87,52 @@ def test_neighbours_are_judged_from_both_sides(folder) -> None:
     assert (refuted.returncode, found["verdict"]) == (1, "refuted")
     assert found["profile"][0]["epsilon"] == "1"
     assert found["profile"][0]["delta"]["low"] == pytest.approx(0.75 - 2.718281828459 / 4, abs=1e-9)
+
+
+def test_the_folder_of_a_proof_has_its_page_and_every_format(folder) -> None:
+    options = ("--neighbours", "0,1", "--claim-epsilon", "1", "--out", "proof")
+    done = proved(folder, "answer", *options)
+    assert "report: proof/report.html" in done.stderr
+    page = (folder / "proof/report.html").read_text(encoding="utf-8")
+    assert "python:./user_noise.py:answer is not (1, 0)-DP for 0 and 1" in page.replace("<wbr>", "")
+    result = json.loads((folder / "proof/result.json").read_text(encoding="utf-8"))["result"]
+    again = "dpaudit prove python:./user_noise.py:answer --neighbours 0,1 --claim-epsilon 1"
+    assert result["provenance"]["command"] == again
+    low, high = (result["epsilon"][end] for end in ("low", "high"))
+    assert low <= math.log(3) <= high < low + 1e-9
+    assert [p["near"] for p in result["profile"]][:3] == [1.0, 0.0, 0.25]
+    also = here("report", "proof", "--also", "junit,sarif,markdown", cwd=folder)
+    assert also.returncode == 0
+    assert '<failure type="finding"' in (folder / "proof/report.junit.xml").read_text()
+    assert "**Refuted:**" in (folder / "proof/report.md").read_text(encoding="utf-8")
+    assert proved(folder, "answer", *options).returncode == 1  # the same again
+    (sarif,) = json.loads((folder / "proof/report.sarif").read_text())["runs"]
+    assert sarif["invocations"][0]["exitCode"] == 1
+
+
+def test_a_folder_keeps_another_result(folder) -> None:
+    assert proved(folder, "coin", "--claim", "bernoulli:p=1/2", "--out", "x").returncode == 0
+    before = (folder / "x/result.json").read_bytes()
+    done = proved(folder, "coin", "--claim", "bernoulli:p=2/3", "--out", "x")
+    assert "out=x: holds the result of another audit" in done.stderr
+    audit = ("audit", "gaussian", "--claim", "gaussian:sigma=1", "--samples", "1000", "--out", "x")
+    assert "out=x: holds the result of another audit" in here(*audit, cwd=folder).stderr
+    assert (folder / "x/result.json").read_bytes() == before
+
+
+def test_claimed_probabilities_stand_beside_the_exact_ones(folder) -> None:
+    done = proved(folder, "coin", "--claim", "bernoulli:p=2/3", "--format", "json")
+    found = json.loads(done.stdout)
+    claimed = dict(zip((o for o, _ in found["law"]), found["claimed"], strict=True))
+    for output, share in (("0", 1 / 3), ("1", 2 / 3)):
+        assert claimed[output]["low"] <= share <= claimed[output]["high"] < share + 1e-15
+
+
+def test_the_law_of_the_number_of_coins(folder) -> None:
+    options = ("--coins", "rng", "--claim", "geometric:p=1/2", "--coin-count", "--format", "json")
+    law = json.loads(proved(folder, "endless", *options).stdout)["coin_count"]["law"]
+    assert [n for n, _ in law[:4]] == [1, 2, 3, 4]
+    assert all(0 <= 2.0**-n - p < 1e-8 for n, p in law[:20])
 
 
 def test_a_seed_in_noise_is_refuted(folder) -> None:

@@ -194,6 +194,9 @@ def test_the_command_says_what_was_seen(library, tmp_path: Path) -> None:  # typ
     assert text.endswith("Finding: a value is not a function of coins of its own.")
     stored = json.loads((tmp_path / "result.json").read_text())
     assert (stored["kind"], stored["result"]["verdict"]) == ("determinism", "finding")
+    assert [f["name"] for f in stored["result"]["provenance"]["files"]] == [str(path)]
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "is not a function of coins of its own" in page
 
 
 def test_the_command_wants_a_library() -> None:
