@@ -222,7 +222,104 @@ def torch_normal() -> Draw:
     return lambda m: torch.randn(m, generator=made).double().numpy()
 
 
+# --- congruential and lagged generators ---
+
+
+def polar(uniforms: Draw) -> Draw:
+    """Marsaglia's method, both outputs, as java.util.Random's nextGaussian."""
+    ready: list[float] = []
+
+    def draw(m: int) -> Floats:
+        while len(ready) < m:
+            x, y = 2 * uniforms(2) - 1
+            square = x * x + y * y
+            if 0 < square < 1:
+                factor = np.sqrt(-2 * np.log(square) / square)
+                ready.extend((x * factor, y * factor))
+        found = np.array(ready[:m])
+        del ready[:m]
+        return found
+
+    return draw
+
+
+def congruential(
+    modulus: int, multiplier: int, increment: int = 0, *, keep: int = 53, stride: int = 1
+) -> Draw:
+    """The leading ``keep`` bits of every ``stride``-th state, over the modulus."""
+    state = SEED * 987654321 % modulus
+
+    def draw(m: int) -> Floats:
+        nonlocal state
+        found = np.empty(m)
+        for i in range(m):
+            for _ in range(stride):
+                state = (multiplier * state + increment) % modulus
+            found[i] = ((state << keep) // modulus + 0.5) / 2.0**keep
+        return found
+
+    return draw
+
+
+def lagged(long: int, short: int, sign: int, *, bits: int = 32, drop: int = 0) -> Draw:
+    """x_n = x_(n - short) + sign·x_(n - long) modulo 2^bits, without ``drop`` low bits."""
+    kept = [int(x) for x in np.random.default_rng(SEED).integers(0, 1 << bits, long)]
+
+    def draw(m: int) -> Floats:
+        for _ in range(m):
+            kept.append((kept[-short] + sign * kept[-long]) % (1 << bits))
+        return ((np.array(kept[-m:]) >> drop) + 0.5) / 2.0 ** (bits - drop)
+
+    return draw
+
+
+def mwc1616() -> Iterator[int]:
+    """``Math.random`` of V8 until 2015: two 16-bit multiply-with-carry generators."""
+    one, two = 123456789, 987654321
+    while True:
+        one = 18030 * (one & 0xFFFF) + (one >> 16)
+        two = 30903 * (two & 0xFFFF) + (two >> 16)
+        yield (one << 16) + (two & 0xFFFF) & 0xFFFFFFFF
+
+
+def wichmann_hill() -> Draw:
+    """R's RNGkind("Wichmann-Hill"), Python's random of 1991."""
+    x, y, z = 1234, 2345, 3456
+
+    def draw(m: int) -> Floats:
+        nonlocal x, y, z
+        found = np.empty(m)
+        for i in range(m):
+            x, y, z = 171 * x % 30269, 172 * y % 30307, 170 * z % 30323
+            found[i] = (x / 30269 + y / 30307 + z / 30323) % 1.0
+        return found
+
+    return draw
+
+
+def mrg32k3a() -> Draw:
+    """L'Ecuyer's, of 1999."""
+    a, b = [12345, 23456, 34567], [45678, 56789, 67890]
+
+    def draw(m: int) -> Floats:
+        nonlocal a, b
+        found = np.empty(m)
+        for i in range(m):
+            a = [*a[1:], (1403580 * a[1] - 810728 * a[0]) % 4294967087]
+            b = [*b[1:], (527612 * b[2] - 1370589 * b[0]) % 4294944443]
+            found[i] = ((a[2] - b[2]) % 4294967087 + 0.5) / 4294967088
+        return found
+
+    return draw
+
+
+_MINSTD = 2**31 - 1, 48271
+_48 = 2**48, 0x5DEECE66D, 11
+_64 = 2**64, 6364136223846793005, 1442695040888963407
+_128 = 2**128, 0x2360ED051FC65DA44385DF649FCCF645, 11
+
 LINEAR = "linear-complexity"
+LATTICE = "congruential"
 ROWS = [
     Row("MT19937, 32 bits (PHP, Perl module), Φ⁻¹", lambda: inverse(twister()), LINEAR),
     Row("MT19937, 32 bits, Box-Muller", lambda: box_muller(twister()), LINEAR),
@@ -246,6 +343,33 @@ ROWS = [
     Row("lfsr113, Φ⁻¹", lambda: inverse(words(tausworthe(*_LFSR113), 32)), LINEAR),
     Row("WELL512a, Φ⁻¹", lambda: inverse(words(well512, 32)), LINEAR),
     Row("PRBS31, signs only", lambda: signs(words(shift_register, 1)), LINEAR),
+    Row("minstd (48271), Φ⁻¹", lambda: inverse(congruential(*_MINSTD)), LATTICE),
+    Row("minstd (48271), Box-Muller", lambda: box_muller(congruential(*_MINSTD)), LATTICE),
+    Row("RANDU, Φ⁻¹", lambda: inverse(congruential(2**31, 65539)), LATTICE),
+    Row(
+        "ANSI C's rand, 15 bits, Φ⁻¹",
+        lambda: inverse(congruential(2**31, 1103515245, 12345, keep=15)),
+        LATTICE,
+    ),
+    Row(
+        "a secret multiplier modulo 2^32, Φ⁻¹",
+        lambda: inverse(congruential(2**32, 2891336453, 7)),
+        LATTICE,
+    ),
+    Row("drand48, Φ⁻¹", lambda: inverse(congruential(*_48)), LATTICE),
+    Row("java.util.Random, nextFloat, Φ⁻¹", lambda: inverse(congruential(*_48, keep=24)), LATTICE),
+    Row("java.util.Random, nextGaussian", lambda: polar(congruential(*_48, stride=2)), LATTICE),
+    Row("Wichmann-Hill, Φ⁻¹", lambda: inverse(wichmann_hill()), LATTICE),
+    Row("multiply-with-carry (V8 until 2015), Φ⁻¹", lambda: inverse(words(mwc1616, 32)), LATTICE),
+    Row("64 bits, its high 32, Φ⁻¹", lambda: inverse(congruential(*_64, keep=32)), LATTICE),
+    Row("128 bits, its high 52, Φ⁻¹", lambda: inverse(congruential(*_128, keep=52)), LATTICE),
+    Row("MRG32k3a, Φ⁻¹", lambda: inverse(mrg32k3a()), LATTICE),
+    Row("glibc's random(), Φ⁻¹", lambda: inverse(lagged(31, 3, 1, drop=1)), LATTICE),
+    Row("lagged Fibonacci 55, 24, Φ⁻¹", lambda: inverse(lagged(55, 24, 1)), LATTICE),
+    Row("lagged Fibonacci 55, 24, Box-Muller", lambda: box_muller(lagged(55, 24, 1)), LATTICE),
+    Row("lagged Fibonacci 607, 273, Φ⁻¹", lambda: inverse(lagged(607, 273, 1)), LATTICE),
+    Row("subtract-with-borrow 43, 22, Φ⁻¹", lambda: inverse(lagged(43, 22, -1)), LATTICE),
+    Row("RANLUX's recurrence 24, 10, Φ⁻¹", lambda: inverse(lagged(24, 10, -1, bits=24)), LATTICE),
 ]
 
 
@@ -264,6 +388,8 @@ def measured(row: Row) -> Line:
         if found.p <= CERTAIN:
             needed = found.details.get("values needed")
             predicted = str(found.details.get("predicted", ""))
+            if "windows" in found.details:
+                predicted = f"{found.details['windows']} windows"
             return Line(row.name, row.test, size, needed, seconds, predicted, found.effect)
         size *= 2
     return Line(row.name, row.test, None, None, seconds, "", found.effect)

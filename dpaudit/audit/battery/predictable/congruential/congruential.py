@@ -17,6 +17,7 @@ from dpaudit.audit.battery.predictable.congruential.relations import (
     Relations,
     Search,
     constancy,
+    model_of,
     predicted,
     recurrence,
 )
@@ -33,12 +34,15 @@ from dpaudit.types import BlindSpot, Evidence
 
 __all__ = ["Congruential"]
 
+_Detail = tuple[str, Any]
+
 _VALUES_PER_SEARCH = 1 << 12  # so that small audits stay cheap
 _FEW = 4  # searches of the smallest audit
 _DEEPER = 3  # sequences that large moduli are searched in
 _CERTAIN = 1e-12  # a relation whose values are then predicted
 _KNOWN = "known generators"
 _PREDICTIONS = ("values", "lags")  # parts whose held-out numbers are values
+_NEEDED = (("values needed", SEARCH.width),)  # once the generator is known
 _COARSE = 24  # coefficients of a relation that shows through coarse values
 
 
@@ -49,7 +53,7 @@ class _Found:
     part: str
     counts: HeldOut
     cause: str = ""
-    details: tuple[tuple[str, Any], ...] = ()
+    details: tuple[_Detail, ...] = ()
 
 
 class Congruential:
@@ -162,6 +166,7 @@ def _planes(sequence: Sequence, search: Search, relations: Relations) -> Iterato
             ("generator", name),
             ("modulus", str(model.modulus)),
             ("multiplier", str(model.factors[sequence.step])),
+            *_NEEDED,
         ),
     )
 
@@ -203,10 +208,15 @@ def _lagged(sequence: Sequence) -> Iterator[_Found]:
 
 def _published(sequence: Sequence) -> Iterator[_Found]:
     """Only where a uniform is one value: coarse values give no lengths and angles."""
-    if sequence.step == 1:
-        for one in known():
-            if len(one.vector) >= _COARSE:
-                yield _Found(_KNOWN, constancy(sequence, one.vector), *_of(one, sequence))
+    if sequence.step > 1:
+        return
+    for one in known():
+        if len(one.vector) >= _COARSE:
+            counts = constancy(sequence, one.vector)
+            yield _Found(_KNOWN, counts, *_of(one, sequence))
+            model = model_of(one) if counts.p < _CERTAIN else None
+            counts = predicted(sequence, model) if model else NOTHING
+            yield _Found("values", counts, *_of(one, sequence, *_NEEDED))
 
 
 def _published_polar(sequence: Sequence) -> Iterator[_Found]:
@@ -216,11 +226,11 @@ def _published_polar(sequence: Sequence) -> Iterator[_Found]:
             yield _Found(_KNOWN, counts, *_of(one, sequence))
             sure = counts.p < _CERTAIN
             counts = polar.predicted_pairs(sequence, one) if sure else NOTHING
-            yield _Found("values", counts, *_of(one, sequence))
+            yield _Found("values", counts, *_of(one, sequence, *_NEEDED))
 
 
-def _of(one: Known, sequence: Sequence) -> tuple[str, tuple[tuple[str, Any], ...]]:
-    return f"{one.name} and {sequence.transform}", (("generator", one.name),)
+def _of(one: Known, sequence: Sequence, *more: _Detail) -> tuple[str, tuple[_Detail, ...]]:
+    return f"{one.name} and {sequence.transform}", (("generator", one.name), *more)
 
 
 def _rank(one: _Found) -> tuple[float, bool]:

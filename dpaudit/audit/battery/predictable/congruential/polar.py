@@ -10,12 +10,7 @@ import numpy.typing as npt
 
 from dpaudit.audit.battery.predictable.congruential.held_out import NOTHING, HeldOut, held_out
 from dpaudit.audit.battery.predictable.congruential.known import Known
-from dpaudit.audit.battery.predictable.congruential.relations import (
-    SEARCH,
-    Recurrence,
-    Relations,
-    recurrence,
-)
+from dpaudit.audit.battery.predictable.congruential.relations import model_of
 from dpaudit.audit.battery.predictable.congruential.uniforms import Sequence
 
 __all__ = ["RISE", "SHORTEST", "predicted_pairs"]
@@ -44,7 +39,7 @@ def predicted_pairs(sequence: Sequence, generator: Known) -> HeldOut:
     the first uniforms of the pairs after those are counted.
     """
     drawn = sequence.u[len(sequence.u) // 4 * 2 :].reshape(-1, 2)
-    model = _model(generator)
+    model = model_of(generator)
     if model is None:
         return NOTHING
     width = len(model.factors)
@@ -60,13 +55,6 @@ def predicted_pairs(sequence: Sequence, generator: Known) -> HeldOut:
                 errors = _centred(_accepted(generator, state, len(seen)) - seen)
                 return held_out(errors[:_FITTED, 0], errors[_FITTED:, 0], rise=_DENSITY)
     return NOTHING
-
-
-def _model(generator: Known) -> Recurrence | None:
-    """The recurrence of its neighbours, from numbers of its own."""
-    numbers = generator.numbers(1, 512)
-    own = Sequence("", np.array([x / generator.modulus for x in numbers]))
-    return recurrence(Relations.among(own, SEARCH, np.random.default_rng(0)))
 
 
 def _accepted(generator: Known, state: int, pairs: int) -> Floats:

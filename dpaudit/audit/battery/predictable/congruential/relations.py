@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.audit.battery.predictable.congruential.held_out import NOTHING, HeldOut, held_out
+from dpaudit.audit.battery.predictable.congruential.known import Known
 from dpaudit.audit.battery.predictable.congruential.reduction import inverse, reduced
 from dpaudit.audit.battery.predictable.congruential.uniforms import Sequence
 
@@ -22,6 +23,7 @@ __all__ = [
     "Relations",
     "Search",
     "constancy",
+    "model_of",
     "predicted",
     "recurrence",
 ]
@@ -31,6 +33,7 @@ Ints = npt.NDArray[np.int64]
 
 _LARGEST = 1 << 8  # of the coefficient by which an honest image's blur is multiplied
 _CONCENTRATED = 0.5  # length of the mean of e^(2πi·phase) in the training half
+_OWN = 512  # numbers of a published generator
 _WINDOWS = 512  # of each half are looked at
 
 
@@ -142,6 +145,15 @@ def recurrence(relations: Relations) -> Recurrence | None:
         ):
             return Recurrence(modulus, factors, relations.vectors, tuple(map(tuple, rows)))
     return None
+
+
+def model_of(generator: Known) -> Recurrence | None:
+    """The recurrence of a published generator's neighbours, from numbers of its own."""
+    if not generator.modulus:
+        return None
+    own = np.array([x / generator.modulus for x in generator.numbers(1, _OWN)])
+    search = SEARCH if generator.modulus <= 1 << 64 else DEEPER
+    return recurrence(Relations.among(Sequence("", own), search, np.random.default_rng(0)))
 
 
 def predicted(sequence: Sequence, model: Recurrence) -> HeldOut:
