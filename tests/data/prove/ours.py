@@ -42,3 +42,13 @@ def answer_of_5(value=0):
 
 def biased_bit():
     return references.biased_bit(LIE_2)
+
+
+def laplace_mechanism(value=0, scale=2.0):
+    """A count with our discrete Laplace noise: ε = 1/scale."""
+    return value + laplace(scale)
+
+
+def gaussian_mechanism(value=0, sigma=2.0):
+    """A count with our discrete Gaussian noise."""
+    return value + gaussian(sigma)

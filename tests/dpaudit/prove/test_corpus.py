@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import sys
 import tomllib
 from fractions import Fraction
@@ -21,6 +22,7 @@ DATA = Path(__file__).parents[2] / "data" / "prove"
 RIGHT = (DATA / "right.py").read_text(encoding="utf-8")
 BUGS = tomllib.loads((DATA / "bugs.toml").read_text(encoding="utf-8"))["bug"]
 COARSE = Fraction(1, 1 << 20)
+MEDIUM = Fraction(1, 1 << 14)
 SLOW = {"discrete_gaussian", "geometric", "laplace_mechanism", "noisy_max", "above_threshold"}
 KEPT = {"a biased sign", "zero with two signs", "noise of half the scale"}
 
@@ -45,6 +47,14 @@ def load(tmp_path: Path):  # type: ignore[no-untyped-def]
     yield module
     for name in made:
         sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def beside(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    """The programs of the corpus may import each other."""
+    monkeypatch.syspath_prepend(str(DATA))
+    for name in ("right", "mechanisms"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
 
 
 def slow(bug: dict[str, str]) -> bool:
@@ -83,9 +93,10 @@ def test_a_right_sampler_has_its_law(load, function: str, claim: str) -> None:  
     "bug",
     [pytest.param(bug, id=bug["name"], marks=[pytest.mark.slow] * slow(bug)) for bug in BUGS],
 )
-def test_a_planted_bug_is_refuted(load, bug: dict[str, str]) -> None:  # type: ignore[no-untyped-def]
-    assert RIGHT.count(bug["before"]) == 1
-    function = getattr(load(RIGHT.replace(bug["before"], bug["after"])), bug["function"])
+def test_a_planted_bug_is_refuted(load, beside, bug: dict[str, str]) -> None:  # type: ignore[no-untyped-def]
+    text = (DATA / bug.get("file", "right.py")).read_text(encoding="utf-8")
+    assert text.count(bug["before"]) == 1
+    function = getattr(load(text.replace(bug["before"], bug["after"])), bug["function"])
     if "claim" in bug:
         found = explore(function, residual=residual(bug))
         far = distance(found.law, ClaimedLaw.parse(bug["claim"]))
@@ -100,6 +111,51 @@ def test_a_planted_bug_is_refuted(load, bug: dict[str, str]) -> None:  # type: i
     verdict = judge(*laws, epsilon=Epsilon.parse(bug["epsilon"]), delta=delta)
     assert verdict.status == "refuted"
     assert verdict.point.event
+
+
+STREAMS = ([0, 0, 1], [1, 1, 0])
+
+
+@pytest.mark.parametrize(
+    ("function", "neighbours", "epsilon", "status"),
+    [
+        ("answer", (0, 1), "ln(6)", "proved"),
+        ("geometric_mechanism", (0, 1), "ln(4/3)", "proved"),
+        ("truncated_geometric", (1, 2), "ln(4/3)", "proved"),
+        ("exponential_mechanism", ([0, 1, 1], [1, 0, 0]), "ln(4)", "proved"),
+        ("permute_and_flip", ([0, 1, 1], [1, 0, 0]), "ln(4)", "proved"),
+        ("noisy_max", ([1, 1], [0, 2]), "ln(4)", "proved"),
+        ("noisy_max_one_sided", ([1, 1, 1], [0, 2, 2]), "ln(4)", "proved"),
+        ("sparse_vector_1", STREAMS, "ln(16)", "proved"),
+        ("sparse_vector_2", STREAMS, "ln(256)", "proved"),
+        ("sparse_vector_3", STREAMS, "ln(16)", "refuted"),
+        ("sparse_vector_4", STREAMS, "ln(16)", "refuted"),
+        ("sparse_vector_5", ([0, 1], [1, 0]), "ln(16)", "refuted"),
+        ("sparse_vector_6", STREAMS, "ln(16)", "refuted"),
+    ],
+)
+def test_a_mechanism_is_as_private_as_it_is(  # type: ignore[no-untyped-def]
+    beside, function: str, neighbours, epsilon: str, status: str
+) -> None:
+    import mechanisms
+
+    program = getattr(mechanisms, function)
+    laws = [explore(program, (value,), residual=MEDIUM).law for value in neighbours]
+    verdict = judge(
+        *laws,
+        epsilon=Epsilon.parse(epsilon),
+        delta=2 * MEDIUM if any(law.residual for law in laws) else Fraction(0),
+    )
+    assert verdict.status == status
+
+
+def test_the_exact_loss_of_the_geometric_mechanism(beside) -> None:  # type: ignore[no-untyped-def]
+    import mechanisms
+
+    laws = [explore(mechanisms.geometric_mechanism, (value,)).law for value in (0, 1)]
+    found = epsilon_at(*laws, Fraction(1, 1 << 38))
+    assert abs(float(found.lower) - math.log(4 / 3)) < 1e-9
+    assert abs(float(found.upper) - math.log(4 / 3)) < 1e-9
 
 
 def test_the_names_and_the_diffs_of_bugs_differ() -> None:
