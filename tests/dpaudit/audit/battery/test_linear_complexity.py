@@ -11,6 +11,8 @@ import torch
 
 from dpaudit.audit.battery.predictable.linear.berlekamp_massey import shortest_recurrence
 from dpaudit.audit.battery.predictable.linear.linear_complexity import LinearComplexity, _chance
+from dpaudit.audit.battery.predictable.linear.registers import REGISTERS
+from dpaudit.audit.battery.predictable.linear.rejected import replayed
 from dpaudit.audit.battery.predictable.linear.stretches import LONGEST
 from dpaudit.audit.block import SampleBlock
 from dpaudit.audit.options import AuditOptions
@@ -108,14 +110,14 @@ def rarely_negative(rng, shape):
 @pytest.mark.parametrize("noise", [coarse, half_precision, single, rarely_negative])
 def test_independent_noise_of_any_law_and_precision_passes(noise):
     rng = KeyedStream.from_seed("honest").numpy()
-    p = [seen([noise(rng, (20, 64))]).p for _ in range(40)]
+    p = [seen([noise(rng, (8, 64))]).p for _ in range(40)]
     assert min(p) > 1e-3
     assert np.mean(np.array(p) <= 0.05) <= 0.05
 
 
 def test_honest_noise_is_hardly_ever_below_any_level():
     rng = KeyedStream.from_seed("many").numpy()
-    p = np.array([seen([rng.standard_normal((6, 64))]).p for _ in range(300)])
+    p = np.array([seen([rng.standard_normal((6, 64))]).p for _ in range(200)])
     assert (p <= 0.05).mean() <= 0.05
 
 
@@ -297,6 +299,82 @@ def test_the_last_digits_of_single_precision_are_read():
     found = seen([x.astype(np.float64).reshape(-1, 10)])
     assert found.details["bits"] == "last digits of every value"
     assert found.details["recurrence"] == 31
+
+
+# --- the polar method ---
+
+
+def polar(u, *, second_first=False):
+    v = 2 * u[: len(u) // 2 * 2].reshape(-1, 2) - 1
+    s = (v**2).sum(axis=1, keepdims=True)
+    v, s = v[s[:, 0] < 1], s[s[:, 0] < 1]
+    pairs = v * np.sqrt(-2 * np.log(s) / s)
+    return pairs[:, :: -1 if second_first else 1].ravel()
+
+
+def numbers(register, count):
+    rng = np.random.default_rng(7)
+    state = [int(w) for w in rng.integers(1 << 31, 1 << min(63, register.wide), register.words)]
+    made = [
+        [register.step(state) for _ in range(register.block)][::-1]
+        for _ in range(-(-count // register.block))
+    ]
+    return [word for block in made for word in block]
+
+
+@pytest.mark.parametrize(("name", "make"), [("LuaJIT", of_luajit), ("V8", of_v8)])
+@pytest.mark.parametrize("second_first", [False, True])
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_small_generator_behind_the_polar_method_is_found(name, make, second_first, late):
+    z = polar(make(3_200), second_first=second_first)[late:][:1_280]
+    found = seen([3 * z.reshape(-1, 8)], "gaussian:sigma=3")
+    assert found.p == 0
+    assert name in found.details["generator"]
+    held_out = min(1_000, len(z) - found.details["values needed"])
+    right, of = map(int, found.details["predicted"].split(" of "))
+    assert right == of >= held_out - 1
+    assert found.details["values needed"] < 300
+
+
+@pytest.mark.parametrize("register", REGISTERS, ids=lambda r: f"{r.name}, {r.bits} bits")
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_every_register_is_found_where_pairs_were_rejected(register, mirrored):
+    z = polar(np.array([w * 2.0**-register.bits for w in numbers(register, 1_400)]))
+    found = replayed(-z if mirrored else z)
+    assert found.hits == found.held_out > 200
+    assert found.p < 1e-100
+    assert found.generator == register.name
+
+
+STATES = {"TW223": 223, "V8": 8_192, "xorshift32": 32, "xorshift64": 64, "xorshift128": 128}
+STATES |= {"taus88": 88, "lfsr113": 113, "WELL512a": 512}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_registers_have_the_recurrences_of_their_names(name):
+    register = next(r for r in REGISTERS if name in r.name.replace("128+ as", ""))
+    words = numbers(register, 2 * STATES[name] + 64)
+    bits = np.array([w >> (register.bits - 1) & 1 for w in words], np.uint8)
+    assert shortest_recurrence(bits).length == STATES[name]
+
+
+def test_xorshift128_is_marsaglias():
+    register = next(r for r in REGISTERS if r.name == "xorshift128")
+    state = [123456789, 362436069, 521288629, 88675123]
+    assert [register.step(state) for _ in range(2)] == [3701687786, 458299110]
+
+
+def test_every_replay_is_paid_for():
+    z = polar(of_luajit(60))[:18]
+    found = replayed(z)
+    assert (found.learned_from, found.hits, found.held_out) == (8, 10, 10)
+    assert found.p == pytest.approx(8 * 256 * len(REGISTERS) * 2.0**-160, rel=1e-6)
+
+
+@pytest.mark.parametrize("noise", [coarse, half_precision, single, rarely_negative])
+def test_independent_noise_has_no_state(noise):
+    rng = KeyedStream.from_seed("states").numpy()
+    assert all(replayed(noise(rng, 1_000)) is None for _ in range(10))
 
 
 def test_what_is_kept_is_bounded():

@@ -15,6 +15,7 @@ LONGEST = 42_000 * 16
 """Values of a run: 42,000 bits of every 16th one, enough to learn a Mersenne Twister."""
 _FIRST = 1 << 17
 _HEADS = 1 << 17
+_BEGINNING = 1 << 13
 
 
 class Stretches:
@@ -59,6 +60,11 @@ class Stretches:
     def first(self) -> Array:
         """The first values of the process, shape (m,)."""
         return _joined(self._first)
+
+    @property
+    def beginning(self) -> Array:
+        """The first values of the longest run, or else of all, at most 8,192, shape (m,)."""
+        return _joined(self.run[:1] or self._first)[:_BEGINNING]
 
     @property
     def run(self) -> list[Array]:
