@@ -308,6 +308,7 @@ def _disjoint(
         coins=options.coins,
         claim="" if claim is None else str(claim),
         law=_rows(factors.laws[0]),
+        claimed=() if claim is None else _claimed(factors.laws[0], claim),
         outputs=len(factors.laws[0].mass),
         residual=_up(factors.residual),
         states=factors.states,
@@ -353,7 +354,6 @@ def _independent(
     fields |= {
         "tolerance": _up(tolerance),
         "total_variation": ProvedBounds(low=_down(low), high=_up(high)),
-        "claimed": _claimed(laws[0], claim),
     }
     if low > tolerance:
         place = next(i for i, d in enumerate(far) if d.total_variation.lower == low)

@@ -265,7 +265,7 @@ def proof_meaning(result: ProofResult) -> list[Meaning]:
         return [Meaning("Not decided", says)]
     what = {
         "law": "the program returns each output with the claimed probability",
-        "coins of their own": "no value that one call returns can be learned from its others",
+        "independent values": "no value that one call returns tells anything about its others",
         "privacy": "no output tells these two inputs apart better than is claimed",
     }[question_of(result)]
     says = (

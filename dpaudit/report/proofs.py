@@ -32,6 +32,7 @@ __all__ = [
     "delta_claimed",
     "determinism_facts",
     "determinism_sentence",
+    "law_is_of",
     "law_table",
     "log_ratio",
     "outputs_of",
@@ -58,11 +59,11 @@ _ROUNDING = 1e-14
 """More than the error of a logarithm of a ratio of two floats."""
 
 
-def question_of(result: ProofResult) -> Literal["law", "privacy", "coins of their own"]:
+def question_of(result: ProofResult) -> Literal["law", "privacy", "independent values"]:
     """What was asked."""
     if result.profile:
         return "privacy"
-    return "coins of their own" if result.disjoint else "law"
+    return "independent values" if result.disjoint else "law"
 
 
 def verdict_of_proof(result: ProofResult) -> Verdict:
@@ -71,7 +72,7 @@ def verdict_of_proof(result: ProofResult) -> Verdict:
 
 
 def claimed_of_proof(result: ProofResult) -> str:
-    """What was claimed: a law, ``(ln(3), 0)-DP for 0 and 1``, or coins of their own."""
+    """What was claimed: a law, ``(ln(3), 0)-DP for 0 and 1``, or independent values."""
     if question_of(result) == "privacy":
         pair = " and ".join(one_line(n, limit=60) for n in result.neighbours)
         epsilon = one_line(result.claim_epsilon, limit=60)
@@ -79,7 +80,7 @@ def claimed_of_proof(result: ProofResult) -> str:
     claim = one_line(result.claim, limit=200)
     if not result.disjoint:
         return claim
-    return f"coins of its own for each value{claim and ', each with the law '}{claim}"
+    return f"independent values{claim and ', each with the law '}{claim}"
 
 
 def claimed_delta(result: ProofResult) -> str:
@@ -105,7 +106,7 @@ def _share(text: str) -> float | None:
 
 def proof_sentence(result: ProofResult) -> str:
     """The level, the program, the claim, the proved distance, and what was not followed."""
-    says = {"law": _law, "privacy": _privacy, "coins of their own": _own_coins}
+    says = {"law": _law, "privacy": _privacy, "independent values": _independent}
     return f"{WORDS[result.verdict]}: {says[question_of(result)](result)}{_left(result)}"
 
 
@@ -141,9 +142,9 @@ def _privacy(result: ProofResult) -> str:
     return f"whether {told.replace('{}', '', 1)}"
 
 
-def _own_coins(result: ProofResult) -> str:
+def _independent(result: ProofResult) -> str:
     program, claim = _program(result), one_line(result.claim, limit=200)
-    shown = f"every value of {program} has coins of its own, so their joint law is a product"
+    shown = f"the values of {program} are independent: their joint law is a product"
     match result.verdict, result.disjoint:
         case "proved", _:
             far = _within(result.total_variation)
@@ -194,8 +195,8 @@ def proof_facts(result: ProofResult) -> list[tuple[str, str]]:
     coins = one_line(result.coins, limit=200)
     spread = result.total_variation
     name = "Total variation"
-    if question_of(result) == "coins of their own" and spread is not None:
-        name = "Total variation, of one value at least, of all together at most"
+    if question_of(result) == "independent values" and spread is not None:
+        name = "Total variation: of one value at least, of all together at most"
     facts = [
         ("Claim", claimed_of_proof(result)),
         ("Arguments", one_line(result.arguments, limit=300)),
@@ -203,7 +204,7 @@ def proof_facts(result: ProofResult) -> list[tuple[str, str]]:
         ("Largest |ln(P/Q)|", _within(result.log_ratio) if result.law else ""),
         ("Tolerance", fmt.quantity(result.tolerance) if result.tolerance is not None else ""),
         *_privacy_facts(result),
-        ("Coins of their own", result.disjoint),
+        ("Independence of the values", result.disjoint),
         ("Probability of paths not followed", _residual(result)),
         ("Coins", f"the system’s, and {coins}" if coins else "the operating system’s"),
         ("Coin bits per call", _bits(result) if result.law else ""),
@@ -245,6 +246,14 @@ def verify_command(result: ProofResult) -> str:
 def program_option(result: ProofResult) -> str:
     """The option of that command that also runs the program."""
     return f"--program {shlex.quote(one_line(result.program, limit=400))}"
+
+
+def law_is_of(result: ProofResult) -> str:
+    """Whose law is in the result: the program's, or what of it."""
+    if result.profile:
+        return " at the first input"
+    whole = not result.law or result.law[0][0].startswith(("(", "["))
+    return "" if whole or result.disjoint != "shown" else ": its first value"
 
 
 Bar = tuple[str, float, float, ProvedBounds | None]

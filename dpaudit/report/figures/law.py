@@ -20,7 +20,14 @@ from dpaudit.report.figures.svg import (
     short,
 )
 from dpaudit.report.format import at_least, at_most, between, quantity
-from dpaudit.report.proofs import Bar, claimed_delta, delta_claimed, log_ratio, outputs_of
+from dpaudit.report.proofs import (
+    Bar,
+    claimed_delta,
+    delta_claimed,
+    law_is_of,
+    log_ratio,
+    outputs_of,
+)
 from dpaudit.results.text import one_line
 from dpaudit.types import ProofResult
 
@@ -64,9 +71,8 @@ def exact_and_claimed(result: ProofResult, *, prefix: str) -> Picture | None:
         f"{name}: {between(low, high)}" + (f", claimed {between(q.low, q.high)}" if q else "")
         for name, low, high, q in shown[:8]
     )
-    first = " of the first neighbour" if result.profile else ""
-    first = " of the first value" if result.disjoint == "shown" else first
-    caption = f"The probability of each output{first}, proved from both sides."
+    caption = f"The probability of each output of the program{law_is_of(result)}, proved from both "
+    caption += "sides."
     if claimed:
         caption += (
             " Circles: the claimed law. Below: the logarithm of their ratio, with proved bounds; "
@@ -76,7 +82,7 @@ def exact_and_claimed(result: ProofResult, *, prefix: str) -> Picture | None:
         caption += f" The {len(shown)} likeliest of {result.outputs:,} outputs are drawn."
     return Picture(
         svg,
-        f"Exact probabilities of {len(shown)} outputs{first}: {told}.",
+        f"Exact probabilities of {len(shown)} outputs: {told}.",
         caption,
         title="The exact law" + (" beside the claimed one" if claimed else ""),
         name=prefix,

@@ -76,11 +76,8 @@ def _others(provenance: Provenance) -> list[Column]:
 
 def _law_of(result: ProofResult) -> str:
     """What P and Q are in the table of the law."""
-    if result.profile:
-        return "P: the program at the first input. Likeliest outputs first"
-    if result.disjoint == "shown":
-        return "P: the first value; Q: the claim. Likeliest outputs first"
-    return "P: the program; Q: the claim. Likeliest outputs first"
+    claim = "; Q: the claim" if result.claimed else ""
+    return f"P: the program{words.law_is_of(result)}{claim}. Likeliest outputs first"
 
 
 def determinism_page(result: DeterminismResult) -> dict[str, Any]:

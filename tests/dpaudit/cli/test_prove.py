@@ -31,6 +31,9 @@ def endless(rng):
 def pair():
     nonce = secrets.randbits(3)
     return nonce, 7 - nonce
+
+def two():
+    return secrets.randbits(3), secrets.randbits(3)
 """
 
 
@@ -139,6 +142,16 @@ def test_a_seed_in_noise_is_refuted(folder) -> None:
     done = proved(folder, "pair", "--disjoint")
     assert done.returncode == 1
     assert "coin 1 alone changed" in " ".join(done.stdout.split())
+
+
+def test_a_joint_law_has_no_claimed_probabilities_of_one_value(folder) -> None:
+    options = ("--disjoint", "--claim", "uniform:low=0,high=7", "--out", "two")
+    assert proved(folder, "two", *options).returncode == 0
+    result = json.loads((folder / "two/result.json").read_text(encoding="utf-8"))["result"]
+    assert (result["outputs"], result["claimed"]) == (64, [])
+    page = (folder / "two/report.html").read_text(encoding="utf-8").replace("<wbr>", "")
+    assert "the values of python:./user_noise.py:two are independent" in page
+    assert "The probability of each output of the program, proved" in page
 
 
 def test_too_little_time_is_undecided(folder) -> None:

@@ -56,10 +56,10 @@ def test_the_level_is_one_sentence_with_claim_distance_and_what_was_left(kind, s
     assert said.startswith(sentence)
 
 
-def test_a_proved_law_of_values_with_coins_of_their_own_says_both():
+def test_a_proved_law_of_independent_values_says_both():
     result = result_of("proved", disjoint="shown")
     said = proof_sentence(result)
-    assert "every value of python:./noise.py:draw (2) has coins of its own" in said
+    assert "the values of python:./noise.py:draw (2) are independent" in said
     assert "the sum of their total variations is at most 2.152e-13" in said
 
 
