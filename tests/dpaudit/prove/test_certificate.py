@@ -289,6 +289,35 @@ def test_what_a_certificate_shows(program, tmp_path) -> None:
     assert checked(made_of(program, "below", 5), tmp_path)["bits"] == [None]
 
 
+def test_one_value_is_never_returned_twice(program, tmp_path) -> None:
+    made = made_of_proof(program, "pair")
+    made["returned"] = [0, "7", 0]
+    with pytest.raises(checker.Wrong, match="twice"):
+        checked(made, tmp_path)
+
+
+def test_dependence_is_not_shown_by_what_is_left_out(program, tmp_path) -> None:
+    """Marginals are larger by what was not followed: with 1/4 left, two equal bits may be fair."""
+    state = {
+        "register": 0, "domains": [[0, 8]], "cuts": [3, 6], "via": None, "onward": 0,
+        "branches": [[[], [], -1], [[], [], -2], [[], [], None]],
+    }  # fmt: skip
+    part = {
+        "args": [], "first": [[8], [["new", 0]], 0], "states": [state],
+        "outputs": [["0", "0"], ["1", "1"]], "law": ["3/8", "3/8"], "residual": "1/4",
+        "exact": True, "visits": ["1"], "bits": None,
+    }  # fmt: skip
+    made = {
+        "certificate": "dpaudit-proof/2", "program": "python:x:y", "files": {}, "kwargs": {},
+        "coins": "", "parts": [part], "returned": None, "shows": {"dependence": ["0", "23/32"]},
+    }  # fmt: skip
+    checked(made, tmp_path)  # at most 1/4 + 2·(3/8 − 9/64)
+    for bounds in (["1/100", "1"], ["0", "22/32"]):
+        made["shows"] = {"dependence": bounds}
+        with pytest.raises(checker.Wrong, match="dependence"):
+            checked(made, tmp_path)
+
+
 HINTS = {"via", "onward"}  # which paths to run; any other path is as good
 
 
