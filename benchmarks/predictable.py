@@ -85,6 +85,24 @@ def box_muller(uniforms: Draw) -> Draw:
     return draw
 
 
+def polar(uniforms: Draw) -> Draw:
+    """Marsaglia's method, both outputs, as java.util.Random's nextGaussian."""
+    ready: list[float] = []
+
+    def draw(m: int) -> Floats:
+        while len(ready) < m:
+            x, y = 2 * uniforms(2) - 1
+            square = x * x + y * y
+            if 0 < square < 1:
+                factor = np.sqrt(-2 * np.log(square) / square)
+                ready.extend((x * factor, y * factor))
+        found = np.array(ready[:m])
+        del ready[:m]
+        return found
+
+    return draw
+
+
 def signs(uniforms: Draw) -> Draw:
     """Only the signs come from the generator."""
     sizes = np.random.default_rng(SEED)
@@ -225,24 +243,6 @@ def torch_normal() -> Draw:
 # --- congruential and lagged generators ---
 
 
-def polar(uniforms: Draw) -> Draw:
-    """Marsaglia's method, both outputs, as java.util.Random's nextGaussian."""
-    ready: list[float] = []
-
-    def draw(m: int) -> Floats:
-        while len(ready) < m:
-            x, y = 2 * uniforms(2) - 1
-            square = x * x + y * y
-            if 0 < square < 1:
-                factor = np.sqrt(-2 * np.log(square) / square)
-                ready.extend((x * factor, y * factor))
-        found = np.array(ready[:m])
-        del ready[:m]
-        return found
-
-    return draw
-
-
 def congruential(
     modulus: int, multiplier: int, increment: int = 0, *, keep: int = 53, stride: int = 1
 ) -> Draw:
@@ -370,6 +370,10 @@ ROWS = [
     Row("lagged Fibonacci 607, 273, Φ⁻¹", lambda: inverse(lagged(607, 273, 1)), LATTICE),
     Row("subtract-with-borrow 43, 22, Φ⁻¹", lambda: inverse(lagged(43, 22, -1)), LATTICE),
     Row("RANLUX's recurrence 24, 10, Φ⁻¹", lambda: inverse(lagged(24, 10, -1, bits=24)), LATTICE),
+    Row("TW223 (LuaJIT), polar", lambda: polar(words(luajit, 52)), LINEAR),
+    Row("xorshift128+ in V8's blocks, polar", lambda: polar(words(v8, 52)), LINEAR),
+    Row("xorshift128, polar", lambda: polar(words(xorshift128, 32)), LINEAR),
+    Row("WELL512a, polar", lambda: polar(words(well512, 32)), LINEAR),
 ]
 
 

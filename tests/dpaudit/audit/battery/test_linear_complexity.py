@@ -368,7 +368,7 @@ def test_every_replay_is_paid_for():
     z = polar(of_luajit(60))[:18]
     found = replayed(z)
     assert (found.learned_from, found.hits, found.held_out) == (8, 10, 10)
-    assert found.p == pytest.approx(8 * 256 * len(REGISTERS) * 2.0**-160, rel=1e-6)
+    assert found.p == pytest.approx(8 * 256 * len(REGISTERS) * 2.0**-160, rel=1e-6, abs=0)
 
 
 @pytest.mark.parametrize("noise", [coarse, half_precision, single, rarely_negative])
