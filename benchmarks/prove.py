@@ -60,6 +60,7 @@ SAMPLERS = [
         "`randomized-response`",
     ),
     ("ours:biased_bit", {}, "BIASED", "coins of `local/`"),
+    ("ours:position", {}, "uniform:high=11", "positions of `local/`"),
     ("right:base_2", {}, "categorical:weights=8:4:1", "exponential mechanism, base 2"),
     ("with_discretegauss:dlaplace", {}, "discrete-laplace:scale=2", "Canonne, Kamath, Steinke"),
     ("with_discretegauss:geometric", {}, "geometric:rate=1/2", "Canonne, Kamath, Steinke"),

@@ -15,7 +15,15 @@ from typing import Protocol
 from dpaudit.local.coins import WORDS
 from dpaudit.vectors.exact_law import IntegerLaw
 
-__all__ = ["Coins", "Trials", "biased_bit", "geometric_inversion", "k_ary_answer"]
+__all__ = [
+    "Coins",
+    "Trials",
+    "below",
+    "biased_bit",
+    "geometric_inversion",
+    "hadamard_choice",
+    "k_ary_answer",
+]
 
 _COARSE, _FINE = 64, 36
 _MORE = 64
@@ -150,3 +158,21 @@ def biased_bit(threshold: int, *, coins: Coins = _SYSTEM) -> int:
             return 1 if coin < bit else 0
         rest = (rest << 1) & (WORDS - 1)
     return 0
+
+
+def below(bound: int, *, coins: Coins = _SYSTEM) -> int:
+    """One number of ``dpaudit.vectors.random_words.below``: uniform on 0 … ``bound`` − 1."""
+    while True:
+        product = (coins.getrandbits(64) >> 32) * bound
+        if product & 0xFFFFFFFF >= (1 << 32) % bound:
+            return product >> 32
+
+
+def hadamard_choice(
+    functions: int, m: int, lie: int, *, coins: Coins = _SYSTEM
+) -> tuple[int, int, int]:
+    """What one report of ``dpaudit.local.HadamardSketch`` draws: function, coordinate, whether it
+    lies; ``lie`` words of 2^64 do.
+    """
+    function, coordinate = below(functions, coins=coins), below(m, coins=coins)
+    return function, coordinate, int(coins.getrandbits(64) < lie)

@@ -44,6 +44,16 @@ def biased_bit():
     return references.biased_bit(LIE_2)
 
 
+def position():
+    """Where a device looks: uniform on 0 … 11."""
+    return references.below(12)
+
+
+def choice():
+    """What a Hadamard report draws: a function, a coordinate, and whether it lies."""
+    return references.hadamard_choice(3, 4, LIE_2)
+
+
 def laplace_mechanism(value=0, scale=2.0):
     """A count with our discrete Laplace noise: ε = 1/scale."""
     return value + laplace(scale)

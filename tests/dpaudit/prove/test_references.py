@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dpaudit.local.biased_bits import _fill
+from dpaudit.local.hadamard_sketch import _draw
 from dpaudit.local.randomized_response import RandomizedResponse
 from dpaudit.noise.geometric import GeometricInversion
 from dpaudit.noise.secure_gaussian import SecureGaussian
@@ -19,6 +20,7 @@ from dpaudit.prove.references import (
     _below,
     biased_bit,
     geometric_inversion,
+    hadamard_choice,
     k_ary_answer,
 )
 from dpaudit.randomness import KeyedStream
@@ -107,6 +109,26 @@ def test_biased_bits(threshold: int) -> None:
         for lane in range(64)
     ]
     assert lanes == [int(out[0, 0]) >> lane & 1 for lane in range(64)]
+
+
+def test_hadamard_reports() -> None:
+    """Of the words for a function, about half are refused at this number of functions."""
+    seed, sizes, lie = seed_words(KeyedStream.from_seed(10)), (2**31 + 1, 64), 3 * 2**61
+    functions, coordinates = np.empty(300, np.uint32), np.empty(300, np.uint32)
+    lies = np.empty(300, np.int8)
+    _draw(functions, coordinates, lies, *map(np.uint64, (*sizes, lie)), seed)
+    plain = [hadamard_choice(*sizes, lie, coins=Words(row_words(seed, i))) for i in range(300)]
+    assert plain == list(zip(functions, coordinates, lies, strict=True))
+    assert set(lies.tolist()) == {0, 1}
+
+
+def row_words(seed: np.ndarray, row: int) -> Iterator[int]:
+    """The words of one row's generator."""
+    state = [np.uint64(x) for x in start(seed, row, 0)]
+    while True:
+        with np.errstate(over="ignore"):
+            *state, word = next_word.py_func(*state)
+        yield int(word)
 
 
 def test_more_words_decide_where_the_first_do_not() -> None:
