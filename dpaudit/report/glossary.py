@@ -1,4 +1,4 @@
-"""The glossary: 25 words, in the report as a section that its own prose links to.
+"""The glossary, in the report as a section that its own prose links to.
 
 The words are in ``glossary.md`` beside this module; ``docs/glossary.md`` is the same file.
 """

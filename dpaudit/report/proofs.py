@@ -220,7 +220,8 @@ def _privacy_facts(result: ProofResult) -> Iterator[tuple[str, str]]:
         point = _claimed_point(result)
         yield f"δ at ε = {one_line(point.epsilon, limit=60)}", _within(point.delta)
     if result.epsilon is not None:
-        yield f"Least ε at δ = {claimed_delta(result)}", _within(result.epsilon)
+        low, high = result.epsilon.low, result.epsilon.high
+        yield f"Least ε at δ = {claimed_delta(result)}", fmt.between(low, high, digits=6)
 
 
 def _residual(result: ProofResult) -> str:

@@ -18,6 +18,7 @@ from dpaudit.report.figures.svg import (
     Picture,
     inline_svg,
     short,
+    superscript,
 )
 from dpaudit.report.format import at_least, at_most, between, quantity
 from dpaudit.report.proofs import (
@@ -184,7 +185,11 @@ def proved_profile(result: ProofResult, *, prefix: str) -> Picture | None:
         marks.append(Mark(axes, here, max(claimed, floor), f"ε = {points_text}", said, 1))
         if log:
             axes.set_yscale("log")
-        axes.set_ylim(floor, None if log else 1.1 * most)
+            lowest, highest = math.ceil(math.log10(floor)), math.ceil(math.log10(most))
+            ticks = range(lowest, highest + 1, max(1, (highest - lowest) // 5))
+            axes.set_yticks([10.0**t for t in ticks], [superscript(t) for t in ticks])
+            axes.set_yticks([], minor=True)
+        axes.set_ylim(floor, 2 * most if log else 1.1 * most)
         axes.set_xlim(0, max(xs))
         axes.set_xlabel("ε")
         axes.set_ylabel("δ")

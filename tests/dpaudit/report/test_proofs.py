@@ -169,6 +169,8 @@ def test_figures_mark_the_claim_and_the_counterexample():
     profile = proved_profile(result_of("privacy"), prefix="profile")
     assert profile is not None
     assert "claimed δ 1e-09" in profile.points
+    assert "10⁻" in profile.svg
+    assert "$" not in profile.svg
     assert proved_profile(result_of("privacy", claim_delta="much"), prefix="profile") is None
     assert exact_and_claimed(result_of("undecided"), prefix="law") is None
 
