@@ -1,6 +1,6 @@
 """How often granularity, norms and last-digits accuse honest samplers, audit by audit.
 
-`python benchmarks/digits_null.py` runs 200 small audits of each sampler (40,000 values in short
+`python benchmarks/digits_null.py` runs 200 small audits of each sampler (8,000 values in short
 calls, several dimensions and long calls; 2,048 of the slow ones) with seeds (2025, sampler, audit),
 and prints per sampler and test how many p-values are at most 0.05 and 0.001. `--audits N`,
 `--only NAME` and `--values N` (of each audit) change that. Libraries that are not installed are
@@ -226,7 +226,7 @@ def p_values(name: str, audit: int, values: int) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--audits", type=int, default=200)
-    parser.add_argument("--values", type=int, default=40_000)
+    parser.add_argument("--values", type=int, default=8_000)
     parser.add_argument("--only", choices=SAMPLERS)
     given = parser.parse_args()
     print(f"{MACHINE}; {given.audits} audits each, p at most {LEVELS}", flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,7 @@ _BLUR = 1 / 16  # of a step: the most that rounding may spread a probability
 _STEPS = 64  # that the probabilities must cover
 _NEAR = 1 / 16  # of a step
 _FEWEST = 20
-_MOST = 1 << 14
+_MOST = 1 << 12  # values per k, the first that are fine enough
 
 Array = npt.NDArray[np.float64]
 
@@ -54,17 +55,16 @@ def on_a_grid(u: Array, blur: Array) -> Grid:
     with probability 1/8 + 1/16, and less than 1/2 whatever makes the density uneven over one step.
     p = P(Binomial(n, 1/2) ≥ hits), times 33 for the k.
     """
-    u, blur = u[:_MOST], blur[:_MOST]
     best = Grid()
     for k in range(_COARSEST, FINEST + 1):
-        fine = blur * 2.0**k <= _BLUR
-        if np.count_nonzero(fine) < 2 * _FEWEST:
+        fine = np.flatnonzero(blur * 2.0**k <= _BLUR)[:_MOST]
+        if len(fine) < 2 * _FEWEST:
             break  # the set only shrinks as k grows
         y = u[fine] * 2.0**k
         if np.ptp(y) < _STEPS:
             continue
-        turn = np.exp(2j * np.pi * (y[::2] % 1))
-        offset = float(np.angle(turn.mean()) / (2 * np.pi)) % 1
+        turn = 2 * np.pi * (y[::2] % 1)
+        offset = math.atan2(np.sin(turn).sum(), np.cos(turn).sum()) / (2 * np.pi) % 1
         away = np.abs((y[1::2] - offset + 0.5) % 1 - 0.5)
         hits, n = int(np.count_nonzero(away <= _NEAR)), len(away)
         p = float(scipy.special.bdtrc(hits - 1, n, 0.5)) if hits else 1.0

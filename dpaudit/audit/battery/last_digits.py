@@ -261,7 +261,9 @@ def _order(
     last: list[npt.NDArray[np.uint8]], values: list[Array], claim: Claim, digits: int
 ) -> Iterator[_Seen]:
     """Each digit against each other one, signs and sizes, at other places."""
-    size = 2 * _STRETCH
+    longest = max(map(len, values))
+    reach = min(_LAGS, longest - 1)
+    size = scipy.fft.next_fast_len(2 * longest, real=True)
     series = [*range(digits), _SIGNS, _SIZES]
     pairs = [(a, b) for a in range(digits) for b in range(len(series)) if b >= a]
     left, right = (np.array(side) for side in zip(*pairs, strict=True))
@@ -269,7 +271,7 @@ def _order(
     median = claim.scale * (
         scipy.special.ndtri(0.75) if claim.family == "gaussian" else math.log(2)
     )
-    lags = np.arange(-_LAGS, _LAGS + 1)
+    lags = np.arange(-reach, reach + 1)
     terms = np.zeros(len(lags), np.int64)
     sums, count = np.zeros(len(series)), 0
     for digit, x in zip(last, values, strict=True):
@@ -282,7 +284,7 @@ def _order(
     shares = totals / np.maximum(terms, 1)
     mean = sums / count
     beyond = np.abs(shares - (mean[left] * mean[right])[:, None])
-    beyond[:, _LAGS] = 0.0  # the same value: its frequency
+    beyond[:, reach] = 0.0  # the same value: its frequency
     pair, at = np.unravel_index(int(np.argmax(beyond * beyond * terms)), beyond.shape)
     a, b, lag = left[pair], series[right[pair]], int(lags[at])
     p = _covariance_p(beyond, terms, tries=beyond.size)
