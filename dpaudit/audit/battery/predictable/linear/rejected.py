@@ -79,7 +79,7 @@ def _uniforms(pairs: Array) -> Array:
     with np.errstate(all="ignore"):
         squared = (pairs**2).sum(axis=1, keepdims=True)
         v = pairs * np.exp(-0.25 * squared) / np.sqrt(squared)
-    return np.clip(np.nan_to_num(0.5 + 0.5 * v, nan=0.5), 0.0, 1.0)
+    return np.asarray(np.clip(np.nan_to_num(0.5 + 0.5 * v, nan=0.5), 0.0, 1.0))
 
 
 def _leading(uniforms: Array, depth: int) -> list[int]:
