@@ -1,0 +1,274 @@
+"""The programs in other languages that draw normal numbers, and how each is built and started.
+
+Each serves on its standard input and output: for every line with a number n it writes n doubles
+(little-endian, or a decimal number a line), and it ends with its input.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from dpaudit.errors import MissingExtraError
+from dpaudit.results.text import one_line
+
+__all__ = ["LANGUAGES", "Language", "version"]
+
+_SOURCES = Path(__file__).parent / "sources"
+_SECONDS = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Language:
+    """``build`` and ``run`` are commands, with ``{source}`` and ``{built}`` filled in.
+
+    ``{seed}`` in ``run`` becomes the seed, which also follows METHOD. ``version`` is a command that
+    says the version, or ``("python", NAME)`` of a Python package.
+    """
+
+    source: str
+    run: tuple[str, ...]
+    version: tuple[str, ...]
+    build: tuple[str, ...] = ()
+    text: bool = False
+
+    def command(self) -> tuple[str, ...]:
+        """What starts it, built if it must be; METHOD and SEED are to follow.
+
+        Raises:
+            MissingExtraError: a program or library that it needs is not installed.
+        """
+        return _command(self)
+
+
+@cache
+def _command(language: Language) -> tuple[str, ...]:
+    built = Path(_folder().name) / f"{language.source}.built"
+    words = {"source": str(_SOURCES / language.source), "built": str(built)}
+    words |= {"python": sys.executable, "folder": _folder().name, "seed": "{seed}"}
+    for part in filter(None, (language.build, language.run)):
+        name = part[0].format(**words)
+        if part is language.run and name == words["built"]:
+            continue
+        if shutil.which(name) is None:
+            raise MissingExtraError(
+                f"{name}: not installed; install it with your system's packages"
+            )
+    if language.build:
+        made = subprocess.run(
+            [part.format(**words) for part in language.build],
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            cwd=_folder().name,
+            check=False,
+        )
+        if made.returncode:
+            said = one_line(made.stderr or made.stdout)[:200]
+            raise MissingExtraError(
+                f"{language.source}: cannot be built ({said}); install what it needs"
+            )
+    return tuple(part.format(**words) for part in language.run)
+
+
+@cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """Where programs are built, until this process ends."""
+    return tempfile.TemporaryDirectory(prefix="dpaudit-programs-")
+
+
+@cache
+def version(words: tuple[str, ...]) -> str:
+    """The first number with a dot in what a command says, or else an empty text."""
+    if words[0] == "python":
+        return _module_version(words[1])
+    try:
+        made = subprocess.run(
+            words, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
+        )
+    except OSError:
+        return ""
+    for word in (made.stdout + " " + made.stderr).replace(",", " ").split():
+        bare = word.strip('"():v').removeprefix("go")
+        if bare[:1].isdigit() and "." in bare:
+            return one_line(bare)
+    return ""
+
+
+def _module_version(name: str) -> str:
+    if name == "python":
+        return sys.version.split()[0]
+    if importlib.util.find_spec(name) is None:
+        return ""
+    from importlib.metadata import version as installed
+
+    return installed(name)
+
+
+def _native(source: str, compiler: str, *libraries: str) -> Language:
+    return Language(
+        source=source,
+        build=(compiler, "-O2", "{source}", "-o", "{built}", *libraries),
+        run=("{built}",),
+        version=(compiler, "-dumpfullversion"),
+    )
+
+
+_GSL = ("-lgsl", "-lgslcblas", "-lm")
+_JAVA_PATH = "/usr/share/java/commons-math3.jar"
+LANGUAGES: Mapping[str, Language] = {
+    "Ada": Language(
+        source="normal.adb",
+        build=("gnatmake", "-q", "-O2", "-D", "{folder}", "{source}", "-o", "{built}"),
+        run=("{built}",),
+        version=("gnatmake", "--version"),
+    ),
+    "AWK": Language(
+        source="normal.awk",
+        run=("gawk", "-f", "{source}"),
+        version=("gawk", "--version"),
+        text=True,
+    ),
+    "C": _native("normal_libc.c", "gcc", "-lm"),
+    "C, GSL": Language(
+        source="normal_gsl.c",
+        build=("gcc", "-O2", "{source}", "-o", "{built}", *_GSL),
+        run=("{built}",),
+        version=("gsl-config", "--version"),
+    ),
+    "C++": _native("normal_std.cpp", "g++"),
+    "C++, Boost": Language(
+        source="normal_boost.cpp",
+        build=("g++", "-O2", "{source}", "-o", "{built}"),
+        run=("{built}",),
+        version=("dpkg-query", "-W", "-f", "${Version}", "libboost-random-dev"),
+    ),
+    "C#": Language(
+        source="Normal.cs",
+        build=("mcs", "-out:{built}", "{source}"),
+        run=("mono", "{built}"),
+        version=("mono", "--version"),
+    ),
+    "Crystal": Language(
+        source="normal.cr",
+        build=("crystal", "build", "--release", "-o", "{built}", "{source}"),
+        run=("{built}",),
+        version=("crystal", "--version"),
+    ),
+    "D": Language(
+        source="normal.d",
+        build=("ldc2", "-O2", "-of={built}", "{source}"),
+        run=("{built}",),
+        version=("ldc2", "--version"),
+    ),
+    "Erlang": Language(
+        source="normal.erl",
+        run=("escript", "{source}"),
+        version=(
+            "erl",
+            "-noshell",
+            "-eval",
+            'io:format("~s.0",[erlang:system_info(otp_release)]),halt().',
+        ),
+    ),
+    "Fortran": _native("normal.f90", "gfortran"),
+    "Go": Language(
+        source="normal.go",
+        build=("go", "build", "-o", "{built}", "{source}"),
+        run=("{built}",),
+        version=("go", "version"),
+    ),
+    "Haskell": Language(
+        source="normal.hs",
+        build=("ghc", "-O2", "-outputdir", "{folder}", "-o", "{built}", "{source}"),
+        run=("{built}",),
+        version=("ghc", "--numeric-version"),
+    ),
+    "Java": Language(
+        source="Normal.java",
+        run=("java", "-cp", _JAVA_PATH, "{source}"),
+        version=("java", "--version"),
+    ),
+    "JavaScript": Language(
+        source="normal.js",
+        run=("node", "--random-seed={seed}", "{source}"),
+        version=("node", "--version"),
+    ),
+    "Lisp": Language(
+        source="normal.lisp", run=("sbcl", "--script", "{source}"), version=("sbcl", "--version")
+    ),
+    "Lua": Language(source="normal.lua", run=("lua5.4", "{source}"), version=("lua5.4", "-v")),
+    "LuaJIT": Language(source="normal.lua", run=("luajit", "{source}"), version=("luajit", "-v")),
+    "Nim": Language(
+        source="normal.nim",
+        build=(
+            "nim",
+            "c",
+            "--hints:off",
+            "-d:release",
+            "--nimcache:{folder}/nim",
+            "-o:{built}",
+            "{source}",
+        ),
+        run=("{built}",),
+        version=("nim", "--version"),
+    ),
+    "OCaml": Language(
+        source="normal.ml",
+        build=("ocamlopt", "-o", "{built}", "{source}"),
+        run=("{built}",),
+        version=("ocamlopt", "-version"),
+    ),
+    "Octave": Language(
+        source="normal.m",
+        run=("octave-cli", "--norc", "-q", "{source}"),
+        version=("octave-cli", "--version"),
+    ),
+    "Pascal": Language(
+        source="normal.pas",
+        build=("fpc", "-v0", "-O2", "-FU{folder}", "-o{built}", "{source}"),
+        run=("{built}",),
+        version=("fpc", "-iV"),
+    ),
+    "Perl": Language(
+        source="normal.pl",
+        run=("perl", "{source}"),
+        version=("perl", "-e", 'printf "%vd", $^V'),
+    ),
+    "PHP": Language(source="normal.php", run=("php", "{source}"), version=("php", "--version")),
+    "Prolog": Language(
+        source="normal.prolog",
+        run=("swipl", "{source}"),
+        version=("swipl", "--version"),
+        text=True,
+    ),
+    "Python": Language(
+        source="normal.py", run=("{python}", "{source}"), version=("python", "python")
+    ),
+    "R": Language(
+        source="normal.R",
+        run=("Rscript", "--vanilla", "{source}"),
+        version=("Rscript", "--version"),
+    ),
+    "Racket": Language(
+        source="normal.rkt", run=("racket", "{source}"), version=("racket", "--version")
+    ),
+    "Ruby": Language(source="normal.rb", run=("ruby", "{source}"), version=("ruby", "--version")),
+    "Scheme": Language(
+        source="normal.scm",
+        run=("guile", "--no-auto-compile", "{source}"),
+        version=("guile", "--version"),
+    ),
+    "Tcl": Language(
+        source="normal.tcl",
+        run=("tclsh", "{source}"),
+        version=("dpkg-query", "-W", "-f", "${Version}", "tcl"),
+    ),
+}

@@ -1,0 +1,20 @@
+;; sbcl --script normal.lisp METHOD SEED: Box and Muller's transform, both outputs, of RANDOM.
+(let ((state (sb-ext:seed-random-state (parse-integer (car (last sb-ext:*posix-argv*)))))
+      (kept nil)
+      (out (sb-sys:make-fd-stream 1 :output t :buffering :full :element-type '(unsigned-byte 8))))
+  (flet ((draw ()
+           (if kept
+               (prog1 kept (setf kept nil))
+               (let ((r (sqrt (* -2 (log (- 1d0 (random 1d0 state))))))
+                     (angle (* 2 pi (random 1d0 state))))
+                 (setf kept (* r (sin angle)))
+                 (* r (cos angle)))))
+         (send (x)
+           (let ((low (sb-kernel:double-float-low-bits x))
+                 (high (ldb (byte 32 0) (sb-kernel:double-float-high-bits x))))
+             (dolist (word (list low high))
+               (dotimes (i 4) (write-byte (ldb (byte 8 (* 8 i)) word) out))))))
+    (loop for line = (read-line *standard-input* nil)
+          while line
+          do (dotimes (i (parse-integer line)) (send (draw)))
+             (finish-output out))))

@@ -1,0 +1,11 @@
+;; guile normal.scm METHOD SEED: random:normal.
+(use-modules (rnrs bytevectors) (rnrs io ports) (ice-9 rdelim))
+(define state (seed->random-state (string->number (caddr (command-line)))))
+(let loop ((line (read-line)))
+  (unless (eof-object? line)
+    (let* ((n (string->number line)) (bytes (make-bytevector (* 8 n))))
+      (do ((i 0 (+ i 1))) ((= i n))
+        (bytevector-ieee-double-set! bytes (* 8 i) (random:normal state) (endianness little)))
+      (put-bytevector (current-output-port) bytes)
+      (force-output)
+      (loop (read-line)))))
