@@ -43,6 +43,7 @@ MOST_BARS = 41
 _NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?(e-?[0-9]{1,2})?")
 _LEAST_RATIO = 0.1
 """The log-ratio's axis reaches at least this far, so that a proved law looks like the claimed."""
+_LARGEST_EPSILON = 1000
 _FLAT = 1e-3
 """A δ(ε) that falls further than this needs a logarithmic axis."""
 
@@ -150,7 +151,7 @@ def _names(axes: Axes, names: Sequence[str]) -> None:
 
 def proved_profile(result: ProofResult, *, prefix: str) -> Picture | None:
     """Proved bounds of δ(ε), and the claim."""
-    known = [p for p in result.profile if p.near is not None and math.isfinite(p.near)]
+    known = [p for p in result.profile if p.near is not None and p.near <= _LARGEST_EPSILON]
     claimed = delta_claimed(result)
     if len(known) < 2 or claimed is None or known[0] is not result.profile[0]:
         return None
