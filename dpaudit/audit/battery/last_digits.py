@@ -159,7 +159,7 @@ class LastDigits:
         details: dict[str, Any] = {"digits": precision.bits, "values": len(x)}
         blind = BlindSpot(
             test="last-digits",
-            flaw="messages in the last digits",
+            flaw="patterns in the last digits",
             size=None,
             unit="",
             says="digits that a cipher makes fair and independent; copies from more than "
