@@ -50,8 +50,10 @@ class Language:
 
 @cache
 def _command(language: Language) -> tuple[str, ...]:
-    built = Path(_folder().name) / f"{language.source}.built"
-    words = {"source": str(_SOURCES / language.source), "built": str(built)}
+    folder = Path(_folder().name)
+    source, built = folder / language.source, folder / f"{language.source}.built"
+    shutil.copyfile(_SOURCES / language.source, source)  # compilers write beside it
+    words = {"source": str(source), "built": str(built)}
     words |= {"python": sys.executable, "folder": _folder().name, "seed": "{seed}"}
     for part in filter(None, (language.build, language.run)):
         name = part[0].format(**words)
