@@ -400,5 +400,5 @@ def test_an_audit_says_how_much_is_predicted():
             ),
         )
     (only,) = (t for t in found.tests if t.finding)
-    assert "that of the Mersenne Twister MT19937" in only.effect
+    assert only.effect.startswith("like the Mersenne Twister MT19937, or WELL19937: signs of every")
     assert only.details["values needed"] == 2 * only.details["recurrence"]

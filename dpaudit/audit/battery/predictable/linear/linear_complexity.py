@@ -187,9 +187,9 @@ def _of_bits(found: list[_Prediction], tries: int) -> Evidence:
     return Evidence(
         p=min(1.0, best.p * tries),
         statistic=float(length),
-        effect=f"{stream.name} follow a linear recurrence of length {length:,}"
-        + (f", that of {generator}" if generator else "")
-        + f": {predicted} held-out bits predicted",
+        effect=(f"like {generator}: " if generator else "")
+        + f"{stream.name} follow a linear recurrence of length {length:,}, {predicted} held-out "
+        "bits predicted",
         blind_spots=(blind,),
         details=details,
     )
