@@ -78,6 +78,7 @@ _CAUSES = (
     "triggers",
     "drift",
     "correlation",
+    "order",
     "covariance",
 )
 """Tests in causal order: what each sees makes later ones fail as well, and seldom earlier ones."""

@@ -173,7 +173,7 @@ _KIND_OF = {
     **dict.fromkeys(("moments", "norms", "coordinates", "covariance", "projections"), "strength"),
     **dict.fromkeys(("goodness-of-fit", "tails"), "law"),
     **dict.fromkeys(("support", "granularity"), "values"),
-    **dict.fromkeys(("correlation", "spectrum", "kernel"), "dependence"),
+    **dict.fromkeys(("correlation", "spectrum", "kernel", "order"), "dependence"),
     **dict.fromkeys(
         ("predictable", "congruential", "linear-complexity", "state-recovery"), "predictable"
     ),

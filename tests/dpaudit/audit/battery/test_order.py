@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 import scipy
 
+from dpaudit.audit.battery.order.loops import fold
+from dpaudit.audit.battery.order.order import Order
+from dpaudit.audit.battery.order.part import fair_coins
 from dpaudit.audit.battery.triggers import Triggers
 from dpaudit.audit.block import SampleBlock
 from dpaudit.claims import Claim
@@ -51,8 +54,172 @@ def test_calls_that_are_too_balanced_are_found(kind):
 def test_the_variation_between_calls_has_its_level():
     rng = np.random.default_rng(54)
     p = []
-    for _ in range(200):
+    for _ in range(100):
         long = [(rng.standard_normal((5, 64)), 1) for _ in range(6)]
         answers = [(rng.standard_normal((300, 8)), 300), *long]
         p.append(evidence_of(Triggers, answers).parts["between calls"])
     assert has_its_level(p)
+
+
+def series(flaw, *, values=1 << 19, seed=60):
+    """One flawed series of values, cut into answers of 2^16 after a few of odd sizes."""
+    z = flaw(np.random.default_rng(seed), np.random.default_rng(seed + 1).standard_normal(values))
+    cuts = [777, 1554, *range(1554 + (1 << 16), values, 1 << 16)]
+    return [(part.reshape(-1, 1), 1) for part in np.split(z, cuts)]
+
+
+def every_997th(rng, z):
+    z[5::997] *= 1.8
+    return z
+
+
+def wave_of_1013(rng, z):
+    phase = 2 * np.pi * np.arange(len(z)) / 1013
+    for harmonic in range(1, 9):
+        z += 0.014 * np.cos(harmonic * phase + rng.uniform(0, 6))
+    return z
+
+
+def breathing(rng, z):
+    return z * (1 + 0.03 * np.cos(2 * np.pi * np.arange(len(z)) / 77_777))
+
+
+def largest_third(rng, z):
+    groups = z.reshape(-1, 8)
+    hit = np.flatnonzero(rng.random(len(groups)) < 0.03)
+    places = groups[hit].argmax(1)
+    groups[hit, 2], groups[hit, places] = groups[hit, places], groups[hit, 2]
+    return z
+
+
+def sorted_sometimes(rng, z):
+    z = z[: len(z) // 3 * 3].reshape(-1, 3)
+    hit = rng.random(len(z)) < 0.02
+    z[hit] = np.sort(z[hit], axis=1)[:, ::-1]
+    return z.ravel()
+
+
+def with_signs(*lags, bias):
+    """Each sign is the product of those ``lags`` before, with probability ½ + bias/2."""
+
+    def flaw(rng, z):
+        sign = np.where(z > 0, 1, -1)
+        follows = rng.random(len(z)) < bias
+        for t in range(max(lags), len(z)):
+            if follows[t]:
+                sign[t] = np.prod([sign[t - lag] for lag in lags])
+        return np.abs(z) * sign
+
+    return flaw
+
+
+FLAWS = {
+    "every 997th": (every_997th, "periods in draw order", "every 997th value"),
+    "a wave": (wave_of_1013, "harmonics of values in draw order", "a period of 1,013"),
+    "a breathing scale": (
+        breathing,
+        "harmonics of squares in draw order",
+        "squares in draw order repeat with a period of",
+    ),
+    "largest third": (largest_third, "largest of eight in draw order", "value 2 of eight"),
+    "sorted": (sorted_sometimes, "orders of three in draw order", "c < b < a"),
+    "three signs": (with_signs(1, 2, bias=0.03), "signs of neighbours", "signs of 3 neighbours"),
+    "four signs": (with_signs(3, 7, 11, bias=0.03), "signs of neighbours", "0, 4, 8, 11"),
+    "two lags": (with_signs(9, 30, bias=0.03), "signs at two lags", "at lags 0, 21 and 30"),
+}
+
+
+@pytest.mark.parametrize("name", FLAWS)
+def test_a_flaw_of_order_is_found(name):
+    flaw, part, says = FLAWS[name]
+    found = evidence_of(Order, series(flaw))
+    assert found.p < 1e-6
+    assert found.details == {"look": part}
+    assert says in found.effect
+
+
+def in_each_call(change):
+    rng = np.random.default_rng(62)
+    answers = []
+    for i in range(60):
+        z = rng.standard_normal(20_000 + 37 * i)
+        change(z)
+        answers.append((z.reshape(-1, 1), 1))
+    return answers
+
+
+def third_of_700(z):
+    z[3::700] *= 1.6
+
+
+def wave_in_the_call(z):
+    z += 0.03 * np.cos(2 * np.pi * np.arange(len(z)) / 613)
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        (third_of_700, "periods in each call"),
+        (wave_in_the_call, "one frequency of values in each call"),
+    ],
+)
+def test_periods_that_begin_with_each_call_are_found(change, part):
+    found = evidence_of(Order, in_each_call(change))
+    assert found.parts[part] < 1e-6
+
+
+@pytest.mark.parametrize("sets", [[3, 17, 40], list(range(64))])
+def test_a_hidden_check_bit_of_rows_is_found_exactly(sets):
+    z = np.random.default_rng(63).standard_normal((500, 64))
+    z[:, sets[0]] *= np.sign(z[:, sets].prod(1))
+    found = evidence_of(Order, [(z[:100], 1), (z[100:], 1)])
+    assert found.parts["signs of whole rows"] == 2.0 ** (64 + 1 - 192)
+    assert f"{len(sets)} of 64 coordinates" in found.effect
+    assert "192 of 192 rows" in found.effect
+    z[150, sets[0]] *= -1
+    assert evidence_of(Order, [(z, 1)]).parts["signs of whole rows"] == 1.0
+
+
+def test_a_noisy_check_bit_of_a_window_of_a_row_is_found():
+    z = np.random.default_rng(64).standard_normal((20_000, 32))
+    sets = [16, 18, 23, 27, 31]
+    hit = np.random.default_rng(65).random(len(z)) < 0.1
+    z[hit, 31] *= np.sign(z[hit][:, sets].prod(1))
+    found = evidence_of(Order, [(z, 1)])
+    assert found.parts["signs by place in rows"] < 1e-6
+    assert "5 coordinates 16 to 31 of 32 (places 0 + 0, 2, 7, 11, 15)" in found.effect
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_the_family_keeps_its_level(single):
+    rng, p = np.random.default_rng(66), []
+    for _ in range(40):
+        answers = [(rng.standard_normal((256, 8)), 256)]
+        answers += [(rng.standard_normal((300, d)), 1) for d in (1, 3, 13, 64)]
+        if single:
+            answers = [(x.astype(np.float32).astype(float), calls) for x, calls in answers]
+        p.append(evidence_of(Order, answers).p)
+    assert has_its_level(p)
+
+
+@pytest.mark.parametrize(("total", "tosses"), [(0, 10), (4, 10), (-10, 10), (3, 9)])
+def test_fair_coins_are_exact(total, tosses):
+    tosses_by_heads = scipy.special.comb(tosses, np.arange(tosses + 1))
+    away = np.abs(2 * np.arange(tosses + 1) - tosses) >= abs(total)
+    assert fair_coins(total, tosses) == pytest.approx(tosses_by_heads[away].sum() / 2**tosses)
+
+
+@pytest.mark.parametrize("longest", [64, 129, 300])
+def test_folded_counts_are_right_for_every_period(longest):
+    rng = np.random.default_rng(67)
+    where = np.sort(rng.choice(900, 200, replace=False))
+    upper = rng.random(200) < 0.5
+    found, places = fold(where[upper], where[~upper], longest=longest)
+    for period in range(2, longest + 1):
+        above, below = (
+            np.bincount(x % period, minlength=period) for x in (where[upper], where[~upper])
+        )
+        both = above + below
+        assert found[period].tolist() == [both.max(), both.min(), above.max(), below.max()]
+        assert both[places[period, 0]] == both.max()
+        assert below[places[period, 3]] == below.max()

@@ -1,0 +1,160 @@
+"""Compiled loops over values and events; only imported once a block has come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+from numba.core import types
+from numba.extending import intrinsic
+
+__all__ = ["count_orders", "count_places", "events", "fold", "odd_products", "sums_of_eight"]
+
+_jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False)
+_sum_jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False, fastmath=True)
+
+
+def _generate_ones(typing: Any, word: Any) -> Any:
+    """Number of ones of a 64-bit word."""
+    del typing
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        del context, signature
+        return builder.ctpop(arguments[0])
+
+    return types.uint64(word), generate
+
+
+_ones: Any = intrinsic(_generate_ones)
+
+
+@_jit
+def odd_products(shifted, odd):  # type: ignore[no-untyped-def]
+    """Add to ``odd[a, b]``, 0 < a < b, the ones of shifted[0] ^ shifted[a] ^ shifted[b]."""
+    lags, words = shifted.shape
+    base = np.empty(words, np.uint64)
+    for a in range(1, lags - 1):
+        for i in range(words):
+            base[i] = shifted[0, i] ^ shifted[a, i]
+        for b in range(a + 1, lags):
+            total = np.uint64(0)
+            for i in range(words):
+                total += _ones(base[i] ^ shifted[b, i])
+            odd[a, b] += np.int64(total)
+
+
+@_sum_jit
+def sums_of_eight(z, sums, squares):  # type: ignore[no-untyped-def]
+    """Σz and Σz² of each eight consecutive values, added to ``sums`` and ``squares``."""
+    for i in range(len(sums)):
+        total, square = 0.0, 0.0
+        for j in range(8 * i, 8 * i + 8):
+            total += z[j]
+            square += z[j] * z[j]
+        sums[i] += total
+        squares[i] += square
+
+
+@_jit
+def events(z, limit, where):  # type: ignore[no-untyped-def]
+    """Indices of values beyond ±limit into ``where``, which is as long; returns their number."""
+    found = 0
+    for i in range(len(z)):
+        if abs(z[i]) > limit:
+            where[found] = i
+            found += 1
+    return found
+
+
+@_jit
+def count_places(z, largest, smallest):  # type: ignore[no-untyped-def]
+    """Count in which of eight places the largest and the smallest of each eight values stand."""
+    for start in range(0, len(z) // 8 * 8, 8):
+        high = low = z[start]
+        top = bottom = 0
+        for j in range(1, 8):
+            value = z[start + j]
+            top = j if value > high else top
+            high = max(value, high)
+            bottom = j if value < low else bottom
+            low = min(value, low)
+        largest[top] += 1
+        smallest[bottom] += 1
+
+
+@_jit
+def count_orders(z, counts):  # type: ignore[no-untyped-def]
+    """Count, by the bits a < b, b < c, a < c, the orders of each three values."""
+    for start in range(0, len(z) // 3 * 3, 3):
+        a, b, c = z[start], z[start + 1], z[start + 2]
+        counts[4 * (a < b) + 2 * (b < c) + (a < c)] += 1
+
+
+@_jit
+def _look(above, below, period, found, places):  # type: ignore[no-untyped-def]
+    for i in range(period):
+        up, down = above[i], below[i]
+        both = up + down
+        if both > found[period, 0]:
+            found[period, 0], places[period, 0] = both, i
+        if both < found[period, 1]:
+            found[period, 1], places[period, 1] = both, i
+        if up > found[period, 2]:
+            found[period, 2], places[period, 2] = up, i
+        if down > found[period, 3]:
+            found[period, 3], places[period, 3] = down, i
+
+
+@_jit
+def _advance(quotient, residue, period):  # type: ignore[no-untyped-def]
+    """From places modulo ``period`` − 1 to places modulo ``period``; quotients below periods."""
+    for i in range(len(residue)):
+        rest = residue[i] - quotient[i]
+        less = rest < 0
+        residue[i] = rest + period if less else rest
+        quotient[i] -= less
+
+
+@_jit
+def _fold(above, below, longest, found, places):  # type: ignore[no-untyped-def]
+    half = longest // 2
+    counts = np.zeros((2, longest), np.int32)
+    folded = np.zeros((2, half + 1), np.int32)
+    for period in range(half + 1, longest + 1):
+        counts[:, :period] = 0
+        for side, (quotient, residue) in enumerate((below, above)):
+            if period > half + 1:
+                _advance(quotient, residue, np.int16(period))
+            for i in range(len(residue)):
+                counts[side, residue[i]] += 1
+        _look(counts[1], counts[0], period, found, places)
+        # of each shorter period just one multiple lies in (half, 2·half]
+        for times in range(2, period // 2 + 1):
+            short = period // times
+            if short * times != period or half // short + 1 != times:
+                continue
+            folded[:, :short] = 0
+            for side in range(2):
+                for start in range(0, period, short):
+                    for i in range(short):
+                        folded[side, i] += counts[side, start + i]
+            _look(folded[1], folded[0], short, found, places)
+
+
+def fold(
+    above: npt.NDArray[np.int64], below: npt.NDArray[np.int64], *, longest: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Per period up to ``longest``: most and fewest events of a residue, most above, most below.
+
+    ``above`` and ``below`` are events' positions, below (longest/2)². Both results have shape
+    (longest + 1, 4): the counts, and a residue that has it. Rows 0 and 1 hold nothing.
+    """
+    found = np.zeros((longest + 1, 4), np.int64)
+    found[:, 1] = len(above) + len(below) + 1
+    places = np.zeros_like(found)
+    first = longest // 2 + 1
+    sides = [tuple(x.astype(np.int16) for x in np.divmod(where, first)) for where in (above, below)]
+    _fold(sides[0], sides[1], longest, found, places)
+    return found, places

@@ -1,0 +1,230 @@
+"""Relations between a few signs: in windows of 16, at two lags, and along whole rows."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.audit.battery.order.part import Part, fair_coins, least
+
+__all__ = ["Parities", "RowParities", "TwoLags"]
+
+_WINDOW = 16
+_WIDEST = 64  # rows whose windows are counted by place as well
+_FLUSH = 1 << 16
+_FEWEST = 512  # windows of a table
+_LAGS = 32
+_STRETCH = 1 << 15  # values, whose shifted copies stay in the cache
+_SHARE = 4
+_WORD = 64
+_SPARE = 128  # rows beyond the number of coordinates
+_MOST_COORDINATES = 1024
+Array = npt.NDArray[np.float64]
+Bits = npt.NDArray[np.bool_]
+Counts = npt.NDArray[np.int64]
+
+
+class Parities:
+    """The product of any signs among 16 consecutive values, from the counts of sign patterns.
+
+    Null: in windows that do not overlap, the product over a set is a fair coin per window, exactly.
+    Of sets that are shifted copies of each other no product of products is empty (their lowest
+    members differ), so these coins are independent, and shifts are added. For rows of 16, 32, 48
+    and 64 also by the place of the window in the row. Exact binomial; Bonferroni over the sets of
+    one size, then over sizes and tables.
+    """
+
+    def __init__(self) -> None:
+        self._tables: dict[str, Counts] = {}
+        self._waiting: dict[str, list[npt.NDArray[np.uint16]]] = {}
+
+    def update(self, signs: Bits, d: int) -> None:
+        """Take in the signs of rows of ``d`` values, shape (n·d,)."""
+        words = np.packbits(signs[: len(signs) // _WINDOW * _WINDOW]).view(">u2").astype(np.uint16)
+        if d % _WINDOW or d > _WIDEST:
+            self._add("neighbours", words)
+            return
+        for i, place in enumerate(words.reshape(-1, d // _WINDOW).T):
+            self._add(f"coordinates {_WINDOW * i} to {_WINDOW * (i + 1) - 1} of {d}", place)
+
+    def _add(self, name: str, words: npt.NDArray[np.uint16]) -> None:
+        waiting = self._waiting.setdefault(name, [])
+        waiting.append(words)
+        if sum(map(len, waiting)) >= _FLUSH:
+            self._flush(name)
+
+    def _flush(self, name: str) -> None:
+        words = np.concatenate(self._waiting.pop(name, [np.empty(0, np.uint16)]))
+        counts = np.bincount(words, minlength=1 << _WINDOW)
+        self._tables[name] = self._tables.get(name, 0) + counts
+
+    def parts(self) -> dict[str, Part]:
+        """The tables of places in rows, and all of them together with shifts added."""
+        for name in list(self._waiting):
+            self._flush(name)
+        tables = {name: x for name, x in self._tables.items() if x.sum() >= _FEWEST}
+        if not tables:
+            return {}
+        sums = {name: _walsh(counts) for name, counts in tables.items()}
+        together = sum(sums.values(), np.zeros(1 << _WINDOW, np.int64))
+        parts = {"signs of neighbours": _oddest(*_shifted(together), "neighbours")}
+        rows = [_oddest(x, np.full(len(x), x[0]), n) for n, x in sums.items() if n != "neighbours"]
+        return parts | ({"signs by place in rows": least(rows)} if rows else {})
+
+
+def _walsh(counts: Counts) -> Counts:
+    """Σ over windows of the product of signs, for each of the 2^16 sets; index 0: their number."""
+    x = counts.astype(np.int64)
+    half = 1
+    while half < len(x):
+        pairs = x.reshape(-1, 2, half)
+        x = np.stack([pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]], axis=1).ravel()
+        half *= 2
+    return x
+
+
+def _shifted(total: Counts) -> tuple[Counts, Counts]:
+    """Sums over all shifts of a set within the window, and their numbers of coins."""
+    out, coins = np.zeros_like(total), np.zeros_like(total)
+    for shift in range(_WINDOW):
+        sets = np.arange(1, 1 << (_WINDOW - shift), 2)
+        out[sets] += total[sets << shift]
+        coins[sets] += total[0]
+    return out, coins
+
+
+def _oddest(total: Counts, coins: Counts, where: str) -> Part:
+    sets = np.flatnonzero(coins)
+    sets = sets[sets > 0]
+    size = np.bitwise_count(sets)
+    score = np.abs(total[sets]) / np.sqrt(np.maximum(coins[sets], 1))
+    best, chosen = 1.0, int(sets[0])
+    sizes = np.unique(size)
+    for k in sizes:
+        these = sets[size == k]
+        one = int(these[score[size == k].argmax()])
+        p = len(sizes) * len(these) * fair_coins(int(total[one]), int(coins[one]))
+        if p < best:
+            best, chosen = p, one
+    members = [_WINDOW - 1 - i for i in range(_WINDOW) if chosen >> i & 1][::-1]
+    offsets = ", ".join(str(m - members[0]) for m in members)
+    mean = abs(int(total[chosen])) / max(1, int(coins[chosen]))
+    start = members[0] if where != "neighbours" else 0
+    return Part(
+        best,
+        f"the product of the signs of {len(members)} {where} (places {start} + {offsets}) is "
+        f"biased by {mean:.4f} over {int(coins[chosen]):,} windows",
+    )
+
+
+class TwoLags:
+    """Products of three signs, at t, t + a and t + b for all 0 < a < b ≤ 32, of a quarter of all.
+
+    Null: all products of one pair of lags are independent fair coins, exactly (each has a latest
+    sign of its own). Bonferroni over 496 pairs.
+    """
+
+    def __init__(self) -> None:
+        self._odd = np.zeros((_LAGS + 1, _LAGS + 1), np.int64)
+        self._coins = 0
+
+    def update(self, signs: Bits) -> None:
+        """Take in signs in draw order, shape (n,)."""
+        few = len(signs) if len(signs) <= _STRETCH else max(_STRETCH, len(signs) // _SHARE)
+        for start in range(0, few, _STRETCH):
+            self._stretch(signs[start : min(few, start + _STRETCH)])
+
+    def _stretch(self, signs: Bits) -> None:
+        words = np.packbits(signs[: len(signs) // _WORD * _WORD]).view(">u8").astype(np.uint64)
+        if len(words) < 2:
+            return
+        from dpaudit.audit.battery.order.loops import odd_products  # loads a compiler
+
+        now, after = words[:-1], words[1:]
+        shifted = np.empty((_LAGS + 1, len(now)), np.uint64)
+        shifted[0] = now
+        for lag in range(1, _LAGS + 1):
+            shifted[lag] = (now << np.uint64(lag)) | (after >> np.uint64(_WORD - lag))
+        self._coins += _WORD * len(now)
+        odd_products(shifted, self._odd)
+
+    def parts(self) -> dict[str, Part]:
+        """One part."""
+        if not self._coins:
+            return {}
+        upper = np.triu(np.ones(self._odd.shape, bool), 1)
+        upper[0] = False
+        total = np.where(upper, self._coins - 2 * self._odd, 0)
+        a, b = np.unravel_index(int(np.abs(total).argmax()), total.shape)
+        p = int(upper.sum()) * fair_coins(int(total[a, b]), self._coins)
+        effect = (
+            f"the product of the signs at lags 0, {a} and {b} is biased by "
+            f"{abs(int(total[a, b])) / self._coins:.4f} over {self._coins:,} places"
+        )
+        return {"signs at two lags": Part(min(1.0, p), effect)}
+
+
+class RowParities:
+    """A product of coordinates' signs that is the same in every row, by elimination over GF(2).
+
+    For each d up to 1,024, from the first d + 128 rows (or as many as there are). Null: each of the
+    2^d − 1 products has the same sign in all n rows with probability 2^(1 − n), so some one does
+    with probability below 2^(d + 1 − n), exactly.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[int, list[Bits]] = {}
+        self._number: dict[int, int] = {}
+
+    def update(self, signs: Bits) -> None:
+        """Take in the signs of rows, shape (n, d)."""
+        n, d = signs.shape
+        if not 1 < d <= _MOST_COORDINATES:
+            return
+        seen = self._number.get(d, 0)
+        take = min(n, d + _SPARE - seen)
+        if take > 0:
+            self._rows.setdefault(d, []).append(signs[:take].copy())
+            self._number[d] = seen + take
+
+    def parts(self) -> dict[str, Part]:
+        """One part, for all d with more rows than coordinates."""
+        parts = []
+        for d, rows in self._rows.items():
+            n = self._number[d]
+            if n <= d + 1:
+                continue
+            members = _relation(np.concatenate(rows))
+            p, effect = 1.0, f"no product of signs is the same in {n:,} rows of {d}"
+            if members:
+                p = math.ldexp(1.0, d + 1 - n)
+                shown = ", ".join(map(str, members[:8])) + (", …" if len(members) > 8 else "")
+                effect = (
+                    f"the product of the signs of {len(members)} of {d} coordinates ({shown}) is "
+                    f"the same in {n:,} of {n:,} rows"
+                )
+            parts.append(Part(p, effect))
+        return {"signs of whole rows": least(parts)} if parts else {}
+
+
+def _relation(rows: Bits) -> list[int]:
+    """Columns whose exclusive or is constant over the rows; [] if no set is."""
+    packed = np.packbits(rows, axis=0)
+    columns = [(1 << 8 * len(packed)) - 1, *(int.from_bytes(c.tobytes()) for c in packed.T)]
+    columns[0] >>= 8 * len(packed) - len(rows)
+    columns[0] <<= 8 * len(packed) - len(rows)
+    basis: dict[int, tuple[int, int]] = {}  # by leading bit: a vector and the columns it is made of
+    for i, column in enumerate(columns):
+        vector, made = column, 1 << i
+        while vector:
+            lead = vector.bit_length()
+            if lead not in basis:
+                basis[lead] = vector, made
+                break
+            other, more = basis[lead]
+            vector, made = vector ^ other, made ^ more
+        if not vector:
+            return [j - 1 for j in range(1, len(columns)) if made >> j & 1]
+    return []
