@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 from dpaudit import provenance
 from dpaudit.errors import DpauditError, RefusedProgramError, UsageError
-from dpaudit.prove.certificates.certificate import profile_shown
 from dpaudit.prove.exploration.engine import DEFAULT_RESIDUAL, Exploration, Progress, explore
 from dpaudit.prove.exploration.graph import Graph
 from dpaudit.prove.exploration.law import ExactLaw
@@ -30,7 +29,14 @@ from dpaudit.prove.verdicts.disjoint import (
 )
 from dpaudit.prove.verdicts.distances import distance
 from dpaudit.prove.verdicts.enclosures import Bounds
-from dpaudit.prove.verdicts.profiles import Epsilon, EpsilonRange, epsilon_at, judge, profile
+from dpaudit.prove.verdicts.profiles import (
+    Epsilon,
+    EpsilonRange,
+    epsilon_at,
+    judge,
+    profile,
+    rationals,
+)
 from dpaudit.results.text import one_line
 from dpaudit.types import AuditedFile, Counterexample, ProofResult, ProvedBounds, ProvedPoint
 
@@ -499,7 +505,7 @@ def _privacy(
     certified = [*zip([epsilon, *epsilons], points, strict=True)]
     ends = _around(least)
     certified += zip(ends, profile(*laws, ends), strict=True)
-    shows = {"profile": profile_shown((e, p.delta) for e, p in certified)}
+    shows = {"profile": rationals((e, p.delta) for e, p in certified)}
     if verdict.status == "refuted":
         first = 0 if point.direction == "a" else 1
         output = point.event[0]

@@ -7,7 +7,7 @@ import hashlib
 import heapq
 import json
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -18,16 +18,12 @@ from dpaudit.prove.exploration.graph import Branch, Graph
 from dpaudit.prove.exploration.paths import likeliest_branches
 from dpaudit.prove.exploration.solve import SCALE_BITS
 from dpaudit.prove.interpreter.values import Token
-from dpaudit.prove.verdicts.coin_count import bits_of
-from dpaudit.prove.verdicts.enclosures import Bounds
-from dpaudit.prove.verdicts.profiles import Epsilon
 from dpaudit.results.files import write_file
 from dpaudit.results.text import one_line
 
-__all__ = ["certificate_of", "profile_shown", "write_certificate"]
+__all__ = ["certificate_of", "write_certificate"]
 
 FORMAT = "dpaudit-proof/2"
-_DELTA = 1 << 100
 
 
 def certificate_of(
@@ -44,7 +40,7 @@ def certificate_of(
 
     Each is of a call, with the arguments `calls`; or all together are of one call, and `returned`
     says what it returns: a `Token` for the value that an exploration ends with, or a constant.
-    `shows` is what the laws show: "profile" (`profile_shown`) or "dependence".
+    `shows` is what the laws show: "profile" (`verdicts.profiles.rationals`) or "dependence".
 
     Raises:
         UsageError: an argument that JSON cannot hold.
@@ -62,22 +58,6 @@ def certificate_of(
         "returned": returned and [v.number if type(v) is Token else written(v) for v in returned],
         "shows": dict(shows or {}),
     }
-
-
-def profile_shown(points: Iterable[tuple[Epsilon, Bounds]]) -> list[list[str]]:
-    """Each ε with bounds of its δ; rounded outwards where e^ε is not rational."""
-    found = []
-    for epsilon, delta in points:
-        low, high = delta.lower, delta.upper
-        exact = epsilon.ratio.lower == epsilon.ratio.upper
-        if not exact:
-            low = Fraction(max(0, math.floor(low * _DELTA) - 1), _DELTA)
-            high = (
-                min(Fraction(math.ceil(high * _DELTA) + 1, _DELTA), Fraction(1)) if high else high
-            )
-        shown = f"ln({epsilon.ratio.lower})" if exact else str(Fraction(epsilon.text))
-        found.append([shown, str(low), str(high)])
-    return found
 
 
 def _part(explored: Exploration, args: tuple[Any, ...]) -> dict[str, Any]:
@@ -136,7 +116,7 @@ def _bits(first: Any, states: list[Any]) -> list[int] | None:
         before, (requests, _, to) = todo.pop()
         if to is None:
             return None
-        now, at = before + bits_of(requests), max(to, -1)
+        now, at = before + sum((count - 1).bit_length() for count in requests), max(to, -1)
         if at not in found and at >= 0:
             todo += [(now, branch) for branch in states[at]["branches"]]
         if found.setdefault(at, now) != now:

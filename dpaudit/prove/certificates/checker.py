@@ -288,7 +288,7 @@ def check(
     check_shows(parts, made["shows"])
     states = [(p, n, s) for p, part in enumerate(parts) for n, s in enumerate(part["states"])]
     every = [(p, (n, i)) for p, n, s in states for i in range(len(s["branches"]))]
-    found = {"states": len(states), "transitions": len(every), "values": len(values)}
+    found: dict[str, Any] = {"states": len(states), "transitions": len(every)}
     found["residual"] = float(sum(part["left"] for part in parts))
     if run:
         chance = random.Random(seed)
@@ -297,4 +297,4 @@ def check(
         found |= {"replayed": len(chosen), "tapes": tapes}
     found["bits"] = [part["bits"] and part["bits"][-1] for part in parts]
     found["arguments"] = [repr(part["args"]) for part in parts]
-    return found | {"program": made["program"], "shows": made["shows"]}
+    return found | {"program": made["program"], "shows": made["shows"], "values": len(values)}

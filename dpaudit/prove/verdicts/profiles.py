@@ -29,9 +29,11 @@ __all__ = [
     "epsilon_at",
     "judge",
     "profile",
+    "rationals",
 ]
 
 _LARGEST_EPSILON = 1000
+_UNITS = 1 << 100
 _LN = re.compile(r"ln\(?\s*([0-9]+(?:/[0-9]+|\.[0-9]+)?)\s*\)?")
 
 
@@ -218,6 +220,22 @@ def judge(law_a: ExactLaw, law_b: ExactLaw, *, epsilon: Epsilon, delta: Fraction
     if point.delta.lower > delta:
         return PrivacyVerdict("refuted", point)
     return PrivacyVerdict("proved" if point.delta.upper <= delta else "undecided", point)
+
+
+def rationals(points: Iterable[tuple[Epsilon, Bounds]]) -> list[list[str]]:
+    """Each ε with bounds of its δ, for a certificate; rounded outwards unless e^ε is rational."""
+    found = []
+    for epsilon, delta in points:
+        low, high = delta.lower, delta.upper
+        exact = epsilon.ratio.lower == epsilon.ratio.upper
+        if not exact:
+            low = Fraction(max(0, math.floor(low * _UNITS) - 1), _UNITS)
+            high = (
+                min(Fraction(math.ceil(high * _UNITS) + 1, _UNITS), Fraction(1)) if high else high
+            )
+        shown = f"ln({epsilon.ratio.lower})" if exact else str(Fraction(epsilon.text))
+        found.append([shown, str(low), str(high)])
+    return found
 
 
 def epsilon_at(law_a: ExactLaw, law_b: ExactLaw, delta: Fraction) -> EpsilonRange:

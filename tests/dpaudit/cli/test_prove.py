@@ -189,6 +189,25 @@ def test_wrong_usage_exits_with_2(folder, options, message) -> None:
     assert message in done.stderr
 
 
+def test_one_certificate_holds_both_neighbours_and_what_their_laws_show(folder) -> None:
+    asked = ("--neighbours", "0,1", "--claim-epsilon", "ln(3)", "--out", "proof")
+    assert proved(folder, "answer", *asked).returncode == 0
+    done = here("verify", "certificate", "proof/certificate.json.gz", cwd=folder)
+    assert (done.returncode, done.stdout[:6]) == (3, "Holds:")
+    said = " ".join(done.stdout.split())
+    assert "between arguments [0] and [1] δ(ln(3)) is between 0 and 0" in said
+    assert not list((folder / "proof").glob("certificate-*"))
+
+
+def test_independent_values_have_a_certificate(folder) -> None:
+    assert proved(folder, "two", "--disjoint", "--out", "proof").returncode == 0
+    path, name = "proof/certificate.json.gz", "python:./user_noise.py:two"
+    done = here("verify", "certificate", path, "--program", name, cwd=folder)
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 0, done.stdout
+    assert "coins of their own" in said or "the product of the marginals between 0 and 0" in said
+
+
 def test_a_file_that_is_no_certificate_is_a_usage_error(folder) -> None:
     done = here("verify", "certificate", folder / "user_noise.py")
     assert done.returncode == 2
