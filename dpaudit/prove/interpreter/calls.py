@@ -132,7 +132,6 @@ def _invoke_function(
 def _invoke_native(
     vm: Machine, function: Any, args: list[Any], kwargs: _Kwargs, mode: Mode
 ) -> None:
-    refuse_large_call(function, args)
     number = id(function)
     answered = ANSWERED.get(number)
     if answered is not None:
@@ -159,6 +158,7 @@ def _invoke_native(
         return
     if function is hash and not isinstance(args[0], (int, float, Fraction, bool)):
         raise RefusedProgramError(why_refused(function))
+    refuse_large_call(function, args)
     plain, named = _concrete(args, kwargs, sets=function in (sorted, min, max))
     vm.deliver(mode, function(*plain, **named))
 

@@ -27,9 +27,13 @@ class Requests(Protocol):
         """A new symbol with so many values."""
 
 
+def _refuse_more(bits: int) -> None:
+    if bits > _LARGEST_BITS:
+        raise RefusedProgramError(f"a request for coins has more than {_LARGEST_BITS:,} bits")
+
+
 def _below(vm: Requests, count: int) -> Any:
-    if count.bit_length() > _LARGEST_BITS:
-        raise RefusedProgramError("a coin has more than 65,536 bits")
+    _refuse_more((count - 1).bit_length())
     if count == 1:
         return 0
     return Lazy(vm.request(count))
@@ -78,6 +82,7 @@ def _bits(vm: Requests, k: Any) -> Any:
     k = _whole("k", k)
     if k < 0:
         raise ValueError("number of bits must be non-negative")
+    _refuse_more(k)
     return _below(vm, 1 << k)
 
 
@@ -89,8 +94,7 @@ def _bytes(vm: Requests, length: Any = 32) -> Any:
     length = _whole("nbytes", 32 if length is None else length)
     if length == 0:
         return b""
-    if 8 * length > _LARGEST_BITS:
-        raise RefusedProgramError("a request for coins has more than 65,536 bits")
+    _refuse_more(8 * length)
     return LazyBytes(vm.request(1 << (8 * length)), length)
 
 

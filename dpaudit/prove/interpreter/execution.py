@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from dpaudit.errors import RefusedProgramError
+from dpaudit.prove.interpreter import prelude
 from dpaudit.prove.interpreter.alarm import OutOfTimeError
 from dpaudit.prove.interpreter.code import Code
 from dpaudit.prove.interpreter.instructions import INSTRUCTIONS
@@ -59,10 +60,14 @@ def run(vm: Machine, *, deadline: float | None = None) -> NeedSplit | None:
             frame.pc = pc
             return split
         except RefusedProgramError as error:
-            raise RefusedProgramError(f"{_place(code, pc)}{error}") from error
+            raise RefusedProgramError(f"{_place(vm, code, pc)}{error}") from error
         except OutOfTimeError as late:
-            late.where = _place(code, pc)
+            late.where = _place(vm, code, pc)
             raise
+        except (MemoryError, RecursionError) as error:
+            raise RefusedProgramError(
+                f"{_place(vm, code, pc)}the interpreter ran out of space"
+            ) from error
         except Exception as error:  # noqa: BLE001 (the program's own exception)
             vm.unwind(error)
         if vm.cut is not UNBOUND:
@@ -79,5 +84,10 @@ def _look(steps: int, deadline: float | None) -> None:
         )
 
 
-def _place(code: Code, pc: int) -> str:
+def _place(vm: Machine, code: Code, pc: int) -> str:
+    """File and line, of the program itself where a builtin of `prelude` runs."""
+    for frame in reversed(vm.frames):
+        if code.filename != prelude.__file__:
+            break
+        code, pc = frame.code, frame.pc - 1
     return f"{code.filename}:{code.lines[pc]}: " if code.filename else ""

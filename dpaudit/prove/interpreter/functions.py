@@ -16,6 +16,7 @@ from dpaudit.prove.interpreter.classes import is_python_class, python_method, ty
 from dpaudit.prove.interpreter.iteration import advance, iterator_of
 from dpaudit.prove.interpreter.machine import Machine
 from dpaudit.prove.interpreter.plain import concrete
+from dpaudit.prove.interpreter.sizes import refuse_large_call
 from dpaudit.prove.interpreter.values import (
     PENDING,
     UNBOUND,
@@ -100,6 +101,7 @@ def _callable(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
 def _sum(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
     if type(args[0]) not in (list, tuple, range, View):
         return Call(prelude.sum_, args, kwargs)
+    refuse_large_call(sum, args)
     plain = [concrete(a) for a in args]
     return sum(*plain, **{k: concrete(v) for k, v in kwargs.items()})
 

@@ -28,6 +28,7 @@ from dpaudit.prove.interpreter.lazy import LazyBytes, NeedSplit
 from dpaudit.prove.interpreter.machine import Machine
 from dpaudit.prove.interpreter.operators import binary, compare, inplace, reflected, unary
 from dpaudit.prove.interpreter.plain import concrete, key, truth
+from dpaudit.prove.interpreter.sizes import refuse_large_call, refuse_large_method
 from dpaudit.prove.interpreter.values import (
     UNBOUND,
     Call,
@@ -276,16 +277,18 @@ def _format(vm: Machine, frame: Frame, conversion: int) -> None:
     value, spec = concrete(frame.stack[-2]), frame.stack[-1]
     if conversion != -1:
         value = _CONVERSIONS[conversion](value)
-    made = format(value, concrete(spec))
+    spec = concrete(spec)
+    refuse_large_call(format, [value, spec])
+    made = format(value, spec)
     frame.stack.pop()
     frame.stack[-1] = made
 
 
 def _build_string(vm: Machine, frame: Frame, count: int) -> None:
     s = frame.stack
-    text = "".join(s[len(s) - count :])
-    del s[len(s) - count :]
-    s.append(text)
+    parts = s[len(s) - count :]
+    refuse_large_method("", "join", [parts])
+    s[len(s) - count :] = ["".join(parts)]
 
 
 def _import(vm: Machine, frame: Frame, arg: tuple[str, bool]) -> None:
@@ -323,6 +326,7 @@ def _super(vm: Machine, frame: Frame, arg: Any) -> None:
 def _list_of(vm: Machine, frame: Frame, arg: Any) -> None:
     value = frame.stack[-1]
     if type(value) in (list, tuple, View, range, str):
+        refuse_large_call(list, [value])
         frame.stack[-1] = value.now() if type(value) is View else list(value)
         return
     frame.stack.pop()
@@ -520,6 +524,7 @@ def _unpack(vm: Machine, frame: Frame, count: int) -> None:
     elif kind is LazyBytes:
         items = [value.item(i) for i in range(value.length)]
     elif kind in SEQUENCES or is_named_tuple(kind):
+        refuse_large_call(list, [value])
         items = list(value)
     else:
         frame.stack.pop()
@@ -536,6 +541,7 @@ def _unpack(vm: Machine, frame: Frame, count: int) -> None:
 def _unpack_ex(vm: Machine, frame: Frame, arg: tuple[int, int]) -> None:
     before, after = arg
     value = frame.stack[-1]
+    refuse_large_call(list, [value])
     items = list(value if type(value) is list else concrete(value))
     if len(items) < before + after:
         raise ValueError("not enough values to unpack")

@@ -108,8 +108,6 @@ class Machine:
 
     def unwind(self, error: Exception) -> None:
         """Go to the innermost handler of an exception, or end with it."""
-        if isinstance(error, (MemoryError, RecursionError)):
-            raise RefusedProgramError(f"the interpreter ran out of space ({error})") from error
         error.__traceback__ = None
         error.__context__ = None
         while self.frames:

@@ -12,6 +12,7 @@ from dpaudit.prove.interpreter.lazy import Lazy, LazyBytes
 from dpaudit.prove.interpreter.machine import Machine
 from dpaudit.prove.interpreter.natives import MUTATORS
 from dpaudit.prove.interpreter.plain import concrete, is_simple, key
+from dpaudit.prove.interpreter.sizes import refuse_large_method
 from dpaudit.prove.interpreter.values import (
     PENDING,
     UNBOUND,
@@ -30,6 +31,7 @@ def call_method(vm: Machine, method: NativeMethod, args: list[Any], kwargs: dict
     """The answer of owner.name(*args, **kwargs)."""
     owner, name = method.owner, method.name
     kind = type(owner)
+    refuse_large_method(owner, name, args)
     if name.startswith("object."):
         return object.__new__(args[0]) if name == "object.__new__" else None
     if owner is int and name == "from_bytes":

@@ -14,7 +14,11 @@ from dpaudit.prove.interpreter.classes import is_named_tuple, is_python_class, p
 from dpaudit.prove.interpreter.lazy import COMPARISONS, PLAIN, Lazy
 from dpaudit.prove.interpreter.machine import Machine
 from dpaudit.prove.interpreter.plain import ATOMS, concrete, is_number, key
-from dpaudit.prove.interpreter.sizes import GROWING, refuse_large_operator
+from dpaudit.prove.interpreter.sizes import (
+    GROWING,
+    refuse_large_method,
+    refuse_large_operator,
+)
 from dpaudit.prove.interpreter.values import (
     UNBOUND,
     Bound,
@@ -48,7 +52,7 @@ _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, Closure, CoinSource
 def binary(vm: Machine, op: str, left: Any, right: Any) -> Any:
     """The value of ``left op right``; UNBOUND where one of the program's methods is called."""
     kind, other = type(left), type(right)
-    if op in GROWING:
+    if op in GROWING or (kind is not int and kind is not float):
         refuse_large_operator(op, left, right)
     if kind in ATOMS and other in ATOMS:
         return PLAIN[op](left, right)
@@ -103,6 +107,7 @@ def inplace(vm: Machine, op: str, left: Any, right: Any) -> Any:
         if kind is list and op == "+":
             if type(right) not in (*_WITH_ITEMS, range):
                 raise RefusedProgramError("list += an iterator: make it a list first")
+            refuse_large_operator(op, left, right)
             left.extend([vm.stored(v) for v in right])
             return left
         change = _INPLACE.get((op, kind))
@@ -198,7 +203,10 @@ def _contains(item: Any, container: Any) -> Any:
     if kind in (dict, set, frozenset):
         return key(item) in container
     if kind in (list, tuple, str, bytes, range, View) or is_named_tuple(kind):
-        return concrete(item) in concrete(container)
+        item = concrete(item)
+        if kind is range:
+            refuse_large_method(container, "in", [item])
+        return item in concrete(container)
     if python_method(kind, "__contains__"):
         return UNBOUND
     raise RefusedProgramError(f"'in' with a {kind.__name__}")
