@@ -14,12 +14,12 @@ from dpaudit.claims import Claim
 
 __all__ = ["Bulk", "Largest", "poisson_bound"]
 
-_KEPT = 1 << 19  # values expected in the table at most
+_KEPT = 1 << 18  # values expected in the table at most
 _OVERFULL = 4 * _KEPT
 _TOP_PLACE = 42  # the highest of the digits that choose values: 10 places after the first
 _MOST = 2_000  # largest magnitudes
 _SHARE = 50  # at most one value in so many is called large
-_PIECE = 1 << 14
+_PIECE = 1 << 16
 _STRIPS = 16
 _FINE = 2.0**-40  # what a magnitude in double may be as likely as
 _FINE_SINGLE = 2.0**-22  # the same for float32, apart from the tail
@@ -55,7 +55,7 @@ def survival(claim: Claim, x: float) -> float:
 class Bulk:
     """Every value whose digits at some keyed places are those of a key.
 
-    As values become more, more places decide, so at most about 2^19 are kept. Equal values stay or
+    As values become more, more places decide, so at most about 2^18 are kept. Equal values stay or
     go together, so repeats are seen at any distance.
     """
 

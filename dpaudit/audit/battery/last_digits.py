@@ -36,7 +36,7 @@ _LEARNED, _PREDICTED = 512, 256  # digits of a register
 _LONGEST_REGISTER = 200
 _REGISTERS = 4  # stretches that are tried
 _CERTAIN = 1e-3  # p-value below which the deciding part is reported
-_ALIKE = 1e-12  # of p-values below this the likeliest cause is reported
+_ALIKE = 1e-300  # of p-values below this the likeliest cause is reported
 _SIGNS, _SIZES = _DIGITS, _DIGITS + 1  # series beside the digits
 
 Array = npt.NDArray[np.float64]
