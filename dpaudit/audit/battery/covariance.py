@@ -22,16 +22,21 @@ from dpaudit.types import BlindSpot, Evidence, Interval
 
 __all__ = ["Covariance", "off_diagonal_p"]
 
-_COLUMNS = 256  # up to this d the d × d matrix is kept, beyond it the rows themselves
-_ROWS = 256
-_VALUES = 6 << 20  # used of each d ≤ 32, fewer in proportion for larger d: equal time
-_HELD = 1 << 22  # values of wide rows kept, over all d: 16 MiB of float32
+_COLUMNS = 1024  # up to this d the d × d matrix is kept, beyond it the rows themselves
+_NARROW = 256  # beyond this d the rows are kept until there are more of them than columns
+_ROWS = 256  # whose eigenvalues are computed, where rows are kept of d > 1024
+_VALUES = 6 << 20  # used of each d ≤ 32, fewer in proportion up to d = 64: equal time
+_WIDE_VALUES = 1 << 24  # of each larger d
+_HELD = 10 << 20  # values of wide rows kept, over all d: 20 MiB of float16
+_FARTHEST = 6e4  # float16 holds it
+_STRIP = 512  # columns that are compared with all others at once
 _FEWEST = 32
 _MARGIN = 0.9
 _ROUNDING = 1e-6  # above the relative error of the largest eigenvalue from float32 products
 _SHOWN = 1e-4
 _SHOWN_COLUMNS = 128
 _CONFIDENCE = 0.95
+_LEAST = 1e-30  # a length that is not 0 in float32
 _NO_ZERO = math.sqrt(np.finfo(np.float64).tiny)  # its square is above 0
 Array = npt.NDArray[np.float64]
 
@@ -81,14 +86,44 @@ class _Second:
 
     rows: int = 0
     product: Array | None = None
-    held: list[npt.NDArray[np.float32]] = field(default_factory=list)
+    held: list[npt.NDArray[np.float16]] = field(default_factory=list)
+
+    def multiply(self, x: Array) -> None:
+        """Add XᵀX."""
+        narrow = x if x.shape[1] <= 64 else x.astype(np.float32)
+        product = (narrow.T @ narrow).astype(np.float64)
+        if self.product is None:
+            self.product = product
+        else:
+            self.product += product
+
+    def multiply_held(self) -> int:
+        """Replace the rows held by their XᵀX; returns how many values they were."""
+        x = np.concatenate(self.held).astype(np.float64)
+        self.held.clear()
+        self.multiply(x)
+        return x.size
 
     def gram(self) -> tuple[Array, int, int]:
         """The smaller of XᵀX and XXᵀ, and the numbers of rows and columns of X or Xᵀ behind it."""
         if self.product is not None:
             return self.product, self.rows, len(self.product)
         x = np.concatenate(self.held)
+        x = (x if x.shape[1] <= _COLUMNS else x[:_ROWS]).astype(np.float32)
         return (x @ x.T).astype(np.float64), x.shape[1], len(x)
+
+    def largest_cosine(self) -> tuple[float, int, int]:
+        """Cosine of largest size between two columns of the rows held, and the two."""
+        x = np.concatenate(self.held).astype(np.float32)
+        x /= np.maximum(np.sqrt(np.einsum("ij,ij->j", x, x)), np.float32(_LEAST))
+        best, pair = 0.0, (0, 0)
+        for start in range(0, x.shape[1], _STRIP):
+            cosine = x[:, start : start + _STRIP].T @ x[:, start:]
+            cosine[np.tril_indices(len(cosine))] = 0.0  # columns up to themselves
+            i, j = np.unravel_index(int(np.abs(cosine).argmax()), cosine.shape)
+            if abs(cosine[i, j]) > abs(best):
+                best, pair = float(cosine[i, j]), (start + int(i), start + int(j))
+        return best, *pair
 
 
 class Covariance:
@@ -99,10 +134,12 @@ class Covariance:
     Null of the eigenvalues (mean 0 and variance 1 are known): exact for every shape, see
     :mod:`dpaudit.audit.battery._wishart`; in the limit Tracy and Widom's law (Johnstone 2001). Null
     of the correlations' sum: :func:`off_diagonal_p`; of the largest: each squared correlation is
-    exactly Beta(½, (n−1)/2), looked at from 32 rows on. Bonferroni over all. For d ≤ 256 from XᵀX
-    of the first rows (6·2^20 values for d ≤ 32, fewer in proportion beyond, 3·2^20 at d = 64), for
-    larger d from the scalar products of the first 256 rows (2^22 values over all such d). Rounded
-    to float32 before they are multiplied where d > 64: an error of 1e-6 against noise of 1e-2.
+    exactly Beta(½, (n−1)/2), looked at from 32 rows on. Bonferroni over all. For d ≤ 1024 from XᵀX
+    of the first rows (6·2^20 values for d ≤ 32, 3·2^20 at d = 64, 2^24 of each larger d); the
+    smaller XXᵀ where rows are fewer than columns, and the first 256 rows alone where d > 1024. The
+    largest correlation of two columns is looked at there as well, over the 10·2^20 values that are
+    kept of all such d. Rounded to float32 before they are multiplied where d > 64 and kept as
+    float16 where rows are kept: an error of 1e-6 of a variance against noise of 1e-2.
 
     Formal guarantee of the interval: for Gaussian rows of any covariance Σ it holds the variance
     along Σ's strongest direction, for all d at once, since λ₁(Σ)·λ₁(W) ≥ λ₁(Σ^½WΣ^½) ≥ λ₁(Σ)·χ²_n.
@@ -122,28 +159,32 @@ class Covariance:
             return
         moments = self._moments.setdefault(d, _Second())
         if d <= _COLUMNS:
-            n = min(n, _VALUES // max(d, d * d // 32) - moments.rows)
-            if n <= 0:
-                return
-            x = block.z[:n]
-            if d > 64:
-                single = x.astype(np.float32)
-                product = (single.T @ single).astype(np.float64)
-            else:
-                product = x.T @ x
-            moments.product = product if moments.product is None else moments.product + product
-        else:
-            n = min(n, _ROWS - moments.rows, self._room // d)
-            if n <= 0:
-                return
-            self._room -= n * d
-            moments.held.append(block.z[:n].astype(np.float32))
+            most = _VALUES // max(d, d * d // 32) if d <= 64 else _WIDE_VALUES // d
+            n = min(n, most - moments.rows)
+        if moments.product is None and d > _NARROW:
+            self._hold(moments, block.z[: max(0, n)])
+            return
+        if n <= 0:
+            return
+        moments.multiply(block.z[:n])
         moments.rows += n
+
+    def _hold(self, moments: _Second, z: Array) -> None:
+        d = z.shape[1]
+        z = z[: self._room // d]
+        if not len(z):
+            return
+        self._room -= z.size
+        moments.held.append(np.clip(z, -_FARTHEST, _FARTHEST).astype(np.float16))
+        moments.rows += len(z)
+        if d < moments.rows and d <= _COLUMNS:
+            self._room += moments.multiply_held()
 
     def evidence(self, *, alpha: float) -> Evidence:
         parts: dict[str, float] = {}
         found: dict[int, tuple[float, float, int, int]] = {}
         details: dict[str, Any] = {}
+        says: dict[str, str] = {}
         for d, moments in self._moments.items():
             if moments.rows < 2:
                 continue
@@ -160,6 +201,11 @@ class Covariance:
             cosine = np.triu(gram, 1) ** 2 / np.outer(size, size)
             parts[f"d={d}, correlations"] = off_diagonal_p(rows * float(cosine.sum()), **shape)
             parts[f"d={d}, one pair"] = _largest_cosine_p(float(cosine.max()), **shape)
+            if moments.held and moments.rows >= _FEWEST:
+                name = f"d={d}, one pair of columns"
+                r, i, j = moments.largest_cosine()
+                parts[name] = _largest_cosine_p(r * r, rows=moments.rows, columns=d)
+                says[name] = f"columns {i} and {j}, correlation {r:+.3f} in {moments.rows:,} rows"
             if columns == d <= _SHOWN_COLUMNS:
                 for name, part, side in (
                     ("strongest", "largest", -1),
@@ -172,8 +218,13 @@ class Covariance:
             return Evidence(p=1.0, statistic=1.0, effect=effect)
         worst = min(parts, key=lambda name: parts[name])
         d = int(worst[2 : worst.index(",")])
-        low, high, _, _ = found[d]
-        rows = self._moments[d].rows
+        low, high, rows, columns = found[d]
+        if self._moments[d].held:
+            rows = columns  # they were turned round
+        along = (
+            f"{rows:,} rows, variances along eigenvectors {low / rows:.4f} to "
+            f"{high / rows:.4f} × claimed"
+        )
         tail = (1 - _CONFIDENCE) / (2 * len(found))
         interval = Interval(
             low=high / largest_eigenvalue_quantile(tail, rows=rows, columns=d),
@@ -185,8 +236,7 @@ class Covariance:
         return Evidence(
             p=bonferroni(list(parts.values())),
             statistic=(low if worst.endswith("smallest") else high) / rows,
-            effect=f"most unusual: {worst} ({rows:,} rows, variances along eigenvectors "
-            f"{low / rows:.4f} to {high / rows:.4f} × claimed)",
+            effect=f"most unusual: {worst} ({says.get(worst, along)})",
             parts=parts,
             blind_spots=_blind(largest, alpha / len(parts)),
             interval=interval,

@@ -258,6 +258,40 @@ def test_covariance_sees_a_low_rank_component(n, d):
     assert evidence(Covariance, blocks).p < 1e-4
 
 
+def test_covariance_of_wide_rows_sees_a_direction_once_rows_outnumber_columns():
+    """Rows of d = 300 are kept until there are more than 300 of them, then only their products."""
+    rng = np.random.default_rng(13)
+    blocks, _ = planted(6_000, 300, math.sqrt(1.6) * rng.standard_normal(6_000), calls=30)
+    e = evidence(Covariance, blocks)
+    assert e.parts["d=300, largest"] < 1e-6
+    assert e.interval.low <= 1.6 <= e.interval.high
+    assert "6,000 rows" in e.effect
+    assert evidence(Covariance, honest(6_000, 300, calls=30)).p > 1e-3
+    assert evidence(Covariance, honest(200, 300, calls=30)).p > 1e-3
+
+
+def test_covariance_sees_a_pair_of_columns_of_wide_rows():
+    """Two of 1,200 columns with correlation 0.5 in 300 rows, as no eigenvalue of 256 rows shows."""
+    x = np.random.default_rng(14).standard_normal((300, 1200))
+    assert evidence(Covariance, [x]).parts["d=1200, one pair of columns"] > 1e-3
+    x[:, 900] = 0.5 * x[:, 77] + math.sqrt(0.75) * x[:, 900]
+    e = evidence(Covariance, np.array_split(x, 7))
+    assert e.parts["d=1200, one pair of columns"] < 1e-6
+    assert "columns 77 and 900, correlation +0.5" in e.effect
+    assert e.parts["d=1200, largest"] > 1e-3
+    x[:, 5] = 1e8
+    x[:, 6] = 0.0
+    assert all(0 <= p <= 1 for p in evidence(Covariance, [x]).parts.values())
+
+
+def test_the_largest_correlation_of_columns_has_its_level():
+    rng = np.random.default_rng(15)
+    name = "d=1025, one pair of columns"
+    p = [evidence(Covariance, [rng.standard_normal((40, 1025))]).parts[name] for _ in range(60)]
+    for level in (0.3, 0.1, 0.01):
+        not_too_many(p, level)
+
+
 def test_covariance_sees_rows_that_are_too_even():
     """Orthogonal rows, as of a scrambled design: every correlation too small."""
     rng = np.random.default_rng(6)
