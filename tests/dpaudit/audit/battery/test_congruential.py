@@ -173,6 +173,38 @@ def test_combined_generators_are_found_by_a_relation_of_32_neighbours():
     assert evidence.effect.startswith("MRG32k3a and the inverse distribution function: ")
 
 
+@pytest.mark.parametrize("d", [5, 8])
+def test_pairs_and_columns_are_found_at_every_width(d):
+    u = uniforms(*JAVA, count=10 * 2048)
+    for z in (box_muller(u), box_muller(u, halves=True), NORMAL(u).reshape(d, -1).T.ravel()):
+        assert evidence_of(z, d=d).details["generator"] == "drand48 and java.util.Random"
+
+
+def test_rows_filled_by_halves_are_pairs_where_there_are_two_columns():
+    """Also where a longer call, of four columns, came before."""
+    law, stream = Claim.parse("gaussian:sigma=1"), KeyedStream.from_seed(12)
+    test, u = Congruential(law, stream), uniforms(*JAVA, count=16 * 1024)
+    for d, part in ((4, u[: 10 * 1024]), (2, u[10 * 1024 :])):
+        z = np.concatenate([box_muller(row, halves=True) for row in part.reshape(-1, d)])
+        block = SampleBlock(0, z.reshape(-1, d), claim=law, spread=stream.numpy())
+        test.update(block)
+    assert "Box-Muller, neighbours" in test.evidence(alpha=0.001).effect
+
+
+@pytest.mark.parametrize("d", [5, 7, 8, 64])
+@pytest.mark.parametrize("halves", [False, True])
+def test_rows_filled_one_by_one_are_found(d, halves):
+    """Of an odd row the last value is drawn and lost."""
+    even = d + d % 2
+    u = uniforms(*JAVA, count=even * (20_000 // even))
+    z = np.concatenate([box_muller(row, halves=halves)[:d] for row in u.reshape(-1, even)])
+    assert evidence_of(z, d=d).p < 1e-30
+
+
+def test_rounded_noise_shows_known_generators():
+    assert evidence_of(np.round(NORMAL(uniforms(*JAVA)), 2)).p < 1e-100
+
+
 def test_laplace_noise_is_looked_at_with_and_without_its_sign():
     u = uniforms(*MINSTD)
     inverted = np.sign(u - 0.5) * -np.log(2 * np.minimum(u, 1 - u))

@@ -36,7 +36,7 @@ __all__ = ["Congruential"]
 
 _Detail = tuple[str, Any]
 
-_VALUES_PER_SEARCH = 1 << 12  # so that small audits stay cheap
+_VALUES_PER_SEARCH = 1 << 11  # so that small audits stay cheap
 _FEW = 4  # searches of the smallest audit
 _DEEPER = 3  # sequences that large moduli are searched in
 _CERTAIN = 1e-12  # a relation whose values are then predicted
@@ -59,12 +59,11 @@ class _Found:
 class Congruential:
     """Recovers uniforms from values, and looks for linear recurrences modulo 1 among them.
 
-    Two stretches of up to 16,384 consecutive values (of the longest call of one column, and of the
-    longest of an even number of columns; of small audits the first values) are mapped back to
-    uniforms: by the claimed distribution function, by that of magnitudes, and for Gaussian claims
-    by the lengths and angles of pairs (Box and Muller; neighbours, or the halves of a call), by the
-    polar method and as sums of 12 uniforms. One half of a stretch gives a hypothesis, the other
-    tests it:
+    Two stretches of up to 16,384 consecutive values (of a long call read by rows, and of one read
+    by columns; of small audits the first values) are mapped back to uniforms: by the claimed
+    distribution function, by that of magnitudes, and for Gaussian claims by the lengths and angles
+    of pairs (Box and Muller; neighbours, or the halves of a call or row), by the polar method and
+    as sums of 12 uniforms. One half of a stretch gives a hypothesis, the other tests it:
 
     *planes*: in windows of 8 uniforms some Σ c_i·u_i with small whole c_i hardly changes modulo 1
     (Marsaglia 1968), found by lattice reduction whatever multiplier, modulus up to 2^64 (2^128 for
@@ -142,7 +141,8 @@ class Congruential:
         all_of_them += [(sequence, SEARCH) for sequence in chain(*inverted[1:])]
         most = max(_FEW, self._seen // _VALUES_PER_SEARCH)
         for sequence, search in all_of_them[:most]:
-            yield from _planes(sequence, search, Relations.among(sequence, search, rng))
+            if search.fits(sequence):
+                yield from _planes(sequence, search, Relations.among(sequence, search, rng))
 
 
 def _planes(sequence: Sequence, search: Search, relations: Relations) -> Iterator[_Found]:
@@ -153,7 +153,9 @@ def _planes(sequence: Sequence, search: Search, relations: Relations) -> Iterato
     vector = relations.testable()
     coefficients = ("coefficients", vector.tolist())
     yield _Found("planes", constancy(sequence, vector), cause, (coefficients,))
-    model = recurrence(relations) if relations.hold(sequence) else None
+    # beyond it the next window's first uniform is not in this one
+    short = sequence.step < search.width
+    model = recurrence(relations) if short and relations.hold(sequence) else None
     if model is None:
         yield _Found("values", NOTHING)
         return
@@ -197,6 +199,8 @@ def _power(modulus: int) -> str:
 
 
 def _lagged(sequence: Sequence) -> Iterator[_Found]:
+    if sequence.step > 2:
+        return
     left = lags.CANDIDATES
     for one in lags.found(sequence):
         left -= 1

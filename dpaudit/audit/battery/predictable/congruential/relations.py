@@ -45,6 +45,10 @@ class Search:
     windows: int
     bits: int
 
+    def fits(self, sequence: Sequence) -> bool:
+        """Whether the first half of the sequence has so many windows."""
+        return len(sequence.u) // 2 - self.width >= self.windows * sequence.step
+
 
 SEARCH = Search(8, 14, 14)
 """For moduli to 2^64, from 14 bits of each uniform."""
@@ -99,8 +103,7 @@ def constancy(sequence: Sequence, vector: Ints, *, rise: float = 1) -> HeldOut:
     """
     sizes = np.abs(vector[vector != 0])
     sizes = sizes[sizes <= _LARGEST]
-    u, width = sequence.u, len(vector)
-    half = len(u) // 4 * 2
+    u, width, half = sequence.u, len(vector), _half(sequence)
     if not len(sizes):
         return NOTHING
     before = _windows(u[:half], width, sequence.step)[-_WINDOWS:] @ vector
@@ -161,9 +164,10 @@ def predicted(sequence: Sequence, model: Recurrence) -> HeldOut:
 
     Both follow the same recurrence from two states, so do their differences, without a constant:
     u_(h+t) = u_t + (the difference at t). The first quarter of it serves to choose the tolerance.
+    For steps below the width.
     """
     u, step, width = sequence.u, sequence.step, len(model.factors)
-    half = len(u) // 4 * 2
+    half = _half(sequence)
     s = model.state(_centred(u[half : half + width] - u[:width]))
     # s grows by the factor of the first uniform of the next window
     by, states = model.factors[step], []
@@ -174,6 +178,10 @@ def predicted(sequence: Sequence, model: Recurrence) -> HeldOut:
     errors = _centred(u[half : 2 * half] - given)[width:]
     part = len(errors) // 4
     return held_out(errors[:part], errors[part:])
+
+
+def _half(sequence: Sequence) -> int:
+    return len(sequence.u) // (2 * sequence.step) * sequence.step
 
 
 def _windows(u: Floats, width: int, step: int) -> Floats:

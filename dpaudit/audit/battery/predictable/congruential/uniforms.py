@@ -17,13 +17,16 @@ Floats = npt.NDArray[np.float64]
 
 _LENGTH = 1 << 14
 _LEAST = 1 << 7
+_LONG = 1 << 11
+_WEIGHTS = np.sqrt([2.0, 3.0, 5.0, 7.0])
 
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
     """Uniforms in [0, 1) as a transform would have used them, in order.
 
-    Two of a pair stand side by side where ``step`` is 2; ``transform`` says what was inverted.
+    ``transform`` says what was inverted. Windows begin at multiples of ``step``: 2 where those of a
+    pair stand side by side, the number of a row where rows are filled one by one.
     """
 
     transform: str
@@ -33,60 +36,72 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Values of one call, as N(0, 1): its first ones, and the first ones of its second half."""
+    """Consecutive values as N(0, 1): of a call its first ones, and those of its second half."""
 
     first: Floats
     second: Floats
-    size: int
-    """Number of values of the call."""
+    d: int = 1
+    """Values of a row, where it was read by rows."""
 
 
 class Stretches:
-    """Keeps the longest call of one column, and the longest of an even number of columns.
+    """Keeps one call read by rows, and one read by columns.
 
-    Of each the first 16,384 values, and 8,192 of its second half. The former shows what is drawn
-    column by column; the latter what is drawn row by row in pairs. As long as no call has 128
-    values, the first 16,384 values of the process.
+    By rows preferably one of two columns, where pairs stand side by side however a row is filled;
+    by columns preferably one of one column; and long ones. Of each the first 16,384 values, and
+    8,192 of its second half. As long as no call has 128 values, the first ones of the process.
     """
 
     def __init__(self) -> None:
-        self._column: Stretch | None = None
-        self._wide: Stretch | None = None
+        self._kept: dict[str, tuple[_Worth, Stretch]] = {}
         self._early: list[Floats] = []
-        self._kept = 0
+        self._size = 0
 
     def add(self, block: Block) -> None:
         """Take in one block of process 0."""
-        if self._kept < _LENGTH:
-            part = block.z.ravel()[: _LENGTH - self._kept]
+        if self._size < _LENGTH:
+            part = block.z.ravel()[: _LENGTH - self._size]
             self._early.append(part.copy())
-            self._kept += len(part)
-        d = block.z.shape[1]
-        rows = len(block.z) // block.calls
-        if rows * d < _LEAST:
-            return
-        if d == 1 and (self._column is None or rows > self._column.size):
-            self._column = _stretch(block.z[:rows])
-        if d % 2 == 0 and (self._wide is None or rows * d > self._wide.size):
-            self._wide = _stretch(block.z[:rows])
+            self._size += len(part)
+        call = block.z[: len(block.z) // block.calls]
+        rows, d = call.shape
+        if call.size >= _LEAST and d > 1:
+            worth = (call.size >= _LONG, d == 2, d % 2 == 0, call.size)
+            if self._better("rows", worth):
+                self._kept["rows"] = worth, _stretch(call.ravel(), d)
+        if rows >= _LEAST:
+            worth = (call.size >= _LONG, d == 1, True, rows)
+            if self._better("columns", worth):
+                some = call[:, : -(-2 * _LENGTH // rows)]
+                self._kept["columns"] = worth, _stretch(some.T.ravel())
+
+    def _better(self, kind: str, worth: _Worth) -> bool:
+        return kind not in self._kept or worth > self._kept[kind][0]
 
     def kept(self) -> list[Stretch]:
         """What there is, the most telling first.
 
-        Without stretches half of whose values were there before: everything holds among them, and
-        other tests see it.
+        Without stretches half of whose runs of four were there before: everything holds among them,
+        and other tests see it.
         """
-        found = [s for s in (self._wide, self._column) if s is not None]
-        if not found and self._kept >= _LEAST:
+        found = [self._kept[kind][1] for kind in ("rows", "columns") if kind in self._kept]
+        if not found and self._size >= _LEAST:
             early = np.concatenate(self._early)
-            found = [Stretch(early, early[:0], len(early))]
-        return [s for s in found if 2 * len(np.unique(np.abs(s.first))) > len(s.first)]
+            found = [Stretch(early, early[:0])]
+        return [stretch for stretch in found if _differs(stretch.first)]
 
 
-def _stretch(call: Floats) -> Stretch:
-    z = np.ascontiguousarray(call).ravel()
-    half = len(z) // 2
-    return Stretch(z[:_LENGTH].copy(), z[half : half + _LENGTH // 2].copy(), len(z))
+_Worth = tuple[bool, bool, bool, int]
+
+
+def _differs(z: Floats) -> bool:
+    runs = np.convolve(np.abs(z), _WEIGHTS, "valid")
+    return 2 * len(np.unique(runs)) > len(runs)
+
+
+def _stretch(z: Floats, d: int = 1) -> Stretch:
+    half = -(-len(z) // 2)
+    return Stretch(z[:_LENGTH].copy(), z[half : half + _LENGTH // 2].copy(), d)
 
 
 def sequences(stretch: Stretch, *, family: str) -> Iterator[Sequence]:
@@ -107,6 +122,19 @@ def sequences(stretch: Stretch, *, family: str) -> Iterator[Sequence]:
         many = min(len(z), len(stretch.second))
         yield _lengths_and_angles("Box-Muller, halves of a call", z[:many], stretch.second[:many])
     yield Sequence("sums of twelve uniforms", z % 1.0)
+    if stretch.d > 2:
+        yield from _of_rows(z[: len(z) // stretch.d * stretch.d].reshape(-1, stretch.d))
+
+
+def _of_rows(rows: Floats) -> Iterator[Sequence]:
+    """Pairs of rows that are filled one by one: of an odd number the last is drawn and lost."""
+    d = rows.shape[1]
+    many = d // 2
+    if d % 2:
+        x, y = rows[:, 0 : 2 * many : 2], rows[:, 1::2]
+        yield _lengths_and_angles("Box-Muller, neighbours of a row", x, y, step=2 * many)
+    x, y = rows[:, :many], rows[:, -many:]
+    yield _lengths_and_angles("Box-Muller, halves of a row", x, y, step=2 * many)
 
 
 def polar_sequences(stretch: Stretch) -> Iterator[Sequence]:
@@ -120,7 +148,7 @@ def polar_sequences(stretch: Stretch) -> Iterator[Sequence]:
     yield Sequence("the polar method, second value first", np.stack([v, u], axis=1).ravel(), 2)
 
 
-def _lengths_and_angles(name: str, x: Floats, y: Floats) -> Sequence:
+def _lengths_and_angles(name: str, x: Floats, y: Floats, *, step: int = 2) -> Sequence:
     lengths = np.exp(-(x * x + y * y) / 2)
     angles = np.arctan2(y, x) / (2 * np.pi) % 1.0
-    return Sequence(name, np.stack([lengths, angles], axis=1).ravel(), 2)
+    return Sequence(name, np.stack([lengths, angles], axis=-1).ravel(), step)
