@@ -280,7 +280,8 @@ def _shown(found: dict[str, Any]) -> str:
     for epsilon, low, high in found["shows"].get("profile", [])[:1]:
         first, second = (one_line(x, limit=80) for x in found["arguments"])
         bounds = f"between {float(Fraction(low)):.4g} and {float(Fraction(high)):.4g}"
-        says += f"; between arguments {first} and {second} δ({one_line(epsilon)}) is {bounds}"
+        shown = "0" if epsilon == "ln(1)" else one_line(epsilon)
+        says += f"; between arguments {first} and {second} δ({shown}) is {bounds}"
     if "dependence" in found["shows"]:
         low, high = (float(Fraction(x)) for x in found["shows"]["dependence"])
         says += (
