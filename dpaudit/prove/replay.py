@@ -18,7 +18,7 @@ from typing import Any
 from dpaudit.prove.exploration.law import canonical_output
 from dpaudit.prove.exploration.paths import Coin
 
-__all__ = ["ReplayMismatchError", "Tape", "replay"]
+__all__ = ["ReplayMismatchError", "Tape", "replay", "replays"]
 
 
 class ReplayMismatchError(BaseException):
@@ -52,20 +52,20 @@ class _Generator(random.SystemRandom):
 
     def __init__(self, tape: Tape) -> None:
         super().__init__()
-        self._tape = tape
+        self.tape = tape
 
     def getrandbits(self, k: int, /) -> int:
-        return self._tape.below(1 << k)
+        return self.tape.below(1 << k)
 
     def random(self, size: None = None) -> float:
         del size
-        return self._tape.below(1 << 53) * 2.0**-53
+        return self.tape.below(1 << 53) * 2.0**-53
 
     def _randbelow(self, n: int) -> int:
-        return self._tape.below(n)
+        return self.tape.below(n)
 
     def randbytes(self, n: int) -> bytes:
-        return self._tape.below(1 << (8 * n)).to_bytes(n, "big")
+        return self.tape.below(1 << (8 * n)).to_bytes(n, "big")
 
     def integers(
         self, low: int, high: int | None = None, size: None = None, dtype: Any = None,
@@ -73,7 +73,7 @@ class _Generator(random.SystemRandom):
     ) -> int:  # fmt: skip
         del size, dtype
         first, last = (0, low) if high is None else (low, high)
-        return first + self._tape.below(last + bool(endpoint) - first)
+        return first + self.tape.below(last + bool(endpoint) - first)
 
     def randbelow(self, n: int) -> int:
         return self._randbelow(n)
@@ -102,17 +102,35 @@ def replay(
     Raises:
         ReplayMismatchError: the program asked for other coins.
     """
-    tape = Tape(coins)
-    generator = _Generator(tape)
-    named = {**deepcopy(dict(kwargs)), **dict.fromkeys(passed, generator)}
-    with _patched(generator, everywhere=everywhere):
+    with replays(function, args, kwargs, passed=passed, everywhere=everywhere) as run:
+        return run(coins)
+
+
+@contextmanager
+def replays(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    passed: Sequence[str] = (),
+    everywhere: bool = False,
+) -> Iterator[Callable[[Sequence[Coin]], Hashable]]:
+    """As `replay`, for many strings of coins: what draws coins is replaced once."""
+    generator = _Generator(Tape(()))
+
+    def run(coins: Sequence[Coin]) -> Hashable:
+        generator.tape = tape = Tape(coins)
+        named = {**deepcopy(dict(kwargs)), **dict.fromkeys(passed, generator)}
         try:
             result = canonical_output(function(*deepcopy(list(args)), **named))
         except Exception as error:  # noqa: BLE001 (the program's own)
             result = ("raises", type(error).__name__)
-    if tape.used != len(coins):
-        raise ReplayMismatchError(f"the program ended after {tape.used} of {len(coins)} coins")
-    return result
+        if tape.used != len(coins):
+            raise ReplayMismatchError(f"the program ended after {tape.used} of {len(coins)} coins")
+        return result
+
+    with _patched(generator, everywhere=everywhere):
+        yield run
 
 
 @contextmanager
@@ -134,13 +152,19 @@ def _patched(generator: _Generator, *, everywhere: bool) -> Iterator[None]:
             put(vars(random)["_inst"], name, getattr(generator, name))
             if not name.startswith("_"):
                 put(random, name, getattr(generator, name))
+    numpy = sys.modules.get("numpy.random") if everywhere else None
+    hidden = {random.Random} if everywhere else set()
+    hidden |= {numpy.Generator, numpy.RandomState} if numpy else set()
     for module in list(sys.modules.values()):
         if not isinstance(module, types.ModuleType) or module in (random, secrets):
             continue
         for name, value in list(vars(module).items()):
-            other = _instead(value, generator, everywhere=everywhere)
-            if other is not None:
-                put(module, name, other)
+            if type(value) in hidden:
+                put(module, name, generator)
+            elif type(value) in _CALLED:
+                other = _instead(value, generator, everywhere=everywhere)
+                if other is not None:
+                    put(module, name, other)
     try:
         yield
     finally:
@@ -152,22 +176,16 @@ def _patched(generator: _Generator, *, everywhere: bool) -> Iterator[None]:
 
 
 _ABSENT = object()
-_METHODS = (types.MethodType, types.BuiltinMethodType)
+_CALLED = frozenset({types.MethodType, types.BuiltinMethodType})
 
 
-def _instead(value: Any, generator: _Generator, *, everywhere: bool) -> Any:
+def _instead(function: Any, generator: _Generator, *, everywhere: bool) -> Any:
     """What takes the place of a module's global: a generator's method that was imported by name."""
-    kind = random.Random if everywhere else random.SystemRandom
-    if type(value) in _METHODS and isinstance(value.__self__, kind):
-        return getattr(generator, value.__name__, None)
-    if everywhere:
-        numpy = sys.modules.get("numpy.random")
-        if numpy is not None and type(value) in (numpy.Generator, numpy.RandomState):
-            return generator
-        if type(value) is random.Random:
-            return generator
-    if value is _URANDOM:
+    if function is _URANDOM:
         return generator.randbytes
+    kind = random.Random if everywhere else random.SystemRandom
+    if isinstance(function.__self__, kind):
+        return getattr(generator, function.__name__, None)
     return None
 
 

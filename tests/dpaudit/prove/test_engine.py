@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import inspect
 from fractions import Fraction
@@ -9,9 +10,9 @@ from fractions import Fraction
 import pytest
 
 from dpaudit.errors import RefusedProgramError
-from dpaudit.prove.exploration.engine import explore
+from dpaudit.prove.exploration.engine import Exploration, explore
 from dpaudit.prove.exploration.paths import branches_to, coins_of, likeliest_branches
-from dpaudit.prove.replay import replay
+from dpaudit.prove.replay import replays
 from tests.dpaudit.prove import oracle, programs, unbounded
 
 
@@ -19,11 +20,16 @@ def coins_for(program) -> str:
     return "rng" if "rng" in inspect.signature(program).parameters else ""
 
 
+@functools.cache
+def explored(program) -> Exploration:
+    return explore(program, coins=coins_for(program))
+
+
 @pytest.mark.parametrize("program", programs.ALL, ids=lambda f: f.__name__)
 def test_the_law_is_that_of_every_coin_string(program) -> None:
     expected, cut = oracle.law(program, coins=coins_for(program))
     assert cut == 0
-    found = explore(program, coins=coins_for(program)).law
+    found = explored(program).law
     assert dict(found.mass) == expected
     assert found.residual == 0
 
@@ -31,20 +37,20 @@ def test_the_law_is_that_of_every_coin_string(program) -> None:
 @pytest.mark.parametrize("program", programs.ALL, ids=lambda f: f.__name__)
 def test_python_follows_every_transition_on_its_coins(program) -> None:
     coins = coins_for(program)
-    graph = explore(program, coins=coins).graph
+    graph = explored(program).graph
     best = likeliest_branches(graph)
-    for number, state in enumerate(graph.states):
-        before = branches_to(best, number)
-        for branch in state.branches:
-            after = branch
-            path = [*before, branch]
-            while after.to >= 0:  # to the end by the first branch
-                after = graph.states[after.to].branches[0]
-                path.append(after)
-            for last in (False, True):
-                tape = coins_of(graph, path, last=last)
-                returned = replay(program, (), {}, tape, passed=[coins] if coins else [])
-                assert returned == graph.outputs[-1 - after.to]
+    with replays(program, (), {}, passed=[coins] if coins else []) as run:
+        for number, state in enumerate(graph.states):
+            before = branches_to(best, number)
+            for branch in state.branches:
+                after = branch
+                path = [*before, branch]
+                while after.to >= 0:  # to the end by the first branch
+                    after = graph.states[after.to].branches[0]
+                    path.append(after)
+                for last in (False, True):
+                    tape = coins_of(graph, path, last=last)
+                    assert run(tape) == graph.outputs[-1 - after.to]
 
 
 @pytest.mark.parametrize(
