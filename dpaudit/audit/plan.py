@@ -47,17 +47,26 @@ _SHAPES = 4096  # random d and n are at most this
 # shares of all values: one row each of random d, one call each of a random n with d = 1
 _RANDOM_D = 0.02
 _RANDOM_N = 0.005
+_LARGE = 1_000_000  # samples, from which further processes are started
 _MOST_SHAPES = 100
 _FEWEST_SHAPES = 10
+_PROCESSES = 40  # are started one right after the other, for a few values each
+_FIRST_VALUES = 64
+_PROCESS_SHARE = 0.01
 _VALUES = (1.0, -1.0, 1000.5, 1e6)
 _VALUE_SHARE = 0.01
 
-Purpose = Literal["first", "other process", "fork", "short", "sweep", "shape", "main", "value"]
+Purpose = Literal[
+    "first", "other process", "processes", "fork", "short", "sweep", "shape", "main", "value"
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """``calls`` requests in sequence for ``n`` vectors of ``d`` values each, and their purpose."""
+    """``calls`` requests in sequence for ``n`` vectors of ``d`` values each, and their purpose.
+
+    Each of "processes" goes to a process of its own.
+    """
 
     n: int
     d: int
@@ -83,7 +92,8 @@ def make_plan(
 
     A few vectors first (a sampler that fails does so early), then up to 81,920 calls of one vector
     each (where seeds repeat, state leaks and triggers hide), a few vectors of a fork and of three
-    other processes, started one after the other in the course of the audit, and long calls. With a
+    other processes, started one after the other in the course of the audit, and long calls; from a
+    million values on, at the end, the first 64 values of up to 40 processes started at once. With a
     fixed ``dim`` all vectors have it. Otherwise the auditor draws the short ones at d = 8, sweeps
     d = 1 … 4096, and takes the rest at d = 64; from a million values on, ``shapes`` draws up to 100
     further d, of one row each, and up to 100 n for d = 1. With ``takes_value`` some are drawn for
@@ -116,17 +126,25 @@ def make_plan(
     if takes_value:
         many = int(samples * _VALUE_SHARE) // main
         plan += [Call(many, main, purpose="value", value=value) for value in _VALUES if many]
+    processes = _processes(samples, main)
     others = [Call(rows, main, purpose="other process")] * 2 if samples >= 50 * rows * main else []
-    left = samples - sum(call.size for call in (*plan, *others))
+    left = samples - sum(call.size for call in (*plan, *others, *processes))
     last = _long(left // main, main)
     half = len(last) // 2
-    return (*plan, *last[:half], *others[:1], *last[half:], *others[1:])
+    return (*plan, *last[:half], *others[:1], *last[half:], *others[1:], *processes)
 
 
 def _short(values: int, d: int) -> list[Call]:
     calls = min(_SHORT_CALLS, values // d)
     batch = max(1, min(_SHORT_BATCH, _BLOCK_VALUES // d))
     return [Call(1, d, min(batch, calls - start), "short") for start in range(0, calls, batch)]
+
+
+def _processes(samples: int, d: int) -> list[Call]:
+    rows = -(-_FIRST_VALUES // d)
+    many = min(_PROCESSES, int(_PROCESS_SHARE * samples) // (rows * d))
+    fits = samples >= _LARGE and many > 1
+    return [Call(rows, d, many, "processes")] if fits else []
 
 
 def _long(rows: int, d: int, purpose: Purpose = "main") -> list[Call]:

@@ -15,7 +15,12 @@ from dpaudit.audit.options import Progress
 from dpaudit.audit.plan import Call
 from dpaudit.claims import Claim
 from dpaudit.errors import SamplerCrashError, SamplerError, SamplerTimeoutError
-from dpaudit.interfaces import ClosedSampler, RepeatableSampler, ValueSampler
+from dpaudit.interfaces import (
+    ClosedSampler,
+    PreparingSampler,
+    RepeatableSampler,
+    ValueSampler,
+)
 
 __all__ = ["Sampling"]
 
@@ -23,6 +28,7 @@ _SHORT_SECONDS = 8.0  # for the many short calls; a slow sampler gets fewer of t
 _SHORT_SHARE = 0.1  # of a time limit below 80 s
 _SHAPE_SECONDS = 4.0  # for random shapes: some samplers compile anew for each
 _SHAPE_SHARE = 0.05
+_PROCESS_SECONDS = 4.0  # for the many processes that give a few values each
 _FIRST_CALLS = 32  # of a batch whose speed is not known yet
 # of the time left: a call that would take longer, at the speed so far, is made in growing parts
 _LONG_CALL = 0.25
@@ -77,6 +83,7 @@ class Sampling:
         self._number = 0  # of the next call to this process
         self._short_left = min(_SHORT_SECONDS, _SHORT_SHARE * limit)
         self._shapes_left = min(_SHAPE_SECONDS, _SHAPE_SHARE * limit)
+        self._processes_left = min(_PROCESS_SECONDS, _SHAPE_SHARE * limit)
         self.drawn = 0
         self.blocks = 0
         self.dims: set[int] = set()
@@ -157,6 +164,8 @@ class Sampling:
             yield from self._short(call)
         elif call.purpose == "other process":
             yield from self._other_process(call)
+        elif call.purpose == "processes":
+            yield from self._processes(call)
         elif call.purpose == "fork":
             yield from self._fork(call)
         else:
@@ -245,6 +254,22 @@ class Sampling:
     def _other_process(self, call: Call) -> Iterator[SampleBlock]:
         if self._other is not None:
             values, self._other = self._other.draw(call.n, call.d, timeout=self._left()), None
+            yield self._block(values, process=self._others)
+
+    def _processes(self, call: Call) -> Iterator[SampleBlock]:
+        """One call each to processes started one right after the other, while there is time."""
+        sampler, ends = self._sampler, time.monotonic() + self._processes_left
+        if isinstance(sampler, PreparingSampler) or not isinstance(sampler, RepeatableSampler):
+            return  # a source's processes have the seeds that we give them
+        for _ in range(call.calls):
+            if time.monotonic() >= ends:
+                return
+            try:
+                with sampler.again() as other:
+                    values = other.draw(call.n, call.d, timeout=self._left())
+            except (SamplerCrashError, SamplerTimeoutError):
+                return  # it need not serve so many
+            self._others += 1
             yield self._block(values, process=self._others)
 
     def _fork(self, call: Call) -> Iterator[SampleBlock]:

@@ -335,6 +335,44 @@ def test_a_special_d_beside_the_sweep_is_found_and_the_chance_of_that_is_stated(
     assert third.verdict == "finding"
 
 
+@pytest.mark.parametrize("dim", [None, 1, 5, 64, 4096])
+def test_a_large_plan_ends_with_many_processes(dim):
+    plan = make_plan(10_000_000, dim=dim)
+    assert [c.purpose for c in plan].count("processes") == 1
+    assert plan[-1].purpose == "processes"
+    assert plan[-1].n * plan[-1].d >= 64
+    assert plan[-1].size <= 100_000
+    assert 20 < plan[-1].calls <= 40
+    assert "processes" not in {c.purpose for c in make_plan(900_000, dim=dim)}
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_processes_started_in_the_same_second_are_compared(shared):
+    """The first three are seconds apart; of those started at the end some share a second."""
+    last = [100 + i // 8 if shared else 100 + i for i in range(40)]
+    sampler = Repeatable([0, 1, 2, 3, *last])
+    sampler.again = lambda: Repeatable([sampler.seeds.pop(0)])
+    options = AuditOptions(seed="1", samples=1_000_000, tests=("repeats",))
+    result = run_audit(sampler, claim=Claim.parse("gaussian:sigma=1"), options=options)
+    assert sampler.seeds == []
+    assert (result.verdict == "finding") == shared
+    assert result.samples > 0.99e6
+
+
+def test_further_processes_that_cannot_be_started_are_left_out():
+    sampler = Repeatable([0, 1, 2, 3])
+
+    def again():
+        if not sampler.seeds:
+            raise SamplerCrashError("no more processes")
+        return Repeatable([sampler.seeds.pop(0)])
+
+    sampler.again = again
+    options = AuditOptions(seed="1", samples=1_000_000, tests=("repeats",))
+    result = run_audit(sampler, claim=Claim.parse("gaussian:sigma=1"), options=options)
+    assert result.verdict == "no-finding"
+
+
 def test_a_growing_plan_adds_up_and_grows():
     plan = growing_plan(1_000_000, dim=64)
     sizes = [c.size for c in plan]
