@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -163,7 +164,7 @@ def _box_mullers() -> list[Inversion]:
     for angle_first in (True, False):
         for mirrored in (True, False):
             for sine_first in (False, True):
-                how = {
+                how: dict[str, Any] = {
                     "mirrored": mirrored, "angle_first": angle_first, "sine_first": sine_first
                 }  # fmt: skip
                 name = "Box-Muller" + ", angle first" * angle_first + ", from 1 - u" * mirrored

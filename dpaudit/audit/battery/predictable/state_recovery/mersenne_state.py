@@ -10,7 +10,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SPAN", "follows", "recovered", "taps", "tempered", "top_bits_relation"]
+__all__ = ["SPAN", "follows", "recovered", "relations", "taps", "tempered", "top_bits_relation"]
 
 Words = npt.NDArray[np.uint32]
 Bits = npt.NDArray[np.uint64]
@@ -22,6 +22,7 @@ SPAN = 19_937
 """The degree of the twister's recurrence over single bits."""
 _SPARE = 96  # equations more than unknowns at least: a wrong system fits once in 2^96
 _ENOUGH = 20_000  # equations in a row that say nothing new: the rest has no effect on what follows
+_MOST = 16_000  # unknown bits: seconds
 _TOP = np.uint32(0xFFFFC000)  # the 18 bits that the relation below needs
 _KEEPS = 0.02  # of the relations may fail
 _LEAST = 48
@@ -33,14 +34,18 @@ def recovered(words: Words, known: Words) -> np.random.MT19937 | None:
     """The generator whose next words are ``words`` (n,), where the masks ``known`` (n,) are set.
 
     A word of which nothing is known has mask 0. None if the bits contradict each other, or if they
-    are fewer than 19,937 and 96 to spare. If they come from the twister and are all right, its
+    are fewer than 19,937 and 96 to spare, or 4,000 in the first 624 words. If they come from the twister and are all right, its
     later words are found wherever the bits determine them.
 
     Each unknown bit of the first 624 words is an unknown over GF(2); later known bits are linear
     equations of them, solved by elimination.
     """
     unknown = 32 * _N - int(np.bitwise_count(known[:_N]).sum())
-    if len(words) <= _N or int(np.bitwise_count(known[_N:]).sum()) < unknown + _SPARE:
+    if (
+        unknown > _MOST
+        or len(words) <= _N
+        or int(np.bitwise_count(known[_N:]).sum()) < unknown + _SPARE
+    ):
         return None
     packed = _solved(words, known, _rows(tempered), _rows(untempered), unknown)
     if not len(packed):
@@ -69,6 +74,34 @@ def top_bits_relation(words: Words, known: Words) -> bool:
     left = (z[_N:] ^ z[_M : _M - _N]) >> np.uint32(29)
     wrong = (left ^ (z[1 : 1 - _N] >> np.uint32(30))) & np.uint32(1)
     return float(wrong[usable].mean()) <= _KEEPS
+
+
+def relations(
+    following: int, middle: int, fresh: int
+) -> list[tuple[np.uint32, np.uint32, np.uint32]]:
+    """Parities of a recurrence's words of which the bits in these masks are known.
+
+    Masks (a, b, c): the parities of word k + 1 at a, of k + 397 at b and of k + 624 at c add up to
+    0, for all k.
+    """
+    untemper = [int(row) for row in _rows(untempered)]
+    # of each bit of the state: its word k + 1, k + 397, k + 624, and bit 31 of word k
+    sums = [[0, untemper[i], untemper[i], int(i == 30)] for i in range(32)]
+    for i in range(32):
+        sums[i][0] ^= untemper[i + 1] if i < 30 else 0
+        sums[i][0] ^= untemper[0] if _MATRIX >> i & 1 else 0
+    hidden = [(3, 0)]
+    for word, mask in enumerate((following, middle, fresh)):
+        hidden += [(word, bit) for bit in range(32) if not int(mask) >> bit & 1]
+    for word, bit in hidden:
+        pivot = next((one for one in sums if one[word] >> bit & 1), None)
+        if pivot is not None:
+            others = [one for one in sums if one is not pivot]
+            sums = [
+                [a ^ b for a, b in zip(one, pivot, strict=True)] if one[word] >> bit & 1 else one
+                for one in others
+            ]
+    return [(np.uint32(a), np.uint32(b), np.uint32(c)) for a, b, c, _ in sums]
 
 
 def follows(bits: npt.NDArray[np.uint8]) -> bool | None:
@@ -131,7 +164,7 @@ def _rows(of: Callable[[Words], Words]) -> Words:
     return np.asarray(((columns[None] >> bit[:, None] & np.uint32(1)) << bit).sum(1, np.uint32))
 
 
-@jit
+@jit  # type: ignore[untyped-decorator]
 def _solved(words: Words, known: Words, temper: Words, untemper: Words, unknown: int) -> Bits:
     """The unknown bits, packed, those left open 0; nothing if the known ones contradict.
 
@@ -176,10 +209,10 @@ def _solved(words: Words, known: Words, temper: Words, untemper: Words, unknown:
                 spare = 0
         if spare >= _ENOUGH:
             break
-    return _substituted(basis, unknown)
+    return np.asarray(_substituted(basis, unknown))
 
 
-@jit
+@jit  # type: ignore[untyped-decorator]
 def _symbols(words: Words, known: Words, untemper: Words, unknown: int) -> Bits:
     """The first 624 words of the state, each bit a sum of unknowns: (624, 32, width)."""
     state = np.zeros((_N, 32, (unknown >> 6) + 1), np.uint64)
@@ -198,7 +231,7 @@ def _symbols(words: Words, known: Words, untemper: Words, unknown: int) -> Bits:
     return state
 
 
-@jit
+@jit  # type: ignore[untyped-decorator]
 def _reduced(row: Bits, basis: Bits) -> int:
     """Reduce ``row`` by ``basis`` in place; its first column then, which has no row; −1 if none."""
     width, count = len(row), len(basis)
@@ -218,7 +251,7 @@ def _reduced(row: Bits, basis: Bits) -> int:
     return -1
 
 
-@jit
+@jit  # type: ignore[untyped-decorator]
 def _substituted(basis: Bits, unknown: int) -> Bits:
     width = basis.shape[1]
     solution = np.zeros(width, np.uint64)

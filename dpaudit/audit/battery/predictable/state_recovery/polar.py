@@ -1,16 +1,174 @@
-"""The polar method's words, of which rejected tries are missing."""
+"""The Mersenne Twister behind the polar method, which drops the words of rejected tries.
+
+A try takes two uniform numbers, four words, and is accepted with probability π/4. The recurrence
+ties words k + 1, k + 397 and k + 624 together. Those stand in the tries T, T + 99 and T + 156, at
+places that do not depend on T. So where all three were accepted, some forty parities of their bits
+show it, and how many tries lie between; enough of such triples give the number of each try.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["polar_fits"]
+from dpaudit.audit.battery.predictable.state_recovery.mersenne_state import recovered, relations
+from dpaudit.audit.battery.predictable.state_recovery.uniforms import (
+    CANONICAL,
+    DOUBLE,
+    Layout,
+    Uniforms,
+)
+
+__all__ = ["WAYS", "polar_fits"]
+
+Floats = npt.NDArray[np.float64]
+Words = npt.NDArray[np.uint32]
+Keys = npt.NDArray[np.uint64]
+Places = npt.NDArray[np.int64]
+
+_UNIT = 2.0**-53
+_TRY = 4  # words
+_SECOND, _THIRD = 99, 156  # tries from the first of a triple to the others: 396 and 624 words
+_WIDTH = 4.5  # standard deviations of the number accepted in between
+_TRIPLES = 30  # that fewer of leave to chance
+_SURE = {DOUBLE: (27, 22, 27, 22), CANONICAL: (18, 32, 18, 32)}  # top bits that are nearly sure
+_KNOWN = {
+    DOUBLE: "the polar method, as in numpy.random.normal",
+    CANONICAL: "the polar method, as in C++'s std::normal_distribution",
+}
+WAYS = 4 * len(_SURE)
 
 
-def polar_fits(values: npt.NDArray[np.float64]) -> Iterator[tuple[str, int, int, int]]:
-    """Not done yet."""
-    del values
-    yield from ()
+def polar_fits(values: Floats, sizes: Sequence[int]) -> Iterator[Iterator[tuple[str, int, Floats]]]:
+    """The ways in which consecutive ``values`` (n,) of scale 1 come from the polar method.
+
+    For each of them, and for each of the ``sizes`` that is large enough: what it is, how many
+    values it was learned from, and what it predicts for the values after them.
+    """
+    for layout in _SURE:
+        for start in (0, 1):
+            pairs = values[start : start + (len(values) - start) // 2 * 2].reshape(-1, 2)
+            for second_first in (True, False):
+                yield _fits(pairs, start, sizes, layout, second_first=second_first)
+
+
+def _fits(
+    pairs: Floats, start: int, sizes: Sequence[int], layout: Layout, *, second_first: bool
+) -> Iterator[tuple[str, int, Floats]]:
+    turned = pairs[:, ::-1] if second_first else pairs
+    says = _KNOWN[layout] + ("" if second_first else ", first value first")
+    uniforms = _tried(turned[: max(sizes) // 2])
+    triples = _triples(layout.nearest(uniforms.values).reshape(-1, _TRY), layout)
+    shown = layout.shown(uniforms) if len(triples) else None
+    for size in sizes:
+        used = size // 2
+        numbers = _numbers(triples[triples[:, 2] < used], used)
+        sure = np.flatnonzero(numbers >= 0)
+        if shown is None or not len(sure):
+            continue
+        words = np.zeros((numbers[sure].max() + 1, _TRY), np.uint32)
+        known = np.zeros_like(words)
+        words[numbers[sure]], known[numbers[sure]] = (x.reshape(-1, _TRY)[sure] for x in shown)
+        generator = recovered(words.ravel(), known.ravel())
+        if generator is None:
+            continue
+        left = len(pairs) - int(sure[0])  # which stands at try 0
+        tries = int(1.4 * left) + 100  # too few with probability 1e-6
+        made = _accepted(layout.made(generator.random_raw(_TRY * tries).astype(np.uint32)))
+        rest = made[used - int(sure[0]) : left]
+        yield says, start + 2 * used, (rest[:, ::-1] if second_first else rest).ravel()
+
+
+def _tried(pairs: Floats) -> Uniforms:
+    """The two uniform numbers behind each pair, in turn."""
+    square = (pairs * pairs).sum(axis=1, keepdims=True)
+    with np.errstate(all="ignore"):
+        x = pairs * np.sqrt(np.exp(-square / 2) / square)
+    errors = _UNIT * (1.5 + np.abs(x) * (2 + square))
+    return Uniforms(((x + 1) / 2).ravel(), errors.ravel())
+
+
+def _accepted(uniforms: Floats) -> Floats:
+    """The pairs (n, 2) that the polar method makes of uniform numbers."""
+    x = 2 * uniforms.reshape(-1, 2) - 1
+    square = (x * x).sum(axis=1, keepdims=True)
+    inside = ((square < 1) & (square != 0))[:, 0]
+    x, square = x[inside], square[inside]
+    return np.asarray(x * np.sqrt(-2 * np.log(square) / square))
+
+
+def _triples(words: Words, layout: Layout) -> Places:
+    """Pairs i, j, l (n, 3) whose tries are 0, 99 and 156 after the first one's."""
+    keys = [np.zeros(len(words), np.uint64) for _ in range(3)]
+    for place, masks in _parities(layout):
+        for key, at, mask in zip(keys, (place + 1, place + 1, place), masks, strict=True):
+            key <<= np.uint64(1)
+            key |= (np.bitwise_count(words[:, at] & mask) & 1).astype(np.uint64)
+    found = []
+    for second in _between(_SECOND):
+        for third in _between(_THIRD):
+            count = len(words) - third
+            if count <= 0:
+                continue
+            joined = keys[0][:count] ^ keys[1][second : second + count] ^ keys[2][third:]
+            found += [(i, i + second, i + third) for i in np.flatnonzero(joined == 0)]
+            if len(found) > len(words):
+                return np.empty((0, 3), np.int64)  # each pair begins one triple at most
+    return np.array(found, np.int64).reshape(-1, 3)
+
+
+@cache
+def _parities(layout: Layout) -> tuple[tuple[int, tuple[np.uint32, np.uint32, np.uint32]], ...]:
+    """For a word's place in its try: masks whose parities add up to 0."""
+    sure = [0xFFFFFFFF << (32 - bits) & 0xFFFFFFFF for bits in _SURE[layout]]
+    return tuple(
+        (place, masks)
+        for place in range(_TRY - 1)  # the fourth word is tied to other tries
+        for masks in relations(sure[place + 1], sure[place + 1], sure[place])
+    )[:64]
+
+
+def _between(tries: int) -> range:
+    """How many pairs lie so many tries on."""
+    share = math.pi / 4
+    middle, width = tries * share, _WIDTH * math.sqrt(tries * share * (1 - share))
+    return range(int(middle - width), int(middle + width) + 2)
+
+
+def _numbers(triples: Places, pairs: int) -> Places:
+    """The number of each pair's try, the first known one 0; −1 where the triples do not say it."""
+    none = np.full(pairs, -1, np.int64)
+    if len(triples) < _TRIPLES:
+        return none
+    group, number = np.arange(pairs), np.zeros(pairs, np.int64)
+
+    def join(i: int, j: int, gap: int) -> None:
+        if group[i] != group[j]:
+            mine = group == group[j]
+            number[mine] += number[i] + gap - number[j]
+            group[mine] = group[i]
+
+    for i, j, k in triples:
+        join(i, j, _SECOND)
+        join(i, k, _THIRD)
+    # groups that the order of pairs leaves one place for
+    names, sizes = np.unique(group, return_counts=True)
+    order = [np.flatnonzero(group == names[g]) for g in np.argsort(-sizes) if sizes[g] > 1]
+    for other in order[1:]:
+        main = np.flatnonzero(group == group[order[0][0]])
+        after = np.searchsorted(main, other)
+        inner = (after > 0) & (after < len(main))
+        mine, before, behind = other[inner], main[after[inner] - 1], main[after[inner]]
+        if not len(mine):
+            continue
+        low = (number[before] + (mine - before) - number[mine]).max()
+        high = (number[behind] - (behind - mine) - number[mine]).min()
+        if low == high:
+            join(int(main[0]), int(other[0]), int(number[other[0]] + low - number[main[0]]))
+    main = np.flatnonzero(group == group[order[0][0]])
+    none[main] = number[main] - number[main].min()
+    return none

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln, xlog1py
+from scipy.special import gammaln
 
 from dpaudit.audit.battery.predictable.state_recovery.inversions import (
     INVERSIONS,
@@ -19,7 +20,7 @@ from dpaudit.audit.battery.predictable.state_recovery.mersenne_state import (
     recovered,
     top_bits_relation,
 )
-from dpaudit.audit.battery.predictable.state_recovery.polar import polar_fits
+from dpaudit.audit.battery.predictable.state_recovery.polar import WAYS, polar_fits
 from dpaudit.audit.battery.predictable.state_recovery.uniforms import DOUBLE, Layout, Uniforms
 from dpaudit.audit.battery.predictable.windows import TOLERANCE
 from dpaudit.claims import Claim
@@ -29,9 +30,11 @@ from dpaudit.types import BlindSpot, Evidence
 __all__ = ["Prediction", "StateRecovery", "predictions"]
 
 KEPT = 24_576  # values in a row: the slow check of one bit needs 19,937
-_WORDS = 6_000  # that the state is solved from, at most
+_SIZES = (640, 800, 1_000, 1_250, 1_500, 1_750, 2_000, 2_500, 3_000, 4_000, 6_000)
+"""Values from which a state is solved."""
+_ENOUGH = 0.99  # of the held-out values: no more values are needed
 _HELD_OUT = 128  # at least
-_LEAST = 512  # values worth trying
+_LEAST = _SIZES[0] + _HELD_OUT  # values worth trying
 _FARTHEST = 1e6  # in units of the scale: beyond anything of the claimed law
 _ALIKE = 2.0**-16  # an honest value lies within the tolerance of a number at most so often
 
@@ -52,7 +55,7 @@ class Prediction:
         """The logarithm of a bound on P(so many right | honest): C(n, k) q^k, 0 at most."""
         n, k = self.compared, self.predicted
         ways = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
-        return min(0.0, float(ways + k * np.log(_ALIKE) + xlog1py(0.0, -_ALIKE)))
+        return min(0.0, float(ways) + k * math.log(_ALIKE))
 
 
 @dataclass(slots=True)
@@ -81,7 +84,7 @@ class StateRecovery:
     check before it only takes chances away.
 
     Not claimed: any other generator (of PCG64, Philox and ziggurats nothing is recovered), and
-    calls that draw fewer than 512 values in a row.
+    calls that draw fewer than 768 values in a row.
     """
 
     looks_at = "noise that follows from the generator's state, recovered from earlier noise"
@@ -120,7 +123,7 @@ class StateRecovery:
             size=float(len(values)),
             unit="values in a row",
             says="generators other than the Mersenne Twister; transforms that are not inverted "
-            "(ziggurats, sums, ratios); calls that draw fewer than 512 values in a row",
+            "(ziggurats, sums, ratios); calls that draw fewer than 768 values in a row",
         )
         if found is None or found.predicted == 0:
             effect = f"no state fits: {tried} ways to invert {len(values):,} values"
@@ -131,61 +134,90 @@ class StateRecovery:
             f"follows: {share} held-out values predicted"
         )
         return Evidence(
-            p=float(np.exp(max(min(0.0, found.log_p + np.log(tried)), -740.0))),
+            p=math.exp(max(min(0.0, found.log_p + math.log(tried)), -700.0)),
             statistic=float(found.predicted),
             effect=effect,
             blind_spots=(blind,),
             details={
                 "generator": found.says,
                 "call": self._run.call,
-                "values used": found.used,
+                "values needed": found.used,
                 "predicted": share.replace(",", ""),
             },
         )
 
 
 def ways(family: str) -> int:
-    """How many ways are tried for a claimed family."""
-    polar = 4 if family == "gaussian" else 0
-    return polar + sum(len(one.layouts) * one.each for one in INVERSIONS[family])
+    """How many ways are tried for a claimed family, each from values in all sizes."""
+    polar = WAYS if family == "gaussian" else 0
+    return len(_SIZES) * (polar + sum(len(one.layouts) * one.each for one in INVERSIONS[family]))
 
 
 def predictions(values: Floats, *, family: str) -> Iterator[Prediction]:
-    """What the ways that fit predict of consecutive ``values`` (n,) of scale 1."""
+    """What the ways that fit predict of consecutive ``values`` (n,) of scale 1.
+
+    Each from as few values as are enough.
+    """
+    for attempts in _attempts(values, family):
+        found: Prediction | None = None
+        for says, used, given in attempts:
+            wanted = values[used : used + len(given)]
+            alike = np.abs(given - wanted) <= TOLERANCE * np.maximum(np.abs(given), 1.0)
+            one = Prediction(f"MT19937 and {says}", used, int(alike.sum()), len(wanted))
+            if found is None or one.log_p < found.log_p:
+                found = one
+            if one.predicted >= _ENOUGH * one.compared:
+                break
+        if found is not None:
+            yield found
+
+
+Attempt = tuple[str, int, Floats]
+"""A way in words, the number of values used, and the values predicted after them."""
+
+
+def _attempts(values: Floats, family: str) -> Iterator[Iterator[Attempt]]:
     single = bool((values.astype(np.float32) == values).all())
+    sizes = [size for size in _SIZES if size <= len(values) - _HELD_OUT]
+    if not sizes or 2 * len(np.unique(values)) < len(values):  # repeated values show no words
+        return
     for inversion in INVERSIONS[family]:
         for start in range(inversion.each):
             whole = values[start : start + (len(values) - start) // inversion.each * inversion.each]
             uniforms = inversion.back(whole)
             for layout in inversion.layouts:
-                found = _predicted(inversion, layout, whole, uniforms, single=single)
-                if found is not None:
-                    yield found
+                few = single and inversion.unit == SINGLE_PRECISION and start == 0
+                if _worth_trying(layout, uniforms, few=few):
+                    yield _solved(inversion, layout, uniforms, start, sizes)
     if family == "gaussian":
-        yield from (Prediction(*one) for one in polar_fits(values))
+        yield from polar_fits(values, sizes)
 
 
-def _predicted(
-    inversion: Inversion, layout: Layout, values: Floats, uniforms: Uniforms, *, single: bool
-) -> Prediction | None:
-    if not layout.top:
-        highest = ((uniforms.values * 2) % 2 >= 1).astype(np.uint8)
-        fits = follows(highest)
-        if fits is False or (fits is None and not (single and inversion.unit == SINGLE_PRECISION)):
-            return None
+def _worth_trying(layout: Layout, uniforms: Uniforms, *, few: bool) -> bool:
+    """A sparse relation of bits, where there is one: far cheaper than to solve for a state.
+
+    ``few``: what to do where the values are too few to tell.
+    """
+    if layout.top:
+        return top_bits_relation(*layout.shown(uniforms))
+    fits = follows((uniforms.values * 2 % 2 >= 1).astype(np.uint8))
+    return few if fits is None else fits
+
+
+def _solved(
+    inversion: Inversion, layout: Layout, uniforms: Uniforms, start: int, sizes: Sequence[int]
+) -> Iterator[Attempt]:
     words, known = layout.shown(uniforms)
-    if layout.top and not top_bits_relation(words, known):
-        return None
-    used = min(len(values) - _HELD_OUT, _WORDS // layout.words) // inversion.each * inversion.each
-    generator = recovered(words[: used * layout.words], known[: used * layout.words])
-    if generator is None:
-        return None
-    everything = generator.random_raw(len(words)).astype(np.uint32)
-    given = inversion.forth(layout.made(everything))[used:]
-    wanted = values[used:]
-    alike = np.abs(given - wanted) <= TOLERANCE * np.maximum(np.abs(given), 1.0)
-    says = _KNOWN.get((inversion.name, layout), f"{inversion.name}, {layout.name}")
-    return Prediction(f"MT19937 and {says}", used, int(alike.sum()), len(wanted))
+    wanted = sizes[-1] * layout.words
+    if recovered(words[:wanted], known[:wanted]) is None:
+        return
+    for size in sizes:
+        used = size // inversion.each * inversion.each
+        generator = recovered(words[: used * layout.words], known[: used * layout.words])
+        if generator is not None:
+            made = layout.made(generator.random_raw(len(words)).astype(np.uint32))
+            says = _KNOWN.get((inversion.name, layout), f"{inversion.name}, {layout.name}")
+            yield says, start + used, inversion.forth(made)[used:]
 
 
 _KNOWN = {

@@ -45,26 +45,34 @@ class Layout:
 
     def shown(self, uniforms: Uniforms) -> tuple[Words, Words]:
         """The words, and masks of the bits that are certain."""
-        cell = 2.0**-self.bits
         finite = np.isfinite(uniforms.values) & np.isfinite(uniforms.errors)
-        middle = np.where(finite, uniforms.values, 0.5) + cell / 2  # numbers lie on a cell's edge
-        errors = np.where(finite, uniforms.errors, 1.0)
+        scaled = np.where(finite, uniforms.values, 0.5) * 2.0**self.bits
+        errors = np.where(finite, uniforms.errors, 1.0) * 2.0**self.bits
+        whole = np.floor(scaled)
+        middle = scaled - whole + 0.5  # numbers lie on the edge of a cell
         number, high = (
-            np.clip(np.floor((middle + s * errors) / cell), 0, 2.0**self.bits - 1).astype(np.uint64)
+            np.clip(whole + np.floor(middle + s * errors), 0, 2.0**self.bits - 1).astype(np.uint64)
             for s in (-1, 1)
         )
         unsure = np.frexp((number ^ high).astype(np.float64))[1]  # bits, up to the highest unlike
         sure = ~np.uint64(0) << unsure.astype(np.uint64)
+        known = self._spread(sure)
+        return self._spread(number) & known, known
+
+    def nearest(self, values: Floats) -> Words:
+        """The words of the nearest numbers that there are."""
+        number = np.clip(np.rint(np.nan_to_num(values) * 2.0**self.bits), 0, 2.0**self.bits - 1)
+        return self._spread(number.astype(np.uint64))
+
+    def _spread(self, number: npt.NDArray[np.uint64]) -> Words:
+        """The bits of each number at their places in its words."""
         words = np.zeros((len(number), self.words), np.uint32)
-        known = np.zeros_like(words)
         left = self.bits
         for word, highest, length in self.runs:
             left -= length
-            mask = np.uint64((1 << length) - 1)
-            place = np.uint32(highest + 1 - length)
-            words[:, word] |= (number >> np.uint64(left) & mask).astype(np.uint32) << place
-            known[:, word] |= (sure >> np.uint64(left) & mask).astype(np.uint32) << place
-        return (words & known).ravel(), known.ravel()
+            part = number >> np.uint64(left) & np.uint64((1 << length) - 1)
+            words[:, word] |= part.astype(np.uint32) << np.uint32(highest + 1 - length)
+        return words.ravel()
 
     def made(self, words: Words) -> Floats:
         """The numbers that consecutive words make."""

@@ -1,0 +1,319 @@
+"""A Mersenne Twister's state, recovered from noise, and the noise that follows from it."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from dpaudit.audit.battery.predictable.state_recovery import state_recovery
+from dpaudit.audit.battery.predictable.state_recovery.inversions import INVERSIONS
+from dpaudit.audit.battery.predictable.state_recovery.mersenne_state import (
+    SPAN,
+    follows,
+    recovered,
+    relations,
+    taps,
+    tempered,
+    top_bits_relation,
+    untempered,
+)
+from dpaudit.audit.battery.predictable.state_recovery.state_recovery import (
+    Prediction,
+    StateRecovery,
+    predictions,
+    ways,
+)
+from dpaudit.audit.battery.predictable.state_recovery.uniforms import (
+    CANONICAL,
+    DOUBLE,
+    LOW_24,
+    LOW_53,
+    SINGLE,
+    Uniforms,
+)
+from dpaudit.audit.block import SampleBlock
+from dpaudit.audit.options import AuditOptions
+from dpaudit.audit.run import run_audit
+from dpaudit.claims import Claim
+from dpaudit.randomness import KeyedStream
+from dpaudit.report import audit_sentence
+from dpaudit.samplers.callables import CallableSampler
+
+LAYOUTS = (DOUBLE, CANONICAL, SINGLE, LOW_24, LOW_53)
+
+
+def seen(blocks, claim="gaussian:sigma=1", calls=1):
+    law, stream = Claim.parse(claim), KeyedStream.from_seed(11)
+    test = StateRecovery(law, stream)
+    for i, block in enumerate(blocks):
+        test.update(SampleBlock(i, block, claim=law, spread=stream.numpy(), calls=calls))
+    return test.evidence(alpha=0.001)
+
+
+def twister(seed=7, skipped=1234):
+    """Words of a generator that is somewhere inside its period."""
+    made = np.random.MT19937(seed)
+    made.random_raw(skipped)
+    return lambda count: made.random_raw(count).astype(np.uint32)
+
+
+# --- the generator ---
+
+
+@pytest.mark.parametrize("mask", [0xFFFFFFFF, 0xFFFFFFC0, 0x00FFFFF0, 0xFFFFF000])
+def test_the_state_is_recovered_from_some_bits_of_each_word(mask):
+    words = twister()(4000)
+    known = np.full(3000, mask, np.uint32)
+    generator = recovered(words[:3000] & known, known)
+    assert generator is not None
+    assert (generator.random_raw(4000) == words)[1:].all()  # the first has bits without effect
+
+
+def test_words_may_be_missing():
+    words = twister()(4000)
+    known = np.full(3000, 0xFFFFFFC0, np.uint32)
+    known[np.random.default_rng(1).random(3000) < 0.2] = 0
+    generator = recovered(words[:3000] & known, known)
+    assert (generator.random_raw(4000) == words).all()
+
+
+def test_one_wrong_bit_and_other_words_are_refused():
+    words, known = twister()(3000), np.full(3000, 0xFFFFFF00, np.uint32)
+    wrong = words.copy()
+    wrong[1700] ^= np.uint32(1 << 20)
+    assert recovered(wrong & known, known) is None
+    other = np.random.default_rng(1).integers(0, 1 << 32, 3000, dtype=np.uint32)
+    assert recovered(other & known, known) is None
+    assert recovered(words[:700], known[:700]) is None  # too few
+
+
+def test_tempering_and_its_inverse():
+    x = np.random.default_rng(1).integers(0, 1 << 32, 100, dtype=np.uint32)
+    assert (untempered(tempered(x)) == x).all()
+    state = np.random.MT19937(3)
+    key = state.state["state"]["key"].copy()
+    state.state = {**state.state, "state": {"key": key, "pos": 0}}
+    assert (tempered(key) == state.random_raw(624)).all()
+
+
+def test_sparse_relations_hold_for_the_twister_and_for_nothing_else():
+    words = twister()(SPAN + 2000)
+    other = np.random.default_rng(1).integers(0, 1 << 32, len(words), dtype=np.uint32)
+    top = np.full(len(words), 0xFFFFC000, np.uint32)
+    assert top_bits_relation(words & top, top)
+    assert not top_bits_relation(other & top, top)
+    assert not top_bits_relation(words & top, top << np.uint32(1))  # one bit fewer than needed
+    assert len(taps()) == 135  # Matsumoto and Nishimura 1998, Table II
+    for bit in (0, 17, 31):
+        assert follows((words >> np.uint32(bit) & 1).astype(np.uint8))
+        assert follows((other >> np.uint32(bit) & 1).astype(np.uint8)) is False
+    assert follows((twister()(4 * SPAN + 2000)[::4] >> 31).astype(np.uint8))
+    assert follows(np.zeros(SPAN, np.uint8)) is None
+
+
+def test_parities_of_partly_known_words_add_up_to_nothing():
+    words = twister()(5000)
+    found = relations(0xFFFFFFE0, 0xFFFFFC00, 0xFFFFFFE0)
+    assert len(found) >= 10
+    for masks, known in zip(np.array(found).T, (0xFFFFFFE0, 0xFFFFFC00, 0xFFFFFFE0), strict=True):
+        assert not (masks & ~np.uint32(known)).any()
+    for a, b, c in found:
+        parts = (words[1:-623] & a, words[397:-227] & b, words[624:] & c)
+        assert not (sum(np.bitwise_count(part).astype(int) for part in parts) % 2).any()
+
+
+# --- numbers and transforms ---
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda one: one.name)
+def test_a_layout_shows_only_what_is_certain(layout):
+    words = twister()(4000)
+    numbers = layout.made(words)
+    assert ((numbers >= 0) & (numbers < 1)).all()
+    error = 3 * 2.0**-layout.bits
+    moved = numbers + np.random.default_rng(1).uniform(-error, error, len(numbers))
+    shown, known = layout.shown(Uniforms(moved, np.full(len(numbers), error)))
+    assert (shown == words & known).all()
+    each = layout.bits / layout.words
+    assert each - 5 < np.bitwise_count(known).mean() < each
+    exact, every = layout.shown(Uniforms(numbers, np.zeros(len(numbers))))
+    assert np.bitwise_count(every).mean() == each
+    assert (layout.nearest(numbers) == exact).all()
+
+
+def test_python_numpy_and_torch_make_numbers_as_the_layouts_say():
+    generator = np.random.RandomState(5)
+    words = np.random.RandomState(5)._bit_generator.random_raw(20).astype(np.uint32)
+    assert (DOUBLE.made(words) == generator.random_sample(10)).all()
+    torch.manual_seed(5)
+    assert (LOW_24.made(words) == torch.rand(20).numpy()).all()
+    torch.manual_seed(5)
+    assert (LOW_53.made(words) == torch.rand(10, dtype=torch.float64).numpy()).all()
+
+
+@pytest.mark.parametrize(
+    ("family", "inversion"),
+    [(family, one) for family, some in INVERSIONS.items() for one in some],
+    ids=lambda one: getattr(one, "name", one),
+)
+def test_inversions_lead_back_within_their_errors(family, inversion):
+    u = np.random.default_rng(1).random(1600).clip(1e-9)
+    if inversion.unit > 2.0**-50:
+        u = u.astype(np.float32).astype(float)
+    noise = inversion.forth(u)
+    back = inversion.back(noise)
+    assert (np.abs(back.values - u) <= back.errors).all()
+    assert np.median(back.errors) < 40 * inversion.unit
+
+
+# --- samplers ---
+
+
+def gauss(count):
+    source = random.Random(123456789012345678901)
+    return [source.gauss(0, 1) for _ in range(count)]
+
+
+def torch_made(count, **options):
+    return torch.randn(count, generator=torch.Generator().manual_seed(2**40 + 5), **options)
+
+
+SAMPLERS = {
+    "random.gauss": ("gaussian:sigma=1", gauss, "random.gauss"),
+    "random.gauss, from its second value": (
+        "gaussian:sigma=1",
+        lambda count: gauss(count + 1)[1:],
+        "random.gauss",
+    ),
+    "numpy.random.normal": (
+        "gaussian:sigma=3.7",
+        lambda count: np.random.RandomState([5, 6]).normal(0, 3.7, count),
+        "the polar method, as in numpy",
+    ),
+    "numpy.random.laplace": (
+        "laplace:scale=2",
+        lambda count: np.random.RandomState([5, 6]).laplace(0, 2, count),
+        "numpy.random.laplace",
+    ),
+    "torch.randn": ("gaussian:sigma=1", torch_made, "float32"),
+    "torch.randn, float64": (
+        "gaussian:sigma=1",
+        lambda count: torch_made(count, dtype=torch.float64),
+        "float64",
+    ),
+    "torch.distributions.Laplace": (
+        "laplace:scale=1",
+        lambda count: torch.distributions.Laplace(0.0, 1.0).sample((count,)),
+        "Laplace on the CPU",
+    ),
+}
+
+
+@pytest.mark.parametrize(("claim", "draw", "says"), SAMPLERS.values(), ids=list(SAMPLERS))
+def test_noise_of_a_twister_is_predicted(claim, draw, says):
+    torch.manual_seed(2**40 + 6)
+    values = np.asarray(draw(24_640), float)
+    evidence = seen([values.reshape(-1, 64)], claim)
+    predicted, compared = map(int, evidence.details["predicted"].split(" of "))
+    assert evidence.p < 1e-300
+    assert predicted >= 0.999 * compared > 20_000
+    assert evidence.details["values needed"] <= 2_500
+    assert says in evidence.effect
+
+
+@pytest.mark.parametrize("count", [2_500, 4_000])
+def test_few_values_in_a_row_are_enough(count):
+    for name in ("random.gauss", "numpy.random.normal", "numpy.random.laplace", "torch.randn"):
+        claim, draw, _ = SAMPLERS[name]
+        assert seen([np.asarray(draw(count), float)[:, None]], claim).p < 1e-100, name
+
+
+def test_the_longest_call_counts_and_not_many_short_ones():
+    values = np.asarray(gauss(4_000))
+    assert seen(values.reshape(-1, 8), calls=8).p == 1.0
+    some = np.random.default_rng(1).standard_normal((100, 8))
+    found = seen([some, values.reshape(-1, 8), some])
+    assert found.p < 1e-100
+    assert found.details["call"] == 1
+
+
+def test_honest_noise_has_p_1_in_every_precision():
+    """The type-I rate: 100 audits of one test, none with anything to say."""
+    rng = np.random.default_rng(5)
+    for _ in range(25):
+        z = rng.standard_normal((30, 64))
+        assert seen([z]).p == 1.0
+        assert seen([z.astype(np.float32).astype(float)]).p == 1.0
+        assert seen([np.round(z * 2**20) / 2**20]).p == 1.0
+        assert seen([rng.laplace(size=(30, 64))], "laplace:scale=1").p == 1.0
+
+
+def test_absurd_values_are_no_error():
+    with np.errstate(all="raise"):
+        for worst in (1e300, 0.0, -1e200):
+            values = np.random.default_rng(1).standard_normal((40, 64))
+            values[3:7] = worst
+            assert seen([values]).p == 1.0
+            assert seen([np.full((400, 64), worst)]).p == 1.0
+    assert seen([np.ones((40, 64))], "discrete-gaussian:sigma=10").p == 1.0
+
+
+def test_the_p_value_bounds_a_binomial_tail_times_the_ways(monkeypatch):
+    log_p = Prediction("", 1000, 3, 128).log_p
+    assert np.exp(log_p) == pytest.approx(341376 * 2.0**-48)  # C(128, 3)
+    assert Prediction("", 1000, 0, 128).log_p == 0.0
+    assert ways("laplace") == len(state_recovery._SIZES) * 7
+    monkeypatch.setattr(state_recovery, "top_bits_relation", lambda *_: True)
+    values = np.asarray(gauss(780))
+    values[640:] += 1.0  # what was held out does not follow
+    values[-3:] -= 1.0
+    assert seen([values[:, None]]).p == pytest.approx(
+        ways("gaussian") * np.exp(Prediction("", 640, 3, 140).log_p)
+    )
+
+
+def test_a_prediction_never_uses_the_values_it_is_compared_with():
+    values = np.asarray(gauss(4_000))
+    (before,) = predictions(values, family="gaussian")
+    values[before.used :] = np.random.default_rng(1).standard_normal(4_000 - before.used)
+    assert all(one.predicted == 0 for one in predictions(values, family="gaussian"))
+
+
+# --- the verdict ---
+
+
+def audited(**options):
+    source = random.Random(123456789012345678901)
+    sampler = CallableSampler(
+        lambda n, d: np.array([source.gauss(0, 1) for _ in range(n * d)]).reshape(n, d),
+        name="f",
+        call=None,
+    )
+    asked = AuditOptions(
+        seed="1", samples=20_000, tests=("state-recovery", "moments"), dim=8, alpha=1e-4, **options
+    )
+    with sampler as opened:
+        return run_audit(opened, claim=Claim.parse("gaussian:sigma=1"), options=asked)
+
+
+def test_noise_that_can_be_computed_is_a_finding_and_says_why():
+    result = audited()
+    assert result.verdict == "finding"
+    assert [t.name for t in result.tests if t.finding] == ["state-recovery"]
+    assert "who has seen some of it" in result.reason
+    assert audit_sentence(result).endswith(
+        " The noise can be computed: who has seen some of it, or guesses a seed, knows the rest."
+    )
+    assert "--allow-predictable" not in result.tests[0].reproduce
+
+
+def test_a_simulation_may_allow_it_and_is_still_told():
+    result = audited(allow_predictable=True)
+    assert result.verdict == "no-finding"
+    (told,) = [t for t in result.tests if t.name == "state-recovery"]
+    assert told.advisory
+    assert told.p < 1e-300
+    assert not told.finding
+    assert audit_sentence(result).endswith("knows the rest, which --allow-predictable permits.")
+    assert AuditOptions(allow_predictable=True).words == ["--allow-predictable"]
