@@ -3,7 +3,8 @@
 `python benchmarks/predictable.py` draws noise in rows of 64, twice as many values at a time, until
 one test of the battery predicts held-out values or bits with p < 1e-9. Per row it prints the values
 drawn, those that the test says are enough, its CPU seconds at that size (without drawing), and what
-it predicted. `--write` keeps the table in docs/results/predictable/; `--only NAME` runs some rows.
+it predicted. `--write` keeps the table in docs/results/predictable/; `--only NAME` runs (and
+writes) some rows.
 Seeds are fixed. A new row is one line in ROWS.
 """
 
@@ -425,13 +426,18 @@ def main() -> None:
             lines.append(measured(row))
             print(table(lines[-1:]).splitlines()[-1], flush=True)
     if chosen.write:
-        kept: dict[str, Any] = {
-            "machine": MACHINE,
-            "seed": SEED,
-            "rows": [asdict(x) for x in lines],
-        }
-        write_file(RESULTS / "results.json", json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
-        write_file(RESULTS / "table.md", table(lines))
+        write(lines)
+
+
+def write(lines: list[Line]) -> None:
+    """Replace these rows in the results; others that are still in ROWS stay."""
+    path = RESULTS / "results.json"
+    before = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
+    known = {(one.generator, one.test): one for one in [*(Line(**row) for row in before), *lines]}
+    kept = [known[row.name, row.test] for row in ROWS if (row.name, row.test) in known]
+    result: dict[str, Any] = {"machine": MACHINE, "seed": SEED, "rows": [asdict(x) for x in kept]}
+    write_file(path, json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    write_file(RESULTS / "table.md", table(kept))
 
 
 if __name__ == "__main__":
