@@ -13,7 +13,11 @@ from dpaudit.errors import RefusedProgramError, UsageError
 from dpaudit.prove.exploration.engine import explore
 from dpaudit.prove.exploration.graph import Graph
 from dpaudit.prove.questions import ProofOptions
+from dpaudit.prove.references import Trials
 from dpaudit.prove.run import prove
+from dpaudit.prove.verdicts.claims import ClaimedLaw
+from dpaudit.prove.verdicts.distances import distance
+from dpaudit.vectors.exact_law import IntegerLaw
 
 PLACE = "test_refusals.py:"
 LOST = Fraction(1, 8)
@@ -129,6 +133,21 @@ def test_a_branch_below_the_residual_does_not_stop_a_proof() -> None:
     assert proof.result.residual <= 2.0**-40
     assert "; not followed, with probability at least 8.674e-19: " in proof.result.reason
     assert prove_law(rare, coins="rng").residual <= Fraction(1, 2**40)
+
+
+def test_our_discrete_gaussian_is_proved_although_numbers_beyond_its_tables_are_not_followed():
+    trials = Trials.of(IntegerLaw.gaussian(1.0))
+
+    def draw(coins):
+        return trials.draw(coins)
+
+    found = explore(draw, coins="coins")
+    assert found.finished
+    assert found.law.residual < Fraction(1, 1 << 64)
+    assert found.refusals
+    assert all("exact_law.py:" in refusal.reason for refusal in found.refusals)
+    bounds = distance(found.law, ClaimedLaw.parse("discrete-gaussian:sigma=1")).total_variation
+    assert bounds.upper < Fraction(1, 1 << 64)
 
 
 @pytest.mark.parametrize(("claim", "verdict"), [("1/2", "undecided"), ("1/3", "refuted")])
