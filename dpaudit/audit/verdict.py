@@ -43,8 +43,9 @@ ALWAYS_BLIND = (
         test="this battery",
         flaw="a statistical generator under somebody's seed",
         says="generators that are not cryptographic (xorshift, Mersenne Twister, PCG) can be "
-        "replayed from a few outputs; this battery finds common ones under common seeds, and "
-        "linear ones where a bit of their numbers stands at a fixed place in the noise",
+        "replayed from a few outputs; this battery finds common ones under common seeds, linear "
+        "ones where a bit of their numbers stands at a fixed place in the noise, and Mersenne "
+        "Twisters where their numbers can be computed from the noise",
     ),
     _never(
         test="every black-box test",

@@ -89,6 +89,24 @@ def next_batch() -> Iterator[str]:
         )
 
 
+def opacus_replay() -> Iterator[str]:
+    """What one step's noise tells of all later ones."""
+    for row in rows("opacus-replay"):
+        yield line(
+            [
+                "Opacus' own" if row["noise"] == "opacus" else f"`{row['noise']}`",
+                interval(row["success"]),
+                interval(row["batches"]),
+                f"{row['predicted']:,} of {row['compared']:,}",
+                f"{row['needed']:,}" if row["needed"] else "–",
+                f"{row['seconds']:.2f}",
+                f"{row['error']:.0e}" if row["error"] else "–",
+                f"{row['epsilon_claimed']:.3g}",
+                "∞" if row["epsilon_attacker"] else "–",
+            ]
+        )
+
+
 def mitigations() -> Iterator[str]:
     """One row per arm: what its strongest attack wins of each host, where it beats honest noise."""
     arms: dict[tuple[str, str], dict[str, list[Mapping[str, Any]]]] = {}

@@ -1,7 +1,9 @@
 """``numpy:MECH``: numpy.random as it ships, ``default_rng()`` and the legacy ``RandomState()``.
 
-These are PCG64 and MT19937, with the operating system's entropy as seed. About 10 ns per normal.
-numpy does not add noise to a value; the adapter does.
+These are PCG64 and MT19937, with the operating system's entropy as seed. Neither is cryptographic:
+``state-recovery`` recovers the state of the legacy one from about 2,000 values, and a pass of the
+other does not say that nobody can. About 10 ns per normal. numpy does not add noise to a value; the
+adapter does.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """``stdlib:MECH``: Python's own :mod:`random` as it ships, one number at a time.
 
 A number takes about 0.3 µs (``system-gauss`` 2 µs). ``gauss`` and ``normalvariate`` draw from an
-unseeded MT19937, ``system-gauss`` from the operating system. Python does not add noise to a value;
-the adapter does.
+unseeded MT19937, ``system-gauss`` from the operating system. MT19937 is not cryptographic:
+``state-recovery`` recovers its state from 800 values of ``gauss``. Python does not add noise to a
+value; the adapter does.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """``torch:MECH``: torch on the CPU as it ships, by default in float32.
 
-Its default generator is MT19937; each process starts with a seed from the operating system. torch
-does not add noise to a value; the adapter does, in the same number type.
+Its default generator is MT19937; each process starts with a seed from the operating system. It is
+not cryptographic: ``state-recovery`` recovers its state from about 2,000 values. torch does not add
+noise to a value; the adapter does, in the same number type.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ def recovered(words: Words, known: Words) -> np.random.MT19937 | None:
     """The generator whose next words are ``words`` (n,), where the masks ``known`` (n,) are set.
 
     A word of which nothing is known has mask 0. None if the bits contradict each other, or if they
-    are fewer than 19,937 and 96 to spare, or 4,000 in the first 624 words. If they come from the twister and are all right, its
-    later words are found wherever the bits determine them.
+    are fewer than 19,937 and 96 to spare, or 4,000 in the first 624 words. If they come from the
+    twister and are all right, its later words are found wherever the bits determine them.
 
     Each unknown bit of the first 624 words is an unknown over GF(2); later known bits are linear
     equations of them, solved by elimination.
