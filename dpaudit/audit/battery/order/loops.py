@@ -10,7 +10,15 @@ import numpy.typing as npt
 from numba.core import types
 from numba.extending import intrinsic
 
-__all__ = ["count_orders", "count_places", "events", "fold", "odd_products", "sums_of_eight"]
+__all__ = [
+    "count_orders",
+    "count_places",
+    "events",
+    "fold",
+    "most_biased",
+    "odd_products",
+    "sums_of_eight",
+]
 
 _jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False)
 _sum_jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False, fastmath=True)
@@ -43,6 +51,26 @@ def odd_products(shifted, odd):  # type: ignore[no-untyped-def]
             for i in range(words):
                 total += _ones(base[i] ^ shifted[b, i])
             odd[a, b] += np.int64(total)
+
+
+@_jit
+def most_biased(shifted):  # type: ignore[no-untyped-def]
+    """0 < a < b for which shifted[0] ^ shifted[a] ^ shifted[b] is least balanced, and its ones."""
+    lags, words = shifted.shape
+    base = np.empty(words, np.uint64)
+    half = np.int64(32 * words)
+    first, second, ones, farthest = 1, 2, half, np.int64(-1)
+    for a in range(1, lags - 1):
+        for i in range(words):
+            base[i] = shifted[0, i] ^ shifted[a, i]
+        for b in range(a + 1, lags):
+            total = np.uint64(0)
+            for i in range(words):
+                total += _ones(base[i] ^ shifted[b, i])
+            away = abs(np.int64(total) - half)
+            if away > farthest:
+                first, second, ones, farthest = a, b, np.int64(total), away
+    return first, second, ones
 
 
 @_sum_jit

@@ -6,7 +6,7 @@ from dpaudit.audit.battery.order.harmonics import Harmonics
 from dpaudit.audit.battery.order.part import Part
 from dpaudit.audit.battery.order.periods import LONGEST, Periods
 from dpaudit.audit.battery.order.ranks import Ranks
-from dpaudit.audit.battery.order.signs import Parities, RowParities, TwoLags
+from dpaudit.audit.battery.order.signs import FAR, FarLags, Parities, RowParities, TwoLags
 from dpaudit.claims import Claim
 from dpaudit.interfaces import Block, Stream
 from dpaudit.stats import bonferroni
@@ -25,7 +25,7 @@ class Order:
     block. Null: exact, part by part
     (:class:`~dpaudit.audit.battery.order.periods.Periods`,
     :class:`~dpaudit.audit.battery.order.harmonics.Harmonics`,
-    :class:`~dpaudit.audit.battery.order.ranks.Ranks`, and the three of
+    :class:`~dpaudit.audit.battery.order.ranks.Ranks`, and the four of
     :mod:`dpaudit.audit.battery.order.signs`); the parts are combined by Bonferroni. Not claimed:
     periods of single values beyond 8,192, products of signs farther apart, or of more than 16.
     """
@@ -36,7 +36,8 @@ class Order:
     def __init__(self, claim: Claim, stream: Stream) -> None:
         del claim, stream
         self._periods, self._harmonics, self._ranks = Periods(), Harmonics(), Ranks()
-        self._parities, self._lags, self._rows = Parities(), TwoLags(), RowParities()
+        self._parities, self._rows = Parities(), RowParities()
+        self._lags, self._far = TwoLags(), FarLags()
         self._values = self._blocks = 0
 
     def update(self, block: Block) -> None:
@@ -50,6 +51,7 @@ class Order:
         signs = block.z > 0
         self._parities.update(signs.ravel(), block.z.shape[1])
         self._lags.update(signs.ravel())
+        self._far.update(signs.ravel(), block.calls)
         self._rows.update(signs)
         self._ranks.update(block.z, at)
 
@@ -62,6 +64,7 @@ class Order:
             self._ranks,
             self._parities,
             self._lags,
+            self._far,
             self._rows,
         ):
             found |= look.parts()
@@ -74,9 +77,9 @@ class Order:
             flaw="rare places and relations",
             size=None,
             unit="",
-            says=f"single special values with a period beyond {LONGEST:,}, products of three signs "
-            "more than 32 values apart, and of any set that no window of 16 holds unless it is the "
-            "same in every row",
+            says=f"single special values with a period beyond {LONGEST:,}, weak products of three "
+            f"signs more than 32 values apart, any more than {FAR:,} apart, and those of a set "
+            "that no window of 16 holds unless it is the same in every row",
         )
         return Evidence(
             p=bonferroni(list(parts.values())),

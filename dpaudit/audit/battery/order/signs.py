@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from dpaudit.audit.battery.order.part import Part, fair_coins, least
 
-__all__ = ["Parities", "RowParities", "TwoLags"]
+__all__ = ["FAR", "FarLags", "Parities", "RowParities", "TwoLags"]
 
 _WINDOW = 16
 _WIDEST = 64  # rows whose windows are counted by place as well
@@ -19,6 +19,10 @@ _LAGS = 32
 _STRETCH = 1 << 15  # values, whose shifted copies stay in the cache
 _SHARE = 4
 _WORD = 64
+FAR = 2_000  # lags
+_FAR_SIGNS = 1 << 16
+_FAR_SHARE = 64
+_FEWEST_WORDS = 16
 _SPARE = 128  # rows beyond the number of coordinates
 _MOST_COORDINATES = 1024
 Array = npt.NDArray[np.float64]
@@ -164,6 +168,45 @@ class TwoLags:
             f"{abs(int(total[a, b])) / self._coins:.4f} over {self._coins:,} places"
         )
         return {"signs at two lags": Part(min(1.0, p), effect)}
+
+
+class FarLags:
+    """The same for 0 < a < b ≤ 2,000, from the first 2^16 signs of the longest answer.
+
+    Of fewer than 2^22 values drawn, from one in 64 of them. Null: as for
+    :class:`TwoLags`; which answer is looked at follows from its length. Bonferroni over 1,999,000
+    pairs.
+    """
+
+    def __init__(self) -> None:
+        self._signs = np.empty(0, bool)
+        self._drawn = 0
+
+    def update(self, signs: Bits, calls: int) -> None:
+        """Take in the signs of ``calls`` equal calls in draw order, shape (n,)."""
+        self._drawn += len(signs)
+        first = signs[: len(signs) // calls][: _FAR_SIGNS + FAR]
+        if len(first) > len(self._signs):
+            self._signs = first.copy()
+
+    def parts(self) -> dict[str, Part]:
+        """One part."""
+        from dpaudit.audit.battery.order.loops import most_biased
+
+        coins = min(self._drawn // _FAR_SHARE, len(self._signs) - FAR) // _WORD * _WORD
+        if coins < _FEWEST_WORDS * _WORD:
+            return {}
+        shifted = np.empty((FAR + 1, coins // _WORD), np.uint64)
+        for lag in range(FAR + 1):
+            shifted[lag] = np.packbits(self._signs[lag : lag + coins]).view(">u8")
+        a, b, odd = (int(x) for x in most_biased(shifted))
+        total = coins - 2 * odd
+        effect = (
+            f"the product of the signs at lags 0, {a:,} and {b:,} is biased by "
+            f"{abs(total) / coins:.4f} over {coins:,} places"
+        )
+        p = FAR * (FAR - 1) // 2 * fair_coins(total, coins)
+        return {"signs at two far lags": Part(min(1.0, p), effect)}
 
 
 class RowParities:

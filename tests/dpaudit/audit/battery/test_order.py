@@ -125,6 +125,11 @@ FLAWS = {
     "sorted": (sorted_sometimes, "orders of three in draw order", "c < b < a"),
     "three signs": (with_signs(1, 2, bias=0.03), "signs of neighbours", "signs of 3 neighbours"),
     "four signs": (with_signs(3, 7, 11, bias=0.03), "signs of neighbours", "0, 4, 8, 11"),
+    "far lags": (
+        with_signs(1013, 1999, bias=0.15),
+        "signs at two far lags",
+        "at lags 0, 986 and 1,999",
+    ),
     "two lags": (with_signs(9, 30, bias=0.03), "signs at two lags", "at lags 0, 21 and 30"),
 }
 
