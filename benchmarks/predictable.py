@@ -244,6 +244,26 @@ def torch_normal() -> Draw:
 # --- congruential and lagged generators ---
 
 
+def cosine_only(uniforms: Draw) -> Draw:
+    """Box and Muller's first output."""
+
+    def draw(m: int) -> Floats:
+        u, turned = uniforms(2 * m).reshape(-1, 2).T
+        return np.sqrt(-2 * np.log(u)) * np.cos(2 * np.pi * turned)
+
+    return draw
+
+
+def geometric_numbers(uniforms: Draw) -> Draw:
+    """A discrete Laplace law of scale 10: the difference of two geometric numbers."""
+
+    def draw(m: int) -> Floats:
+        u, v = np.floor(-10 * np.log(uniforms(2 * m).reshape(-1, 2).T))
+        return u - v
+
+    return draw
+
+
 def congruential(
     modulus: int, multiplier: int, increment: int = 0, *, keep: int = 53, stride: int = 1
 ) -> Draw:
@@ -346,6 +366,17 @@ ROWS = [
     Row("PRBS31, signs only", lambda: signs(words(shift_register, 1)), LINEAR),
     Row("minstd (48271), Φ⁻¹", lambda: inverse(congruential(*_MINSTD)), LATTICE),
     Row("minstd (48271), Box-Muller", lambda: box_muller(congruential(*_MINSTD)), LATTICE),
+    Row(
+        "minstd (48271), Box-Muller, cosine only",
+        lambda: cosine_only(congruential(*_MINSTD)),
+        LATTICE,
+    ),
+    Row(
+        "minstd (48271), two geometric numbers",
+        lambda: geometric_numbers(congruential(*_MINSTD)),
+        LATTICE,
+        "discrete-laplace:scale=10",
+    ),
     Row("RANDU, Φ⁻¹", lambda: inverse(congruential(2**31, 65539)), LATTICE),
     Row(
         "ANSI C's rand, 15 bits, Φ⁻¹",

@@ -11,6 +11,7 @@ from dpaudit.audit.battery.predictable.congruential import lags, polar
 from dpaudit.audit.battery.predictable.congruential.congruential import Congruential
 from dpaudit.audit.battery.predictable.congruential.held_out import held_out
 from dpaudit.audit.battery.predictable.congruential.known import known, named
+from dpaudit.audit.battery.predictable.congruential.peaks import replayed
 from dpaudit.audit.battery.predictable.congruential.reduction import inverse, reduced
 from dpaudit.audit.battery.predictable.congruential.relations import (
     SEARCH,
@@ -24,6 +25,9 @@ from dpaudit.claims import Claim
 from dpaudit.randomness import KeyedStream
 
 MANY = 6_000
+JAVA = (2**48, 0x5DEECE66D, 11)
+MINSTD = (2**31 - 1, 48271)
+NORMAL = scipy.special.ndtri
 RNG = np.random.default_rng(20261125)
 
 
@@ -75,11 +79,6 @@ def with_carry(factor, *, bits=16, count=MANY):
         state = factor * (state & (1 << bits) - 1) + (state >> bits)
         found.append(((state & (1 << bits) - 1) + RNG.random()) / 2.0**bits)
     return np.array(found)
-
-
-NORMAL = scipy.special.ndtri
-JAVA = (2**48, 0x5DEECE66D, 11)
-MINSTD = (2**31 - 1, 48271)
 
 
 # --- what is found ---
@@ -224,6 +223,75 @@ def test_coarse_discrete_noise_shows_known_generators():
     evidence = evidence_of(z, d=2, claim="discrete-laplace:scale=10")
     assert evidence.p < 1e-30
     assert evidence.details["generator"] == "drand48 and java.util.Random"
+
+
+def from_a_small_number(transform, *, small_first):
+    """640 values from two uniforms each, the first from a very small number."""
+    modulus, back = MINSTD[0], pow(MINSTD[1], -1, MINSTD[0])
+    state = 300  # the next uniform is near 0, the one before such a number may be near 1
+    if not small_first:
+        state = next(
+            x * back % modulus for x in range(100, 9000) if x * back % modulus > 0.985 * modulus
+        )
+    before = state * back % modulus
+    u = uniforms(*MINSTD, count=1280, state=before)
+    return transform(u[0::2], u[1::2])
+
+
+def cosine_only(u, v):
+    return np.sqrt(-2 * np.log(u)) * np.cos(2 * np.pi * v)
+
+
+def exponentials(u, v):
+    return 2 * (np.log(u) - np.log(v))
+
+
+def geometric_numbers(u, v):
+    return np.floor(-10 * np.log1p(-u)) - np.floor(-10 * np.log1p(-v))
+
+
+@pytest.mark.parametrize(
+    ("says", "claim", "transform", "small_first"),
+    [
+        ("Box-Muller, cosine only", "gaussian:sigma=1", cosine_only, True),
+        (
+            "Box-Muller, cosine only",
+            "gaussian:sigma=1",
+            lambda u, v: cosine_only(v, u).astype(np.float32),
+            False,
+        ),
+        ("two exponentials' difference", "laplace:scale=2", exponentials, False),
+        (
+            "two geometric numbers' difference",
+            "discrete-laplace:scale=10",
+            lambda u, v: geometric_numbers(1 - u, 1 - v),
+            False,
+        ),
+    ],
+)
+def test_transforms_that_lose_a_uniform_are_replayed_from_an_outlier(
+    says, claim, transform, small_first
+):
+    z = np.asarray(from_a_small_number(transform, small_first=small_first), np.float64)
+    evidence = evidence_of(z, d=2, claim=claim)
+    assert evidence.p < 1e-100
+    assert evidence.effect == (
+        f"minstd (multiplier 48271) and {says}: 256 of 256 held-out values predicted"
+    )
+    later = np.concatenate([z[:4], honest(400) if claim[0] == "g" else np.round(9 * honest(400))])
+    assert evidence_of(later, d=2, claim=claim).p == 1
+
+
+def test_a_replay_pays_for_all_states_and_places():
+    z = from_a_small_number(cosine_only, small_first=True)[:6]
+    claim, found = Claim.parse("gaussian:sigma=1"), []
+    for seen in (1000, 2000):
+        by_cause = dict(replayed(np.abs(z), claim, seen=seen))
+        found.append(by_cause["minstd (multiplier 48271) and Box-Muller, cosine only"])
+    states = int(np.exp(-(z[0] ** 2) / 2) * MINSTD[0]) + 1
+    assert found[0].p == pytest.approx(1000 * 8 * states * 2.0 ** (-16 * 5), rel=1e-6)
+    assert found[1].p == pytest.approx(2 * found[0].p)
+    assert not list(replayed(np.abs(z[:1]), claim, seen=1))
 
 
 # --- what is not ---

@@ -10,6 +10,7 @@ from typing import Any
 from dpaudit.audit.battery.predictable.congruential import lags, polar
 from dpaudit.audit.battery.predictable.congruential.held_out import NOTHING, HeldOut
 from dpaudit.audit.battery.predictable.congruential.known import Known, known, named
+from dpaudit.audit.battery.predictable.congruential.peaks import Peak, replayed
 from dpaudit.audit.battery.predictable.congruential.relations import (
     DEEPER,
     SEARCH,
@@ -41,7 +42,7 @@ _FEW = 4  # searches of the smallest audit
 _DEEPER = 3  # sequences that large moduli are searched in
 _CERTAIN = 1e-12  # a relation whose values are then predicted
 _KNOWN = "known generators"
-_PREDICTIONS = ("values", "lags")  # parts whose held-out numbers are values
+_PREDICTIONS = ("values", "lags", "states")  # parts whose held-out numbers are values
 _NEEDED = (("values needed", SEARCH.width),)  # once the generator is known
 _COARSE = 24  # coefficients of a relation that shows through coarse values
 
@@ -70,7 +71,9 @@ class Congruential:
     uniforms of 28 bits) and increment; *known generators*: the same for published ones, with
     vectors of 8 and of 24 coefficients fixed beforehand; *values*: modulus and multiplier that
     follow from the planes predict all uniforms from the first window on; *lags*: u_t is a sum or
-    difference of u_(t − r) and u_(t − s), all r, s up to 8,000.
+    difference of u_(t − r) and u_(t − s), all r, s up to 8,000; *states*: for transforms of two
+    uniforms that lose one, all states of 32 bits that could have made the largest value, against
+    the values after it.
 
     Null: an image of an honest value, given all before, is a uniform number but for a blur of
     2^-18 on average ("at least as fine as float32 with uniforms of 20 bits", as in
@@ -88,7 +91,9 @@ class Congruential:
     predictability = True
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
+        self._claim = claim
         self._family = claim.family
+        self._peak = Peak(claim)
         self._stream = stream
         self._stretches = Stretches()
         self._seen = 0
@@ -97,10 +102,13 @@ class Congruential:
         if block.process == 0:
             self._seen += block.z.size
             self._stretches.add(block)
+            self._peak.add(block)
 
     def evidence(self, *, alpha: float) -> Evidence:
         del alpha
         kept = self._stretches.kept()
+        if not kept:
+            return Evidence(p=1.0, statistic=0.0, effect="too few different values")
         inverted = [list(sequences(stretch, family=self._family)) for stretch in kept]
         found = [
             *self._searched(inverted),
@@ -110,8 +118,8 @@ class Congruential:
         if self._family == "gaussian":
             pairs = [sequence for stretch in kept for sequence in polar_sequences(stretch)]
             found += [one for sequence in pairs for one in _published_polar(sequence)]
-        if not found:
-            return Evidence(p=1.0, statistic=0.0, effect="too few different values")
+        states = replayed(self._peak.values, self._claim, seen=self._seen)
+        found += [_Found("states", counts, cause) for cause, counts in states]
         by_part: dict[str, list[float]] = {}
         for one in found:
             by_part.setdefault(one.part, []).append(one.counts.p)
