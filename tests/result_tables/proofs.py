@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -64,6 +65,63 @@ def bugs() -> Iterator[str]:
         )
 
 
+def mechanisms() -> Iterator[str]:
+    """Whole mechanisms at two neighbours: claimed and exact ε."""
+    for name, row in _rows("mechanisms").items():
+        at = row["profile"][0]["delta"]
+        yield line(
+            [
+                name,
+                row["neighbours"].replace(",", ", "),
+                row["epsilon"],
+                _raised(row["delta"]),
+                row["verdict"],
+                _between(*_epsilon(row)),
+                f"≥ {_small(at['low'])}" if at["low"] else f"≤ {_small(at['high'])}",
+                f"{row['states']:,}",
+                _power(row["residual"]),
+                f"{row['cpu_seconds']:.1f}",
+                *_certificate(row),
+            ]
+        )
+
+
+def opendp_gaussian() -> Iterator[str]:
+    """The same division in the discrete Gaussian: δ at ε = 1, and the right one."""
+    for row in _rows("opendp").values():
+        if row["function"] == "gaussian_mechanism":
+            at = row["profile"][0]["delta"]
+            right = _right_delta(row["parameter"])
+            yield line(
+                [
+                    row["parameter"],
+                    f"{right:.4e}",
+                    f"{at['low']:.4e}",
+                    f"{at['low'] / right:.2f}",
+                    _between(*_epsilon(row)),
+                    f"{row['states']:,}",
+                    f"{row['cpu_seconds']:.0f}",
+                ]
+            )
+
+
+def library() -> Iterator[str]:
+    """Values of OpenDP 0.14.1 itself, beside the model's exact law and the right one."""
+    for row in _rows("library").values():
+        model, right = row["model"], row["right"]
+        yield line(
+            [
+                f"discrete {row['law'].capitalize()}, {row['parameter']}",
+                f"{row['values']:,}",
+                f"{row['apart']:.4f}",
+                f"{model['chi2']:.1f} on {model['freedom']}",
+                _probability(model["p"]),
+                f"{right['chi2']:,.1f} on {right['freedom']}",
+                _probability(right["p"]),
+            ]
+        )
+
+
 def opendp() -> Iterator[str]:
     """The planted division of OpenDP up to 0.14.1: claimed and exact ε."""
     for row in _rows("opendp").values():
@@ -87,9 +145,8 @@ def opendp() -> Iterator[str]:
 def specimens() -> Iterator[str]:
     """Backdoored noise, and honest noise, by the coins of its values."""
     for name, row in _rows("specimens").items():
-        yield line(
-            [f"`{name}`", row["disjoint"], f"{row['states']:,}", f"{row['cpu_seconds']:.1f}"]
-        )
+        numbers = [f"{row['states']:,}", f"{row['cpu_seconds']:.1f}"]
+        yield line([f"`{name}`", row["disjoint"], *numbers, *_certificate(row)])
 
 
 def sampled() -> Iterator[str]:
@@ -102,8 +159,9 @@ def sampled() -> Iterator[str]:
             [
                 name,
                 row["claimed"],
+                proof["reason"].partition("at δ = ")[2].split()[0],
                 proof["verdict"],
-                f"{low:.4f}" if f"{low:.4f}" == f"{high:.4f}" else f"{low:.4f} to {high:.4f}",
+                _between(low, high),
                 "0" if at["low"] == 0 else f"≥ {at['low']:.2e}",
                 seen["verdict"],
                 f"≥ {seen['epsilon']['low']:.4f}",
@@ -125,6 +183,29 @@ def _epsilon(row: Row) -> tuple[float, float]:
     """The bounds of the least ε at the claimed δ, from the reason."""
     words = row["reason"].partition("the least ε is between ")[2].replace(";", " ").split()
     return float(words[0]), float(words[2])
+
+
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def _probability(p: float) -> str:
+    return f"{p:.2g}" if p else "< 1e-300"
+
+
+def _raised(delta: str) -> str:
+    base, power, exponent = delta.partition("^-")
+    return f"{base}⁻{exponent.translate(_RAISED)}" if power else delta
+
+
+def _between(low: float, high: float) -> str:
+    return f"{low:.4g}" if f"{low:.4g}" == f"{high:.4g}" else f"{low:.4g} to {high:.4g}"
+
+
+def _right_delta(sigma: int) -> float:
+    """δ at ε = 1 of a count with discrete Gaussian noise."""
+    weights = {x: math.exp(-(x**2) / (2 * sigma**2)) for x in range(-400, 401)}
+    total = sum(weights.values())
+    return sum(max(p - math.e * weights.get(x + 1, 0), 0) for x, p in weights.items()) / total
 
 
 def _power(x: float) -> str:
