@@ -167,7 +167,9 @@ def _planes(sequence: Sequence, search: Search, relations: Relations) -> Iterato
     if model is None:
         yield _Found("values", NOTHING)
         return
-    name = _name(model, sequence)
+    factors = model.factors[1 : sequence.step + 1]
+    published = next(filter(None, (named(model.modulus, factor) for factor in factors)), None)
+    name = published or _numbers(model, sequence.step)
     yield _Found(
         "values",
         predicted(sequence, model),
@@ -175,21 +177,17 @@ def _planes(sequence: Sequence, search: Search, relations: Relations) -> Iterato
         (
             ("generator", name),
             ("modulus", str(model.modulus)),
-            ("multiplier", str(model.factors[sequence.step])),
-            *_NEEDED,
+            ("multiplier", str(factors[-1])),
+            *(_NEEDED if published else ()),
         ),
     )
 
 
-def _name(model: Recurrence, sequence: Sequence) -> str:
-    """A published generator, or its numbers."""
-    for factor in model.factors[1 : sequence.step + 1]:
-        name = named(model.modulus, factor)
-        if name:
-            return name
-    factor = model.factors[sequence.step]
-    apart = "" if sequence.step == 1 else " from pair to pair"
-    return f"a congruential generator (multiplier {factor}{apart}, modulus {_power(model.modulus)})"
+def _numbers(model: Recurrence, step: int) -> str:
+    """What is known of a generator without a name."""
+    apart = "" if step == 1 else " from pair to pair"
+    modulus = _power(model.modulus)
+    return f"a congruential generator (multiplier {model.factors[step]}{apart}, modulus {modulus})"
 
 
 def _power(modulus: int) -> str:
