@@ -53,29 +53,27 @@ class EveryCoin(random.Random):
 def law(function, *args, coins="rng", least=Fraction(1, 10**6)):
     """Output → probability, and the probability of coin strings less likely than `least`."""
     found, cut = {}, Fraction(0)
+    source = EveryCoin(())
+    passed = {coins: source} if coins else {}
     todo = [((), Fraction(1))]
-    while todo:
-        tape, share = todo.pop()
-        if share < least:
-            cut += share
-            continue
-        source = EveryCoin(tape)
-        try:
-            if coins:
-                value = function(*args, **{coins: source})
-            else:
-                with (
-                    mock.patch.object(os, "urandom", source.randbytes),
-                    mock.patch.object(secrets, "randbits", source.getrandbits),
-                    mock.patch.object(secrets, "choice", source.choice),
-                    mock.patch.object(secrets, "randbelow", source._randbelow),
-                ):
-                    value = function(*args)
-            value = canonical_output(value)
-        except _NeedMore as more:
-            todo += [((*tape, v), share / more.count) for v in range(more.count)]
-            continue
-        except Exception as error:  # noqa: BLE001
-            value = ("raises", type(error).__name__)
-        found[value] = found.get(value, Fraction(0)) + share
+    with (
+        mock.patch.object(os, "urandom", source.randbytes),
+        mock.patch.object(secrets, "randbits", source.getrandbits),
+        mock.patch.object(secrets, "choice", source.choice),
+        mock.patch.object(secrets, "randbelow", source._randbelow),
+    ):
+        while todo:
+            source.tape, share = todo.pop()
+            source.at = 0
+            if share < least:
+                cut += share
+                continue
+            try:
+                value = canonical_output(function(*args, **passed))
+            except _NeedMore as more:
+                todo += [((*source.tape, v), share / more.count) for v in range(more.count)]
+                continue
+            except Exception as error:  # noqa: BLE001
+                value = ("raises", type(error).__name__)
+            found[value] = found.get(value, 0) + share
     return found, cut
