@@ -82,7 +82,7 @@ def on_a_grid(u: Array, blur: Array) -> Grid:
 def single_values(x: Array, claim: Claim, precision: Precision) -> dict[str, tuple[Array, Array]]:
     """The smaller tail's probability under the claim, by sign, each with its blur."""
     sides = {}
-    for name, side in (("F(x), x < 0", x[x < 0]), ("1 − F(x), x > 0", x[x > 0])):
+    for name, side in (("F(x) for x < 0", x[x < 0]), ("1 − F(x) for x > 0", x[x > 0])):
         z = np.abs(side) / claim.scale
         if claim.family == "gaussian":
             u, density = scipy.special.ndtr(-z), np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi)

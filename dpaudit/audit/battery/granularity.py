@@ -213,7 +213,7 @@ class Granularity:
             short = _ZERO ** min(len(x), 1000)
             if short < p:
                 p = short
-                says = f"{53 - precision.bits} last digits of the double are 0 in every value"
+                says = f"zero bits at the end of every double: {53 - precision.bits}"
         return min(1.0, 2 * p), says
 
     def _grids(self, x: Array, precision: Precision) -> dict[str, Grid]:

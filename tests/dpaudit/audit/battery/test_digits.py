@@ -170,7 +170,7 @@ def test_last_digits_that_are_always_0_are_found(zeros):
     z = np.random.default_rng(7).standard_normal((64, 64))
     evidence = judged(Granularity, [with_last(z, np.zeros(z.shape), zeros)])
     assert evidence.p < 1e-6
-    assert evidence.effect.startswith(f"{zeros} last digits of the double are 0")
+    assert evidence.effect == f"zero bits at the end of every double: {zeros}"
     steps = np.rint(z * 2**40) / 2**40  # a fine grid
     assert judged(Granularity, [steps]).p > 1e-3
 
