@@ -52,7 +52,9 @@ _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, Closure, CoinSource
 def binary(vm: Machine, op: str, left: Any, right: Any) -> Any:
     """The value of ``left op right``; UNBOUND where one of the program's methods is called."""
     kind, other = type(left), type(right)
-    if op in GROWING or (kind is not int and kind is not float):
+    if kind is int and other is int and op not in GROWING:
+        return PLAIN[op](left, right)
+    if kind is not float:
         refuse_large_operator(op, left, right)
     if kind in ATOMS and other in ATOMS:
         return PLAIN[op](left, right)
