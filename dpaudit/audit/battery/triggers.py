@@ -22,6 +22,7 @@ _PERIODS = (
     *(100, 128, 200, 256, 500, 512, 1000, 1024, 2000, 2048, 4096, 5000, 8192, 10_000, 16_384),
 )
 _SHORT = 256  # values in a call that counts as short
+_LARGE = 1 << 14  # above: one of the largest calls
 _CALLS = 1 << 17  # call numbers whose sums are kept
 
 Array = npt.NDArray[np.float64]
@@ -113,13 +114,13 @@ class Triggers:
     Null, exact: Σz ~ N(0, n), Σz² ~ χ²_n and, independent of Σz, Σ(z − z̄)² ~ χ²_(n−1), for every
     group that is chosen without a look at the noise. Looked at: each call by itself (a constant
     answer has no spread within it); how much the means of calls vary, and the mean squares of long
-    ones (Σ of their squared normal scores is χ², two-sided: balanced calls vary too little); the
-    residue classes of the call's number modulo 2…64, 100, 128, 200, … 16,384, for short calls (up
-    to 256 values) and long ones apart; each dimension d; the first and last row of the calls with
-    several; the first and last value of every call. Bonferroni within each part over all its
-    groups, then over the parts. Memory is bounded: the sums of the
-    first 2^17 calls of process 0 are kept, later ones count for the other parts only. Not claimed:
-    rare events that are not periodic, unless a single call shows them.
+    ones (Σ of their squared normal scores is χ², two-sided: balanced calls vary too little), apart
+    for calls above 256 and above 2^14 values; the residue classes of the call's number modulo
+    2…64, 100, 128, 200, … 16,384, for short calls (up to 256 values) and long ones apart; each
+    dimension d; the first and last row of the calls with several; the first and last value of every
+    call. Bonferroni within each part over all its groups, then over the parts. Memory is bounded:
+    the sums of the first 2^17 calls of process 0 are kept, later ones count for the other parts
+    only. Not claimed: rare events that are not periodic, unless a single call shows them.
     """
 
     looks_at = "calls, dimensions and places where the noise is different"
@@ -127,7 +128,7 @@ class Triggers:
     def __init__(self, claim: Claim, stream: Stream) -> None:
         del claim, stream
         self._extremes: dict[int, _Extremes] = {}
-        self._between = {kind: _Between() for kind in ("short calls", "long calls")}
+        self._between: dict[str, _Between] = {}
         self._dims: dict[int, _Sums] = {}
         self._places = {
             name: _Sums() for name in ("first row", "last row", "first value", "last value")
@@ -146,7 +147,8 @@ class Triggers:
         nothing = _Extremes(0, np.full(4, np.inf), np.zeros(4, np.int64))
         self._extremes.setdefault(size, nothing).add(numbers, total, square, size)
         kind = "short calls" if size <= _SHORT else "long calls"
-        self._between[kind].add(total, square, size)
+        alike = kind if size <= _LARGE else "largest calls"
+        self._between.setdefault(alike, _Between()).add(total, square, size)
         dim = self._dims.setdefault(d, _Sums())
         dim.n += calls.size
         dim.total += float(total.sum())
@@ -193,8 +195,7 @@ class Triggers:
         varied = {
             f"the {what} of {between.calls:,} {kind} vary {ratio:.3g} × as much as chance": p
             for kind, between in self._between.items()
-            if between.calls
-            for what, (p, ratio) in between.p(long=kind == "long calls").items()
+            for what, (p, ratio) in between.p(long=kind != "short calls").items()
         }
         effects["between calls"] = min(varied, key=lambda says: varied[says])
         parts["between calls"] = bonferroni(list(varied.values()))

@@ -24,11 +24,11 @@ Counts = npt.NDArray[np.int64]
 class Ranks:
     """Counts of the place of the largest and of the smallest, and of the six orders of three.
 
-    In groups of eight (of three) consecutive values in draw order; in groups that begin with an
-    answer (every second answer, where these are others); and by coordinate in rows of up to 64 (of
-    the first 2^15 values of an answer). Null: each
-    place has probability 1/8 (each order 1/6, each coordinate 1/d) in every group, exactly for any
-    continuous law; of equal values the first counts. Exact binomial tails; Bonferroni.
+    In groups of eight (of three, in every second answer) consecutive values in draw order; in
+    groups that begin with an answer (every second one, where these are others); and by coordinate
+    in rows of up to 64 (of the first 2^15 values of an answer). Null: each place has probability
+    1/8 (each order 1/6, each coordinate 1/d) in every group, exactly for any continuous law; of
+    equal values the first counts. Exact binomial tails; Bonferroni.
     """
 
     def __init__(self) -> None:
@@ -46,8 +46,9 @@ class Ranks:
         flat = z.ravel()
         for name, skip in self._counted(_EIGHT, at).items():
             count_places(flat[skip:], *self._places[name])
-        for name, skip in self._counted(_THREE, at).items():
-            count_orders(flat[skip:], self._orders[name])
+        if self._answers % 2:
+            for name, skip in self._counted(_THREE, at).items():
+                count_orders(flat[skip:], self._orders[name])
         d = z.shape[1]
         if 2 < d <= _WIDEST:
             counts = self._rows.setdefault(d, np.zeros((2, d), np.int64))
