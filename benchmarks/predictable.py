@@ -233,12 +233,23 @@ def gauss() -> Draw:
     return lambda m: np.array([made.gauss(0, 1) for _ in range(m)])
 
 
-def torch_normal() -> Draw:
-    """``torch.randn`` on the CPU, in float32."""
+def torch_normal(dtype: str = "float32") -> Draw:
+    """``torch.randn`` on the CPU."""
     import torch
 
-    made = torch.Generator().manual_seed(SEED)
-    return lambda m: torch.randn(m, generator=made).double().numpy()
+    made, kind = torch.Generator().manual_seed(SEED), getattr(torch, dtype)
+    return lambda m: torch.randn(m, generator=made, dtype=kind).double().numpy()
+
+
+def legacy(kind: str) -> Draw:
+    """A method of numpy's ``RandomState``, of scale 1."""
+    made = getattr(np.random.RandomState(SEED), kind)
+    return lambda m: made(0, 1, m)
+
+
+def modern() -> Draw:
+    """What replaced it: nothing here predicts it, which is no proof that nobody can."""
+    return np.random.Generator(np.random.PCG64(SEED << 70 | 1)).standard_normal
 
 
 # --- congruential and lagged generators ---
@@ -341,6 +352,8 @@ _128 = 2**128, 0x2360ED051FC65DA44385DF649FCCF645, 11
 
 LINEAR = "linear-complexity"
 LATTICE = "congruential"
+STATE = "state-recovery"
+_LAPLACE = "laplace:scale=1"
 ROWS = [
     Row("MT19937, 32 bits (PHP, Perl module), Φ⁻¹", lambda: inverse(twister()), LINEAR),
     Row("MT19937, 32 bits, Box-Muller", lambda: box_muller(twister()), LINEAR),
@@ -406,6 +419,13 @@ ROWS = [
     Row("xorshift128+ in V8's blocks, polar", lambda: polar(words(v8, 52)), LINEAR),
     Row("xorshift128, polar", lambda: polar(words(xorshift128, 32)), LINEAR),
     Row("WELL512a, polar", lambda: polar(words(well512, 32)), LINEAR),
+    Row("MT19937, Python's random.gauss", gauss, STATE),
+    Row("MT19937, numpy.random.normal (legacy)", lambda: legacy("normal"), STATE),
+    Row("MT19937, numpy.random.laplace (legacy)", lambda: legacy("laplace"), STATE, _LAPLACE),
+    Row("MT19937, R's inversion", lambda: inverse(r_uniforms()), STATE),
+    Row("MT19937, torch.randn on the CPU", torch_normal, STATE),
+    Row("MT19937, torch.randn on the CPU, float64", lambda: torch_normal("float64"), STATE),
+    Row("PCG64, numpy's default_rng().normal", modern, STATE),
 ]
 
 
