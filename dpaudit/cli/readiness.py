@@ -25,7 +25,7 @@ __all__ = ["be_ready"]
 
 _SANDBOX = "dpaudit.samplers.sandbox"
 _JUDGES = ("dpaudit.audit", _SANDBOX, "dpaudit.results", "dpaudit.accounting")
-# numba and scikit-learn, which an audit of noise does not need
+# scikit-learn, which an audit of noise does not need
 _RELEASES = ("dpaudit.audit.epsilon", "dpaudit.audit.training_loops")
 _ATTACKS = ("reach", "bit-features")  # which the audit of a mechanism uses by default
 
@@ -36,6 +36,8 @@ def be_ready(*, writes: bool, releases: bool = False) -> None:
 
     ``releases``: an audit of a mechanism, which trains classifiers.
     """
+    from dpaudit.audit.battery.order.loops import use_once  # loads a compiler
+
     source_hash("dpaudit")
     for name in _JUDGES:
         # Windows runs no foreign programs
@@ -43,6 +45,7 @@ def be_ready(*, writes: bool, releases: bool = False) -> None:
             _all_of(name, but=() if releases else _RELEASES)
     if releases:
         _train_once()
+    use_once()
     for group, names in (("tests", registry.plugins("tests")), ("attacks", _ATTACKS)):
         for name in names:
             try:

@@ -18,6 +18,7 @@ __all__ = [
     "most_biased",
     "odd_products",
     "sums_of_eight",
+    "use_once",
 ]
 
 _jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False)
@@ -186,3 +187,18 @@ def fold(
     sides = [tuple(x.astype(np.int16) for x in np.divmod(where, first)) for where in (above, below)]
     _fold(sides[0], sides[1], longest, found, places)
     return found, places
+
+
+def use_once() -> None:
+    """Call each loop on a few values: numba imports much of itself, and compiles, on first use."""
+    z = np.zeros(64)
+    counts = np.zeros((2, 8), np.int64)
+    where = np.arange(64)
+    shifted = np.zeros((4, 2), np.uint64)
+    events(z, 1.0, where.copy())
+    count_places(z, counts[0], counts[1])
+    count_orders(z, counts[0])
+    sums_of_eight(z, np.zeros(8), np.zeros(8))
+    odd_products(shifted, np.zeros((4, 4), np.int64))
+    most_biased(shifted)
+    fold(where, where, longest=64)
