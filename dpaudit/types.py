@@ -400,6 +400,7 @@ class TestResult:
 class AuditResult:
     """The verdict on one closed sampler against one claim.
 
+    ``cause`` is the likeliest cause of a finding in a few words, empty where none is recognised.
     ``dims`` are the vector lengths drawn, ``dims_refused`` those that the sampler refused.
     ``power`` is the detectability map around this audit: the sizes of flaws found with probability
     ≥ 0.9, by number of values. ``sandbox`` says how the sampler was confined: ``full``,
@@ -422,6 +423,7 @@ class AuditResult:
     dims: tuple[int, ...]
     dims_refused: tuple[int, ...] = ()
     sequential: bool = False
+    cause: str = ""
     sandbox: str = ""
     seconds: Amount
     cannot_rule_out: tuple[BlindSpot, ...]

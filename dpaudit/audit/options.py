@@ -76,6 +76,8 @@ class AuditOptions:
     """Whether to stop at the first clear finding; valid whenever it stops."""
     allow_predictable: bool = False
     """Whether noise that can be computed from other noise is advice, as in simulations."""
+    all_values: bool = False
+    """Whether to draw all values, even after a finding is certain."""
     bits: Path | None = None
     """File or FIFO for the top 16 bits of Φ(z) of every value of the first process."""
     dtype: str = "f64"
@@ -109,6 +111,7 @@ class AuditOptions:
             *(["--call", self.call] if self.call else []),
             *(["--sequential"] if self.sequential else []),
             *(["--allow-predictable"] if self.allow_predictable else []),
+            *(["--all"] if self.all_values else []),
         ]
 
     def for_opened(self, name: str) -> Self:

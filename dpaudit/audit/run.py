@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dpaudit.audit.battery import Battery
+from dpaudit.audit.battery import CERTAIN, LOOKS, Battery
 from dpaudit.audit.betting import Betting
 from dpaudit.audit.block import BitWriter
+from dpaudit.audit.causes import cause_of
 from dpaudit.audit.notebook_bar import notebook_bar
 from dpaudit.audit.options import (
     DEFAULT_SAMPLES,
@@ -87,6 +88,7 @@ def audit_sampler(
     tests: Sequence[str] | None = None,
     sequential: bool = False,
     allow_predictable: bool = False,
+    all_values: bool = False,
     bits: Path | None = None,
     call: str | None = None,
     in_process: bool | None = None,
@@ -109,7 +111,8 @@ def audit_sampler(
     (less below 1e7 values, 5 at 1e6). Without ``seed`` a fresh one is drawn and reported. ``tests``
     are names (all registered ones by default). ``sequential`` stops at the first clear finding and
     stays valid at any time it is stopped. ``allow_predictable`` is for simulations, where noise may
-    follow from other noise: the tests of that become advisory. ``bits`` is a file or FIFO for the
+    follow from other noise: the tests of that become advisory. ``all_values`` draws all of them
+    even after a finding is certain, and so shows every finding. ``bits`` is a file or FIFO for the
     top 16 bits of Φ(z) of every value of the first process, for an external battery. ``by`` is who
     runs the audit, for the report. ``progress`` is called with the number drawn and the total;
     without it a notebook shows a bar.
@@ -142,6 +145,7 @@ def audit_sampler(
         tests=None if tests is None else tuple(tests),
         sequential=sequential,
         allow_predictable=allow_predictable,
+        all_values=all_values,
         bits=bits,
         dtype=dtype,
         text=text,
@@ -250,6 +254,11 @@ def run_audit(
     pass on less than a tenth of ``samples`` is *inconclusive*. A sequential audit spends half of α
     on bets while it draws and half on the battery at the end, which a won bet makes unnecessary.
 
+    Otherwise the audit looks at the tests that are quick to evaluate whenever the number of values
+    has grown fourfold, at most 20 times, and stops at a look, from the millionth value on, where a
+    finding is certain: an adjusted p-value of at most α·10⁻¹²/20. All p-values of that audit then
+    count 20·10¹² times. With ``all_values`` or ``bits`` it does not stop.
+
     Where the sampler dies, hangs or answers with something that is not noise, what was drawn before
     is judged: a finding stands, a pass is *inconclusive*. The battery's p-values then count
     100·t·(t + 1) times, t being the number of blocks drawn.
@@ -257,7 +266,8 @@ def run_audit(
     Formal guarantee: if the values that the sampler gives, for as long as it gives any, are
     independent draws of the claimed law, and its speed does not depend on them, the verdict is a
     finding with probability at most α where what ends it does not depend on the values either, and
-    at most 1.01·α whatever ends it. Proof: let p_t be the battery's smallest adjusted p-value after
+    at most 1.01·α whatever ends it; the looks add at most 10⁻¹²·α to either, by a union bound over
+    them. Proof: let p_t be the battery's smallest adjusted p-value after
     t blocks of the endless stream of which the sampler shows a first part, and N the number of
     blocks of a whole audit. For each fixed t, P(p_t ≤ x) ≤ x; so a whole audit is a finding with
     probability at most α, and so is one that ends at a t chosen independently (the factor is above
@@ -309,6 +319,7 @@ def _audit(
         root,
         alpha=alpha / weight,
         allow_predictable=options.allow_predictable,
+        fail_fast=not (options.all_values or sequential or options.bits is not None),
     )
     betting = Betting(claim, root, alpha=alpha / weight) if sequential else None
     sampling = Sampling(
@@ -332,6 +343,8 @@ def _audit(
             forked = block.process < 0
             if betting is not None and not forked and betting.update(block):
                 break
+            if battery.certain:
+                break
         if sampling.ended is not None and sampling.drawn < MINIMUM_SAMPLES:
             raise sampling.ended
         won = betting is not None and betting.won
@@ -342,7 +355,12 @@ def _audit(
             evidence = battery.conclude(
                 lambda sure: search_deadline(started, options, certain=sure)
             )
-        early = 1 if sampling.ended is None else EARLY_END * sampling.blocks * (sampling.blocks + 1)
+        early = 1.0
+        stopped = battery.certain and sampling.drawn < planned
+        if stopped:
+            early = LOOKS / CERTAIN
+        elif sampling.ended is not None:
+            early = EARLY_END * sampling.blocks * (sampling.blocks + 1)
         results, blind = judge(
             evidence, alpha=alpha, advisory=battery.advisory, weight=weight * early
         )
@@ -358,12 +376,18 @@ def _audit(
         else t
         for t in (*sorted(bets, key=lambda t: t.p), *results)
     )
-    verdict, reason = _verdict(found, sampling, won, limit=limit)
+    stop = ""
+    if won:
+        stop = " (stopped after {of})"
+    elif stopped:
+        stop = "; stopped after {of}, certain: --all continues"
+    verdict, reason = _verdict(found, sampling, stop, limit=limit)
     reason += _predictable(found, battery.predicting, alpha)
     spots, curves = _excludes_not(claim, battery, sampling, plan, blind, alpha)
     return AuditResult(
         verdict=verdict,
         reason=reason,
+        cause=cause_of(found),
         sampler=sampler.name,
         claim=str(claim),
         alpha=alpha,
@@ -467,12 +491,12 @@ def _reproduce(words: Sequence[str], test: TestResult, options: AuditOptions, dr
 
 
 def _verdict(
-    tests: Sequence[TestResult], sampling: Sampling, won: bool, *, limit: float
+    tests: Sequence[TestResult], sampling: Sampling, stop: str, *, limit: float
 ) -> tuple[Verdict, str]:
     found = [t.name for t in tests if t.finding]
     of = f"{sampling.drawn:,} of {sampling.planned:,} values"
     if found:
-        early = f" (stopped after {of})" if won else ""
+        early = stop.format(of=of)
         ended = f"; {of} were drawn, then {sampling.ended}" if sampling.ended is not None else ""
         verb = "contradicts" if len(found) == 1 else "contradict"
         return "finding", f"{', '.join(found)}: {verb} the claim{early}{ended}"

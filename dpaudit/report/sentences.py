@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 _COMPUTED = "the noise can be computed"  # as a part of an audit's reason begins
+_STOPPED = "stopped after"
 
 
 def audit_sentence(result: AuditResult, *, rest: str = "below") -> str:
@@ -49,10 +50,11 @@ def audit_sentence(result: AuditResult, *, rest: str = "below") -> str:
         names = listed([printable(t.name, limit=100) for t in found], word="and") or "the audit"
         verb = "contradict" if len(found) > 1 else "contradicts"
         smallest = min((t.p_adjusted for t in found), default=None)
+        cause = f"{printable(result.cause, limit=200)}; " if result.cause else ""
         p = f"smallest adjusted p {fmt.p_value(smallest)}, " if found else ""
         return (
-            f"Finding: {names} {verb} {claim} ({p}α {fmt.quantity(result.alpha)}, {values} values)."
-            f"{_computed(result)}"
+            f"Finding: {cause}{names} {verb} {claim} ({p}α {fmt.quantity(result.alpha)}, "
+            f"{values} values).{_computed(result)}{_stopped_early(result)}"
         )
     reason = printable(result.reason or "no reason given", limit=600).rstrip(".")
     return f"Inconclusive: {reason}; this says nothing about {claim} either way."
@@ -63,6 +65,12 @@ def _computed(result: AuditResult) -> str:
     parts = (part for part in result.reason.split("; ") if part.startswith(_COMPUTED))
     said = printable(next(parts, ""), limit=300)
     return f" {said[:1].upper()}{said[1:]}." if said else ""
+
+
+def _stopped_early(result: AuditResult) -> str:
+    parts = (part for part in result.reason.split("; ") if part.startswith(_STOPPED))
+    said = printable(next(parts, ""), limit=300)
+    return f" The audit {said}." if said else ""
 
 
 def sandbox_level(result: AuditResult | MechanismResult) -> str:

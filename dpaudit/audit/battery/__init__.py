@@ -22,6 +22,13 @@ __all__ = ["Battery", "detectable_effect"]
 SEARCH = "keyless-search"
 """The one test whose share of α the others can do without; it reports its own blind spots."""
 _FIRST_LOOK = 1 << 14
+LOOKS = 20
+"""How often an audit looks for what is certain, at most."""
+CERTAIN = 1e-12
+"""Share of α that all of these looks have together."""
+ENOUGH = 1_000_000
+"""Values without which no audit stops: the tests that name a cause need some."""
+_SEARCHED = frozenset({"hidden-direction", "kernel", "covariance", "projections"})
 
 
 class Battery:
@@ -32,8 +39,13 @@ class Battery:
     ``predictability = True``, which ``predicting`` names.
 
     ``seen_after`` maps a test to the number of values drawn when its p-value was first seen below
-    its share of α. This is checked whenever the number of values has grown fourfold and decides
-    nothing; tests that search, or have ``costly = True``, are evaluated at the end only.
+    its share of α. This is checked whenever the number of values has grown fourfold; tests that
+    search, or have ``costly = True``, are evaluated at the end only.
+
+    ``certain``: whether at one of these looks, from the millionth value on, a p-value was at most
+    α·10⁻¹²/(20 × number of tests); never without ``fail_fast``. A finding of a direction does not
+    count, as the search that may recover it needs all values. The audit is to stop at that look,
+    whose evidence is kept for :meth:`conclude`.
     """
 
     def __init__(
@@ -44,6 +56,7 @@ class Battery:
         *,
         alpha: float,
         allow_predictable: bool = False,
+        fail_fast: bool = False,
     ) -> None:
         chosen = list(registry.plugins("tests")) if names is None else list(dict.fromkeys(names))
         self._tests: dict[str, Test] = {
@@ -57,7 +70,12 @@ class Battery:
         self.advisory = self._with("advisory") | (
             self.predicting if allow_predictable else frozenset()
         )
-        self._share = alpha / max(1, len(self._tests) - len(self.advisory))
+        counted = max(1, len(self._tests) - len(self.advisory))
+        self._share = alpha / counted
+        self._certain_at = CERTAIN * alpha / (LOOKS * counted)
+        self._looks_left = LOOKS if fail_fast else 0
+        self._kept: dict[str, Evidence] = {}
+        self.certain = False
         self.complete = set(registry.plugins("tests")) - {SEARCH} <= set(chosen)
         self._look_at = _FIRST_LOOK
         self.seen_after: dict[str, int] = {}
@@ -77,16 +95,25 @@ class Battery:
         for test in self._tests.values():
             if block.process == 0 or getattr(test, "compares_processes", False):
                 test.update(block)
-        if drawn >= self._look_at:
+        if drawn >= self._look_at and not self.certain:
             self._look_at = 4 * drawn
-            for name, test in self._tests.items():
-                looked = (
-                    name in self.seen_after
-                    or name in self._searching
-                    or getattr(test, "costly", False)
-                )
-                if not looked and test.evidence(alpha=self._share).p <= self._share:
-                    self.seen_after[name] = drawn
+            self._look(drawn)
+
+    def _look(self, drawn: int) -> None:
+        ending = drawn >= ENOUGH and self._looks_left > 0
+        self._looks_left -= ending
+        for name, test in self._tests.items():
+            if name in self._searching or getattr(test, "costly", False):
+                continue
+            ends = ending and name not in self.advisory | _SEARCHED
+            if name in self.seen_after and not ends:
+                continue
+            seen = test.evidence(alpha=self._share)
+            if seen.p <= self._share:
+                self.seen_after.setdefault(name, drawn)
+            if ends and seen.p <= self._certain_at:
+                self.certain = True
+                self._kept[name] = seen
 
     def conclude(self, patience: Callable[[bool], float]) -> dict[str, tuple[Test, Evidence]]:
         """The evidence of each test, by name; called once, after the last draw.
@@ -95,7 +122,10 @@ class Battery:
         ``time.monotonic``), where ``certain`` says whether the others are enough for a finding.
         """
         others = [name for name in self._tests if name not in self._searching]
-        heard = {name: self._tests[name].evidence(alpha=self._share) for name in others}
+        heard = {
+            name: self._kept.get(name) or self._tests[name].evidence(alpha=self._share)
+            for name in others
+        }
         certain = any(heard[name].p <= self._share for name in others if name not in self.advisory)
         if self._searching:
             deadline = patience(certain)

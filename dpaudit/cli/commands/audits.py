@@ -77,6 +77,13 @@ def audit(
             help="Noise that can be computed from other noise is advice only: for simulations, where no privacy is claimed.",
         ),
     ] = False,
+    all_values: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Draw all values even after a finding is certain, and show every finding.",
+        ),
+    ] = False,
     bits: Annotated[
         Path | None,
         typer.Option(
@@ -144,6 +151,7 @@ def audit(
         tests=tuple(tests.split(",")) if tests is not None else None,
         sequential=sequential,
         allow_predictable=allow_predictable,
+        all_values=all_values,
         bits=bits,
         dtype=dtype,
         text=text,

@@ -59,7 +59,9 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     }
     seed = f"{cell.settings['seed']}/{case.name}"
     tests = tuple(name for name in registry.plugins("tests") if name != SEARCH)
-    options = AuditOptions(samples=grid.samples, alpha=grid.alpha, seed=seed, tests=tests)
+    options = AuditOptions(
+        samples=grid.samples, alpha=grid.alpha, seed=seed, tests=tests, all_values=True
+    )
     began = time.monotonic()
     try:
         with ProgramSampler(

@@ -105,6 +105,7 @@ def _audit(subject: Specimen, grid: ZooGrid, stream: KeyedStream, seed: str) -> 
         alpha=grid.alpha,
         time_limit=grid.time_limit,
         seed=seed,
+        all_values=True,  # every test that finds something is counted
     )
     with specimen_sampler(subject, stream=stream.child("audited")) as sampler:
         return run_audit(sampler, claim=Claim.parse(subject.claim), options=options)
