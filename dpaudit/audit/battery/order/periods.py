@@ -78,7 +78,7 @@ class Periods:
 
         lengths = np.array(list(self._lengths[name].items()), dtype=np.int64)
         longest = int(min(LONGEST, lengths[:, 0].max() // 2, lengths.prod(1).sum() // _EACH_CLASS))
-        if longest < _FEWEST:
+        if longest < _FEWEST or (longest // 2) ** 2 < lengths[:, 0].max():  # see loops.fold
             return Part(1.0, "too few values for a period")
         found, places = fold(
             np.concatenate(self._above[name]), np.concatenate(self._below[name]), longest=longest

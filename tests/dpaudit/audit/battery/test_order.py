@@ -228,3 +228,11 @@ def test_folded_counts_are_right_for_every_period(longest):
         assert found[period].tolist() == [both.max(), both.min(), above.max(), below.max()]
         assert both[places[period, 0]] == both.max()
         assert below[places[period, 3]] == below.max()
+
+
+@pytest.mark.parametrize("values", [8_192, 10_000, 16_383, 16_384, 20_000])
+def test_positions_are_never_too_large_for_their_quotients(values):
+    z = np.random.default_rng(68).standard_normal((values, 1))
+    assert evidence_of(Order, [(z, 1)]).p > 1e-3
+    with pytest.raises(ValueError, match="below"):
+        fold(np.array([values]), np.array([0]), longest=128)
