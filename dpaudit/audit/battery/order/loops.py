@@ -138,13 +138,12 @@ def _look(above, below, period, found, places):  # type: ignore[no-untyped-def]
 
 @_jit
 def _advance(quotient, residue, period):  # type: ignore[no-untyped-def]
-    """From places modulo ``period`` − 1 to places modulo ``period``."""
+    """From places modulo ``period`` − 1 to places modulo ``period``; quotients below periods."""
     for i in range(len(residue)):
         rest = residue[i] - quotient[i]
-        while rest < 0:  # once, where the quotient is at most the period
-            rest += period
-            quotient[i] -= 1
-        residue[i] = rest
+        less = rest < 0
+        residue[i] = rest + period if less else rest
+        quotient[i] -= less
 
 
 @_jit
@@ -178,7 +177,7 @@ def fold(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Per period up to ``longest``: most and fewest events of a residue, most above, most below.
 
-    ``above`` and ``below`` are events' positions, below 2^14·longest. Both results have shape
+    ``above`` and ``below`` are events' positions, below (longest/2)². Both results have shape
     (longest + 1, 4): the counts, and a residue that has it. Rows 0 and 1 hold nothing.
     """
     if any((where >= (longest // 2) ** 2).any() for where in (above, below)):
