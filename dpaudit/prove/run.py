@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -16,7 +17,7 @@ from dpaudit.prove.exploration.graph import Graph
 from dpaudit.prove.exploration.law import ExactLaw
 from dpaudit.prove.exploration.paths import Coin, coins_of, path_to
 from dpaudit.prove.questions import ProofOptions
-from dpaudit.prove.replay import ReplayMismatchError, replay
+from dpaudit.prove.replay import ReplayMismatchError, replay, replays
 from dpaudit.prove.verdicts.claims import ClaimedLaw
 from dpaudit.prove.verdicts.coin_count import coin_count
 from dpaudit.prove.verdicts.disjoint import (
@@ -45,6 +46,7 @@ __all__ = ["InterpreterMismatchError", "Proof", "prove", "prove_law"]
 _SHOWN = 400
 _LARGEST_JSON = 1 << 53
 _LARGEST_END = 1000
+_TINY = Decimal("1e-300")  # below it a float is coarse, or 0
 _NOT_SHOWN = {"disjoint": "not shown"}
 Verdict = Literal["proved", "refuted", "undecided"]
 NOT_COVERED = (
@@ -204,7 +206,7 @@ def _not_followed(explored: Sequence[Exploration]) -> str:
         return ""
     more = f", and {len(found) - 1} more" if len(found) > 1 else ""
     return (
-        f"; not followed, with probability at least {_short(found[0].probability)}: "
+        f"; not followed, with probability at least {_at_least(found[0].probability)}: "
         f"{one_line(found[0].reason, limit=300)}{more}"
     )
 
@@ -254,24 +256,24 @@ def _law(
         "log_ratio": ProvedBounds(low=_down(far.log_ratio.lower), high=_up(far.log_ratio.upper)),
         "claimed": _claimed(law, claim),
     }
-    between = f"between {_short(bounds.lower)} and {_short(bounds.upper)}"
+    between = f"between {_at_least(bounds.lower)} and {_at_most(bounds.upper)}"
     if bounds.lower > tolerance:
         output = far.event[0]
         claimed = claim.probability(output)
         says = (
-            f"P({one_line(repr(output), limit=80)}) ≥ {_short(law.lower(output))}, but {claim} "
-            f"gives it at most {_short(claimed.upper)}"
+            f"P({one_line(repr(output), limit=80)}) ≥ {_at_least(law.lower(output))}, but {claim} "
+            f"gives it at most {_at_most(claimed.upper)}"
         )
         fields["counterexample"] = _counterexample(
             function, options.args, explored, output, says, options
         )
         return _Found("refuted", f"total variation to {claim} is {between}; {says}", fields)
     if bounds.upper <= tolerance:
-        reason = f"total variation to {claim} is at most {_short(bounds.upper)}"
+        reason = f"total variation to {claim} is at most {_at_most(bounds.upper)}"
         return _Found("proved", reason, fields)
     return _Found(
         "undecided",
-        f"total variation to {claim} is {between}, and {_short(tolerance)} is the tolerance"
+        f"total variation to {claim} is {between}, and {_digits(tolerance)} is the tolerance"
         + ("" if explored.finished else "; the time limit came first"),
         fields,
     )
@@ -334,7 +336,7 @@ def _factors(
     options: ProofOptions,
 ) -> _Found:
     says = f"{len(factors.laws)} values have coins of their own: their joint law is a product, up "
-    says += f"to {_short(factors.residual)}"
+    says += f"to {_at_most(factors.residual)}"
 
     def shown(place: int, output: Hashable, why: str) -> Counterexample:
         return _counterexample_of_factors(function, factors, place, output, why, options)
@@ -366,14 +368,14 @@ def _independent(
         output = far[place].event[0]
         why = (
             f"value {place + 1} is {one_line(repr(output), limit=80)} with probability ≥ "
-            f"{_short(laws[place].lower(output))}, but {claim} gives it at most "
-            f"{_short(claim.probability(output).upper)}"
+            f"{_at_least(laws[place].lower(output))}, but {claim} gives it at most "
+            f"{_at_most(claim.probability(output).upper)}"
         )
         fields["counterexample"] = counterexample(place, output, why)
         return _Found("refuted", f"{says}; {why}", fields)
     if high <= tolerance * len(laws):
         return _Found(
-            "proved", f"{says}; total variation to {claim} is at most {_short(high)}", fields
+            "proved", f"{says}; total variation to {claim} is at most {_at_most(high)}", fields
         )
     return _Found("undecided", f"{says}; their laws are not decided", fields)
 
@@ -429,7 +431,7 @@ def _joint(
         return _counterexample(function, options.args, explored, row, why, options)
 
     says = f"the joint law of {len(found.marginals)} values is the product of their laws, up to "
-    says += _short(found.apart.upper)
+    says += _at_most(found.apart.upper)
     return replace(_independent(found.marginals, says, claim, options, shown), shows=shows)
 
 
@@ -439,8 +441,8 @@ def _dependent(
     row = found.row
     says = (
         f"the joint law differs from the product of its marginals by at least "
-        f"{_short(found.apart.lower)} in total variation; {one_line(repr(row), limit=80)} has "
-        f"probability ≥ {_short(explored.law.lower(row))}"
+        f"{_at_least(found.apart.lower)} in total variation; {one_line(repr(row), limit=80)} has "
+        f"probability ≥ {_at_least(explored.law.lower(row))}"
     )
     example = _counterexample(function, options.args, explored, row, says, options)
     says += _one_coin_apart(function, explored, row, options)
@@ -452,18 +454,21 @@ def _dependent(
 def _one_coin_apart(
     function: Callable[..., Any], explored: Exploration, row: Hashable, options: ProofOptions
 ) -> str:
-    def run(tape: Sequence[tuple[int, int]]) -> Hashable:
-        try:
-            return replayed(function, options.args, [Coin(*c) for c in tape], options)
-        except InterpreterMismatchError:
-            return None
-
     tapes = []
     for output in [row, *list(explored.law.mass)[:20]]:
         path = path_to(explored.graph, output)
         if path is not None:
             tapes.append([(c.count, c.value) for c in coins_of(explored.graph, path)])
-    found = one_coin_apart(run, tapes)
+    kwargs = options.kwargs or {}
+    with replays(function, options.args, kwargs, **_replaced(options)) as replay_one:
+
+        def run(tape: Sequence[tuple[int, int]]) -> Hashable:
+            try:
+                return replay_one([Coin(*c) for c in tape])
+            except ReplayMismatchError:
+                return None
+
+        found = one_coin_apart(run, tapes)
     if found is None:
         return ""
     before, after, first, second = found
@@ -499,9 +504,9 @@ def _privacy(
             for p, e in zip(points, [epsilon, *epsilons], strict=True)
         ),
     }
-    where = f"δ({epsilon.text}) is between {_short(point.delta.lower)} and "
-    where += f"{_short(point.delta.upper)}; at δ = {_short(claim_delta)} the least ε is between "
-    where += f"{_short(least.lower)} and {_short(least.upper)}"
+    where = f"δ({epsilon.text}) is between {_at_least(point.delta.lower)} and "
+    where += f"{_at_most(point.delta.upper)}; at δ = {_digits(claim_delta)} the least ε is between "
+    where += f"{_at_least(least.lower)} and {_at_most(least.upper)}"
     certified = [*zip([epsilon, *epsilons], points, strict=True)]
     ends = _around(least)
     certified += zip(ends, profile(*laws, ends), strict=True)
@@ -510,8 +515,8 @@ def _privacy(
         first = 0 if point.direction == "a" else 1
         output = point.event[0]
         says = (
-            f"P({one_line(repr(output), limit=80)}) ≥ {_short(laws[first].lower(output))} for one "
-            f"neighbour and ≤ {_short(laws[1 - first].upper(output))} for the other"
+            f"P({one_line(repr(output), limit=80)}) ≥ {_at_least(laws[first].lower(output))} "
+            f"for one neighbour and ≤ {_at_most(laws[1 - first].upper(output))} for the other"
         )
         fields["counterexample"] = _counterexample(
             function, calls[first], explored[first], output, says, options
@@ -563,20 +568,22 @@ def replayed(
     Raises:
         InterpreterMismatchError: it asked for other coins.
     """
-    kinds = [c for c in options.coins.split(",") if c]
+    kwargs = options.kwargs or {}
     try:
-        return replay(
-            function,
-            args,
-            options.kwargs or {},
-            coins,
-            passed=[k for k in kinds if k not in {"random", "numpy", "secrets"}],
-            everywhere=bool({"random", "numpy"} & set(kinds)),
-        )
+        return replay(function, args, kwargs, coins, **_replaced(options))
     except ReplayMismatchError as error:
         raise InterpreterMismatchError(
             f"replay: {error}; Python ran the program otherwise than the interpreter: please report"
         ) from error
+
+
+def _replaced(options: ProofOptions) -> dict[str, Any]:
+    """Which generators a replay replaces."""
+    kinds = [c for c in options.coins.split(",") if c]
+    return {
+        "passed": [k for k in kinds if k not in {"random", "numpy", "secrets"}],
+        "everywhere": bool({"random", "numpy"} & set(kinds)),
+    }
 
 
 def _whole(value: int) -> int | str:
@@ -601,8 +608,21 @@ def _bounds(bounds: Bounds) -> ProvedBounds:
     return ProvedBounds(low=_down(bounds.lower), high=_up(bounds.upper))
 
 
-def _short(value: Fraction | float) -> str:
-    return f"{float(value):.4g}"
+def _at_least(value: Fraction | float) -> str:
+    return _digits(value, ROUND_FLOOR)
+
+
+def _at_most(value: Fraction | float) -> str:
+    return _digits(value, ROUND_CEILING)
+
+
+def _digits(value: Fraction | float, rounding: str = ROUND_HALF_EVEN) -> str:
+    """Four digits, rounded exactly."""
+    if math.isinf(value):
+        return "inf"
+    exact = Fraction(value)
+    near = Context(prec=4, rounding=rounding).divide(exact.numerator, exact.denominator)
+    return f"{float(near):.4g}" if not 0 < abs(near) < _TINY else f"{near:.4g}"
 
 
 def _shown_arguments(options: ProofOptions) -> str:

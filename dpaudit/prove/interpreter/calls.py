@@ -177,7 +177,7 @@ def _length(value: Any) -> Any:
 
 # -- classes -----------------------------------------------------------------------------------
 def _construct(vm: Machine, cls: type, args: list[Any], kwargs: _Kwargs, mode: Mode) -> None:
-    if not is_python_class(cls):
+    if id(cls) in PRELUDE or not is_python_class(cls):
         settle(vm, _native_object(cls, args, kwargs), mode)
         return
     if class_attribute(type(cls), "__call__") is not type.__call__:

@@ -78,7 +78,7 @@ def test_a_refutation_exits_with_1_and_shows_coins(folder) -> None:
     assert found["counterexample"] == {
         "output": "0",
         "coins": [[2, 0]],
-        "says": "P(0) ≥ 0.5, but bernoulli:p=2/3 gives it at most 0.3333",
+        "says": "P(0) ≥ 0.5, but bernoulli:p=2/3 gives it at most 0.3334",
     }
 
 

@@ -131,7 +131,7 @@ def test_a_branch_below_the_residual_does_not_stop_a_proof() -> None:
     proof = prove(rare, program="p", claim="bernoulli:p=1/2", options=ProofOptions(coins="rng"))
     assert proof.result.verdict == "proved"
     assert proof.result.residual <= 2.0**-40
-    assert "; not followed, with probability at least 8.674e-19: " in proof.result.reason
+    assert "; not followed, with probability at least 8.673e-19: " in proof.result.reason
     assert prove_law(rare, coins="rng").residual <= Fraction(1, 2**40)
 
 
