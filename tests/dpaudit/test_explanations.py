@@ -71,8 +71,8 @@ def test_on_the_command_line():
     assert [part["heading"] for part in document["sections"]] == list(SECTIONS)
     listed = dpaudit("explain")
     ours, theirs = listed.stdout.split("dpaudit mechanism")
-    assert "  moments           Is the noise as large as claimed, and centred?" in ours
-    assert "  low-bits          Do the last bits of a release tell the neighbours apart?" in theirs
+    assert "  moments            Is the noise as large as claimed, and centred?" in ours
+    assert "  low-bits           Do the last bits of a release tell the neighbours apart?" in theirs
     assert all(f"  {name} " in listed.stdout for name in topics())
     named = json.loads(dpaudit("explain", "--format", "json").stdout)
     assert {entry["name"]: entry["command"] for entry in named}["low-bits"] == "mechanism"
