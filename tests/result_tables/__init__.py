@@ -37,6 +37,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "libraries": audits.libraries,
     "local-coins": defences.local_coins,
     "next-batch": defences.next_batch,
+    "other-batteries": audits.other_batteries,
     "opacus-replay": defences.opacus_replay,
     "peers-short": audits.peers_short,
     "pools": papers.pools,

@@ -86,6 +86,20 @@ def _by_mark(kinds: Iterable[str]) -> Iterator[str]:
         yield f"{sum(found)} of {len(found)}" if found else ""
 
 
+def other_batteries() -> Iterator[str]:
+    """Per sampler and battery: whether it found something, and its CPU seconds; and in all."""
+    names = ("audit", "Rabbit", "PractRand")
+    for row in rows("other-batteries"):
+        seen = [row["by"][name] for name in names]
+        told = [f"{'**found**' if s['found'] else 'nothing'}, {s['cpu_seconds']} s" for s in seen]
+        yield line([row["sampler"], f"{row['generator']}; {row['transform']}", *told])
+    for flawed, title in ((True, "**flawed**"), (False, "**right**")):
+        own = [row["by"] for row in rows("other-batteries") if row["flawed"] is flawed]
+        if own:
+            counts = (sum(by[name]["found"] for by in own) for name in names)
+            yield line([title, "", *(f"{count} of {len(own)}" for count in counts)])
+
+
 def libraries() -> Iterator[str]:
     """One row per mechanism: the strongest attack, or all if none shows more than the claim."""
     kept: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
