@@ -39,7 +39,8 @@ class Precision:
         bits, step = _digits(x)
         if bits > 24:
             ratio = x / scale
-            near = ratio.astype(np.float32).astype(np.float64)
+            with np.errstate(over="ignore"):  # beyond float32: not near
+                near = ratio.astype(np.float32).astype(np.float64)
             if len(x) and bool((np.abs(near - ratio) <= _SLACK * np.abs(ratio)).all()):
                 bits, step = _digits(near)
                 return cls(bits, step * scale, scale)

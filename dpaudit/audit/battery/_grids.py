@@ -15,6 +15,7 @@ from dpaudit.claims import Claim
 __all__ = ["FINEST", "Grid", "lengths_and_angles", "on_a_grid", "single_values"]
 
 FINEST = 48
+_FARTHEST = 40.0  # standard deviations; the tail is 0 there
 _COARSEST = 16
 _BLUR = 1 / 16  # of a step: the most that rounding may spread a probability
 _STEPS = 64  # that the probabilities must cover
@@ -83,7 +84,7 @@ def single_values(x: Array, claim: Claim, precision: Precision) -> dict[str, tup
     """The smaller tail's probability under the claim, by sign, each with its blur."""
     sides = {}
     for name, side in (("F(x) for x < 0", x[x < 0]), ("1 − F(x) for x > 0", x[x > 0])):
-        z = np.abs(side) / claim.scale
+        z = np.minimum(np.abs(side) / claim.scale, _FARTHEST)
         if claim.family == "gaussian":
             u, density = scipy.special.ndtr(-z), np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi)
         else:
