@@ -90,6 +90,7 @@ def main():
     import multiprocessing  # noqa: F401
     import uuid  # noqa: F401
 
+    import llvmlite.binding  # noqa: F401 of numba; the library itself has another name elsewhere
     import matplotlib.figure  # noqa: F401
     import scipy.stats  # noqa: F401
 

@@ -22,7 +22,6 @@ __all__ = [
 ]
 
 _jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False)
-_sum_jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False, fastmath=True)
 
 
 def _generate_ones(typing: Any, word: Any) -> Any:
@@ -74,16 +73,17 @@ def most_biased(shifted):  # type: ignore[no-untyped-def]
     return first, second, ones
 
 
-@_sum_jit
+@_jit
 def sums_of_eight(z, sums, squares):  # type: ignore[no-untyped-def]
-    """Σz and Σz² of each eight consecutive values, added to ``sums`` and ``squares``."""
+    """Σz and Σz² of each eight consecutive values, added to ``sums`` and ``squares``.
+
+    In a fixed order, so that they are the same on every processor.
+    """
     for i in range(len(sums)):
-        total, square = 0.0, 0.0
-        for j in range(8 * i, 8 * i + 8):
-            total += z[j]
-            square += z[j] * z[j]
-        sums[i] += total
-        squares[i] += square
+        a, b, c, d = z[8 * i], z[8 * i + 1], z[8 * i + 2], z[8 * i + 3]
+        e, f, g, h = z[8 * i + 4], z[8 * i + 5], z[8 * i + 6], z[8 * i + 7]
+        sums[i] += ((a + b) + (c + d)) + ((e + f) + (g + h))
+        squares[i] += ((a * a + b * b) + (c * c + d * d)) + ((e * e + f * f) + (g * g + h * h))
 
 
 @_jit
