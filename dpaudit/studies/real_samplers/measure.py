@@ -83,7 +83,8 @@ def _shown(result: AuditResult) -> dict[str, Any]:
     return {
         "verdict": result.verdict,
         "found": bool(findings),
-        "cause": f"{findings[0].name}: {findings[0].effect}" if findings else None,
+        "cause": result.cause or None,
+        "effect": f"{findings[0].name}: {findings[0].effect}" if findings else None,
         "by": [test.name for test in findings],
         "p_adjusted": min(test.p_adjusted for test in result.tests if not test.advisory),
         "values": result.samples,
