@@ -451,15 +451,18 @@ def measured(row: Row) -> Line:
     return Line(row.name, row.test, None, None, seconds, "", found.effect)
 
 
-def table(lines: list[Line]) -> str:
-    """The lines in Markdown, values that are enough first."""
-    head = "| generator and transform | test | values needed | predicted at | CPU s | held out |\n"
-    rows = [
-        f"| {one.generator} | {one.test} | {_count(one.needed)} | {_count(one.drawn)} "
-        f"| {one.seconds:.2f} | {one.predicted or 'nothing'} |"
-        for one in lines
-    ]
-    return head + "|---|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
+def told(one: Line) -> str:
+    """A line for people."""
+    return " | ".join(
+        (
+            one.generator,
+            one.test,
+            f"needed {_count(one.needed)}",
+            f"predicted at {_count(one.drawn)}",
+            f"{one.seconds:.2f} s",
+            one.predicted or "nothing",
+        )
+    )
 
 
 def _count(number: int | None) -> str:
@@ -475,7 +478,7 @@ def main() -> None:
     for row in ROWS:
         if chosen.only is None or any(part in row.name for part in chosen.only):
             lines.append(measured(row))
-            print(table(lines[-1:]).splitlines()[-1], flush=True)
+            print(told(lines[-1]), flush=True)
     if chosen.write:
         write(lines)
 
@@ -488,7 +491,6 @@ def write(lines: list[Line]) -> None:
     kept = [known[row.name, row.test] for row in ROWS if (row.name, row.test) in known]
     result: dict[str, Any] = {"machine": MACHINE, "seed": SEED, "rows": [asdict(x) for x in kept]}
     write_file(path, json.dumps(result, indent=1, ensure_ascii=False) + "\n")
-    write_file(RESULTS / "table.md", table(kept))
 
 
 if __name__ == "__main__":

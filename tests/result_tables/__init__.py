@@ -49,6 +49,8 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "proved-opendp-gaussian": proofs.opendp_gaussian,
     "proved-sampled": proofs.sampled,
     "proved-samplers": proofs.samplers,
+    "predictable": audits.predictable,
+    "real-samplers": audits.real_samplers,
     "seed-audits": nonces.audits,
     "seed-gradients": defences.seed_gradients,
     "seeded": defences.seeded,
