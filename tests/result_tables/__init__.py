@@ -50,7 +50,6 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "proved-sampled": proofs.sampled,
     "proved-samplers": proofs.samplers,
     "predictable": audits.predictable,
-    "real-samplers": audits.real_samplers,
     "seed-audits": nonces.audits,
     "seed-gradients": defences.seed_gradients,
     "seeded": defences.seeded,
