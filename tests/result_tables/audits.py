@@ -73,17 +73,28 @@ UNSEEN = {
 
 
 def zoo_unseen() -> Iterator[str]:
-    """What was found of each kind and mark by the battery from before the unseen half."""
+    """Found of each kind and mark before tests were written for them, and after, by half."""
     for kind, title in UNSEEN.items():
         yield line([title, *_by_mark({kind})])
     yield line(["**all**", *_by_mark(UNSEEN)])
 
 
 def _by_mark(kinds: Iterable[str]) -> Iterator[str]:
-    own = [row for row in rows("zoo-unseen-before") if row["family"] in set(kinds)]
-    for mark in ("found", "borderline", "missed"):
-        found = [row["found"] for row in own if row["expected"] == mark]
-        yield f"{sum(found)} of {len(found)}" if found else ""
+    def share(name: str, mark: str, half: str | None = None) -> str:
+        found = [
+            row["found"]
+            for row in rows(name)
+            if row["family"] in set(kinds)
+            and row["expected"] == mark
+            and half in (None, row["half"])
+        ]
+        return f"{sum(found)} of {len(found)}" if found else ""
+
+    yield share("zoo-unseen-before", "found")
+    yield share("zoo-unseen", "found", "training")
+    yield share("zoo-unseen", "found", "test")
+    yield share("zoo-unseen", "borderline")
+    yield share("zoo-unseen", "missed")
 
 
 def predictable() -> Iterator[str]:
