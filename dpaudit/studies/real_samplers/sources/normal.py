@@ -8,7 +8,8 @@ import statistics
 import sys
 from array import array
 
-method, seed = sys.argv[1], int(sys.argv[2])
+running = __name__ == "__main__"
+method, seed = (sys.argv[1], int(sys.argv[2])) if running else ("", 0)
 
 
 def one_by_one(draw):
@@ -87,7 +88,8 @@ def start():
     return {"jax": jax_normal, "sqlite3": sqlite, "duckdb": duckdb}[method]()
 
 
-draw = start()
-for line in sys.stdin:
-    sys.stdout.buffer.write(draw(int(line)))
-    sys.stdout.buffer.flush()
+if running:
+    draw = start()
+    for line in sys.stdin:
+        sys.stdout.buffer.write(draw(int(line)))
+        sys.stdout.buffer.flush()
