@@ -65,7 +65,7 @@ def test_it_audits_without_torch(clean, installed, tmp_path):
         "--allow-predictable",  # numpy.random draws from the Mersenne Twister
         cwd=tmp_path,
     )
-    assert out.splitlines()[-1].startswith("No finding")
+    assert any(line.startswith("No finding") for line in out.splitlines())
 
 
 def test_a_reference_source_needs_no_torch(clean, tmp_path):
