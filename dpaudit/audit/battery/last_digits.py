@@ -13,12 +13,13 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.audit.battery._digits import Precision
+from dpaudit.audit.battery.predictable.linear.berlekamp_massey import shortest_recurrence
 from dpaudit.claims import Claim
 from dpaudit.interfaces import Block, Stream
 from dpaudit.stats import bonferroni
 from dpaudit.types import BlindSpot, Evidence
 
-__all__ = ["LastDigits", "shortest_register"]
+__all__ = ["LastDigits"]
 
 _BIAS = 2.0**-5  # a sum of digits modulo 2 is 1 with probability within (1 ± this)/2
 _LAST_BIAS = 0.5  # the same for the last digit alone, which sums leave 0 more often than 1
@@ -298,38 +299,19 @@ def _registers(last: list[npt.NDArray[np.uint8]], digits: int) -> Iterator[_Seen
     long = [x for x in last if len(x) >= _LEARNED + _PREDICTED][:_REGISTERS]
     for x in long:
         for j in range(digits):
-            bits = [int(b) for b in x[: _LEARNED + _PREDICTED] >> j & 1]
-            taps, length = shortest_register(bits[:_LEARNED])
+            bits = x[: _LEARNED + _PREDICTED] >> j & 1
+            recurrence = shortest_recurrence(bits[:_LEARNED])
+            length = recurrence.length
             if not 0 < length <= _LONGEST_REGISTER:
                 continue
-            hits = sum(
-                bits[i] == sum(bits[i - k] for k in taps) % 2 for i in range(_LEARNED, len(bits))
-            )
+            held_out = recurrence.one_ahead(bits[_LEARNED - length :]) == bits[_LEARNED:]
+            hits = int(np.count_nonzero(held_out))
             p = float(scipy.special.bdtrc(hits - 1, _PREDICTED, (1 + _ANY_BIAS) / 2))
             says = f"{_digit(j)} follows from the {length} before it (a shift register): {hits:,} "
             yield _Seen(
                 min(1.0, len(long) * digits * p),
                 f"{says}of {_PREDICTED:,} held-out digits predicted",
             )
-
-
-def shortest_register(bits: list[int]) -> tuple[list[int], int]:
-    """The shortest linear recurrence over GF(2) of ``bits``: which earlier ones add up, and length.
-
-    Berlekamp and Massey's algorithm (Massey 1969).
-
-    >>> shortest_register([0, 0, 1, 0, 1, 1, 1, 0, 0, 1, 0, 1, 1, 1])
-    ([2, 3], 3)
-    """
-    now, before, length, since, past = 1, 1, 0, 1, 0
-    for i, bit in enumerate(bits):
-        past = past << 1 | bit  # the newest in the lowest place
-        if (now & past).bit_count() % 2:
-            held, now = now, now ^ before << since
-            if 2 * length <= i:
-                length, before, since = i + 1 - length, held, 0
-        since += 1
-    return [k for k in range(1, length + 1) if now >> k & 1], length
 
 
 def _digit(j: int) -> str:

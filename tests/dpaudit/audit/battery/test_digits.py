@@ -10,7 +10,7 @@ from dpaudit.audit.battery._digits import Precision
 from dpaudit.audit.battery._distinct import Bulk, Largest, heaviest, survival
 from dpaudit.audit.battery._grids import on_a_grid, single_values
 from dpaudit.audit.battery.granularity import Granularity
-from dpaudit.audit.battery.last_digits import LastDigits, shortest_register
+from dpaudit.audit.battery.last_digits import LastDigits
 from dpaudit.audit.battery.norms import Norms
 from dpaudit.audit.block import SampleBlock
 from dpaudit.claims import Claim
@@ -341,10 +341,3 @@ def test_encrypted_digits_cannot_be_ruled_out():
     evidence = judged(LastDigits, [with_last(z, secret, 4)])
     assert evidence.p == 1
     assert any("cipher" in b.says for b in evidence.blind_spots)
-
-
-def test_the_shortest_register_is_found():
-    taps, length = shortest_register(register(200).tolist())
-    assert (taps, length) == ([3, 31], 31)
-    assert shortest_register([0] * 20) == ([], 0)
-    assert shortest_register([0] * 19 + [1])[1] == 20

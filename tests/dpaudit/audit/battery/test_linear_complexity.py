@@ -65,6 +65,16 @@ def test_a_recurrence_is_continued(constant):
     found = shortest_recurrence(bits[:200])
     assert (found.length, found.registers) == (31 + constant, (1, 31))
     np.testing.assert_array_equal(found.following(800), bits[200:])
+    np.testing.assert_array_equal(found.one_ahead(bits[:300]), bits[found.length : 300])
+
+
+def test_one_changed_bit_changes_only_the_predictions_that_use_it():
+    bits = prbs31(400)
+    found = shortest_recurrence(bits[:200])
+    changed = bits.copy()
+    changed[300] ^= 1
+    wrong = np.flatnonzero(found.one_ahead(changed) != changed[31:]) + 31
+    assert wrong.tolist() == [300, 303, 331]
 
 
 @pytest.mark.parametrize("bits", [[0] * 40, [1] * 40, [0, 1] * 20])

@@ -49,6 +49,16 @@ class Recurrence:
             state = state >> 1 | bit << top
         return found
 
+    def one_ahead(self, bits: Bits) -> Bits:
+        """Each of ``bits`` (n,) after the first ``length`` as the true ones before it predict it.
+
+        Shape (n − length,).
+        """
+        windows = np.lib.stride_tricks.sliding_window_view(bits[:-1], self.length)
+        used = [place for place in range(self.length) if self.taps >> place & 1]
+        predicted: Bits = windows[:, used].sum(1, dtype=np.uint8) & 1
+        return predicted
+
 
 def shortest_recurrence(bits: Bits) -> Recurrence:
     """The shortest linear recurrence over GF(2) that all of ``bits`` fulfil.
