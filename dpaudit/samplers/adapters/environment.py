@@ -28,9 +28,9 @@ from dpaudit.samplers.adapters.base import (
     whole_numbers,
 )
 from dpaudit.samplers.check import finite, plain_f64, request
-from dpaudit.samplers.endpoints.command import timed_draws
 from dpaudit.samplers.endpoints.command_mechanism import doubles
 from dpaudit.samplers.endpoints.releases import query_result
+from dpaudit.samplers.timed_draws import timed_draws
 
 __all__ = ["EnvironmentMechanism", "EnvironmentNoise", "OwnEnvironment"]
 

@@ -7,7 +7,6 @@ import os
 import shlex
 import shutil
 import time
-from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +15,13 @@ from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeout
 from dpaudit.samplers.check import finite, request
 from dpaudit.samplers.sandbox.process import Process
 from dpaudit.samplers.sandbox.view import files_of_command
+from dpaudit.samplers.timed_draws import timed_draws
 
 __all__ = ["CommandSampler", "program"]
 
 _TYPES = {"f64": "<f8", "f32": "<f4"}
 _CHUNK = 1 << 18
 _LONGEST_NUMBER = 400
-_LEAST = 1e-3  # seconds; a draw with less left times out
 
 Array = npt.NDArray[np.float64]
 
@@ -182,23 +181,3 @@ class CommandSampler:
             f"sampler {self.name} wrote {shown!r}, which is not a number; "
             "text is decimal numbers between white space, without text_mode it is binary"
         )
-
-
-def timed_draws(
-    draw: Callable[..., Array], calls: int, n: int, d: int, *, timeout: float
-) -> tuple[Array, Array]:
-    """``calls`` times ``draw(n, d, timeout=…)``: values (calls·n, d), and each call's seconds.
-
-    All of them have ``timeout`` seconds together.
-
-    Raises:
-        UsageError, SamplerError: as ``draw`` does.
-    """
-    request(n, d, timeout, calls=calls)
-    deadline = time.monotonic() + timeout
-    values, seconds = np.empty((calls, n, d)), np.empty(calls)
-    for i in range(calls):
-        started = time.perf_counter()
-        values[i] = draw(n, d, timeout=max(deadline - time.monotonic(), _LEAST))
-        seconds[i] = time.perf_counter() - started
-    return values.reshape(calls * n, d), seconds

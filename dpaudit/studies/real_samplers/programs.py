@@ -114,16 +114,19 @@ def _module_version(name: str) -> str:
     return installed(name)
 
 
-def _native(source: str, compiler: str, *libraries: str) -> Language:
+def _native(source: str, compiler: str, *libraries: str, version: tuple[str, ...] = ()) -> Language:
     return Language(
         source=source,
         build=(compiler, "-O2", "{source}", "-o", "{built}", *libraries),
         run=("{built}",),
-        version=(compiler, "-dumpfullversion"),
+        version=version or (compiler, "-dumpfullversion"),
     )
 
 
-_GSL = ("-lgsl", "-lgslcblas", "-lm")
+def _package(name: str) -> tuple[str, ...]:
+    return ("dpkg-query", "-W", "-f", "${Version}", name)
+
+
 _JAVA_PATH = "/usr/share/java/commons-math3.jar"
 LANGUAGES: Mapping[str, Language] = {
     "Ada": Language(
@@ -139,19 +142,11 @@ LANGUAGES: Mapping[str, Language] = {
         text=True,
     ),
     "C": _native("normal_libc.c", "gcc", "-lm"),
-    "C, GSL": Language(
-        source="normal_gsl.c",
-        build=("gcc", "-O2", "{source}", "-o", "{built}", *_GSL),
-        run=("{built}",),
-        version=("gsl-config", "--version"),
+    "C, GSL": _native(
+        "normal_gsl.c", "gcc", "-lgsl", "-lgslcblas", "-lm", version=("gsl-config", "--version")
     ),
     "C++": _native("normal_std.cpp", "g++"),
-    "C++, Boost": Language(
-        source="normal_boost.cpp",
-        build=("g++", "-O2", "{source}", "-o", "{built}"),
-        run=("{built}",),
-        version=("dpkg-query", "-W", "-f", "${Version}", "libboost-random-dev"),
-    ),
+    "C++, Boost": _native("normal_boost.cpp", "g++", version=_package("libboost-random-dev")),
     "C#": Language(
         source="Normal.cs",
         build=("mcs", "-out:{built}", "{source}"),
@@ -271,6 +266,6 @@ LANGUAGES: Mapping[str, Language] = {
     "Tcl": Language(
         source="normal.tcl",
         run=("tclsh", "{source}"),
-        version=("dpkg-query", "-W", "-f", "${Version}", "tcl"),
+        version=_package("tcl"),
     ),
 }

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from dpaudit.errors import SamplerCrashError, SamplerTimeoutError
 from dpaudit.randomness import KeyedStream
+from dpaudit.samplers.timed_draws import timed_draws
 
 __all__ = ["ProgramSampler"]
 
@@ -91,12 +92,7 @@ class ProgramSampler:
         Raises:
             SamplerError: as in :meth:`draw`.
         """
-        values, seconds = np.empty((calls * n, d)), np.empty(calls)
-        for i in range(calls):
-            began = time.perf_counter()
-            values[i * n : (i + 1) * n] = self.draw(n, d, timeout=timeout)
-            seconds[i] = time.perf_counter() - began
-        return values, seconds
+        return timed_draws(self.draw, calls, n, d, timeout=timeout)
 
     def _bytes(self, answers: IO[bytes], count: int, until: float) -> Array:
         out = self._rest

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError
 from dpaudit.randomness import KeyedStream
+from dpaudit.samplers.timed_draws import timed_draws
 from dpaudit.studies.zoo.specimen import Array, Draw, Make, Specimen
 
 __all__ = ["InProcessSampler", "specimen_sampler"]
@@ -92,12 +91,7 @@ class InProcessSampler:
         Raises:
             SamplerError: as in :meth:`draw`.
         """
-        values, seconds = np.empty((calls * n, d)), np.empty(calls)
-        for i in range(calls):
-            began = time.perf_counter()
-            values[i * n : (i + 1) * n] = self.draw(n, d, timeout=timeout)
-            seconds[i] = time.perf_counter() - began
-        return values, seconds
+        return timed_draws(self.draw, calls, n, d, timeout=timeout)
 
 
 def specimen_sampler(specimen: Specimen, *, stream: KeyedStream) -> InProcessSampler:
