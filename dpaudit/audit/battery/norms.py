@@ -28,6 +28,7 @@ _ALL_KEPT = 1 << 19
 _ROUNDED = 1e-11  # squared lengths are compared to 11 digits
 _FINE = 2.0**-32  # what one length may be as likely as, apart from that
 _BLUR = 2.0**-42  # of a length's probability as computed
+_ON_GRIDS = 1 << 14  # lengths of one dimension; a grid takes the first 4,096 that are fine enough
 _SHOWN = 1e-3
 
 Array = npt.NDArray[np.float64]
@@ -131,6 +132,7 @@ def _equal(square: Array, d: int) -> tuple[float, str]:
 
 def _on_grids(square: Array, d: int) -> tuple[float, str]:
     """A p-value of grids of the lengths, and of their probabilities in the nearer tail."""
+    square = square[:_ON_GRIDS]
     below = square < d
     blur = np.full(len(square), _BLUR)
     length = np.sqrt(square)
