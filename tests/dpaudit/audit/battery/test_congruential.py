@@ -12,6 +12,12 @@ from dpaudit.audit.battery.predictable.congruential.congruential import Congruen
 from dpaudit.audit.battery.predictable.congruential.held_out import held_out
 from dpaudit.audit.battery.predictable.congruential.known import known, named
 from dpaudit.audit.battery.predictable.congruential.peaks import replayed
+from dpaudit.audit.battery.predictable.congruential.polar_peaks import (
+    GENERATORS,
+    Generator,
+    replayed_polar,
+    starts,
+)
 from dpaudit.audit.battery.predictable.congruential.reduction import inverse, reduced
 from dpaudit.audit.battery.predictable.congruential.relations import (
     SEARCH,
@@ -292,6 +298,64 @@ def test_a_replay_pays_for_all_states_and_places():
     assert found[0].p == pytest.approx(1000 * 8 * states * 2.0 ** (-16 * 5), rel=1e-6)
     assert found[1].p == pytest.approx(2 * found[0].p)
     assert not list(replayed(np.abs(z[:1]), claim, seen=1))
+
+
+def polar_after_a_peak(kept, modulus, multiplier, increment):
+    """300 values, the first of a pair near (0, 0): one of each pair that is not rejected."""
+    one = Generator("", modulus, multiplier, increment)
+    begins = starts(one, 3e-3)
+    begins = begins[begins % 2 == 1]  # without (0, 0)
+    pairs = np.stack([begins, one.after(begins)]) * (2 / modulus) - 1
+    state = int(begins[np.argmax(np.abs(pairs[kept]) / np.hypot(*pairs))])
+    before = (state - increment) * pow(multiplier, -1, modulus) % modulus
+    u = uniforms(modulus, multiplier, increment, count=1_000, state=before).reshape(-1, 2)
+    v = 2 * u - 1
+    square = (v * v).sum(axis=1)
+    inside = (square < 1) & (square > 0)
+    made = v[inside, kept] * np.sqrt(-2 * np.log(square[inside]) / square[inside])
+    return made[:300]
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+@pytest.mark.parametrize("numbers", [(2**31 - 1, 16807, 0), (2**32, 69069, 1), (2**32, 1664525, 0)])
+def test_one_value_of_the_polar_method_is_replayed_from_an_outlier(kept, numbers):
+    z = polar_after_a_peak(kept, *numbers)
+    name = next(g.name for g in GENERATORS if (g.modulus, g.multiplier, g.increment) == numbers)
+    evidence = evidence_of(z, d=2)
+    assert evidence.p < 1e-100
+    assert evidence.effect == (
+        f"{name} and one value of the polar method: 256 of 256 held-out values predicted"
+    )
+    other = z.copy()
+    other[1::7] = honest(len(other[1::7]))
+    assert evidence_of(other, d=2).p > 0.05
+
+
+@pytest.mark.parametrize("half", [0.003, 0.05, 0.2])
+def test_starts_are_all_states_in_the_square(half):
+    for one in (Generator("", 65_537, 75, 74), Generator("", 1 << 16, 65_533, 5)):
+        s = np.arange(one.modulus, dtype=np.uint64)
+        reach = half * one.modulus / 2 + 2
+        inside = np.abs(np.stack([s, one.after(s)]) - one.modulus / 2) <= reach
+        assert set(starts(one, half).tolist()) == set(s[inside.all(axis=0)].tolist())
+
+
+def test_a_replay_of_one_polar_value_pays_for_all_pairs_and_places():
+    z = np.abs(polar_after_a_peak(1, 2**31 - 1, 16807, 0))[:6]
+    name = "minstd (multiplier 16807) and one value of the polar method"
+    pairs = len(starts(Generator("", 2**31 - 1, 16807, 0), np.exp(-(z[0] ** 2) / 4)))
+    few, many = (dict(replayed_polar(z, seen=seen))[name].p for seen in (1000, 2000))
+    assert few == pytest.approx(1000 * 2 * pairs * 2.0 ** (-16 * 5), rel=1e-6)
+    assert many == pytest.approx(2 * few)
+    assert not list(replayed_polar(z[:1], seen=1))
+    assert all(counts.p == 1 for _, counts in replayed_polar(np.array([0.1, 0.2]), seen=1))
+
+
+def test_one_polar_value_of_honest_noise_is_never_replayed():
+    for _ in range(40):
+        z = np.abs(RNG.standard_normal(257))
+        z[0] = 5.2
+        assert all(counts.p == 1 for _, counts in replayed_polar(z, seen=10**7))
 
 
 # --- what is not ---

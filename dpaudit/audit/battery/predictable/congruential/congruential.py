@@ -11,6 +11,7 @@ from dpaudit.audit.battery.predictable.congruential import lags, polar
 from dpaudit.audit.battery.predictable.congruential.held_out import NOTHING, HeldOut
 from dpaudit.audit.battery.predictable.congruential.known import Known, known, named
 from dpaudit.audit.battery.predictable.congruential.peaks import Peak, replayed
+from dpaudit.audit.battery.predictable.congruential.polar_peaks import replayed_polar
 from dpaudit.audit.battery.predictable.congruential.relations import (
     DEEPER,
     SEARCH,
@@ -72,8 +73,8 @@ class Congruential:
     vectors of 8 and of 24 coefficients fixed beforehand; *values*: modulus and multiplier that
     follow from the planes predict all uniforms from the first window on; *lags*: u_t is a sum or
     difference of u_(t − r) and u_(t − s), all r, s up to 8,000; *states*: for transforms of two
-    uniforms that lose one, all states of 32 bits that could have made the largest value, against
-    the values after it.
+    uniforms that lose one (the polar method included), all states of 32 bits that could have made
+    the largest value, against the values after it.
 
     Null: an image of an honest value, given all before, is a uniform number but for a blur of
     2^-18 on average ("at least as fine as float32 with uniforms of 20 bits", as in
@@ -118,7 +119,9 @@ class Congruential:
         if self._family == "gaussian":
             pairs = [sequence for stretch in kept for sequence in polar_sequences(stretch)]
             found += [one for sequence in pairs for one in _published_polar(sequence)]
-        states = replayed(self._peak.values, self._claim, seen=self._seen)
+        states = list(replayed(self._peak.values, self._claim, seen=self._seen))
+        if self._family == "gaussian":
+            states += replayed_polar(self._peak.values, seen=self._seen)
         found += [_Found("states", counts, cause) for cause, counts in states]
         by_part: dict[str, list[float]] = {}
         for one in found:
