@@ -114,6 +114,7 @@ def sentences() -> Iterator[tuple[str, str]]:
     yield "blackbox", f"The {len(missed)} misses"
     yield from (("blackbox", f"`{name}`") for name in missed)
     yield from (("blackbox", words) for words in unseen())
+    yield from (("predictable", words) for words in real())
     *makers, every = rows("calibrate")
     least, most = (f(row["share"]["value"] for row in makers) for f in (min, max))
     yield "blackbox", f"{every['audits']:,} audits of honest N(0, 1) noise from six makers"
@@ -187,6 +188,14 @@ def sentences() -> Iterator[tuple[str, str]]:
     )
 
 
+def real() -> Iterator[str]:
+    """How many samplers of other languages are findings, and in how many noise is predicted."""
+    found = [row for row in rows("real-samplers") if row["found"]]
+    foretells = {"congruential", "linear-complexity", "state-recovery", "predictable"}
+    predicted = sum(not foretells.isdisjoint(row["by"]) for row in found)
+    yield f"{len(found)} of {len(rows('real-samplers'))} are findings; in {predicted} of them"
+
+
 def unseen() -> Iterator[str]:
     """What was found of the unseen half of the zoo before tests were written for it, and after."""
     for name in ("zoo-unseen-before", "zoo-unseen"):
@@ -236,6 +245,7 @@ def test_seeds_on_the_pages_are_those_of_the_runs() -> None:
         ("pool_inference", "bpia-table2"),
         ("pool_inference", "bpia-table3"),
         ("mitigations", "mitigations"),
+        ("predictable", "real-samplers"),
         ("seed-in-noise", "mitigations"),
         ("seed-in-noise", "seed-in-noise"),
         ("mitigations", "bpia-mitigations"),

@@ -38,6 +38,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "local-coins": defences.local_coins,
     "next-batch": defences.next_batch,
     "other-batteries": audits.other_batteries,
+    "real-samplers": audits.real_samplers,
     "opacus-replay": defences.opacus_replay,
     "peers-short": audits.peers_short,
     "pools": papers.pools,

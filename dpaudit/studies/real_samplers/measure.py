@@ -28,12 +28,13 @@ _NOT_INSTALLED = "not installed"
 class RealGrid(Grid, frozen=True):
     """A sampler by name (``dpaudit.studies.real_samplers.CASES``) and its audit.
 
-    Without the search for a pancake's key: these have none.
+    Without the search for a pancake's key: these have none. Each ``batch`` has seeds of its own.
     """
 
     sampler: str
     samples: int
     alpha: float
+    batch: int = 0
 
 
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
@@ -57,7 +58,10 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         "generator": case.generator,
         "transform": case.transform,
     }
+    stream = KeyedStream.from_seed(cell.settings["seed"]).child(case.name)
     seed = f"{cell.settings['seed']}/{case.name}"
+    if grid.batch:
+        seed, stream = f"{seed}/{grid.batch}", stream.child("batch", grid.batch)
     tests = tuple(name for name in registry.plugins("tests") if name != SEARCH)
     options = AuditOptions(
         samples=grid.samples, alpha=grid.alpha, seed=seed, tests=tests, all_values=True
@@ -67,7 +71,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         with ProgramSampler(
             (*language.command(), case.method),
             name=case.name,
-            stream=KeyedStream.from_seed(cell.settings["seed"]).child(case.name),
+            stream=stream,
             text=language.text,
         ) as sampler:
             result = run_audit(sampler, claim=Claim.parse("gaussian:sigma=1"), options=options)

@@ -75,8 +75,8 @@ def test_seeds_repeat_and_differ_between_processes() -> None:
     assert not np.any(first == drawn(start.again()))
 
 
-def _cell(sampler: str) -> Cell:
-    grid = {"sampler": sampler, "samples": 60_000, "alpha": 0.01}
+def _cell(sampler: str, **more: int) -> Cell:
+    grid = {"sampler": sampler, "samples": 60_000, "alpha": 0.01, **more}
     settings = {"seed": 7, "trials": 1, "grid": grid}
     return Cell(kind="real-samplers", settings=settings)
 
@@ -111,3 +111,15 @@ def test_the_spec_names_every_sampler() -> None:
     assert tomllib.loads(text)["grid"]["sampler"] == list(CASES)
     assert len(CASES) >= 100
     assert len({case.language for case in CASES.values()}) >= 30
+
+
+def test_the_right_ones_are_audited_three_hundred_times() -> None:
+    text = (files("dpaudit.studies.specs") / "real-samplers-right.toml").read_text("utf-8")
+    grid = tomllib.loads(text)["grid"]
+    assert set(grid["sampler"]) < set(CASES)
+    assert len(set(grid["sampler"])) * len(set(grid["batch"])) == 300
+
+
+def test_each_batch_has_values_of_its_own() -> None:
+    cells = (_cell("Python: numpy.PCG64", batch=batch) for batch in (0, 1, 2))
+    assert len({measure(cell, None)["values"] for cell in cells}) == 3
