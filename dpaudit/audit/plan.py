@@ -47,6 +47,9 @@ _SHAPES = 4096  # random d and n are at most this
 # shares of all values: one row each of random d, one call each of a random n with d = 1
 _RANDOM_D = 0.02
 _RANDOM_N = 0.005
+# shares of all values: shapes that are asked for once more, at the end, and the largest of these
+_AGAIN = 0.01
+_AGAIN_LARGEST = 0.002
 _LARGE = 1_000_000  # samples, from which further processes are started
 _MOST_SHAPES = 100
 _FEWEST_SHAPES = 10
@@ -96,7 +99,8 @@ def make_plan(
     million values on, at the end, the first 64 values of up to 40 processes started at once. With a
     fixed ``dim`` all vectors have it. Otherwise the auditor draws the short ones at d = 8, sweeps
     d = 1 … 4096, and takes the rest at d = 64; from a million values on, ``shapes`` draws up to 100
-    further d, of one row each, and up to 100 n for d = 1. With ``takes_value`` some are drawn for
+    further d, of one row each, and up to 100 n for d = 1, and which of these and of the sweep's
+    small calls are made once more after the long ones. With ``takes_value`` some are drawn for
     values other than 0. A recorded file with ``available`` rows is read through once, in blocks.
 
     Raises:
@@ -121,6 +125,7 @@ def make_plan(
             plan += _long(many if most is None else min(many, most), d, "sweep")
         if shapes is not None:
             plan += _random_shapes(samples, shapes)
+    again = [] if shapes is None else _again(plan, samples, shapes)
     if samples >= 50 * rows * main:
         plan += [Call(rows, main, purpose="other process"), Call(rows, main, purpose="fork")]
     if takes_value:
@@ -128,10 +133,10 @@ def make_plan(
         plan += [Call(many, main, purpose="value", value=value) for value in _VALUES if many]
     processes = _processes(samples, main)
     others = [Call(rows, main, purpose="other process")] * 2 if samples >= 50 * rows * main else []
-    left = samples - sum(call.size for call in (*plan, *others, *processes))
+    left = samples - sum(call.size for call in (*plan, *others, *again, *processes))
     last = _long(left // main, main)
     half = len(last) // 2
-    return (*plan, *last[:half], *others[:1], *last[half:], *others[1:], *processes)
+    return (*plan, *last[:half], *others[:1], *last[half:], *others[1:], *again, *processes)
 
 
 def _short(values: int, d: int) -> list[Call]:
@@ -160,6 +165,20 @@ def _random_shapes(samples: int, shapes: np.random.Generator) -> list[Call]:
         if many >= _FEWEST_SHAPES:
             plan += [Call(1, int(x)) if by_d else Call(int(x), 1) for x in chosen]
     return [replace(call, purpose="shape") for call in plan]
+
+
+def _again(plan: Sequence[Call], samples: int, shapes: np.random.Generator) -> list[Call]:
+    """Some shapes of a large plan, once more: noise that is kept per shape comes again."""
+    if all(call.purpose != "shape" for call in plan):
+        return []
+    left, found = int(_AGAIN * samples), list[Call]()
+    largest = _AGAIN_LARGEST * samples
+    once = [c for c in plan if c.purpose in ("sweep", "shape") and c.size <= largest]
+    for i in shapes.permutation(len(once)):
+        if once[i].size <= left:
+            found.append(replace(once[i], purpose="shape"))
+            left -= once[i].size
+    return found
 
 
 def special_shapes(plan: Sequence[Call]) -> tuple[BlindSpot, ...]:

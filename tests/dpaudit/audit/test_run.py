@@ -319,6 +319,40 @@ def test_a_large_plan_has_random_shapes():
     assert small == make_plan(200_000, dim=None)
 
 
+def test_a_large_plan_asks_for_some_shapes_again_at_the_end():
+    plan = make_plan(10_000_000, dim=None, shapes=np.random.default_rng(1))
+    end = max(i for i, c in enumerate(plan) if c.purpose == "main")
+    asked = [(c.n, c.d) for c in plan[:end] if c.purpose in ("sweep", "shape")]
+    again = [(c.n, c.d) for c in plan[end:] if c.purpose == "shape"]
+    assert set(again) <= set(asked)
+    assert len(set(again)) == len(again) > 20
+    assert {n == 1 for n, _ in again} == {d == 1 for _, d in again} == {True, False}
+    assert sum(n * d for n, d in again) <= 100_000
+    fixed = make_plan(10_000_000, dim=8, shapes=np.random.default_rng(1))
+    assert {c.purpose for c in fixed} == {"first", "short", "other process", "fork", "main"} | {
+        "processes"
+    }
+
+
+def test_calls_that_come_again_after_a_long_while_are_found():
+    """What was given for a shape is given again when its last call was long ago."""
+    rng, kept, drawn = np.random.default_rng(5), {}, 0
+
+    def draw(n, d):
+        nonlocal drawn
+        since, values = kept.get((n, d), (0, None))
+        if values is None or drawn - since < 300_000:
+            values = rng.standard_normal((n, d))
+        drawn += n * d
+        kept[n, d] = drawn, values
+        return values
+
+    result = audit(draw, samples=1_200_000, tests=("repeats",))
+    assert result.verdict == "finding"
+    first, again = (result.tests[0].details[name]["call"] for name in ("first", "again"))
+    assert again - first > 10
+
+
 def test_a_special_d_beside_the_sweep_is_found_and_the_chance_of_that_is_stated():
     normal = np.random.default_rng((5, 2312)).standard_normal
     honest = audit(lambda n, d: normal((n, d)), samples=1_100_000, tests=("triggers",))
