@@ -19,7 +19,8 @@ Seeds = npt.NDArray[np.uint64]
 Words = npt.NDArray[np.uint32]
 
 _N, _M = 624, 397
-_CHUNK = 1 << 10  # seeds whose whole states stay in the cache
+_CHUNK = 1 << 8  # seeds whose whole states stay in the cache
+_GENRAND, _R = (1812433253, -1), (69069, 1)
 _UPPER, _LOWER, _MATRIX = np.uint32(1 << 31), np.uint32((1 << 31) - 1), np.uint32(0x9908B0DF)
 
 
@@ -29,7 +30,7 @@ def by_genrand(seeds: Seeds, count: int) -> Words:
     So seed ``numpy.random.seed(int)``, ``std::mt19937(seed)`` and ``torch.manual_seed``.
     """
     first = seeds.astype(np.uint32)
-    return _words(lambda wanted: _kept(first, wanted, _genrand_step), count)
+    return _words(lambda wanted: _kept(first, wanted, *_GENRAND), count)
 
 
 def by_r(seeds: Seeds, count: int) -> Words:
@@ -37,7 +38,7 @@ def by_r(seeds: Seeds, count: int) -> Words:
     first = seeds.astype(np.uint32)
     for _ in range(52):  # 50 to scramble, one for the index, which is then set to 624
         first = first * np.uint32(69069) + np.uint32(1)
-    return _words(lambda wanted: _kept(first, wanted, _r_step), count)
+    return _words(lambda wanted: _kept(first, wanted, *_R), count)
 
 
 def by_seed_sequence(seeds: Seeds, count: int) -> Words:
@@ -82,60 +83,28 @@ def _words(state: Callable[[slice], Words], count: int) -> Words:
     return _tempered(x)
 
 
-def _kept(first: Words, wanted: slice, step: Callable[[Words, int], None]) -> Words:
-    """Words ``wanted`` of a state whose words follow from each other by ``step`` in place."""
+def _kept(first: Words, wanted: slice, factor: int, add: int) -> Words:
+    """Words ``wanted`` of states (m, n) whose words follow from each other, and begin with these.
+
+    ``add`` −1: as ``init_genrand`` does it, where the number of the word is added.
+    """
+    from dpaudit.audit.battery.predictable.loops import stepped  # loads a compiler
+
     out = np.empty((wanted.stop - wanted.start, len(first)), np.uint32)
-    x = first.copy()
-    for i in range(wanted.stop):
-        if i:
-            step(x, i)
-        if i >= wanted.start:
-            out[i - wanted.start] = x
+    mixes = add < 0
+    stepped(first.copy(), np.uint32(factor), np.uint32(max(add, 0)), mixes, wanted.start, out)
     return out
-
-
-def _genrand_step(x: Words, i: int) -> None:
-    x ^= x >> np.uint32(30)
-    x *= np.uint32(1812433253)
-    x += np.uint32(i)
-
-
-def _r_step(x: Words, i: int) -> None:
-    del i
-    x *= np.uint32(69069)
-    x += np.uint32(1)
 
 
 def _array(seeds: Seeds, words: int) -> Words:
     """The state after ``init_by_array`` of keys of so many words."""
+    from dpaudit.audit.battery.predictable.loops import array_states  # loads a compiler
+
     key = [(seeds >> np.uint64(32 * j)).astype(np.uint32) + np.uint32(j) for j in range(words)]
-    start = _kept(np.array([19650218], np.uint32), slice(0, _N), _genrand_step)
-    state = np.repeat(start, len(seeds), axis=1)
-    i = 1
-    for k in range(_N):
-        _mixed(state, i, 1664525)
-        state[i] += key[k % words]
-        i = _next(state, i)
-    for _ in range(_N - 1):
-        _mixed(state, i, 1566083941)
-        state[i] -= np.uint32(i)
-        i = _next(state, i)
-    state[0] = _UPPER
+    start = _kept(np.array([19650218], np.uint32), slice(0, _N), *_GENRAND)[:, 0]
+    state = np.empty((_N, len(seeds)), np.uint32)
+    array_states(np.stack(key), np.ascontiguousarray(start), state)
     return state
-
-
-def _mixed(state: Words, i: int, factor: int) -> None:
-    x = state[i - 1] >> np.uint32(30)
-    x ^= state[i - 1]
-    x *= np.uint32(factor)
-    state[i] ^= x
-
-
-def _next(state: Words, i: int) -> int:
-    if i + 1 < _N:
-        return i + 1
-    state[0] = state[_N - 1]
-    return 1
 
 
 def _tempered(x: Words) -> Words:

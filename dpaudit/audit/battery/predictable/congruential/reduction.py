@@ -22,45 +22,13 @@ def reduced(basis: Floats) -> Floats:
     For at most some 40 rows whose entries lie within 2^45 of each other; after so many swaps (an
     order of magnitude above what such bases need) it returns what it has.
     """
-    rows = [[float(x) for x in row] for row in basis]
-    n = len(rows)
-    r = np.linalg.qr(basis.T, mode="r")
-    size = np.square(np.diag(r)).tolist()
-    mu = (r / np.diag(r)[:, None]).T.tolist()
+    from dpaudit.audit.battery.predictable.loops import lattice  # loads a compiler
 
-    def subtract(k: int, j: int) -> None:
-        times = round(mu[k][j])
-        if not times:
-            return
-        rows[k] = [x - times * y for x, y in zip(rows[k], rows[j], strict=True)]
-        mu[k][j] -= times
-        for i in range(j):
-            mu[k][i] -= times * mu[j][i]
-
-    k = 1
-    swaps = 0
-    while k < n and swaps < _SWAPS:
-        subtract(k, k - 1)
-        part = mu[k][k - 1]
-        if size[k] >= (_DELTA - part * part) * size[k - 1]:
-            for j in range(k - 2, -1, -1):
-                subtract(k, j)
-            k += 1
-            continue
-        swaps += 1
-        new = size[k] + part * part * size[k - 1]
-        turned = part * size[k - 1] / new
-        size[k], size[k - 1] = size[k - 1] * size[k] / new, new
-        rows[k], rows[k - 1] = rows[k - 1], rows[k]
-        mu[k][: k - 1], mu[k - 1][: k - 1] = mu[k - 1][: k - 1], mu[k][: k - 1]
-        mu[k][k - 1] = turned
-        for row in mu[k + 1 :]:
-            row[k - 1], row[k] = (
-                row[k] + turned * (row[k - 1] - part * row[k]),
-                (row[k - 1] - part * row[k]),
-            )
-        k = max(k - 1, 1)
-    return np.array(rows)
+    rows = np.array(basis, np.float64)
+    r = np.linalg.qr(rows.T, mode="r")
+    size = np.square(np.diag(r))
+    lattice(rows, np.ascontiguousarray((r / np.diag(r)[:, None]).T), size, _DELTA, _SWAPS)
+    return rows
 
 
 def inverse(rows: Rows) -> tuple[int, Rows] | None:

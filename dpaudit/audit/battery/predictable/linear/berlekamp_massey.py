@@ -63,28 +63,23 @@ class Recurrence:
 def shortest_recurrence(bits: Bits) -> Recurrence:
     """The shortest linear recurrence over GF(2) that all of ``bits`` fulfil.
 
-    n random bits have one of about n/2. A recurrence below n/2 is the only one of its length. Cost:
-    about n steps on numbers of n bits, 0.05 s for 40,000.
+    n random bits have one of about n/2. A recurrence up to n/2 is the only one of its length. Cost:
+    about n²/64 steps, 4 ms for 40,000.
 
-    Source: Massey 1969. Here by Euclid's algorithm on x^n and the polynomial of the bits, whose
-    continued fraction has the same denominators (Welch and Scholz 1979).
+    Source: Massey 1969.
 
     >>> shortest_recurrence(np.array([0, 0, 1, 0, 1, 1, 1, 0, 0, 1], np.uint8)).length
     3
     """
+    from dpaudit.audit.battery.predictable.loops import recurrence  # loads a compiler
+
     n = len(bits)
-    # the first bit is the highest coefficient
-    numbers = int.from_bytes(np.packbits(bits).tobytes(), "big") >> (-n % 8)
-    high, low = 1 << n, numbers
-    before, denominator = 0, 1
-    while low.bit_length() >= denominator.bit_length():
-        degree = low.bit_length()
-        while (apart := high.bit_length() - degree) >= 0:
-            high ^= low << apart
-            before ^= denominator << apart
-        high, low = low, high
-        before, denominator = denominator, before
-    length = denominator.bit_length() - 1
-    last = bits[n - length :][::-1]
-    state = int.from_bytes(np.packbits(last).tobytes(), "big") >> (-length % 8)
-    return Recurrence(length, denominator ^ 1 << length, state)
+    words = np.zeros(n // 64 + 3, np.uint64)
+    length = int(recurrence(np.ascontiguousarray(bits, np.uint8), words))
+    counts = np.unpackbits(words.astype("<u8").view(np.uint8), bitorder="little")
+    return Recurrence(length, _whole(counts[1 : length + 1]), _whole(bits[n - length :][::-1]))
+
+
+def _whole(bits: Bits) -> int:
+    """The number whose digits are ``bits``, the highest first."""
+    return int.from_bytes(np.packbits(bits).tobytes(), "big") >> (-len(bits) % 8)

@@ -1,0 +1,177 @@
+"""Compiled loops over bits, words of generators and lattices; only imported once needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+__all__ = ["array_states", "lattice", "recurrence", "stepped", "use_once"]
+
+_jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False)
+
+_N = 624
+
+
+@_jit
+def recurrence(bits, taps):  # type: ignore[no-untyped-def]
+    """Length of the shortest recurrence of ``bits`` (Massey 1969).
+
+    ``taps``, of zeros, two words more than the bits fill: bit i is set if the bit i before counts.
+    """
+    n = len(bits)
+    words = (n + 63) // 64 + 2
+    backwards = np.zeros(words + 1, np.uint64)  # bit n − 1 − i is number i
+    for i in range(n):
+        if bits[i]:
+            at = n - 1 - i
+            backwards[at >> 6] |= np.uint64(1) << np.uint64(at & 63)
+    before = np.zeros(words, np.uint64)
+    kept = np.zeros(words, np.uint64)
+    taps[0] = before[0] = np.uint64(1)
+    length, since, used = 0, 1, 1
+    for i in range(n):
+        at = n - 1 - i
+        first, shift = at >> 6, np.uint64(at & 63)
+        odd = np.uint64(0)
+        many = length // 64 + 1
+        near, next_one = backwards[first : first + many], backwards[first + 1 : first + 1 + many]
+        if shift:
+            back = np.uint64(64) - shift
+            for j in range(many):
+                odd ^= taps[j] & ((near[j] >> shift) | (next_one[j] << back))
+        else:
+            for j in range(many):
+                odd ^= taps[j] & near[j]
+        for half in (32, 16, 8, 4, 2, 1):
+            odd ^= odd >> np.uint64(half)
+        if not odd & np.uint64(1):
+            since += 1
+            continue
+        grows = 2 * length <= i
+        if grows:
+            kept[:many] = taps[:many]
+        words_on, shift = since >> 6, np.uint64(since & 63)
+        last = min(used, words - words_on - 1)
+        higher = taps[words_on : words_on + last + 1]
+        if shift:
+            back = np.uint64(64) - shift
+            higher[0] ^= before[0] << shift
+            for j in range(1, last):
+                higher[j] ^= (before[j] << shift) | (before[j - 1] >> back)
+            higher[last] ^= before[last - 1] >> back
+        else:
+            for j in range(last):
+                higher[j] ^= before[j]
+        if grows:
+            length, since, used = i + 1 - length, 1, many
+            before[:many] = kept[:many]
+        else:
+            since += 1
+    return length
+
+
+@_jit
+def stepped(first, factor, add, mixes, start, out):  # type: ignore[no-untyped-def]
+    """Words ``start`` … of states (m, n): x = factor·(x ^ x >> 30 if ``mixes``) + add (or number).
+
+    ``first`` holds word 0 of each, and is changed.
+    """
+    stop = start + len(out)
+    for begin in range(0, len(first), 512):
+        x = first[begin : begin + 512]
+        for i in range(stop):
+            if i:
+                term = np.uint32(i) if mixes else add
+                for j in range(len(x)):
+                    word = x[j]
+                    if mixes:
+                        word ^= word >> np.uint32(30)
+                    x[j] = np.uint32(word * factor + term)
+            if i >= start:
+                out[i - start, begin : begin + 512] = x
+
+
+@_jit
+def array_states(key, start, state):  # type: ignore[no-untyped-def]
+    """MT19937's state (624, n) after ``init_by_array`` of keys (words, n) and their numbers.
+
+    ``start`` (624,) is the state after ``init_genrand(19650218)``.
+    """
+    words, many = key.shape
+    for i in range(_N):
+        state[i] = start[i]
+    at = 1
+    for k in range(_N):
+        add = key[k % words]
+        last, here = state[at - 1], state[at]
+        for j in range(many):
+            x = last[j] ^ (last[j] >> np.uint32(30))
+            here[j] = np.uint32((here[j] ^ np.uint32(x * np.uint32(1664525))) + add[j])
+        at += 1
+        if at == _N:
+            state[0] = state[_N - 1]
+            at = 1
+    for _ in range(_N - 1):
+        last, here, less = state[at - 1], state[at], np.uint32(at)
+        for j in range(many):
+            x = last[j] ^ (last[j] >> np.uint32(30))
+            here[j] = np.uint32((here[j] ^ np.uint32(x * np.uint32(1566083941))) - less)
+        at += 1
+        if at == _N:
+            state[0] = state[_N - 1]
+            at = 1
+    state[0] = np.uint32(1 << 31)
+
+
+@_jit
+def _subtract(rows, mu, k, j):  # type: ignore[no-untyped-def]
+    times = np.rint(mu[k, j])
+    if times == 0:
+        return
+    for i in range(len(rows)):
+        rows[k, i] -= times * rows[j, i]
+    mu[k, j] -= times
+    for i in range(j):
+        mu[k, i] -= times * mu[j, i]
+
+
+@_jit
+def lattice(rows, mu, size, delta, most):  # type: ignore[no-untyped-def]
+    """Reduce ``rows`` (n, n) in place, given their Gram-Schmidt coefficients and squared sizes."""
+    n = len(rows)
+    k, swaps = 1, 0
+    while k < n and swaps < most:
+        _subtract(rows, mu, k, k - 1)
+        part = mu[k, k - 1]
+        if size[k] >= (delta - part * part) * size[k - 1]:
+            for j in range(k - 2, -1, -1):
+                _subtract(rows, mu, k, j)
+            k += 1
+            continue
+        swaps += 1
+        new = size[k] + part * part * size[k - 1]
+        turned = part * size[k - 1] / new
+        size[k], size[k - 1] = size[k - 1] * size[k] / new, new
+        for i in range(n):
+            rows[k, i], rows[k - 1, i] = rows[k - 1, i], rows[k, i]
+        for i in range(k - 1):
+            mu[k, i], mu[k - 1, i] = mu[k - 1, i], mu[k, i]
+        mu[k, k - 1] = turned
+        for i in range(k + 1, n):
+            above, here = mu[i, k - 1], mu[i, k]
+            mu[i, k - 1] = here + turned * (above - part * here)
+            mu[i, k] = above - part * here
+        k = max(k - 1, 1)
+
+
+def use_once() -> None:
+    """Call each loop on a few values: numba imports much of itself, and compiles, on first use."""
+    recurrence(np.zeros(64, np.uint8), np.zeros(3, np.uint64))
+    words = np.zeros((2, 8), np.uint32)
+    one = np.uint32(1)
+    stepped(words[0], one, one, True, 0, np.zeros((2, 8), np.uint32))
+    state = np.zeros((_N, 8), np.uint32)
+    array_states(words, state[:, 0].copy(), state)
+    lattice(np.eye(2), np.eye(2), np.ones(2), 0.99, 10)
