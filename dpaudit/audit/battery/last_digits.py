@@ -79,6 +79,9 @@ class LastDigits:
     the call before; and whether a linear recurrence of length up to 200 over GF(2), found in 512
     digits (Massey 1969), predicts 256 more.
 
+    Noise that was made for a value is left out: adding and subtracting that value rounds the last
+    digits away.
+
     Null: values are independent and have one law, whatever call or place they are drawn at; nothing
     is assumed of how fair their digits are, except for frequencies and recurrences. A digit times
     a fixed number of the place, less means: Hoeffding's inequality, exact. A digit times another
@@ -112,6 +115,8 @@ class LastDigits:
         x = block.values.ravel()
         drawn = self._drawn
         self._drawn += len(x)
+        if block.value:  # of value + noise, less the value: that rounds the last digits away
+            return
         each = len(x) // block.calls
         if block.calls == 1 and len(self._heads) < _HEADS:
             self._heads.append((block.call, x[:_HEAD].copy()))

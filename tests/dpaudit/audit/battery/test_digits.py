@@ -335,6 +335,17 @@ def test_digits_of_honest_noise_pass_however_unfair_the_last_one_is(kind):
     assert sum(p <= 0.05 for p in seen) <= 3
 
 
+def test_digits_that_a_value_rounds_away_are_no_pattern():
+    rng = np.random.default_rng(31)
+    test = LastDigits(LAPLACE, KeyedStream.from_seed("digits"))
+    for i, value in enumerate((0.0,) * 4 + (1000.0, 1e6) * 2):
+        noise = (value + rng.laplace(size=(8192, 1))) - value
+        test.update(
+            SampleBlock(i, noise, claim=LAPLACE, spread=np.random.default_rng(0), value=value)
+        )
+    assert test.evidence(alpha=1e-3).p > 1e-3
+
+
 def test_encrypted_digits_cannot_be_ruled_out():
     z = np.random.default_rng(15).standard_normal((512, 64))
     secret = np.random.default_rng(16).integers(0, 16, z.shape)
