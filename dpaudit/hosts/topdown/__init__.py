@@ -2,6 +2,25 @@
 
 from __future__ import annotations
 
+from dpaudit.hosts.topdown.budget import PUBLISHED_DELTA, PUBLISHED_RHO, Budget
+from dpaudit.hosts.topdown.geography import LEVELS, Census, Level, read_census
 from dpaudit.hosts.topdown.measurements import NoisyMeasurements, NoisyQuery
+from dpaudit.hosts.topdown.schema import Query, Schema, census_schema
+from dpaudit.hosts.topdown.topdown import Noise, TopDown
 
-__all__ = ["NoisyMeasurements", "NoisyQuery"]
+__all__ = [
+    "LEVELS",
+    "PUBLISHED_DELTA",
+    "PUBLISHED_RHO",
+    "Budget",
+    "Census",
+    "Level",
+    "Noise",
+    "NoisyMeasurements",
+    "NoisyQuery",
+    "Query",
+    "Schema",
+    "TopDown",
+    "census_schema",
+    "read_census",
+]
