@@ -215,6 +215,20 @@ def of_torch(count):
     return torch.randn(count, generator=torch.Generator().manual_seed(8)).double().numpy()
 
 
+def vectorised_xorshift(count):
+    """The low 24 bits of xorshift32 as torch's float32 randn turns words into pairs 8 apart."""
+    x, words = 2463534242, []
+    for _ in range(count):
+        x ^= x << 13 & 0xFFFFFFFF
+        x ^= x >> 17
+        x ^= x << 5 & 0xFFFFFFFF
+        words.append(x & 0xFFFFFF)
+    size, angle = np.moveaxis((np.array(words) * 2.0**-24).reshape(-1, 2, 8), 1, 0)
+    radius, turned = np.sqrt(-2 * np.log1p(-size)), 2 * np.pi * angle
+    both = np.stack([radius * np.cos(turned), radius * np.sin(turned)], 1)
+    return both.ravel().astype(np.float32).astype(np.float64)
+
+
 SAMPLERS = {
     # the claim, the values, the length of the recurrence, what is known to have it
     "R's inversion": (
@@ -277,6 +291,15 @@ def test_a_linear_generator_is_found_and_predicted(name):
     right, of = map(int, evidence.details["predicted"].split(" of "))
     assert right == of >= 60
     assert f"{right:,} of {of:,} held-out bits predicted" in evidence.effect
+
+
+def test_pairs_8_apart_of_single_precision_are_read():
+    """Also where each sign is drawn afresh: a pair's length does not depend on it."""
+    signs = np.random.default_rng(4).choice([-1, 1], 16 * 1024)
+    evidence = seen([(signs * vectorised_xorshift(16 * 1024)).reshape(-1, 64)])
+    assert evidence.p < 1e-30
+    assert evidence.details["recurrence"] in (32, 33)
+    assert evidence.details["bits"].endswith("of values 8 apart")
 
 
 def test_registers_that_take_turns_are_counted():

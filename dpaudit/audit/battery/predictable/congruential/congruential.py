@@ -64,8 +64,8 @@ class Congruential:
     Two stretches of up to 16,384 consecutive values (of a long call read by rows, and of one read
     by columns; of small audits the first values) are mapped back to uniforms: by the claimed
     distribution function, by that of magnitudes, and for Gaussian claims by the lengths and angles
-    of pairs (Box and Muller; neighbours, or the halves of a call or row), by the polar method and
-    as sums of 12 uniforms. One half of a stretch gives a hypothesis, the other tests it:
+    of pairs (Box and Muller; neighbours, 8 apart, or the halves of a call or row), by the polar
+    method and as sums of 12 uniforms. One half of a stretch gives a hypothesis, the other tests it:
 
     *planes*: in windows of 8 uniforms some Σ c_i·u_i with small whole c_i hardly changes modulo 1
     (Marsaglia 1968), found by lattice reduction whatever multiplier, modulus up to 2^64 (2^128 for

@@ -18,6 +18,7 @@ Floats = npt.NDArray[np.float64]
 _LENGTH = 1 << 14
 _LEAST = 1 << 7
 _LONG = 1 << 11
+_BLOCK = 16
 _WEIGHTS = np.sqrt([2.0, 3.0, 5.0, 7.0])
 
 
@@ -122,8 +123,16 @@ def sequences(stretch: Stretch, *, family: str) -> Iterator[Sequence]:
         many = min(len(z), len(stretch.second))
         yield _lengths_and_angles("Box-Muller, halves of a call", z[:many], stretch.second[:many])
     yield Sequence("sums of twelve uniforms", z % 1.0)
+    yield _of_blocks(z[: len(z) // _BLOCK * _BLOCK].reshape(-1, 2, _BLOCK // 2))
     if stretch.d > 2:
         yield from _of_rows(z[: len(z) // stretch.d * stretch.d].reshape(-1, stretch.d))
+
+
+def _of_blocks(blocks: Floats) -> Sequence:
+    """As torch's vectorised transform fills 16 values: from 8 lengths, and then 8 angles."""
+    x, y = blocks[:, 0], blocks[:, 1]
+    u = np.stack([_lengths(x, y), _angles(x, y)], axis=1)
+    return Sequence("Box-Muller, values 8 apart", u.ravel(), _BLOCK)
 
 
 def _of_rows(rows: Floats) -> Iterator[Sequence]:
@@ -149,6 +158,12 @@ def polar_sequences(stretch: Stretch) -> Iterator[Sequence]:
 
 
 def _lengths_and_angles(name: str, x: Floats, y: Floats, *, step: int = 2) -> Sequence:
-    lengths = np.exp(-(x * x + y * y) / 2)
-    angles = np.arctan2(y, x) / (2 * np.pi) % 1.0
-    return Sequence(name, np.stack([lengths, angles], axis=-1).ravel(), step)
+    return Sequence(name, np.stack([_lengths(x, y), _angles(x, y)], axis=-1).ravel(), step)
+
+
+def _lengths(x: Floats, y: Floats) -> Floats:
+    return np.asarray(np.exp(-(x * x + y * y) / 2))
+
+
+def _angles(x: Floats, y: Floats) -> Floats:
+    return np.asarray(np.arctan2(y, x) / (2 * np.pi) % 1.0)
