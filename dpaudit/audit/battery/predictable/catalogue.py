@@ -20,6 +20,7 @@ __all__ = ["PREFIX", "Seeding", "seedings"]
 
 Seeds = npt.NDArray[np.uint64]
 Floats = npt.NDArray[np.float64]
+Places = npt.NDArray[np.intp]
 Numbers = npt.NDArray[Any]
 """What a generator gives: words of 32 or 64 bits, or uniforms; (m, n) for n seeds."""
 
@@ -52,10 +53,13 @@ class Seeding:
             return self.apply(numbers, count)[:, 0]
 
 
-def seedings(family: str, seeds: Seeds, *, common: bool) -> Iterator[tuple[Seeding, Floats]]:
-    """Seedings of a claimed family, and the first magnitudes (3, n) for all ``seeds``.
+def seedings(
+    family: str, seeds: Seeds, *, common: bool, likely: Callable[[Floats], Places] | None = None
+) -> Iterator[tuple[Seeding, Places, Floats]]:
+    """Seedings of a claimed family, places of ``seeds``, and their first magnitudes (3, m).
 
-    Not a number where they are not known. ``common``: only such seedings.
+    Not a number where they are not known. ``common``: only such seedings. ``likely`` chooses the
+    columns of first magnitudes (2, n) whose third is computed; all by default.
     """
     for group in _groups(family):
         chosen = [s for s in group if s.common or not common]
@@ -64,11 +68,26 @@ def seedings(family: str, seeds: Seeds, *, common: bool) -> Iterator[tuple[Seedi
         with np.errstate(all="ignore"):
             numbers = chosen[0].numbers(seeds, max(s.needs(PREFIX) for s in chosen))
             for seeding in chosen:
-                found = seeding.apply(numbers[: seeding.needs(PREFIX)], PREFIX)
+                places = _places(seeding, seeds, numbers, likely)
+                found = np.empty((PREFIX, 0))
+                if len(places):
+                    found = seeding.apply(numbers[: seeding.needs(PREFIX), places], PREFIX)
                 if seeding.exact is not None:
-                    for i in np.flatnonzero(np.isnan(found[-1]) & (seeds < _EXACT)):
-                        found[:, i] = seeding.exact(int(seeds[i]), PREFIX)
-                yield seeding, found
+                    for i in np.flatnonzero(np.isnan(found[-1]) & (seeds[places] < _EXACT)):
+                        found[:, i] = seeding.exact(int(seeds[places[i]]), PREFIX)
+                yield seeding, places, found
+
+
+def _places(
+    seeding: Seeding, seeds: Seeds, numbers: Numbers, likely: Callable[[Floats], Places] | None
+) -> Places:
+    if likely is None:
+        return np.arange(len(seeds))
+    two = seeding.apply(numbers[: seeding.needs(2)], 2)
+    places = likely(two)
+    if seeding.exact is None:
+        return places
+    return np.union1d(places, np.flatnonzero(np.isnan(two[-1]) & (seeds < _EXACT)))
 
 
 @cache

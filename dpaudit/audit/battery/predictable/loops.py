@@ -7,7 +7,17 @@ from typing import Any
 import numba
 import numpy as np
 
-__all__ = ["array_states", "lattice", "recurrence", "stepped", "use_once"]
+__all__ = [
+    "array_states",
+    "hashes",
+    "known",
+    "lattice",
+    "mark",
+    "polar",
+    "recurrence",
+    "stepped",
+    "use_once",
+]
 
 _jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False)
 
@@ -166,6 +176,71 @@ def lattice(rows, mu, size, delta, most):  # type: ignore[no-untyped-def]
         k = max(k - 1, 1)
 
 
+@_jit
+def _hash(a, b, c, cells):  # type: ignore[no-untyped-def]
+    total = np.uint64(np.int64(np.floor(a * cells))) * np.uint64(0x9E3779B97F4A7C15)
+    total += np.uint64(np.int64(np.floor(b * cells))) * np.uint64(0xC2B2AE3D27D4EB4F)
+    total += np.uint64(np.int64(np.floor(c * cells))) * np.uint64(0x165667B19E3779F9)
+    total ^= total >> np.uint64(29)
+    return total * np.uint64(0xBF58476D1CE4E5B9)
+
+
+@_jit
+def hashes(values, cells, out):  # type: ignore[no-untyped-def]
+    """Hashes (n,) of the cells, ``cells`` to a unit, in which three values (3, n) lie."""
+    for i in range(len(out)):
+        out[i] = _hash(values[0, i], values[1, i], values[2, i], cells)
+
+
+@_jit
+def mark(words, shift, marks):  # type: ignore[no-untyped-def]
+    """Set the bit of each hash's leading 64 − ``shift`` bits."""
+    for word in words:
+        at = word >> shift
+        marks[at >> np.uint64(6)] |= np.uint64(1) << (at & np.uint64(63))
+
+
+@_jit
+def known(values, cells, marks, shift, places, out):  # type: ignore[no-untyped-def]
+    """Columns of ``values`` (3 or 2, n) whose hash is marked, and these hashes; their number.
+
+    ``marks`` has a bit for each of the leading 64 − ``shift`` bits of a hash.
+    """
+    found, three = 0, len(values) > 2
+    for i in range(values.shape[1]):
+        word = _hash(values[0, i], values[1, i], values[2, i] if three else 0.0, cells)
+        at = word >> shift
+        if marks[at >> np.uint64(6)] >> (at & np.uint64(63)) & np.uint64(1):
+            places[found], out[found] = i, word
+            found += 1
+    return found
+
+
+@_jit
+def polar(u, out, second_first):  # type: ignore[no-untyped-def]
+    """Magnitudes (count, n) of Marsaglia's polar method from uniforms (m, n) of n seeds.
+
+    Not a number where they are too few.
+    """
+    count = len(out)
+    for j in range(u.shape[1]):
+        made = 0
+        for i in range(0, len(u) - 1, 2):
+            if made >= count:
+                break
+            x, y = 2 * u[i, j] - 1, 2 * u[i + 1, j] - 1
+            square = x * x + y * y
+            if square >= 1 or square == 0:
+                continue
+            factor = np.sqrt(-2 * np.log(square) / square)
+            out[made, j] = abs(y if second_first else x) * factor
+            if made + 1 < count:
+                out[made + 1, j] = abs(x if second_first else y) * factor
+            made += 2
+        for i in range(made, count):
+            out[i, j] = np.nan
+
+
 def use_once() -> None:
     """Call each loop on a few values: numba imports much of itself, and compiles, on first use."""
     recurrence(np.zeros(64, np.uint8), np.zeros(3, np.uint64))
@@ -174,4 +249,9 @@ def use_once() -> None:
     stepped(words[0], one, one, True, 0, np.zeros((2, 8), np.uint32))
     state = np.zeros((_N, 8), np.uint32)
     array_states(words, state[:, 0].copy(), state)
+    three, places = np.ones((3, 8)), np.zeros(8, np.int64)
+    hashes(three, 2.0, places.view(np.uint64))
+    mark(places.view(np.uint64), np.uint64(57), np.zeros(2, np.uint64))
+    known(three, 2.0, np.zeros(2, np.uint64), np.uint64(57), places, places.view(np.uint64))
+    polar(three, three.copy(), False)
     lattice(np.eye(2), np.eye(2), np.ones(2), 0.99, 10)

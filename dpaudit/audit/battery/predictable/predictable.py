@@ -29,6 +29,7 @@ _FITS = 256  # windows that are looked at closely
 
 Floats = npt.NDArray[np.float64]
 Seeds = npt.NDArray[np.uint64]
+Places = npt.NDArray[np.intp]
 
 _FIRST = small(_FEW)
 
@@ -79,10 +80,11 @@ class Predictable:
         if self._claim.discrete:
             effect = "not applicable: the claimed law is discrete"
             return Evidence(p=1.0, statistic=0.0, effect=effect)
+        family = self._claim.family
         most = min(_MOST, max(_FEW, self._seen // _VALUES_PER_SEED))
         search = _Search(self._windows.index())
-        for seeding, values in _kept(self._claim.family):
-            search.look_up(seeding, _FIRST, values)
+        for seeding, places, values in _kept(family):
+            search.look_up(seeding, _FIRST, places, values)
         fixed = [np.arange(_FEW, most, dtype=np.uint64), near(self._started, most // 16)]
         if most >= _DATES_TOO:
             fixed.append(dates(self._started))
@@ -91,8 +93,9 @@ class Predictable:
         for start in range(0, len(seeds), _CHUNK):
             part = seeds[start : start + _CHUNK]
             made = max(0, min(len(part), start + len(part) - len(seeds) + own))
-            for seeding, values in seedings(self._claim.family, part, common=True):
-                search.look_up(seeding, part, values, made=made)
+            likely = search.index.likely
+            for seeding, places, values in seedings(family, part, common=True, likely=likely):
+                search.look_up(seeding, part, places, values, made=made)
         return self._evidence(search, most)
 
     def _evidence(self, search: _Search, most: int) -> Evidence:
@@ -153,20 +156,24 @@ class _Search:
         self._fits = 0
         self.longest = 0
 
-    def look_up(self, seeding: Seeding, seeds: Seeds, values: Floats, *, made: int = 0) -> None:
-        """Compare a seeding's first ``values`` (3, n), and the rest where they fit.
+    def look_up(
+        self, seeding: Seeding, seeds: Seeds, places: Places, values: Floats, *, made: int = 0
+    ) -> None:
+        """Compare a seeding's first ``values`` (3, m), and the rest where they fit.
 
-        The last ``made`` seeds come from the noise.
+        They are those of the seeds at ``places``; no other seed fits. The last ``made`` seeds come
+        from the noise.
         """
         self.tries += len(seeds)
         for column, place in self.index.find(values):
             if self._fits == _FITS:
                 return
-            fit = _Fit(seeding, int(seeds[column]), place)
+            which = int(places[column])
+            fit = _Fit(seeding, int(seeds[which]), place)
             if fit.agreeing < PREFIX:
                 continue
             self._fits += 1
-            counted = fit.agreeing - (column >= len(seeds) - made)
+            counted = fit.agreeing - (which >= len(seeds) - made)
             self.longest = max(self.longest, counted)
             if self.best is None or fit.predicted > self.best.predicted:
                 self.best = fit
@@ -179,6 +186,6 @@ class _Search:
 
 
 @cache
-def _kept(family: str) -> tuple[tuple[Seeding, Floats], ...]:
+def _kept(family: str) -> tuple[tuple[Seeding, Places, Floats], ...]:
     """What every audit tries: 3 MB of values."""
     return tuple(seedings(family, _FIRST, common=False))

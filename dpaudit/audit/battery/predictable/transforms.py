@@ -59,20 +59,11 @@ def _box_muller(
 
 def _polar(u: Floats, count: int, *, second_first: bool) -> Floats:
     """Marsaglia's polar method; the pairs inside the circle, in order."""
-    x, y = 2 * u[0::2] - 1, 2 * u[1::2] - 1
-    square = x * x + y * y
-    inside = (square < 1) & (square != 0)
-    pairs = -(-count // 2)
-    rank = np.cumsum(inside, axis=0)
-    out = np.full((2 * pairs, u.shape[1]), np.nan)
-    for k in range(pairs):
-        found = rank[-1] > k
-        at = np.argmax(rank > k, axis=0)[None]
-        r2 = np.take_along_axis(square, at, 0)[0]
-        factor = np.where(found, np.sqrt(-2 * np.log(r2) / r2), np.nan)
-        first, second = (np.abs(np.take_along_axis(v, at, 0)[0]) * factor for v in (x, y))
-        out[2 * k : 2 * k + 2] = (second, first) if second_first else (first, second)
-    return out[:count]
+    from dpaudit.audit.battery.predictable.loops import polar  # loads a compiler
+
+    out = np.empty((count, u.shape[1]))
+    polar(np.ascontiguousarray(u), out, second_first)
+    return out
 
 
 def _kinderman_monahan(u: Floats, count: int) -> Floats:

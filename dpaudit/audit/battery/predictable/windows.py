@@ -30,7 +30,6 @@ _CELLS = 2.0**13
 _BITS = 22
 _FARTHEST = 1e6  # in units of the scale: beyond anything of the claimed law; cells stay whole
 _Run = tuple[dict[str, int], Floats]
-_MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,18 +139,23 @@ class Index:
         self._hashes = hashes[order]
         self._origins = origins[np.concatenate(rows)][order]
         self._windows = len(head)
-        self._bitmap = np.zeros(1 << _BITS, dtype=bool)
-        self._bitmap[hashes >> np.uint64(64 - _BITS)] = True
+        self._marks = _marked(hashes)
+        two = np.concatenate(cells).T.copy()
+        two[2] = 0.0
+        self._marks_of_two = _marked(_hash(two))
 
     def __len__(self) -> int:
         return self._windows
 
+    def likely(self, values: Floats) -> Places:
+        """Columns of ``values`` (2, n) that may be a window's first two."""
+        return _known(values, self._marks_of_two)[0]
+
     def find(self, values: Floats) -> Iterator[tuple[int, Place]]:
         """For columns of ``values`` (3, n): the number of the column, and each window alike."""
-        hashes = _hash(np.floor(values * _CELLS))
-        near = np.flatnonzero(self._bitmap[hashes >> np.uint64(64 - _BITS)])
-        first = np.searchsorted(self._hashes, hashes[near], side="left")
-        last = np.searchsorted(self._hashes, hashes[near], side="right")
+        near, hashes = _known(values, self._marks)
+        first = np.searchsorted(self._hashes, hashes, side="left")
+        last = np.searchsorted(self._hashes, hashes, side="right")
         for i in np.flatnonzero(last > first):
             for at in range(first[i], last[i]):
                 yield int(near[i]), self._place(*map(int, self._origins[at]))
@@ -165,12 +169,30 @@ class Index:
         return Place({**where, "value": where["value"] + at}, text[at:])
 
 
+def _marked(hashes: Seeds) -> Seeds:
+    """A bit for each of the leading bits of a hash: whether it is one of these."""
+    from dpaudit.audit.battery.predictable.loops import mark  # loads a compiler
+
+    marks = np.zeros(1 << _BITS - 6, np.uint64)
+    mark(hashes, np.uint64(64 - _BITS), marks)
+    return marks
+
+
+def _known(values: Floats, marks: Seeds) -> tuple[Places, Seeds]:
+    """Columns of ``values`` (3 or 2, n) whose cells are marked, and their hashes."""
+    from dpaudit.audit.battery.predictable.loops import known  # loads a compiler
+
+    near = np.empty(values.shape[1], np.int64)
+    hashes = np.empty(len(near), np.uint64)
+    values = np.ascontiguousarray(values)
+    count = known(values, _CELLS, marks, np.uint64(64 - _BITS), near, hashes)
+    return near[:count], hashes[:count]
+
+
 def _hash(cells: Floats) -> Seeds:
-    with np.errstate(invalid="ignore"):  # not a number: any cell does, and fits no window
-        words = cells.astype(np.int64).view(np.uint64)
-    total = words[0] * _MIX[0]
-    total += words[1] * _MIX[1]
-    total += words[2] * _MIX[2]
-    total ^= total >> np.uint64(29)
-    total *= np.uint64(0xBF58476D1CE4E5B9)
-    return np.asarray(total)
+    """Hashes of the numbers (3, n) of cells."""
+    from dpaudit.audit.battery.predictable.loops import hashes  # loads a compiler
+
+    found = np.empty(cells.shape[1], np.uint64)
+    hashes(np.ascontiguousarray(cells), 1.0, found)
+    return found
