@@ -304,7 +304,7 @@ def _registers(last: list[npt.NDArray[np.uint8]], digits: int) -> Iterator[_Seen
     long = [x for x in last if len(x) >= _LEARNED + _PREDICTED][:_REGISTERS]
     for x in long:
         for j in range(digits):
-            bits = x[: _LEARNED + _PREDICTED] >> j & 1
+            bits = (x[: _LEARNED + _PREDICTED] >> j & 1).astype(np.uint8)
             recurrence = shortest_recurrence(bits[:_LEARNED])
             length = recurrence.length
             if not 0 < length <= _LONGEST_REGISTER:
