@@ -11,6 +11,8 @@ from dpaudit.audit.options import AuditOptions, MechanismOptions
 __all__ = ["apart_from_the_seed", "command_line"]
 
 _OF_NO_ACCOUNT = {"--seed", "--by"}
+_NAMED = {"all_values": "--all"}
+"""Options that are not called as on the command line."""
 
 
 def command_line(
@@ -22,6 +24,8 @@ def command_line(
 
     >>> command_line("audit", "numpy:normal", AuditOptions(seed="1", dim=4), claim=None)
     'dpaudit audit numpy:normal --dim 4 --seed 1'
+    >>> command_line("audit", "numpy:normal", AuditOptions(seed="1", all_values=True))
+    'dpaudit audit numpy:normal --seed 1 --all'
     """
     default = type(options)(seed="")
     given = {f.name: getattr(options, f.name) for f in dataclasses.fields(options)}
@@ -30,7 +34,7 @@ def command_line(
     for name, value in (more | changed).items():
         if value is None or value is False:
             continue
-        words.append(f"--{name.replace('_', '-')}")
+        words.append(_NAMED.get(name) or f"--{name.replace('_', '-')}")
         if value is not True:
             words.append(_text(value))
     return shlex.join(words)

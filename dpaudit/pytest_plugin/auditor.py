@@ -50,8 +50,9 @@ R = TypeVar("R", bound=AuditResult | MechanismResult)
 class NoiseOptions(TypedDict, total=False):
     """Options of an audit of noise, those of :func:`dpaudit.audit_sampler`.
 
-    ``samples`` counts single values. ``in_process`` is for callables: True keeps a module-level
-    function in the test's process, False refuses what could only run there.
+    ``samples`` counts single values. ``all_values`` draws all of them even after a finding is
+    certain. ``in_process`` is for callables: True keeps a module-level function in the test's
+    process, False refuses what could only run there.
     """
 
     dim: int | None
@@ -61,6 +62,7 @@ class NoiseOptions(TypedDict, total=False):
     time_limit: float | None
     tests: Sequence[str] | None
     allow_predictable: bool
+    all_values: bool
     mitigation: str | None
     call: str | None
     in_process: bool | None
@@ -120,11 +122,12 @@ class Auditor:
     ) -> AuditResult:
         """Fail unless the audit reports a finding on this known-bad control.
 
-        All the tests named in ``by`` must report one. A gate that catches nothing passes
-        everything: a control shows that it still catches. No α is counted for it. Raises as
-        :meth:`assert_no_finding`.
+        All the tests named in ``by`` must report one; all values are then drawn, unless
+        ``all_values=False``. A gate that catches nothing passes everything: a control shows that it
+        still catches. No α is counted for it. Raises as :meth:`assert_no_finding`.
         """
         __tracebackhide__ = True
+        options.setdefault("all_values", bool(by))
         audited = self._noise(sampler, claim=claim, control=True, **options)
         if audited.result.verdict == "inconclusive":
             raise audited.failure()
@@ -251,6 +254,7 @@ class Auditor:
                 time_limit=options.get("time_limit"),
                 tests=None if tests is None else tuple(tests),
                 allow_predictable=options.get("allow_predictable", False),
+                all_values=options.get("all_values", False),
                 mitigation=options.get("mitigation"),
                 call=options.get("call"),
             )

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from command_line import here
 
@@ -111,6 +112,28 @@ def test_the_command_in_the_message_shows_the_finding_again(project, pytester):
     done = here(*command)
     assert done.returncode == 1, done.stderr
     assert done.stdout.splitlines()[-1].startswith("Finding: ")
+
+
+def test_all_values_are_drawn_where_asked_for(imported):
+    """Otherwise what is certain ends an audit of more than a million values."""
+    from dpaudit.pytest_plugin import Auditor
+
+    rng = np.random.default_rng(3)
+    auditor = Auditor(node="all", samples=2_000_000, alpha=1e-4, out=None, record=lambda _: None)
+
+    def drawn(**options):
+        wrong = auditor.assert_finding(
+            lambda n, d: 1.2 * rng.standard_normal((n, d)),
+            claim="gaussian:sigma=1",
+            tests=("moments", "drift"),
+            **options,
+        )
+        return wrong.samples
+
+    assert 1_000_000 < drawn() < 1_900_000
+    assert drawn(all_values=True) > 1_980_000
+    assert drawn(by="moments") > 1_980_000
+    assert drawn(by="moments", all_values=False) < 1_900_000
 
 
 def test_callables_that_no_other_process_can_import(project):
