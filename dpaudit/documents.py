@@ -2,7 +2,8 @@
 
 ``to_dict`` of a document is what ``result.json`` or ``results.json`` holds. Within a major version
 of the schema, documents only gain keys: unknown keys are accepted, and later fields have a default.
-The document of a deployment is in :mod:`dpaudit.deployments.apple.document`.
+The documents of deployments are in :mod:`dpaudit.deployments.apple.document` and
+:mod:`dpaudit.deployments.census.document`.
 """
 
 from __future__ import annotations

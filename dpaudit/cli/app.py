@@ -64,7 +64,8 @@ deployment_app = App(
     help=(
         "Audit whole systems from their files.\n\n"
         "$ dpaudit deployment apple --config configuration\n"
-        "$ dpaudit deployment apple-scenario --config configuration --out device"
+        "$ dpaudit deployment apple-scenario --config configuration --out device\n"
+        "$ dpaudit deployment census --nmf US_Person_PL_PROD"
     )
 )
 app.add_typer(deployment_app, name="deployment")
@@ -112,6 +113,7 @@ app.command()(experiments.report)
 app.command()(gates.init)
 deployment_app.command("apple")(deployments.deployment_apple)
 deployment_app.command("apple-scenario")(deployments.deployment_apple_scenario)
+deployment_app.command("census")(deployments.deployment_census)
 verify_app.command("transcript")(protocols.verify_transcript)
 verify_app.command("certificate")(proofs.verify_certificate)
 key_app.command("new")(lab.key_new)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dpaudit.cli.formats import formats_of, without_earlier
 from dpaudit.cli.output import note, out_console
 from dpaudit.cli.verdicts import leave, write_page
+from dpaudit.errors import UsageError
 from dpaudit.provenance import collect
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from dpaudit.deployments.apple.model import Configuration, Database, Finding
     from dpaudit.deployments.apple.observed import Observed
 
-__all__ = ["apple", "apple_scenario"]
+__all__ = ["apple", "apple_scenario", "census"]
 
 _MOST_FINDINGS = 1000
 """How many findings about report files are kept: a folder may hold millions of broken ones."""
@@ -94,6 +95,40 @@ def apple_scenario(
     stream = KeyedStream.fresh() if seed is None else KeyedStream.from_seed(seed)
     make_scenario(read_configuration(config), out=out, days=days, stream=stream, platform=platform)
     note(f"scenario: {out}")
+
+
+def census(
+    nmf: list[str],
+    *,
+    zeros: Path | None,
+    sums: bool,
+    alpha: float,
+    out: Path | None,
+    also: str | None,
+    output: str,
+) -> None:
+    """Audit noisy measurement files, print, write, and exit with the verdict's code."""
+    from dpaudit.cli.progress import AuditProgress
+    from dpaudit.deployments.census.audit import audit_files
+    from dpaudit.deployments.census.zeros import read_rules
+    from dpaudit.report.terminal.census import census_text
+
+    if not 0 < alpha < 1:
+        raise UsageError(f"alpha={alpha}: must lie strictly between 0 and 1; the default is 0.01")
+    formats = without_earlier(formats_of(also, out=out), out)
+    rules = () if zeros is None else read_rules(zeros)
+    with AuditProgress("files read", "computing the tests", total=0) as progress:
+        document = audit_files(
+            nmf,
+            alpha=alpha,
+            provenance=collect(seed="none", plugins=()),
+            rules=rules,
+            sums=sums,
+            progress=progress,
+        )
+    if out is not None:
+        write_page(document, out, also=formats)
+    leave(document, lambda: census_text(document), out=out, output=output)
 
 
 def _sizes(configuration: Configuration) -> dict[str, Any]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from dpaudit.deployments.apple.document import AppleDocument
+    from dpaudit.deployments.census.document import CensusDocument
 
 __all__ = ["audited", "leave", "printed", "write_page"]
 
@@ -118,7 +119,7 @@ def printed(document: Document) -> dict[str, Any]:
 
 
 def leave(
-    document: AuditDocument | MechanismDocument | AppleDocument,
+    document: AuditDocument | MechanismDocument | AppleDocument | CensusDocument,
     text: Callable[[], Group],
     *,
     out: Path | None,

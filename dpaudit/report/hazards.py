@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dpaudit.deployments.apple.document import AppleDocument
+from dpaudit.deployments.census.document import CensusDocument
 from dpaudit.documents import ExperimentDocument
 from dpaudit.report.format import NOTHING
 from dpaudit.report.meaning import kind_of
@@ -28,6 +29,7 @@ from dpaudit.types import (
 __all__ = [
     "hazards_of_attacks",
     "hazards_of_audit",
+    "hazards_of_census",
     "hazards_of_deployment",
     "hazards_of_determinism",
     "hazards_of_proof",
@@ -118,6 +120,19 @@ def hazards_of_deployment(document: AppleDocument) -> list[Column]:
         rows[ALGORITHMS].found.append(f"{serious:,} under Findings")
     rows[ALGORITHMS].open.append("code that leaves no trace in the files")
     rows[TRUST].open.append("who receives the records, and what else is sent")
+    return _table(rows)
+
+
+def hazards_of_census(document: CensusDocument) -> list[Column]:
+    """One row per component: the findings, and what noise in known cells does not show."""
+    rows = _rows()
+    serious = sum(test.finding for test in document.tests)
+    if serious:
+        rows[ALGORITHMS].found.append(f"{serious:,} under All tests")
+    rows[ALGORITHMS].open.append("noise in cells whose true count is not known")
+    rows[PARAMETERS].open.append("whether the stated variances are large enough")
+    rows[UNIT].open.append("whether neighbours differ in all data of one person")
+    rows[TRUST].open.append("whether someone holds a key to the noise")
     return _table(rows)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dpaudit.deployments.apple.document import AppleDocument
+from dpaudit.deployments.census.document import CensusDocument
 from dpaudit.documents import Arm, ExperimentDocument, MeasurementsDocument
 from dpaudit.explanations import topic_of
 from dpaudit.report import format as fmt
@@ -41,6 +42,7 @@ from dpaudit.types import (
 __all__ = [
     "Meaning",
     "audit_meaning",
+    "census_meaning",
     "deployment_meaning",
     "determinism_meaning",
     "experiment_meaning",
@@ -395,6 +397,25 @@ def deployment_meaning(document: AppleDocument) -> list[Meaning]:
         )
         told.append(Meaning("Files contradict the announcement", says))
     return told
+
+
+def census_meaning(document: CensusDocument) -> list[Meaning]:
+    """What the noise of noisy measurement files means for the people counted."""
+    if document.verdict == "inconclusive":
+        return [_no_verdict()]
+    if document.verdict == "no-finding":
+        says = (
+            "In the cells whose true count is known, the noise is as the files state. Those cells "
+            "were drawn by the same program as all others, but nobody outside can look at others."
+        )
+        return [Meaning("The noise seen is as stated", says)]
+    says = (
+        "The privacy guarantee is computed from the stated variances and from independent "
+        "discrete Gaussian noise; where the noise is smaller, related or of another law, the "
+        "people counted are less protected than stated. Check first that the structural zeros "
+        "are zeros in these data, then ask the publisher how this noise was drawn."
+    )
+    return [Meaning("The noise is not what the files state", says)]
 
 
 _MOST_ARMS = 4

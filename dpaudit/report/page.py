@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpaudit.deployments.apple.document import AppleDocument
+from dpaudit.deployments.census.document import CensusDocument
 from dpaudit.documents import (
     AuditDocument,
     DeterminismDocument,
@@ -30,6 +30,7 @@ from dpaudit.report.glossary import Linker, glossary
 from dpaudit.report.identity import made_facts
 from dpaudit.report.pages import (
     audit_page,
+    census_page,
     deployment_page,
     determinism_page,
     experiment_page,
@@ -84,6 +85,8 @@ def render_report(document: Document | Mapping[str, Any]) -> str:
             context = experiment_page(document)
         case MeasurementsDocument():
             context = measurements_page(document)
+        case CensusDocument():
+            context = census_page(document)
         case _:
             context = deployment_page(document)
     context["badge"] = badge(
@@ -106,9 +109,9 @@ def render_report(document: Document | Mapping[str, Any]) -> str:
 
 
 def _provenance(document: Document) -> Provenance | Mapping[str, Any]:
-    if isinstance(document, (ExperimentDocument, MeasurementsDocument, AppleDocument)):
-        return document.provenance
-    return document.result.provenance
+    if isinstance(document, (AuditDocument, MechanismDocument, ProofDocument, DeterminismDocument)):
+        return document.result.provenance
+    return document.provenance
 
 
 @cache

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.deployments.apple.document import AppleDocument
+from dpaudit.deployments.census.document import CensusDocument
 from dpaudit.documents import (
     SCHEMA,
     AuditDocument,
@@ -34,6 +35,7 @@ Document = (
     | ExperimentDocument
     | MeasurementsDocument
     | AppleDocument
+    | CensusDocument
 )
 
 KINDS: Mapping[str, type[Document]] = {
@@ -42,6 +44,7 @@ KINDS: Mapping[str, type[Document]] = {
     "experiment": ExperimentDocument,
     "measurements": MeasurementsDocument,
     "deployment": AppleDocument,
+    "census": CensusDocument,
     "proof": ProofDocument,
     "determinism": DeterminismDocument,
 }

@@ -9,7 +9,7 @@ import typer
 
 from dpaudit.cli.options import AlsoOption, FormatOption, OutOption, SeedOption
 
-__all__ = ["deployment_apple", "deployment_apple_scenario"]
+__all__ = ["deployment_apple", "deployment_apple_scenario", "deployment_census"]
 
 
 def deployment_apple(
@@ -111,3 +111,55 @@ def deployment_apple_scenario(
     from dpaudit.cli import deployments
 
     deployments.apple_scenario(config, out=out, days=days, platform=platform, seed=seed)
+
+
+def deployment_census(
+    nmf: Annotated[
+        list[str],
+        typer.Option(
+            metavar="FILES",
+            help="Noisy measurement files: a Parquet file, a folder, or a quoted pattern; repeatable.",
+            show_default=False,
+        ),
+    ],
+    zeros: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Further structural zeros (TOML), beyond those of the Constraint files.",
+            show_default=False,
+        ),
+    ] = None,
+    sums: Annotated[
+        bool,
+        typer.Option(
+            "--sums",
+            help="Also compare parents with the sum of their children; the files must have them all.",
+        ),
+    ] = False,
+    alpha: Annotated[
+        float, typer.Option(help="Probability of a finding if the noise is as stated.")
+    ] = 0.01,
+    out: OutOption = None,
+    also: AlsoOption = None,
+    output: FormatOption = "text",
+) -> None:
+    r"""Audit a census's noisy measurement files: is the noise what they state?
+
+    Reads the files in the layout of the 2020 census (LEVEL.parquet/DPQuery and
+    LEVEL.parquet/Constraint). Where the true count is known, the measurement
+    shows the noise itself: in structural zeros, in sums with an exact total, and
+    with --sums in parents minus their children. Level by level and query by
+    query this noise is tested against the discrete Gaussian of the stated
+    variance. Needs pyarrow: pip install 'dpaudit\[parquet]'.
+
+    Exit code 1: a finding. Exit code 3: no cell's true count is known.
+
+    [bold]Examples[/bold]
+
+    $ dpaudit deployment census --nmf US_Person_PL_PROD --out audit
+    $ dpaudit deployment census --nmf 'PR_*_PROD/County.parquet' --zeros zeros.toml
+    """
+    from dpaudit.cli import deployments
+
+    deployments.census(nmf, zeros=zeros, sums=sums, alpha=alpha, out=out, also=also, output=output)

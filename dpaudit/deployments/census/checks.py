@@ -68,15 +68,16 @@ def _size(tally: Tally) -> float:
 
 
 def scale_interval(tally: Tally) -> Interval:
-    """The observed standard deviation over the stated one, by its asymptotic normal law."""
+    """The observed standard deviation over the stated one, as if Σx² were χ² with its own variance."""
     variance = tally.variance if tally.variance is not None else 1.0
     law = law_of_variance(variance) if tally.variance is not None else None
     kurtosis = 3.0 if law is None else law.moment(4) / law.variance**2
     ratio = math.sqrt(tally.squares / (tally.n * variance))
-    half = 1.96 * 0.5 * math.sqrt(max(0.0, kurtosis - 1) / tally.n)
-    return Interval(
-        low=ratio * max(0.0, 1 - half), high=ratio * (1 + half), confidence=0.95, method="normal"
+    freedom = 2 * tally.n / max(kurtosis - 1, 1e-3)
+    low, high = (
+        ratio * math.sqrt(freedom / scipy.special.chdtri(freedom, tail)) for tail in (0.025, 0.975)
     )
+    return Interval(low=low, high=high, confidence=0.95, method="χ²")
 
 
 def _scale(tally: Tally) -> Check:

@@ -87,18 +87,20 @@ def find_buckets(paths: Sequence[str | Path]) -> list[Bucket]:
 def _files(path: str | Path) -> Iterator[Path]:
     name = os.fspath(path)
     base = Path(name)
-    if base.is_dir():
-        files = sorted(f for f in base.rglob(f"*{_LEVEL}") if not f.is_dir())
-    elif base.exists():
-        files = [base]
-    else:
-        files = sorted(Path(f) for f in glob(name, recursive=True) if not Path(f).is_dir())
+    found = [base] if base.exists() else sorted(map(Path, glob(name, recursive=True)))
+    files = [file for one in found for file in _below(one)]
     if not files:
         raise UsageError(
             f"nmf={printable(name, limit=200)}: no Parquet file there; name a file, a folder, "
             "or a quoted pattern such as 'County.parquet/*/*/*.parquet'"
         )
     yield from (f.absolute() for f in files)
+
+
+def _below(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    return sorted(file for file in path.rglob(f"*{_LEVEL}") if not file.is_dir())
 
 
 def _place(file: Path) -> tuple[str, str, str]:

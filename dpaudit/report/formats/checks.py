@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dpaudit.deployments.apple.document import AppleDocument
+from dpaudit.deployments.census.document import CensusDocument
 from dpaudit.documents import (
     AuditDocument,
     Column,
@@ -22,6 +23,7 @@ from dpaudit.documents import (
     ProofDocument,
 )
 from dpaudit.report import format as fmt
+from dpaudit.report.census import CANNOT_SEE, census_sentence, census_title
 from dpaudit.report.deployment import deployment_sentence, deployment_title
 from dpaudit.report.measurements import Row, reading
 from dpaudit.report.mechanism import claim_text, claimed_pair, is_implied, mechanism_sentence
@@ -112,6 +114,8 @@ def checked(document: Document) -> Checked:
         return _proof(document.result)
     if isinstance(document, DeterminismDocument):
         return _determinism(document.result)
+    if isinstance(document, CensusDocument):
+        return _census(document)
     return _deployment(document) if isinstance(document, AppleDocument) else _experiment(document)
 
 
@@ -311,6 +315,25 @@ def _deployment(document: AppleDocument) -> Checked:
         blind_spots=(),
         facts={"ledger": _plain(to_dict(document.ledger.permitted))},
         seconds=None,
+        command="",
+        provenance=to_dict(document.provenance),
+    )
+
+
+def _census(document: CensusDocument) -> Checked:
+    checks = [_test(test, document.alpha, document.verdict) for test in document.tests]
+    sentence = census_sentence(document)
+    return Checked(
+        kind="census",
+        target=_text(document.files[0] if document.files else "census", 400),
+        title=_text(census_title(document), 400),
+        claim="discrete Gaussian noise of the stated variances",
+        verdict=document.verdict,
+        sentence=sentence,
+        checks=tuple(_with_verdict(checks, document.verdict, sentence)),
+        blind_spots=(CANNOT_SEE,) if document.verdict == "no-finding" else (),
+        facts=_facts(document, ("alpha", "levels")),
+        seconds=fmt.number(document.seconds),
         command="",
         provenance=to_dict(document.provenance),
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dpaudit.report.pages.audits import audit_page, mechanism_page
-from dpaudit.report.pages.deployments import deployment_page
+from dpaudit.report.pages.deployments import census_page, deployment_page
 from dpaudit.report.pages.experiments import experiment_page, measurements_page
 from dpaudit.report.pages.proofs import determinism_page, proof_page
 
 __all__ = [
     "audit_page",
+    "census_page",
     "deployment_page",
     "determinism_page",
     "experiment_page",

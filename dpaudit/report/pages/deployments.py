@@ -1,17 +1,19 @@
-"""The page of a deployed system."""
+"""The pages of deployed systems."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from dpaudit.deployments.apple.document import AppleDocument
+from dpaudit.deployments.census.document import CensusDocument
 from dpaudit.report.figures.svg import present
-from dpaudit.report.hazards import hazards_of_deployment
-from dpaudit.report.meaning import deployment_meaning
-from dpaudit.report.tables import facts_table
+from dpaudit.report.hazards import hazards_of_census, hazards_of_deployment
+from dpaudit.report.meaning import census_meaning, deployment_meaning
+from dpaudit.report.pages.found import found
+from dpaudit.report.tables import facts_table, tests_table
 from dpaudit.results.text import printable
 
-__all__ = ["deployment_page"]
+__all__ = ["census_page", "deployment_page"]
 
 
 def deployment_page(document: AppleDocument) -> dict[str, Any]:
@@ -54,4 +56,32 @@ def deployment_page(document: AppleDocument) -> dict[str, Any]:
         "differences": words.differences_table(document),
         "provenance": facts_table(document.provenance),
         **{f"{name}_left_out": max(0, len(r) - words.MOST_LINES) for name, r in lengths.items()},
+    }
+
+
+def census_page(document: CensusDocument) -> dict[str, Any]:
+    """The words, tables and figures of its template."""
+    from dpaudit.report import census as words
+    from dpaudit.report.figures.census import noise_by_level, scales
+
+    tests = tests_table(document.tests)
+    return {
+        "title": words.census_title(document),
+        "verdict": document.verdict,
+        "sentence": words.census_sentence(document),
+        "meaning": census_meaning(document),
+        "hazards": hazards_of_census(document),
+        "facts": words.census_facts(document),
+        "notes": [printable(note, limit=600) for note in document.notes],
+        "levels": words.levels_table(document),
+        "found": found(document.tests),
+        "figures": present(
+            scales(document, prefix="scales"), *noise_by_level(document, prefix="noise")
+        ),
+        "groups": words.groups_table(document),
+        "groups_left_out": max(0, len(document.groups) - words.MOST_LINES),
+        "tests": tests,
+        "marked": [cell == "yes" for cell in tests[-1].cells],
+        "cannot_see": words.CANNOT_SEE,
+        "provenance": facts_table(document.provenance),
     }
