@@ -11,12 +11,13 @@ from numba.core import types
 from numba.extending import intrinsic
 
 __all__ = [
+    "biased_pairs",
     "count_orders",
     "count_places",
     "events",
     "fold",
-    "most_biased",
     "odd_products",
+    "ones_of_pairs",
     "sums_of_eight",
     "use_once",
 ]
@@ -54,12 +55,15 @@ def odd_products(shifted, odd):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def most_biased(shifted):  # type: ignore[no-untyped-def]
-    """0 < a < b for which shifted[0] ^ shifted[a] ^ shifted[b] is least balanced, and its ones."""
+def biased_pairs(shifted, least, first, second):  # type: ignore[no-untyped-def]
+    """0 < a < b where the ones of shifted[0] ^ shifted[a] ^ shifted[b] lie ``least`` from half.
+
+    They fill ``first`` and ``second``, as far as these go; returns their number.
+    """
     lags, words = shifted.shape
     base = np.empty(words, np.uint64)
     half = np.int64(32 * words)
-    first, second, ones, farthest = 1, 2, half, np.int64(-1)
+    found = 0
     for a in range(1, lags - 1):
         for i in range(words):
             base[i] = shifted[0, i] ^ shifted[a, i]
@@ -67,10 +71,23 @@ def most_biased(shifted):  # type: ignore[no-untyped-def]
             total = np.uint64(0)
             for i in range(words):
                 total += _ones(base[i] ^ shifted[b, i])
-            away = abs(np.int64(total) - half)
-            if away > farthest:
-                first, second, ones, farthest = a, b, np.int64(total), away
-    return first, second, ones
+            if abs(np.int64(total) - half) >= least:
+                if found == len(first):
+                    return found
+                first[found], second[found] = a, b
+                found += 1
+    return found
+
+
+@_jit
+def ones_of_pairs(shifted, first, second, ones):  # type: ignore[no-untyped-def]
+    """Ones of shifted[0] ^ shifted[a] ^ shifted[b] for each a of ``first``, b of ``second``."""
+    for k in range(len(ones)):
+        now, near, far = shifted[0], shifted[first[k]], shifted[second[k]]
+        total = np.uint64(0)
+        for i in range(len(now)):
+            total += _ones(now[i] ^ near[i] ^ far[i])
+        ones[k] = np.int64(total)
 
 
 @_jit
@@ -202,5 +219,6 @@ def use_once() -> None:
     count_orders(z, counts[0])
     sums_of_eight(z, np.zeros(8), np.zeros(8))
     odd_products(shifted, np.zeros((4, 4), np.int64))
-    most_biased(shifted)
+    biased_pairs(shifted, 0, where[:3], where[3:6])
+    ones_of_pairs(shifted, where[:1], where[:1], where[1:2])
     fold(where, where, longest=64)

@@ -22,7 +22,10 @@ _WORD = 64
 FAR = 2_000  # lags
 _FAR_SIGNS = 1 << 16
 _FAR_SHARE = 64
-_FEWEST_WORDS = 16
+_FAR_CHOOSING = 1 << 13
+_FAR_SHARE_CHOOSING = 8
+_FAR_ERRORS = 2.33  # standard errors, beyond which one pair in 50 is
+_FEWEST_WORDS = 4
 _SPARE = 128  # rows beyond the number of coordinates
 _MOST_COORDINATES = 1024
 Array = npt.NDArray[np.float64]
@@ -173,9 +176,11 @@ class TwoLags:
 class FarLags:
     """The same for 0 < a < b ≤ 2,000, from the first 2^16 signs of the longest answer.
 
-    Of fewer than 2^22 values drawn, from one in 64 of them. Null: as for
-    :class:`TwoLags`; which answer is looked at follows from its length. Bonferroni over 1,999,000
-    pairs.
+    An eighth of the coins, up to 2^13, chooses the 2 % of the pairs of lags that are least
+    balanced there; all others, which use later signs only, judge these. Of fewer than 2^22 values
+    drawn, from one in 64 of them. Null: as for :class:`TwoLags`; which answer is looked at follows
+    from its length, and the coins that judge are independent of those that choose. Bonferroni over
+    the pairs chosen.
     """
 
     def __init__(self) -> None:
@@ -185,28 +190,45 @@ class FarLags:
     def update(self, signs: Bits, calls: int) -> None:
         """Take in the signs of ``calls`` equal calls in draw order, shape (n,)."""
         self._drawn += len(signs)
-        first = signs[: len(signs) // calls][: _FAR_SIGNS + FAR]
+        first = signs[: len(signs) // calls][: _FAR_SIGNS + 2 * FAR]
         if len(first) > len(self._signs):
             self._signs = first.copy()
 
     def parts(self) -> dict[str, Part]:
         """One part."""
-        from dpaudit.audit.battery.order.loops import most_biased
+        from dpaudit.audit.battery.order.loops import biased_pairs, ones_of_pairs
 
-        coins = min(self._drawn // _FAR_SHARE, len(self._signs) - FAR) // _WORD * _WORD
-        if coins < _FEWEST_WORDS * _WORD:
+        coins = min(self._drawn // _FAR_SHARE, len(self._signs) - 2 * FAR)
+        choosing = min(_FAR_CHOOSING, coins // _FAR_SHARE_CHOOSING) // _WORD * _WORD
+        judging = (coins - choosing) // _WORD * _WORD
+        if choosing < _FEWEST_WORDS * _WORD:
             return {}
-        shifted = np.empty((FAR + 1, coins // _WORD), np.uint64)
-        for lag in range(FAR + 1):
-            shifted[lag] = np.packbits(self._signs[lag : lag + coins]).view(">u8")
-        a, b, odd = (int(x) for x in most_biased(shifted))
-        total = coins - 2 * odd
+        least = math.ceil(_FAR_ERRORS * math.sqrt(choosing) / 2)
+        first, second = np.empty((2, FAR * (FAR - 1) // 2), np.int64)
+        shifted = _shifted_words(self._signs, choosing)
+        chosen = biased_pairs(shifted, least, first, second)
+        if not chosen:
+            return {}
+        # beyond the farthest sign that chose
+        shifted = _shifted_words(self._signs[choosing + FAR :], judging)
+        odd = np.empty(chosen, np.int64)
+        ones_of_pairs(shifted, first[:chosen], second[:chosen], odd)
+        most = int(np.abs(judging - 2 * odd).argmax())
+        total = judging - 2 * int(odd[most])
         effect = (
-            f"the product of the signs at lags 0, {a:,} and {b:,} is biased by "
-            f"{abs(total) / coins:.4f} over {coins:,} places"
+            f"the product of the signs at lags 0, {first[most]:,} and {second[most]:,} is biased "
+            f"by {abs(total) / judging:.4f} over {judging:,} places"
         )
-        p = FAR * (FAR - 1) // 2 * fair_coins(total, coins)
+        p = chosen * fair_coins(total, judging)
         return {"signs at two far lags": Part(min(1.0, p), effect)}
+
+
+def _shifted_words(signs: Bits, count: int) -> npt.NDArray[np.uint64]:
+    """The first ``count`` signs, from each lag on, as words, shape (2,001, count // 64)."""
+    shifted = np.empty((FAR + 1, count // _WORD), np.uint64)
+    for lag in range(FAR + 1):
+        shifted[lag] = np.packbits(signs[lag : lag + count]).view(">u8")
+    return shifted
 
 
 class RowParities:
