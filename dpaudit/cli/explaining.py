@@ -49,7 +49,14 @@ def _list(listed: list[dict[str, str]]) -> RenderableType:
         table.add_row(Text(f"dpaudit {command}", style="bold"), "")
         for topic in about:
             table.add_row(Text(f"  {topic['name']}", no_wrap=True), Text(topic["summary"]))
-    return Group(table, Text("\ndpaudit explain NAME shows one of these pages."))
+    return Group(
+        table,
+        Text("\ndpaudit explain NAME shows one of these pages."),
+        Text(
+            "An audit of more than a million values stops where a finding is certain; with --all it "
+            "draws on and lists every finding."
+        ),
+    )
 
 
 def _page(page: Explanation) -> RenderableType:

@@ -10,6 +10,7 @@ import pytest
 from command_line import here as dpaudit
 
 from dpaudit import explanations, registry
+from dpaudit.audit import causes
 from dpaudit.audit.betting import BETS
 from dpaudit.errors import UnknownNameError
 from dpaudit.explanations import SECTIONS, explain, topic_of, topics
@@ -36,6 +37,12 @@ def test_a_page_has_all_sections(name):
     assert tuple(heading for heading, _ in page.sections) == SECTIONS
     assert page.summary
     assert all(len(text) > 20 for _, text in page.sections)
+
+
+@pytest.mark.parametrize("name", sorted({rule.test for rule in causes._RULES}))
+def test_a_page_says_which_cause_the_verdict_names(name):
+    meaning = " ".join(dict(explain(name).sections)["What a finding means"].split())
+    assert "the verdict begins with" in meaning.lower()
 
 
 @pytest.mark.parametrize(
