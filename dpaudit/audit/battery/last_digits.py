@@ -28,6 +28,7 @@ _DIGITS = 8
 _LEADING = 12  # digits that are left to other tests
 _STRETCH = 1 << 13
 _VALUES = 1 << 18
+_TOGETHER = 16  # stretches that are transformed at once: 20 MB
 _FEWEST = 64
 _LAGS = 1 << 12
 _HEAD = 512  # values of each call that are compared with those of the call before
@@ -100,6 +101,7 @@ class LastDigits:
     """
 
     looks_at = "counters, copies and messages in the last binary digits"
+    costly = True
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
         self._claim = claim
@@ -267,26 +269,26 @@ def _order(
     last: list[npt.NDArray[np.uint8]], values: list[Array], claim: Claim, digits: int
 ) -> Iterator[_Seen]:
     """Each digit against each other one, signs and sizes, at other places."""
-    longest = max(map(len, values))
-    reach = min(_LAGS, longest - 1)
-    size = scipy.fft.next_fast_len(2 * longest, real=True)
+    reach = min(_LAGS, max(map(len, values)) - 1)
     series = [*range(digits), _SIGNS, _SIZES]
     pairs = [(a, b) for a in range(digits) for b in range(len(series)) if b >= a]
     left, right = (np.array(side) for side in zip(*pairs, strict=True))
-    spectra = np.zeros((len(pairs), size // 2 + 1), complex)
     median = claim.scale * (
         scipy.special.ndtri(0.75) if claim.family == "gaussian" else math.log(2)
     )
     lags = np.arange(-reach, reach + 1)
-    terms = np.zeros(len(lags), np.int64)
+    totals, terms = np.zeros((len(pairs), len(lags))), np.zeros(len(lags), np.int64)
     sums, count = np.zeros(len(series)), 0
+    alike: dict[int, list[Array]] = {}  # stretches, by the length that they are filled up to
     for digit, x in zip(last, values, strict=True):
         rows = np.vstack([_signs(digit, digits), np.sign(x), np.where(np.abs(x) > median, 1, -1)])
         sums, count = sums + rows.sum(1), count + len(x)
-        transformed = scipy.fft.rfft(rows, size, axis=1)
-        spectra += np.conj(transformed[left]) * transformed[right]
         terms += np.maximum(0, len(x) - np.abs(lags))
-    totals = scipy.fft.irfft(spectra, size, axis=1)[:, lags]
+        alike.setdefault(1 << (len(x) - 1).bit_length(), []).append(rows)
+    for length, rows in alike.items():
+        near = min(reach, length - 1)
+        within = slice(reach - near, reach + near + 1)
+        totals[:, within] += _correlations(rows, length)[left, right][:, lags[within]]
     shares = totals / np.maximum(terms, 1)
     mean = sums / count
     beyond = np.abs(shares - (mean[left] * mean[right])[:, None])
@@ -297,6 +299,22 @@ def _order(
     other = {_SIGNS: "the sign", _SIZES: "whether |value| is large"}.get(b, _digit(b))
     where = f"{abs(lag):,} {'after' if lag > 0 else 'before'}"
     yield _Seen(p, f"{_digit(a)} is {other} {where}: {_share(shares[pair, at], int(terms[at]))}")
+
+
+def _correlations(stretches: list[Array], length: int) -> Array:
+    """Σ_t a(t)·b(t + lag) of all series a, b of stretches (series, n ≤ length), by lag.
+
+    Shape (series, series, 2·length); lags from the middle on are negative ones.
+    """
+    total: Array | complex = 0.0
+    for start in range(0, len(stretches), _TOGETHER):
+        some = stretches[start : start + _TOGETHER]
+        filled = np.zeros((len(some), len(some[0]), 2 * length))
+        for place, rows in zip(filled, some, strict=True):
+            place[:, : rows.shape[1]] = rows
+        by_frequency = scipy.fft.rfft(filled).transpose(2, 1, 0)  # frequency, series, stretch
+        total = total + by_frequency.conj() @ by_frequency.transpose(0, 2, 1)
+    return np.asarray(scipy.fft.irfft(np.moveaxis(total, 0, 2), 2 * length))
 
 
 def _registers(last: list[npt.NDArray[np.uint8]], digits: int) -> Iterator[_Seen]:
