@@ -53,8 +53,8 @@ def _list(listed: list[dict[str, str]]) -> RenderableType:
         table,
         Text("\ndpaudit explain NAME shows one of these pages."),
         Text(
-            "An audit of more than a million values stops where a finding is certain; with --all it "
-            "draws on and lists every finding."
+            "An audit of more than a million values stops where a finding is certain; "
+            "with --all it draws on and lists every finding."
         ),
     )
 
