@@ -1,0 +1,65 @@
+"""benchmarks/shares.py: what other shares of α would find."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return runpy.run_path(str(ROOT / "benchmarks" / "shares.py"))
+
+
+def test_shares_add_up_and_find_what_they_can(bench):
+    tables = [{"a": 0.006, "b": 1.0}, {"a": 1.0, "b": 0.003}, {"a": 0.5, "b": 0.0099}]
+    shares = bench["best"](tables, ["a", "b"])
+    assert sum(shares.values()) == pytest.approx(1)
+    assert shares["a"] == pytest.approx(0.65)
+    assert [bench["found"](p, shares) for p in tables] == [True, True, False]
+    assert [bench["found"](p, bench["equal"](["a", "b"])) for p in tables] == [False, True, False]
+
+
+def test_each_specimen_is_judged_by_shares_that_it_did_not_choose(bench):
+    tables = {"gross": {"a": 1e-9, "b": 1.0}, "small": {"a": 1.0, "b": 0.008}, "right": {"a": 0.9}}
+    tables["right"] |= {"b": 0.4}
+    expected = {"gross": "found", "small": "borderline", "right": "passed"}
+    same, fitted, judged, larger, *missed = bench["summary"](tables, expected)
+    assert same.startswith("equal (as the battery has): 1 of 2 flawed (1 of 1 found, 0 of 1 border")
+    assert fitted.startswith("best for these specimens: 2 of 2 flawed")
+    assert judged.startswith("best for all but the one judged: 1 of 2 flawed")
+    assert all(line.endswith("0 of 1 right ones accused") for line in (same, fitted, judged))
+    assert larger.endswith(": none")
+    assert missed == ["missed: small (borderline); b would need 0.8 of α"]
+
+
+def test_only_rows_of_the_training_half_count(bench):
+    row = {"specimen": "x", "half": "training", "expected": "found", "found": True}
+    rows = [
+        row | {"p_adjusted": 0.0},
+        row | {"specimen": "near", "found": False, "p_adjusted": 0.019},
+        row | {"specimen": "far", "found": False, "p_adjusted": 0.021},
+        row | {"expected": "passed", "found": False, "p_adjusted": 0.015},
+        row | {"half": "test", "found": False, "p_adjusted": 0.011},
+    ]
+    counts, others = bench["stored"](rows, 2)
+    assert counts.startswith("1 of 3 flawed specimens")
+    assert others == "of the other 2, 1 could be found if one test had all of α: near (found)"
+
+
+def test_kept_p_values_are_not_drawn_again(bench, tmp_path, monkeypatch):
+    drawn = []
+
+    def p_values(name, samples):
+        drawn.append(name)
+        return {"a": samples / 1e6}
+
+    audited, kept = bench["audited"], tmp_path / "kept"
+    monkeypatch.setitem(audited.__globals__, "p_values", p_values)
+    first = audited(["x", "y"], 1000, kept)
+    assert audited(["x", "y", "z"], 1000, kept) == first | {"z": {"a": 0.001}}
+    assert drawn == ["x", "y", "z"]
+    assert audited(["x"], 2000, kept) == {"x": {"a": 0.002}}
