@@ -8,23 +8,27 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import typer
 
 from dpaudit.cli.data import use_data_root
 from dpaudit.cli.formats import formats_of, read_report, without_earlier, write_formats
 from dpaudit.cli.output import emit, note, out_console, write_json_line
-from dpaudit.cli.running import run_cells, tell_failures
+from dpaudit.cli.running import mine, run_cells, tell_failures
 from dpaudit.documents import ExperimentDocument, MeasurementsDocument
 from dpaudit.errors import SpecError, StoreError, UsageError
 from dpaudit.experiments.options import RunOptions
 from dpaudit.report import experiment_table, measurements_table, write_json, write_report
 from dpaudit.report.formats.json_schema import schema_text
+from dpaudit.results.text import one_line, printable
 from dpaudit.types import to_dict
 
 if TYPE_CHECKING:
-    from dpaudit.experiments import Store
+    from dpaudit.experiments import Spec, Store
+    from dpaudit.experiments.shard import Shard
 
-__all__ = ["default_folder", "demo", "report", "run"]
+__all__ = ["default_folder", "demo", "merge", "report", "run"]
 
 _LONGEST_NAME = 100
 
@@ -47,8 +51,8 @@ def demo(out: Path, output: str, *, also: str | None = None) -> None:
     _run("demo", options, trials=None, output=output, also=formats)
 
 
-def default_folder(experiment: str) -> Path:
-    """Where a run without ``--out`` goes: ``runs/`` and the experiment's own name.
+def default_folder(experiment: str, shard: Shard | None = None) -> Path:
+    """Where a run without ``--out`` goes: ``runs/``, the experiment's own name and the shard.
 
     Raises:
         SpecError: as :func:`~dpaudit.experiments.load_spec`.
@@ -56,7 +60,8 @@ def default_folder(experiment: str) -> Path:
     from dpaudit.experiments import load_spec
 
     name = re.sub(r"[^\w.-]+", "-", load_spec(experiment).name).strip("-.")
-    return Path("runs") / (name[:_LONGEST_NAME] or "experiment")
+    part = "" if shard is None else f"-{shard.number}of{shard.of}"
+    return Path("runs") / f"{name[:_LONGEST_NAME] or 'experiment'}{part}"
 
 
 def run(
@@ -72,6 +77,11 @@ def run(
 ) -> None:
     """Run a named experiment or a spec file, and record the command with its results."""
     use_data_root(data_root)
+    if also is not None and options.shard is not None:
+        raise UsageError(
+            f"also={also}: a shard has no report; leave --also out, and after the merge run "
+            f"dpaudit report DIR --also {also}"
+        )
     words = ["dpaudit", "run", experiment]
     words += ["--trials", str(trials)] if trials is not None else []
     words += ["--device", device] if device != "cpu" else []
@@ -118,31 +128,87 @@ def _run(
             nonlocal also
             also = without_earlier(also, out, document="results.json")
             if log:
-                loggers.start(run_start(store, cells=len(spec.cells()), command=options.command))
+                cells = len(mine(spec, options))
+                loggers.start(run_start(store, cells=cells, command=options.command))
 
         prepared = replace(options, on_open=started, on_result=loggers.outcome)
         run_cells(spec, prepared, resumed=resumed)
-        document = _document(out)
-        try:
-            write_json(document, out / "results.json")
-            page = write_report(document, out / "report.html")
-            write_formats(document, also, out)
-        except OSError as error:
-            raise StoreError(
-                f"out={out}: the report cannot be written ({error.strerror}); all results are "
-                f"kept; free space, then run dpaudit report {out}"
-            ) from error
-        loggers.end(to_dict(document))
+        if options.shard is not None:
+            loggers.end(_shard_end(out))
+        else:
+            document = _document(out)
+            _write(document, out, also)
+            loggers.end(to_dict(document))
+    if options.shard is not None:
+        _show_shard(spec, options, output)
+    else:
+        _show(document, out, output)
+    tell_failures(out)
+
+
+def merge(out: Path, parts: Sequence[Path], *, partial: bool, output: str) -> None:
+    """Merge shards into ``out`` and write its report; exit 3 if cells failed or are missing."""
+    from dpaudit.experiments.merge import merge as merged
+
+    missing = merged(out, parts, partial=partial)
+    document = _document(out)
+    _write(document, out, ())
+    _show(document, out, output)
+    if missing:
+        then = printable(f"{document.command} --out {shlex.quote(str(out))} --resume", limit=1000)
+        note(f"{missing:,} cells have no result yet; this does them:\n{then}")
+    tell_failures(out)
+    if missing:
+        raise typer.Exit(3)
+
+
+def _write(
+    document: ExperimentDocument | MeasurementsDocument, out: Path, also: Sequence[str]
+) -> None:
+    try:
+        write_json(document, out / "results.json")
+        write_report(document, out / "report.html")
+        write_formats(document, also, out)
+    except OSError as error:
+        raise StoreError(
+            f"out={out}: the report cannot be written ({error.strerror}); all results are "
+            f"kept; free space, then run dpaudit report {out}"
+        ) from error
+
+
+def _show(document: ExperimentDocument | MeasurementsDocument, out: Path, output: str) -> None:
     if output == "json":
         write_json_line(to_dict(document))
+        return
+    width = out_console().width
+    if isinstance(document, MeasurementsDocument):
+        emit(measurements_table(document, width=width))
     else:
-        width = out_console().width
-        if isinstance(document, MeasurementsDocument):
-            emit(measurements_table(document, width=width))
-        else:
-            emit(experiment_table(document, width=width))
-        note(f"report: {page}")
-    tell_failures(out)
+        emit(experiment_table(document, width=width))
+    note(f"report: {out / 'report.html'}")
+
+
+def _shard_end(out: Path) -> dict[str, Any]:
+    """What loggers are told in place of a document."""
+    from dpaudit.experiments import Store
+
+    with Store.read(out) as store:
+        return {"summary": f"shard {store.shard}", "cells": to_dict(store.results())}
+
+
+def _show_shard(spec: Spec, options: RunOptions, output: str) -> None:
+    """A shard has no table: how far it is, and what comes next."""
+    from dpaudit.experiments.stored import look_at
+
+    run, whole = look_at(options.out), len(spec.cells())
+    if output == "json":
+        write_json_line(to_dict(run))
+        return
+    emit(
+        f"Shard {options.shard} of {one_line(spec.name, limit=100)}: {run.done:,} of its "
+        f"{run.cells:,} cells are done (the experiment has {whole:,})"
+    )
+    note(f"when all shards are done: dpaudit runs merge OUT {options.out} OTHER-PARTS…")
 
 
 def _document(folder: Path) -> ExperimentDocument | MeasurementsDocument:

@@ -18,10 +18,10 @@ from dpaudit.results.text import printable
 from dpaudit.types import CellFailure, CellResult
 
 if TYPE_CHECKING:
-    from dpaudit.experiments import Spec
+    from dpaudit.experiments import Cell, Spec
     from dpaudit.experiments.options import RunOptions
 
-__all__ = ["run_cells", "tell_failures"]
+__all__ = ["mine", "run_cells", "tell_failures"]
 
 
 def run_cells(spec: Spec, options: RunOptions, *, resumed: str = "") -> None:
@@ -44,7 +44,9 @@ def run_cells(spec: Spec, options: RunOptions, *, resumed: str = "") -> None:
         f" --jobs {jobs}" if jobs != "1" else ""
     )
     command = options.command + placed
-    progress = RunProgress(spec.name, spec.cells(), placement)
+    command += f" --shard {options.shard}" if options.shard is not None else ""
+    cells = mine(spec, options)
+    progress = RunProgress(spec.name, cells, placement)
     try:
         with progress:
 
@@ -64,7 +66,7 @@ def run_cells(spec: Spec, options: RunOptions, *, resumed: str = "") -> None:
             )
             run_with(spec, shown)
     except KeyboardInterrupt as interrupt:  # typer would end without a message
-        kept = f"{progress.done:,} of {len(spec.cells()):,} cells are on disk in {options.out}"
+        kept = f"{progress.done:,} of {len(cells):,} cells are on disk in {options.out}"
         then = (
             f"this resumes it:\n{command} {resumed}"
             if resumed
@@ -72,6 +74,14 @@ def run_cells(spec: Spec, options: RunOptions, *, resumed: str = "") -> None:
         )
         note(f"interrupted: {kept}; {then}")
         raise typer.Exit(130) from interrupt
+
+
+def mine(spec: Spec, options: RunOptions) -> tuple[Cell, ...]:
+    """The cells of this run: all, or its shard's."""
+    cells = spec.cells()
+    if options.shard is None:
+        return cells
+    return tuple(cell for _, cell in options.shard.share(cells))
 
 
 def _check_columns(spec: Spec) -> None:

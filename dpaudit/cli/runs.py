@@ -1,4 +1,4 @@
-"""``dpaudit runs``: list, show, compare and export the folders that ``dpaudit run`` wrote."""
+"""``dpaudit runs``: list, show, compare, export and merge what ``dpaudit run`` wrote."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["runs_app"]
 
 runs_app = App(
     help=(
-        "Look at runs: list, show, compare, export.\n\n"
+        "Look at runs: list, show, compare, export, merge.\n\n"
         "$ dpaudit runs list\n"
         "$ dpaudit runs show runs/demo"
     )
@@ -127,3 +127,41 @@ def export(
 
     with as_written(folder):
         runs_text.export(folder, to=to, trials=trials)
+
+
+@runs_app.command()
+def merge(
+    out: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OUT", help="Folder for the whole run, new or merged.", show_default=False
+        ),
+    ],
+    parts: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PART...", help="Folders of dpaudit run --shard.", show_default=False
+        ),
+    ],
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Merge what there is, though cells are missing.")
+    ] = False,
+    output: FormatOption = "text",
+) -> None:
+    """Merge the shards of an experiment into one run, with its table and report.
+
+    The table is the one that a single run gives. All parts are checked before
+    anything is written: they must be of one experiment and by the same sources
+    of dpaudit, and a cell that two parts hold must have the same numbers. OUT
+    is a run as others: dpaudit run NAME --out OUT --resume does what it lacks.
+    Exit code 0: all cells have a result. 3: some failed, or are missing
+    (--partial).
+
+    [bold]Examples[/bold]
+
+    $ dpaudit runs merge runs/gpm-fig5 runs/gpm-fig5-*of8
+    $ dpaudit runs merge runs/all node1/runs/a node2/runs/b --partial
+    """
+    from dpaudit.cli import experiments
+
+    experiments.merge(out, parts, partial=partial, output=output)

@@ -58,7 +58,8 @@ def _row(run: Overview) -> tuple[str, ...]:
     cells += f", {run.failed:,} failed" if run.failed else ""
     now = "running" if run.running else "" if run.done == run.cells else "stopped"
     times = (_time(run.started), _time(run.last), _duration(run.seconds))
-    return (run.folder, run.name, cells, now, *times, run.host, run.version)
+    name = f"{run.name}, shard {run.shard}" if run.shard else run.name
+    return (run.folder, name, cells, now, *times, run.host, run.version)
 
 
 def show_run(folder: Path, *, cell: str | None, failed: bool, output: str) -> None:
@@ -148,7 +149,8 @@ def _print_table(document: ExperimentDocument | MeasurementsDocument, folder: Pa
 
 def _print_facts(run: Overview) -> None:
     total = "?" if run.cells is None else f"{run.cells:,}"
-    facts = f"{run.done:,} of {total} cells done, {run.failed:,} failed"
+    part = f"Shard {run.shard}: " if run.shard else ""
+    facts = f"{part}{run.done:,} of {total} cells done, {run.failed:,} failed"
     facts += f", {run.trials_kept:,} trials kept" if run.trials_kept else ""
     facts += f", {_duration(run.seconds)} in total" + ("; running now" if run.running else "")
     emit(Text(printable(f"{facts}. {run.host} dpaudit {run.version}".strip())))

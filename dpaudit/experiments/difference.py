@@ -23,7 +23,7 @@ from dpaudit.experiments.store import Store
 from dpaudit.experiments.store.queries import provenances
 from dpaudit.types import CellFailure, CellResult
 
-__all__ = ["CellDifference", "Change", "RunDifference", "compare", "describe"]
+__all__ = ["CellDifference", "Change", "RunDifference", "cell_difference", "compare", "describe"]
 
 Status = Literal["identical", "overlapping", "different"]
 _UNCOMPARED = ("seconds", "started", "provenance", "details")
@@ -102,7 +102,7 @@ def compare(a: Store, b: Store) -> RunDifference:
         a=str(a.folder),
         b=str(b.folder),
         same_spec=same_spec,
-        cells=tuple(_difference(ours[key], theirs[key]) for key in common),
+        cells=tuple(cell_difference(ours[key], theirs[key]) for key in common),
         only_a=_only(ours, theirs, failed_b, "; failed in B"),
         only_b=_only(theirs, ours, failed_a, "; failed in A"),
         circumstances=_circumstances(a, b),
@@ -146,7 +146,8 @@ def describe(kind: str, settings: Mapping[str, Any]) -> str:
     return f"{label} ({', '.join(f'{k} {v}' for k, v in axes.items())})" if axes else label
 
 
-def _difference(a: CellResult, b: CellResult) -> CellDifference:
+def cell_difference(a: CellResult, b: CellResult) -> CellDifference:
+    """How the numbers of one cell differ between two runs, times apart."""
     ours, theirs = dict(_values(a.outcome)), dict(_values(b.outcome))
     changes = []
     for name in dict.fromkeys((*ours, *theirs)):

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from dpaudit import errors
 from dpaudit.errors import StoreError, UsageError
-from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.options import OnCell, OnOpen, OnResult, RunOptions
 from dpaudit.experiments.placement import Item, Placement, place
 from dpaudit.experiments.placement.work import Outcome, run_cell
+from dpaudit.experiments.shard import Shard
 from dpaudit.experiments.spec import Spec
 from dpaudit.experiments.store import Store
 from dpaudit.types import CellFailure, to_dict
@@ -32,13 +32,14 @@ def run_experiment(
     resume: bool = False,
     where: str | Placement = "local",
     jobs: int | str = 1,
+    shard: Shard | None = None,
     command: str = "",
     on_start: OnCell | None = None,
     on_done: OnCell | None = None,
     on_result: OnResult | None = None,
     on_open: OnOpen | None = None,
 ) -> Path:
-    """Run every cell of ``spec`` that ``out`` does not hold yet; return ``out``.
+    """Run every cell of ``spec``, or of its ``shard``, that ``out`` lacks; return ``out``.
 
     For the options see :class:`~dpaudit.experiments.options.RunOptions`, which :func:`run_with`
     takes as one value. A cell that fails is kept as a failure and the others go on; ``resume``
@@ -52,8 +53,8 @@ def run_experiment(
     is on disk before the next outcome is asked for; quicker ones are kept together, every 0.05 s.
 
     Raises:
-        StoreError: ``out`` holds another run, or this one and ``resume`` is False; or the disk is
-            full.
+        StoreError: ``out`` holds another run or shard, or this one and ``resume`` is False; or the
+            disk is full.
         UsageError: the spec's device, or the place, is not there; or the first eight cells to end
             (all, if fewer) failed by a usage error, which is then raised and not recorded.
         PeerError: a cluster went away during the run.
@@ -63,6 +64,7 @@ def run_experiment(
         resume=resume,
         where=where,
         jobs=jobs,
+        shard=shard,
         command=command,
         on_start=on_start,
         on_done=on_done,
@@ -74,32 +76,39 @@ def run_experiment(
 
 def run_with(spec: Spec, options: RunOptions) -> Path:
     """As :func:`run_experiment`."""
-    where, cells = options.where, spec.cells()
+    where, cells, shard = options.where, spec.cells(), options.shard
+    mine = tuple(enumerate(cells)) if shard is None else shard.share(cells)
     if isinstance(where, str):
         where = place(where, jobs=options.jobs, device=spec.device)
     open_store = Store.resume if options.resume else Store.create
     described = to_dict(dataclasses.asdict(spec))
     with (
         where,
-        open_store(options.out, spec=described, command=options.command, cells=len(cells)) as store,
+        open_store(
+            options.out,
+            spec=described,
+            command=options.command,
+            cells=len(mine),
+            shard="" if shard is None else str(shard),
+        ) as store,
     ):
         done = store.finished()
         if options.on_open is not None:
             options.on_open(store)
         if options.on_done is not None:
-            for cell in cells:
+            for _, cell in mine:
                 if cell.id in done:
                     options.on_done(cell)
-        keeper = _Keeper(store, cells, options, fresh=not done)
-        todo = _left(cells, done, options.on_start)
+        keeper = _Keeper(store, mine, options, fresh=not done)
+        todo = _left(mine, done, options.on_start)
         with closing(where.run(todo)) as outcomes, keeper:  # type: ignore[type-var]
             for position, outcome in outcomes:
                 keeper.take(position, outcome)
     return options.out
 
 
-def _left(cells: tuple[Cell, ...], done: Set[str], on_start: OnCell | None) -> Iterator[Item]:
-    for position, cell in enumerate(cells):
+def _left(cells: tuple[Item, ...], done: Set[str], on_start: OnCell | None) -> Iterator[Item]:
+    for position, cell in cells:
         if cell.id not in done:
             if on_start is not None:
                 on_start(cell)
@@ -110,9 +119,9 @@ class _Keeper:
     """Outcomes on their way to the disk, small ones together; nobody is told before."""
 
     def __init__(
-        self, store: Store, cells: tuple[Cell, ...], options: RunOptions, *, fresh: bool
+        self, store: Store, cells: tuple[Item, ...], options: RunOptions, *, fresh: bool
     ) -> None:
-        self._store, self._cells, self._options = store, cells, options
+        self._store, self._cells, self._options = store, dict(cells), options
         self._waiting: list[tuple[int, Outcome]] = []
         self._doubtful = fresh  # nothing but usage errors so far
         self._kept = time.monotonic()

@@ -36,6 +36,7 @@ __all__ = [
     "look_at",
     "open_run",
     "overviews",
+    "spec_of",
 ]
 
 _SHOWN = 40
@@ -162,6 +163,8 @@ def _safe(value: object) -> str:
 class Overview:
     """A run's overview; ``problem`` is why a store cannot be read (then nothing else is known).
 
+    ``shard`` is which share of the experiment it is, such as ``2/4``; empty: the whole.
+
     ``cells`` is how many it will have (None if this dpaudit cannot tell), ``seconds`` what all
     attempts took together, ``started`` and ``last`` are UTC; ``running`` whether a process on this
     machine has it open now.
@@ -179,6 +182,7 @@ class Overview:
     seconds: float = 0.0
     host: str = ""
     version: str = ""
+    shard: str = ""
     problem: str = ""
 
 
@@ -199,6 +203,7 @@ def look_at(folder: Path) -> Overview:
     try:
         with Store.read(folder) as store:
             spec, far, starts = store.spec, progress(store), invocations(store)
+            shard = store.shard
             cells = cells_of(spec) if store.cells is None else store.cells
             versions = [p["versions"].get("dpaudit") for p in provenances(store) if "versions" in p]
     except (StoreError, ValueError, KeyError, TypeError) as error:
@@ -217,13 +222,19 @@ def look_at(folder: Path) -> Overview:
         host=starts[-1].host if starts else "",
         version=(starts[-1].versions.get("dpaudit", "") if starts else next(iter(versions), ""))
         or "",
+        shard=shard,
     )
+
+
+def spec_of(stored: Mapping[str, Any]) -> Spec:
+    """A stored spec as it was read from its file, without fields that this dpaudit lacks."""
+    known = {f.name for f in dataclasses.fields(Spec)}
+    return Spec(**{k: v for k, v in stored.items() if k in known})
 
 
 def cells_of(spec: Mapping[str, Any]) -> int | None:
     """How many cells a stored spec has; None if it has fields that this dpaudit does not know."""
-    known = {f.name for f in dataclasses.fields(Spec)}
     try:
-        return len(Spec(**{k: v for k, v in spec.items() if k in known}).cells())
+        return len(spec_of(spec).cells())
     except (TypeError, KeyError, ValueError, AttributeError):
         return None

@@ -55,7 +55,10 @@ def run(
     ],
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for results; runs/NAME by default.", show_default=False),
+        typer.Option(
+            help="Folder for results; runs/NAME by default, runs/NAME-IofN of a shard.",
+            show_default=False,
+        ),
     ] = None,
     resume: Annotated[
         bool,
@@ -84,6 +87,14 @@ def run(
     jobs: Annotated[
         str, typer.Option(metavar="N|all", help="Worker processes on this machine; 1 starts none.")
     ] = "1",
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="I/N",
+            help="Run only this one of N shares of the cells; dpaudit runs merge joins them.",
+            show_default=False,
+        ),
+    ] = None,
     device: DeviceOption = "cpu",
     data_root: DataRootOption = None,
     also: Annotated[
@@ -107,14 +118,17 @@ def run(
     $ dpaudit run gpm-fig4
     $ dpaudit run gpm-fig5 --trials 200 --jobs all --out runs/small
     $ dpaudit run my-experiment.toml --resume
+    $ dpaudit run gpm-fig5 --shard 2/8
     """
     from dpaudit.cli import experiments
     from dpaudit.experiments.options import RunOptions
+    from dpaudit.experiments.shard import Shard
 
-    folder = out if out is not None else experiments.default_folder(experiment)
+    part = None if shard is None else Shard.parse(shard)
+    folder = out if out is not None else experiments.default_folder(experiment, part)
     experiments.run(
         experiment,
-        RunOptions(out=folder, resume=resume, where=where, jobs=jobs),
+        RunOptions(out=folder, resume=resume, where=where, jobs=jobs, shard=part),
         trials=optional_count(trials, name="trials", what="trials", example="1000"),
         device=device,
         data_root=data_root,

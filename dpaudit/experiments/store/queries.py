@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from msgspec import Struct
 
 from dpaudit.experiments.store.rows import Seconds
+from dpaudit.experiments.store.schema import TRIAL_COLUMNS
 from dpaudit.experiments.store.store import Store
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "provenances",
     "trial_columns",
     "trial_success",
+    "trials_by_cell",
 ]
 
 
@@ -161,20 +163,42 @@ def trial_columns(store: Store) -> dict[str, list[Any]]:
     An undefined score is NaN.
     """
     found: dict[str, list[Any]] = {"cell": [], "trial": [], "truth": [], "guess": [], "score": []}
-    kept = store.rows(
+    for attempt in _kept(store):
+        trials = _trials(store, attempt.number)
+        found["cell"] += [attempt.cell] * len(trials["trial"])
+        for name, column in trials.items():
+            found[name] += column
+    return found
+
+
+def trials_by_cell(store: Store) -> Callable[[str], dict[str, list[Any]]]:
+    """What gives a finished cell's truth, guess and score; of one without trials, nothing."""
+    numbers = {attempt.cell: attempt.number for attempt in _kept(store)}
+
+    def trials(cell: str) -> dict[str, list[Any]]:
+        if cell not in numbers:
+            return {}
+        columns = _trials(store, numbers[cell])
+        return {name: columns[name] for name in TRIAL_COLUMNS}
+
+    return trials
+
+
+def _kept(store: Store) -> list[_Kept]:
+    """The attempts that count and have trials, in the experiment's order."""
+    return store.rows(
         _Kept,
         "SELECT cell, id AS number FROM attempts "
         "WHERE id IN (SELECT min(id) FROM attempts WHERE status = 'done' GROUP BY cell) "
         "AND id IN (SELECT DISTINCT attempt FROM trials) ORDER BY position, id",
     )
+
+
+def _trials(store: Store, attempt: int) -> dict[str, list[Any]]:
     sql = "SELECT trial, truth, guess, score FROM trials WHERE attempt = ? ORDER BY trial"
-    for attempt in kept:
-        trials = store.rows(_Trial, sql, (attempt.number,))
-        found["cell"] += [attempt.cell] * len(trials)
-        for name in ("trial", "truth", "guess"):
-            found[name] += [getattr(trial, name) for trial in trials]
-        found["score"] += [math.nan if trial.score is None else trial.score for trial in trials]
-    return found
+    rows = store.rows(_Trial, sql, (attempt,))
+    found = {name: [getattr(row, name) for row in rows] for name in ("trial", "truth", "guess")}
+    return {**found, "score": [math.nan if row.score is None else row.score for row in rows]}
 
 
 def trial_success(store: Store) -> dict[str, tuple[int, int]]:

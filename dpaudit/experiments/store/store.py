@@ -6,7 +6,6 @@ import json
 import math
 import os
 import re
-import socket
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -17,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from dpaudit.errors import StoreError
-from dpaudit.experiments.grid import written_spec
+from dpaudit.experiments.store.beginning import as_text, begin, check_same, note_invocation
 from dpaudit.experiments.store.connecting import (
     Lock,
     acquire,
@@ -34,13 +33,10 @@ from dpaudit.experiments.store.schema import (
     TRIAL_COLUMNS,
     VERSION,
     check_unchanged,
-    create_tables,
     found_version,
     migrate,
     put_provenance,
 )
-from dpaudit.provenance import hardware, versions
-from dpaudit.results.foreign import RefusedError
 from dpaudit.results.sqlite import bound_steps
 from dpaudit.types import CellFailure, CellResult, to_dict
 
@@ -116,31 +112,53 @@ class Store:
 
     @classmethod
     def create(
-        cls, folder: Path, *, spec: dict[str, Any], command: str = "", cells: int | None = None
+        cls,
+        folder: Path,
+        *,
+        spec: dict[str, Any],
+        command: str = "",
+        cells: int | None = None,
+        shard: str = "",
     ) -> Store:
-        """A new store for ``spec``, which has ``cells`` cells, opened by ``command``.
+        """A new store for ``spec``, opened by ``command``, with room for ``cells`` cells.
+
+        ``shard`` says which share of the spec's cells these are; empty: all.
 
         Raises:
             StoreError: the folder holds a run already, is in use, or cannot be written.
         """
-        return cls._open(folder, spec, command, cells, resume=False)
+        return cls._open(folder, spec, command, cells, shard, resume=False)
 
     @classmethod
     def resume(
-        cls, folder: Path, *, spec: dict[str, Any], command: str = "", cells: int | None = None
+        cls,
+        folder: Path,
+        *,
+        spec: dict[str, Any],
+        command: str = "",
+        cells: int | None = None,
+        shard: str = "",
     ) -> Store:
         """The store of an interrupted run of the same ``spec``, or a new one if there is none.
 
         One of an older version is migrated first.
 
         Raises:
-            StoreError: it belongs to another experiment, is in use, or comes from a newer dpaudit.
+            StoreError: it belongs to another experiment or shard, is in use, or comes from a newer
+                dpaudit.
         """
-        return cls._open(folder, spec, command, cells, resume=True)
+        return cls._open(folder, spec, command, cells, shard, resume=True)
 
     @classmethod
     def _open(
-        cls, folder: Path, spec: dict[str, Any], command: str, cells: int | None, *, resume: bool
+        cls,
+        folder: Path,
+        spec: dict[str, Any],
+        command: str,
+        cells: int | None,
+        shard: str,
+        *,
+        resume: bool,
     ) -> Store:
         lock = acquire(folder)
         where = f"out={folder}"
@@ -152,19 +170,19 @@ class Store:
                 if version == VERSION:
                     check_unchanged(db, where=where)
                 if version:
-                    _check_same(db, spec, where=where, resume=resume)
+                    check_same(db, spec, shard, where=where, resume=resume)
                 db.execute("PRAGMA journal_mode = WAL")
                 db.execute("PRAGMA synchronous = FULL")
                 with transaction(db):
                     if version == 0:
-                        _begin(db, spec)
+                        begin(db, spec, shard)
                     elif version < VERSION:
                         migrate(db, version)
                     if version < VERSION:
                         check_unchanged(db, where=where)
                     if cells is not None:
                         db.execute("INSERT OR REPLACE INTO meta VALUES ('cells', ?)", (str(cells),))
-                    invocation = _note_invocation(db, command)
+                    invocation = note_invocation(db, command)
                 trust(db)
         except BaseException:
             if db is not None:
@@ -237,8 +255,13 @@ class Store:
         return self._meta("run") or ""
 
     @property
+    def shard(self) -> str:
+        """Which share of the experiment's cells it holds, such as ``2/4``; empty: all."""
+        return self._meta("shard") or ""
+
+    @property
     def cells(self) -> int | None:
-        """How many cells the experiment has, if the store was told."""
+        """How many cells the experiment, or this shard of it, has; if the store was told."""
         told = self._meta("cells")
         return None if told is None or not re.fullmatch("[0-9]{1,18}", told) else int(told)
 
@@ -282,11 +305,11 @@ class Store:
         if isinstance(item, CellResult):
             told: tuple[str | None, ...] = ("done", settings, _json(item.outcome), None, None)
         else:
-            told = ("failed", settings, None, _text(item.error), _text(item.traceback))
+            told = ("failed", settings, None, as_text(item.error), as_text(item.traceback))
         provenance = put_provenance(self._db, to_dict(item.provenance), known)
         times = (float(item.seconds), item.provenance.get("started"), now)
         what = (item.cell, position, item.kind, *told)
-        row = (*what, _text(worker), *times, provenance, self._invocation)
+        row = (*what, as_text(worker), *times, provenance, self._invocation)
         attempt = self._db.execute(_INSERT, row).fetchone()[0]
         if isinstance(item, CellResult) and item.trials:
             self._db.executemany(
@@ -323,59 +346,6 @@ class Store:
         self.close()
 
 
-def _begin(db: sqlite3.Connection, spec: Mapping[str, Any]) -> None:
-    for table in ("meta", "cells"):  # a run of version 1 that died before it wrote its spec
-        db.execute(f"DROP TABLE IF EXISTS {table}")
-    create_tables(db)
-    db.execute("INSERT INTO meta VALUES ('spec', ?)", (json.dumps(spec, sort_keys=True),))
-
-
-def _check_same(
-    db: sqlite3.Connection, spec: Mapping[str, Any], *, where: str, resume: bool
-) -> None:
-    row = db.execute("SELECT value FROM meta WHERE key = 'spec'").fetchone()
-    # sorted, as it is kept, or in the spec's order, as texts of older ones were
-    known = [_spanned(json.loads(json.dumps(spec, sort_keys=order))) for order in (True, False)]
-    if row is None or _spanned(object_of("meta.spec", row[0])) not in known:
-        raise StoreError(
-            f"{where}: holds another experiment or other settings; choose another --out"
-        )
-    if not resume:
-        raise StoreError(
-            f"{where}: holds a run already; add --resume to continue it, or choose another --out"
-        )
-
-
-def _spanned(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What a spec spans: no texts, and no field that is off or empty, which older ones lack."""
-    try:
-        plain = written_spec(spec)
-    except (AttributeError, TypeError, ValueError) as error:
-        raise RefusedError("meta.spec has axes that dpaudit does not write") from error
-    return {
-        k: v
-        for k, v in plain.items()
-        if k not in ("title", "story")
-        and (v not in (None, False, "", [], {}) or isinstance(v, float))
-    }
-
-
-def _note_invocation(db: sqlite3.Connection, command: str) -> int:
-    row = db.execute(
-        "INSERT INTO invocations (started, command, host, process, hardware, versions) "
-        "VALUES (?, ?, ?, ?, ?, ?) RETURNING id",
-        (
-            datetime.now(UTC).isoformat(timespec="seconds"),
-            _text(command),
-            socket.gethostname(),
-            os.getpid(),
-            hardware(),
-            json.dumps(versions()),
-        ),
-    ).fetchone()
-    return int(row[0])
-
-
 def _trial_rows(attempt: int, result: CellResult) -> Iterable[tuple[Any, ...]]:
     columns = result.trials
     if set(columns) != set(TRIAL_COLUMNS) or len({len(c) for c in columns.values()}) != 1:
@@ -391,8 +361,3 @@ def _trial_rows(attempt: int, result: CellResult) -> Iterable[tuple[Any, ...]]:
 
 def _json(value: Any) -> str:
     return json.dumps(to_dict(value), allow_nan=False)
-
-
-def _text(value: str) -> str:
-    """Text that UTF-8 can hold: another process may have written halves of characters."""
-    return value.encode("utf-8", "backslashreplace").decode()
