@@ -106,16 +106,17 @@ def test_each_cell_is_in_one_shard_and_similar_cells_are_in_different_ones(tmp_p
             assert max(sizes) - min(sizes) <= 1
 
 
-def test_no_shard_has_all_large_cells_of_an_axis(tmp_path):
-    """Sizes alternate with period 2: dealt by position, one of two shards would have all large."""
+def test_no_shard_has_all_cells_of_one_value_of_an_axis(tmp_path):
+    """β alternates: dealt by position, one of two shards would have all cells of one β."""
     path = tmp_path / "s.toml"
-    path.write_text(
-        SPEC.replace("epsilon = [0.5, 1.0]", f"epsilon = {[i / 8 for i in range(1, 9)]}")
-    )
+    many = f"epsilon = {[i / 8 for i in range(1, 9)]}"
+    text = SPEC.replace("epsilon = [0.5, 1.0]", many).replace("beta = 1e-3", "beta = [1e-3, 2.0]")
+    path.write_text(text)
     cells = load_spec(str(path)).cells()
     for i in (1, 2):
-        bins = [cell.settings["host"]["bins"] for _, cell in Shard(i, 2).share(cells)]
-        assert bins.count(16) == bins.count(64) == 8
+        betas = [cell.settings["key"]["beta"] for _, cell in Shard(i, 2).share(cells)]
+        assert len(betas) == 32
+        assert 8 <= betas.count(2.0) <= 24
 
 
 # ---------------------------------------------------------------- what a merge is
