@@ -68,7 +68,7 @@ def _size(tally: Tally) -> float:
 
 
 def scale_interval(tally: Tally) -> Interval:
-    """The observed standard deviation over the stated one, as if Σx² were χ² with its own variance."""
+    """The observed standard deviation over the stated one, Σx² taken as χ² of equal variance."""
     variance = tally.variance if tally.variance is not None else 1.0
     law = law_of_variance(variance) if tally.variance is not None else None
     kurtosis = 3.0 if law is None else law.moment(4) / law.variance**2
@@ -207,24 +207,19 @@ def _residues(tally: Tally, law: IntegerGaussian) -> Iterator[Check]:
 
 
 def levels_check(tallies: Sequence[tuple[str, Tally]]) -> Check | None:
-    """Whether the first geographies of two levels have related noise, for one query."""
+    """Whether the first geographies of two levels have related noise, for one query.
+
+    The first geography of a level is compared with the first of the other, and so on, in the cells
+    that are noise in both.
+    """
     parts, worst = [], (1.0, 0.0, "")
     for i, (upper, a) in enumerate(tallies):
         for lower, b in tallies[i + 1 :]:
-            pairs = [
-                float(np.dot(x.astype(np.float64), y))
-                for (mask, x), (other, y) in zip(a.first, b.first, strict=False)
-                if np.array_equal(mask, other)
-            ]
-            number = sum(
-                x.size
-                for (mask, x), (other, _) in zip(a.first, b.first, strict=False)
-                if np.array_equal(mask, other)
-            )
-            if number * _size(a) * _size(b) < _PAIRS or a.variance is None or b.variance is None:
+            x, y = _in_both(a, b)
+            if len(x) * _size(a) ** 2 * _size(b) ** 2 < LEAST:
                 continue
-            correlation = sum(pairs) / number / math.sqrt(a.variance * b.variance)
-            p = float(normal_two_sided(correlation * math.sqrt(number)))
+            correlation = float(np.dot(x, y) / math.sqrt(max(np.dot(x, x) * np.dot(y, y), 1e-300)))
+            p = float(scipy.special.betaincc(0.5, (len(x) - 1) / 2, min(1.0, correlation**2)))
             parts.append(p)
             worst = min(worst, (p, correlation, f"{upper} and {lower}"))
     if not parts:
@@ -236,3 +231,13 @@ def levels_check(tallies: Sequence[tuple[str, Tally]]) -> Check | None:
         f"the first {FIRST_ROWS} geographies of two levels, cell by cell",
         f"correlation {worst[1]:+.4f} between {worst[2]}",
     )
+
+
+def _in_both(a: Tally, b: Tally) -> tuple[Floats, Floats]:
+    """The noise of the first rows in the cells that both levels have."""
+    found: list[tuple[Floats, Floats]] = [(np.empty(0), np.empty(0))]
+    for (mask, x), (other, y) in zip(a.first, b.first, strict=False):
+        if len(mask) == len(other):
+            both = mask & other
+            found.append((x[both[mask]].astype(np.float64), y[both[other]].astype(np.float64)))
+    return np.concatenate([x for x, _ in found]), np.concatenate([y for _, y in found])
