@@ -156,11 +156,12 @@ def _look(above, below, period, found, places):  # type: ignore[no-untyped-def]
 @_jit
 def _advance(quotient, residue, period):  # type: ignore[no-untyped-def]
     """From places modulo ``period`` − 1 to places modulo ``period``; quotients below periods."""
+    # in 16 bits at each step, so that 32 are done at once
     for i in range(len(residue)):
-        rest = residue[i] - quotient[i]
-        less = rest < 0
-        residue[i] = rest + period if less else rest
-        quotient[i] -= less
+        rest = np.int16(residue[i] - quotient[i])
+        less = np.int16(rest >> np.int16(15))  # −1 or 0
+        residue[i] = np.int16(rest + np.int16(less & period))
+        quotient[i] = np.int16(quotient[i] + less)
 
 
 @_jit
@@ -173,8 +174,9 @@ def _fold(above, below, longest, found, places):  # type: ignore[no-untyped-def]
         for side, (quotient, residue) in enumerate((below, above)):
             if period > half + 1:
                 _advance(quotient, residue, np.int16(period))
-            for i in range(len(residue)):
-                counts[side, residue[i]] += 1
+            count, at = counts[side], residue.view(np.uint16)
+            for i in range(len(at)):
+                count[at[i]] += 1
         _look(counts[1], counts[0], period, found, places)
         # of each shorter period just one multiple lies in (half, 2·half]
         for times in range(2, period // 2 + 1):

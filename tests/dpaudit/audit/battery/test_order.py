@@ -7,7 +7,6 @@ import scipy
 from dpaudit.audit.battery.order.loops import fold
 from dpaudit.audit.battery.order.order import Order
 from dpaudit.audit.battery.order.part import fair_coins
-from dpaudit.audit.battery.order.periods import Periods
 from dpaudit.audit.battery.triggers import Triggers
 from dpaudit.audit.block import SampleBlock
 from dpaudit.claims import Claim
@@ -172,19 +171,6 @@ def wave_in_the_call(z):
 def test_periods_that_begin_with_each_call_are_found(change, part):
     found = evidence_of(Order, in_each_call(change))
     assert found.parts[part] < 1e-6
-
-
-@pytest.mark.parametrize("scale", [1.0, 1.15])
-def test_faint_periods_are_judged_by_later_values(scale):
-    rng, periods, drawn = np.random.default_rng(63), Periods(), 0
-    for _ in range(40):
-        z = rng.standard_normal(1 << 18)
-        z[(5 - drawn) % 1777 :: 1777] *= scale
-        drawn += len(z)
-        periods.update(z, 1)
-    found = periods.parts()["periods in draw order"]
-    assert (found.p < 1e-6) == (scale > 1)
-    assert ("every 1,777th value in draw order (residue 5)" in found.effect) == (scale > 1)
 
 
 @pytest.mark.parametrize("sets", [[3, 17, 40], list(range(64))])
