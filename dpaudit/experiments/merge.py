@@ -107,7 +107,8 @@ class _Parts:
         """Check a store and take what the others lack."""
         with Store.read(folder) as store, as_written(folder):
             self._check_spec(folder, store, merged=merged)
-            for outcome in (*store.results(), *store.failures()):
+            outcomes: list[Outcome] = [*store.results(), *store.failures()]
+            for outcome in outcomes:
                 self._take(folder, outcome)
 
     def _check_spec(self, folder: Path, store: Store, *, merged: bool) -> None:
