@@ -52,6 +52,7 @@ def audit(sampler: str, *, claim: str | None, options: AuditOptions, common: Aud
             also=formats,
             output=common.output,
             held=held,
+            tests=options.tests,
         )
     document = of_result(result)
     if out is not None:

@@ -28,16 +28,24 @@ _JUDGES = ("dpaudit.audit", _SANDBOX, "dpaudit.results", "dpaudit.accounting")
 # scikit-learn, which an audit of noise does not need
 _RELEASES = ("dpaudit.audit.epsilon", "dpaudit.audit.training_loops")
 _ATTACKS = ("reach", "bit-features")  # which the audit of a mechanism uses by default
+# loops of tests; numba imports much of itself, and may compile, on first use
+_PREDICTABLE = "dpaudit.audit.battery.predictable.loops"
+_LOOPS = {
+    "order": "dpaudit.audit.battery.order.loops",
+    "predictable": _PREDICTABLE,
+    "linear-complexity": _PREDICTABLE,
+    "congruential": _PREDICTABLE,
+    "last-digits": _PREDICTABLE,
+}
 
 
 @functools.cache
-def be_ready(*, writes: bool, releases: bool = False) -> None:
+def be_ready(*, writes: bool, releases: bool = False, tests: tuple[str, ...] | None = None) -> None:
     """Import the audit, its tests and, if it ``writes`` a report, that code; hash our sources.
 
-    ``releases``: an audit of a mechanism, which trains classifiers.
+    ``releases``: an audit of a mechanism, which trains classifiers and runs none of the ``tests``
+    (all by default).
     """
-    from dpaudit.audit.battery.order.loops import use_once  # loads a compiler
-
     source_hash("dpaudit")
     for name in _JUDGES:
         # Windows runs no foreign programs
@@ -45,7 +53,9 @@ def be_ready(*, writes: bool, releases: bool = False) -> None:
             _all_of(name, but=() if releases else _RELEASES)
     if releases:
         _train_once()
-    use_once()
+    elif used := {module for test, module in _LOOPS.items() if tests is None or test in tests}:
+        for module in sorted(used):
+            importlib.import_module(module).use_once()
     for group, names in (("tests", registry.plugins("tests")), ("attacks", _ATTACKS)):
         for name in names:
             try:
@@ -88,7 +98,8 @@ def _train_once() -> None:
 
 def _all_of(name: str, *, but: Sequence[str] = ()) -> None:
     for found in pkgutil.iter_modules(importlib.import_module(name).__path__, f"{name}."):
-        if found.name.endswith(".supervisor") or found.name in but:  # a program of its own
+        # a program of its own; loops of tests that may not be asked for
+        if found.name.endswith((".supervisor", ".loops")) or found.name in but:
             continue
         importlib.import_module(found.name)
         if found.ispkg:

@@ -50,17 +50,18 @@ def audited(
     output: str,
     held: Policy,
     releases: bool = False,
+    tests: tuple[str, ...] | None = None,
 ) -> R:
     """The result of ``work(progress)``, with its ``command``; the progress is ``shown``.
 
-    ``releases`` as for :func:`~dpaudit.cli.readiness.be_ready`.
+    ``releases`` and ``tests`` as for :func:`~dpaudit.cli.readiness.be_ready`.
 
     A sampler that fails is an error and also an inconclusive result: ``nothing(reason, seconds)``
     goes to ``out`` like any other, so that no earlier report stays there, and with ``--format
     json`` to stdout instead of the error. Ctrl-C says what was lost, and exits with 130.
     """
     started = time.monotonic()
-    be_ready(writes=out is not None, releases=releases)
+    be_ready(writes=out is not None, releases=releases, tests=tests)
     try:
         with shown:
             result = _made_by(command, work(shown))
