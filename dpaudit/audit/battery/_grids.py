@@ -59,7 +59,7 @@ def on_a_grid(u: Array, blur: Array) -> Grid:
     are hits.
     """
     best = Grid()
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         finest = np.nan_to_num(np.floor(np.log2(_BLUR / blur)), nan=0.0)
     easy = int(min(finest[:_GLANCE].min(initial=FINEST), FINEST))  # where all of them are fine
     unlikely = _unlikely(u[:_GLANCE], easy)
@@ -129,7 +129,7 @@ def lengths_and_angles(
     unit = precision.unit(np.maximum(np.abs(a), np.abs(b)) * claim.scale) / claim.scale
     u = np.exp(-0.5 * square)
     angle = np.arctan2(b, a) / (2 * np.pi)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         return {
             "exp(−r²/2)": (u, 1.5 * u * r * unit),
             "the angle in turns": (angle % 1, np.minimum(unit / r, 1.0) / np.pi),

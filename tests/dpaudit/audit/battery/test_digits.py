@@ -352,3 +352,8 @@ def test_encrypted_digits_cannot_be_ruled_out():
     evidence = judged(LastDigits, [with_last(z, secret, 4)])
     assert evidence.p == 1
     assert any("cipher" in b.says for b in evidence.blind_spots)
+
+
+def test_a_grid_without_blur_warns_of_nothing(recwarn):
+    assert on_a_grid(np.random.default_rng(17).random(500), np.full(500, 1e-320)).p == 1
+    assert not recwarn
