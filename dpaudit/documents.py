@@ -2,8 +2,8 @@
 
 ``to_dict`` of a document is what ``result.json`` or ``results.json`` holds. Within a major version
 of the schema, documents only gain keys: unknown keys are accepted, and later fields have a default.
-The documents of deployments are in :mod:`dpaudit.deployments.apple.document` and
-:mod:`dpaudit.deployments.census.document`.
+The documents of deployments are in ``dpaudit.deployments``: ``apple.document``,
+``attribution.document`` and ``census.document``.
 """
 
 from __future__ import annotations

@@ -65,6 +65,7 @@ deployment_app = App(
         "Audit whole systems from their files.\n\n"
         "$ dpaudit deployment apple --config configuration\n"
         "$ dpaudit deployment apple-scenario --config configuration --out device\n"
+        "$ dpaudit deployment attribution --events events.jsonl\n"
         "$ dpaudit deployment census --nmf US_Person_PL_PROD"
     )
 )
@@ -113,6 +114,7 @@ app.command()(experiments.report)
 app.command()(gates.init)
 deployment_app.command("apple")(deployments.deployment_apple)
 deployment_app.command("apple-scenario")(deployments.deployment_apple_scenario)
+deployment_app.command("attribution")(deployments.deployment_attribution)
 deployment_app.command("census")(deployments.deployment_census)
 verify_app.command("transcript")(protocols.verify_transcript)
 verify_app.command("certificate")(proofs.verify_certificate)

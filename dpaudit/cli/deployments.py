@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from dpaudit.deployments.apple.bits.shown import Shown
     from dpaudit.deployments.apple.model import Configuration, Database, Finding
     from dpaudit.deployments.apple.observed import Observed
+    from dpaudit.deployments.attribution.run import Files
 
-__all__ = ["apple", "apple_scenario", "census"]
+__all__ = ["apple", "apple_scenario", "attribution", "census"]
 
 _MOST_FINDINGS = 1000
 """How many findings about report files are kept: a folder may hold millions of broken ones."""
@@ -95,6 +96,39 @@ def apple_scenario(
     stream = KeyedStream.fresh() if seed is None else KeyedStream.from_seed(seed)
     make_scenario(read_configuration(config), out=out, days=days, stream=stream, platform=platform)
     note(f"scenario: {out}")
+
+
+def attribution(
+    files: Files,
+    *,
+    epsilon: float,
+    event_epsilon: float,
+    alpha: float,
+    seed: str | None,
+    out: Path | None,
+    also: str | None,
+    output: str,
+) -> None:
+    """Audit recorded reports, print, write, and exit with the verdict's code."""
+    from dpaudit.audit.options import fresh_seed
+    from dpaudit.audit.recorded import audit_values
+    from dpaudit.deployments.attribution.run import audit_attribution
+    from dpaudit.report.terminal.attribution import attribution_text
+
+    if not 0 < alpha < 1:
+        raise UsageError(f"alpha={alpha}: must lie strictly between 0 and 1; the default is 0.01")
+    formats = without_earlier(formats_of(also, out=out), out)
+    document = audit_attribution(
+        files,
+        epsilon=epsilon,
+        event_epsilon=event_epsilon,
+        alpha=alpha,
+        seed=fresh_seed(seed),
+        battery=audit_values,
+    )
+    if out is not None:
+        write_page(document, out, also=formats)
+    leave(document, lambda: attribution_text(document), out=out, output=output)
 
 
 def census(

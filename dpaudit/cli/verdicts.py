@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from dpaudit.deployments.apple.document import AppleDocument
+    from dpaudit.deployments.attribution.document import AttributionDocument
     from dpaudit.deployments.census.document import CensusDocument
 
 __all__ = ["audited", "leave", "printed", "write_page"]
@@ -120,7 +121,9 @@ def printed(document: Document) -> dict[str, Any]:
 
 
 def leave(
-    document: AuditDocument | MechanismDocument | AppleDocument | CensusDocument,
+    document: (
+        AuditDocument | MechanismDocument | AppleDocument | AttributionDocument | CensusDocument
+    ),
     text: Callable[[], Group],
     *,
     out: Path | None,

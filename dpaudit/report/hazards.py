@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dpaudit.deployments.apple.document import AppleDocument
+from dpaudit.deployments.attribution.document import AttributionDocument
 from dpaudit.deployments.census.document import CensusDocument
 from dpaudit.documents import ExperimentDocument
 from dpaudit.report.format import NOTHING
@@ -28,6 +29,7 @@ from dpaudit.types import (
 
 __all__ = [
     "hazards_of_attacks",
+    "hazards_of_attribution",
     "hazards_of_audit",
     "hazards_of_census",
     "hazards_of_deployment",
@@ -120,6 +122,24 @@ def hazards_of_deployment(document: AppleDocument) -> list[Column]:
         rows[ALGORITHMS].found.append(f"{serious:,} under Findings")
     rows[ALGORITHMS].open.append("code that leaves no trace in the files")
     rows[TRUST].open.append("who receives the records, and what else is sent")
+    return _table(rows)
+
+
+def hazards_of_attribution(document: AttributionDocument) -> list[Column]:
+    """One row per component: ε per source, the findings, and what reports do not show."""
+    rows = _rows()
+    claimed = sorted({claim.epsilon for claim in document.claims})
+    if claimed:
+        rows[PARAMETERS].found.append(f"ε up to {claimed[-1]:.4g} per event-level source")
+    if document.noise is not None:
+        rows[PARAMETERS].found.append(f"ε = {document.noise.epsilon:.4g} per summary report")
+    rows[UNIT].found.append("one source: a person’s loss is the sum over all sources")
+    found = sum(t.finding for t in document.tests) + sum(f.serious for f in document.findings)
+    if found:
+        rows[ALGORITHMS].found.append(f"{found:,} under What was found")
+    rows[ALGORITHMS].open.append("reports whose true output is not recorded")
+    rows[TRUST].open.append("noise that a key holder can tell from honest noise")
+    rows[SIDE_CHANNELS].open.append("when reports are sent, and how many there are")
     return _table(rows)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dpaudit.deployments.apple.document import AppleDocument
+from dpaudit.deployments.attribution.document import AttributionDocument
 from dpaudit.deployments.census.document import CensusDocument
 from dpaudit.documents import Arm, ExperimentDocument, MeasurementsDocument
 from dpaudit.explanations import topic_of
@@ -41,6 +42,7 @@ from dpaudit.types import (
 
 __all__ = [
     "Meaning",
+    "attribution_meaning",
     "audit_meaning",
     "census_meaning",
     "deployment_meaning",
@@ -396,6 +398,35 @@ def deployment_meaning(document: AppleDocument) -> list[Meaning]:
             "operator about each of them, as listed below."
         )
         told.append(Meaning("Files contradict the announcement", says))
+    return told
+
+
+def attribution_meaning(document: AttributionDocument) -> list[Meaning]:
+    """What an audit of ad measurement means for the people measured."""
+    if document.verdict == "inconclusive":
+        return [_no_verdict()]
+    told = []
+    if document.verdict == "no-finding" and document.tests:
+        says = (
+            "The recorded reports do not contradict the randomised response and the noise that "
+            "the specification requires. That is about these reports, made as they were recorded."
+        )
+        told.append(Meaning("The noise seen is as specified", says))
+    if any(t.finding for t in document.tests):
+        says = (
+            "The ε of a source, or of a summary report, is computed from the specified law; where "
+            "outputs are drawn otherwise, or noise is smaller or related, people are less "
+            "protected than stated. Check first that the true outputs were recorded correctly, "
+            "then how the random numbers are made."
+        )
+        told.append(Meaning("The noise is not as specified", says))
+    if any(f.serious for f in document.findings):
+        says = (
+            "Bounds, budgets or limits are exceeded, as listed below: sources lose more than the "
+            "specification allows. Each is a fact about the files, or a bound that holds at the "
+            "stated level."
+        )
+        told.append(Meaning("More is spent than allowed", says))
     return told
 
 

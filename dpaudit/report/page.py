@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpaudit.deployments.attribution.document import AttributionDocument
 from dpaudit.deployments.census.document import CensusDocument
 from dpaudit.documents import (
     AuditDocument,
@@ -29,6 +30,7 @@ from dpaudit.report.files import write_text
 from dpaudit.report.glossary import Linker, glossary
 from dpaudit.report.identity import made_facts
 from dpaudit.report.pages import (
+    attribution_page,
     audit_page,
     census_page,
     deployment_page,
@@ -85,6 +87,8 @@ def render_report(document: Document | Mapping[str, Any]) -> str:
             context = experiment_page(document)
         case MeasurementsDocument():
             context = measurements_page(document)
+        case AttributionDocument():
+            context = attribution_page(document)
         case CensusDocument():
             context = census_page(document)
         case _:

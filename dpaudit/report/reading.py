@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.deployments.apple.document import AppleDocument
+from dpaudit.deployments.attribution.document import AttributionDocument
 from dpaudit.deployments.census.document import CensusDocument
 from dpaudit.documents import (
     SCHEMA,
@@ -35,6 +36,7 @@ Document = (
     | ExperimentDocument
     | MeasurementsDocument
     | AppleDocument
+    | AttributionDocument
     | CensusDocument
 )
 
@@ -44,6 +46,7 @@ KINDS: Mapping[str, type[Document]] = {
     "experiment": ExperimentDocument,
     "measurements": MeasurementsDocument,
     "deployment": AppleDocument,
+    "attribution": AttributionDocument,
     "census": CensusDocument,
     "proof": ProofDocument,
     "determinism": DeterminismDocument,

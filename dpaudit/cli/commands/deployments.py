@@ -9,7 +9,12 @@ import typer
 
 from dpaudit.cli.options import AlsoOption, FormatOption, OutOption, SeedOption
 
-__all__ = ["deployment_apple", "deployment_apple_scenario", "deployment_census"]
+__all__ = [
+    "deployment_apple",
+    "deployment_apple_scenario",
+    "deployment_attribution",
+    "deployment_census",
+]
 
 
 def deployment_apple(
@@ -111,6 +116,111 @@ def deployment_apple_scenario(
     from dpaudit.cli import deployments
 
     deployments.apple_scenario(config, out=out, days=days, platform=platform, seed=seed)
+
+
+def deployment_attribution(
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Source registrations (JSON): one object or a list. The first is the one of "
+            "sources that state none; without it, Chromium's default.",
+            show_default=False,
+        ),
+    ] = None,
+    events: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Event-level reports (JSON lines), one source per line.",
+            show_default=False,
+        ),
+    ] = None,
+    summary: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="A summary report (JSON), one batch; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    unnoised: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="The same summary report without noise; repeatable, in the order of --summary.",
+            show_default=False,
+        ),
+    ] = None,
+    empty: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Buckets without contributions (JSON): there the value is the noise.",
+            show_default=False,
+        ),
+    ] = None,
+    reports: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Aggregatable reports (JSON lines), for the contribution budgets.",
+            show_default=False,
+        ),
+    ] = None,
+    epsilon: Annotated[
+        float, typer.Option(help="ε claimed for a summary report, up to 64.", show_default=True)
+    ] = 10.0,
+    event_epsilon: Annotated[
+        float, typer.Option(help="ε of event-level sources that state none.", show_default=True)
+    ] = 14.0,
+    alpha: Annotated[
+        float, typer.Option(help="Probability of a finding if the reports are as specified.")
+    ] = 0.01,
+    seed: SeedOption = None,
+    out: OutOption = None,
+    also: AlsoOption = None,
+    output: FormatOption = "text",
+) -> None:
+    r"""Audit recorded ad-measurement reports: Attribution Reporting's two mechanisms.
+
+    Event-level reports are tested against the randomised response over all
+    output states, where a source's true output is recorded. The noise of summary
+    reports is tested against the discrete Laplace law of scale 65,536/ε, where a
+    bucket's true value is known. Aggregatable reports are added up against the
+    contribution budget of a source. Without files, the laws that registrations
+    have. The formats are in docs/reproduce/attribution.md.
+
+    Exit code 1: a finding. Exit code 3: nothing recorded could be tested.
+
+    [bold]Examples[/bold]
+
+    $ dpaudit deployment attribution
+    $ dpaudit deployment attribution --events events.jsonl --out audit
+    $ dpaudit deployment attribution --summary output.json \
+        --unnoised exact.json --epsilon 10
+    """
+    from dpaudit.cli import deployments
+    from dpaudit.deployments.attribution.run import Files
+
+    files = Files(
+        config=config,
+        events=events,
+        summaries=summary or (),
+        unnoised=unnoised or (),
+        empty=empty,
+        reports=reports,
+    )
+    deployments.attribution(
+        files,
+        epsilon=epsilon,
+        event_epsilon=event_epsilon,
+        alpha=alpha,
+        seed=seed,
+        out=out,
+        also=also,
+        output=output,
+    )
 
 
 def deployment_census(

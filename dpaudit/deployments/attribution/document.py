@@ -19,8 +19,8 @@ __all__ = ["AttributionDocument"]
 class AttributionDocument:
     """What registrations permit, and what recorded reports show, spent and exceeded.
 
-    ``tests`` are of event-level reports and of the noise in summary reports; each that is a finding
-    is among ``findings`` too.
+    ``tests`` are of event-level reports and of the noise in summary reports; ``findings`` are lower
+    bounds on ε above the claim, and facts about budgets, limits and registrations.
 
     Formal guarantee: if the reports come from the claimed laws, independently for each source and
     value, a test is a finding, or a lower bound on ε exceeds the claim, with probability at most

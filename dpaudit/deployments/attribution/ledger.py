@@ -22,7 +22,7 @@ from dpaudit.deployments.attribution.parameters import (
 from dpaudit.deployments.attribution.records import AggregatableReport, Source
 from dpaudit.types import Amount, Count
 
-__all__ = ["AggregateLedger", "AggregateSpending", "EventLine", "EventSpending", "Spent"]
+__all__ = ["AggregateLedger", "AggregateSpending", "EventLine", "EventSpending", "SourceLoss"]
 
 _MOST_FINDINGS = 20
 _MOST_LINES = 400
@@ -119,7 +119,7 @@ def _party(line: EventLine) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class SourceLoss:
     """One source's part in summary reports."""
 
     source: str
@@ -146,8 +146,8 @@ class AggregateLedger:
     shared_ids: Count
     epsilon: Amount
     """Of one batch, as claimed."""
-    largest: Spent | None
-    lines: tuple[Spent, ...]
+    largest: SourceLoss | None
+    lines: tuple[SourceLoss, ...]
     """The largest losses."""
 
 
@@ -191,7 +191,7 @@ class AggregateSpending:
     def ledger(self) -> AggregateLedger:
         """The sums."""
         spent = [
-            Spent(
+            SourceLoss(
                 source, reports, self._value[source], self._epsilon * self._aggregated[source] / L1
             )
             for source, reports in self._reports.items()

@@ -21,14 +21,14 @@ from dpaudit.deployments.attribution.parameters import (
 )
 from dpaudit.results.foreign import RefusedError, shown
 
-__all__ = ["Registration", "Report", "State", "Trigger"]
+__all__ = ["LARGEST_EVENT_EPSILON", "Registration", "Report", "State", "Trigger"]
 
 Report = tuple[int, int]
 """Trigger data and report window."""
 State = tuple[Report, ...]
 """The event-level reports of one source, sorted: one output of the API."""
 _MOST_LISTED = 1_000_000
-_LARGEST_EPSILON = 700
+LARGEST_EVENT_EPSILON = 700
 _DATA = 1 << 32
 
 
@@ -84,8 +84,8 @@ class Registration:
         reports = _whole(header, "max_event_level_reports", plain.reports, MOST_REPORTS)
         stated = header.get("event_level_epsilon", epsilon)
         number = isinstance(stated, (int, float)) and not isinstance(stated, bool)
-        if not number or not 0 <= stated <= _LARGEST_EPSILON:
-            rule = f"must be a number from 0 to {_LARGEST_EPSILON}"
+        if not number or not 0 <= stated <= LARGEST_EVENT_EPSILON:
+            rule = f"must be a number from 0 to {LARGEST_EVENT_EPSILON}"
             raise RefusedError(f"event_level_epsilon={shown(stated)}: {rule}")
         triggers = _triggers(header, windows, reports, range(DEFAULT_TRIGGER_DATA[kind]))
         if len({t.data for t in triggers}) < len(triggers) or len(triggers) > MOST_TRIGGER_DATA:

@@ -29,7 +29,7 @@ from dpaudit.deployments.attribution.records import (
     read_registrations,
     read_values,
 )
-from dpaudit.deployments.attribution.registration import Registration
+from dpaudit.deployments.attribution.registration import LARGEST_EVENT_EPSILON, Registration
 from dpaudit.errors import UsageError
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
@@ -80,6 +80,10 @@ def audit_attribution(
     if files.unnoised and len(files.unnoised) != len(files.summaries):
         raise UsageError(
             f"unnoised={len(files.unnoised)} files: give one per --summary, in the same order"
+        )
+    if not 0 <= event_epsilon <= LARGEST_EVENT_EPSILON:
+        raise UsageError(
+            f"event-epsilon={event_epsilon}: must be from 0 to {LARGEST_EVENT_EPSILON}"
         )
     summary_claim(epsilon)
     stated: tuple[Registration, ...] = ()
@@ -158,7 +162,6 @@ def judge_attribution(
     if claims and not known:
         missing.append("no source's true output is recorded, so no randomised response is tested")
     findings = (
-        *(Finding(t.name, t.effect, serious=True) for t in tests if t.finding),
         *_above(claims, noise),
         *groups.findings(),
         *spending.findings(),
@@ -166,7 +169,7 @@ def judge_attribution(
     kept = {claim.name for claim in claims}
     others = (claim_of(registration) for registration in stated)
     untested = bool(claims or batches) and not (known or values)
-    found = any(f.serious for f in findings)
+    found = any(t.finding for t in tests) or any(f.serious for f in findings)
     return AttributionDocument(
         verdict="finding" if found else "inconclusive" if untested else "no-finding",
         alpha=alpha,

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dpaudit.deployments.apple.document import AppleDocument
+from dpaudit.deployments.apple.model import Finding
+from dpaudit.deployments.attribution.document import AttributionDocument
 from dpaudit.deployments.census.document import CensusDocument
 from dpaudit.documents import (
     AuditDocument,
@@ -23,6 +25,7 @@ from dpaudit.documents import (
     ProofDocument,
 )
 from dpaudit.report import format as fmt
+from dpaudit.report.attribution import attribution_sentence, attribution_title, not_excluded
 from dpaudit.report.census import CANNOT_SEE, census_sentence, census_title
 from dpaudit.report.deployment import deployment_sentence, deployment_title
 from dpaudit.report.measurements import Row, reading
@@ -114,6 +117,8 @@ def checked(document: Document) -> Checked:
         return _proof(document.result)
     if isinstance(document, DeterminismDocument):
         return _determinism(document.result)
+    if isinstance(document, AttributionDocument):
+        return _attribution(document)
     if isinstance(document, CensusDocument):
         return _census(document)
     return _deployment(document) if isinstance(document, AppleDocument) else _experiment(document)
@@ -290,8 +295,9 @@ def _measured(cell: Row) -> str:
     return fmt.ranged(fmt.quantity(value), low, high)
 
 
-def _deployment(document: AppleDocument) -> Checked:
-    checks = [
+def _of_files(findings: Sequence[Finding]) -> list[Check]:
+    """One check per finding about a deployment's files."""
+    return [
         Check(
             group="findings",
             name=_text(finding.where or "finding", 300),
@@ -299,8 +305,12 @@ def _deployment(document: AppleDocument) -> Checked:
             looks_at="the deployment's own files",
             message=_text(finding.message),
         )
-        for finding in document.findings
+        for finding in findings
     ]
+
+
+def _deployment(document: AppleDocument) -> Checked:
+    checks = _of_files(document.findings)
     verdict, sentence = document.verdict, deployment_sentence(document)
     if verdict == "no-finding":  # advice alone does not show that anything passed
         checks.insert(0, Check(group="verdict", name="verdict", outcome="pass", message=sentence))
@@ -315,6 +325,26 @@ def _deployment(document: AppleDocument) -> Checked:
         blind_spots=(),
         facts={"ledger": _plain(to_dict(document.ledger.permitted))},
         seconds=None,
+        command="",
+        provenance=to_dict(document.provenance),
+    )
+
+
+def _attribution(document: AttributionDocument) -> Checked:
+    checks = [_test(test, document.alpha, document.verdict) for test in document.tests]
+    checks += _of_files(document.findings)
+    sentence = attribution_sentence(document)
+    return Checked(
+        kind="attribution",
+        target="attribution",
+        title=_text(attribution_title(document), 400),
+        claim="the laws of the Attribution Reporting API",
+        verdict=document.verdict,
+        sentence=sentence,
+        checks=tuple(_with_verdict(checks, document.verdict, sentence)),
+        blind_spots=tuple(not_excluded(document)),
+        facts=_facts(document, ("alpha",)),
+        seconds=fmt.number(document.seconds),
         command="",
         provenance=to_dict(document.provenance),
     )

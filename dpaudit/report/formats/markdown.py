@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from dpaudit.deployments.attribution.document import AttributionDocument
+from dpaudit.deployments.census.document import CensusDocument
 from dpaudit.documents import (
     AuditDocument,
     DeterminismDocument,
@@ -28,6 +30,7 @@ from dpaudit.report.proofs import WORDS, coins_facts, law_table, profile_table
 from dpaudit.report.reading import Document
 from dpaudit.report.tables import Column, measured_table, sorted_tests, summary_table, tests_table
 from dpaudit.results.text import one_line, printable
+from dpaudit.types import TestResult
 
 __all__ = ["MOST_CHARACTERS", "MOST_ROWS", "code_block", "markdown_summary", "prose"]
 
@@ -110,8 +113,9 @@ def _table(document: Document) -> str:
 def _columns(document: Document) -> Sequence[Column]:
     match document:
         case AuditDocument():
-            kept = {"Test", "Adjusted p", "Effect", "Finding"}
-            return [c for c in tests_table(document.result.tests) if c.header in kept]
+            return _tests(document.result.tests)
+        case AttributionDocument() | CensusDocument():
+            return _tests(document.tests)
         case MechanismDocument():
             tests = sorted(sorted_tests(document.result.tests), key=lambda test: not test.finding)
             kept = {"Test", "Shown", "Adjusted p", "Counted", "Finding"}
@@ -134,6 +138,11 @@ def _columns(document: Document) -> Sequence[Column]:
             return measured_table(read.columns, shown, of=read.rows) if shown else ()
         case _:
             return deployment_findings_table(document)
+
+
+def _tests(tests: Sequence[TestResult]) -> Sequence[Column]:
+    kept = {"Test", "Adjusted p", "Effect", "Finding"}
+    return [c for c in tests_table(tests) if c.header in kept]
 
 
 def _commands(told: Checked) -> str:

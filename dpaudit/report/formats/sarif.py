@@ -31,7 +31,9 @@ _EXITS = {
     "finding": (1, "a finding"),
     "inconclusive": (3, "inconclusive"),
 }
-_WITH_EXIT = ("audit", "mechanism", "deployment", "proof", "determinism")
+_WITH_EXIT = (
+    "audit", "mechanism", "deployment", "attribution", "census", "proof", "determinism",
+)  # fmt: skip
 _MOST_RESULTS = 1000
 
 Json = dict[str, Any]
@@ -107,6 +109,8 @@ _HELP = {
     "measurements": "A measured number that disagrees with the published one, at the experiment's "
     "level.",
     "deployment": "From the configuration, the database or the reports themselves.",
+    "attribution": f"From recorded reports, at a level that all tests share. {_CLEAN}",
+    "census": f"From noisy measurements, at a level that all tests share. {_CLEAN}",
     "proof": "A refutation has no error probability: Python itself returned the output in question "
     "on the coins of the counterexample. What a proof does not cover is in the run's properties.",
     "determinism": f"Two runs whose coins are the same where they should matter differ. {_CLEAN}",

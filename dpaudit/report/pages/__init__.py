@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dpaudit.report.pages.audits import audit_page, mechanism_page
-from dpaudit.report.pages.deployments import census_page, deployment_page
+from dpaudit.report.pages.deployments import attribution_page, census_page, deployment_page
 from dpaudit.report.pages.experiments import experiment_page, measurements_page
 from dpaudit.report.pages.proofs import determinism_page, proof_page
 
 __all__ = [
+    "attribution_page",
     "audit_page",
     "census_page",
     "deployment_page",

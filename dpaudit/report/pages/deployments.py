@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from dpaudit.deployments.apple.document import AppleDocument
+from dpaudit.deployments.attribution.document import AttributionDocument
 from dpaudit.deployments.census.document import CensusDocument
 from dpaudit.report.figures.svg import present
-from dpaudit.report.hazards import hazards_of_census, hazards_of_deployment
-from dpaudit.report.meaning import census_meaning, deployment_meaning
+from dpaudit.report.hazards import hazards_of_attribution, hazards_of_census, hazards_of_deployment
+from dpaudit.report.meaning import attribution_meaning, census_meaning, deployment_meaning
 from dpaudit.report.pages.found import found
 from dpaudit.report.tables import facts_table, tests_table
 from dpaudit.results.text import printable
 
-__all__ = ["census_page", "deployment_page"]
+__all__ = ["attribution_page", "census_page", "deployment_page"]
 
 
 def deployment_page(document: AppleDocument) -> dict[str, Any]:
@@ -83,5 +84,34 @@ def census_page(document: CensusDocument) -> dict[str, Any]:
         "tests": tests,
         "marked": [cell == "yes" for cell in tests[-1].cells],
         "cannot_see": words.CANNOT_SEE,
+        "provenance": facts_table(document.provenance),
+    }
+
+
+def attribution_page(document: AttributionDocument) -> dict[str, Any]:
+    """The words, tables and figures of its template."""
+    from dpaudit.report import attribution as words
+    from dpaudit.report.figures.attribution import claimed_and_shown
+
+    tests, findings = tests_table(document.tests), words.attribution_findings_table(document)
+    return {
+        "title": words.attribution_title(document),
+        "verdict": document.verdict,
+        "sentence": words.attribution_sentence(document),
+        "meaning": attribution_meaning(document),
+        "hazards": hazards_of_attribution(document),
+        "facts": words.attribution_facts(document),
+        "found": found(document.tests),
+        "findings": findings,
+        "serious": [cell == "yes" for cell in findings[-1].cells],
+        "pair_words": words.PAIR_WORDS,
+        "figures": present(claimed_and_shown(document, prefix="shown")),
+        "shown": words.shown_table(document),
+        "claims": words.claims_table(document),
+        "parties": words.parties_table(document),
+        "budget": words.budget_table(document),
+        "tests": tests,
+        "marked": [cell == "yes" for cell in tests[-1].cells],
+        "not_excluded": words.not_excluded(document),
         "provenance": facts_table(document.provenance),
     }
