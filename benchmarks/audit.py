@@ -53,7 +53,7 @@ class NumpySampler:
 
 
 def main() -> None:
-    """One row per sample size: nanoseconds of CPU time per value, and peak memory."""
+    """One row per sample size: CPU time, peak memory; then the cost per audit and per value."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=float, nargs="+", default=[1e7, 1e8])
     options = parser.parse_args()
@@ -61,11 +61,13 @@ def main() -> None:
     tests = tuple(sorted(set(registry.plugins("tests")) - {"keyless-search"}))
     print(f"{MACHINE}, {len(tests)} families")
     print(
-        f"{'values':>14}{'numpy ns':>10}{'battery ns':>12}{'ratio':>7}{'wall s':>9}{'peak MiB':>10}"
+        f"{'values':>14}{'numpy ns':>10}{'battery ns':>12}{'ratio':>7}{'CPU s':>8}{'wall s':>8}"
+        f"{'peak MiB':>10}"
     )
     claim = Claim.parse("gaussian:sigma=1")
     warm = AuditOptions(seed="warm", samples=100_000, tests=tests)
     run_audit(NumpySampler(time.thread_time), claim=claim, options=warm)
+    points: list[tuple[float, float]] = []
     for samples in map(int, options.samples):
         sampler = NumpySampler(time.thread_time)
         began, wall = time.thread_time(), time.monotonic()
@@ -76,9 +78,13 @@ def main() -> None:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(
             f"{sampler.values:14,}{draw:10.1f}{battery:12.1f}{battery / draw:7.2f}"
-            f"{wall:9.1f}{peak:10.0f}   {result.verdict}",
+            f"{spent:8.2f}{wall:8.1f}{peak:10.0f}   {result.verdict}",
             flush=True,
         )
+        points.append((sampler.values, spent))
+    if len(points) > 1:
+        slope, fixed = np.polyfit(*zip(*points, strict=True), 1)
+        print(f"{fixed:.1f} CPU s per audit and {1e9 * slope:.0f} ns per value")
 
 
 if __name__ == "__main__":

@@ -285,10 +285,10 @@ def _order(
         sums, count = sums + rows.sum(1), count + len(x)
         terms += np.maximum(0, len(x) - np.abs(lags))
         alike.setdefault(1 << (len(x) - 1).bit_length(), []).append(rows)
-    for length, rows in alike.items():
+    for length, stretches in alike.items():
         near = min(reach, length - 1)
         within = slice(reach - near, reach + near + 1)
-        totals[:, within] += _correlations(rows, length)[left, right][:, lags[within]]
+        totals[:, within] += _correlations(stretches, length)[left, right][:, lags[within]]
     shares = totals / np.maximum(terms, 1)
     mean = sums / count
     beyond = np.abs(shares - (mean[left] * mean[right])[:, None])
@@ -306,14 +306,15 @@ def _correlations(stretches: list[Array], length: int) -> Array:
 
     Shape (series, series, 2·length); lags from the middle on are negative ones.
     """
-    total: Array | complex = 0.0
+    series = len(stretches[0])
+    total = np.zeros((length + 1, series, series), np.complex128)
     for start in range(0, len(stretches), _TOGETHER):
         some = stretches[start : start + _TOGETHER]
-        filled = np.zeros((len(some), len(some[0]), 2 * length))
+        filled = np.zeros((len(some), series, 2 * length))
         for place, rows in zip(filled, some, strict=True):
             place[:, : rows.shape[1]] = rows
         by_frequency = scipy.fft.rfft(filled).transpose(2, 1, 0)  # frequency, series, stretch
-        total = total + by_frequency.conj() @ by_frequency.transpose(0, 2, 1)
+        total += by_frequency.conj() @ by_frequency.transpose(0, 2, 1)
     return np.asarray(scipy.fft.irfft(np.moveaxis(total, 0, 2), 2 * length))
 
 
