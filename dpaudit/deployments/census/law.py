@@ -86,8 +86,8 @@ class IntegerGaussian:
     def squares_two_sided(self, total: float, n: int) -> float:
         """Twice the smaller tail of Σx² of ``n`` values at the whole number ``total``; at most 1.
 
-        Within 10 % for 10 values and 1 % for 100, at σ ≥ 0.4 and p ≥ 1e-7 (compared with exact
-        convolutions; see the tests).
+        Below p = 0.9 within 20 % for 10 values and 1 % for 100, at σ ≥ 0.4 and p ≥ 1e-7 (compared
+        with exact convolutions; see the tests).
         """
         if total == 0:
             return min(1.0, 2 * math.exp(n * math.log(self.table[0])))

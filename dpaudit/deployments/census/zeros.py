@@ -149,9 +149,8 @@ class Known:
                     pick[inside] = True
                 picks.append(pick)
             if set(rule.cells) <= set(axes):
-                found = np.logical_and.reduce(np.ix_(*picks))
-                mask |= found
-                self.used |= {number} if found.any() else set()
+                mask[np.ix_(*picks)] = True
+                self.used |= {number} if all(pick.any() for pick in picks) else set()
         return mask
 
 

@@ -1,0 +1,188 @@
+"""Audits of files with known noise: honest ones pass, each planted flaw is found by its test."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from command_line import here
+
+from dpaudit.deployments.census.audit import audit_files
+from dpaudit.deployments.census.model import Measurement
+from dpaudit.deployments.census.simulation import AXES, PRODUCT, make_files
+from dpaudit.deployments.census.writing import write_level
+from dpaudit.deployments.census.zeros import Rule
+from dpaudit.errors import UsageError
+from dpaudit.provenance import collect
+from dpaudit.randomness import KeyedStream
+from dpaudit.report import document_of, render_report
+from dpaudit.report.formats.checks import checked
+from dpaudit.studies.census_files.flaws import noise_of
+from dpaudit.types import to_dict
+
+PROVENANCE = collect(seed="none", plugins=())
+
+
+def files(folder, flaw="none", *, seed=1, states=8, counties=12):
+    stream = KeyedStream.from_seed(seed)
+    noise = noise_of(flaw, states=states, stream=stream.child("flaw"))
+    return make_files(folder, stream=stream, noise=noise, states=states, counties=counties)
+
+
+def audited(*paths, **options):
+    return audit_files(paths, **({"alpha": 0.01, "provenance": PROVENANCE, "sums": True} | options))
+
+
+def found_by(document):
+    return {test.name.rpartition(": ")[2] for test in document.tests if test.finding}
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory):
+    return files(tmp_path_factory.mktemp("honest"))
+
+
+def test_honest_files_pass_and_every_test_looks(honest):
+    document = audited(honest)
+    assert document.verdict == "no-finding"
+    looked = {test.name.rpartition(": ")[2] for test in document.tests}
+    assert looked == {
+        "scale", "mean", "tails", "law", "residues", "correlation along", "correlation within",
+        "repeats", "levels",
+    }  # fmt: skip
+    assert [level.level for level in document.levels] == ["US", "State", "County"]
+    assert [level.geographies for level in document.levels] == [1, 8, 96]
+    # ρ = Σ 1/σ²
+    assert document.levels[2].rho == pytest.approx(1 / 36 + 1 / 9 + 1 / 4 + 1 / 1.5**2, rel=1e-5)
+    by = {(g.level, g.query, g.kind): g for g in document.groups}
+    county = by["County", "detailed", "zeros"]
+    assert county.sigma == pytest.approx(1.5, rel=1e-6)
+    assert sum(b.observed for b in county.bins) == pytest.approx(county.values, abs=5)
+    assert sum(b.expected for b in county.bins) == pytest.approx(county.values, rel=1e-3)
+    assert by["US", "total", "totals"].values == 1
+    assert by["State", "detailed", "sums"].values == 8 * 224
+    assert not by["US", "total", "sums"].tested
+
+
+@pytest.mark.parametrize(
+    ("flaw", "test"),
+    [
+        ("σ 5 % too small", "scale"),
+        ("cut at 3 σ", "tails"),
+        ("two states alike", "repeats"),
+        ("no noise in one level", "scale"),
+        ("one seed for all levels", "levels"),
+    ],
+)
+def test_a_flaw_is_found_by_its_test(tmp_path, flaw, test):
+    document = audited(files(tmp_path, flaw, counties=30))
+    assert document.verdict == "finding"
+    assert test in found_by(document)
+
+
+def test_a_flaw_of_one_level_is_found_there(tmp_path):
+    document = audited(files(tmp_path, "no noise in one level"), sums=False)
+    assert {t.name.partition(",")[0] for t in document.tests if t.finding} <= {
+        "State",
+        "all levels",
+    }
+
+
+def test_sums_need_no_constraints(tmp_path):
+    """Half the noise in every state, in files without any known cell."""
+    folder = files(tmp_path / "files")
+    for place in folder.glob("*/*/Constraint"):
+        place.rename(tmp_path / f"{place.parent.name} left out")
+    nothing = audited(folder, sums=False)
+    assert nothing.verdict == "inconclusive"
+    assert "--sums" in nothing.reason
+    assert audited(folder).verdict == "no-finding"
+    assert {group.kind for group in audited(folder).groups} == {"sums"}
+
+
+def test_too_little_noise_in_parents_is_found_by_sums(tmp_path):
+    rng = np.random.default_rng(5)
+
+    def rows(codes, sigma):  # fmt: skip
+        for code in codes:
+            yield Measurement(
+                geocode=code, query="detailed", specs=("detailed",), shape=(300,), variance=9.0,
+                value=np.rint(rng.normal(0, sigma, 300)).astype(np.int64),
+            )  # fmt: skip
+
+    write_level(tmp_path / "P", "State", axes=("a",), measurements=rows(["01", "02"], 0.1))
+    children = [f"{s}{c:03d}" for s in ("01", "02") for c in range(2)]
+    write_level(tmp_path / "P", "County", axes=("a",), measurements=rows(children, 3.0))
+    assert "scale" in found_by(audited(tmp_path))
+
+
+def test_zeros_may_come_from_a_table(honest, tmp_path):
+    folder = files(tmp_path)
+    for constraints in folder.glob("*/*/Constraint/**/*.parquet"):
+        constraints.unlink()
+    rule = Rule(cells={"hhgq": [3], "votingage": [0]})
+    document = audited(folder, rules=(rule,), sums=False)
+    assert document.verdict == "no-finding"
+    assert {group.values for group in document.groups} == {14, 14 * 8, 14 * 96}
+    wrong = Rule(cells={"hhgq": [0]})
+    assert audited(folder, rules=(wrong,), sums=False).verdict == "finding"
+    with pytest.raises(UsageError, match="rule 2 fits no query"):
+        audited(folder, rules=(rule, Rule(cells={"age": [1]})), sums=False)
+
+
+def test_the_same_rows_twice_are_a_usage_error(honest, tmp_path):
+    again = tmp_path / PRODUCT / "County.parquet" / "DPQuery" / "State=01"
+    again.mkdir(parents=True)
+    source = next((honest / PRODUCT / "County.parquet" / "DPQuery" / "State=01").iterdir())
+    (again / "part-1.parquet").write_bytes(source.read_bytes())
+    zeros = next((honest / PRODUCT / "County.parquet" / "Constraint" / "State=01").iterdir())
+    (again / "part-2.parquet").write_bytes(zeros.read_bytes())
+    with pytest.raises(UsageError, match="occurs twice with the same values"):
+        audited(honest, tmp_path)
+
+
+def test_false_findings_on_honest_files_are_rare(tmp_path):
+    """At α = 0.3, of 20 sets: more than 11 have probability 1 % at most; the seeds are fixed."""
+    found = 0
+    for seed in range(20):
+        folder = files(tmp_path / str(seed), seed=f"honest {seed}", states=2, counties=12)
+        found += audited(folder, alpha=0.3).verdict == "finding"
+    assert 0 < found <= 11
+
+
+def test_the_page_and_other_formats(tmp_path):
+    document = audited(files(tmp_path, "σ 5 % too small", counties=40))
+    again = document_of(json.loads(json.dumps(to_dict(document))))
+    html = render_report(again)
+    assert html.count("<figure") == 4  # scales, and one per level
+    assert "County: the noise itself" in html
+    assert "Finding" in html
+    assert checked(again).verdict == "finding"
+
+
+def census(*args, code=0):
+    result = here("deployment", "census", *args)
+    assert result.returncode == code, result.stderr + result.stdout
+    assert "Traceback" not in result.stderr
+    return result
+
+
+def test_on_the_command_line(honest, tmp_path):
+    said = census("--nmf", honest, "--out", tmp_path / "audit").stdout
+    assert said.splitlines()[-1].startswith("No finding: ")
+    assert (tmp_path / "audit" / "report.html").exists()
+    printed = json.loads(census("--nmf", honest, "--format", "json").stdout)
+    assert (printed["kind"], printed["verdict"], printed["alpha"]) == ("census", "no-finding", 0.01)
+    table = tmp_path / "zeros.toml"
+    table.write_text("[[zero]]\ncells = { hhgq = [0] }\n")
+    found = census("--nmf", honest, "--zeros", table, code=1).stdout
+    assert found.splitlines()[-1].startswith("Finding: ")
+    county = honest / PRODUCT / "County.parquet" / "DPQuery"
+    assert "Inconclusive" in census("--nmf", county, code=3).stdout
+    assert "no Parquet file there" in census("--nmf", tmp_path / "none", code=2).stderr
+    assert "alpha=2.0" in census("--nmf", honest, "--alpha", 2, code=2).stderr
+
+
+def test_the_axes_are_those_of_redistricting():
+    assert list(AXES) == ["hhgq", "votingage", "hispanic", "cenrace"]
