@@ -80,7 +80,7 @@ def _versions(kind: str) -> Mapping[str, str]:
 
 
 def _paths(kind: str, rest: str) -> Iterator[str]:
-    if kind in ("file", "scores"):
+    if kind in ("file", "scores", "whitened"):
         yield from (part.strip() for part in rest.split(";"))
     elif kind == "library":
         yield rest.rpartition(":")[0]

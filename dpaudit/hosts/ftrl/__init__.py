@@ -1,0 +1,1 @@
+"""DP-FTRL: federated training with correlated noise. Only ``host`` imports torch."""

@@ -1,0 +1,167 @@
+"""Factorisations A = B·C of prefix sums: the correlated noise of DP-FTRL, by its public matrices.
+
+A is the lower triangle of ones: row t of A·X is the sum of the first t updates X. A server releases
+C·X + Z with independent noise Z, and takes its model from B·(C·X + Z) = A·X + B·Z.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import cholesky, solve_triangular
+
+from dpaudit.errors import UsageError
+from dpaudit.hosts.ftrl.banded import banded_matrix, toeplitz_matrix
+from dpaudit.registry import nearest
+
+__all__ = ["FACTORISATIONS", "Factorisation", "factorisation"]
+
+Matrix = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Factorisation:
+    """C and its left inverse D: step t's noisy update is row t of D·(C·X + Z) = X + D·Z.
+
+    Attributes:
+        name: what it is called on the command line.
+        strategy: C, shape (m, n): m rows of independent noise for n steps.
+        decoder: D, shape (n, m); row t has no part in a row of C that looks past step t.
+    """
+
+    name: str
+    strategy: Matrix
+    decoder: Matrix
+
+    @property
+    def steps(self) -> int:
+        """n, how many updates there are."""
+        return self.strategy.shape[1]
+
+    @cached_property
+    def due(self) -> npt.NDArray[np.int64]:
+        """The step, from 0, after which each row of C·X is known, shape (m,); it never falls."""
+        last = self.strategy[:, ::-1] != 0
+        found: npt.NDArray[np.int64] = self.steps - 1 - last.argmax(1)
+        return found
+
+    @cached_property
+    def prefix(self) -> Matrix:
+        """B = A·D, shape (n, m): the noise of the model after each step."""
+        return np.cumsum(self.decoder, axis=0)
+
+    @cached_property
+    def whitening(self) -> Matrix:
+        """W, shape (n, n), with W·D·Z independent again: C itself where C is square.
+
+        The inverse of the Cholesky factor of D·Dᵀ.
+        """
+        root = cholesky(self.decoder @ self.decoder.T, lower=True)
+        return np.asarray(solve_triangular(root, np.eye(self.steps), lower=True))
+
+    @property
+    def mean_error(self) -> float:
+        """Mean squared error of a prefix sum at unit noise, ‖B‖²/n; without the sensitivity."""
+        return float(np.square(self.prefix).sum() / self.steps)
+
+    @property
+    def max_error(self) -> float:
+        """The largest squared error of a prefix sum at unit noise; without the sensitivity."""
+        return float(np.square(self.prefix).sum(1).max())
+
+    def restarted(self, times: int) -> Factorisation:
+        """The same ``times`` one after the other, with noise of their own."""
+        blocks = np.eye(times)
+        return Factorisation(
+            self.name, np.kron(blocks, self.strategy), np.kron(blocks, self.decoder)
+        )
+
+
+def factorisation(name: str, *, steps: int, bands: int = 0, restart: int = 0) -> Factorisation:
+    """A factorisation of ``steps`` steps by its name.
+
+    =================  ============================================================================
+    name               noise
+    =================  ============================================================================
+    ``identity``       independent in each step: DP-SGD and DP-FedAvg
+    ``tree``           binary tree aggregation; of each prefix sum the fewest nodes (Dwork et al.
+                       2010; Chan, Shi and Song 2011)
+    ``honaker``        the same tree, each node's noise estimated from all nodes below it (Honaker
+                       2015, online; the DP-FTRL of Kairouz et al. 2021)
+    ``toeplitz``       C banded Toeplitz, optimal for the mean error (McKenna 2024)
+    ``banded``         C banded with equal columns, optimal for the mean error (Choquette-Choo et
+                       al. 2023, arXiv 2306.08153)
+    =================  ============================================================================
+
+    ``bands`` is how many diagonals C has, itself included, for the last two. With ``restart`` the
+    factorisation is one of ``restart`` steps, begun anew until there are ``steps``.
+
+    Raises:
+        UsageError: an unknown name, a number out of range, or ``bands`` where there are none.
+    """
+    if name not in FACTORISATIONS:
+        raise UsageError(f"factorisation={name}: not known{nearest(name, FACTORISATIONS)}")
+    times, rest = divmod(steps, restart) if restart else (1, 0)
+    if steps < 1 or restart < 0 or rest:
+        raise UsageError(
+            f"steps={steps}, restart={restart}: steps must be at least 1 and a multiple of restart"
+        )
+    length, banded = steps // times, name in ("toeplitz", "banded")
+    if not (1 <= bands <= length if banded else bands == 0):
+        most = f"takes 1 … {length}" if banded else "takes none; leave it out"
+        raise UsageError(f"bands={bands}: {name} {most}")
+    made = FACTORISATIONS[name](length, bands)
+    return made.restarted(times) if times > 1 else made
+
+
+def _square(name: str, strategy: Matrix) -> Factorisation:
+    inverse = solve_triangular(strategy, np.eye(len(strategy)), lower=True)
+    return Factorisation(name, strategy, np.asarray(inverse))
+
+
+def _tree(steps: int, _: int) -> Factorisation:
+    """The dyadic decomposition of 1…t has one node that is in none before: that of t's last bit."""
+    strategy = np.zeros((steps, steps))
+    for t in range(1, steps + 1):
+        strategy[t - 1, t - (t & -t) : t] = 1
+    return _square("tree", strategy)
+
+
+def _honaker(steps: int, _: int) -> Factorisation:
+    """All complete nodes; a node is estimated by itself and, where it has them, its two halves.
+
+    Estimates of variance v for both halves and 1 for the node itself: weight 2v/(2v + 1) on itself.
+    """
+    rows: list[tuple[int, int]] = []  # (start, end) of each node, as they are completed
+    for t in range(1, steps + 1):
+        rows += [(t - (1 << h), t) for h in range(int(math.log2(t & -t)) + 1)]
+    place = {node: i for i, node in enumerate(rows)}
+    strategy, estimate = np.zeros((len(rows), steps)), np.eye(len(rows))
+    variance = {1: 1.0}
+    for i, (start, end) in enumerate(rows):
+        strategy[i, start:end] = 1
+        if (size := end - start) > 1:
+            halves = variance[size // 2] * 2
+            variance[size] = halves / (halves + 1)
+            middle = start + size // 2
+            below = estimate[place[start, middle]] + estimate[place[middle, end]]
+            estimate[i] = variance[size] * estimate[i] + below / (halves + 1)
+    prefix = np.zeros((steps + 1, len(rows)))
+    for t in range(1, steps + 1):
+        before = t - (t & -t)
+        prefix[t] = prefix[before] + estimate[place[before, t]]
+    return Factorisation("honaker", strategy, np.diff(prefix, axis=0))
+
+
+FACTORISATIONS: dict[str, Callable[[int, int], Factorisation]] = {
+    "identity": lambda steps, _: _square("identity", np.eye(steps)),
+    "tree": _tree,
+    "honaker": _honaker,
+    "toeplitz": lambda steps, bands: _square("toeplitz", toeplitz_matrix(steps, bands)),
+    "banded": lambda steps, bands: _square("banded", banded_matrix(steps, bands)),
+}
