@@ -77,13 +77,11 @@ class _Seen:
 
 @dataclass(slots=True)
 class _Audit:
-    rules: tuple[Rule, ...]
     sums: bool
-    known: Known = field(default_factory=Known)
+    known: Known
     tallies: dict[_Group, Tally] = field(default_factory=dict)
     seen: dict[tuple[str, str], _Seen] = field(default_factory=dict)
     repeats: dict[str, Repeats] = field(default_factory=dict)
-    used: set[int] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
 
     def tally(self, group: _Group) -> Tally:
@@ -127,14 +125,14 @@ def audit_files(
     """
     started = time.monotonic()
     buckets = find_buckets(paths)
-    audit = _Audit(rules, sums)
+    audit = _Audit(sums, Known(rules))
     done, number = 0, sum(len(bucket.files) for bucket in buckets)
     for product, own in groupby(buckets, key=lambda bucket: bucket.product):
         for bucket in _in_order(audit, product, list(own)):
             done += len(bucket.files)
             if progress is not None:
                 progress(done, number)
-    unused = set(range(len(rules))) - audit.used
+    unused = set(range(len(rules))) - audit.known.used
     if unused:
         raise UsageError(
             f"zeros: rule {min(unused) + 1} fits no query; its axes must be columns of the files, "
@@ -194,12 +192,13 @@ def _geocode_length(bucket: Bucket) -> int | None:
 
 
 def _read(audit: _Audit, bucket: Bucket, sums: Sums | None) -> None:
-    known = Known(audit.rules)
+    known = audit.known
+    known.begin()
     seen = audit.seen.setdefault((bucket.product, bucket.level), _Seen())
     seen.files += len(bucket.files)
     for path in bucket.files:
-        for _, constraint in read_constraints(path):
-            known.add(constraint)
+        for axes, constraint in read_constraints(path):
+            known.add(axes, constraint)
     for path in bucket.files:
         for axes, row in read_measurements(path):
             seen.cells += row.value.size
@@ -209,7 +208,6 @@ def _read(audit: _Audit, bucket: Bucket, sums: Sums | None) -> None:
             _totals(audit, bucket, known, axes, row)
             if sums is not None:
                 sums.add(row)
-    audit.used |= known.used
 
 
 def _zeros(

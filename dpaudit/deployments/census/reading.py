@@ -23,6 +23,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from glob import glob
 from pathlib import Path
 from typing import Any, Literal
@@ -267,6 +268,11 @@ def _text(text: object) -> str:
         raise RefusedError(
             f"geocodes, names and axes must be texts of 1 to {_MOST_LETTERS} letters"
         )
+    return _printed(text)
+
+
+@lru_cache(maxsize=4096)
+def _printed(text: str) -> str:
     if printable(text) != text:
         raise RefusedError(f"a text with characters that cannot be printed ({printable(text)!r})")
     return text

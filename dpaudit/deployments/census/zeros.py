@@ -34,7 +34,7 @@ _RECODES: Mapping[tuple[str, str], tuple[tuple[int, ...], ...]] = {
 """Recodes of the redistricting schema, from DAS_2020_Redistricting_Production_Code."""
 _MOST_GEOGRAPHIES = 4_000_000
 _MOST_PATTERNS = 20_000
-_MOST_MASKS = 4096
+_MOST_MASK_BYTES = 1 << 28
 _MOST_BYTES = 1 << 20
 
 
@@ -76,8 +76,9 @@ def read_rules(path: Path) -> tuple[Rule, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Pattern:
-    """Zero cells of a constraint: axes' words and a C-ordered array of whether each is zero."""
+    """Zero cells of a constraint: axes and their words, and which cells are zero, in C order."""
 
+    axes: tuple[str, ...]
     specs: tuple[str, ...]
     shape: tuple[int, ...]
     zero: bytes
@@ -85,17 +86,24 @@ class _Pattern:
 
 @dataclass(slots=True)
 class Known:
-    """What is known of the true counts of one bucket's geographies; ``rules`` hold for all."""
+    """What is known of the true counts of a bucket's geographies; ``rules`` hold for all."""
 
     rules: tuple[Rule, ...] = ()
     used: set[int] = field(default_factory=set)
     """Which of the rules applied to some query."""
-    _patterns: dict[_Pattern, int] = field(default_factory=dict)
+    _patterns: list[_Pattern] = field(default_factory=list)
+    _numbers: dict[_Pattern, int] = field(default_factory=dict)
     _of: dict[str, tuple[int, ...]] = field(default_factory=dict)
     _totals: dict[str, int] = field(default_factory=dict)
     _masks: dict[tuple[object, ...], Mask] = field(default_factory=dict)
+    _mask_bytes: int = 0
 
-    def add(self, constraint: Constraint) -> None:
+    def begin(self) -> None:
+        """Forget the geographies of the bucket before."""
+        self._of.clear()
+        self._totals.clear()
+
+    def add(self, axes: tuple[str, ...], constraint: Constraint) -> None:
         """Add one constraint.
 
         Raises:
@@ -107,32 +115,44 @@ class Known:
         zero = constraint.value == 0
         if constraint.sign == ">=" or not zero.any():
             return
-        pattern = _Pattern(constraint.specs, constraint.shape, zero.tobytes())
-        number = self._patterns.setdefault(pattern, len(self._patterns))
+        pattern = _Pattern(axes, constraint.specs, constraint.shape, zero.tobytes())
+        number = self._numbers.setdefault(pattern, len(self._patterns))
+        if number == len(self._patterns):
+            self._patterns.append(pattern)
         self._of[constraint.geocode] = (*self._of.get(constraint.geocode, ()), number)
         if len(self._patterns) > _MOST_PATTERNS or len(self._of) > _MOST_GEOGRAPHIES:
             raise UsageError(
-                f"nmf: one partition has more than {_MOST_PATTERNS:,} sets of structural zeros or "
-                f"{_MOST_GEOGRAPHIES:,} geographies; split its files by geography"
+                f"nmf: there are more than {_MOST_PATTERNS:,} sets of structural zeros, or "
+                f"{_MOST_GEOGRAPHIES:,} geographies in one partition; audit the files in parts"
             )
 
     def total(self, geocode: str) -> int | None:
         """The exact total of a geography, if a constraint states it."""
         return self._totals.get(geocode)
 
-    def zeros(self, level: str, axes: Sequence[str], row: Measurement) -> Mask:
+    def zeros(self, level: str, axes: tuple[str, ...], row: Measurement) -> Mask:
         """Which cells of a measurement are known to be zero; the same array for the same answer."""
         patterns = self._of.get(row.geocode, ())
-        key = (level, row.query, row.specs, row.shape, patterns)
+        key = (level, axes, row.query, row.specs, row.shape, patterns)
         if key not in self._masks:
-            if len(self._masks) >= _MOST_MASKS:
-                self._masks.clear()
             mask = self._ruled(level, axes, row)
-            known = list(self._patterns)
             for number in patterns:
-                mask |= _matching(axes, row, known[number])
-            self._masks[key] = mask.reshape(-1)
+                mask |= self._matched(axes, row, number)
+            self._keep(key, mask.reshape(-1))
         return self._masks[key]
+
+    def _matched(self, axes: tuple[str, ...], row: Row, number: int) -> Mask:
+        key = (axes, row.specs, row.shape, number)
+        if key not in self._masks:
+            self._keep(key, _matching(axes, row, self._patterns[number]))
+        return self._masks[key]
+
+    def _keep(self, key: tuple[object, ...], mask: Mask) -> None:
+        if self._mask_bytes > _MOST_MASK_BYTES:
+            self._masks.clear()
+            self._mask_bytes = 0
+        self._masks[key] = mask
+        self._mask_bytes += mask.nbytes
 
     def _ruled(self, level: str, axes: Sequence[str], row: Row) -> Mask:
         mask = np.zeros(row.shape, dtype=bool)
@@ -155,7 +175,9 @@ class Known:
 
 
 def _matching(axes: Sequence[str], row: Row, pattern: _Pattern) -> Mask:
-    """The cells of ``row`` that lie within a zero cell of ``pattern``."""
+    """The cells of ``row`` that lie within a zero cell of ``pattern``; none of other axes."""
+    if tuple(axes) != pattern.axes:
+        return np.zeros(row.shape, dtype=bool)
     cells = np.frombuffer(pattern.zero, dtype=bool).reshape(pattern.shape).astype(np.int64)
     for axis, spec, size, theirs in zip(axes, row.specs, row.shape, pattern.specs, strict=True):
         inside = _inside(axis, spec, size, theirs, cells.shape[0])

@@ -114,7 +114,7 @@ def test_whatever_is_missing_or_of_another_type_is_refused_and_named(name):
         (b'{"kind": "poem"}', "kind='poem'"),
         (
             b'{"kind": ["audit"]}',
-            "one of audit, mechanism, experiment, measurements, deployment, proof, determinism",
+            "one of audit, mechanism, experiment, measurements, deployment, attribution, census,",
         ),
         (b'{"kind": "audit"}', "missing required field `result`"),
         (

@@ -32,7 +32,7 @@ DETAILED = measurement("detailed", "detailed", "detailed", shape=(8, 2, 3))
 def zeros(row, *constraints, rules=(), level="County"):
     known = Known(tuple(rules))
     for one in constraints:
-        known.add(one)
+        known.add(AXES, one)
     return known.zeros(level, AXES, row).reshape(row.shape)
 
 
@@ -61,6 +61,22 @@ def test_upper_bounds_of_zero_are_zeros_and_other_bounds_are_not():
     assert not zeros(DETAILED, lower).any()
 
 
+def test_a_constraint_of_another_table_is_left_alone():
+    known = Known()
+    known.add(("h1",), constraint("*", shape=(1,), value=[0]))
+    assert not known.zeros("County", AXES, DETAILED).any()
+
+
+def test_a_new_bucket_begins_without_geographies():
+    known = Known()
+    known.add(AXES, NURSING)
+    known.add(AXES, constraint("*", "*", "*", shape=(1, 1, 1), value=[77]))
+    assert known.zeros("County", AXES, DETAILED).any()
+    known.begin()
+    assert not known.zeros("County", AXES, DETAILED).any()
+    assert known.total("01") is None
+
+
 def test_a_constraint_is_about_its_geography_alone():
     elsewhere = measurement("detailed", "detailed", "detailed", shape=(8, 2, 3), geocode="02")
     assert not zeros(elsewhere, NURSING).any()
@@ -80,8 +96,8 @@ def test_two_constraints_of_a_geography_add_up():
 
 def test_totals_are_known_of_exact_constraints_only():
     known = Known()
-    known.add(constraint("*", "*", "*", shape=(1, 1, 1), value=[77]))
-    known.add(constraint("*", "*", "*", shape=(1, 1, 1), value=[99], sign="<=", geocode="02"))
+    known.add(AXES, constraint("*", "*", "*", shape=(1, 1, 1), value=[77]))
+    known.add(AXES, constraint("*", "*", "*", shape=(1, 1, 1), value=[99], sign="<=", geocode="02"))
     assert (known.total("01"), known.total("02"), known.total("03")) == (77, None, None)
 
 
