@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dpaudit import registry
 from dpaudit.audit.recorded import audit_values
+from dpaudit.deployments.attribution.document import AttributionDocument
 from dpaudit.deployments.attribution.laws import flip_probability, pick_rate, summary_claim
+from dpaudit.deployments.attribution.parameters import SERVICE_EPSILON
 from dpaudit.deployments.attribution.records import Batch, EventRecord, Source
 from dpaudit.deployments.attribution.registration import Registration
 from dpaudit.deployments.attribution.run import judge_attribution
 from dpaudit.errors import SpecError
 from dpaudit.experiments.cell import Cell
-from dpaudit.experiments.grid import Grid
+from dpaudit.experiments.grid import Grid, Table
 from dpaudit.experiments.measure import Measure
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import clopper_pearson
@@ -38,15 +41,24 @@ Numpy = np.random.Generator
 ALPHA = 0.01
 _SEED_PERIOD = 256
 _BATCHES = 4
+_FEWER = 5  # times fewer files with a flaw than honest ones
 
 
-class AttributionGrid(Grid, frozen=True):
-    """Files of ``size`` sources or buckets with a ``flaw``, at the claimed ``epsilon``."""
+class File(Table, frozen=True):
+    """Reports ``name`` of ``size`` sources or buckets with a ``flaw``, at the claimed ``epsilon``.
 
-    reports: Literal["event-level, navigation", "event-level, event", "summary"]
+    ``name`` is navigation, event or summary. Of files with a flaw there are a fifth as many.
+    """
+
     flaw: str
     epsilon: float
     size: int
+
+
+class AttributionGrid(Grid, frozen=True):
+    """Kinds of files."""
+
+    file: File
 
 
 def _response(rng: Numpy, truth: Places, registration: Registration, *, flip: float) -> Places:
@@ -195,56 +207,64 @@ def summary_batches(flaw: str, *, epsilon: float, size: int, stream: KeyedStream
 
 
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
-    """The share of ``trials`` files that are findings at α = 0.01, and the tests that found most.
+    """The share of files that are findings at α = 0.01, and the test that found most.
+
+    ``trials`` honest files, and a fifth as many of each flaw.
 
     Raises:
-        SpecError: an unknown flaw.
+        SpecError: an unknown flaw or kind of reports.
     """
     del arm
-    grid = cell.grid(AttributionGrid)
-    known = SUMMARY_FLAWS if grid.reports == "summary" else EVENT_FLAWS
-    if grid.flaw not in known:
-        raise SpecError(f"flaw={grid.flaw}: not known{registry.nearest(grid.flaw, known)}")
-    stream, trials = (
-        KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id),
-        cell.settings["trials"],
-    )
-    found, by = 0, dict[str, int]()
-    for trial in range(trials):
-        own = stream.child(trial)
-        sources, batches = list[Source](), list[Batch]()
-        if grid.reports == "summary":
-            batches = summary_batches(
-                grid.flaw, epsilon=grid.epsilon, size=grid.size, stream=own.child("file")
-            )
-        else:
-            kind: Any = grid.reports.rpartition(" ")[2]
-            sources = event_sources(
-                grid.flaw,
-                registration=Registration.default(kind, epsilon=grid.epsilon),
-                size=grid.size,
-                stream=own.child("file"),
-            )
-        judged = judge_attribution(
-            sources, batches, epsilon=grid.epsilon, alpha=ALPHA,
-            seed=own.child("audit").entropy().hex(), battery=audit_values,
-        )  # fmt: skip
+    file = cell.grid(AttributionGrid).file
+    known = SUMMARY_FLAWS if file.name == "summary" else EVENT_FLAWS
+    if file.flaw not in known:
+        raise SpecError(f"flaw={file.flaw}: not known{registry.nearest(file.flaw, known)}")
+    stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
+    files = cell.settings["trials"]
+    files = files if file.flaw == "none" else max(1, files // _FEWER)
+    found, by = 0, Counter[str]()
+    for trial in range(files):
+        judged = _judged(file, stream.child(trial))
         found += judged.verdict == "finding"
-        for test in judged.tests:
-            if test.finding:
-                by[test.name] = by.get(test.name, 0) + 1
-    share = clopper_pearson(found, trials)
-    first = max(by, key=lambda name: by[name], default="–")
-    return {"found": {"value": found / trials, "low": share.low, "high": share.high}, "by": first}
+        by.update(test.name for test in judged.tests if test.finding)
+    share = clopper_pearson(found, files)
+    return {
+        "reports": file.name,
+        "flaw": file.flaw,
+        "epsilon": file.epsilon,
+        "size": file.size,
+        "files": files,
+        "found": {"value": found / files, "low": share.low, "high": share.high},
+        "by": by.most_common(1)[0][0] if by else "–",
+    }
+
+
+def _judged(file: File, stream: KeyedStream) -> AttributionDocument:
+    sources, batches = list[Source](), list[Batch]()
+    made = stream.child("file")
+    if file.name == "summary":
+        batches = summary_batches(file.flaw, epsilon=file.epsilon, size=file.size, stream=made)
+    elif file.name == "navigation" or file.name == "event":
+        registration = Registration.default(file.name, epsilon=file.epsilon)
+        sources = event_sources(file.flaw, registration=registration, size=file.size, stream=made)
+    else:
+        raise SpecError(f"file={file.name}: must be navigation, event or summary")
+    return judge_attribution(
+        sources,
+        batches,
+        epsilon=file.epsilon if batches else SERVICE_EPSILON,
+        alpha=ALPHA,
+        seed=stream.child("audit").entropy().hex(),
+        battery=audit_values,
+    )
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The share of honest files with a finding."""
-    honest = [row["found"] for row in rows if row["flaw"] == "none"]
-    if not honest:
-        return ""
-    most = max(honest, key=lambda found: found["value"])
-    return f"Honest files with a finding at α = {ALPHA:g}: at most {most['value']:.1%} in any row."
+    """The honest files with a finding."""
+    honest = [row for row in rows if row["flaw"] == "none"]
+    files = sum(row["files"] for row in honest)
+    found = sum(round(row["found"]["value"] * row["files"]) for row in honest)
+    return f"{found:,} of {files:,} honest files are findings at α = {ALPHA:g}." if files else ""
 
 
 MEASURE = Measure(run=measure, grid=AttributionGrid, needs_arm=False, summary=summary)
