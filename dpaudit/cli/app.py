@@ -11,6 +11,7 @@ from dpaudit.cli.commands import (
     deployments,
     experiments,
     gates,
+    histories,
     lab,
     proofs,
     protocols,
@@ -104,6 +105,7 @@ app.command()(audits.audit)
 app.command()(audits.mechanism)
 app.command()(proofs.prove)
 app.command()(training.training)
+app.command()(histories.history)
 app.command()(audits.explain)
 app.command()(lab.attack)
 app.command()(experiments.run)

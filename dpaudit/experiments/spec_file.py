@@ -61,7 +61,7 @@ from dpaudit.registry import nearest
 from dpaudit.results.foreign import RefusedError, read_plain, shown
 from dpaudit.results.text import one_line
 
-__all__ = ["load_spec", "spec_heads", "spec_names"]
+__all__ = ["load_spec", "spec_heads", "spec_names", "spec_of"]
 
 _MOST_BYTES = 1 << 19
 """Per file; the longest built-in one has 6 kB."""
@@ -137,6 +137,17 @@ def load_spec(name: str, *, trials: int | None = None, device: str = "cpu") -> S
         return _loaded(name, trials, device)
     except UsageError as error:  # its words may be the file's
         raise type(error)(one_line(error)) from error
+
+
+def spec_of(table: dict[str, Any], *, name: str) -> Spec:
+    """The experiment that a table says, as a ``.toml`` file would; ``name`` is for errors.
+
+    Raises:
+        SpecError, UnknownNameError: as :func:`load_spec`.
+    """
+    spec = _checked(table, name)
+    spec.check()
+    return spec
 
 
 def _loaded(name: str, trials: int | None, device: str) -> Spec:

@@ -9,6 +9,7 @@ removing one number, the rounding of the sum included; about 100 µs per release
 
 from __future__ import annotations
 
+import inspect
 from functools import lru_cache
 from typing import Any
 
@@ -30,7 +31,7 @@ def _real(make: str, distance: str) -> Any:
                 "leave it out for the finest"
             )
         dp.enable_features("contrib")
-        atom, metric = dp.atom_domain(T=float, nan=False), getattr(dp, distance)(T=float)
+        atom, metric = _floats(dp), getattr(dp, distance)(T=float)
 
         @lru_cache(maxsize=8)
         def measurement(size: int) -> Any:
@@ -55,13 +56,19 @@ def _whole(make: str, distance: str, distance_type: str) -> Any:
 
 def _bounded_sum(dp: Any, *, epsilon: float, lower: float, upper: float) -> Release:
     dp.enable_features("contrib")
-    space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.symmetric_distance()
+    space = dp.vector_domain(_floats(dp)), dp.symmetric_distance()
     summed = space >> dp.t.then_clamp((float(lower), float(upper))) >> dp.t.then_sum()
 
     def chain(scale: float) -> Any:
         return summed >> dp.m.then_laplace(scale)
 
     return of_data(dp.binary_search_chain(chain, d_in=1, d_out=float(epsilon)))
+
+
+def _floats(dp: Any) -> Any:
+    """Finite numbers; older releases have no word for NaN, and leave it out anyway."""
+    named = "nan" in inspect.signature(dp.atom_domain).parameters
+    return dp.atom_domain(T=float, nan=False) if named else dp.atom_domain(T=float)
 
 
 def _rows(measurement: Any, value: list[Any], n: int) -> Any:

@@ -196,7 +196,7 @@ class _Held:
 
 def _of_library(spec: Mapping[str, Any]) -> tuple[LibraryMechanism, Release]:
     name, who = spec["name"], f"{spec['role']}={spec['name']}"
-    library: Library = registry.load("samplers", spec["place"])
+    library = _library(spec["place"])
     mechanism, options = library.find(spec["member"])
     module = _imported(library, who)
     assert mechanism.make is not None  # noqa: S101 a library of this interpreter has one
@@ -209,6 +209,17 @@ def _of_library(spec: Mapping[str, Any]) -> tuple[LibraryMechanism, Release]:
             f"{who}: {library.name} refuses the options ({error_text(error)}); change them"
         ) from None
     return mechanism, _Whole(release, name) if mechanism.whole else release
+
+
+def _library(place: str) -> Library:
+    """The adapter by its registered name, or by where it is, ``MODULE:NAME``."""
+    module, colon, name = place.partition(":")
+    found: Library = (
+        getattr(importlib.import_module(module), name)
+        if colon
+        else registry.load("samplers", place)
+    )
+    return found
 
 
 class _Whole:

@@ -79,7 +79,7 @@ class Worker:
             self._dead = ""
             self._calls = 0
             self._owed = True
-            argv = [sys.executable, "-P", "-m", f"{__package__}.worker_main", self.name]
+            argv = [*self._interpreter(), self.name]
             needs, shared = self._needed_paths(), self._shared()
             self._process = Process(argv, talks=True, needs=needs, shared=shared)
             until = time.monotonic() + _FIRST_LINES
@@ -94,6 +94,10 @@ class Worker:
                 self.__exit__()
                 raise
         return self
+
+    def _interpreter(self) -> list[str]:
+        """The command line that starts a worker, without its name."""
+        return [sys.executable, "-P", "-m", f"{__package__}.worker_main"]
 
     def _needed_paths(self) -> list[str]:
         """Files and folders with the code that the worker calls, for it to see."""

@@ -1,0 +1,119 @@
+"""The releases of a library, audited one by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpaudit.cli.options import FormatOption
+
+__all__ = ["history"]
+
+
+def history(
+    library: Annotated[
+        str,
+        typer.Argument(
+            metavar="LIBRARY[:MECHANISM]",
+            help="A library by its adapter's name; see above.",
+            show_default=False,
+        ),
+    ],
+    versions: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SPEC",
+            help="Releases, as pip writes them: '>=0.10,<0.15'; repeatable, one must match. All by default.",
+            show_default=False,
+        ),
+    ] = None,
+    samples: Annotated[
+        str, typer.Option(metavar="N", help="Values that the battery draws per mechanism.")
+    ] = "300k",
+    releases: Annotated[
+        str,
+        typer.Option(metavar="N", help="Releases at each of two values that an attack looks at."),
+    ] = "20k",
+    alpha: Annotated[
+        float,
+        typer.Option(help="Probability of a false finding, over all releases and checks together."),
+    ] = 0.01,
+    seed: Annotated[str, typer.Option(help="Seed for the auditor's own randomness.")] = "0",
+    allow_predictable: Annotated[
+        bool,
+        typer.Option(
+            "--allow-predictable",
+            help="Noise that can be computed from other noise is no finding (for simulators).",
+        ),
+    ] = False,
+    jobs: Annotated[
+        str, typer.Option(metavar="N|all", help="Releases at a time; 1 starts no processes.")
+    ] = "1",
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Resume an interrupted history; its releases are kept."),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for results; runs/history-LIBRARY by default.", show_default=False
+        ),
+    ] = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for wheels and environments; in the user's cache by default.",
+            show_default=False,
+        ),
+    ] = None,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Install only what is in the cache.")
+    ] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the environments after the audit.")
+    ] = False,
+    output: FormatOption = "text",
+) -> None:
+    r"""Audit the releases of a library: which is the first bad one, and which the last?
+
+    Every release is installed by pip (wheels only) in an environment of its
+    own, and audited from outside it: its noise by the same tests as dpaudit
+    audit, its mechanisms by attacks of dpaudit mechanism. A release without a
+    wheel for this Python has a row that says so.
+
+    [bold]LIBRARY[/bold] is one of opendp, diffprivlib, opacus, python-dp,
+    pipeline-dp, smartnoise, tmlt-core, numpy and scipy, which have checks of
+    their own, or any other of dpaudit list mechanisms. With a MECHANISM, with
+    options or without, only that one is audited. opacus takes torch from this
+    Python.
+
+    Each release is saved when it is audited. Exit code 0: no finding. 1: a
+    finding in any release. 3: no release could be audited, or the package index
+    could not be reached.
+
+    [bold]Examples[/bold]
+
+    $ dpaudit history opendp --versions '>=0.10'
+    $ dpaudit history opendp:discrete-gaussian:scale=2 --versions '>=0.14,<0.15'
+    $ dpaudit history numpy --versions '==1.26.4' --versions '>=2.4' \
+        --allow-predictable
+    """
+    from dpaudit.cli import histories
+    from dpaudit.counts import count_of
+
+    histories.history(
+        library,
+        versions=versions or (),
+        samples=count_of(samples, what="values", example="300k"),
+        releases=count_of(releases, what="releases", example="20k"),
+        alpha=alpha,
+        seed=seed,
+        allow_predictable=allow_predictable,
+        jobs=jobs,
+        resume=resume,
+        out=out,
+        place=histories.Place(cache=cache, offline=offline, keep=keep),
+        output=output,
+    )

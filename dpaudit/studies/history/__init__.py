@@ -1,0 +1,1 @@
+"""``dpaudit history``: the releases of a library, each installed by itself and audited."""

@@ -1,0 +1,1 @@
+"""Libraries whose releases are audited, and that have no adapter of their own for this Python."""

@@ -1,0 +1,235 @@
+"""Releases of a package as its index lists them, and an environment for one of them, by pip.
+
+Wheels only: no release is built from its source. pip reads its own configuration. The cache has
+folders ``wheels`` and ``environments``; ``DPAUDIT_HISTORY`` says where it is. Offline nothing but
+these wheels is installed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import venv
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from email.parser import Parser
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
+
+from dpaudit.errors import DpauditError, SamplerError, UsageError
+from dpaudit.results.text import one_line
+
+__all__ = ["NotInstallableError", "Requirements", "built", "cache", "environment", "versions"]
+
+_SECONDS = 1200
+_UNREACHABLE = ("connection broken", "NewConnectionError", "timed out", "Max retries")
+_FIRST, _REPRODUCIBLE = "2017", "2020-02-02"  # builders write such dates to be reproducible
+
+
+class NotInstallableError(DpauditError):
+    """A release that cannot be installed for this Python; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirements:
+    """What is installed with a release.
+
+    ``others`` are further requirements, as pip reads them. Of the release's own dependencies only
+    those named in ``only`` are installed; None installs all. ``shared``: what the environment lacks
+    is taken from the packages of this Python.
+    """
+
+    others: tuple[str, ...] = ()
+    only: tuple[str, ...] | None = None
+    shared: bool = False
+
+
+def cache() -> Path:
+    """The folder of wheels and environments."""
+    given = os.environ.get("DPAUDIT_HISTORY")
+    users = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return (Path(given) if given else users / "dpaudit" / "history").resolve()
+
+
+def versions(distribution: str, specifiers: Sequence[str] = ()) -> list[str]:
+    """The releases that the index has for this Python, oldest first; offline those in the cache.
+
+    With ``specifiers``, such as ``>=0.10,<0.15`` or ``==0.9.2``, those that match one of them.
+    Early releases (``1.0rc1``) are left out.
+
+    Raises:
+        UsageError: a specifier that is none, no release, or an index that cannot be read.
+    """
+    try:
+        wanted = [SpecifierSet(text) for text in specifiers]
+    except InvalidSpecifier as error:
+        raise UsageError(
+            f"versions={one_line(error)}: must be like '>=0.10' or '>=0.10,<0.15'"
+        ) from None
+    if _offline():
+        known = {version for name, version in _wheels() if name == canonicalize_name(distribution)}
+    else:
+        listed = _pip("index", "versions", distribution)
+        found = re.search(r"^Available versions: (.*)$", listed.stdout, re.MULTILINE)
+        if found is None:
+            raise UsageError(
+                f"library={distribution}: the package index lists no release "
+                f"({_last(listed.stderr)}); check pip's configuration, or use --offline"
+            )
+        known = {Version(text.strip()) for text in found[1].split(",")}
+    known = {version for version in known if not version.is_prerelease}
+    chosen = [v for v in sorted(known) if not wanted or any(s.contains(v) for s in wanted)]
+    if not chosen:
+        among = ", ".join(str(v) for v in sorted(known, reverse=True)[:12]) or "none"
+        raise UsageError(
+            f"versions={' '.join(specifiers) or 'all'}: matches no release of {distribution}; the "
+            f"newest are {among}"
+        )
+    return [str(version) for version in chosen]
+
+
+@contextlib.contextmanager
+def environment(release: str, requirements: Requirements) -> Iterator[Path]:
+    """A folder with an environment that has ``release``, NAME==VERSION; deleted at the end.
+
+    Raises:
+        NotInstallableError: there is no wheel for this Python, or the requirements conflict.
+        SamplerError: the index cannot be reached.
+    """
+    wheels, folders = cache() / "wheels", cache() / "environments"
+    for folder in (wheels, folders):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    made = Path(tempfile.mkdtemp(prefix=re.sub(r"[^\w.]+", "-", release) + "-", dir=folders))
+    try:
+        venv.create(made, with_pip=False, symlinks=True)
+        if requirements.only is None:
+            _install(made, [release, *requirements.others])
+        else:
+            _install(made, ["--no-deps", release])
+            asked = [*_dependencies(release, requirements.only), *requirements.others]
+            if asked:
+                _install(made, asked)
+        if requirements.shared:
+            for folder in made.glob("lib/python3*/site-packages"):
+                places = dict.fromkeys(map(sysconfig.get_path, ("purelib", "platlib")))
+                (folder / "shared.pth").write_text("\n".join(places), encoding="utf-8")
+        yield made
+    finally:
+        if not os.environ.get("DPAUDIT_HISTORY_KEEP"):
+            shutil.rmtree(made, ignore_errors=True)
+
+
+def built(release: str) -> str | None:
+    """The day that a release's wheel in the cache was built; None if it does not say."""
+    with _wheel(release) as wheel:
+        dates = [i.date_time for i in wheel.infolist() if i.filename.endswith(".py")]
+    day = "{:04}-{:02}-{:02}".format(*max(dates, default=(0, 0, 0))[:3])
+    return day if day > _FIRST and day != _REPRODUCIBLE else None
+
+
+def _dependencies(release: str, only: Sequence[str]) -> list[str]:
+    """What the release's wheel requires, of those that are named in ``only``."""
+    with _wheel(release) as wheel:
+        metadata = next(n for n in wheel.namelist() if n.endswith(".dist-info/METADATA"))
+        told = Parser().parsestr(wheel.read(metadata).decode(errors="replace"))
+    wanted = map(Requirement, told.get_all("Requires-Dist", []))
+    names = set(map(canonicalize_name, only))
+    return [
+        f"{r.name}{r.specifier}"
+        for r in wanted
+        if canonicalize_name(r.name) in names
+        and (r.marker is None or r.marker.evaluate({"extra": ""}))
+    ]
+
+
+@contextlib.contextmanager
+def _wheel(release: str) -> Iterator[zipfile.ZipFile]:
+    """A release's wheel in the cache."""
+    name, _, version = release.partition("==")
+    wanted = canonicalize_name(name), Version(version)
+    folder = cache() / "wheels"
+    found = [path for path in folder.glob("*.whl") if _parsed(path) == wanted]
+    if not found:
+        raise NotInstallableError(f"no wheel of {release} in {folder}")
+    with zipfile.ZipFile(found[0]) as wheel:
+        yield wheel
+
+
+def _offline() -> bool:
+    return bool(os.environ.get("DPAUDIT_HISTORY_OFFLINE"))
+
+
+def _wheels() -> Iterator[tuple[str, Version]]:
+    for path in (cache() / "wheels").glob("*.whl"):
+        found = _parsed(path)
+        if found is not None:
+            yield found
+
+
+def _parsed(wheel: Path) -> tuple[str, Version] | None:
+    try:
+        name, version, *_ = parse_wheel_filename(wheel.name)
+    except InvalidWheelFilename:
+        return None
+    return name, version
+
+
+def _install(folder: Path, words: Sequence[str]) -> None:
+    """Install wheels into an environment: those in the cache, or else what pip downloads into it.
+
+    Raises:
+        NotInstallableError, SamplerError: as :func:`environment`.
+    """
+    wheels = ["--only-binary", ":all:", "--find-links", str(cache() / "wheels")]
+    into = ["--python", str(folder / "bin" / "python"), "install", "--no-compile"]
+    done = _pip(*into, "--no-index", *wheels, *words)
+    if done.returncode and not _offline():
+        done = _pip("download", "--dest", str(cache() / "wheels"), *wheels, *words)
+        if not done.returncode:
+            done = _pip(*into, "--no-index", *wheels, *words)
+    if not done.returncode:
+        return
+    said = done.stderr + done.stdout
+    if not _offline() and any(words in said for words in _UNREACHABLE):
+        raise SamplerError(
+            f"release={words[-1]}: the package index cannot be reached ({_last(said)}); check the "
+            "network, then repeat the command with --resume"
+        )
+    lacks = re.search(r"No matching distribution found for (\S+)", said)
+    if lacks is not None:
+        python = f"for Python {sys.version_info.major}.{sys.version_info.minor}"
+        raise NotInstallableError(
+            f"no wheel of {lacks[1]} {'in the cache' if _offline() else python}"
+        )
+    raise NotInstallableError(f"pip: {_last(said)}")
+
+
+def _pip(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", *words]
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise SamplerError(
+            f"pip {one_line(' '.join(words))}: not done after {_SECONDS} s; check the network, "
+            "then repeat the command with --resume"
+        ) from None
+
+
+def _last(said: str) -> str:
+    """The last line of what pip said that names an error."""
+    lines = [line for line in said.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("ERROR")] or lines or ["it said nothing"]
+    return one_line(errors[-1].removeprefix("ERROR: "), limit=300)
