@@ -1,9 +1,9 @@
 """``python-dp:MECH``: PyDP, OpenMined's Python bindings of Google's C++ library.
 
 ``laplace`` and ``gaussian`` add the noise to the value themselves, 3 to 4 µs per number; ``-int``
-releases whole numbers. ``bounded-sum``, ``bounded-mean`` and ``count`` take the value as the data
-set, each number one person's, and name their options as PyDP does; a release takes 3 µs, a mean
-23 µs.
+releases whole numbers: continuous noise, rounded, which has no named law. ``bounded-sum``,
+``bounded-mean`` and ``count`` take the value as the data set, each number one person's, and name
+their options as PyDP does; a release takes 3 µs, a mean 23 µs.
 """
 
 from __future__ import annotations
@@ -58,10 +58,6 @@ def _gaussian_law(*, epsilon: float, delta: float, sensitivity: float) -> str:
     return law("gaussian:sigma", gaussian_std(epsilon, delta, sensitivity))
 
 
-def _discrete_law(*, epsilon: float, sensitivity: float) -> str:
-    return law("discrete-laplace:scale", sensitivity / epsilon)
-
-
 def _noise(
     kind: str,
     options: Mapping[str, Option | None],
@@ -97,7 +93,7 @@ LIBRARY = Library(
     table={
         "laplace": _noise("LaplaceMechanism", _PURE, claim=_laplace_law),
         "gaussian": _noise("GaussianMechanism", _APPROXIMATE, claim=_gaussian_law),
-        "laplace-int": _noise("LaplaceMechanism", _PURE, claim=_discrete_law, whole=True),
+        "laplace-int": _noise("LaplaceMechanism", _PURE, claim=None, whole=True),
         "gaussian-int": _noise("GaussianMechanism", _APPROXIMATE, claim=None, whole=True),
         "bounded-sum": _aggregate("BoundedSum", _BOUNDED),
         "bounded-sum-int": _aggregate("BoundedSum", _BOUNDED, whole=True),

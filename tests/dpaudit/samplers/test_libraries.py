@@ -85,7 +85,6 @@ CLAIMED = {
     ): "gaussian:sigma=2",
     "python-dp:laplace:epsilon=0.5": "laplace:scale=2",
     "python-dp:gaussian:epsilon=1,delta=1e-5": "gaussian:sigma=3.732421875",
-    "python-dp:laplace-int:epsilon=0.25": "discrete-laplace:scale=4",
     "pipeline-dp:count:epsilon=0.5,max_contributions_per_partition=3": "laplace:scale=6",
     (
         "pipeline-dp:sum:epsilon=1,delta=1e-5,noise_kind=gaussian,max_partitions_contributed=4,"
@@ -107,6 +106,7 @@ UNCLAIMED = [
     "diffprivlib:GeometricTruncated:epsilon=1,lower=-10,upper=10",
     "diffprivlib:GeometricFolded:epsilon=1,lower=-10,upper=10",
     "python-dp:gaussian-int:epsilon=2,delta=1e-5",
+    "python-dp:laplace-int:epsilon=0.25",
     "pipeline-dp:vector-sum:epsilon=1,vector_norm_kind=l1",
 ]
 DATA = {  # mechanisms of data sets, and the mean of their releases of (0.5, 0, 1, 7)
