@@ -156,23 +156,19 @@ def audit_files(
 
 def _in_order(audit: _Audit, product: str, buckets: list[Bucket]) -> Iterator[Bucket]:
     """Read the buckets of a product, from the top level (the shortest geocodes) down."""
-    lengths: dict[str, int] = {}
+    by_level: dict[str, list[Bucket]] = {}
     for bucket in buckets:
-        if bucket.level not in lengths:
-            length = _geocode_length(bucket)
-            if length is not None:
-                lengths[bucket.level] = length
-    ordered = sorted(buckets, key=lambda b: (lengths.get(b.level, 0), b.level, b.partition))
+        by_level.setdefault(bucket.level, []).append(bucket)
+    levels = sorted(by_level, key=lambda level: (_geocode_length(by_level[level]), level))
 
     def emit(level: str, query: str, residual: Integers, variance: float) -> None:
         audit.tally(_Group(product, level, query, "sums", 0.0)).add_sum(residual, variance)
 
     sums = Sums(emit) if audit.sums else None
-    levels = [level for level, _ in groupby(ordered, key=lambda b: b.level)]
-    for level, own in groupby(ordered, key=lambda b: b.level):
+    for level in levels:
         if sums is not None:
             sums.begin(level, last=level == levels[-1])
-        for bucket in own:
+        for bucket in by_level[level]:
             _read(audit, bucket, sums)
             yield bucket
         if sums is not None:
@@ -184,11 +180,16 @@ def _in_order(audit: _Audit, product: str, buckets: list[Bucket]) -> Iterator[Bu
         )
 
 
-def _geocode_length(bucket: Bucket) -> int | None:
-    for path in bucket.files:
-        for _, row in read_measurements(path):
-            return len(row.geocode)
-    return None
+def _geocode_length(buckets: Sequence[Bucket]) -> int:
+    """The length of a level's geocodes, by its first ones; 0 if it has one geography alone."""
+    first = ""
+    for bucket in buckets:
+        for path in bucket.files:
+            for _, row in read_measurements(path):
+                first = first or row.geocode
+                if row.geocode != first:
+                    return len(first)
+    return 0
 
 
 def _read(audit: _Audit, bucket: Bucket, sums: Sums | None) -> None:

@@ -42,19 +42,20 @@ class Sums:
     _above: tuple[str, _Level] = ("", {})
     _here: tuple[str, _Level] = ("", {})
     _kept: int = 0
+    _depth: int = 0
     _last: bool = False
 
     def begin(self, level: str, *, last: bool) -> None:
         """Begin the next lower level; ``last`` if there is none below it."""
         self._above, self._here = self._here, (level, {})
-        self._kept, self._last = 0, last
+        self._kept, self._last, self._depth = 0, last, self._depth + 1
 
     def add(self, row: Measurement) -> None:
         """Add a measurement of the present level."""
         if law_of_variance(row.variance).sigma < LEAST_SUMMED:
             return
         key = (row.query, row.specs, row.shape)
-        parent = _parent(self._above[1].get(key, {}), row.geocode)
+        parent = self._parent(self._above[1].get(key, {}), row.geocode)
         if parent is not None:
             parent.residual -= row.value
             parent.variance += row.variance
@@ -68,6 +69,15 @@ class Sums:
         kept = self._here[1].setdefault(key, {})
         kept[row.geocode] = _Parent(np.array(row.value), row.variance)
 
+    def _parent(self, parents: dict[str, _Parent], geocode: str) -> _Parent | None:
+        """The geography whose code begins this one's; the top one has any code."""
+        if not parents:
+            return None
+        first = next(iter(parents))
+        found = parents.get(geocode[: len(first)])
+        top = self._depth == 2 and len(parents) == 1
+        return parents[first] if found is None and top else found
+
     def end(self) -> None:
         """End a level: the parents above it are complete."""
         level, queries = self._above
@@ -75,13 +85,3 @@ class Sums:
             for parent in parents.values():
                 if parent.children:
                     self.emit(level, str(key[0]), parent.residual, parent.variance)
-
-
-def _parent(parents: dict[str, _Parent], geocode: str) -> _Parent | None:
-    """The geography whose code begins this one's; of one geography alone, that one."""
-    if not parents:
-        return None
-    first = next(iter(parents))
-    if len(parents) == 1 and len(first) < len(geocode) and not geocode.startswith(first):
-        return parents[first]
-    return parents.get(geocode[: len(first)])

@@ -26,7 +26,7 @@ _LARGEST = 1e9
 
 def noise_by_level(document: CensusDocument, *, prefix: str) -> list[Picture]:
     """One picture per level: the histogram of the query with the most noise, and its law."""
-    pictures = []
+    pictures: list[Picture] = []
     for level in list(document.levels)[:MOST_LEVELS]:
         own = [
             g

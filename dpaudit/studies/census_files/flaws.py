@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 
 from dpaudit.deployments.census.law import IntegerGaussian
 from dpaudit.deployments.census.model import Integers
@@ -79,7 +80,7 @@ FLAWS = (
 """``rounded normal`` is the Bureau's RoundedContinuousGaussianMechanism, not used in production."""
 
 
-def _whole(values: np.ndarray) -> Integers:  # type: ignore[type-arg]
+def _whole(values: npt.ArrayLike) -> Integers:
     return np.rint(np.asarray(values, dtype=np.float64)).astype(np.int64)
 
 
