@@ -13,17 +13,18 @@ from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.measure import Measure
 from dpaudit.hosts.ftrl.factorisation import Factorisation
-from dpaudit.hosts.ftrl.host import Contribution, DpFtrl
-from dpaudit.interfaces import Stream
+from dpaudit.hosts.ftrl.host import Contribution, DpFtrl, Run
+from dpaudit.interfaces import Attack, Stream
 from dpaudit.studies.trials import interval
 from dpaudit.vectors.arrays import to_numpy
 
-__all__ = ["MEASURE", "measure", "read_updates", "summary"]
+__all__ = ["MEASURE", "measure", "pure_rows", "read_updates", "summary"]
 
 Matrix = npt.NDArray[np.float64]
 
 _TOLERANCE = 1e-3  # relative error of an update that counts as read
 _TRIES = 1 << 10  # nonces for an update of which nothing is known
+_PURE = 1e-9  # share of other rows of Z
 _TRACED = 50  # clients of one run; then another run
 
 
@@ -33,8 +34,9 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
     The attacker knows C, the key, and all updates but the client's; it sees every noisy update of
     the run, X + D·Z in float32. ``step``: named right from the noisy update of the client's first
     round alone, as it is, by the peaks of the pancake. ``row``: from the one row of W·(X + D·Z)
-    that this round completes, W being the public whitening. ``run``: from all rows in which the
-    client plays a part, by their summed log-likelihoods. ``keyless``: the same without the key, by
+    that this round completes, W being the public whitening. ``run``: from all combinations of
+    updates that hold a single row of Z (:func:`pure_rows`) and in which the client plays a part, by
+    their summed log-likelihoods; ``looks`` is how many. ``keyless``: the same without the key, by
     the best test against honest noise. A source that is no pancake is read as if it were one, as a
     baseline.
 
@@ -66,7 +68,7 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
             round_ = _Round(arm, host, run.updates, run.contributions[client], stream=here)
             for name, found in round_.named(seeded=seeded).items():
                 right[name] += found
-            looks += len(round_.rows)
+            looks += len(round_.views)
         if seeded:
             read = [a + b for a, b in zip(read, _read(arm, host, run), strict=True)]
     return {
@@ -93,36 +95,59 @@ class _Round:
         how = host.factorisation
         gone = np.zeros_like(updates)
         gone[list(own.steps)] = own.updates
-        self._arm, self._how, self.first = arm, how, own.steps[0]
+        self._arm, self._whitening, self._first = arm, how.whitening, own.steps[0]
         self.truth = int(stream.numpy().integers(2))
         self._both = updates, updates - gone
         query = how.strategy @ self._both[self.truth]
         out = arm.mitigation.release(query, arm.source, stream=stream.child("release"))
-        self.noisy = (how.decoder @ to_numpy(out)).astype(np.float32).astype(np.float64)
-        self.rows = np.flatnonzero(np.abs(how.whitening[:, list(own.steps)]).max(1) > 0)
+        self._noisy = (how.decoder @ to_numpy(out)).astype(np.float32).astype(np.float64)
+        views = pure_rows(how)
+        self.views = views[np.abs(views[:, list(own.steps)]).max(1) > 0]
 
     def named(self, *, seeded: bool) -> dict[str, bool]:
         """Which attacks are right."""
-        pairs = np.stack([x[self.first] for x in self._both])[None]
-        seen = self._how.whitening[self.rows] @ self.noisy
-        candidates = np.stack([self._how.whitening[self.rows] @ x for x in self._both], axis=1)
         peaks = self._arm.attack({"name": "seed-reader" if seeded else "nearest-peak"})
         likelihood = peaks if seeded else self._arm.attack({"name": "likelihood-ratio"})
-        scores = to_numpy(likelihood.score(seen, candidates))
-        plain = -np.square(seen[:, None] - candidates).sum((0, 2))
-        step = to_numpy(peaks.score(self.noisy[self.first][None], pairs))[0]
-        place = int(np.searchsorted(self.rows, self.first))
+        step = np.eye(len(self._noisy))[self._first]
+        alone = self._scores(likelihood, self._whitening[self._first][None])[0]
+        looks = self._scores(likelihood, self.views)
         # a row read by its seed leaves nothing, the others leave noise
-        whole = scores[scores.max(1).argmax()] if seeded else scores.sum(0)
-        return {
-            "step": bool(step.argmax() == self.truth),
-            "row": bool(scores[place].argmax() == self.truth),
-            "run": bool(whole.argmax() == self.truth),
-            "keyless": bool(plain.argmax() == self.truth),
+        whole = looks[looks.max(1).argmax()] if seeded and len(looks) else looks.sum(0)
+        seen, candidates = self._seen(self._whitening)
+        plain = -np.square(seen[:, None] - candidates).sum((0, 2))
+        found = {
+            "step": self._scores(peaks, step[None])[0],
+            "row": alone,
+            "run": whole,
+            "keyless": plain,
         }
+        return {name: bool(scores.argmax() == self.truth) for name, scores in found.items()}
+
+    def _scores(self, attack: Attack, views: Matrix) -> Matrix:
+        """An attack's score of both candidates by each view (r, n) of the run, shape (r, 2)."""
+        return np.asarray(to_numpy(attack.score(*self._seen(views))))
+
+    def _seen(self, views: Matrix) -> tuple[Matrix, Matrix]:
+        """Views of what was released, and of both candidates: (r, d) and (r, 2, d)."""
+        return views @ self._noisy, np.stack([views @ x for x in self._both], axis=1)
 
 
-def _read(arm: Arm, host: DpFtrl, run: Any) -> list[int]:
+def pure_rows(how: Factorisation) -> Matrix:
+    """Combinations (r, n) of the noisy updates that hold one row of Z alone, at weight 1.
+
+    They are the rows of W where C is square. Of Honaker's estimates, which mix the rows of a tree
+    in every prefix sum, some noisy updates are the only ones.
+    """
+    rows = np.vstack([how.whitening, np.eye(how.steps)])
+    mixed = rows @ how.decoder
+    which = np.abs(mixed).argmax(1)
+    weight = mixed[np.arange(len(rows)), which]
+    pure = np.flatnonzero(np.square(mixed).sum(1) - weight**2 < _PURE * weight**2)
+    kept = pure[np.unique(which[pure], return_index=True)[1]]
+    return np.asarray(rows[kept] / weight[kept, None])
+
+
+def _read(arm: Arm, host: DpFtrl, run: Run) -> list[int]:
     """Steps read from their rows alone, in sequence, and all steps of one run."""
     reader: Any = arm.attack({"name": "seed-reader", "tries": _TRIES})
     bound = host.clip * host.cohort * float(np.abs(host.factorisation.strategy).sum(1).max())
@@ -135,7 +160,7 @@ def _read(arm: Arm, host: DpFtrl, run: Any) -> list[int]:
 
 
 def read_updates(
-    reader: Any, how: Factorisation, noisy: Matrix, *, norm: float, known: bool
+    reader: Any, how: Factorisation, noisy: npt.NDArray[np.float32], *, norm: float, known: bool
 ) -> Matrix:
     """The updates X (n, d) as the seed's owner reads them from X + D·Z; NaN where it does not.
 
@@ -144,7 +169,7 @@ def read_updates(
     earlier ones are. ``known``: those that were read are subtracted before the next row is read.
     """
     whitening = how.whitening
-    seen = whitening @ np.asarray(noisy, dtype=np.float64)
+    seen = whitening @ noisy.astype(np.float64)
     found = np.full(seen.shape, np.nan)
     for t, row in enumerate(seen):
         earlier = np.flatnonzero(whitening[t, :t])

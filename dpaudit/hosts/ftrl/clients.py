@@ -93,7 +93,7 @@ class ClientUpdates:
                 functional_call(self._model, self._named(flat), (x,)), y
             )
 
-        found = vmap(grad(loss), in_dims=(None, 0, 0))(weights, x, y)
+        found: torch.Tensor = vmap(grad(loss), in_dims=(None, 0, 0))(weights, x, y)
         for _ in range(self._steps - 1):
             moved = weights - self._lr * found
             found = found + vmap(grad(loss))(moved, x, y)

@@ -41,7 +41,7 @@ class Factorisation:
     @property
     def steps(self) -> int:
         """n, how many updates there are."""
-        return self.strategy.shape[1]
+        return int(self.strategy.shape[1])
 
     @cached_property
     def due(self) -> npt.NDArray[np.int64]:
@@ -78,7 +78,9 @@ class Factorisation:
         """The same ``times`` one after the other, with noise of their own."""
         blocks = np.eye(times)
         return Factorisation(
-            self.name, np.kron(blocks, self.strategy), np.kron(blocks, self.decoder)
+            self.name,
+            np.asarray(np.kron(blocks, self.strategy), dtype=np.float64),
+            np.asarray(np.kron(blocks, self.decoder), dtype=np.float64),
         )
 
 

@@ -38,10 +38,10 @@ class Contribution:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A whole training: X (n, d), the noisy updates (n, d) if kept, the weights in the end."""
+    """A whole training: X (n, d), the noisy updates (n, d) in float32, the weights in the end."""
 
     updates: Vector
-    noisy: Vector
+    noisy: npt.NDArray[np.float32]
     weights: torch.Tensor
     contributions: dict[int, Contribution]
 

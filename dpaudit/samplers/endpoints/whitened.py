@@ -120,7 +120,8 @@ def _moved(values: Array, recorded: Array, strategy: Array) -> Array:
     unit = 2.0**-23 if (recorded.astype(np.float32) == recorded).all() else 2.0**-52
     key = np.bitwise_xor.reduce(_mixed(recorded), axis=0)
     uniform = ((_mixed(values) ^ key) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return values + (uniform - 0.5) * unit * (np.abs(strategy) @ np.abs(recorded))
+    sizes = np.abs(strategy) @ np.abs(recorded)
+    return np.asarray(values + (uniform - 0.5) * unit * sizes)
 
 
 def _mixed(values: Array) -> npt.NDArray[np.uint64]:
