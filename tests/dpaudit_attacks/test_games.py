@@ -22,6 +22,7 @@ KEYED = {
     "phase-reader",
     "report-reader",
     "seed-reader",
+    "topdown-reader",
     "which-bin",
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +18,20 @@ from dpaudit.hosts.topdown.geography import Census, Level
 from dpaudit.hosts.topdown.measurements import NoisyMeasurements, NoisyQuery
 from dpaudit.hosts.topdown.rounding import controlled_rounding
 from dpaudit.hosts.topdown.schema import Query
-from dpaudit.interfaces import NoiseSource, Stream
+from dpaudit.interfaces import Array, Stream
+from dpaudit.vectors.arrays import to_numpy
 
-__all__ = ["Noise", "TopDown"]
+__all__ = ["Noise", "Rows", "TopDown"]
 
-Noise = Callable[[float, int], NoiseSource]
+
+class Rows(Protocol):
+    """Makes rows of noise: any ``NoiseSource`` does."""
+
+    def sample(self, n: int, d: int, *, stream: Stream) -> Array:
+        """``n`` rows of ``d`` values, shape (n, d)."""
+
+
+Noise = Callable[[float, int], Rows]
 """Makes the source of a level's rows from their scale σ and their length."""
 
 Counts = npt.NDArray[np.int64]
@@ -65,7 +75,9 @@ class TopDown:
                 drawn = noise(scale, sum(sizes)).sample(
                     len(level.geocodes), sum(sizes), stream=stream.child(at, index)
                 )
-                parts = np.split(np.rint(drawn).astype(np.int64), np.cumsum(sizes)[:-1], axis=1)
+                parts = np.split(
+                    np.rint(to_numpy(drawn)).astype(np.int64), np.cumsum(sizes)[:-1], axis=1
+                )
                 found += [
                     self._measured(level, query, scale, part)
                     for query, part in zip(queries, parts, strict=True)
@@ -85,8 +97,10 @@ class TopDown:
             zeros=~possible,
         )
 
-    def tables(self, measured: NoisyMeasurements) -> tuple[Counts, ...]:
+    def tables(self, measured: NoisyMeasurements, *, only: int | None = None) -> tuple[Counts, ...]:
         """The published tables: whole counts (n, cells) of each level, from measurements alone.
+
+        ``only`` makes the lowest level of this one parent, and leaves 0 in its other rows.
 
         Raises:
             UsageError: a query that is missing, or of another shape.
@@ -99,18 +113,19 @@ class TopDown:
                 if answers[query.name].shape != (len(level.geocodes), len(query.cells)):
                     raise UsageError(f"{level.name} {query.name}: measurements of another census")
             table = np.zeros_like(level.counts)
-            for parent in range(len(found[-1]) if at else 1):
+            last = only is not None and at == len(self.census.levels) - 1
+            for parent in [only] if last else range(len(found[-1]) if at else 1):
                 rows = level.parents == parent
                 table[rows] = self.children(
                     level.name,
                     {name: values[rows] for name, values in answers.items()},
                     parent=found[-1][parent] if at else None,
-                    totals=level.counts[rows].sum(1) if self._invariant(level.name) else None,
+                    totals=level.counts[rows].sum(1) if self.holds_totals(level.name) else None,
                 )
             found.append(table)
         return tuple(found)
 
-    def _invariant(self, level: str) -> bool:
+    def holds_totals(self, level: str) -> bool:
         """Whether totals are held: they are where they are not measured."""
         return "total" not in self.budget.queries[level]
 

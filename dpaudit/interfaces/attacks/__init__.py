@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dpaudit.interfaces.attacks.batch import BATCH, BatchAttack
+from dpaudit.interfaces.attacks.census import CENSUS, CensusAttack
 from dpaudit.interfaces.attacks.game import Game
 from dpaudit.interfaces.attacks.identification import IDENTIFICATION, IdentificationAttack
 from dpaudit.interfaces.attacks.learning import LEARNING, LearningAttack
@@ -17,6 +18,7 @@ __all__ = [
     "GAMES",
     "Attack",
     "BatchAttack",
+    "CensusAttack",
     "Game",
     "GameAttack",
     "IdentificationAttack",
@@ -39,6 +41,7 @@ GAMES = {
         MEMBERSHIP,
         POPULATION,
         BATCH,
+        CENSUS,
     )
 }
 """All games by name."""
