@@ -7,6 +7,7 @@ import scipy
 from dpaudit.audit.battery.order.loops import fold
 from dpaudit.audit.battery.order.order import Order
 from dpaudit.audit.battery.order.part import fair_coins
+from dpaudit.audit.battery.order.signs import FarLags
 from dpaudit.audit.battery.triggers import Triggers
 from dpaudit.audit.block import SampleBlock
 from dpaudit.claims import Claim
@@ -236,3 +237,13 @@ def test_positions_are_never_too_large_for_their_quotients(values):
     assert evidence_of(Order, [(z, 1)]).p > 1e-3
     with pytest.raises(ValueError, match="below"):
         fold(np.array([values]), np.array([0]), longest=128)
+
+
+def test_far_lags_are_judged_by_other_signs_than_those_that_choose_them():
+    p = []
+    for seed in range(40):
+        lags = FarLags()
+        lags.update(np.random.default_rng([77, seed]).random(12_192) < 0.5, 1)
+        lags.update(np.zeros(1 << 20, bool), 1 << 20)  # so many values that all signs are used
+        p.append(lags.parts()["signs at two far lags"].p)
+    assert has_its_level(p)
