@@ -43,7 +43,8 @@ MOST_CELLS = 1 << 22
 """The most cells of a query; the largest published one has 1,227,744."""
 _MOST_AXES = 16
 _MOST_LETTERS = 200
-_NUMBERS = 1 << 21  # in one batch, if rows are alike
+_NUMBERS = 1 << 21  # in one batch
+_SHAPES = 1 << 15
 _LARGEST = 1 << 52
 _THRIFT = 1 << 26
 _NO_AXES = {"sign", "State", "County", "plb"}
@@ -167,9 +168,9 @@ def _rows(path: Path, suffix: Literal["_dpq", "_con"]) -> Iterator[_Raw]:
             columns = [n for n in (*_COLUMNS, "sign", *axes) if n in file.schema_arrow.names]
             if suffix == "_con" and "sign" not in columns:
                 return
-            for group in range(file.metadata.num_row_groups):
+            for group in range(file.num_row_groups):
                 batches = file.iter_batches(
-                    _batch_size(file.metadata.row_group(group)),
+                    _batch_size(file, group, arrow),
                     row_groups=[group],
                     columns=columns,
                     use_threads=False,
@@ -206,13 +207,21 @@ def _is_text(kind: Any, arrow: Any) -> bool:
     return bool(types.is_string(inner) or types.is_large_string(inner))
 
 
-def _batch_size(group: Any) -> int:
-    """Rows per batch: about two million numbers, by what the file's header says."""
-    numbers = max((group.column(i).num_values for i in range(group.num_columns)), default=1)
-    each = max(1, numbers // max(1, group.num_rows))
-    if each > MOST_CELLS:
-        raise RefusedError(f"{each:,} numbers per row, at most {MOST_CELLS:,}")
-    return int(max(1, min(65_536, _NUMBERS // each)))
+def _batch_size(file: Any, group: int, arrow: Any) -> int:
+    """Rows per batch: about two million numbers, by the largest query of the row group.
+
+    The sizes that the file's header states are not asked for: pyarrow aborts on broken ones.
+    """
+    most = 1
+    for batch in file.iter_batches(_SHAPES, row_groups=[group], columns=["query_shape"]):
+        column = batch.column("query_shape")
+        shapes = _lists(column, arrow)
+        for i in range(len(column)):
+            shape = shapes(i)
+            most = max(most, 0 if shape is None else math.prod(shape.tolist()))
+    if most > MOST_CELLS:
+        raise RefusedError(f"a query of {most:,} cells, at most {MOST_CELLS:,}")
+    return max(1, min(_SHAPES, _NUMBERS // most))
 
 
 def _batch(

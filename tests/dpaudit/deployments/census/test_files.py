@@ -152,7 +152,7 @@ def test_too_many_numbers_per_row_are_refused_before_they_are_read(tmp_path, mon
     path = write(tmp_path / "x.parquet", value=[[0] * 50], query_shape=[[50, 1]])
     monkeypatch.setattr(reading, "MOST_CELLS", 10)
     monkeypatch.setattr(reading, "_batch", None)
-    with pytest.raises(UsageError, match="50 numbers per row"):
+    with pytest.raises(UsageError, match="a query of 50 cells, at most 10"):
         list(read_measurements(path))
 
 
