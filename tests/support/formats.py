@@ -21,7 +21,7 @@ from jsonschema import Draft202012Validator
 from dpaudit.report.formats.json_schema import closed, schema_text
 from dpaudit.report.reading import Document, document_of
 from dpaudit.types import CellResult, Provenance, to_dict
-from support import census, deployments, documents, measured, mechanisms, proofs
+from support import attribution, census, deployments, documents, measured, mechanisms, proofs
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = ROOT / "tests" / "data" / "schemas"
@@ -70,7 +70,7 @@ def failed_experiment() -> dict[str, Any]:
 
 EVERY_KIND = (
     "experiment", "failed", "measurements", "deployment", *proofs.EVERY_KIND,
-    *(f"{kind} {verdict}" for kind in ("audit", "mechanism", "census")
+    *(f"{kind} {verdict}" for kind in ("audit", "mechanism", "attribution", "census")
       for verdict in ("no-finding", "finding", "inconclusive")),
 )  # fmt: skip
 
@@ -82,6 +82,7 @@ def of_kind(name: str) -> dict[str, Any]:
         "failed": failed_experiment,
         "measurements": measured.grid,
         "deployment": deployments.document,
+        "attribution": lambda: attribution.document(verdict),
         "census": lambda: census.document(verdict),
         "audit": lambda: documents.audit(verdict),
         "mechanism": lambda: mechanism(verdict),

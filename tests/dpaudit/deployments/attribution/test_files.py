@@ -167,7 +167,7 @@ def test_the_output_of_the_local_testing_tool(tmp_path):
 def test_debug_summary_reports_and_empty_buckets(tmp_path):
     debug = lines(tmp_path / "debug.json", [{"bucket": "a", "unnoised_metric": 50, "noise": -7}])
     assert read_batch(debug).noise.tolist() == [-7]
-    rows = [{"bucket": "a", "metric": 5}, {"bucket": "b", "metric": 99}]
+    rows = [{"bucket": "a", "metric": 5000}, {"bucket": "b", "metric": -9900}]
     both = lines(
         tmp_path / "both.json", [*rows, {"bucket": "c", "metric": 9, "unnoised_metric": 4}]
     )
