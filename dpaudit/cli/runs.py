@@ -140,7 +140,7 @@ def merge(
     parts: Annotated[
         list[Path],
         typer.Argument(
-            metavar="PART...", help="Folders of dpaudit run --shard.", show_default=False
+            metavar="PART", help="Folders of dpaudit run --shard.", show_default=False
         ),
     ],
     partial: Annotated[
