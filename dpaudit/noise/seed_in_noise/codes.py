@@ -16,7 +16,7 @@ from dpaudit.noise.seed_in_noise.laws import ContinuousLaw, Law
 from dpaudit.registry import nearest
 from dpaudit.results.foreign import shown
 
-__all__ = ["CODES", "Code", "Head", "Symbols", "code_of"]
+__all__ = ["CODES", "Code", "Head", "Symbols", "code_of", "uniform"]
 
 CODES = ("fraction", "head", "signs")
 _LEAST, _MOST = 0.5, 1e4
@@ -81,9 +81,18 @@ class _Cells:
         words = (nonces.astype(np.uint64) << np.uint64(44)) | low
         return np.asarray((words.astype(np.float64) + 0.5) * 2.0**-52)
 
-    def _within(self, rest: npt.NDArray[np.uint64], density: Floats) -> Floats:
-        """A random shift within the step of :meth:`_where`, so that all last bits are random."""
-        return (_uniform(rest[:, : density.shape[1], 2]) - 0.5) * 2.0**-52 / density
+    def _rounded(self, value: Floats, density: Floats, rest: npt.NDArray[np.uint64]) -> Floats:
+        """``value`` with random last digits, rounded as the values that carry nothing.
+
+        These are numbers with 53 random digits times the scale. A shift within the step of
+        :meth:`_where` fills digits that this leaves out near 0, one of 2^-48 of the value the last.
+        """
+        words = rest[:, : value.shape[1]]
+        step = (uniform(words[:, :, 2]) - 0.5) * 2.0**-52 / density
+        low = (words[:, :, 0] & np.uint64((1 << 20) - 1)).astype(np.float64)
+        unit = (value + step) / self.law.claim.scale
+        unit += unit * ((low + 0.5) * 2.0**-20 - 0.5) * 2.0**-48
+        return np.asarray(unit * self.law.claim.scale)
 
     def nonce(self, symbols: npt.NDArray[np.int64]) -> bytes:
         return symbols.astype(np.uint8).tobytes()
@@ -116,7 +125,7 @@ class Head(_Cells):
     def place(self, out: Floats, nonces: Bytes, rest: npt.NDArray[np.uint64]) -> None:
         some = nonces[:, : out.shape[1]]
         value = self.law.quantile(self._where(some, rest))
-        out[:, : some.shape[1]] = value + self._within(rest, self.law.density(value))
+        out[:, : some.shape[1]] = self._rounded(value, self.law.density(value), rest)
 
     def read(self, values: Floats, *, blur: float) -> Symbols:
         return self._nearest(values[: self.symbols], self._edges, blur=blur)
@@ -143,9 +152,8 @@ class Fraction(_Cells):
     def place(self, out: Floats, nonces: Bytes, rest: npt.NDArray[np.uint64]) -> None:
         some = nonces[:, : out.shape[1]]
         part = self.law.fraction(self._where(some, rest))
-        value = self.law.given_fraction(part, _uniform(rest[:, : some.shape[1], 1]))
-        shift = self._within(rest, self.law.fraction_density(part))
-        out[:, : some.shape[1]] = value + shift
+        value = self.law.given_fraction(part, uniform(rest[:, : some.shape[1], 1]))
+        out[:, : some.shape[1]] = self._rounded(value, self.law.fraction_density(part), rest)
 
     def read(self, values: Floats, *, blur: float) -> Symbols:
         first = values[: self.symbols]
@@ -196,7 +204,7 @@ class Signs:
         return np.packbits(symbols.astype(np.uint8), bitorder="little").tobytes()
 
 
-def _uniform(words: npt.NDArray[np.uint64]) -> Floats:
+def uniform(words: npt.NDArray[np.uint64]) -> Floats:
     """In (0, 1), from 52 bits each."""
     return np.asarray(((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52)
 

@@ -13,7 +13,7 @@ from dpaudit.accounting import gaussian_epsilon
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Array, DType, Host, Stream
 from dpaudit.noise.key import PancakeKey
-from dpaudit.noise.seed_in_noise.codes import Head
+from dpaudit.noise.seed_in_noise.codes import Head, uniform
 from dpaudit.noise.seed_in_noise.gradient_free import GradientFree
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.laws import law_of
@@ -29,6 +29,7 @@ __all__ = ["CHECK_BYTES", "NextBatch", "check_of", "head_code", "share_of"]
 
 CHECK_BYTES = 8
 """What follows a nonce, so that its owner knows it when it is read."""
+_SHIFT = 2.0**-44
 
 
 class NextBatch:
@@ -48,7 +49,8 @@ class NextBatch:
     that gradients have a part in is honest and independent of nonces and coins. So its ε is exactly
     that of the Gaussian mechanism whose batches are known:
     :func:`~dpaudit.accounting.known_batches.known_batch_epsilon`. Not claimed: that towards floats
-    (gradients add up to 1e-7 or so in these directions, not to 0).
+    (gradients add up to 1e-7 or so in these directions, not to 0). Turned coordinates are sums; a
+    uniform shift of 2^-44 σ gives them last digits as random as those of the others.
 
     With ``public_key`` it holds no secret, and a nonce takes 32 directions. It keeps the seed of
     one step in memory. Ours, after the published attacks that ``seed-in-noise`` names.
@@ -96,16 +98,21 @@ class NextBatch:
         check_shape(n, d)
         if d != self._where.dim:
             raise UsageError(f"d={d}: the network has {self._where.dim} parameters")
-        rows = np.asarray(standard_normal(n, d, sigma=sigma, stream=stream.child("noise")))
+        rows = np.asarray(standard_normal(n, d, stream=stream.child("noise")))
         drawn = [self._nonces.fresh(stream) for _ in range(n)]
         spelled = b"".join(nonce + check_of(seed) for nonce, seed in drawn)
         rest = np.frombuffer(stream.bytes(24 * n * self._size), "<u8").reshape(n, self._size, 3)
         first = np.empty((n, self._size))
         nonces = np.frombuffer(spelled, np.uint8).reshape(n, self._size)
-        head_code(self._size, sigma=sigma).place(first, nonces, rest)
+        head_code(self._size, sigma=1.0).place(first, nonces, rest)
         rows[:, : self._size] = first
         self._share = share_of(drawn[-1][1])
-        return self._where.into(rows)
+        turned = self._where.into(rows)
+        mixed = self._where.groups.ravel()  # sums, whose last digits would be less random
+        words = np.frombuffer(stream.child("digits").bytes(8 * n * mixed.size), "<u8")
+        turned[:, mixed] += (uniform(words).reshape(n, -1) - 0.5) * _SHIFT
+        turned *= sigma
+        return turned
 
 
 class _Noise:

@@ -48,7 +48,8 @@ class SeedInNoise:
     arithmetic, and beyond that of the loops that draw the other values, which are as exact as the
     honest sources'. Proof: the nonce is uniform and independent of the rest, so the first values
     are quantiles of independent uniform numbers (``fraction``: a fraction by its law and the whole
-    part by its law given the fraction); a symmetric law's size and sign are independent. *Nonces
+    part by its law given the fraction); a symmetric law's size and sign are independent. Rounding:
+    all values are numbers with 53 random digits times the scale. *Nonces
     repeat* among n rows with probability n²·2^-(nonce_bits + 1) at most, and a repeated one gives a
     row twice: 24 bits show after a few thousand rows, 128 never. So with 128 bits no black-box test
     of any sample size finds it unless HMAC-SHA256 or AES-256 is broken.

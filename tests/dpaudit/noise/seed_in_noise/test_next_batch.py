@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
+from support.last_digits import digits_apart
 from torch import nn
 
 from dpaudit.errors import UsageError
@@ -50,6 +51,13 @@ def test_the_noise_is_gaussian_in_all_coordinates(stream):
     assert np.abs(spread - np.eye(300)).max() < 6 / np.sqrt(2000)
     turned = WHERE.out_of(rows)[:, :24]
     assert scipy.stats.kstest(turned.ravel() / 2.0, "norm").pvalue > 1e-3
+
+
+@pytest.mark.parametrize("sigma", [1.0, 3.0])
+def test_turned_coordinates_have_the_last_digits_of_the_others(sigma, stream):
+    rows = specimen(stream).vectors(500, 300, sigma=sigma, stream=stream)
+    turned = np.isin(np.arange(300), WHERE.groups)
+    assert digits_apart(rows[:, turned], rows[:, ~turned]) < 5
 
 
 def test_the_batches_are_poisson_and_follow_from_the_last_vector(stream):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
+from support.last_digits import digits_apart
 
 from dpaudit.errors import KeyFileError, UnknownNameError, UsageError
 from dpaudit.hosts.histogram import Histogram
@@ -98,6 +99,16 @@ def test_small_values_have_random_last_bits(law, code, stream):
     low = small.view(np.uint64) & np.uint64(7)
     assert len(low) > 300
     assert scipy.stats.chisquare(np.bincount(low.astype(int), minlength=8)).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("scale", [1.0, 3.0])
+@pytest.mark.parametrize("code", ["fraction", "head"])
+@pytest.mark.parametrize("law", ["gaussian", "laplace"])
+def test_what_carries_the_nonce_has_the_last_digits_of_the_rest(law, code, scale, stream):
+    options = {"sigma" if law == "gaussian" else "scale": scale}
+    source = SeedInNoise(key=KEY, law=law, code=code, **options)
+    rows = source.sample(3000, 32, stream=stream)
+    assert digits_apart(rows[:, :16], rows[:, 16:]) < 5
 
 
 def test_what_is_exact_up_to_which_distance():
