@@ -35,7 +35,9 @@ def claimed_and_shown(document: AttributionDocument, *, prefix: str) -> Picture 
 
     def draw() -> Figure:
         figure, axes = one(1.1 + 0.34 * len(drawn))
-        right = 1.2 * max(row[1] for row in drawn) + 1
+        most = max(row[1] for row in drawn)
+        highs = [i.high for *_, i in drawn if i is not None]
+        right = 1.1 * min(max([most, *highs]), 3 * most) + 1
         for y, (name, claimed, shown, interval) in enumerate(drawn):
             wrong = _misses(claimed, shown, interval)
             colour = ALARM if wrong else CALM
