@@ -268,7 +268,7 @@ def deployment_census(
     [bold]Examples[/bold]
 
     $ dpaudit deployment census --nmf US_Person_PL_PROD --out audit
-    $ dpaudit deployment census --nmf 'PR_*_PROD/County.parquet' --zeros zeros.toml
+    $ dpaudit deployment census --nmf 'PR_*_PROD' --zeros zeros.toml
     """
     from dpaudit.cli import deployments
 
