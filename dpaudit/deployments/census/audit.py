@@ -19,7 +19,7 @@ from dpaudit.deployments.census.checks import (
     scale_interval,
 )
 from dpaudit.deployments.census.document import Bin, CensusDocument, CensusLevel, Kind, NoiseGroup
-from dpaudit.deployments.census.law import LEAST_SUMMED, law_of_variance
+from dpaudit.deployments.census.law import LEAST_SUMMED, MOST_VARIANCE, law_of_variance
 from dpaudit.deployments.census.model import Integers, Measurement
 from dpaudit.deployments.census.reading import (
     Bucket,
@@ -233,6 +233,8 @@ def _totals(
     if total is None or not set(row.specs) <= kept:
         return
     if cells > 1 and law_of_variance(row.variance).sigma < LEAST_SUMMED:
+        return
+    if cells * row.variance > MOST_VARIANCE:
         return
     group = _Group(bucket.product, bucket.level, row.query, "totals", cells * row.variance)
     residual = np.array([int(row.value.sum()) - total], dtype=np.int64)

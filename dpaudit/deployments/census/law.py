@@ -14,10 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-__all__ = ["LEAST_SUMMED", "IntegerGaussian", "law_of_variance"]
+__all__ = ["LEAST_SUMMED", "MOST_VARIANCE", "IntegerGaussian", "law_of_variance"]
 
 LEAST_SUMMED = 1.5
 """From this σ on, a sum of discrete Gaussians is one itself, but for a distance below 1e-8."""
+MOST_VARIANCE = 1e10
+"""Tables of a law with a larger variance would not fit."""
 _REACH = 12  # standard deviations: 1e-32 lies beyond
 _ALIKE = 5.0  # from this σ on, the variance is σ² to 1e-200
 

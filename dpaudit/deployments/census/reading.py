@@ -30,6 +30,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dpaudit.deployments.census.law import MOST_VARIANCE
 from dpaudit.deployments.census.model import ALL, Constraint, Measurement
 from dpaudit.deployments.census.parquet import parquet_library
 from dpaudit.errors import UsageError
@@ -46,6 +47,7 @@ _MOST_LETTERS = 200
 _NUMBERS = 1 << 21  # in one batch
 _SHAPES = 1 << 15
 _LARGEST = 1 << 52
+_LEAST_VARIANCE = 1e-6
 _THRIFT = 1 << 26
 _NO_AXES = {"sign", "State", "County", "plb"}
 _COLUMNS = ("geocode", "query_name", "query_shape", "value", "variance")
@@ -126,8 +128,8 @@ def read_measurements(path: Path) -> Iterator[tuple[tuple[str, ...], Measurement
         MissingExtraError: pyarrow is not installed.
     """
     for axes, row, variance, _ in _rows(path, "_dpq"):
-        if not 0 < variance < math.inf:
-            raise _refuse(path, f"variance={variance}: must be a positive number")
+        if not _LEAST_VARIANCE <= variance <= MOST_VARIANCE:
+            raise _refuse(path, f"variance={variance}: must be a number from 1e-6 to 1e10")
         yield axes, Measurement(variance=variance, **row)
 
 
@@ -267,7 +269,7 @@ def _checked(shape: Any, value: Any, axes: tuple[str, ...]) -> tuple[int, ...]:
             f"query_shape={list(sizes)} with {len(value):,} values: must be as many, "
             f"at most {MOST_CELLS:,}"
         )
-    if np.abs(value).max() > _LARGEST:
+    if max(-int(value.min()), int(value.max())) > _LARGEST:
         raise RefusedError("a value above 2^52")
     return sizes
 

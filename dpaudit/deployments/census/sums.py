@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpaudit.deployments.census.law import LEAST_SUMMED, law_of_variance
+from dpaudit.deployments.census.law import LEAST_SUMMED, MOST_VARIANCE, law_of_variance
 from dpaudit.deployments.census.model import Integers, Measurement
 
 __all__ = ["Emit", "Sums"]
@@ -83,5 +83,7 @@ class Sums:
         level, queries = self._above
         for key, parents in queries.items():
             for parent in parents.values():
-                if parent.children:
+                if parent.variance > MOST_VARIANCE:
+                    self.left_out += 1
+                elif parent.children:
                     self.emit(level, str(key[0]), parent.residual, parent.variance)

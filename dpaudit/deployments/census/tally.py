@@ -17,7 +17,7 @@ MODULUS = 840
 """Values are counted modulo this, and with it modulo 2 to 8."""
 FIRST_ROWS = 64
 """Rows of each group that are kept, to be compared between levels."""
-_FIRST_CELLS = 4096
+_FIRST_VALUES = 1 << 16
 _BUFFER = 1 << 16
 _WIDEST = 4096  # bins of the histogram
 _REACH = 8.0
@@ -71,6 +71,7 @@ class Tally:
     _mask: npt.NDArray[np.bool_] | None = None
     _rows: list[Integers] = field(default_factory=list)
     _held: int = 0
+    _kept: int = 0
     _last: tuple[npt.NDArray[np.bool_], Floats] | None = None
 
     def __post_init__(self) -> None:
@@ -89,8 +90,9 @@ class Tally:
         self._rows.append(values)
         self._held += values.size
         self.rows += 1
-        if len(self.first) < FIRST_ROWS and values.size <= _FIRST_CELLS:
+        if len(self.first) < FIRST_ROWS and self._kept + values.size <= _FIRST_VALUES:
             self.first.append((mask, values))
+            self._kept += values.size
 
     def add_sum(self, residuals: Integers, variance: float) -> None:
         """Add the cells of one sum, whose law is a discrete Gaussian of this variance."""

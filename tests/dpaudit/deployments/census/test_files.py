@@ -100,7 +100,8 @@ def test_memory_is_for_a_few_rows_at_a_time(tmp_path, monkeypatch):
     ("changes", "why"),
     [
         ({"variance": None}, "no column variance"),
-        ({"variance": [0.0]}, "variance=0.0: must be a positive number"),
+        ({"variance": [0.0]}, "variance=0.0: must be a number from 1e-6 to 1e10"),
+        ({"variance": [1e300]}, "variance=1e+300"),
         ({"variance": [float("nan")]}, "variance=nan"),
         ({"variance": [float("inf")]}, "variance=inf"),
         ({"variance": ["much"]}, "much"),
@@ -109,6 +110,7 @@ def test_memory_is_for_a_few_rows_at_a_time(tmp_path, monkeypatch):
         ({"query_shape": [[-2, -1]]}, "query_shape=[-2, -1] with 2 values"),
         ({"value": [[3.5, 1.0]]}, "truncated"),
         ({"value": [[1 << 60, 1]]}, "a value above 2^52"),
+        ({"value": [[-(1 << 63), 1]]}, "a value above 2^52"),
         ({"value": [[None, 1]]}, "a list with nulls"),
         ({"value": ["ab"]}, "wanted lists of whole numbers"),
         ({"geocode": ["\x1b[31m"]}, "cannot be printed"),
