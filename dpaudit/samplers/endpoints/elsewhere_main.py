@@ -14,6 +14,7 @@ import runpy
 import sys
 import types
 from collections.abc import Mapping, Sequence
+from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from typing import Any
 
@@ -38,7 +39,7 @@ class Packages:
         return None
 
 
-class Empty:
+class Empty(Loader):
     """A loader of modules without code, in which every public name is a class that does nothing."""
 
     def create_module(self, spec: ModuleSpec) -> types.ModuleType:
