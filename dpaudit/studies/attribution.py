@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from dpaudit import registry
 from dpaudit.audit.recorded import audit_values
 from dpaudit.deployments.attribution.document import AttributionDocument
 from dpaudit.deployments.attribution.laws import flip_probability, pick_rate, summary_claim
-from dpaudit.deployments.attribution.parameters import SERVICE_EPSILON
+from dpaudit.deployments.attribution.parameters import SERVICE_EPSILON, SourceType
 from dpaudit.deployments.attribution.records import Batch, EventRecord, Source
 from dpaudit.deployments.attribution.registration import Registration
 from dpaudit.deployments.attribution.run import judge_attribution
@@ -244,8 +244,8 @@ def _judged(file: File, stream: KeyedStream) -> AttributionDocument:
     made = stream.child("file")
     if file.name == "summary":
         batches = summary_batches(file.flaw, epsilon=file.epsilon, size=file.size, stream=made)
-    elif file.name == "navigation" or file.name == "event":
-        registration = Registration.default(file.name, epsilon=file.epsilon)
+    elif file.name in get_args(SourceType):
+        registration = Registration.default(cast("SourceType", file.name), epsilon=file.epsilon)
         sources = event_sources(file.flaw, registration=registration, size=file.size, stream=made)
     else:
         raise SpecError(f"file={file.name}: must be navigation, event or summary")
