@@ -53,6 +53,8 @@ def open_sampler(
     - ``http://HOST:PORT/PATH``, ``https://…``: POST of ``{"n", "d"}``, raw little-endian ``dtype``
       back;
     - ``file:samples.npy``, ``.npz``, ``.csv``, ``.parquet`` or ``.bin`` (little-endian ``dtype``);
+    - ``whitened:noise.npy;C.npy``: recorded noise that is correlated over steps, by its public C
+      (:class:`~dpaudit.samplers.endpoints.whitened.WhitenedSampler`);
     - ``LIB:MECH[:opt=value,…]``: the noise of a library's mechanism, e.g.
       ``numpy:laplace:scale=2``, ``opendp:gaussian``;
     - ``KIND:TARGET`` for a kind that a plug-in registers in the group ``dpaudit.samplers``.

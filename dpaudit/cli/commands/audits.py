@@ -121,6 +121,7 @@ def audit(
     command:'./sampler {n} {d}'   float64 on stdout (--dtype f32, --text)
     http://127.0.0.1:8000/noise   POST {"n", "d"}, raw float64 back
     file:samples.npy              also .npz .csv .parquet .bin, a row per vector
+    whitened:'noise.npy;C.npy'    noise correlated over steps (DP-FTRL), and its C
     LIBRARY:MECHANISM             as the library ships it, with options:
                                   numpy:laplace:scale=2 (list mechanisms)
     NAME                          a registered source (list sources)
