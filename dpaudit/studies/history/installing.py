@@ -71,14 +71,13 @@ def versions(distribution: str, specifiers: Sequence[str] = ()) -> list[str]:
     Raises:
         UsageError: a specifier that is none, no release, or an index that cannot be read.
     """
-    try:
-        wanted = [SpecifierSet(text) for text in specifiers]
-    except InvalidSpecifier as error:
-        raise UsageError(
-            f"versions={one_line(error)}: must be like '>=0.10' or '>=0.10,<0.15'"
-        ) from None
+    wanted = [_specifier(text) for text in specifiers]
     if _offline():
         known = {version for name, version in _wheels() if name == canonicalize_name(distribution)}
+        if not known:
+            raise UsageError(
+                f"offline: {cache()} has no wheel of {distribution}; run once without --offline"
+            )
     else:
         listed = _pip("index", "versions", distribution)
         found = re.search(r"^Available versions: (.*)$", listed.stdout, re.MULTILINE)
@@ -97,6 +96,15 @@ def versions(distribution: str, specifiers: Sequence[str] = ()) -> list[str]:
             f"newest are {among}"
         )
     return [str(version) for version in chosen]
+
+
+def _specifier(text: str) -> SpecifierSet:
+    try:
+        return SpecifierSet(text)
+    except InvalidSpecifier:
+        raise UsageError(
+            f"versions={one_line(text)}: must be like '>=0.10' or '>=0.10,<0.15'"
+        ) from None
 
 
 @contextlib.contextmanager

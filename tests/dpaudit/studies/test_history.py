@@ -110,7 +110,7 @@ def test_releases_come_from_pip_and_are_chosen_by_specifiers(monkeypatch):
     assert installing.versions("toy", ["<1.10", "==2.0"]) == ["1.9", "2.0"]
     with pytest.raises(UsageError, match=r"matches no release of toy; the newest are 2\.0, 1\.10"):
         installing.versions("toy", [">3"])
-    with pytest.raises(UsageError, match="must be like"):
+    with pytest.raises(UsageError, match="versions=new: must be like"):
         installing.versions("toy", ["new"])
     monkeypatch.setattr(
         installing, "_pip", lambda *_: SimpleNamespace(stdout="", stderr="ERROR: no such host\n")
@@ -138,6 +138,13 @@ def test_a_release_that_cannot_be_installed_says_why(tmp_path, monkeypatch, said
     ):
         pass
     assert not list((tmp_path / "environments").iterdir())
+
+
+def test_offline_needs_a_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("DPAUDIT_HISTORY", str(tmp_path))
+    monkeypatch.setenv("DPAUDIT_HISTORY_OFFLINE", "1")
+    with pytest.raises(UsageError, match="no wheel of toy; run once without --offline"):
+        installing.versions("toy")
 
 
 def test_only_the_named_dependencies_are_installed(toy):
