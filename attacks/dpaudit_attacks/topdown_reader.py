@@ -70,7 +70,7 @@ class TopDownReader:
         order: str = "schema",
         nonce_bits: int = 32,
         tries: int = 1 << 11,
-        draws: int = 1 << 11,
+        draws: int = 1 << 10,
     ) -> None:
         """Hold a key (of seeds also its file) or none; ``order``: schema or common, of seeds' rows.
 
