@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from result_tables import audits, defences, keyless, nonces, papers, proofs
+from result_tables import attribution, audits, defences, keyless, nonces, papers, proofs
 from result_tables.reading import ROOT
 
 __all__ = ["MARKED", "PAGES", "TABLES", "written", "wrong_rows"]
@@ -19,6 +19,7 @@ __all__ = ["MARKED", "PAGES", "TABLES", "written", "wrong_rows"]
 PAGES: tuple[Path, ...] = (ROOT / "README.md", *sorted((ROOT / "docs" / "reproduce").glob("*.md")))
 MARKED = re.compile(r"(<!-- ([\w-]+) -->\n\|.*\n\|[-|: ]+\n)((?:\|.*\n)*)(\n?<!-- end -->)")
 TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
+    "attribution": attribution.files,
     "bpia": papers.bpia,
     "dpsgd": audits.dpsgd,
     "gpm": papers.gpm,
