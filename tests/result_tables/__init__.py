@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from result_tables import attribution, audits, defences, keyless, nonces, papers, proofs
+from result_tables import attribution, audits, defences, histories, keyless, nonces, papers, proofs
 from result_tables.reading import ROOT
 
 __all__ = ["MARKED", "PAGES", "TABLES", "written", "wrong_rows"]
@@ -25,6 +25,8 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "gpm": papers.gpm,
     "gpm-fig6-misses": papers.fig6_misses,
     "gpm-table3": papers.table3,
+    "history": histories.bad,
+    "history-cost": histories.cost,
     "keyless": keyless.found,
     "keyless-bits": keyless.bits,
     "keyless-elsewhere": keyless.elsewhere,

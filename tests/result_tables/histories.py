@@ -1,0 +1,69 @@
+"""First and last bad releases of libraries, from `dpaudit history`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from result_tables.reading import ROOT, line, results
+
+__all__ = ["bad", "cost"]
+
+
+def _libraries() -> list[str]:
+    folder = ROOT / "docs" / "results" / "history"
+    return sorted(path.parent.name for path in folder.glob("*/results.json"))
+
+
+def _rows(library: str) -> list[Mapping[str, Any]]:
+    found: list[Mapping[str, Any]] = results(f"history/{library}")["rows"]
+    return found
+
+
+def bad() -> Iterator[str]:
+    """Each check that found something: in which releases, and the first without."""
+    for library in _libraries():
+        rows = _rows(library)
+        for check in dict.fromkeys(row["check"] for row in rows if row["verdict"] == "finding"):
+            found = [r for r in rows if r["check"] == check and r["verdict"] == "finding"]
+            audited = [r for r in rows if r["check"] == check and r["verdict"] != "cannot run"]
+            last = found[-1]
+            bound = max((row.get("epsilon") or 0.0 for row in found), default=0.0)
+            yield line(
+                [
+                    last["library"],
+                    f"`{last['mechanism']}`",
+                    last["method"],
+                    last["finding"].partition(",")[0],
+                    last["claim"],
+                    f"{bound:.3g}" if bound else "",
+                    f"{len(found)} of {len(audited)}: {last['versions']}",
+                    last["after"] or "–",
+                    f"{p:.2g}" if (p := max(row["p"] for row in found)) else "< 1e-300",
+                ]
+            )
+
+
+def cost() -> Iterator[str]:
+    """What was audited, and how long it took."""
+    for library in _libraries():
+        rows, cells = _rows(library), results(f"history/{library}")["cells"]
+        releases = list(dict.fromkeys(row["version"] for row in rows))
+        done = [row for row in rows if row["verdict"] in ("finding", "no-finding")]
+        audited = list(dict.fromkeys(row["version"] for row in done))
+        lacking = [version for version in releases if version not in audited]
+        span = f"{audited[0]} to {audited[-1]}" if audited else "–"
+        minutes = sum(cell["seconds"] for cell in cells) / 60
+        grid = cells[0]["settings"]["grid"]
+        yield line(
+            [
+                grid["library"],
+                f"{len(audited)}: {span}",
+                ", ".join(lacking) or "–",
+                f"{grid['samples']:,}",
+                grid["pairs"],
+                len(done),
+                sum(row["verdict"] == "finding" for row in rows),
+                f"{minutes:.1f}",
+            ]
+        )
