@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -60,7 +61,10 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
 
 
 def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One row per setting, its runs together."""
+    """One row per setting: the mean of its runs, with the interval of as many test images.
+
+    The runs share the images, so the interval is that of one run.
+    """
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault(tuple(str(row.get(name)) for name in _SETTING), []).append(row)
@@ -68,7 +72,7 @@ def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         {
             **some[0],
             "accuracy": interval(
-                sum(row["correct"] for row in some), sum(row["tested"] for row in some)
+                round(statistics.mean(row["correct"] for row in some)), some[0]["tested"]
             ),
             "by_run": " ".join(f"{100 * row['correct'] / row['tested']:.1f}" for row in some),
             "runs": len(some),
