@@ -153,6 +153,20 @@ def test_the_interval_of_the_scale_covers():
     assert 368 <= covered <= 394  # 95 % of 400 is 380; ± 3 standard deviations, rounded
 
 
+def test_a_few_repeats_between_batches_have_their_exact_probability():
+    values = np.arange(100) * 997 - 40_000
+    second = values + 1
+    second[:2] = values[:2]
+    rows = tuple(range(100))
+    batches = [Batch("a", rows, values, 100), Batch("b", rows, second, 100)]
+    evidence = dict(noise_evidence(batches, epsilon=10.0))["noise-batches"]
+    masses = np.exp(-np.abs(np.arange(-400_000, 400_001)) * 10 / 65_536)
+    chance = ((masses / masses.sum()) ** 2).sum()
+    tail = 1 - (1 - chance) ** 100 - 100 * chance * (1 - chance) ** 99
+    assert evidence.p == pytest.approx(2 * tail, rel=1e-6)  # by bucket and by row
+    assert "a and b: the same noise in 2 of 100 common" in evidence.effect
+
+
 def test_nothing_to_test_is_inconclusive():
     batch = Batch("b", (), np.array([], dtype=np.int64), 7)
     document = judge_attribution([], [batch], seed="1", battery=audit_values)
