@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from result_tables import attribution, audits, defences, histories, keyless, nonces, papers, proofs
+from result_tables import attribution, audits, defences, histories, keyless, nonces, papers, proofs, topdown
 from result_tables.reading import ROOT
 
 __all__ = ["MARKED", "PAGES", "TABLES", "written", "wrong_rows"]
@@ -58,6 +58,8 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "seed-gradients": defences.seed_gradients,
     "seeded": defences.seeded,
     "short-nonces": nonces.short,
+    "topdown": topdown.errors,
+    "topdown-attack": topdown.attack,
     "training": defences.training,
     "zoo": audits.zoo,
     "zoo-short": audits.zoo_short,
