@@ -17,7 +17,8 @@ from dpaudit.hardness import measured
 
 TEXTS = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in PAGES}
 MITIGATIONS = (ROOT / "mitigations" / "README.md").read_text(encoding="utf-8")
-UNCHECKED = {  # tables with digits that no results file gives, by the first cell of their head
+UNCHECKED = {     "factorisation": "run by tests/dpaudit/hosts/ftrl/test_matrices.py",
+ # tables with digits that no results file gives, by the first cell of their head
     "source": "what is published where",
     "`dpaudit deployment apple --config …`": "run by the page itself, "
     "and by tests/dpaudit/deployments/apple/",
@@ -181,6 +182,7 @@ def sentences() -> Iterator[tuple[str, str]]:
     yield "keyless", f"estimates of {' and '.join(sorted(lost))}"
     published = [row["agrees"] for n in (2, 3, 5, 6, 7, 8) for row in rows(f"bpia-table{n}")]
     published += [row["agrees"] for row in rows("bpia-figures")]
+    yield "dp-ftrl", results("dp-ftrl-audit")["summary"]
     yield "index", f"{sum(published)} of {len(published)} cells agree"
     yield (
         "index",
@@ -249,6 +251,9 @@ def test_seeds_on_the_pages_are_those_of_the_runs() -> None:
         ("seed-in-noise", "mitigations"),
         ("seed-in-noise", "seed-in-noise"),
         ("mitigations", "bpia-mitigations"),
+        ("dp-ftrl", "dp-ftrl"),
+        ("dp-ftrl", "dp-ftrl-audit"),
+        ("dp-ftrl", "dp-ftrl-attack"),
     ):
         text = TEXTS["README.md" if page == "README" else f"docs/reproduce/{page}.md"]
         assert re.search(rf"eed {results(name)['provenance']['seed']}\b", text), name

@@ -11,7 +11,18 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from result_tables import attribution, audits, defences, histories, keyless, nonces, papers, proofs, topdown
+from result_tables import (
+    attribution,
+    audits,
+    defences,
+    ftrl,
+    histories,
+    keyless,
+    nonces,
+    papers,
+    proofs,
+    topdown,
+)
 from result_tables.reading import ROOT
 
 __all__ = ["MARKED", "PAGES", "TABLES", "written", "wrong_rows"]
@@ -21,6 +32,10 @@ MARKED = re.compile(r"(<!-- ([\w-]+) -->\n\|.*\n\|[-|: ]+\n)((?:\|.*\n)*)(\n?<!-
 TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "attribution": attribution.files,
     "bpia": papers.bpia,
+    "dp-ftrl": ftrl.training,
+    "dp-ftrl-attack": ftrl.attack,
+    "dp-ftrl-audit": ftrl.audit,
+    "dp-ftrl-read": ftrl.read,
     "dpsgd": audits.dpsgd,
     "gpm": papers.gpm,
     "gpm-fig6-misses": papers.fig6_misses,
