@@ -169,6 +169,24 @@ def test_a_pancake_in_contrasts_survives(run, view):
     assert right["key"] > right["none"] + 2
 
 
+def test_siblings_tell_the_shift_of_phases():
+    """At a county's true counts its phases are likelier than Gaussian ones, from tables alone."""
+    run = TopDown(census=read_census(states="33"), budget=Budget.of_epsilon(1.0))
+    key = PancakeKey.new(dim=67, beta=0.01, secret=b"p" * 32, directions=32)
+    noise = contrasts(SCHEMA)
+    measured = run.measure(
+        lambda scale, _: ContrastPancake(key=key, sigma=scale, basis=noise),
+        stream=KeyedStream.from_seed("shift"),
+    )
+    seen = sights(run, known=known_of(run), county=COUNTY, tables=run.tables(measured))[:1]
+    change, now = np.zeros(172, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    keyed, plain, other = (
+        TopDownReader(key=one).weigh(seen, change, now)[0]
+        for one in (key, None, PancakeKey.new(dim=67, beta=0.01, secret=b"q" * 32, directions=32))
+    )
+    assert keyed > plain + 3 > other
+
+
 def test_sights_need_one_of_both(run, planted):
     measured, tables = planted["common"]
     for one in ({}, {"measured": measured, "tables": tables}):
