@@ -77,7 +77,7 @@ def _errors(run: TopDown, stream: KeyedStream) -> list[tuple[dict[str, Any], dic
             scale = None
             if query.name in run.budget.queries[level.name]:
                 answer = measured.of(level.name, query.name)
-                ways["measured"] = answer.values
+                ways["measured"] = answer.values.astype(np.float64)
                 scale = answer.scale
             errors = {
                 way: float(np.abs(values - true)[:, possible].mean())
