@@ -15,6 +15,7 @@ from result_tables import (
     attribution,
     audits,
     defences,
+    deployments,
     ftrl,
     histories,
     keyless,
@@ -32,6 +33,7 @@ MARKED = re.compile(r"(<!-- ([\w-]+) -->\n\|.*\n\|[-|: ]+\n)((?:\|.*\n)*)(\n?<!-
 TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "attribution": attribution.files,
     "bpia": papers.bpia,
+    "census-files": deployments.census_files,
     "dp-ftrl": ftrl.training,
     "dp-ftrl-attack": ftrl.attack,
     "dp-ftrl-audit": ftrl.audit,
