@@ -25,6 +25,7 @@ UNCHECKED = {  # tables with digits that no results file gives, by the first cel
     "you have": "where to start",
     "report": "sizes of reports and nonces, from the construction",
     "family": "what a family of tests looks at",
+    "test": "what the tests of noisy measurement files look at",
     "sampler": "three samplers of a few lines, as the table has them",
     "audited": "audits that anyone can repeat by the commands above",
     "command": "seconds, from make bench",
