@@ -139,9 +139,7 @@ def merge(
     ],
     parts: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="PART", help="Folders of dpaudit run --shard.", show_default=False
-        ),
+        typer.Argument(metavar="PART", help="Folders of dpaudit run --shard.", show_default=False),
     ],
     partial: Annotated[
         bool, typer.Option("--partial", help="Merge what there is, though cells are missing.")

@@ -18,8 +18,8 @@ from dpaudit.hardness import measured
 TEXTS = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in PAGES}
 MITIGATIONS = (ROOT / "mitigations" / "README.md").read_text(encoding="utf-8")
 UNCHECKED = {  # tables with digits that no results file gives, by the first cell of their head
-    "navigation source": "laws of the specification, as tests/dpaudit/deployments/attribution/test_laws.py "
-    "computes them",
+    "navigation source": "the specification's laws, which tests/dpaudit/deployments/"
+    "attribution/test_laws.py computes",
     "factorisation": "run by tests/dpaudit/hosts/ftrl/test_matrices.py",
     "source": "what is published where",
     "`dpaudit deployment apple --config …`": "run by the page itself, "
