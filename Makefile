@@ -130,7 +130,7 @@ gpu: $(if $(GPU),,$(READY)) ## On a CUDA machine: tests, training, gpm-table2, g
 zoo: $(READY) ## Audit every flawed sampler of the zoo at 10^7 values (an hour or more; go on with the same command)
 	$(BIN)/dpaudit run zoo --out runs/zoo --resume
 
-calibrate: $(READY) ## 2,100 audits of honest noise: the type-I table (a quarter of an hour; go on with the same command)
+calibrate: $(READY) ## 2,100 audits of honest noise: the type-I table (half an hour; go on with the same command)
 	$(BIN)/dpaudit run calibrate --out runs/calibrate --resume
 
 clean: ## Remove what make made
