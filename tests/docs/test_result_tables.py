@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from xml.etree import ElementTree
 
 import pytest
+import scipy
 from result_tables import MARKED, PAGES, TABLES, written, wrong_rows
 from result_tables.defences import mitigations, submissions
 from result_tables.reading import ROOT, interval, results, rows
@@ -199,6 +200,11 @@ def real() -> Iterator[str]:
     foretells = {"congruential", "linear-complexity", "state-recovery", "predictable"}
     predicted = sum(not foretells.isdisjoint(row["by"]) for row in found)
     yield f"{len(found)} of {len(rows('real-samplers'))} are findings; in {predicted} of them"
+    right = rows("real-samplers-right")
+    false = sum(row["found"] for row in right)
+    high = float(scipy.special.betaincinv(false + 1, len(right) - false, 0.975))
+    yield f"{len(right)} audits of thirty"
+    yield f"{false} findings, 0 % [0.0, {100 * high:.1f}]"
 
 
 def unseen() -> Iterator[str]:
@@ -251,6 +257,7 @@ def test_seeds_on_the_pages_are_those_of_the_runs() -> None:
         ("pool_inference", "bpia-table3"),
         ("mitigations", "mitigations"),
         ("predictable", "real-samplers"),
+        ("predictable", "real-samplers-right"),
         ("seed-in-noise", "mitigations"),
         ("seed-in-noise", "seed-in-noise"),
         ("mitigations", "bpia-mitigations"),

@@ -100,7 +100,7 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     ran = [row for row in rows if row["verdict"] not in (_NOT_INSTALLED, "failed")]
     found = sum(row["verdict"] == "finding" for row in ran)
     languages = len({row["language"] for row in ran})
-    text = f"{found} of {len(ran)} samplers of {languages} languages and libraries are findings."
+    text = f"{found} of {len(ran)} audits of {languages} languages and libraries are findings."
     for verdict, words in ((_NOT_INSTALLED, "Not installed"), ("failed", "Failed")):
         names = [f"{row['language']}: {row['method']}" for row in rows if row["verdict"] == verdict]
         text += f" {words}: {'; '.join(names)}." if names else ""
