@@ -6,13 +6,68 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dpaudit.deployments.apple.model import Finding
-from dpaudit.deployments.attribution.events import EventClaim
 from dpaudit.deployments.attribution.ledger import AggregateLedger, EventLine
-from dpaudit.deployments.attribution.noise import NoiseClaim
 from dpaudit.documents import SCHEMA, Schema
-from dpaudit.types import Amount, Level, Provenance, TestResult, Verdict
+from dpaudit.types import (
+    Amount,
+    Count,
+    Interval,
+    Level,
+    Provenance,
+    Share,
+    TestResult,
+    Verdict,
+)
 
-__all__ = ["AttributionDocument"]
+__all__ = ["AttributionDocument", "EventClaim", "NoiseClaim"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventClaim:
+    """One registration: what the specification makes of it, and what recorded reports show.
+
+    ``flips`` of ``known`` sources, whose true output is recorded, reported another one. ``shown``
+    is a lower bound on ε without assumptions on the mechanism; ``by_flips`` an interval of ε if it
+    is a randomised response. Both are None without sources to compute them from.
+    """
+
+    source_type: str
+    states: Count
+    epsilon: Amount
+    pick_rate: Share
+    flip_probability: Share
+    capacity: Amount
+    capacity_limit: Amount
+    allowed: bool
+    """Whether a browser with Chromium's limits accepts it."""
+    sources: Count = 0
+    known: Count = 0
+    flips: Count = 0
+    shown: Amount | None = None
+    by_flips: Interval | None = None
+
+    @property
+    def name(self) -> str:
+        """The group in a few words."""
+        return f"{self.source_type}, {self.states:,} states, ε = {self.epsilon:g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoiseClaim:
+    """Summary reports: the noise claimed, and what the recorded one shows.
+
+    ``shown`` is a lower bound on ε without assumptions on the noise, from how often it is at least
+    0 and at least L1. ``by_scale`` is an interval of ε if the noise is discrete Laplace.
+    """
+
+    epsilon: Amount
+    scale: Amount
+    batches: Count
+    rows: Count
+    values: Count
+    """Rows whose noise is known."""
+    shown: Amount | None = None
+    by_scale: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

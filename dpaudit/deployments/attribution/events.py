@@ -16,6 +16,7 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.deployments.apple.model import Finding
+from dpaudit.deployments.attribution.document import EventClaim
 from dpaudit.deployments.attribution.laws import (
     channel_capacity,
     epsilon_of_flip,
@@ -32,9 +33,9 @@ from dpaudit.stats import (
     clopper_pearson,
     epsilon_lower_bound,
 )
-from dpaudit.types import Amount, Count, Evidence, Interval, Share
+from dpaudit.types import Evidence, Interval
 
-__all__ = ["EventClaim", "EventGroups", "claim_of"]
+__all__ = ["EventGroups", "claim_of"]
 
 Places = npt.NDArray[np.int64]
 _LEAST = 20  # false outputs, for the tests with a limit law
@@ -42,36 +43,6 @@ _MOST_LAGS = 2_000
 _RATE_OFF = 0.02  # a stated rate is rounded to two digits in EVENT.md
 _RATE_DIGITS = 6e-8  # and to seven places in reports
 _CONFIDENCE = 0.95
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventClaim:
-    """One registration: what the specification makes of it, and what recorded reports show.
-
-    ``flips`` of ``known`` sources, whose true output is recorded, reported another one. ``shown``
-    is a lower bound on ε without assumptions on the mechanism; ``by_flips`` an interval of ε if it
-    is a randomised response. Both are None without sources to compute them from.
-    """
-
-    source_type: str
-    states: Count
-    epsilon: Amount
-    pick_rate: Share
-    flip_probability: Share
-    capacity: Amount
-    capacity_limit: Amount
-    allowed: bool
-    """Whether a browser with Chromium's limits accepts it."""
-    sources: Count = 0
-    known: Count = 0
-    flips: Count = 0
-    shown: Amount | None = None
-    by_flips: Interval | None = None
-
-    @property
-    def name(self) -> str:
-        """The group in a few words."""
-        return f"{self.source_type}, {self.states:,} states, ε = {self.epsilon:g}"
 
 
 def claim_of(registration: Registration) -> EventClaim:

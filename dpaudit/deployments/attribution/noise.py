@@ -4,41 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
+from dpaudit.deployments.attribution.document import NoiseClaim
 from dpaudit.deployments.attribution.parameters import L1
 from dpaudit.deployments.attribution.records import Batch
 from dpaudit.stats import binomial_two_sided, epsilon_lower_bound
-from dpaudit.types import Amount, Count, Evidence, Interval
+from dpaudit.types import Evidence, Interval
 
-__all__ = ["NoiseClaim", "noise_claim", "noise_evidence"]
+__all__ = ["noise_claim", "noise_evidence"]
 
 Noise = npt.NDArray[np.int64]
 _CONFIDENCE = 0.95
 _MOST_BATCHES = 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoiseClaim:
-    """Summary reports: the noise claimed, and what the recorded one shows.
-
-    ``shown`` is a lower bound on ε without assumptions on the noise, from how often it is at least
-    0 and at least L1. ``by_scale`` is an interval of ε if the noise is discrete Laplace.
-    """
-
-    epsilon: Amount
-    scale: Amount
-    batches: Count
-    rows: Count
-    values: Count
-    """Rows whose noise is known."""
-    shown: Amount | None = None
-    by_scale: Interval | None = None
 
 
 def noise_claim(

@@ -13,11 +13,15 @@ import numpy.typing as npt
 
 from dpaudit.claims import Claim
 from dpaudit.deployments.apple.model import Finding
-from dpaudit.deployments.attribution.document import AttributionDocument
-from dpaudit.deployments.attribution.events import EventClaim, EventGroups, claim_of
+from dpaudit.deployments.attribution.document import (
+    AttributionDocument,
+    EventClaim,
+    NoiseClaim,
+)
+from dpaudit.deployments.attribution.events import EventGroups, claim_of
 from dpaudit.deployments.attribution.laws import summary_claim
 from dpaudit.deployments.attribution.ledger import AggregateSpending, EventSpending
-from dpaudit.deployments.attribution.noise import NoiseClaim, noise_claim, noise_evidence
+from dpaudit.deployments.attribution.noise import noise_claim, noise_evidence
 from dpaudit.deployments.attribution.parameters import EVENT_EPSILON, SERVICE_EPSILON
 from dpaudit.deployments.attribution.records import (
     Batch,

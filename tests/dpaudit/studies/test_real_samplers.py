@@ -10,6 +10,7 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
+from dpaudit.audit import AuditOptions
 from dpaudit.errors import MissingExtraError, SamplerCrashError, SamplerTimeoutError
 from dpaudit.experiments.cell import Cell
 from dpaudit.randomness import KeyedStream
@@ -120,6 +121,15 @@ def test_the_right_ones_are_audited_three_hundred_times() -> None:
     assert len(set(grid["sampler"])) * len(set(grid["batch"])) == 300
 
 
-def test_each_batch_has_values_of_its_own() -> None:
-    cells = (_cell("Python: numpy.PCG64", batch=batch) for batch in (0, 1, 2))
-    assert len({measure(cell, None)["values"] for cell in cells}) == 3
+def test_each_batch_has_values_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = []
+
+    def audited(sampler: ProgramSampler, *, options: AuditOptions, **_: object) -> None:
+        drawn.append((options.seed, sampler.draw(4, 1, timeout=30).tobytes()))
+        raise SamplerCrashError("enough")
+
+    monkeypatch.setattr(module, "run_audit", audited)
+    for batch in (0, 1, 2):
+        measure(_cell("Python: numpy.PCG64", batch=batch), None)
+    seeds, values = zip(*drawn, strict=True)
+    assert len(set(seeds)) == len(set(values)) == 3
