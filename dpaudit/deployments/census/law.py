@@ -31,7 +31,7 @@ class IntegerGaussian:
     """P(x) ∝ exp(−x²/2σ²) on the integers.
 
     >>> round(IntegerGaussian(0.5).variance, 4), round(IntegerGaussian(3.0).variance, 12)
-    (0.2150, 9.0)
+    (0.215, 9.0)
     """
 
     sigma: float
