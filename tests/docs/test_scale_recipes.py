@@ -81,7 +81,7 @@ def cells(folder):
 
 
 def test_the_slurm_array(there):
-    (script,) = blocks("bash")
+    (script,) = blocks("sh")
     asked = re.search(r"^#SBATCH --array=1-(\d+)$", script, re.M)
     cpus = re.search(r"^#SBATCH --cpus-per-task=(\d+)$", script, re.M)
     for index in range(1, int(asked[1]) + 1):
@@ -156,7 +156,7 @@ def test_the_dask_recipes(there, monkeypatch, local, module, name):
     setattr(made, name, StandIn)
     monkeypatch.setitem(sys.modules, module, made)
     monkeypatch.setitem(sys.modules, module.partition(".")[0], made)
-    (block,) = [b for b in blocks("python") if f"import {name}" in b]
+    (block,) = [b for b in blocks("text") if f"import {name}" in b]
     exec(block.replace('"gpm-fig5"', '"small.toml"'), {})
     assert cells(there / "runs" / "gpm-fig5") == 3
     threads = asked.get("cores") or int(asked["worker_command"][-1])
