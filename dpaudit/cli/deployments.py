@@ -115,8 +115,7 @@ def attribution(
     from dpaudit.deployments.attribution.run import audit_attribution
     from dpaudit.report.terminal.attribution import attribution_text
 
-    if not 0 < alpha < 1:
-        raise UsageError(f"alpha={alpha}: must lie strictly between 0 and 1; the default is 0.01")
+    _check_level(alpha)
     formats = without_earlier(formats_of(also, out=out), out)
     document = audit_attribution(
         files,
@@ -147,8 +146,7 @@ def census(
     from dpaudit.deployments.census.zeros import read_rules
     from dpaudit.report.terminal.census import census_text
 
-    if not 0 < alpha < 1:
-        raise UsageError(f"alpha={alpha}: must lie strictly between 0 and 1; the default is 0.01")
+    _check_level(alpha)
     formats = without_earlier(formats_of(also, out=out), out)
     rules = () if zeros is None else read_rules(zeros)
     with AuditProgress("files read", "computing the tests", total=0) as progress:
@@ -163,6 +161,11 @@ def census(
     if out is not None:
         write_page(document, out, also=formats)
     leave(document, lambda: census_text(document), out=out, output=output)
+
+
+def _check_level(alpha: float) -> None:
+    if not 0 < alpha < 1:
+        raise UsageError(f"alpha={alpha}: must lie strictly between 0 and 1; the default is 0.01")
 
 
 def _sizes(configuration: Configuration) -> dict[str, Any]:
