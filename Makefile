@@ -11,7 +11,7 @@ ELSEWHERE := dpaudit/samplers/adapters/environments
 
 unexport PYTHONDONTWRITEBYTECODE # else every start compiles dpaudit anew, and the suite starts many
 
-.PHONY: help setup envs demo test check lint types doctests browser pages docs format slow mutants portable bench gpu calibrate clean zoo flower peers catalogue
+.PHONY: help setup envs demo test check lint types doctests browser pages docs format slow golden mutants portable bench gpu calibrate clean zoo flower peers catalogue
 
 help: ## What there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -97,6 +97,9 @@ format: $(READY) ## Format, and fix what can be fixed mechanically
 slow: $(READY) ## Tests that take minutes, and 10,000 hostile inputs at every door (hours)
 	$(BIN)/pytest -m slow --hypothesis-profile thorough
 	DPAUDIT_FUZZ=10000 $(BIN)/pytest -o timeout=7200 tests/hostile
+
+golden: $(READY) ## Are the results as they were? 88 seeded commands compared with stored numbers (three minutes)
+	$(BIN)/python tests/golden.py
 
 mutants: $(READY) ## Realistic mistakes, one at a time: does a test see each? (half an hour)
 	$(BIN)/python tests/mutants.py

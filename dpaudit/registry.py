@@ -16,7 +16,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import Distribution, EntryPoint, entry_points
 from typing import Any, Literal, get_args
 
 from dpaudit.errors import DuplicatePluginError, MissingExtraError, UnknownNameError, UsageError
@@ -122,12 +122,16 @@ def plugins(kind: str) -> dict[str, Plugin]:
     return dict(_scan(kind, entry_points))
 
 
+@functools.cache  # each access to a name parses the metadata anew
+def _release(dist: Distribution) -> tuple[str, str]:
+    return dist.name, dist.version
+
+
 @functools.cache  # reading all distributions' metadata takes tens of milliseconds
 def _scan(kind: str, find: Callable[..., Iterable[EntryPoint]]) -> Mapping[str, Plugin]:
     found: dict[str, Plugin] = {}
     for ep in find(group=f"dpaudit.{kind}"):
-        dist = ep.dist
-        name, version = (dist.name, dist.version) if dist else ("unknown", "unknown")
+        name, version = _release(ep.dist) if ep.dist else ("unknown", "unknown")
         origin = PluginOrigin(kind=kind, name=ep.name, distribution=name, version=version)
         new = Plugin(origin, ep.value, ep)
         old = found.get(ep.name)

@@ -19,7 +19,7 @@ from dpaudit.samplers.endpoints.releases import ReleasingFunction, SourceMechani
 from dpaudit.samplers.endpoints.worker import LibrarySampler, PythonSampler, SourceSampler
 from dpaudit.samplers.hints import meant
 
-__all__ = ["open_mechanism", "open_sampler"]
+__all__ = ["check_sampler", "open_mechanism", "open_sampler"]
 
 Array = npt.NDArray[np.float64]
 
@@ -83,16 +83,7 @@ def open_sampler(
         return SourceSampler(
             text, seed=seed, dtype=dtype, text_mode=text_mode, mitigation=mitigation
         )
-    if name not in kinds:
-        if hint := meant(text, releases=False):
-            raise UnknownNameError(f"sampler={one_line(text, limit=200)}: {hint}")
-        near = registry.nearest(name, [*sources, *kinds])
-        near = near if "did you mean" in near else ";"
-        raise UnknownNameError(
-            f"sampler={one_line(name, limit=200)}: not known{near} your own is "
-            "python:MODULE:FUNCTION, library:PATH:SYMBOL, command:PROGRAM, http://HOST:PORT/PATH "
-            "or file:PATH; for others see: dpaudit list sources, dpaudit list mechanisms"
-        )
+    _refuse_unknown(text, kinds, sources)
     _refuse_mitigation(mitigation, name)
     if not target.strip():
         raise UsageError(f"sampler={text}: {name} needs a target; write {name}:TARGET")
@@ -101,6 +92,39 @@ def open_sampler(
         target, seed=seed, dtype=dtype, text_mode=text_mode, **how
     )
     return sampler
+
+
+def check_sampler(text: str) -> None:
+    """Refuse a name that is not known, or a library's mechanism with options that it lacks.
+
+    :func:`open_sampler` refuses these as well, and more; this opens nothing.
+
+    Raises:
+        UnknownNameError, UsageError: as there.
+    """
+    name, _, target = text.partition(":")
+    kinds, sources = _known("sampler", name)
+    if name in sources:
+        return
+    _refuse_unknown(text, kinds, sources)
+    library = registry.load("samplers", name)
+    if isinstance(library, Adapter):
+        library.find(target)
+
+
+def _refuse_unknown(text: str, kinds: Collection[str], sources: Collection[str]) -> None:
+    name = text.partition(":")[0]
+    if name in kinds:
+        return
+    if hint := meant(text, releases=False):
+        raise UnknownNameError(f"sampler={one_line(text, limit=200)}: {hint}")
+    near = registry.nearest(name, [*sources, *kinds])
+    near = near if "did you mean" in near else ";"
+    raise UnknownNameError(
+        f"sampler={one_line(name, limit=200)}: not known{near} your own is "
+        "python:MODULE:FUNCTION, library:PATH:SYMBOL, command:PROGRAM, http://HOST:PORT/PATH "
+        "or file:PATH; for others see: dpaudit list sources, dpaudit list mechanisms"
+    )
 
 
 def open_mechanism(

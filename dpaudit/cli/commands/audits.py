@@ -138,10 +138,10 @@ def audit(
         --claim laplace:scale=2
     $ dpaudit audit numpy:normal --out report --also junit,sarif,markdown
     """
-    from dpaudit.audit import AuditOptions
-    from dpaudit.audit.options import count_of, fresh_seed
-    from dpaudit.cli import audits
+    from dpaudit.audit.options import AuditOptions, count_of, fresh_seed
+    from dpaudit.claims import Claim
     from dpaudit.cli.options import optional_count
+    from dpaudit.samplers.resolve import check_sampler
 
     options = AuditOptions(
         dim=optional_count(dim, name="dim", what="values per vector", example="64"),
@@ -160,6 +160,11 @@ def audit(
         call=call,
         by=common.by,
     )
+    if claim is not None:
+        Claim.parse(claim)
+    check_sampler(sampler)
+    from dpaudit.cli import audits  # numba and scipy, which a wrong name need not wait for
+
     audits.audit(sampler, claim=claim, options=options, common=common)
 
 

@@ -136,6 +136,10 @@ class Adapter(Protocol):
         """The :class:`~dpaudit.interfaces.Mechanism` ``MECH[:option=value,…]``."""
 
 
+_SPREAD = frozenset({"scale", "sigma", "std", "stddev", "sd", "b"})
+"""What libraries call the one parameter of a centred law."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownLibrary:
     """A library by the ``name`` of its entry point in ``dpaudit.samplers``, wherever it lives."""
@@ -173,7 +177,9 @@ class KnownLibrary:
         mechanism = self.table[ref.name]
         for option, given in ref.options.items():
             if option not in mechanism.options:
-                near = nearest(option, mechanism.options)
+                word = next((own for own in mechanism.options if {own, option} <= _SPREAD), "")
+                near = f"; {self.name} calls it {word}" if word else ""
+                near += nearest(option, mechanism.options)
                 raise UnknownNameError(
                     f"{option}={given}: {self.name}:{ref.name} has no such option{near}"
                 )
