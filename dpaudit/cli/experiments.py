@@ -33,7 +33,7 @@ __all__ = ["default_folder", "demo", "merge", "report", "run"]
 _LONGEST_NAME = 100
 
 
-def demo(out: Path, output: str, *, also: str | None = None) -> None:
+def demo(out: Path, output: str, *, jobs: str = "1", also: str | None = None) -> None:
     """Run the built-in experiment ``demo``; replaces an earlier demo in ``out``."""
     from dpaudit.experiments import Store
 
@@ -47,7 +47,7 @@ def demo(out: Path, output: str, *, also: str | None = None) -> None:
             )
         for file in out.glob("results.sqlite*"):
             file.unlink()
-    options = RunOptions(out=out, command="dpaudit demo")
+    options = RunOptions(out=out, jobs=jobs, command="dpaudit demo")
     _run("demo", options, trials=None, output=output, also=formats)
 
 

@@ -25,13 +25,16 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for report.html and the results.")] = Path(
         "dpaudit-demo"
     ),
+    jobs: Annotated[
+        str, typer.Option(metavar="N|all", help="Worker processes on this machine; 1 starts none.")
+    ] = "all",
     also: AlsoOption = None,
     output: FormatOption = "text",
 ) -> None:
     """Show the whole story on real data, offline, in a minute.
 
-    Releases one DP histogram of 3,143 US counties with four samplers: honest,
-    backdoored, and the backdoored one behind two defences.
+    Releases one DP histogram of 3,143 US counties with seven samplers: an honest
+    one, and two backdoored ones, each alone and behind two defences.
 
     [bold]Examples[/bold]
 
@@ -40,7 +43,7 @@ def demo(
     """
     from dpaudit.cli import experiments
 
-    experiments.demo(out, output, also=also)
+    experiments.demo(out, output, jobs=jobs, also=also)
 
 
 def run(

@@ -22,7 +22,8 @@ from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
 from typing import Any, Self
 
-from dpaudit.errors import MissingExtraError
+import loky
+
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.placement.wire import answer, parse, request
 from dpaudit.experiments.placement.work import Outcome, failure
@@ -35,22 +36,8 @@ _WATCH_SECONDS = 0.5
 
 
 def available() -> int:
-    """Cores that this process may use.
-
-    Raises:
-        MissingExtraError: loky is not installed.
-    """
-    return int(_loky().cpu_count())
-
-
-def _loky() -> Any:
-    try:
-        import loky
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            "jobs: needs loky, which is not installed; pip install 'dpaudit[scale]'"
-        ) from error
-    return loky
+    """Cores that this process may use."""
+    return int(loky.cpu_count())
 
 
 class WorkerDiedError(Exception):
@@ -79,9 +66,7 @@ class Cores:
     """
 
     def __init__(self, jobs: int) -> None:
-        """Raises MissingExtraError where loky is not installed."""
         self.workers = jobs
-        self._loky = _loky()
         self._all = [_Worker() for _ in range(jobs)]
         self._ended: queue.SimpleQueue[tuple[_Worker, _Task, Future[str]]] = queue.SimpleQueue()
 
@@ -128,7 +113,7 @@ class Cores:
 
     def _submit(self, worker: _Worker, task: _Task) -> None:
         if worker.pool is None:
-            worker.pool = self._loky.ProcessPoolExecutor(
+            worker.pool = loky.ProcessPoolExecutor(
                 max_workers=1, initializer=_begin, initargs=(os.getpid(),)
             )
         task.began = time.monotonic()
