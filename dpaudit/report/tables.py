@@ -43,13 +43,14 @@ class Column(NamedTuple):
         longest = max((len(line) for cell in self.cells for line in cell.split("\n")), default=0)
         if self.numeric:
             return "number wraps" if longest > 40 else "number"
-        return "prose" if longest > 26 else "word"
+        return "prose" if longest > 20 else "word"
 
 
-def summary_table(rows: Sequence[Arm]) -> list[Column]:
+def summary_table(rows: Sequence[Arm], *, narrow: bool = False) -> list[Column]:
     """An experiment's arms: the black-box audit, the attacker's success, and the error.
 
-    Several attacks on one arm take a line each, with their names. Empty columns are left out.
+    Several attacks on one arm take a line each, with their names; two if ``narrow``. Empty columns
+    are left out.
     """
     names = {a.attack for row in rows for a in attacks_of(row)}
     confidences = {a.interval.confidence for row in rows for a in attacks_of(row)}
@@ -61,7 +62,7 @@ def summary_table(rows: Sequence[Arm]) -> list[Column]:
         Column("Black-box audit", [_black_box(row.audit) for row in rows]),
         Column(
             f"{'Key holder’s' if keyed else 'Attacker’s'} success\n{interval}",
-            [_successes(row, named=len(names) > 1) for row in rows],
+            [_successes(row, named=len(names) > 1, narrow=narrow) for row in rows],
             True,
         ),
         Column("ε claimed", [fmt.epsilon(row.epsilon_claimed) for row in rows], True),
@@ -225,9 +226,10 @@ def _black_box(audit: ArmAudit | None) -> str:
     return text if smallest == fmt.NOTHING else f"{text}\nsmallest p {smallest}"
 
 
-def _successes(row: Arm, *, named: bool) -> str:
+def _successes(row: Arm, *, named: bool, narrow: bool) -> str:
+    end = "\n" if narrow else " "
     lines = [
-        (f"{printable(a.attack, limit=100)} " if named else "") + rate_of(a)
+        (printable(a.attack, limit=100) + end if named else "") + rate_of(a)
         for a in attacks_of(row)
     ]
     return "\n".join(lines) or "not attacked"

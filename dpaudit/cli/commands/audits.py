@@ -160,10 +160,11 @@ def audit(
         call=call,
         by=common.by,
     )
-    if claim is not None:
-        Claim.parse(claim)
-    check_sampler(sampler)
-    from dpaudit.cli import audits  # numba and scipy, which a wrong name need not wait for
+    if common.out is None:  # a wrong name need not wait for numba and scipy
+        if claim is not None:
+            Claim.parse(claim)
+        check_sampler(sampler)
+    from dpaudit.cli import audits
 
     audits.audit(sampler, claim=claim, options=options, common=common)
 

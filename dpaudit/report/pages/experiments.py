@@ -46,7 +46,7 @@ def experiment_page(document: ExperimentDocument) -> dict[str, Any]:
         "meaning": experiment_meaning(document),
         "hazards": hazards_of_attacks(document),
         "many": len(rows) > MOST_ARMS,
-        "summary": summary_table(rows),
+        "summary": summary_table(rows, narrow=True),
         "marked": beyond,
         "settings": [(name, value) for name, value, everywhere in settings if everywhere],
         "some_settings": [(name, value) for name, value, everywhere in settings if not everywhere],

@@ -156,6 +156,19 @@ SAID = """() => { const main = document.querySelector("main").cloneNode(true);
   return main.textContent.replace(/\\s+/g, " ").trim(); }"""
 
 
+@pytest.mark.parametrize("width", [1200, 1280])
+def test_the_last_column_of_an_experiment_is_seen_without_scrolling(opened, width):
+    document = with_and_without()
+    for row in document["rows"]:  # as in the demo
+        row["label"] = "seed in noise, smoothed"
+        row["attacks"][0]["attack"] = "likelihood-ratio"
+    other = {**document["rows"][0]["attacks"][0], "attack": "seed-reader"}
+    document["rows"][0]["attacks"] = [other]
+    page = opened("long", width=width, html=render_report(document))
+    beyond = "e => e.scrollWidth - e.clientWidth"
+    assert page.eval_on_selector("#what-was-found ~ .scroll", beyond) <= 0
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_contrast_width_order_and_what_it_says_without_script(opened, name):
     page = opened(name)

@@ -171,7 +171,7 @@ def test_several_attacks_are_told_apart():
     html = render_report(
         documents.experiment() | {"rows": [documents.row("pancake", "none", found)]}
     )
-    assert "likelihood-ratio 90.0 % [88.0, 92.0]\nnearest-peak 50.0 % [48.0, 52.0]" in html
+    assert "likelihood-ratio\n90.0 % [88.0, 92.0]\nnearest-peak\n50.0 % [48.0, 52.0]" in html
 
 
 def test_json_is_written_whole_and_legible(tmp_path):
