@@ -414,12 +414,14 @@ def _excludes_not(
 ) -> tuple[tuple[BlindSpot, ...], tuple[PowerPoint, ...]]:
     """Return what a pass does not exclude, and the detectability map that this comes from.
 
+    First what no audit excludes, then sizes measured for this law, then each test's own limits.
     The map was measured for the whole battery on a continuous claim at α = 0.01; elsewhere only the
     tests' own blind spots hold. Where the map covers a flaw, it replaces a test's own estimate.
     """
-    always = (*never_excluded(claim, tuple(sampling.dims)), *special_shapes(plan))
+    *always, guessable = never_excluded(claim, tuple(sampling.dims))
+    rest = (guessable, *special_shapes(plan), *blind)
     if not battery.complete or claim.discrete or alpha < MAP_ALPHA:
-        return (*always, *blind), ()
+        return (*always, *rest), ()
     main = {call.d for call in plan}
     dim = main.pop() if len(main) == 1 else None
     measured = frontier(dim=dim, samples=sampling.drawn)
@@ -430,7 +432,7 @@ def _excludes_not(
         if flaw in flaws
         for p in curve
     ]
-    own = [b for b in blind if b.flaw not in flaws]
+    own = [b for b in rest if b.flaw not in flaws]
     return (*always, *blind_spots(measured), *own), (*curves, *measured)
 
 

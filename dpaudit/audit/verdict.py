@@ -28,24 +28,9 @@ ALWAYS_BLIND = (
     ),
     _never(
         test="every black-box test",
-        flaw="messages in the low bits",
-        says="encrypted data in the last bits of each value look like noise there at any sample "
-        "size, and change the law by less than rounding does; round releases to a grid coarser "
-        "than those bits",
-    ),
-    _never(
-        test="every black-box test",
         flaw="a cryptographic generator under somebody's seed",
         says="whoever knows the seed can subtract the noise; samples cannot show who knows it, nor "
         "that each answer hides a fresh secret nonce of its own seed (seed-in-noise)",
-    ),
-    _never(
-        test="this battery",
-        flaw="a statistical generator under somebody's seed",
-        says="generators that are not cryptographic (xorshift, Mersenne Twister, PCG) can be "
-        "replayed from a few outputs; this battery finds common ones under common seeds, linear "
-        "ones where a bit of their numbers stands at a fixed place in the noise, and Mersenne "
-        "Twisters where their numbers can be computed from the noise",
     ),
     _never(
         test="every black-box test",
@@ -54,10 +39,25 @@ ALWAYS_BLIND = (
         "alone; audit it where it runs, from recorded noise (file:)",
     ),
     _never(
+        test="every black-box test",
+        flaw="messages in the low bits",
+        says="encrypted data in the last bits of each value look like noise there at any sample "
+        "size, and change the law by less than rounding does; round releases to a grid coarser "
+        "than those bits",
+    ),
+    _never(
         test="an audit of noise alone",
         flaw="floating-point leaks",
         says="what the low bits of value + noise say of the value is not looked at; "
         "dpaudit mechanism looks at them",
+    ),
+    _never(
+        test="this battery",
+        flaw="a statistical generator under somebody's seed",
+        says="generators that are not cryptographic (xorshift, Mersenne Twister, PCG) can be "
+        "replayed from a few outputs; this battery finds common ones under common seeds, linear "
+        "ones where a bit of their numbers stands at a fixed place in the noise, and Mersenne "
+        "Twisters where their numbers can be computed from the noise",
     ),
 )
 

@@ -29,6 +29,7 @@ _LONGEST = 20_000  # characters of a command
 _REMARKABLE = 1e-6  # p of an advisory test from which on a pass mentions it
 _REPORT_LINES = 2  # the path of the report, after a blank line
 _LEAST_ROWS = 3
+_MOST_ROWS = 8
 _BRIEF = {"Test", "P(E | v0)", "P(E | v1)", "Shown", "Adjusted p", "Effect", "Counted"}
 
 
@@ -37,7 +38,8 @@ def audit_table(result: AuditResult, *, verbose: bool = False) -> Group:
 
     A finding shows the tests that found something, and the command that shows it again, on one
     line however long. A pass shows, in at most :data:`PASS_LINES` lines, the beginning of what it
-    cannot exclude. With ``verbose`` all tests and all that a pass cannot exclude.
+    cannot exclude. Neither table has more than eight rows. With ``verbose`` all tests and all that
+    a pass cannot exclude.
     """
     sentence = audit_sentence(result, rest="above")
     if verbose:
@@ -90,9 +92,10 @@ def _briefly(
         below = [*_advice(result), *_again(result, most=1), *below, *_sandbox(result), verdict]
         if not found[0].cells:
             return Group(*below)
-        shown = [c for c in found if c.header in _BRIEF]
-        marked = [True] * len(found[0].cells)
-        return Group(make_table(shown, title="Findings", marked=marked), Text(), *below)
+        rows = min(len(found[0].cells), _MOST_ROWS)
+        shown = [c._replace(cells=c.cells[:rows]) for c in found if c.header in _BRIEF]
+        table: list[RenderableType] = [make_table(shown, title="Findings", marked=[True] * rows)]
+        return Group(*table, *_more(len(found[0].cells) - rows), Text(), *below)
     below = [*_advice(result), *below, *_remarks(result), *_sandbox(result), verdict]
     spots = [_Spots(result.cannot_rule_out, below)] if result.cannot_rule_out else []
     return Group(*spots, *below)
@@ -112,7 +115,7 @@ class _Spots:
             return sum(len(console.render_lines(part, options, pad=False)) for part in parts)
 
         room = PASS_LINES - _REPORT_LINES - height(self._others)
-        kept = len(self._spots)
+        kept = min(len(self._spots), _MOST_ROWS)
         least = min(kept, _LEAST_ROWS)
         shown = self._shown(kept, {"Flaw", "In words"})
         while height(shown) > room and kept >= least:
@@ -125,11 +128,15 @@ class _Spots:
 
         columns = [c for c in blind_spots_table(self._spots[:kept]) if c.header in headers]
         parts: list[RenderableType] = [make_table(columns, title="What a pass cannot exclude")]
-        more = len(self._spots) - kept
-        if more:
-            rows = "1 more row" if more == 1 else f"{count(more)} more rows"
-            parts.append(Text(f"{rows}: --verbose shows all, and so does the report of --out DIR."))
-        return [*parts, Text()]
+        return [*parts, *_more(len(self._spots) - kept), Text()]
+
+
+def _more(rows: int) -> Iterator[Text]:
+    from rich.text import Text
+
+    if rows:
+        says = "1 more row" if rows == 1 else f"{count(rows)} more rows"
+        yield Text(f"{says}: --verbose shows all, and so does the report of --out DIR.")
 
 
 def _found(result: AuditResult | MechanismResult) -> list[TestResult]:
