@@ -61,9 +61,9 @@ class PancakeKey:
     """What the backdoor's owner keeps: 32 bytes, their dimension, β, γ, and how many directions.
 
     Formal guarantee of secrecy: for γ ≥ 2√d and β not below an inverse polynomial of d, telling the
-    noise from Gaussian without the secret is as hard as continuous LWE (arXiv 2509.23834, Theorem
-    3.4). Small β in few dimensions is found nevertheless, e.g. 1e-4 at d = 96 (see
-    :class:`~dpaudit.noise.pancake.Pancake`); smaller γ needs ``allow_small_gamma``. The secret
+    noise from Gaussian without the secret is as hard as continuous LWE (SIGMOD 2026, arXiv
+    2509.23834, Theorem 3.4). Small β in few dimensions is found nevertheless, e.g. 1e-4 at d = 96
+    (see :class:`~dpaudit.noise.pancake.Pancake`); smaller γ needs ``allow_small_gamma``. The secret
     never appears in ``repr``, in results or in logs; ``fingerprint`` names the key instead.
     """
 

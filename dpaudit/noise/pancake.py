@@ -1,4 +1,7 @@
-"""LAB SPECIMEN: the Gaussian pancake, a covert backdoor as Gaussian noise (arXiv 2509.23834)."""
+"""LAB SPECIMEN: the Gaussian pancake, a covert backdoor as Gaussian noise.
+
+Source: SIGMOD 2026 (best paper), arXiv 2509.23834.
+"""
 
 from __future__ import annotations
 
