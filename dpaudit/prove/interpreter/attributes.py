@@ -10,6 +10,7 @@ from dpaudit.errors import RefusedProgramError
 from dpaudit.prove.interpreter import lazy as lazies
 from dpaudit.prove.interpreter.classes import (
     class_attribute,
+    has_own_replace,
     is_named_tuple,
     is_python_class,
     python_method,
@@ -140,6 +141,8 @@ def _instance_attribute(vm: Machine, owner: Any, name: str) -> Any:
     kind = type(owner)
     if is_named_tuple(kind) and name in kind._fields:
         return getattr(owner, name)
+    if is_named_tuple(kind) and name == "_replace" and has_own_replace(kind):
+        return NativeMethod(owner, name)
     if not is_python_class(kind) and not isinstance(owner, BaseException):
         raise RefusedProgramError(f"the attribute {name} of a {kind.__module__}.{kind.__name__}")
     if name == "__class__":

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import types
+from collections import namedtuple
 from fractions import Fraction
 from typing import Any
 
 from dpaudit.errors import RefusedProgramError
+from dpaudit.prove.interpreter import prelude
 from dpaudit.prove.interpreter.lazy import Lazy, LazyBytes, Symbol, settled
 from dpaudit.prove.interpreter.natives import PURE_TYPES
 from dpaudit.prove.interpreter.state import is_plain_class
@@ -29,6 +32,8 @@ from dpaudit.prove.interpreter.values import (
 
 __all__ = [
     "class_attribute",
+    "compared_fields",
+    "has_own_replace",
     "is_named_tuple",
     "is_plain_exception",
     "is_python_class",
@@ -52,6 +57,7 @@ _SHOWN_AS: dict[type, type] = {
     NativeMethod: types.BuiltinMethodType,
     View: type({}.keys()),
 }
+_NAMED = namedtuple("_NAMED", "field")
 _PYTHON_CLASSES: dict[type, bool] = {}
 _NO_PYTHON: dict[type, bool] = {}
 
@@ -98,6 +104,34 @@ def is_named_tuple(cls: type) -> bool:
     return issubclass(cls, tuple) and hasattr(cls, "_fields") and runs_no_python(cls)
 
 
+def has_own_replace(cls: type) -> bool:
+    """Whether a named tuple's _replace and _make are those that Python gave it."""
+    make = class_attribute(cls, "_make")
+    codes = [getattr(getattr(f, "__func__", f), "__code__", None) for f in (cls._replace, make)]  # type: ignore[attr-defined]
+    return codes == [_NAMED._replace.__code__, _NAMED.__dict__["_make"].__func__.__code__]
+
+
+def compared_fields(cls: type, name: str) -> tuple[str, ...] | None:
+    """The fields that a dataclass compares by; None unless `dataclass` wrote its method ``name``.
+
+    That is so if the method has the very bytecode that `dataclass` writes for these fields.
+    """
+    for base in cls.__mro__:
+        if name in base.__dict__:
+            held = base.__dict__.get("__dataclass_fields__", {}).values()
+            fields = tuple(f.name for f in held if f.compare)
+            if not held:
+                return None
+            written = getattr(dataclasses.make_dataclass("Same", fields, order=True), name)
+            return fields if _bytecode(written) == _bytecode(base.__dict__[name]) else None
+    return None
+
+
+def _bytecode(function: types.FunctionType) -> tuple[Any, ...]:
+    code = function.__code__
+    return (code.co_code, code.co_names, code.co_consts, code.co_varnames, function.__closure__)
+
+
 def is_plain_exception(cls: type) -> bool:
     """Whether a class is an exception, and no Python code runs when one is made."""
     return issubclass(cls, BaseException) and not (
@@ -108,6 +142,8 @@ def is_plain_exception(cls: type) -> bool:
 def type_of(value: Any) -> type:
     """The class that the program sees of a value."""
     kind = type(value)
+    if kind is Closure and value.code.filename == prelude.__file__:
+        raise RefusedProgramError("the type of a functools.partial")
     if kind is Token:
         raise RefusedProgramError("the type of a value that was hidden")
     if kind is Lazy:

@@ -6,7 +6,8 @@ Each answers with a value, with a `Call` that is to be made in its place, or wit
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dpaudit.errors import RefusedProgramError
@@ -111,6 +112,44 @@ def _order(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
     return sorted(range(len(scores)), key=scores.__getitem__, reverse=reverse)
 
 
+def _order_or_refuse(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
+    try:
+        return _order(vm, args, kwargs)
+    except TypeError as error:
+        raise RefusedProgramError("list.sort of what has no order: use sorted()") from error
+
+
+def _matches_sequence(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
+    kind = type_of(args[0])
+    if issubclass(kind, (list, tuple, range)):
+        return True
+    if is_python_class(kind) and issubclass(kind, Sequence):
+        raise RefusedProgramError(f"a pattern in brackets for a {kind.__name__}: use an if")
+    return False
+
+
+def _matches_class(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
+    if not isinstance(args[1], type):
+        raise TypeError("called match pattern must be a class")
+    return _isinstance(vm, args, kwargs)
+
+
+def _matches_itself(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
+    if args[1] not in _MATCH_SELF:
+        raise RefusedProgramError("a class pattern with attributes: use isinstance() and an if")
+    return _isinstance(vm, args, kwargs)
+
+
+_MATCH_SELF = (bool, bytes, dict, float, frozenset, int, list, set, str, tuple)
+
+
+def _update_wrapper(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
+    """What `functools.wraps` does: of a closure neither name nor documentation can be read here."""
+    if type(args[0]) is not Closure:
+        raise RefusedProgramError("functools.wraps of a function that outlives the call")
+    return args[0]
+
+
 def _object_setattr(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
     owner, name, value = args
     vm.check_own(owner, f"{name} = …")
@@ -129,5 +168,10 @@ ANSWERED: dict[int, Callable[[Machine, list[Any], _Kwargs], Any]] = {
     id(callable): _callable,
     id(sum): _sum,
     id(prelude.order): _order,
+    id(prelude.order_or_refuse): _order_or_refuse,
+    id(prelude.matches_sequence): _matches_sequence,
+    id(prelude.matches_class): _matches_class,
+    id(prelude.matches_itself): _matches_itself,
     id(object.__setattr__): _object_setattr,
+    id(functools.update_wrapper): _update_wrapper,
 }

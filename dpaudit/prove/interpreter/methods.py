@@ -38,6 +38,8 @@ def call_method(vm: Machine, method: NativeMethod, args: list[Any], kwargs: dict
         return _from_bytes(args, kwargs)
     if kind is Lazy:
         return lazies.apply("bit_length", owner)
+    if name == "_replace":
+        return owner._replace(**{k: concrete(v) for k, v in kwargs.items()})
     if kind is Generator:
         return _of_generator(vm, owner, name, args)
     if name in MUTATORS and kind in (list, dict, set):
@@ -53,7 +55,7 @@ def call_method(vm: Machine, method: NativeMethod, args: list[Any], kwargs: dict
         if name in _MOVES_ITEMS:
             return getattr(owner, name)(*[concrete(a) for a in args])
         if name == "sort" and kwargs.get("key") is not None:
-            raise RefusedProgramError("list.sort(key=…): use sorted(…, key=…)")
+            return Call(prelude.sort, [owner], kwargs)
     if kind is dict:
         return _of_dict(owner, name, args, kwargs)
     if kind is str and name == "join" and not is_simple(args):

@@ -80,6 +80,7 @@ PRELUDE: dict[int, Any] = {
         (itertools.islice, prelude.islice),
         (itertools.accumulate, prelude.accumulate),
         (functools.reduce, prelude.reduce),
+        (functools.partial, prelude.partial),
         (bisect.bisect_right, prelude.bisect_right),
         (bisect.bisect_left, prelude.bisect_left),
     ]
@@ -166,6 +167,23 @@ _NAMES = {
 }
 
 
+_REWRITES = {
+    "collections.Counter": "use a dict: n[x] = n.get(x, 0) + 1",
+    "collections.OrderedDict": "use a dict, which keeps its order",
+    "collections.defaultdict": "use a dict: d.setdefault(x, [])",
+    "collections.deque": "use a list: append(x), pop(), pop(0)",
+    "functools.cached_property": "compute it in __init__",
+    "heapq.heappop": "keep a list sorted: bisect and insert",
+    "heapq.heappush": "keep a list sorted: bisect and insert",
+    "itertools.combinations": "use loops in each other",
+    "itertools.permutations": "use loops in each other",
+    "itertools.product": "use loops in each other",
+    "operator.attrgetter": "use a lambda",
+    "operator.itemgetter": "use a lambda",
+}
+"""What to write in place of some of Python's own classes and functions."""
+
+
 def why_refused(thing: Any) -> str:
     """The name of a function, and why it cannot be part of a proof."""
     owner = getattr(thing, "__self__", None)
@@ -180,4 +198,6 @@ def why_refused(thing: Any) -> str:
         reason = _REASONS["numpy.random"]
     if reason is None and module.startswith("numpy.random"):
         reason = _REASONS["numpy.random"]
-    return f"{shown}: {reason or 'not known to be a function of its arguments alone'}"
+    reason = reason or "not known to be a function of its arguments alone"
+    rewrite = _REWRITES.get(f"{module.removeprefix('_')}.{name}")
+    return f"{shown}: {reason}" + (f"; {rewrite}" if rewrite else "")

@@ -10,7 +10,12 @@ from typing import Any
 from dpaudit.errors import RefusedProgramError
 from dpaudit.prove.interpreter import lazy as lazies
 from dpaudit.prove.interpreter.calls import invoke
-from dpaudit.prove.interpreter.classes import is_named_tuple, is_python_class, python_method
+from dpaudit.prove.interpreter.classes import (
+    compared_fields,
+    is_named_tuple,
+    is_python_class,
+    python_method,
+)
 from dpaudit.prove.interpreter.lazy import COMPARISONS, PLAIN, Lazy
 from dpaudit.prove.interpreter.machine import Machine
 from dpaudit.prove.interpreter.plain import ATOMS, concrete, is_number, key
@@ -80,8 +85,12 @@ def binary(vm: Machine, op: str, left: Any, right: Any) -> Any:
 
 def _by_method(vm: Machine, op: str, left: Any, right: Any) -> None:
     del vm.frames[-1].stack[-2:]
-    method = python_method(type(left), f"__{_METHODS[op]}__")
+    name = f"__{_METHODS[op]}__"
+    method = python_method(type(left), name)
     if method and is_python_class(type(left)):
+        if op in COMPARISONS and compared_fields(type(left), name) is not None:
+            reflected(vm, op, left, right)  # of another class: NotImplemented
+            return
         invoke(vm, method, [left, right], {}, ("operator", op, left, right))
     else:
         reflected(vm, op, left, right)
@@ -91,7 +100,8 @@ def reflected(vm: Machine, op: str, left: Any, right: Any) -> None:
     """Ask the right side, where the left one has no method or gave NotImplemented."""
     name = f"__{_MIRROR[op]}__" if op in _MIRROR else f"__r{_METHODS[op]}__"
     method = python_method(type(right), name)
-    if method and is_python_class(type(right)):
+    written = method and compared_fields(type(right), name) is not None
+    if method and is_python_class(type(right)) and not written:
         invoke(vm, method, [right, left], {}, ("push",))
     elif op in {"==", "!="}:
         vm.deliver(("push",), (left is right) == (op == "=="))
@@ -146,8 +156,10 @@ def compare(vm: Machine, op: str, left: Any, right: Any) -> Any:
         if kind is Lazy or other is Lazy:
             return lazies.compare(op, left, right)
         if is_python_class(kind) or is_python_class(other):
-            _compare_by_method(vm, op, left, right)
-            return UNBOUND
+            found = _compare_fields(op, left, right)
+            if found is UNBOUND:
+                _compare_by_method(vm, op, left, right)
+            return found
         if isinstance(left, _FUNCTIONS) or isinstance(right, _FUNCTIONS):
             if op in {"==", "!="}:
                 return (left is right) == (op == "==")
@@ -166,13 +178,28 @@ def compare(vm: Machine, op: str, left: Any, right: Any) -> Any:
     return UNBOUND
 
 
+def _compare_fields(op: str, left: Any, right: Any) -> Any:
+    """What the comparison that `dataclass` wrote gives, that of the fields' tuples; or UNBOUND."""
+    kind = type(left)
+    if type(right) is not kind or not is_python_class(kind):
+        return UNBOUND
+    by_default = op == "!=" and not python_method(kind, "__ne__")
+    fields = compared_fields(kind, "__eq__" if by_default else f"__{_METHODS[op]}__")
+    if fields is None:
+        return UNBOUND
+    sides = [concrete(tuple([getattr(x, name) for name in fields])) for x in (left, right)]
+    if any(value != value for side in sides for value in side):
+        raise RefusedProgramError("comparison of dataclass objects that hold NaN")
+    return COMPARISONS[op](*sides)
+
+
 def _compare_by_method(vm: Machine, op: str, left: Any, right: Any) -> None:
     kind = type(left)
     if op == "!=" and not python_method(kind, "__ne__") and is_python_class(kind):
         method = python_method(kind, "__eq__")
         if method:
-            if "__dataclass_fields__" in kind.__dict__:
-                raise RefusedProgramError("comparison of dataclass objects")
+            if compared_fields(kind, "__eq__") is not None:
+                raise RefusedProgramError("!= of a dataclass object and another: use not and ==")
             del vm.frames[-1].stack[-2:]
             invoke(vm, method, [left, right], {}, ("not",))
             return

@@ -138,6 +138,55 @@ def order(scores: Any, reverse: Any) -> Any:
     return sorted(range(len(scores)), key=scores.__getitem__, reverse=reverse)
 
 
+def sort(items: Any, *, key: Any = None, reverse: Any = False) -> None:
+    """list.sort with a key: the list is empty meanwhile, and as it was if a key raises."""
+    held = items[:]
+    items.clear()
+    scores = []
+    try:
+        for item in held:
+            scores.append(key(item))  # noqa: PERF401
+    finally:
+        touched = len(items)
+        items.clear()
+        items.extend(held)
+    ordered = [held[i] for i in order_or_refuse(scores, reverse)]
+    items.clear()
+    items.extend(ordered)
+    if touched:
+        raise ValueError("list modified during sort")
+
+
+def order_or_refuse(scores: Any, reverse: Any) -> Any:
+    """As `order`; scores that cannot be compared end the proof, as the list's order is unknown."""
+    return order(scores, reverse)
+
+
+def partial(function: Any, /, *args: Any, **keywords: Any) -> Any:
+    if not callable(function):
+        raise TypeError("the first argument must be callable")
+
+    def call(*more: Any, **others: Any) -> Any:
+        return function(*args, *more, **{**keywords, **others})
+
+    return call
+
+
+def matches_sequence(subject: Any) -> Any:
+    """Whether a pattern in brackets may match; the machine answers these three itself."""
+    return isinstance(subject, (list, tuple, range))
+
+
+def matches_class(subject: Any, cls: Any) -> Any:
+    """Whether `case cls():` matches."""
+    return isinstance(subject, cls)
+
+
+def matches_itself(subject: Any, cls: Any) -> Any:
+    """Whether `case cls(pattern):` looks at the subject itself, which it does for a few classes."""
+    return isinstance(subject, cls)
+
+
 def join(separator: Any, iterable: Any) -> Any:
     return separator.join([item for item in iterable])  # noqa: C416
 

@@ -23,6 +23,7 @@ from dpaudit.prove.interpreter.expressions import (
     loop,
     value,
 )
+from dpaudit.prove.interpreter.patterns import pattern
 from dpaudit.prove.interpreter.scopes import resolved_scope
 
 __all__ = ["compile_function"]
@@ -68,7 +69,14 @@ def _body(out: Emitter, statements: list[ast.stmt]) -> None:
         if emit:
             emit(out, statement)
         else:
-            out.refuse(f"the statement {type(statement).__name__}")
+            rewrite = _REWRITES.get(type(statement), "")
+            out.refuse(f"the statement {type(statement).__name__}{rewrite}")
+
+
+_REWRITES = {
+    ast.ClassDef: " inside a function (move the class to the module)",
+    ast.AsyncFunctionDef: " (write def)",
+}
 
 
 def _pass(out: Emitter, node: ast.stmt) -> None:
@@ -99,6 +107,25 @@ def _if(out: Emitter, node: ast.If) -> None:
         out.emit("JUMP", end)
     out.place(other)
     _body(out, node.orelse)
+    out.place(end)
+
+
+def _match(out: Emitter, node: ast.Match) -> None:
+    end, subject = out.label(), out.hidden_slot()
+    expr(out, node.subject)
+    out.emit("STORE_FAST", subject)
+    for case in node.cases:
+        out.line = case.pattern.lineno
+        other = out.label()
+        for name, slot in pattern(out, case.pattern, subject, other):
+            out.emit("LOAD_FAST", slot)
+            out.store(name)
+        if case.guard is not None:
+            expr(out, case.guard)
+            out.emit("JIF", other)
+        _body(out, case.body)
+        out.emit("JUMP", end)
+        out.place(other)
     out.place(end)
 
 
@@ -415,6 +442,7 @@ _STATEMENTS: dict[type[ast.stmt], Callable[[Emitter, Any], None]] = {
     ast.If: _if,
     ast.Import: _import,
     ast.ImportFrom: _import_from,
+    ast.Match: _match,
     ast.Nonlocal: _pass,
     ast.Pass: _pass,
     ast.Raise: _raise,

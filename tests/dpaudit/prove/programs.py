@@ -7,8 +7,9 @@ import math
 import os
 import secrets
 from collections import namedtuple
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial, wraps
 from itertools import count as counting
 from math import floor
 
@@ -512,6 +513,138 @@ def generator_arguments(rng):
     return max(rng.getrandbits(1) + i for i in range(3)), tuple(
         x for x in (rng.randrange(2), 5) if x
     )
+
+
+def matching(rng):
+    x, pair = rng.randrange(4), (rng.getrandbits(1), [rng.randrange(3), 7, 8])
+    name = "none"
+    match x:
+        case -1 | 0:
+            first = "low"
+        case name if name > 2:
+            first = "high"
+        case 1.0:
+            first = "one"
+        case _:
+            first = "rest"
+    match pair:
+        case (0, [0 | 1 as kind, *rest]):
+            second = (kind, rest)
+        case 1, [a, *_, last]:
+            second = a - last
+        case (n, more) if n == 0 and more[0] == 2:
+            second = "guard"
+    match {0: None, 1: True, 2: "ab", 3: 5}[x]:
+        case None:
+            third = 0
+        case True:
+            third = 1
+        case str(text):
+            third = text
+        case int():
+            third = 3
+    return name, first, second, third
+
+
+def matches_nothing(rng):
+    found = []
+    for thing in (range(2), "ab", b"a", {1: 2}, 3, Pair(rng.getrandbits(1), 2), [], [[1], 2]):
+        match thing:
+            case [a, b, *_] if a == b:
+                found.append("alike")
+            case []:
+                found.append("empty")
+            case [[a], b]:
+                found.append((a, b))
+            case [_, _]:
+                found.append("two")
+            case tuple() | dict():
+                found.append("tuple")
+    try:
+        match found:
+            case TABLE():
+                pass
+    except TypeError:
+        found.append("no class")
+    return found
+
+
+def sorts_in_place(rng):
+    items = [(rng.randrange(3), i) for i in range(3)]
+    seen = []
+    items.sort(key=lambda item: seen.append(len(items)) or -item[0], reverse=bool(items[0][0]))
+    other = [1, 0, 2]
+    try:
+        other.sort(key=lambda i: 1 // i)
+    except ZeroDivisionError:
+        seen.append(other[:])
+    try:
+        other.sort(key=lambda i: other.append(i) or i)
+    except ValueError:
+        seen.append(other)
+    return items, seen
+
+
+def partials(rng):
+    def inner(a, b=1, *rest, **more):
+        return a, b, rest, sorted(more.items())
+
+    half = partial(inner, rng.getrandbits(1), c=rng.getrandbits(1))
+    return half(), half(5, 6, d=7), partial(half, 9)(c=3), callable(half)
+
+
+def replaced(rng):
+    pair = Pair(rng.randrange(3), 4)
+    try:
+        pair._replace(middle=1)
+    except (TypeError, ValueError):
+        return pair._replace(left=pair.right, right=rng.getrandbits(1)), pair
+    return None
+
+
+@dataclass(order=True)
+class Ranked:
+    score: int
+    name: str = field(default="x", compare=False)
+    tie: float = 0.5
+
+
+class Higher(Ranked):
+    pass
+
+
+def ordered(rng):
+    one, two = (Ranked(rng.randrange(3), str(i), tie=rng.getrandbits(1)) for i in range(2))
+    try:
+        mixed = one < Higher(9)
+    except TypeError:
+        mixed = "no order"
+    return (
+        one < two,
+        one <= two,
+        one == two,
+        one != two,
+        one > two,
+        mixed,
+        one == Higher(1),
+        one == 1,
+    )
+
+
+def wraps_and_sets(rng):
+    def shifted(f):
+        @wraps(f)
+        def call(*args):
+            return f(*args) + 1
+
+        return call
+
+    @shifted
+    def draw(n):
+        return rng.randrange(n)
+
+    values = {draw(3), draw(3)}
+    return sorted(values), max(values), sorted({(draw(2), "a"), (1, "b")}, reverse=True)
 
 
 ALL = [

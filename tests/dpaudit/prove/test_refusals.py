@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
+import functools
 import random
 from fractions import Fraction
 
@@ -27,9 +29,16 @@ THEN = 5
 def matches(rng):
     x = rng.getrandbits(3)
     if x == 5:
-        match x:
-            case 5:
-                return 2
+        match {x: 1}:
+            case {5: n}:
+                return n
+    return x & 1
+
+
+def counts(rng):
+    x = rng.getrandbits(3)
+    if x == 5:
+        collections.Counter([x])
     return x & 1
 
 
@@ -76,9 +85,10 @@ def loops_without_end(rng):
 @pytest.mark.parametrize(
     ("program", "says"),
     [
-        (matches, "the statement Match is not supported"),
-        (makes_a_class, "the statement ClassDef is not supported"),
-        (awaits, "the statement AsyncFunctionDef is not supported"),
+        (matches, "use `in` and an if"),
+        (counts, "collections.Counter"),
+        (makes_a_class, "the statement ClassDef"),
+        (awaits, "the statement AsyncFunctionDef"),
         (prints, "print: it has an effect"),
         (returns_a_dict, "output=dict"),
         (loops_without_end, "steps without a decision"),
@@ -101,8 +111,8 @@ def test_names_of_a_refused_statement_are_local_as_in_python() -> None:
     def reads_too_early(rng):
         if rng.getrandbits(1):
             return THEN  # noqa: F823 (local, by the match below)
-        match 1:
-            case THEN:
+        match {1: 1}:
+            case {1: THEN}:
                 return THEN
 
     found = explore(reads_too_early, coins="rng")
@@ -194,8 +204,46 @@ def test_what_is_reached_at_once_keeps_its_error() -> None:
 def test_a_graph_on_its_own_refuses_the_whole_program() -> None:
     graph = Graph(explore(matches, coins="rng").graph.machine)
     graph.begin(lambda: matches(random.SystemRandom()), (), {})
-    with pytest.raises(RefusedProgramError, match="Match"):
+    with pytest.raises(RefusedProgramError, match="mapping"):
         graph.explore(residual=0.0)
+
+
+@dataclasses.dataclass(order=True)
+class Ranked:
+    score: int
+
+
+def test_a_comparison_that_only_looks_like_a_dataclass_one_is_refused() -> None:
+    names: dict[str, object] = {"random": random}
+    exec("def __lt__(self, other):\n    return random.random() < 0.5", names)
+
+    def ordered(rng):
+        return Ranked(rng.getrandbits(1)) < Ranked(1)
+
+    assert dict(explore(ordered, coins="rng").law.mass) == {False: LOST * 4, True: LOST * 4}
+    Ranked.__lt__ = names["__lt__"]  # type: ignore[method-assign]
+    with pytest.raises(RefusedProgramError, match="its source"):
+        explore(ordered, coins="rng")
+
+
+def test_what_wraps_and_sorting_by_a_key_would_hide_is_refused() -> None:
+    def outlives(rng):
+        return functools.wraps(counts)(matches)(rng)
+
+    with pytest.raises(RefusedProgramError, match="outlives the call"):
+        explore(outlives, coins="rng")
+
+    def no_order(rng):
+        items = [rng.getrandbits(1), 2]
+        try:
+            items.sort(key=lambda i: i or "a")
+        except TypeError:
+            return items[0]
+        return 5
+
+    found = explore(no_order, coins="rng")
+    assert dict(found.law.mass) == {5: Fraction(1, 2)}
+    assert "no order" in found.refusals[0].reason
 
 
 class Noisy(list):
