@@ -25,6 +25,7 @@ from dpaudit.documents import ProofDocument
 from dpaudit.errors import UsageError
 from dpaudit.prove.certificates import checker
 from dpaudit.prove.certificates.certificate import certificate_of, write_certificate
+from dpaudit.prove.certificates.reader import Certificate, read_certificate
 from dpaudit.prove.questions import (
     ProofOptions,
     arguments_of,
@@ -34,6 +35,7 @@ from dpaudit.prove.questions import (
 from dpaudit.prove.run import Proof, prove
 from dpaudit.report.proofs import CERTIFICATE
 from dpaudit.report.terminal.proofs import proof_table
+from dpaudit.results.foreign import RefusedError, open_plain, shown
 from dpaudit.results.text import one_line, tell
 from dpaudit.samplers.endpoints.targets import named_function
 
@@ -203,21 +205,24 @@ def check_certificate(
     if tapes < 0:
         raise UsageError(f"tapes={tapes}: must be at least 0")
     try:
+        made = read_certificate(path)
+    except RefusedError as error:
+        raise UsageError(
+            f"certificate={path}: not a certificate of dpaudit prove ({one_line(error)}); "
+            "dpaudit prove --out DIR writes one"
+        ) from error
+    if program is not None and _resolved(program) != made.program:
+        raise UsageError(
+            f"program={one_line(program)}: the certificate says {_quoted(made.program)}; "
+            "name the program that you had proved, or leave --program out"
+        )
+    try:
         found = checker.check(path, run=False)
-        if program is not None and _resolved(program) != found["program"]:
-            raise UsageError(
-                f"program={one_line(program)}: the certificate is of "
-                f"{one_line(found['program'])}; name that, or leave --program out"
-            )
         if program is not None:
+            _check_files(made)
             found = _run_apart(path, tapes=tapes, seed=seed)
     except checker.Wrong as error:
         found = {"holds": False, "says": one_line(error, limit=2000)}
-    except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise UsageError(
-            f"certificate={path}: not a certificate of dpaudit prove "
-            f"({one_line(getattr(error, 'strerror', None) or error)})"
-        ) from error
     else:
         found = {"holds": True, "says": _checked(found, tapes), **found}
     if output == "json":
@@ -226,10 +231,25 @@ def check_certificate(
         emit(Text(f"{'Holds' if found['holds'] else 'DOES NOT HOLD'}: {found['says']}."))
         if found["holds"] and program is None:
             note(
-                f"the program was not run; to run it here, without a sandbox: --program "
-                f"{one_line(found['program'])}"
+                f"the program was not run; the certificate says that it is "
+                f"{_quoted(made.program)}, and a certificate may name any program. If you know "
+                "the program, name it with --program: it then runs here, without a sandbox"
             )
     raise typer.Exit(1 if not found["holds"] else 3 if program is None else 0)
+
+
+def _quoted(program: str) -> str:
+    """The certificate's word for its program, so that nobody takes it for ours."""
+    return shown(program, limit=400)
+
+
+def _check_files(made: Certificate) -> None:
+    """The program's files are plain: the checker reads each to its end."""
+    for name in made.files:
+        try:
+            open_plain(name).close()
+        except RefusedError as error:
+            raise checker.Wrong(f"files: {one_line(name)}: {error}") from error
 
 
 _APART = """

@@ -10,7 +10,15 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, NoReturn
 
-__all__ = ["MOST_DEPTH", "RefusedError", "open_plain", "read_json", "read_plain", "shown"]
+__all__ = [
+    "MOST_DEPTH",
+    "RefusedError",
+    "check_depth",
+    "open_plain",
+    "read_json",
+    "read_plain",
+    "shown",
+]
 
 MOST_DEPTH = 64
 """How deep JSON may nest; what dpaudit writes nests less than half as deep."""
@@ -95,13 +103,18 @@ def read_json(data: bytes | str) -> Any:
     except ValueError as error:
         raise RefusedError(f"not JSON ({error})") from error
     if containers > MOST_DEPTH:
-        _check_depth(value)
+        check_depth(value)
     if "\\u" in text:
         return _encodable(value)
     return value
 
 
-def _check_depth(value: Any) -> None:
+def check_depth(value: Any) -> None:
+    """Lists and objects nest at most :data:`MOST_DEPTH` deep.
+
+    Raises:
+        RefusedError: they nest deeper.
+    """
     level = [value]
     for _ in range(MOST_DEPTH + 1):
         inner = (v for c in level for v in (c.values() if isinstance(c, dict) else c))

@@ -86,7 +86,7 @@ class Node:
 def node_of(origin: list[Any], old: list[Node], new: list[Node]) -> Node:
     """The coin, or part of one, that a register is."""
     if origin[0] in {"register", "new"}:
-        return (old if origin[0] == "register" else new)[int(origin[1])]
+        return (old if origin[0] == "register" else new)[origin[1]]
     return node_of(origin[1], old, new).part(origin[0], origin[2])
 
 
@@ -95,11 +95,11 @@ def check_automaton(part: dict[str, Any]) -> None:
     bits = part["bits"] or defaultdict(int)  # up to each state, and up to every end
     steps: list[Any] = [(part["first"], [], -1, (0, 1), 0)]
     for number, state in enumerate(part["states"]):
-        low, high = state["domains"][state["register"]]
-        state["pieces"] = list(zip([low, *state["cuts"]], [*state["cuts"], high], strict=True))
-        if any(a >= b for a, b in state["pieces"]):
-            raise Wrong("a state's intervals are not a partition")
-        for piece, branch in zip(state["pieces"], state["branches"], strict=True):
+        (low, high), cuts = state["domains"][state["register"]], state["cuts"]
+        pieces = state["pieces"] = list(zip([low, *cuts], [*cuts, high], strict=True))
+        if state["register"] < 0 or any(type(b - a) is not int or a >= b for a, b in pieces):
+            raise Wrong(f"state {number}: its intervals are not a partition of its register")
+        for piece, branch in zip(pieces, state["branches"], strict=True):
             steps.append((branch, state["domains"], state["register"], piece, bits[number]))
     for (requests, origins, to), domains, register, piece, before in steps:
         old = [Node(*(piece if i == register else d)) for i, d in enumerate(domains)]
@@ -128,7 +128,7 @@ def check_law(part: dict[str, Any]) -> None:
     outputs = map(json.dumps, part["outputs"])
     law = part["mass"] = {x: Fraction(flow[-1 - i]) / one for i, x in enumerate(outputs)}
     left = part["left"] = 1 - sum(law.values(), Fraction(0))
-    if left < 0 or [*map(str, law.values()), str(left)] != [*part["law"], part["residual"]]:
+    if left < 0 or [*law.values(), left] != [*map(Fraction, [*part["law"], part["residual"]])]:
         raise Wrong("law: not what the visits give; with the residual it adds up to 1")
 
 
