@@ -86,7 +86,7 @@ class Node:
 def node_of(origin: list[Any], old: list[Node], new: list[Node]) -> Node:
     """The coin, or part of one, that a register is."""
     if origin[0] in {"register", "new"}:
-        return (old if origin[0] == "register" else new)[origin[1]]
+        return (old if origin[0] == "register" else new)[int(origin[1])]
     return node_of(origin[1], old, new).part(origin[0], origin[2])
 
 

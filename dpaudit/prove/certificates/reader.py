@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -23,18 +23,28 @@ from dpaudit.results.foreign import MOST_DEPTH, RefusedError, check_depth, open_
 
 __all__ = ["Certificate", "read_certificate"]
 
-_ALWAYS, _TIMES, _MOST = 16 << 20, 40, 1 << 29
-"""Bytes that any file may unpack to, how often its own size, and never more. Our own certificates
-unpack to 5 to 11 times theirs."""
+_ALWAYS, _TIMES, _MOST = 4 << 20, 24, 1 << 29
+"""Bytes that any file may unpack to, how often its own size, and never more. Certificates that
+`dpaudit prove` wrote unpack to 5 to 11 times their size."""
+_DENSE = 500_000  # values of a text; longer texts may have one more every 2 characters
+_MOST_ARGUMENTS = 100_000
 _LARGEST_EPSILON = 1000
 _NUMBER = r"[0-9]{1,4300}(/0*[1-9][0-9]{0,4299})?"
+_RATIONAL, _HEXADECIMAL = rf"^{_NUMBER}\Z", r"^[0-9a-f]{1,4300}\Z"
+_EXPONENT, _DIGEST = rf"^({_NUMBER}|ln\({_NUMBER}\))\Z", r"^[0-9a-f]{64}\Z"
+_WRITTEN = {
+    _RATIONAL: "a number such as 2 or 1/3",
+    _HEXADECIMAL: "a hexadecimal number",
+    _EXPONENT: "a number such as 1/3 or ln(3)",
+    _DIGEST: "64 hexadecimal digits",
+}
 
 Index = Annotated[int, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=1)]
-Rational = Annotated[str, Meta(pattern=rf"^{_NUMBER}\Z")]
-Hexadecimal = Annotated[str, Meta(pattern=r"^[0-9a-f]{1,4300}\Z")]
-Exponent = Annotated[str, Meta(pattern=rf"^({_NUMBER}|ln\({_NUMBER}\))\Z")]
-Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+Rational = Annotated[str, Meta(pattern=_RATIONAL)]
+Hexadecimal = Annotated[str, Meta(pattern=_HEXADECIMAL)]
+Exponent = Annotated[str, Meta(pattern=_EXPONENT)]
+Digest = Annotated[str, Meta(pattern=_DIGEST)]
 Output: TypeAlias = str | list[Any]
 
 
@@ -121,6 +131,8 @@ def read_certificate(path: Path) -> Certificate:
         RefusedError: it is not; the message names the field and the rule.
     """
     data = _unpacked(path)
+    if sum(data.count(c) for c in (b"[", b"{", b",", b":")) > _DENSE + len(data) // 2:
+        raise RefusedError("more values than any certificate of its size")
     try:
         version = msgspec.json.decode(data, type=_Version).certificate
         if version != FORMAT:
@@ -149,22 +161,29 @@ def _unpacked(path: Path) -> bytes:
     return data
 
 
-def _field_first(message: str) -> str:
-    """A message of msgspec's with the field in front."""
+def _field_first(message: str, where: str = "") -> str:
+    """A message of msgspec's with the field in front, and without patterns."""
     rule, _, place = message.partition(" - at `$")
-    return f"{place.rstrip('`').lstrip('.') or 'all of it'}: {rule[:1].lower()}{rule[1:]}"
+    place = f"{where}{place.rstrip('`')}".lstrip(".") or "all of it"
+    for pattern, words in _WRITTEN.items():
+        if rule.endswith(repr(pattern)):
+            return f"{place}: must be {words}"
+    return f"{place}: {rule[:1].lower()}{rule[1:]}"
 
 
 def _check(made: Certificate) -> None:
     """What no type says: lengths, and numbers that point at a place in another list."""
     check_depth([made.kwargs, made.returned or [], *(x for p in made.parts for x in _foreign(p))])
-    _check_argument(made.kwargs.values(), "kwargs")
+    count = _check_argument(made.kwargs.values(), "kwargs")
+    _check_outputs([x for x in made.returned or [] if not isinstance(x, int)], "returned")
     if "/" in made.files or "/" in made.kwargs:
         raise RefusedError("files, kwargs: / is no name")
     for number, part in enumerate(made.parts):
         where = f"parts[{number}]"
-        _check_argument(part.args, f"{where}.args")
+        count += _check_argument(part.args, f"{where}.args")
         _check_part(part, where)
+    if count > _MOST_ARGUMENTS:
+        raise RefusedError(f"args, kwargs: {count:,} values; at most {_MOST_ARGUMENTS:,}")
     _check_shows(made)
 
 
@@ -173,16 +192,27 @@ def _foreign(part: _Part) -> Iterator[list[Any]]:
     yield part.outputs
 
 
-def _check_argument(values: Any, where: str) -> None:
-    """Numbers, text, lists of them, and fractions as {"/": "1/3"}."""
+def _check_argument(values: Collection[Any], where: str) -> int:
+    """Numbers, text, lists of them, and fractions as {"/": "1/3"}; returns how many."""
+    count = len(values)
     for value in values:
         if isinstance(value, list):
-            _check_argument(value, where)
+            count += _check_argument(value, where)
         elif isinstance(value, dict):
             if [*value] != ["/"]:
                 raise RefusedError(f'{where}: an object is written {{"/": "1/3"}}')
             text = value["/"]
-            msgspec.convert(text.removeprefix("-") if isinstance(text, str) else text, Rational)
+            _convert(text.removeprefix("-") if isinstance(text, str) else text, Rational, where)
+    return count
+
+
+def _check_outputs(values: Collection[Any], where: str) -> None:
+    """Text, and lists of it."""
+    for value in values:
+        if isinstance(value, list):
+            _check_outputs(value, where)
+        elif not isinstance(value, str):
+            raise RefusedError(f"{where}: expected text or lists of it, got {shown(value)}")
 
 
 def _check_part(part: _Part, where: str) -> None:
@@ -191,7 +221,9 @@ def _check_part(part: _Part, where: str) -> None:
     _same(len(part.law), len(part.outputs), f"{where}.law", "outputs")
     if part.bits is not None:
         _same(len(part.bits), count + 1, f"{where}.bits", "states and the end")
-    msgspec.convert(part.visits, list[Rational if part.exact else Hexadecimal])  # type: ignore[misc]
+    _check_outputs(part.outputs, f"{where}.outputs")
+    numbers: Any = list[Rational] if part.exact else list[Hexadecimal]
+    _convert(part.visits, numbers, f"{where}.visits")
     _check_branch(part.first, part, 0, f"{where}.first")
     for number, state in enumerate(part.states):
         place = f"{where}.states[{number}]"
@@ -261,6 +293,13 @@ def _check_shows(made: Certificate) -> None:
         sizes = {len(x) if isinstance(x, list) else -1 for x in made.parts[0].outputs}
         if len(sizes) > 1 or -1 in sizes:
             raise RefusedError("shows.dependence: needs outputs that are lists of one length")
+
+
+def _convert(value: Any, kind: Any, where: str) -> None:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise RefusedError(_field_first(str(error), where)) from error
 
 
 def _same(length: int, wanted: int, where: str, of: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 
@@ -209,6 +210,39 @@ def test_independent_values_have_a_certificate(folder) -> None:
 
 
 def test_a_file_that_is_no_certificate_is_a_usage_error(folder) -> None:
-    done = here("verify", "certificate", folder / "user_noise.py")
-    assert done.returncode == 2
-    assert "not a certificate" in done.stderr
+    bomb = folder / "bomb.json.gz"
+    bomb.write_bytes(gzip.compress(b"[" * 50_000_000))
+    for path in (folder / "user_noise.py", bomb, folder, folder / "missing"):
+        done = here("verify", "certificate", path)
+        assert done.returncode == 2
+        assert "not a certificate" in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_the_program_of_a_certificate_is_quoted_and_never_a_command(folder) -> None:
+    """The arithmetic holds whatever the program is called; a stranger chose the name."""
+    assert proved(folder, "coin", "--claim", "bernoulli:p=1/2", "--out", "proof").returncode == 0
+    made = json.loads(gzip.decompress((folder / "proof/certificate.json.gz").read_bytes()))
+    path = folder / "changed.json.gz"
+    for name in ("python:os:system", "python:x:y\n--program python:os:system\x1b[2J\u202e"):
+        path.write_bytes(gzip.compress(json.dumps(made | {"program": name}).encode()))
+        done = here("verify", "certificate", path)
+        assert (done.returncode, done.stdout[:6]) == (3, "Holds:")
+        assert repr(name) in done.stderr
+        assert f"--program {name}" not in done.stderr
+        assert "--program python" not in done.stderr.replace(repr(name), "")
+        other = here("verify", "certificate", path, "--program", "python:a:b")
+        assert other.returncode == 2
+        assert repr(name) in other.stderr
+
+
+def test_a_file_of_the_program_that_is_a_device_is_not_read(folder) -> None:
+    assert proved(folder, "coin", "--claim", "bernoulli:p=1/2", "--out", "proof").returncode == 0
+    path = folder / "proof/certificate.json.gz"
+    made = json.loads(gzip.decompress(path.read_bytes()))
+    made["files"] |= {"/dev/zero": "0" * 64}
+    path.write_bytes(gzip.compress(json.dumps(made).encode()))
+    name = "python:./user_noise.py:coin"
+    done = here("verify", "certificate", path, "--program", name, cwd=folder)
+    assert done.returncode == 1
+    assert "/dev/zero: not a plain file" in done.stdout

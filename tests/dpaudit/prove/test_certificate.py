@@ -14,59 +14,10 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from support.certificates import ASKED, PROGRAM, made_of, made_of_proof
 
 from dpaudit.prove.certificates import checker
-from dpaudit.prove.certificates.certificate import certificate_of, write_certificate
-from dpaudit.prove.exploration.engine import explore
-from dpaudit.prove.questions import ProofOptions
-from dpaudit.prove.run import prove
-
-PROGRAM = """
-import random
-from fractions import Fraction
-
-def below(n, rng):
-    while True:
-        k = rng.getrandbits(4)
-        if k & 7 < n:
-            return (k & 7) + 10 * (k >> 3)
-
-def tossed(p, rng):
-    k = 0
-    while rng.randrange(p.denominator) < p.numerator:
-        k += 1
-    if k > 30:
-        raise OverflowError
-    return k, k / 4
-
-def little():
-    import os
-    data = os.urandom(2)
-    return int.from_bytes(data, "little") < 600, data[0] > 250
-
-def answer(value, rng):
-    return value if rng.getrandbits(1) else rng.getrandbits(1)
-
-def pair(rng):
-    return [tail(rng), 7, tail(rng)]
-
-def tail(rng):
-    k = 0
-    while k < 5 and rng.getrandbits(1):
-        k += 1
-    return k
-
-def seed_and_noise(rng):
-    nonce = rng.randrange(4)
-    return nonce, (nonce + 1) % 4
-
-def looked_at(rng):
-    first = rng.randrange(3)
-    return first, first * 0 + rng.randrange(2)
-
-def of_several_types(rng):
-    return [True, 1, 1.0, -0.0, float("nan"), float("inf"), None, "1"][rng.getrandbits(3)]
-"""
+from dpaudit.prove.certificates.certificate import write_certificate
 
 
 @pytest.fixture
@@ -76,36 +27,6 @@ def program(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "certified_program", raising=False)
     return path
-
-
-def made_of(program: Path, name: str, *args, coins="rng"):
-    import certified_program
-
-    function = getattr(certified_program, name)
-    explored = explore(function, args, coins=coins)
-    return certificate_of(
-        [explored], program=f"python:{program}:{name}", calls=[args], kwargs={}, coins=coins
-    )
-
-
-def made_of_proof(program: Path, name: str, **asked):
-    """The certificate of a verdict."""
-    import certified_program
-
-    options = ProofOptions(coins="rng", disjoint="neighbours" not in asked)
-    name_of_program = f"python:{program}:{name}"
-    found = prove(
-        getattr(certified_program, name), program=name_of_program, options=options, **asked
-    )
-    return certificate_of(
-        found.explorations,
-        program=name_of_program,
-        calls=found.calls,
-        kwargs={},
-        coins="rng",
-        returned=found.returned,
-        shows=found.shows,
-    )
 
 
 def checked(made, folder: Path, *, run=True, isolated=False):
@@ -261,14 +182,6 @@ def test_equal_outputs_of_several_types_are_one(program, tmp_path) -> None:
     outputs = ["1", '"-0.0"', '"nan"', "float inf", "NoneType None", '"1"']
     assert sorted(made["parts"][0]["outputs"]) == sorted(outputs)
     assert max(map(Fraction, made["parts"][0]["law"])) == Fraction(3, 8)
-
-
-ASKED = {
-    "answer": {"neighbours": (0, 1), "claim_epsilon": "1"},
-    "pair": {},
-    "seed_and_noise": {},
-    "looked_at": {},
-}
 
 
 def test_what_a_certificate_shows(program, tmp_path) -> None:
