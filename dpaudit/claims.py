@@ -22,7 +22,7 @@ from dpaudit.results.foreign import shown
 from dpaudit.results.text import one_line
 from dpaudit.types import Reference
 
-__all__ = ["FAMILIES", "Claim"]
+__all__ = ["EXAMPLES", "FAMILIES", "Claim", "example_of"]
 
 FAMILIES = {
     "gaussian": "sigma",
@@ -30,6 +30,15 @@ FAMILIES = {
     "discrete-gaussian": "sigma",
     "discrete-laplace": "scale",
 }
+
+
+def example_of(family: str) -> str:
+    """A claim of a family, as users write it."""
+    return f"{family}:{FAMILIES[family]}=1"
+
+
+EXAMPLES = ", ".join(map(example_of, FAMILIES))
+"""A claim of each family."""
 _LARGEST = 1e150
 _LARGEST_DISCRETE = 1e5
 
@@ -58,24 +67,26 @@ class Claim:
             UsageError: a missing, non-numeric, zero, negative, infinite or NaN scale, one above
                 1e150, or a discrete one too large.
         """
-        wanted = FAMILIES.get(text.partition(":")[0].strip(), "sigma")
-        ref, where = Reference.parse(text, example=f"{wanted}=1"), f"claim={one_line(text)}"
-        if ref.name not in FAMILIES:
+        name, where = text.partition(":")[0].strip(), f"claim={one_line(text)}"
+        if name not in FAMILIES:
             raise UnknownNameError(
-                f"{where}: family {shown(ref.name)} is not known{nearest(ref.name, FAMILIES)}"
+                f"{where}: family {shown(name)} is not known{nearest(name, FAMILIES)}; "
+                f"write one of {EXAMPLES}"
             )
+        wanted, example = FAMILIES[name], example_of(name)
+        ref = Reference.parse(text, example=f"{wanted}=1")
         for option in ref.options:
             if option != wanted:
                 raise UnknownNameError(
-                    f"{where}: {ref.name} has no {shown(option)}; write {ref.name}:{wanted}=1"
+                    f"{where}: {ref.name} has no {shown(option)}; write e.g. {example}"
                 )
         if wanted not in ref.options:
-            raise UsageError(f"{where}: {wanted} is missing; write e.g. {ref.name}:{wanted}=1")
+            raise UsageError(f"{where}: {wanted} is missing; write e.g. {example}")
         value = ref.options[wanted]
         if isinstance(value, (str, bool)) or not 0 < value < math.inf:
             raise UsageError(
                 f"{where}: {wanted}={one_line(value)} must be a finite number > 0; "
-                f"write {ref.name}:{wanted}=1"
+                f"write e.g. {example}"
             )
         if value > _LARGEST:
             raise UsageError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -32,6 +32,8 @@ class DpSgd:
         UsageError: σ not above 0, a rate outside (0, 1], or not a whole number of steps ≥ 1.
     """
 
+    EXAMPLE: ClassVar[str] = "sigma=1,rate=0.05,steps=80"
+
     sigma: float
     rate: float
     steps: int
@@ -53,7 +55,11 @@ class DpSgd:
         Raises:
             UsageError: a part is missing, unknown or no number, or out of range.
         """
-        options = Reference.parse(f"dpsgd:{text}").options
+        wanted = f"claim-dpsgd={one_line(text)}: write e.g. {cls.EXAMPLE}"
+        try:
+            options = Reference.parse(f"dpsgd:{text}").options
+        except UsageError as error:
+            raise UsageError(wanted) from error
         given = {name: options.get(name) for name in ("sigma", "rate", "steps")}
         wrong = [
             name
@@ -61,7 +67,7 @@ class DpSgd:
             if isinstance(value, bool) or not isinstance(value, (int, float))
         ]
         if wrong or set(options) != set(given):
-            raise UsageError(f"claim-dpsgd={one_line(text)}: write sigma=1,rate=0.05,steps=80")
+            raise UsageError(wanted)
         numbers: dict[str, Any] = given
         if not math.isfinite(numbers["steps"]) or numbers["steps"] != int(numbers["steps"]):
             raise UsageError(f"steps={numbers['steps']}: must be a whole number")

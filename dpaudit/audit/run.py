@@ -31,7 +31,7 @@ from dpaudit.audit.plan import Call, growing_plan, make_plan, special_shapes
 from dpaudit.audit.power import blind_spots, frontier, measured_curves, read_table
 from dpaudit.audit.sampling import Sampling
 from dpaudit.audit.verdict import judge, never_excluded
-from dpaudit.claims import FAMILIES, Claim
+from dpaudit.claims import EXAMPLES, Claim
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.interfaces import ClosedSampler, PreparingSampler, StartedSampler, ValueSampler
 from dpaudit.provenance import collect, identified
@@ -69,7 +69,7 @@ MAP_ALPHA = 0.01  # at which the detectability map was measured; a larger α see
 DRAWING_SECONDS = 600.0
 _COMPUTED = "the noise can be computed: who has seen some of it, or guesses a seed, knows the rest"
 _FIT = "fit into the time limit"
-_GIVE_ONE = f"give one of {', '.join(f'{law}:{scale}=1' for law, scale in FAMILIES.items())}"
+_GIVE_ONE = f"give one of {EXAMPLES}"
 SEARCH_SECONDS = 15.0  # after the last value, without a time limit; less for a smaller audit
 
 

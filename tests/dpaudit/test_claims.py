@@ -237,7 +237,7 @@ def test_an_impossible_scale_names_value_rule_and_remedy(family, value):
     message = str(caught.value)
     assert f"claim={family}:{parameter}={value}" in message
     assert "must be a finite number > 0" in message
-    assert f"write {family}:{parameter}=1" in message
+    assert f"write e.g. {family}:{parameter}=1" in message
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_an_impossible_scale_names_value_rule_and_remedy(family, value):
         ("gausian:sigma=1", UnknownNameError, "did you mean 'gaussian'?"),
         ("Laplace:scale=1", UnknownNameError, "did you mean 'laplace'?"),
         ("", UnknownNameError, "there are: discrete-gaussian, discrete-laplace, gaussian, laplace"),
-        ("laplace:sigma=1", UnknownNameError, "laplace has no 'sigma'; write laplace:scale=1"),
+        ("laplace:sigma=1", UnknownNameError, "laplace has no 'sigma'; write e.g. laplace:scale=1"),
         ("gaussian:sigma=1,mean=3", UnknownNameError, "gaussian has no 'mean'"),
         ("gaussian", UsageError, "sigma is missing; write e.g. gaussian:sigma=1"),
         ("laplace:", UsageError, "scale is missing; write e.g. laplace:scale=1"),

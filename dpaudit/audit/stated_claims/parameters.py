@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
@@ -117,6 +117,8 @@ class Renyi:
         UsageError: an order of 1 or less or above 1e6, or ε negative or infinite.
     """
 
+    EXAMPLE: ClassVar[str] = "8,0.5"
+
     order: float
     divergence: float
 
@@ -128,12 +130,12 @@ class Renyi:
         if not 1 < self.order <= _LARGEST_ORDER:
             raise UsageError(
                 f"claim-renyi={self.order},{self.divergence}: the order must lie above 1 and at "
-                f"most {_LARGEST_ORDER:g}; write ORDER,EPSILON, e.g. 8,0.5"
+                f"most {_LARGEST_ORDER:g}; write ORDER,EPSILON, e.g. {self.EXAMPLE}"
             )
         if not (self.divergence >= 0 and math.isfinite(self.divergence)):
             raise UsageError(
                 f"claim-renyi={self.order},{self.divergence}: ε must be a finite number ≥ 0; "
-                "write ORDER,EPSILON, e.g. 8,0.5"
+                f"write ORDER,EPSILON, e.g. {self.EXAMPLE}"
             )
 
     @classmethod
@@ -149,7 +151,7 @@ class Renyi:
         except (TypeError, ValueError):
             shown = one_line(str(given), limit=60)
             raise UsageError(
-                f"claim-renyi={shown}: write ORDER,EPSILON, two numbers, e.g. 8,0.5"
+                f"claim-renyi={shown}: write ORDER,EPSILON, two numbers, e.g. {cls.EXAMPLE}"
             ) from None
         return cls(order, divergence)
 

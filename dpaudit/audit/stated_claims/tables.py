@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
@@ -39,6 +39,8 @@ class DeltaCurve:
         UsageError: no rows, ε outside 0…500, δ outside [0, 1), or a δ that grows with ε.
     """
 
+    EXAMPLE: ClassVar[str] = "0,0.3;1,0.1"
+
     pairs: tuple[tuple[float, float], ...]
     source: str = ""
     """The file that it was read from."""
@@ -50,10 +52,10 @@ class DeltaCurve:
         Raises:
             UsageError: it cannot be read; otherwise as for the class.
         """
-        return cls(*_table(table, "claim-curve", "epsilon,delta"))
+        return cls(*_table(table, "claim-curve", "epsilon,delta", cls.EXAMPLE))
 
     def __post_init__(self) -> None:
-        _increasing(self.pairs, "claim-curve", "δ", lambda e, d: 0 <= e <= 500 and 0 <= d < 1)
+        _increasing(self, "claim-curve", "δ", lambda e, d: 0 <= e <= 500 and 0 <= d < 1)
 
     @property
     def text(self) -> str:
@@ -118,6 +120,8 @@ class TradeOff:
             type-II error that grows.
     """
 
+    EXAMPLE: ClassVar[str] = "0.1,0.8;0.5,0.3"
+
     pairs: tuple[tuple[float, float], ...]
     source: str = ""
     """The file that it was read from."""
@@ -129,10 +133,10 @@ class TradeOff:
         Raises:
             UsageError: it cannot be read; otherwise as for the class.
         """
-        return cls(*_table(table, "claim-f", "type1,type2"))
+        return cls(*_table(table, "claim-f", "type1,type2", cls.EXAMPLE))
 
     def __post_init__(self) -> None:
-        _increasing(self.pairs, "claim-f", "type II", lambda a, b: 0 <= a <= 1 and 0 <= b <= 1)
+        _increasing(self, "claim-f", "type II", lambda a, b: 0 <= a <= 1 and 0 <= b <= 1)
         for a, b in self.pairs:
             if b > 1 - a + 1e-9:
                 raise UsageError(
@@ -205,9 +209,11 @@ class TradeOff:
         return float(below[row]), row
 
 
-def _table(given: Table, option: str, header: str) -> tuple[tuple[tuple[float, float], ...], str]:
+def _table(
+    given: Table, option: str, header: str, example: str
+) -> tuple[tuple[tuple[float, float], ...], str]:
     """The rows, sorted, and the file's name if it was one."""
-    how = f"write a .csv with the columns {header}, or 'A,B;A,B'"
+    how = f"write a .csv with the columns {header}, or pairs, e.g. '{example}'"
     source = ""
     try:
         if isinstance(given, str | Path) and str(given).lower().endswith(".csv"):
@@ -243,16 +249,17 @@ def _is_number(text: str) -> bool:
 
 
 def _increasing(
-    pairs: tuple[tuple[float, float], ...],
+    claim: DeltaCurve | TradeOff,
     option: str,
     second: str,
     allowed: Callable[[float, float], bool],
 ) -> None:
+    pairs, how = claim.pairs, f"write pairs, e.g. '{claim.EXAMPLE}'"
     if not pairs:
-        raise UsageError(f"{option}: has no rows, so nothing is claimed; give at least one")
+        raise UsageError(f"{option}: has no rows, so nothing is claimed; {how}")
     for a, b in pairs:
         if not allowed(a, b):
-            raise UsageError(f"{option}={a},{b}: out of range; see --help for the two columns")
+            raise UsageError(f"{option}={a},{b}: out of range; {how}")
     for (a, b), (c, d) in pairwise(pairs):
         if d > b:
             raise UsageError(

@@ -9,6 +9,7 @@ import typer
 
 from dpaudit.cli import completion
 from dpaudit.cli.options import FormatOption
+from dpaudit.prove.verdicts.claims import EXAMPLES
 
 __all__ = ["prove", "verify_certificate"]
 
@@ -26,7 +27,7 @@ def prove(
         str | None,
         typer.Option(
             metavar="CLAIM",
-            help="discrete-gaussian:sigma=1 | discrete-laplace:scale=2 | geometric:p=1/2 | bernoulli:p=1/3 | randomized-response:epsilon=1 | uniform:low=0,high=9 | categorical:… | exponential-mechanism:…",
+            help=EXAMPLES,
             show_default=False,
             autocompletion=completion.claims,
         ),

@@ -16,15 +16,15 @@ from fractions import Fraction
 from functools import lru_cache
 from math import prod
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
-from dpaudit.errors import UnknownNameError, UsageError
+from dpaudit.errors import MissingExtraError, UnknownNameError, UsageError
 from dpaudit.prove.verdicts.enclosures import Bounds, ball, bounds_of, precision
 from dpaudit.registry import nearest
 from dpaudit.results.foreign import shown
 from dpaudit.results.text import one_line
 
-__all__ = ["FAMILIES", "ClaimedLaw"]
+__all__ = ["EXAMPLES", "FAMILIES", "ClaimedLaw", "Family"]
 
 _LARGEST_SCALE = 10**4
 _LARGEST_COUNT = 10**6
@@ -64,12 +64,18 @@ class ClaimedLaw:
         if name not in FAMILIES:
             raise UnknownNameError(
                 f"claim={one_line(text)}: family {shown(name)} is not known"
-                f"{nearest(name, FAMILIES)}; {', '.join(FAMILIES)} are"
+                f"{nearest(name, FAMILIES)}; write one of {EXAMPLES}"
             )
-        options = _Options(name, rest)
-        dim = options.whole("dim", default=1, low=1, high=_LARGEST_DIMENSION)
-        one = FAMILIES[name](options)
-        options.all_used()
+        family = FAMILIES[name]
+        try:
+            options = _Options(name, rest)
+            dim = options.whole("dim", default=1, low=1, high=_LARGEST_DIMENSION)
+            one = family.law(options)
+            options.all_used()
+        except MissingExtraError:
+            raise
+        except UsageError as error:
+            raise type(error)(f"{error}; write e.g. {name}:{family.example}") from error
         return cls(f"{name}:{options.text}" if options.text else name, dim, lru_cache(None)(one))
 
     def __str__(self) -> str:
@@ -105,7 +111,7 @@ class _Options:
 
     def _take(self, name: str) -> str:
         if name not in self._left:
-            raise UsageError(f"claim={self._family}: {name} is missing; write {self._family}:…")
+            raise UsageError(f"claim={self._family}: {name} is missing")
         return self._left.pop(name)
 
     def has(self, name: str) -> bool:
@@ -314,7 +320,7 @@ def _categorical(options: _Options) -> Probability:
     """P(i) ∝ the i-th of ``weights``, counted from 0."""
     weights = options.numbers("weights")
     if min(weights) < 0 or not sum(weights):
-        raise UsageError("weights: must not be negative, nor all 0; write weights=1:2:4")
+        raise UsageError("weights: must not be negative, nor all 0")
     return _listed({i: _exactly(w / sum(weights)) for i, w in enumerate(weights)})
 
 
@@ -330,16 +336,26 @@ def _exponential_mechanism(options: _Options) -> Probability:
         return _listed({i: bounds_of(w / total) for i, w in enumerate(weights)})
 
 
-FAMILIES: Mapping[str, Callable[[_Options], Probability]] = MappingProxyType(
+class Family(NamedTuple):
+    """A family of laws: its probabilities from its options, and options that are right."""
+
+    law: Callable[[_Options], Probability]
+    example: str
+
+
+FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
-        "discrete-gaussian": _discrete_gaussian,
-        "discrete-laplace": _discrete_laplace,
-        "geometric": _geometric,
-        "bernoulli": _bernoulli,
-        "randomized-response": _randomized_response,
-        "uniform": _uniform,
-        "categorical": _categorical,
-        "exponential-mechanism": _exponential_mechanism,
+        "discrete-gaussian": Family(_discrete_gaussian, "sigma=1"),
+        "discrete-laplace": Family(_discrete_laplace, "scale=2"),
+        "geometric": Family(_geometric, "p=1/2"),
+        "bernoulli": Family(_bernoulli, "p=1/3"),
+        "randomized-response": Family(_randomized_response, "epsilon=1"),
+        "uniform": Family(_uniform, "low=0,high=9"),
+        "categorical": Family(_categorical, "weights=1:2:4"),
+        "exponential-mechanism": Family(_exponential_mechanism, "scores=0:1:3,epsilon=1"),
     }
 )
-"""Each family's probabilities, from its options."""
+"""The families by name."""
+
+EXAMPLES = " | ".join(f"{name}:{family.example}" for name, family in FAMILIES.items())
+"""A claim of each family."""

@@ -220,7 +220,7 @@ def test_a_torch_model_is_scored_by_its_loss():
         ({"canaries": np.zeros((9, 3))}, "do not fit"),
         ({"mu": None}, "there is no claim"),
         ({"dpsgd": "sigma=1,rate=0.1,steps=3"}, "claim-mu: cannot be given with claim-dpsgd"),
-        ({"mu": None, "dpsgd": "sigma=1,rate=0.1"}, "write sigma=1,rate=0.05,steps=80"),
+        ({"mu": None, "dpsgd": "sigma=1,rate=0.1"}, "write e.g. sigma=1,rate=0.05,steps=80"),
         ({"mu": None, "dpsgd": "sigma=1,rate=2,steps=3"}, "rate=2"),
         ({"mu": None, "dpsgd": "sigma=1,rate=1,steps=2.5"}, "steps=2.5"),
         ({"loss": knows}, "score: not together with loss"),
