@@ -1,8 +1,8 @@
-"""Reads a stranger's certificate before `checker.py` does: how large, how deep, and its shape.
+"""Reads a stranger's certificate before `checker.py` does: limits of size and depth, and its shape.
 
-The checker has no time for a file that is no certificate: it may end in any exception there. After
+The checker alone may end in any exception on a file that is not a certificate. After
 :func:`read_certificate` every field has its type, every number that points at something points at
-it, and every text that is a number is a plain fraction; so the checker ends in `Wrong`, or not.
+it, and every text that is a number is a plain fraction: the checker accepts, or raises `Wrong`.
 """
 
 from __future__ import annotations
