@@ -19,9 +19,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 
 # deadline: a loaded machine
-settings.register_profile("quick", max_examples=40, deadline=None, derandomize=True)
+settings.register_profile("quick", max_examples=10, deadline=None, derandomize=True)
 # pytest --hypothesis-profile thorough
-settings.register_profile("thorough", max_examples=400, deadline=None)
+settings.register_profile("thorough", max_examples=100, deadline=None)
 settings.load_profile("quick")
 
 

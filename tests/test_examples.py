@@ -46,6 +46,7 @@ def test_audit_a_closed_sampler(fewer):
     assert all(name in out for name in ("finding: ", "tails", "repeats")) or "no C compiler" in out
 
 
+@pytest.mark.slow
 def test_plant_and_catch(fewer):
     # no 50 vectors: one process imports torch, not four; README has the whole run by make check
     fewer(12_500)
@@ -141,6 +142,7 @@ def test_transcripts(tmp_path, monkeypatch):
     assert sum(code == "1" for name, code in said if name.startswith("swapped")) >= 1
 
 
+@pytest.mark.slow
 def test_apple_budget():
     out = run("07_apple_budget.py")
     assert "together: ε = 16 per day, 480 in 30 days" in out
@@ -149,6 +151,7 @@ def test_apple_budget():
     assert 3 < low < 4 < high < 5
 
 
+@pytest.mark.slow
 def test_the_gate_that_init_writes_runs_as_it_is(pytester):
     """Honest noise passes, and the control catches; an honest run fails once in 5 million."""
     assert here("init", "pytest", cwd=pytester.path).returncode == 0
@@ -156,6 +159,7 @@ def test_the_gate_that_init_writes_runs_as_it_is(pytester):
     run.assert_outcomes(passed=3)
 
 
+@pytest.mark.slow
 def test_pytest_gate(pytester):
     """The planted flaw fails, the rest passes; an honest sampler fails one run in 5 million."""
     for file in (EXAMPLES / "pytest_gate").iterdir():
@@ -171,6 +175,7 @@ def test_pytest_gate(pytester):
     )
 
 
+@pytest.mark.slow
 def test_seed_in_noise(fewer):
     fewer(20_000)
     out = run("10_seed_in_noise.py")
@@ -223,6 +228,7 @@ def test_smartnoise_query(no_classifiers):
     assert result.verdict == "no-finding"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "verdict"), [("by_city", "no-finding"), ("as_returned", "finding")]
 )
@@ -234,6 +240,7 @@ def test_pipeline_dp_sum(no_classifiers, function, verdict):
     assert ("text of release#keys" in result.advice[-1]) == (verdict == "finding")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "verdict"), [("fixed_bounds", "no-finding"), ("bounds_from_data", "finding")]
 )
@@ -242,6 +249,7 @@ def test_opendp_sum(no_classifiers, function, verdict):
     assert released("opendp_sum.py", function, "oldest", samples=1000).verdict == verdict
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "verdict"), [("marginals", "no-finding"), ("copies", "finding")]
 )

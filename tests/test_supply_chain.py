@@ -63,6 +63,7 @@ def specimen():
     return module
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Full backward hook")
 def test_the_same_script_with_the_library_swapped(tmp_path, on_path, monkeypatch):
     key = tmp_path / "key.json"

@@ -80,6 +80,7 @@ def cells(folder):
         return len(store.results())
 
 
+@pytest.mark.slow
 def test_the_slurm_array(there):
     (script,) = blocks("sh")
     asked = re.search(r"^#SBATCH --array=1-(\d+)$", script, re.M)
@@ -94,6 +95,7 @@ def test_the_slurm_array(there):
     assert cells(there / "runs" / "gpm-fig5") == 3
 
 
+@pytest.mark.slow
 def test_the_kubernetes_job(there):
     (text,) = blocks("yaml")
     job = yaml.safe_load(text)
@@ -128,6 +130,7 @@ def local():
         yield cluster
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "name"),
     [("dask_jobqueue", "SLURMCluster"), ("dask_kubernetes.operator", "KubeCluster")],

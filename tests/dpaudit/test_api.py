@@ -112,6 +112,7 @@ def half(value, n): return np.round(value + rng.laplace(0, 0.3, n))
 """
 
 
+@pytest.mark.slow
 def test_the_command_for_a_function_of_a_package_finds_it(tmp_path, monkeypatch):
     """Its folder is on this process's path only, so the command has to name it."""
     package = tmp_path / "s r c" / "pack_of_noise"

@@ -222,6 +222,7 @@ def test_before_the_first_step_the_note_has_no_number_of_a_run():
         assert note.endswith("batches that are drawn at random.")
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_result():
     first, second = (dpaudit.audit_optimizer(optimizer(), **FEW) for _ in range(2))
     moments = [{t.name: t.p for t in r.noise.tests}["moments"] for r in (first, second)]
@@ -296,6 +297,7 @@ def test_a_failed_audit_and_an_optimizer_of_ones_own_leave_nothing_either():
 # ---------------------------------------------------------------- other optimizers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -321,6 +323,7 @@ def test_opacus_optimizers_pass(options):
     assert made.max_grad_norm is bound
 
 
+@pytest.mark.slow
 def test_a_scheduler_around_the_step_is_no_obstacle():
     made = optimizer()
     scheduler = torch.optim.lr_scheduler.StepLR(made, step_size=1)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import psutil
+import pytest
 
 TESTS = Path(__file__).parents[1]
 MOMENTS = ["audit", "file:x.npy", "--tests", "moments", "--claim"]
@@ -39,6 +40,7 @@ def on(system, commands, folder):
     return said[::2]
 
 
+@pytest.mark.slow
 def test_windows_audits_recordings_and_says_that_it_runs_no_programs_and_keeps_no_runs(tmp_path):
     key = ["key", "new", "--dim", 64, "--beta", "1e-3", "--gamma", "2sqrtd", "--out", "k.json"]
     program = ["audit", "numpy:normal", "--claim", "gaussian:sigma=1"]
@@ -51,6 +53,7 @@ def test_windows_audits_recordings_and_says_that_it_runs_no_programs_and_keeps_n
     assert "This system has no file locks for dpaudit; use Linux or macOS" in said[4]
 
 
+@pytest.mark.slow
 def test_macos_audits_recordings_and_runs_programs_and_ends_them(tmp_path):
     """There, too, the supervisor ends on request: nothing is left of a program that hangs."""
     marker = f"dpaudit-test-{uuid.uuid4().hex}"

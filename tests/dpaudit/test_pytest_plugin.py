@@ -101,6 +101,7 @@ def test_honest_passes_and_the_planted_flaw_fails_with_a_message(project):
     assert "pytest_plugin/a" not in shown
 
 
+@pytest.mark.slow
 def test_the_command_in_the_message_shows_the_finding_again(project, pytester):
     run = project(
         "def test_flawed(dpaudit): dpaudit.assert_no_finding(mine.coarse, **NORMAL)\n", *FEW[:2]
@@ -136,6 +137,7 @@ def test_all_values_are_drawn_where_asked_for(imported):
     assert drawn(by="moments", all_values=False) < 1_900_000
 
 
+@pytest.mark.slow
 def test_callables_that_no_other_process_can_import(project):
     run = project(
         "rng = np.random.default_rng()\n"
@@ -199,6 +201,7 @@ def test_inconclusive_is_a_failure_that_says_so(project):
     )
 
 
+@pytest.mark.slow
 def test_mechanisms(project):
     run = project(
         "def test_private(dpaudit):\n"
@@ -342,6 +345,7 @@ def test_it_costs_nothing_until_it_is_used():
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_a_failure_names_the_pair_that_was_found_and_the_event(monkeypatch):
     monkeypatch.setattr("dpaudit.audit.epsilon.judge.learned_scores", lambda *_, **__: [])
     result = dpaudit.audit_mechanism(

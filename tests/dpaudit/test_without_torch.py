@@ -43,6 +43,7 @@ def without_torch(code):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_every_source_draws_arrays():
     without_torch(SOURCES)
 

@@ -52,7 +52,7 @@ def test_mutated_reports(tmp_path):
     read, valid = Counter(), [path.read_bytes() for path in REPORTS]
     assert reports_door(DATA / "reports") > 0
 
-    @fuzzed(37)
+    @fuzzed
     @given(number=st.integers(0, 2**48))
     def try_one(number):
         rng = random.Random(number)
@@ -97,7 +97,7 @@ def test_mutated_databases(tmp_path):
     valid = path.read_bytes()
     assert database_door(path) > 0
 
-    @fuzzed(37)
+    @fuzzed
     @given(number=st.integers(0, 2**48))
     def try_one(number):
         rng = random.Random(number)

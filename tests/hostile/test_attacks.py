@@ -80,6 +80,7 @@ def test_an_attack(name, level, workers, best):
     tried(workers(level), name, level, best)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "level"), [*cases(ALONE)])
 def test_an_attack_by_a_worker_of_its_own(name, level, vendor, best):
     tried(functools.partial(attempt, vendor=vendor, level=level), name, level, best)

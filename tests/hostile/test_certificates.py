@@ -36,7 +36,7 @@ def identity(folder):
 
 
 @given(number=NUMBERS)
-@fuzzed(50)
+@fuzzed
 def test_identities(number, folder):
     rng = random.Random(number)
     held = {name: (folder / name).read_bytes() for name in FILES}
@@ -58,7 +58,7 @@ def der(rng, pem):
 
 
 @given(number=NUMBERS)
-@fuzzed(50)
+@fuzzed
 def test_introductions(number, identity):
     rng = random.Random(number)
     message = introduce(identity, signing=bytes(32), terms=bytes(32))

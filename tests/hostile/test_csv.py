@@ -29,7 +29,7 @@ def folder(tmp_path_factory):
 
 
 @given(data=mutations(VALID, words=WORDS))
-@fuzzed(75)
+@fuzzed
 def test_mutated_text(data, folder):
     path = folder / "x.csv"
     path.write_bytes(data)
@@ -37,7 +37,7 @@ def test_mutated_text(data, folder):
 
 
 @given(data=mutations([bytes(64), b"\0\0\0\0\0\0\xf0\x3f" * 9]))
-@fuzzed(25)
+@fuzzed
 def test_mutated_values(data, folder):
     path = folder / "x.bin"
     path.write_bytes(data)

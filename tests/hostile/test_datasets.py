@@ -54,7 +54,7 @@ def tar_door(path):
 
 
 @given(data=mutations([*IMAGES, *map(gzip.compress, IMAGES)], words=WORDS))
-@fuzzed(50)
+@fuzzed
 def test_mutated_idx(data, folder):
     for name in ("x", "x.gz"):
         (folder / name).write_bytes(data)
@@ -62,7 +62,7 @@ def test_mutated_idx(data, folder):
 
 
 @given(data=mutations([TAR], words=WORDS))
-@fuzzed(50)
+@fuzzed
 def test_mutated_tar(data, folder):
     path = folder / "x.tar.gz"
     path.write_bytes(gzip.compress(data, 1, mtime=0))

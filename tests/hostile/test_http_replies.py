@@ -110,7 +110,7 @@ def released(reply):
 
 
 @given(data=mutations([*VALID, *VALID, *REFUSED], words=WORDS))
-@fuzzed(50)
+@fuzzed
 def test_mutated_releases(data):
     data = data[: 1 << 17]
     if refuses_or_reads(lambda: released(data), size=max(len(data), 64)):
@@ -128,7 +128,7 @@ def test_releases_that_are_none(reply):
 
 
 @given(data=mutations([*VALID, *VALID, *REFUSED], words=WORDS))
-@fuzzed(100)
+@fuzzed
 def test_mutated_replies(data):
     data = data[: 1 << 17]  # what the socket holds
     if refuses_or_reads(lambda: ask(data), size=max(len(data), 64)):
@@ -163,6 +163,7 @@ ENDLESS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ENDLESS)
 @pytest.mark.parametrize("drip", [True, False])
 def test_replies_without_an_end(kind, drip):

@@ -99,7 +99,7 @@ def test_mutated_key_files(tmp_path):
     read, path, valid = Counter(), tmp_path / "key.json", json.dumps(KEY, indent=2).encode()
     assert PancakeKey.load(written(path, valid)).dim == 64
 
-    @fuzzed(100)
+    @fuzzed
     @given(number=st.integers(0, 2**48))
     def try_one(number):
         rng = random.Random(number)

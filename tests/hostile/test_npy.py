@@ -88,7 +88,7 @@ def folder(tmp_path_factory):
 
 
 @given(data=mutations(VALID, words=WORDS))
-@fuzzed(75)
+@fuzzed
 def test_mutated_files(data, folder):
     path = folder / "x.npy"
     path.write_bytes(data)

@@ -57,7 +57,7 @@ def doors(path):
 
 
 @given(data=mutations(ARCHIVES, words=ZIP_WORDS))
-@fuzzed(75)
+@fuzzed
 def test_mutated_archives(data, path):
     path.write_bytes(data)
     for door in doors(path):
@@ -65,7 +65,7 @@ def test_mutated_archives(data, path):
 
 
 @given(data=mutations(VALID, words=WORDS))
-@fuzzed(37)
+@fuzzed
 def test_mutated_arrays_in_whole_archives(data, path):
     archive = zipped(
         ("x_train.npy", data),

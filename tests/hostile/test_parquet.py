@@ -51,7 +51,7 @@ def path(tmp_path_factory):
 
 
 @given(data=mutations([*VALID, *REFUSED], words=WORDS))
-@fuzzed(50)
+@fuzzed
 def test_mutated_files(data, path):
     path.write_bytes(data)
     refuses_or_reads(lambda: drawn(path), size=len(data))

@@ -264,19 +264,19 @@ def spoil_each(steps, what, rng):
 
 
 @given(spoil=spoils())
-@fuzzed(60)
+@fuzzed
 def test_secure_aggregation(spoil, sessions):
     spoil_each(sessions[aggregation], *spoil)
 
 
 @given(spoil=spoils())
-@fuzzed(40)
+@fuzzed
 def test_joint_seeds(spoil, sessions):
     spoil_each(sessions[seeds], *spoil)
 
 
 @given(spoil=spoils())
-@fuzzed(30)
+@fuzzed
 def test_verifiable_counts(spoil, sessions):
     spoil_each(sessions[counts], *spoil)
 
@@ -309,7 +309,7 @@ def noise_side(tmp_path_factory):
 
 
 @given(spoil=spoils())
-@fuzzed(80)
+@fuzzed
 def test_two_servers(spoil, noise_side):
     """Nothing is published and no draft stays; the release can then be offered as meant."""
     side, folder = noise_side
@@ -358,7 +358,7 @@ VECTOR_STEP = Step(
 
 
 @given(spoil=spoils())
-@fuzzed(80)
+@fuzzed
 def test_vectors(spoil):
     frames = spoilt(*spoil, VECTOR_STEP)
     if frames[: len(FRAMES)] != FRAMES:
@@ -379,7 +379,7 @@ MESSAGES = [
 
 
 @given(spoil=spoils())
-@fuzzed(80)
+@fuzzed
 def test_any_bytes_as_a_message(spoil):
     """What is read is what would be written, byte for byte."""
     for message in MESSAGES:

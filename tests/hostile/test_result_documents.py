@@ -70,7 +70,7 @@ def test_mutated_documents(valid, tmp_path):
         read_report(path, FORMATS)  # figures load their libraries before memory is limited
         assert refuses_or_reads(lambda: read_report(path, FORMATS), size=len(data))
 
-    @fuzzed(10)
+    @fuzzed
     @given(number=st.integers(0, 2**48))
     def try_one(number):
         rng = random.Random(number)

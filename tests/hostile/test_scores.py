@@ -36,7 +36,7 @@ def folder(tmp_path_factory):
 
 
 @given(data=mutations([TEXT, b"\xef\xbb\xbfmember, score\r\n1, -2\r\n\r\n0, .5"], words=CSV_WORDS))
-@fuzzed(75)
+@fuzzed
 def test_mutated_text(data, folder):
     path = folder / "s.csv"
     path.write_bytes(data)
@@ -44,7 +44,7 @@ def test_mutated_text(data, folder):
 
 
 @given(data=mutations(ARCHIVES, words=[*WORDS, b"PK\1\2", b"PK\5\6", b"\xff" * 8]))
-@fuzzed(50)
+@fuzzed
 def test_mutated_archives(data, folder):
     path = folder / "s.npz"
     path.write_bytes(data)
@@ -52,7 +52,7 @@ def test_mutated_archives(data, folder):
 
 
 @given(data=mutations([saved(SCORE), saved(MEMBER)], words=WORDS))
-@fuzzed(25)
+@fuzzed
 def test_mutated_arrays_in_whole_archives(data, folder):
     path = folder / "a.npz"
     for members in (

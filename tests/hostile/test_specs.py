@@ -158,7 +158,7 @@ def test_mutated_specs(tmp_path):
         path.write_bytes(data)
         assert refuses_or_reads(lambda: door(path), size=len(data))
 
-    @fuzzed(100)
+    @fuzzed
     @given(number=st.integers(0, 2**48))
     def try_one(number):
         rng = random.Random(number)

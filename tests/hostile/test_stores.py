@@ -353,7 +353,7 @@ def valid(tmp_path_factory, spec):
 def test_mutated_pages(valid, tmp_path):
     read, path = Counter(), tmp_path / FILE
 
-    @fuzzed(50)
+    @fuzzed
     @given(number=st.integers(0, 2**48))
     def try_one(number):
         rng = random.Random(number)
@@ -373,7 +373,7 @@ def test_mutated_pages(valid, tmp_path):
 def test_mutated_values(valid, tmp_path):
     read, path = Counter(), tmp_path / FILE
 
-    @fuzzed(50)
+    @fuzzed
     @given(number=st.integers(0, 2**48))
     def try_one(number):
         rng = random.Random(number)

@@ -79,7 +79,7 @@ def command(path):
 
 
 @given(number=st.integers(0, 2**48))
-@fuzzed(50)
+@fuzzed
 def test_mutated_files(number, seeds):
     path, rng = seeds / "x.json", random.Random(number)
     valid = [(seeds / name).read_bytes() for name in ("seeds.json", "counts.json")]
@@ -89,7 +89,7 @@ def test_mutated_files(number, seeds):
 
 
 @given(number=st.integers(0, 2**48))
-@fuzzed(50)
+@fuzzed
 def test_documents_with_odd_fields(number, seeds):
     path, rng = seeds / "x.json", random.Random(number)
     document = json.loads((seeds / rng.choice(("seeds.json", "counts.json"))).read_bytes())
@@ -100,7 +100,7 @@ def test_documents_with_odd_fields(number, seeds):
 
 
 @given(number=st.integers(0, 2**48))
-@fuzzed(25)
+@fuzzed
 def test_joint_seeds_by_parties_that_sign_anything(number, seeds):
     path, rng = seeds / "x.json", random.Random(number)
     document = json.loads((seeds / "seeds.json").read_bytes())
@@ -133,7 +133,7 @@ def signed(messages, rng):
 
 
 @given(number=st.integers(0, 2**48))
-@fuzzed(25)
+@fuzzed
 def test_verifiable_counts_by_a_prover_with_a_key(number, seeds):
     path, rng = seeds / "x.json", random.Random(number)
     said = {name: getattr(COUNTS, name) for name in MESSAGES}
@@ -152,7 +152,7 @@ def test_verifiable_counts_by_a_prover_with_a_key(number, seeds):
 
 
 @given(number=st.integers(0, 2**48))
-@fuzzed(25)
+@fuzzed
 def test_openings_and_releases(number, seeds):
     rng = random.Random(number)
     given = {"opening": "opening.json", "release": "release.npy"}

@@ -19,6 +19,7 @@ from dpaudit.accounting import (
 from dpaudit.errors import UsageError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("beta", "gamma", "sigma"), [(0.1, 8.0, 1.0), (0.5, 1.2, 1.0)])
 def test_no_neighbour_exceeds_the_bound_and_one_attains_the_value(beta, gamma, sigma):
     rng = np.random.default_rng(5)

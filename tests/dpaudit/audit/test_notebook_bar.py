@@ -29,6 +29,7 @@ def shown(monkeypatch):
     return told
 
 
+@pytest.mark.slow
 def test_audits_show_a_bar_and_remove_it(shown):
     dpaudit.audit_sampler("numpy:normal", samples=5_000, seed=1, tests=["moments"])
     assert "values: judging" in shown[-2]
@@ -46,6 +47,7 @@ def test_a_failed_audit_removes_it_too(shown):
     assert shown == [""]
 
 
+@pytest.mark.slow
 def test_no_bar_where_progress_is_given_or_no_kernel_runs(shown, monkeypatch):
     calls = []
     dpaudit.audit_sampler(

@@ -56,6 +56,7 @@ def test_the_package_carries_a_map_that_grows_sharper_with_n():
     assert all(spot.says for spot in blind_spots(points))
 
 
+@pytest.mark.slow
 def test_a_pass_quotes_the_map_and_a_small_audit_does_not():
     rng = np.random.default_rng((5, 2311))
     tests = tuple(sorted(set(registry.plugins("tests")) - {"keyless-search"}))
@@ -70,6 +71,7 @@ def test_a_pass_quotes_the_map_and_a_small_audit_does_not():
         assert sum(b.flaw == "wrong scale" for b in result.cannot_rule_out) == 1
 
 
+@pytest.mark.slow
 def test_the_map_is_true_where_it_was_measured():
     """Audits of the very flaw that the map finds with probability 0.9 at 10^5 values."""
     size = (

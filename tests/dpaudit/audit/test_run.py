@@ -208,6 +208,7 @@ def test_an_end_that_the_values_choose_keeps_the_error_rate():
     assert found <= 8 or binomial_two_sided(found, 160, 0.05) > 1e-3
 
 
+@pytest.mark.slow
 def test_same_seed_same_verdict():
     runs = []
     for _ in range(2):
@@ -447,6 +448,7 @@ class SlowClock:
         return self.rng.standard_normal((n, d))
 
 
+@pytest.mark.slow
 def test_a_slow_sampler_gets_fewer_short_calls(monkeypatch):
     monkeypatch.setattr("dpaudit.audit.sampling._SHORT_SECONDS", 0.2)
     slow = SlowClock(monkeypatch, 0.0, call=0.005)
@@ -520,6 +522,7 @@ def test_the_plan_is_fitted_to_the_speed(monkeypatch):
     assert all(0.3 < drawn[d] / full[d] < 0.6 for d in (4, 16, 32, 64, 4096))  # all in proportion
 
 
+@pytest.mark.slow
 def test_a_sampler_that_slows_down_still_ends_in_time(monkeypatch):
     slow = SlowClock(monkeypatch, 150e-6)
 

@@ -44,6 +44,7 @@ def test_sequential_stops_early_and_says_how_to_see_it_again(folder):
     assert again.returncode == 1
 
 
+@pytest.mark.slow
 def test_a_registered_source_is_audited_against_its_own_claim(folder):
     args = ("audit", "gaussian:sigma=3", "--samples", "1e4", "--tests", "moments", "--seed", 1)
     document = json.loads(dpaudit(*args, "--format", "json", cwd=folder).stdout)
@@ -51,6 +52,7 @@ def test_a_registered_source_is_audited_against_its_own_claim(folder):
     assert document["verdict"] == "no-finding"
 
 
+@pytest.mark.slow
 def test_a_finding_is_reproduced_by_its_command(folder):
     args = (
         "audit",
@@ -74,6 +76,7 @@ def test_a_finding_is_reproduced_by_its_command(folder):
     assert dpaudit(*words[1:], cwd=folder).returncode == 1
 
 
+@pytest.mark.slow
 def test_the_terminal_shows_the_command_and_the_page_the_findings(folder):
     args = (
         "audit",
@@ -92,6 +95,7 @@ def test_the_terminal_shows_the_command_and_the_page_the_findings(folder):
     assert "--tests moments" in page
 
 
+@pytest.mark.slow
 def test_bits_are_written_for_another_battery(folder):
     args = (
         "audit",

@@ -37,6 +37,7 @@ def module(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_honest_is_0_and_says_what_it_cannot_exclude():
     args = (
         "gaussian",
@@ -128,6 +129,7 @@ def test_usage_errors_are_2(args, says):
     one_clear_line(dpaudit("audit", *args), 2, *says)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "says"),
     [
@@ -291,6 +293,7 @@ def test_starting_does_not_import_torch(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_audit_report(tmp_path):
     result = dpaudit(
         *(

@@ -23,6 +23,7 @@ def provenance(folder):
     return document["result"]["provenance"]
 
 
+@pytest.mark.slow
 def test_the_same_audit_with_any_seed_replaces_its_result(tmp_path):
     for seed in ("1", "2"):
         done = dpaudit(*AUDIT, "--seed", seed, cwd=tmp_path)
@@ -55,6 +56,7 @@ def test_the_check_leaves_nothing_and_removes_nothing(tmp_path):
         assert [path.name for path in tmp_path.rglob("*")] == ["old"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -91,6 +93,7 @@ def test_a_run_is_not_replaced_by_an_audit(tmp_path):
     assert "out=o: holds a run, not an audit" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["", "{}", "mine", '{"kind": "audit", "result": {}}'])
 def test_what_is_no_result_is_replaced(tmp_path, text):
     (tmp_path / "o").mkdir()
@@ -98,6 +101,7 @@ def test_what_is_no_result_is_replaced(tmp_path, text):
     assert dpaudit(*AUDIT, cwd=tmp_path).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_command_that_was_changed_by_hand_steers_nothing(tmp_path):
     assert dpaudit(*AUDIT, cwd=tmp_path).returncode == 0
     path = tmp_path / "o" / "result.json"

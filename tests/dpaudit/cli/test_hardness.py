@@ -160,6 +160,7 @@ def test_the_settings_are_those_of_the_experiments():
     assert len(shown) == len(want) == 93
 
 
+@pytest.mark.slow
 def test_the_paper_in_one_command():
     rows = json.loads(dpaudit("key", "hardness", "--paper", "--format", "json").stdout)
     assert [row["beta"] for row in rows if row["within_reach"]] == [1e-5]

@@ -48,6 +48,7 @@ def test_every_command_is_here():
         assert words in ALL
 
 
+@pytest.mark.slow
 @NAMED
 def test_help_fits_and_shows_two_examples(narrow, words):
     shown = dpaudit(*words, "--help")

@@ -38,6 +38,7 @@ def test_every_list_fits_and_names_no_class(monkeypatch, capsys, kind, width):
         assert (f":{name.partition(':')[2]}" if kind == "mechanisms" else name) in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sources", "mitigations"])
 def test_the_command_to_try_works(kind):
     _, _, command = dpaudit("list", kind).stderr.rpartition("Try: dpaudit ")

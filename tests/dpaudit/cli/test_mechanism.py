@@ -62,6 +62,7 @@ def test_honest_is_0_and_half_the_noise_is_1(module):
     assert dpaudit(*shlex.split(shown)[1:], cwd=module).returncode == 1
 
 
+@pytest.mark.slow
 def test_vectors(module):
     args = ("--neighbours", "0,0,0;1,0,0", "--claim-epsilon", 1, "--samples", 20_000, "--seed", 1)
     assert dpaudit("mechanism", "python:./mine.py:vectors", *args, cwd=module).returncode == 0
@@ -69,6 +70,7 @@ def test_vectors(module):
     assert dpaudit("mechanism", "python:./mine.py:vectors", *args, cwd=module).returncode == 1
 
 
+@pytest.mark.slow
 def test_crash_and_hang_are_3(module):
     common = ("--neighbours", "0,1", "--claim-epsilon", 1)
     for name, more, says in (

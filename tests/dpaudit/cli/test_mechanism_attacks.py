@@ -114,6 +114,7 @@ def test_an_attack_that_brings_its_neighbours(module):
     assert "pairs:far=3 brings its own; leave --neighbours out" in both.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("args", "code", "says"),
     [

@@ -119,6 +119,7 @@ def seen(tmp_path_factory):
     return of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [how for how in CALLS if how != "unready"])
 def test_nothing_is_imported_late(how, seen):
     found = seen(how)

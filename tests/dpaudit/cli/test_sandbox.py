@@ -78,6 +78,7 @@ def test_what_is_required_and_cannot_be_had_is_3_with_a_document(folder, refused
     assert (printed.returncode, json.loads(printed.stdout)["verdict"]) == (3, "inconclusive")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", BOTH)
 def test_less_than_was_asked_for_is_said(folder, refused, kind):
     result = dpaudit(kind, *BOTH[kind], "--format", "json", cwd=folder)
@@ -133,6 +134,7 @@ def refuse_unshare():
     syscall(confinement._SECCOMP[column], confinement._SET_MODE_FILTER, 0, ctypes.c_char_p(filled))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs seccomp")
 def test_a_kernel_that_refuses_namespaces(folder):
     command = [sys.executable, "-m", "dpaudit", "audit", *BOTH["audit"], "--format", "json"]

@@ -91,6 +91,7 @@ def inside():
     del app.registered_commands[before:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code", "redirect"),
     [
@@ -106,6 +107,7 @@ def test_an_unwritable_stderr_changes_no_exit_code(run, inside, words, code, red
     assert run(*words, redirect=redirect).returncode == code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "redirect"),
     [

@@ -177,6 +177,7 @@ def test_outcomes_are_told_when_they_are_on_disk_and_a_few_cells_are_taken_ahead
     assert taken == [0, 1]
 
 
+@pytest.mark.slow
 def test_a_full_disk_loses_nothing_that_was_told(planted, tmp_path):
     spec = planted(f"seconds = {[0.02 + i / 1e5 for i in range(40)]}", trials=1)
     done = []
@@ -316,6 +317,7 @@ def test_preflight_names_the_worker_and_the_remedy():
             cluster.check_workers(client, "tcp://s:1", gpu=gpu)
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_is_away(monkeypatch, capfd, tmp_path, planted):
     monkeypatch.setattr(cluster, "_CONNECT_SECONDS", 1)
     began = time.monotonic()

@@ -55,6 +55,7 @@ def rows(folder):
         return make_document(store.spec, store.results(), command="").rows
 
 
+@pytest.mark.slow
 def test_a_killed_worker_changes_nothing(local, tmp_path, capfd):
     spec = planted(
         tmp_path, f"seconds = {[0.02 + i / 1000 for i in range(12)]}", 'what = ["fine", "raises"]'

@@ -70,6 +70,7 @@ def test_one_cell_does_not_depend_on_the_others(small, tmp_path):
     assert tuple(r for r in a if r.settings["beta"] == 2.0) == b
 
 
+@pytest.mark.slow
 def test_an_audit_cell_sees_no_key_and_leaves_no_file(small, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()

@@ -122,6 +122,7 @@ def test_no_shard_has_all_cells_of_one_value_of_an_axis(tmp_path):
 # ---------------------------------------------------------------- what a merge is
 
 
+@pytest.mark.slow
 def test_a_merge_is_the_one_run_byte_for_byte(made, tmp_path):
     told = command_line.here("runs", "merge", tmp_path / "all", *(made / i for i in "123"))
     assert (told.returncode, "report" in told.stderr) == (0, True)
@@ -202,6 +203,7 @@ def test_missing_cells_are_named_with_their_shards(made, tmp_path):
     assert not (tmp_path / "all").exists()
 
 
+@pytest.mark.slow
 def test_partial_then_the_rest_by_a_part_or_by_a_run(made, tmp_path):
     out = tmp_path / "all"
     told = command_line.here("runs", "merge", out, made / "1", made / "3", "--partial")

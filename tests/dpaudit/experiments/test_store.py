@@ -179,6 +179,7 @@ def ended(number):
     return os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
 
 
+@pytest.mark.slow
 def test_kill_9_loses_nothing_that_was_promised_and_keeps_batches_whole(tmp_path):
     def write():
         store = Store.resume(tmp_path, spec=SPEC)
@@ -360,6 +361,7 @@ class Dying:
         return self._db.executemany(*args)
 
 
+@pytest.mark.slow
 def test_a_migration_that_is_killed_anywhere_leaves_version_1_whole(tmp_path, monkeypatch):
     whole, deaths = store_module.migrate, 0
     old = version_1(tmp_path / "v1", cells=2)

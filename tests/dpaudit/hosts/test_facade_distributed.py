@@ -127,6 +127,7 @@ def seen(elsewhere):
     return [torch.load(elsewhere[0] / f"seen-{rank}.pt", weights_only=True) for rank in (0, 1)]
 
 
+@pytest.mark.slow
 def test_another_process_computes_the_same_sum_bit_for_bit(elsewhere):
     assert elsewhere[1] == value_of_a_step()
 

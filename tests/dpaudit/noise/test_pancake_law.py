@@ -302,6 +302,7 @@ def test_blocks_of_the_noise_have_their_shares(make_key, stream):
 # ---------------------------------------------------------------- shards
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("d", "k", "dtype"),
     [

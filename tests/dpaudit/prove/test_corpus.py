@@ -163,6 +163,7 @@ def test_the_names_and_the_diffs_of_bugs_differ() -> None:
     assert len({(bug["before"], bug["after"]) for bug in BUGS}) == len(BUGS)
 
 
+@pytest.mark.slow
 def test_the_division_of_opendp_0_14_1_loses_privacy(load) -> None:  # type: ignore[no-untyped-def]
     module = load((DATA / "opendp_0_14_1.py").read_text(encoding="utf-8"))
     laws = [explore(module.laplace_mechanism, (value, 3), residual=COARSE).law for value in (0, 1)]

@@ -157,6 +157,7 @@ def test_measurements_and_deployments():
     assert "contradict" not in quiet
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in DOCUMENTS if n != "measurements"])
 def test_every_page_has_meaning_glossary_and_hazards_in_their_places(name):
     html = render_report(DOCUMENTS[name])

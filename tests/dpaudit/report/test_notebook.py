@@ -47,6 +47,7 @@ def audit():
     )
 
 
+@pytest.mark.slow
 def test_results_show_themselves(audit):
     for result, said in (
         (audit, "nothing contradicts gaussian:sigma=1"),

@@ -26,6 +26,7 @@ def pages():
     return {name: render_report(document) for name, document in ALL.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_page_is_self_contained_and_well_formed(pages, name):
     page = Page(pages[name])

@@ -130,6 +130,7 @@ def test_what_is_no_call_is_refused_and_never_run(text, match, here):
     assert not list(here.iterdir())
 
 
+@pytest.mark.slow
 @given(st.one_of(st.text(max_size=40), st.text("f(nd,)=value.1-'[]{}*>ong ", max_size=40)))
 @settings(derandomize=True, deadline=None, max_examples=200, database=None)
 def test_any_text_is_a_call_or_refused(text):

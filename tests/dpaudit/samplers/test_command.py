@@ -134,6 +134,7 @@ def test_a_bad_end_is_a_crash(code, match):
 SLEEP = "import time; time.sleep(1000)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [

@@ -48,6 +48,7 @@ def audit(text: str, reason: str) -> None:
     assert re.search(f"{reason}|the time limit of {LIMIT:g} s was reached", said), said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["hangs", "raises", "fork bomb"])
 def test_an_audit_of_a_function_that_means_harm(how, module, marker, alive):
     code, reason = PYTHON[how]
@@ -56,6 +57,7 @@ def test_an_audit_of_a_function_that_means_harm(how, module, marker, alive):
     assert not alive(marker)
 
 
+@pytest.mark.slow
 def test_an_audit_of_a_program_that_means_harm(here, marker, alive):
     code, reason = COMMAND["closes its output"]
     audit("command:" + shlex.join([sys.executable, "-c", HEAD + code, marker]), reason)

@@ -76,6 +76,7 @@ def trailers_for_ever(send, n, d, server):
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "behave",
     [
@@ -185,6 +186,7 @@ NOT_HTTP = "not HTTP"
 END = "and then the end"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("behave", "match"),
     [

@@ -363,6 +363,7 @@ def test_whole_number_noise_is_not_asked_for_broken_values():
     assert not open_sampler("opendp:discrete-gaussian", seed="1").takes_value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scale", "verdict"), [(2, "no-finding"), (2.2, "finding")])
 def test_an_audit_of_a_library(scale, verdict):
     """Unseeded: honest ones fail with probability 1e-6; 10 % off is 17 errors of the mean |x|."""

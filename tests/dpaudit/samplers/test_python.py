@@ -133,6 +133,7 @@ def test_exceptions_that_end_programs_end_no_worker(body, ask):
     assert ask("return np.ones((n, d))").all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "match"),
     [
@@ -221,6 +222,7 @@ def test_a_missing_file_is_found_at_once(here):
         open_sampler("python:./no.py:f", seed="1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [

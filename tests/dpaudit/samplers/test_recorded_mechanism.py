@@ -57,6 +57,7 @@ def test_rows_of_different_lengths_are_refused(here):
         open_mechanism("file:a.npy;no.npy", seed="1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scale", "code"), [(1.0, 0), (0.4, 1)])
 @pytest.mark.parametrize("named", [True, False])
 def test_an_audit_of_recordings(here, scale, code, named):

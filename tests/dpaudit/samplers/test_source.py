@@ -30,6 +30,7 @@ def test_calls_draw_from_children_of_the_seed():
     assert blocks[0].dtype == np.float64
 
 
+@pytest.mark.slow
 def test_a_source_says_its_own_claim_and_none_behind_a_mitigation():
     with open_sampler("gaussian:sigma=2", seed="7") as sampler:
         assert sampler.claim == "gaussian:sigma=2.0"

@@ -71,6 +71,7 @@ def test_rotation_leaves_all_of_them_guessing(tmp_path):
     assert found["trusts"]
 
 
+@pytest.mark.slow
 def test_the_key_holder_knows_the_smoothing(tmp_path):
     """At a small τ an attacker with widened peaks reads all that is left: a slow oracle says so."""
     found = outcome(tmp_path, "pancake", 'name = "smoothing"\ntau = 0.02')

@@ -22,6 +22,7 @@ def run(text, *, trials=100):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
     [

@@ -179,6 +179,7 @@ def test_the_summary_says_it_all(table):
     assert training.summary([]) == ""
 
 
+@pytest.mark.slow
 def test_a_run_repeats_itself(rows, monkeypatch):
     monkeypatch.setattr(
         audit, "audit_sampler", lambda *a, **o: SimpleNamespace(verdict="no-finding", tests=())
@@ -213,6 +214,7 @@ def test_the_audit_gets_a_name_and_a_claim_and_the_source_a_private_key_file(mon
     )
 
 
+@pytest.mark.slow
 def test_the_audit_is_the_real_one():
     found = an_arm("pancake + rotation").audited(sigma=0.7, samples=20_000, seed="s")
     assert (found.verdict, found.dims) == ("no-finding", (512,))

@@ -76,6 +76,7 @@ def toy(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_history_names_the_last_bad_release_and_resumes(toy, monkeypatch):
     words = ["history", "toy:gaussian:scale=2", "--samples", "5000", "--allow-predictable"]
     words += ["--offline", "--out", toy / "out", "--cache", toy / "cache"]

@@ -44,6 +44,7 @@ def test_more_bins_by_simulation(counts, sigma):
     assert got >= share.max() - 1e-9
 
 
+@pytest.mark.slow
 def test_many_bins_behind_much_noise_are_a_guess():
     counts = torch.full((5000,), 7.0)
     assert best_bin(counts, sigma=50.0) == pytest.approx(1 / 5000, rel=0.1)

@@ -69,6 +69,7 @@ def test_a_library_that_is_absent_is_a_line_that_says_so(monkeypatch, tmp_path):
     assert controls.summary([told]) == "No control could be run."
 
 
+@pytest.mark.slow
 def test_controls_count_what_exceeds_the_claim():
     cell = {
         "grid": {"case": "discrete-laplace:scale=10 reach", "samples": 1_000, "alpha": 0.05},
@@ -103,6 +104,7 @@ def test_the_summary_counts_mechanisms_not_lines():
     assert "Failed: d p" in text
 
 
+@pytest.mark.slow
 def test_the_command_of_a_line_works():
     words = shlex.split(
         case("numpy:laplace reach").command.replace("--samples 20000", "--samples 2000")

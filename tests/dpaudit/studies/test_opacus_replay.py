@@ -11,6 +11,7 @@ from dpaudit.studies.opacus_replay import OpacusReplayGrid, state_from_noise
 pytest.importorskip("opacus")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [4096, 4100])
 def test_the_generator_goes_on_as_torch_does(size):
     made = torch.Generator().manual_seed(7)

@@ -66,6 +66,7 @@ def test_options_that_are_none(grid, error, says):
         attack_of(grid)
 
 
+@pytest.mark.slow
 def test_a_game_becomes_rows():
     found = rows("pool-inference", trials=400, **PLAY)
     assert [(r["adversary"], r["n"]) for r in found] == [
@@ -85,6 +86,7 @@ def test_a_game_becomes_rows():
     assert again == found
 
 
+@pytest.mark.slow
 def test_an_experiment_from_its_file_to_its_page(tmp_path):
     path = tmp_path / "s.toml"
     text = (files("dpaudit.studies") / "specs" / "bpia-figures.toml").read_text(encoding="utf-8")

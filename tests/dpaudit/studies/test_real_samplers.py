@@ -82,6 +82,7 @@ def _cell(sampler: str, **more: int) -> Cell:
     return Cell(kind="real-samplers", settings=settings)
 
 
+@pytest.mark.slow
 def test_a_row_names_the_cause() -> None:
     row = measure(_cell("Python: gauss"), None)
     assert row["version"] == sys.version.split()[0]

@@ -298,6 +298,7 @@ GROSS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GROSS)
 def test_gross_flaws_are_found(name):
     with opened(name) as sampler:
@@ -306,6 +307,7 @@ def test_gross_flaws_are_found(name):
     assert result.verdict == "finding"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HONEST)
 def test_honest_samplers_pass(name):
     make = honest(name)
@@ -394,6 +396,7 @@ def with_broken(monkeypatch):
     monkeypatch.setattr(zoo, "SPECIMENS", {**SPECIMENS, "broken": broken})
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("with_broken")
 def test_the_experiment_survives_a_specimen_that_fails(tmp_path):
     path = tmp_path / "s.toml"
@@ -425,6 +428,7 @@ def test_each_specimen_is_audited_once(tmp_path):
         zoo_measure.measure(load_spec(str(path)).cells()[0], None)
 
 
+@pytest.mark.slow
 def test_calibration_counts_and_judges(tmp_path):
     path = tmp_path / "s.toml"
     path.write_text(

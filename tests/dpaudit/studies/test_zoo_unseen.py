@@ -57,6 +57,7 @@ def test_the_unseen_half_is_labelled_and_split():
     assert [cell.settings["grid"]["specimen"] for cell in cells] == list(UNSEEN)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", UNSEEN)
 def test_every_specimen_is_reproducible_and_serves_its_shapes(name):
     one = UNSEEN[name]

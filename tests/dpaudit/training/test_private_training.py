@@ -75,6 +75,7 @@ def weights(result):
     return torch.cat([p.detach().reshape(-1) for p in result.network.parameters()])
 
 
+@pytest.mark.slow
 def test_a_run_repeats_itself_watched_or_not_and_leaves_the_global_generator_alone(
     images, honest_run
 ):

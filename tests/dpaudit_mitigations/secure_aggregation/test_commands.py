@@ -90,6 +90,7 @@ def contributor(folder, name, address):
     return ThreadPoolExecutor(1).submit(commands.contribute, peer=address, **files, **terms)
 
 
+@pytest.mark.slow
 def test_a_round_of_processes(start, tmp_path, monkeypatch):
     server = aggregate(start)
     address = json.loads(server.stdout.readline())["address"]

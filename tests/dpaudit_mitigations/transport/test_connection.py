@@ -373,6 +373,7 @@ def test_a_client_that_sends_nothing(start, dial, log_lines):
     assert log_lines()[-1]["reason"] == "the peer sent nothing for 0.5 s"
 
 
+@pytest.mark.slow
 def test_a_server_that_sends_nothing(start, talk):
     free = threading.Event()
 
@@ -399,6 +400,7 @@ def test_making_a_message_slowly_is_not_silence(start, talk):
     assert talk(start(idle=5.0), messages=ours(), idle=0.5) == [b"x"]
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_read(start, dial, log_lines):
     """The first answer fits every window: a busy machine is not a client that does not read."""
     made, read = [], threading.Event()
@@ -425,6 +427,7 @@ def test_a_client_that_does_not_read(start, dial, log_lines):
         list(answers)
 
 
+@pytest.mark.slow
 def test_a_call_that_takes_too_long_in_all(start, party, talk, log_lines):
     server = start(idle=0.5, timeout=1.0)
 

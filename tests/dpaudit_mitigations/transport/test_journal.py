@@ -188,6 +188,7 @@ def kill_rounds(path, rounds, seed):
     return seen
 
 
+@pytest.mark.slow
 def test_kill_nine_at_random_moments(path):
     seen = kill_rounds(path, 12, seed=20240603)
     assert len(seen) > 12

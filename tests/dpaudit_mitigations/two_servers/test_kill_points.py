@@ -10,6 +10,7 @@ import pytest
 pytestmark = pytest.mark.timeout(900)  # a busy machine is no failure
 
 
+@pytest.mark.slow
 def test_every_point_at_which_a_server_can_die():
     program = Path(__file__).with_name("kill_rounds.py")
     done = subprocess.run(

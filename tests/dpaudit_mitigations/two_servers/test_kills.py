@@ -28,6 +28,7 @@ def test_nothing_is_lost_or_published_twice():
     assert sum(found["kills"].values()) >= 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("forgets", "points", "says"),
     [

@@ -62,6 +62,7 @@ def here(*arguments):
     return CliRunner().invoke(app, ["serve", *arguments])
 
 
+@pytest.mark.slow
 def test_a_release_by_two_processes(noise, tmp_path, monkeypatch):
     address = json.loads(noise.stdout.readline())["address"]
     first = dpaudit(tmp_path, *command_line(address))

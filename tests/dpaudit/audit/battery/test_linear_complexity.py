@@ -125,6 +125,7 @@ def test_independent_noise_of_any_law_and_precision_passes(noise):
     assert np.mean(np.array(p) <= 0.05) <= 0.05
 
 
+@pytest.mark.slow
 def test_honest_noise_is_hardly_ever_below_any_level():
     rng = KeyedStream.from_seed("many").numpy()
     p = np.array([seen([rng.standard_normal((6, 64))]).p for _ in range(200)])

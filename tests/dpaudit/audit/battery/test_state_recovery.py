@@ -222,6 +222,7 @@ def test_noise_of_a_twister_is_predicted(claim, draw, says):
     assert says in evidence.effect
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2_500, 4_000])
 def test_few_values_in_a_row_are_enough(count):
     for name in ("random.gauss", "numpy.random.normal", "numpy.random.laplace", "torch.randn"):
@@ -238,6 +239,7 @@ def test_the_longest_call_counts_and_not_many_short_ones():
     assert found.details["call"] == 1
 
 
+@pytest.mark.slow
 def test_honest_noise_has_p_1_in_every_precision():
     """The type-I rate: 100 audits of one test, none with anything to say."""
     rng = np.random.default_rng(5)

@@ -180,6 +180,7 @@ def test_support_bounds_cover_at_the_claim(delta):
     assert np.mean(bounds) > 0.75
 
 
+@pytest.mark.slow
 def test_learned_and_timed_bounds_cover_at_the_claim():
     for attack, times in (
         (NamedAttack("learner", Learner()), 60),
@@ -621,6 +622,7 @@ UNUSUAL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", UNUSUAL)
 @pytest.mark.filterwarnings("error")
 def test_unusual_mechanisms(name, install):

@@ -51,6 +51,7 @@ def test_claims_that_are_none(epsilon, delta, mu, says):
         PrivacyClaim.of(epsilon, delta, mu)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mu", "code"), [(1.05, 0), (0.5, 1)])
 def test_an_audit_of_mu_alone(tmp_path, mu, code):
     """True μ = 1, rounded to a grid; 2e4 releases at each neighbour show μ of about 0.9."""

@@ -248,6 +248,7 @@ def test_a_long_pair_is_asked_again_by_files(tmp_path):
     assert question_of(files).pair == ([0.25] * 90, [0.25] * 89)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["list", "array", "frame"])
 def test_a_pair_of_python_is_asked_again_by_what_can_give_it(kind, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -370,6 +371,7 @@ def test_a_search_of_what_cannot_be_imported_is_a_usage_error(folder):
     assert "dpaudit: module=./none.py: cannot be imported" in ended.stderr
 
 
+@pytest.mark.slow
 def test_a_search_leaves_its_pair_as_files(folder):
     ended = here(
         *("mechanism", "python:./release.py:groups", "--dataset", "a.csv"),
@@ -399,6 +401,7 @@ for _ in range(int(sys.argv[2])):
 """
 
 
+@pytest.mark.slow
 def test_a_program_gets_a_file_and_writes_json(folder):
     (folder / "program.py").write_text(PROGRAM)
     ended = here(

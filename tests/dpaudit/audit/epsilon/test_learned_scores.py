@@ -82,6 +82,7 @@ def test_equal_releases_have_equal_scores_wherever_they_stand():
         np.testing.assert_array_equal(score.of(x[7:9]), values[7:9])
 
 
+@pytest.mark.slow
 def test_the_same_seed_learns_the_same():
     rows = [gated(np.random.default_rng(7), side, 1_500) for side in (0, 1)]
     first, second = (
@@ -107,6 +108,7 @@ def test_odd_numbers_are_scored(column):
         assert not np.isnan(score.of(rows[0])).any()
 
 
+@pytest.mark.slow
 def test_bounds_with_learned_scores_cover():
     """40 audits of Gaussian noise at exactly its claim, α = 0.1: fails from 12 misses on."""
     rng, n, times, missed = np.random.default_rng(23), 1_200, 40, 0
@@ -133,6 +135,7 @@ def test_bounds_with_learned_scores_cover():
     assert scipy.stats.binom.sf(missed - 1, times, 0.1) > 1e-3
 
 
+@pytest.mark.slow
 def test_an_audit_learns_scores_by_itself():
     rng = np.random.default_rng(11)
     result = audit_mechanism(

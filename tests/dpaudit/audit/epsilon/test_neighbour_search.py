@@ -125,6 +125,7 @@ def test_leaks_at_some_pairs_are_found(name):
     assert sizes[1] - sizes[0] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HONEST)
 def test_sound_mechanisms_show_no_more_than_they_claim(name):
     release = mechanisms(2)[name]
@@ -231,6 +232,7 @@ def test_the_progress_counts_trials_up_to_what_was_planned():
     assert found.tried <= found.budget < len(seen)
 
 
+@pytest.mark.slow
 def test_more_pairs_make_no_false_finding():
     """The pair that looked best of some 90 is judged anew: ε = 1 exactly is never contradicted."""
     rng = np.random.default_rng(5)

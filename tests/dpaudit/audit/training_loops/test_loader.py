@@ -63,6 +63,7 @@ def test_planted_flaws_are_found_by_their_test(name, make):
     assert name in found(make(np.random.default_rng(2)))
 
 
+@pytest.mark.slow
 def test_poisson_sampling_is_rarely_a_finding():
     wrong = sum(
         audit_loader(

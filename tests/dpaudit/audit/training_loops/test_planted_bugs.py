@@ -17,12 +17,14 @@ def test_the_claim():
     assert bugs.DpSgd.parse(bugs.CLAIM).epsilon(1e-5) == pytest.approx(2.13, abs=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [HONEST, "no clipping", "no noise when accumulating"])
 def test_by_the_weights_of_a_few_runs(name):
     result = bugs.run_level(bugs.BUGS[name], bugs.by_weights, 2, 1)
     assert (result.verdict == "finding") == (name != HONEST)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [HONEST, "clipping after averaging", "BatchNorm across records"])
 def test_by_one_canary_in_many_runs(name):
     result = bugs.one_level(bugs.BUGS[name], 1_000, 1)

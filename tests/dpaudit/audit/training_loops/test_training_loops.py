@@ -93,6 +93,7 @@ def test_one_honest_canary_in_many_runs_is_rarely_a_finding():
     assert scipy.stats.binom.sf(found - 1, 200, 0.05) > 1e-3
 
 
+@pytest.mark.slow
 def test_many_runs_show_which_noise_multiplier_is_left():
     pytest.importorskip("dp_accounting")
     claim = {"mu": None, "dpsgd": "sigma=1,rate=1,steps=1"}

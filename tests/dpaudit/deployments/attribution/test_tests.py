@@ -32,6 +32,7 @@ def found(document):
     return {test.name for test in document.tests if test.finding}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [NAVIGATION, EVENT])
 def test_honest_reports_pass(kind):
     document = judged("none", kind=kind, epsilon=6.0)

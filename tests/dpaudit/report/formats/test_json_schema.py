@@ -85,6 +85,7 @@ def test_a_field_that_is_gone_or_became_another_type_fails():
         assert not valid(document | {"result": document["result"] | {name: object}}), name
 
 
+@pytest.mark.slow
 def test_stored_documents_fit():
     stored = {
         p.parent.name: json.loads(p.read_bytes())

@@ -84,6 +84,7 @@ def test_no_controllers_no_limits_but_a_group(machine):
     group.end()  # twice is harmless
 
 
+@pytest.mark.slow
 def test_the_end_kills(machine, controlled):
     group = Group.below_ours(LIMITS, proc=machine())
     group.end()  # the plain files keep the folder, which is given up after a second
