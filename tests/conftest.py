@@ -37,6 +37,12 @@ LONG = (
 )
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--rewrite", action="store_true", help="write tests/dpaudit/rendered/*.txt anew"
+    )
+
+
 def pytest_collection_modifyitems(items):
     """The longest tests first, so that no worker is left alone with one of them at the end."""
     items.sort(key=lambda item: not item.nodeid.startswith(LONG))
