@@ -14,14 +14,15 @@ from hypothesis import settings
 
 from dpaudit.randomness import KeyedStream
 
-# for ``oracles``: importlib mode puts no folder on the path
-sys.path.insert(0, str(Path(__file__).parent))
+# for ``oracles`` and ``result_tables``: importlib mode puts no folder on the path
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "docs")]
 
 
 # deadline: a loaded machine
 settings.register_profile("quick", max_examples=10, deadline=None, derandomize=True)
 # pytest --hypothesis-profile thorough
-settings.register_profile("thorough", max_examples=100, deadline=None)
+settings.register_profile("thorough", max_examples=400, deadline=None)
 settings.load_profile("quick")
 
 

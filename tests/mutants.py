@@ -1,18 +1,21 @@
 """Does a test fail when the product is wrong?
 
-`python tests/mutants.py [FILE.toml ...] [--tests-from COMMIT]`. Each table ``[[mutant]]`` of
-``tests/mutants/*.toml`` is one realistic mistake: ``file``, the text ``before`` (once in that
-file), the text ``after``, and the ``tests`` that must fail. The tree is copied, the mistake is made
-in the copy, and the tests run there until the first failure. First they run without any mistake,
-since a red test proves nothing. One line a mutant, a sum at the end; exit 1 if one survives.
-``--tests-from COMMIT`` takes ``tests/`` as it was at that commit, to compare two suites on the same
-mutants.
+`python tests/mutants.py [NAME ...]`, or `make mutants`. Each table ``[[mutant]]`` of
+``tests/mutants.toml`` is one realistic mistake in statistics, privacy accounting, cryptography or
+the sandbox: the ``function`` it is in (``package.module:Class.method``), the ``pattern`` of code
+that is there once, what stands ``instead``, and the ``tests`` that must fail. Space does not count
+in a pattern, nor a comma before a closing bracket, so that formatting changes nothing. The tree is
+copied, the mistake is made in the copy, and the tests run there until the first failure. First they
+run without any mistake, since a red test proves nothing. One line a mutant, a sum at the end; exit
+1 if one survives.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,14 +23,62 @@ import tempfile
 import time
 import tomllib
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+TABLE = ROOT / "tests" / "mutants.toml"
+PACKAGES = {"dpaudit": ".", "dpaudit_attacks": "attacks", "dpaudit_mitigations": "mitigations"}
 # seconds for one run; a mutant that hangs counts as killed (each test has a timeout)
 LIMIT = 600
+SLOW_TOO = "not gpu and not packaging and not browser"
 
 
-def copied(to: Path, commit: str | None) -> Path:
-    """The working tree at ``to``: what git tracks, and ``tests/`` of ``commit`` if one is named."""
+def file_of(function: str) -> Path:
+    """The file of ``package.module:NAME``, relative to the root."""
+    module = function.partition(":")[0].split(".")
+    path = Path(PACKAGES[module[0]], *module)
+    return path / "__init__.py" if (ROOT / path).is_dir() else path.with_suffix(".py")
+
+
+def span(text: str, name: str) -> tuple[int, int]:
+    """Where the function, method or module constant ``name`` begins and ends in a file."""
+    place: Any = ast.parse(text)
+    for part in name.split("."):
+        place = next(n for n in place.body if part in names_of(n))
+    lines = text.splitlines(keepends=True)
+    first = min([place.lineno, *(d.lineno for d in getattr(place, "decorator_list", ()))]) - 1
+    return sum(map(len, lines[:first])), sum(map(len, lines[: place.end_lineno]))
+
+
+def names_of(node: ast.AST) -> set[str]:
+    targets = getattr(node, "targets", None) or [getattr(node, "target", None)]
+    return {getattr(node, "name", ""), *(t.id for t in targets if isinstance(t, ast.Name))} - {""}
+
+
+def matcher(pattern: str) -> re.Pattern[str]:
+    """The pattern's tokens, with any space between them."""
+    tokens = re.findall(r"\w+|[^\w\s]", pattern)
+    return re.compile(r"\s*".join(r",?\s*" * (t in ")]}") + re.escape(t) for t in tokens))
+
+
+def mutated(text: str, mutant: dict[str, Any]) -> str:
+    """The file with the mistake.
+
+    Raises:
+        SystemExit: the function is gone, or its pattern is not there once.
+    """
+    try:
+        begin, end = span(text, mutant["function"].partition(":")[2])
+    except StopIteration:
+        raise SystemExit(f"function={mutant['function']}: not there") from None
+    made, count = matcher(mutant["pattern"]).subn(lambda _: mutant["instead"], text[begin:end])
+    if count != 1:
+        raise SystemExit(f"function={mutant['function']}: {mutant['pattern']!r} is there {count} ×")
+    return text[:begin] + made + text[end:]
+
+
+def copied(to: Path) -> Path:
+    """The working tree at ``to``: what git tracks, and what is new and not ignored."""
     names = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -35,29 +86,24 @@ def copied(to: Path, commit: str | None) -> Path:
         check=True,
     ).stdout.split(b"\0")
     for name in filter(None, map(os.fsdecode, names)):
-        if (ROOT / name).is_file() and not (commit and name.startswith("tests/")):
+        if (ROOT / name).is_file():
             (to / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, to / name)
-    if commit:
-        archive = subprocess.run(
-            ["git", "archive", commit, "tests"], cwd=ROOT, stdout=subprocess.PIPE, check=True
-        ).stdout
-        subprocess.run(["tar", "-x"], cwd=to, input=archive, check=True)
     return to
 
 
 def passes(tree: Path, tests: list[str]) -> bool:
-    paths = os.pathsep.join(str(tree / name) for name in (".", "attacks", "mitigations"))
+    paths = os.pathsep.join(str(tree / name) for name in PACKAGES.values())
     environment = {
         **os.environ,
         "PYTHONPATH": paths,
         "OMP_NUM_THREADS": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", SLOW_TOO]
     try:
         done = subprocess.run(
-            command,
+            [*command, *tests],
             cwd=tree,
             env=environment,
             timeout=LIMIT,
@@ -77,41 +123,33 @@ def passes(tree: Path, tests: list[str]) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "files", nargs="*", type=Path, help="tables of mutants (default: all in tests/mutants)"
-    )
-    parser.add_argument(
-        "--tests-from", metavar="COMMIT", help="the suite of that commit instead of this one"
-    )
+    parser.add_argument("names", nargs="*", help="mutants whose function contains this")
     options = parser.parse_args()
-    files = options.files or sorted((ROOT / "tests" / "mutants").glob("*.toml"))
     mutants = [
-        one for file in files for one in tomllib.loads(file.read_text(encoding="utf-8"))["mutant"]
+        one
+        for one in tomllib.loads(TABLE.read_text(encoding="utf-8"))["mutant"]
+        if not options.names or any(name in one["function"] for name in options.names)
     ]
+    for one in mutants:
+        mutated((ROOT / file_of(one["function"])).read_text(encoding="utf-8"), one)
     survived = 0
     with tempfile.TemporaryDirectory() as folder:
-        tree = copied(Path(folder), options.tests_from)
+        tree = copied(Path(folder))
         sound = {
             tests: passes(tree, list(tests)) for tests in {tuple(one["tests"]) for one in mutants}
         }
         if red := [" ".join(tests) for tests, green in sound.items() if not green]:
             raise SystemExit("these tests fail without any mutant: " + "; ".join(red))
         for one in mutants:
-            place, started = tree / one["file"], time.monotonic()
+            place, started = tree / file_of(one["function"]), time.monotonic()
             text = place.read_text(encoding="utf-8")
-            if text.count(one["before"]) != 1:
-                raise SystemExit(
-                    f"file={one['file']}: the text before={one['before']!r} is there "
-                    f"{text.count(one['before'])} times"
-                )
-            place.write_text(text.replace(one["before"], one["after"]), encoding="utf-8")
-            alive = passes(tree, list(one["tests"]))
+            place.write_text(mutated(text, one), encoding="utf-8")
+            alive = passes(tree, one["tests"])
             place.write_text(text, encoding="utf-8")
             survived += alive
-            before, after = (one[key].strip().splitlines() for key in ("before", "after"))
             print(
                 f"{'SURVIVED' if alive else 'killed':9}{time.monotonic() - started:6.1f} s  "
-                f"{one['file']}  {before[0]!r} -> {after[:1]}",
+                f"{one['function']}  {one['pattern']} -> {one['instead']}",
                 flush=True,
             )
     print(f"{len(mutants) - survived} of {len(mutants)} mutants killed")

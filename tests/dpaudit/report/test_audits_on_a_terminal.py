@@ -84,33 +84,6 @@ def test_a_pass_is_short_and_hides_no_number(kind, count, width):
     assert all(f"flaw {i:03}" in whole for i in range(count))
 
 
-def test_a_pass_counts_its_tests():
-    lines = shown(documents.audit("no-finding"))
-    assert "3 tests, smallest adjusted p 0.060. --verbose shows each." in lines
-    assert not any("tails" in line for line in lines)
-    assert any("tails" in line for line in shown(documents.audit("no-finding"), verbose=True))
-
-
-def test_advice_is_no_finding_but_is_said():
-    found = documents.audit("no-finding")
-    advice = {"name": "forks", "advisory": True, "p": 1e-9, "effect": "parent and child agree"}
-    found["result"]["tests"][0] |= advice
-    lines = shown(found)
-    assert "Advice, no finding: forks: parent and child agree" in lines
-    assert "2 tests, smallest adjusted p 0.060; 1 more is advisory. --verbose shows each." in lines
-    found["result"]["tests"][0]["p"] = 1e-3
-    assert not any("Advice" in line for line in shown(found))
-
-
-def test_a_finding_shows_what_found_it_and_counts_the_rest():
-    found = documents.audit("finding")
-    lines = shown(found)
-    assert any(line.strip().startswith("moments") for line in lines)
-    assert not any(line.strip().startswith(("tails", "norms")) for line in lines)
-    assert "3 tests, 1 with a finding. --verbose shows each." in lines
-    assert sum("tails" in line for line in shown(found, verbose=True)) == 1
-
-
 @pytest.mark.parametrize("width", [40, 80, 120])
 @pytest.mark.parametrize("kind", MAKERS)
 def test_the_command_stays_on_one_line_however_long(kind, width):
@@ -130,21 +103,6 @@ def test_one_command_is_shown_and_all_of_them_with_verbose():
     ]
     again = [line for line in shown(found, verbose=True) if line.startswith("dpaudit audit")]
     assert again == [f"dpaudit audit x --tests {name}" for name in ("moments", "tails", "norms")]
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "topic"),
-    [
-        ("audit", "moments", "moments"),
-        ("audit", "bet on the scale", "bets"),
-        ("mechanism", "low bits, first neighbour over second", "low-bits"),
-        ("mechanism", "timing, first neighbour over second", "timing-attack"),
-        ("mechanism", "one run, ε at δ", "one-run"),
-    ],
-)
-def test_a_finding_says_where_it_is_explained(kind, name, topic):
-    lines = shown(with_tests(MAKERS[kind]("finding"), [name]))
-    assert lines.index(f"dpaudit explain {topic}") > lines.index("What it means, and what to do:")
 
 
 def test_equal_findings_keep_the_order_of_causes():

@@ -8,8 +8,7 @@ import pytest
 from support import documents
 from support.deployments import bare, document, shown
 
-from dpaudit.report import document_of, render_report
-from dpaudit.report.formats.checks import checked
+from dpaudit.report import render_report
 
 Page = documents.Page
 
@@ -17,38 +16,6 @@ Page = documents.Page
 @pytest.fixture(scope="module")
 def html():
     return render_report(document())
-
-
-def test_the_page(html):
-    page = Page(html)
-    assert page.ordered
-    assert page.open == []
-    text = " ".join(page.text.split())
-    for words in (
-        "Apple’s deployment, configuration somewhere",
-        "Finding: the configuration permits ε = 16 per day, and a finding is against the user; "
-        "the bits of com.apple.keyboard.Emoji.ru_RU.EmojiKeyboard show ε ≥ 3.6 per record, "
-        "where 1 is claimed.",
-        "of that, confirmed active on macOS",
-        "45 … 99",
-        "configuration 1 report 2",
-        "0.0930 … 0.1416",
-        "copies: p = 0.400",
-        "no forecast",
-        "rises from 14 to 16",
-        "Amount for NewWords",
-        "-3",
-    ):
-        assert words in text
-    assert html.index(">against the user<") < html.index(">a remark<")
-
-
-def test_the_worst_comes_first(html):
-    text = Page(html).text
-    at = [
-        text.index(word, text.index("Basis")) for word in ("shows more", "not identified", "agrees")
-    ]
-    assert at == sorted(at)
 
 
 def test_figures_have_alt_text_and_ids_of_their_own(html):
@@ -59,10 +26,6 @@ def test_figures_have_alt_text_and_ids_of_their_own(html):
     assert "9 days from 2017-05-01 to 2017-05-17, 45 in total" in plots[1]["aria-label"]
     ids = [a["id"] for _, a in page.tags if "id" in a]
     assert len(ids) == len(set(ids))
-
-
-def test_the_same_document_makes_the_same_page(html):
-    assert render_report(document()) == html
 
 
 def test_strangers_text_is_escaped_everywhere(html):
@@ -89,30 +52,6 @@ def test_hostile_keys_in_figures(name):
     assert not any(a.startswith("on") for _, attributes in page.tags for a in attributes)
     assert not re.search("[\x00-\x08\x0b-\x1f\u202e]", page.text)
     assert page.ordered
-
-
-@pytest.mark.parametrize(
-    "missing", ["observed", "against", "differences", "database", "shown", "findings"]
-)
-def test_what_was_not_given_is_not_on_the_page(missing, monkeypatch):
-    if missing not in ("shown", "observed"):  # figures are of these two only
-        monkeypatch.setattr("dpaudit.report.figures.deployment.inline_svg", lambda draw, prefix: "")
-    whole = document()
-    whole["observed"]["days"], whole["shown"] = whole["observed"]["days"][:2], whole["shown"][:2]
-    assert Page(render_report(whole | {missing: bare()[missing]})).ordered
-
-
-@pytest.mark.parametrize("said", ["finding", "no-finding", "inconclusive"])
-def test_the_page_and_the_other_formats_say_the_same_verdict(said):
-    told = document_of(
-        bare()
-        | {
-            "verdict": said,
-            "findings": [{"message": "a", "where": "b", "serious": said == "finding"}],
-        }
-    )
-    assert f'<p class="verdict {said}"' in render_report(told)
-    assert checked(told).verdict == said
 
 
 def test_a_configuration_of_nothing_makes_a_page():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 
-import pytest
 from rich.console import Console
 from support import documents
 from support.mechanisms import ALL, bound, result
@@ -23,17 +22,6 @@ def text(result, width=100):
     return out.getvalue()
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_page(name):
-    html = render_report({"kind": "mechanism", "result": ALL[name]})
-    page = documents.Page(html)
-    assert page.ordered
-    assert page.open == []
-    assert mechanism_sentence(typed(ALL[name])) in page.text
-    assert page.count("svg") == (0 if name in {"one run", "inconclusive"} else 1)
-    assert render_report({"kind": "mechanism", "result": ALL[name]}) == html
-
-
 def test_page_says_claimed_against_shown_and_the_events_exactly():
     page = documents.Page(render_report({"kind": "mechanism", "result": ALL["finding"]}))
     assert "1 at δ = 1e-10" not in page.text
@@ -41,28 +29,6 @@ def test_page_says_claimed_against_shown_and_the_events_exactly():
     assert "≥ 1.45" in page.text  # a lower bound is rounded down
     assert "[−∞, 1.0000000000000002)" in page.text
     assert "[3, ∞)" in page.text
-
-
-def test_sentences():
-    assert mechanism_sentence(typed(ALL["finding"])) == (
-        "Finding: vendor:laplace is not (1, 1e-05)-DP: "
-        "we can show ε ≥ 1.45 at δ = 1e-05 (99 % confidence)."
-    )
-    assert "by the low bits" in mechanism_sentence(
-        typed(result("finding", name="low bits, first neighbour over second"))
-    )
-    assert "both (2, 1e-05)-DP and 3-GDP" in mechanism_sentence(typed(result("no-finding", mu=3.0)))
-    assert "it hung" in mechanism_sentence(typed(ALL["inconclusive"]))
-    nothing = typed(result("no-finding", epsilon=bound(0.0)))
-    assert "ε ≥ 0 (nothing)" in mechanism_sentence(nothing)
-
-
-def test_terminal():
-    passed, found = text(ALL["no-finding"]), text(ALL["finding"])
-    assert "\n\nNo finding: we can show ε ≥ 1.45" in passed
-    assert "What a pass cannot exclude" in passed
-    assert "What a pass cannot exclude" not in found
-    assert "The noise depends on the value." in found
 
 
 def test_hostile_text_is_harmless():

@@ -83,37 +83,6 @@ def test_without_a_report_the_text_stands(monkeypatch):
     assert repr(ATTACK) == "<AttackResult: likelihood-ratio, 1,998 of 2,000 right, chance 0.5>"
 
 
-def test_print_shows_the_verdict_and_what_to_do(audit, monkeypatch):
-    lines = str(audit).splitlines()
-    assert lines[0].startswith("No finding: nothing contradicts gaussian:sigma=1 in 5,025 values")
-    assert len(lines) == 2
-    assert lines[1].startswith(f"  Not excluded: {audit.cannot_rule_out[0].flaw}; ")
-    assert lines[1].endswith(f"; and {len(audit.cannot_rule_out) - 3} more: see cannot_rule_out")
-    found = dpaudit.audit_sampler(
-        "numpy:laplace", claim="gaussian:sigma=1", samples=5000, seed=1, tests=["moments", "tails"]
-    )
-    first, *tests, again = str(found).splitlines()
-    assert first.startswith("Finding: ")
-    assert {line.split(":")[0] for line in tests} == {"  moments", "  tails"}
-    assert again.startswith("To see it again: dpaudit audit numpy:laplace ")
-    hostile = replace(found, tests=(replace(found.tests[0], effect=documents.HOSTILE + "\nlast"),))
-    assert len(str(hostile).splitlines()) == 3
-    assert "\u202e" not in str(hostile)
-    monkeypatch.setattr(types, "text_of", None)
-    assert str(audit) == repr(audit)
-
-
-def test_a_mechanism_prints_its_bound():
-    result = dpaudit.audit_mechanism(
-        "numpy:laplace", neighbours=(0, 1), epsilon=1, samples=5000, seed=1
-    )
-    assert str(result).startswith("Finding: numpy:laplace is not (1, 0)-DP, by the low bits")
-    assert "To see it again: dpaudit mechanism numpy:laplace " in str(result)
-    assert repr(result).startswith(
-        "<MechanismResult: finding, numpy:laplace, claims (1, 0)-DP, 10,000 releases, ε ≥ "
-    )
-
-
 def test_other_things_are_refused():
     with pytest.raises(UsageError, match="result=dict"):
         repr_html({})

@@ -6,11 +6,9 @@ import doctest
 import importlib
 import io
 import math
-from dataclasses import replace
 
 import pytest
 from rich.console import Console
-from rich.table import Table
 from support import documents
 
 from dpaudit.report import (
@@ -18,14 +16,12 @@ from dpaudit.report import (
     bounds,
     document_of,
     epsilon,
-    experiment_sentence,
     experiment_table,
     number,
     p_value,
     percent,
     proportion,
     quantity,
-    summary_table,
 )
 from dpaudit.results.text import printable
 
@@ -127,62 +123,10 @@ def test_strangers_text_is_cut_and_cleaned():
     assert number(False) is None
 
 
-def rows_of(rows):
-    return document_of(documents.experiment() | {"rows": rows}).rows
-
-
-def result_of(document):
-    return document_of(document).result
-
-
-def test_sentences_of_experiments():
-    rows = rows_of(documents.experiment()["rows"])
-    assert experiment_sentence(rows[:1]).startswith("No attack beats chance: the highest is 50.1 %")
-    seen = [replace(row, audit=replace(row.audit, verdict="finding")) for row in rows]
-    assert "the black-box audit reports a finding" in experiment_sentence(seen)
-    unknown = [replace(row, audit=None) for row in rows]
-    assert "no black-box audit was run" in experiment_sentence(unknown)
-    found = documents.attack(0.7, low=0.68, high=0.72) | {"epsilon_lower_bound": 0.6}
-    leaky = documents.row("pancake", "rotation", [found], label="worse")
-    assert "with smoothing no attack" in experiment_sentence([*rows, *rows_of([leaky])])
-
-
-def test_summary_has_one_cell_a_row_and_drops_empty_columns():
-    rows = rows_of(documents.experiment()["rows"])
-    columns = {c.header: c.cells for c in summary_table(rows)}
-    assert all(len(cells) == len(rows) for cells in columns.values())
-    assert columns["ε to key holder"] == ["0.25", "≥ 4.9e+04", "≤ 0.256", "≥ 4.9e+04"]
-    assert columns["L2 error"][1] == "1,432\n(expected 1,431)"
-    assert "L2 error" not in {
-        c.header for c in summary_table([replace(row, l2_error=None) for row in rows])
-    }
-
-
 def drawn(renderable, *, width=120) -> str:
     out = io.StringIO()
     Console(file=out, width=width, force_terminal=False).print(renderable)
     return out.getvalue()
-
-
-def test_terminal_says_what_the_page_says():
-    document = document_of(documents.experiment())
-    for width in (80, 120):
-        table = experiment_table(document, width=width)
-        assert isinstance(table, Table)
-        text = drawn(table, width=width)
-        assert "99.9 %" in text
-        assert "[99.6, 100.0]" in text
-        assert " ".join(text.split()).endswith(
-            "with rotation or smoothing no attack here beats chance."
-        )
-    passed, found = (
-        drawn(audit_table(result_of(documents.audit(v)))) for v in ("no-finding", "finding")
-    )
-    assert "What a pass cannot exclude" in passed
-    assert "no sample size helps" in passed
-    assert "What a pass cannot exclude" not in found
-    assert "< 1e-300" in found
-    assert "signal 9" in drawn(audit_table(result_of(documents.audit("inconclusive"))))
 
 
 def test_terminal_shows_markup_and_escapes_as_text():

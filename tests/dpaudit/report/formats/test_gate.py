@@ -128,34 +128,6 @@ def test_every_verdict_leaves_every_format_and_its_exit_code(folder, dpaudit, ar
     )
 
 
-@pytest.mark.parametrize(
-    ("args", "says"),
-    [
-        ((*AUDIT, "gaussian", "--out=o", "--also=junt"), "did you mean 'junit'?"),
-        (
-            (*AUDIT, "gaussian", "--out=o", "--also="),
-            "choose from, comma-separated: junit, sarif, markdown",
-        ),
-        ((*AUDIT, "gaussian", "--also=sarif"), "add --out DIR"),
-        (("report",), "dpaudit report DIR"),
-        (("report", "changed", "--also=sarif"), "not as dpaudit writes it"),
-        (("report", "foreign"), "one of audit, mechanism"),
-    ],
-)
-def test_slips_are_one_clear_line_before_anything_runs(folder, dpaudit, args, says):
-    for name, text in {
-        "changed": '{"kind": "audit", "result": {"tests": [1], "dims": 3}}',
-        "foreign": '{"a": 1}',
-    }.items():
-        (folder / name).mkdir()
-        (folder / name / "result.json").write_text(text)
-    code, stdout, stderr = dpaudit(*args, cwd=folder)
-    assert (code, stdout) == (2, "")
-    assert says in stderr
-    assert len(stderr.splitlines()) == 1
-    assert not (folder / "o").exists()
-
-
 def test_report_makes_the_formats_of_a_finished_folder(folder, dpaudit):
     document = made.documents.audit("finding")
     (folder / "result.json").write_text(json.dumps(document))
@@ -178,23 +150,6 @@ def test_an_older_verdict_does_not_stay_in_the_folder(folder, dpaudit, passed):
         "results"
     ]
     assert (folder / "out" / "report.md").read_text(encoding="utf-8") == "my own notes"
-
-
-def test_a_deployment_leaves_them_too(folder, dpaudit):
-    config = made.ROOT / "tests" / "data" / "apple" / "10.12.3"
-    code, stdout, stderr = dpaudit(
-        "deployment", "apple", f"--config={config}", "--out=out", ALSO, "--format=json", cwd=folder
-    )
-    assert code == 0, stderr
-    assert {path.name for path in (folder / "out").iterdir()} == FILES
-    for document in (
-        json.loads(stdout),
-        json.loads((folder / "out" / "result.json").read_text(encoding="utf-8")),
-    ):
-        assert made.validator().is_valid(document)
-    assert made.sarif().is_valid(
-        json.loads((folder / "out" / "report.sarif").read_text(encoding="utf-8"))
-    )
 
 
 # --- the action
@@ -327,12 +282,6 @@ def test_the_action_is_a_gate_for_mechanisms(folder, function, claim, code):
     result = json.loads((folder / "dpaudit-report" / "result.json").read_text(encoding="utf-8"))
     assert result["kind"] == "mechanism"
     assert uses == ["github/codeql-action/upload-sarif", "actions/upload-artifact"]
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
-@pytest.mark.parametrize("given", [{}, {"sampler": "numpy:normal", "mechanism": "numpy:laplace"}])
-def test_the_action_audits_one_thing(folder, given):
-    assert follow(folder, dpaudit="exit 0", package="x", **given)[0] == 2
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")

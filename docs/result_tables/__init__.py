@@ -1,7 +1,7 @@
 """The tables of measured results in the documents, built from `docs/results/`.
 
 A table between `<!-- NAME -->` and `<!-- end -->` on a page has the rows that `TABLES[NAME]()`
-yields, under a head of its own. `PYTHONPATH=tests python -m result_tables` writes them all anew.
+yields, under a head of its own. `PYTHONPATH=docs python -m result_tables` writes them all anew.
 """
 
 from __future__ import annotations
