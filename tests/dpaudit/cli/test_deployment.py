@@ -30,37 +30,6 @@ def changed(tmp_path, name, change):
     return folder
 
 
-def test_the_ledger_ends_in_16_a_day():
-    lines = apple("--config", DATA / "10.12.3", "--against", DATA / "10.12.1").stdout.splitlines()
-    assert lines[-3:] == [
-        "Permitted privacy loss: ε = 16 per day (4 initially announced applications)",
-        "",
-        "No finding: the configuration permits ε = 16 per day.",
-    ]
-    text = " ".join(" ".join(lines).split())
-    assert "ε per day of 6 on macOS, 16 on iOS" in text
-    assert "SessionAmount for com.apple.keyboard.NewWords" in text
-    assert "rises from 14 to 16 (+2)" in text
-    assert "ε = 38 per day instead of 16" in text
-    assert "14 on iOS" in " ".join(apple("--config", DATA / "ios-10.1.1").stdout.split())
-
-
-def test_json(tmp_path):
-    result = apple(
-        "--config", DATA / "10.12.3", "--against", DATA / "10.12.1", "--days", 7, "--format", "json"
-    )
-    document = json.loads(result.stdout)
-    assert (document["kind"], document["verdict"], document["findings"]) == (
-        "deployment",
-        "no-finding",
-        [],
-    )
-    assert document["ledger"]["permitted"]["per_day"] == 16
-    assert document["ledger"]["permitted"]["over_days"] == 7 * 16
-    assert len(document["differences"]) == 8
-    assert {"seed", "versions", "started"} <= set(document["provenance"])
-
-
 def test_a_serious_finding_is_1(tmp_path):
     def negative(entries):
         return [
@@ -73,19 +42,6 @@ def test_a_serious_finding_is_1(tmp_path):
     assert result.stdout.splitlines()[-4].startswith("Not counted: 2 KeyNames")
 
 
-def test_a_budget_less_is_said_before_the_verdict(tmp_path):
-    folder = changed(
-        tmp_path,
-        BUDGETS,
-        lambda entries: [e for e in entries if e["BudgetName"] != "com.apple.keyboard.Emoji"],
-    )
-    result = apple("--config", folder)
-    assert result.stdout.splitlines()[-3].endswith(
-        "ε = 15 per day (3 of 4 initially announced applications)"
-    )
-    assert "no valid entry in budgetproperties" in result.stdout
-
-
 @pytest.mark.parametrize(
     "content", [b"", b"bplist00", b"<!DOCTYPE plist [<!ENTITY a 'b'>]><plist>&a;</plist>"]
 )
@@ -96,34 +52,6 @@ def test_bad_files_are_2(tmp_path, content):
         result = apple("--config", folder, "--format", output, code=2)
         assert BUDGETS in result.stderr
         assert result.stdout == ""
-
-
-def test_other_slips_are_2(tmp_path):
-    good = DATA / "10.12.3"
-    for args in (
-        ("--config", tmp_path),
-        ("--config", good, "--against", tmp_path / "none"),
-        ("--config", good, "--days", 10**9),
-        ("--config", good, "--reports", tmp_path / "none"),
-        ("--config", good, "--database", tmp_path),
-        ("--config", good, "--out", good / BUDGETS / "x"),
-    ):
-        assert apple(*args, code=2).stdout == ""
-
-
-def test_reports_of_the_figures():
-    result = apple("--config", DATA / "ios-11", "--reports", DATA / "reports", code=1)
-    assert "shows more" in result.stdout
-    *above, verdict = result.stdout.split("\n\n")
-    assert "\nPermitted privacy loss: ε = 33 per day" in above[-1]
-    assert verdict.startswith("Finding: the configuration permits ε = 33 per day")
-    document = json.loads(
-        apple(
-            "--config", DATA / "ios-11", "--reports", DATA / "reports", "--format", "json", code=1
-        ).stdout
-    )
-    assert document["observed"]["total"]["records"] == 22
-    assert document["verdict"] == "finding"
 
 
 def test_strange_names_are_harmless(tmp_path):

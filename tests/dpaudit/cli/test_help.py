@@ -86,15 +86,6 @@ def parse(group, words):
     return command.make_context(words[0], list(words[1:]))
 
 
-@NAMED
-def test_see_above_only_where_it_is_above(narrow, words):
-    shown = dpaudit(*words, "--help").stdout
-    if "see above" in shown or "above." in shown:
-        above, _, _ = shown.partition("Arguments ─")
-        assert "is one of" in above
-        assert "see above" not in above
-
-
 @pytest.mark.parametrize(
     ("args", "says"),
     [
@@ -122,31 +113,6 @@ def test_only_the_first_word_may_be_something_to_audit():
     done = dpaudit("key", "new.json")
     assert done.returncode == 2
     assert "To audit it" not in done.stderr
-
-
-COUNTS = (
-    ("audit", "numpy:normal", "--samples"),
-    ("audit", "numpy:normal", "--dim"),
-    ("mechanism", "numpy:normal", "--neighbours", "0,1", "--claim-epsilon", "1", "--samples"),
-    ("mechanism", "scores:x.csv", "--claim-epsilon", "1", "--guesses"),
-    ("frontier", "--samples"),
-    ("frontier", "--dim"),
-    ("run", "demo", "--trials"),
-    ("key", "new", "--beta", "1e-3", "--dim"),
-    ("key", "hardness", "--beta", "1e-3", "--dim"),
-    ("key", "hardness", "--beta", "1e-3", "--dim", "8", "--drawn"),
-)
-
-
-@pytest.mark.parametrize("args", COUNTS, ids=lambda args: f"{args[0]} {args[-1]}")
-@pytest.mark.parametrize("given", ["abc", "0", "-3", "12.5", "1e400", "1,000", ""])
-def test_every_count_says_how_to_write_one(tmp_path, args, given):
-    done = dpaudit(*args, given, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    name = args[-1].removeprefix("--")
-    assert f"{name}={given}: must be a whole number of" in done.stderr
-    assert "200k, 1M or 1_000_000" in done.stderr
-    assert not list(tmp_path.iterdir())
 
 
 def test_counts_with_a_unit_are_taken(tmp_path):

@@ -83,16 +83,6 @@ def test_a_refutation_exits_with_1_and_shows_coins(folder) -> None:
     }
 
 
-def test_neighbours_are_judged_from_both_sides(folder) -> None:
-    options = ("--neighbours", "0,1", "--claim-epsilon")
-    assert proved(folder, "answer", *options, "ln(3)").returncode == 0
-    refuted = proved(folder, "answer", *options, "1", "--format", "json")
-    found = json.loads(refuted.stdout)
-    assert (refuted.returncode, found["verdict"]) == (1, "refuted")
-    assert found["profile"][0]["epsilon"] == "1"
-    assert found["profile"][0]["delta"]["low"] == pytest.approx(0.75 - 2.718281828459 / 4, abs=1e-9)
-
-
 def test_the_folder_of_a_proof_has_its_page_and_every_format(folder) -> None:
     options = ("--neighbours", "0,1", "--claim-epsilon", "1", "--out", "proof")
     done = proved(folder, "answer", *options)
@@ -130,83 +120,6 @@ def test_claimed_probabilities_stand_beside_the_exact_ones(folder) -> None:
     claimed = dict(zip((o for o, _ in found["law"]), found["claimed"], strict=True))
     for output, share in (("0", 1 / 3), ("1", 2 / 3)):
         assert claimed[output]["low"] <= share <= claimed[output]["high"] < share + 1e-15
-
-
-def test_the_law_of_the_number_of_coins(folder) -> None:
-    options = ("--coins", "rng", "--claim", "geometric:p=1/2", "--coin-count", "--format", "json")
-    law = json.loads(proved(folder, "endless", *options).stdout)["coin_count"]["law"]
-    assert [n for n, _ in law[:4]] == [1, 2, 3, 4]
-    assert all(0 <= 2.0**-n - p < 1e-8 for n, p in law[:20])
-
-
-def test_a_seed_in_noise_is_refuted(folder) -> None:
-    done = proved(folder, "pair", "--disjoint")
-    assert done.returncode == 1
-    assert "coin 1 alone changed" in " ".join(done.stdout.split())
-
-
-def test_a_joint_law_has_no_claimed_probabilities_of_one_value(folder) -> None:
-    options = ("--disjoint", "--claim", "uniform:low=0,high=7", "--out", "two")
-    assert proved(folder, "two", *options).returncode == 0
-    result = json.loads((folder / "two/result.json").read_text(encoding="utf-8"))["result"]
-    assert (result["outputs"], result["claimed"]) == (64, [])
-    page = (folder / "two/report.html").read_text(encoding="utf-8").replace("<wbr>", "")
-    assert "the values of python:./user_noise.py:two are independent" in page
-    assert "The probability of each output of the program, proved" in page
-
-
-def test_too_little_time_is_undecided(folder) -> None:
-    done = proved(
-        folder, "endless", "--coins", "rng", "--claim", "geometric:p=1/2", "--time-limit", "0"
-    )
-    assert done.returncode == 3
-    assert "the time limit came first" in " ".join(done.stdout.split())
-
-
-def test_what_is_no_coin_is_named(folder) -> None:
-    done = proved(folder, "timed", "--claim", "bernoulli:p=1/2")
-    assert done.returncode == 3
-    assert "time.time: the time is not a coin" in done.stderr
-    assert "user_noise.py:12" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ((), "claim: missing"),
-        (("--claim", "bernoulli:p=1/2", "--args", "[1, 2]"), "args:"),
-        (("--claim", "bernoulli:p=1/2", "--args", "1 2"), "args=1 2: not JSON"),
-        (("--neighbours", "0", "--claim-epsilon", "1"), "give two values"),
-        (("--neighbours", "0,1"), "claim_epsilon"),
-        (("--claim-epsilon", "1"), "needs --neighbours"),
-        (("--claim", "bernoulli:p=1/2", "--residual", "0"), "residual=0"),
-        (("--claim", "bernoulli:p=1/2", "--residual", "many"), "residual=many"),
-        (("--claim", "bernoulli:p=1/2", "--neighbours", "0,1"), "not claimed"),
-    ],
-)
-def test_wrong_usage_exits_with_2(folder, options, message) -> None:
-    done = proved(folder, "coin", *options)
-    assert done.returncode == 2
-    assert message in done.stderr
-
-
-def test_one_certificate_holds_both_neighbours_and_what_their_laws_show(folder) -> None:
-    asked = ("--neighbours", "0,1", "--claim-epsilon", "ln(3)", "--out", "proof")
-    assert proved(folder, "answer", *asked).returncode == 0
-    done = here("verify", "certificate", "proof/certificate.json.gz", cwd=folder)
-    assert (done.returncode, done.stdout[:6]) == (3, "Holds:")
-    said = " ".join(done.stdout.split())
-    assert "between arguments [0] and [1] δ(ln(3)) is between 0 and 0" in said
-    assert not list((folder / "proof").glob("certificate-*"))
-
-
-def test_independent_values_have_a_certificate(folder) -> None:
-    assert proved(folder, "two", "--disjoint", "--out", "proof").returncode == 0
-    path, name = "proof/certificate.json.gz", "python:./user_noise.py:two"
-    done = here("verify", "certificate", path, "--program", name, cwd=folder)
-    said = " ".join(done.stdout.split())
-    assert done.returncode == 0, done.stdout
-    assert "coins of their own" in said or "the product of the marginals between 0 and 0" in said
 
 
 def test_a_file_that_is_no_certificate_is_a_usage_error(folder) -> None:

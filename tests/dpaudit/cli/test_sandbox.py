@@ -149,24 +149,6 @@ def test_a_kernel_that_refuses_namespaces(folder):
     )
 
 
-@pytest.mark.parametrize("kind", BOTH)
-@pytest.mark.parametrize(
-    ("more", "variable", "says"),
-    [
-        ((), "fulll", "sandbox=fulll: must be one of full, require, network, none"),
-        (("--sandbox", "half"), "", "half"),
-        (("--visible", "nowhere/at/all"), "", "nowhere/at/all"),
-    ],
-)
-def test_usage_errors_are_2_and_start_nothing(folder, monkeypatch, kind, more, variable, says):
-    monkeypatch.setenv("DPAUDIT_SANDBOX", variable)
-    result = dpaudit(kind, *BOTH[kind], *more, "--out", "o", cwd=folder)
-    assert result.returncode == 2, result.stderr
-    assert says in result.stderr
-    assert "Traceback" not in result.stderr
-    assert not (folder / "o" / "result.json").exists()
-
-
 def test_a_variable_is_passed_on_if_it_is_named(folder, monkeypatch):
     monkeypatch.setenv("DB_PASSWORD", "hush")
     told = ("audit", "python:./mine.py:told", *NOISE, "--format", "json")

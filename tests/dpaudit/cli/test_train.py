@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from dpaudit.cli.training import train
-from dpaudit.errors import UsageError
 from dpaudit.training.checkpoint import load_checkpoint
 
 
@@ -47,35 +46,9 @@ def test_one_document_that_says_what_the_file_says(
     assert told.err == ""  # no terminal, no bar
 
 
-def test_a_line_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(out=tmp_path / "mlp.pt", output="text")
-    told = capsys.readouterr()
-    share = f"{load_checkpoint(tmp_path / 'mlp.pt').accuracy.value:.2%}"
-    flat = " ".join(told.out.split())
-    assert flat.startswith(f"mlp: {share} of 512 test images of synthetic correct (95% interval ")
-    assert "12,730 parameters, epochs 1, seed 3" in flat
-    assert f"checkpoint: {tmp_path / 'mlp.pt'}" in told.err
-
-
 def test_without_out_it_is_where_trained_looks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DPAUDIT_CHECKPOINTS", str(tmp_path / "kept"))
     run()
     assert (tmp_path / "kept" / "mlp.pt").is_file()
-
-
-@pytest.mark.parametrize(
-    ("changed", "says"),
-    [
-        ({"model": "lenet6"}, "^model=lenet6: not known"),
-        ({"device": "cuda:99"}, "^device=cuda:99: torch sees . CUDA devices here; take device=cpu"),
-        ({"epochs": 0}, "^epochs=0: must be at least 1"),
-    ],
-)
-def test_slips(
-    changed: dict[str, object], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(UsageError, match=says):
-        run(out=tmp_path / "mlp.pt", **changed)
-    assert capsys.readouterr().out == ""

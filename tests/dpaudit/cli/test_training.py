@@ -1,7 +1,5 @@
 """``dpaudit training``: a module of the user's own."""
 
-import json
-
 import pytest
 from command_line import here as dpaudit
 
@@ -60,32 +58,3 @@ def test_honest_and_quiet(folder):
     )
     assert again in " ".join(quiet.stdout.split())
     assert (folder / "there" / "report.html").exists()
-
-
-def test_scores_are_found_by_their_name(folder):
-    shown = []
-    for how in ((), ("--score", "my_loss"), ("--score", "my_scores")):
-        found = dpaudit("training", "loops:quiet", *CLAIM, *how, "--format", "json", cwd=folder)
-        shown.append(json.loads(found.stdout)["mu"]["low"])
-    assert len(set(shown)) == 1
-    assert shown[0] > 1
-
-
-@pytest.mark.parametrize(
-    ("args", "code", "says"),
-    [
-        (("./loops.py:raises", *CLAIM), 3, "train raised RuntimeError: no GPU"),
-        (("./loops.py:absent", *CLAIM), 2, "has no absent"),
-        (("./none.py:train", *CLAIM), 2, "no file ./none.py"),
-        (("none_at_all:train", *CLAIM), 2, "no module none_at_all"),
-        (("loops.py", *CLAIM), 2, "write ./training.py:train"),
-        (("./loops.py:train",), 2, "there is no claim"),
-        (("./loops.py:train", *CLAIM, "--runs", 0), 2, "runs=0"),
-        (("./loops.py:train", *CLAIM, "--data", "nowhere"), 2, "has no nowhere"),
-    ],
-)
-def test_what_is_refused(folder, args, code, says):
-    result = dpaudit("training", *args, cwd=folder)
-    assert result.returncode == code
-    assert says in " ".join(result.stderr.split())
-    assert "Traceback" not in result.stderr
