@@ -74,7 +74,7 @@ def test_callables_of_this_process_and_of_modules():
     assert "in this process" in there.sampler  # a method of numpy's generator, bound
     with pytest.raises(UsageError, match="in_process=False"):
         dpaudit.audit_sampler(lambda n, d: rng.normal(size=(n, d)), **asked, in_process=False)
-    with pytest.raises(UsageError, match=r"samples=2000\.5: must be a whole number"):
+    with pytest.raises(UsageError, match=r"samples=2000\.5"):
         dpaudit.audit_sampler("numpy:normal", samples=2000.5)
     with pytest.raises(UsageError, match="claim=None"):
         dpaudit.audit_sampler(lambda n, d: rng.normal(size=(n, d)))
@@ -98,7 +98,7 @@ def test_a_mechanism_as_a_callable():
     assert {t.reproduce for t in half.tests if t.finding} == {again}
     assert not any(t.reproduce for t in half.tests if not t.finding)
     assert SAME_PROCESS not in half.cannot_rule_out
-    with pytest.raises(UsageError, match="guesses=5: belongs to a one-run audit"):
+    with pytest.raises(UsageError, match="guesses=5"):
         dpaudit.audit_mechanism(geometric, **asked, guesses=5)
     with pytest.raises(UsageError, match="neighbours="):
         dpaudit.audit_mechanism(geometric, **{**asked, "neighbours": (0, "x")})

@@ -84,7 +84,7 @@ def test_a_whole_gradient_of_which_only_the_norm_is_bounded(stream):
     assert np.isnan(found.values[~found.found]).all()
     other = SeedReader(key=OTHER, code="signs", tries=20)
     assert not other.unknown(source.sample(2, 4000, stream=stream), norm=4.0).found.any()
-    with pytest.raises(UsageError, match="norm=0: must be a finite number > 0"):
+    with pytest.raises(UsageError, match="norm=0"):
         reader.unknown(query, norm=0)
 
 

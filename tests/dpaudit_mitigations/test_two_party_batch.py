@@ -59,7 +59,7 @@ def test_a_share_that_is_not_the_committed_one_is_refused():
     both = TwoPartyBatch()
     assert both.opened(shares, sealed, records=N, rate=RATE).any()
     chosen = SealedShare(2, bytes(32), shares[1].salt)
-    with pytest.raises(UsageError, match="share=2: is not what party 2 had committed to"):
+    with pytest.raises(UsageError, match="share=2"):
         both.opened((shares[0], chosen), sealed, records=N, rate=RATE)
     copied = shares[0], SealedShare(1, shares[0].share, shares[0].salt)
     with pytest.raises(UsageError, match="share=2"):

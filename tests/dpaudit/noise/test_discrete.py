@@ -106,7 +106,7 @@ def test_integers_do_not_wrap_around_in_a_narrow_type(source, stream):
     assert torch.equal(
         source.sample(20, 5, stream=stream.child(1), dtype=torch.int16).double(), noise
     )
-    with pytest.raises(UsageError, match=r"dtype=torch\.int8: too narrow"):
+    with pytest.raises(UsageError, match=r"dtype=torch\.int8"):
         source.sample(20, 5, stream=stream.child(1), dtype=torch.int8)
 
 

@@ -105,7 +105,7 @@ def test_shapes_types_and_devices(name, stream):
     assert odd.shape == (3, 7)
     assert source.sample(3, 7, stream=stream, dtype=torch.float32).equal(odd.to(torch.float32))
     assert source.sample(1, 1, stream=stream, dtype=torch.float64).shape == (1, 1)
-    with pytest.raises(UsageError, match=r"device=meta: .* replays a CPU sampler"):
+    with pytest.raises(UsageError, match="device=meta"):
         source.sample(3, 7, stream=stream, device=torch.device("meta"))
     with pytest.raises(UsageError, match="n=0"):
         source.sample(0, 7, stream=stream, dtype=torch.float64)

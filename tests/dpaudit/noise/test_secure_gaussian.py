@@ -383,7 +383,7 @@ def test_narrower_types_get_the_nearest_they_have(stream):
     narrow = source.release(query, stream=stream.child(1))
     assert narrow.dtype == torch.float32
     assert torch.equal(narrow, wide.float())
-    with pytest.raises(UsageError, match=r"dtype=torch\.float16: too narrow"):
+    with pytest.raises(UsageError, match=r"dtype=torch\.float16"):
         SecureGaussian(sigma=1e5).release(torch.zeros((50, 2), dtype=torch.float16), stream=stream)
 
 
@@ -393,7 +393,7 @@ def test_noise_below_a_narrow_type_is_zero_without_a_sign_and_integers_are_not_c
     )
     assert not released.any()
     assert not torch.signbit(released).any()
-    with pytest.raises(UsageError, match=r"dtype=torch\.int32: too narrow"):
+    with pytest.raises(UsageError, match=r"dtype=torch\.int32"):
         SecureGaussian().sample(20, 2, stream=stream, dtype=torch.int32)
 
 

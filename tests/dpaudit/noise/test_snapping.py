@@ -217,7 +217,7 @@ def test_single_precision_options_do_not_make_a_single_precision_scale():
 def test_what_a_narrow_type_cannot_hold_is_refused_rather_than_infinite(stream):
     query = torch.full((20, 2), 60_000.0, dtype=torch.float16)
     assert torch.isfinite(Snapping().release(query, stream=stream)).all()
-    with pytest.raises(UsageError, match=r"dtype=torch\.float16: too narrow"):
+    with pytest.raises(UsageError, match=r"dtype=torch\.float16"):
         Snapping(epsilon=1e-5).release(query, stream=stream)
 
 

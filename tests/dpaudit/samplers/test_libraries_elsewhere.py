@@ -184,7 +184,7 @@ def test_names_and_options_are_checked_without_the_environment(tmp_path, monkeyp
         open_mechanism("tmlt-core:lapace", seed="1")
     with pytest.raises(UnknownNameError, match="Snapping: not in diffprivlib-old"):
         open_mechanism("diffprivlib-old:Snapping:epsilon=1,lower=0,upper=1", seed="1")
-    with pytest.raises(UsageError, match="scale=0: a scale is above 0"):
+    with pytest.raises(UsageError, match="scale=0"):
         open_mechanism("tmlt-core:laplace:scale=0", seed="1")
     with pytest.raises(UsageError, match="dtype=f32"):
         open_sampler("tmlt-core:laplace", seed="1", dtype="f32")

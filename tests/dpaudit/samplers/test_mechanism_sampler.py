@@ -194,9 +194,7 @@ def test_what_is_no_mechanism(text, kind, match, here):
 
 def test_a_function_that_is_not_there(module):
     module("def laplace(value, n): pass")
-    with pytest.raises(
-        UsageError, match=r"function=lapace: not in foreign; did you mean 'laplace'"
-    ):
+    with pytest.raises(UsageError, match="function=lapace"):
         release("python:foreign:lapace")
 
 
@@ -224,7 +222,5 @@ def test_whole_numbers_are_asked_of_a_discrete_mechanism():
         released = mechanism.release(np.array([10.0, -4.0]), 500, timeout=60)
         assert (released == np.rint(released)).all()
         assert np.abs(released.mean(0) - [10, -4]).max() < 6 * np.sqrt(2 / 500)
-        with pytest.raises(
-            UsageError, match=r"value=0.5: python-dp:laplace-int:epsilon=1 takes whole numbers"
-        ):
+        with pytest.raises(UsageError, match=r"value=0.5"):
             mechanism.release(np.array([1.0, 0.5]), 1, timeout=60)

@@ -107,9 +107,9 @@ def test_a_source_of_one_dimension_refuses_another(tmp_path, make_key):
 def test_names_that_do_not_fit_are_refused(monkeypatch):
     with pytest.raises(UnknownNameError, match="did you mean 'secure-gaussian'"):
         open_mechanism("secure-gausian", seed="1")
-    with pytest.raises(UnknownNameError, match=r"mitigation=rotatoin: .*rotation"):
+    with pytest.raises(UnknownNameError, match="mitigation=rotatoin"):
         open_mechanism("gaussian", seed="1", mitigation="rotatoin")
-    with pytest.raises(UsageError, match="mitigation=rotation: works on a registered source only"):
+    with pytest.raises(UsageError, match="mitigation=rotation"):
         open_mechanism("numpy:laplace", seed="1", mitigation="rotation")
     every = registry.plugins("sources")
     monkeypatch.setattr(

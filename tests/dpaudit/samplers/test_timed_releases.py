@@ -79,7 +79,7 @@ def test_what_goes_wrong_is_told(module):
     ]:
         with pytest.raises(kind, match=match):
             timed(f"python:foreign:{function}", [1.0], 3)
-    with pytest.raises(UsageError, match=r"value=0\.5: .* takes whole numbers"):
+    with pytest.raises(UsageError, match=r"value=0\.5"):
         open_target(
             {"name": "x", **open_mechanism("scipy:dlaplace", seed="1")._spec}
         ).release_timed(np.array([0.5]), 3)

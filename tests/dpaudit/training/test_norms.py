@@ -216,11 +216,9 @@ def test_other_shapes_of_model(norm):
 
 def test_usage_errors():
     model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2, track_running_stats=False))
-    with pytest.raises(
-        UsageError, match=r"norm=batch: not known; there are: frozen, group, record"
-    ):
+    with pytest.raises(UsageError, match="norm=batch"):
         with_norm(model, "batch")
-    with pytest.raises(UsageError, match=r"norm=frozen: needs running statistics"):
+    with pytest.raises(UsageError, match="norm=frozen"):
         with_norm(model, "frozen")
     with_norm(model, "record")
     for norm in NORMS:

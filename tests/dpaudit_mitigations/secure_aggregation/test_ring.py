@@ -111,9 +111,7 @@ def test_the_bit_budget(parties, sigma):
     assert widest.headroom >= LEAST_HEADROOM or sigma == 0
     need = widest.bound * 256 + widest.reach
     assert parties * need <= 2**31 - 1 < parties * (need + 1)
-    with pytest.raises(
-        UsageError, match=r"bits=32: .*which takes 33 bits .*take a coarser granularity"
-    ):
+    with pytest.raises(UsageError, match="bits=32"):
         form(
             bits=32,
             granularity=2.0**-8,

@@ -107,7 +107,7 @@ def test_bits_of_the_query_below_the_lattice_are_not_in_it(stream):
 
 
 def test_grids_that_do_nothing_and_queries_that_are_none(stream):
-    with pytest.raises(UsageError, match=r"grid=1e-300: finer than the lattice"):
+    with pytest.raises(UsageError, match="grid=1e-300"):
         Rounding(grid=1e-300).release(torch.zeros(1, 2), Gaussian(), stream=stream)
     for query in (torch.full((2, 3), math.nan), torch.ones(3), torch.ones(2, 3, dtype=torch.int64)):
         with pytest.raises(UsageError, match="query"):

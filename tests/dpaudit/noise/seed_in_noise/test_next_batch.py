@@ -91,9 +91,9 @@ def test_the_loader_s_audit_finds_nothing(stream):
 
 
 def test_wrong_uses_are_refused(stream):
-    with pytest.raises(UsageError, match="directions=7: a nonce of 128 bits and its check take 24"):
+    with pytest.raises(UsageError, match="directions=7"):
         NextBatch(where=GradientFree.of_last_layer(94, inputs=6, classes=4), key=KEY, stream=stream)
-    with pytest.raises(UsageError, match="d=299: the network has 300"):
+    with pytest.raises(UsageError, match="d=299"):
         specimen(stream).noise(1.0).sample(1, 299, stream=stream)
     with pytest.raises(UsageError, match="inputs=30"):
         GradientFree.of_last_layer(94, inputs=30, classes=4)
