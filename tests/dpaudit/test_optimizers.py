@@ -233,6 +233,7 @@ def test_the_same_seed_gives_the_same_result():
 # ---------------------------------------------------------------- what it leaves behind
 
 
+@pytest.mark.slow
 def test_everything_is_as_before():
     engine, made = private()
     train(made, batches=2)

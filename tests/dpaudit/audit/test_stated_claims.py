@@ -303,6 +303,7 @@ def normal(value, n): return np.round((value + rng.normal(0, 0.7, n)) * 64) / 64
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "claim"),
     [

@@ -28,6 +28,7 @@ def asked(monkeypatch, shell, *words):
     return result.stdout.replace("\\", "")  # zsh's own quoting
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 @pytest.mark.parametrize(
     ("words", "offered", "not_offered"),

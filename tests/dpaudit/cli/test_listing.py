@@ -27,6 +27,7 @@ def shown(monkeypatch, capsys, kind, *, width, **options):
     return capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("width", [80, 100])
 def test_every_list_fits_and_names_no_class(monkeypatch, capsys, kind, width):

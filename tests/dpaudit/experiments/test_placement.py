@@ -60,6 +60,7 @@ def rows(folder):
         return make_document(store.spec, store.results(), command="").rows
 
 
+@pytest.mark.slow
 def test_a_cell_does_not_depend_on_the_threads_around_it(planted):
     small, large = (planted(bins=n, trials=2).cells()[0] for n in (4096, 1 << 20))
     for cell in (small, large):

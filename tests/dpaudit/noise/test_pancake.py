@@ -65,6 +65,7 @@ def test_epsilon_bounds_bracket_and_shrink_with_beta(make_key):
     assert bounds[0].low > bounds[1].low >= bounds[2].low
 
 
+@pytest.mark.slow
 def test_epsilon_ranges_over_every_bin_that_a_neighbour_may_change(make_key, tmp_path):
     """Not only over those that hold records: brute force over all d unit vectors, Lemma 2.6."""
     (tmp_path / "t.csv").write_text("a,0\n" * 3 + "b,100\n" + "c,0\n" * 2)

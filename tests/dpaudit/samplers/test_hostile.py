@@ -95,6 +95,7 @@ def test_a_program_that_means_harm(how, here, marker, alive):
     assert not alive(marker)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [how for how in HARD if how != "hangs"])
 @pytest.mark.parametrize(
     "level", ["plain", pytest.param("none", marks=pytest.mark.slow)]

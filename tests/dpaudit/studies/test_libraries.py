@@ -50,6 +50,7 @@ def test_noise_added_in_floating_point_is_broken_and_says_how_to_see_it_again():
     )
 
 
+@pytest.mark.slow
 def test_our_own_sound_noise_is_not():
     row = line("secure-gaussian:sigma=1 reach")
     assert row["verdict"] == "not broken"

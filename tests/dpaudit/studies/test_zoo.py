@@ -232,6 +232,7 @@ FLAWS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FLAWS)
 def test_a_flaw_is_what_it_says(name):
     rows, holds = FLAWS[name]

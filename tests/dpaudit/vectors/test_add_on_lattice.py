@@ -44,6 +44,7 @@ def awkward(dtype, g):
     return out[(out.double().abs() < 2.0**52 * g) & torch.isfinite(out)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kinds", "granularity"),
     [

@@ -81,6 +81,7 @@ def test_an_adversary_who_knows_the_law_is_calibrated_and_knowledge_helps():
     assert area["informed"] < area["non-private"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mechanism",
     [

@@ -186,6 +186,7 @@ def test_combined_generators_are_found_by_a_relation_of_32_neighbours():
     assert evidence.effect.startswith("MRG32k3a and the inverse distribution function: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [5, 8])
 def test_pairs_and_columns_are_found_at_every_width(d):
     u = uniforms(*JAVA, count=10 * 2048)

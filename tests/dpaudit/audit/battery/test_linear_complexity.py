@@ -117,6 +117,7 @@ def rarely_negative(rng, shape):
     return np.where(rng.random(shape) < 0.004, -x, x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [coarse, half_precision, single, rarely_negative])
 def test_independent_noise_of_any_law_and_precision_passes(noise):
     rng = KeyedStream.from_seed("honest").numpy()

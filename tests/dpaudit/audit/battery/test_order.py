@@ -196,6 +196,7 @@ def test_a_noisy_check_bit_of_a_window_of_a_row_is_found():
     assert "5 coordinates 16 to 31 of 32 (places 0 + 0, 2, 7, 11, 15)" in found.effect
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("single", [False, True])
 def test_the_family_keeps_its_level(single):
     rng, p = np.random.default_rng(66), []

@@ -41,6 +41,7 @@ def audit(release, *, seconds, n=6_000, k=2, claim=1.0):
     return judge(learned, release(0, n), release(1, n), claim=PrivacyClaim(claim, 0.0), alpha=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", [parity, gated])
 def test_what_no_coordinate_shows_is_found_and_named(made):
     def release(side, n):

@@ -116,7 +116,10 @@ LEAKS = {
 HONEST = ["honest_sum", "honest_median", "honest_text", "honest_order"]
 
 
-@pytest.mark.parametrize("name", LEAKS)
+@pytest.mark.parametrize(
+    "name",
+    ["largest", *(pytest.param(n, marks=pytest.mark.slow) for n in LEAKS if n != "largest")],
+)
 def test_leaks_at_some_pairs_are_found(name):
     bounds = None if name == "one_sided" else (0, 1)
     found = _found(mechanisms(1)[name], bounds=bounds)

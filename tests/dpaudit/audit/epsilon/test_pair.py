@@ -292,6 +292,7 @@ def test_without_events_or_with_one_nothing_is_divided():
     assert divided([_half_line(0, 1)], empty, rng=rng, **rest) == [0.75]
 
 
+@pytest.mark.slow
 def test_chosen_shares_keep_the_guarantee():
     """2,000 audits of three events at exactly the claim, shares chosen anew in each half."""
     rng, truth, times, missed = np.random.default_rng(7), math.log(2), 2000, 0

@@ -132,6 +132,7 @@ HONEST = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", HONEST)
 def test_independent_releases_are_rarely_taken_for_dependent(law, monkeypatch):
     """100 times at level 0.05 instead of 0.001: at most that often.
@@ -194,6 +195,7 @@ def leaks_in(rng, k, leaky, query):
     return release
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("leaky", [0, 11])
 def test_low_bits_are_looked_at_in_the_coordinate_that_leaks(leaky):
     rng = np.random.default_rng(8)
@@ -217,6 +219,7 @@ def test_a_count_beside_a_sum_hides_nothing():
     assert result.verdict == "finding"
 
 
+@pytest.mark.slow
 def test_last_bits_that_do_not_leak_pass_in_any_coordinate():
     rng = np.random.default_rng(8)
     neighbours = (np.array([0.0, 0.0]), np.array([1.0, 0.0]))
@@ -230,6 +233,7 @@ def test_last_bits_that_do_not_leak_pass_in_any_coordinate():
     assert found <= 1 or binomial_two_sided(found, 12, 0.1) > 1e-3
 
 
+@pytest.mark.slow
 def test_a_rare_exact_zero_in_many_dimensions_is_found():
     """At one neighbour, two releases in a thousand have a zero somewhere among 100 numbers."""
     rng = np.random.default_rng(9)

@@ -45,6 +45,7 @@ def test_half_the_noise_and_no_clipping_are_findings():
     assert unclipped.verdict == "finding"
 
 
+@pytest.mark.slow
 def test_honest_training_is_rarely_a_finding():
     """200 repetitions at the tightest claim there is, α = 0.05."""
     found = sum(audited(summed(1.0), seed=i).verdict == "finding" for i in range(200))

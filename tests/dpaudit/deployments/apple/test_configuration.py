@@ -226,6 +226,7 @@ FIELDS = sorted(
 ENTRIES = st.lists(st.dictionaries(st.sampled_from(FIELDS), VALUES) | VALUES, max_size=4)
 
 
+@pytest.mark.slow
 @given(tables=st.tuples(*[ENTRIES] * 4), kept=st.tuples(*[st.booleans()] * 4))
 def test_anything_gives_findings_or_an_error(tmp_path_factory, tables, kept):
     full = [

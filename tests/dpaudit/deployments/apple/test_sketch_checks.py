@@ -31,6 +31,7 @@ def p_values(bits):
     return {c.name: c.p for c in estimated(bits).checks}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("vectors", "m", "place"),
     [

@@ -43,6 +43,7 @@ def test_conforms(law, options, code):
     check_noise_source(SeedInNoise(key=KEY, law=law, code=code, **options), dim=40)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("law", "options", "code"), ALL)
 def test_law_and_independence_of_rows_and_values(law, options, code, stream):
     source = carriers(law, options, code)

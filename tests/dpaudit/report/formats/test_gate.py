@@ -83,6 +83,7 @@ def passed(folder, before):
     return folder / "out"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("args", "code", "verdict"),
     [
@@ -141,6 +142,7 @@ def test_report_makes_the_formats_of_a_finished_folder(folder, dpaudit):
     assert json.loads(schema)["$id"] == "urn:dpaudit:report:1"
 
 
+@pytest.mark.slow
 def test_an_older_verdict_does_not_stay_in_the_folder(folder, dpaudit, passed):
     """Earlier formats are rewritten, requested or not; other programs' files are left alone."""
     (passed / "report.md").write_text("my own notes")
@@ -258,6 +260,7 @@ def test_the_action_is_a_gate(folder, function, code):
     ) == "install --quiet -- ./dpaudit\n"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 @pytest.mark.parametrize(
     ("function", "claim", "code"),
