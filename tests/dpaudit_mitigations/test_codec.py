@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
+import tracemalloc
 from typing import Annotated, Literal
 
 import msgspec
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from msgspec import Meta
 
 import dpaudit_mitigations
-from dpaudit.errors import MessageError
+from dpaudit.errors import MessageError, UsageError
 from dpaudit_mitigations.codec import (
     DEEPEST,
     LARGEST,
@@ -93,16 +94,24 @@ def test_every_message_declares_its_fields_in_alphabetical_order():
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"round": 11}, "field round"),
-        ({"round": True}, "field round"),
-        ({"sigma": 2}, "canonical"),
-        ({"sigma": float("inf")}, "field sigma"),
-        ({"session": b"s" * 15}, "field session"),
-        ({"name": "123456789"}, "field name"),
-        ({"note": "what"}, "field note"),
-        ({"shares": [{"data": b"x", "to": 1}] * 5}, "field shares"),
-        ({"shares": [{"to": 1}]}, "field"),
+        ({"round": 11}, "field round: .* <= 10"),
+        ({"round": -1}, "field round: .* >= 0"),
+        ({"round": True}, "field round: Expected `int`, got `bool`"),
+        ({"round": 1.0}, "field round: Expected `int`, got `float`"),
+        ({"sigma": 2}, "not in canonical encoding"),
+        ({"sigma": float("nan")}, "field sigma"),
+        ({"sigma": float("inf")}, "field sigma: .* <= 100"),
+        ({"session": b"s" * 15}, "field session: .* length >= 16"),
+        ({"session": "s" * 16}, "field session: Expected `bytes`, got `str`"),
+        ({"name": "123456789"}, "field name: .* length <= 8"),
+        ({"name": b"a"}, "field name"),
+        ({"last": 0}, "field last"),
+        ({"note": "what"}, "field note: a value that is not allowed"),
+        ({"shares": None}, "field shares"),
+        ({"shares": [{"data": b"x", "to": 1}] * 5}, "field shares: .* length <= 4"),
+        ({"shares": [{"to": 1}]}, r"field shares\[0\]|field \[0\]|missing required field `data`"),
         ({"shares": [{"data": b"x", "more": 1, "to": 1}]}, "unknown field"),
+        ({"more": 1}, "unknown field"),
     ],
 )
 def test_a_field_that_breaks_its_rule(change, says):
@@ -111,7 +120,7 @@ def test_a_field_that_breaks_its_rule(change, says):
 
 
 def test_a_missing_field_and_another_kind():
-    with pytest.raises(MessageError, match="field `sigma`"):
+    with pytest.raises(MessageError, match="missing required field `sigma`"):
         unpack(raw(**{k: v for k, v in VALUE.items() if k != "sigma"}), Start)
     with pytest.raises(MessageError, match="another kind"):
         unpack(DATA, Stop)
@@ -150,19 +159,45 @@ def test_not_canonical_or_no_message(data):
         unpack(data, K)
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xdd\xff\xff\xff\xff" * 1000,  # lists of 2³² items, a thousand deep
+        b"\xdd\x00\x3f\xff\x00" * (LARGEST // 5),  # each smaller than the message
+        b"\x91" * 2_000_000,
+        b"\x81\xa1a" * 100_000,
+        b"\xc6\xff\xff\xff\xff",
+        b"\xdb\xff\xff\xff\xff",
+        b"\xdf\xff\xff\xff\xff",
+        b"\xdc\xff\xff" + b"\xc0" * 65535,
+        b"\xdd\x00\x3f\xff\x00" + b"\x00" * 4_000_000,
+        b"\x00" * (LARGEST + 1),
+    ],
+)
+def test_huge_lengths_and_deep_nests_cost_nothing(data):
+    tracemalloc.start()
+    try:
+        with pytest.raises(MessageError):
+            unpack(data, Start)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 << 20
+
+
 def test_the_walks_limits_are_exact():
     def nested(depth):
         return b"\x91" * depth + b"\xc0"
 
     walk(nested(DEEPEST), "m")
-    with pytest.raises(MessageError, match="more than 6 deep"):
+    with pytest.raises(MessageError, match="m: nested more than 6 deep"):
         walk(nested(DEEPEST + 1), "m")
     walk(msgspec.msgpack.encode([0] * (MOST_ITEMS - 1)), "m")
-    with pytest.raises(MessageError, match="more than 65,536"):
+    with pytest.raises(MessageError, match="m: more than 65,536 values"):
         walk(msgspec.msgpack.encode([0] * MOST_ITEMS), "m")
     for claims, items in ((b"\xdd\x00\x00\x00\x05", 5), (b"\x95", 5), (b"\xdf\x00\x00\x00\x03", 6)):
         walk(claims + bytes(items), "m")
-        with pytest.raises(MessageError, match="declared length"):
+        with pytest.raises(MessageError, match="declared length is not true"):
             walk(claims + bytes(items - 1), "m")
 
 
@@ -198,6 +233,12 @@ def test_the_walk_agrees_with_msgpack(value):
             walk(wrong, "m")
 
 
+def test_what_cannot_be_sent():
+    for value in (object(), 1 << 64, set, b"x" * LARGEST):
+        with pytest.raises(UsageError):
+            pack(K(a=value))
+
+
 class Large(Message, frozen=True, kw_only=True, tag="large"):
     data: bytes
 
@@ -205,7 +246,7 @@ class Large(Message, frozen=True, kw_only=True, tag="large"):
 def test_no_message_is_larger_than_the_limit():
     fits = Large(data=bytes(LARGEST - len(pack(Large(data=b""))) - 3))
     assert unpack(pack(fits), Large) == fits
-    with pytest.raises(MessageError, match="more than 4,194,304"):
+    with pytest.raises(MessageError, match="4,194,305 bytes, more than 4,194,304"):
         unpack(msgspec.msgpack.encode(Large(data=fits.data + b"x")), Large)
 
 
@@ -259,9 +300,15 @@ def test_json_there_and_back():
 @pytest.mark.parametrize(
     "data",
     [
-        *(text(GOOD | {"digest": bad}) for bad in ("0A" * 32, "0a" * 31, "0a" * 32 + "\n")),
-        *(text(GOOD | {"scale": bad}) for bad in ("0x1.8p+1", 3.0, "1e999")),
-        *(text(GOOD | {"count": bad}) for bad in (True, 3.0, 10**400)),
+        *(
+            text(GOOD | {"digest": bad})
+            for bad in ("0A" * 32, "0a" * 31, "0a" * 32 + "\n", 7, None, "é" * 64)
+        ),
+        *(
+            text(GOOD | {"scale": bad})
+            for bad in ("0x1.8p+1", "3.0", 3.0, "0x" + "0" * 40, "1e999", None)
+        ),
+        *(text(GOOD | {"count": bad}) for bad in (True, 3.0, "3", 10**400, None)),
         text({name: value for name, value in GOOD.items() if name != "signature"}),
         text(GOOD | {"more": 1}),
         text(GOOD).replace(b",", b", "),
@@ -269,7 +316,9 @@ def test_json_there_and_back():
         text(GOOD).replace(b'"count"', b'"c\\u006funt"'),
         text(dict(reversed(GOOD.items())) | {"a": 0}),
         b"[" * 900,
+        b'{"count":' * 100,
         b'{"count":"\xff"}',
+        b"",
         text(GOOD) + b" " * 1000,
     ],
 )

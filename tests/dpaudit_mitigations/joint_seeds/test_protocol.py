@@ -8,14 +8,16 @@ import pytest
 import scipy.stats
 from msgspec import Raw, structs
 
-from dpaudit.errors import CheatingError, MessageError, PeerError
+from dpaudit.errors import CheatingError, MessageError, PeerError, UsageError
 from dpaudit.stats import clopper_pearson
 from dpaudit_mitigations.codec import Hex64, write_json
 from dpaudit_mitigations.joint_seeds.checks import candidate_noise, noise_commitment
 from dpaudit_mitigations.joint_seeds.commitments import joint_key, labelled_hash
+from dpaudit_mitigations.joint_seeds.derivation import vector_blocks
 from dpaudit_mitigations.joint_seeds.messages import Abort, Frame, Noises, Openings, open_frame
 from dpaudit_mitigations.joint_seeds.mitigation import SubstitutingServer
 from dpaudit_mitigations.joint_seeds.server import SeedServer
+from dpaudit_mitigations.joint_seeds.terms import FIRST, SessionTerms
 from dpaudit_mitigations.joint_seeds.transcript import verify, write
 from dpaudit_mitigations.joint_seeds.verifier import Verifier
 
@@ -24,6 +26,20 @@ K = 4
 
 def whole(vector):
     return vector(0)
+
+
+def test_an_honest_session_at_a_hundred_thousand_coordinates(pair):
+    steps = np.random.default_rng(1).integers(-(2**30), 2**30, 100_000)
+    both = pair(candidates=3, dim=100_000, steps=steps, threads=2)
+    session = both.run()
+    assert session.outcome == "complete"
+    noise = session.release * 2.0**24 - steps
+    assert np.array_equal(noise, whole(both.server.noise(session.record.used)))
+    assert scipy.stats.kstest(noise / 2**24, "norm").pvalue > 1e-3
+    assert session.wire > 800_000
+    assert session.seconds["total"] == pytest.approx(
+        session.seconds["server"] + session.seconds["verifier"]
+    )
 
 
 def test_nobody_chooses_the_candidate_and_no_two_sessions_share_noise(pair):
@@ -175,12 +191,43 @@ class OtherEquivocator(Equivocator):
     side = "verifier"
 
 
-@pytest.mark.parametrize("server", [Equivocator, OtherEquivocator])
+class Shifter(SeedServer):
+    """Opens candidate i's shares as candidate j's."""
+
+    def openings(self):
+        openings = super().openings()
+        i, j = (n for n in range(K) if n != self.record.used and n != (self.record.used + 1) % K)
+
+        def swapped(shares):
+            return tuple(shares[{i: j, j: i}.get(n, n)] for n in range(K))
+
+        return Openings(server=swapped(openings.server), verifier=swapped(openings.verifier))
+
+
+@pytest.mark.parametrize("server", [Equivocator, OtherEquivocator, Shifter])
 def test_equivocation_is_caught(pair, server):
     for tag in range(4):
         session = pair(tag, server=server).run()
         assert session.outcome == "caught"
         assert session.release is None
+
+
+class Hider(SeedServer):
+    """Opens the used candidate, or fails to open another: no session goes on from there."""
+
+    def openings(self):
+        openings = super().openings()
+        shares = list(openings.server)
+        shares[self.record.used if self.tells else (self.record.used + 1) % K] = (
+            Hex64(64) if self.tells else None
+        )
+        return structs.replace(openings, server=tuple(shares))
+
+    tells = False
+
+
+class Teller(Hider):
+    tells = True
 
 
 class PickyServer(SeedServer):
@@ -192,17 +239,35 @@ class PickyServer(SeedServer):
         return super().openings()
 
 
-def test_going_silent_is_on_record_as_cheating(pair):
+class Chooser(SeedServer):
+    """Goes silent when no candidate pleases it, before it commits to them."""
+
+    def candidate_key(self, index):
+        raise PeerError("gone")
+
+
+@pytest.mark.parametrize(("server", "missing"), [(PickyServer, "openings"), (Chooser, "noises")])
+def test_going_silent_is_on_record_as_cheating(pair, server, missing):
     outcomes = set()
     for tag in range(12):
-        session = pair(tag, server=PickyServer).run()
+        session = pair(tag, server=server).run()
         outcomes.add(session.outcome)
         if session.outcome == "aborted":
             assert session.release is None
-            assert session.record.body(Abort).missing == "openings"
+            assert session.record.body(Abort).missing == missing
             following = session.record.terms.after(session.record.head)
             assert (following.sequence, following.previous) == (1, session.record.head)
-    assert outcomes == {"aborted", "complete"}
+    assert outcomes == ({"aborted", "complete"} if server is PickyServer else {"aborted"})
+
+
+def test_openings_of_the_wrong_candidates_are_refused(pair, monkeypatch):
+    for server in (Hider, Teller):
+        both = pair(server=server)
+        with monkeypatch.context() as patch:  # the server's own record would refuse to sign that
+            patch.setattr(both.server.record, "_check", lambda *_: None)
+            session = both.run()
+        assert session.outcome == "aborted"
+        assert session.record.body(Abort).missing == "openings"
 
 
 class Withholder(SeedServer):
@@ -221,7 +286,11 @@ class OffLattice(Withholder):
     terms_step = 2.0**-30
 
 
-@pytest.mark.parametrize("server", [Withholder, OffLattice])
+class NotFinite(Withholder):
+    terms_step = np.nan
+
+
+@pytest.mark.parametrize("server", [Withholder, OffLattice, NotFinite])
 def test_a_release_that_is_not_the_signed_one_gets_no_receipt(pair, server):
     session = pair(server=server).run()
     assert session.outcome == "aborted"
@@ -253,6 +322,44 @@ def test_a_spoilt_or_lost_frame_after_the_shares_is_an_abort_before_them_an_erro
             else:
                 outcome = both.run(link=link).outcome
                 assert outcome == ("complete" if spoilt == len(sent) - 1 else "aborted")
+
+
+def test_terms_must_be_the_ones_agreed_on(pair):
+    both, other = pair("a"), pair("a", candidates=5)
+    with pytest.raises(MessageError, match="terms"):
+        both.server.receive(other.verifier.offer())
+
+
+def test_usage_errors(pair):
+    terms = pair().terms
+    good = {name: getattr(terms, name) for name in SessionTerms.__struct_fields__}
+    for name, value in (
+        ("candidates", 1),
+        ("candidates", 257),
+        ("candidates", True),
+        ("dim", 0),
+        ("dim", 2**33),
+        ("dim", 2**32 + 1),
+        ("scale", 0.5),
+        ("scale", np.nan),
+        ("granularity", 0.3),
+        ("sequence", 1),
+        ("previous", b"1" * 32),
+        ("server", terms.verifier),
+    ):
+        with pytest.raises(
+            UsageError, match="first session" if name in ("sequence", "previous") else name
+        ):
+            SessionTerms(**(good | {name: value}))
+    assert SessionTerms(**good).previous == FIRST
+    for steps, says in (
+        (np.zeros(3, np.int64), "must be int64"),
+        (np.zeros(4), "int64"),
+        (np.full(4, 2**53), "clip"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            pair(steps=steps)
+    assert np.array_equal(vector_blocks(np.arange(3))(0), np.arange(3))
 
 
 def test_nothing_secret_in_a_repr(pair):
@@ -331,7 +438,9 @@ class ShortOffer(Verifier):
 
 
 def test_a_list_has_one_value_a_candidate(pair):
-    with pytest.raises(MessageError, match=r"offer\.shares"):
+    with pytest.raises(
+        MessageError, match=r"offer\.shares: must be a list of one value per candidate"
+    ):
         pair(verifier=ShortOffer).verifier.offer()
 
 
@@ -345,7 +454,7 @@ class OtherShares(Verifier):
 def test_a_verifier_that_adapts_its_share_is_refused_before_any_noise_is_made(pair):
     both = pair(verifier=OtherShares)
     commit = both.server.receive(both.verifier.offer())
-    with pytest.raises(MessageError, match="share 1"):
+    with pytest.raises(MessageError, match="share 1 is not the one committed to"):
         both.server.receive(both.verifier.receive(commit))
 
 
@@ -362,3 +471,16 @@ def test_a_caught_server_is_told_and_has_nothing_to_release(pair):
         both.verifier.receipt(np.zeros(4))
     with pytest.raises(MessageError, match="over"):
         both.verifier.abort()
+
+
+def test_only_the_signed_release_gets_a_receipt(pair):
+    both = pair()
+    frame = both.verifier.offer()
+    while frame is not None:
+        frame = both.verifier.receive(both.server.receive(frame))
+    with pytest.raises(MessageError, match="not what the server signed"):
+        both.verifier.receipt(both.server.release + 1)
+    for values in (np.zeros(5), np.zeros(4, np.float32), np.zeros((4, 1))):
+        with pytest.raises(MessageError, match="not float64"):
+            both.verifier.receipt(values)
+    assert both.verifier.receipt(both.server.release)

@@ -15,6 +15,7 @@ from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.norm_channel import NormChannel
 from dpaudit.noise.pancake import Pancake
 from dpaudit.vectors.lattice import RoundedHost, lattice_step
+from dpaudit_mitigations.rotation.bounds import _by_theorem
 from dpaudit_mitigations.rotation.dense import DenseRotation
 from dpaudit_mitigations.rotation.fresh import Rotation
 from dpaudit_mitigations.rotation.radial import norm_deviation, rotated_epsilon
@@ -31,7 +32,7 @@ def host():
     return Histogram()
 
 
-@pytest.mark.parametrize("mitigation", [Rotation(), StructuredRotation(), CHI])
+@pytest.mark.parametrize("mitigation", [*HAAR, StructuredRotation(), CHI])
 def test_gaussian_noise_keeps_its_profile_but_for_the_lattice(mitigation, host):
     bounds = mitigation.epsilon(Gaussian(sigma=SIGMA), DELTA, host=host)
     exact = gaussian_epsilon(DELTA, sigma=SIGMA, sensitivity=1.0)
@@ -53,13 +54,16 @@ def test_a_coarse_lattice_leaves_no_lower_bound():
     assert Rotation().epsilon(Gaussian(), DELTA, host=Near()).low == 0
 
 
-def test_a_pancake_is_back_at_the_gaussian(host, make_key):
-    mitigation = Rotation()
+@pytest.mark.parametrize("mitigation", [Rotation(), DenseRotation()])
+def test_a_pancake_is_back_at_the_gaussian(mitigation, host, make_key):
     pancake = Pancake(key=make_key(dim=host.dim, beta=1e-4), sigma=SIGMA)
     assert pancake.epsilon(DELTA, host=host).low > 1e5
     bounds = mitigation.epsilon(pancake, DELTA, host=host)
     honest = gaussian_epsilon(DELTA, sigma=SIGMA, sensitivity=1.0)
     assert honest - 1e-4 < bounds.low < honest < bounds.high < honest + 1e-4
+    # what is printed: no slack of the proof's own
+    assert f"{bounds.low:.3g} {bounds.high:.3g}" == "0.249 0.249"
+    assert "Poisson" in bounds.says
     three = Pancake(key=make_key(dim=host.dim, beta=1e-4, directions=3), sigma=SIGMA)
     assert mitigation.epsilon(three, DELTA, host=host).high == pytest.approx(bounds.high, rel=1e-9)
 
@@ -73,6 +77,7 @@ def test_a_shared_rotation_promises_a_pancake_nothing_beyond_one_release(
     bounds, one = (m.epsilon(pancake, DELTA, host=host) for m in (mitigation, Rotation()))
     assert bounds.low == one.low
     assert bounds.high == math.inf
+    assert f"≤ {one.high:.4g} in a call of one release" in bounds.says
 
 
 class Ball:
@@ -100,6 +105,7 @@ def test_what_is_not_known_is_not_claimed(host, make_key):
         ):
             bounds = mitigation.epsilon(source, DELTA, host=at)
             assert (bounds.low, bounds.high) == (0, math.inf)
+            assert bounds.says.startswith("unknown")
     bounds = StructuredRotation().epsilon(Pancake(key=make_key(dim=host.dim)), DELTA, host=host)
     assert (bounds.low, bounds.high) == (0, math.inf)
 
@@ -144,7 +150,9 @@ def summed_ratio(s, *, dim, beta, gamma, directions=1):
 @pytest.mark.parametrize(
     ("dim", "beta", "gamma", "directions"),
     [
+        (64, 1e-3, 1.5, 1),
         (64, 0.3, 1.2, 1),
+        (12, 0.05, 3.0, 1),
         (300, 1e-3, 0.9, 1),
         (40, 0.05, 2.2, 2),
     ],
@@ -157,6 +165,39 @@ def test_norm_deviation_bounds_the_density_summed_peak_by_peak(dim, beta, gamma,
     seen = np.abs(summed_ratio(s, dim=dim, beta=beta, gamma=gamma, directions=directions) - 1).max()
     assert 1e-6 < eta < 1
     assert eta / 500 < seen < eta
+
+
+def test_the_averaged_waves_are_bessel_functions():
+    """The identity behind the bound: the ratio as a sum over spheres' transforms."""
+    dim, beta, gamma = 9, 0.2, 1.1
+    s = np.linspace(0.5, 30, 8)
+    m, nu = np.arange(1, 40), dim / 2 - 1
+    x = math.sqrt(2 * math.pi) * gamma * np.outer(np.sqrt(s), m)
+    sphere = math.gamma(nu + 1) * (2 / x) ** nu * scipy.special.jv(nu, x)
+    lattice = 2 * np.exp(-math.pi * (beta**2 + gamma**2) * m**2).sum()
+    ratio = (1 + 2 * (np.exp(-math.pi * (m * beta) ** 2) * sphere).sum(1)) / (1 + lattice)
+    fine = [
+        scipy.integrate.quad(
+            lambda u, v=v: (
+                tilt(v**0.5 * u, beta=beta, gamma=gamma) * (1 - u * u) ** ((dim - 3) / 2)
+            ),
+            -1,
+            1,
+        )[0]
+        / scipy.special.beta(0.5, (dim - 1) / 2)
+        for v in s
+    ]
+    np.testing.assert_allclose(ratio, fine, rtol=1e-7)
+
+
+def tilt(c, *, beta, gamma):
+    """A pancake's density along its direction over N(0, 1)'s, summed over the peaks."""
+    spacing, width = (f(sigma=1.0, beta=beta, gamma=gamma) for f in (peak_spacing, peak_width))
+    k = np.arange(-40, 41)
+    weight = np.exp(-math.pi * k * k / (beta**2 + gamma**2))
+    return (
+        weight / weight.sum() * scipy.stats.norm.pdf(c, k * spacing, width)
+    ).sum() / scipy.stats.norm.pdf(c)
 
 
 def test_norm_deviation_where_it_says_nothing():
@@ -175,6 +216,39 @@ class Along:
 
     def __init__(self, dim, sensitivity):
         self.dim, self.sensitivity = dim, sensitivity
+
+
+def test_epsilon_against_a_simulated_profile(make_key):
+    """Few dimensions, peaks so far apart that the norm shows: δ at the bounds' ε, by simulation."""
+    dim, delta, gamma, beta = 30, 0.05, 1.3, 0.01
+    key = make_key(dim=dim, beta=beta, gamma=gamma, allow_small_gamma=True)
+    source, host = Pancake(key=key), Along(dim, 1.0)
+    bounds = _by_theorem(source, delta, host=host, share=0.1)
+    exact = Rotation().epsilon(source, delta, host=host)
+    n, rng = 200_000, np.random.default_rng(5)
+    r2 = beta**2 + gamma**2
+    k = np.arange(-30, 31)
+    p = np.exp(-math.pi * k**2 / r2)
+    c = rng.choice(k * peak_spacing(sigma=1.0, beta=beta, gamma=gamma), p=p / p.sum(), size=n)
+    c += peak_width(sigma=1.0, beta=beta, gamma=gamma) * rng.standard_normal(n)
+    length = np.sqrt(c**2 + rng.chisquare(dim - 1, n))
+    first = rng.standard_normal(n)  # of a uniform direction
+    along = length * first / np.sqrt(first**2 + rng.chisquare(dim - 1, n))
+    grid = np.linspace(1, 110, 1200)
+    ratio = summed_ratio(grid, dim=dim, beta=beta, gamma=gamma)
+
+    def log_density(square):
+        return np.log(np.interp(square, grid, ratio)) - square / 2
+
+    loss = log_density(length**2) - log_density(length**2 + 2 * along + 1)
+
+    def profile(epsilon):
+        return np.maximum(0, 1 - np.exp(epsilon - loss)).mean()
+
+    assert bounds.low < exact.low < exact.high < bounds.high < math.inf
+    assert profile(bounds.high) < delta < profile(bounds.low)
+    # 0.21: one vector's part, its spread
+    assert abs(profile(exact.high) - delta) < 4 * 0.21 / math.sqrt(n)
 
 
 @pytest.mark.parametrize(
@@ -214,6 +288,35 @@ def test_the_exact_profile_in_few_dimensions_by_releases(
         assert abs(gaussian_delta((bounds.low + bounds.high) / 2, sigma=sigma) - delta) > 20 * error
 
 
+def test_the_radial_integral_against_the_same_in_polar_coordinates():
+    """δ(ε) = ∫χ_d(r)·w(r)·E_c(1 − e^{ε−l})₊ dr over the angle's cosine c, with w by its peaks."""
+    dim, beta, gamma, t = 6, 0.02, 1.2, 0.7
+    node, weight = np.polynomial.legendre.leggauss(600)
+    r, c = 4.25 * (node + 1), node
+    grid = np.linspace(1e-3, 9.5, 5000)
+    ratio = summed_ratio(grid**2, dim=dim, beta=beta, gamma=gamma)
+    here = np.interp(r, grid, ratio)
+    there = r[:, None] ** 2 + 2 * t * r[:, None] * c + t * t
+    loss = (
+        np.log(here)[:, None]
+        - np.log(np.interp(np.sqrt(there), grid, ratio))
+        + (there - r[:, None] ** 2) / 2
+    )
+    angle = (1 - c * c) ** ((dim - 3) / 2) / scipy.special.beta(0.5, (dim - 1) / 2)
+    mass = scipy.stats.chi.pdf(r, dim) * here * weight * 4.25
+
+    def profile(epsilon):
+        return float(mass @ (np.maximum(0.0, 1 - np.exp(epsilon - loss)) @ (angle * weight)))
+
+    for delta in (1e-4,):
+        by_hand = scipy.optimize.brentq(
+            lambda e, delta=delta: profile(e) - delta, 0.0, 9.0, xtol=1e-6
+        )
+        got = rotated_epsilon(delta, dim=dim, sigma=1.0, beta=beta, gamma=gamma, sensitivity=t)
+        assert got.value == pytest.approx(by_hand, abs=1e-3)
+        assert abs(got.value - gaussian_epsilon(delta, sigma=1.0, sensitivity=t)) > 4e-3
+
+
 @pytest.mark.parametrize(
     ("dim", "sigma", "delta"),
     [
@@ -227,7 +330,7 @@ def test_the_radial_integral_of_a_gaussian(dim, sigma, delta):
     assert abs(got.value - gaussian_epsilon(delta, sigma=sigma)) < got.error < 1e-3
 
 
-@pytest.mark.parametrize(("g", "d"), [(0.3, 1), (0.25, 2)])
+@pytest.mark.parametrize(("g", "d"), [(0.3, 1), (0.05, 1), (0.25, 2)])
 def test_rounding_query_and_noise_apart_costs_g_root_d_and_no_more(g, d):
     """On a coarse lattice, point by point: δ is between the Gaussian's at Δ − 2g√d and Δ + g√d."""
     rng, distance = np.random.default_rng(6), 1.01

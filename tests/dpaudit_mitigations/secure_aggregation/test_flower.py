@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,7 +24,7 @@ from flwr.server.strategy import FedAvg
 from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECORD, Key
 from flwr.supercore.task_identity import TaskIdentity
 
-from dpaudit.errors import DpauditError, MessageError
+from dpaudit.errors import DpauditError, MessageError, UsageError
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.secure_aggregation.flower import (
     _RECORD,
@@ -155,6 +156,20 @@ def test_a_node_lost_at_any_stage(stage, left):
     assert close(nodes.round(), nodes.mean(left))
 
 
+def test_too_few_leave_the_model_alone():
+    nodes = Nodes()
+    nodes.lost = {3: "mask", 4: "share"}
+    assert nodes.round() is None
+
+
+def test_noise_is_in_the_mean():
+    nodes = Nodes(sigma=3.0)
+    noise = np.concatenate(
+        [(a - b).ravel() for a, b in zip(nodes.round(), nodes.mean([1, 2, 3, 4]), strict=True)]
+    )
+    assert 0.3 < np.std(noise) / (3 * np.sqrt(4 / 3) / 4) < 2
+
+
 def test_nothing_of_an_update_leaves_a_node_unmasked():
     nodes = Nodes()
     nodes.round()
@@ -209,3 +224,17 @@ def test_stages_out_of_order_twice_and_rounds_again():
     # that was its one answer to this stage
     with pytest.raises(MessageError, match="current stage"):
         send("share", "7-2", b"\xc1")
+
+
+def test_an_update_beyond_the_bound_is_a_drop_out():
+    nodes = Nodes()
+    nodes.updates[2][0][0, 0] = 11
+    assert close(nodes.round(), nodes.mean([1, 3, 4]))
+    assert isinstance(nodes.errors[2], UsageError)
+    assert "11" not in str(nodes.errors[2])
+
+
+def test_a_server_with_other_terms_finds_nobody():
+    nodes = Nodes()
+    other = replace(nodes.terms, threshold=4)
+    assert nodes.round(workflow=MaskedMeanWorkflow(other, roster=nodes.roster)) is None

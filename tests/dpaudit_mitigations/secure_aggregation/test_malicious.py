@@ -10,7 +10,7 @@ from dpaudit_mitigations.codec import pack
 from dpaudit_mitigations.secure_aggregation import client as client_module
 from dpaudit_mitigations.secure_aggregation import wire
 from dpaudit_mitigations.secure_aggregation.keys import derive, public_bytes, sign
-from dpaudit_mitigations.secure_aggregation.shares import open_shares
+from dpaudit_mitigations.secure_aggregation.shares import open_shares, recombine
 
 
 def listed(plan, adverts):
@@ -70,7 +70,7 @@ def test_a_swapped_public_key_is_refused(make_round, monkeypatch):
     own = X25519PrivateKey.generate(), X25519PrivateKey.generate()
     r = make_round(4)
     r.advertise()
-    with pytest.raises(CheatingError, match="advert of b"):
+    with pytest.raises(CheatingError, match="advert of b: the signature is not b's"):
         r.clients["a"].share_keys(swapped(r, "b", own)[1])
     assert r.clients["a"].ended
 
@@ -107,7 +107,7 @@ def test_keys_that_serve_two_parties_or_two_purposes_are_refused(make_round):
         )
         with pytest.raises(
             CheatingError,
-            match="two parties" if copied else "one key for two purposes",
+            match="two parties with the same key" if copied else "one key for two purposes",
         ):
             r.clients["c"].share_keys(of_adverts(r.plan, adverts.values()))
 
@@ -115,7 +115,7 @@ def test_keys_that_serve_two_parties_or_two_purposes_are_refused(make_round):
 def test_an_unknown_party_in_a_list_is_refused(make_round):
     r = make_round(4)
     adverts = [*listed(r.plan, r.advertise()).values()]
-    with pytest.raises(MessageError, match="not in the roster"):
+    with pytest.raises(MessageError, match="a name that is not in the roster"):
         r.clients["a"].share_keys(of_adverts(r.plan, [*adverts, replace(adverts[0], name="zoe")]))
 
 
@@ -145,6 +145,42 @@ def test_the_server_leaves_out_whose_keys_would_drive_the_others_away(make_round
     assert np.array_equal(r.unmask().total, r.expected("abc"))
 
 
+def test_an_advert_of_another_round_is_refused(make_round):
+    old, new = make_round(4, tag="old"), make_round(4, tag="new")
+    old.advertise()
+    new.advertise()
+    with pytest.raises(MessageError, match="another round"):
+        new.clients["a"].share_keys(old.adverts)
+    new = make_round(4, tag="new")
+    new.advertise()
+    mixed = listed(new.plan, new.adverts) | {"b": listed(old.plan, old.adverts)["b"]}
+    with pytest.raises(CheatingError, match="advert of b"):
+        new.clients["a"].share_keys(of_adverts(new.plan, [mixed[n] for n in sorted(mixed)]))
+
+
+def test_lists_of_keys_without_oneself_or_too_short_are_refused(make_round):
+    for keep, error, says in (
+        ("bcd", MessageError, "lacks a's own"),
+        ("ab", ProtocolError, "below the threshold"),
+    ):
+        r = make_round(4)
+        r.advertise()
+        adverts = listed(r.plan, r.adverts)
+        with pytest.raises(error, match=says):
+            r.clients["a"].share_keys(of_adverts(r.plan, [adverts[n] for n in keep]))
+
+
+@pytest.mark.parametrize("at", [0, 40, 81])
+def test_a_tampered_envelope_is_refused(make_round, at):
+    r = make_round(4).until("mask")
+    sealed = by_party(r.plan, r.envelopes["a"], wire.Envelopes)
+    broken = bytearray(sealed["c"])
+    broken[at] ^= 1
+    with pytest.raises(CheatingError, match="shares from c for a"):
+        r.clients["a"].open_envelopes(envelopes(r.plan, "a", sealed | {"c": bytes(broken)}))
+    assert r.clients["a"].ended
+
+
 def test_envelopes_for_others_or_from_another_round_are_refused(make_round):
     r = make_round(4).until("mask")
     with pytest.raises(MessageError, match="another party"):
@@ -165,6 +201,23 @@ def test_envelopes_for_others_or_from_another_round_are_refused(make_round):
 def lists(r, survivors, dropped):
     agreed = wire.read(r.plan, r.survivors, wire.Survivors).agreed
     return of_survivors(r.plan, agreed, survivors, dropped)
+
+
+@pytest.mark.parametrize(
+    ("survivors", "dropped", "error", "says"),
+    [
+        ("abcde", "e", MessageError, "in both lists"),
+        ("abcd", "", MessageError, "in one list"),
+        ("bcde", "a", MessageError, "lacks a, which sent its vector"),
+        ("ab", "cde", ProtocolError, "below the threshold"),
+    ],
+)
+def test_lists_that_do_not_fit_are_refused(make_round, survivors, dropped, error, says):
+    r = make_round(5).until("confirm")
+    with pytest.raises(error, match=says):
+        r.clients["a"].confirm(lists(r, survivors, dropped))
+    assert r.clients["a"].ended
+    assert r.clients["a"]._held == {}  # the shares are gone, whatever is asked next
 
 
 def both_secrets(r, victim, lie):
@@ -204,6 +257,18 @@ def test_different_lists_to_different_clients_give_nothing(make_round, monkeypat
     # unchecked: three shares of each secret, so with one colluder's both of g's
     seeds, keys = both_secrets(r, "g", "abc")
     assert len(seeds) == len(keys) == 3 == r.plan.threshold - 1
+
+
+def test_asking_a_second_time_with_another_list_gives_nothing(make_round):
+    r = make_round(4).until("unmask")
+    client = r.clients["a"]
+    client.unmask(r.confirmations)
+    for again in (
+        lambda: client.confirm(lists(r, "abc", "d")),
+        lambda: client.unmask(r.confirmations),
+    ):
+        with pytest.raises(MessageError, match="out of order or repeated"):
+            again()
 
 
 def test_signatures_that_are_too_few_forged_or_of_unknown_parties_are_refused(make_round):
@@ -267,3 +332,26 @@ def test_wrong_shares_give_no_sum(make_round):
             r.server.take_unmasking(n, message)
         with pytest.raises(CheatingError, match=f"{says}|make no secret"):
             r.server.finish()
+
+
+def test_an_unmasking_with_other_shares_than_those_needed_is_refused(make_round):
+    r = make_round(4).until("unmask")
+    seeds, keys = unmasked(r.plan, r.clients["a"].unmask(r.confirmations))
+    for s, k in (({n: seeds[n] for n in "abc"}, keys), (seeds, {"d": seeds["d"]})):
+        with pytest.raises(MessageError, match="other shares than needed"):
+            r.server.take_unmasking("a", unmasking(r.plan, "a", s, k))
+    r.server.take_unmasking("a", unmasking(r.plan, "a", seeds, keys))
+
+
+def test_fewer_shares_than_the_threshold_are_not_enough(make_round):
+    r = make_round(5).until("confirm")
+    held = {r.plan.places[n]: r.clients[n]._held["a"][0] for n in "abcde"}
+    seed = r.clients["a"]._keys.seed
+    assert recombine(held, threshold=3) == seed
+    with pytest.raises(MessageError, match="2 shares: 3 are needed"):
+        recombine({p: held[p] for p in (1, 2)}, threshold=3)
+    try:
+        wrong = recombine({p: held[p] for p in (1, 2)}, threshold=2)
+    except CheatingError:
+        wrong = b""
+    assert wrong != seed

@@ -1,34 +1,17 @@
 """Masks look uniform, cancel, and no key serves two purposes; known flaws fail the same checks."""
 
 import hashlib
-import math
 import struct
-import subprocess
-import sys
-from fractions import Fraction
 
 import numpy as np
 import pytest
 import scipy.stats
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from hypothesis import given
-from hypothesis import strategies as st
 
-from dpaudit.errors import CheatingError, UsageError
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.secure_aggregation.keys import RoundKeys, public_bytes
 from dpaudit_mitigations.secure_aggregation.masking import Mask, apply_masks, own_mask, pair_mask
-from dpaudit_mitigations.secure_aggregation.ring import LEAST_HEADROOM, FixedPoint, noise_reach
-from dpaudit_mitigations.secure_aggregation.shares import (
-    PRIME,
-    SEALED_BYTES,
-    SHARE_BYTES,
-    open_shares,
-    recombine,
-    seal_shares,
-    split,
-)
 
 D = 1 << 17
 
@@ -127,6 +110,18 @@ def test_no_key_is_used_twice():
     assert all(len(key) == 32 for key in seen)
 
 
+def test_both_ends_of_a_pair_cancel_and_only_these():
+    keys, public, rounds = contexts()
+    zero = np.zeros(100, np.uint32)
+
+    def mask(n, m):
+        return pair_mask(keys[n].masking, public[m], agreed=rounds[0], party=n, peer=m)
+
+    assert not masks(zero, mask("a", "b"), mask("b", "a")).any()
+    assert masks(zero, mask("a", "b"), mask("c", "a")).any()
+    assert [mask("a", "b").subtract, mask("b", "a").subtract] == [False, True]
+
+
 def all_bits_count(make):
     """Whether flipping any one of a seed's 256 bits changes the mask."""
     seed = bytes(32)
@@ -161,213 +156,3 @@ def test_secrets_are_not_printed(make_round):
     for secret in (keys.seed, keys.masking.private_bytes_raw(), client._masks[0].key):
         assert repr(secret)[2:-1] not in shown
         assert secret.hex() not in shown
-
-
-def lagrange(points, at):
-    total = 0
-    for i, y in points.items():
-        top = bottom = 1
-        for j in points:
-            if j != i:
-                top, bottom = top * (at - j) % PRIME, bottom * (i - j) % PRIME
-        total += y * top * pow(bottom, -1, PRIME)
-    return total % PRIME
-
-
-@given(st.data(), st.integers(1, 12), st.binary(min_size=32, max_size=32))
-def test_any_threshold_of_shares_gives_the_secret(data, n, secret):
-    t = data.draw(st.integers(1, n))
-    shares = split(secret, parties=n, threshold=t)
-    assert all(len(s) == SHARE_BYTES for s in shares)
-    places = data.draw(st.permutations(range(1, n + 1)))[: data.draw(st.integers(t, n))]
-    assert recombine({p: shares[p - 1] for p in places}, threshold=t) == secret
-    points = {p: int.from_bytes(shares[p - 1], "big") for p in places[:t]}
-    assert lagrange(points, 0) == int.from_bytes(secret, "big")
-    for p in range(1, n + 1):  # all on one polynomial of degree t − 1
-        assert lagrange(points, p) == int.from_bytes(shares[p - 1], "big")
-
-
-def test_fewer_shares_fit_every_secret_and_sharings_are_fresh():
-    """Through t − 1 shares and any secret whatever there is a polynomial of degree t − 1."""
-    shares = split(b"s" * 32, parties=5, threshold=3)
-    two = {p: int.from_bytes(shares[p - 1], "big") for p in (2, 4)}
-    for guess in (0, 1, PRIME - 1, int.from_bytes(b"s" * 32, "big")):
-        points = {0: guess, **two}
-        assert all(lagrange(points, p) == y for p, y in two.items())
-    again = split(b"s" * 32, parties=5, threshold=3)
-    assert all(a != b for a, b in zip(shares, again, strict=True))
-    assert len(set(shares)) == 5  # degree 0 would make them equal
-
-
-def test_envelopes_open_for_one_recipient_one_sender_one_round():
-    own, other = X25519PrivateKey.generate(), X25519PrivateKey.generate()
-    seed, key = b"1" * SHARE_BYTES, b"2" * SHARE_BYTES
-    ends = {"agreed": b"round", "sender": "a", "recipient": "b"}
-    sealed = seal_shares(seed, key, own=own, other=public_bytes(other), **ends)
-    assert len(sealed) == SEALED_BYTES
-    assert seed not in sealed
-    back = {"own": other, "other": public_bytes(own)}
-    assert open_shares(sealed, **back, **ends) == (seed, key)
-    for wrong in (
-        {"agreed": b"other"},
-        {"sender": "c"},
-        {"recipient": "c"},
-        {"sender": "b", "recipient": "a"},
-    ):
-        with pytest.raises(CheatingError, match="not what"):
-            open_shares(sealed, **back, **(ends | wrong))
-    reverse = seal_shares(
-        seed, key, own=other, other=public_bytes(own), agreed=b"round", sender="b", recipient="a"
-    )
-    # another key in the other direction, though the shared secret is the same
-    assert reverse != sealed
-
-
-def test_the_sharing_library_touches_neither_arguments_nor_logs():
-    code = (
-        "import sys, logging; sys.argv = ['x', '--threshold', 'no number', '-H', '--help'];"
-        "import dpaudit_mitigations.secure_aggregation.shares;"
-        "assert sys.argv[2] == 'no number'; assert logging.getLogger().handlers == [];"
-        "assert 'torch' not in sys.modules"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-
-
-def form(**changes):
-    return FixedPoint(
-        **{"bits": 32, "granularity": 2.0**-10, "parties": 3, "bound": 1000.0, **changes}
-    )
-
-
-@given(
-    bits=st.sampled_from([16, 32, 64]),
-    parties=st.integers(1, 20),
-    exponent=st.integers(-40, 40),
-    share=st.floats(0.0, 1.0),
-    seed=st.integers(0, 2**32),
-)
-def test_sums_of_encoded_values_are_exact(bits, parties, exponent, share, seed):
-    g = math.ldexp(1.0, exponent)
-    f = FixedPoint.widest(bits=bits, granularity=g, parties=parties, sigma=0.0, length=8)
-    rng = np.random.default_rng(seed)
-    values = rng.uniform(-1, 1, (parties, 8)) * f.bound * share
-    values[:, 0], values[:, 1] = f.bound, -f.bound  # the corners, all parties at once
-    total = np.zeros(8, f"<u{bits // 8}")
-    for row in values:
-        total += f.encode(row)
-    exact = [
-        sum(round(Fraction(float(v)) / Fraction(g)) for v in values[:, i]) * Fraction(g)
-        for i in range(8)
-    ]
-    assert [Fraction(float(x)) for x in f.decode(total)] == exact
-
-
-def overflows(encode):
-    """Whether an encoder says so when a value is out of range, a little or a lot."""
-    said = []
-    for value in (1000.01, -1000.01, 1e9, -1e300, math.inf, math.nan):
-        try:
-            encode(np.array([0.0, value]))
-            said.append(False)
-        except UsageError:
-            said.append(True)
-    return all(said)
-
-
-def test_out_of_range_is_an_error_and_never_clipped():
-    f = form()
-    assert overflows(f.encode)
-    # silent clipping, as elsewhere
-    assert not overflows(lambda v: f.encode(np.nan_to_num(np.clip(v, -f.bound, f.bound))))
-    with pytest.raises(UsageError, match="clip to public bounds") as e:
-        f.encode(np.array([123456.789]))
-    assert "123456" not in str(e.value)  # the value stays where it is
-
-
-def test_noise_beyond_its_room_is_an_error_before_anything_is_sent():
-    f = form(sigma=1.0)
-    most = f.limit - 1024 * 1000
-    assert (
-        f.decode(f.encode(np.array([1000.0]), noise=lambda n: np.full(n, most)))[0]
-        == f.limit / 1024
-    )
-    for noise in (most + 1, -(most + 1)):
-        # whatever the value: that it is refused says nothing of it
-        for value in (1000.0, 0.0, -1000.0):
-            with pytest.raises(UsageError, match="nothing was sent"):
-                f.encode(np.array([value]), noise=lambda n, z=noise: np.full(n, z))
-
-
-def test_sizes_beyond_all_measure_are_refused_as_such():
-    for granularity, sigma in ((2.0**-500, 1e200), (2.0**-960, 1e300), (2.0**-10, 1e160)):
-        with pytest.raises(UsageError, match="takes 900 bits"):
-            form(granularity=granularity, sigma=sigma)
-    for parties in (500, 30_000):
-        with pytest.raises(UsageError, match="granularity="):
-            FixedPoint.finest(bits=16, parties=parties, bound=1e308, sigma=1.0, length=10)
-
-
-@pytest.mark.parametrize(("parties", "sigma"), [(3, 0.0), (10, 500.0), (1000, 3.0)])
-def test_the_bit_budget(parties, sigma):
-    """Construction passes exactly if bound and 8.5σ or more of all parties fit; else a fix."""
-    widest = FixedPoint.widest(
-        bits=32, granularity=2.0**-8, parties=parties, sigma=sigma, length=10**6
-    )
-    assert widest.headroom >= LEAST_HEADROOM or sigma == 0
-    need = widest.bound * 256 + widest.reach
-    assert parties * need <= 2**31 - 1 < parties * (need + 1)
-    with pytest.raises(UsageError, match="bits=32"):
-        form(
-            bits=32,
-            granularity=2.0**-8,
-            parties=parties,
-            sigma=sigma,
-            length=10**6,
-            bound=widest.bound + 2**-8,
-        )
-
-
-@pytest.mark.parametrize("scale", [0.7, 100.0, 1e6])
-@pytest.mark.parametrize("values", [1, 10**9])
-def test_reach_covers_gaussian_and_skellam_tails(scale, values):
-    reach = noise_reach(scale, values)
-    assert reach >= LEAST_HEADROOM * scale
-    assert 2 * values * scipy.stats.norm.sf(reach / scale) <= 2**-40
-    if scale <= 100:
-        half = scale * scale / 2
-        assert 2 * values * scipy.stats.skellam.sf(reach, half, half) <= 2**-40
-    assert noise_reach(0.0, values) == 0
-
-
-def test_finest_is_the_finest():
-    for bits, bound, sigma in ((32, 1.0, 0.01), (16, 100.0, 1.0), (64, 3.0, 5.0)):
-        options = {"bits": bits, "parties": 5, "bound": bound, "sigma": sigma, "length": 1000}
-        f = FixedPoint.finest(**options)
-        with pytest.raises(UsageError, match=f"bits={bits}"):
-            FixedPoint(granularity=f.granularity / 2, **options)
-        assert (
-            FixedPoint.finest(**options, finest=4 * f.granularity).granularity == 4 * f.granularity
-        )
-
-
-def test_a_sum_that_nobody_can_have_sent_is_refused():
-    f = form(bits=64)
-    assert f.decode(np.array([3 * f.limit], np.uint64))[0] == 3 * f.limit / 1024
-    for bad in (3 * f.limit + 1, 2**63, 2**64 - 3 * f.limit - 1):
-        with pytest.raises(CheatingError, match="beyond all parties"):
-            f.decode(np.array([0, bad], np.uint64))
-    with pytest.raises(UsageError, match="int32"):
-        form().decode(np.zeros(3, np.int32))
-
-
-def test_every_field_is_in_the_context():
-    changes = (
-        {"bits": 64},
-        {"granularity": 0.5},
-        {"parties": 4},
-        {"bound": 2.0},
-        {"sigma": 1.0},
-        {"length": 2},
-    )
-    assert len({form().context, *(form(**c).context for c in changes)}) == 7

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import pytest
 import scipy
 import torch
-from support.keyed_attackers import along_key, attackers, half_a_spacing, successes
+from keyed_attackers import along_key, attackers, half_a_spacing, successes
 
 from dpaudit import registry
 from dpaudit.accounting import pancake_epsilon
+from dpaudit.errors import UsageError
 from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.pancake import Pancake
@@ -21,6 +22,18 @@ from dpaudit_mitigations.smoothing.rounding import Rounding
 from dpaudit_mitigations.smoothing.smoothing import Smoothing
 
 TRIALS = 4000
+
+
+@pytest.mark.parametrize(
+    "mitigation", [Rounding(grid=1.5), Rounding(peaks=2, dim=64), Rounding(to="integers")]
+)
+def test_conforms(mitigation, make_key):
+    for source in (
+        Gaussian(sigma=2.0),
+        Pancake(key=make_key(), sigma=2.0),
+        SecureGaussian(sigma=2.0),
+    ):
+        check_mitigation(mitigation, source)
 
 
 def test_bfloat16_costs_what_it_says(stream):
@@ -64,6 +77,41 @@ def test_it_rounds_the_sum_on_the_lattice(dtype, stream):
     released = secure.release(query, stream=stream.child("secure"))
     got = Rounding(to="integers").release(query, secure, stream=stream.child("secure"))
     assert torch.equal(got, released.round())
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({}, "needs exactly one"),
+        ({"grid": 1, "to": "bf16"}, "needs exactly one"),
+        ({"grid": 0}, r"grid=0: must be a finite number > 0"),
+        ({"grid": "2P"}, r"grid=2P: must be a finite number > 0"),
+        ({"peaks": -1, "dim": 4}, r"peaks=-1"),
+        ({"peaks": 2}, r"peaks=2: needs gamma_min"),
+        ({"peaks": 2, "dim": 0}, r"dim=0"),
+        ({"to": "int8"}, r"to=int8: must be integers or bf16"),
+        ({"to": 8}, r"to=8"),
+    ],
+)
+def test_usage_errors_name_the_option(options, says):
+    with pytest.raises(UsageError, match=says):
+        Rounding(**options)
+
+
+def test_bits_of_the_query_below_the_lattice_are_not_in_it(stream):
+    step = lattice_step(1.0)
+    query = (torch.arange(-500, 500, dtype=torch.float64) * 16 * step).reshape(10, 100)
+    m = Rounding(grid=step)
+    exact, nudged = (m.release(q, Gaussian(), stream=stream) for q in (query, query + 0.49 * step))
+    assert torch.equal(exact, nudged)
+
+
+def test_grids_that_do_nothing_and_queries_that_are_none(stream):
+    with pytest.raises(UsageError, match="grid=1e-300"):
+        Rounding(grid=1e-300).release(torch.zeros(1, 2), Gaussian(), stream=stream)
+    for query in (torch.full((2, 3), math.nan), torch.ones(3), torch.ones(2, 3, dtype=torch.int64)):
+        with pytest.raises(UsageError, match="query"):
+            Rounding(grid=1).release(query, Gaussian(), stream=stream)
 
 
 def test_it_promises_no_more_than_post_processing(make_key):

@@ -21,6 +21,21 @@ def server(folder: str) -> None:
         time.sleep(60)
 
 
+def client(folder: str, address: str) -> None:
+    """Sends messages for ever; prints a line for each answer."""
+    from dpaudit_mitigations.transport.certificates import load_identity
+    from dpaudit_mitigations.transport.client import call
+
+    def endless():
+        while True:
+            yield b"x" * 100_000
+            time.sleep(0.01)
+
+    identity = load_identity(Path(folder))
+    for _ in call(address, "echo", endless(), identity=identity, peer="noise", timeout=60):
+        print("answer", flush=True)
+
+
 def journal(path: str) -> None:
     """Move every release on from its state, one by one, with a file written before ``stored``."""
     from dpaudit_mitigations.transport.journal import Journal, durable_write

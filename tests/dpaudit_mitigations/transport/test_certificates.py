@@ -84,15 +84,49 @@ def test_openssl_agrees(certificates):
     assert subprocess.run(other, capture_output=True, timeout=30).returncode != 0
 
 
-def test_nothing_is_overwritten(tmp_path):
-    (tmp_path / "mine").write_text("mine")
-    with pytest.raises(UsageError):
-        make_authority(tmp_path, ["answer"])
-    assert [p.read_text() for p in tmp_path.iterdir()] == ["mine"]
-    for parties, options in ((["a", "a"], {}), (["../x"], {}), (["a"], {"hosts": ["no host"]})):
-        with pytest.raises(UsageError):
-            make_authority(tmp_path / "new" / "c", parties, **options)
-        assert not (tmp_path / "new").exists()
+@pytest.mark.parametrize("fill", ["file", "folder"])
+def test_nothing_is_overwritten(tmp_path, fill):
+    target = tmp_path / "c"
+    if fill == "file":
+        target.write_text("mine")
+    else:
+        target.mkdir()
+        (target / "mine").write_text("mine")
+    with pytest.raises(UsageError, match="not empty"):
+        make_authority(target, ["answer"])
+    assert (target if fill == "file" else target / "mine").read_text() == "mine"
+    assert [p.name for p in tmp_path.iterdir()] == ["c"]
+
+
+def test_an_empty_folder_will_do(tmp_path):
+    make_authority(tmp_path, ["answer"])
+    assert load_identity(tmp_path / "answer").name == "answer"
+
+
+@pytest.mark.parametrize(
+    ("parties", "options", "says"),
+    [
+        ([], {}, "party"),
+        (["a", "a"], {}, "twice"),
+        (["Answer"], {}, "lower-case"),
+        (["../x"], {}, "lower-case"),
+        (["a" * 33], {}, "32"),
+        (["a"], {"days": 0}, "days=0"),
+        (["a"], {"hosts": ["no host"]}, "host=no host"),
+        (["a"], {"hosts": ["noise.dpaudit.internal"]}, "host="),
+    ],
+)
+def test_usage_errors(tmp_path, parties, options, says):
+    with pytest.raises(UsageError, match=says):
+        make_authority(tmp_path / "c", parties, **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_secrets_are_not_in_the_repr(party):
+    shown = repr(party("answer"))
+    assert "answer" in shown
+    assert "PRIVATE" not in shown
+    assert "BEGIN" not in shown
 
 
 def copy(certificates, tmp_path):
@@ -107,24 +141,50 @@ def test_a_key_that_others_may_read(certificates, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("file", "content"),
+    ("file", "source", "says"),
     [
-        ("cert.pem", None),
-        ("key.pem", b"junk"),
-        ("ca.pem", b"x" * 70_000),
-        ("key.pem", "ours/noise/key.pem"),
-        ("ca.pem", "theirs/ca.pem"),
+        ("key.pem", "ours/noise/key.pem", "does not fit cert.pem"),
+        ("ca.pem", "theirs/ca.pem", "not signed by"),
+        ("cert.pem", "ours/noise/cert.pem", "does not fit cert.pem"),
     ],
 )
-def test_broken_or_foreign_files(certificates, tmp_path, file, content):
+def test_files_that_do_not_belong_together(certificates, tmp_path, file, source, says):
+    folder = copy(certificates, tmp_path)
+    (folder / file).write_bytes((certificates / source).read_bytes())
+    with pytest.raises(KeyFileError, match=says):
+        load_identity(folder)
+
+
+@pytest.mark.parametrize("file", ["cert.pem", "key.pem", "ca.pem"])
+@pytest.mark.parametrize("content", [None, b"", b"junk", b"x" * 70_000])
+def test_broken_files(certificates, tmp_path, file, content):
     folder = copy(certificates, tmp_path)
     if content is None:
         (folder / file).unlink()
     else:
-        bad = (certificates / content).read_bytes() if isinstance(content, str) else content
-        (folder / file).write_bytes(bad)
+        (folder / file).write_bytes(content)
     with pytest.raises(KeyFileError, match=file):
         load_identity(folder)
+
+
+def test_an_expired_certificate(tmp_path, monkeypatch):
+    expired(tmp_path / "c", monkeypatch)
+    with pytest.raises(KeyFileError, match="not now"):
+        load_identity(tmp_path / "c/answer")
+
+
+def expired(folder, monkeypatch):
+    class Then(datetime.datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime.datetime.now(tz) - datetime.timedelta(days=3)
+
+    class Fake:
+        datetime, timedelta, UTC = Then, datetime.timedelta, datetime.UTC
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "datetime", Fake)
+        make_authority(folder, ["answer"], days=1)
 
 
 @pytest.mark.parametrize(
@@ -133,6 +193,7 @@ def test_broken_or_foreign_files(certificates, tmp_path, file, content):
         ("answer", []),
         ("answer", ["noise.dpaudit.internal"]),
         ("answer", ["answer.dpaudit.internal", "noise.dpaudit.internal"]),
+        ("answer", ["localhost"]),
         ("", ["answer.dpaudit.internal"]),
         ("*", ["*.dpaudit.internal"]),
         ("a.b", ["a.b.dpaudit.internal"]),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import random
+import signal
 import sqlite3
 import stat
 import subprocess
@@ -14,9 +16,11 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import MessageError, UsageError
+from dpaudit.results.files import clear_leftovers
 from dpaudit_mitigations.transport.journal import Journal, durable_write, journal_folder
 
 CHILD = Path(__file__).with_name("child.py")
+STATES = [None, "offered", "stored", "published"]
 
 
 @pytest.fixture
@@ -31,19 +35,17 @@ def test_states_move_by_compare_and_set(path):
         book.advance("r", None, "offered", count=5, digest="ab")
         book.advance("r", "offered", "stored", digest="cd")
         for old, new in ((None, "offered"), ("offered", "stored"), ("published", "offered")):
-            with pytest.raises(MessageError, match="release r: is stored"):
+            with pytest.raises(MessageError, match="release r: is stored, not"):
                 book.advance("r", old, new, count=9)
-        with pytest.raises(MessageError, match="release q: is new"):
+        with pytest.raises(MessageError, match="release q: is new, not stored"):
             book.advance("q", "stored", "published")
         book.advance("a", None, "offered")
         assert book.state("r") == "stored"
         assert book.facts("r") == {"count": 5, "digest": "cd"}
         assert book.releases() == ["r", "a"]
         assert book.releases("offered") == ["a"]
-    (path.parent / ".dpaudit-0123.tmp").touch()  # of a killed writer
     with Journal(path, kind="test") as book:
         assert (book.state("r"), book.facts("r")["count"], book.state("q")) == ("stored", 5, None)
-    assert not list(path.parent.glob(".dpaudit-*"))
 
 
 def test_one_of_many_threads_wins(path):
@@ -93,7 +95,7 @@ def damaged(path, statement):
     db.close()
 
 
-@pytest.mark.parametrize("schema", ["2", "x"])
+@pytest.mark.parametrize("schema", ["0", "2", "x"])
 def test_another_schema(path, schema):
     damaged(path, f"UPDATE meta SET value = '{schema}' WHERE key = 'schema'")
     with pytest.raises(UsageError, match=f"schema {schema}"):
@@ -122,6 +124,24 @@ def test_another_kind_another_database_and_no_database(path, tmp_path):
         assert "another process" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("release", "facts"),
+    [
+        ("", {}),
+        ("x" * 129, {}),
+        ("a\nb", {}),
+        ("r", {"a": b"x"}),
+        ("r", {"a": float("nan")}),
+        ("r", {"a": "x" * (1 << 20)}),
+    ],
+)
+def test_usage_errors(path, release, facts):
+    with Journal(path, kind="test") as book:
+        with pytest.raises(UsageError):
+            book.advance(release, None, "offered", **facts)
+        assert book.releases() == []
+
+
 def test_a_full_disk_changes_nothing(path):
     with Journal(path, kind="test") as book:
         book.advance("r", None, "offered")
@@ -132,6 +152,55 @@ def test_a_full_disk_changes_nothing(path):
         book._db.execute("PRAGMA max_page_count = 100000")
         assert book.state("r") == "offered"
         book.advance("r", "offered", "stored", text="x" * 10_000)
+
+
+def kill_rounds(path, rounds, seed):
+    """Start the child, kill it at a random moment, check everything; states only move forward."""
+    rng, seen, said = random.Random(seed), {}, {}
+    for _ in range(rounds):
+        with subprocess.Popen(
+            [sys.executable, CHILD, "journal", path], stdout=subprocess.PIPE, text=True
+        ) as one:
+            assert one.stdout.readline() == "open\n"
+            for _ in range(rng.randrange(12)):
+                release, state = one.stdout.readline().split()
+                said[release] = state
+            delay = rng.random() * 0.004
+            threading.Event().wait(delay)
+            os.kill(one.pid, signal.SIGKILL)
+            for line in one.stdout:
+                if line.endswith("\n"):
+                    release, state = line.split()
+                    said[release] = state
+        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as db:
+            assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+            now = dict(db.execute("SELECT id, state FROM releases").fetchall())
+        db.close()
+        for release, state in seen.items():
+            assert STATES.index(now[release]) >= STATES.index(state)
+        for release, state in said.items():  # what it said was done, is done
+            assert STATES.index(now[release]) >= STATES.index(state)
+        for release, state in now.items():
+            if state != "offered":
+                assert path.with_name(release).read_bytes() == release.encode() * 50
+        assert sum(s != "published" for s in now.values()) <= 1
+        seen = now
+    return seen
+
+
+@pytest.mark.slow
+def test_kill_nine_at_random_moments(path):
+    seen = kill_rounds(path, 12, seed=20240603)
+    assert len(seen) > 12
+    (path.parent / ".dpaudit-0123.tmp").touch()
+    Journal(path, kind="test").close()
+    assert not list(path.parent.glob(".dpaudit-*"))  # leftovers are gone once it has been opened
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_kill_nine_a_thousand_times(path):
+    assert len(kill_rounds(path, 1000, seed=20240604)) > 1000
 
 
 def test_a_file_is_there_whole_with_mode_600(tmp_path):
@@ -146,6 +215,42 @@ def test_a_file_is_there_whole_with_mode_600(tmp_path):
     assert {stat.S_IMODE(p.stat().st_mode) for p in tmp_path.iterdir()} == {0o600}
 
 
+def test_replacing_and_not_replacing(tmp_path):
+    durable_write(tmp_path / "a", b"1")
+    durable_write(tmp_path / "a", b"2")
+    with pytest.raises(UsageError, match="exists already"):
+        durable_write(tmp_path / "a", b"3", replace=False)
+    durable_write(tmp_path / "b", b"4", replace=False)
+    assert ((tmp_path / "a").read_bytes(), (tmp_path / "b").read_bytes()) == (b"2", b"4")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path):
+    durable_write(tmp_path / "a", b"old")
+
+    def parts():
+        yield b"new"
+        raise RuntimeError("the source broke")
+
+    with pytest.raises(RuntimeError, match="broke"):
+        durable_write(tmp_path / "a", parts())
+    with pytest.raises(UsageError, match="cannot be written"):
+        durable_write(tmp_path / "none" / "a", b"x")
+    assert (tmp_path / "a").read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_lock_that_is_a_link_or_another_file_is_refused_and_unharmed(tmp_path):
+    (tmp_path / "mine").write_text("precious")
+    lock = tmp_path / "journal.lock"
+    for make in (lock.symlink_to, lambda mine: lock.write_text(mine.read_text())):
+        make(tmp_path / "mine")
+        with pytest.raises(UsageError, match="cannot be used"):
+            Journal(tmp_path / "journal", kind="a")
+        assert (tmp_path / "mine").read_text() == lock.read_text() == "precious"
+        lock.unlink()
+
+
 def test_the_order_of_syncs(tmp_path, monkeypatch):
     """Data, then name, then the folder: any other order loses a file to a power cut."""
     did = []
@@ -156,6 +261,13 @@ def test_the_order_of_syncs(tmp_path, monkeypatch):
         )
     durable_write(tmp_path / "a", b"x")
     assert did == ["open", "fsync", "replace", "open", "fsync"]
+
+
+def test_leftovers_are_cleared_and_nothing_else(tmp_path):
+    for name in (".dpaudit-0123.tmp", ".dpaudit-x", "a.tmp", "a"):
+        (tmp_path / name).write_bytes(b"x")
+    assert clear_leftovers(tmp_path) == 1
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".dpaudit-x", "a", "a.tmp"]
 
 
 def test_a_journal_that_others_may_write_to(tmp_path):

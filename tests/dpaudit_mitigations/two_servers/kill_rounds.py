@@ -4,18 +4,22 @@ Run as a program; prints one line of JSON and exits 0 if no rule was broken. Bot
 processes, forked from this one so that a start takes milliseconds; this one never makes a
 connection.
 
-A release for every point at which one of the servers can be killed: after each change of a file,
-before and after each of a journal, and at each frame.
-
+--rounds N   N releases, each with one to three kills of either server or both at random times
+--events     a release for every point at which one of the servers can be killed: after each change
+of a file, before and
+             after each of a journal, and at each frame (before a change of a file it is as after
+             the one before)
+--twice      and once more soon after
 --party P    only those of ``noise`` or ``answer``; --start K from the K-th on
 --forget X   a known-bad version: X loses its journal when it is killed (answer or noise), or the
-             seed is drawn anew (seed)
+seed is drawn anew (seed)
 """
 
 import argparse
 import hashlib
 import json
 import os
+import random
 import shutil
 import signal
 import sys
@@ -148,14 +152,15 @@ def watch(trace, kill_at):
 class Rounds:
     """The two parties in a folder, and the rules."""
 
-    def __init__(self, folder, seed, forget):
-        self.folder, self.forget = folder, forget
-        self.values = np.random.default_rng(seed)
+    def __init__(self, folder, seed, forget, twice):
+        self.folder, self.forget, self.twice = folder, forget, twice
+        self.random, self.values = random.Random(seed), np.random.default_rng(seed)
         make_authority(folder / "certificates", ["answer", "noise"])
         self.noise = Party(folder, "noise", commands.noise)
         self.answer = Party(folder, "answer", commands.answer)
         self.address, self.seen, self.names = "127.0.0.1:0", {}, []
         self.kills = {"noise": 0, "answer": 0}
+        self.usual = 0.1  # seconds of an undisturbed release
         self.start_noise()
         while self.noise.said() is None:
             if self.noise.ended() is not None:
@@ -211,11 +216,30 @@ class Rounds:
             self.values.integers(-50, 50, DIM).astype(np.float32),
         )
 
+    def kill(self, party):
+        if party.kill():
+            self.killed(party)
+
     def killed(self, party):
         self.kills[party.name] += 1
         if self.forget == party.name:
             shutil.rmtree(self.folder / f"{party.name}.journal", ignore_errors=True)
         self.look()
+
+    def at_random(self):
+        """One release, killed at random times."""
+        self.new()
+        for _ in range(self.random.randint(1, 3)):
+            if not self.noise.pid:
+                self.start_noise()
+            if not self.answer.pid:
+                self.start_answer()
+            time.sleep(self.random.uniform(0, 1.3 * self.usual))
+            for party in self.random.choice(
+                [[self.noise], [self.answer], [self.noise, self.answer]]
+            ):
+                self.kill(party)
+        self.finish()
 
     def at_event(self, name, number):
         """One release, in which the party of that name dies at its ``number``-th event.
@@ -223,6 +247,7 @@ class Rounds:
         Returns whether there was such an event.
         """
         self.new()
+        again = self.random.randint(1, 12)
         victim, start = (
             (self.noise, self.start_noise) if name == "noise" else (self.answer, self.start_answer)
         )
@@ -232,24 +257,27 @@ class Rounds:
         if victim is self.noise:
             self.start_answer()
         died = False
-        while (ended := victim.ended()) is None and (
-            victim is self.answer or self.answer.ended() is None
-        ):
-            time.sleep(0.003)
-        if ended == -signal.SIGKILL:
+        for kill_at in (again, None) if self.twice else (None,):
+            while (ended := victim.ended()) is None and (
+                victim is self.answer or self.answer.ended() is None
+            ):
+                time.sleep(0.003)
+            if ended != -signal.SIGKILL:
+                break
             died = True
             self.killed(victim)
-            start(None)
+            start(kill_at)
         self.finish()
         return died
 
     def finish(self):
         """Let the release end undisturbed, and check it."""
-        began = time.monotonic()
+        began, tries = time.monotonic(), 0
         while True:
             if not self.noise.pid:
                 self.start_noise()
             if not self.answer.pid:
+                tries += 1
                 self.start_answer()
             ended = None
             while ended is None:
@@ -263,6 +291,8 @@ class Rounds:
                     self.start_noise()
             if ended == 0:
                 break
+        if tries == 1:
+            self.usual = 0.9 * self.usual + 0.1 * (time.monotonic() - began)
         self.check()
 
     def last_words(self):
@@ -322,6 +352,9 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--rounds", type=int, default=0)
+    parser.add_argument("--events", action="store_true")
+    parser.add_argument("--twice", action="store_true")
     parser.add_argument("--party", choices=["noise", "answer"])
     parser.add_argument("--start", type=int, default=1)
     parser.add_argument("--forget", choices=["answer", "noise", "seed"])
@@ -338,8 +371,12 @@ def main():
     with tempfile.TemporaryDirectory(prefix="dpaudit-kills-", dir=memory) as name:
         rounds = None
         try:
-            rounds = Rounds(Path(name), options.seed, options.forget)
-            for party in [options.party] if options.party else ["noise", "answer"]:
+            rounds = Rounds(Path(name), options.seed, options.forget, options.twice)
+            for _ in range(options.rounds):
+                rounds.at_random()
+            for party in (
+                [options.party] if options.party else ["noise", "answer"] if options.events else []
+            ):
                 number = options.start
                 while rounds.at_event(party, number):
                     number += 1

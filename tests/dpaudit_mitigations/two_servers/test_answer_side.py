@@ -15,8 +15,9 @@ from dpaudit_mitigations.transport.logs import Log
 from dpaudit_mitigations.transport.server import serve
 from dpaudit_mitigations.two_servers.answer_side import AnswerSide, Contact, Question
 from dpaudit_mitigations.two_servers.lattice import granularity
-from dpaudit_mitigations.two_servers.named_noise import draw_of
+from dpaudit_mitigations.two_servers.named_noise import draw_of, named_source
 from dpaudit_mitigations.two_servers.noise_side import NoiseSide
+from dpaudit_mitigations.two_servers.seeds import Seeds
 from dpaudit_mitigations.two_servers.sums import add_query
 from dpaudit_mitigations.two_servers.words import PUBLISH, TERMS, PublicationReceipt, ReleaseTerms
 
@@ -167,7 +168,7 @@ def test_another_payload_is_not_sent_to_its_end(parties, tmp_path):
     ):
         with pytest.raises(PeerError, match="no room"):
             side.release(question(), contact(server, parties), patience=0)
-        with pytest.raises(UsageError, match="differs from the first"):
+        with pytest.raises(UsageError, match="differs from the first one"):
             side.release(question(), contact(server, parties), patience=0)
         time.sleep(0.2)
     assert len(lives[0]) == 4
@@ -193,7 +194,7 @@ def test_receipts_for_something_else(parties, tmp_path):
         answering(tmp_path / "a") as side,
     ):
         while answers:
-            with pytest.raises(MessageError, match=r"receipt|sent"):
+            with pytest.raises(MessageError, match=r"not for what was sent|message receipt"):
                 side.release(question(), contact(server, parties), patience=0)
             answers.pop(0)
     assert list((tmp_path / "a").glob("*.seed"))  # it is not over
@@ -202,14 +203,19 @@ def test_receipts_for_something_else(parties, tmp_path):
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        (question(VALUES[:5]), "has 5 values"),
-        (question(VALUES * 2), "beyond the bound"),
-        (question(peer_sigma=1.0), "noise of scale 2"),
-        (question(bound=500.0), r"bound=500\.0"),
+        (question(VALUES[:5]), "has 5 values, server 2 publishes 6"),
+        (question(VALUES * 2), r"a value is beyond the bound 1000\.0"),
+        (question(sigma=100.0), "must exceed|beyond the bound"),
+        (question(peer_sigma=1.0), "adds noise of scale 2"),
+        (question(bound=500.0), r"bound=500\.0: server 2's is 1000\.0"),
         (question(sigma=np.nan), "sigma=nan"),
+        (question(sigma=-2.0), "sigma=-2"),
         (question(np.array([1.0, np.nan])), "NaN"),
-        (question(np.ones((2, 3))), r"\(2, 3\)"),
-        (question(release="../x"), "release="),
+        (question(np.array([1.0, np.inf])), "infinity"),
+        (question(np.ones((2, 3))), "float32/64 vector"),
+        (question(np.ones(6, np.int64)), "float32/64 vector"),
+        (question(release="../x"), "letters"),
+        (question(release=""), "letters"),
         (question(round=-1), "round=-1"),
     ],
 )
@@ -220,9 +226,46 @@ def test_questions_that_are_not_asked(noise, parties, tmp_path, asked, says):
     assert not list((tmp_path / "published").glob("*.npy"))
 
 
-@pytest.mark.parametrize(
-    ("value", "query"), [(np.nan, VALUES), (1e300, VALUES), (-(2.0**63) * 2.0**-20, np.zeros(6))]
-)
+def test_nobody_there(parties, tmp_path, capsys):
+    with answering(tmp_path / "a") as side:
+        began = time.monotonic()
+        with pytest.raises(PeerError, match="nobody listens"):
+            side.release(question(), contact("127.0.0.1:9", parties), patience=0.5)
+        assert time.monotonic() - began < 25
+    assert "waiting" in capsys.readouterr().err
+
+
+def test_a_lab_specimen_by_name(noise, parties, tmp_path, make_key):
+    """Server 1 sends its own noise, drawn again from the seed; another scale or size is refused."""
+    path = tmp_path / "key.json"
+    make_key(dim=6).save(path)
+    source = named_source(f"pancake:key={path}", sigma=2.0, dim=6)
+    with answering(tmp_path / "a", draw_of(source, dim=6)) as side:
+        side.release(question(source="pancake"), contact(noise, parties))
+    assert np.abs(np.load(tmp_path / "published" / "week-7@0.npy") - VALUES).max() < 8 * 2 * 2**0.5
+    for text, dim, says in (
+        ("gaussian:sigma=3", 6, "must be sigma=2.0"),
+        (f"pancake:key={path}", 7, "serves 6"),
+        ("pancakes", 6, "did you mean 'pancake'"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            named_source(text, sigma=2.0, dim=dim)
+
+
+def test_noise_beyond_the_bound_is_not_sent_to_its_end(noise, parties, tmp_path):
+    def draw(step, stream):
+        return lambda at, count: np.full(count, 2**40)
+
+    with (
+        answering(tmp_path / "a", draw) as side,
+        pytest.raises(UsageError, match="noise beyond the bound"),
+    ):
+        side.release(question(), contact(noise, parties), patience=0)
+    assert not list((tmp_path / "published").glob("*.npy"))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300, -(2.0**63) * 2.0**-20])
+@pytest.mark.parametrize("query", [np.zeros(6), VALUES])
 def test_a_source_without_noise_is_found_out(noise, parties, tmp_path, value, query):
     """Non-finite values become −2^63 as integers, without absolute value, and 0 in 32 bits."""
 
@@ -234,7 +277,7 @@ def test_a_source_without_noise_is_found_out(noise, parties, tmp_path, value, qu
 
     with (
         answering(tmp_path / "a", draw_of(Broken(), dim=6)) as side,
-        pytest.raises(UsageError, match="not finite"),
+        pytest.raises(UsageError, match="noise: a value that is not finite"),
     ):
         side.release(question(query), contact(noise, parties), patience=0)
     assert not list((tmp_path / "published").glob("*.npy"))
@@ -245,6 +288,12 @@ def test_the_largest_sum_is_never_missed():
     for noise in (-(2**63), 2**63 - 1, -(2**63) + 1, -(2**31), 2**31):
         for value in (0.0, 7.0, -7.0):
             assert add_query(np.array([noise]), np.array([value]), 1.0, out) >= 2**31 - 7
+
+
+@pytest.mark.parametrize("patience", [np.nan, np.inf, -1.0])
+def test_patience_that_never_ends(noise, parties, tmp_path, patience):
+    with answering(tmp_path / "a") as side, pytest.raises(UsageError, match="patience"):
+        side.release(question(), contact("127.0.0.1:9", parties), patience=patience)
 
 
 def test_a_seed_that_a_killed_process_left_is_erased_at_the_next_start(
@@ -270,6 +319,18 @@ def test_a_seed_that_a_killed_process_left_is_erased_at_the_next_start(
     assert not list((tmp_path / "a").glob("*.seed"))
 
 
+def test_one_seed_under_two_names_is_two_noises(tmp_path):
+    seeds = Seeds(tmp_path)
+    one = seeds.make("a@0", bytes(32))
+    other = seeds.make("A@0", bytes(32))
+    assert one.bytes(16) != other.bytes(16)
+    assert seeds.read("a@0").bytes(16) == seeds.make("a@0").bytes(16)
+
+
+def test_values_stay_out_of_repr():
+    assert "314" not in repr(question())
+
+
 def test_the_lattice_depends_on_the_bound_alone():
     for bound in (1000.0, 1024.0, 1024.1, 3e-300 * 1e10, 1e200):
         sigma = bound / 500
@@ -277,6 +338,13 @@ def test_the_lattice_depends_on_the_bound_alone():
         assert np.log2(g) == round(np.log2(g))
         assert 2.0**29 < bound / g <= 2.0**30
         assert granularity(bound, sigma=sigma / 7) == g
-    for bound, sigma in ((32.0, 2.0), (np.inf, 2.0), (1.0, 1e-9), (1e-320, 1e-323), (5.0, np.nan)):
+    for bound, sigma in (
+        (32.0, 2.0),
+        (np.inf, 2.0),
+        (np.nan, 2.0),
+        (1.0, 1e-9),
+        (1e-320, 1e-323),
+        (5.0, np.nan),
+    ):
         with pytest.raises(UsageError):
             granularity(bound, sigma=sigma)

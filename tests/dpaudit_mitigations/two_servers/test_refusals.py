@@ -1,7 +1,10 @@
 """Everything that server 2 refuses, over real connections and by mutated messages without."""
 
+import hashlib
 import itertools
 import json
+import re
+import time
 
 import msgspec
 import numpy as np
@@ -9,6 +12,7 @@ import pytest
 from msgspec import structs
 
 from dpaudit.errors import MessageError, PeerError, ProtocolError, UsageError
+from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.codec import pack, unpack
 from dpaudit_mitigations.transport.certificates import load_identity, make_authority
 from dpaudit_mitigations.transport.client import ask
@@ -18,6 +22,7 @@ from dpaudit_mitigations.transport.vectors import vector_frames
 from dpaudit_mitigations.two_servers.noise_side import NoiseSide
 from dpaudit_mitigations.two_servers.words import (
     PUBLISH,
+    TERMS,
     VECTOR,
     Offer,
     PublicationReceipt,
@@ -56,6 +61,9 @@ def offer(**fields):
     return frames(Offer(**{f: getattr(GOOD, f) for f in Offer.__struct_fields__} | fields))
 
 
+ODD = np.where(np.arange(DIM) == 5, np.nan, 1.0).astype(np.float32)
+
+
 def with_fields(**fields):
     plain = {f: getattr(GOOD, f) for f in Offer.__struct_fields__} | fields
     return [msgspec.msgpack.encode({"kind": "offer", **dict(sorted(plain.items()))})]
@@ -64,6 +72,8 @@ def with_fields(**fields):
 # only this protocol's refusals; broken frames are in tests/hostile/test_protocols.py
 REFUSED = {
     "nothing": ([], "nothing came"),
+    "a frame missing": (frames()[:2] + frames()[3:], "out of order|too short|not the body"),
+    "reordered": ([frames()[i] for i in (0, 1, 3, 2, 4)], "order|not the body|too"),
     "tampered: a value": (changed(2, flipped(5000)), "digest|beyond the bound"),
     "one frame of another round": (
         frames()[:3] + frames(structs.replace(GOOD, round=1))[3:],
@@ -72,9 +82,24 @@ REFUSED = {
     "wrong dim": (offer(dim=DIM - 1)[:1] + frames()[1:], "another dim"),
     "wrong bound": (offer(bound=2000.0), "another dim"),
     "wrong noise": (offer(noise_sigma=0.5), "another dim"),
+    "wrong shape": (
+        [pack(GOOD), *vector_frames(VECTOR, STEPS[:-1], session=GOOD.session)],
+        "another count",
+    ),
+    "not finite": (
+        [pack(GOOD), *vector_frames(VECTOR, ODD, session=GOOD.session)],
+        "another dtype",
+    ),
+    "not finite, as steps": (stepped(ODD[5:6].view(np.int32)[0]), "beyond the bound"),
     "huge": (stepped(2**31 - 1), "beyond the bound"),
     "huge and negative": (stepped(-(2**31)), "beyond the bound"),
+    "another protocol's vector": (
+        [pack(GOOD), *vector_frames("other", STEPS, session=GOOD.session)],
+        "another kind",
+    ),
     "an offer with a path": (with_fields(release="../x"), "field release"),
+    "an offer with a field more": (with_fields(zebra=1), "unknown field"),
+    "an offer of infinite noise": (with_fields(sigma=float("inf")), "field sigma"),
 }
 SENT = ("tampered: a value", "wrong noise", "an offer with a path")  # over real connections
 
@@ -132,6 +157,22 @@ def test_refused_and_nothing_comes_of_it(side, tmp_path):
     assert len(list(side.publish("answer", iter(frames())))) == 1
 
 
+def test_refused_logged_and_the_server_lives_on(server, parties, tmp_path, capsys):
+    """What was refused can still be released, as nothing had come of it."""
+    for messages, says in map(REFUSED.get, SENT):
+        with pytest.raises(MessageError, match=says):
+            send(server, parties("answer"), messages)
+        line = lines(capsys.readouterr().err)[-1]
+        assert (line["outcome"], line["peer"], line["method"]) == ("refused", "answer", PUBLISH)
+        assert re.search(says, line["reason"])
+    receipt = unpack(send(server, parties("answer"), frames()), PublicationReceipt)
+    assert published(tmp_path) == ["r@0.npy"]
+    assert (
+        receipt.published
+        == hashlib.sha256((tmp_path / "published" / "r@0.npy").read_bytes()).digest()
+    )
+
+
 def test_replays(server, parties, tmp_path):
     first = unpack(send(server, parties("answer"), frames()), PublicationReceipt)
     path = tmp_path / "published" / "r@0.npy"
@@ -160,14 +201,83 @@ def test_a_name_offered_once_keeps_its_sigma(server, parties):
     send(server, parties("answer"), frames())
 
 
+def test_another_journal_does_not_publish_over_it(server, side, parties, tmp_path):
+    send(server, parties("answer"), frames())
+    server.stop(0)
+    side.close()
+    (tmp_path / "new").mkdir()
+    again = noise_side(tmp_path, journal=tmp_path / "new")
+    with pytest.raises(MessageError, match="not in this journal"):
+        list(again.publish("answer", iter(frames())))
+    again.close()
+
+
 def test_one_process_a_journal_and_one_a_folder(side, tmp_path):
     (tmp_path / "new").mkdir()
     for journal, says in (
-        (tmp_path, "journal="),
-        (tmp_path / "new", "another process"),
+        (tmp_path, "journal=.*another process"),
+        (tmp_path / "new", "another process publishes"),
     ):
         with pytest.raises(UsageError, match=says):
             noise_side(tmp_path, journal=journal)
+
+
+@pytest.mark.parametrize(
+    ("terms", "options", "says"),
+    [
+        (ReleaseTerms(dim=8, bound=9.0, sigma=2.0), {}, "must exceed"),
+        (ReleaseTerms(dim=8, bound=1e38, sigma=1e33), {}, "too large for float32"),
+        (ReleaseTerms(dim=8, bound=1e-43, sigma=1e-45), {}, "too small for float32"),
+        (ReleaseTerms(dim=0, bound=1000.0, sigma=2.0), {}, "dim=0"),
+        (ReleaseTerms(dim=-3, bound=1000.0, sigma=2.0), {}, "dim=-3"),
+        (ReleaseTerms(dim=(1 << 32) + 1, bound=1000.0, sigma=2.0), {}, "dim=4294967297"),
+        (ReleaseTerms(dim=8, bound=1000.0, sigma=2.0), {"dtype": "float16"}, "dtype=float16"),
+    ],
+)
+def test_terms_that_no_server_offers(tmp_path, terms, options, says):
+    with pytest.raises(UsageError, match=says):
+        noise_side(tmp_path, publish=tmp_path / "p", terms=terms, **options)
+
+
+def test_wrong_certificates(server, parties, capsys):
+    for identity, peer, says in (
+        (parties("answer", "theirs"), "noise", "certificate|died|reached"),
+        (parties("other"), "noise", "may not call"),
+        (parties("answer"), "other", "certificate is not that party's"),
+    ):
+        with pytest.raises(PeerError, match=says):
+            send(server, identity, frames(), peer=peer)
+    assert any(
+        line.get("peer") == "other" and line["outcome"] == "refused"
+        for line in lines(capsys.readouterr().err)
+    )
+    assert unpack(send(server, parties("answer"), [], method=TERMS), ReleaseTerms) == TERMS_HERE
+
+
+def test_a_party_that_is_let_in_for_something_else(side):
+    with pytest.raises(PeerError, match="not the answering party"):
+        list(side.publish("other", iter(frames())))
+
+
+def test_slow_and_dead_peers(server, parties, tmp_path, capsys):
+    def slow():
+        yield from frames()[:2]
+        time.sleep(1.5)
+        yield from frames()[2:]
+
+    def dying():
+        yield from frames()[:3]
+        raise ZeroDivisionError
+
+    with pytest.raises(PeerError, match="sent nothing for"):
+        send(server, parties("answer"), slow())
+    with pytest.raises(ZeroDivisionError):
+        send(server, parties("answer"), dying())
+    send(server, parties("answer"), frames())
+    text = capsys.readouterr().err
+    assert sum(line["outcome"] == "refused" for line in lines(text)) >= 1
+    assert published(tmp_path) == ["r@0.npy"]
+    assert drafts(tmp_path) == []
 
 
 def test_no_secret_is_ever_logged(server, parties, tmp_path, capfd):
@@ -244,6 +354,15 @@ def test_only_our_own_drafts_are_deleted(side, tmp_path):
         assert (mail / "letter").read_text() == "dear"
 
 
+def test_a_folder_in_which_nothing_can_be_published(side, tmp_path, monkeypatch):
+    side.close()
+    monkeypatch.setattr(
+        "os.link", lambda *names: (_ for _ in ()).throw(OSError(1, "Operation not permitted"))
+    )
+    with pytest.raises(UsageError, match="nothing can be published there"):
+        noise_side(tmp_path)
+
+
 def test_a_link_to_nowhere_is_a_name_that_is_taken(side, tmp_path):
     (tmp_path / "published" / "r@0.npy").symlink_to(tmp_path / "nowhere")
     with pytest.raises(MessageError, match="published, but not"):
@@ -270,8 +389,9 @@ def test_a_full_disk_is_the_servers_fault_and_nothing_is_lost(
         with pytest.raises(PeerError, match="not finished now"):
             send(server, parties("answer"), frames())
     failed = [line for line in lines(capsys.readouterr().err) if line["outcome"] == "failed"]
-    assert [line["release"] for line in failed] == ["r@0"]
-    assert "No space left" in failed[0]["reason"]
+    assert [(line["release"], line["reason"]) for line in failed] == [
+        ("r@0", "cannot be written (No space left on device)")
+    ]
     assert (published(tmp_path), drafts(tmp_path)) == ([], [])
     send(server, parties("answer"), frames())
     assert published(tmp_path) == ["r@0.npy"]
@@ -306,3 +426,26 @@ def test_one_call_a_release_at_a_time(side, monkeypatch):
         yield from frames()[3:]
 
     assert len(list(side.publish("answer", meddling()))) == 1
+
+
+def test_what_is_published_is_the_sum_on_the_lattice(tmp_path):
+    """An independent derivation: g·(steps + noise), noise drawn directly from the same stream."""
+    from dpaudit.vectors.exact_integers import draw_integers
+    from dpaudit.vectors.exact_law import IntegerLaw
+    from dpaudit_mitigations.two_servers.lattice import secure_draw
+
+    stream, g = KeyedStream.from_seed(5), 2.0**-20  # 1000 is below 2^10, and 30 bits hold it
+    side = noise_side(
+        tmp_path,
+        dtype="float64",
+        draw=lambda step: secure_draw(sigma=SIGMA, step=step, stream=stream),
+    )
+    list(side.publish("answer", iter(frames())))
+    law = IntegerLaw.gaussian(SIGMA / g)
+    noise = [
+        draw_integers(count, law, stream=stream.child("chunk", at))
+        for at, count in ((0, 1 << 18), (1 << 18, 5))
+    ]
+    expected = [(int(a) + int(b)) * g for a, b in zip(STEPS, np.concatenate(noise), strict=True)]
+    assert np.load(tmp_path / "published" / "r@0.npy").tolist() == expected
+    side.close()

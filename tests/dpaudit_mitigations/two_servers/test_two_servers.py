@@ -7,8 +7,11 @@ import pytest
 import scipy.stats
 import torch
 
+from dpaudit import registry
 from dpaudit.accounting import gaussian_epsilon
+from dpaudit.errors import UsageError
 from dpaudit.hosts.histogram import Histogram
+from dpaudit.interfaces import ProtocolMitigation
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.pancake import Pancake
 from dpaudit.noise.secure_gaussian import SecureGaussian
@@ -16,6 +19,7 @@ from dpaudit.noise.seed_in_noise.source import SeedInNoise
 from dpaudit.noise.snapping import Snapping
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import clopper_pearson
+from dpaudit.testing import check_mitigation
 from dpaudit.vectors.exact_integers import draw_integers
 from dpaudit.vectors.exact_law import IntegerLaw
 from dpaudit.vectors.lattice import lattice_step
@@ -23,6 +27,22 @@ from dpaudit_attacks.keyed_distinguisher import LikelihoodRatio, NearestPeak
 from dpaudit_mitigations.two_servers.key_holder import key_holder_epsilon
 from dpaudit_mitigations.two_servers.mitigation import TwoServers
 from dpaudit_mitigations.two_servers.rehearsal import rehearse
+
+
+@pytest.mark.parametrize("backdoored", ["answer", "noise", "both"])
+@pytest.mark.parametrize("ratio", [1.0, 0.5])
+def test_conforms(backdoored, ratio, make_key):
+    mitigation = registry.create(
+        "mitigations", f"two-servers:backdoored={backdoored},ratio={ratio}"
+    )
+    assert isinstance(mitigation, ProtocolMitigation)
+    for source in (
+        Gaussian(sigma=2.0),
+        SecureGaussian(sigma=2.0),
+        Pancake(key=make_key(), sigma=2.0),
+    ):
+        check_mitigation(mitigation, source)
+    assert TwoServers().scale(3.0) == pytest.approx(3 * math.sqrt(2))
 
 
 def shares(mitigation, key, stream, trials=2000):
@@ -135,7 +155,7 @@ def test_of_an_unknown_source_the_honest_noise_is_what_counts():
     )
 
 
-@pytest.mark.parametrize("backdoored", ["answer", "both"])
+@pytest.mark.parametrize("backdoored", ["answer", "noise", "both"])
 def test_rehearsal_publishes_the_sum(backdoored, make_key, stream):
     """Every step of the publication from both streams, with one backdoored server or two."""
     source = Pancake(key=make_key(dim=64), sigma=2.0)
@@ -162,9 +182,30 @@ def test_the_wire_is_four_bytes_a_coordinate(stream):
     assert 4 * d < figures.wire < 4 * d * 1.05
 
 
+def test_bad_input(stream):
+    for options, says in (
+        ({"backdoored": "all"}, "one of answer"),
+        ({"ratio": 0.0}, "ratio"),
+        ({"ratio": "x"}, "ratio"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            TwoServers(**options)
+    for query, says in (
+        (torch.full((2, 3), math.nan), "NaN"),
+        (torch.ones(2, 3, dtype=torch.int64), "floating-point query"),
+        (torch.ones(3), "one row per release"),
+        (torch.full((1, 3), 1e30, dtype=torch.float64), "clip"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            TwoServers().release(query, Gaussian(), stream=stream)
+    with pytest.raises(UsageError, match="2 rows"):
+        TwoServers().rehearse(torch.zeros(2, 3), Gaussian(), stream=stream)
+
+
 def test_only_a_pancakes_key_is_a_pancakes_key(make_key):
     """Noise that carries its own seed may have a pancake's key; only the secret matters."""
     source = SeedInNoise(key=make_key(), sigma=22.34)
     found = TwoServers().epsilon(source, 1e-10, host=Histogram())
+    assert found.says == "the honest server's noise alone"
     assert (found.low, round(found.high, 3)) == (0.0, 0.25)
     assert TwoServers(backdoored="both").epsilon(source, 1e-10, host=Histogram()).high == math.inf
