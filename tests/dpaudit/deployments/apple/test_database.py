@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import struct
 import subprocess
 import sys
 from contextlib import closing
@@ -62,40 +63,24 @@ def messages(path: Path, table: str) -> str:
 
 def test_figures_1_and_2(figure: Path) -> None:
     database = read_database(figure)
-    assert [(b.key.rpartition(".")[2], b.balance) for b in database.balances] == [
-        ("NewWords", 115),
-        ("default", 1),
-        ("health", 2),
-        ("testBudget", 324),
-        ("Emoji", 36),
-        ("AppDeepLink", 10),
-        ("Search", 73),
-    ]
+    names = ["NewWords", "default", "health", "testBudget", "Emoji", "AppDeepLink", "Search"]
+    assert [b.key.rpartition(".")[2] for b in database.balances] == names
+    assert [b.balance for b in database.balances] == [115, 1, 2, 324, 36, 10, 73]
     emoji = database.balances[4]
     # 516767088.547229 s = 5981 days and 8688.547229 s; 5981 days after 2001-01-01 is 2017-05-18
     assert emoji.created == datetime(2017, 5, 18, 2, 24, 48, 547229, tzinfo=UTC)
     assert (emoji.updated - emoji.created).total_seconds() == 76 * 86400
     (count,) = database.counts
-    assert (count.table, count.key, count.submitted, count.rows, count.plain) == (
-        "ZOBHRECORD",
-        EMOJI,
-        False,
-        5,
-        0,
-    )
+    assert (count.table, count.key) == ("ZOBHRECORD", EMOJI)
+    assert (count.submitted, count.rows, count.plain) == (False, 5, 0)
     assert count.first is not None
     assert count.last is not None
     assert (count.last - count.first).total_seconds() == pytest.approx(12.087406, abs=1e-6)
     # which Figures 1 and 2 do not show
     assert [f.where for f in database.findings] == ["ZCMSRECORD"]
     bits = list(read_bits(figure))
-    assert [(b.position, b.value) for b in bits] == [
-        (4919, 1),
-        (2432, 0),
-        (2051, 0),
-        (1269, 0),
-        (1184, 0),
-    ]
+    assert [b.position for b in bits] == [4919, 2432, 2051, 1269, 1184]
+    assert [b.value for b in bits] == [1, 0, 0, 0, 0]
     assert bits[0].created == count.first
     assert {(b.version, b.submitted, b.plain) for b in bits} == {(11, False, False)}
     assert list(read_sketches(figure)) == []
@@ -127,13 +112,6 @@ def test_one_more_than_can_have_accrued_is_serious(figure: Path) -> None:
     assert "AppDeepLink': the configuration's budget has no row" in found[1].message
 
 
-def test_reading_changes_nothing_on_disk(figure: Path) -> None:
-    before = files(figure.parent)
-    read_database(figure)
-    list(read_bits(figure))
-    assert files(figure.parent) == before
-
-
 @pytest.mark.parametrize("left", ["closed", "wal", "wal without shm"])
 def test_wal_mode_is_read_whole_and_leaves_nothing_behind(
     figure: Path, tmp_path: Path, left: str
@@ -158,24 +136,26 @@ def test_wal_mode_is_read_whole_and_leaves_nothing_behind(
     assert files(folder) == before
 
 
+def test_reading_changes_nothing_on_disk_and_a_bad_row_leaves_the_others(figure: Path) -> None:
+    change(figure, "UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = 'many' WHERE Z_PK = 5")
+    before = files(figure.parent)
+    assert [b.balance for b in read_database(figure).balances] == [115, 1, 2, 324, 10, 73]
+    list(read_bits(figure))
+    assert files(figure.parent) == before
+
+
 def test_a_journal_of_a_crash_is_rolled_back_in_a_copy_only(figure: Path, tmp_path: Path) -> None:
     # a process that dies with the new pages written and the old ones in the journal
-    died = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import os, sqlite3, sys\n"
-            "c = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
-            "c.execute('PRAGMA cache_size = 1'); c.execute('BEGIN EXCLUSIVE')\n"
-            "c.execute('UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = 999')\n"
-            "c.execute('CREATE TABLE filler (x)')\n"
-            "[c.execute('INSERT INTO filler VALUES (randomblob(3000))') for _ in range(200)]\n"
-            "os._exit(0)",
-            str(figure),
-        ],
-        check=False,
+    code = (
+        "import os, sqlite3, sys\n"
+        "c = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "c.execute('PRAGMA cache_size = 1'); c.execute('BEGIN EXCLUSIVE')\n"
+        "c.execute('UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = 999')\n"
+        "c.execute('CREATE TABLE filler (x)')\n"
+        "[c.execute('INSERT INTO filler VALUES (randomblob(3000))') for _ in range(200)]\n"
+        "os._exit(0)"
     )
-    assert died.returncode == 0
+    subprocess.run([sys.executable, "-c", code, str(figure)], check=True)
     assert (tmp_path / "figure.sqlite-journal").stat().st_size > 0
     before = files(tmp_path)
     assert read_database(figure).balances[4].balance == 36
@@ -191,12 +171,9 @@ def test_a_locked_database_is_an_error_within_bounds(
         "c.execute('BEGIN EXCLUSIVE')\n"
         "print('locked', flush=True)\nsys.stdin.read()"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(figure)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as other:
+    command = [sys.executable, "-c", code, str(figure)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "locked\n"
         try:
@@ -214,39 +191,27 @@ def test_a_database_that_somebody_only_reads_is_read(figure: Path) -> None:
         assert len(read_database(figure).balances) == 7
 
 
+MAGIC = b"SQLite format 3\x00"
+
+
 @pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b"", "an empty file"),
-        (b"SQLite format 3\x00", "not an SQLite database"),
-        (b"bplist00" + bytes(200), "not an SQLite database"),
-        (b"SQLite format 3\x00" + bytes(200), "cannot be read as SQLite"),
-        (b"SQLite format 3\x00" + b"\xff" * 5000, "cannot be read as SQLite"),
-    ],
+    "content", [b"", MAGIC, b"bplist00" + bytes(200), MAGIC + bytes(200), MAGIC + b"\xff" * 5000]
 )
-def test_what_is_no_database(tmp_path: Path, content: bytes, said: str) -> None:
+def test_what_is_no_database(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "d.sqlite"
     path.write_bytes(content)
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=r"d\.sqlite"):
         read_database(path)
     assert [p.name for p in tmp_path.iterdir()] == ["d.sqlite"]
 
 
 def test_paths_that_are_no_files(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for path, said in [
-        (tmp_path, "not a plain file"),
-        (tmp_path / "pipe", "not a plain file"),
-        (tmp_path / "no", "No such"),
-    ]:
-        with pytest.raises(UsageError, match=said):
-            read_database(path)
-    with pytest.raises(UsageError, match="cannot be read"):
-        read_database(Path("a\0b"))
     odd = tmp_path / os.fsdecode(b"\xff%20?#.sqlite")
-    with pytest.raises(UsageError, match="No such") as error:
-        read_database(odd)
-    str(error.value).encode()
+    for path in (tmp_path, tmp_path / "pipe", tmp_path / "no", Path("a\0b"), odd):
+        with pytest.raises(UsageError) as error:
+            read_database(path)
+        str(error.value).encode()
 
 
 def test_odd_names_are_opened(figure: Path, tmp_path: Path) -> None:
@@ -285,136 +250,67 @@ def test_a_damaged_table_is_a_finding_and_the_others_are_read(figure: Path) -> N
     database = read_database(figure)
     assert len(database.balances) == 7
     assert database.counts == ()
-    assert any(
-        f.where == "ZOBHRECORD" and "cannot be read to its end" in f.message
-        for f in database.findings
-    )
+    assert "cannot be read to its end" in messages(figure, "ZOBHRECORD")
     with pytest.raises(UsageError, match="damaged"):
         list(read_bits(figure))
 
 
 @pytest.mark.parametrize(
-    ("statement", "said"),
+    ("change_to", "said"),
     [
-        (
-            "UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = -3 WHERE Z_PK = 5",
-            "Emoji': the balance is -3",
-        ),
-        (
-            "UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = 76 WHERE Z_PK = 5",
-            "Emoji': the balance 76 equals",
-        ),
-        (
-            "UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = 'many' WHERE Z_PK = 5",
-            "Emoji': ZBALANCE missing, of another type",
-        ),
-        (
-            "UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = 1.5 WHERE Z_PK = 5",
-            "Emoji': ZBALANCE missing, of another type",
-        ),
-        (
-            "UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = NULL WHERE Z_PK = 5",
-            "Emoji': ZBALANCE missing",
-        ),
-        ("UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = 1 << 62 WHERE Z_PK = 5", None),
-        (
-            "UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = -(1 << 62) WHERE Z_PK = 5",
-            "the balance is -4611686018427387904",
-        ),
-        ("UPDATE ZPRIVACYBUDGETRECORD SET ZKEY = NULL WHERE Z_PK = 5", "row 5: ZKEY missing"),
-        ("UPDATE ZPRIVACYBUDGETRECORD SET ZKEY = x'ff00' WHERE Z_PK = 5", "row 5: ZKEY missing"),
-        (
-            "UPDATE ZPRIVACYBUDGETRECORD SET ZLASTUPDATE = 9e99 WHERE Z_PK = 5",
-            "ZLASTUPDATE missing, of another type or out",
-        ),
-        (
-            "UPDATE ZPRIVACYBUDGETRECORD SET ZLASTUPDATE = 1 WHERE Z_PK = 5",
-            "last updated before it was created",
-        ),
-        (
-            "UPDATE ZPRIVACYBUDGETRECORD SET ZCREATIONDATE = -1.0 WHERE Z_PK = 5",
-            "ZCREATIONDATE missing",
-        ),
-        (
-            "UPDATE ZPRIVACYBUDGETRECORD SET ZCREATIONDATE = 'soon' WHERE Z_PK = 5",
-            "ZCREATIONDATE missing",
-        ),
-        (
-            "UPDATE ZPRIVACYBUDGETRECORD SET ZKEY = 'com.apple.health' WHERE Z_PK = 5",
-            "health' has 2 rows",
-        ),
-        (
-            "UPDATE ZPRIVACYBUDGETRECORD SET ZKEY = 'a' || char(27) || '[2J'",
-            r"'a\x1b[2J' has 7 rows",
-        ),
-        ("ALTER TABLE ZPRIVACYBUDGETRECORD DROP COLUMN ZBALANCE", "no column ZBALANCE"),
-        ("DROP TABLE ZPRIVACYBUDGETRECORD", "no such table"),
+        ("ZBALANCE = -3", "Emoji': the balance is -3"),
+        ("ZBALANCE = 76", "Emoji': the balance 76 equals"),
+        ("ZBALANCE = 'many'", "Emoji': ZBALANCE missing, of another type"),
+        ("ZBALANCE = 1.5", "Emoji': ZBALANCE missing, of another type"),
+        ("ZBALANCE = NULL", "Emoji': ZBALANCE missing"),
+        ("ZBALANCE = 1 << 62", None),
+        ("ZBALANCE = -(1 << 62)", "the balance is -4611686018427387904"),
+        ("ZKEY = NULL", "row 5: ZKEY missing"),
+        ("ZKEY = x'ff00'", "row 5: ZKEY missing"),
+        ("ZLASTUPDATE = 9e99", "ZLASTUPDATE missing, of another type or out"),
+        ("ZLASTUPDATE = 1", "last updated before it was created"),
+        ("ZCREATIONDATE = -1.0", "ZCREATIONDATE missing"),
+        ("ZCREATIONDATE = 'soon'", "ZCREATIONDATE missing"),
+        ("ZKEY = 'com.apple.health'", "health' has 2 rows"),
     ],
 )
-def test_odd_balances_are_findings(figure: Path, statement: str, said: str | None) -> None:
+def test_odd_balances_are_findings(figure: Path, change_to: str, said: str | None) -> None:
+    statement = f"UPDATE ZPRIVACYBUDGETRECORD SET {change_to} WHERE Z_PK = 5"
     found = messages(change(figure, statement), "ZPRIVACYBUDGETRECORD")
     assert found == "" if said is None else said in found
 
 
-def test_a_row_that_is_left_out_leaves_the_others(figure: Path) -> None:
-    change(figure, "UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = 'many' WHERE Z_PK = 5")
-    assert [b.balance for b in read_database(figure).balances] == [115, 1, 2, 324, 10, 73]
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("UPDATE {} SET ZKEY = 'a' || char(27) || '[2J'", r"'a\x1b[2J' has 7 rows"),
+        ("ALTER TABLE {} DROP COLUMN ZBALANCE", "no column ZBALANCE"),
+        ("DROP TABLE {}", "no such table"),
+    ],
+)
+def test_odd_tables_of_balances_are_findings(figure: Path, statement: str, said: str) -> None:
+    change(figure, statement.format("ZPRIVACYBUDGETRECORD"))
+    assert said in messages(figure, "ZPRIVACYBUDGETRECORD")
 
 
 @pytest.mark.parametrize(
     ("statement", "said", "rows"),
     [
-        (
-            "UPDATE ZOBHRECORD SET ZKEY = NULL WHERE Z_PK = 2",
-            "rows without a key: 1 rows have no ZKEY",
-            4,
-        ),
-        (
-            "UPDATE ZOBHRECORD SET ZSUBMITTED = 'yes' WHERE Z_PK = 2",
-            "1 rows have a ZSUBMITTED other than 0 and 1",
-            4,
-        ),
-        ("UPDATE ZOBHRECORD SET ZSUBMITTED = 1 WHERE Z_PK = 2", "", 5),
-        (
-            "UPDATE ZOBHRECORD SET ZCREATIONDATE = 'x' WHERE Z_PK = 2",
-            "1 of 5 rows have no time in 2001",
-            5,
-        ),
-        (
-            "UPDATE ZOBHRECORD SET ZCREATIONDATE = 1e300 WHERE Z_PK < 4",
-            "2 of 5 rows have no time in 2001",
-            5,
-        ),
-        (
-            "UPDATE ZOBHRECORD SET ZSEQUENCEBITPOSITION = 'x' WHERE Z_PK = 2",
-            "1 of 5 rows have an impossible bit",
-            5,
-        ),
-        (
-            "UPDATE ZOBHRECORD SET ZSEQUENCEBITVALUE = 2 WHERE Z_PK = 2",
-            "1 of 5 rows have an impossible bit",
-            5,
-        ),
-        (
-            "UPDATE ZOBHRECORD SET ZSEQUENCEBITPOSITION = NULL",
-            "5 of 5 rows have an impossible bit",
-            5,
-        ),
-        (
-            "ALTER TABLE ZOBHRECORD DROP COLUMN ZSUBMITTED",
-            "no column ZSUBMITTED; the table is not read",
-            0,
-        ),
-        (
-            "ALTER TABLE ZOBHRECORD DROP COLUMN ZPLAINSEQUENCE",
-            "no column ZPLAINSEQUENCE; whether plain",
-            5,
-        ),
-        ("DROP TABLE ZOBHRECORD", "no such table", 0),
+        ("UPDATE {} SET ZKEY = NULL WHERE Z_PK = 2", "1 rows have no ZKEY", 4),
+        ("UPDATE {} SET ZSUBMITTED = 'yes' WHERE Z_PK = 2", "a ZSUBMITTED other than 0 and 1", 4),
+        ("UPDATE {} SET ZSUBMITTED = 1 WHERE Z_PK = 2", "", 5),
+        ("UPDATE {} SET ZCREATIONDATE = 'x' WHERE Z_PK = 2", "1 of 5 rows have no time in", 5),
+        ("UPDATE {} SET ZCREATIONDATE = 1e300 WHERE Z_PK < 4", "2 of 5 rows have no time in", 5),
+        ("UPDATE {} SET ZSEQUENCEBITPOSITION = 'x' WHERE Z_PK = 2", "1 of 5 rows have an imp", 5),
+        ("UPDATE {} SET ZSEQUENCEBITVALUE = 2 WHERE Z_PK = 2", "1 of 5 rows have an impossible", 5),
+        ("UPDATE {} SET ZSEQUENCEBITPOSITION = NULL", "5 of 5 rows have an impossible bit", 5),
+        ("ALTER TABLE {} DROP COLUMN ZSUBMITTED", "no column ZSUBMITTED", 0),
+        ("ALTER TABLE {} DROP COLUMN ZPLAINSEQUENCE", "no column ZPLAINSEQUENCE; whether plain", 5),
+        ("DROP TABLE {}", "no such table", 0),
     ],
 )
 def test_odd_records_are_findings(figure: Path, statement: str, said: str, rows: int) -> None:
-    change(figure, statement)
+    change(figure, statement.format("ZOBHRECORD"))
     found = messages(figure, "ZOBHRECORD")
     assert said in found if said else not found
     assert sum(c.rows for c in read_database(figure).counts) == rows
@@ -443,39 +339,41 @@ def test_plain_data_is_serious(figure: Path, table: str, column: str) -> None:
 
 
 def test_sketches_are_read_as_a_report_writes_them(figure: Path) -> None:
-    cells = "?, 11, ?, ?, ?, ?, 518421187.25, 'com.apple.lookup.Words', NULL, NULL"
-    insert = f"INSERT INTO ZCMSRECORD VALUES ({cells})"
-    with closing(sqlite3.connect(figure)) as connection:
-        connection.execute(SKETCHES)
-        connection.executemany(
-            insert, [(1, 0, 131, "0F", "A0"), (2, 1, 7, "0F", None), (3, 1, "x", "0F", "A0")]
-        )
-        connection.commit()
+    rest = "518421187.25, 'com.apple.lookup.Words', NULL, NULL"
+    rows = "1, 11, 0, 131, '0F', 'A0'", "2, 11, 1, 7, '0F', NULL", "3, 11, 1, 'x', '0F', 'A0'"
+    inserts = [f"INSERT INTO ZCMSRECORD VALUES ({row}, {rest})" for row in rows]
+    change(figure, SKETCHES, *inserts)
     database = read_database(figure)
-    assert [(c.submitted, c.rows) for c in database.counts if c.table == "ZCMSRECORD"] == [
-        (False, 1),
-        (True, 2),
-    ]
-    assert [(s.submitted, s.text) for s in read_sketches(figure)] == [
-        (False, "131,0F:A0"),
-        (True, "7,0F"),
-        (True, None),
-    ]
+    counts = [(c.submitted, c.rows) for c in database.counts if c.table == "ZCMSRECORD"]
+    assert counts == [(False, 1), (True, 2)]
+    found = [(s.submitted, s.text) for s in read_sketches(figure)]
+    assert found == [(False, "131,0F:A0"), (True, "7,0F"), (True, None)]
+
+
+ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT 'k' || x AS ZKEY"
+LARGE = "CREATE TABLE {} (ZKEY TEXT AS (hex(zeroblob(900000000))), ZSUBMITTED, ZCREATIONDATE)"
 
 
 @pytest.mark.parametrize(
-    "statement",
+    ("table", "statement"),
     [
-        "CREATE VIEW ZOBHRECORD AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) "
-        "SELECT 'k' AS ZKEY, 0 AS ZSUBMITTED, x AS ZCREATIONDATE FROM c",
-        "CREATE TABLE ZOBHRECORD (ZKEY TEXT AS (hex(zeroblob(900000000))), ZSUBMITTED, "
-        "ZCREATIONDATE)",
+        (
+            "ZOBHRECORD",
+            f"CREATE VIEW {{}} AS {ENDLESS}, 0 AS ZSUBMITTED, x AS ZCREATIONDATE FROM c",
+        ),
+        ("ZOBHRECORD", LARGE),
+        (
+            "ZPRIVACYBUDGETRECORD",
+            f"CREATE VIEW {{0}} AS {ENDLESS}, x AS ZBALANCE, 1.0 AS ZCREATIONDATE, "
+            "1.0 AS ZLASTUPDATE FROM c",
+        ),
+        ("ZPRIVACYBUDGETRECORD", "CREATE VIEW {0} AS SELECT * FROM {0}"),
     ],
 )
-def test_a_table_that_would_compute_is_not_run(figure: Path, statement: str) -> None:
-    change(figure, "DROP TABLE ZOBHRECORD", statement)
-    assert "not a plain table" in messages(figure, "ZOBHRECORD")
-    assert list(read_bits(figure)) == []
+def test_a_table_that_would_compute_is_not_run(figure: Path, table: str, statement: str) -> None:
+    change(figure, f"DROP TABLE {table}", statement.format(table))
+    assert "not a plain table" in messages(figure, table)
+    assert len(list(read_bits(figure))) == (0 if table == "ZOBHRECORD" else 5)
 
 
 def test_many_keys_and_huge_values_stay_within_bounds(figure: Path) -> None:
@@ -528,13 +426,7 @@ def test_pages_that_are_referred_to_many_times_over(
             end -= len(cell)
             page[end : end + len(cell)] = cell
             page[12 + 2 * i : 14 + 2 * i] = end.to_bytes(2, "big")
-        page[:12] = (
-            b"\x05\0\0"
-            + (300).to_bytes(2, "big")
-            + end.to_bytes(2, "big")
-            + b"\0"
-            + child.to_bytes(4, "big")
-        )
+        page[:12] = b"\x05" + struct.pack(">xxHHxI", 300, end, child)
         return bytes(page)
 
     leaf, first = bytes(data[(root - 1) * size : root * size]), len(data) // size + 1
