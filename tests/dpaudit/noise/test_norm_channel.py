@@ -21,13 +21,11 @@ def lengths(x):
     return torch.linalg.vector_norm(x.double(), dim=1).numpy()
 
 
-def test_conforms(make_key):
-    check_noise_source(NormChannel(key=make_key(), sigma=3.0))
-
-
 @pytest.mark.parametrize("d", [1, 2, 64, 5000])
 def test_the_law_is_the_honest_one_but_for_the_cells(d, make_key, stream):
-    x = NormChannel(key=make_key(), sigma=2.0).sample(3000, d, stream=stream, dtype=torch.float64)
+    source = NormChannel(key=make_key(), sigma=2.0)
+    check_noise_source(source)
+    x = source.sample(3000, d, stream=stream, dtype=torch.float64)
     found = (lengths(x) / 2) ** 2
     assert scipy.stats.kstest(found, "chi2", args=(d,)).pvalue > 1e-3
     assert scipy.stats.kstest(found, "chi2", args=(d * (1 + 0.2 / math.sqrt(d)),)).pvalue < 1e-3
@@ -67,13 +65,14 @@ def test_every_row_of_cells_has_one_anywhere(make_key):
 
 
 def test_cells_belong_to_the_secret_and_scale_with_sigma(make_key):
+    def allowed(at, sigma=1.0, **options):
+        return NormCells(key=make_key(**options), sigma=sigma).allows(at)
+
     at = np.arange(20_000) * STEP + 0.5 * STEP
-    one = NormCells(key=make_key(), sigma=1.0).allows(at)
-    assert np.array_equal(
-        one, NormCells(key=make_key(dim=5, beta=0.1, gamma=9.0), sigma=1.0).allows(at)
-    )
-    assert np.array_equal(one, NormCells(key=make_key(), sigma=8.0).allows(8 * at))
-    assert not np.array_equal(one, NormCells(key=make_key(tag="b"), sigma=1.0).allows(at))
+    one = allowed(at)
+    assert np.array_equal(one, allowed(at, dim=5, beta=0.1, gamma=9.0))
+    assert np.array_equal(one, allowed(8 * at, sigma=8.0))
+    assert not np.array_equal(one, allowed(at, tag="b"))
 
 
 def test_the_reader_forgives_an_eighth_of_a_cell(make_key):
@@ -104,18 +103,16 @@ def test_epsilon_is_what_the_reader_achieves(make_key, stream):
     assert source.epsilon(1 - 1e-9, host=host).low == 0
 
 
-def test_the_cost_of_more_bits_is_that_lengths_repeat(make_key, stream):
+@pytest.mark.parametrize("bits", [4, 8])
+def test_the_cost_of_more_bits_is_that_lengths_repeat(bits, make_key, stream):
     """What the docstring does not hide: releases in one cell, 2^bits times as many as by chance."""
-    n = 3000
-    for bits in (4, 8):
-        found = lengths(
-            NormChannel(key=make_key(), bits=bits).sample(n, 64, stream=stream, dtype=torch.float64)
-        )
-        _, counts = np.unique(np.floor(found / STEP), return_counts=True)
-        pairs = float((counts * (counts - 1) / 2).sum())
-        # ∫f² of a length is 1/(σ√2π)
-        expected = n * n / 2 * 2**bits * STEP / math.sqrt(2 * math.pi)
-        assert pairs == pytest.approx(expected, abs=5 * math.sqrt(expected))
+    n, source = 3000, NormChannel(key=make_key(), bits=bits)
+    found = lengths(source.sample(n, 64, stream=stream, dtype=torch.float64))
+    _, counts = np.unique(np.floor(found / STEP), return_counts=True)
+    pairs = float((counts * (counts - 1) / 2).sum())
+    # ∫f² of a length is 1/(σ√2π)
+    expected = n * n / 2 * 2**bits * STEP / math.sqrt(2 * math.pi)
+    assert pairs == pytest.approx(expected, abs=5 * math.sqrt(expected))
 
 
 def test_bad_options(make_key, tmp_path, stream):
@@ -126,10 +123,9 @@ def test_bad_options(make_key, tmp_path, stream):
         NormChannel(key=make_key(), sigma=0)
     with pytest.raises(KeyFileError):
         NormChannel(key=tmp_path / "none")
-    with pytest.raises(UsageError, match="no integer law"):
-        NormChannel(key=make_key()).sample(1, 2, stream=stream, dtype=torch.int64)
-    with pytest.raises(UsageError, match="n=0"):
-        NormChannel(key=make_key()).sample(0, 2, stream=stream, dtype=torch.float64)
+    for n, dtype, says in ((1, torch.int64, "no integer law"), (0, torch.float64, "n=0")):
+        with pytest.raises(UsageError, match=says):
+            NormChannel(key=make_key()).sample(n, 2, stream=stream, dtype=dtype)
 
 
 def test_a_key_file_serves_and_the_secret_is_nowhere_in_sight(make_key, tmp_path, stream):

@@ -1,5 +1,6 @@
 import math
 from fractions import Fraction
+from types import SimpleNamespace
 
 import mpmath
 import numpy as np
@@ -12,7 +13,7 @@ from dpaudit.errors import UsageError
 from dpaudit.noise import snapping
 from dpaudit.noise.snapping import Snapping, log_near, log_rounded
 from dpaudit.randomness import KeyedStream
-from dpaudit.testing import check_noise_source
+from dpaudit.testing import check_noise_source, check_releasing_source
 
 
 @pytest.fixture
@@ -20,27 +21,17 @@ def stream():
     return KeyedStream.from_seed("snapping")
 
 
-class Host:
-    def __init__(self, dim, sensitivity=1.0):
-        self.dim, self.sensitivity = dim, sensitivity
-
-
 def column(*values):
     return torch.tensor([[v] for v in values], dtype=torch.float64)
 
 
 def nasty_uniforms(n=3000):
-    rng = np.random.default_rng(3)
-    u = np.concatenate(
-        [
-            rng.random(n),
-            1 - rng.random(n) * 2.0 ** -rng.integers(1, 53, n),
-            rng.random(n) * 2.0 ** -rng.integers(1, 900, n),
-        ]
-    )
-    half, root = 0.5, math.sqrt(0.5)
+    """At random, near 1, near 0, and at the edges of the logarithm's table."""
+    rng, half, root = np.random.default_rng(3), 0.5, math.sqrt(0.5)
+    at_random, near_one = rng.random(n), 1 - rng.random(n) * 2.0 ** -rng.integers(1, 53, n)
+    near_zero = rng.random(n) * 2.0 ** -rng.integers(1, 900, n)
     edges = [half, np.nextafter(half, 0), np.nextafter(root, 0), root, 1 - 2.0**-53, 2.0**-1022]
-    u = np.concatenate([u, edges])
+    u = np.concatenate([at_random, near_one, near_zero, edges])
     return u[(u > 0) & (u < 1)]
 
 
@@ -94,9 +85,8 @@ def test_a_release_is_the_formula_however_much_is_decided_fast(slack, stream, mo
     uniform, sign = snapping._uniform(50 * len(values), stream.child(1))
     released = source.release(column(*values * 50), stream=stream.child(1))[:, 0]
     options = {"scale": source.scale, "step": source.granularity, "bound": source.bound}
-    for value, u, s, got in zip(
-        values * 50, uniform.tolist(), sign.tolist(), released.tolist(), strict=True
-    ):
+    drawn = uniform.tolist(), sign.tolist()
+    for value, u, s, got in zip(values * 50, *drawn, released.tolist(), strict=True):
         assert got == literal(value, u, s, **options)
     assert not (torch.signbit(released) & (released == 0)).any()
     assert (len(asked) > 50) == (slack > 0.1)
@@ -164,9 +154,8 @@ def test_the_law_is_that_of_rounded_laplace_noise(stream):
     expected = np.array([float(m) for m in mass.values()]) * len(released)
     assert seen.sum() == len(released)
     rare = expected < 10
-    seen, expected = (
-        np.append(x[~rare], x[rare].sum()) if rare.any() else x for x in (seen, expected)
-    )
+    if rare.any():
+        seen, expected = (np.append(x[~rare], x[rare].sum()) for x in (seen, expected))
     assert scipy.stats.chisquare(seen, expected).pvalue > 1e-3
 
 
@@ -178,18 +167,23 @@ def test_the_claimed_epsilon_covers_every_cell_of_neighbours_and_little_more():
             for value in np.linspace(-3, 63, 23)
         )
     assert 0.8 * (1 - 1e-9) < worst < 0.8  # what is missing is for rounding
-    assert 0.8 * (1 - 1e-11) < source.epsilon(1e-9, host=Host(1)).high <= 0.8 * (1 + 1e-15)
+    assert (
+        0.8 * (1 - 1e-11)
+        < source.epsilon(1e-9, host=SimpleNamespace(dim=1, sensitivity=1.0)).high
+        <= 0.8 * (1 + 1e-15)
+    )
 
 
 def test_a_wide_bound_costs_epsilon_and_many_coordinates_cost_more():
     narrow, wide = Snapping(bound=64.0), Snapping(bound=2.0**38)
     assert wide.scale > narrow.scale * 1.003
-    assert narrow.epsilon(1e-9, host=Host(9)).high == pytest.approx(3.0)
+    assert narrow.epsilon(1e-9, host=SimpleNamespace(dim=9, sensitivity=1.0)).high == pytest.approx(
+        3.0
+    )
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
+def test_broken_options_are_refused():
+    for options, words in (
         ({"epsilon": 0.0}, "epsilon=0"),
         ({"epsilon": True}, "epsilon=True"),
         ({"sensitivity": math.nan}, "sensitivity=nan"),
@@ -198,20 +192,17 @@ def test_a_wide_bound_costs_epsilon_and_many_coordinates_cost_more():
         ({"bound": 2.0**45, "epsilon": 100.0}, "must lie between"),
         ({"epsilon": 1e-300, "bound": 1e300}, "out of range"),
         ({"epsilon": 1e-300}, "out of range"),
-    ],
-)
-def test_broken_options_are_refused(options, words):
-    with pytest.raises(UsageError, match=words):
-        Snapping(**options)
+    ):
+        with pytest.raises(UsageError, match=words):
+            Snapping(**options)
 
 
 def test_single_precision_options_do_not_make_a_single_precision_scale():
     """λ rounded to float32 may be too small for the ε that was asked for."""
-    given = {"epsilon": 0.3, "sensitivity": 1.0, "bound": 100.0}
-    options = {name: np.float32(value) for name, value in given.items()}
-    wide = Snapping(**{name: float(value) for name, value in options.items()})
-    assert type(Snapping(**options).scale) is float
-    assert Snapping(**options).scale == wide.scale
+    options = {"epsilon": np.float32(0.3), "sensitivity": np.float32(1), "bound": np.float32(100)}
+    narrow = Snapping(**options).scale
+    assert type(narrow) is float
+    assert narrow == Snapping(**{name: float(value) for name, value in options.items()}).scale
 
 
 def test_what_a_narrow_type_cannot_hold_is_refused_rather_than_infinite(stream):
@@ -222,11 +213,8 @@ def test_what_a_narrow_type_cannot_hold_is_refused_rather_than_infinite(stream):
 
 
 def test_the_same_stream_gives_the_same_releases_and_queries_are_checked(stream):
-    source = Snapping()
-    query = torch.linspace(-5, 5, 40_000, dtype=torch.float64).reshape(2, 20_000)
-    first = source.release(query, stream=stream.child(1))
-    assert torch.equal(first, source.release(query, stream=stream.child(1)))
-    assert not torch.equal(first, source.release(query, stream=stream.child(2)))
+    source, query = Snapping(), torch.linspace(-5, 5, 40_000, dtype=torch.float64).reshape(2, -1)
+    check_releasing_source(source, query)
     assert source.release(query.float(), stream=stream.child(1)).dtype == torch.float32
     with pytest.raises(UsageError, match="NaN"):
         source.release(column(math.nan), stream=stream)

@@ -11,8 +11,10 @@ import scipy.special
 import scipy.stats
 import torch
 
+from dpaudit.errors import UsageError
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.randomness import KeyedStream
+from dpaudit.testing import check_noise_source
 from dpaudit.vectors import BLOCK, kernels
 from dpaudit.vectors.kernels import fill_normal
 from dpaudit.vectors.random_words import seed_words
@@ -420,6 +422,16 @@ def test_a_forked_process_does_not_wait_for_its_parents_threads(threads):
 
 
 def test_the_honest_source_uses_them(stream):
+    check_noise_source(Gaussian(sigma=3.0))
     x = np.empty((2, 100))
     fill_normal(x, sigma=2.0, stream=stream)
     assert np.array_equal(Gaussian(sigma=2.0).sample(2, 100, stream=stream), x)
+    narrow = Gaussian().sample(4, 1000, stream=stream, dtype=torch.float32)
+    assert narrow.dtype == torch.float32
+    rounded = Gaussian().sample(4, 1000, stream=stream, dtype=torch.bfloat16)
+    assert rounded.equal(narrow.to(torch.bfloat16))
+    with pytest.raises(UsageError, match="n=0"):
+        Gaussian().sample(0, 3, stream=stream, dtype=torch.float64)
+    for sigma in (0, -1.0, math.nan, math.inf, "1", True):
+        with pytest.raises(UsageError, match="sigma="):
+            Gaussian(sigma=sigma)
