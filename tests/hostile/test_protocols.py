@@ -37,9 +37,10 @@ from dpaudit_mitigations.verifiable_counts.verifier import Verifier
 ROOT = KeyedStream.from_seed("hostile protocols")
 
 
-def call(method, *arguments):
-    """A delivery of one frame."""
-    return lambda party, frames: getattr(party, method)(*arguments, *frames)
+def step(name, party, frame, method, *arguments, **more):
+    """Of ``method``, which takes ``arguments`` and one frame."""
+    deliver = lambda party, frames: getattr(party, method)(*arguments, *frames)  # noqa: E731
+    return {"name": name, "party": snapshot(party), "deliver": deliver, "frames": [frame], **more}
 
 
 def always(_):
@@ -66,8 +67,8 @@ def fewer(message):
 
 def with_frames_of(own, other):
     """The steps of one session, each knowing all frames of both."""
-    frames, foreign = ([f for step in steps for f in step["frames"]] for steps in (own, other))
-    return [Step(own=frames, foreign=foreign, **step) for step in own]
+    frames, foreign = ([f for one in steps for f in one["frames"]] for steps in (own, other))
+    return [Step(own=frames, foreign=foreign, **one) for one in own]
 
 
 def aggregation(tag):
@@ -91,13 +92,8 @@ def aggregation(tag):
         for name in who:
             sent = message(name)
             if name == "b":
-                step = {
-                    "name": take,
-                    "party": snapshot(server),
-                    "deliver": call(take, name),
-                    "frames": [sent],
-                }
-                steps.append({**step, "late": late, "secrets": secrets(clients)})
+                held = secrets(clients)
+                steps.append(step(take, server, sent, take, name, late=late, secrets=held))
             getattr(server, take)(name, sent)
 
     def to_clients(method, answer, who):
@@ -105,15 +101,8 @@ def aggregation(tag):
         for name in who:
             sent = answer[name] if isinstance(answer, dict) else answer
             if name == "a":
-                step = {
-                    "name": method,
-                    "party": snapshot(clients[name]),
-                    "deliver": call(method),
-                    "frames": [sent],
-                }
-                steps.append(
-                    {**step, "ends": emptied, "late": fewer(sent), "secrets": secrets(clients)}
-                )
+                more = {"ends": emptied, "late": fewer(sent), "secrets": secrets(clients)}
+                steps.append(step(method, clients[name], sent, method, **more))
             answers[name] = getattr(clients[name], method)(sent)
         return answers
 
@@ -176,24 +165,10 @@ def seeds(tag):
     steps, frame = [], verifier.offer()
     party = server
     while frame is not None:
-        step = {
-            "name": f"{party.record.last or 'start'} → {type(party).__name__}",
-            "party": snapshot(party),
-        }
-        known = [
-            share
-            for share in server._shares
-            if server.record.last not in ("openings", "verdict", "release")
-        ]
-        steps.append(
-            {
-                **step,
-                "deliver": call("receive"),
-                "frames": [frame],
-                "form": "json",
-                "secrets": known,
-            }
-        )
+        name = f"{party.record.last or 'start'} → {type(party).__name__}"
+        told = server.record.last in ("openings", "verdict", "release")
+        more = {"form": "json", "secrets": [] if told else list(server._shares)}
+        steps.append(step(name, party, frame, "receive", **more))
         frame = party.receive(frame)
         if frame is None and party is verifier:
             frame = verifier.receipt(server.release)
@@ -210,16 +185,10 @@ def counts(tag):
     )
     verifier, steps, frame = Verifier(terms, stream=stream.child("verifier")), [], prover.commit()
     for party, method in ((verifier, "challenge"), (prover, "respond"), (verifier, "check")):
-        step = {
-            "name": method,
-            "party": snapshot(party),
-            "deliver": call(method),
-            "frames": [frame],
-        }
         # another challenge is as good, other commitments will not open
         late = never if method == "check" else always
         ends = always if party is verifier else None
-        steps.append({**step, "form": "bytes", "late": late, "ends": ends})
+        steps.append(step(method, party, frame, method, form="bytes", late=late, ends=ends))
         frame = getattr(party, method)(frame)
     assert len(frame) == 2
     record, _ = make_record(1, terms, client=b"me", stream=stream.child("record"))
@@ -230,21 +199,24 @@ def counts(tag):
     ]
 
 
+PROTOCOLS = {aggregation: 8, seeds: 9, counts: 4}
+
+
 @pytest.fixture(scope="module")
 def sessions():
-    made = {build: (build("own"), build("other")) for build in (aggregation, seeds, counts)}
+    made = {build: (build("own"), build("other")) for build in PROTOCOLS}
     return {build: with_frames_of(*both) for build, both in made.items()}
 
 
-@pytest.mark.parametrize("protocol", [aggregation, seeds, counts])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_honest_frames_are_taken(protocol, sessions):
     """So that what is refused below is refused for what was done to it."""
-    assert len(sessions[protocol]) == {aggregation: 8, seeds: 9, counts: 4}[protocol]
+    assert len(sessions[protocol]) == PROTOCOLS[protocol]
     for step in sessions[protocol]:
         step.deliver(snapshot(step.party), step.frames)
 
 
-@pytest.mark.parametrize("protocol", [aggregation, seeds, counts])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_every_frame_in_the_place_of_every_other_is_refused(protocol, sessions):
     """Of this session and of another: replayed, out of order, or for somebody else."""
     for step in sessions[protocol]:
@@ -263,22 +235,11 @@ def spoil_each(steps, what, rng):
             refused(step, frames)
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 @given(spoil=spoils())
 @fuzzed
-def test_secure_aggregation(spoil, sessions):
-    spoil_each(sessions[aggregation], *spoil)
-
-
-@given(spoil=spoils())
-@fuzzed
-def test_joint_seeds(spoil, sessions):
-    spoil_each(sessions[seeds], *spoil)
-
-
-@given(spoil=spoils())
-@fuzzed
-def test_verifiable_counts(spoil, sessions):
-    spoil_each(sessions[counts], *spoil)
+def test_spoilt_frames(protocol, spoil, sessions):
+    spoil_each(sessions[protocol], *spoil)
 
 
 SECRET = 987654321

@@ -7,15 +7,10 @@ import json
 import os
 import random
 import sqlite3
-from collections import Counter
 
 import pytest
 from command_line import here
-from hostile.fuzzing import fuzzed, refuses_or_reads
-from hostile.mutated_bytes import mutated
-from hostile.mutated_values import ODD, with_odd_fields
-from hypothesis import given
-from hypothesis import strategies as st
+from hostile.fuzzing import ODD, fuzz, mutated, refuses_or_reads, with_odd_fields
 
 import dpaudit.studies.attack  # noqa: F401 torch, before memory is limited
 from dpaudit.errors import StoreError
@@ -351,32 +346,21 @@ def valid(tmp_path_factory, spec):
 
 
 def test_mutated_pages(valid, tmp_path):
-    read, path = Counter(), tmp_path / FILE
+    path, words = tmp_path / FILE, (b"VIEW", b"\0" * 100, b"TRIGGER")
 
-    @fuzzed
-    @given(number=st.integers(0, 2**48))
-    def try_one(number):
-        rng = random.Random(number)
-        data = mutated(
-            rng, rng.choice(valid), others=valid, words=(b"VIEW", b"\0" * 100, b"TRIGGER")
-        )
+    def one(rng):
+        data = mutated(rng, rng.choice(valid), others=valid, words=words)
         _replace(path, data)
-        read[refuses_or_reads(lambda: read_all(tmp_path), size=len(data))] += 1
         assert refuses_or_reads(lambda: overviews(tmp_path), size=len(data))
+        return refuses_or_reads(lambda: read_all(tmp_path), size=len(data))
 
-    try_one()
-    print("read", read[True], "refused", read[False])
-    assert read[True]
-    assert read[False]
+    fuzz(one)
 
 
 def test_mutated_values(valid, tmp_path):
-    read, path = Counter(), tmp_path / FILE
+    path = tmp_path / FILE
 
-    @fuzzed
-    @given(number=st.integers(0, 2**48))
-    def try_one(number):
-        rng = random.Random(number)
+    def one(rng):
         _replace(path, valid[0])
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
             db.execute("PRAGMA synchronous = OFF")
@@ -385,14 +369,11 @@ def test_mutated_values(valid, tmp_path):
             for _ in range(rng.choice((1, 1, 2))):
                 _change(rng, db)
         size = path.stat().st_size
-        read[refuses_or_reads(lambda: read_all(tmp_path), size=size)] += 1
         assert refuses_or_reads(lambda: overviews(tmp_path), size=size)
         refuses_or_reads(lambda: open_run(tmp_path).columns(), size=size)
+        return refuses_or_reads(lambda: read_all(tmp_path), size=size)
 
-    try_one()
-    print("read", read[True], "refused", read[False])
-    assert read[True]
-    assert read[False]
+    fuzz(one)
 
 
 def _replace(path, data):

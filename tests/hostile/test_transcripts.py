@@ -1,22 +1,21 @@
-"""Hostile transcripts at ``dpaudit verify transcript``, by people who hold the keys, too."""
+"""Hostile transcripts, certificates and introductions, by people who hold the keys, too."""
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import io
 import json
-import random
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 import typer
+from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from hostile.fuzzing import fuzzed, refuses_or_reads
-from hostile.mutated_bytes import mutated
-from hostile.mutated_values import with_odd_fields
-from hypothesis import given
-from hypothesis import strategies as st
+from cryptography.hazmat.primitives.serialization import Encoding
+from hostile.fuzzing import fuzz, mutated, refuses_or_reads, with_odd_fields
 
 from dpaudit.cli import verifying
 from dpaudit.randomness import KeyedStream
@@ -27,6 +26,8 @@ from dpaudit_mitigations.joint_seeds.server import SeedServer
 from dpaudit_mitigations.joint_seeds.session import run_session as run_joint_seeds
 from dpaudit_mitigations.joint_seeds.terms import SessionTerms
 from dpaudit_mitigations.joint_seeds.verifier import Verifier
+from dpaudit_mitigations.secure_aggregation.roster import check_introduction, introduce
+from dpaudit_mitigations.transport.certificates import load_identity, make_authority
 from dpaudit_mitigations.verifiable_counts import transcript as verifiable_counts
 from dpaudit_mitigations.verifiable_counts.messages import sign_session
 from dpaudit_mitigations.verifiable_counts.session import run_session as run_verifiable_counts
@@ -78,36 +79,40 @@ def command(path):
         verifying.transcript(path, "json")
 
 
-@given(number=st.integers(0, 2**48))
-@fuzzed
-def test_mutated_files(number, seeds):
-    path, rng = seeds / "x.json", random.Random(number)
+def refusing(path, doors):
+    """Whether any of them reads it."""
+    read = [refuses_or_reads(door, size=path.stat().st_size) for door in doors]
+    return any(read)
+
+
+@pytest.mark.parametrize("what", ["bytes", "fields"])
+def test_mutated_files(what, seeds):
+    path = seeds / "x.json"
     valid = [(seeds / name).read_bytes() for name in ("seeds.json", "counts.json")]
-    path.write_bytes(mutated(rng, rng.choice(valid), others=valid, words=WORDS))
-    for door in doors(path):
-        refuses_or_reads(door, size=path.stat().st_size)
+
+    def one(rng):
+        data = rng.choice(valid)
+        if what == "bytes":
+            data = mutated(rng, data, others=valid, words=WORDS)
+        else:
+            data = canonical(with_odd_fields(rng, json.loads(data))) + b"\n"
+        path.write_bytes(data)
+        return refusing(path, doors(path))
+
+    fuzz(one, seen=set())
 
 
-@given(number=st.integers(0, 2**48))
-@fuzzed
-def test_documents_with_odd_fields(number, seeds):
-    path, rng = seeds / "x.json", random.Random(number)
-    document = json.loads((seeds / rng.choice(("seeds.json", "counts.json"))).read_bytes())
-    text = json.dumps(with_odd_fields(rng, document), sort_keys=True, separators=(",", ":"))
-    path.write_bytes(text.encode() + b"\n")
-    for door in doors(path):
-        refuses_or_reads(door, size=path.stat().st_size)
+def test_joint_seeds_by_parties_that_sign_anything(seeds):
+    path = seeds / "x.json"
 
+    def one(rng):
+        document = json.loads((seeds / "seeds.json").read_bytes())
+        document["messages"] = signed(document["messages"], rng)
+        with contextlib.suppress(ValueError):  # a number that their own encoding refuses
+            path.write_bytes(canonical(document) + b"\n")
+        return refusing(path, [lambda: joint_seeds.verify(path, threads=1)])
 
-@given(number=st.integers(0, 2**48))
-@fuzzed
-def test_joint_seeds_by_parties_that_sign_anything(number, seeds):
-    path, rng = seeds / "x.json", random.Random(number)
-    document = json.loads((seeds / "seeds.json").read_bytes())
-    document["messages"] = signed(document["messages"], rng)
-    with contextlib.suppress(ValueError):  # a number that their own encoding refuses
-        path.write_bytes(canonical(document) + b"\n")
-    refuses_or_reads(lambda: joint_seeds.verify(path, threads=1), size=path.stat().st_size)
+    fuzz(one, seen=set())
 
 
 def canonical(document):
@@ -132,39 +137,36 @@ def signed(messages, rng):
     return out
 
 
-@given(number=st.integers(0, 2**48))
-@fuzzed
-def test_verifiable_counts_by_a_prover_with_a_key(number, seeds):
-    path, rng = seeds / "x.json", random.Random(number)
-    said = {name: getattr(COUNTS, name) for name in MESSAGES}
-    said[rng.choice(MESSAGES)] = mutated(
-        rng, said[rng.choice(MESSAGES)], others=list(said.values())
-    )
-    more = rng.choice(({}, {"bins": 1 << 16, "coins": 1 << 10}, {"coins": 1 << 24}))
-    terms = replace(COUNTS.terms, **more)
-    signature = sign_session(terms, **said, key=KEYS["verifier"])
-    path.write_bytes(
-        replace(
-            COUNTS, terms=terms, **said, verifier=PUBLIC["verifier"], signature=signature
-        ).encode()
-    )
-    refuses_or_reads(lambda: verifiable_counts.verify(path), size=path.stat().st_size)
+def test_verifiable_counts_by_a_prover_with_a_key(seeds):
+    path = seeds / "x.json"
+
+    def one(rng):
+        said = {name: getattr(COUNTS, name) for name in MESSAGES}
+        known = list(said.values())
+        said[rng.choice(MESSAGES)] = mutated(rng, said[rng.choice(MESSAGES)], others=known)
+        more = rng.choice(({}, {"bins": 1 << 16, "coins": 1 << 10}, {"coins": 1 << 24}))
+        said["terms"] = replace(COUNTS.terms, **more)
+        said["signature"] = sign_session(**said, key=KEYS["verifier"])
+        path.write_bytes(replace(COUNTS, **said, verifier=PUBLIC["verifier"]).encode())
+        return refusing(path, [lambda: verifiable_counts.verify(path)])
+
+    fuzz(one, seen=set())
 
 
-@given(number=st.integers(0, 2**48))
-@fuzzed
-def test_openings_and_releases(number, seeds):
-    rng = random.Random(number)
-    given = {"opening": "opening.json", "release": "release.npy"}
-    name = rng.choice(tuple(given))
-    data = mutated(rng, (seeds / given[name]).read_bytes(), words=WORDS)
-    given[name] = f"x{given[name]}"
-    (seeds / given[name]).touch(mode=0o600)
-    (seeds / given[name]).write_bytes(data)
-    paths = {key: seeds / value for key, value in given.items()}
-    refuses_or_reads(
-        lambda: joint_seeds.verify(seeds / "seeds.json", **paths, threads=1), size=len(data)
-    )
+def test_openings_and_releases(seeds):
+    whole = {"opening": seeds / "opening.json", "release": seeds / "release.npy"}
+
+    def one(rng):
+        name = rng.choice(tuple(whole))
+        path = seeds / f"x{whole[name].name}"
+        path.touch(mode=0o600)
+        path.write_bytes(mutated(rng, whole[name].read_bytes(), words=WORDS))
+        files = {**whole, name: path}
+        return refusing(
+            path, [lambda: joint_seeds.verify(seeds / "seeds.json", **files, threads=1)]
+        )
+
+    fuzz(one, seen=set())
 
 
 def test_valid_transcripts_hold(seeds):
@@ -206,3 +208,57 @@ def test_devices_are_refused_and_no_more_is_read_than_a_session_has(seeds):
     with huge.open("wb") as file:
         file.truncate(1 << 40)
     assert "at most 1,048,576" in joint_seeds.verify(huge).says
+
+
+# ---------------------------------------------------------------- certificates, introductions
+
+PEM = [b"-----BEGIN CERTIFICATE-----\n", b"-----END CERTIFICATE-----\n"]
+DER_WORDS = [*PEM, b"\x30\x84\xff\xff\xff\xff", b"\x30\x80", b"\x06\x03\x55\x1d\x11", b"\0"]
+FILES = ("cert.pem", "key.pem", "ca.pem")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("identities")
+    make_authority(made / "ids", ["alice", "bob"])
+    return made / "ids" / "alice"
+
+
+def test_identities(folder):
+    valid = {name: (folder / name).read_bytes() for name in FILES}
+    place = folder.with_name("mutated")
+    place.mkdir()
+    assert refuses_or_reads(lambda: load_identity(folder), size=5000)
+
+    def one(rng):
+        held, name = dict(valid), rng.choice(FILES)
+        if rng.randrange(2) and name != "key.pem":  # changes inside, in whole PEM
+            der = x509.load_pem_x509_certificate(held[name]).public_bytes(Encoding.DER)
+            body = base64.encodebytes(mutated(rng, der, words=DER_WORDS))
+            held[name] = PEM[0] + body + PEM[1]
+        else:
+            held[name] = mutated(rng, held[name], others=list(held.values()), words=DER_WORDS)
+        for name, data in held.items():
+            (place / name).touch(mode=0o600)
+            (place / name).write_bytes(data)
+        return refuses_or_reads(lambda: load_identity(place), size=sum(map(len, held.values())))
+
+    fuzz(one, seen=set())
+
+
+def test_introductions(folder):
+    identity = load_identity(folder)
+    message = introduce(identity, signing=bytes(32), terms=bytes(32))
+    known = {"name": "alice", "authority": identity.authority, "terms": bytes(32)}
+    assert check_introduction(message, **known) == bytes(32)
+
+    def one(rng):
+        data = mutated(rng, message, words=DER_WORDS)
+        if rng.randrange(2):
+            certificate = msgspec.msgpack.decode(message)["certificate"]
+            certificate = mutated(rng, certificate, words=DER_WORDS)
+            fields = {"certificate": certificate, "signature": b"s" * 70, "signing": bytes(32)}
+            data = msgspec.msgpack.encode({"kind": "secagg introduction", **fields})
+        return refuses_or_reads(lambda: check_introduction(data, **known), size=len(data))
+
+    fuzz(one, seen=set())

@@ -16,9 +16,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from hostile.fuzzing import within
-from hostile.mutated_bytes import mutated
-from hostile.mutated_values import ODD, with_odd_fields
+from hostile.fuzzing import ODD, mutated, with_odd_fields, within
 from hypothesis import strategies as st
 
 from dpaudit.errors import CheatingError, MessageError, ProtocolError
