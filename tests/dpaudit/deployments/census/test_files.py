@@ -1,4 +1,4 @@
-"""Files as they are written and read; foreign files are refused with a reason."""
+"""Files as they are written and read, and which cells of them are known to be zero."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from dpaudit.deployments.census.reading import (
     read_measurements,
 )
 from dpaudit.deployments.census.writing import UNBOUNDED, write_level, write_measurements
+from dpaudit.deployments.census.zeros import Known, Rule, read_rules
 from dpaudit.errors import MissingExtraError, UsageError
 from dpaudit.hosts.topdown.measurements import NoisyMeasurements, NoisyQuery
 
@@ -101,7 +102,6 @@ def test_memory_is_for_a_few_rows_at_a_time(tmp_path, monkeypatch):
     [
         ({"variance": None}, "no column variance"),
         ({"variance": [0.0]}, "variance=0.0: must be a number from 1e-6 to 1e10"),
-        ({"variance": [1e300]}, "variance=1e+300"),
         ({"variance": [float("nan")]}, "variance=nan"),
         ({"variance": [float("inf")]}, "variance=inf"),
         ({"variance": ["much"]}, "much"),
@@ -133,20 +133,13 @@ def test_a_file_that_is_no_measurement_file_is_refused(tmp_path, changes, why):
     assert text.isprintable()
 
 
-@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + b"\0" * 99 + b"PAR1", b"\x80\x04N."])
-def test_what_is_no_parquet_is_refused(tmp_path, content):
-    path = tmp_path / "x.parquet"
-    path.write_bytes(content)
-    with pytest.raises(UsageError, match=r"nmf=.*x\.parquet: "):
-        list(read_measurements(path))
-
-
-def test_a_cut_file_is_refused(tmp_path):
+def test_what_is_no_parquet_is_refused(tmp_path):
     path = write(tmp_path / "x.parquet")
     whole = path.read_bytes()
-    for keep in (10, len(whole) // 2, len(whole) - 5):
-        path.write_bytes(whole[:keep])
-        with pytest.raises(UsageError):
+    cut = [whole[:keep] for keep in (0, 4, 10, len(whole) // 2, len(whole) - 5)]
+    for content in (*cut, b"PAR1" + b"\0" * 99 + b"PAR1", b"\x80\x04N."):
+        path.write_bytes(content)
+        with pytest.raises(UsageError, match=r"nmf=.*x\.parquet: "):
             list(read_measurements(path))
 
 
@@ -164,7 +157,7 @@ def test_a_constraint_needs_a_known_sign(tmp_path):
         list(read_constraints(path))
 
 
-def test_files_are_found_by_name_folder_and_pattern(tmp_path):
+def test_files_are_found_by_name_folder_and_pattern(tmp_path, monkeypatch):
     one = write(tmp_path / "P" / "State.parquet" / "DPQuery" / "State=01" / "part-0.parquet")
     other = write(tmp_path / "P" / "County.parquet")
     (tmp_path / "P" / "State.parquet" / "_SUCCESS").write_text("")
@@ -179,12 +172,7 @@ def test_files_are_found_by_name_folder_and_pattern(tmp_path):
     for nothing in (tmp_path / "none", tmp_path / "*.csv"):
         with pytest.raises(UsageError, match="no Parquet file there"):
             find_buckets([nothing])
-
-
-def test_too_many_files_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "MOST_FILES", 1)
-    write(tmp_path / "a.parquet")
-    write(tmp_path / "b.parquet")
     with pytest.raises(UsageError, match="more than 1 files"):
         find_buckets([tmp_path])
 
@@ -207,3 +195,125 @@ def test_the_hosts_measurements_have_their_zeros_as_bounds(tmp_path):
     assert [list(row.value) for _, row in read_measurements(measurements)] == [[5, -2], [7, 1]]
     assert [list(c.value) for _, c in read_constraints(constraints)] == [[UNBOUNDED, 0]] * 2
     assert [c.sign for _, c in read_constraints(constraints)] == ["<=", "<="]
+
+
+AXES = ("hhgq", "votingage", "cenrace")
+
+
+def measurement(*specs, shape, query="q", geocode="01"):
+    return Measurement(
+        geocode=geocode, query=query, specs=specs, shape=shape, variance=4.0,
+        value=np.zeros(int(np.prod(shape)), dtype=np.int64),
+    )  # fmt: skip
+
+
+def constraint(*specs, shape, value, sign="=", geocode="01"):
+    return Constraint(
+        geocode=geocode, query="c", specs=specs, shape=shape, value=np.array(value), sign=sign
+    )
+
+
+NURSING = constraint("gqNursingTotal", "nonvoting", "*", shape=(1, 1, 1), value=[0])
+DETAILED = measurement("detailed", "detailed", "detailed", shape=(8, 2, 3))
+
+
+def zeros(row, *constraints, rules=(), level="County"):
+    known = Known(tuple(rules))
+    for one in constraints:
+        known.add(AXES, one)
+    return known.zeros(level, AXES, row).reshape(row.shape)
+
+
+def test_nobody_below_18_in_nursing_facilities():
+    found = zeros(DETAILED, NURSING)
+    wanted = np.zeros((8, 2, 3), dtype=bool)
+    wanted[3, 0] = True
+    assert (found == wanted).all()
+    assert not zeros(measurement("hhgq", "*", "*", shape=(8, 1, 1)), NURSING).any()
+    assert not zeros(measurement("*", "*", "*", shape=(1, 1, 1)), NURSING).any()
+
+
+def test_upper_bounds_of_zero_are_zeros_and_other_bounds_are_not():
+    bounds = constraint(
+        "hhgq", "*", "*", shape=(8, 1, 1), value=[9, 0, 5, 5, 5, 0, 0, 0], sign="<="
+    )
+    found = zeros(DETAILED, bounds)
+    assert found.all(axis=(1, 2)).tolist() == [False, True, False, False, False, True, True, True]
+    assert found.any(axis=(1, 2)).tolist() == found.all(axis=(1, 2)).tolist()
+    # the three noninstitutional kinds are cells 5 to 7, the institutional ones 1 to 4
+    recoded = measurement("hhinstlevels", "*", "*", shape=(3, 1, 1))
+    assert zeros(recoded, bounds).reshape(-1).tolist() == [False, False, False]
+    every = constraint("hhinstlevels", "*", "*", shape=(3, 1, 1), value=[9, 5, 0], sign="<=")
+    assert zeros(DETAILED, every).all(axis=(1, 2)).tolist() == [False] * 5 + [True] * 3
+    lower = constraint("hhgq", "*", "*", shape=(8, 1, 1), value=[0] * 8, sign=">=")
+    assert not zeros(DETAILED, lower).any()
+
+
+def test_a_constraint_of_another_table_or_geography_is_left_alone():
+    known = Known()
+    known.add(("h1",), constraint("*", shape=(1,), value=[0]))
+    assert not known.zeros("County", AXES, DETAILED).any()
+    elsewhere = measurement("detailed", "detailed", "detailed", shape=(8, 2, 3), geocode="02")
+    assert not zeros(elsewhere, NURSING).any()
+
+
+def test_a_new_bucket_begins_without_geographies():
+    known = Known()
+    known.add(AXES, NURSING)
+    known.add(AXES, constraint("*", "*", "*", shape=(1, 1, 1), value=[77]))
+    assert known.zeros("County", AXES, DETAILED).any()
+    known.begin()
+    assert not known.zeros("County", AXES, DETAILED).any()
+    assert known.total("01") is None
+
+
+def test_a_recode_that_is_not_known_matches_itself_alone():
+    strange = constraint("mine", "*", "*", shape=(2, 1, 1), value=[0, 7], sign="<=")
+    assert not zeros(DETAILED, strange).any()
+    own = measurement("mine", "votingage", "*", shape=(2, 2, 1))
+    assert zeros(own, strange)[:, :, 0].tolist() == [[True, True], [False, False]]
+
+
+def test_two_constraints_of_a_geography_add_up():
+    bounds = constraint("hhgq", "*", "*", shape=(8, 1, 1), value=[9, 0, *[5] * 6], sign="<=")
+    assert zeros(DETAILED, NURSING, bounds).sum() == 3 + 6
+
+
+def test_totals_are_known_of_exact_constraints_only():
+    known = Known()
+    known.add(AXES, constraint("*", "*", "*", shape=(1, 1, 1), value=[77]))
+    known.add(AXES, constraint("*", "*", "*", shape=(1, 1, 1), value=[99], sign="<=", geocode="02"))
+    assert (known.total("01"), known.total("02"), known.total("03")) == (77, None, None)
+
+
+def test_rules_hold_where_the_axes_are_kept():
+    rule = Rule(cells={"hhgq": [3], "votingage": [0]})
+    assert (zeros(DETAILED, rules=[rule]) == zeros(DETAILED, NURSING)).all()
+    assert not zeros(measurement("hhgq", "*", "*", shape=(8, 1, 1)), rules=[rule]).any()
+    only = Rule(cells={"hhgq": [1]}, level="State", query="q")
+    assert not zeros(DETAILED, rules=[only]).any()
+    assert zeros(DETAILED, rules=[only], level="State").sum() == 6
+    recoded = measurement("hhinstlevels", "*", "*", shape=(3, 1, 1))
+    assert zeros(recoded, rules=[only], level="State").sum() == 1  # the query's own cells
+
+
+def test_a_table_of_rules_is_read(tmp_path):
+    path = tmp_path / "zeros.toml"
+    path.write_text('[[zero]]\ncells = { hhgq = [3], votingage = [0] }\n[[zero]]\nlevel = "State"\n'
+                    "cells = { hhgq = [1, 2] }\n")  # fmt: skip
+    first, second = read_rules(path)
+    assert first == Rule(cells={"hhgq": [3], "votingage": [0]})
+    assert (second.level, second.cells) == ("State", {"hhgq": [1, 2]})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[[zero]]\n", "[[zero]]\ncells = {}\n", "[[zero]]\ncells = { a = [] }\n",
+     "[[zero]]\ncells = { a = [-1] }\n", "[[zero]]\ncells = { a = ['x'] }\n",
+     "[[zero]]\nwhich = 1\ncells = { a = [1] }\n", "nonsense", "\x00"],
+)  # fmt: skip
+def test_a_broken_table_is_refused(tmp_path, text):
+    path = tmp_path / "zeros.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=r"zeros=.*zeros\.toml"):
+        read_rules(path)
