@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy
 from support.function_sampler import FunctionSampler
 
 import dpaudit
@@ -57,25 +58,18 @@ def test_the_check_catches_an_unfair_bet():
 
 def test_the_scale_mixture_is_a_likelihood_ratio():
     """Against numerical integration over the prior, one Gamma at a time."""
-    from scipy import integrate, stats
-
     z = np.random.default_rng(3).standard_normal(5) * 1.3
     square = float(z @ z)
 
-    def mixed(b):
-        return integrate.quad(
-            lambda t: (
-                t ** (len(z) / 2)
-                * math.exp(-(t - 1) * square / 2)
-                * stats.gamma.pdf(t, b, scale=1 / b)
-            ),
-            0,
-            np.inf,
-        )[0]
+    def likelihood(t):
+        return t ** (len(z) / 2) * math.exp(-(t - 1) * square / 2)
 
-    assert log_scale_mixture(len(z), square) == pytest.approx(
-        math.log((mixed(2.0) + mixed(200.0)) / 2), abs=1e-6
-    )
+    def mixed(b):
+        prior = scipy.stats.gamma(b, scale=1 / b)
+        return scipy.integrate.quad(lambda t: likelihood(t) * prior.pdf(t), 0, np.inf)[0]
+
+    expected = math.log((mixed(2.0) + mixed(200.0)) / 2)
+    assert log_scale_mixture(len(z), square) == pytest.approx(expected, abs=1e-6)
 
 
 FLAWS = {
@@ -135,22 +129,15 @@ def test_what_bets_do_not_see_the_battery_sees_at_the_end():
 
 
 def test_no_repeats_are_bet_on_for_a_discrete_claim():
-    law = Claim.parse("discrete-laplace:scale=1")
-    assert "bet on repeats" not in {
-        r.name for r in Betting(law, KeyedStream.from_seed(1), alpha=0.01).results(alpha=0.02)
-    }
+    bets = Betting(Claim.parse("discrete-laplace:scale=1"), KeyedStream.from_seed(1), alpha=0.01)
+    assert "bet on repeats" not in {r.name for r in bets.results(alpha=0.02)}
 
 
 def test_a_fork_that_repeats_its_parent_is_advice_and_no_bet():
     """A forked child draws its parent's noise, as any fork of a generator does."""
-    result = dpaudit.audit_sampler(
-        "python:numpy.random:standard_normal",
-        claim=str(GAUSSIAN),
-        samples=100_000,
-        seed=1,
-        sequential=True,
-        tests=["forks"],
-    )
+    asked = {"samples": 100_000, "seed": 1, "sequential": True, "tests": ["forks"]}
+    name = "python:numpy.random:standard_normal"
+    result = dpaudit.audit_sampler(name, claim=str(GAUSSIAN), **asked)
     assert result.verdict == "no-finding"
     # the child was drawn, and did repeat
     assert next(t for t in result.tests if t.name == "forks").statistic > 0

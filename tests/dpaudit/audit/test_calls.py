@@ -9,7 +9,7 @@ import pytest
 from command_line import here as dpaudit
 
 from dpaudit import audit_mechanism
-from dpaudit.audit.options import MechanismOptions, PrivacyClaim
+from dpaudit.audit.options import PrivacyClaim
 from dpaudit.audit.stated_claims import composed
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.samplers.functions import sessions
@@ -81,62 +81,13 @@ class Remembers:
         self.seen += 1
         return float(value) if self.seen > 1 and rng.random() < 0.5 else Fresh()(value)
 """
-EACH = {"epsilon": math.log(3)}, {"rho": 0.5493}, {"renyi": (2, 0.8473)}
 
 
-@pytest.mark.parametrize("claim", EACH, ids=str)
-@pytest.mark.parametrize(("name", "verdict"), [("Fresh", "no-finding"), ("Remembers", "finding")])
-def test_what_a_session_keeps_is_found_and_fresh_noise_is_not(claim, name, verdict):
-    """Randomized response, at its claim exactly."""
+def audit(module, name, **options):
     given = {}
-    exec(SESSIONS, given)
-    result = audit_mechanism(
-        given[name], neighbours=(0, 1), calls=3, samples=5e3, seed=1, in_process=True, **claim
-    )
-    assert result.verdict == verdict
-    assert "in each of 3 calls" in result.stated.claim
-    if result.stated.value is not None:
-        assert "(claimed of all together: " in result.stated.says
-
-
-def test_sessions_of_a_process_of_their_own(tmp_path):
-    (tmp_path / "m.py").write_text(SESSIONS)
-    args = ("mechanism", "python:./m.py:Remembers", "--neighbours=0,1", "--claim-epsilon=1.1")
-    done = dpaudit(*args, "--calls=3", "--samples=1e4", "--seed=1", "--format=json", cwd=tmp_path)
-    assert done.returncode == 1, done.stderr
-    result = json.loads(done.stdout)
-    assert result["stated"]["claim"] == "(1.1, 0)-DP in each of 3 calls"
-    assert "--calls 3" in result["provenance"]["command"]
-    again = next(t["reproduce"] for t in result["tests"] if t["finding"])
-    assert "--claim-epsilon 1.1" in again
-    assert "--calls 3" in again
-
-
-@pytest.mark.parametrize(
-    ("name", "given", "says"),
-    [
-        ("numpy:laplace", {"epsilon": 1}, "only python:MODULE:FUNCTION makes sessions"),
-        ("scores:s.npz", {"epsilon": 1}, "recorded scores have no sessions"),
-        (float, {"f": "0.1,0.5"}, "a table is not composed"),
-        (float, {"epsilon": 1, "mu": 1}, "ε and μ are composed apart"),
-        (float, {"rho": 1, "call": "f(value)"}, "leave --call out"),
-        (lambda value: value, {"rho": 1}, "needs an argument"),
-        (float, {"rho": 200}, "200-zCDP composed: implies ε = .* promises nothing"),
-    ],
-)
-def test_what_has_no_sessions_is_refused(name, given, says):
-    with pytest.raises(UsageError, match=says):
-        audit_mechanism(
-            name, calls=3, in_process=None if isinstance(name, str) else True,
-            neighbours=None if name == "scores:s.npz" else (0, 1), **given,
-        )  # fmt: skip
-
-
-def test_what_is_no_session_is_an_error_of_the_mechanism():
-    with pytest.raises(SamplerOutputError, match="returned float; with calls=3"):
-        audit_mechanism(float, calls=3, in_process=True, neighbours=(0, 1), rho=1)
-    with pytest.raises(UsageError, match="calls=0: must lie in"):
-        MechanismOptions(calls=0)
+    exec(module, given)
+    options = {k: given[v] if k == "adversary" else v for k, v in options.items()}
+    return audit_mechanism(given[name], seed=1, in_process=True, **options)
 
 
 COUNTERS = """\
@@ -190,72 +141,84 @@ class Cached:
 def differ(answers):
     return len(answers) % 2, 1 - 2 * (len(answers) % 2)
 """
+EACH = {"epsilon": math.log(3)}, {"rho": 0.5493}, {"renyi": (2, 0.8473)}
+
+
+@pytest.mark.parametrize("claim", EACH, ids=str)
+@pytest.mark.parametrize(("name", "verdict"), [("Fresh", "no-finding"), ("Remembers", "finding")])
+def test_what_a_session_keeps_is_found_and_fresh_noise_is_not(claim, name, verdict):
+    """Randomized response, at its claim exactly."""
+    result = audit(SESSIONS, name, neighbours=(0, 1), calls=3, samples=5e3, **claim)
+    assert result.verdict == verdict
+    assert "in each of 3 calls" in result.stated.claim
+    if result.stated.value is not None:
+        assert "(claimed of all together: " in result.stated.says
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "words"),
+    [
+        (SESSIONS, "Remembers", "--neighbours 0,1 --calls 3 --claim-epsilon 1.1"),
+        (COUNTERS, "Cached", "--sessions 2 --adversary ./m.py:differ --claim-epsilon 0.5"),
+    ],
+)
+def test_sessions_of_a_process_of_their_own(tmp_path, module, name, words):
+    (tmp_path / "m.py").write_text(module)
+    words = words.split()
+    pair = [] if "--neighbours" in words else ["--neighbours=[1];[1, 2]"]
+    args = ("mechanism", f"python:./m.py:{name}", *pair, *words, "--samples=1e4", "--seed=1")
+    done = dpaudit(*args, "--format=json", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    result = json.loads(done.stdout)
+    assert f"({words[-1]}, 0)-DP in each of " in result["stated"]["claim"]
+    again = next(t["reproduce"] for t in result["tests"] if t["finding"])
+    for option, value in zip(words[-4::2], words[-3::2], strict=True):
+        assert f"{option} {value}" in again
+
+
+def test_what_is_no_session_is_an_error_of_the_mechanism():
+    with pytest.raises(SamplerOutputError, match="returned float; with calls=3"):
+        audit_mechanism(float, calls=3, in_process=True, neighbours=(0, 1), rho=1)
 
 
 @pytest.mark.parametrize(("name", "verdict"), [("Shared", "no-finding"), ("Apart", "finding")])
 def test_a_budget_of_each_session_is_found_and_a_shared_one_is_not(name, verdict):
-    given = {}
-    exec(COUNTERS, given)
-    result = audit_mechanism(
-        given[name],
-        neighbours=([1], [1, 2]),
-        calls=2,
-        sessions=4,
-        together=True,
-        epsilon=1,
-        samples=4000,
-        seed=1,
-        in_process=True,
-    )
+    asked = {"calls": 2, "sessions": 4, "together": True, "epsilon": 1, "samples": 4000}
+    result = audit(COUNTERS, name, neighbours=([1], [1, 2]), **asked)
     assert result.verdict == verdict
     assert any("of 4 sessions at once, 2 calls each" in advice for advice in result.advice)
 
 
 @pytest.mark.parametrize(("name", "verdict"), [("Fresh", "no-finding"), ("Cached", "finding")])
 def test_noise_shared_by_sessions_is_found_by_inputs_that_differ(name, verdict):
-    given = {}
-    exec(COUNTERS, given)
-    result = audit_mechanism(
-        given[name],
-        neighbours=([1], [1, 2]),
-        sessions=2,
-        adversary=given["differ"],
-        epsilon=0.5,
-        samples=4000,
-        seed=1,
-        in_process=True,
-    )
+    asked = {"sessions": 2, "adversary": "differ", "epsilon": 0.5, "samples": 4000}
+    result = audit(COUNTERS, name, neighbours=([1], [1, 2]), **asked)
     assert result.verdict == verdict
     assert "(0.5, 0)-DP in each of 2 calls" in result.stated.claim
-
-
-def test_sessions_and_an_adversary_from_the_command_line(tmp_path):
-    (tmp_path / "m.py").write_text(COUNTERS)
-    args = ("mechanism", "python:./m.py:Cached", "--neighbours=[1];[1, 2]", "--claim-epsilon=0.5")
-    more = ("--sessions=2", "--adversary=./m.py:differ", "--samples=2e3", "--seed=1")
-    done = dpaudit(*args, *more, "--format=json", cwd=tmp_path)
-    assert done.returncode == 1, done.stderr
-    again = next(t["reproduce"] for t in json.loads(done.stdout)["tests"] if t["finding"])
-    assert "--sessions 2 --adversary ./m.py:differ" in again
 
 
 @pytest.mark.parametrize(
     ("name", "given", "says"),
     [
+        ("numpy:laplace", {"calls": 3}, "only python:MODULE:FUNCTION makes sessions"),
+        ("command:cat {dataset}", {"sessions": 2}, "--sessions: only python:MODULE:FUNCTION"),
+        ("scores:s.npz", {"sessions": 2}, "sessions=2: recorded scores have no sessions"),
+        (float, {"calls": 3, "epsilon": None, "f": "0.1,0.5"}, "a table is not composed"),
+        (float, {"calls": 3, "mu": 1}, "ε and μ are composed apart"),
+        (float, {"calls": 3, "call": "f(value)"}, "leave --call out"),
+        (lambda value: value, {"calls": 3}, "needs an argument"),
+        (float, {"calls": 3, "epsilon": None, "rho": 200}, "200-zCDP composed: implies ε"),
         (float, {"sessions": 0}, "sessions=0: must lie in"),
+        (float, {"calls": 0}, "calls=0: must lie in"),
         (float, {"sessions": 50, "calls": 50}, "a release is 2,500 calls; 1,000 at most"),
         (float, {"together": True}, "there is nothing to claim together"),
         (float, {"sessions": 2, "call": "f(value)"}, "with --sessions the function makes"),
         (float, {"sessions": 2, "attack": "reach"}, "attack=reach: sees one release"),
-        (float, {"adversary": "m:f"}, "adversary=m:f: .* runs in this process; pass the function"),
+        (float, {"adversary": "m:f"}, "adversary=m:f: .* runs in this process"),
         ("python:math:sin", {"adversary": len}, "adversary: a function, but python:math:sin runs"),
-        ("command:cat {dataset}", {"sessions": 2}, "--sessions: only python:MODULE:FUNCTION makes"),
-        ("scores:s.npz", {"sessions": 2}, "sessions=2: recorded scores have no sessions"),
     ],
 )
 def test_sessions_that_do_not_fit_are_refused(name, given, says):
+    given = {"epsilon": 1, "neighbours": (0, 1), **given}
     with pytest.raises(UsageError, match=says):
-        audit_mechanism(
-            name, epsilon=1, neighbours=(0, 1), in_process=None if isinstance(name, str) else True,
-            **given,
-        )  # fmt: skip
+        audit_mechanism(name, in_process=None if isinstance(name, str) else True, **given)

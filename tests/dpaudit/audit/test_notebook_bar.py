@@ -49,18 +49,10 @@ def test_a_failed_audit_removes_it_too(shown):
 
 @pytest.mark.slow
 def test_no_bar_where_progress_is_given_or_no_kernel_runs(shown, monkeypatch):
-    calls = []
-    dpaudit.audit_sampler(
-        "numpy:normal",
-        samples=5e3,
-        seed=1,
-        tests=["moments"],
-        progress=lambda *pair: calls.append(pair),
-    )
+    calls, asked = [], {"samples": 5e3, "seed": 1, "tests": ["moments"]}
+    dpaudit.audit_sampler("numpy:normal", progress=lambda *pair: calls.append(pair), **asked)
     assert calls
-    assert shown == []
-    monkeypatch.setattr(sys.modules["IPython"], "get_ipython", lambda: SimpleNamespace())
-    dpaudit.audit_sampler("numpy:normal", samples=5e3, seed=1, tests=["moments"])
-    monkeypatch.setattr(sys.modules["IPython"], "get_ipython", lambda: None)
-    dpaudit.audit_sampler("numpy:normal", samples=5e3, seed=1, tests=["moments"])
+    for kernel in (SimpleNamespace(), None):
+        monkeypatch.setattr(sys.modules["IPython"], "get_ipython", lambda kernel=kernel: kernel)
+        dpaudit.audit_sampler("numpy:normal", **asked)
     assert shown == []

@@ -14,6 +14,8 @@ from dpaudit.audit.power import blind_spots, frontier, parse, propose_tau, read_
 from dpaudit.claims import Claim
 from dpaudit.errors import UsageError
 
+BATTERY = tuple(sorted(set(registry.plugins("tests")) - {"keyless-search"}))
+GAUSSIAN = Claim.parse("gaussian:sigma=1")
 TABLE = parse(
     """# a comment
 flaw,dim,samples,size,unit,by,found_low,found_high
@@ -56,16 +58,17 @@ def test_the_package_carries_a_map_that_grows_sharper_with_n():
     assert all(spot.says for spot in blind_spots(points))
 
 
+def audited(rng, seed, *, scale=1.0, **options):
+    draw = FunctionSampler(lambda n, d: scale * rng.standard_normal((n, d)))
+    options = AuditOptions(seed=seed, tests=BATTERY, **options)
+    return run_audit(draw, claim=GAUSSIAN, options=options)
+
+
 @pytest.mark.slow
 def test_a_pass_quotes_the_map_and_a_small_audit_does_not():
     rng = np.random.default_rng((5, 2311))
-    tests = tuple(sorted(set(registry.plugins("tests")) - {"keyless-search"}))
     for samples, quoted in ((120_000, True), (20_000, False)):
-        result = run_audit(
-            FunctionSampler(lambda n, d: rng.standard_normal((n, d))),
-            claim=Claim.parse("gaussian:sigma=1"),
-            options=AuditOptions(seed="1", samples=samples, tests=tests),
-        )
+        result = audited(rng, "1", samples=samples)
         assert any(b.test.startswith("simulated") for b in result.cannot_rule_out) == quoted
         assert bool(result.power) == quoted
         assert sum(b.flaw == "wrong scale" for b in result.cannot_rule_out) == 1
@@ -74,18 +77,11 @@ def test_a_pass_quotes_the_map_and_a_small_audit_does_not():
 @pytest.mark.slow
 def test_the_map_is_true_where_it_was_measured():
     """Audits of the very flaw that the map finds with probability 0.9 at 10^5 values."""
-    size = (
-        next(p.size for p in read_table() if p.flaw == "wrong scale" and p.samples == 100_000) / 100
-    )
-    tests = tuple(sorted(set(registry.plugins("tests")) - {"keyless-search"}))
-    found = 0
+    points = [p for p in read_table() if p.flaw == "wrong scale" and p.samples == 100_000]
+    scale, found = 1 + points[0].size / 100, 0
     for i in range(12):
         rng = np.random.default_rng([8, i])
-        result = run_audit(
-            FunctionSampler(lambda n, d, rng=rng: (1 + size) * rng.standard_normal((n, d))),
-            claim=Claim.parse("gaussian:sigma=1"),
-            options=AuditOptions(seed=str(i), samples=100_000, dim=64, tests=tests),
-        )
+        result = audited(rng, str(i), scale=scale, samples=100_000, dim=64)
         found += result.verdict == "finding"
     # 6 or fewer of 12 has probability 0.0005 at a power of 0.9; at a power of 0.3 it has 0.96
     assert found >= 7

@@ -1,5 +1,6 @@
 """Claims of ρ-zCDP, Rényi DP, a δ(ε) curve and f: what they imply, and when counts refute them."""
 
+import dataclasses
 import json
 import math
 import re
@@ -9,13 +10,16 @@ import pytest
 from command_line import here as dpaudit
 from scipy import integrate, optimize, stats
 
-from dpaudit import audit_mechanism
+from dpaudit import audit_mechanism, registry
 from dpaudit.accounting import gaussian_delta, gaussian_epsilon
 from dpaudit.audit.epsilon.bounds import Band, band
+from dpaudit.audit.epsilon.one_run import tradeoff_of_mu, tradeoff_of_profile
 from dpaudit.audit.epsilon.verdict import two_neighbour_blind_spots
+from dpaudit.audit.implied_pairs import of_renyi
 from dpaudit.audit.options import PrivacyClaim
 from dpaudit.audit.stated_claims import (
     DeltaCurve,
+    Gaussian,
     Renyi,
     TradeOff,
     ZeroConcentrated,
@@ -23,15 +27,15 @@ from dpaudit.audit.stated_claims import (
     epsilon_of_renyi,
 )
 from dpaudit.errors import UsageError
-from dpaudit.report.meaning import mechanism_meaning
 from dpaudit.report.mechanism import mechanism_facts, mechanism_sentence
+from dpaudit.samplers.identity import declared_law
 
 EXACT = 1e-6
 
 
 def known(p0, p1):
     """The band of events whose probabilities are known."""
-    return Band(np.asarray(p0), np.asarray(p0), np.asarray(p1), np.asarray(p1))
+    return Band(*map(np.asarray, (p0, p0, p1, p1)))
 
 
 def divergence(p, q, order):
@@ -145,27 +149,32 @@ def test_a_curve_implies_its_row():
     assert DeltaCurve.of("0,0.3;1,0.1").implied(1e-5) == (1, 0.1)
 
 
-RESPONSE = 0.75  # randomized response: 0.75 against 0.25
+D2, D30 = (divergence([0.75, 0.25], [0.25, 0.75], order) for order in (2, 30))
 RHO = max(divergence([0.75, 0.25], [0.25, 0.75], a) / a for a in 1 + np.geomspace(1e-4, 500, 4000))
+E_DELTA = 0.75 - 0.25 * math.e
 
 
-def responses(stated, *, runs, n, p=RESPONSE, alpha=0.05, seed=11):
-    """The share of simulated audits of one event in which the claim is refuted."""
+def responses(stated, *, runs, n, alpha=0.05, seed=11):
+    """The share of simulated audits in which the claim is refuted: 0.75 against 0.25."""
     rng = np.random.default_rng(seed)
-    k0, k1 = rng.binomial(n, 1 - p, runs), rng.binomial(n, p, runs)
-    found = [
-        stated.contradicted(band(k0[i : i + 1], n, k1[i : i + 1], n, alpha=alpha))
-        for i in range(runs)
-    ]
-    return float(np.mean(found))
+    k0, k1 = rng.binomial(n, 0.25, runs), rng.binomial(n, 0.75, runs)
+    pairs = zip(k0[:, None], k1[:, None], strict=True)
+    return np.mean([stated.contradicted(band(a, n, b, n, alpha=alpha)) for a, b in pairs])
 
 
 AT_THE_CLAIM = [
     ZeroConcentrated(RHO),
-    Renyi(2.0, divergence([0.75, 0.25], [0.25, 0.75], 2)),
-    Renyi(30.0, divergence([0.75, 0.25], [0.25, 0.75], 30)),
-    DeltaCurve(((0.0, 0.5), (1.0, 0.75 - 0.25 * math.e), (math.log(3), 0.0))),
+    Renyi(2.0, D2),
+    Renyi(30.0, D30),
+    DeltaCurve(((0.0, 0.5), (1.0, E_DELTA), (math.log(3), 0.0))),
     TradeOff(((0.1, 0.7), (0.25, 0.25), (0.7, 0.1))),
+]
+BEYOND = [
+    ZeroConcentrated(RHO / 1.1),
+    Renyi(2.0, D2 / 1.1),
+    Renyi(30.0, D30 / 1.1),
+    DeltaCurve(((0.0, 0.5), (1.0, E_DELTA), (math.log(3) / 1.1, 0.0))),
+    TradeOff(((0.1, 0.7), (0.25, 0.275), (0.7, 0.1))),
 ]
 
 
@@ -175,17 +184,7 @@ def test_a_mechanism_at_its_claim_is_refuted_no_more_often_than_alpha(stated):
     assert share <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 1500)
 
 
-@pytest.mark.parametrize(
-    "stated",
-    [
-        ZeroConcentrated(RHO / 1.1),
-        Renyi(2.0, divergence([0.75, 0.25], [0.25, 0.75], 2) / 1.1),
-        Renyi(30.0, divergence([0.75, 0.25], [0.25, 0.75], 30) / 1.1),
-        DeltaCurve(((0.0, 0.5), (1.0, 0.75 - 0.25 * math.e), (math.log(3) / 1.1, 0.0))),
-        TradeOff(((0.1, 0.7), (0.25, 0.275), (0.7, 0.1))),
-    ],
-    ids=lambda s: s.text,
-)
+@pytest.mark.parametrize("stated", BEYOND, ids=lambda s: s.text)
 def test_a_tenth_beyond_the_claim_is_refuted(stated):
     assert responses(stated, runs=50, n=40_000) >= 0.9
 
@@ -208,42 +207,38 @@ OF_GAUSSIAN = {
 @pytest.mark.parametrize(("scale", "verdict"), [(1.02, "no-finding"), (0.9, "finding")])
 def test_gaussian_noise_of_a_tenth_less_is_found(name, scale, verdict):
     """The grid adds a little sensitivity, so the honest scale is 1.02."""
-    result = audit_mechanism(
-        gaussian(scale), neighbours=(0, 1), samples=1e5, seed=1, **{name: OF_GAUSSIAN[name]}
-    )
+    claim = {name: OF_GAUSSIAN[name]}
+    result = audit_mechanism(gaussian(scale), neighbours=(0, 1), samples=1e5, seed=1, **claim)
     assert result.verdict == verdict
     stated = result.stated
+    assert {stated.claim, stated.says} <= set(dict(mechanism_facts(result)).values())
     assert stated.claim in mechanism_sentence(result)
-    assert stated.says in mechanism_sentence(result)
-    assert stated.claim in repr(result)
-    facts = dict(mechanism_facts(result))
-    assert (facts["Claimed"], facts["Shown"]) == (stated.claim, stated.says)
-    assert "ε claimed" not in facts
     if stated.value is not None:
         assert stated.says.startswith(f"{stated.unit} ≥ ")
         assert (stated.shown.low > stated.value) == (verdict == "finding")
         assert stated.shown.confidence == pytest.approx(0.99)
     (curve,) = (t for t in result.tests if t.name == "trade-off curve")
     assert "at the implied δ" in curve.effect
-    if verdict == "no-finding":
-        assert f"{stated.claim} is claimed" in mechanism_meaning(result)[0].says
 
 
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"rho": -1.0}, "claim-rho=-1.0: must be a finite number ≥ 0"),
+        ({}, "give --claim-epsilon 1"),
+        ({"epsilon": -1.0, "mu": 1.0}, "claim-epsilon=-1.0"),
+        ({"mu": -1.0}, "claim-mu=-1.0"),
+        ({"mu": 100.0}, "claim-mu=100.0: implies ε = 5426 at δ = 1e-05"),
+        ({"rho": -1.0}, "claim-rho=-1.0"),
         ({"rho": math.nan}, "claim-rho=nan"),
         ({"rho": 1e4}, "claim-rho=10000-zCDP: implies ε = .* promises nothing"),
-        ({"renyi": "2"}, "claim-renyi=2: write ORDER,EPSILON"),
-        ({"renyi": "x,1"}, "claim-renyi=x,1: write ORDER,EPSILON"),
+        ({"renyi": "2"}, "claim-renyi=2"),
         ({"renyi": (1.0, 1.0)}, "the order must lie above 1"),
         ({"renyi": "inf,1"}, "is pure ε-DP; write --claim-epsilon"),
         ({"renyi": "2,-1"}, "ε must be a finite number ≥ 0"),
         ({"curve": []}, "claim-curve: has no rows"),
         ({"curve": "1,0.1;2,0.2"}, "δ grows from 0.1 at 1 to 0.2 at 2"),
-        ({"curve": "1,1.5"}, "claim-curve=1.0,1.5: out of range"),
-        ({"curve": "1;2"}, "claim-curve=1;2: not pairs of numbers"),
+        ({"curve": "1,1.5"}, "claim-curve=1.0,1.5"),
+        ({"curve": "1;2"}, "claim-curve=1;2"),
         ({"curve": "gone.csv"}, "claim-curve=gone.csv: .*check the path"),
         ({"f": "0.1,0.95"}, "the errors add up to more than 1"),
         ({"f": "0,1;0.1,0.1;0.2,0.3"}, "type II grows from 0.1 at 0.1 to 0.3"),
@@ -251,25 +246,13 @@ def test_gaussian_noise_of_a_tenth_less_is_found(name, scale, verdict):
         ({"rho": 1.0, "epsilon": 1.0}, "claim-epsilon: cannot be given with claim-rho"),
         ({"f": "0.1,0.5", "mu": 1.0}, "claim-mu: cannot be given with claim-f"),
         ({"rho": 1.0, "renyi": "2,1"}, "claim-renyi: cannot be given with claim-rho"),
-        ({"f": "0.1,0.5", "delta": 1e-5}, "claim-delta=1e-05: claim-f has its own δ"),
-        ({"curve": "1,0.1", "delta": 1e-5}, "claim-curve has its own δ at every row"),
-        ({"rho": 1.0, "delta": 2.0}, r"claim-delta=2.0: must lie in \[0, 1\)"),
+        ({"curve": "1,0.1", "delta": 1e-5}, "claim-curve has its own δ"),
+        ({"rho": 1.0, "delta": 2.0}, "claim-delta=2.0"),
     ],
 )
 def test_claims_that_are_none_are_refused(given, says):
     with pytest.raises(UsageError, match=says):
         PrivacyClaim.of(given.pop("epsilon", None), given.pop("delta", 0.0), **given)
-
-
-def test_a_gaussian_with_a_row_at_delta_0_is_refused_and_with_rho_is_not(monkeypatch):
-    def drawn(*args, **options):
-        raise AssertionError("something was drawn")
-
-    monkeypatch.setattr("dpaudit.audit.epsilon.run.open_mechanism", drawn)
-    with pytest.raises(UsageError, match=r"is not \(ε, 0\)-DP for any ε"):
-        audit_mechanism("numpy:normal", neighbours=(0, 1), curve=[(1, 0.1), (9, 0.0)])
-    with pytest.raises(AssertionError, match="something was drawn"):
-        audit_mechanism("numpy:normal", neighbours=(0, 1), rho=0.5)
 
 
 def test_what_a_pass_excludes_is_counted_in_terms_of_the_claim():
@@ -307,6 +290,7 @@ def normal(value, n): return np.round((value + rng.normal(0, 0.7, n)) * 64) / 64
 @pytest.mark.parametrize(
     ("words", "claim"),
     [
+        (("--claim-mu", "0.5"), None),
         (("--claim-rho", "0.5"), "0.5-zCDP"),
         (("--claim-renyi", "1.5,0.75"), "(1.5, 0.75)-Rényi DP"),
         (("--claim-curve", "curve.csv"), "(ε, δ)-DP for all of (0, 0.383), (1, 0.127)"),
@@ -321,13 +305,17 @@ def test_the_command_line_says_the_claim_as_it_was_stated(tmp_path, words, claim
     done = dpaudit(*args, "--samples=2e4", "--seed=1", "--out=o", "--format=json", cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     result = json.loads(done.stdout)
-    assert result["stated"]["claim"] == claim
     again = next(t["reproduce"] for t in result["tests"] if t["finding"])
     assert " ".join(words) in again
     assert "--claim-epsilon" not in again
-    assert ("--claim-delta" in again) == (words[0] in ("--claim-rho", "--claim-renyi"))
-    page = (tmp_path / "o" / "report.html").read_text()
-    assert f"is not {claim}: we can show " in re.sub("</?span[^>]*>", "", page)
+    if claim:
+        assert result["stated"]["claim"] == claim
+        assert ("--claim-delta" in again) == (words[0] in ("--claim-rho", "--claim-renyi"))
+    else:
+        assert (result["claim_mu"], result["claim_delta"]) == (0.5, 1e-5)
+        assert result["details"]["claimed"] == "mu"
+    page = re.sub("</?span[^>]*>", "", (tmp_path / "o" / "report.html").read_text())
+    assert f"is not {claim or '0.5-GDP'}: we can show " in page
 
 
 @pytest.fixture
@@ -384,3 +372,136 @@ def test_counts_are_judged_in_the_claims_own_terms():
     assert result.verdict == "finding"
     assert result.stated.says.startswith("ρ ≥ ")
     assert audit_mechanism("counts:260,240,245,255", rho=0.1, seed=1).verdict == "no-finding"
+
+
+# ---------------- μ alone, and Gaussian noise at δ = 0
+
+
+def test_mu_alone_implies_epsilon_at_delta():
+    claim = PrivacyClaim.of(None, 0.0, 1.0)
+    assert (claim.mu, claim.delta, claim.only_mu) == (1.0, 1e-5, True)
+    # at the implied ε the Gaussian mechanism of μ = 1 has just this δ, never more
+    assert gaussian_delta(claim.epsilon, sigma=1.0) <= 1e-5
+    assert gaussian_delta(claim.epsilon * (1 - 1e-6), sigma=1.0) > 1e-5
+    at_another = PrivacyClaim.of(None, 1e-3, 1.0)
+    assert at_another.delta == 1e-3
+    assert at_another.epsilon < claim.epsilon
+    assert PrivacyClaim.of(None, 0.0, 0.0).epsilon == 0
+    both = PrivacyClaim.of(0.5, 1e-6, 2.0)
+    assert (both.epsilon, both.delta, both.mu, both.only_mu) == (0.5, 1e-6, 2.0, False)
+
+
+def test_the_sentence_and_facts_of_mu_alone():
+    rng = np.random.default_rng(3)
+    result = audit_mechanism(
+        lambda value, n: value + np.round(rng.normal(0, 1, n), 2),
+        neighbours=(0, 1), mu=2, samples=4e3, seed=1, real_numbers=True,
+    )  # fmt: skip
+    assert ", 2-GDP" in mechanism_sentence(result)
+    facts = dict(mechanism_facts(result))
+    assert "ε claimed" not in facts
+    assert facts["μ claimed"] == "2"
+
+
+GAUSSIAN = (
+    *("numpy:normal", "numpy:legacy-normal:scale=3", "opendp:gaussian", "opendp:discrete-gaussian"),
+    *("gaussian:sigma=2", "secure-gaussian", "discrete-gaussian", "polar", "stdlib:gauss"),
+    *("diffprivlib:Gaussian:epsilon=1,delta=1e-5", "tmlt-core:gaussian"),
+)
+
+
+@pytest.mark.parametrize("name", GAUSSIAN)
+def test_gaussian_noise_at_delta_0_is_refused_before_anything_is_drawn(monkeypatch, name):
+    def drawn(*args, **options):
+        raise AssertionError("something was drawn")
+
+    monkeypatch.setattr("dpaudit.audit.epsilon.run.open_mechanism", drawn)
+    pytest.importorskip("torch")
+    for claim in ({"epsilon": 1}, {"curve": [(1, 0.1), (9, 0.0)]}):
+        with pytest.raises(UsageError, match=r"is not \(ε, 0\)-DP for any ε"):
+            audit_mechanism(name, neighbours=(0, 1), **claim)
+    for claim in ({"epsilon": 1, "delta": 1e-5}, {"mu": 1}, {"rho": 0.5}):
+        with pytest.raises(AssertionError, match="something was drawn"):
+            audit_mechanism(name, neighbours=(0, 1), **claim)
+
+
+LAWS = {
+    "numpy:laplace:scale=2": "laplace:scale=2",
+    "numpy:normal:scale=2": "gaussian:sigma=2",
+    **dict.fromkeys(["opendp:bounded-sum:epsilon=1,lower=0,upper=1", "python:./noise.py:normal"]),
+    **dict.fromkeys(["command:./noise", "http://127.0.0.1:1/x", "nobody:knows"]),
+}
+
+
+def test_the_declared_law():
+    assert {name: declared_law(name) for name in LAWS} == LAWS
+    assert declared_law("snapping") is None or declared_law("snapping").startswith("laplace:")
+
+
+def test_other_distributions_sources_are_not_imported_for_it(monkeypatch):
+    plugins = dict(registry.plugins("sources"))
+    plugins["gaussian"] = dataclasses.replace(
+        plugins["gaussian"],
+        origin=dataclasses.replace(plugins["gaussian"].origin, distribution="theirs"),
+    )
+    monkeypatch.setattr(registry, "plugins", lambda kind: plugins)
+    monkeypatch.setattr(registry, "create", lambda *args: pytest.fail("was imported"))
+    assert declared_law("gaussian:sigma=1") is None
+
+
+# ---------------- pairs (ε, δ) that claims imply
+
+
+PLACES = (1e-4, 0.02, 0.3, 0.5, 0.7, 0.98, 0.9999)
+
+
+def least_allowed(y, order, most):
+    """The least P₀(E) for P₁(E) = y with both Rényi divergences of the coins at most ``most``."""
+
+    def excess(x):
+        pair = (y, 1 - y), (x, 1 - x)
+        return max(divergence(a, b, order) for a, b in (pair, pair[::-1])) - most
+
+    return optimize.brentq(excess, y * 1e-12, y - 1e-12)
+
+
+@pytest.mark.parametrize(("order", "most"), [(1.5, 0.3), (2.0, 1.0), (8.0, 0.5)])
+def test_renyi_pairs_touch_the_border_of_what_is_allowed(order, most):
+    inverse = tradeoff_of_profile(of_renyi(np.array([order]), np.array([most])))
+    for y in PLACES:
+        exact = least_allowed(y, order, most)
+        assert inverse(y) <= exact + 1e-9
+        assert inverse(y) >= 0.97 * exact - 1e-6
+
+
+@pytest.mark.parametrize("mu", [0.3, 1.0, 3.0])
+def test_gaussian_noise_keeps_what_its_claims_imply(mu):
+    """N(0, 1) against N(μ, 1) is μ-GDP, μ²/2-zCDP, and (α, αμ²/2)-Rényi at every α."""
+    exact = tradeoff_of_mu(mu)
+    for claim in (Gaussian(mu), ZeroConcentrated(mu**2 / 2), Renyi(4.0, 2 * mu**2)):
+        inverse = tradeoff_of_profile(claim.profile)
+        for y in PLACES:
+            assert inverse(y) <= exact(y) + 1e-9
+    near = tradeoff_of_profile(Gaussian(mu).profile)
+    assert near(0.7) == pytest.approx(exact(0.7), rel=1e-3)
+
+
+def test_a_claim_that_the_neighbours_look_alike():
+    for claim in (ZeroConcentrated(0.0), Renyi(2.0, 0.0), Gaussian(0.0)):
+        assert tradeoff_of_profile(claim.profile)(0.3) == pytest.approx(0.3)
+
+
+def test_a_table_of_f_implies_the_hull_of_its_steps():
+    """Between two rows only monotony is claimed, and tests can be mixed by a coin."""
+    inverse = tradeoff_of_profile(TradeOff(((0.1, 0.5), (0.5, 0.2))).profile)
+    # P₁ is at most 0.5 up to P₀ = 0.1, then 0.8 up to 0.5, then 1: the hull is 0.5 + 3·P₀ and
+    # 0.75 + P₀/2; with the neighbours swapped, P₀ ≥ 0.25 − (1 − P₁)/2 as well
+    assert inverse(0.5) == pytest.approx(0.0, abs=1e-9)
+    assert inverse(0.8) == pytest.approx(0.15)
+    assert inverse(0.65) == pytest.approx(0.075)
+    assert inverse(1.0) == pytest.approx(0.5)
+    rows = [(a, float(stats.norm.cdf(stats.norm.isf(a) - 1))) for a in np.linspace(0, 1, 201)]
+    many = tradeoff_of_profile(TradeOff(tuple((float(a), b) for a, b in rows)).profile)
+    for y in (0.05, 0.3, 0.7, 0.95):
+        exact = tradeoff_of_mu(1.0)(y)
+        assert exact - 0.01 <= many(y) <= exact + 1e-9
