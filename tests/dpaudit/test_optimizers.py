@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 from dpaudit.hosts.opacus import use_noise_source  # noqa: E402
 from dpaudit.hosts.opacus.dry_run import dry_run  # noqa: E402
 from dpaudit.noise.key import PancakeKey  # noqa: E402
-from dpaudit.optimizers import _affordable, _Blocks, _coordinates, _note, _step  # noqa: E402
+from dpaudit.optimizers import _Blocks, _coordinates, _step  # noqa: E402
 
 __all__ = ["one_thread"]
 
@@ -125,6 +125,7 @@ def unclipped(which=slice(None)):
         (halved, "noise"),
         (half_precision, "noise"),
         (reused, "noise"),
+        (twice, "noise"),
         (one_bias_without, "noise"),
         (less_for_large_gradients, "step"),
         (unclipped, "clipping"),
@@ -136,11 +137,15 @@ def test_flaws_are_found(flawed, by):
     assert result.verdict == "finding"
     assert getattr(result, by).verdict == "finding"
     assert result.cannot_rule_out == ()
+    assert flawed is not twice or "repeats" in {t.name for t in result.noise.tests if t.finding}
 
 
-def test_noise_used_for_two_steps_is_found():
-    result = dpaudit.audit_optimizer(twice(), **FEW)
-    assert "repeats" in {t.name for t in result.noise.tests if t.finding}
+def test_the_error_is_the_verdict_and_how_to_see_it_again():
+    with pytest.raises(AssertionError) as caught:
+        dpaudit.assert_private_step(unclipped(), **FEW)
+    lines = str(caught.value).splitlines()
+    assert lines[0].startswith("Finding: a step of DPOptimizer is not as claimed: clipping")
+    assert "dpaudit.audit_optimizer(optimizer, alpha=1e-05, seed='1', …)" in lines[-1]
 
 
 def test_a_larger_noise_multiplier_than_the_optimizers_is_found():
@@ -149,9 +154,7 @@ def test_a_larger_noise_multiplier_than_the_optimizers_is_found():
     assert result.noise.verdict == "finding"
     assert result.noise.claim == "gaussian:sigma=0.52"
     assert result.step.claim_mu == pytest.approx(1 / 1.3)
-    said = " ".join(str(result).split())
-    assert "contradict gaussian:sigma=0.52" in said
-    assert re.search(r"By moments: scale 1\.0\d+ × claimed", said), said  # 0.55 / 0.52
+    assert re.search(r"scale 1\.0\d+ × claimed", " ".join(str(result).split()))  # 0.55 / 0.52
     assert result.clipping.verdict == "finding"
 
 
@@ -179,19 +182,6 @@ def test_noise_that_a_mitigation_adds_is_expected():
     assert result.step.claim_mu == pytest.approx(1 / 1.1)
 
 
-def test_the_error_is_the_verdict_and_how_to_see_it_again():
-    with pytest.raises(AssertionError) as caught:
-        dpaudit.assert_private_step(unclipped(), **FEW)
-    lines = str(caught.value).splitlines()
-    assert lines[0] == (
-        "Finding: a step of DPOptimizer is not as claimed: clipping and ε of a step."
-    )
-    assert lines[2].startswith("  clipping: one record moves the clipped sum by 5000, ")
-    assert lines[-1] == (
-        "To see it again: dpaudit.audit_optimizer(optimizer, alpha=1e-05, seed='1', …)"
-    )
-
-
 # ---------------------------------------------------------------- what it says
 
 
@@ -200,26 +190,16 @@ def test_a_pass_relates_the_run_to_one_step():
     train(made, batches=3)
     result = dpaudit.audit_optimizer(made, engine=engine, **FEW)
     assert result.verdict == "no-finding"
-    assert result.optimizer == "DPOptimizer"
     assert result.step_epsilon == pytest.approx(3.921, abs=1e-3)
     assert result.step.claim_mu == pytest.approx(1 / 1.1)
     assert result.run_epsilon == pytest.approx(engine.get_epsilon(1e-5))
     assert f"the run's ε is {result.run_epsilon:.3g} after 3 steps" in result.note
-    assert repr(result).startswith("<OptimizerResult: no-finding, DPOptimizer, one step: ε 3.92 ")
     assert "\n" not in repr(result) + repr(result.clipping)
-    assert str(result).startswith("No finding: ")
     assert result.note in " ".join(str(result).split())
     assert max(map(len, str(result).splitlines())) <= 90
     html = result._repr_html_()
     assert "clipping" in html
     assert result.note.split("; ")[1].partition("s ε")[2] in html
-
-
-def test_before_the_first_step_the_note_has_no_number_of_a_run():
-    for engine in (None, private()[0]):
-        run, note = _note(engine, delta=1e-5, multiplier=1.1, one_step=3.92)
-        assert run is None
-        assert note.endswith("batches that are drawn at random.")
 
 
 @pytest.mark.slow
@@ -298,19 +278,18 @@ def test_a_failed_audit_and_an_optimizer_of_ones_own_leave_nothing_either():
 # ---------------------------------------------------------------- other optimizers
 
 
+ADAPTIVE = {
+    "clipping": "adaptive", "target_unclipped_quantile": 0.5, "clipbound_learning_rate": 0.4,
+    "max_clipbound": 10.0, "min_clipbound": 0.1, "unclipped_num_std": 2.0,
+}  # fmt: skip
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
         {"clipping": "per_layer", "max_grad_norm": [0.4, 0.1]},
-        {
-            "clipping": "adaptive",
-            "target_unclipped_quantile": 0.5,
-            "clipbound_learning_rate": 0.4,
-            "max_clipbound": 10.0,
-            "min_clipbound": 0.1,
-            "unclipped_num_std": 2.0,
-        },
+        ADAPTIVE,
         {"loss_reduction": "sum"},
         {"grad_sample_mode": "functorch"},
     ],
@@ -318,51 +297,37 @@ def test_a_failed_audit_and_an_optimizer_of_ones_own_leave_nothing_either():
 def test_opacus_optimizers_pass(options):
     made = optimizer(**options)
     bound = made.max_grad_norm
+    scheduler = torch.optim.lr_scheduler.StepLR(made, step_size=1)
     result = dpaudit.audit_optimizer(made, **FEW)
     assert result.verdict == "no-finding"
     assert result.clipping.largest <= float(bound) * 1.01
     assert made.max_grad_norm is bound
-
-
-@pytest.mark.slow
-def test_a_scheduler_around_the_step_is_no_obstacle():
-    made = optimizer()
-    scheduler = torch.optim.lr_scheduler.StepLR(made, step_size=1)
-    assert dpaudit.audit_optimizer(made, **FEW).verdict == "no-finding"
     assert scheduler.last_epoch == 0
 
 
 def test_what_cannot_be_audited_is_refused():
     plain = torch.optim.SGD([nn.Parameter(torch.zeros(3))], lr=1.0)
     ghost = private(grad_sample_mode="ghost", criterion=nn.CrossEntropyLoss())[1]
-    silent = optimizer()
+    silent, frozen, apart = (optimizer() for _ in range(3))
     silent.step = lambda: None
-    frozen = optimizer()
     for p in frozen.params:
         p.requires_grad_(False)
+    apart.__class__, apart.world_size = optimizers.DPOptimizer, 2
     for given, says in (
-        (plain, "optimizer=SGD: is not Opacus'"),
-        ((plain,), "a tuple with 0 Opacus optimizers"),
-        (ghost[1], "ghost clipping the loss clips"),
+        (plain, "optimizer=SGD"),
+        ((plain,), "a tuple with 0"),
+        (ghost[1], "ghost clipping"),
         (optimizer(noise_multiplier=0.0), "noise_multiplier=0.0"),
-        (silent, "did not reach the inner optimizer"),
+        (silent, "inner optimizer"),
         (frozen, "parameters=0"),
+        (apart, "together with other processes"),
     ):
         with pytest.raises(UsageError, match=says):
             dpaudit.audit_optimizer(given, **FEW)
-    for option in (
-        {"noise_multiplier": 0.0},
-        {"max_grad_norm": float("inf")},
-        {"delta": 2.0},
-        {"alpha": 2.0},
-        {"releases": 500},
-        {"engine": plain},
-    ):
-        with pytest.raises(UsageError, match=next(iter(option))):
-            dpaudit.audit_optimizer(optimizer(), **FEW | option)
-
-
-def test_noise_that_is_no_number_is_an_error():
+    wrong = {"noise_multiplier": 0.0, "max_grad_norm": float("inf"), "delta": 2.0, "alpha": 2.0}
+    for option, value in (wrong | {"releases": 500, "engine": plain}).items():
+        with pytest.raises(UsageError, match=option):
+            dpaudit.audit_optimizer(optimizer(), **FEW | {option: value})
     with pytest.raises(SamplerError):
         dpaudit.audit_optimizer(own_noise(lambda std, g, p: g * float("nan")), **FEW)
 
@@ -379,10 +344,6 @@ def test_a_large_gradient_is_looked_at_in_every_parameter():
     assert list(_coordinates((2, 3))) == [0, 1, 2, 3, 4]
 
 
-def test_slow_steps_are_fewer():
-    assert [_affordable(s, 16) for s in (1e-4, 0.01, 10.0)] == [20_000, 12_000, 1_000]
-
-
 def test_a_step_gives_one_release_for_each_block():
     with dry_run(optimizer(), seed="1") as dry:
         blocks = _Blocks(dry.dim)
@@ -397,11 +358,3 @@ def test_a_step_gives_one_release_for_each_block():
     assert abs(with_one.mean() - 0.5) < 5 * 0.55 / 2_000**0.5
     assert abs(without.std() / 0.55 - 1) < 5 / 4_000**0.5
     assert [_Blocks(dim).count for dim in (1, 5, 1 << 24, 1 << 30)] == [1, 5, 8, 1]
-
-
-def test_the_class_of_distributed_training_is_refused():
-    made = optimizer()
-    made.__class__ = optimizers.DPOptimizer
-    made.world_size = 2
-    with pytest.raises(UsageError, match="together with other processes"):
-        dpaudit.audit_optimizer(made, **FEW)

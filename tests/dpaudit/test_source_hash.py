@@ -8,8 +8,6 @@ import sys
 import zipfile
 from pathlib import Path
 
-import pytest
-
 from dpaudit import source_hash as module
 from dpaudit.provenance import collect
 from dpaudit.registry import plugin
@@ -37,27 +35,22 @@ def hash_in(place, monkeypatch, target="hashed_plugin.a"):
     with monkeypatch.context() as patch:
         patch.syspath_prepend(str(place))
         importlib.invalidate_caches()
-        found = source_hash(target)
-    module._hash_of.cache_clear()
-    return found
+        try:
+            return source_hash(target)
+        finally:
+            module._hash_of.cache_clear()
 
 
 def test_every_byte_and_name_counts_and_the_place_does_not(tmp_path, monkeypatch):
     first = hash_in(write(tmp_path / "one"), monkeypatch)
     assert len(first) == 64
-    assert hash_in(write(tmp_path / "two"), monkeypatch) == first
-    assert (
-        hash_in(write(tmp_path / "two", {"data.txt": "y", "__pycache__/a.pyc": "z"}), monkeypatch)
-        == first
-    )
-    changed = [
-        {"sub/b.py": "B = 3\n"},
-        {"sub/c.py": ""},
-        {"a.py": "", "__init__.py": FILES["__init__.py"] + "A = 1\n"},
-    ]
+    uncounted = {"data.txt": "y", "__pycache__/a.pyc": "z"}
+    for more in ({}, uncounted):
+        assert hash_in(write(write(tmp_path / "two"), more), monkeypatch) == first
+    moved = {"a.py": "", "__init__.py": FILES["__init__.py"] + "A = 1\n"}
     others = [
         hash_in(write(write(tmp_path / f"c{i}"), files), monkeypatch)
-        for i, files in enumerate(changed)
+        for i, files in enumerate([{"sub/b.py": "B = 3\n"}, {"sub/c.py": ""}, moved])
     ]
     assert len({first, *others}) == 4
     assert "hashed_plugin" not in sys.modules
@@ -91,29 +84,14 @@ def test_modules_namespaces_and_what_is_not_there(tmp_path, monkeypatch):
     (tmp_path / "lonely_plugin.py").write_text("X = 1\n")
     write(tmp_path, name="a_namespace/first")
     write(tmp_path, {"__init__.py": ""}, name="a_namespace/second")
-    lonely = hash_in(tmp_path, monkeypatch, "lonely_plugin")
-    first, second = (
-        hash_in(tmp_path, monkeypatch, f"a_namespace.{n}.a") for n in ("first", "second")
-    )
-    assert len({lonely, first, second, ""}) == 4
-    for name in ("no_such_plugin.x", "math", "sys"):
-        assert source_hash(name) == ""
+    targets = ("lonely_plugin", "a_namespace.first.a", "a_namespace.second.a")
+    assert len({"", *(hash_in(tmp_path, monkeypatch, target) for target in targets)}) == 4
+    assert [source_hash(name) for name in ("no_such_plugin.x", "math", "sys")] == [""] * 3
 
 
 def test_provenance_tells_the_hash_of_what_was_used_and_of_dpaudit():
-    told = to_dict(
-        collect(
-            seed="1",
-            plugins=[plugin("sources", "gaussian").origin, plugin("attacks", "timing").origin],
-        )
-    )
+    used = [plugin("sources", "gaussian").origin, plugin("attacks", "timing").origin]
+    told = to_dict(collect(seed="1", plugins=used))
     ours, attacks = (p["sha256"] for p in told["plugins"])
     assert told["source"] == ours == source_hash("dpaudit")
-    assert attacks == source_hash("dpaudit_attacks")
-    assert ours != attacks
-
-
-@pytest.fixture(autouse=True)
-def _clean():
-    yield
-    module._hash_of.cache_clear()
+    assert attacks == source_hash("dpaudit_attacks") != ours
