@@ -1,7 +1,11 @@
+"""All attackers against all defences, and what honest noise itself reveals."""
+
 import math
 
 import numpy as np
 import pytest
+import scipy.stats
+import torch
 
 from dpaudit.errors import SpecError
 from dpaudit.experiments import load_spec
@@ -9,6 +13,7 @@ from dpaudit.experiments.arm import build_arm
 from dpaudit.experiments.measure import measure_of
 from dpaudit.stats import clopper_pearson
 from dpaudit.studies import defences
+from dpaudit.studies.opponents import best_bin, best_of_two
 
 SPEC = """
 name = "t"
@@ -40,10 +45,20 @@ seconds = 20
 """
 
 
-def outcome(tmp_path, source, mitigation):
+RECOVERED = '[[attack]]\nname = "recovered-direction"\nseconds = 20\n'
+
+
+def cells(tmp_path, source, mitigation, *changes):
+    text = SPEC.replace("SOURCE", source).replace("MITIGATION", mitigation)
+    for old, new in changes:
+        text = text.replace(old, new)
     path = tmp_path / "s.toml"
-    path.write_text(SPEC.replace("SOURCE", source).replace("MITIGATION", mitigation))
-    (cell,) = load_spec(str(path)).cells()
+    path.write_text(text)
+    return load_spec(str(path)).cells()
+
+
+def outcome(tmp_path, source, mitigation, *changes):
+    (cell,) = cells(tmp_path, source, mitigation, *changes)
     return measure_of(cell.kind).run(cell, build_arm(cell.settings, cell=cell.id))
 
 
@@ -58,6 +73,9 @@ def test_the_backdoor_is_read_by_key_holders_and_by_who_finds_the_key(tmp_path):
     assert by["likelihood-ratio"]["low"] > 0.95
     assert by["which-bin"]["low"] > 0.7
     assert found["epsilon_holder"].low > 1000
+    rows = defences.gather([{**found, "source": "pancake", "mitigation": "none"}])
+    assert [r["trusts"] == found["trusts"] for r in rows] == [True, False, False, False]
+    assert all(r["beats_honest"] for r in rows)
     if pytest.importorskip("fpylll"):
         assert by["recovered-direction"]["low"] > 0.95
 
@@ -79,22 +97,6 @@ def test_the_key_holder_knows_the_smoothing(tmp_path):
     assert by["likelihood-ratio"]["low"] > 0.6
     assert by["likelihood-ratio"]["value"] >= by["nearest-peak"]["value"] - 0.01
     assert found["error"] == pytest.approx(math.hypot(1, 0.02), abs=0.02)
-
-
-def test_rows_and_what_they_say(tmp_path):
-    row = {
-        **outcome(tmp_path, "pancake", 'name = "none"'),
-        "source": "pancake",
-        "mitigation": "none",
-    }
-    rows = defences.gather([row])
-    attacks = ["nearest-peak", "likelihood-ratio", "which-bin", "recovered-direction"]
-    assert [r["attack"] for r in rows] == attacks
-    assert [r["trusts"] == row["trusts"] for r in rows] == [True, False, False, False]
-    assert all(r["beats_honest"] for r in rows)
-    assert "behind: none (pancake)." in defences.summary(rows)
-    beaten_by_none = [{**r, "beats_honest": False} for r in rows]
-    assert "behind: nothing. By no attack here behind: none." in defences.summary(beaten_by_none)
 
 
 def made_up(right, rounds, *, honest=0.5, chance=0.5, name="a"):
@@ -122,7 +124,7 @@ def test_a_table_of_coins_is_not_beaten_by_its_luckiest_row():
     assert not allowed[0]["beats_honest"]
 
 
-def test_unequal_rounds_never_look_like_more(tmp_path):
+def test_unequal_rounds_never_look_like_more():
     """Hoeffding 1956: unequal rounds exceed a high count less often than rounds of their mean."""
     rng = np.random.default_rng(4)
     each = np.where(np.arange(400) < 200, 0.95, 0.51)
@@ -154,15 +156,8 @@ def test_the_strongest_attack_is_chosen_with_its_interval():
 
 def plainly(tmp_path, monkeypatch, source, mitigation):
     """At ε = 8, where honest noise reveals much; without the mitigation's proof, which is slow."""
-    path = tmp_path / "s.toml"
-    text = (
-        SPEC.replace("SOURCE", source)
-        .replace("MITIGATION", mitigation)
-        .replace("epsilon = 0.5", "epsilon = 8")
-    )
-    text = text[: text.index('[[attack]]\nname = "recovered-direction"')]
-    path.write_text(text.replace("trials = 600", "trials = 3000"))
-    (cell,) = load_spec(str(path)).cells()
+    (cell,) = cells(tmp_path, source, mitigation, ("epsilon = 0.5", "epsilon = 8"),
+                    ("trials = 600", "trials = 3000"), (RECOVERED, ""))  # fmt: skip
     arm = build_arm(cell.settings, cell=cell.id)
     for name in ("epsilon", "epsilon_after"):
         monkeypatch.setattr(type(arm.mitigation), name, lambda *_, **__: None, raising=False)
@@ -184,9 +179,8 @@ def test_the_best_attackers_win_what_honest_noise_allows(tmp_path, monkeypatch, 
     found = {a["attack"]: a for a in plainly(tmp_path, monkeypatch, source, mitigation)["attacks"]}
     for name in ("likelihood-ratio", "which-bin"):
         attack = found[name]
-        allowed = clopper_pearson(
-            round(attack["success"]["value"] * attack["rounds"]), attack["rounds"], confidence=0.999
-        )
+        right = round(attack["success"]["value"] * attack["rounds"])
+        allowed = clopper_pearson(right, attack["rounds"], confidence=0.999)
         assert attack["honest"] > attack["chance"] + 0.1
         assert allowed.low <= attack["honest"] + 0.005
         assert allowed.high >= attack["honest"] - 0.02  # smoothing and rounding add a little noise
@@ -202,9 +196,47 @@ def test_one_rotation_for_a_whole_call_is_found_in_it(tmp_path):
 
 
 def test_an_attack_that_scores_no_candidates_is_refused(tmp_path):
-    text = SPEC.replace("SOURCE", "pancake").replace("MITIGATION", 'name = "none"')
-    path = tmp_path / "s.toml"
-    path.write_text(text + '[[attack]]\nname = "timing"\n')
-    (cell,) = load_spec(str(path)).cells()
+    timing = ('name = "which-bin"', 'name = "timing"')
     with pytest.raises(SpecError, match="attack=timing"):
-        measure_of(cell.kind).run(cell, build_arm(cell.settings, cell=cell.id))
+        outcome(tmp_path, "pancake", 'name = "none"', timing)
+
+
+def test_two_candidates():
+    rng = np.random.default_rng(1)
+    pairs = torch.from_numpy(rng.standard_normal((3, 2, 5)))
+    got = best_of_two(pairs, sigma=1.5)
+    for pair, wanted in zip(pairs.numpy(), got.tolist(), strict=True):
+        truth = rng.integers(0, 2, 200_000)
+        y = pair[truth] + 1.5 * rng.standard_normal((200_000, 5))
+        near = [((y - q) ** 2).sum(1) for q in pair]
+        assert ((near[1] < near[0]) == truth).mean() == pytest.approx(wanted, abs=0.004)
+
+
+@pytest.mark.parametrize("sigma", [0.3, 2.0, 30.0])
+def test_two_equal_bins_are_two_candidates(sigma):
+    counts = torch.tensor([5.0, 5.0, 0.0])
+    assert best_bin(counts, sigma=sigma) == pytest.approx(
+        scipy.stats.norm.cdf(math.sqrt(0.5) / sigma), rel=1e-9
+    )
+
+
+@pytest.mark.parametrize(
+    ("counts", "sigma"), [((50, 30, 15, 5), 1.0), ((3, 3, 3, 3, 3), 0.5), ((90, 9, 1), 3.0)]
+)
+def test_more_bins_by_simulation(counts, sigma):
+    rng = np.random.default_rng(2)
+    share = np.array(counts) / sum(counts)
+    truth = rng.choice(len(share), 400_000, p=share)
+    r = sigma * rng.standard_normal((400_000, len(share)))
+    r[np.arange(400_000), truth] -= 1
+    guess = (np.log(share) - r / sigma**2).argmax(1)
+    got = best_bin(torch.tensor(counts, dtype=torch.float64), sigma=sigma)
+    assert (guess == truth).mean() == pytest.approx(got, abs=0.003)
+    assert got >= share.max() - 1e-9
+
+
+@pytest.mark.slow
+def test_many_bins_behind_much_noise_are_a_guess():
+    counts = torch.full((5000,), 7.0)
+    assert best_bin(counts, sigma=50.0) == pytest.approx(1 / 5000, rel=0.1)
+    assert best_bin(counts, sigma=0.05) == pytest.approx(1.0, abs=1e-12)

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from support.small_experiments import document
 
 from dpaudit.errors import SpecError
-from dpaudit.experiments import Store, load_spec, make_document, run_experiment
 from dpaudit.hosts.ftrl.factorisation import factorisation
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.source import SeedInNoise
@@ -87,14 +87,10 @@ format = "proportion"
 """
 
 
-def document(text, folder):
+def audited(folder):
     others = set(plugins("tests")) - {"covariance", "moments", "granularity", "last-digits"}
-    text = text.replace("WITHOUT", ", ".join(f'"{name}"' for name in sorted(others)))
-    path = folder / "s.toml"
-    path.write_text(text)
-    run_experiment(load_spec(str(path)), out=folder / "out")
-    with Store.read(folder / "out") as store:
-        return make_document(store.spec, store.results(), command="")
+    names = ", ".join(f'"{name}"' for name in sorted(others))
+    return document(AUDIT.replace("WITHOUT", names), folder)
 
 
 def test_the_key_reads_a_banded_run_by_its_rows_and_not_by_its_steps(tmp_path):
@@ -111,10 +107,8 @@ def test_the_key_reads_a_banded_run_by_its_rows_and_not_by_its_steps(tmp_path):
 
 
 def test_another_host_is_refused(tmp_path):
-    path = tmp_path / "s.toml"
-    path.write_text(ATTACK.format(host="histogram", options='table = "us-counties"'))
     with pytest.raises(SpecError, match="needs the host dp-ftrl"):
-        run_experiment(load_spec(str(path)), out=tmp_path / "out")
+        document(ATTACK.format(host="histogram", options='table = "us-counties"'), tmp_path)
 
 
 @pytest.mark.parametrize(("name", "pure"), [("identity", 8), ("tree", 8), ("honaker", 4)])
@@ -145,13 +139,12 @@ def test_updates_are_read_one_after_the_other():
 
 
 def test_the_audit_passes_honest_recordings_and_finds_flawed_ones(tmp_path):
-    found = document(AUDIT, tmp_path)
+    found = audited(tmp_path)
     shares = {(row["correlated"], row["flaw"]): row["share"]["value"] for row in found.rows}
     assert shares == {
-        ("tree:restart=8", "none"): 0,
-        ("tree:restart=8", "identity"): 1,
-        ("four", "none"): 0,
-        ("four", "identity"): 1,
+        (name, flaw): flaw == "identity"
+        for name in ("tree:restart=8", "four")
+        for flaw in ("none", "identity")
     }
     assert found.summary.startswith("0 of 6 honest recordings")
 

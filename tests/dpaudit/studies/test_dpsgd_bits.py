@@ -1,12 +1,14 @@
-"""``dpsgd-bits`` identifies the batch and learns nothing from a clean release."""
+"""``dpsgd-bits`` names the batch; ``opacus-replay`` goes from one step to all later ones."""
 
 import numpy as np
 import pytest
+import torch
 
 from dpaudit.errors import SpecError, UnknownNameError, UsageError
 from dpaudit.experiments.cell import Cell
-from dpaudit.experiments.spec_file import load_spec
-from dpaudit.studies import dpsgd_bits
+from dpaudit.randomness import KeyedStream
+from dpaudit.studies import dpsgd_bits, opacus_replay
+from dpaudit.studies.opacus_replay import OpacusReplayGrid, state_from_noise
 from dpaudit.types import Reference
 
 pytest.importorskip("opacus")
@@ -84,46 +86,58 @@ def test_the_claim_counts_a_replaced_record_twice():
     assert removed["ideal"] == pytest.approx(0.598706, abs=1e-6)  # Φ(1/4)
 
 
+BAD = {
+    "order=maybe": SpecError, "lr=-1": SpecError, "secure_mode=maybe": SpecError,
+    "noise_multiplier=much": SpecError, "clips=2": UnknownNameError,
+    "noise_multiplier=0": UsageError,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("option", BAD)
+def test_bad_options(option):
+    with pytest.raises(BAD[option], match=option.partition("=")[0].removesuffix("s")):
+        run(f"reach:{SMALL},{option}")
+
+
 @pytest.mark.parametrize(
-    ("case", "trials", "error", "says"),
+    ("case", "trials", "says"),
     [
-        (f"reach:{SMALL}", 150, SpecError, "trials=150"),
-        (f"reach:{SMALL},order=maybe", 100, SpecError, "order: invalid enum value 'maybe'"),
-        (f"pair-inversion:{SMALL},secure_mode=true", 100, SpecError, "secure_mode"),
-        (f"pair-inversion:{SMALL},lr=0.1", 100, SpecError, "lr"),
-        (
-            f"likelihood-ratio:{SMALL}",
-            100,
-            SpecError,
-            "name: invalid enum value 'likelihood-ratio'",
-        ),
-        (f"reach:{SMALL},clips=2", 100, UnknownNameError, "clip"),
-        (f"reach:{SMALL},noise_multiplier=0", 100, UsageError, "noise_multiplier=0"),
-        (
-            f"reach:{SMALL},noise_multiplier=much",
-            100,
-            SpecError,
-            "noise_multiplier: expected `float`, got `str`",
-        ),
-        (
-            f"reach:{SMALL},secure_mode=maybe",
-            100,
-            SpecError,
-            "secure_mode: expected `bool`, got `str`",
-        ),
-        (f"reach:{SMALL},lr=-1", 100, SpecError, "lr: expected `float` >= 0"),
+        (f"reach:{SMALL}", 150, "trials=150"),
+        (f"pair-inversion:{SMALL},secure_mode=true", 100, "secure_mode"),
+        (f"pair-inversion:{SMALL},lr=0.1", 100, "lr"),
+        (f"likelihood-ratio:{SMALL}", 100, "likelihood-ratio"),
     ],
 )
-def test_bad_cases(case, trials, error, says):
-    with pytest.raises(error, match=says):
+def test_bad_cases(case, trials, says):
+    with pytest.raises(SpecError, match=says):
         run(case, trials=trials)
 
 
-def test_the_spec_and_what_it_says():
-    steps = [cell.settings["grid"]["case"] for cell in load_spec("dpsgd-bits").cells()]
-    assert {case["data"] for case in steps[3:]} == {"mnist"}
-    assert {case["data"] for case in steps[:3]} == {"synthetic"}  # runs anywhere
-    said = dpsgd_bits.summary([run(f"reach:{SMALL},noise_multiplier=16")])
-    assert "in 1 of 1 cells" in said
-    assert "exceeds the ε claimed for the step in 1." in said
-    assert said.endswith("infeasible: 0.")
+pytest.importorskip("opacus")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [4096, 4100])
+def test_the_generator_goes_on_as_torch_does(size):
+    made = torch.Generator().manual_seed(7)
+    torch.rand(777, generator=made)
+    noise = torch.normal(0.0, 1.3, (size,), generator=made)
+    twister = state_from_noise(noise.double().numpy(), std=1.3)
+    twister.random_raw(size + (16 if size % 16 else 0))
+    again = opacus_replay._as_torch(twister)
+    assert (torch.rand(1000, generator=again) == torch.rand(1000, generator=made)).all()
+    assert state_from_noise(np.random.default_rng(1).standard_normal(4096), std=1.0) is None
+
+
+def test_one_step_tells_all_later_ones_and_a_secure_source_nothing():
+    recipe = {
+        "model": "mlp", "steps": 3, "batch": 128, "noise_multiplier": 1.1, "clip": 1.0,
+        "delta": 1e-5, "data": "synthetic",
+    }  # fmt: skip
+    stream = KeyedStream.from_seed(5)
+    read = opacus_replay._run(OpacusReplayGrid(noise="opacus", **recipe), stream)
+    assert read["batches"] == 2
+    assert read["predicted"] == read["compared"] == 2 * read["d"]
+    assert read["error"] < 1e-5
+    safe = opacus_replay._run(OpacusReplayGrid(noise="secure-gaussian", **recipe), stream)
+    assert (safe["batches"], safe["predicted"], safe["error"]) == (0, 0, None)

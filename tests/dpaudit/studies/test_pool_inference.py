@@ -2,18 +2,21 @@
 
 import csv
 import math
+import re
 from importlib.resources import files
 
 import numpy as np
 import pytest
+from support.small_experiments import document
 
 from dpaudit import registry
 from dpaudit.errors import SpecError, UsageError
-from dpaudit.experiments import Store, load_spec, make_document, run_experiment
+from dpaudit.experiments import load_spec
 from dpaudit.experiments.cell import Cell
-from dpaudit.experiments.measure import gathered, measure_of, summary
+from dpaudit.experiments.measure import gathered, summary
 from dpaudit.experiments.published import agrees, published_value
 from dpaudit.experiments.run import run_cell
+from dpaudit.local.count_mean_sketch import CountMeanSketch
 from dpaudit.randomness import KeyedStream
 from dpaudit.report import render_report
 from dpaudit.studies.pool_defences import Watched
@@ -34,16 +37,11 @@ def rows(kind, *, trials, **grid):
 
 def test_options_go_where_they_belong():
     attack = attack_of({**SMALL, "adversaries": ["weak", "non-private"], "observations": [3, 9]})
-    assert (attack.setting.name, attack.setting.universe) == ("news", 200)
-    assert (attack.adversaries, attack.observations, attack.m) == (
-        ("weak", "non-private"),
-        (3, 9),
-        256,
-    )
+    assert (attack.setting.name, attack.setting.universe, attack.m) == ("news", 200, 256)
+    assert (attack.adversaries, attack.observations) == (("weak", "non-private"), (3, 9))
     assert attack_of({"setting": "news:universe=300"}).setting.universe == 300
-    assert setting_of({"setting": "equal-pools", "size": 5, "zipf": 0.0}).entropies()[
-        0
-    ] == pytest.approx(math.log2(5))
+    pools = setting_of({"setting": "equal-pools", "size": 5, "zipf": 0.0})
+    assert pools.entropies()[0] == pytest.approx(math.log2(5))
 
 
 @pytest.mark.parametrize(
@@ -51,11 +49,7 @@ def test_options_go_where_they_belong():
     [
         ({}, SpecError, "setting"),
         ({"setting": 3}, SpecError, "setting"),
-        (
-            {"setting": "news", "observations": "7 days"},
-            SpecError,
-            "observations='7 days': expected `array`",
-        ),
+        ({"setting": "news", "observations": "7 days"}, SpecError, "observations='7 days'"),
         ({"setting": "news", "univers": 300}, UsageError, "univers"),
         ({"setting": "papers"}, UsageError, "papers"),
         ({"setting": "news", "submissions": "sometimes"}, UsageError, "sometimes"),
@@ -69,37 +63,21 @@ def test_options_that_are_none(grid, error, says):
 @pytest.mark.slow
 def test_a_game_becomes_rows():
     found = rows("pool-inference", trials=400, **PLAY)
-    assert [(r["adversary"], r["n"]) for r in found] == [
-        (a, n) for a in ("weak", "strong", "non-private") for n in (5, 40)
-    ]
-    assert all(
-        (r["setting"], r["universe"], r["epsilon"], r["trials"]) == ("news", 200, 8.0, 400)
-        for r in found
-    )
     area = {(r["adversary"], r["n"]): r["auc_pn"]["value"] for r in found}
+    assert list(area) == [(a, n) for a in ("weak", "strong", "non-private") for n in (5, 40)]
+    assert {(r["setting"], r["universe"], r["trials"]) for r in found} == {("news", 200, 400)}
     assert 0.4 < area["weak", 5] < area["weak", 40] < area["non-private", 40]
-    assert all(len(r["curve"]) == 101 for r in found)
-    assert all(low <= success["value"] <= high for r in found for _, success in r["calibration"]
-               for low, high in [(success["low"], success["high"])])  # fmt: skip
-    assert "weak" in summary("pool-inference", found)
-    again = rows("pool-inference", trials=400, **PLAY)
-    assert again == found
+    assert rows("pool-inference", trials=400, **PLAY) == found
 
 
 @pytest.mark.slow
 def test_an_experiment_from_its_file_to_its_page(tmp_path):
-    path = tmp_path / "s.toml"
     text = (files("dpaudit.studies") / "specs" / "bpia-figures.toml").read_text(encoding="utf-8")
-    path.write_text(text.replace('adversaries = ["weak", "strong", ', 'adversaries = ["weak", '))
-    spec = load_spec(str(path), trials=50)
-    with Store.read(run_experiment(spec, out=tmp_path / "out")) as store:
-        document = make_document(store.spec, store.results(), command="")
-    assert len(document.rows) == 2 * 2 * 4
-    assert all(row["published"] is not None for row in document.rows)
-    assert "of the published value" in document.summary
-    page = render_report(document)
-    assert page.count("<figure") == 5
-    assert all(f"Figure {n}." in page for n in (3, 4, 6, 7, 8))
+    text = text.replace('adversaries = ["weak", "strong", ', 'adversaries = ["weak", ')
+    made = document(re.sub(r"(?m)^trials = \d+", "trials = 50", text), tmp_path)
+    assert len(made.rows) == 2 * 2 * 4
+    assert all(row["published"] is not None for row in made.rows)
+    assert render_report(made).count("<figure") == 5
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -117,14 +95,6 @@ def test_every_published_value_is_met_by_a_row(name):
     text = (files("dpaudit.studies") / "published" / f"{name}.csv").read_text(encoding="utf-8")
     theirs = [float(r[spec.published["value"]]) for r in csv.DictReader(text.splitlines())]
     assert sorted(met) == sorted(theirs)
-
-
-def test_all_specifications_are_sound():
-    for name in ("real-emoji", "real-news", "mitigations", "figures", "table2"):
-        for cell in load_spec(f"bpia-{name}").cells():
-            grid = {k: v for k, v in cell.settings["grid"].items() if k not in ("delta", "crowd")}
-            assert attack_of(grid).observations[-1] == 180
-    assert not any(measure_of(kind).needs_arm for kind in KINDS)
 
 
 def test_agreement_within_so_much():
@@ -171,44 +141,33 @@ def test_utility_meets_its_theory_down_to_the_floor_of_collisions():
 
 
 def test_a_watched_policy_is_the_policy():
-    from dpaudit.local.count_mean_sketch import CountMeanSketch
-
     mechanism = CountMeanSketch(epsilon=6.0, m=64, functions=32)
     objects = np.random.default_rng(1).integers(0, 50, (40, 9))
     plain = registry.create("submissions", "capped:limit=4")
-    watched = Watched(plain, universe=50)
-    stream = KeyedStream.from_seed(2)
+    watched, stream = Watched(plain, universe=50), KeyedStream.from_seed(2)
     (reports, owner), (seen, whose) = (
         p.submit(objects, mechanism, stream=stream) for p in (plain, watched)
     )
     assert (reports.bits == seen.bits).all()
     assert (owner == whose).all()
-    assert watched.reports == 160
-    assert watched.chosen.sum() == 360  # what people chose, submitted or not
+    assert (watched.reports, watched.chosen.sum()) == (160, 360)  # chosen, submitted or not
     asked = {"objects": 9, "users": 40, "delta": 1e-6}
     assert watched.epsilon(mechanism, **asked) == plain.epsilon(mechanism, **asked)
 
 
 def test_defences_cost_what_they_say():
     grid = {**SMALL, "adversaries": ["weak"], "observations": [60], "crowd": 1_000_000}
-    found = {
-        policy: rows("pool-defences", trials=400, **grid, submissions=policy)[0]
+    every, capped, shuffled = (
+        rows("pool-defences", trials=400, **grid, submissions=policy)[0]
         for policy in ("every", "capped:limit=5", "shuffled")
-    }
-    area = {policy: row["auc_pn"]["value"] for policy, row in found.items()}
-    assert area["every"] > 0.85
-    assert area["capped:limit=5"] < area["every"] - 0.1
-    assert area["shuffled"] < area["capped:limit=5"]
-    assert found["capped:limit=5"]["submitted"] == 5
-    # √12 times as large in expectation
-    assert found["capped:limit=5"]["MAE"] > 2 * found["every"]["MAE"]
-    assert found["shuffled"]["MAE"] == pytest.approx(found["every"]["MAE"], rel=0.3)
-    assert (
-        found["every"]["epsilon_person"]
-        > found["capped:limit=5"]["epsilon_person"]
-        == pytest.approx(40, rel=0.01)
     )
-    assert "shuffled" in summary("pool-defences", list(found.values()))
+    area = [row["auc_pn"]["value"] for row in (every, capped, shuffled)]
+    assert area[0] > 0.85
+    assert area[2] < area[1] < area[0] - 0.1
+    assert capped["submitted"] == 5
+    assert capped["MAE"] > 2 * every["MAE"]  # √12 times as large in expectation
+    assert shuffled["MAE"] == pytest.approx(every["MAE"], rel=0.3)
+    assert every["epsilon_person"] > capped["epsilon_person"] == pytest.approx(40, rel=0.01)
     with pytest.raises(SpecError, match="adversaries"):
         rows("pool-defences", trials=10, **{**grid, "adversaries": ["non-private"]})
     with pytest.raises(SpecError, match="adds up"):

@@ -1,9 +1,13 @@
-"""Gradients and batches that the noise's owner reads, as experiments."""
+"""Gradients, batches and censuses that the noise's owner reads, as experiments."""
+
+from __future__ import annotations
 
 import pytest
+from support.small_experiments import document
 
 from dpaudit.errors import SpecError
-from dpaudit.experiments import Store, load_spec, make_document, run_experiment
+from dpaudit.experiments.cell import Cell
+from dpaudit.studies import topdown, topdown_attack
 
 GRADIENT = """
 name = "t"
@@ -53,14 +57,6 @@ format = "text"
 """
 
 
-def document(text, folder):
-    path = folder / "s.toml"
-    path.write_text(text)
-    run_experiment(load_spec(str(path)), out=folder / "out")
-    with Store.read(folder / "out") as store:
-        return make_document(store.spec, store.results(), command="")
-
-
 def test_gradients_are_read_without_a_candidate(tmp_path):
     found = document(GRADIENT.format(epsilon="[1.0, 1e6]", code="signs"), tmp_path)
     small, large = found.rows
@@ -94,3 +90,46 @@ def test_the_next_batch_is_read_unless_two_parties_draw_it(tmp_path, monkeypatch
     assert honest["epsilon_holder"] == xor["epsilon_holder"] == honest["epsilon_accounted"]
     assert xor["epsilon_holder"] < thinning["epsilon_holder"] < backdoored["epsilon_holder"]
     assert "backdoored 7 of 7" in found.summary
+
+
+SMALL = {"table": "generated", "states": "10 44"}
+
+
+def errors(epsilon, trials=3):
+    grid = {"epsilon": epsilon, **SMALL}
+    cell = Cell("topdown", {"grid": grid, "trials": trials, "seed": 1})
+    return topdown.gather([{"epsilon": epsilon, **topdown.measure(cell, None)}])
+
+
+def test_errors_of_all_levels_and_queries():
+    rows = {(row["level"], row["query"]): row for row in errors(1.0)}
+    assert len(rows) == 12
+    assert rows["state", "total"]["tables"]["value"] == 0  # an invariant
+    assert "measured" not in rows["state", "total"]
+    group = rows["state", "age-group"]
+    assert group["tables"]["value"] < group["summed"]["value"]
+    assert group["tables"]["low"] < group["tables"]["value"] < group["tables"]["high"]
+    county = rows["county", "detailed"]
+    assert county["measured"]["value"] == county["summed"]["value"]
+    assert county["scale"] == pytest.approx(22.01, abs=0.01)
+    assert "times as exact" in topdown.summary(list(rows.values()))
+
+
+def asked(noise, view, epsilon=4.0, trials=6):
+    grid = {"noise": noise, "view": view, "epsilon": epsilon, **SMALL}
+    cell = Cell("topdown-attack", {"grid": grid, "trials": trials, "seed": 1})
+    return topdown_attack.measure(cell, None)
+
+
+def test_seeds_in_structural_zeros_are_read_from_measurements_and_gone_from_tables():
+    row = asked({"name": "seed-in-noise"}, "measurements")
+    assert row["which"]["value"] == row["count"]["value"] == row["read"]["value"] == 1
+    assert row["named"]["value"] < 1
+    assert asked({"name": "seed-in-noise"}, "tables", trials=3)["read"]["value"] == 0
+
+
+def test_honest_noise_is_not_read():
+    row = asked({"name": "discrete-gaussian"}, "measurements", epsilon=1.0, trials=30)
+    assert "read" not in row
+    assert row["count"]["value"] < 0.3
+    assert 0.2 < row["which"]["value"] < 0.9

@@ -36,28 +36,14 @@ def test_each_specimen_is_judged_by_shares_that_it_did_not_choose(bench):
     assert missed == ["missed: small (borderline); b would need 0.8 of α"]
 
 
-def test_only_rows_of_the_training_half_count(bench):
-    row = {"specimen": "x", "half": "training", "expected": "found", "found": True}
-    rows = [
-        row | {"p_adjusted": 0.0},
-        row | {"specimen": "near", "found": False, "p_adjusted": 0.019},
-        row | {"specimen": "far", "found": False, "p_adjusted": 0.021},
-        row | {"expected": "passed", "found": False, "p_adjusted": 0.015},
-        row | {"half": "test", "found": False, "p_adjusted": 0.011},
-    ]
-    counts, others = bench["stored"](rows, 2)
-    assert counts.startswith("1 of 3 flawed specimens")
-    assert others == "of the other 2, 1 could be found if one test had all of α: near (found)"
-
-
 def test_kept_p_values_are_not_drawn_again(bench, tmp_path, monkeypatch):
     drawn = []
+    audited, kept = bench["audited"], tmp_path / "kept"
 
     def p_values(name, samples):
         drawn.append(name)
         return {"a": samples / 1e6}
 
-    audited, kept = bench["audited"], tmp_path / "kept"
     monkeypatch.setitem(audited.__globals__, "p_values", p_values)
     first = audited(["x", "y"], 1000, kept)
     assert audited(["x", "y", "z"], 1000, kept) == first | {"z": {"a": 0.001}}
