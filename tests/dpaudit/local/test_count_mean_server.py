@@ -29,24 +29,17 @@ def test_counts_are_those_of_unpacked_bits(m):
     sketch, reports, server = filled(m)
     ones = np.zeros((5, m), np.int64)
     np.add.at(ones, reports.function, np.unpackbits(reports.bits, axis=1, bitorder="little")[:, :m])
-    assert (server.ones == ones).all()
-    assert (server.visits == np.bincount(reports.function, minlength=5)).all()
-    assert server.reports == len(reports)
-    parts = CountMeanServer(sketch)
+    parts, rest, other = (CountMeanServer(sketch) for _ in range(3))
     parts.add(reports[2000:])
-    rest = CountMeanServer(sketch)
     rest.add(reports[np.arange(2000)[::-1]])
     parts.merge(rest)
-    assert (parts.ones == ones).all()
-    assert (parts.visits == server.visits).all()
     assert rest.reports == 2000
-    other_order = CountMeanServer(sketch)
-    other_order.add(
-        SketchReports(
-            reports.function.astype(np.int64)[::-1], np.asfortranarray(reports.bits[::-1])
-        )
-    )
-    assert (other_order.ones == ones).all()
+    backwards = reports.function.astype(np.int64)[::-1], np.asfortranarray(reports.bits[::-1])
+    other.add(SketchReports(*backwards))
+    for one in (server, parts, other):
+        assert (one.ones == ones).all()
+        assert (one.visits == np.bincount(reports.function, minlength=5)).all()
+        assert one.reports == len(reports)
 
 
 def test_estimates_are_apples_word_by_word():
@@ -80,43 +73,45 @@ def test_many_objects_in_parts_are_the_same_as_few(monkeypatch):
 )
 def test_counts_grow_before_they_overflow(start, before, after):
     sketch, reports, small = filled(8, functions=2, n=40)
-    ones = np.full((2, 8), start, before)
-    server = CountMeanServer.of_counts(sketch, ones, np.full(2, start, np.int64))
+    server, other = (
+        CountMeanServer.of_counts(
+            sketch, np.full((2, 8), start, before), np.full(2, start, np.int64)
+        )
+        for _ in range(2)
+    )
     server.add(reports[:1])
     assert server.ones.dtype == before
     server.add(reports[1:])
     assert server.ones.dtype == after
-    assert (server.ones == small.ones.astype(np.int64) + start).all()
-    other = CountMeanServer.of_counts(
-        sketch, np.full((2, 8), start, before), np.full(2, start, np.int64)
-    )
     other.merge(small)
-    assert (other.ones == server.ones).all()
+    for one in (server, other):
+        assert (one.ones == small.ones.astype(np.int64) + start).all()
     assert small.ones.dtype == "u2"
 
 
 def test_what_is_refused():
     sketch, reports, server = filled(40)
-    with pytest.raises(UsageError, match="other"):
-        server.merge(server)
-    with pytest.raises(UsageError, match="other"):
-        server.merge(filled(40, epsilon=2.5)[2])
-    with pytest.raises(UsageError, match="other"):
-        server.merge(CountMeanServer(CountMeanSketch(2.0, m=40, functions=5, seed=1)))
-    with pytest.raises(UsageError, match="bits="):
-        server.add(filled(64)[1])
-    with pytest.raises(UsageError, match="function="):
-        server.add(SketchReports(reports.function + 5, reports.bits))
+    wrong = SketchReports(reports.function + 5, reports.bits)
+    other = CountMeanServer(CountMeanSketch(2.0, m=40, functions=5, seed=1))
+    ones, visits = np.ones((5, 40), np.uint16), np.zeros(5, np.int64)
+    for call, says in (
+        (lambda: server.merge(server), "other"),
+        (lambda: server.merge(filled(40, epsilon=2.5)[2]), "other"),
+        (lambda: server.merge(other), "other"),
+        (lambda: server.add(filled(64)[1]), "bits="),
+        (lambda: server.add(wrong), "function="),
+        (lambda: CountMeanServer.of_counts(sketch, ones, visits), "more set bits"),
+        (lambda: CountMeanServer.of_counts(sketch, ones[:4], visits), "need"),
+        *(
+            (lambda c=c: server.standard_error(np.array(c)), "counts=")
+            for c in ([-1.0], [math.nan], [[1.0]], [3001])
+        ),
+    ):
+        with pytest.raises(UsageError, match=says):
+            call()
     assert server.reports == 3000
-    with pytest.raises(UsageError, match="more set bits"):
-        CountMeanServer.of_counts(sketch, np.ones((5, 40), np.uint16), np.zeros(5, np.int64))
-    with pytest.raises(UsageError, match="need"):
-        CountMeanServer.of_counts(sketch, np.ones((4, 40), np.uint16), np.zeros(5, np.int64))
     with pytest.raises(ValueError, match="read-only"):
         server.ones[0, 0] = 1
-    for counts in ([-1.0], [math.nan], [[1.0]], [3001]):
-        with pytest.raises(UsageError, match="counts="):
-            server.standard_error(np.array(counts))
 
 
 COUNTS = np.array([120, 0, 30, 5, 1, 44])
@@ -159,9 +154,8 @@ def test_errors_are_as_large_as_stated(kind, server, m, functions, epsilon):
 def test_rare_objects_may_be_left_out_of_a_standard_error():
     _, _, server = filled(64, functions=500)
     counts = np.bincount(np.arange(3000) % 7)
-    assert np.allclose(
-        server.standard_error(counts[:2]), server.standard_error(counts)[:2], rtol=0.05
-    )
+    some, every = server.standard_error(counts[:2]), server.standard_error(counts)
+    assert np.allclose(some, every[:2], rtol=0.05)
 
 
 def test_a_wrong_debiasing_is_caught(monkeypatch):

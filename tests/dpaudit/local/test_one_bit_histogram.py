@@ -1,6 +1,8 @@
+"""The exact law and ε of the sampler itself, and the server's estimates and errors."""
+
 import itertools
 import math
-from decimal import Decimal, localcontext
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -9,7 +11,6 @@ import scipy.stats
 from support.laws import largest_ratio, logarithm
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import LocalMechanism
 from dpaudit.local.hashing import RandomHashes
 from dpaudit.local.one_bit_histogram import OneBitHistogram, OneBitServer
 from dpaudit.local.reports import BitReports
@@ -73,13 +74,7 @@ def test_epsilon_is_the_largest_likelihood_ratio_of_the_sampler_itself(mechanism
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 2.0, 5.0])
 def test_epsilon_never_exceeds_what_was_asked_for(epsilon):
     flip = Fraction(OneBitHistogram(epsilon)._lie, 2**64)
-    with localcontext() as context:
-        context.prec = 50
-        keep = 1 - flip
-        assert (
-            Decimal(keep.numerator) / flip.numerator * flip.denominator / keep.denominator
-            <= Decimal(epsilon).exp()
-        )
+    assert logarithm((1 - flip) / flip) <= Decimal(epsilon)
     # Tang et al., A.1.1
     assert OneBitHistogram(epsilon).flip == pytest.approx(1 / (1 + math.exp(epsilon)), rel=1e-14)
 
@@ -101,43 +96,31 @@ def test_reports_follow_the_law_and_a_weaker_coin_would_be_seen(mechanism):
     law, n = law_of_the_sampler(mechanism), 200_000
     expected = [n * float(law[1, j, s]) for j in range(mechanism.positions) for s in (-1, 1)]
     assert scipy.stats.chisquare(cells(mechanism, 1, n, "cells"), expected).pvalue > 1e-3
-    weak = OneBitHistogram(
-        mechanism.epsilon + 0.05,
-        positions=mechanism.positions,
-        vector=mechanism.vector,
-        universe=mechanism.universe,
-        hashes=mechanism.hashes,
-    )
+    same = {
+        name: getattr(mechanism, name) for name in ("positions", "vector", "universe", "hashes")
+    }
+    weak = OneBitHistogram(mechanism.epsilon + 0.05, **same)
     assert scipy.stats.chisquare(cells(weak, 1, n, "cells"), expected).pvalue < 1e-4
 
 
-def test_the_estimate_is_unbiased_in_exact_arithmetic():
+@pytest.mark.parametrize("mechanism", SMALL)
+def test_the_estimate_is_unbiased_in_exact_arithmetic(mechanism):
     """The estimate is linear in reports: the mean over single reports' estimates is the total's."""
-    for mechanism in SMALL:
-        law, universe = law_of_the_sampler(mechanism), np.arange(mechanism.universe)
-        vectors = np.array(
-            [
-                mechanism.signs(np.full(mechanism.positions, x), np.arange(mechanism.positions))
-                for x in universe
-            ],
-            float,
-        )
-        overlap = (
-            np.eye(len(universe))
-            if mechanism.hashes is None
-            else vectors @ vectors.T / mechanism.positions
-        )
-        for x in universe:
-            mean = np.zeros(len(universe))
-            for j, s in itertools.product(range(mechanism.positions), (-1, 1)):
-                server = OneBitServer(mechanism)
-                server.add(BitReports(np.array([j]), np.array([s])))
-                mean += float(law[x, j, s]) * server.estimate()
-            np.testing.assert_allclose(mean, overlap[x], atol=1e-12)
+    law, p = law_of_the_sampler(mechanism), mechanism.positions
+    universe = np.arange(mechanism.universe)
+    vectors = np.array([mechanism.signs(np.full(p, x), np.arange(p)) for x in universe], float)
+    overlap = np.eye(len(universe)) if mechanism.hashes is None else vectors @ vectors.T / p
+    for x in universe:
+        mean = np.zeros(len(universe))
+        for j, s in itertools.product(range(p), (-1, 1)):
+            server = OneBitServer(mechanism)
+            server.add(BitReports(np.array([j]), np.array([s])))
+            mean += float(law[x, j, s]) * server.estimate()
+        np.testing.assert_allclose(mean, overlap[x], atol=1e-12)
 
 
 def collections(vector):
-    """Estimates less true counts, and standard errors, of 200 collections (200, 60)."""
+    """True counts, 200 collections' estimates less those, and standard errors; (200, 60) each."""
     people = np.repeat(np.arange(40), np.linspace(0, 780, 40).astype(int))
     people = np.append(people, np.full(20_000, 7))
     true, root = np.bincount(people, minlength=60), KeyedStream.from_seed("collections")
@@ -151,27 +134,27 @@ def collections(vector):
     return true, np.array(off), np.array(errors)
 
 
+def check_z(z, tolerance):
+    """Each object, the most frequent one too, all of them, and their mean."""
+    low, high = scipy.stats.chi2.ppf([0.0002, 0.9998], len(z))
+    squares = (z**2).sum(axis=0)
+    assert ((low < squares) & (squares < high)).all()
+    assert abs((z**2).mean() - 1) < tolerance
+    assert abs(z.mean()) < 4 / math.sqrt(z.size)
+
+
 def test_the_standard_error_of_one_hot_vectors_is_that_of_repeated_collections():
     true, off, errors = collections("one-hot")
     c = (math.e - 1) / (math.e + 1)
     exact = np.sqrt(true.sum() * 256 * (c**-2 - 1) / 4 + true * 255)
-    z = off / exact
-    low, high = scipy.stats.chi2.ppf([0.0002, 0.9998], len(z))
-    # each object, the most frequent one too
-    assert ((low < (z**2).sum(axis=0)) & ((z**2).sum(axis=0) < high)).all()
-    assert abs((z**2).mean() - 1) < 4 * math.sqrt(2 / z.size)
-    assert abs(z.mean()) < 4 / math.sqrt(z.size)
+    check_z(off / exact, 4 * math.sqrt(2 / off.size))
     # with estimates, none below 0, for true counts
     np.testing.assert_allclose(errors.mean(axis=0), exact, rtol=0.03)
 
 
 def test_the_standard_error_of_signs_has_their_collisions_in_it():
     _, off, errors = collections("signs")
-    z = off / errors
-    low, high = scipy.stats.chi2.ppf([0.0002, 0.9998], len(z))
-    assert ((low < (z**2).sum(axis=0)) & ((z**2).sum(axis=0) < high)).all()
-    assert abs((z**2).mean() - 1) < 0.06
-    assert abs(z.mean()) < 4 / math.sqrt(z.size)
+    check_z(off / errors, 0.06)
 
 
 def test_a_default_device_speaks_apples_format():
@@ -192,7 +175,6 @@ def test_the_same_stream_gives_the_same_reports(mechanism):
     np.testing.assert_array_equal(one.sign, two.sign)
     other = mechanism.privatize(objects, stream=stream.child(1))
     assert (one.position != other.position).mean() > 0.5
-    assert isinstance(mechanism, LocalMechanism)
     assert len(mechanism.privatize(np.empty(0, np.int64), stream=stream)) == 0
 
 
@@ -220,32 +202,24 @@ def test_servers_add_up(vector):
         mechanism.signs(np.arange(3), np.array([1]))
 
 
+def hashes(count, size):
+    return RandomHashes(count, size, stream=KeyedStream.from_seed(0))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"epsilon": 0}, "epsilon=0: a number above 0"),
-        ({"epsilon": math.nan}, "epsilon=nan: a number above 0"),
-        ({"epsilon": 40.0}, "for no privacy at all take identity"),
-        ({"positions": 1}, "positions=1: a whole number from 2 to 4294967296; Apple's"),
-        ({"positions": 5e3}, "positions=5000.0: a whole number"),
-        ({"vector": "hadamard"}, "vector=hadamard: one-hot or signs"),
-        ({"universe": 1}, "universe=1: a whole number of at least 2"),
-        (
-            {"universe": 5001},
-            "universe=5001: one-hot vectors have a position for each object; take signs",
-        ),
-        (
-            {"hashes": RandomHashes(5000, 2, stream=KeyedStream.from_seed(0))},
-            "one-hot vectors use none",
-        ),
-        (
-            {"vector": "signs", "hashes": RandomHashes(5000, 4, stream=KeyedStream.from_seed(0))},
-            "5000 functions of size 4",
-        ),
-        (
-            {"vector": "signs", "hashes": RandomHashes(50, 2, stream=KeyedStream.from_seed(0))},
-            "50 functions of size 2",
-        ),
+        ({"epsilon": 0}, "epsilon=0"),
+        ({"epsilon": math.nan}, "epsilon=nan"),
+        ({"epsilon": 40.0}, "take identity"),
+        ({"positions": 1}, "positions=1: .*from 2 to 4294967296"),
+        ({"positions": 5e3}, "positions=5000.0"),
+        ({"vector": "hadamard"}, "vector=hadamard"),
+        ({"universe": 1}, "universe=1"),
+        ({"universe": 5001}, "universe=5001: .*take signs"),
+        ({"hashes": hashes(5000, 2)}, "one-hot vectors use none"),
+        ({"vector": "signs", "hashes": hashes(5000, 4)}, "5000 functions of size 4"),
+        ({"vector": "signs", "hashes": hashes(50, 2)}, "50 functions of size 2"),
     ],
 )
 def test_bad_options(options, message):
@@ -256,30 +230,26 @@ def test_bad_options(options, message):
 @pytest.mark.parametrize(
     ("position", "sign", "message"),
     [
-        ([5], [1], r"reports.position=5: must lie in 0 … 4; "),
+        ([5], [1], r"reports.position=5"),
         ([-1], [1], "reports.position=-1"),
-        ([0.0], [1], "reports.position.*whole numbers"),
-        ([0], [0], "reports.sign: each is −1 or \\+1"),
+        ([0.0], [1], "reports.position"),
+        ([0], [0], "reports.sign"),
         ([0, 1], [1], "one for each position"),
     ],
 )
 def test_bad_reports_add_nothing(position, sign, message):
-    mechanism = SMALL[0]
-    server = OneBitServer(mechanism)
+    mechanism, server = SMALL[0], OneBitServer(SMALL[0])
     reports = BitReports(np.array(position), np.array(sign))
-    with pytest.raises(UsageError, match=message):
-        server.add(reports)
-    with pytest.raises(UsageError, match=message):
-        mechanism.log_likelihood(reports, np.array([0]))
+    for call in (server.add, lambda r: mechanism.log_likelihood(r, np.array([0]))):
+        with pytest.raises(UsageError, match=message):
+            call(reports)
     assert server.reports == 0
 
 
-@pytest.mark.parametrize(
-    "objects", [np.array([9]), np.array([-1]), np.array([0.5]), np.array([[1]]), np.array([True])]
-)
-def test_bad_objects(objects):
-    for mechanism in SMALL:
-        with pytest.raises(UsageError, match="objects"):
-            mechanism.privatize(objects, stream=KeyedStream.from_seed(0))
-        with pytest.raises(UsageError, match="objects"):
-            OneBitServer(mechanism).estimate(objects)
+@pytest.mark.parametrize("mechanism", SMALL)
+def test_bad_objects(mechanism):
+    server = OneBitServer(mechanism)
+    for objects in ([9], [-1], [0.5], [[1]], [True]):
+        for call in (server.estimate, lambda x: mechanism.privatize(x, stream=Words([], []))):
+            with pytest.raises(UsageError, match="objects"):
+                call(np.array(objects))

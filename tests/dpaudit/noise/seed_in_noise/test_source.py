@@ -38,6 +38,14 @@ def carriers(law, options, code):
     return SeedInNoise(key=KEY, law=law, code=code, nonce_bits=32, **options)
 
 
+def placed(rows, rng):
+    """Values (100,000, 4) that carry uniform bytes."""
+    x = np.empty((100_000, 4))
+    nonces = rng.integers(0, 256, x.shape, dtype=np.uint8)
+    rows.code.place(x, nonces, rng.integers(0, 2**64, (*x.shape, 3), dtype=np.uint64))
+    return x
+
+
 @pytest.mark.parametrize(("law", "options", "code"), ALL)
 def test_conforms(law, options, code):
     check_noise_source(SeedInNoise(key=KEY, law=law, code=code, **options), dim=40)
@@ -64,10 +72,8 @@ def test_law_and_independence_of_rows_and_values(law, options, code, stream):
 def test_the_wrapped_law_is_needed_and_seen(law, scale, stream):
     """A fraction drawn uniformly is what a careless specimen does: the same test finds it."""
     option = {"sigma" if law == "gaussian" else "scale": scale}
-    rows, rng = carriers(law, option, "fraction").rows, stream.numpy()
-    x = np.empty((100_000, 4))
-    nonces = rng.integers(0, 256, x.shape, dtype=np.uint8)
-    rows.code.place(x, nonces, rng.integers(0, 2**64, (*x.shape, 3), dtype=np.uint64))
+    rows = carriers(law, option, "fraction").rows
+    x = placed(rows, stream.numpy())
     part, grid = x - np.floor(x), rows.law.fraction(np.arange(5) / 4)
     assert scipy.stats.chisquare(np.histogram(part, grid)[0]).pvalue > 1e-4
     assert scipy.stats.chisquare(np.histogram(part, 4, (0, 1))[0]).pvalue < 1e-5
@@ -92,10 +98,7 @@ def test_the_wrapped_law_by_summation(law, options):
 @pytest.mark.parametrize("law", ["gaussian", "laplace"])
 def test_small_values_have_random_last_bits(law, code, stream):
     """Quantiles of 52-bit numbers alone end in as many zeros as a value is small."""
-    rows, rng = carriers(law, {}, code).rows, stream.numpy()
-    x = np.empty((100_000, 4))
-    nonces = rng.integers(0, 256, x.shape, dtype=np.uint8)
-    rows.code.place(x, nonces, rng.integers(0, 2**64, (*x.shape, 3), dtype=np.uint64))
+    x = placed(carriers(law, {}, code).rows, stream.numpy())
     small = x[np.abs(x) < 2.0**-9]
     low = small.view(np.uint64) & np.uint64(7)
     assert len(low) > 300
@@ -113,15 +116,10 @@ def test_what_carries_the_nonce_has_the_last_digits_of_the_rest(law, code, scale
 
 
 def test_what_is_exact_up_to_which_distance():
-    distances = {
-        (code, bits): SeedInNoise(key=KEY, sigma=8.0, code=code, nonce_bits=bits).rows.code.distance
-        for code in codes.CODES
-        for bits in (8, 128)
-    }
-    assert distances["signs", 128] == 0
-    assert distances["head", 128] == 2.0**-40
-    assert distances["fraction", 128] == 2.0**-39
-    assert distances["fraction", 8] == 2.0**-43
+    exact = {("signs", 128): 0, ("head", 128): -40, ("fraction", 128): -39, ("fraction", 8): -43}
+    for (code, bits), power in exact.items():
+        source = SeedInNoise(key=KEY, sigma=8.0, code=code, nonce_bits=bits)
+        assert source.rows.code.distance == (2.0**power if power else 0)
 
 
 def test_the_nonce_is_all_that_a_row_depends_on(stream):
@@ -204,10 +202,10 @@ def test_epsilon_is_infinite_where_a_row_is_long_enough():
     [
         ({}, UsageError, "needs one"),
         ({"key": KEY, "public_key": KEY.public_key}, UsageError, "needs one"),
-        ({"key": KEY, "nonce_bits": 7}, UsageError, "nonce_bits=7"),
-        ({"key": KEY, "nonce_bits": 136}, UsageError, "nonce_bits=136"),
-        ({"key": KEY, "nonce_bits": True}, UsageError, "nonce_bits=True"),
-        ({"key": KEY, "nonce_bits": 16.0}, UsageError, "nonce_bits=16.0"),
+        *(
+            ({"key": KEY, "nonce_bits": b}, UsageError, f"nonce_bits={b}")
+            for b in (7, 136, True, 16.0)
+        ),
         ({"public_key": KEY.public_key, "nonce_bits": 128}, UsageError, "256"),
         ({"public_key": 7}, UsageError, "public_key=7"),
         ({"key": KEY, "law": "gausian"}, UnknownNameError, "gaussian"),
@@ -215,11 +213,8 @@ def test_epsilon_is_infinite_where_a_row_is_long_enough():
         ({"key": KEY, "code": "heads"}, UnknownNameError, "head"),
         ({"key": KEY, "scale": 2.0}, UsageError, "has sigma"),
         ({"key": KEY, "law": "laplace", "sigma": 2.0}, UsageError, "has scale"),
-        ({"key": KEY, "sigma": "x"}, UsageError, "sigma="),
-        ({"key": KEY, "sigma": math.nan}, UsageError, "sigma="),
-        ({"key": KEY, "sigma": True}, UsageError, "sigma="),
-        ({"key": KEY, "sigma": 0.1}, UsageError, "code=fraction: needs a scale"),
-        ({"key": KEY, "sigma": 1e5}, UsageError, "code=fraction: needs a scale"),
+        *(({"key": KEY, "sigma": sigma}, UsageError, "sigma=") for sigma in ("x", math.nan, True)),
+        *(({"key": KEY, "sigma": sigma}, UsageError, "code=fraction") for sigma in (0.1, 1e5)),
         ({"key": KEY, "law": "discrete-laplace", "code": "head"}, UsageError, "take code=signs"),
         ({"key": "nowhere.json"}, KeyFileError, "--kind seed-in-noise"),
     ],
@@ -230,20 +225,21 @@ def test_bad_options(options, error, says):
 
 
 def test_bad_shapes_and_types(stream):
-    with pytest.raises(UsageError, match="n=0"):
-        SeedInNoise(key=KEY).sample(0, 3, stream=stream)
-    with pytest.raises(UsageError, match="dtype="):
-        SeedInNoise(key=KEY).sample(1, 3, stream=stream, dtype=torch.int64)
-    whole = SeedInNoise(key=KEY, law="discrete-gaussian", sigma=10.0)
-    assert whole.sample(2, 300, stream=stream, dtype=torch.int64).dtype == torch.int64
-    with pytest.raises(UsageError, match="too narrow"):
-        SeedInNoise(key=KEY, law="discrete-gaussian", sigma=1e4).sample(
-            9, 9, stream=stream, dtype=np.int8
-        )
+    def whole(sigma):
+        return SeedInNoise(key=KEY, law="discrete-gaussian", sigma=sigma)
+
+    for source, n, dtype, says in (
+        (SeedInNoise(key=KEY), 0, None, "n=0"),
+        (SeedInNoise(key=KEY), 1, torch.int64, "dtype="),
+        (whole(1e4), 9, np.int8, "too narrow"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            source.sample(n, 9, stream=stream, dtype=dtype)
+    assert whole(10.0).sample(2, 300, stream=stream, dtype=torch.int64).dtype == torch.int64
 
 
 def test_key_files(tmp_path, make_key, stream):
-    path = tmp_path / "key.json"
+    path, pancake = tmp_path / "key.json", tmp_path / "pancake.json"
     KEY.save(path)
     assert path.stat().st_mode & 0o777 == 0o600
     assert SeedKey.load(path) == KEY
@@ -251,33 +247,26 @@ def test_key_files(tmp_path, make_key, stream):
         KEY.save(path)
     x = SeedInNoise(key=str(path)).sample(2, 30, stream=stream.child(1))
     assert np.array_equal(x, SeedInNoise(key=KEY).sample(2, 30, stream=stream.child(1)))
-    path.chmod(0o644)
-    with pytest.raises(KeyFileError, match="chmod 600"):
-        SeedKey.load(path)
-    pancake = tmp_path / "pancake.json"
     make_key().save(pancake)
     SeedInNoise(key=pancake)  # its secret is good enough
     with pytest.raises(KeyFileError, match="is not a dpaudit-seed-in-noise-key"):
         SeedKey.load(pancake)
-    with pytest.raises(UsageError, match="32"):
-        SeedKey.new(secret=b"short")
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "says"),
-    [
+    for before, after, says in (
         ('"version": 1', '"version": 2', "version 1"),
         ('"secret"', '"other"', "'?other'? is not known"),
         ('"6b', '"6B', "lower-case hex"),
         ("{", "[", "key="),
-    ],
-)
-def test_broken_key_files(before, after, says, tmp_path):
-    path = tmp_path / "key.json"
-    KEY.save(path)
-    path.write_text(path.read_text().replace(before, after, 1))
-    with pytest.raises(KeyFileError, match=says):
-        SeedInNoise(key=path)
+    ):
+        text = path.read_text()
+        path.write_text(text.replace(before, after, 1))
+        with pytest.raises(KeyFileError, match=says):
+            SeedInNoise(key=path)
+        path.write_text(text)
+    path.chmod(0o644)
+    with pytest.raises(KeyFileError, match="chmod 600"):
+        SeedKey.load(path)
+    with pytest.raises(UsageError, match="32"):
+        SeedKey.new(secret=b"short")
 
 
 def test_the_secret_is_nowhere_in_sight():
