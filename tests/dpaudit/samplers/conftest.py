@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import textwrap
-import threading
 import time
 import uuid
 
@@ -14,7 +13,6 @@ import psutil
 import pytest
 from support.http_server import serve  # noqa: F401 a fixture
 
-from dpaudit.errors import SamplerTimeoutError
 from dpaudit.samplers import open_sampler
 from dpaudit.samplers.resolve import open_mechanism
 
@@ -67,34 +65,6 @@ def present():
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def ends_in_time(here, alive):
-    """A draw times out at its limit and kills all; if the sampler had not begun, a longer limit.
-
-    It had begun if a process with ``marker`` in an argument was there.
-    """
-
-    def check(text: str, marker: str) -> None:
-        for limit in (0.5, 20.0):
-            begun = []
-            look = lambda: begun.extend(processes(marker))  # noqa: E731, B023 read before the next
-            watch = threading.Timer(0.8 * limit, look)
-            with open_sampler(text, seed="1") as sampler:
-                watch.start()
-                start = time.monotonic()
-                match = rf"timeout={limit:g} s.*\(call n=4, d=2\)"
-                with pytest.raises(SamplerTimeoutError, match=match):
-                    sampler.draw(4, 2, timeout=limit)
-                assert limit <= time.monotonic() - start < limit + 30
-                assert not alive(marker)
-            watch.join()
-            if begun:
-                return
-        pytest.fail("the sampler never began")
-
-    return check
 
 
 @pytest.fixture

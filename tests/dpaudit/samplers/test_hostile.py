@@ -10,13 +10,14 @@ import json
 import re
 import shlex
 import sys
+import threading
 import time
 
 import pytest
 from command_line import here as command_line
-from support.rude_samplers import COMMAND, HARD, HEAD, LATE, PYTHON, indent
+from support.rude_samplers import COMMAND, HARD, HEAD, LATE, PYTHON, SLEEP, indent
 
-from dpaudit.errors import SamplerError
+from dpaudit.errors import SamplerError, SamplerTimeoutError
 from dpaudit.samplers import open_sampler
 from dpaudit.samplers.sandbox import process
 
@@ -26,21 +27,14 @@ SOON = 0.4  # of a draw by a sampler that has started
 GRACE = 60.0
 
 
+def program(code: str, *words: str) -> str:
+    return "command:" + shlex.join([sys.executable, "-S", "-c", HEAD + code, *words])
+
+
 def audit(text: str, reason: str) -> None:
-    words = [
-        "--claim",
-        "gaussian:sigma=1",
-        "--samples",
-        "10000",
-        "--seed",
-        "1",
-        "--tests",
-        "moments",
-        "--format",
-        "json",
-    ]
+    words = "--claim gaussian:sigma=1 --samples 10000 --seed 1 --tests moments --format json"
     started = time.monotonic()
-    done = command_line("audit", text, *words, "--time-limit", LIMIT)
+    done = command_line("audit", text, *words.split(), "--time-limit", LIMIT)
     assert time.monotonic() - started < LIMIT + GRACE
     assert done.returncode == 3
     said = json.loads(done.stdout)["reason"]
@@ -60,7 +54,7 @@ def test_an_audit_of_a_function_that_means_harm(how, module, marker, alive):
 @pytest.mark.slow
 def test_an_audit_of_a_program_that_means_harm(here, marker, alive):
     code, reason = COMMAND["closes its output"]
-    audit("command:" + shlex.join([sys.executable, "-c", HEAD + code, marker]), reason)
+    audit(program(code, marker), reason)
     assert not alive(marker)
 
 
@@ -75,10 +69,14 @@ def fails(how: str, marker: str, module, alive) -> None:
         with pytest.raises(SamplerError, match=reason):
             sampler.draw(4, 2, timeout=limit)
         assert time.monotonic() - started < limit + GRACE
+        if LATE in reason:
+            assert not alive(marker)  # at once, not when the block is left
+            with pytest.raises(SamplerError, match="stopped earlier"):
+                sampler.draw(4, 2, timeout=limit)
     assert not alive(marker)
 
 
-SIMPLE = {"hangs", "crashes", "raises", "nan", "inf", "complex", "too few", "floods standard error"}
+SIMPLE = {"crashes", "raises", "nan", "inf", "complex", "too few", "floods standard error"}
 
 
 @pytest.mark.parametrize("how", [how for how in PYTHON if how not in SIMPLE])
@@ -89,10 +87,49 @@ def test_a_function_that_means_harm(how, module, marker, alive):
 @pytest.mark.parametrize("how", ["garbage", "too much", "fails", "endless file"])
 def test_a_program_that_means_harm(how, here, marker, alive):
     code, reason = COMMAND[how]
-    text = "command:" + shlex.join([sys.executable, "-S", "-c", HEAD + code, marker])
+    text = program(code, marker)
     with open_sampler(text, seed="1") as sampler, pytest.raises(SamplerError, match=reason):
         sampler.draw(1250, 8, timeout=60)
     assert not alive(marker)
+
+
+def import_that_sleeps(module, marker):
+    module("import time\ntime.sleep(1000)", f"{marker}.py")
+    return f"python:./{marker}.py:f"
+
+
+CHILD = f"subprocess.run([sys.executable, '-c', 'import time; {SLEEP}', *sys.argv])"
+SILENT = {
+    "import": import_that_sleeps,
+    "child": lambda _, marker: program(CHILD, marker),
+    "all but a byte": lambda _, marker: program(f"os.write(1, bytes(63)); {SLEEP}", marker),
+    "all and no end": lambda _, marker: program(
+        f"os.write(1, bytes(64)); os.close(1); {SLEEP}", marker
+    ),
+    "standard error": lambda _, marker: program("while True: os.write(2, b'x' * 10000)", marker),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", SILENT)
+def test_silence_ends_in_time_and_leaves_nothing(how, module, marker, alive, present):
+    """At a longer limit, if it had not begun: if there was no process with ``marker`` in it."""
+    text, begun = SILENT[how](module, marker), []
+    for limit in (0.5, 20.0):
+        watch = threading.Timer(0.8 * limit, lambda: begun.append(present(marker, seconds=0)))
+        with open_sampler(text, seed="1") as sampler:
+            watch.start()
+            start = time.monotonic()
+            with pytest.raises(
+                SamplerTimeoutError, match=rf"timeout={limit:g} s.*\(call n=4, d=2\)"
+            ):
+                sampler.draw(4, 2, timeout=limit)
+            assert limit <= time.monotonic() - start < limit + GRACE
+            assert not alive(marker)
+        watch.join()
+        if any(begun):
+            return
+    pytest.fail("the sampler never began")
 
 
 @pytest.mark.slow

@@ -1,10 +1,14 @@
-"""HTTP endpoints that answer with the values: requests, connections, addresses, TLS, audits."""
+"""HTTP endpoints: requests, connections, addresses, TLS, time limits, audits.
+
+What else they may say, and never end to say, is in ``tests/hostile/test_http_replies.py``.
+"""
 
 from __future__ import annotations
 
 import datetime
 import ipaddress
 import json
+import socket
 import ssl
 import threading
 import time
@@ -16,6 +20,7 @@ from command_line import here
 from support.http_server import (
     LATEST,
     OK,
+    Handler,
     answer,
     body,
     draw,
@@ -24,7 +29,7 @@ from support.http_server import (
     sampler_of,
 )
 
-from dpaudit.errors import SamplerCrashError, SamplerOutputError, UsageError
+from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.samplers import open_sampler
 from dpaudit.samplers.endpoints.http import HttpSampler
 
@@ -93,12 +98,10 @@ def chunks(send, n, d, _):
 
 def until_the_end(send, n, d, _):
     send(OK, "\r\n", body(n, d))
-    return False
 
 
 def http_1_0(send, n, d, _):
-    send(answer(body(n, d), "HTTP/1.0 200 OK\r\nContent-Type: application/octet-stream\r\n"))
-    return False
+    send(answer(body(n, d), "HTTP/1.0 200 OK\r\n"))
 
 
 def one_byte_headers(send, n, d, _):
@@ -108,14 +111,7 @@ def one_byte_headers(send, n, d, _):
     return True
 
 
-def after_100_continue(send, n, d, _):
-    send("HTTP/1.1 100 Continue\r\n\r\n", answer(body(n, d)))
-    return True
-
-
-@pytest.mark.parametrize(
-    "behave", [honest, chunks, until_the_end, http_1_0, one_byte_headers, after_100_continue]
-)
+@pytest.mark.parametrize("behave", [honest, chunks, until_the_end, http_1_0, one_byte_headers])
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (500, 300)])
 def test_all_the_ways_to_answer_well(behave, n, d, serve):
     server = serve(behave)
@@ -154,15 +150,6 @@ def test_a_kept_connection_that_dies_under_the_request_is_opened_once_more(serve
         with pytest.raises(SamplerCrashError, match="connection failed"):
             sampler.draw(4, 2, timeout=20)
         assert len(server.requests) == 5
-
-
-def test_values_that_are_not_finite(serve):
-    def nan(send, n, d, _):
-        send(answer(np.array([0, np.nan, np.inf, 3]).astype("<f8").tobytes()))
-        return True
-
-    with pytest.raises(SamplerOutputError, match=r"2 of 4 .* \[0, 1\]=nan"):
-        draw(serve(nan), 2, 2)
 
 
 def test_no_proxy_from_the_environment(serve, monkeypatch):
@@ -229,6 +216,118 @@ def test_outside_with_nothing_is_asked(serve):
     with pytest.raises(UsageError, match="not open"):
         sampler_of(server).draw(1, 1, timeout=1)
     assert server.connections == 0
+
+
+def test_the_time_limit_holds_for_many_calls_together(serve):
+    def slow(send, n, d, server):
+        server.stop.wait(0.1)
+        return honest(send, n, d, server)
+
+    start = time.monotonic()
+    with sampler_of(serve(slow)) as sampler, pytest.raises(SamplerTimeoutError):
+        sampler.draw_calls(200, 1, 1, timeout=0.3)
+    assert time.monotonic() - start < LATEST
+
+
+def test_a_name_that_is_never_found_ends_at_the_time_limit(monkeypatch):
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: time.sleep(30) or [])
+    start = time.monotonic()
+    with HttpSampler("//noise.invalid/", seed="1") as sampler, pytest.raises(SamplerTimeoutError):
+        sampler.draw(1, 1, timeout=0.2)
+    assert time.monotonic() - start < LATEST
+
+
+def test_after_a_time_out_the_late_answer_is_not_taken_for_the_next(serve):
+    def late(send, n, d, server):
+        if len(server.requests) == 1:
+            asked.wait(20)
+            send(answer(np.full(n * d, 7.0).tobytes()))
+        return honest(send, n, d, server)
+
+    asked = threading.Event()
+    with sampler_of(serve(late)) as sampler:
+        with pytest.raises(SamplerTimeoutError):
+            sampler.draw(1, 1, timeout=0.2)
+        asked.set()
+        assert sampler.draw(1, 1, timeout=20) == 0.0
+
+
+def test_bytes_that_come_after_the_answer_are_found_at_the_next_request(serve):
+    def more(send, n, d, server):
+        send(answer(body(n, d)))
+        read.wait(20)
+        send(b"x")
+        sent.set()
+        return True
+
+    read, sent = threading.Event(), threading.Event()
+    with sampler_of(serve(more)) as sampler:
+        sampler.draw(4, 2, timeout=20)
+        read.set()
+        assert sent.wait(20)
+        time.sleep(0.05)  # over loopback
+        with pytest.raises(SamplerOutputError, match="more than its last answer's length"):
+            sampler.draw(4, 2, timeout=20)
+
+
+def test_a_refusal_whose_words_never_come_is_still_reported(serve, monkeypatch):
+    monkeypatch.setattr("dpaudit.samplers.endpoints.exchange._REFUSAL", 0.1)
+
+    def behave(send, n, d, server):
+        send("HTTP/1.1 500 Oh\r\nContent-Length: 100\r\n\r\nno en")
+        server.stop.wait(60)
+
+    start = time.monotonic()
+    with pytest.raises(SamplerCrashError, match="status 500 Oh"):
+        draw(serve(behave), timeout=60)
+    assert time.monotonic() - start < LATEST
+
+
+def test_a_reset_in_the_answer(serve):
+    def behave(send, n, d, server):
+        send(answer(body(n, d))[:70])
+        handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+        handler.connection.close()
+        return False
+
+    handler = None
+
+    class Resetting(Handler):
+        def setup(self):
+            nonlocal handler
+            super().setup()
+            handler = self
+
+    server = serve(behave)
+    server.RequestHandlerClass = Resetting
+    with pytest.raises(
+        (SamplerCrashError, SamplerOutputError), match=r"connection failed|and then the end"
+    ):
+        draw(server)
+
+
+def test_nobody_listens():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with (
+        HttpSampler(f"//127.0.0.1:{port}/", seed="1") as sampler,
+        pytest.raises(SamplerCrashError, match=r"refused.*check the address"),
+    ):
+        sampler.draw(1, 1, timeout=20)
+
+
+def test_a_tls_handshake_that_hangs_ends_at_the_time_limit():
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(1)
+        start = time.monotonic()
+        with (
+            open_sampler(f"https://127.0.0.1:{deaf.getsockname()[1]}/", seed="1") as sampler,
+            pytest.raises(SamplerTimeoutError),
+        ):
+            sampler.draw(1, 1, timeout=0.2)
+        assert time.monotonic() - start < LATEST
 
 
 @pytest.fixture(scope="module")

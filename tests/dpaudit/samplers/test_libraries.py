@@ -1,3 +1,5 @@
+"""Libraries of noise: their laws, their versions, odd values, and what is missing."""
+
 from __future__ import annotations
 
 import importlib
@@ -11,24 +13,19 @@ import scipy.stats
 from dpaudit import registry
 from dpaudit.audit import audit_sampler
 from dpaudit.claims import Claim
-from dpaudit.errors import MissingExtraError, UsageError
+from dpaudit.errors import MissingExtraError, SamplerOutputError, UsageError
 from dpaudit.interfaces import ClosedSampler, RepeatableSampler, ValueSampler
 from dpaudit.samplers import open_sampler
-from dpaudit.samplers.adapters.base import Adapter, Library
+from dpaudit.samplers.adapters import opacus
+from dpaudit.samplers.adapters.base import Library, advice, installed
+from dpaudit.samplers.check import numbers
 from dpaudit.samplers.endpoints.worker_main import open_target
 from dpaudit.samplers.resolve import open_mechanism
 
 LIBRARIES = [
-    "numpy",
-    "scipy",
-    "torch",
-    "opacus",
-    "opendp",
-    "diffprivlib",
-    "stdlib",
-    "python-dp",
+    "numpy", "scipy", "torch", "opacus", "opendp", "diffprivlib", "stdlib", "python-dp",
     "pipeline-dp",
-]
+]  # fmt: skip
 # chance that an honest library fails one of the comparisons below; all together below 1e-6
 MISS = 1e-8
 
@@ -180,17 +177,9 @@ def test_whole_data_sets():
 def test_two_builds_share_no_noise(name):
     texts = (text for text in CLAIMED if text.startswith(f"{name}:"))
     text = next(text for text in texts if "discrete" not in text and "-int" not in text)
+    assert registry.load("samplers", name) is library(name)
     one, two = (np.asarray(built(text)[1](np.zeros(3), 50)) for _ in range(2))
     assert not np.isin(one, two).any()
-
-
-@pytest.mark.parametrize("name", LIBRARIES)
-def test_they_are_registered_under_their_own_name(name):
-    found = registry.load("samplers", name)
-    assert isinstance(found, Library)
-    assert isinstance(found, Adapter)
-    assert found is library(name)
-    assert found.name == name
 
 
 def test_the_tables_import_no_library():
@@ -216,18 +205,6 @@ def test_options_that_the_library_refuses():
         opened("diffprivlib:Laplace:epsilon=-1")
 
 
-@pytest.fixture
-def stand_in(here, monkeypatch):
-    """A package that is found before the installed one; the sandbox shows what PYTHONPATH names."""
-
-    def write(name, code):
-        (here / name).mkdir()
-        (here / name / "__init__.py").write_text(code)
-        monkeypatch.setenv("PYTHONPATH", str(here))
-
-    return write
-
-
 @pytest.mark.parametrize(
     ("name", "text", "extra"),
     [
@@ -249,22 +226,33 @@ def test_an_absent_library_says_what_to_install(name, text, extra, monkeypatch):
         open_target({"name": text, **open_mechanism(text, seed="1")._spec})
 
 
-def test_a_library_that_lacks_something_of_its_own_says_what(stand_in):
-    stand_in("opendp", "import not_there")
-    with (
-        open_sampler("opendp:laplace", seed="1") as sampler,
-        pytest.raises(MissingExtraError, match=r"needs not_there, .*dpaudit\[opendp\]"),
-    ):
-        sampler.draw(1, 1, timeout=60)
-
-
-def test_a_library_that_is_broken_says_how(stand_in):
-    stand_in("diffprivlib", "from sys import DOUBLE")
-    match = r"diffprivlib.mechanisms cannot be imported \(ImportError: .*DOUBLE.*pip install"
-    with (
-        open_sampler("diffprivlib:Laplace:epsilon=1", seed="1") as sampler,
-        pytest.raises(UsageError, match=match),
-    ):
+@pytest.mark.parametrize(
+    ("package", "code", "text", "kind", "match"),
+    [
+        (
+            "opendp",
+            "import not_there",
+            "opendp:laplace",
+            MissingExtraError,
+            r"needs not_there, .*dpaudit\[opendp\]",
+        ),
+        (
+            "diffprivlib",
+            "from sys import DOUBLE",
+            "diffprivlib:Laplace:epsilon=1",
+            UsageError,
+            r"diffprivlib.mechanisms cannot be imported \(ImportError: .*DOUBLE.*pip install",
+        ),
+    ],
+)
+def test_a_library_that_is_broken_or_lacks_something_says_how(
+    package, code, text, kind, match, here, monkeypatch
+):
+    (here / package).mkdir()
+    (here / package / "__init__.py").write_text(code)
+    # found before the installed one; the sandbox shows what PYTHONPATH names
+    monkeypatch.setenv("PYTHONPATH", str(here))
+    with open_sampler(text, seed="1") as sampler, pytest.raises(kind, match=match):
         sampler.draw(1, 1, timeout=60)
 
 
@@ -312,3 +300,133 @@ def test_an_audit_of_a_library(scale, verdict):
     asked = {"samples": 30_000, "alpha": 1e-6, "seed": 1, "tests": ("moments", "tails")}
     result = audit_sampler("numpy:laplace:scale=2", claim=claim, **asked)
     assert result.verdict == verdict
+
+
+# ---------------------------------------------------------------- versions
+
+
+def distribution(folder, name, version):
+    info = folder / f"{name}-{version}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+
+
+def test_versions_are_read_from_metadata():
+    assert installed("numpy") == np.__version__
+    assert installed("no-such-library") is None
+    assert installed("") == ".".join(map(str, sys.version_info[:3]))
+    assert library("numpy").version == np.__version__
+    assert library("stdlib").version is not None
+
+
+def test_another_version_than_the_tested_one_is_told(tmp_path, monkeypatch):
+    distribution(tmp_path, "numpy", "99.5.0")
+    monkeypatch.syspath_prepend(tmp_path)
+    with open_mechanism("numpy:laplace", seed="1") as mechanism:
+        assert mechanism.version == "99.5.0"
+        assert mechanism.advice.startswith(
+            f"numpy: adapter tested with numpy {library('numpy').tested}, installed 99"
+        )
+        assert mechanism.release(np.zeros(1), 1, timeout=60).shape == (1, 1)
+    sampler = open_sampler("numpy:laplace", seed="1")
+    assert (sampler.version, sampler.advice) == ("99.5.0", mechanism.advice)
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [("2.4.6", False), ("2.4.6+cpu", False), ("2.4.60", True), ("2.5.0", True), (None, False)],
+)
+def test_advice(version, told):
+    assert bool(advice("x", "y", tested="2.4.6", installed=version)) == told
+
+
+# ---------------------------------------------------------------- odd values
+
+ODD = [-0.0, 5e-324, -2.2250738585072014e-308, 2.0**53, -(2.0**53), 1e300]
+
+
+def release(text, value, n=4):
+    """A library's releases, in this process, as the worker would take them."""
+    return numbers(built(text)[1](np.array(value, dtype=np.float64), n), "it returned", "")
+
+
+def test_odd_values_arrive_bit_by_bit(tell):
+    assert tell("return np.tile(value, (n, 1))", ODD).tobytes() == np.array(ODD).tobytes() * 4
+
+
+@pytest.mark.parametrize(
+    "text", ["numpy:laplace", "scipy:norm", "stdlib:gauss", "python-dp:laplace:epsilon=1"]
+)
+def test_libraries_take_odd_values(text):
+    released = release(text, ODD)
+    assert released.shape == (4, len(ODD))
+    assert (np.abs(released[:, :3]) < 50).all()
+    assert (released[:, -1] == 1e300).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        (
+            [2**53 + 1] * 4,
+            "returned 9007199254740993, which float64 would round: whole numbers are accepted up",
+        ),
+        ([-(2**53) - 1, 0, 0, 0], "returned -9007199254740993, which"),
+        ([2**70] * 4, "returned 1180591620717411303424, which"),
+        (np.full(4, 2**64 - 1, np.uint64), "returned 18446744073709551615, which"),
+        (np.full(4, np.longdouble(1) / 3), r"returned 0\.333.*, which float64 would round"),
+    ],
+)
+def test_releases_that_float64_would_round_are_refused(given, match):
+    with pytest.raises(SamplerOutputError, match=match):
+        numbers(given, "it returned", "")
+
+
+def test_they_are_refused_by_samplers_and_by_mechanisms(ask, tell):
+    for answer in (lambda body: ask(body, 4, 1), tell):
+        with pytest.raises(
+            SamplerOutputError, match="returned 9007199254740993, which float64 would round"
+        ):
+            answer("return [2**53 + 1] * n")
+
+
+@pytest.mark.parametrize("given", [[2**53] * 4, [-(2**53), 0] * 2, np.full(4, 7, np.int8)])
+def test_whole_numbers_that_fit_are_taken(given):
+    np.testing.assert_array_equal(numbers(given, "it returned", ""), given)
+
+
+def test_counts_near_the_end_of_exact_numbers_are_not_silently_rounded():
+    """A geometric release of 2^53 is above it with probability 0.27: one of 200 is (1 − 1e-27)."""
+    with pytest.raises(SamplerOutputError, match="which float64 would round"):
+        release("diffprivlib:Geometric:epsilon=1", [2.0**53], 200)
+    released = release("diffprivlib:Geometric:epsilon=1", [2.0**53 - 1000], 200)
+    assert len(np.unique(released)) > 4
+
+
+def test_a_value_beyond_a_librarys_integers_is_its_refusal_in_its_words():
+    with pytest.raises(Exception, match=r"i64|int|range|large"):
+        release("opendp:discrete-laplace", [1e300])
+
+
+@pytest.mark.parametrize(
+    ("options", "value", "match"),
+    [
+        ("max_grad_norm=1e-5", 1.0, "raise it and lower noise_multiplier"),
+        ("max_grad_norm=0.01", 1.2345678, "do not sum to it exactly in float32"),
+        ("noise_multiplier=1", 1e300, "too large for the float32"),
+    ],
+)
+def test_a_step_that_cannot_add_up_to_the_value_is_refused(options, value, match):
+    module = pytest.importorskip("opacus.optimizers.optimizer", exc_type=ImportError)
+    step, given = opacus.LIBRARY.find(f"step:{options}")
+    with pytest.raises(UsageError, match=match):
+        step.make(module, **given)(np.array([value]), 1)
+
+
+def test_a_step_from_many_clipped_gradients():
+    """Noise 1e-8 is lost in a float32 of 1: the release is the sum of 128 unclipped gradients."""
+    module = pytest.importorskip("opacus.optimizers.optimizer", exc_type=ImportError)
+    step, given = opacus.LIBRARY.find("step:max_grad_norm=0.01,noise_multiplier=1e-7")
+    np.testing.assert_array_equal(
+        step.make(module, **given)(np.array([1.0, -0.5]), 3), [[1, -0.5]] * 3
+    )

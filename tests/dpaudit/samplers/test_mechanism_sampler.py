@@ -1,20 +1,22 @@
+"""Mechanisms in a process of their own: what is asked and released, at once or one by one."""
+
 from __future__ import annotations
 
 import time
 
 import numpy as np
 import pytest
-import scipy.stats
 
 from dpaudit.errors import (
-    MissingExtraError,
     SamplerCrashError,
     SamplerOutputError,
     SamplerTimeoutError,
     UnknownNameError,
     UsageError,
 )
-from dpaudit.interfaces import Mechanism
+from dpaudit.interfaces import Mechanism, TimedMechanism
+from dpaudit.samplers.endpoints.targets import Target
+from dpaudit.samplers.endpoints.worker_main import Dispatcher, open_target
 from dpaudit.samplers.resolve import open_mechanism
 
 ONE = np.array([1.0])
@@ -84,10 +86,6 @@ def test_releases_may_have_any_length_and_one_process_serves_all_values(module):
         ("return np.zeros((n, 2, 2))", r"shape \(4, 2, 2\)"),
         ("return np.zeros((n, 0))", r"shape \(4, 0\)"),
         ("return 1.0", r"shape \(\)"),
-        ("return None", "dtype=object, which is not real numbers"),
-        ("return ['a'] * n", "which is not real numbers"),
-        ("return np.zeros(n) * 1j", "dtype=complex128"),
-        ("return [[1], [1, 2]] * (n // 2)", "which is not an array"),
         ("return np.array([0, 1, np.nan, np.inf])[:n]", r"2 of 4 .* \[2, 0\]=nan"),
     ],
 )
@@ -103,34 +101,6 @@ def test_an_exception_is_told_and_the_next_release_goes_on(tell):
     ):
         tell("raise ValueError('no negative counts')")
     assert tell("return np.full(n, value)", n=2).shape == (2, 1)
-
-
-def test_a_dying_mechanism(module, marker, alive):
-    module(f"""
-        import os, signal
-        x = {marker!r}
-        def f(value, n): os.kill(os.getpid(), signal.SIGSEGV)
-    """)
-    with pytest.raises(SamplerCrashError, match=r"^mechanism .*SIGSEGV.*fix the mechanism"):
-        release("python:foreign:f")
-    assert not alive(marker)
-
-
-def test_a_hanging_mechanism_ends_at_the_time_limit(module, here):
-    module("""
-        import time
-        def f(value, n):
-            if value > 0: time.sleep(1000)
-            return np.zeros(n)
-    """)
-    with open_mechanism("python:foreign:f", seed="1") as mechanism:
-        mechanism.release(-ONE, 1, timeout=30)
-        start = time.monotonic()
-        with pytest.raises(SamplerTimeoutError, match=r"timeout=0.2 s"):
-            mechanism.release(ONE, 1, timeout=0.2)
-        assert time.monotonic() - start < LATEST
-        with pytest.raises(SamplerCrashError, match="stopped earlier"):
-            mechanism.release(-ONE, 1, timeout=5)
 
 
 def test_a_value_far_longer_than_a_pipe_cannot_hang_the_auditor(module):
@@ -150,8 +120,6 @@ def test_a_release_too_great_to_hold_is_refused(tell):
     ("value", "n", "match"),
     [
         (np.zeros((2, 2)), 1, r"value of shape \(2, 2\)"),
-        (np.float64(1), 1, r"value of shape"),
-        (np.zeros(0), 1, r"value of shape \(0,\)"),
         (np.zeros(4097), 1, r"1 to 4096 numbers"),
         (np.array([1.0, np.nan]), 1, "value=nan"),
         (ONE, 0, "n=0"),
@@ -161,11 +129,6 @@ def test_questions_that_cannot_be_asked(value, n, match, here):
     with pytest.raises(UsageError, match=match):
         # before anything is started
         open_mechanism("numpy:laplace", seed="1").release(value, n, timeout=5)
-
-
-def test_outside_with_nothing_is_released(here):
-    with pytest.raises(UsageError, match="not open"):
-        open_mechanism("numpy:laplace", seed="1").release(ONE, 1, timeout=5)
 
 
 @pytest.mark.parametrize(
@@ -192,35 +155,59 @@ def test_what_is_no_mechanism(text, kind, match, here):
         open_mechanism(text, seed="1")
 
 
-def test_a_function_that_is_not_there(module):
-    module("def laplace(value, n): pass")
-    with pytest.raises(UsageError, match="function=lapace"):
-        release("python:foreign:lapace")
+# ---------------------------------------------------------------- one by one, with seconds
 
 
-def test_an_absent_library_says_what_to_install(here, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(here))  # found before the installed one
-    (here / "opendp.py").write_text("raise ModuleNotFoundError('no', name='opendp')")
-    with pytest.raises(MissingExtraError, match=r"pip install 'dpaudit\[opendp\]'"):
-        release("opendp:laplace")
+def timed(text, value, n, timeout=60.0):
+    with open_mechanism(text, seed="1") as mechanism:
+        assert isinstance(mechanism, TimedMechanism)
+        return mechanism.release_timed(np.array(value, dtype=np.float64), n, timeout=timeout)
 
 
-def test_a_library_releases_around_the_value():
-    """Fails with probability 3e-7 for an honest library; wrong ones are ≥ 8 / √n apart (KS)."""
-    value = np.array([5.0, -3.0, 1e6])
-    with open_mechanism("numpy:laplace:scale=2", seed="1") as mechanism:
-        released = mechanism.release(value, 10_000, timeout=60)
-    for column, centre in zip(released.T, value, strict=True):
-        assert scipy.stats.kstest(column, scipy.stats.laplace(centre, 2).cdf).pvalue > 1e-7
-        assert scipy.stats.kstest(column, scipy.stats.laplace(centre, 3.2).cdf).pvalue < 1e-7
-        assert scipy.stats.kstest(column, scipy.stats.laplace(centre + 0.5, 2).cdf).pvalue < 1e-7
+def test_each_release_is_a_call_of_its_own_with_its_own_seconds(module):
+    """Sleeps are never shorter than asked, so the lower bounds always hold."""
+    module("""
+        import time
+        calls = []
+        def f(value, n):
+            calls.append(n)
+            time.sleep(0.02 if len(calls) % 3 == 0 else 0)
+            return np.array([[value, len(calls), n]])
+    """)
+    released, seconds = timed("python:foreign:f", [-2.5], 9)
+    np.testing.assert_array_equal(released, [[-2.5, i + 1, 1] for i in range(9)])
+    assert seconds.shape == (9,)
+    assert (seconds > 0).all()
+    assert (seconds[2::3] >= 0.02).all()
 
 
-def test_whole_numbers_are_asked_of_a_discrete_mechanism():
-    pytest.importorskip("pydp")
-    with open_mechanism("python-dp:laplace-int:epsilon=1", seed="1") as mechanism:
-        released = mechanism.release(np.array([10.0, -4.0]), 500, timeout=60)
-        assert (released == np.rint(released)).all()
-        assert np.abs(released.mean(0) - [10, -4]).max() < 6 * np.sqrt(2 / 500)
-        with pytest.raises(UsageError, match=r"value=0.5"):
-            mechanism.release(np.array([1.0, 0.5]), 1, timeout=60)
+def test_what_goes_wrong_is_told(module):
+    module("""
+        state = []
+        def grows(value, n):
+            state.append(1)
+            return np.zeros((1, len(state)))
+        def two(value, n): return np.zeros(2)
+        def none(value, n): return np.full((1, 2), np.nan)
+        def raises(value, n): raise ValueError("no negative counts")
+    """)
+    for function, kind, match in [
+        ("grows", SamplerOutputError, r"returned shape \(1, 2, 3\) \(release n=1 of m=1 numbers\)"),
+        ("none", SamplerOutputError, "nan"),
+        ("raises", SamplerCrashError, "ValueError: no negative counts"),
+    ]:
+        with pytest.raises(kind, match=match):
+            timed(f"python:foreign:{function}", [1.0], 3)
+    with pytest.raises(UsageError, match=r"value=0\.5"):
+        open_target(
+            {"name": "x", **open_mechanism("scipy:dlaplace", seed="1")._spec}
+        ).release_timed(np.array([0.5]), 3)
+
+
+def test_a_target_without_timed_releases_says_so():
+    spec = {"name": "x", "role": "mechanism"}
+    asked = Dispatcher(Target(draw=lambda *_: None, release=lambda *_: 1, ours=True), spec)
+    question = {"n": 1, "d": 1, "call": 0, "seconds": 1e9, "release": "AAAAAAAAAAA=", "timed": True}
+    with pytest.raises(UsageError, match="mechanism x: has no timed releases"):
+        asked.answer(question)
+    assert asked.answer({**question, "timed": False}) == {"width": 1}

@@ -9,7 +9,7 @@ import numpy as np
 import psutil
 import pytest
 
-from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
+from dpaudit.errors import SamplerCrashError, SamplerOutputError, UsageError
 from dpaudit.samplers import open_sampler
 from dpaudit.samplers.endpoints.targets import named_function
 
@@ -29,24 +29,6 @@ def test_values_arrive_in_order(module):
 def test_a_big_block_arrives_whole(ask):
     values = ask("return np.arange(n * d, dtype=float).reshape(n, d)", 1000, 2000)
     np.testing.assert_array_equal(values, np.arange(2e6).reshape(1000, 2000))
-
-
-def test_the_same_process_answers_all_calls(module):
-    module(
-        """
-        calls = 0
-        def f(n, d):
-            global calls
-            calls += 1
-            return np.full((n, d), calls)
-        """
-    )
-    with open_sampler("python:foreign:f", seed="1") as sampler:
-        assert (sampler.dim, sampler.available, sampler.name) == (None, None, "python:foreign:f")
-        first, second = sampler.draw(2, 2, timeout=20), sampler.draw(3, 1, timeout=20)
-    assert (first == 1).all()
-    assert (second == 2).all()
-    assert second.shape == (3, 1)
 
 
 def test_functions_with_a_size_are_called_by_size(here):
@@ -77,30 +59,18 @@ def test_printing_and_reading_standard_input_do_no_harm(module):
             assert (sampler.draw(2, 2, timeout=20) == 0).all()
 
 
-def test_an_exception_is_one_line_and_the_worker_lives_on(module):
-    module(
-        """
-        def f(n, d):
-            if n == 3: raise ValueError("bad\\nweather")
-            return np.ones((n, d))
-        """
-    )
-    with open_sampler("python:foreign:f", seed="1") as sampler:
-        with pytest.raises(SamplerCrashError) as caught:
-            sampler.draw(3, 2, timeout=20)
-        assert (sampler.draw(2, 2, timeout=20) == 1).all()
-    assert "raised ValueError: bad weather (foreign.py, line 4; call n=3, d=2)" in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
 @pytest.mark.parametrize(
     ("body", "where"),
     [
-        ("def f(n, d):\n    return g(n)\ndef g(n):\n    return n / 0", "foreign.py, line 5; call"),
-        ("import json\ndef f(n, d):\n    return json.loads('x')", "foreign.py, line 4; call"),
+        (
+            "def f(n, d): raise ValueError('bad\\nweather')",
+            "raised ValueError: bad weather (foreign.py, line 2; call",
+        ),
+        ("def f(n, d):\n    return g(n)\ndef g(n):\n    return n / 0", "(foreign.py, line 5; call"),
+        ("import json\ndef f(n, d):\n    return json.loads('x')", "(foreign.py, line 4; call"),
         (
             "def f(n, d):\n    exec(compile('1 / 0', '/x/\\x1b[31mred\\n.py', 'exec'))",
-            "�[31mred .py, line 1; call",
+            "(�[31mred .py, line 1; call",
         ),
     ],
 )
@@ -109,19 +79,10 @@ def test_an_exception_says_where(body, where, module):
     module(body)
     with (
         open_sampler("python:foreign:f", seed="1") as sampler,
-        pytest.raises(SamplerCrashError, match=re.escape(f"({where} n=3, d=2)")) as caught,
+        pytest.raises(SamplerCrashError, match=re.escape(f"{where} n=3, d=2)")) as caught,
     ):
         sampler.draw(3, 2, timeout=20)
     assert str(caught.value).isprintable()
-
-
-def test_an_import_that_fails_says_where(module):
-    module("import json\n\n1 / 0")
-    with (
-        open_sampler("python:foreign:f", seed="1") as sampler,
-        pytest.raises(UsageError, match=r"division by zero; foreign\.py, line 4\); run from"),
-    ):
-        sampler.start(timeout=20)
 
 
 @pytest.mark.parametrize("body", ["raise KeyboardInterrupt", "raise SystemExit"])
@@ -133,36 +94,10 @@ def test_exceptions_that_end_programs_end_no_worker(body, ask):
     assert ask("return np.ones((n, d))").all()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("body", "match"),
-    [
-        ("__import__('os')._exit(3)", "exit status 3"),
-        ("__import__('os').kill(__import__('os').getpid(), 9)", "signal SIGKILL"),
-        (
-            "print('the floor is lava', flush=True); __import__('os')._exit(1)",
-            "floor is lava",
-        ),
-        ("__import__('os').closerange(3, 100)", "raised OSError|closed the channel|process ended"),
-        (
-            "[__import__('os').write(k, b'0' * 64) for k in range(4, 9) if k != 6]",
-            "raised OSError|something else wrote",
-        ),
-    ],
-)
-def test_ends_of_the_process_are_crashes(body, match, module, marker, alive):
-    module(f"def f(n, d): {body}", f"{marker}.py")
-    with open_sampler(f"python:./{marker}.py:f", seed="1") as sampler:
-        with pytest.raises(SamplerCrashError, match=match) as caught:
-            sampler.draw(2, 2, timeout=20)
-        assert "n=2, d=2" in str(caught.value)
-    assert not alive(marker)
-
-
 def test_a_dead_worker_stays_dead(module):
-    module("def f(n, d): __import__('os')._exit(3)")
+    module("import os\ndef f(n, d): print('the floor is lava', flush=True); os._exit(3)")
     with open_sampler("python:foreign:f", seed="1") as sampler:
-        for match in ("exit status 3", "stopped earlier"):
+        for match in (r"exit status 3.*floor is lava.*\(call n=2, d=2\)", "stopped earlier"):
             with pytest.raises(SamplerCrashError, match=match):
                 sampler.draw(2, 2, timeout=20)
 
@@ -172,18 +107,14 @@ def test_a_dead_worker_stays_dead(module):
     [
         ("np.zeros(5)", r"returned shape \(5,\), wanted \(n=4, d=2\)"),
         ("np.zeros((2, 4))", r"returned shape \(2, 4\), wanted"),
-        ("np.zeros((4, 2, 1))", r"shape \(4, 2, 1\)"),
-        ("np.zeros((5, 2))", r"shape \(5, 2\)"),
         ("None", "type=NoneType"),
         ("np.array([[1, 'a']] * 4)", "not real numbers"),
-        ("np.array([[1, None]] * 4, dtype=object)", "dtype=object"),
         ("np.zeros((4, 2), dtype=complex)", "complex128"),
         ("[[1, 2], [3]]", "not an array"),
         (
             "np.array([[1, 2], [3, np.nan], [np.inf, 0], [0, 0]])",
             r"2 of 8 .* first is \[1, 1\]=nan",
         ),
-        ("np.full((4, 2), -np.inf)", r"8 of 8 .* \[0, 0\]=-inf"),
     ],
 )
 def test_wrong_answers_say_what_was_wanted(body, match, ask):
@@ -220,31 +151,6 @@ def test_a_slip_is_said_by_the_auditor(module):
 def test_a_missing_file_is_found_at_once(here):
     with pytest.raises(UsageError, match=r"module=./no.py"):
         open_sampler("python:./no.py:f", seed="1")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import time\ndef f(n, d): time.sleep(1000)",
-        "import time\ntime.sleep(1000)",
-        "def f(n, d):\n while True: print('x' * 1000)",
-        "import subprocess, sys\ndef f(n, d):\n"
-        " subprocess.run([sys.executable, '-c', 'import time; time.sleep(999)', MARK])",
-    ],
-)
-def test_silence_ends_in_time_and_leaves_nothing(code, module, marker, ends_in_time):
-    module(f"MARK = '{marker}'\n{code}", f"{marker}.py")
-    ends_in_time(f"python:./{marker}.py:f", marker)
-
-
-def test_after_a_time_out_the_worker_stays_dead(module):
-    module("def f(n, d): __import__('time').sleep(1000)")
-    with open_sampler("python:foreign:f", seed="1") as sampler:
-        with pytest.raises(SamplerTimeoutError):
-            sampler.draw(4, 2, timeout=0.1)
-        with pytest.raises(SamplerCrashError, match="stopped earlier"):
-            sampler.draw(4, 2, timeout=0.1)
 
 
 def test_leaving_the_block_leaves_nothing_even_of_its_children(module, marker, alive, present):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
 from command_line import here as dpaudit
-from support.http_server import answer
+from support.http_server import OK, answer
 
-from dpaudit.errors import SamplerCrashError, SamplerOutputError, UsageError
+from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.interfaces import Mechanism, RecordedMechanism
+from dpaudit.samplers.endpoints import dataset_http
+from dpaudit.samplers.endpoints.dataset_http import DatasetEndpoint
 from dpaudit.samplers.resolve import open_mechanism
 
 ZERO, ONE = np.array([0.0]), np.array([1.0])
@@ -133,27 +136,10 @@ def test_the_length_of_an_answer_tells_that_of_a_release(serve):
         np.testing.assert_array_equal(mechanism.release(value, 4, timeout=20), [value] * 4)
 
 
-@pytest.mark.parametrize(
-    ("head", "content", "kind", "match"),
-    [
-        ("HTTP/1.1 200 OK\r\n", b"x" * 20, SamplerOutputError, "gave 20 bytes, wanted n rows"),
-        ("HTTP/1.1 200 OK\r\n", b"", SamplerOutputError, "gave 0 bytes"),
-        ("HTTP/1.1 500 Oh\r\n", b"no\x1b[31m", SamplerCrashError, "mechanism http.*status 500 Oh"),
-        ("HTTP/1.1 302 Go\r\n", b"", SamplerOutputError, "redirect"),
-        ("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n", b"x" * 16, SamplerOutputError, "gzip"),
-    ],
-)
-def test_answers_that_are_no_releases(serve, head, content, kind, match):
-    server = serve(lambda send, n, value, _: send(answer(content, head)))
-    with (
-        open_mechanism(f"http://{server.host}/", seed="1") as mechanism,
-        pytest.raises(kind, match=match) as caught,
-    ):
-        mechanism.release(ONE, 2, timeout=20)
-    assert "\x1b" not in str(caught.value)
+def test_answers_that_are_no_releases(serve):
+    def odd(send, n, value, _):
+        send(answer(b"x" * 20))
 
-
-def test_a_body_cut_short_and_one_too_long(serve):
     def cut(send, n, value, _):
         send("HTTP/1.1 200 OK\r\nContent-Length: 32\r\n\r\n", b"x" * 16)
 
@@ -165,6 +151,7 @@ def test_a_body_cut_short_and_one_too_long(serve):
         send(f"HTTP/1.1 200 OK\r\nContent-Length: {1 << 40}\r\n\r\n", b"x" * 16)
 
     for behave, match in (
+        (odd, "gave 20 bytes, wanted n rows"),
         (cut, "gave 16 bytes of 32 and then the end"),
         (more, "more than its Content-Length"),
         (endless, "gave more than 2147483648 bytes"),
@@ -174,3 +161,88 @@ def test_a_body_cut_short_and_one_too_long(serve):
             pytest.raises(SamplerOutputError, match=match),
         ):
             mechanism.release(ZERO, 2, timeout=20)
+
+
+# ---------------------------------------------------------------- of data sets
+
+
+def says(text, head=OK):
+    return lambda send, n, dataset, _: send(answer(text.encode(), head)) or True
+
+
+def released(server, dataset, n=2, timeout=20.0):
+    with DatasetEndpoint(f"http://{server.host}/release") as mechanism:
+        return mechanism.release_any(dataset, n, timeout=timeout)
+
+
+def test_the_data_set_is_posted_and_releases_are_any_json(serve):
+    server = serve(says('[{"Bonn": [1, null]}, "yes", NaN, -Infinity]'))
+    rows = [{"age": 3, "city": None, "x": math.inf}]
+    found = released(server, rows, n=4)
+    assert repr(found) == "[{'Bonn': [1, None]}, 'yes', nan, -inf]"
+    kind, path, head, asked = server.requests[0]
+    assert (kind, path, head["content-type"]) == ("POST", "/release", "application/json")
+    assert asked == {"dataset": rows, "n": 4}
+
+
+def test_arrays_and_frames_are_posted_as_records(serve):
+    pd = pytest.importorskip("pandas")
+    server = serve(says("[1, 2]"))
+    for dataset, wanted in (
+        (np.eye(2, dtype=int), [[1, 0], [0, 1]]),
+        (pd.DataFrame({"a": [1, 2], "b": ["x", "y"]}), [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]),
+    ):
+        released(server, dataset)
+        assert server.requests[-1][3]["dataset"] == wanted
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "head", "kind", "match"),
+    [
+        ("[1]", OK, SamplerOutputError, r"with 1 releases, wanted a JSON array of 2 .*\(release n"),
+        ('{"a": 1}', OK, SamplerOutputError, "with dict, wanted a JSON array of 2"),
+        ("[1, \x1b[2J", OK, SamplerOutputError, "is no JSON"),
+        ("[" * 100_000, OK, SamplerOutputError, "is no JSON"),
+        ("[1, " + "[" * 50 + "]" * 51, OK, SamplerOutputError, "nested"),
+        ("", OK, SamplerOutputError, "gave 0 bytes"),
+        ("no\x1b[31m", "HTTP/1.1 500 Oh\r\n", SamplerCrashError, "status 500 Oh; it says 'no"),
+        ("[1, 2]", f"{OK}Content-Encoding: gzip\r\n", SamplerOutputError, "gzip"),
+    ],
+)
+def test_answers_that_are_no_releases_are_one_sentence(serve, text, head, kind, match):
+    with pytest.raises(kind, match=f"^mechanism http://.*{match}") as caught:
+        released(serve(says(text, head)), [1])
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 500
+
+
+def test_a_late_answer_and_one_too_large(serve, monkeypatch):
+    with pytest.raises(SamplerTimeoutError, match=r"timeout=0\.2"):
+        released(serve(lambda send, n, d, server: server.stop.wait(20)), [1], timeout=0.2)
+    monkeypatch.setattr(dataset_http, "_MOST", 5)
+    with pytest.raises(SamplerOutputError, match="more than 5 bytes"):
+        released(serve(says("[1, 2]")), [1])
+
+
+@pytest.mark.parametrize(("clipped", "code"), [(True, 0), (False, 1)])
+def test_an_endpoint_of_data_sets_is_audited_at_two_files(
+    serve, tmp_path, monkeypatch, clipped, code
+):
+    monkeypatch.setattr("dpaudit.audit.epsilon.judge.learned_scores", lambda *_, **__: [])
+    rng = np.random.default_rng(1)
+
+    def total(send, n, dataset, _):
+        exact = sum(min(row["age"], 10 if clipped else 1000) for row in dataset)
+        send(answer(json.dumps([{"sum": x} for x in rng.laplace(exact, 10, n).round(1)]).encode()))
+        return True
+
+    (tmp_path / "a.csv").write_text("age\n3\n7\n")
+    (tmp_path / "b.csv").write_text("age\n3\n7\n90\n")
+    ended = dpaudit(
+        *("mechanism", f"http://{serve(total).host}/sum", "--claim-epsilon", "1"),
+        *("--neighbours", "a.csv;b.csv", "--seed", "1", "--samples", "2000"),
+        cwd=tmp_path,
+    )
+    assert ended.returncode == code, ended.stderr
+    assert "Second: 3 records" in ended.stdout

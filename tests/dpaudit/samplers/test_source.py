@@ -1,15 +1,23 @@
+"""The sources of this package as samplers and as mechanisms."""
+
 from __future__ import annotations
+
+import sys
 
 import numpy as np
 import pytest
 
-from dpaudit.errors import UnknownNameError, UsageError
+from dpaudit import registry
+from dpaudit.errors import DuplicatePluginError, UnknownNameError, UsageError
+from dpaudit.interfaces import Mechanism, TimedMechanism
 from dpaudit.randomness import KeyedStream
 from dpaudit.samplers import open_sampler
 from dpaudit.samplers.endpoints.worker_main import open_target
+from dpaudit.samplers.resolve import open_mechanism
 
 torch = pytest.importorskip("torch")
 gaussian = pytest.importorskip("dpaudit.noise.gaussian")
+secure = pytest.importorskip("dpaudit.noise.secure_gaussian")
 
 
 def test_calls_draw_from_children_of_the_seed():
@@ -61,3 +69,110 @@ def test_errors_of_the_registry_come_through_as_they_are():
         opened("gaussian:sgma=1")
     with pytest.raises(UsageError, match="name=value"):
         open_sampler("gaussian:2", seed="1")
+
+
+# ---------------------------------------------------------------- mechanisms
+
+VALUE = np.array([1.0, -0.25, 1e5 + 0.1])
+
+
+def rows(n, value=VALUE):
+    return torch.from_numpy(np.tile(value, (n, 1)))
+
+
+class Here:
+    """A mechanism whose worker is this process."""
+
+    def __init__(self, text, mitigation=None):
+        self.target = open_target(
+            {"name": text, **open_mechanism(text, seed="7", mitigation=mitigation)._spec}
+        )
+
+    def release(self, value, n, *, timed=False):
+        release = self.target.release_timed if timed else self.target.release
+        return self.target.draw(n, release(value, n) + timed, 0)
+
+
+def test_calls_release_from_children_of_the_seed():
+    mechanism = Here("secure-gaussian:sigma=2")  # from a worker: studies/test_libraries.py
+    got = [mechanism.release(VALUE, n) for n in (4, 5)]
+    for call, released in enumerate(got):
+        stream = KeyedStream.from_seed("7").child("release", call)
+        expected = secure.SecureGaussian(sigma=2).release(rows(4 + call), stream=stream)
+        np.testing.assert_array_equal(released, expected.numpy())
+
+
+def test_plain_noise_is_added_in_floating_point_and_a_mitigation_may_stand_between():
+    rotation = pytest.importorskip("dpaudit_mitigations.rotation.fresh").Rotation
+    stream = KeyedStream.from_seed("7").child("release", 0)
+    released = Here("gaussian:sigma=3").release(VALUE, 6)
+    noise = gaussian.Gaussian(sigma=3).sample(6, 3, stream=stream, dtype=torch.float64)
+    np.testing.assert_array_equal(released, (rows(6) + noise).numpy())
+    turned = Here("gaussian:sigma=3", mitigation="rotation").release(VALUE, 6)
+    expected = rotation().release(rows(6), gaussian.Gaussian(sigma=3), stream=stream)
+    np.testing.assert_array_equal(turned, expected.numpy())
+
+
+def test_timed_releases_are_as_many_calls():
+    mechanism = Here("discrete-laplace:scale=4")
+    mechanism.release(np.array([3.0]), 2)
+    released, seconds = mechanism.release(np.array([3.0]), 5, timed=True).T
+    source = registry.create("sources", "discrete-laplace:scale=4")
+    root = KeyedStream.from_seed("7")
+    one = rows(1, np.array([3.0]))
+    expected = [source.release(one, stream=root.child("release", 1 + i)).item() for i in range(5)]
+    assert released.ravel().tolist() == expected
+    assert seconds.shape == (5,)
+    assert (seconds > 0).all()
+
+
+def test_nothing_is_imported_on_the_auditors_side(monkeypatch):
+    monkeypatch.delitem(sys.modules, "dpaudit.noise.snapping", raising=False)
+    mechanism = open_mechanism("snapping:epsilon=2", seed="1")
+    assert "dpaudit.noise.snapping" not in sys.modules
+    assert mechanism.name == "snapping:epsilon=2"
+    assert isinstance(mechanism, Mechanism)
+    assert isinstance(mechanism, TimedMechanism)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "match"),
+    [
+        ("secure-gaussian:sgma=1", UnknownNameError, "did you mean 'sigma'"),
+        (
+            "discrete-gaussian",
+            UsageError,
+            r"query value=0\.5: discrete-gaussian takes whole numbers",
+        ),
+        ("secure-gaussian:sigma=1e-20", UsageError, r"query value=0\.5: .*coarser granularity"),
+    ],
+)
+def test_what_the_source_refuses_is_said_in_its_words(text, kind, match):
+    with pytest.raises(kind, match=match):
+        Here(text).release(np.array([0.5]), 3)
+
+
+def test_a_source_of_one_dimension_refuses_another(tmp_path, make_key):
+    path = tmp_path / "key.json"
+    make_key(dim=8).save(path)
+    with open_mechanism(f"pancake:key={path}", seed="1") as mechanism:
+        assert mechanism.release(np.zeros(8), 2, timeout=60).shape == (2, 8)
+        with pytest.raises(UsageError, match=r"value of 3 numbers: source pancake.*dim=8"):
+            mechanism.release(VALUE, 2, timeout=60)
+
+
+def test_names_that_do_not_fit_are_refused(monkeypatch):
+    with pytest.raises(UnknownNameError, match="did you mean 'secure-gaussian'"):
+        open_mechanism("secure-gausian", seed="1")
+    with pytest.raises(UnknownNameError, match="mitigation=rotatoin"):
+        open_mechanism("gaussian", seed="1", mitigation="rotatoin")
+    with pytest.raises(UsageError, match="mitigation=rotation"):
+        open_mechanism("numpy:laplace", seed="1", mitigation="rotation")
+    every = registry.plugins("sources")
+    monkeypatch.setattr(
+        registry,
+        "plugins",
+        lambda kind: every | {"numpy": every["gaussian"]} if kind == "sources" else {"numpy": None},
+    )
+    with pytest.raises(DuplicatePluginError, match="mechanism=numpy"):
+        open_mechanism("numpy:laplace", seed="1")
