@@ -1,4 +1,7 @@
-"""The specimens have the law they claim and their flaw; oracles are scalar or copied."""
+"""The specimens have the law they claim and their flaw; oracles are scalar or other libraries.
+
+Pairs and logarithms that give their uniforms away: test_pair_inversion.py and test_reach.py.
+"""
 
 import math
 import random
@@ -133,28 +136,6 @@ def test_bad_options_are_refused(kind, options):
 # ---------------------------------------------------------------- Box-Muller
 
 
-def uniform_from_pairs(x):
-    """The 24-bit uniform of the radius in grid units, where float32's rounding does not blur it."""
-    x = x.reshape(-1, 2)
-    u1 = np.exp(-(x**2).sum(1) / 2) * 2**24
-    return u1[u1 < 2**13]
-
-
-def test_box_muller_f32_pairs_lie_on_its_grid(stream):
-    """The flaw: both outputs of a pair give back the 24-bit uniform; sums of four do not."""
-    share = {}
-    for source in (BoxMullerF32(), Gaussian(), FourSumGaussian()):
-        x = draw(source, 1_000_000, stream)
-        if isinstance(source, BoxMullerF32):
-            assert abs(x).max() <= math.sqrt(-2 * math.log(2**-24)) * (1 + 1e-6)
-        u1 = uniform_from_pairs(x)
-        assert len(u1) > 150
-        share[type(source)] = (np.abs(u1 - np.rint(u1)) < 0.1).mean()
-    assert share[BoxMullerF32] > 0.97
-    assert share[Gaussian] < 0.3  # 0.2 by chance
-    assert share[FourSumGaussian] < 0.3
-
-
 class Replayed(random.Random):
     """Python's own generator of normals, on the uniforms of a stream."""
 
@@ -181,33 +162,6 @@ def test_polar_is_numpys_legacy_normal_bit_for_bit(sigma, stream):
     assert np.array_equal(ours, numpys.normal(0.0, sigma, 100_000))
 
 
-def test_polar_pairs_give_their_uniforms_away(stream):
-    """The flaw, from outputs only: r² = exp(−(a² + b²)/2) gives x₁ and x₂ on a grid of 2^−52."""
-
-    def replayed(pairs):
-        """The share of pairs that some x₁, x₂ within 8 steps of the inverted ones reproduce."""
-        hits = 0
-        for a, b in pairs:
-            r = math.sqrt(math.exp(-(a * a + b * b) / 2))
-            x2, x1 = (round(z / math.hypot(a, b) * r * 2**52) for z in (a, b))
-            hits += any(
-                (a, b) == pair((x1 + i) * 2.0**-52, (x2 + j) * 2.0**-52)
-                for i in range(-8, 9)
-                for j in range(-8, 9)
-            )
-        return hits / len(pairs)
-
-    def pair(x1, x2):
-        r2 = x1 * x1 + x2 * x2
-        f = math.sqrt(-2.0 * math.log(r2) / r2) if 0.0 < r2 < 1.0 else math.nan
-        return f * x2, f * x1
-
-    at_zero = draw(Polar(), 600, stream).reshape(-1, 2)
-    assert replayed(at_zero.tolist()) > 0.8  # the others need more steps around
-    assert replayed(draw(IdealAddedGaussian(), 600, stream).reshape(-1, 2).tolist()) < 0.6
-    assert replayed(((1 + at_zero) - 0.0).tolist()) < 0.6  # released at 1, held against 0
-
-
 # ---------------------------------------------------------------- Laplace
 
 
@@ -225,43 +179,15 @@ def test_laplace_is_numpys_bit_for_bit(scale):
         assert np.array_equal(out, reference.laplace(0.0, scale, n))
 
 
-def on_numpys_grid(y, scale, bits):
-    """Whether some U = k·2^−bits in (0, 1) gives ``y`` by numpy's expression, for possible k."""
-    p = math.exp(-abs(y) / scale) * 2 ** (bits - 1)  # 2^bits·U, or 2^bits·(1 − U)
-    for near in range(math.floor(p) - 3, math.floor(p) + 5):
-        for k in (near, 2**bits - near):
-            u = k * 2.0**-bits
-            if 0 < u < 1 and y == (
-                0.0 - scale * math.log(2.0 - u - u) if u >= 0.5 else 0.0 + scale * math.log(u + u)
-            ):
-                return True
-    return False
-
-
-def on_log_grid(y, scale, bits):
-    """Whether some U = k·2^−bits in (0, 1] gives ±``y`` as −scale·ln U."""
-    p = round(math.exp(-abs(y) / scale) * 2**bits)
-    near = range(max(1, p - 4), min(2**bits, p + 4) + 1)  # at k = 2^bits: 0.0 == −0.0
-    return any(abs(y) == -scale * math.log(k * 2.0**-bits) for k in near)
-
-
-@pytest.mark.parametrize(("form", "grid"), [("numpy", on_numpys_grid), ("log", on_log_grid)])
-@pytest.mark.parametrize(("scale", "bits"), [(1.0, 53), (3.7, 53), (1.0, 24), (2.5, 8)])
-def test_laplace_values_come_from_the_grid_and_wrong_values_do_not(form, grid, scale, bits, stream):
-    x = draw(NaiveLaplace(scale=scale, bits=bits, form=form), 2_000, stream).tolist()
-    assert all(grid(y, scale, bits) for y in x)
-    ideal = np.random.default_rng(1).laplace(0, scale, 1000) + 2.0**-30
-    for values in ([(1.0 + y) - 0.0 for y in x], ideal):  # released at 1, held against 0
-        assert np.mean([grid(y, scale, bits) for y in values]) < (0.9 if bits == 53 else 0.01)
-
-
-def test_laplace_bits_limit_the_values(stream):
+def test_bits_limit_the_values(stream):
+    x = draw(BoxMullerF32(), 1_000_000, stream)
+    assert abs(x).max() <= math.sqrt(-2 * math.log(2**-24)) * (1 + 1e-6)
     x = draw(NaiveLaplace(bits=8), 100_000, stream)
     assert len(np.unique(abs(x))) == 2**8  # k = 1 … 256
     assert abs(x).max() == 8 * math.log(2)
     x = draw(NaiveLaplace(bits=8, form="numpy"), 100_000, stream)
     assert len(np.unique(x)) == 2**8 - 1  # U = 1/256 … 255/256
-    assert (len(np.unique(draw(NaiveLaplace(bits=16), 300_000, stream)))) <= 2**17
+    assert len(np.unique(draw(NaiveLaplace(bits=16), 300_000, stream))) <= 2**17
     assert len(np.unique(draw(NaiveLaplace(bits=53), 300_000, stream))) == 300_000
 
 
