@@ -93,3 +93,20 @@ def made_of_proof(program: Path, name: str, **asked: Any) -> dict[str, Any]:
         returned=found.returned,
         shows=found.shows,
     )
+
+
+def small(**part: Any) -> dict[str, Any]:
+    """One coin of four values, in two halves; and a second register, which nothing reads."""
+    state = {
+        "register": 0, "domains": [[0, 4], [0, 4]], "cuts": [2], "via": None, "onward": 0,
+        "branches": [[[], [], -1], [[], [], -2]],
+    }  # fmt: skip
+    whole = {
+        "args": [], "first": [[4, 4], [["new", 0], ["new", 1]], 0], "states": [state],
+        "outputs": ["0", "1"], "law": ["1/2", "1/2"], "residual": "0", "exact": True,
+        "visits": ["1"], "bits": [4, 4],
+    }  # fmt: skip
+    return {
+        "certificate": "dpaudit-proof/2", "program": "python:x:y", "files": {}, "kwargs": {},
+        "coins": "", "parts": [whole | part], "returned": None, "shows": {},
+    }  # fmt: skip

@@ -159,13 +159,6 @@ def float_decisions(rng):
     return total == 3 * x, total > 0.9
 
 
-def early_return(rng):
-    for i in range(5):
-        if rng.randrange(3) == 0:
-            return i
-    return -1
-
-
 def loop_else(rng):
     for i in range(2):
         if rng.getrandbits(1):
@@ -200,10 +193,6 @@ def lazy_comparisons(rng):
     if 50 < y <= 100:
         return "middle", x % 2
     return "high", -x > -50, abs(x - 55) < 2
-
-
-def lazy_modulo_bias(rng):
-    return rng.getrandbits(5) % 6
 
 
 def lazy_fraction(rng):

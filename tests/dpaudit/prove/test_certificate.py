@@ -7,6 +7,7 @@ import copy
 import gzip
 import json
 import math
+import random
 import subprocess
 import sys
 from collections import Counter
@@ -14,10 +15,13 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from support.certificates import ASKED, PROGRAM, made_of, made_of_proof
+from support.certificates import ASKED, PROGRAM, made_of, made_of_proof, small
+from support.changed_values import one_change
 
 from dpaudit.prove.certificates import checker
 from dpaudit.prove.certificates.certificate import write_certificate
+from dpaudit.prove.certificates.reader import read_certificate
+from dpaudit.results.foreign import RefusedError
 
 
 @pytest.fixture
@@ -29,7 +33,7 @@ def program(tmp_path, monkeypatch):
     return path
 
 
-def checked(made, folder: Path, *, run=True, isolated=False):
+def checked(made, folder: Path, *, isolated=False):
     path = folder / "certificate.json.gz"
     write_certificate(made, path)
     if not isolated:
@@ -71,13 +75,6 @@ def test_a_certificate_holds_and_python_follows_all_of_it(program, tmp_path, nam
     assert said["residual"] <= 2.0**-40
 
 
-def test_the_same_proof_has_the_same_bytes(program, tmp_path) -> None:
-    hashes = {
-        write_certificate(made_of(program, "below", 5), tmp_path / f"{i}.gz") for i in range(2)
-    }
-    assert len(hashes) == 1
-
-
 def more_of_the_likeliest(part):
     law = [Fraction(p) for p in part["law"]]
     law[0] += Fraction(1, 1 << 30)
@@ -87,10 +84,6 @@ def more_of_the_likeliest(part):
 
 def more_visits(part):
     part["visits"][-1] = str(2 * Fraction(part["visits"][-1]))
-
-
-def a_residual_that_hides(part):
-    part["residual"] = "0"
 
 
 def another_probability(part):
@@ -123,58 +116,36 @@ def test_arithmetic_that_was_changed_does_not_hold(program, tmp_path, change) ->
         checked(made, tmp_path)
 
 
-def test_a_residual_must_complete_the_law(program, tmp_path) -> None:
-    made = made_of(program, "tossed", Fraction(1, 3))
-    a_residual_that_hides(made["parts"][0])
+def test_a_residual_completes_the_law_and_no_value_is_returned_twice(program, tmp_path) -> None:
+    hides = made_of(program, "tossed", Fraction(1, 3))
+    hides["parts"][0]["residual"] = "0"
     with pytest.raises(checker.Wrong, match="adds up to 1"):
-        checked(made, tmp_path)
+        checked(hides, tmp_path)
+    twice = made_of_proof(program, "pair")
+    twice["returned"] = [0, "7", 0]
+    with pytest.raises(checker.Wrong, match="twice"):
+        checked(twice, tmp_path)
 
 
 def test_a_certificate_of_another_program_is_found_by_running_python(program, tmp_path) -> None:
     made = made_of(program, "below", 5)
-    swapped = copy.deepcopy(made)
+    path = tmp_path / "again.gz"
+    assert write_certificate(made, path) == write_certificate(made_of(program, "below", 5), path)
+    swapped, other = copy.deepcopy(made), copy.deepcopy(made)
     outputs = swapped["parts"][0]["outputs"]
     outputs[:2] = outputs[1::-1]
     checked(swapped, tmp_path)  # the arithmetic alone cannot see it
     assert "Python returns" in checked(swapped, tmp_path, isolated=True)
-    other = copy.deepcopy(made)
     other["parts"][0]["args"] = [4]
     assert "WRONG" in checked(other, tmp_path, isolated=True)
-
-
-def test_a_program_that_was_edited_does_not_hold(program, tmp_path) -> None:
-    made = made_of(program, "below", 5)
     program.write_text(PROGRAM.replace("k & 7 < n", "k & 7 <= n"))
     assert "not the file that was proved" in checked(made, tmp_path, isolated=True)
 
 
-def test_what_is_no_certificate_is_refused(tmp_path) -> None:
-    path = tmp_path / "certificate.json.gz"
-    for data in (b"{}", b"[]", b"nonsense", b'{"certificate": "dpaudit-proof/1"}'):
-        path.write_bytes(gzip.compress(data))
-        with pytest.raises((ValueError, LookupError, TypeError)):
-            checker.check(path, run=False)
-
-
 def test_one_coin_is_never_two_registers(tmp_path) -> None:
-    state = {
-        "register": 0, "domains": [[0, 4], [0, 4]], "cuts": [2], "via": None, "onward": 0,
-        "branches": [[[], [], -1], [[], [], -2]],
-    }  # fmt: skip
-    part = {
-        "args": [], "first": [[4, 4], [["new", 0], ["new", 1]], 0], "states": [state],
-        "outputs": ["0", "1"], "law": ["1/2", "1/2"], "residual": "0", "exact": True,
-        "visits": ["1"], "bits": [4, 4],
-    }  # fmt: skip
-    made = {
-        "certificate": "dpaudit-proof/2", "program": "python:x:y", "files": {}, "kwargs": {},
-        "coins": "", "parts": [part], "returned": None, "shows": {},
-    }  # fmt: skip
-    assert checked(made, tmp_path)["residual"] == 0
-    part["first"] = [[4], [["new", 0], ["new", 0]], 0]
-    part["bits"] = None
+    assert checked(small(), tmp_path)["residual"] == 0
     with pytest.raises(checker.Wrong, match="not uniform and independent"):
-        checked(made, tmp_path)
+        checked(small(first=[[4], [["new", 0], ["new", 0]], 0], bits=None), tmp_path)
 
 
 def test_equal_outputs_of_several_types_are_one(program, tmp_path) -> None:
@@ -202,28 +173,18 @@ def test_what_a_certificate_shows(program, tmp_path) -> None:
     assert checked(made_of(program, "below", 5), tmp_path)["bits"] == [None]
 
 
-def test_one_value_is_never_returned_twice(program, tmp_path) -> None:
-    made = made_of_proof(program, "pair")
-    made["returned"] = [0, "7", 0]
-    with pytest.raises(checker.Wrong, match="twice"):
-        checked(made, tmp_path)
-
-
-def test_dependence_is_not_shown_by_what_is_left_out(program, tmp_path) -> None:
+def test_dependence_is_not_shown_by_what_is_left_out(tmp_path) -> None:
     """Marginals are larger by what was not followed: with 1/4 left, two equal bits may be fair."""
-    state = {
-        "register": 0, "domains": [[0, 8]], "cuts": [3, 6], "via": None, "onward": 0,
-        "branches": [[[], [], -1], [[], [], -2], [[], [], None]],
-    }  # fmt: skip
-    part = {
-        "args": [], "first": [[8], [["new", 0]], 0], "states": [state],
-        "outputs": [["0", "0"], ["1", "1"]], "law": ["3/8", "3/8"], "residual": "1/4",
-        "exact": True, "visits": ["1"], "bits": None,
-    }  # fmt: skip
-    made = {
-        "certificate": "dpaudit-proof/2", "program": "python:x:y", "files": {}, "kwargs": {},
-        "coins": "", "parts": [part], "returned": None, "shows": {"dependence": ["0", "23/32"]},
-    }  # fmt: skip
+    made = small(
+        first=[[8], [["new", 0]], 0],
+        outputs=[["0", "0"], ["1", "1"]],
+        law=["3/8", "3/8"],
+        residual="1/4",
+        bits=None,
+    )
+    branches = [[[], [], to] for to in (-1, -2, None)]
+    made["parts"][0]["states"][0] |= {"domains": [[0, 8]], "cuts": [3, 6], "branches": branches}
+    made["shows"] = {"dependence": ["0", "23/32"]}
     checked(made, tmp_path)  # at most 1/4 + 2·(3/8 − 9/64)
     for bounds in (["1/100", "1"], ["0", "22/32"]):
         made["shows"] = {"dependence": bounds}
@@ -318,3 +279,226 @@ def test_any_one_change_is_refused(program, tmp_path, name) -> None:
     ]
     assert i > 30
     assert len(said) > 5
+
+
+# ---------------- what is refused before: files too large or too deep, fields of another shape
+
+SEED = 37
+CHANGES = 100  # of each certificate
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    """Seven certificates: of one law, of two neighbours, of independent and of dependent values."""
+    folder = tmp_path_factory.mktemp("programs")
+    program = folder / "certified_program.py"
+    program.write_text(PROGRAM)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        patch.delitem(sys.modules, "certified_program", raising=False)
+        made = {name: made_of_proof(program, name, **asked) for name, asked in ASKED.items()}
+        made["below"] = made_of(program, "below", 5)
+        made["tossed"] = made_of(program, "tossed", Fraction(1, 3))
+        made["little"] = made_of(program, "little", coins="")
+        patch.delitem(sys.modules, "certified_program")
+    return json.loads(json.dumps(made))
+
+
+def outcome(made, path):
+    """What becomes of a certificate; any exception but the two declared ones is the test's."""
+    path.write_bytes(gzip.compress(json.dumps(made).encode(), compresslevel=1))
+    try:
+        read_certificate(path)
+        checker.check(path, run=False)
+    except (RefusedError, checker.Wrong) as error:
+        return type(error).__name__, str(error)
+    return "holds", ""
+
+
+def refusal(made, path):
+    kind, message = outcome(made, path)
+    assert kind == "RefusedError", (kind, message)
+    return message
+
+
+def test_random_changes_are_refused_in_a_sentence_or_accepted(certificates, tmp_path) -> None:
+    rng, ends = random.Random(SEED), Counter()
+    for name, made in certificates.items():
+        assert outcome(made, tmp_path / "made") == ("holds", ""), name
+        for _ in range(CHANGES):
+            where, changed = one_change(made, rng)
+            kind, message = outcome(changed, tmp_path / "changed")
+            ends[kind] += 1
+            if kind == "RefusedError":
+                assert message.isprintable(), where
+                assert len(message) < 300, where
+                top = where.lstrip(".").partition(".")[0].partition("[")[0]
+                assert top in message, (where, message)
+    assert set(ends) == {"RefusedError", "Wrong", "holds"}
+    assert ends["RefusedError"] > CHANGES
+
+
+def numbers(value, where=()):
+    """Where the whole numbers of a certificate stand."""
+    for key, below in value.items() if isinstance(value, dict) else enumerate(value):
+        if type(below) is int:
+            yield (*where, key)
+        elif isinstance(below, (dict, list)):
+            yield from numbers(below, (*where, key))
+
+
+def test_no_number_but_that_of_an_output_is_negative(certificates, tmp_path) -> None:
+    kinds = Counter()
+    for made in certificates.values():
+        for place in numbers(made):
+            kind = tuple(key for key in place if isinstance(key, str))
+            kinds[kind] += 1
+            if kind[-1] in ("args", "first", "branches") or kinds[kind] > 5:
+                continue
+            changed = inside = copy.deepcopy(made)
+            for key in place[:-1]:
+                inside = inside[key]
+            inside[place[-1]] = -1
+            assert f"{place[-2]}" in refusal(changed, tmp_path / "changed"), place
+    assert {kind[-1] for kind in kinds} >= {
+        "register", "domains", "cuts", "via", "onward", "bits", "returned"
+    }  # fmt: skip
+
+
+PART, STATE = ("parts", 0), ("parts", 0, "states", 0)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "says"),
+    [
+        ((*PART, "first", 0, 0), 0, "first[0][0]: expected `int` >= 1"),
+        ((*PART, "first", 1, 0, 1), -1, "first[1][0][1]: expected `int` >= 0"),
+        ((*PART, "first", 1, 0, 1), 2, "first.registers=2: must be from 0 to 1"),
+        ((*PART, "first", 1, 0), ["mod", ["new", 0], 0], "first[1][0][2]: expected `int` >="),
+        ((*PART, "first", 1, 0), ["swap", ["new", 0], 1 << 60], "expected `int` <= 65536"),
+        ((*PART, "first", 1, 0), ["old", 0], "first[1][0][0]: invalid value 'old'"),
+        ((*PART, "first", 2), 1, "first.to=1: must be a state from 0 to 0, or an output"),
+        ((*STATE, "branches", 1, 2), -3, "states[0].branches[1].to=-3: must be"),
+        ((*STATE, "register"), 2, "states[0].register=2: must be from 0 to 1"),
+        ((*STATE, "onward"), 2, "states[0].onward=2: must be from 0 to 1"),
+        ((*STATE, "via"), [0, 0], "states[0].via: another branch than one to"),
+        ((*STATE, "via"), [1, 0], "states[0].via=1: must be from 0 to 0"),
+        ((*STATE, "cuts"), [1.5], "states[0].cuts[0]: expected `int`, got"),
+        ((*STATE, "cuts"), [1, 2], "states[0].branches: has 2 values for 3"),
+        ((*PART, "visits"), [], "visits: has 0 values for 1 states"),
+        ((*PART, "visits"), ["1/0"], "visits[0]: must be a number such as 2 or 1/3"),
+        ((*PART, "visits"), ["1e999999999"], "visits[0]: must be a number such"),
+        ((*PART, "law"), ["1"], "law: has 1 values for 2 outputs"),
+        ((*PART, "bits"), [4], "bits: has 1 values for 2 states and the end"),
+        ((*PART, "outputs"), [0, "1"], "outputs[0]: expected `str | array`"),
+        ((*PART, "outputs"), [[{"/": "1"}], "1"], "outputs: expected text or lists of it"),
+        (("returned",), [0, [True]], "returned: expected text or lists of it, got True"),
+        ((*PART, "args"), [{"/": "1/0"}], "args: must be a number such as 2 or 1/3"),
+        ((*PART, "args"), [{"x": "1"}], 'args: an object is written {"/": "1/3"}'),
+        ((*PART, "args"), [0] * 100_001, "args, kwargs: 100,001 values; at most 100,000"),
+        (("kwargs",), {"/": "1"}, "files, kwargs: / is no name"),
+        (("files",), {"/etc/passwd": "00"}, "files[...]: must be 64 hexadecimal digits"),
+        (("parts",), [], "parts: expected `array` of length >= 1"),
+        (("shows",), {"profile": [["1", "0", "1"]]}, "shows.profile: needs 2 parts; there are 1"),
+        (("shows",), {"profile": [["-1", "0", "1"]]}, "shows.profile[0][0]: must be a number such"),
+        (("shows",), {"dependence": ["0", "2"]}, "shows: a bound of a probability is above 1"),
+        (("shows",), {"dependence": ["0", "1"]}, "shows.dependence: needs outputs that are lists"),
+        (("shows",), {"epsilon": "1"}, "shows: object contains unknown field `epsilon`"),
+        (("certificate",), "dpaudit-proof/1", "'dpaudit-proof/1': of another version than"),
+    ],
+)  # fmt: skip
+def test_a_field_of_another_shape_is_named(tmp_path, place, value, says) -> None:
+    made = inside = small()
+    assert outcome(made, tmp_path / "made") == ("holds", "")
+    for key in place[:-1]:
+        inside = inside[key]
+    inside[place[-1]] = value
+    assert says in refusal(made, tmp_path / "changed")
+
+
+def test_ways_that_never_begin_are_refused(tmp_path) -> None:
+    made = small(visits=["1", "0"], bits=None)
+    (state,) = made["parts"][0]["states"]
+    states = made["parts"][0]["states"] = [
+        state
+        | {"domains": [[0, 4]], "branches": [[[4], [["new", 0]], to], [[], [], -1]], "via": [to, 0]}
+        for to in (1, 0)
+    ]
+    assert "via: a circle that never begins" in refusal(made, tmp_path / "circle")
+    states[0]["via"] = None
+    kind, message = outcome(made, tmp_path / "line")
+    assert kind == "Wrong", message
+
+
+def test_epsilon_has_a_largest_value(certificates, tmp_path) -> None:
+    made = certificates["answer"]
+    made = made | {"shows": {"profile": [["1000", "0", "1"]]}}
+    assert outcome(made, tmp_path / "made")[0] == "holds"
+    made["shows"] = {"profile": [["1001", "0", "1"]]}
+    assert "ε='1001': at most 1000" in refusal(made, tmp_path / "changed")
+
+
+@pytest.mark.parametrize(
+    ("register", "cuts", "law"),
+    [(-1, [2], ["3/4", "1/4"]), (0, [0.5], ["1/8", "7/8"])],
+    ids=["a register counted from the end", "a cut between two integers"],
+)
+def test_the_checker_alone_refuses_a_false_law(tmp_path, register, cuts, law) -> None:
+    """P(1) is 0 of two looks at one coin, and no integer is below 1/2."""
+    made = small(first=[[4], [["new", 0]], 0], law=law, bits=None)
+    part = made["parts"][0]
+    part["states"][0] |= {"register": register, "domains": [[0, 4]], "cuts": cuts}
+    if register < 0:
+        again = part["states"][0] | {"register": 0, "via": [0, 0]}
+        part["states"][0]["branches"] = [[[], [["register", 0]], 1], [[], [], -1]]
+        part["states"].append(again)
+        part["visits"] = ["1", "1/2"]
+    path = tmp_path / "made"
+    path.write_bytes(gzip.compress(json.dumps(made).encode()))
+    with pytest.raises(checker.Wrong, match="state 0: its intervals are not a partition"):
+        checker.check(path, run=False)
+
+
+DEEP = b'{"certificate": "dpaudit-proof/2", "kwargs": {"x": %b}}'
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (gzip.compress(b"[" * 100_000_000), "unpacks to more than"),
+        (gzip.compress(b"[" * 400_000), "all of it: expected `object`, got `array`"),
+        (gzip.compress(DEEP % (b"[" * 5000 + b"]" * 5000)), "nested deeper than 64"),
+        (gzip.compress(b"[" + b"[]," * 1_300_000 + b"[]]"), "more values than any certificate"),
+        (gzip.compress(b"{}")[:-9], "not gzip"),
+        (gzip.compress(b"{}")[:12] + bytes(9), "not gzip"),
+        (gzip.compress(b"\xff"), "not JSON"),
+        (gzip.compress(b""), "not JSON"),
+        (gzip.compress(b"[]"), "all of it: expected `object`, got `array`"),
+        (gzip.compress(b"{}"), "all of it: object missing required field `certificate`"),
+        (b"nonsense", "not gzip"),
+        (b"", "not JSON"),
+    ],
+)
+def test_what_is_no_certificate_is_refused(tmp_path, data, says) -> None:
+    path = tmp_path / "certificate.json.gz"
+    path.write_bytes(data)
+    with pytest.raises(RefusedError, match=says):
+        read_certificate(path)
+    with pytest.raises(RefusedError):
+        read_certificate(tmp_path)
+
+
+def test_values_and_origins_nest_64_deep(tmp_path) -> None:
+    for key, deepest in (("args", 60), ("outputs", 60), ("args", 65), ("outputs", 65)):
+        value: object = "1"
+        for _ in range(deepest):
+            value = [value]
+        kind, _ = outcome(small(**{key: [value, "1"]}), tmp_path / "made")
+        assert kind == ("holds" if deepest == 60 else "RefusedError")
+    origin = ["new", 1]
+    for depth in range(1, 65):
+        origin = ["mod", origin, 4]
+        first = [[4, 4], [["new", 0], origin], 0]
+        kind, message = outcome(small(first=first), tmp_path / "made")
+        assert kind == ("RefusedError" if depth == 64 else "holds"), message
+    assert "nested deeper than 64" in message

@@ -1,3 +1,4 @@
+# ruff: noqa: B006, C416, RET503, RUF012, RUF015, SIM115
 """What cannot be followed is refused where it is reached; the rest of the proof goes on."""
 
 from __future__ import annotations
@@ -5,9 +6,14 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import math
+import os
 import random
+import threading
+import time
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from dpaudit import prove_law
@@ -24,6 +30,151 @@ from dpaudit.vectors.exact_law import IntegerLaw
 PLACE = "test_refusals.py:"
 LOST = Fraction(1, 8)
 THEN = 5
+
+
+SEEN: list = []
+CALLS = {"n": 0}
+COUNTER = NUMBER = 0
+GENERATOR = random.Random(1)
+NUMPY = np.random.default_rng(1)
+
+
+def hidden_state():
+    return GENERATOR.random() < 0.5
+
+
+def module_random():
+    return random.random() < 0.5
+
+
+def numpy_state():
+    return NUMPY.integers(3)
+
+
+def remembers(rng):
+    SEEN.append(rng.getrandbits(1))
+    return len(SEEN)
+
+
+def counts_calls(rng):
+    CALLS["n"] += 1
+    return CALLS["n"] + rng.getrandbits(1)
+
+
+def global_counter(rng):
+    global COUNTER
+    COUNTER += 1
+    return COUNTER + rng.getrandbits(1)
+
+
+def mutable_default(rng, seen=[]):
+    seen.append(rng.getrandbits(1))
+    return sum(seen)
+
+
+def remembering():
+    count = 0
+
+    def draw(rng):
+        nonlocal count
+        count += 1
+        return count + rng.getrandbits(1)
+
+    return draw
+
+
+@functools.lru_cache
+def cached(rng):
+    return rng.getrandbits(1)
+
+
+def identity_of_a_number(rng):
+    x = rng.getrandbits(1)
+    return x is NUMBER
+
+
+def abandoned_generator(rng):
+    def steps():
+        try:
+            yield rng.getrandbits(1)
+        finally:
+            rng.getrandbits(1)
+
+    for bit in steps():
+        return bit
+
+
+class Dying:
+    def __del__(self):
+        CALLS["n"] += 1
+
+
+def finalizer(rng):
+    Dying()
+    return rng.getrandbits(1)
+
+
+class Odd(type):
+    def __instancecheck__(cls, other):
+        return bool(SEEN)
+
+
+class Checked(metaclass=Odd):
+    total = []
+
+
+@pytest.mark.parametrize(
+    ("program", "says"),
+    [
+        (lambda rng: 10**10**9 & rng.getrandbits(1), "**: a number of about"),
+        (lambda rng: 1 << (10**11 | rng.getrandbits(1)), "<<: a number of about"),
+        (lambda rng: sum(range(10**11)) & rng.getrandbits(1), "sum: 100000000000 items"),
+        (lambda rng: math.factorial(10**8) & rng.getrandbits(1), "factorial: up to"),
+        (lambda rng: len([0] * 10**11) & rng.getrandbits(1), "*: 100000000000 copies"),
+        (lambda: int(time.time()) % 2, "time"),
+        (lambda: id(object()) % 2, "id"),
+        (lambda: hash("x") % 2, "hash"),
+        (lambda: open("/dev/null").read(), "open"),
+        (lambda: os.getpid() % 2, "getpid"),
+        (lambda: threading.get_ident() % 2, "get_ident"),
+        (hidden_state, "--coins random"),
+        (module_random, "--coins random"),
+        (numpy_state, "--coins numpy"),
+        (lambda: random.Random(7).random() < 0.5, "Random"),
+        (remembers, "outlives the call"),
+        (counts_calls, "outlives the call"),
+        (global_counter, "global variable COUNTER"),
+        (mutable_default, "outlives the call"),
+        (remembering(), "closure variable count"),
+        (lambda rng: cached(3), "cached"),
+        (lambda rng: [x for x in {"a", "b", "c"}][0], "order of a set"),
+        (lambda rng: list({rng.randrange(3), "x"}), "order of a set"),
+        (lambda rng: int(9 * math.cos(rng.random())), "coin with"),
+        (lambda rng: rng.getrandbits(64) ^ 5, "coin with"),
+        (lambda rng: eval("rng.getrandbits(1)"), "eval"),
+        (lambda rng: len(globals()) + rng.getrandbits(1), "globals"),
+        (lambda rng: print("x"), "print"),
+        (identity_of_a_number, "'is'"),
+        (abandoned_generator, "yield inside try"),
+        (finalizer, "__del__"),
+        (lambda rng: float(rng.getrandbits(2000)) < 3, "some values of a coin"),
+        (lambda rng: isinstance(rng.getrandbits(1), Checked), "isinstance with Checked"),
+        (lambda rng: Checked.total.append(rng.getrandbits(1)), "outlives the call"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_no_function_of_the_coins_is_refused_by_name(program, says) -> None:
+    with pytest.raises(RefusedProgramError, match=r"test_refusals\.py:\d+") as caught:
+        explore(program, coins="rng" if program.__code__.co_argcount else "")
+    assert says in str(caught.value)
+
+
+def test_generators_with_hidden_state_can_be_taken_as_coins() -> None:
+    half = {True: Fraction(1, 2), False: Fraction(1, 2)}
+    assert dict(explore(hidden_state, coins="random").law.mass) == half
+    assert dict(explore(module_random, coins="random").law.mass) == half
+    thirds = dict.fromkeys(range(3), Fraction(1, 3))
+    assert dict(explore(numpy_state, coins="numpy").law.mass) == thirds
 
 
 def matches(rng):
@@ -285,7 +436,7 @@ MISSING = collections.defaultdict(lambda: random.getrandbits(1))
     [
         lambda: NOISY[0],
         lambda: len(NOISY),
-        lambda: [x for x in NOISY],  # noqa: C416
+        lambda: [x for x in NOISY],
         lambda: 1 in NOISY,
         lambda: NOISY + [1],  # noqa: RUF005
         lambda: 1 if NOISY else 0,
