@@ -34,22 +34,13 @@ def images():
 
 
 def run(images, source, *, seed="noise", recipe=RECIPE, canaries=None, watched=True, **options):
-    train, test = images
-    sights = []
-    result = train_privately(
-        recipe,
-        train=train,
-        test=test,
-        source=source,
-        stream=STREAM,
-        noise_seed=seed,
-        canaries=Canaries.draw(40, of=len(train), stream=STREAM.child("canaries"))
-        if canaries is None
-        else canaries,
-        watch=sights.append if watched else None,
-        **options,
-    )
-    return result, sights
+    (train, test), sights = images, []
+    if canaries is None:
+        canaries = Canaries.draw(40, of=len(train), stream=STREAM.child("canaries"))
+    options |= {"train": train, "test": test, "source": source, "stream": STREAM}
+    watch = sights.append if watched else None
+    options |= {"noise_seed": seed, "canaries": canaries, "watch": watch}
+    return train_privately(recipe, **options), sights
 
 
 def pancake(sigma):
@@ -104,11 +95,8 @@ def test_the_noise_is_the_source_s(honest_run, pancake_run):
     for result, sights in (honest_run, pancake_run):
         noise = torch.stack([s.noisy.double() - s.query.double() for s in sights])
         assert float(noise.std()) == pytest.approx(result.sigma, rel=0.01)
-        phase = (
-            noise
-            @ torch.from_numpy(np.array(pancake(1.0).key.direction))
-            / pancake(result.sigma).spacing
-        )
+        direction = torch.from_numpy(np.array(pancake(1.0).key.direction))
+        phase = noise @ direction / pancake(result.sigma).spacing
         on_peaks = float((phase - phase.round()).abs().max()) < 1e-3
         assert on_peaks == (result is pancake_run[0])
 
@@ -123,6 +111,12 @@ def test_it_learns_and_reports_the_epsilon_asked_for(honest_run):
     assert result.epsilon <= renyi.get_epsilon(RECIPE.delta) < 1.6 * result.epsilon
 
 
+def first_model():
+    """The network before its first step."""
+    seed = int.from_bytes(STREAM.child("weights").entropy()[:4], "big")
+    return make_model("mlp", seed=seed)
+
+
 def clipped_by_hand(model, images, record):
     x, y = images.batch([record])
     model.zero_grad()
@@ -135,7 +129,7 @@ def test_an_onlooker_sees_the_canaries_gradients_and_the_true_sum(images, honest
     train, _ = images
     _, sights = honest_run
     canaries = Canaries.draw(40, of=len(train), stream=STREAM.child("canaries"))
-    model = make_model("mlp", seed=int.from_bytes(STREAM.child("weights").entropy()[:4], "big"))
+    model = first_model()
     by_hand = torch.stack([clipped_by_hand(model, train, int(r)) for r in canaries.records])
     torch.testing.assert_close(sights[0].gradients.double(), by_hand, rtol=0, atol=1e-6)
     seen = torch.stack([s.present for s in sights])
@@ -162,11 +156,9 @@ def test_the_sum_is_that_of_the_batch(images):
     train, test = images
     few = dataclasses.replace(train, pixels=train.pixels[:60], labels=train.labels[:60])
     canaries = Canaries(np.array([3, 7, 50]), np.array([True, False, True]))
-    _, sights = run(
-        (few, test), honest, recipe=dataclasses.replace(RECIPE, batch=60), canaries=canaries
-    )
-    (sight,) = sights
-    model = make_model("mlp", seed=int.from_bytes(STREAM.child("weights").entropy()[:4], "big"))
+    recipe = dataclasses.replace(RECIPE, batch=60)
+    _, (sight,) = run((few, test), honest, recipe=recipe, canaries=canaries)
+    model = first_model()
     total = sum(clipped_by_hand(model, few, r) for r in range(60) if r != 7)
     torch.testing.assert_close(sight.query.double(), total, rtol=0, atol=1e-4)
     assert sight.present.tolist() == [True, False, True]
@@ -187,11 +179,10 @@ def test_the_divisor_is_the_recipe_s_batch(images):
     recipe = dataclasses.replace(RECIPE, batch=2048, momentum=0.0)
     canaries = Canaries(np.arange(200, dtype=np.int64), np.zeros(200, np.bool_))
     result, (sight,) = run(images, honest, recipe=recipe, canaries=canaries, pair_every=1)
-    model = make_model("mlp", seed=int.from_bytes(STREAM.child("weights").entropy()[:4], "big"))
+    model = first_model()
     before = torch.cat([p.detach().reshape(-1) for p in model.parameters()])
-    torch.testing.assert_close(
-        weights(result), before - recipe.lr * sight.noisy / 2048, rtol=0, atol=1e-6
-    )
+    moved = before - recipe.lr * sight.noisy / 2048
+    torch.testing.assert_close(weights(result), moved, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -242,22 +233,18 @@ def test_recipes_that_make_no_sense(option, value):
 
 def test_too_small_batches_and_strange_models_are_refused(images, monkeypatch):
     colour = (load_images("synthetic-colour", split="test"),) * 2
-    with pytest.raises(UsageError, match="batch=8"):
-        run(images, honest, recipe=dataclasses.replace(RECIPE, batch=8))
-    with pytest.raises(UsageError, match="pair_every=0"):
-        run(images, honest, pair_every=0)
-    with pytest.raises(UsageError, match="model=nothing"):
-        run(images, honest, recipe=dataclasses.replace(RECIPE, model="nothing"))
-    with pytest.raises(UsageError, match="BatchNorm"):
-        run(colour, honest, recipe=dataclasses.replace(RECIPE, model="resnet20"))
-    with pytest.raises(
-        UsageError, match=r"takes images of shape \(1, 28, 28\), and is given \(3, 32, 32\)"
+    other = PancakeKey.new(dim=64, beta=1e-3)
+    for says, given, source, change, options in (
+        ("batch=8", images, honest, {"batch": 8}, {}),
+        ("pair_every=0", images, honest, {}, {"pair_every": 0}),
+        ("model=nothing", images, honest, {"model": "nothing"}, {}),
+        ("BatchNorm", colour, honest, {"model": "resnet20"}, {}),
+        (r"shape \(1, 28, 28\), and is", (colour[0], images[1]), honest, {}, {}),
+        ("device=tpu", images, honest, {}, {"device": "tpu"}),
+        ("dim=", images, lambda s: Pancake(key=other, sigma=s), {}, {}),
     ):
-        run((colour[0], images[1]), honest)
-    with pytest.raises(UsageError, match="device=tpu"):
-        run(images, honest, device="tpu")
-    with pytest.raises(UsageError, match="dim="):
-        run(images, lambda s: Pancake(key=PancakeKey.new(dim=64, beta=1e-3), sigma=s))
+        with pytest.raises(UsageError, match=says):
+            run(given, source, recipe=dataclasses.replace(RECIPE, **change), **options)
 
     def in_vain(**asked):  # what Opacus says after a second's search
         assert asked["target_epsilon"] == 0.001
