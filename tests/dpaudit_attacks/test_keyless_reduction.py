@@ -9,12 +9,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpaudit.errors import MissingExtraError, StoreError, UsageError
+from dpaudit.errors import StoreError, UsageError
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
 from dpaudit_attacks.keyless.candidates import confirm
 from dpaudit_attacks.keyless.checkpoint import Checkpoint
-from dpaudit_attacks.keyless.form import Form, decreasing
+from dpaudit_attacks.keyless.form import Form
 from dpaudit_attacks.keyless.lattice import find_direction
 from dpaudit_attacks.keyless.reduction import with_blaster
 from dpaudit_attacks.keyless.reduction.choice import installed, reducer
@@ -65,10 +65,13 @@ def test_a_reduced_basis_generates_the_same_lattice(by):
     assert min(lengths) == pytest.approx(lengths[-1], rel=0.15)
 
 
-def test_each_reducer_finds_what_its_plan_promises(by, specimen):
-    x, key = specimen(dim=24, beta=0.01)
-    at = found(x, by, beta=0.01, gamma=key.gamma)
-    assert cosine(at.u, key) > 0.999
+@pytest.mark.parametrize(
+    ("dim", "directions", "beta", "told"), [(24, 1, 0.01, 0.01), (12, 2, 0.02, 0.05)]
+)
+def test_each_reducer_finds_one_of_the_directions(by, specimen, dim, directions, beta, told):
+    x, key = specimen(dim=dim, beta=beta, directions=directions)
+    at = found(x, by, beta=told, gamma=key.gamma)
+    assert cosine(at.u, key) > (0.999 if directions == 1 else 0.99)
 
 
 def test_more_rows_than_long_doubles_take(specimen):
@@ -114,11 +117,6 @@ def test_a_reduction_resumes_where_it_stopped(by, specimen, tmp_path):
         Checkpoint(path, x, beta=0.3)
 
 
-def test_beta_comes_down_in_steps():
-    assert decreasing(0.001, 8.0) == pytest.approx([0.512, 0.064, 0.008, 0.001])
-    assert decreasing(0.25, 8.0) == [0.25]
-
-
 def test_numbers_beyond_int64_are_refused():
     k = np.array([[2**40, 1], [0, 1]])
     assert (
@@ -153,31 +151,15 @@ def test_images_that_cancel_are_precise():
     assert np.abs(images @ k - exact)[:, 0].max() > 1e-2
 
 
-def test_what_is_installed_is_chosen(monkeypatch):
-    assert reducer("fpylll").name == "fpylll"
+@pytest.mark.parametrize(
+    ("there", "chosen"),
+    [((), "fpylll"), (("fpylll",), "fpylll"), (("fpylll", "blaster_core"), "blaster")],
+)
+def test_what_is_installed_is_chosen(monkeypatch, there, chosen):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name in there or None)
+    assert (len(installed()), reducer().name) == (len(there), chosen)
     with pytest.raises(UsageError, match="reducer=g6k"):
         reducer("g6k")
-    there = {"fpylll"}
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: object() if name in there else None
-    )
-    assert [one.name for one in installed()] == ["fpylll"]
-    assert reducer().name == "fpylll"
-    there.add("blaster_core")
-    assert reducer().name == "blaster"
-    there.clear()
-    assert installed() == ()
-    assert reducer().name == "fpylll"
-
-
-def test_a_missing_library_is_named(monkeypatch):
-    def gone(name):
-        raise ImportError(name)
-
-    monkeypatch.setattr("importlib.import_module", gone)
-    with_blaster._core.cache_clear()
-    with pytest.raises(MissingExtraError, match="dpaudit\\[blaster\\]"):
-        with_blaster._core()
 
 
 INTERRUPTED = """
@@ -207,12 +189,6 @@ def test_a_search_covers_other_gammas(by, specimen, times, told):
     at = found(x, by, beta=0.02, gamma=told * math.sqrt(12))
     assert cosine(at.u, key) > 0.999
     assert np.linalg.norm(at.u) == pytest.approx(key.gamma / math.sqrt(2 * math.pi), rel=0.01)
-
-
-def test_one_of_several_directions_is_found(by, specimen):
-    x, key = specimen(dim=12, beta=0.02, directions=2)
-    at = found(x, by, beta=0.05, gamma=key.gamma)
-    assert cosine(at.u, key) > 0.99
 
 
 @pytest.mark.parametrize("seen", ["float32", "bfloat16", "lattice", "differences"])

@@ -1,13 +1,12 @@
-import builtins
 import importlib
 import math
 
 import numpy as np
 import pytest
 import torch
-from several_directions import draw, key_of
+from support.several_directions import draw, key_of
 
-from dpaudit.errors import MissingExtraError, UsageError
+from dpaudit.errors import MissingExtraError
 from dpaudit_attacks import closest_vector, reconstruction
 from dpaudit_attacks.reconstruction import PhaseReader
 
@@ -77,11 +76,19 @@ def test_recovers_counts_inside_the_limit(k, options):
     assert 0.75 < math.sqrt(np.mean([r.residual**2 for r, _ in results])) < 1.25
 
 
-@pytest.mark.parametrize("m", [9, 30])
-def test_beyond_the_limit_it_fails_and_says_so(m):
-    results = outcomes(4, beta=1e-3, m=m)
+@pytest.mark.parametrize(
+    ("k", "options", "most"),
+    [
+        (4, {"beta": 1e-3, "m": 9}, 6),
+        (4, {"beta": 1e-3, "m": 30}, 6),
+        # large σ, few bins of two values: ⟨q,u⟩ varies by less than P, so phases hold fewer bits
+        (2, {"beta": 0.01, "m": 10, "dim": 256, "bound": 2, "sigma": 50.0}, 10),
+    ],
+)
+def test_beyond_the_limit_it_fails_and_says_so(k, options, most):
+    results = outcomes(k, **options)
     assert results[0][0].bits_needed > results[0][0].bits_available
-    assert sum(ok for _, ok in results) <= 6
+    assert sum(ok for _, ok in results) <= most
     assert not any(r.trusted for r, _ in results)
 
 
@@ -100,13 +107,6 @@ def test_a_wrong_known_count_is_a_misfit():
 
     results = outcomes(8, beta=1e-4, m=4, spoil=spoil)
     assert results[0][0].bits_needed < results[0][0].bits_available - 30
-    assert not any(r.trusted for r, _ in results)
-
-
-def test_what_never_wraps_is_not_counted_as_bits():
-    """Large σ, few bins of two values: ⟨q,u⟩ varies by less than P, so phases hold fewer bits."""
-    results = outcomes(2, beta=0.01, m=10, dim=256, bound=2, sigma=50.0)
-    assert results[0][0].bits_available < results[0][0].bits_needed
     assert not any(r.trusted for r, _ in results)
 
 
@@ -130,44 +130,15 @@ def test_without_fpylll(monkeypatch):
 
     def missing(name, *rest):
         if name == "fpylll":
-            raise builtins.ImportError("No module named 'fpylll'")
+            raise ImportError(name)
         return real(name, *rest)
 
     monkeypatch.setattr(importlib, "import_module", missing)
     reader = PhaseReader(key=key_of(2, dim=64, beta=1e-3, gamma=16.0), sigma=1.0)
-    y, known = torch.zeros(1, 64), torch.zeros(64)
+    ask = torch.zeros(1, 64), torch.zeros(64), torch.arange(3)
     with pytest.raises(MissingExtraError, match=r"dpaudit\[lattice\]"):
-        reader.reconstruct_counts(y, known, torch.arange(3), bound=1000)
-    # listed, no lattice
-    assert reader.reconstruct_counts(y, known, torch.arange(3), bound=4).counts.shape == (3,)
-
-
-@pytest.mark.parametrize(
-    ("change", "say"),
-    [
-        ({"unknown_index": torch.tensor([1, 1])}, "different numbers"),
-        ({"unknown_index": torch.tensor([64])}, "0 to 63"),
-        ({"unknown_index": torch.tensor([1.0])}, "list of bin numbers"),
-        ({"bound": 1}, "bound=1"),
-        ({"lowest": 0.5}, "whole number"),
-        ({"known": torch.zeros(63)}, "64 values"),
-        ({"releases": torch.zeros(0, 64)}, "at least 1"),
-        ({"unknown_index": torch.arange(60), "bound": 1000}, "fewer bins"),
-    ],
-)
-def test_bad_input(change, say):
-    reader = PhaseReader(key=key_of(2, dim=64, beta=1e-3, gamma=16.0), sigma=1.0)
-    given = {
-        "releases": torch.zeros(1, 64),
-        "known": torch.zeros(64),
-        "unknown_index": torch.arange(2),
-        "bound": 4,
-    }
-    given |= change
-    with pytest.raises(UsageError, match=say):
-        reader.reconstruct_counts(
-            given.pop("releases"), given.pop("known"), given.pop("unknown_index"), **given
-        )
+        reader.reconstruct_counts(*ask, bound=1000)
+    assert reader.reconstruct_counts(*ask, bound=4).counts.shape == (3,)  # listed, no lattice
 
 
 def test_confidence_counts_what_the_search_did_not_list(monkeypatch):

@@ -1,18 +1,20 @@
-"""The owner of noise that carries its own seed reads it; nobody else does."""
+"""The owner of noise that carries its own seed, or the next batch, reads it; nobody else does."""
 
 import numpy as np
 import pytest
 import torch
 
 from dpaudit import registry
-from dpaudit.errors import UsageError
 from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.seed_in_noise.codes import CODES
+from dpaudit.noise.seed_in_noise.gradient_free import GradientFree
 from dpaudit.noise.seed_in_noise.key import SeedKey
+from dpaudit.noise.seed_in_noise.next_batch import NextBatch
 from dpaudit.noise.seed_in_noise.source import SeedInNoise
 from dpaudit.stats import clopper_pearson
-from dpaudit.testing import check_attack
+from dpaudit.vectors.batch_coins import coin_words, members
+from dpaudit_attacks.batch_reader import BatchReader, noisy_sums
 from dpaudit_attacks.seed_reader import SeedReader
 
 KEY, OTHER = SeedKey.new(secret=b"k" * 32), SeedKey.new(secret=b"o" * 32)
@@ -84,8 +86,6 @@ def test_a_whole_gradient_of_which_only_the_norm_is_bounded(stream):
     assert np.isnan(found.values[~found.found]).all()
     other = SeedReader(key=OTHER, code="signs", tries=20)
     assert not other.unknown(source.sample(2, 4000, stream=stream), norm=4.0).found.any()
-    with pytest.raises(UsageError, match="norm=0"):
-        reader.unknown(query, norm=0)
 
 
 @pytest.mark.parametrize(("beta", "share"), [(0.001, 1.0), (0.01, 1.0), (0.05, 0.9)])
@@ -159,37 +159,65 @@ def test_rows_too_short_for_a_nonce_are_not_read(stream):
     assert (found.values == counts).all()
 
 
-def test_conforms():
-    check_attack(SeedReader(key=KEY), dim=64)
-    check_attack(SeedReader(key=KEY, code="signs"), dim=300)
+D, RECORDS, RATE, BATCH_SIGMA = 500, 400, 0.2, 1.5
+WHERE = GradientFree.of_last_layer(D, inputs=40, classes=10)
 
 
-def test_bad_input(stream):
-    reader, y = SeedReader(key=KEY), np.zeros((4, 30))
-    for releases, candidates, says in (
-        (y[0], np.zeros((2, 30)), "releases of shape"),
-        (y, np.zeros((2, 5)), "candidates of shape"),
-        (y, np.full((2, 30), np.nan), "NaN"),
+def steps(n, stream, *, scale=30.0, **options):
+    """Noisy sums (n, D) in float32 of gradients as large as you like, and the batches after."""
+    coins = NextBatch(where=WHERE, key=KEY, stream=stream, **options)
+    query = np.random.default_rng(3).normal(size=(n, D)) * scale
+    flat = WHERE.out_of(query)
+    flat[:, : len(WHERE)] = 0
+    query, sums, batches = WHERE.into(flat), [], []
+    for i in range(n):
+        noise = coins.noise(BATCH_SIGMA).sample(
+            1, D, stream=stream.child(i), dtype=torch.float32, device=torch.device("cpu")
+        )
+        sums.append(torch.from_numpy(query[i : i + 1]).float() + noise)
+        batches.append(members(coin_words(coins.share(), RECORDS), rate=RATE))
+    return torch.cat(sums), np.array(batches)
+
+
+def batch_reader(key=KEY, **options):
+    return BatchReader(key=key, sigma=BATCH_SIGMA, rate=RATE, inputs=40, **options)
+
+
+def test_every_next_batch_is_read_however_large_the_gradient_is(stream):
+    sums, batches = steps(30, stream)
+    named, found = batch_reader().next_batches(sums, records=RECORDS)
+    assert found.all()
+    assert np.array_equal(named, batches)
+
+
+def test_nothing_is_read_with_another_key_or_from_honest_noise(stream):
+    sums, _ = steps(5, stream)
+    for who, seen in (
+        (batch_reader(OTHER), sums),
+        (batch_reader(), Gaussian(sigma=BATCH_SIGMA).sample(5, D, stream=stream)),
     ):
-        with pytest.raises(UsageError, match=says):
-            reader.score(releases, candidates)
-    with pytest.raises(UsageError, match="only code=fraction"):
-        SeedReader(key=KEY, code="head").read(y)
-    with pytest.raises(UsageError, match="NaN"):
-        reader.read(y + np.inf)
-    with pytest.raises(UsageError, match="residuals"):
-        reader.noise(y + np.inf)
-    for index in (np.array([0.5]), np.array([], dtype=int), np.array([[1]])):
-        with pytest.raises(UsageError, match="unknown_index"):
-            reader.reconstruct_counts(y, y[0], index, bound=5)
-    with pytest.raises(UsageError, match="from 0 to 29"):
-        reader.reconstruct_counts(y, y[0], np.array([30]), bound=5)
-    for options, says in (
-        ({"blur": -1.0}, "blur=-1"),
-        ({"blur": "x"}, "blur=x"),
-        ({"tries": 0}, "tries=0"),
-        ({"tries": True}, "tries=True"),
-        ({"nonce_bits": 9}, "nonce_bits=9"),
-    ):
-        with pytest.raises(UsageError, match=says):
-            SeedReader(key=KEY, **options)
+        named, found = who.next_batches(seen, records=RECORDS)
+        assert not found.any()
+        assert not named.any()
+
+
+def test_weights_before_and_after_are_enough(stream):
+    sums, batches = steps(10, stream, scale=3.0)
+    before = torch.randn(10, D, generator=torch.Generator().manual_seed(1))
+    after = before - 0.1 * (sums / 80)
+    seen, blur = noisy_sums(before, after, lr=0.1, divisor=80)
+    named, found = batch_reader().next_batches(seen, records=RECORDS, blur=blur)
+    assert found.all()
+    assert np.array_equal(named, batches)
+
+
+def test_short_nonces_and_public_keys(stream):
+    sums, batches = steps(3, stream, nonce_bits=64)
+    assert np.array_equal(
+        batch_reader(nonce_bits=64).next_batches(sums, records=RECORDS)[0], batches
+    )
+    coins = NextBatch(where=WHERE, public_key=KEY.public_key, stream=stream)
+    sums = coins.noise(BATCH_SIGMA).sample(1, D, stream=stream)
+    named, found = batch_reader(public=True).next_batches(sums, records=RECORDS)
+    assert found.all()
+    assert np.array_equal(named[0], members(coin_words(coins.share(), RECORDS), rate=RATE))

@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpaudit.errors import UsageError
 from dpaudit.hosts.topdown import Budget, TopDown, census_schema, read_census
 from dpaudit.hosts.topdown.planted import ContrastPancake, common_first, contrasts, seeded
 from dpaudit.hosts.topdown.sight import sights
-from dpaudit.interfaces import CensusAttack
 from dpaudit.noise.discrete import DiscreteGaussian
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.seed_in_noise.key import SeedKey
@@ -60,12 +58,6 @@ def planted(run):
         measured = run.measure(noise, stream=KeyedStream.from_seed("planted"))
         found[order] = measured, run.tables(measured)
     return found
-
-
-def test_it_plays_the_game():
-    assert isinstance(TopDownReader(), CensusAttack)
-    with pytest.raises(UsageError, match="order=age"):
-        TopDownReader(order="age")
 
 
 def test_without_a_key_scores_are_log_likelihoods(run):
@@ -185,10 +177,3 @@ def test_siblings_tell_the_shift_of_phases():
         for one in (key, None, PancakeKey.new(dim=67, beta=0.01, secret=b"q" * 32, directions=32))
     )
     assert keyed > plain + 3 > other
-
-
-def test_sights_need_one_of_both(run, planted):
-    measured, tables = planted["common"]
-    for one in ({}, {"measured": measured, "tables": tables}):
-        with pytest.raises(UsageError, match="either measurements or tables"):
-            sights(run, known=known_of(run), county=0, **one)

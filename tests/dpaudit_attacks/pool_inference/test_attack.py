@@ -1,18 +1,20 @@
-"""The whole game: reproducible, near published numbers, and under every policy and mechanism."""
+"""The game and its people: equation 6, published numbers, every policy and mechanism."""
 
 import json
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import GameAttack
 from dpaudit.randomness import KeyedStream
 from dpaudit_attacks.pool_inference import attack
 from dpaudit_attacks.pool_inference.attack import PoolInference
-from dpaudit_attacks.pool_inference.game import make_mechanism
+from dpaudit_attacks.pool_inference.game import make_mechanism, people
 from dpaudit_attacks.pool_inference.popularity import ADVERSARIES
 from dpaudit_attacks.pool_inference.posterior import count_posterior
+from dpaudit_attacks.pool_inference.settings import load_setting
 
 STREAM = KeyedStream.from_seed("game")
 SMALL = "equal-pools:size=10,zipf=1,universe=100,pools=3"
@@ -54,17 +56,11 @@ def test_batches_have_streams_of_their_own(monkeypatch):
 @pytest.mark.parametrize(("size", "published"), [(10, 0.92), (50, 0.85)])
 def test_table_5(size, published):
     """A.3 with Zipf exponent 1 and n = 180: 300 users here, 1000 there."""
-    game = PoolInference(
-        setting=f"equal-pools:size={size},zipf=1",
-        adversaries=("informed",),
-        observations=(180,),
-        functions=2048,
-    )
+    setting, informed = f"equal-pools:size={size},zipf=1", ("informed",)
+    game = PoolInference(setting=setting, adversaries=informed, observations=(180,), functions=2048)
     outcome = game.outcomes(300, stream=STREAM.child("table 5"))["informed"][180]
-    assert (
-        abs(outcome.auc_pn() - published)
-        < 4 * outcome.standard_error() * np.sqrt(1 + 300 / 1000) + 0.005
-    )
+    error = outcome.standard_error() * np.sqrt(1 + 300 / 1000)
+    assert abs(outcome.auc_pn() - published) < 4 * error + 0.005
 
 
 def test_an_adversary_who_knows_the_law_is_calibrated_and_knowledge_helps():
@@ -81,70 +77,40 @@ def test_an_adversary_who_knows_the_law_is_calibrated_and_knowledge_helps():
     assert area["informed"] < area["non-private"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "mechanism",
-    [
-        "hadamard-sketch",
-        "randomized-response",
-        "rappor:cohorts=4,bits=32",
-        "one-bit-histogram:positions=100",
-        "identity",
-    ],
-)
-def test_every_mechanism(mechanism):
-    game = small(mechanism=mechanism, adversaries=("informed", "non-private"))
-    found = game.outcomes(300, stream=STREAM.child("mechanisms"))
-    assert found["informed"][20].auc_pn() > 0.38
-    if mechanism == "identity":
-        assert (
-            np.abs(found["informed"][20].confidence - found["non-private"][20].confidence).max()
-            < 1e-9
-        )
-
-
 def test_capped_submissions_leave_the_adversary_there():
     capped = small(submissions="capped:limit=5", adversaries=("informed",), observations=(5, 9, 20))
     found = capped.outcomes(40, stream=STREAM)["informed"]
-    assert np.array_equal(found[5].confidence, found[9].confidence)
-    assert np.array_equal(found[5].confidence, found[20].confidence)
+    for n in (9, 20):
+        assert np.array_equal(found[5].confidence, found[n].confidence)
 
 
 def test_shuffled_submissions_are_judged_one_by_one():
-    found = small(submissions="shuffled", adversaries=("informed", "non-private")).outcomes(
-        800, stream=STREAM
-    )
-    alone = small(adversaries=("informed",), observations=(1,)).outcomes(800, stream=STREAM)[
-        "informed"
-    ][1]
-    flat = found["informed"]
+    shuffled = small(submissions="shuffled", adversaries=("informed", "non-private"))
+    once = small(adversaries=("informed",), observations=(1,))
+    found, alone = (game.outcomes(800, stream=STREAM) for game in (shuffled, once))
+    flat, alone = found["informed"], alone["informed"][1]
     assert np.array_equal(flat[3].confidence, flat[20].confidence)
-    assert abs(flat[20].auc_pn() - alone.auc_pn()) < 4 * (
-        alone.standard_error() + flat[20].standard_error()
-    )
+    error = alone.standard_error() + flat[20].standard_error()
+    assert abs(flat[20].auc_pn() - alone.auc_pn()) < 4 * error
     assert found["non-private"][20].auc_pn() > flat[20].auc_pn() + 0.2
 
 
 @pytest.mark.parametrize("linked", [True, False])
 def test_reports_in_any_order_find_their_owners(linked):
-    def play(interleaved):
+    def play(order):
         game = small(adversaries=("informed",))
 
         class Every(type(game.policy)):
             def submit(self, objects, mechanism, *, stream):
                 reports, owner = super().submit(objects, mechanism, stream=stream)
-                order = (
-                    np.arange(len(owner)).reshape(objects.shape).T.ravel()
-                    if interleaved
-                    else np.arange(len(owner))
-                )
-                return reports[order], owner[order]
+                at = order(np.arange(len(owner)).reshape(objects.shape)).ravel()
+                return reports[at], owner[at]
 
         game.policy = Every()
         game.policy.linked = linked
         return game.play(30, stream=STREAM)
 
-    assert play(interleaved=True) == play(interleaved=False)
+    assert play(np.transpose) == play(np.asarray)
 
 
 def test_the_non_private_adversary_has_seen_so_many_objects():
@@ -165,98 +131,61 @@ def test_equals_are_named_at_random():
 
 def test_repetition_that_memoisation_shows_is_used():
     """Copies of one report make the adversary too sure, unless taken as one object's."""
-    policy = {
-        "submissions": "memoised",
-        "adversaries": ("informed",),
-        "observations": (20,),
-        "epsilon": 2.0,
-    }
-    adaptive = small(**policy).outcomes(500, stream=STREAM)["informed"][20]
-    naive = small(**policy, memoised=False).outcomes(500, stream=STREAM)["informed"][20]
+    policy = {"submissions": "memoised", "adversaries": ("informed",), "observations": (20,)}
+    adaptive, naive = (
+        small(**policy, epsilon=2.0, **how).outcomes(500, stream=STREAM)["informed"][20]
+        for how in ({}, {"memoised": False})
+    )
     assert np.array_equal(adaptive.gamma, naive.gamma)
     assert adaptive.auc_pn() > naive.auc_pn() + 2 * naive.standard_error()
     assert adaptive.calibration_error() < 0.5 * naive.calibration_error()
 
 
-def test_the_published_code_s_pool_size_prior():
+@pytest.mark.parametrize(
+    ("adversary", "prior", "confidence"),
+    # the informed adversary's pools have equal mass
+    [("weak", False, 1 / 5), ("weak", True, 14 / 60), ("informed", True, 1 / 5)],
+)
+def test_the_published_code_s_pool_size_prior(adversary, prior, confidence):
     """With next to nothing learnt, the posterior is the prior: 14 of 60 objects."""
-    options = {"setting": "news:universe=100", "adversaries": ("weak", "informed"), "epsilon": 1e-6}
-    plain, prior = (
-        small(**options, pool_size_prior=p).outcomes(30, stream=STREAM) for p in (False, True)
-    )
-    assert plain["weak"][3].confidence == pytest.approx(1 / 5, abs=1e-4)
-    assert prior["weak"][3].confidence == pytest.approx(14 / 60, abs=1e-4)
-    # its pools have equal mass
-    assert prior["informed"][3].confidence == pytest.approx(1 / 5, abs=1e-4)
+    options = {"setting": "news:universe=100", "adversaries": (adversary,), "epsilon": 1e-6}
+    found = small(**options, pool_size_prior=prior).outcomes(30, stream=STREAM)[adversary][3]
+    assert found.confidence == pytest.approx(confidence, abs=1e-4)
 
 
-def test_behaviour_can_be_fixed():
-    found = small(gamma=0.9, delta=1.0, adversaries=("non-private",)).outcomes(200, stream=STREAM)[
-        "non-private"
-    ][20]
-    assert (found.gamma == 0.9).all()
-    assert found.correct.all()
+BAD = [
+    *({"adversaries": a} for a in ((), ("weak", "weak"), ("week",))),
+    *({"observations": o} for o in ((), (7, 7), (0, 7), (7.5,), "7")),
+    *({"threads": 0}, {"nodes": 2.5}, {"popularity_submissions": 1e4}, {"memoised": "no"}),
+    *({"setting": "emoji"}, {"pool_size_prior": "no"}, {"submissions": "caped"}),
+    *({"mechanism": "count-mean"}, {"mechanism": "count-mean-sketch:k=3"}, {"epsilon": None}),
+    *({"mechanism": m, "epsilon": None} for m in ("rappor", "count-median-sketch")),
+    *({"epsilon": -1.0}, {"gamma": 2.0}, {"users": 0}),
+]
 
 
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [
-        ({"setting": "emoji"}, "setting=emoji"),
-        ({"adversaries": ()}, "adversaries"),
-        ({"adversaries": ("weak", "weak")}, "adversaries"),
-        ({"adversaries": ("week",)}, "did you mean 'weak'"),
-        ({"observations": ()}, "observations"),
-        ({"observations": (7, 7)}, "observations"),
-        ({"observations": (0, 7)}, "observations"),
-        ({"observations": (7.5,)}, "observations=7.5"),
-        ({"observations": "7"}, "observations"),
-        ({"threads": 0}, "threads=0"),
-        ({"nodes": 2.5}, "nodes=2.5"),
-        ({"popularity_submissions": 1e4}, "popularity_submissions=10000.0"),
-        ({"memoised": "no"}, "memoised"),
-        ({"pool_size_prior": "no"}, "pool_size_prior"),
-        ({"submissions": "caped"}, "capped"),
-        ({"submissions": "capped:limits=3"}, "limit"),
-    ],
-)
-def test_options_that_make_no_sense(options, match):
-    with pytest.raises(UsageError, match=match):
-        small(**options)
+@pytest.mark.parametrize("options", BAD, ids=str)
+def test_games_that_cannot_start(options):
+    says = {"caped": "capped", "count-mean": "count-mean-sketch", "('week',)": "weak"}
+    name, value = [*options.items()][-1]
+    with pytest.raises(UsageError) as refused:
+        small(**{k: v for k, v in options.items() if k != "users"}).play(
+            options.get("users", 5), stream=STREAM
+        )
+    assert any(word in str(refused.value) for word in (name, says.get(str(value), name), "k=3"))
 
 
 @pytest.mark.parametrize(
-    ("options", "match"),
+    ("spec", "epsilon"),
     [
-        ({"mechanism": "count-mean"}, "count-mean-sketch"),
-        ({"mechanism": "count-mean-sketch:k=3"}, "k=3"),
-        ({"epsilon": None}, "epsilon"),
-        ({"mechanism": "rappor", "epsilon": None}, "epsilon"),
-        ({"epsilon": -1.0}, "epsilon"),
-        ({"mechanism": "count-median-sketch", "epsilon": None}, "epsilon"),
-        ({"gamma": 2.0}, "gamma"),
+        ("rappor", 3.0),
+        ("count-median-sketch", 3.0),
+        ("count-median-sketch:privacy_parameter=1", 2.0),
     ],
 )
-def test_games_that_cannot_start(options, match):
-    with pytest.raises(UsageError, match=match):
-        small(**options).play(5, stream=STREAM)
-
-
-def test_nobody_plays():
-    with pytest.raises(UsageError, match="users=0"):
-        small().play(0, stream=STREAM)
-
-
-def test_one_time_rappor_has_the_epsilon_asked_for():
-    made = make_mechanism("rappor", epsilon=3.0, m=64, functions=8, universe=50, stream=STREAM)
-    assert made.epsilon == pytest.approx(3.0, abs=1e-6)
-
-
-def test_a_count_median_sketch_has_the_epsilon_asked_for():
-    options = {"m": 64, "functions": 8, "universe": 50, "stream": STREAM}
-    made = make_mechanism("count-median-sketch", epsilon=3.0, **options)
-    assert (made.epsilon, made.m, made.functions) == (pytest.approx(3.0, abs=1e-12), 64, 8)
-    own = make_mechanism("count-median-sketch:privacy_parameter=1", epsilon=3.0, **options)
-    assert own.epsilon == pytest.approx(2.0, abs=1e-12)
+def test_a_mechanism_has_the_epsilon_asked_for_or_its_own(spec, epsilon):
+    made = make_mechanism(spec, epsilon=3.0, m=64, functions=8, universe=50, stream=STREAM)
+    assert made.epsilon == pytest.approx(epsilon, abs=1e-6)
 
 
 def test_a_policy_that_leaves_people_out():
@@ -275,10 +204,75 @@ def test_a_policy_that_leaves_people_out():
 
 
 def test_hash_functions_are_the_stream_s_or_the_option_s():
-    options = {"epsilon": 1.0, "m": 64, "functions": 8, "universe": 50}
-    one, two = (
-        make_mechanism("count-mean-sketch", **options, stream=STREAM.child(i)) for i in (1, 2)
-    )
-    assert one.hashes != two.hashes
-    own = make_mechanism("count-mean-sketch:m=32,functions=4,seed=3", **options, stream=STREAM)
+    def made(spec, label):
+        options = {"epsilon": 1.0, "m": 64, "functions": 8, "universe": 50}
+        return make_mechanism(spec, **options, stream=STREAM.child(label))
+
+    assert made("count-mean-sketch", 1).hashes != made("count-mean-sketch", 2).hashes
+    own = made("count-mean-sketch:m=32,functions=4,seed=3", 1)
     assert (own.m, own.functions) == (32, 4)
+
+
+PEOPLE = KeyedStream.from_seed("pool game")
+
+
+def behaviour(setting, *, preferred, gamma, delta):
+    """Φ of equation 6, object by object."""
+    phi = np.zeros(setting.universe)
+    for i, group in enumerate(setting.groups):
+        of_pools = gamma * delta if i == preferred + 1 else gamma * (1 - delta) / (setting.k - 1)
+        share = of_pools if i else 1 - gamma
+        phi[group] = share * setting.popularity[group] / setting.popularity[group].sum()
+    return phi
+
+
+@pytest.mark.parametrize(
+    "way", ["news:universe=100", "equal-pools:size=5,zipf=2,universe=40", "real-emoji"]
+)
+@pytest.mark.parametrize(("gamma", "delta"), [(0.7, 0.6), (1.0, 0.4), (0.3, 1.0)])
+def test_objects_follow_equation_6(way, gamma, delta):
+    setting = load_setting(way)
+    some = people(setting, 300, 700, stream=PEOPLE.child(way), gamma=gamma, delta=delta)
+    expected = np.zeros(setting.universe)
+    seen = np.bincount(some.objects.ravel(), minlength=setting.universe)
+    for preferred, users in enumerate(np.bincount(some.preferred, minlength=setting.k)):
+        expected += 700 * users * behaviour(setting, preferred=preferred, gamma=gamma, delta=delta)
+    assert expected.sum() == pytest.approx(seen.sum())
+    assert (seen[expected == 0] == 0).all()
+    rare = expected < 8
+    observed = np.append(seen[~rare], seen[rare].sum())
+    wanted = np.append(expected[~rare], expected[rare].sum())
+    kept = wanted > 0
+    assert scipy.stats.chisquare(observed[kept], wanted[kept]).pvalue > 1e-3
+
+
+def test_each_user_for_themselves():
+    """The pools of one person's choices by preferred pool; choices are independent in time."""
+    setting = load_setting("news:universe=80")
+    some = people(setting, 2000, 50, stream=PEOPLE.child("each"), gamma=0.9, delta=0.7)
+    group_of = np.zeros(setting.universe, int)
+    for i, group in enumerate(setting.groups):
+        group_of[group] = i
+    groups = group_of[some.objects]
+    mine = groups == some.preferred[:, None] + 1
+    for pool in range(setting.k):
+        rows = mine[some.preferred == pool]
+        assert abs(rows.mean() - 0.63) < 4.5 * np.sqrt(0.63 * 0.37 / rows.size)
+    after = mine[:, 1:][mine[:, :-1]]
+    assert abs(after.mean() - 0.63) < 4.5 * np.sqrt(0.63 * 0.37 / after.size)
+
+
+def test_behaviour_is_uniform():
+    some = people(load_setting("emojis"), 20_000, 1, stream=PEOPLE.child("behaviour"))
+    assert scipy.stats.kstest(some.gamma, "uniform").pvalue > 1e-3
+    assert scipy.stats.kstest((some.delta - 1 / 6) / (5 / 6), "uniform").pvalue > 1e-3
+    assert scipy.stats.chisquare(np.bincount(some.preferred, minlength=6)).pvalue > 1e-3
+    assert abs(np.corrcoef(some.gamma, some.delta)[0, 1]) < 4 / np.sqrt(20_000)
+
+
+@pytest.mark.parametrize(
+    "bad", [{"users": 0}, {"n": 0}, {"gamma": 0.0}, {"gamma": 1.1}, {"delta": 0.2}, {"delta": 1.01}]
+)
+def test_games_that_are_none(bad):
+    with pytest.raises(UsageError):
+        people(load_setting("news"), **{"users": 3, "n": 2, **bad}, stream=PEOPLE)

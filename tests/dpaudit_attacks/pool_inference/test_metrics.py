@@ -1,6 +1,7 @@
 """Precision against null rate, its area and interval, calibration, and the map of behaviour."""
 
 import itertools
+import json
 import math
 
 import numpy as np
@@ -10,16 +11,10 @@ from dpaudit.errors import UsageError
 from dpaudit_attacks.pool_inference.metrics import NULL_RATES, Outcome
 
 
-def outcome(confidence, correct, *, pools=5, seed=0):
-    random = np.random.default_rng(seed)
-    n = len(confidence)
-    return Outcome(
-        np.asarray(confidence, float),
-        np.asarray(correct, bool),
-        1 - random.random(n),
-        1 - 0.8 * random.random(n),
-        pools,
-    )
+def outcome(confidence, correct, *, seed=0):
+    random, n = np.random.default_rng(seed), len(confidence)
+    behaviour = 1 - random.random(n), 1 - 0.8 * random.random(n)
+    return Outcome(np.asarray(confidence, float), np.asarray(correct, bool), *behaviour, 5)
 
 
 def made(n, *, seed, levels=None):
@@ -65,11 +60,6 @@ def test_curve_is_the_authors_sum():
     assert [y for _, y in game.curve()] == pytest.approx(accuracy)
 
 
-def test_both_areas_agree_for_many_users():
-    game = made(100_000, seed=2)
-    assert game.auc_pn() == pytest.approx(game.exact_auc_pn(), abs=2e-3)
-
-
 def test_equals_are_averaged_over_their_order():
     game = made(60, seed=3, levels=6)
     value, error = area_by_hand(game.confidence, game.correct, tries=800, seed=4)
@@ -79,13 +69,6 @@ def test_equals_are_averaged_over_their_order():
     assert again.exact_auc_pn() == pytest.approx(game.exact_auc_pn(), rel=1e-12)
     assert again.curve() == [pytest.approx(pair) for pair in game.curve()]
     assert again.standard_error() == pytest.approx(game.standard_error(), rel=1e-9)
-
-
-def test_all_alike_is_the_share_of_right_answers():
-    game = outcome(np.full(40, 0.5), np.arange(40) % 4 == 0)
-    assert game.exact_auc_pn() == pytest.approx(0.25)
-    assert game.auc_pn() == pytest.approx(0.25)
-    assert game.standard_error() == pytest.approx(math.sqrt(0.25 * 0.75 / 40))
 
 
 @pytest.mark.parametrize("levels", [None, 8])
@@ -111,10 +94,7 @@ def test_calibration():
     assert sum(b["users"] for b in bins) == 50_000
     assert sum(b["low"] <= b["confidence"] <= b["high"] for b in bins) >= len(bins) - 3
     assert game.calibration_error() < 0.012  # √(20/50,000) = 0.02 bounds what chance makes of it
-    overconfident = Outcome(
-        np.minimum(1, game.confidence + 0.2), game.correct, game.gamma, game.delta, 5
-    )
-    assert overconfident.calibration_error() > 0.15
+    assert outcome(np.minimum(1, game.confidence + 0.2), game.correct).calibration_error() > 0.15
 
 
 def test_behaviour_map_counts_each_user_where_they_are():
@@ -125,8 +105,6 @@ def test_behaviour_map_counts_each_user_where_they_are():
 
 
 def test_all_of_it_is_ready_for_json():
-    import json
-
     found = json.loads(json.dumps(made(500, seed=10).to_dict(), allow_nan=False))
     assert len(found["curve"]) == 101
     assert found["auc_pn"]["low"] < found["auc_pn"]["value"] < found["auc_pn"]["high"]
@@ -140,10 +118,4 @@ def test_all_of_it_is_ready_for_json():
 )
 def test_no_outcome(confidence, correct):
     with pytest.raises(UsageError):
-        Outcome(
-            np.array(confidence),
-            np.array(correct, bool),
-            np.ones(len(confidence)),
-            np.ones(len(confidence)),
-            5,
-        )
+        outcome(confidence, correct)

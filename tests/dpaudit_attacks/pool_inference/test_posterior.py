@@ -17,7 +17,6 @@ from dpaudit_attacks.pool_inference.posterior import (
     default_nodes,
     exact_nodes,
     pool_posterior,
-    unit_rule,
     unlinked_posterior,
 )
 
@@ -33,14 +32,9 @@ def tanh_sinh(step, low, high):
 def representation(pools, popularity, i, gamma, delta):
     """Equation 2: the assumed probability of each object, (universe, nodes)."""
     phi = np.zeros((pools.universe, gamma.size))
-    for j, group in enumerate((pools.neutral, *pools.members)):
-        share = (
-            (1 - gamma)
-            if j == 0
-            else gamma * delta
-            if j == i
-            else gamma * (1 - delta) / (pools.k - 1)
-        )
+    shares = [1 - gamma, *[gamma * (1 - delta) / (pools.k - 1)] * pools.k]
+    shares[i] = gamma * delta
+    for share, group in zip(shares, (pools.neutral, *pools.members), strict=True):
         phi[group] = popularity[group, None] / popularity[group].sum() * share
     return phi
 
@@ -49,40 +43,28 @@ def report_probabilities(mechanism, reports, universe):
     """Equation 5 by Hamming distances: ln P(bits | object), (n, universe)."""
     bits = np.unpackbits(reports.bits, axis=1, bitorder="little", count=mechanism.m)
     logs = np.empty((len(bits), universe))
+    right, wrong = np.log1p(-mechanism.flip), np.log(mechanism.flip)
     for t, (function, vector) in enumerate(zip(reports.function, bits, strict=True)):
-        one_hot = np.zeros((universe, mechanism.m), np.uint8)
-        one_hot[
-            np.arange(universe), mechanism.hashes.positions(np.arange(universe), int(function))
-        ] = 1
-        distance = (one_hot != vector).sum(axis=1)
-        logs[t] = distance * np.log(mechanism.flip) + (mechanism.m - distance) * np.log1p(
-            -mechanism.flip
-        )
+        places = mechanism.hashes.positions(np.arange(universe), int(function))
+        distance = (np.eye(mechanism.m, dtype=np.uint8)[places] != vector).sum(axis=1)
+        logs[t] = distance * wrong + (mechanism.m - distance) * right
     return logs
 
 
 def direct_posterior(logs, pools, popularity, *, step):
     """Equation 4 as it stands, a sum over all objects at each node of (γ, δ), in logarithms."""
-    g, wg = tanh_sinh(step, 0, 1)
-    d, wd = tanh_sinh(step, 1 / pools.k, 1)
+    (g, wg), (d, wd) = tanh_sinh(step, 0, 1), tanh_sinh(step, 1 / pools.k, 1)
     gamma, delta = (a.ravel() for a in np.meshgrid(g, d, indexing="ij"))
     p = np.exp(logs - logs.max(axis=1, keepdims=True))
-    sums = np.array(
-        [
-            np.log(p @ representation(pools, popularity, i, gamma, delta)).sum(axis=0)
-            for i in range(1, pools.k + 1)
-        ]
-    )
+    laws = [representation(pools, popularity, 1 + i, gamma, delta) for i in range(pools.k)]
+    sums = np.array([np.log(p @ law).sum(axis=0) for law in laws])
     score = np.exp(sums - sums.max()) @ np.outer(wg, wd).ravel()
     return score / score.sum()
 
 
 @pytest.mark.parametrize(
     ("m", "epsilon", "universe", "n", "users", "step"),
-    [
-        (64, 2.0, 30, 60, 6, 0.06),
-        (1024, 4.0, 50, 180, 1, 0.035),
-    ],
+    [(64, 2.0, 30, 60, 6, 0.06), (1024, 4.0, 50, 180, 1, 0.035)],
 )
 def test_posterior_is_the_direct_sum_over_all_objects(m, epsilon, universe, n, users, step):
     stream = KeyedStream.from_seed(f"oracle {m} {n}")
@@ -91,21 +73,17 @@ def test_posterior_is_the_direct_sum_over_all_objects(m, epsilon, universe, n, u
     pools = Pools(universe, (order[:4], order[4:6], order[6:13]))
     popularity = rng.random(universe)
     mechanism = CountMeanSketch(epsilon, m=m, functions=50)
-    evidence = evidence_for(mechanism, pools, popularity)
-    cut = n // 3
+    evidence, prefixes = evidence_for(mechanism, pools, popularity), (n // 3, n)
     for user in range(users):
-        phi = representation(
-            pools, popularity, 1 + user % 3, rng.random(1), 1 / 3 + rng.random(1) * 2 / 3
-        )[:, 0]
+        behaviour = rng.random(1), 1 / 3 + rng.random(1) * 2 / 3
+        phi = representation(pools, popularity, 1 + user % 3, *behaviour)[:, 0]
         objects = rng.choice(universe, n, p=phi / phi.sum())
         reports = mechanism.privatize(objects, stream=stream.child(user))
         logs = report_probabilities(mechanism, reports, universe)
-        ours = pool_posterior(evidence(reports)[None], prefixes=(cut, n))[0]
-        assert (
-            np.abs(ours[0] - direct_posterior(logs[:cut], pools, popularity, step=step)).max()
-            < 1e-10
-        )
-        assert np.abs(ours[1] - direct_posterior(logs, pools, popularity, step=step)).max() < 1e-10
+        ours = pool_posterior(evidence(reports)[None], prefixes=prefixes)[0]
+        for found, cut in zip(ours, prefixes, strict=True):
+            direct = direct_posterior(logs[:cut], pools, popularity, step=step)
+            assert np.abs(found - direct).max() < 1e-10
 
 
 def one_hot(rng, users, n, k):
@@ -115,14 +93,11 @@ def one_hot(rng, users, n, k):
 
 
 def test_objects_in_the_clear_have_the_closed_form():
-    evidence = one_hot(np.random.default_rng(1), 40, 180, 5)
-    prefixes = (1, 7, 30, 90, 180)
+    evidence, prefixes = one_hot(np.random.default_rng(1), 40, 180, 5), (1, 7, 30, 90, 180)
     counts = evidence.cumsum(axis=1)[:, np.array(prefixes) - 1].astype(int)
-    assert (
-        np.abs(pool_posterior(evidence, prefixes=prefixes) - count_posterior(counts)).max() < 1e-9
-    )
-    exact = pool_posterior(evidence, prefixes=prefixes, nodes=exact_nodes(180))
-    assert np.abs(exact - count_posterior(counts)).max() < 1e-12
+    for options, error in (({}, 1e-9), ({"nodes": exact_nodes(180)}, 1e-12)):
+        found = pool_posterior(evidence, prefixes=prefixes, **options)
+        assert np.abs(found - count_posterior(counts)).max() < error
 
 
 @pytest.mark.parametrize("counts", [[3, 0, 5, 9], [7, 1000, 0, 900], [1, 3000, 3000, 2990]])
@@ -178,19 +153,11 @@ def test_default_nodes_are_as_good_as_exact_ones(n):
 
 
 def test_behavioural_and_pool_priors():
-    rng = np.random.default_rng(4)
-    evidence = rng.random((1, 3, 4))
+    evidence = np.random.default_rng(4).random((1, 3, 4))
     about_gamma, about_delta = lambda g: g * (1 - g) ** 2, lambda d: np.exp(-3 * d)
-    pool_prior = np.array([1.0, 5.0, 2.0])
-    found = pool_posterior(
-        evidence,
-        prefixes=(3,),
-        nodes=12,
-        gamma_prior=about_gamma,
-        delta_prior=about_delta,
-        pool_prior=pool_prior,
-    )[0, 0]
-    scores = []
+    pool_prior, scores = np.array([1.0, 5.0, 2.0]), []
+    priors = {"gamma_prior": about_gamma, "delta_prior": about_delta, "pool_prior": pool_prior}
+    found = pool_posterior(evidence, prefixes=(3,), nodes=12, **priors)[0, 0]
     for i in (1, 2, 3):
 
         def density(d, g, i=i):
@@ -203,12 +170,10 @@ def test_behavioural_and_pool_priors():
 
 
 def test_a_prior_that_rules_out_where_products_are_largest():
-    evidence = np.tile([0.0, 1.0, 0.9, 0.1], (1, 5000, 1))
-    found = pool_posterior(evidence, prefixes=(5000,), gamma_prior=lambda g: 1.0 * (g < 0.3))
+    evidence, prior = np.tile([0.0, 1.0, 0.9, 0.1], (1, 5000, 1)), lambda g: 1.0 * (g < 0.3)
+    found = pool_posterior(evidence, prefixes=(5000,), gamma_prior=prior)
     assert found[0, 0] == pytest.approx([1, 0, 0], abs=1e-6)
-    narrow = pool_posterior(
-        evidence[:, :40], prefixes=(40,), nodes=200, gamma_prior=lambda g: 1.0 * (g < 0.3)
-    )
+    narrow = pool_posterior(evidence[:, :40], prefixes=(40,), nodes=200, gamma_prior=prior)
     g, w = np.polynomial.legendre.leggauss(60)
     gamma, delta = (a.ravel() for a in np.meshgrid((g + 1) / 2 * 0.3, (g + 2) / 3))
     law = [gamma * delta * e + gamma * (1 - delta) / 2 * (2 - e) for e in (1.0, 0.9, 0.1)]
@@ -237,45 +202,21 @@ def test_prefixes_threads_and_other_users_change_nothing():
     )
 
 
-def test_one_submission_alone():
-    evidence = np.random.default_rng(6).random((50, 5))
-    score = (
-        evidence[:, :1] / 2 + evidence[:, 1:].mean(axis=1, keepdims=True) / 4 + evidence[:, 1:] / 4
-    )
-    assert unlinked_posterior(evidence) == pytest.approx(
-        score / score.sum(axis=1, keepdims=True), abs=1e-14
-    )
-
-
-def test_a_pool_without_neutral_objects_and_impossible_pools():
-    evidence = np.array([[[0.0, 1.0, 0.0], [0.0, 1.0, 0.0]]])
-    assert pool_posterior(evidence, prefixes=(2,))[0, 0] == pytest.approx(
-        count_posterior(np.array([0, 2, 0]))
-    )
-
-
 @pytest.mark.parametrize(
-    ("evidence", "options", "match"),
+    ("evidence", "options"),
     [
-        (np.ones((2, 3)), {"prefixes": (1,)}, "evidence of shape"),
-        (np.ones((2, 3, 2)), {"prefixes": (1,)}, "two pools"),
-        (np.ones((2, 3, 3)), {"prefixes": ()}, "prefixes"),
-        (np.ones((2, 3, 3)), {"prefixes": (2, 2)}, "prefixes"),
-        (np.ones((2, 3, 3)), {"prefixes": (0, 2)}, "prefixes"),
-        (np.ones((2, 3, 3)), {"prefixes": (4,)}, "prefixes"),
-        (np.zeros((2, 3, 3)), {"prefixes": (3,)}, "above 0"),
-        (-np.ones((2, 3, 3)), {"prefixes": (3,)}, "finite"),
-        (np.full((2, 3, 3), np.nan), {"prefixes": (3,)}, "finite"),
-        (np.ones((2, 3, 3)), {"prefixes": (3,), "nodes": 0}, "nodes=0"),
-        (np.ones((2, 3, 3)), {"prefixes": (3,), "pool_prior": np.ones(3)}, "pool_prior"),
-        (np.ones((2, 3, 3)), {"prefixes": (3,), "pool_prior": np.zeros(2)}, "pool_prior"),
-        (np.ones((2, 3, 3)), {"prefixes": (3,), "gamma_prior": np.zeros_like}, "gamma_prior"),
-        (np.ones((2, 3, 3)), {"prefixes": (3,), "delta_prior": np.negative}, "delta_prior"),
+        *((np.ones(shape), {}) for shape in ((2, 3), (2, 3, 2))),
+        *((np.ones((2, 3, 3)), {"prefixes": p}) for p in ((), (2, 2), (0, 2), (4,))),
+        *((value * np.ones((2, 3, 3)), {}) for value in (0, -1, np.nan)),
+        (np.ones((2, 3, 3)), {"nodes": 0}),
+        *((np.ones((2, 3, 3)), {"pool_prior": p}) for p in (np.ones(3), np.zeros(2))),
+        (np.ones((2, 3, 3)), {"gamma_prior": np.zeros_like}),
+        (np.ones((2, 3, 3)), {"delta_prior": np.negative}),
     ],
 )
-def test_what_is_refused(evidence, options, match):
-    with pytest.raises(UsageError, match=match):
-        pool_posterior(evidence, **options)
+def test_what_is_refused(evidence, options):
+    with pytest.raises(UsageError, match=next(iter(options), "above 0|finite|evidence of shape")):
+        pool_posterior(evidence, **{"prefixes": (3,), **options})
 
 
 @pytest.mark.parametrize("counts", [[1, 2], [[1, -1, 2]], [0.5, 1.0, 2.0]])
@@ -284,7 +225,12 @@ def test_counts_that_are_none(counts):
         count_posterior(np.array(counts))
 
 
-def test_the_rule_is_exact_for_polynomials():
-    for degree in (0, 1, 7, 30, 181):
-        x, w = unit_rule(exact_nodes(degree))
-        assert w @ x**degree == pytest.approx(1 / (degree + 1), rel=1e-13)
+def test_one_submission_alone_and_impossible_pools():
+    evidence = np.random.default_rng(6).random((50, 5))
+    neutral, pools = evidence[:, :1], evidence[:, 1:]
+    score = neutral / 2 + pools.mean(axis=1, keepdims=True) / 4 + pools / 4
+    wanted = score / score.sum(axis=1, keepdims=True)
+    assert unlinked_posterior(evidence) == pytest.approx(wanted, abs=1e-14)
+    none = np.array([[[0.0, 1.0, 0.0], [0.0, 1.0, 0.0]]])
+    wanted = count_posterior(np.array([0, 2, 0]))
+    assert pool_posterior(none, prefixes=(2,))[0, 0] == pytest.approx(wanted)
