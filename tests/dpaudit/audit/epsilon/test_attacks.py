@@ -47,19 +47,14 @@ class Support:
     """A support attack from a rule ``possible(releases, value)``, shape (t, u)."""
 
     def __init__(self, possible):
-        self.possible = possible
-
-    def feasible(self, releases, value):
-        return self.possible(releases, value)
+        self.feasible = possible
 
 
 class Learner:
     """A learning attack whose score is fixed, or the seconds if timed."""
 
     def __init__(self, score=lambda x: x[:, 0], timed=False):
-        self.score = score
-        self.timed = timed
-        self.seen = []
+        self.score, self.timed, self.seen = score, timed, []
 
     def learn(self, first, second, *, neighbours):
         self.seen.append((first, second, neighbours))
@@ -86,11 +81,8 @@ def telltale(rng, share):
 
 def hidden(rng, bits):
     """Numbers in [1, 2) with ``bits`` (n, 1) in their twentieth place, uniform ones elsewhere."""
-    return (
-        1
-        + (2 * rng.integers(0, 2**19, bits.shape) + bits) * 2.0**-20
-        + rng.integers(0, 2**32, bits.shape) * 2.0**-52
-    )
+    upper = (2 * rng.integers(0, 2**19, bits.shape) + bits) * 2.0**-20
+    return 1 + upper + rng.integers(0, 2**32, bits.shape) * 2.0**-52
 
 
 def digit(y):
@@ -102,6 +94,8 @@ def coarse_laplace(rng, scale=1.0):
 
 
 SAME = NamedAttack("same", Support(lambda y, v: y == v))
+CLOCK = NamedAttack("clock", Learner(lambda x: x[:, -1], timed=True))
+ONLY = NamedAttack("p", Prober(("only", *ZERO_ONE)))
 TELLTALE = NamedAttack("telltale", Support(lambda y, v: ~((y == 2) & (v == 1))))
 
 
@@ -114,19 +108,15 @@ def audit(function, attack, *, epsilon=1.0, delta=0.0, neighbours=ZERO_ONE, **op
     )
 
 
-INSTALLED = registry.entry_points
-
-
 @pytest.fixture
 def install(monkeypatch):
     """Replace the installed attacks by these factories."""
+    module = "dpaudit_attack_specimens"
 
     def put(**factories):
-        monkeypatch.setitem(sys.modules, "dpaudit_attack_specimens", SimpleNamespace(**factories))
+        monkeypatch.setitem(sys.modules, module, SimpleNamespace(**factories))
         points = EntryPoints(
-            EntryPoint(
-                name.replace("_", "-"), f"dpaudit_attack_specimens:{name}", "dpaudit.attacks"
-            )
+            EntryPoint(name.replace("_", "-"), f"{module}:{name}", "dpaudit.attacks")
             for name in factories
         )
         monkeypatch.setattr(registry, "entry_points", lambda **chosen: points.select(**chosen))
@@ -137,9 +127,6 @@ def install(monkeypatch):
 @pytest.fixture(autouse=True)
 def _no_attack_installed(install):
     install()
-
-
-# ---------------- bounds cover, by each kind of attack
 
 
 def too_many(found, times, alpha):
@@ -158,19 +145,13 @@ def test_support_bounds_cover_at_the_claim(delta):
     Fails from 15 errors on: a share of 0.3 is found in 84 of 100 cases, one of 0.4 in 99.
     """
     rng, times, wrong, bounds = np.random.default_rng(31), 60, 0, []
+    truth = response_epsilon(delta)
+    options = {"epsilon": truth, "delta": delta, "samples": 1000, "alpha": 0.1}
     for i in range(times):
-        result = audit(
-            response(rng),
-            SAME,
-            epsilon=response_epsilon(delta),
-            delta=delta,
-            samples=1000,
-            alpha=0.1,
-            seed=f"{i}",
-        )
+        result = audit(response(rng), SAME, seed=f"{i}", **options)
         wrong += (
             result.verdict == "finding"
-            or result.epsilon.low > response_epsilon(delta)
+            or result.epsilon.low > truth
             or result.delta.low > delta + 1e-12
             or any(e > response_epsilon(d) for d, e in result.curve)
         )
@@ -182,10 +163,7 @@ def test_support_bounds_cover_at_the_claim(delta):
 
 @pytest.mark.slow
 def test_learned_and_timed_bounds_cover_at_the_claim():
-    for attack, times in (
-        (NamedAttack("learner", Learner()), 60),
-        (NamedAttack("clock", Learner(lambda x: x[:, -1], True)), 12),
-    ):
+    for attack, times in ((NamedAttack("learner", Learner()), 60), (CLOCK, 12)):
         rng, wrong = np.random.default_rng(32), 0
         for i in range(times):
             # the clock tells what the release does
@@ -198,16 +176,10 @@ def test_learned_and_timed_bounds_cover_at_the_claim():
 def test_probes_cover_together():
     """Three pairs that all have just the ε claimed: one α for all of them."""
     pairs = [(f"pair {i}", np.array([i / 10]), np.array([1 - i / 10])) for i in range(3)]
-    rng, wrong = np.random.default_rng(33), 0
+    rng, wrong, attack = np.random.default_rng(33), 0, NamedAttack("p", Prober(*pairs))
     for i in range(40):
-        result = audit(
-            response(rng),
-            NamedAttack("p", Prober(*pairs)),
-            neighbours=None,
-            samples=1000,
-            alpha=0.1,
-            seed=f"{i}",
-        )
+        options = {"samples": 1000, "alpha": 0.1, "seed": f"{i}"}
+        result = audit(response(rng), attack, neighbours=None, **options)
         wrong += result.verdict == "finding" or result.epsilon.low > 1
     assert not too_many(wrong, 40, 0.1)
 
@@ -216,17 +188,12 @@ def test_what_reach_adds_to_the_default_covers():
     """A randomized response in a digit amid uniform ones: of all statistics only reach sees it."""
     reach = NamedAttack("reach", Support(lambda y, v: digit(y) == v))
     rng, wrong, by_reach = np.random.default_rng(34), 0, 0
+    claim = {"neighbours": ZERO_ONE, "claim": PrivacyClaim(1.0, 0.0), "reach": reach}
     for i in range(60):
         answered = response(rng)
         mechanism = InProcess(lambda v, n, answered=answered: hidden(rng, answered(v, n)))
         options = MechanismOptions(samples=2200, alpha=0.1, seed=f"{i}")
-        result = audit_pair(
-            mechanism,
-            neighbours=ZERO_ONE,
-            claim=PrivacyClaim(1.0, 0.0),
-            options=options,
-            reach=reach,
-        )
+        result = audit_pair(mechanism, options=options, **claim)
         wrong += result.verdict == "finding"
         by_reach += any("reach" in t.effect for t in result.tests)
     assert not too_many(wrong, 60, 0.1)
@@ -236,15 +203,11 @@ def test_what_reach_adds_to_the_default_covers():
 def test_the_coverage_checks_see_a_mechanism_that_is_worse_than_its_claim():
     rng = np.random.default_rng(35)
     worse = response(rng, 1 / (1 + math.exp(-1.6)))
-    pair = NamedAttack("p", Prober(("only", *ZERO_ONE)))
     learner = NamedAttack("l", Learner())
-    for attack, neighbours in ((SAME, ZERO_ONE), (learner, ZERO_ONE), (pair, None)):
+    for attack, neighbours in ((SAME, ZERO_ONE), (learner, ZERO_ONE), (ONLY, None)):
         options = {"neighbours": neighbours, "samples": 1000, "alpha": 0.1}
         results = (audit(worse, attack, seed=f"{i}", **options) for i in range(20))
         assert too_many(sum(r.verdict == "finding" for r in results), 20, 0.1)
-
-
-# ---------------------------------------------------------------- power, guesses, details
 
 
 def test_reach_like_releases_show_seven():
@@ -272,17 +235,16 @@ def test_reach_like_releases_show_seven():
 
 
 def test_one_impossible_unit_rules_a_value_out():
-    rng, v = np.random.default_rng(37), (np.zeros(3), np.ones(3))
-    pairs = Support(
-        lambda y, v: (
-            np.stack([(y != 2) | (v == 0), np.ones_like(y)], axis=1).reshape(len(y), -1) > 0
-        )
-    )
-    result = audit(
-        lambda v, n: np.where((rng.random((n, 3)) < 0.05) & (v == 0), 2.0, 0.5),
-        NamedAttack("units", pairs),
-        neighbours=v,
-    )
+    rng, pair = np.random.default_rng(37), (np.zeros(3), np.ones(3))
+
+    def possible(y, v):
+        units = np.stack([(y != 2) | (v == 0), np.ones_like(y)], axis=1)
+        return units.reshape(len(y), -1) > 0
+
+    def release(v, n):
+        return np.where((rng.random((n, 3)) < 0.05) & (v == 0), 2.0, 0.5)
+
+    result = audit(release, NamedAttack("units", Support(possible)), neighbours=pair)
     assert result.epsilon.low > 6
     assert abs(result.tests[0].details["counts"]["likelier"][0] / 20_000 - (1 - 0.95**3)) < 0.01
 
@@ -302,11 +264,9 @@ def test_an_attack_that_does_not_fit_says_so_and_finds_nothing_false():
 
 
 def test_a_learned_score_is_learned_chosen_and_counted_apart():
-    scored = []
+    scored, rng = [], np.random.default_rng(39)
     learner = Learner(lambda x: scored.append(len(x)) or x[:, 0])
-    result = audit(
-        coarse_laplace(np.random.default_rng(39)), NamedAttack("learner", learner), epsilon=0.5
-    )
+    result = audit(coarse_laplace(rng), NamedAttack("learner", learner), epsilon=0.5)
     assert result.verdict == "finding"
     assert 0.8 < result.epsilon.low <= 1
     ((first, second, neighbours),) = learner.seen
@@ -316,52 +276,45 @@ def test_a_learned_score_is_learned_chosen_and_counted_apart():
     assert sum(scored) == 30_000  # what was chosen by is not counted
     counts = [t.details["counts"] for t in result.tests if "counts" in t.details]
     assert sum(c["likelier"][1] for c in counts) >= 19_000
-    interval = result.details["success"]["interval"]
-    right = result.details["success"]["right"] / 20_000
-    assert interval.low < right < interval.high
+    success = result.details["success"]
+    right = success["right"] / 20_000
+    assert success["interval"].low < right < success["interval"].high
     assert abs(right - (1 - math.exp(-0.5) / 2)) < 0.015  # of Laplace noise, at the best threshold
-    assert result.details["success"]["of"] == 20_000
+    assert success["of"] == 20_000
 
 
 def test_delta_of_a_leak():
-    result = audit(telltale(np.random.default_rng(40), 0.02), TELLTALE, delta=0.01)
-    assert result.verdict == "finding"
-    assert 0.015 < result.delta.low < 0.02
-    result = audit(telltale(np.random.default_rng(40), 0.01), TELLTALE, delta=0.01)
-    assert result.verdict == "no-finding"
+    found, honest = (
+        audit(telltale(np.random.default_rng(40), share), TELLTALE, delta=0.01)
+        for share in (0.02, 0.01)
+    )
+    assert (found.verdict, honest.verdict) == ("finding", "no-finding")
+    assert 0.015 < found.delta.low < 0.02
 
 
-@pytest.mark.parametrize(
-    "attack", [TELLTALE, NamedAttack("l", Learner()), NamedAttack("p", Prober(("only", *ZERO_ONE)))]
-)
+@pytest.mark.parametrize("attack", [TELLTALE, NamedAttack("l", Learner()), ONLY])
 def test_same_seed_same_result(attack):
-    probing = isinstance(attack.does, Prober)
-
     def one(seed):
         function = telltale(np.random.default_rng(41), 0.2)
-        return audit(function, attack, neighbours=None if probing else ZERO_ONE, seed=seed)
+        result = audit(function, attack, neighbours=None if attack is ONLY else ZERO_ONE, seed=seed)
+        return result.tests, result.curve, result.details
 
-    first, second, other = one("a"), one("a"), one("b")
-    assert (first.tests, first.curve, first.details) == (second.tests, second.curve, second.details)
-    assert first.tests != other.tests
-
-
-def test_the_time_limit_keeps_what_was_counted():
-    for share, verdict in ((0.0, "inconclusive"), (0.43, "finding")):
-        noisy, calls = telltale(np.random.default_rng(42), share), [0]
-
-        def slow(v, n, noisy=noisy, calls=calls):
-            calls[0] += 1
-            if calls[0] > 9:
-                raise SamplerTimeoutError("silent")
-            return noisy(v, n)
-
-        result = audit(slow, TELLTALE)
-        assert result.verdict == verdict
-        assert 0 < result.samples < result.samples_requested
+    assert one("a") == one("a")
+    assert one("a")[0] != one("b")[0]
 
 
-# ---------------------------------------------------------------- timed
+@pytest.mark.parametrize(("share", "verdict"), [(0.0, "inconclusive"), (0.43, "finding")])
+def test_the_time_limit_keeps_what_was_counted(share, verdict):
+    noisy, left = telltale(np.random.default_rng(42), share), iter(range(9))
+
+    def slow(v, n):
+        if next(left, None) is None:
+            raise SamplerTimeoutError("silent")
+        return noisy(v, n)
+
+    result = audit(slow, TELLTALE)
+    assert result.verdict == verdict
+    assert 0 < result.samples < result.samples_requested
 
 
 def test_a_timing_leak_is_a_finding():
@@ -369,9 +322,7 @@ def test_a_timing_leak_is_a_finding():
     mechanism = Clocked(
         coarse_laplace(rng, 4.0), lambda v, y: rng.exponential(1e-3 * (1 + v[0]), len(y))
     )
-    result = audit(
-        mechanism, NamedAttack("clock", Learner(lambda x: x[:, -1], timed=True)), samples=4000
-    )
+    result = audit(mechanism, CLOCK, samples=4000)
     assert result.verdict == "finding"
     assert result.epsilon.low > 1
     assert all(n == 1 for _, n in mechanism.asked)
@@ -380,6 +331,8 @@ def test_a_timing_leak_is_a_finding():
     # the seconds are no part of the release
     assert not any("depends on the value" in a for a in result.advice)
     assert audit(mechanism, NamedAttack("y", Learner()), samples=4000).verdict == "no-finding"
+    with pytest.raises(UsageError, match="cannot be timed"):
+        audit(lambda v, n: np.zeros((n, 1)), CLOCK)
 
 
 def test_a_busy_machine_is_no_leak():
@@ -392,37 +345,22 @@ def test_a_busy_machine_is_no_leak():
         state[1] -= 1
         return np.full(len(y), state[0] + 0.01 * rng.random())
 
-    clock = NamedAttack("clock", Learner(lambda x: x[:, -1], timed=True))
     for i in range(16):
         mechanism = Clocked(lambda v, n: np.zeros((n, 1)), bursts)
-        result = audit(mechanism, clock, epsilon=0.0, samples=1000, alpha=0.1, seed=f"{i}")
+        result = audit(mechanism, CLOCK, epsilon=0.0, samples=1000, alpha=0.1, seed=f"{i}")
         found += result.verdict == "finding"
     assert not too_many(found, 16, 0.1)
 
 
-def test_calls_that_cannot_be_timed_are_refused():
-    with pytest.raises(UsageError, match="cannot be timed"):
-        audit(lambda v, n: np.zeros((n, 1)), NamedAttack("clock", Learner(timed=True)))
-
-
-# ---------------------------------------------------------------- probes
-
-
 def test_the_worst_probe_is_shown_and_all_are_told():
-    rng = np.random.default_rng(45)
-    pairs = [
-        ("small", np.array([0.0]), np.array([1.0])),
-        ("at 2^53", np.array([2.0**53]), np.array([2.0**53 + 2])),
-    ]
+    rng, far = np.random.default_rng(45), np.array([2.0**53])
+    pairs = ("small", *ZERO_ONE), ("at 2^53", far, far + 2)
 
     def clipped(v, n):  # fine up to 2^53, where the sensitivity is two
         return np.round(v - 2.0**53 * (v > 100) + rng.laplace(0, 1, (n, 1)), 3)
 
-    result = audit(
-        InProcess(clipped, advice="tested with 1.0"),
-        NamedAttack("sensitivity", Prober(*pairs)),
-        neighbours=None,
-    )
+    mechanism = InProcess(clipped, advice="tested with 1.0")
+    result = audit(mechanism, NamedAttack("sensitivity", Prober(*pairs)), neighbours=None)
     assert result.verdict == "finding"
     assert result.neighbours == ((2.0**53,), (2.0**53 + 2,))
     assert result.attack == "sensitivity"
@@ -444,18 +382,17 @@ def test_a_probe_that_is_refused_is_told():
             raise SamplerCrashError("ValueError: no negative counts")
         return answer(v, n)
 
+    def probed(*pairs, **claim):
+        return audit(positive, NamedAttack("p", Prober(*pairs)), neighbours=None, **claim)
+
     pairs = ("fine", *ZERO_ONE), ("negative", np.array([-1.0]), np.array([0.0]))
-    result = audit(positive, NamedAttack("p", Prober(*pairs)), neighbours=None)
+    result = probed(*pairs)
     assert result.verdict == "inconclusive"
     assert "no negative counts" in result.reason
     assert any("negative: not audited" in a for a in result.advice)
-    result = audit(positive, NamedAttack("p", Prober(*pairs)), neighbours=None, epsilon=0.5)
-    assert result.verdict == "finding"
+    assert probed(*pairs, epsilon=0.5).verdict == "finding"
     with pytest.raises(SamplerCrashError, match="no negative counts"):
-        audit(positive, NamedAttack("p", Prober(pairs[1])), neighbours=None)
-
-
-# ---------------- the default audit looks through reach
+        probed(pairs[1])
 
 
 def test_the_default_uses_reach_where_it_is_installed(install):
@@ -501,42 +438,22 @@ def test_reach_is_asked_only_for_coordinates_that_differ_and_releases_as_long_as
     assert not asked
 
 
-# ---------------------------------------------------------------- names, and attacks that misbehave
-
-
 def test_attacks_by_name(install):
-    class WhichBin:
-        def __init__(self, *, key):
-            raise AssertionError
-
-        def scores(self): ...
-
     install(
         reach=lambda: SAME.does,
-        which_bin=WhichBin,
         made_up=lambda: object(),
         pair_inversion=lambda *, sampler: SAME.does,
     )
     assert named_attack("reach").does is SAME.does
     assert named_attack("pair-inversion:sampler=x").text == "pair-inversion:sampler=x"
-    for other in ("which-bin", "made-up"):
-        with pytest.raises(UsageError, match=f"attack={other}: is no attack on a whole mechanism"):
-            named_attack(other)
+    with pytest.raises(UsageError, match="attack=made-up: is no attack on a whole mechanism"):
+        named_attack("made-up")
     with pytest.raises(UsageError, match="sampler: attack pair-inversion needs it"):
         named_attack("pair-inversion")
     with pytest.raises(UnknownNameError, match="no such option"):
         named_attack("pair-inversion:sampler=x,n=1")
     result = audit(response(np.random.default_rng(49)), "reach")
     assert (result.attack, [p.name for p in result.provenance.plugins]) == ("reach", ["reach"])
-
-
-def test_errors_name_the_attacks_that_declare_a_fitting_game(monkeypatch):
-    monkeypatch.setattr(registry, "entry_points", INSTALLED)
-    fitting = "bit-features, laplace-support, pair-inversion, reach, sensitivity, timing$"
-    with pytest.raises(UnknownNameError, match=f"not known; did you mean 'reach'.*: {fitting}"):
-        named_attack("raech")
-    with pytest.raises(UsageError, match=f"which-bin: is no attack on a whole mech.*: {fitting}"):
-        named_attack("which-bin")
 
 
 def raising(*_, **__):
@@ -546,11 +463,11 @@ def raising(*_, **__):
 @pytest.mark.parametrize(
     ("attack", "says"),
     [
-        (Support(raising), "attack=bad: raised RuntimeError: no such table; fix the attack"),
+        (Support(raising), "attack=bad: raised RuntimeError: no such table"),
         (Support(lambda y, v: np.ones(len(y), dtype=bool)), r"gave bool of shape \(\d+,\)"),
         (Support(lambda y, v: np.ones(y.shape)), "gave float64"),
         (Support(lambda y, v: np.ones((len(y), 0), dtype=bool)), "wanted bool"),
-        (Learner(raising), "raised RuntimeError: no such table"),
+        (Learner(raising), "raised RuntimeError"),
         (Learner(lambda x: x), "wanted one number"),
         (Learner(lambda x: np.full(len(x), np.nan)), "not finite"),
         (Prober(), "brought no neighbours"),
@@ -574,24 +491,36 @@ def test_an_attack_may_refuse_such_releases():
 
     with pytest.raises(UsageError, match="pairs are wanted"):
         audit(coarse_laplace(np.random.default_rng(51)), NamedAttack("pairs", Support(refuse)))
+    attack = NamedAttack("odd", SimpleNamespace(feasible=None, settled=lambda *_: 3))
+    with pytest.raises(DpauditError, match="attack=odd"):
+        settled(attack, np.zeros((3, 1)))
 
 
 def test_options_that_exclude_each_other():
-    prober = NamedAttack("sensitivity", Prober(("only", *ZERO_ONE)))
-    with pytest.raises(UsageError, match="sensitivity brings its own; leave --neighbours out"):
-        audit(lambda v, n: np.zeros((n, 1)), prober)
-    for attack in (None, SAME):
-        with pytest.raises(UsageError, match="neighbours=None"):
-            audit(lambda v, n: np.zeros((n, 1)), attack, neighbours=None)
-    with pytest.raises(UsageError, match="real-numbers"):
-        audit(lambda v, n: np.zeros((n, 1)), SAME, real_numbers=True)
-
-
-# ---------------- mechanisms that are unusual, and still mechanisms
+    for attack, options, says in (
+        (NamedAttack("sensitivity", ONLY.does), {}, "sensitivity brings its own"),
+        (None, {"neighbours": None}, "neighbours=None"),
+        (SAME, {"neighbours": None}, "neighbours=None"),
+        (SAME, {"real_numbers": True}, "real-numbers"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            audit(lambda v, n: np.zeros((n, 1)), attack, **options)
 
 
 def whole(rng, v, n):
     return np.round(v + rng.laplace(0, 1, (n, len(v))))
+
+
+def huge(rng, v, n):
+    return coarse_laplace(rng)(v / 1e308, n) * 1e307
+
+
+def zero_of_a_sign(rng, v, n):
+    return np.full((n, 1), np.copysign(0.0, 0.5 - v[0]))
+
+
+def zeros(rng, v, n):
+    return np.copysign(0.0, rng.random((n, 1)) - 0.5)
 
 
 TWO_53, PASS = 2.0**53, "no-finding"
@@ -603,22 +532,10 @@ UNUSUAL = {
     "subnormal": (lambda rng, v, n: whole(rng, v, n) * 5e-324, [0], [1], PASS),
     "subnormal vectors": (lambda rng, v, n: whole(rng, v, n) * 5e-324, [0, 0], [1, 0], PASS),
     "huge vectors": (lambda rng, v, n: coarse_laplace(rng)(v, n) * 1e300, [0, 0], [1, 0], PASS),
-    "huge values": (
-        lambda rng, v, n: coarse_laplace(rng)(v / 1e308, n) * 1e307,
-        *([-1e308, 0], [1e308, 0], "finding"),
-    ),
-    "at 2^53": (
-        lambda rng, v, n: v + 2 * np.round(rng.laplace(0, 1, (n, 1))),
-        *([TWO_53], [TWO_53 + 2], PASS),
-    ),
-    "sign of zero": (
-        lambda rng, v, n: np.full((n, 1), np.copysign(0.0, 0.5 - v[0])),
-        *([0], [1], "finding"),
-    ),
-    "zeros of both signs": (
-        lambda rng, v, n: np.copysign(0.0, rng.random((n, 1)) - 0.5),
-        *([0], [1], PASS),
-    ),
+    "huge values": (huge, [-1e308, 0], [1e308, 0], "finding"),
+    "at 2^53": (lambda rng, v, n: v + 2 * whole(rng, [0], n), [TWO_53], [TWO_53 + 2], PASS),
+    "sign of zero": (zero_of_a_sign, [0], [1], "finding"),
+    "zeros of both signs": (zeros, [0], [1], PASS),
 }
 
 
@@ -634,17 +551,9 @@ def test_unusual_mechanisms(name, install):
     assert result.verdict == verdict
 
 
-def test_an_attack_that_settles_on_something_else():
-    attack = NamedAttack("odd", SimpleNamespace(feasible=None, settled=lambda *_: 3))
-    with pytest.raises(DpauditError, match="attack=odd"):
-        settled(attack, np.zeros((3, 1)))
-
-
-class WholeSteps:
+def whole_steps(releases, value):
     """Rules out values that are no whole number of quarters away."""
-
-    def feasible(self, releases, value):
-        return np.abs((releases - value) * 4 - np.rint((releases - value) * 4)) < 1e-9
+    return np.abs((releases - value) * 4 - np.rint((releases - value) * 4)) < 1e-9
 
 
 def test_an_attack_of_ones_own_needs_no_name():
@@ -654,12 +563,12 @@ def test_an_attack_of_ones_own_needs_no_name():
         return value + np.round(rng.laplace(0, 1, n) * 4) / 4
 
     asked = {"neighbours": (0, 0.1), "epsilon": 0.1, "samples": 1e3, "seed": 1}
-    result = audit_mechanism(rounded, attack=WholeSteps(), **asked)
-    assert result.attack == "WholeSteps"
+    result = audit_mechanism(rounded, attack=Support(whole_steps), **asked)
+    assert result.attack == "Support"
     assert result.details["success"]["right"] == 2000
-    assert "attack='WholeSteps'" in result.tests[0].reproduce
+    assert "attack='Support'" in result.tests[0].reproduce
     with pytest.raises(UsageError, match="or register it"):
-        audit_mechanism("numpy:laplace", attack=WholeSteps(), **asked)
-    for wrong in (WholeSteps, 3, "no-such"):
+        audit_mechanism("numpy:laplace", attack=Support(whole_steps), **asked)
+    for wrong in (Support, 3, "no-such"):
         with pytest.raises(UsageError, match=r"^attack="):
             audit_mechanism(rounded, attack=wrong, **asked)

@@ -27,17 +27,10 @@ def gated(rng, side, n):
 
 
 def audit(release, *, seconds, n=6_000, k=2, claim=1.0):
-    neighbours = np.zeros(k), np.ones(k)
-    learned = learn(
-        release(0, n),
-        release(1, n),
-        neighbours=neighbours,
-        delta=0.0,
-        alpha=0.01,
-        rng=np.random.default_rng(5),
-        real_numbers=True,
-        seconds=seconds,
-    )
+    neighbours, rng = (np.zeros(k), np.ones(k)), np.random.default_rng(5)
+    options = {"delta": 0.0, "alpha": 0.01, "real_numbers": True, "seconds": seconds}
+    halves = release(0, n), release(1, n)
+    learned = learn(*halves, neighbours=neighbours, rng=rng, **options)
     return judge(learned, release(0, n), release(1, n), claim=PrivacyClaim(claim, 0.0), alpha=0.01)
 
 
@@ -114,23 +107,17 @@ def test_bounds_with_learned_scores_cover():
     """40 audits of Gaussian noise at exactly its claim, α = 0.1: fails from 12 misses on."""
     rng, n, times, missed = np.random.default_rng(23), 1_200, 40, 0
     truth, centre = gaussian_epsilon(1e-2, sigma=1.0), np.full(4, 0.5)
+    options = {"delta": 1e-2, "alpha": 0.1, "real_numbers": True, "seconds": 5}
+
+    def normals(count, at=0.0):
+        return at + rng.standard_normal((count, 4))
+
     for _ in range(times):
         second = int(rng.binomial(2 * n, 0.5))
-        learned = learn(
-            rng.standard_normal((n, 4)),
-            centre + rng.standard_normal((n, 4)),
-            neighbours=(np.zeros(4), centre),
-            delta=1e-2,
-            alpha=0.1,
-            rng=rng,
-            real_numbers=True,
-            seconds=5,
-        )
+        halves = normals(n), normals(n, centre)
+        learned = learn(*halves, neighbours=(np.zeros(4), centre), rng=rng, **options)
         assert any(kind == "learned score" for _, _, kind, _ in learned.events)
-        counted = (
-            rng.standard_normal((2 * n - second, 4)),
-            centre + rng.standard_normal((second, 4)),
-        )
+        counted = normals(2 * n - second), normals(second, centre)
         judged = judge(learned, *counted, claim=PrivacyClaim(truth, 1e-2), alpha=0.1)
         missed += judged.epsilon > truth or any(t.finding for t in judged.tests)
     assert scipy.stats.binom.sf(missed - 1, times, 0.1) > 1e-3
@@ -139,12 +126,8 @@ def test_bounds_with_learned_scores_cover():
 @pytest.mark.slow
 def test_an_audit_learns_scores_by_itself():
     rng = np.random.default_rng(11)
-    result = audit_mechanism(
-        lambda value, n: parity(rng, int(value[0]), n),
-        neighbours=([0.0] * 20, [1.0] * 20),
-        epsilon=1.0,
-        samples=12_000,
-        seed=1,
-    )
+    release = lambda value, n: parity(rng, int(value[0]), n)  # noqa: E731
+    pair = [0.0] * 20, [1.0] * 20
+    result = audit_mechanism(release, neighbours=pair, epsilon=1.0, samples=12_000, seed=1)
     assert result.verdict == "finding"
     assert result.epsilon.low > 4
