@@ -258,6 +258,7 @@ def folder(tmp_path):
     return tmp_path
 
 
+PROGRAM_CALL = f"command:{sys.executable} program.py {{dataset}} {{n}}"
 AUDIT = ("--claim-epsilon", "1", "--samples", "1000", "--seed", "1")
 
 
@@ -270,10 +271,7 @@ AUDIT = ("--claim-epsilon", "1", "--samples", "1000", "--seed", "1")
         ),
         (("python:./release.py:groups", "--features", "./release.py:first"), ("release[0] is 2",)),
         (("python:./release.py:say", "--neighbours", "0,1"), ("--neighbours 0,1",)),
-        (
-            (f"command:{sys.executable} program.py {{dataset}} {{n}}",),
-            ("differ most in this: rel",),
-        ),
+        pytest.param((PROGRAM_CALL,), ("differ most in this: rel",), marks=pytest.mark.slow),
     ],
 )
 def test_files_go_to_a_function_in_a_process_of_its_own(folder, words, says):
