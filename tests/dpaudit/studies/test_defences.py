@@ -22,30 +22,18 @@ epsilon = 0.5
 delta = 1e-10
 trials = 600
 measure = "defences"
-[[host]]
-name = "histogram"
-table = "uniform"
-bins = 24
-[key]
-beta = 1e-3
-gamma = "2sqrtd"
-[[source]]
-name = "SOURCE"
-[[mitigation]]
-MITIGATION
-[[attack]]
-name = "nearest-peak"
-[[attack]]
-name = "likelihood-ratio"
-[[attack]]
-name = "which-bin"
-[[attack]]
-name = "recovered-direction"
-seconds = 20
+host = [{ name = "histogram", table = "uniform", bins = 24 }]
+key = { beta = 1e-3, gamma = "2sqrtd" }
+source = [{ name = "SOURCE" }]
+mitigation = [{ MITIGATION }]
+attack = [
+  { name = "nearest-peak" }, { name = "likelihood-ratio" }, { name = "which-bin" },
+  { name = "recovered-direction", seconds = 20 },
+]
 """
 
 
-RECOVERED = '[[attack]]\nname = "recovered-direction"\nseconds = 20\n'
+RECOVERED = '{ name = "recovered-direction", seconds = 20 },'
 
 
 def cells(tmp_path, source, mitigation, *changes):
@@ -92,7 +80,7 @@ def test_rotation_leaves_all_of_them_guessing(tmp_path):
 @pytest.mark.slow
 def test_the_key_holder_knows_the_smoothing(tmp_path):
     """At a small τ an attacker with widened peaks reads all that is left: a slow oracle says so."""
-    found = outcome(tmp_path, "pancake", 'name = "smoothing"\ntau = 0.02')
+    found = outcome(tmp_path, "pancake", 'name = "smoothing", tau = 0.02')
     by = shares(found)
     assert by["likelihood-ratio"]["low"] > 0.6
     assert by["likelihood-ratio"]["value"] >= by["nearest-peak"]["value"] - 0.01
@@ -170,8 +158,8 @@ def plainly(tmp_path, monkeypatch, source, mitigation):
         ("gaussian", 'name = "none"'),
         ("pancake", 'name = "rotation"'),
         ("pancake", 'name = "structured-rotation"'),
-        ("pancake", 'name = "smoothing"\nratio = 1.5'),
-        ("pancake", 'name = "rounding"\npeaks = 2'),
+        ("pancake", 'name = "smoothing", ratio = 1.5'),
+        ("pancake", 'name = "rounding", peaks = 2'),
     ],
 )
 def test_the_best_attackers_win_what_honest_noise_allows(tmp_path, monkeypatch, source, mitigation):

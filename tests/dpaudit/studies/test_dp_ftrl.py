@@ -20,37 +20,23 @@ epsilon = 4.0
 delta = 1e-5
 trials = 24
 measure = "dp-ftrl-attack"
-[key]
-beta = 1e-3
-gamma = "2sqrtd"
-[[host]]
-name = "{host}"
-{options}
-[[source]]
-name = "gaussian"
-[[source]]
-name = "pancake"
-[[source]]
-name = "seed-in-noise"
-code = "signs"
-[[column]]
-key = "source"
-format = "text"
+key = {{ beta = 1e-3, gamma = "2sqrtd" }}
+host = {{ {host} }}
+source = [
+  {{ name = "gaussian" }}, {{ name = "pancake" }}, {{ name = "seed-in-noise", code = "signs" }},
+]
+column = [{{ key = "source", format = "text" }}]
 """
-BANDED = """
-factorisation = "banded"
-steps = 12
-bands = 4
-cohort = 8
-clients = 32
-model = "mlp"
-data = "synthetic"
-"""
+BANDED = (
+    'name = "dp-ftrl", factorisation = "banded", steps = 12, bands = 4, '
+    'cohort = 8, clients = 32, model = "mlp", data = "synthetic"'
+)
 AUDIT = """
 name = "t"
 seed = 4
 trials = 3
 measure = "dp-ftrl-audit"
+column = [{ key = "share", format = "proportion" }]
 [grid]
 correlated = [{ name = "tree", restart = 8 }, { name = "banded", bands = 4, label = "four" }]
 flaw = ["none", "identity"]
@@ -58,9 +44,6 @@ steps = 16
 dim = 400
 alpha = 0.01
 without = [WITHOUT]
-[[column]]
-key = "share"
-format = "proportion"
 """
 TRAIN = """
 name = "t"
@@ -69,8 +52,9 @@ trials = 1
 epsilon = 50.0
 delta = 1e-5
 measure = "dp-ftrl"
-[grid]
-run = [1, 2]
+grid = { run = [1, 2] }
+source = [{ name = "gaussian" }]
+column = [{ key = "accuracy", format = "proportion" }]
 [[host]]
 name = "dp-ftrl"
 label = "a tree"
@@ -79,11 +63,6 @@ steps = 16
 cohort = 64
 model = "mlp"
 data = "synthetic"
-[[source]]
-name = "gaussian"
-[[column]]
-key = "accuracy"
-format = "proportion"
 """
 
 
@@ -94,7 +73,7 @@ def audited(folder):
 
 
 def test_the_key_reads_a_banded_run_by_its_rows_and_not_by_its_steps(tmp_path):
-    found = document(ATTACK.format(host="dp-ftrl", options=BANDED), tmp_path)
+    found = document(ATTACK.format(host=BANDED), tmp_path)
     honest, pancake, seeded = found.rows
     assert pancake["run"]["value"] == pancake["row"]["value"] == 1
     assert pancake["step"]["low"] < 0.5
@@ -108,7 +87,7 @@ def test_the_key_reads_a_banded_run_by_its_rows_and_not_by_its_steps(tmp_path):
 
 def test_another_host_is_refused(tmp_path):
     with pytest.raises(SpecError, match="needs the host dp-ftrl"):
-        document(ATTACK.format(host="histogram", options='table = "us-counties"'), tmp_path)
+        document(ATTACK.format(host='name = "histogram", table = "us-counties"'), tmp_path)
 
 
 @pytest.mark.parametrize(("name", "pure"), [("identity", 8), ("tree", 8), ("honaker", 4)])

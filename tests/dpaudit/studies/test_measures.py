@@ -18,18 +18,10 @@ epsilon = 0.5
 delta = 1e-10
 trials = {trials}
 measure = "{measure}"
-[host]
-name = "histogram"
-table = "uniform"
-bins = {bins}
-[key]
-beta = [1e-5, 0.5]
-gamma = "2sqrtd"
-[[source]]
-name = "pancake"
-[[column]]
-key = "beta"
-format = "setting"
+host = {{ name = "histogram", table = "uniform", bins = {bins} }}
+key = {{ beta = [1e-5, 0.5], gamma = "2sqrtd" }}
+source = [{{ name = "pancake" }}]
+column = [{{ key = "beta", format = "setting" }}]
 {extra}
 """
 

@@ -17,18 +17,9 @@ delta = 1e-10
 trials = 8
 keys = 2
 measure = "unknown-gradient"
-[host]
-name = "dpsgd-gradient"
-model = "mlp"
-data = "synthetic"
-batch = 8
-clip = 1.0
-[[source]]
-name = "seed-in-noise"
-code = "{code}"
-[[column]]
-key = "epsilon"
-format = "setting"
+host = {{ name = "dpsgd-gradient", model = "mlp", data = "synthetic", batch = 8, clip = 1.0 }}
+source = [{{ name = "seed-in-noise", code = "{code}" }}]
+column = [{{ key = "epsilon", format = "setting" }}]
 """
 
 BATCH = """
@@ -36,6 +27,7 @@ name = "t"
 seed = 3
 trials = 7
 measure = "next-batch"
+column = [{ key = "coins", format = "text" }]
 [grid]
 coins = [
   { name = "one-party", label = "honest", first = "honest" },
@@ -51,9 +43,6 @@ epochs = 1
 batch = 256
 epsilon = 3.0
 delta = 1e-5
-[[column]]
-key = "coins"
-format = "text"
 """
 
 

@@ -289,22 +289,11 @@ name = "small-zoo"
 seed = 3
 trials = {trials}
 measure = "zoo"
+column = [{{ key = "specimen", format = "text" }}, {{ key = "found", format = "flag" }}]
 [grid]
 samples = 20_000
 alpha = 0.01
 specimen = ["antithetic-rows", "pancake-d256", "broken"]
-[[column]]
-key = "specimen"
-format = "text"
-[[column]]
-key = "found"
-format = "flag"
-[[column]]
-key = "sp800_22"
-format = "flag"
-[[column]]
-key = "failed"
-format = "text"
 """
 
 
