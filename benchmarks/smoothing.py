@@ -29,8 +29,8 @@ from dpaudit_mitigations.none import NoMitigation
 from dpaudit_mitigations.smoothing.rounding import Rounding
 from dpaudit_mitigations.smoothing.smoothing import Smoothing
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "dpaudit_mitigations" / "smoothing"))
-from keyed_attackers import along_key, attackers, successes
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support.keyed_attackers import along_key, attackers, successes
 
 SEED = KeyedStream.from_seed("bench smoothing")
 TRIALS = 10_000

@@ -30,10 +30,10 @@ class Pair:
         *,
         candidates=4,
         dim=4,
+        steps=None,
         server=SeedServer,
         verifier=Verifier,
-        steps=None,
-        **options,
+        **more,
     ):
         self.terms = SessionTerms(
             candidates=candidates,
@@ -46,7 +46,7 @@ class Pair:
         self.steps = np.arange(dim, dtype=np.int64) << 24 if steps is None else steps
         stream = ROOT.child("session", tag)
         self.server = server(
-            self.steps, terms=self.terms, key=SERVER, stream=stream.child("s"), **options
+            self.steps, terms=self.terms, key=SERVER, stream=stream.child("s"), **more
         )
         self.verifier = verifier(terms=self.terms, key=VERIFIER, stream=stream.child("v"))
 

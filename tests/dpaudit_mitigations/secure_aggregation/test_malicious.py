@@ -13,73 +13,51 @@ from dpaudit_mitigations.secure_aggregation.keys import derive, public_bytes, si
 from dpaudit_mitigations.secure_aggregation.shares import open_shares, recombine
 
 
-def listed(plan, adverts):
-    return {a.name: a for a in wire.read(plan, adverts, wire.Adverts).adverts}
+def opened(r, message, kind):
+    """What a message lists, by party."""
+    found = wire.read(r.plan, message, kind)
+    if kind is wire.Unmasking:
+        return wire.by_name(found.seeds), wire.by_name(found.keys)
+    if kind is wire.Adverts:
+        return {a.name: a for a in found.adverts}
+    return wire.by_name(found.signatures if kind is wire.Confirmations else found.sealed)
 
 
-def of_adverts(plan, adverts):
-    return pack(wire.Adverts(adverts=tuple(adverts), session=plan.digest))
+def made(r, kind, **fields):
+    """A message of this round; what is by party becomes a list."""
+    lists = {k: wire.entries(v) if isinstance(v, dict) else v for k, v in fields.items()}
+    return pack(kind(session=r.plan.digest, **lists))
 
 
-def by_party(plan, message, kind):
-    return wire.by_name(wire.read(plan, message, kind).sealed)
+def of_adverts(r, adverts):
+    return made(r, wire.Adverts, adverts=tuple(adverts))
 
 
-def envelopes(plan, party, sealed):
-    return pack(wire.Envelopes(party=party, sealed=wire.entries(sealed), session=plan.digest))
-
-
-def of_survivors(plan, agreed, survivors, dropped):
-    return pack(
-        wire.Survivors(
-            agreed=agreed, dropped=tuple(dropped), session=plan.digest, survivors=tuple(survivors)
-        )
-    )
-
-
-def signed(r):
-    return wire.by_name(wire.read(r.plan, r.confirmations, wire.Confirmations).signatures)
-
-
-def confirmations(plan, signatures):
-    return pack(wire.Confirmations(session=plan.digest, signatures=wire.entries(signatures)))
-
-
-def unmasked(plan, message):
-    given = wire.read(plan, message, wire.Unmasking)
-    return wire.by_name(given.seeds), wire.by_name(given.keys)
-
-
-def unmasking(plan, name, seeds, keys):
-    return pack(
-        wire.Unmasking(
-            keys=wire.entries(keys), name=name, seeds=wire.entries(seeds), session=plan.digest
-        )
-    )
+def of_survivors(r, agreed, survivors, dropped):
+    parties = {"survivors": tuple(survivors), "dropped": tuple(dropped)}
+    return made(r, wire.Survivors, agreed=agreed, **parties)
 
 
 def swapped(r, victim, own):
     """The list of adverts in which the aggregator has put its own keys for ``victim``."""
-    adverts = listed(r.plan, r.adverts)
+    adverts = opened(r, r.adverts, wire.Adverts)
     old = adverts[victim]
     adverts[victim] = replace(old, masking=public_bytes(own[0]), sharing=public_bytes(own[1]))
-    return adverts, of_adverts(r.plan, [adverts[n] for n in sorted(adverts)])
+    return adverts, of_adverts(r, [adverts[n] for n in sorted(adverts)])
 
 
 def test_a_swapped_public_key_is_refused(make_round, monkeypatch):
     own = X25519PrivateKey.generate(), X25519PrivateKey.generate()
-    r = make_round(4)
-    r.advertise()
-    with pytest.raises(CheatingError, match="advert of b: the signature is not b's"):
+    r = make_round(4).until("share")
+    with pytest.raises(CheatingError, match="advert of b"):
         r.clients["a"].share_keys(swapped(r, "b", own)[1])
     assert r.clients["a"].ended
 
     # without the check, it reads the shares for b
     monkeypatch.setattr(client_module, "check_advert", lambda *_: None)
-    r = make_round(4)
-    r.advertise()
+    r = make_round(4).until("share")
     adverts, message = swapped(r, "b", own)
-    sealed = by_party(r.plan, r.clients["a"].share_keys(message), wire.Shares)["b"]
+    sealed = opened(r, r.clients["a"].share_keys(message), wire.Shares)["b"]
     agreed = client_module.after_adverts(r.plan, adverts)
     open_shares(
         sealed, own=own[1], other=adverts["a"].sharing, agreed=agreed, sender="a", recipient="b"
@@ -95,9 +73,8 @@ def test_keys_of_small_order_are_refused(point):
 def test_keys_that_serve_two_parties_or_two_purposes_are_refused(make_round):
     """Signed correctly by b, who works with the aggregator: b takes a's keys, or one key twice."""
     for copied in (True, False):
-        r = make_round(4)
-        r.advertise()
-        adverts = listed(r.plan, r.adverts)
+        r = make_round(4).until("share")
+        adverts = opened(r, r.adverts, wire.Adverts)
         public = (
             (adverts["a"].masking, adverts["b"].sharing) if copied else (adverts["b"].sharing,) * 2
         )
@@ -105,44 +82,16 @@ def test_keys_that_serve_two_parties_or_two_purposes_are_refused(make_round):
         adverts["b"] = replace(
             unsigned, signature=sign(r.signing["b"], "advert", *unsigned.signed(r.plan))
         )
-        with pytest.raises(
-            CheatingError,
-            match="two parties with the same key" if copied else "one key for two purposes",
-        ):
-            r.clients["c"].share_keys(of_adverts(r.plan, adverts.values()))
+        says = "two parties" if copied else "one key for two purposes"
+        with pytest.raises(CheatingError, match=says):
+            r.clients["c"].share_keys(of_adverts(r, adverts.values()))
 
 
 def test_an_unknown_party_in_a_list_is_refused(make_round):
     r = make_round(4)
-    adverts = [*listed(r.plan, r.advertise()).values()]
-    with pytest.raises(MessageError, match="a name that is not in the roster"):
-        r.clients["a"].share_keys(of_adverts(r.plan, [*adverts, replace(adverts[0], name="zoe")]))
-
-
-@pytest.mark.parametrize("wrong", ["small order", "copied"])
-def test_the_server_leaves_out_whose_keys_would_drive_the_others_away(make_round, wrong):
-    r = make_round(4)
-    for name in "abcd":
-        message = r.clients[name].advertise()
-        if name == "d":
-            a, own = r.server._adverts["a"], wire.read(r.plan, message, wire.AdvertMessage).advert
-            masking = bytes(32) if wrong == "small order" else a.sharing
-            unsigned = replace(own, masking=masking)
-            own = replace(
-                unsigned, signature=sign(r.signing["d"], "advert", *unsigned.signed(r.plan))
-            )
-            with pytest.raises(
-                CheatingError,
-                match="public key of d" if wrong == "small order" else "another party's",
-            ):
-                r.server.take_advert("d", pack(wire.AdvertMessage.of(own, r.plan)))
-        else:
-            r.server.take_advert(name, message)
-    r.adverts = r.server.close_adverts()
-    r.share()
-    r.mask()
-    r.confirm()
-    assert np.array_equal(r.unmask().total, r.expected("abc"))
+    adverts = [*opened(r, r.advertise(), wire.Adverts).values()]
+    with pytest.raises(MessageError, match="not in the roster"):
+        r.clients["a"].share_keys(of_adverts(r, [*adverts, replace(adverts[0], name="zoe")]))
 
 
 def test_an_advert_of_another_round_is_refused(make_round):
@@ -153,9 +102,11 @@ def test_an_advert_of_another_round_is_refused(make_round):
         new.clients["a"].share_keys(old.adverts)
     new = make_round(4, tag="new")
     new.advertise()
-    mixed = listed(new.plan, new.adverts) | {"b": listed(old.plan, old.adverts)["b"]}
+    mixed = opened(new, new.adverts, wire.Adverts) | {
+        "b": opened(old, old.adverts, wire.Adverts)["b"]
+    }
     with pytest.raises(CheatingError, match="advert of b"):
-        new.clients["a"].share_keys(of_adverts(new.plan, [mixed[n] for n in sorted(mixed)]))
+        new.clients["a"].share_keys(of_adverts(new, [mixed[n] for n in sorted(mixed)]))
 
 
 def test_lists_of_keys_without_oneself_or_too_short_are_refused(make_round):
@@ -163,22 +114,29 @@ def test_lists_of_keys_without_oneself_or_too_short_are_refused(make_round):
         ("bcd", MessageError, "lacks a's own"),
         ("ab", ProtocolError, "below the threshold"),
     ):
-        r = make_round(4)
-        r.advertise()
-        adverts = listed(r.plan, r.adverts)
+        r = make_round(4).until("share")
+        adverts = opened(r, r.adverts, wire.Adverts)
         with pytest.raises(error, match=says):
-            r.clients["a"].share_keys(of_adverts(r.plan, [adverts[n] for n in keep]))
+            r.clients["a"].share_keys(of_adverts(r, [adverts[n] for n in keep]))
 
 
-@pytest.mark.parametrize("at", [0, 40, 81])
-def test_a_tampered_envelope_is_refused(make_round, at):
-    r = make_round(4).until("mask")
-    sealed = by_party(r.plan, r.envelopes["a"], wire.Envelopes)
-    broken = bytearray(sealed["c"])
-    broken[at] ^= 1
-    with pytest.raises(CheatingError, match="shares from c for a"):
-        r.clients["a"].open_envelopes(envelopes(r.plan, "a", sealed | {"c": bytes(broken)}))
-    assert r.clients["a"].ended
+@pytest.mark.parametrize("small", [True, False])
+def test_the_server_leaves_out_whose_keys_would_drive_the_others_away(make_round, small):
+    """Keys of small order, or a copied one, signed correctly by d."""
+    r = make_round(4)
+    for name in "abc":
+        r.server.take_advert(name, r.clients[name].advertise())
+    own = wire.read(r.plan, r.clients["d"].advertise(), wire.AdvertMessage).advert
+    unsigned = replace(own, masking=bytes(32) if small else r.server._adverts["a"].sharing)
+    signature = sign(r.signing["d"], "advert", *unsigned.signed(r.plan))
+    message = pack(wire.AdvertMessage.of(replace(unsigned, signature=signature), r.plan))
+    with pytest.raises(CheatingError, match="public key of d" if small else "another party's"):
+        r.server.take_advert("d", message)
+    r.adverts = r.server.close_adverts()
+    r.share()
+    r.mask()
+    r.confirm()
+    assert np.array_equal(r.unmask().total, r.expected("abc"))
 
 
 def test_envelopes_for_others_or_from_another_round_are_refused(make_round):
@@ -186,21 +144,36 @@ def test_envelopes_for_others_or_from_another_round_are_refused(make_round):
     with pytest.raises(MessageError, match="another party"):
         r.clients["a"].open_envelopes(r.envelopes["b"])
     r = make_round(4).until("mask")
-    for_b = by_party(r.plan, r.envelopes["b"], wire.Envelopes)
+    for_b = opened(r, r.envelopes["b"], wire.Envelopes)
     with pytest.raises(CheatingError, match="shares from"):  # what was sealed for b, put before a
-        r.clients["a"].open_envelopes(envelopes(r.plan, "a", {n: for_b[n] for n in "cd"}))
+        r.clients["a"].open_envelopes(
+            made(r, wire.Envelopes, party="a", sealed={n: for_b[n] for n in "cd"})
+        )
     old, new = make_round(4, tag="old").until("mask"), make_round(4, tag="new").until("mask")
     with pytest.raises(MessageError, match="another round"):
         new.clients["a"].open_envelopes(old.envelopes["a"])
     new = make_round(4, tag="new").until("mask")
-    stale = by_party(old.plan, old.envelopes["a"], wire.Envelopes)
+    stale = opened(old, old.envelopes["a"], wire.Envelopes)
     with pytest.raises(CheatingError, match="shares from b"):
-        new.clients["a"].open_envelopes(envelopes(new.plan, "a", stale))
+        new.clients["a"].open_envelopes(made(new, wire.Envelopes, party="a", sealed=stale))
+
+
+@pytest.mark.parametrize("at", [0, 40, 81])
+def test_a_tampered_envelope_is_refused(make_round, at):
+    r = make_round(4).until("mask")
+    sealed = opened(r, r.envelopes["a"], wire.Envelopes)
+    broken = bytearray(sealed["c"])
+    broken[at] ^= 1
+    with pytest.raises(CheatingError, match="shares from c for a"):
+        r.clients["a"].open_envelopes(
+            made(r, wire.Envelopes, party="a", sealed=sealed | {"c": bytes(broken)})
+        )
+    assert r.clients["a"].ended
 
 
 def lists(r, survivors, dropped):
     agreed = wire.read(r.plan, r.survivors, wire.Survivors).agreed
-    return of_survivors(r.plan, agreed, survivors, dropped)
+    return of_survivors(r, agreed, survivors, dropped)
 
 
 @pytest.mark.parametrize(
@@ -236,7 +209,11 @@ def both_secrets(r, victim, lie):
         agreeing = {m: s for m, s in signatures.items() if told[m] == told[n]}
         for shown in (agreeing, signatures):
             try:
-                seeds, keys = unmasked(r.plan, r.clients[n].unmask(confirmations(r.plan, shown)))
+                seeds, keys = opened(
+                    r,
+                    r.clients[n].unmask(made(r, wire.Confirmations, signatures=shown)),
+                    wire.Unmasking,
+                )
             except (ProtocolError, CheatingError):
                 continue
             haul[0].extend([(r.plan.places[n], seeds[victim])] if victim in seeds else [])
@@ -259,6 +236,36 @@ def test_different_lists_to_different_clients_give_nothing(make_round, monkeypat
     assert len(seeds) == len(keys) == 3 == r.plan.threshold - 1
 
 
+def test_signatures_that_are_too_few_forged_or_of_unknown_parties_are_refused(make_round):
+    for change, error, says in (
+        (lambda s: {n: s[n] for n in "ab"}, ProtocolError, "below the threshold"),
+        (lambda s: s | {"b": s["c"]}, CheatingError, "survivors of b"),
+        (lambda s: s | {"b": bytes(64)}, CheatingError, "survivors of b"),
+    ):
+        r = make_round(4).until("unmask")
+        signatures = change(opened(r, r.confirmations, wire.Confirmations))
+        with pytest.raises(error, match=says):
+            r.clients["a"].unmask(made(r, wire.Confirmations, signatures=signatures))
+    r = make_round(4)
+    r.until("mask").mask("abc")
+    r.confirm()
+    forged = opened(r, r.confirmations, wire.Confirmations) | {"d": bytes(64)}
+    with pytest.raises(MessageError, match="not a survivor"):
+        r.clients["a"].unmask(made(r, wire.Confirmations, signatures=forged))
+
+
+def test_an_unmasking_holds_one_secret_of_each_party(make_round):
+    r = make_round(5)
+    r.until("mask").mask("abcd")
+    r.confirm()
+    total = r.unmask()
+    for n in "abcd":
+        seeds, keys = opened(r, r.sent["unmasking", n], wire.Unmasking)
+        assert seeds.keys() == set("abcd")
+        assert keys.keys() == {"e"}
+    assert np.array_equal(total.total, r.expected("abcd"))
+
+
 def test_asking_a_second_time_with_another_list_gives_nothing(make_round):
     r = make_round(4).until("unmask")
     client = r.clients["a"]
@@ -271,76 +278,13 @@ def test_asking_a_second_time_with_another_list_gives_nothing(make_round):
             again()
 
 
-def test_signatures_that_are_too_few_forged_or_of_unknown_parties_are_refused(make_round):
-    for change, error, says in (
-        (lambda s: {n: s[n] for n in "ab"}, ProtocolError, "below the threshold"),
-        (lambda s: s | {"b": s["c"]}, CheatingError, "survivors of b"),
-        (lambda s: s | {"b": bytes(64)}, CheatingError, "survivors of b"),
-    ):
-        r = make_round(4).until("unmask")
-        signatures = change(signed(r))
-        with pytest.raises(error, match=says):
-            r.clients["a"].unmask(confirmations(r.plan, signatures))
-    r = make_round(4)
-    r.until("mask").mask("abc")
-    r.confirm()
-    forged = signed(r) | {"d": bytes(64)}
-    with pytest.raises(MessageError, match="not a survivor"):
-        r.clients["a"].unmask(confirmations(r.plan, forged))
-
-
-def test_an_unmasking_holds_one_secret_of_each_party(make_round):
-    r = make_round(5)
-    r.until("mask").mask("abcd")
-    r.confirm()
-    total = r.unmask()
-    for n in "abcd":
-        seeds, keys = unmasked(r.plan, r.sent["unmasking", n])
-        assert seeds.keys() == set("abcd")
-        assert keys.keys() == {"e"}
-    assert np.array_equal(total.total, r.expected("abcd"))
-
-
-def test_sharers_hidden_from_some_clients_are_noticed(make_round):
-    """The aggregator shows a and b an envelope from e, c and d none: nobody signs another list."""
-    r = make_round(5).until("mask")
-    for n in "abcd":
-        sealed = by_party(r.plan, r.envelopes[n], wire.Envelopes)
-        if n in "cd":
-            del sealed["e"]
-        r.clients[n].open_envelopes(envelopes(r.plan, n, sealed))
-        r.clients[n].masked_input(r.vectors[n].copy())
-    shown = r.clients["a"]._agreed
-    assert r.clients["b"]._agreed == shown != r.clients["c"]._agreed
-    message = of_survivors(r.plan, shown, "abcd", "e")
-    r.clients["a"].confirm(message)
-    with pytest.raises(MessageError, match="with other sharers"):
-        r.clients["c"].confirm(message)
-
-
-def test_wrong_shares_give_no_sum(make_round):
-    for which, says in ((0, "seed of"), (1, "masking key of")):
-        r = make_round(5)
-        r.until("mask").mask("abcd")
-        r.confirm()
-        for n in "abcd":
-            parts = unmasked(r.plan, r.clients[n].unmask(r.confirmations))
-            if n == "b":
-                owner = "e" if which else "c"
-                parts[which][owner] = bytes(32) + bytes([parts[which][owner][-1] ^ 1])
-            message = unmasking(r.plan, n, *parts)
-            r.server.take_unmasking(n, message)
-        with pytest.raises(CheatingError, match=f"{says}|make no secret"):
-            r.server.finish()
-
-
 def test_an_unmasking_with_other_shares_than_those_needed_is_refused(make_round):
     r = make_round(4).until("unmask")
-    seeds, keys = unmasked(r.plan, r.clients["a"].unmask(r.confirmations))
+    seeds, keys = opened(r, r.clients["a"].unmask(r.confirmations), wire.Unmasking)
     for s, k in (({n: seeds[n] for n in "abc"}, keys), (seeds, {"d": seeds["d"]})):
         with pytest.raises(MessageError, match="other shares than needed"):
-            r.server.take_unmasking("a", unmasking(r.plan, "a", s, k))
-    r.server.take_unmasking("a", unmasking(r.plan, "a", seeds, keys))
+            r.server.take_unmasking("a", made(r, wire.Unmasking, name="a", seeds=s, keys=k))
+    r.server.take_unmasking("a", made(r, wire.Unmasking, name="a", seeds=seeds, keys=keys))
 
 
 def test_fewer_shares_than_the_threshold_are_not_enough(make_round):
@@ -355,3 +299,36 @@ def test_fewer_shares_than_the_threshold_are_not_enough(make_round):
     except CheatingError:
         wrong = b""
     assert wrong != seed
+
+
+def test_sharers_hidden_from_some_clients_are_noticed(make_round):
+    """The aggregator shows a and b an envelope from e, c and d none: nobody signs another list."""
+    r = make_round(5).until("mask")
+    for n in "abcd":
+        sealed = opened(r, r.envelopes[n], wire.Envelopes)
+        if n in "cd":
+            del sealed["e"]
+        r.clients[n].open_envelopes(made(r, wire.Envelopes, party=n, sealed=sealed))
+        r.clients[n].masked_input(r.vectors[n].copy())
+    shown = r.clients["a"]._agreed
+    assert r.clients["b"]._agreed == shown != r.clients["c"]._agreed
+    message = of_survivors(r, shown, "abcd", "e")
+    r.clients["a"].confirm(message)
+    with pytest.raises(MessageError, match="with other sharers"):
+        r.clients["c"].confirm(message)
+
+
+def test_wrong_shares_give_no_sum(make_round):
+    for which, says in ((0, "seed of"), (1, "masking key of")):
+        r = make_round(5)
+        r.until("mask").mask("abcd")
+        r.confirm()
+        for n in "abcd":
+            parts = opened(r, r.clients[n].unmask(r.confirmations), wire.Unmasking)
+            if n == "b":
+                owner = "e" if which else "c"
+                parts[which][owner] = bytes(32) + bytes([parts[which][owner][-1] ^ 1])
+            message = made(r, wire.Unmasking, name=n, seeds=parts[0], keys=parts[1])
+            r.server.take_unmasking(n, message)
+        with pytest.raises(CheatingError, match=f"{says}|make no secret"):
+            r.server.finish()

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from dpaudit.cli.app import app
 from dpaudit.errors import CheatingError, MessageError, PeerError, ProtocolError, UsageError
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.codec import pack
-from dpaudit_mitigations.secure_aggregation import network
+from dpaudit_mitigations.secure_aggregation import commands, network
 from dpaudit_mitigations.secure_aggregation.gathering import Stage
 from dpaudit_mitigations.secure_aggregation.network import aggregate_round, contribute_round
 from dpaudit_mitigations.secure_aggregation.plan import ROUND_BYTES, transcript
@@ -46,8 +51,8 @@ def number_of(name):
     return transcript("round", name.encode())[:ROUND_BYTES]
 
 
+# by round and stage: parties not waited for; the stage closes once all others have answered
 ABSENT: dict[tuple[bytes, str], set[str]] = {}
-"""By round and stage: parties not waited for; the stage closes once all others have answered."""
 
 
 class Prompt(Stage):
@@ -174,15 +179,13 @@ def test_three_parties_and_their_exact_sum(round_of):
 
 
 def test_noise_has_the_calibrated_scale(round_of):
-    noisy = round_of(sigma=50.0, colluding=0, length=LENGTH)
-    for receipt in noisy.start(*PARTIES):
-        receipt.result(60)
-    noisy.aggregator.result(60)
+    noisy = round_of(sigma=50.0, colluding=0)
+    for done in (*noisy.start(*PARTIES), noisy.aggregator):
+        done.result(60)
     noise = np.load(noisy.out) - sum(noisy.values.values())
     assert np.std(noise) / 50 == pytest.approx(np.sqrt(4 / 3), rel=0.15)  # four shares of σ/√3 each
 
 
-# how many are in the sum
 STOPS = dict.fromkeys(("join", "advertise", "share", "mask", "amid"), 3) | {
     "confirm": 4,
     "unmask": 4,
@@ -192,23 +195,15 @@ STOPS = dict.fromkeys(("join", "advertise", "share", "mask", "amid"), 3) | {
 @pytest.fixture(scope="module")
 def killed(identities, tmp_path_factory):
     """For each stage a round in which dave is SIGKILLed before it (or in his vector)."""
-    folder = tmp_path_factory.mktemp("killed")
-    ABSENT.update(
-        {(number_of(where), "mask" if where == "amid" else where): {"dave"} for where in STOPS}
-    )
-    rounds = {where: Round(identities, folder / where) for where in STOPS}
-    receipts = {where: r.start(*PARTIES[:3]) for where, r in rounds.items()}
-    dave = str(identities / "ours" / "dave")
-    cases = [
-        {
-            "where": w,
-            "identity": dave,
-            "address": r.address,
-            "folder": str(r.folder),
-            "terms": asdict(r.terms),
-        }
-        for w, r in rounds.items()
-    ]
+    folder, rounds, cases = tmp_path_factory.mktemp("killed"), {}, []
+    for where in STOPS:
+        ABSENT[number_of(where), "mask" if where == "amid" else where] = {"dave"}
+        rounds[where] = r = Round(identities, folder / where)
+        r.receipts = r.start(*PARTIES[:3])
+        case = {"where": where, "identity": str(identities / "ours" / "dave")}
+        cases.append(
+            case | {"address": r.address, "folder": str(r.folder), "terms": asdict(r.terms)}
+        )
     program = [sys.executable, str(Path(__file__).with_name("victim.py")), json.dumps(cases)]
     with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as victims:
         stopped = {}
@@ -218,24 +213,21 @@ def killed(identities, tmp_path_factory):
             os.kill(int(pid), signal.SIGKILL)
         assert stopped.keys() == STOPS.keys()
         assert victims.wait(20) == 0
-    return rounds, receipts
+    return rounds
 
 
 @pytest.mark.parametrize("where", STOPS)
 def test_a_contributor_killed_at_any_stage(killed, where):
-    rounds, receipts = killed
-    rounds[where].values["dave"] = np.ones(LENGTH)
-    rounds[where].check(receipts[where], PARTIES[: STOPS[where]])
+    killed[where].values["dave"] = np.ones(LENGTH)
+    killed[where].check(killed[where].receipts, PARTIES[: STOPS[where]])
 
 
 def test_a_killed_contributor_is_a_drop_out_when_it_comes_back(killed):
-    rounds, _ = killed
-    with Journal(
-        rounds["mask"].folder / "victim.sqlite", kind=network.CONTRIBUTOR_JOURNAL
-    ) as journal:
+    r = killed["mask"]
+    with Journal(r.folder / "victim.sqlite", kind=network.CONTRIBUTOR_JOURNAL) as journal:
         assert journal.state("mask") == "joined"
     with pytest.raises(UsageError, match="already took part"):
-        rounds["mask"].start("dave", journal="victim")[0].result(30)
+        r.start("dave", journal="victim")[0].result(30)
 
 
 def test_below_the_threshold_nothing_is_published(round_of, without):
@@ -267,17 +259,6 @@ def test_a_late_vector_is_not_in_the_sum(round_of, meddle, without):
         receipts[3].result(30)
 
 
-def test_a_message_that_is_still_read_when_its_stage_closes_is_not_taken():
-    taken = []
-    stage = Stage("mask", ["alice", "bob"], take=lambda *given: taken.append(given), seconds=0.0)
-    stage.begin("alice")
-    with stage.closing(lambda came: None):
-        pass
-    with pytest.raises(MessageError, match="came too late"):
-        stage.hand_in("alice", b"x")
-    assert not taken
-
-
 def test_a_second_process_of_one_party_is_refused_and_the_first_stands(round_of, monkeypatch):
     r, taken, hand_in = round_of(), threading.Event(), Stage.hand_in
 
@@ -289,7 +270,7 @@ def test_a_second_process_of_one_party_is_refused_and_the_first_stands(round_of,
     monkeypatch.setattr(Stage, "hand_in", telling)
     first = r.start("alice", "bob", "carol")
     assert taken.wait(20)
-    with pytest.raises(MessageError, match="alice sends a second time"):
+    with pytest.raises(MessageError, match="a second time"):
         r.start("alice", journal="elsewhere")[0].result(20)
     with Journal(r.folder / "elsewhere.sqlite", kind=network.CONTRIBUTOR_JOURNAL) as journal:
         assert journal.state(r.terms.round) is None  # it may still take part, had the first not
@@ -299,15 +280,15 @@ def test_a_second_process_of_one_party_is_refused_and_the_first_stands(round_of,
 def test_the_same_round_is_never_joined_again(round_of):
     r = round_of(parties=PARTIES[:3], threshold=2)
     r.check(r.start(*PARTIES[:3]), PARTIES[:3])
-    with pytest.raises(UsageError, match=r"already took part \(done\)"):
+    with pytest.raises(UsageError, match=r"already took part"):
         r.start("alice")[0].result(10)
 
 
 def test_another_authoritys_certificate_and_a_party_that_is_not_asked(round_of):
     r = round_of()
-    with pytest.raises(PeerError, match=r"handshake|certificate|cannot be reached"):
+    with pytest.raises(PeerError):
         r.start("alice", authority="theirs")[0].result(30)
-    with pytest.raises(UsageError, match="not a party of this round"):
+    with pytest.raises(UsageError, match="not a party"):
         r.start("mallory")[0].result(30)
     with pytest.raises(PeerError, match="may not call"):
         r.send("mallory", "join", b"x")
@@ -323,54 +304,27 @@ def test_other_terms_are_refused(round_of):
         odd[0].result(30)
 
 
-def frames_cut(frames):
-    return frames[:-1]
+STAGES = ("join", "advertise", "share", "confirm", "unmask")
+WRONG = {  # what dave sends
+    "a message too many": lambda sent: [*sent, sent[0]],
+    "nothing": lambda sent: [],
+    "noise": lambda sent: [b"\xc1" * 3000],
+    "cut short": lambda sent: [sent[0][:-1]],
+    "a frame less": lambda sent: sent[:-1],
+    "a flipped bit": lambda sent: [sent[0], sent[1][:-1] + bytes([sent[1][-1] ^ 1]), *sent[2:]],
+}
+CASES = [(stage, "cut short") for stage in STAGES]
+CASES += [("advertise", "a message too many")]
+CASES += [("mask", wrong) for wrong in WRONG if wrong != "cut short"]
 
 
-def frames_flipped(frames):
-    return [frames[0], frames[1][:-1] + bytes([frames[1][-1] ^ 1]), *frames[2:]]
-
-
-def frames_more(frames):
-    return [*frames, frames[0]]
-
-
-def frames_none(frames):
-    return []
-
-
-def frames_noise(frames):
-    return [b"\xc1" * 3000]
-
-
-WRONG = [
-    frames_cut,
-    frames_flipped,
-    frames_more,
-    frames_none,
-    frames_noise,
-]
-
-
-@pytest.mark.parametrize("wrong", WRONG, ids=lambda f: f.__name__)
-def test_broken_vectors_drop_their_sender_at_once(round_of, meddle, wrong):
+@pytest.mark.parametrize(("method", "wrong"), CASES)
+def test_what_is_broken_drops_its_sender_at_once(round_of, meddle, method, wrong):
     r = round_of()
-    meddle("dave", lambda method, messages: wrong(list(messages)) if method == "mask" else messages)
-    receipts = r.start(*PARTIES)
-    r.check(receipts[:3], PARTIES[:3])
-    with pytest.raises(ProtocolError):
-        receipts[3].result(30)
-
-
-@pytest.mark.parametrize("method", ["join", "advertise", "share", "confirm", "unmask"])
-def test_a_message_cut_short_drops_its_sender_at_once(round_of, meddle, method):
-    r = round_of()
-    meddle(
-        "dave", lambda stage, messages: [next(iter(messages))[:-1]] if stage == method else messages
-    )
+    meddle("dave", lambda at, sent: WRONG[wrong](list(sent)) if at == method else sent)
     receipts = r.start(*PARTIES)
     r.check(receipts[:3], PARTIES if method in ("confirm", "unmask") else PARTIES[:3])
-    with pytest.raises(MessageError):
+    with pytest.raises(ProtocolError if method == "mask" else MessageError):
         receipts[3].result(30)
 
 
@@ -387,18 +341,9 @@ def test_who_is_sent_a_broken_share_leaves_and_the_round_goes_on(round_of, meddl
 
     meddle("dave", spoil)
     receipts = r.start(*PARTIES)
-    with pytest.raises(CheatingError, match="shares from dave for carol"):
+    with pytest.raises(CheatingError, match="from dave for carol"):
         receipts[2].result(30)
     r.check([receipts[0], receipts[1], receipts[3]], ["alice", "bob", "dave"])
-
-
-def test_two_messages_where_one_is_due(round_of, meddle):
-    r = round_of()
-    meddle("dave", lambda method, messages: [*messages] * 2 if method == "advertise" else messages)
-    receipts = r.start(*PARTIES)
-    r.check(receipts[:3], PARTIES[:3])
-    with pytest.raises(MessageError, match="after the last one"):
-        receipts[3].result(30)
 
 
 def test_a_roster_is_checked_against_our_own_authority(identities):
@@ -429,18 +374,10 @@ def test_a_roster_is_checked_against_our_own_authority(identities):
         ({**honest, "dave": introduction("carol")}, PeerError, "another party's"),
         ({**honest, "carol": introduction("carol", of=others)}, PeerError, "did not sign"),
         ({**honest, "mallory": introduction("mallory")}, MessageError, "not of this round"),
-        (
-            {"bob": honest["bob"], "carol": honest["carol"], "dave": introduction("dave")},
-            MessageError,
-            "lacks our own",
-        ),
-        (
-            {**honest, "alice": introduction("alice", signing=b"2" * 32)},
-            MessageError,
-            "lacks our own",
-        ),
-        ({"alice": own, "bob": honest["bob"]}, ProtocolError, "too few"),
+        ({n: introduction(n) for n in ("bob", "carol", "dave")}, MessageError, "lacks our own"),
+        ({**honest, "alice": introduction("alice", signing=b"2" * 32)}, MessageError, "our own"),
         ({**honest, "carol": honest["carol"][:-1]}, MessageError, "introduction"),
+        ({"alice": own, "bob": honest["bob"]}, ProtocolError, "too few"),
     ]
     for entries, error, text in cases:
         with pytest.raises(error, match=text):
@@ -495,18 +432,96 @@ def test_published_once(round_of, tmp_path):
             network._before(journal, "new", r.out)
 
 
-def test_cheating_reaches_everybody_as_such(round_of, meddle):
-    """A signature that is not its sender's: refused with its class, across the wire."""
-    r = round_of()
+TYPED = shlex.split("--round r1 --sigma 0 --parties alice,bob,carol --threshold 2 --bound 1000")
+OUT = ("--dim", "6", "--out", "sum.npy")
 
-    def forge(method, messages):
-        if method != "confirm":
-            return messages
-        (own,) = messages
-        return [own[:-1] + bytes([own[-1] ^ 1])]
 
-    meddle("dave", forge)
-    receipts = r.start(*PARTIES)
-    r.check(receipts[:3], PARTIES)
-    with pytest.raises(CheatingError, match="signature"):
-        receipts[3].result(30)
+def typed(command, name, *options):
+    return [command, *TYPED, "--identity", f"c/{name}", "--journal", f"j-{name}", *options]
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """``dpaudit serve …`` as a process in a folder with certificates; leftovers are killed."""
+    make_authority(tmp_path / "c", ["aggregator", *PARTIES[:3]])
+    for i, name in enumerate(PARTIES[:3]):
+        np.save(tmp_path / f"{name}.npy", np.arange(6, dtype=np.float32) * 10**i)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with contextlib.ExitStack() as running:
+
+        def start(*words):
+            command = [sys.executable, "-m", "dpaudit", "serve", *typed(*words)]
+            process = running.enter_context(subprocess.Popen(command, cwd=tmp_path, **pipes))
+            running.callback(process.kill)
+            return process
+
+        yield start
+
+
+def here(*words):
+    """The command in this process."""
+    return CliRunner().invoke(app, ["serve", *typed(*words)])
+
+
+def contributor(folder, name, address):
+    """A contributor in a thread of this process."""
+    terms = {"parties": "alice,bob,carol", "threshold": 2, "bound": 1000.0, "sigma": 0.0}
+    terms |= {"number": "r1", "identity": folder / "c" / name, "source": folder / f"{name}.npy"}
+    call = partial(commands.contribute, peer=address, journal=folder / f"j-{name}", **terms)
+    return ThreadPoolExecutor(1).submit(call)
+
+
+@pytest.mark.slow
+def test_a_round_of_processes(serve, tmp_path, monkeypatch):
+    server = serve("aggregate", "aggregator", *OUT)
+    address = json.loads(server.stdout.readline())["address"]
+    sent = ("contribute", "alice", "--peer", address, "--input", "alice.npy")
+    alice, others = serve(*sent), [contributor(tmp_path, n, address) for n in ("bob", "carol")]
+    out, log = server.communicate(timeout=60)
+    published = json.loads(out)
+    assert server.returncode == 0
+    assert np.array_equal(np.load(tmp_path / "sum.npy"), np.arange(6) * 111.0)
+    for other in others:
+        other.result(60)
+    receipt, errors = alice.communicate(timeout=60)
+    assert (alice.returncode, errors) == (0, "")
+    assert json.loads(receipt) == {key: published[key] for key in ("round", "sha256", "survivors")}
+    outcomes = {json.loads(line)["outcome"] for line in log.splitlines()}
+    assert outcomes == {"started", "served", "published", "stopped"}
+    assert (tmp_path / "sum.npy").stat().st_mode & 0o777 == 0o600
+    monkeypatch.chdir(tmp_path)
+    again = here(*sent)
+    assert (again.exception.exit_code, again.stdout) == (2, "")
+    assert "already took part" in str(again.exception)
+
+
+def test_an_aggregator_killed_amid_a_round(serve, tmp_path, monkeypatch):
+    server = serve("aggregate", "aggregator", *OUT)
+    address = json.loads(server.stdout.readline())["address"]
+    party = contributor(tmp_path, "alice", address)
+    while '"started"' not in server.stderr.readline():
+        pass
+    server.kill()
+    with pytest.raises(PeerError, match="aggregator at"):
+        party.result(60)
+    monkeypatch.chdir(tmp_path)
+    again = here("aggregate", "aggregator", *OUT)
+    assert (again.exception.exit_code, again.stdout) == (2, "")
+    assert "interrupted" in str(again.exception)
+    assert not (tmp_path / "sum.npy").exists()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ("--parties alice,bob", "3 to"),
+        ("--round ../x", "round="),
+        ("--stage-timeout 0", "stage-timeout=0"),
+        ("--identity c", "identity"),
+    ],
+)
+def test_usage_errors(tmp_path, monkeypatch, wrong, says):
+    monkeypatch.chdir(tmp_path)
+    error = here("aggregate", "aggregator", *OUT, "--sigma", "1", *wrong.split()).exception
+    assert isinstance(error, UsageError)
+    assert says in str(error)

@@ -1,5 +1,6 @@
-"""Smoothing as a plug-in: options, cost, the release on a lattice, both generators, epsilon."""
+"""Smoothing: options, cost, the release on a lattice, ε, PROOF.md line by line, carried seeds."""
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -9,7 +10,19 @@ import scipy
 import torch
 
 from dpaudit import registry
-from dpaudit.accounting import gaussian_epsilon, pancake_epsilon, smoothed_pancake, smoothing_eta
+from dpaudit.accounting import (
+    gaussian_delta,
+    gaussian_epsilon,
+    pancake_delta,
+    pancake_epsilon,
+    peak_spacing,
+    peak_width,
+    smoothed_pancake,
+    smoothing_epsilon,
+    smoothing_eta,
+    smoothing_ratio,
+    smoothing_tau_at_ratio,
+)
 from dpaudit.errors import UsageError
 from dpaudit.hosts.histogram import Histogram
 from dpaudit.interfaces import Mitigation
@@ -17,32 +30,18 @@ from dpaudit.noise.discrete import DiscreteGaussian
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.pancake import Pancake
 from dpaudit.noise.secure_gaussian import SecureGaussian
-from dpaudit.testing import check_mitigation
+from dpaudit.noise.seed_in_noise.key import SeedKey
+from dpaudit.noise.seed_in_noise.source import SeedInNoise
+from dpaudit.stats import clopper_pearson
 from dpaudit.types import EpsilonBounds
 from dpaudit.vectors.exact_integers import draw_integers
 from dpaudit.vectors.exact_law import IntegerLaw
 from dpaudit.vectors.lattice import RoundedHost, lattice_step
+from dpaudit_attacks.seed_reader import SeedReader
+from dpaudit_mitigations.smoothing.seeded import seeded_low
 from dpaudit_mitigations.smoothing.smoothing import Smoothing
 
 DELTA = 1e-10
-
-
-@pytest.mark.parametrize(
-    "mitigation",
-    [
-        Smoothing(tau=0.5),
-        Smoothing(dim=64),
-        Smoothing(dim=64, ratio=1.5),
-        Smoothing(tau=0.3, own="secure"),
-    ],
-)
-def test_conforms(mitigation, make_key):
-    for source in (
-        Gaussian(sigma=2.0),
-        Pancake(key=make_key(), sigma=2.0),
-        SecureGaussian(sigma=2.0),
-    ):
-        check_mitigation(mitigation, source)
 
 
 # ---------------------------------------------------------------- options and cost
@@ -63,68 +62,15 @@ def test_tau_as_stated_or_as_asked_for():
     assert (made.own, made.tau) == ("secure", for_gamma.tau)
 
 
-@pytest.mark.parametrize("dim", [24, 25, 64, 256, 4096, 61_706, 39_000_000])
-def test_the_l2_error_at_r_of_one_and_a_half(dim):
-    for gamma in (2 * math.sqrt(dim), 20 * math.sqrt(dim)):
-        factor = Smoothing(gamma_min=gamma, ratio=1.5).l2_factor
-        assert 1 < factor <= 1 + 2 / dim
-        assert factor < math.sqrt(2)  # two servers
-    assert Smoothing(dim=dim, ratio=1.5).l2_factor > 1 + 1.7 / dim
-
-
-def test_the_l2_error_is_what_is_measured(stream):
-    m, query = Smoothing(tau=0.6), torch.zeros(400, 500, dtype=torch.float64)
-    own = m.release(query, Gaussian(sigma=3.0), stream=stream)
-    assert float(own.square().mean().sqrt()) / 3.0 == pytest.approx(m.l2_factor, rel=0.01)
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({}, "needs tau"),
-        ({"tau": -1}, r"tau=-1: must be a finite number > 0"),
-        ({"tau": "much"}, r"tau=much: must be a finite number > 0"),
-        ({"tau": math.nan}, r"tau=nan"),
-        ({"tau": True}, r"tau=True"),
-        ({"gamma_min": 0.5}, r"gamma=0\.5: .* beyond σ"),
-        ({"gamma_min": -3}, r"gamma_min=-3"),
-        ({"dim": -3}, r"dim=-3"),
-        ({"dim": "many"}, r"dim=many"),
-        ({"dim": 64, "eta": 0}, r"eta=0"),
-        ({"dim": 64, "eta": 1.5}, r"eta=1\.5: must be below 1"),
-        ({"dim": 64, "ratio": "a"}, r"ratio=a"),
-        ({"dim": 4, "ratio": 1.5}, r"ratio=1\.5 needs smoothing beyond σ"),
-        ({"tau": 0.1, "eta": 1e-6}, r"tau=0\.1 and eta=1e-06: .* give one"),
-        ({"tau": 0.1, "gamma_min": 9, "ratio": 1}, r"tau=0\.1 and gamma_min=9, ratio=1"),
-        ({"dim": 64, "eta": 0.1, "ratio": 1}, r"ratio=1 and eta=0\.1"),
-        ({"tau": 0.1, "own": "opendp"}, r"own=opendp: must be fast .* or secure"),
-        ({"tau": 1e-6, "own": "secure"}, r"tau=1e-06: own=secure takes"),
-        ({"tau": 1e3, "own": "secure"}, r"tau=1000\.0: own=secure"),
-    ],
-)
-def test_usage_errors_name_the_option(options, says):
-    with pytest.raises(UsageError, match=says):
-        Smoothing(**options)
-
-
-@pytest.mark.parametrize("own", ["fast", "secure"])
-def test_bad_queries(own, stream):
-    for query, says in (
-        (torch.full((2, 3), math.nan), "NaN"),
-        (torch.ones(2, 3, dtype=torch.int64), "floating-point query"),
-        (torch.ones(3), "one row per release"),
-        (torch.full((1, 3), 1e12, dtype=torch.float64), "clip the query"),
-    ):
-        with pytest.raises(UsageError, match=says):
-            Smoothing(tau=0.1, own=own).release(query, Gaussian(), stream=stream)
+def test_the_l2_error_at_r_of_one_and_a_half():
+    for dim in (24, 25, 64, 256, 4096, 61_706, 39_000_000):
+        for gamma in (2 * math.sqrt(dim), 20 * math.sqrt(dim)):
+            factor = Smoothing(gamma_min=gamma, ratio=1.5).l2_factor
+            assert 1 < factor <= min(1 + 2 / dim, math.sqrt(2))  # below two servers'
+        assert Smoothing(dim=dim, ratio=1.5).l2_factor > 1 + 1.7 / dim
 
 
 # ---------------------------------------------------------------- the release
-
-
-def on_the_lattice(values, step):
-    steps = values.double() / step
-    return torch.equal(steps, steps.round())
 
 
 def test_both_noises_are_rounded_once_and_together(stream):
@@ -148,19 +94,6 @@ def test_secure_noise_is_the_exact_discrete_gaussian(stream):
     v = source.sample(20, 50, stream=stream.child("source")).ravel()
     exact = draw_integers(1000, IntegerLaw.gaussian(0.3 * 3.0 / step), stream=stream.child("own"))
     assert np.array_equal(got, np.rint(math.pi / step) + np.rint(v / step) + exact)
-
-
-@pytest.mark.parametrize("own", ["fast", "secure"])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_bits_of_the_query_below_the_lattice_are_not_in_it(own, dtype, stream):
-    m, source, step = Smoothing(tau=0.2, own=own), Gaussian(sigma=1.0), lattice_step(1.0)
-    query = (torch.arange(-500, 500, dtype=torch.float64) * 16 * step).reshape(10, 100)
-    released = m.release(query.to(dtype), source, stream=stream)
-    assert released.dtype == dtype
-    assert on_the_lattice(released, step)
-    nudged = (query + 0.49 * step).to(dtype)
-    assert not torch.equal(nudged, query.to(dtype))
-    assert torch.equal(released, m.release(nudged, source, stream=stream))
 
 
 def test_narrow_dtypes_are_rounded_at_the_end(stream):
@@ -224,12 +157,8 @@ def test_several_directions_multiply(make_key):
     for k, got in ((1, one), (3, three)):
         base = gaussian_epsilon(DELTA / (1 + eta) ** k, sigma=m.scale(1.0))
         assert got.high == pytest.approx(base + k * math.log((1 + eta) / (1 - eta)), abs=2e-4)
-    assert (
-        "alone"
-        in Smoothing(dim=64, own="secure")
-        .epsilon(Pancake(key=make_key(directions=3)), DELTA, host=host)
-        .says
-    )
+    secure, three = Smoothing(dim=64, own="secure"), Pancake(key=make_key(directions=3))
+    assert "alone" in secure.epsilon(three, DELTA, host=host).says
 
 
 def test_too_little_smoothing_says_own_noise_alone(host, make_key):
@@ -294,13 +223,10 @@ class Lying:
 
 @pytest.mark.parametrize("own", ["fast", "secure"])
 def test_whatever_the_source_own_noise_remains(own, stream):
-    host, m = Histogram(), Smoothing(tau=0.5, own=own)
-    got = m.epsilon(Lying(), DELTA, host=host)
+    m, zeros = Smoothing(tau=0.5, own=own), torch.zeros(50, 400, dtype=torch.float64)
+    got = m.epsilon(Lying(), DELTA, host=Histogram())
     assert got.high == pytest.approx(gaussian_epsilon(DELTA, sigma=0.5), rel=1e-4)
-    assert got.says == "the defender's own noise alone"
-    noise = (
-        m.release(torch.zeros(50, 400, dtype=torch.float64), Lying(), stream=stream).numpy().ravel()
-    )
+    noise = m.release(zeros, Lying(), stream=stream).numpy().ravel()
     assert scipy.stats.kstest(noise / 0.5, "norm").pvalue > 1e-3
 
 
@@ -343,3 +269,200 @@ def test_smoothing_takes_nothing_away_that_the_source_gave(make_key):
     # at γ = 0.5 the bound on phases that the lattice may shift is loose
     assert behind.high <= own.high * 1.02
     assert "post-processed" in behind.says
+
+
+CASES = [
+    (beta, gamma, tau)
+    for beta, gamma, tau in itertools.product(
+        (1e-4, 0.5), (1.0, 3.0, 8.0, 32.0), (0.03, 0.04, 0.08, 0.2, 0.5, 1.0)
+    )
+    if smoothing_eta(tau=tau, sigma=1.0, beta=beta, gamma=gamma) < 1
+]
+
+
+def peaks(*, beta, gamma, sigma=1.0):
+    """Places and weights of the pancakes, summed as Lemma 2.6 has them."""
+    r = math.hypot(beta, gamma)
+    k = np.arange(-math.ceil(6 * r) - 6, math.ceil(6 * r) + 7)
+    weight = np.exp(-math.pi * k**2 / r**2)
+    return k * peak_spacing(sigma=sigma, beta=beta, gamma=gamma), weight / weight.sum()
+
+
+def test_the_ratio_is_a_width_in_spacings():
+    for beta, gamma, tau in CASES:
+        law = {"sigma": 2.0, "beta": beta, "gamma": gamma}
+        width = math.hypot(peak_width(**law), 2 * tau)
+        spacing = peak_spacing(**law) * math.hypot(beta, gamma) / (2 * gamma)
+        by_hand = width / spacing / (2 * math.hypot(1, tau))
+        assert smoothing_ratio(tau=2 * tau, **law) == pytest.approx(by_hand, rel=1e-12)
+
+
+@pytest.fixture(scope="module")
+def against_the_profile():
+    """(η, exact δ at the theorem's ε, its δ, exact δ at the plain ε, the Gaussian's) by case."""
+    rows = []
+    for beta, gamma, tau in CASES:
+        eta = smoothing_eta(tau=tau, sigma=1.0, beta=beta, gamma=gamma)
+        sigma, wide, narrow = smoothed_pancake(tau, sigma=1.0, beta=beta, gamma=gamma)
+        period = math.sqrt(2 * math.pi) * sigma / narrow
+        for turns, distance, epsilon in itertools.product((0.5, 0.27), (1.0,), (0.0, 1.0)):
+            along = turns * period
+            if along > distance:
+                continue
+            shift = {"along": along, "across": math.sqrt(distance**2 - along**2)}
+            exact, plain = (
+                pancake_delta(e, sigma=sigma, beta=wide, gamma=narrow, **shift)
+                for e in (epsilon + smoothing_epsilon(eta), epsilon)
+            )
+            gauss = gaussian_delta(epsilon, sigma=sigma, sensitivity=distance)
+            low, bare = (x.value - x.error for x in (exact, plain))
+            rows.append((eta, low, (1 + eta) * gauss, bare, gauss))
+    return np.array(rows)
+
+
+def test_the_exact_profile_never_exceeds_the_theorem(against_the_profile):
+    _, exact, promised, _, _ = against_the_profile.T
+    assert len(exact) > 60
+    assert (exact <= promised * (1 + 1e-11) + 1e-15).all()
+
+
+def test_the_theorem_is_needed_and_nearly_tight(against_the_profile):
+    eta, exact, promised, plain, gauss = against_the_profile.T
+    # without its ln((1+η)/(1−η)) and 1 + η it would be false
+    assert (plain > gauss * 1.01).sum() > 10
+    wide = eta > 1e-2
+    assert (exact[wide] / promised[wide]).max() > 0.9
+
+
+def test_a_factor_of_two_in_eta_would_be_seen():
+    """Half the logarithm is too little: half a turn along the key the exact profile exceeds it."""
+    law = {"sigma": 1.0, "beta": 1e-4, "gamma": 32.0}
+    eta = smoothing_eta(tau=0.03, **law)
+    sigma, wide, narrow = smoothed_pancake(0.03, **law)
+    period = math.sqrt(2 * math.pi) * sigma / narrow
+    shift = {"along": period / 2, "across": 0.0}
+    tiny = gaussian_delta(0.1, sigma=sigma, sensitivity=period / 2)
+    whole, half = (
+        pancake_delta(
+            0.1 + part * smoothing_epsilon(eta), sigma=sigma, beta=wide, gamma=narrow, **shift
+        )
+        for part in (1, 0.5)
+    )
+    assert whole.value <= (1 + eta) * tiny
+    assert half.value > 2 * tiny
+
+
+def test_tau_at_a_ratio_is_the_least_for_every_beta():
+    for ratio_, gamma in itertools.product((0.5, 1.5, 2.0), (8.0, 32.0, 5e3)):
+        tau = smoothing_tau_at_ratio(ratio_, sigma=3.0, gamma=gamma)
+        assert smoothing_ratio(tau=tau, sigma=3.0, beta=1e-12, gamma=gamma) == pytest.approx(
+            ratio_, rel=1e-12
+        )
+        for beta, more in itertools.product((1e-6, 0.1, 3.0), (1.0, 2.0)):
+            assert smoothing_ratio(tau=tau, sigma=3.0, beta=beta, gamma=more * gamma) >= ratio_ * (
+                1 - 1e-12
+            )
+    with pytest.raises(UsageError, match=r"ratio=1\.5"):
+        smoothing_tau_at_ratio(1.5, sigma=1.0, gamma=5.3)
+    assert smoothing_tau_at_ratio(1.5, sigma=1.0, gamma=5.3174) == pytest.approx(1.0, abs=1e-3)
+
+
+# --------------------------- Section 5: a discrete Gaussian on the lattice, one coordinate, exactly
+
+
+def lattice_ratio(*, beta, gamma, tau, step):
+    """The rounded pancake plus a discrete Gaussian over the rounded Gaussian, near 0 and 1.5σ."""
+    at, weight = peaks(beta=beta, gamma=gamma)
+    width = peak_width(sigma=1.0, beta=beta, gamma=gamma)
+    n = np.arange(-math.ceil(9 / step), math.ceil(9 / step) + 1)
+    edges = (np.append(n, n[-1] + 1) - 0.5) * step
+    noise = sum(
+        w * np.diff(scipy.special.ndtr((edges - a) / width))
+        for a, w in zip(at, weight, strict=True)
+    )
+    own = np.exp(-((n * step) ** 2) / (2 * tau**2))
+    both = scipy.signal.fftconvolve(noise, own / own.sum(), mode="same")
+    honest = np.diff(scipy.special.ndtr(edges / math.hypot(1, tau)))
+    near = np.abs(n * step) < 2.0
+    return both[near] / honest[near]
+
+
+@pytest.mark.parametrize(
+    ("beta", "gamma", "tau", "step"),
+    [(0.2, 8.0, 0.15, 0.01), (0.3, 3.0, 0.5, 0.02), (0.25, 8.0, 0.1, 0.01)],
+)
+def test_the_lattice_theorem_holds(beta, gamma, tau, step):
+    waves = math.floor(math.sqrt(2 * math.pi) / gamma / (4 * step))
+    eta = smoothing_eta(tau=tau, sigma=1.0, beta=beta, gamma=gamma, waves=waves)
+    assert 1e-12 < eta < 1
+    assert np.abs(lattice_ratio(beta=beta, gamma=gamma, tau=tau, step=step) - 1).max() <= eta + 1e-9
+
+
+def test_and_needs_its_further_term():
+    """On a lattice near a third of the peaks' distance a slow beat outlives own noise."""
+    gamma, tau = 8.0, 0.3
+    step = math.sqrt(2 * math.pi) / gamma / 3.1
+    seen = np.abs(lattice_ratio(beta=1e-3, gamma=gamma, tau=tau, step=step) - 1).max()
+    assert seen > 1e-3 > 100 * smoothing_eta(tau=tau, sigma=1.0, beta=1e-3, gamma=gamma)
+    assert smoothing_eta(tau=tau, sigma=1.0, beta=1e-3, gamma=gamma, waves=0) == math.inf
+
+
+KEY = SeedKey.new(secret=b"k" * 32)
+COUNTIES, SIGMA = Histogram(), 22.34
+
+
+def seeded(**options):
+    return SeedInNoise(key=KEY, **{"sigma": SIGMA, **options})
+
+
+def test_both_bounds_are_those_of_own_noise_alone():
+    smoothing = Smoothing(dim=COUNTIES.dim, ratio=1.5)
+    found = smoothing.epsilon(seeded(), DELTA, host=COUNTIES)
+    alone = gaussian_epsilon(DELTA, sigma=smoothing.tau * SIGMA, sensitivity=1.0)
+    assert found.low < alone < found.high < found.low + 0.01
+    assert alone == pytest.approx(9.01, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("bins", "smoothing", "options"),
+    [
+        (32, {"tau": 0.05}, {}),  # rows too short for 2^256 pairs of nonces
+        (200, {"tau": 0.05}, {"code": "signs"}),  # only 72 values carry no nonce
+        (3143, {"tau": 0.7}, {}),  # own noise reaches from row to row
+        (3143, {"tau": 0.03, "own": "secure"}, {}),  # nor for discrete own noise
+        (3143, {"tau": 0.03}, {"law": "laplace", "scale": 16.0, "sigma": None}),  # nor for others
+    ],
+)
+def test_nothing_is_claimed_from_below_where_rows_may_be_close(bins, smoothing, options):
+    host = Histogram(table="uniform", bins=bins)
+    found = Smoothing(**smoothing).epsilon(seeded(**options), DELTA, host=host)
+    assert found.low == 0
+    assert 0 < found.high < math.inf
+
+
+def test_longer_nonces_need_longer_rows():
+    """Where 16 bits suffice for the proof and 128 do not, by Chernoff's bound itself."""
+    host, tau = Histogram(table="uniform", bins=64), 0.02 * SIGMA
+    most = gaussian_epsilon(DELTA, sigma=tau, sensitivity=1.0)
+    short, full = seeded(nonce_bits=16), seeded(code="head")
+    assert seeded_low(full, DELTA, host=host, tau=tau, most=most) == 0
+    assert seeded_low(short, DELTA, host=host, tau=tau, most=most) == pytest.approx(most, rel=1e-3)
+    reach = tau * (8 + math.sqrt(2 * (most + math.log(2e9 / DELTA)))) + 1
+    m, pairs = 64 - 2, (2 * 16 + 64) * math.log(2)
+    assert scipy.stats.chi2.logcdf(2 * (reach / SIGMA) ** 2, m) < -pairs
+
+
+def test_the_key_holder_wins_what_own_noise_leaves(stream):
+    """Φ(Δ/2τσ) of the rounds, the best there is against N(0, (τσ)²)."""
+    n, source = 400, seeded(code="signs")
+    smoothing = Smoothing(tau=0.03)
+    pairs = COUNTIES.neighbours(n, stream=stream.child("pairs"))
+    truth = np.arange(n) % 2
+    query = pairs[np.arange(n), truth]
+    released = smoothing.release(query, source, stream=stream.child("release"))
+    reader = SeedReader(key=KEY, sigma=SIGMA, code="signs", blur=0.03 * SIGMA)
+    right = int((reader.score(released, pairs).argmax(1) == truth).sum())
+    ideal = float(scipy.stats.norm.cdf(1 / (2 * 0.03 * SIGMA)))
+    bounds = clopper_pearson(right, n, confidence=0.999)
+    assert bounds.low < ideal < bounds.high
+    assert ideal > 0.77

@@ -1,5 +1,6 @@
 """What devices submit: who, how often, in which order, and what that costs."""
 
+import itertools
 import math
 
 import numpy as np
@@ -22,7 +23,6 @@ from dpaudit_mitigations.submissions.shuffled import Shuffled
 
 STREAM = KeyedStream.from_seed("submissions")
 TRUTH = RandomizedResponse(30.0, categories=1000)  # answers truthfully but once in 10¹⁰
-WIDE = np.full((2, 2), 2**63, np.uint64)
 COIN = RandomizedResponse(1.0, categories=2)
 
 
@@ -171,8 +171,7 @@ def test_shuffling_amplifies_in_a_crowd_and_never_costs():
     assert Shuffled().epsilon(COIN, objects=10, users=1_000_000, delta=0.0) == pytest.approx(10)
 
 
-@pytest.mark.parametrize("lies", [0, 29])
-@pytest.mark.parametrize("delta", [1e-4, 0.05])
+@pytest.mark.parametrize(("lies", "delta"), [*itertools.product([0, 29], [1e-4, 0.05])])
 def test_shuffled_rounds_are_no_further_apart_than_epsilon(lies, delta):
     """Three rounds of 60 coins, by each round's number of ones, ``lies`` of the others at 1."""
     p = math.exp(COIN.epsilon) / (1 + math.exp(COIN.epsilon))
@@ -192,18 +191,13 @@ def _coins(n, p):
     return scipy.stats.binom.pmf(np.arange(n + 1), n, p)
 
 
-@pytest.mark.parametrize("limit", [0, -1, 1.5, True])
-def test_a_limit_is_a_number_of_reports(limit):
-    with pytest.raises(UsageError, match="limit="):
-        Capped(limit=limit)
-
-
-@pytest.mark.parametrize(
-    "objects",
-    [np.zeros(3, int), np.zeros((0, 3), int), np.zeros((2, 2)), -np.ones((2, 2), int), WIDE],
-)
-def test_objects_are_a_table(objects):
-    for policy in (Every(), Capped(), Memoised(), Shuffled()):
-        assert isinstance(policy, SubmissionPolicy)
-        with pytest.raises(UsageError, match="objects of"):
-            policy.submit(objects, COIN, stream=STREAM)
+def test_a_limit_is_a_number_of_reports_and_objects_are_a_table():
+    for limit in (0, -1, 1.5, True):
+        with pytest.raises(UsageError, match="limit="):
+            Capped(limit=limit)
+    some = np.zeros((2, 2), int)
+    for bad in (some[0], some[:0], some * 1.0, some - 1, np.full((2, 2), 2**63, np.uint64)):
+        for policy in (Every(), Capped(), Memoised(), Shuffled()):
+            assert isinstance(policy, SubmissionPolicy)
+            with pytest.raises(UsageError, match="objects of"):
+                policy.submit(bad, COIN, stream=STREAM)

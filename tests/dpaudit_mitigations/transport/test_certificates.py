@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import os
 import shutil
 import stat
 import subprocess
+from types import SimpleNamespace
 
 import pytest
+from command_line import here
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -39,39 +42,26 @@ def test_what_is_made_and_with_which_modes(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["c"]  # no temporary folder is left
     certificate = x509.load_pem_x509_certificate((tmp_path / "c/noise/cert.pem").read_bytes())
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert names.get_values_for_type(x509.DNSName) == [
-        dns_name("noise"),
-        "localhost",
-        "noise.example.org",
-    ]
-    assert [str(a) for a in names.get_values_for_type(x509.IPAddress)] == [
-        "127.0.0.1",
-        "::1",
-        "10.0.0.7",
-    ]
+    hosts = [dns_name("noise"), "localhost", "noise.example.org"]
+    assert names.get_values_for_type(x509.DNSName) == hosts
+    addresses = [str(a) for a in names.get_values_for_type(x509.IPAddress)]
+    assert addresses == ["127.0.0.1", "::1", "10.0.0.7"]
     assert party_of(certificate) == "noise"
 
 
 def test_the_authority_key_is_nowhere(tmp_path, monkeypatch):
-    keys = []
-    generate = ec.generate_private_key
+    keys, generate = [], ec.generate_private_key
     monkeypatch.setattr(
         module.ec, "generate_private_key", lambda curve: keys.append(generate(curve)) or keys[-1]
     )
     make_authority(tmp_path / "c", ["answer"])
     text = b"".join(p.read_bytes() for p in tmp_path.rglob("*") if p.is_file())
-    kept = [
-        k
-        for k in keys
-        if module.load_pem_private_key((tmp_path / "c/answer/key.pem").read_bytes(), None) == k
-    ]
     assert len(keys) == 2
     assert text.count(b"PRIVATE KEY-----\n") == 2  # the begin and the end of one key
-    assert kept != [keys[0]]
-    assert (
-        keys[0].public_key()
-        == x509.load_pem_x509_certificate((tmp_path / "c/ca.pem").read_bytes()).public_key()
-    )
+    kept = module.load_pem_private_key((tmp_path / "c/answer/key.pem").read_bytes(), None)
+    assert kept != keys[0]
+    authority = x509.load_pem_x509_certificate((tmp_path / "c/ca.pem").read_bytes())
+    assert keys[0].public_key() == authority.public_key()
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl command")
@@ -84,23 +74,20 @@ def test_openssl_agrees(certificates):
     assert subprocess.run(other, capture_output=True, timeout=30).returncode != 0
 
 
-@pytest.mark.parametrize("fill", ["file", "folder"])
+@pytest.mark.parametrize("fill", ["file", "folder", "empty folder"])
 def test_nothing_is_overwritten(tmp_path, fill):
     target = tmp_path / "c"
-    if fill == "file":
-        target.write_text("mine")
-    else:
-        target.mkdir()
-        (target / "mine").write_text("mine")
+    mine = target if fill == "file" else target / "mine"
+    mine.parent.mkdir(exist_ok=True)
+    if fill == "empty folder":
+        make_authority(target, ["answer"])
+        assert load_identity(target / "answer").name == "answer"
+        return
+    mine.write_text("mine")
     with pytest.raises(UsageError, match="not empty"):
         make_authority(target, ["answer"])
-    assert (target if fill == "file" else target / "mine").read_text() == "mine"
+    assert mine.read_text() == "mine"
     assert [p.name for p in tmp_path.iterdir()] == ["c"]
-
-
-def test_an_empty_folder_will_do(tmp_path):
-    make_authority(tmp_path, ["answer"])
-    assert load_identity(tmp_path / "answer").name == "answer"
 
 
 @pytest.mark.parametrize(
@@ -122,6 +109,28 @@ def test_usage_errors(tmp_path, parties, options, says):
     assert not list(tmp_path.iterdir())
 
 
+def test_the_command_makes_certificates_and_never_again(tmp_path):
+    def init(*words):
+        return here("serve", "init", *words, cwd=tmp_path)
+
+    assert init("--out", "c").returncode == 0
+    assert {load_identity(tmp_path / "c" / n).name for n in ("answer", "noise")} == {
+        "answer",
+        "noise",
+    }
+    key = (tmp_path / "c/noise/key.pem").read_bytes()
+    again = init("--out", "c")
+    assert (again.returncode, "not empty" in again.stderr) == (2, True)
+    assert (tmp_path / "c/noise/key.pem").read_bytes() == key
+    options = "--out d --party aggregate --party bob --host 10.1.2.3 --days 2"
+    assert init(*options.split()).returncode == 0
+    assert sorted(p.name for p in (tmp_path / "d").iterdir()) == ["aggregate", "bob", "ca.pem"]
+    wrong = init("--out", "e", "--party", "Bob")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert wrong.stderr.startswith("dpaudit: party=Bob: ")
+    assert not (tmp_path / "e").exists()
+
+
 def test_secrets_are_not_in_the_repr(party):
     shown = repr(party("answer"))
     assert "answer" in shown
@@ -140,51 +149,38 @@ def test_a_key_that_others_may_read(certificates, tmp_path):
         load_identity(folder)
 
 
-@pytest.mark.parametrize(
-    ("file", "source", "says"),
-    [
-        ("key.pem", "ours/noise/key.pem", "does not fit cert.pem"),
-        ("ca.pem", "theirs/ca.pem", "not signed by"),
-        ("cert.pem", "ours/noise/cert.pem", "does not fit cert.pem"),
-    ],
-)
-def test_files_that_do_not_belong_together(certificates, tmp_path, file, source, says):
-    folder = copy(certificates, tmp_path)
-    (folder / file).write_bytes((certificates / source).read_bytes())
-    with pytest.raises(KeyFileError, match=says):
-        load_identity(folder)
+BROKEN = [
+    *itertools.product(["cert.pem", "key.pem", "ca.pem"], [None, b"", b"junk", b"x" * 70_000]),
+    ("key.pem", "ours/noise/key.pem"),
+    ("ca.pem", "theirs/ca.pem"),
+    ("cert.pem", "ours/noise/cert.pem"),
+]
 
 
-@pytest.mark.parametrize("file", ["cert.pem", "key.pem", "ca.pem"])
-@pytest.mark.parametrize("content", [None, b"", b"junk", b"x" * 70_000])
-def test_broken_files(certificates, tmp_path, file, content):
+@pytest.mark.parametrize(("file", "content"), BROKEN)
+def test_broken_or_foreign_files(certificates, tmp_path, file, content):
     folder = copy(certificates, tmp_path)
     if content is None:
         (folder / file).unlink()
     else:
-        (folder / file).write_bytes(content)
+        bad = (certificates / content).read_bytes() if isinstance(content, str) else content
+        (folder / file).write_bytes(bad)
     with pytest.raises(KeyFileError, match=file):
         load_identity(folder)
 
 
 def test_an_expired_certificate(tmp_path, monkeypatch):
-    expired(tmp_path / "c", monkeypatch)
-    with pytest.raises(KeyFileError, match="not now"):
-        load_identity(tmp_path / "c/answer")
-
-
-def expired(folder, monkeypatch):
     class Then(datetime.datetime):
         @classmethod
         def now(cls, tz=None):
             return datetime.datetime.now(tz) - datetime.timedelta(days=3)
 
-    class Fake:
-        datetime, timedelta, UTC = Then, datetime.timedelta, datetime.UTC
-
     with monkeypatch.context() as patch:
-        patch.setattr(module, "datetime", Fake)
-        make_authority(folder, ["answer"], days=1)
+        fake = SimpleNamespace(datetime=Then, timedelta=datetime.timedelta, UTC=datetime.UTC)
+        patch.setattr(module, "datetime", fake)
+        make_authority(tmp_path / "c", ["answer"], days=1)
+    with pytest.raises(KeyFileError, match="not now"):
+        load_identity(tmp_path / "c/answer")
 
 
 @pytest.mark.parametrize(

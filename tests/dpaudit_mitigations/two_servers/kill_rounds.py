@@ -170,51 +170,24 @@ class Rounds:
 
     def start_noise(self, kill_at=None):
         identity, journal = self.folder / "certificates" / "noise", self.folder / "noise.journal"
-        rest = {
-            "listen": self.address,
-            "peer": "answer",
-            "publish": self.folder / "published",
-            "dtype": "float32",
-        }
-        self.noise.start(
-            kill_at,
-            identity=identity,
-            journal=journal,
-            sigma=SIGMA,
-            bound=BOUND,
-            dim=DIM,
-            idle=PATIENCE,
-            **rest,
-        )
+        terms = {"sigma": SIGMA, "bound": BOUND, "dim": DIM, "dtype": "float32"}
+        places = {"identity": identity, "journal": journal, "publish": self.folder / "published"}
+        peers = {"listen": self.address, "peer": "answer", "idle": PATIENCE}
+        self.noise.start(kill_at, **terms, **places, **peers)
 
     def start_answer(self, kill_at=None):
         identity, journal = self.folder / "certificates" / "answer", self.folder / "answer.journal"
-        rest = {
-            "number": 0,
-            "source": "secure-gaussian",
-            "peer_sigma": None,
-            "peer_name": "noise",
-            "patience": PATIENCE,
-        }
         release = self.names[-1]
-        query = self.folder / f"{release}.npy"
-        self.answer.start(
-            kill_at,
-            identity=identity,
-            peer=self.address,
-            query=query,
-            sigma=SIGMA,
-            release=release,
-            journal=journal,
-            **rest,
-        )
+        asked = {"query": self.folder / f"{release}.npy", "release": release, "number": 0}
+        noise = {"source": "secure-gaussian", "sigma": SIGMA, "peer_sigma": None}
+        peers = {"peer": self.address, "peer_name": "noise", "patience": PATIENCE}
+        places = {"identity": identity, "journal": journal}
+        self.answer.start(kill_at, **asked, **noise, **peers, **places)
 
     def new(self):
         self.names.append(f"r{len(self.names)}")
-        np.save(
-            self.folder / f"{self.names[-1]}.npy",
-            self.values.integers(-50, 50, DIM).astype(np.float32),
-        )
+        values = self.values.integers(-50, 50, DIM).astype(np.float32)
+        np.save(self.folder / f"{self.names[-1]}.npy", values)
 
     def kill(self, party):
         if party.kill():

@@ -5,21 +5,26 @@ import itertools
 import json
 import re
 import time
+import tracemalloc
+from functools import partial
 
 import msgspec
 import numpy as np
 import pytest
-from msgspec import structs
 
-from dpaudit.errors import MessageError, PeerError, ProtocolError, UsageError
+from dpaudit.errors import MessageError, PeerError, UsageError
 from dpaudit.randomness import KeyedStream
+from dpaudit.vectors.exact_integers import draw_integers
+from dpaudit.vectors.exact_law import IntegerLaw
 from dpaudit_mitigations.codec import pack, unpack
 from dpaudit_mitigations.transport.certificates import load_identity, make_authority
 from dpaudit_mitigations.transport.client import ask
 from dpaudit_mitigations.transport.logs import Log
 from dpaudit_mitigations.transport.server import serve
 from dpaudit_mitigations.transport.vectors import vector_frames
+from dpaudit_mitigations.two_servers.lattice import secure_draw
 from dpaudit_mitigations.two_servers.noise_side import NoiseSide
+from dpaudit_mitigations.two_servers.publication import Draft
 from dpaudit_mitigations.two_servers.words import (
     PUBLISH,
     TERMS,
@@ -37,8 +42,15 @@ SECRET = 987654321
 STEPS[7] = SECRET
 
 
+ODD = np.where(np.arange(DIM) == 5, np.nan, 1.0).astype(np.float32)
+
+
+def vector(steps, kind=VECTOR, offer=GOOD):
+    return [pack(offer), *vector_frames(kind, steps, session=offer.session)]
+
+
 def frames(offer=GOOD, steps=STEPS):
-    return [pack(offer), *vector_frames(VECTOR, steps, session=offer.session)]
+    return vector(steps, offer=offer)
 
 
 def changed(index, edit):
@@ -57,51 +69,39 @@ def stepped(value):
     return frames(steps=steps)
 
 
+def fields_of(fields):
+    return {f: getattr(GOOD, f) for f in Offer.__struct_fields__} | fields
+
+
 def offer(**fields):
-    return frames(Offer(**{f: getattr(GOOD, f) for f in Offer.__struct_fields__} | fields))
-
-
-ODD = np.where(np.arange(DIM) == 5, np.nan, 1.0).astype(np.float32)
+    return frames(Offer(**fields_of(fields)))
 
 
 def with_fields(**fields):
-    plain = {f: getattr(GOOD, f) for f in Offer.__struct_fields__} | fields
-    return [msgspec.msgpack.encode({"kind": "offer", **dict(sorted(plain.items()))})]
+    sent = {"kind": "offer", **dict(sorted(fields_of(fields).items()))}
+    return [msgspec.msgpack.encode(sent)]
 
 
-# only this protocol's refusals; broken frames are in tests/hostile/test_protocols.py
 REFUSED = {
     "nothing": ([], "nothing came"),
     "a frame missing": (frames()[:2] + frames()[3:], "out of order|too short|not the body"),
     "reordered": ([frames()[i] for i in (0, 1, 3, 2, 4)], "order|not the body|too"),
-    "tampered: a value": (changed(2, flipped(5000)), "digest|beyond the bound"),
-    "one frame of another round": (
-        frames()[:3] + frames(structs.replace(GOOD, round=1))[3:],
-        "another session",
-    ),
+    "a value changed": (changed(2, flipped(5000)), "digest|beyond the bound"),
+    "of another round": (frames()[:3] + offer(round=1)[3:], "another session"),
     "wrong dim": (offer(dim=DIM - 1)[:1] + frames()[1:], "another dim"),
     "wrong bound": (offer(bound=2000.0), "another dim"),
     "wrong noise": (offer(noise_sigma=0.5), "another dim"),
-    "wrong shape": (
-        [pack(GOOD), *vector_frames(VECTOR, STEPS[:-1], session=GOOD.session)],
-        "another count",
-    ),
-    "not finite": (
-        [pack(GOOD), *vector_frames(VECTOR, ODD, session=GOOD.session)],
-        "another dtype",
-    ),
+    "wrong shape": (vector(STEPS[:-1]), "another count"),
+    "not finite": (vector(ODD), "another dtype"),
     "not finite, as steps": (stepped(ODD[5:6].view(np.int32)[0]), "beyond the bound"),
     "huge": (stepped(2**31 - 1), "beyond the bound"),
     "huge and negative": (stepped(-(2**31)), "beyond the bound"),
-    "another protocol's vector": (
-        [pack(GOOD), *vector_frames("other", STEPS, session=GOOD.session)],
-        "another kind",
-    ),
+    "another protocol's vector": (vector(STEPS, "other"), "another kind"),
     "an offer with a path": (with_fields(release="../x"), "field release"),
     "an offer with a field more": (with_fields(zebra=1), "unknown field"),
     "an offer of infinite noise": (with_fields(sigma=float("inf")), "field sigma"),
 }
-SENT = ("tampered: a value", "wrong noise", "an offer with a path")  # over real connections
+SENT = ("a value changed", "wrong noise", "an offer with a path")  # over real connections
 
 
 @pytest.fixture(scope="module")
@@ -157,22 +157,6 @@ def test_refused_and_nothing_comes_of_it(side, tmp_path):
     assert len(list(side.publish("answer", iter(frames())))) == 1
 
 
-def test_refused_logged_and_the_server_lives_on(server, parties, tmp_path, capsys):
-    """What was refused can still be released, as nothing had come of it."""
-    for messages, says in map(REFUSED.get, SENT):
-        with pytest.raises(MessageError, match=says):
-            send(server, parties("answer"), messages)
-        line = lines(capsys.readouterr().err)[-1]
-        assert (line["outcome"], line["peer"], line["method"]) == ("refused", "answer", PUBLISH)
-        assert re.search(says, line["reason"])
-    receipt = unpack(send(server, parties("answer"), frames()), PublicationReceipt)
-    assert published(tmp_path) == ["r@0.npy"]
-    assert (
-        receipt.published
-        == hashlib.sha256((tmp_path / "published" / "r@0.npy").read_bytes()).digest()
-    )
-
-
 def test_replays(server, parties, tmp_path):
     first = unpack(send(server, parties("answer"), frames()), PublicationReceipt)
     path = tmp_path / "published" / "r@0.npy"
@@ -212,34 +196,27 @@ def test_another_journal_does_not_publish_over_it(server, side, parties, tmp_pat
     again.close()
 
 
-def test_one_process_a_journal_and_one_a_folder(side, tmp_path):
+def test_one_process_a_journal_and_one_a_folder_and_terms_that_no_server_offers(side, tmp_path):
     (tmp_path / "new").mkdir()
-    for journal, says in (
-        (tmp_path, "journal=.*another process"),
-        (tmp_path / "new", "another process publishes"),
-    ):
+    for journal, says in ((tmp_path, "journal="), (tmp_path / "new", "another process publishes")):
         with pytest.raises(UsageError, match=says):
             noise_side(tmp_path, journal=journal)
+    terms = {"dim": 8, "bound": 1000.0, "sigma": 2.0}
+    for change, options, says in (
+        ({"bound": 9.0}, {}, "must exceed"),
+        ({"bound": 1e38, "sigma": 1e33}, {}, "too large for float32"),
+        ({"bound": 1e-43, "sigma": 1e-45}, {}, "too small for float32"),
+        ({"dim": 0}, {}, "dim=0"),
+        ({"dim": -3}, {}, "dim=-3"),
+        ({"dim": (1 << 32) + 1}, {}, "dim=4294967297"),
+        ({}, {"dtype": "float16"}, "dtype=float16"),
+    ):
+        other = {"journal": tmp_path / "new", "publish": tmp_path / "p"}
+        with pytest.raises(UsageError, match=says):
+            noise_side(tmp_path, terms=ReleaseTerms(**terms | change), **other, **options)
 
 
-@pytest.mark.parametrize(
-    ("terms", "options", "says"),
-    [
-        (ReleaseTerms(dim=8, bound=9.0, sigma=2.0), {}, "must exceed"),
-        (ReleaseTerms(dim=8, bound=1e38, sigma=1e33), {}, "too large for float32"),
-        (ReleaseTerms(dim=8, bound=1e-43, sigma=1e-45), {}, "too small for float32"),
-        (ReleaseTerms(dim=0, bound=1000.0, sigma=2.0), {}, "dim=0"),
-        (ReleaseTerms(dim=-3, bound=1000.0, sigma=2.0), {}, "dim=-3"),
-        (ReleaseTerms(dim=(1 << 32) + 1, bound=1000.0, sigma=2.0), {}, "dim=4294967297"),
-        (ReleaseTerms(dim=8, bound=1000.0, sigma=2.0), {"dtype": "float16"}, "dtype=float16"),
-    ],
-)
-def test_terms_that_no_server_offers(tmp_path, terms, options, says):
-    with pytest.raises(UsageError, match=says):
-        noise_side(tmp_path, publish=tmp_path / "p", terms=terms, **options)
-
-
-def test_wrong_certificates(server, parties, capsys):
+def test_wrong_certificates(server, side, parties, capsys):
     for identity, peer, says in (
         (parties("answer", "theirs"), "noise", "certificate|died|reached"),
         (parties("other"), "noise", "may not call"),
@@ -247,16 +224,11 @@ def test_wrong_certificates(server, parties, capsys):
     ):
         with pytest.raises(PeerError, match=says):
             send(server, identity, frames(), peer=peer)
-    assert any(
-        line.get("peer") == "other" and line["outcome"] == "refused"
-        for line in lines(capsys.readouterr().err)
-    )
-    assert unpack(send(server, parties("answer"), [], method=TERMS), ReleaseTerms) == TERMS_HERE
-
-
-def test_a_party_that_is_let_in_for_something_else(side):
-    with pytest.raises(PeerError, match="not the answering party"):
+    refused = [x for x in lines(capsys.readouterr().err) if x["outcome"] == "refused"]
+    assert "other" in [line.get("peer") for line in refused]
+    with pytest.raises(PeerError, match="not the answering party"):  # let in for something else
         list(side.publish("other", iter(frames())))
+    assert unpack(send(server, parties("answer"), [], method=TERMS), ReleaseTerms) == TERMS_HERE
 
 
 def test_slow_and_dead_peers(server, parties, tmp_path, capsys):
@@ -280,18 +252,26 @@ def test_slow_and_dead_peers(server, parties, tmp_path, capsys):
     assert drafts(tmp_path) == []
 
 
-def test_no_secret_is_ever_logged(server, parties, tmp_path, capfd):
-    """Neither steps nor values nor noise, decimal or hexadecimal, at any refusal or release."""
-    for messages, _ in map(REFUSED.get, SENT):
-        with pytest.raises(ProtocolError) as caught:
+def test_refused_and_released_with_a_line_each_and_no_secret_in_any(
+    server, parties, tmp_path, capfd
+):
+    """Neither steps nor values nor noise; what was refused can still be released."""
+    text = ""
+    for messages, says in map(REFUSED.get, SENT):
+        with pytest.raises(MessageError, match=says) as caught:
             send(server, parties("answer"), messages)
         assert str(SECRET) not in str(caught.value)
-    send(server, parties("answer"), frames())
-    text = "".join(capfd.readouterr())
-    result = np.load(tmp_path / "published" / "r@0.npy")
-    noise = result - STEPS * 2.0**-20
-    assert text.count("refused") >= len(SENT)
-    for value in itertools.chain(STEPS[:50], result[:50], noise[:50]):
+        text += capfd.readouterr().err
+        line = lines(text[text.index("{") :])[-1]
+        assert (line["outcome"], line["peer"], line["method"]) == ("refused", "answer", PUBLISH)
+        assert re.search(says, line["reason"])
+    receipt = unpack(send(server, parties("answer"), frames()), PublicationReceipt)
+    assert published(tmp_path) == ["r@0.npy"]
+    path = tmp_path / "published" / "r@0.npy"
+    assert receipt.published == hashlib.sha256(path.read_bytes()).digest()
+    text += "".join(capfd.readouterr())
+    result = np.load(path)
+    for value in itertools.chain(STEPS[:50], result[:50], (result - STEPS * 2.0**-20)[:50]):
         if abs(value) > 1000 or value != int(value):
             assert str(value) not in text
             assert f"{value:.6g}" not in text
@@ -354,6 +334,13 @@ def test_only_our_own_drafts_are_deleted(side, tmp_path):
         assert (mail / "letter").read_text() == "dear"
 
 
+def test_a_link_to_nowhere_is_a_name_that_is_taken(side, tmp_path):
+    (tmp_path / "published" / "r@0.npy").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(MessageError, match="published, but not"):
+        list(side.publish("answer", iter(frames())))
+    assert drafts(tmp_path) == []
+
+
 def test_a_folder_in_which_nothing_can_be_published(side, tmp_path, monkeypatch):
     side.close()
     monkeypatch.setattr(
@@ -363,20 +350,11 @@ def test_a_folder_in_which_nothing_can_be_published(side, tmp_path, monkeypatch)
         noise_side(tmp_path)
 
 
-def test_a_link_to_nowhere_is_a_name_that_is_taken(side, tmp_path):
-    (tmp_path / "published" / "r@0.npy").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(MessageError, match="published, but not"):
-        list(side.publish("answer", iter(frames())))
-    assert drafts(tmp_path) == []
-
-
 @pytest.mark.parametrize("written", [0, 1])
 def test_a_full_disk_is_the_servers_fault_and_nothing_is_lost(
     server, parties, tmp_path, monkeypatch, capsys, written
 ):
     """``written`` buffers fit; the peer is told to retry, the log the reason; no draft stays."""
-    from dpaudit_mitigations.two_servers.publication import Draft
-
     write, count = Draft._write, itertools.count()
 
     def full(self, data):
@@ -389,9 +367,8 @@ def test_a_full_disk_is_the_servers_fault_and_nothing_is_lost(
         with pytest.raises(PeerError, match="not finished now"):
             send(server, parties("answer"), frames())
     failed = [line for line in lines(capsys.readouterr().err) if line["outcome"] == "failed"]
-    assert [(line["release"], line["reason"]) for line in failed] == [
-        ("r@0", "cannot be written (No space left on device)")
-    ]
+    assert [line["release"] for line in failed] == ["r@0"]
+    assert "No space left" in failed[0]["reason"]
     assert (published(tmp_path), drafts(tmp_path)) == ([], [])
     send(server, parties("answer"), frames())
     assert published(tmp_path) == ["r@0.npy"]
@@ -399,8 +376,6 @@ def test_a_full_disk_is_the_servers_fault_and_nothing_is_lost(
 
 def test_a_vector_is_never_whole_in_memory(tmp_path):
     """Server 2 holds some 1 MiB chunks at a time, of 40, and as many of noise at twice the size."""
-    import tracemalloc
-
     dim = 40 << 18
     terms = ReleaseTerms(dim=dim, bound=BOUND, sigma=SIGMA)
     asked = Offer(release="r", round=0, sigma=SIGMA, dim=dim, bound=BOUND, noise_sigma=SIGMA)
@@ -430,16 +405,9 @@ def test_one_call_a_release_at_a_time(side, monkeypatch):
 
 def test_what_is_published_is_the_sum_on_the_lattice(tmp_path):
     """An independent derivation: g·(steps + noise), noise drawn directly from the same stream."""
-    from dpaudit.vectors.exact_integers import draw_integers
-    from dpaudit.vectors.exact_law import IntegerLaw
-    from dpaudit_mitigations.two_servers.lattice import secure_draw
-
     stream, g = KeyedStream.from_seed(5), 2.0**-20  # 1000 is below 2^10, and 30 bits hold it
-    side = noise_side(
-        tmp_path,
-        dtype="float64",
-        draw=lambda step: secure_draw(sigma=SIGMA, step=step, stream=stream),
-    )
+    draw = partial(secure_draw, sigma=SIGMA, stream=stream)
+    side = noise_side(tmp_path, dtype="float64", draw=lambda step: draw(step=step))
     list(side.publish("answer", iter(frames())))
     law = IntegerLaw.gaussian(SIGMA / g)
     noise = [

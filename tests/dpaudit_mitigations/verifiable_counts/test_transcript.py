@@ -2,15 +2,13 @@
 
 import base64
 import json
+import re
 from dataclasses import replace
 
 import pytest
-import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from dpaudit import registry
 from dpaudit.accounting.binomial import binomial_epsilon
-from dpaudit.cli import verifying
 from dpaudit.errors import UsageError
 from dpaudit_mitigations.verifiable_counts.commitments import open_counts
 from dpaudit_mitigations.verifiable_counts.group import (
@@ -68,7 +66,7 @@ def test_a_prover_that_plays_its_own_verifier(sessions, stream, tmp_path):
     path.write_bytes(
         replace(alone, verifier=genuine.verifier, signature=genuine.signature).encode()
     )
-    assert verify(path).says.startswith("the session is not signed")
+    assert verify(path).says.startswith("the session")
     path.write_bytes(signed(alone, Ed25519PrivateKey.generate()).encode())
     assert not verify(path, verifier=genuine.verifier).holds
     verdict = verify(path)  # whose key it is, only the reader can say
@@ -80,69 +78,47 @@ def test_a_prover_that_plays_its_own_verifier(sessions, stream, tmp_path):
     assert verify(path, verifier=genuine.verifier).holds
 
 
-def test_by_name_and_from_the_command_line(sessions, tmp_path, capsys):
-    path = tmp_path / "t.json"
-    sessions[0].transcript.write(path)
-    assert registry.load("transcripts", "verifiable-counts") is verify
-    for data, code in (
-        (path.read_bytes(), 0),
-        (path.read_bytes().replace(b'"version":1', b'"version":2'), 1),
-    ):
-        path.write_bytes(data)
-        with pytest.raises(typer.Exit) as left:
-            verifying.transcript(path, "json")
-        assert left.value.exit_code == code
-        assert json.loads(capsys.readouterr().out)["holds"] is (code == 0)
-
-
 def mutated(rng, original, other):
     """One change of a random kind; never the transcript itself."""
     messages = {name: bytearray(getattr(original, name)) for name in NAMES}
-    name = (
-        NAMES[rng.integers(3)]
-        if rng.random() < 0.3
-        else ("commitments", "response")[rng.integers(2)]
-    )
+    name = NAMES[rng.integers(3)]
     data, theirs = messages[name], getattr(other, name)
     head = 54  # the header's change is one of the kinds below
-    pieces = (len(data) - head) // 32
-    at = head + 32 * int(rng.integers(max(1, pieces)))
-    kind = rng.integers(12)
-    if kind == 0:
-        data[rng.integers(len(data))] ^= 1 << rng.integers(8)
-    elif kind == 1:
-        data[at : at + 32] = encode_scalar(int.from_bytes(rng.bytes(32), "little"))
-    elif kind == 2:
-        data[at : at + 32] = multiple(int.from_bytes(rng.bytes(31), "little"), BLINDING_BASE)
-    elif kind == 3:
-        to = head + 32 * int(rng.integers(max(1, pieces)))
-        data[at : at + 32], data[to : to + 32] = data[to : to + 32], data[at : at + 32]
-    elif kind == 4:
-        data[at : at + 32] = theirs[at : at + 32]
-    elif kind == 5:
-        del data[at : at + 32]
-    elif kind == 6:
-        data[at:at] = data[at : at + 32]
-    elif kind == 7:
-        data[head:] = theirs[head:]
-    elif kind == 8:
-        data[:] = theirs
-    elif kind == 9:
-        scalar = int.from_bytes(data[at : at + 32], "little")
-        data[at : at + 32] = ((scalar + L) % 2**256).to_bytes(32, "little")
-    elif kind == 10:
-        value = (int.from_bytes(data[at : at + 32], "little") + 1) % 2**256
-        data[at : at + 32] = value.to_bytes(32, "little")
-    else:
-        terms = original.terms
-        changed = (
-            replace(terms, session=rng.bytes(32)),
-            replace(terms, session=other.terms.session),
-            replace(terms, bins=terms.bins + int(rng.integers(1, 3))),
-            replace(terms, coins=terms.coins + 2 * int(rng.integers(1, 5))),
-        )[rng.integers(4)]
-        return replace(original, terms=changed)
+    pieces = max(1, (len(data) - head) // 32)
+    at, to = (head + 32 * int(rng.integers(pieces)) for _ in range(2))
+    number = int.from_bytes(data[at : at + 32], "little")
+    match rng.integers(11):
+        case 0:
+            data[rng.integers(len(data))] ^= 1 << rng.integers(8)
+        case 1:
+            data[at : at + 32] = encode_scalar(int.from_bytes(rng.bytes(32), "little"))
+        case 2:
+            data[at : at + 32] = multiple(int.from_bytes(rng.bytes(31), "little"), BLINDING_BASE)
+        case 3:
+            data[at : at + 32], data[to : to + 32] = data[to : to + 32], data[at : at + 32]
+        case 4:
+            data[at : at + 32] = theirs[at : at + 32]
+        case 5:
+            del data[at : at + 32]
+        case 6:
+            data[:] = theirs
+        case 7:
+            data[at : at + 32] = ((number + L) % 2**256).to_bytes(32, "little")
+        case 8:
+            data[at : at + 32] = ((number + 1) % 2**256).to_bytes(32, "little")
+        case 9:
+            data[at:at] = data[at : at + 32]
+        case 10:
+            data[head:] = theirs[head:]
     return replace(original, **{name: bytes(data)})
+
+
+def test_other_terms_than_the_sessions(sessions, tmp_path):
+    one, two = (session.transcript for session in sessions)
+    path, key = tmp_path / "t.json", Ed25519PrivateKey.generate()
+    for change in ({"session": two.terms.session}, {"bins": 3}, {"coins": 42}):
+        path.write_bytes(signed(replace(one, terms=replace(one.terms, **change)), key).encode())
+        assert not verify(path).holds
 
 
 def signed(transcript, key):
@@ -179,49 +155,28 @@ def test_mutations_none_accepted(sessions, stream, tmp_path):
 
 def test_mutations_of_the_file(sessions, stream, tmp_path):
     """100 changed bytes anywhere, cut and repeated ends, other spellings of the same document."""
-    data = sessions[0].transcript.encode()
+    data, rng, path = sessions[0].transcript.encode(), stream.numpy(), tmp_path / "t.json"
     document = json.loads(data)
-    rng, path = stream.numpy(), tmp_path / "t.json"
-    files = [
-        data[:-1],
-        data + b"\n",
-        b" " + data,
-        b"",
-        b"{}",
-        b"[]",
-        b"1",
-        b"[" * 100_000,
-        data[: len(data) // 2],
-    ]
+    files = [data[:-1], data + b"\n", b" " + data, b"", b"{}", b"[]", b"1", b"[" * 100_000]
+    files += [data[: len(data) // 2], json.dumps(document, sort_keys=True).encode() + b"\n"]
     for _ in range(100):
-        changed = bytearray(data)
-        changed[rng.integers(len(data))] ^= int(rng.integers(1, 256))
-        files.append(bytes(changed))
-    files += [
-        json.dumps(document, sort_keys=True).encode() + b"\n",
-        json.dumps(document | {"more": 1}).encode(),
-        data.replace(b'{"bins":2', b'{"bins":2,"bins":2'),
-        data.replace(b'"bins":2', b'"bins":2.0'),
-        data.replace(b'"bins":2', b'"bins":true'),
-        data.replace(b'"coins":40', b'"coins":4e1'),
-        data.replace(b'"coins":40', b'"coins":16777216'),
-        data.replace(b'"bins":2', b'"bins":1e400'),
-        data.replace(b'"version":1', b'"version":true'),
-    ]
-    for name in (*NAMES, "verifier", "signature"):
-        for value in (
-            None,
-            3,
-            "",
-            "é",
-            "AAA",
-            "A" * 4_000_000,
-            base64.b64encode(bytes(200)).decode(),
-        ):
-            files.append(
-                json.dumps(document | {name: value}, sort_keys=True, separators=(",", ":")).encode()
-                + b"\n"
-            )
+        at, other = rng.integers(len(data)), int(rng.integers(1, 256))
+        files.append(data[:at] + bytes([data[at] ^ other]) + data[at + 1 :])
+    for name, value in (
+        ("bins", '2,"bins":2'),
+        ("bins", "2.0"),
+        ("bins", "true"),
+        ("bins", "1e400"),
+        ("coins", "4e1"),
+        ("coins", "16777216"),
+        ("version", "true"),
+    ):
+        files.append(re.sub(rb'"%s":\d+' % name.encode(), f'"{name}":{value}'.encode(), data))
+    odd = (None, 3, "", "é", "AAA", "A" * 4_000_000, base64.b64encode(bytes(200)).decode())
+    changes = [{"more": 1}, *({n: v} for n in (*NAMES, "verifier", "signature") for v in odd)]
+    for change in changes:
+        spelt = json.dumps(document | change, sort_keys=True, separators=(",", ":"))
+        files.append(spelt.encode() + b"\n")
     for changed in files:
         path.write_bytes(changed)
         assert not verify(path).holds

@@ -1,10 +1,11 @@
-"""Keyed attackers at two candidates, for the tests and the bench of smoothing and rounding."""
+"""Keyed attackers at two candidates, for the tests of mitigations and the bench of smoothing."""
 
 import math
 
 import torch
 
 from dpaudit.accounting import peak_spacing, smoothed_pancake
+from dpaudit.noise.pancake import Pancake
 from dpaudit_attacks.keyed_distinguisher import LikelihoodRatio, NearestPeak
 
 CHUNK = 500  # pairs at a time: 4096 coordinates stay below 100 MB
@@ -55,3 +56,14 @@ def two_proportions(a, b, trials):
     pooled = (a + b) / (2 * trials)
     z = (a - b) / trials / math.sqrt(2 * pooled * (1 - pooled) / trials)
     return math.erfc(abs(z) / math.sqrt(2))
+
+
+def guesses(release, key, *, trials, attacks=(NearestPeak, LikelihoodRatio)):
+    """How often each attack names the right one of two queries half a spacing apart.
+
+    ``release(query, source)`` with a pancake at σ = 1.
+    """
+    q = along_key(key, half_a_spacing(key, sigma=1.0))(1, None)[0]
+    truth = torch.arange(trials) % 2
+    y = release(q[truth], Pancake(key=key, sigma=1.0))
+    return [int((a(key=key, sigma=1.0).score(y, q).argmax(1) == truth).sum()) for a in attacks]
