@@ -35,13 +35,8 @@ def library():
     return pytest.importorskip("dp_accounting")
 
 
-SMOOTHED = dict(
-    zip(
-        ("sigma", "beta", "gamma"),
-        smoothed_pancake(2.0, sigma=20.0, beta=1e-3, gamma=32.0),
-        strict=True,
-    )
-)
+SIGMA, BETA, GAMMA = smoothed_pancake(2.0, sigma=20.0, beta=1e-3, gamma=32.0)
+SMOOTHED = {"sigma": SIGMA, "beta": BETA, "gamma": GAMMA}
 
 
 @pytest.mark.parametrize(

@@ -234,11 +234,8 @@ def test_importing_the_accounting_loads_no_scipy_parts_and_no_torch():
 
 def whole(u, beta):
     a = np.abs(u)
-    others = sum(
-        np.exp(-math.pi * (k * k - 2 * k * a) / beta**2)
-        + np.exp(-math.pi * (k * k + 2 * k * a) / beta**2)
-        for k in range(1, 5)
-    )
+    around = [(k * k - 2 * k * a, k * k + 2 * k * a) for k in range(1, 5)]
+    others = sum(np.exp(-math.pi * x / beta**2) + np.exp(-math.pi * y / beta**2) for x, y in around)
     return np.log1p(others)
 
 

@@ -1,5 +1,6 @@
 """Every built-in local mechanism passes the public check, and broken ones do not."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -7,14 +8,17 @@ import pytest
 
 from dpaudit import registry
 from dpaudit.errors import UsageError
+from dpaudit.local.count_mean_server import CountMeanServer
 from dpaudit.local.count_mean_sketch import CountMeanSketch
-from dpaudit.local.count_median_sketch import CountMedianSketch
+from dpaudit.local.count_median_sketch import CountMedianServer, CountMedianSketch
+from dpaudit.local.hadamard_server import HadamardServer
 from dpaudit.local.hadamard_sketch import HadamardSketch
 from dpaudit.local.hashing import Sha256Hashes
 from dpaudit.local.identity import Identity
-from dpaudit.local.one_bit_histogram import OneBitHistogram
-from dpaudit.local.randomized_response import RandomizedResponse
+from dpaudit.local.one_bit_histogram import OneBitHistogram, OneBitServer
+from dpaudit.local.randomized_response import RandomizedResponse, RandomizedResponseServer
 from dpaudit.local.rappor import Rappor
+from dpaudit.local.rappor_server import RapporServer
 from dpaudit.local.second_coins import SecondCoins
 from dpaudit.local.sequence_fragments import SequenceFragments
 from dpaudit.randomness import KeyedStream
@@ -40,6 +44,7 @@ CONFORM = {
     "hadamard-sketch, three-wise": HadamardSketch(2.0, hashes="three-wise"),
     "identity": Identity(),
     "one-bit-histogram": OneBitHistogram(1.0, positions=12),
+    "one-bit-histogram of signs": OneBitHistogram(1.0, positions=12, vector="signs", universe=12),
     "randomized-response": RandomizedResponse(1.5, categories=12),
     "rappor": Rappor(),
     "second coins": SecondCoins(CountMeanSketch(2.0, m=16, functions=8), epsilon=2.0),
@@ -85,6 +90,47 @@ def test_the_check_fails_what_is_broken(broken, why):
         check_local_mechanism(broken(1.5, categories=12), universe=12)
 
 
+def fields(reports):
+    return [getattr(reports, f.name) for f in dataclasses.fields(reports)]
+
+
+@pytest.mark.parametrize("name", [name for name in CONFORM if name != "identity"])
+def test_the_stream_decides_on_reports_and_objects_stay_as_they_are(name):
+    """More objects than any chunk or block of words."""
+    mechanism, stream = CONFORM[name], KeyedStream.from_seed("same")
+    objects = np.arange(70_000, dtype=np.uint16) % 9
+    before = objects.copy()
+    one, two, other = (
+        fields(mechanism.privatize(objects, stream=s)) for s in (stream, stream, stream.child(1))
+    )
+    assert all(map(np.array_equal, one, two))
+    assert np.array_equal(objects, before)
+    assert any((a != b).mean() > 0.3 for a, b in zip(one, other, strict=True))
+    assert len(mechanism.privatize(np.zeros(0, np.int64), stream=stream)) == 0
+
+
+@pytest.mark.parametrize("name", CONFORM)
+def test_what_is_no_object_is_refused(name):
+    for objects in ([-1], [0.5], [[1]], [True], ["a"]):
+        with pytest.raises(UsageError, match="objects"):
+            CONFORM[name].privatize(np.array(objects), stream=KeyedStream.from_seed(0))
+
+
+SERVERS = {
+    "count-mean-sketch": (CountMeanServer, CountMeanSketch(2.5, m=16, functions=8)),
+    "count-mean-sketch, other hashes": (
+        CountMeanServer,
+        CountMeanSketch(2.0, m=16, functions=8, seed=1),
+    ),
+    "count-median-sketch, small": (CountMedianServer, CountMedianSketch(1.0, m=64, functions=16)),
+    "hadamard-sketch": (HadamardServer, HadamardSketch(2.1, m=16, functions=8)),
+    "one-bit-histogram": (OneBitServer, OneBitHistogram(1.5, positions=12)),
+    "one-bit-histogram of signs": (OneBitServer, OneBitHistogram(1.0, positions=13)),
+    "randomized-response": (RandomizedResponseServer, RandomizedResponse(1.6, categories=12)),
+    "rappor": (RapporServer, Rappor(seed=1)),
+}
+
+
 def test_reports_can_be_picked():
     reports = RandomizedResponse(1.5, categories=3).privatize(
         np.arange(3), stream=KeyedStream.from_seed(1)
@@ -103,3 +149,24 @@ def test_without_privacy_the_report_is_the_object_and_a_copy(stream):
     assert logs.tolist() == [[-math.inf, 0.0], [0.0, -math.inf], [-math.inf, 0.0]]
     with pytest.raises(UsageError):
         Identity().privatize(np.array([-1]), stream=stream)
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_servers_add_up_and_merge_with_their_equals_only(name):
+    kind, other = SERVERS[name]
+    mechanism = CONFORM.get(name) or CONFORM[name.partition(",")[0]]
+    reports = mechanism.privatize(np.arange(3000) % 12, stream=KeyedStream.from_seed("servers"))
+    whole, first, second = (kind(mechanism) for _ in range(3))
+    whole.add(reports)
+    first.add(reports[:1000])
+    second.add(reports[1000:])
+    first.merge(second)
+    assert (first.reports, second.reports) == (3000, 2000)
+    shown = (
+        (lambda s: s.shares()) if kind is RapporServer else (lambda s: s.estimate(np.arange(12)))
+    )
+    assert np.array_equal(shown(first), shown(whole))
+    for wrong in (first, kind(other)):
+        with pytest.raises(UsageError):
+            first.merge(wrong)
+    assert first.reports == 3000

@@ -25,18 +25,13 @@ def filled(m, functions=5, n=3000, epsilon=2.0):
 
 
 @pytest.mark.parametrize("m", [8, 40, 64, 200, 1024])
-def test_counts_are_those_of_unpacked_bits(m):
+def test_counts_are_those_of_unpacked_bits_in_any_order(m):
     sketch, reports, server = filled(m)
-    ones = np.zeros((5, m), np.int64)
+    ones, backwards = np.zeros((5, m), np.int64), CountMeanServer(sketch)
     np.add.at(ones, reports.function, np.unpackbits(reports.bits, axis=1, bitorder="little")[:, :m])
-    parts, rest, other = (CountMeanServer(sketch) for _ in range(3))
-    parts.add(reports[2000:])
-    rest.add(reports[np.arange(2000)[::-1]])
-    parts.merge(rest)
-    assert rest.reports == 2000
-    backwards = reports.function.astype(np.int64)[::-1], np.asfortranarray(reports.bits[::-1])
-    other.add(SketchReports(*backwards))
-    for one in (server, parts, other):
+    order = reports.function.astype(np.int64)[::-1], np.asfortranarray(reports.bits[::-1])
+    backwards.add(SketchReports(*order))
+    for one in (server, backwards):
         assert (one.ones == ones).all()
         assert (one.visits == np.bincount(reports.function, minlength=5)).all()
         assert one.reports == len(reports)
@@ -73,12 +68,8 @@ def test_many_objects_in_parts_are_the_same_as_few(monkeypatch):
 )
 def test_counts_grow_before_they_overflow(start, before, after):
     sketch, reports, small = filled(8, functions=2, n=40)
-    server, other = (
-        CountMeanServer.of_counts(
-            sketch, np.full((2, 8), start, before), np.full(2, start, np.int64)
-        )
-        for _ in range(2)
-    )
+    ones, visits = np.full((2, 8), start, before), np.full(2, start, np.int64)
+    server, other = (CountMeanServer.of_counts(sketch, ones.copy(), visits.copy()) for _ in "ab")
     server.add(reports[:1])
     assert server.ones.dtype == before
     server.add(reports[1:])
@@ -92,12 +83,8 @@ def test_counts_grow_before_they_overflow(start, before, after):
 def test_what_is_refused():
     sketch, reports, server = filled(40)
     wrong = SketchReports(reports.function + 5, reports.bits)
-    other = CountMeanServer(CountMeanSketch(2.0, m=40, functions=5, seed=1))
     ones, visits = np.ones((5, 40), np.uint16), np.zeros(5, np.int64)
     for call, says in (
-        (lambda: server.merge(server), "other"),
-        (lambda: server.merge(filled(40, epsilon=2.5)[2]), "other"),
-        (lambda: server.merge(other), "other"),
         (lambda: server.add(filled(64)[1]), "bits="),
         (lambda: server.add(wrong), "function="),
         (lambda: CountMeanServer.of_counts(sketch, ones, visits), "more set bits"),

@@ -106,23 +106,6 @@ def test_equal_filters_lose_nothing_and_the_worst_cohort_counts():
     assert mechanism.epsilon_among(np.arange(2)) == (mechanism.epsilon, mechanism.permanent_epsilon)
 
 
-def test_many_reports_come_near_the_permanent_epsilon_and_never_beyond():
-    """T reports on one permanent bit: the likelihood ratio of 2^T outcomes, to a power."""
-    f, p, q = (Fraction(x) for x in (F, P, Q))
-    mechanism = small([0, 1], [2, 3])
-    seen = []
-    for t in (1, 2, 4, 10, 40):
-        ratios = []
-        for ones in range(t + 1):
-            if_1, if_0 = q**ones * (1 - q) ** (t - ones), p**ones * (1 - p) ** (t - ones)
-            ratios.append(((1 - f / 2) * if_1 + f / 2 * if_0) / (f / 2 * if_1 + (1 - f / 2) * if_0))
-        seen.append(2 * math.log(max(ratios)) - 2 * math.log(min(ratios)))
-    assert seen[0] == pytest.approx(mechanism.epsilon, rel=1e-12)
-    assert seen == sorted(seen)
-    assert seen[-1] < mechanism.permanent_epsilon
-    assert seen[-1] > 0.999 * mechanism.permanent_epsilon
-
-
 def test_the_papers_formulas():
     mechanism = Rappor(0.5, p=0.5, q=0.75, bits=128, per_object=2)
     q, p = 0.25 * 1.25 + 0.5 * 0.75, 0.25 * 1.25 + 0.5 * 0.5
@@ -214,18 +197,10 @@ def test_strings_by_apples_hash_functions():
     assert len(mechanism.privatize(np.array([0, 2]), stream=KeyedStream.from_seed(0))) == 2
 
 
-def test_the_same_stream_gives_the_same_reports():
-    mechanism, stream = Rappor(), KeyedStream.from_seed("same")
-    objects = np.arange(2000, dtype=np.uint16)
-    one, two, other = (
-        mechanism.privatize(objects, stream=s) for s in (stream, stream, stream.child(1))
-    )
-    assert np.array_equal(one.bits, two.bits)
-    assert np.array_equal(one.cohort, two.cohort)
-    assert (one.bits != other.bits).mean() > 0.9
-    assert one.bits.shape == (2000, 16)
-    assert scipy.stats.chisquare(np.bincount(one.cohort, minlength=64)).pvalue > 1e-3
-    assert len(mechanism.privatize(np.empty(0, np.int64), stream=stream)) == 0
+def test_cohorts_are_drawn_uniformly_and_a_seed_makes_another_mechanism():
+    reports = Rappor().privatize(np.arange(2000), stream=KeyedStream.from_seed("same"))
+    assert reports.bits.shape == (2000, 16)
+    assert scipy.stats.chisquare(np.bincount(reports.cohort, minlength=64)).pvalue > 1e-3
     assert Rappor(seed=1) == Rappor(seed=1) != Rappor(seed=2)
 
 

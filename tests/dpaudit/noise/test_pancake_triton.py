@@ -46,11 +46,8 @@ def draws(device):
     shares, few = shares_of(big), shares_of(small)
 
     def fused(of, start, stop, given, seed=SEED, **options):
-        return (
-            pancake_triton.fused(of, start, stop, given, seed=seed, device=device, **options)
-            .cpu()
-            .numpy()
-        )
+        options = {"seed": seed, "device": device, **options}
+        return pancake_triton.fused(of, start, stop, given, **options).cpu().numpy()
 
     return {
         "raw": fused(big, 0, big.dim, shares, correct=False),
@@ -83,29 +80,18 @@ if __name__ == "__main__":
     x, y = (torch.from_numpy(e.astype(np.int64)) for e in edges)
     first, second = torch.empty(128), torch.empty(128)
     probe[(1,)](x, y, first, second, N=128)
-    np.savez(
-        sys.argv[1],
-        **draws("cpu"),
-        x=edges[0],
-        y=edges[1],
-        first=first.numpy(),
-        second=second.numpy(),
-    )
+    made = {"x": edges[0], "y": edges[1], "first": first.numpy(), "second": second.numpy()}
+    np.savez(sys.argv[1], **draws("cpu"), **made)
     sys.exit()
 
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
     if importlib.util.find_spec("triton") is None:
-        pytest.skip(
-            "triton is not installed (no dependency of the project: CUDA builds of torch bring it)"
-        )
+        pytest.skip("triton is not installed: CUDA builds of torch bring it")
     path = tmp_path_factory.mktemp("triton") / "drawn.npz"
-    subprocess.run(
-        [sys.executable, __file__, str(path)],
-        check=True,
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-    )
+    interpreted = {**os.environ, "TRITON_INTERPRET": "1"}
+    subprocess.run([sys.executable, __file__, str(path)], check=True, env=interpreted)
     with np.load(path) as file:
         return dict(file)
 
@@ -138,12 +124,8 @@ def test_the_oracle_knows_the_published_answers():
     """Random123's known answers for philox4x32-10."""
     assert philox(0, 0, 0, 0, 0) == (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)
     ones = 0xFFFFFFFF
-    assert philox((ones << 32) + ones, *[ones] * 4) == (
-        0x408F276D,
-        0x41C83B0E,
-        0xA20BC7C6,
-        0x6D5451FD,
-    )
+    known = (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)
+    assert philox((ones << 32) + ones, *[ones] * 4) == known
 
 
 @pytest.mark.parametrize(
@@ -152,11 +134,9 @@ def test_the_oracle_knows_the_published_answers():
 def test_numbers_are_those_of_their_counter(drawn, row, place):
     x0, y0, x1, y1 = philox(SEED, place % BLOCK // 4, place // BLOCK, row, 0)
     expected = SIGMA * np.array([*normals(x0, y0), *normals(x1, y1)])
-    np.testing.assert_allclose(drawn["raw"][row, place : place + 4], expected, rtol=0, atol=2e-6)
-    with pytest.raises(AssertionError):
-        np.testing.assert_allclose(
-            drawn["raw"][row - 1, place : place + 4], expected, rtol=0, atol=2e-6
-        )
+    here, other = (drawn["raw"][i, place : place + 4] for i in (row, row - 1))
+    np.testing.assert_allclose(here, expected, rtol=0, atol=2e-6)
+    assert not np.allclose(other, expected, rtol=0, atol=2e-6)
 
 
 def test_extreme_bits_give_finite_normals_other_than_zero(drawn):

@@ -115,13 +115,6 @@ def test_what_carries_the_nonce_has_the_last_digits_of_the_rest(law, code, scale
     assert digits_apart(rows[:, :16], rows[:, 16:]) < 5
 
 
-def test_what_is_exact_up_to_which_distance():
-    exact = {("signs", 128): 0, ("head", 128): -40, ("fraction", 128): -39, ("fraction", 8): -43}
-    for (code, bits), power in exact.items():
-        source = SeedInNoise(key=KEY, sigma=8.0, code=code, nonce_bits=bits)
-        assert source.rows.code.distance == (2.0**power if power else 0)
-
-
 def test_the_nonce_is_all_that_a_row_depends_on(stream):
     rows = Rows.of("gaussian", "fraction", sigma=2.0, scale=None, size=16)
     nonces = KeyedNonces(KEY.secret, bits=128)
