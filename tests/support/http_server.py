@@ -96,17 +96,6 @@ def honest(send, n, d, _):
     return True
 
 
-def dribbles(parts):
-    def behave(send, n, d, server):
-        for byte in parts(n, d):
-            send(bytes([byte]))
-            if server.stop.wait(0.05):
-                break
-        return False
-
-    return behave
-
-
 def sampler_of(server, path="/noise", **options):
     return HttpSampler(f"//{server.host}{path}", seed="1", **options)
 

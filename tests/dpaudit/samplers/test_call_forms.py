@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.draws import draw, release
 
 import dpaudit
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, UsageError
@@ -203,23 +204,16 @@ def test_functions_in_their_own_process(module):
         released = mechanism.release(np.array([1.0]), 3, timeout=20)
         np.testing.assert_array_equal(released, [[1.25]] * 3)
         assert mechanism.release_timed(np.array([1.0]), 2, timeout=20)[0].shape == (2, 1)
-    with (
-        open_mechanism("python:foreign:mechanism", seed="1") as mechanism,
-        pytest.raises(UsageError, match=r"--call 'f\(value, epsilon=1\.0\)'"),
-    ):
-        mechanism.release(np.array([1.0]), 3, timeout=20)
+    with pytest.raises(UsageError, match=r"--call 'f\(value, epsilon=1\.0\)'"):
+        release("python:foreign:mechanism", np.array([1.0]), 3)
 
 
 def test_a_wrong_guess_says_how_it_was_called(module):
     module(FOREIGN)
     match = r"TypeError.*foreign\.py, line \d+.*--call \(it was f\(size=\(n, d\)\)\)"
-    with (
-        open_sampler("python:foreign:size", seed="1") as sampler,
-        pytest.raises(SamplerCrashError, match=match),
-    ):
-        sampler.draw(2, 2, timeout=20)
-    with open_sampler("python:foreign:size", seed="1", call="f(size=n)") as sampler:
-        assert (sampler.draw(2, 2, timeout=20) == 0).all()
+    with pytest.raises(SamplerCrashError, match=match):
+        draw("python:foreign:size", 2, 2)
+    assert (draw("python:foreign:size", 2, 2, call="f(size=n)") == 0).all()
 
 
 def test_whole_numbers_are_passed_as_such(module):

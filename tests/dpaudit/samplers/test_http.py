@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-import json
 import socket
 import ssl
 import threading
@@ -16,7 +15,6 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from command_line import here
 from support.http_server import (
     LATEST,
     OK,
@@ -24,7 +22,6 @@ from support.http_server import (
     answer,
     body,
     draw,
-    dribbles,
     honest,
     sampler_of,
 )
@@ -369,39 +366,3 @@ def test_https_with_a_trusted_certificate(serve, certificate, monkeypatch):
             np.testing.assert_array_equal(values, np.arange(8.0).reshape(4, 2))
     assert len(server.requests) == 3
     assert server.connections == 2  # the one refused, and one for all three
-
-
-def normals(scale):
-    rng = np.random.default_rng(2024)
-    lock = threading.Lock()
-
-    def behave(send, n, d, _):
-        with lock:
-            values = scale * rng.standard_normal(n * d)
-        send(answer(values.astype("<f8").tobytes()))
-        return True
-
-    return behave
-
-
-def audited(server, *options):
-    fixed = "--claim gaussian:sigma=1 --samples 4e4 --seed 1 --tests moments --format json"
-    return here("audit", f"http://{server.host}/noise", *fixed.split(), *options)
-
-
-@pytest.mark.parametrize(
-    ("scale", "code", "verdict"), [(1.0, 0, "no-finding"), (1.05, 1, "finding")]
-)
-def test_an_audit_over_http(scale, code, verdict, serve):
-    """σ off by 5 % in 40,000 numbers or more is at least 14 standard errors of the mean square."""
-    done = audited(serve(normals(scale)))
-    assert done.returncode == code, done.stderr
-    assert json.loads(done.stdout)["verdict"] == verdict
-
-
-def test_an_audit_of_a_stalling_endpoint_ends_in_time(serve):
-    start = time.monotonic()
-    done = audited(serve(dribbles(lambda n, d: answer(body(n, d)))), "--time-limit", "0.4")
-    assert done.returncode == 3, done.stderr
-    assert json.loads(done.stdout)["verdict"] == "inconclusive"
-    assert time.monotonic() - start < LATEST

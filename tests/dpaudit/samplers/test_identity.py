@@ -12,7 +12,6 @@ import pytest
 from command_line import here as dpaudit
 
 from dpaudit.audit import audit_sampler
-from dpaudit.audit.epsilon import audit_mechanism
 from dpaudit.provenance import collect, identified
 from dpaudit.samplers.identity import identify
 from dpaudit.types import AuditedFile
@@ -58,6 +57,7 @@ def test_a_file_is_described_and_not_run(here):
         ("command:", []),
         ("file:none.npy", []),
         ("file:package", []),
+        ("file:pipe.bin", []),
         ("file:a\0b", []),
         ("http://127.0.0.1/noise", []),
         ("gaussian:sigma=1", []),
@@ -69,12 +69,8 @@ def test_which_files_a_target_names(here, target, names):
     (here / "package").mkdir()
     for name in ("__init__.py", "noise.py"):
         (here / "package" / name).write_text("")
+    os.mkfifo(here / "pipe.bin")  # which is not waited for
     assert named(target) == names
-
-
-def test_a_pipe_is_not_waited_for(here):
-    os.mkfifo(here / "pipe.bin")
-    assert named("file:pipe.bin") == []
 
 
 def test_a_file_that_cannot_be_read_is_named_without_a_hash(here, monkeypatch):
@@ -132,19 +128,6 @@ def test_audits_say_who_ran_them_and_what_they_read(here):
 
 def test_a_callable_has_no_file_but_whoever_runs_it_is_told():
     rng = np.random.default_rng(1)
-    result = audit_sampler(
-        lambda n, d: rng.normal(size=(n, d)),
-        claim="gaussian:sigma=1",
-        samples=2_000,
-        tests=["moments"],
-        by="Me",
-    )
-    assert (result.provenance.by, result.provenance.files) == ("Me", ())
-    result = audit_mechanism(
-        lambda value, n: value + rng.laplace(size=n),
-        neighbours=(0, 1),
-        epsilon=1,
-        samples=1_000,
-        by="Me",
-    )
-    assert result.provenance.by == "Me"
+    asked = {"claim": "gaussian:sigma=1", "samples": 2_000, "tests": ["moments"], "by": "Me"}
+    made = audit_sampler(lambda n, d: rng.normal(size=(n, d)), **asked).provenance
+    assert (made.by, made.files) == ("Me", ())

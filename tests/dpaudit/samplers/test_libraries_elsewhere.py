@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.stats
+from support.draws import release
 
 from dpaudit import registry
 from dpaudit.claims import Claim
@@ -129,8 +130,8 @@ def test_a_closed_sampler(made):
 )
 def test_what_the_library_refuses(text, value, kind, match, made):
     made(text)
-    with open_mechanism(text, seed="1") as mechanism, pytest.raises(kind, match=match):
-        mechanism.release(np.array([value]), 30, timeout=60)
+    with pytest.raises(kind, match=match):
+        release(text, np.array([value]), 30)
 
 
 @pytest.mark.parametrize("name", ["tmlt-core", "diffprivlib-old"])

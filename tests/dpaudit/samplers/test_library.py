@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.draws import draw, release
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, UsageError
 from dpaudit.samplers import open_sampler
@@ -47,15 +48,15 @@ def library(cc):
 
 
 def test_values_arrive_in_order(library):
-    with open_sampler(f"library:{library}:good", seed="1") as sampler:
-        np.testing.assert_array_equal(sampler.draw(5, 3, timeout=20), np.arange(15.0).reshape(5, 3))
+    np.testing.assert_array_equal(
+        draw(f"library:{library}:good", 5, 3), np.arange(15.0).reshape(5, 3)
+    )
 
 
 def test_a_name_without_a_slash_is_looked_for_here(library, monkeypatch):
     monkeypatch.chdir(library.parent)
     for text in ("library:libnoise.so:good", "library:./libnoise.so:good"):
-        with open_sampler(text, seed="1") as sampler:
-            np.testing.assert_array_equal(sampler.draw(2, 1, timeout=20), [[0], [1]])
+        np.testing.assert_array_equal(draw(text, 2, 1), [[0], [1]])
 
 
 def test_printing_does_no_harm(library):
@@ -74,15 +75,15 @@ def test_printing_does_no_harm(library):
 )
 def test_wrong_answers(library, symbol, match):
     text = f"library:{library}:{symbol}"
-    with open_sampler(text, seed="1") as sampler, pytest.raises(SamplerOutputError, match=match):
-        sampler.draw(4, 2, timeout=20)
+    with pytest.raises(SamplerOutputError, match=match):
+        draw(text, 4, 2)
 
 
 def test_a_segmentation_fault_ends_the_worker_only(library, alive):
     text = f"library:{library}:sink"
     match = r"signal SIGSEGV after .* \(call n=4, d=2\)"
-    with open_sampler(text, seed="1") as sampler, pytest.raises(SamplerCrashError, match=match):
-        sampler.draw(4, 2, timeout=20)
+    with pytest.raises(SamplerCrashError, match=match):
+        draw(text, 4, 2)
     assert not alive(text)
 
 
@@ -94,8 +95,8 @@ def test_slips(library, here):
         (f"library:{library}:god", "symbol=god: not in"),
         ("library:./text.so:f", "cannot be loaded"),
     ):
-        with open_sampler(text, seed="1") as sampler, pytest.raises(UsageError, match=match):
-            sampler.draw(1, 1, timeout=20)
+        with pytest.raises(UsageError, match=match):
+            draw(text, 1, 1)
 
 
 # ---------------------------------------------------------------- with --call
@@ -112,8 +113,7 @@ def test_slips(library, here):
     ],
 )
 def test_c_functions_as_noise(library, symbol, call, values):
-    with open_sampler(f"library:{library}:{symbol}", seed="1", call=call) as sampler:
-        np.testing.assert_array_equal(sampler.draw(2, 2, timeout=20), values)
+    np.testing.assert_array_equal(draw(f"library:{library}:{symbol}", 2, 2, call=call), values)
 
 
 @pytest.mark.parametrize(
@@ -147,11 +147,8 @@ def test_c_functions_as_mechanisms(library, symbol, call, values):
     ],
 )
 def test_c_calls_that_do_not_fit(library, symbol, call, kind, match):
-    with (
-        open_sampler(f"library:{library}:{symbol}", seed="1", call=call) as sampler,
-        pytest.raises(kind, match=match),
-    ):
-        sampler.draw(2, 2, timeout=20)
+    with pytest.raises(kind, match=match):
+        draw(f"library:{library}:{symbol}", 2, 2, call=call)
 
 
 @pytest.mark.parametrize(
@@ -163,11 +160,8 @@ def test_c_calls_that_do_not_fit(library, symbol, call, kind, match):
     ],
 )
 def test_c_mechanisms_that_do_not_fit(library, symbol, call, kind, match):
-    with (
-        open_mechanism(f"library:{library}:{symbol}", seed="1", call=call) as mechanism,
-        pytest.raises((kind, SamplerOutputError), match=match),
-    ):
-        mechanism.release(np.array([1.0, 10.0]), 3, timeout=20)
+    with pytest.raises((kind, SamplerOutputError), match=match):
+        release(f"library:{library}:{symbol}", np.array([1.0, 10.0]), 3, call=call)
 
 
 def test_the_example_of_a_vendor(cc):
@@ -175,21 +169,16 @@ def test_the_example_of_a_vendor(cc):
     code = Path(__file__).parents[3] / "examples" / "c_sampler" / "noise.c"
     library = cc(code.read_text())
     n = 40_000
-    with open_sampler(f"library:{library}:laplace", seed="1", call="f(2.0) -> double") as sampler:
-        drawn = sampler.draw(n, 1, timeout=20)
+    drawn = draw(f"library:{library}:laplace", n, 1, call="f(2.0) -> double")
     assert abs(np.abs(drawn).mean() - 2) < 12 / np.sqrt(n)
     assert abs((drawn > 0).mean() - 0.5) < 3 / np.sqrt(n)
     value = np.array([5.0, 70.0])
     for symbol, call in (("released", "f(value) -> double"), ("released_many", None)):
-        with open_mechanism(f"library:{library}:{symbol}", seed="1", call=call) as mechanism:
-            noise = mechanism.release(value, n, timeout=20) - value
+        noise = release(f"library:{library}:{symbol}", value, n, call=call) - value
         assert (np.abs(np.abs(noise).mean(0) - 1) < 6 / np.sqrt(n)).all()
 
 
 def test_a_crash_by_the_default_call_says_how_to_call_otherwise(cc):
     library = cc("double laplace(double *scale) { return *(volatile double *)8; }")
-    with (
-        open_sampler(f"library:{library}:laplace", seed="1") as sampler,
-        pytest.raises(SamplerCrashError, match=r"SIGSEGV.*--call 'f\(1\.0\) -> double'"),
-    ):
-        sampler.draw(2, 2, timeout=20)
+    with pytest.raises(SamplerCrashError, match=r"SIGSEGV.*--call 'f\(1\.0\) -> double'"):
+        draw(f"library:{library}:laplace", 2, 2)

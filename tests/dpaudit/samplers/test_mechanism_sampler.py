@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from support.draws import release
 
 from dpaudit.errors import (
     SamplerCrashError,
@@ -22,11 +23,6 @@ from dpaudit.samplers.resolve import open_mechanism
 ONE = np.array([1.0])
 # seconds: what has its time limit ends long before on a busy machine, and what has none does not
 LATEST = 15.0
-
-
-def release(text, value=ONE, n=4, timeout=30):
-    with open_mechanism(text, seed="1") as mechanism:
-        return mechanism.release(np.asarray(value, dtype=np.float64), n, timeout=timeout)
 
 
 def test_a_value_of_one_number_is_told_as_a_float(module):

@@ -174,14 +174,8 @@ def test_an_auditor_that_is_killed_takes_all_with_it(mode, marker, alive, presen
 
 def test_a_supervisor_that_is_stopped_does_not_hold_up_the_end(mode, marker, alive, monkeypatch):
     monkeypatch.setattr("dpaudit.samplers.sandbox.process._PATIENCE", 0.1)
-    held = Process(
-        [
-            sys.executable,
-            "-S",
-            "-c",
-            f"import time; print('x', flush=True); time.sleep(99); {marker!r}",
-        ]
-    )
+    code = f"import time; print('x', flush=True); time.sleep(99); {marker!r}"
+    held = Process([sys.executable, "-S", "-c", code])
     assert held.read(memoryview(bytearray(1)), deadline=time.monotonic() + 60) == 1
     os.kill(held._popen.pid, signal.SIGSTOP)
     held.close()
@@ -211,9 +205,7 @@ def test_files_where_the_program_lives_are_read_as_before(mode, here):
 @ONE
 def test_a_bad_program_is_named(mode):
     process = Process(["./no-such"])
-    assert (
-        "cannot start ./no-such: No such file" in process.ending(deadline=time.monotonic() + 10)[1]
-    )
+    assert "cannot start ./no-such" in process.ending(deadline=time.monotonic() + 10)[1]
 
 
 @pytest.mark.parametrize("mode", ["full"], indirect=True)
@@ -251,15 +243,10 @@ def test_what_a_namespace_refuses_is_done_without(mode, monkeypatch, tmp_path):
     monkeypatch.setattr(
         "dpaudit.samplers.sandbox.process._SUPERVISOR", str(folder / "supervisor.py")
     )
+    ours = os.readlink("/proc/self/ns/pid")
     with policy.asking() as asked:
-        assert run("print(os.readlink('/proc/self/ns/pid'))")[:2] == (
-            os.readlink("/proc/self/ns/pid"),
-            0,
-        )
-    assert (
-        asked.reached
-        == "partial: no namespaces (mount: No such device), other processes can be seen"
-    )
+        assert run("print(os.readlink('/proc/self/ns/pid'))")[:2] == (ours, 0)
+    assert asked.reached.startswith("partial: no namespaces (mount: No such device)")
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,11 @@ import time
 import numpy as np
 import psutil
 import pytest
+from support.draws import draw
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, UsageError
 from dpaudit.samplers import open_sampler
 from dpaudit.samplers.endpoints.targets import named_function
-
-
-def draw(text, n=4, d=2, timeout=20):
-    with open_sampler(text, seed="1") as sampler:
-        return sampler.draw(n, d, timeout=timeout)
 
 
 def test_values_arrive_in_order(module):

@@ -223,26 +223,3 @@ def test_a_late_answer_and_one_too_large(serve, monkeypatch):
     monkeypatch.setattr(dataset_http, "_MOST", 5)
     with pytest.raises(SamplerOutputError, match="more than 5 bytes"):
         released(serve(says("[1, 2]")), [1])
-
-
-@pytest.mark.parametrize(("clipped", "code"), [(True, 0), (False, 1)])
-def test_an_endpoint_of_data_sets_is_audited_at_two_files(
-    serve, tmp_path, monkeypatch, clipped, code
-):
-    monkeypatch.setattr("dpaudit.audit.epsilon.judge.learned_scores", lambda *_, **__: [])
-    rng = np.random.default_rng(1)
-
-    def total(send, n, dataset, _):
-        exact = sum(min(row["age"], 10 if clipped else 1000) for row in dataset)
-        send(answer(json.dumps([{"sum": x} for x in rng.laplace(exact, 10, n).round(1)]).encode()))
-        return True
-
-    (tmp_path / "a.csv").write_text("age\n3\n7\n")
-    (tmp_path / "b.csv").write_text("age\n3\n7\n90\n")
-    ended = dpaudit(
-        *("mechanism", f"http://{serve(total).host}/sum", "--claim-epsilon", "1"),
-        *("--neighbours", "a.csv;b.csv", "--seed", "1", "--samples", "2000"),
-        cwd=tmp_path,
-    )
-    assert ended.returncode == code, ended.stderr
-    assert "Second: 3 records" in ended.stdout

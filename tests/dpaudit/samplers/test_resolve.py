@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from support.draws import draw
 
 from dpaudit import registry
 from dpaudit.errors import UnknownNameError, UsageError
@@ -126,7 +127,6 @@ def vendor(here, cc):
     ("text", "sampler", "mechanism"),
     [
         ("./vendor.so", "library:./vendor.so:SYMBOL'? it has gauss, laplace", None),
-        ("vendor.so:gauss", "library:vendor.so:gauss'?", None),
         (
             "libnoise.so.1.2",
             "library:libnoise.so.1.2:SYMBOL'? there is no file libnoise.so.1.2",
@@ -134,7 +134,6 @@ def vendor(here, cc):
         ),
         ("./mine.py", "python:./mine.py:FUNCTION'? it has noise, other", None),
         ("mine.py:noise", "python:mine.py:noise'?", None),
-        ("mine:noise", "python:mine:noise'?", None),
         ("numpy.random:laplace", "python:numpy.random:laplace'?", None),
         ("mine.csv", "file:mine.csv'?", "file:mine.csv;SECOND-FILE'?"),
         (
@@ -144,10 +143,8 @@ def vendor(here, cc):
         ),
         ("x.py:f", "python:x.py:f'? there is no file x.py", None),
         ("htp://h:80/x", "http://h:80/x'?", None),
-        ("htps://h/x", "https://h/x'?", None),
         ("http//h/x", "http://h/x'?", None),
         ("localhost:8000/noise", "http://localhost:8000/noise'?", None),
-        ("127.0.0.1:8000", "http://127.0.0.1:8000'?", None),
         ("./tool", "command:./tool {n} {d}'?", "command:./tool --value={value} {n}'?"),
     ],
 )
@@ -171,8 +168,7 @@ def test_functions_of_cpp_are_listed_by_the_names_that_open_them(here, cc):
     shutil.copy(cc(code), here / "vendor.so")
     assert meant("vendor.so", releases=False).endswith("? it has _Z5noised")
     text = "library:./vendor.so:_Z5noised"
-    with open_sampler(text, seed="1", call="f(2) -> double") as sampler:
-        assert sampler.draw(1, 1, timeout=20) == 2
+    assert draw(text, 1, 1, call="f(2) -> double") == 2
 
 
 def test_control_characters_of_a_path_reach_no_terminal(here):

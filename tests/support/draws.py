@@ -1,0 +1,18 @@
+"""One draw of a target by its text, or one release, in a process of its own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpaudit.samplers import open_sampler
+from dpaudit.samplers.resolve import open_mechanism
+
+
+def draw(text, n=4, d=2, *, timeout=20.0, **options):
+    with open_sampler(text, **{"seed": "1", **options}) as sampler:
+        return sampler.draw(n, d, timeout=timeout)
+
+
+def release(text, value=(1.0,), n=3, *, timeout=60.0, **options):
+    with open_mechanism(text, seed="1", **options) as mechanism:
+        return mechanism.release(np.asarray(value, dtype=np.float64), n, timeout=timeout)
