@@ -2,10 +2,13 @@
 
 import pytest
 
-from dpaudit.errors import StoreError
+from dpaudit.errors import SpecError, StoreError
 from dpaudit.experiments import Store, load_spec, make_document, run_experiment
 from dpaudit.experiments.arm import build_arm
+from dpaudit.experiments.measure import measure_of
+from dpaudit.experiments.store.queries import trial_columns, trial_success
 from dpaudit.randomness import KeyedStream
+from dpaudit.types import to_dict
 
 SPEC = """
 name = "small"
@@ -99,21 +102,65 @@ def test_an_audit_cell_sees_no_key_and_leaves_no_file(small, tmp_path, monkeypat
 def test_refusals(small, tmp_path):
     spec, out = load_spec(str(small), trials=5), tmp_path / "out"
     run_experiment(spec, out=out)
+    (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="--resume"):
         run_experiment(spec, out=out)
     with pytest.raises(StoreError, match="another experiment"):
         run_experiment(load_spec(str(small), trials=6), out=out, resume=True)
-    with (
-        Store.resume(out, spec=Store.read(out).spec),
-        pytest.raises(StoreError, match="another run"),
-    ):
+    resumed = Store.resume(out, spec=Store.read(out).spec)
+    with resumed, pytest.raises(StoreError, match="another run"):
         run_experiment(spec, out=out, resume=True)
     with pytest.raises(StoreError, match="holds no results"):
         Store.read(tmp_path / "nothing")
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "results.sqlite").write_text("this is not a database, not at all" * 100)
-    with pytest.raises(StoreError, match="not a dpaudit store"):
-        Store.read(tmp_path / "broken")
-    (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot be written"):
         run_experiment(spec, out=tmp_path / "file" / "out")
+
+
+# ------------------------- keep_trials: each trial in the store, and not a number different
+
+
+@pytest.fixture
+def specs(small, tmp_path):
+    one = "beta = [1e-4, 2.0]", '[[source]]\nname = "gaussian"\n', 'name = "none"\n[[mitigation]]\n'
+    text = small.read_text().replace("trials = 200", "trials = 60\nkeys = 2")
+    for old, new in zip(one, ("beta = 1e-3", "", ""), strict=True):
+        assert old in text
+        text = text.replace(old, new)
+    text = text.replace('[[attack]]\nname = "nearest-peak"\n', "").replace("rotation", "none")
+    (tmp_path / "plain.toml").write_text(text)
+    (tmp_path / "kept.toml").write_text("keep_trials = true\n" + text)
+    return [load_spec(str(tmp_path / f"{name}.toml")) for name in ("plain", "kept")]
+
+
+def test_trials_are_kept_and_change_no_number(specs, tmp_path):
+    plain, kept = specs
+    assert [c.id for c in plain.cells()] == [c.id for c in kept.cells()]
+    assert "keep_trials" not in plain.cells()[0].settings
+    documents = []
+    for spec, name in ((plain, "a"), (kept, "b")):
+        run_experiment(spec, out=tmp_path / name)
+        with Store.read(tmp_path / name) as store:
+            documents.append(make_document(store.spec, store.results(), command=""))
+            counted, columns = trial_success(store), trial_columns(store)
+        assert bool(counted) == spec.keep_trials
+    assert documents[0].rows == documents[1].rows
+    (cell,) = to_dict(documents[1])["cells"]
+    assert "trials" not in cell
+    assert "each_trial" not in cell["outcome"]
+    assert counted == {cell["cell"]: (60, cell["outcome"]["successes"])}
+    for truth, guess, score in zip(
+        columns["truth"], columns["guess"], columns["score"], strict=True
+    ):
+        assert truth in (0, 1)
+        assert guess == (score > 0)
+
+
+def test_only_measures_with_trials_can_keep_them(tmp_path):
+    assert measure_of("attack").keeps_trials
+    path = tmp_path / "x.toml"
+    path.write_text('name = "x"\nmeasure = "zoo"\nkeep_trials = true\n[grid]\nspecimen = "a"\n')
+    with pytest.raises(SpecError, match="keep_trials=true"):
+        load_spec(str(path))
+    path.write_text('name = "x"\nkeep_trials = 1\n')
+    with pytest.raises(SpecError, match="keep_trials"):
+        load_spec(str(path))

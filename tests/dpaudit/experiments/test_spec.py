@@ -59,43 +59,29 @@ def test_the_grid_is_the_product_less_what_is_excluded(tmp_path):
 
 
 def test_several_hosts_and_a_source_with_a_key_of_its_own(tmp_path):
-    text = GOOD.replace(
-        '[host]\nname = "histogram"',
-        '[[host]]\nname = "histogram"\n[[host]]\nname = "histogram"\nlabel = "x"',
-    )
-    text = text.replace(
-        '[[source]]\nname = "pancake"', '[[source]]\nname = "pancake"\nkey = { gamma = 9.0 }'
-    )
+    host, source = '[host]\nname = "histogram"', '[[source]]\nname = "pancake"'
+    text = GOOD.replace(host, f'[{host}\n[{host}\nlabel = "x"'.replace("]\n", "]]\n"))
+    text = text.replace(source, f"{source}\nkey = {{ gamma = 9.0 }}")
     cells = spec(tmp_path, text + '[[exclude]]\nhost = "x"\nsource = ["gaussian"]\n').cells()
     assert sum(c.kind == "attack" for c in cells) == 2 * 2 * (1 + 4) + 2 * 2 * 4
     arm = next(c for c in cells if c.settings["source"]["name"] == "pancake").settings
-    arm = {
-        **arm,
-        "key": {"beta": 0.5, "gamma": "2sqrtd"},
-        "source": {**arm["source"], "key": {"gamma": 120.0}},
-    }
-    made = build_arm(arm, cell="c")
+    own = {**arm["source"], "key": {"gamma": 120.0}}
+    made = build_arm({**arm, "key": {"beta": 0.5, "gamma": "2sqrtd"}, "source": own}, cell="c")
     assert (made.held_key.beta, made.held_key.gamma) == (0.5, 120.0)
     assert made.source.key is made.held_key
 
 
 def test_a_measure_of_all_attacks_together_has_one_cell_an_arm(tmp_path):
-    text = GOOD.replace("seed = 3", 'seed = 3\nmeasure = "defences"').replace(
-        "[audit]\nsamples = 10000", ""
-    )
-    text += (
-        '[[attack]]\nname = "likelihood-ratio"\n[[exclude]]\nsource = "gaussian"\n'
-        'attack = ["nearest-peak"]\n'
-    )
+    text = GOOD.replace("seed = 3", 'seed = 3\nmeasure = "defences"')
+    text = text.replace("[audit]\nsamples = 10000", '[[attack]]\nname = "likelihood-ratio"\n')
+    text += '[[exclude]]\nsource = "gaussian"\nattack = ["nearest-peak"]\n'
     cells = spec(tmp_path, text).cells()
     assert len(cells) == 2 * 2 * (1 + 4)
     names = {
         c.settings["source"]["name"]: [a["name"] for a in c.settings["attacks"]] for c in cells
     }
-    assert names == {
-        "gaussian": ["likelihood-ratio"],
-        "pancake": ["nearest-peak", "likelihood-ratio"],
-    }
+    both = ["nearest-peak", "likelihood-ratio"]
+    assert names == {"gaussian": ["likelihood-ratio"], "pancake": both}
 
 
 def test_a_cell_is_named_by_its_settings(tmp_path):
@@ -111,73 +97,53 @@ def test_built_in_experiments_are_valid(name):
     assert load_spec(name).cells()
 
 
+EPSILON, KEY = "epsilon = [0.5, 1.0]", "[key]\nbeta = [1e-4, 1e-3]"
+SOURCE, SMOOTHED = '[[source]]\nname = "gaussian"', 'mitigation = "smoothing"\n[audit]'
+
+
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("trials = 50", "trails = 50", "did you mean 'trials'"),
+        ("trials = 50", "trails = 50", "'trials'"),
         ("trials = 50", "trials = '50'", "wrong type; it must be a whole number"),
-        ("seed = 3", "seed = 1.5", "wrong type; it must be a whole number or text"),
-        ("delta = 1e-10", "delta = 'x'", "wrong type; it must be a number"),
-        ("trials = 50", "trials = 50\nminutes = 'x'", "minutes='x' has the wrong type"),
         ("trials = 50", "trials = 0", "trials=0"),
-        ("trials = 50", "trials = true", "wrong type"),
-        ("epsilon = [0.5, 1.0]", "epsilon = []", "empty"),
-        ("epsilon = [0.5, 1.0]", "epsilon = [-1]", "epsilon=-1"),
-        ("epsilon = [0.5, 1.0]", "", "'epsilon' is missing"),
-        ("delta = 1e-10", 'delta = 1e-10\ncalibration = "exakt"', "calibration='exakt'"),
-        ("tau = [0.1, 0.2, 0.3]", f"tau = {[0.1] * 60_000}", "480,016 cells .*at most 100,000"),
-        ("samples = 10000", "sampels = 1", "did you mean 'samples'"),
-        ("[host]", "[host", "not TOML"),
-        (
-            'mitigation = "smoothing"\n[audit]',
-            'mitigation = "smoohting"\n[audit]',
-            "did you mean 'smoothing'",
-        ),
-        (
-            'mitigation = "smoothing"\n[audit]',
-            'mitigations = "smoothing"\n[audit]',
-            "did you mean 'mitigation'",
-        ),
-        ('[[attack]]\nname = "nearest-peak"', "[[attack]]\nx = 1", "table with a name"),
-        ("epsilon = [0.5, 1.0]", "epsilon = nan", "epsilon=nan must be a finite number"),
-        ("epsilon = [0.5, 1.0]", "epsilon = [1.0, inf]", "epsilon=inf must be a finite number"),
-        ("epsilon = [0.5, 1.0]", "epsilon = [true]", "epsilon=True"),
-        ("epsilon = [0.5, 1.0]", "epsilon = [1.0, 1.0]", "epsilon 1.0 is there twice"),
+        ("trials = 50", f"trials = {10**18}", f"trials={10**18} .*at most 1,000,000,000"),
+        ("trials = 50", "trials = 50\nminutes = 'x'", "minutes='x'"),
+        ("trials = 50", "trials = 50\nkeys = 10_000_000", "keys=10000000"),
+        ("trials = 50", 'trials = 50\nfigure = "x"', "figure='x'"),
+        ("trials = 50", "trials = 50\ncolumn = [3]", "column=3"),
+        ("seed = 3", "seed = 1.5", "wrong type"),
         ("delta = 1e-10", "delta = 1.0", "delta=1.0"),
         ("delta = 1e-10", "delta = -1e-10", "delta=-1e-10"),
-        ("delta = 1e-10", "delta = nan", "delta=nan"),
-        ("delta = 1e-10", "delta = inf", "delta=inf"),
-        ("trials = 50", "trials = -5", "trials=-5"),
-        (
-            "trials = 50",
-            "trials = 1_000_000_000_000_000_000",
-            "trials=1000000000000000000 .*at most 1,000,000,000",
-        ),
-        ("trials = 50", "trials = 50\nkeys = 0", "keys=0"),
-        ("trials = 50", "trials = 50\nkeys = 10_000_000", "keys=10000000"),
+        ("delta = 1e-10", 'delta = 1e-10\ncalibration = "exakt"', "calibration='exakt'"),
+        (EPSILON, "epsilon = []", "empty"),
+        (EPSILON, "epsilon = [-1]", "epsilon=-1"),
+        (EPSILON, "", "'epsilon'"),
+        (EPSILON, "epsilon = [1.0, inf]", "epsilon=inf"),
+        (EPSILON, "epsilon = [true]", "epsilon=True"),
+        (EPSILON, "epsilon = [1.0, 1.0]", "epsilon 1.0 is there twice"),
+        ("tau = [0.1, 0.2, 0.3]", f"tau = {[0.1] * 60_000}", "480,016 cells .*at most 100,000"),
+        ("[host]", "[host", "not TOML"),
+        (SMOOTHED, SMOOTHED.replace("smoo", "smo"), "'smoothing'"),
+        (SMOOTHED, SMOOTHED.replace(" =", "s ="), "'mitigation'"),
+        ('[[attack]]\nname = "nearest-peak"', "[[attack]]\nx = 1", "table with a name"),
         ('name = "t"', 'name = ""', "name=''"),
-        ('name = "t"', "name = 3", "wrong type"),
-        ("[key]\nbeta = [1e-4, 1e-3]", "[key]\nbeta = []", "grid is empty"),
-        ("[key]\nbeta = [1e-4, 1e-3]", "[key]\nbeta = [1e-4, 1e-4]", r"\[key\] .*is there twice"),
-        ("[key]\nbeta = [1e-4, 1e-3]", "[key]\nbeta = [1e-4, nan]", "key beta=nan is no number"),
-        ("[key]\nbeta = [1e-4, 1e-3]", "[key]\nbeta = 2020-01-01", "key beta=2020-01-01 must be"),
-        ("[key]\nbeta = [1e-4, 1e-3]", f"[key]\nbeta = {1 << 70}", "within 64 bits"),
-        (
-            '[[source]]\nname = "gaussian"',
-            '[[source]]\nname = "gaussian"\nlabel = [1]',
-            "label=.*must be text",
-        ),
+        (KEY, "[key]\nbeta = []", "grid is empty"),
+        (KEY, "[key]\nbeta = [1e-4, 1e-4]", r"\[key\] .*is there twice"),
+        (KEY, "[key]\nbeta = [1e-4, nan]", "key beta=nan"),
+        (KEY, "[key]\nbeta = 2020-01-01", "key beta=2020-01-01"),
+        (KEY, f"[key]\nbeta = {1 << 70}", "within 64 bits"),
+        (SOURCE, f"{SOURCE}\nlabel = [1]", "label=.*must be text"),
+        ("samples = 10000", "sampels = 1", "'samples'"),
         ("samples = 10000", 'samples = "many"', r"\[audit\] samples='many'"),
         ("samples = 10000", "samples = 0", r"\[audit\] samples=0"),
-        ("samples = 10000", "alpha = 1.5", r"\[audit\] alpha=1.5 must be a number between 0 and 1"),
+        ("samples = 10000", "alpha = 1.5", r"\[audit\] alpha=1.5"),
         ("samples = 10000", "time_limit = inf", r"\[audit\] time_limit=inf"),
-        ("trials = 50", 'trials = 50\nfigure = "x"', "figure='x' has the wrong type"),
-        ("trials = 50", "trials = 50\ncolumn = [3]", "column=3 must be a table"),
         ("[audit]", '[published]\nfile = "hist-da"\n[audit]', r"\[published\] on=None"),
         (
             "[audit]",
             '[published]\nfile = "hist-da"\nours = "x"\n[published.on]\n[audit]',
-            r"ours='x' must be the key",
+            "ours='x'",
         ),
     ],
 )
@@ -187,57 +153,48 @@ def test_bad_specs(tmp_path, old, new, says):
         spec(tmp_path, GOOD.replace(old, new, 1))
 
 
-@pytest.mark.parametrize(
-    "grid",
-    [
-        "".join(f"a{i} = {list(range(10))}\n" for i in range(9)),  # a billion
-        "".join(f"a{i} = {list(range(1000))}\n" for i in range(40)),  # 10^120
-    ],
-)
+@pytest.mark.parametrize(("axes", "values"), [(9, 10), (40, 1000)])  # a billion, and 10^120
 @pytest.mark.parametrize("table", ["grid", "key"])
-def test_a_billion_cells_are_counted_and_not_made(tmp_path, grid, table):
-    text = (
-        GOOD + f"[grid]\n{grid}" if table == "grid" else GOOD.replace("[key]\n", f"[key]\n{grid}")
+def test_a_billion_cells_are_counted_and_not_made(tmp_path, axes, values, table):
+    grid = "".join(f"a{i} = {list(range(values))}\n" for i in range(axes))
+    text = GOOD.replace(
+        "[key]\n", f"[grid]\n{grid}[key]\n" if table == "grid" else f"[key]\n{grid}"
     )
     began = time.process_time()
-    with pytest.raises(
-        SpecError, match=r"(000,000|10\^15) cells .*at most 100,000; shorten an axis"
-    ):
+    with pytest.raises(SpecError, match=r"(000,000|10\^15) cells .*at most 100,000"):
         spec(tmp_path, text)
     assert time.process_time() - began < 1
 
 
 def test_the_count_is_exact_where_combinations_are_excluded(tmp_path):
     taus = [i / 1000 for i in range(1000)]
-    text = GOOD.replace("tau = [0.1, 0.2, 0.3]", f"tau = {taus}").replace(
-        "[audit]\nsamples = 10000", ""
-    )
+    text = GOOD.replace("tau = [0.1, 0.2, 0.3]", f"tau = {taus}")
+    text = text.replace("[audit]\nsamples = 10000", "")
     assert len(spec(tmp_path, text).cells()) == 2 * 2 * (1 + 1001)
+    again = f'[[mitigation]]\nname = "smoothing"\nlabel = "again"\ntau = {taus}\n[[exclude]]\n'
+    again += 'source = "gaussian"\nmitigation = "again"\n[[exclude]]'
+    text = text.replace("[[exclude]]", again)
+    text = text.replace('source = "gaussian"\nmitigation = "smoothing"', 'source = "gaussian"')
+    text = text.replace("beta = [1e-4, 1e-3]", f"beta = {[i / 100 for i in range(1, 26)]}")
     with pytest.raises(SpecError, match=f"{2 * 25 * (1 + 2 * 1000):,} cells"):
-        spec(
-            tmp_path,
-            text.replace("beta = [1e-4, 1e-3]", f"beta = {[i / 100 for i in range(1, 26)]}")
-            .replace(
-                "[[exclude]]",
-                '[[mitigation]]\nname = "smoothing"\nlabel = "again"\ntau = '
-                f'{taus}\n[[exclude]]\nsource = "gaussian"\nmitigation = "again"\n[[exclude]]',
-            )
-            .replace('source = "gaussian"\nmitigation = "smoothing"', 'source = "gaussian"'),
-        )
+        spec(tmp_path, text)
 
 
-def test_an_attack_experiment_without_attacks(tmp_path):
-    with pytest.raises(SpecError, match="at least one"):
-        spec(tmp_path, "attack = []\n" + GOOD.replace('[[attack]]\nname = "nearest-peak"\n', ""))
-
-
-def test_unknown_plugins_and_names(tmp_path):
-    with pytest.raises(UnknownNameError, match="did you mean 'nearest-peak'"):
-        spec(tmp_path, GOOD.replace("nearest-peak", "nearest-peek"))
-    with pytest.raises(UnknownNameError, match="did you mean 'demo'"):
-        load_spec("dmeo")
-    with pytest.raises(SpecError, match=r"(?i)no such file"):
-        load_spec("nowhere.toml")
+def test_unknown_names_and_what_cannot_be_run(tmp_path):
+    attack = '[[attack]]\nname = "nearest-peak"\n'
+    for error, says, call in (
+        (UnknownNameError, "'nearest-peak'", lambda: spec(tmp_path, GOOD.replace("peak", "peek"))),
+        (UnknownNameError, "'demo'", lambda: load_spec("dmeo")),
+        (SpecError, "nowhere.toml", lambda: load_spec("nowhere.toml")),
+        (
+            SpecError,
+            "at least one",
+            lambda: spec(tmp_path, "attack = []\n" + GOOD.replace(attack, "")),
+        ),
+        (SpecError, "device=cuda", lambda: load_spec("gpm-fig5", device="cuda")),
+    ):
+        with pytest.raises(error, match=says):
+            call()
 
 
 def test_the_device_is_part_of_a_cell_only_where_it_is_no_cpu():
@@ -246,11 +203,6 @@ def test_the_device_is_part_of_a_cell_only_where_it_is_no_cpu():
     assert all(c.settings["device"] == "cuda" for c in on_cuda)
     assert on_cpu == load_spec("gpm-table2").cells()
     assert not {c.id for c in on_cpu} & {c.id for c in on_cuda}
-
-
-def test_what_works_on_the_cpu_refuses_another_device():
-    with pytest.raises(SpecError, match="device=cuda"):
-        load_spec("gpm-fig5", device="cuda")
 
 
 TABLES = """
@@ -268,25 +220,16 @@ case = [
 
 def test_a_table_stands_for_its_label_in_ids_and_a_joined_axis_is_one_value(tmp_path):
     cells = spec(tmp_path, TABLES).cells()
-    assert [c.label for c in cells] == [
-        "case lattice:d=12,beta=1e-3,rows=40,block=30,seconds=1",
-        "case far",
-    ]
-    text = {
-        "grid": {"case": "lattice:d=12,beta=1e-3,rows=40,block=30,seconds=1"},
-        "seed": "1",
-        "trials": 2,
-    }
+    case = "lattice:d=12,beta=1e-3,rows=40,block=30,seconds=1"
+    assert [c.label for c in cells] == [f"case {case}", "case far"]
+    text = {"grid": {"case": case}, "seed": "1", "trials": 2}
     assert cells[0].id == Cell("keyless", text).id  # as dpaudit wrote it before axes were tables
     assert cells[0].grid(KeylessGrid).case.beta == 1e-3
     joined = 'name = "t"\nmeasure = "pool-inference"\n[grid]\n'
     joined += 'setting = "news"\nepsilon = [4.0, 8.0]\nobservations = [7, 30]\n'
-    cells = spec(tmp_path, joined).cells()
-    assert [c.written["grid"]["observations"] for c in cells] == ["7 30", "7 30"]
-    assert (
-        spec(tmp_path, joined.replace("[7, 30]", "7")).cells()[0].written["grid"]["observations"]
-        == "7"
-    )
+    for old, new, shown in (("", "", ["7 30", "7 30"]), ("[7, 30]", "7", ["7", "7"])):
+        cells = spec(tmp_path, joined.replace(old, new) if old else joined).cells()
+        assert [c.written["grid"]["observations"] for c in cells] == shown
 
 
 @pytest.mark.parametrize(

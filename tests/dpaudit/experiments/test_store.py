@@ -63,6 +63,8 @@ def test_what_goes_in_comes_out_and_each_provenance_is_kept_once(tmp_path):
         store.add_all([(4 - i, r) for i, r in enumerate(added)], worker="w1")
     with Store.read(tmp_path) as store:
         assert store.results() == added[::-1]  # by position
+        assert [r.cell for r in store.results(most=2)] == ["4", "3"]
+        assert store.results(most=0) == []
         # keys in their order, too
         assert json.dumps(to_dict(store.results()[0])) == json.dumps(to_dict(added[4]))
         assert store.spec == SPEC
@@ -138,13 +140,6 @@ def test_records_never_change(tmp_path, table):
         with pytest.raises(sqlite3.IntegrityError, match=f"{table} is append-only"):
             db.execute(statement, values)
     assert db.execute(f"SELECT * FROM {table}").fetchall() == before
-
-
-def test_the_first_results_are_by_position(tmp_path):
-    with Store.create(tmp_path, spec=SPEC) as store:
-        store.add_all([(5 - i, result(str(i))) for i in range(5)])
-        assert [r.cell for r in store.results(most=2)] == ["4", "3"]
-        assert store.results(most=0) == []
 
 
 def test_a_file_system_without_locks_is_refused_and_not_called_busy(tmp_path, monkeypatch):
@@ -286,30 +281,38 @@ def test_reading_from_a_folder_that_cannot_be_written(log):
 # ---------------------------------------------------------------- older, newer, other people's
 
 
-def version_1(folder, cells=3):
+OLD = """
+PRAGMA journal_mode=WAL;
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE cells (cell TEXT PRIMARY KEY, position INTEGER NOT NULL, result TEXT NOT NULL);
+"""
+
+
+def sql(path, script, *rows):
+    """Run ``script``, then (statement, values)."""
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.executescript(script)
+        for statement, values in rows:
+            db.executemany(statement, values)
+        db.commit()
+
+
+def version_1(folder, cells=3, version="1"):
     """A store as dpaudit of version 1 wrote it, by its own statements."""
     folder.mkdir(exist_ok=True)
-    db = sqlite3.connect(folder / FILE)
-    db.execute("PRAGMA journal_mode=WAL")
-    db.execute("CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
-    db.execute(
-        "CREATE TABLE IF NOT EXISTS cells "
-        "(cell TEXT PRIMARY KEY, position INTEGER NOT NULL, result TEXT NOT NULL)"
-    )
-    spec = {**SPEC, "title": ""}
-    db.executemany(
-        "INSERT INTO meta VALUES (?, ?)",
-        [("spec", json.dumps(spec, sort_keys=True)), ("version", "1")],
-    )
     old = [to_dict(result(str(i), started=f"2024-0{i + 1}")) for i in range(cells)]
     for r in old:
         del r["provenance"]["source"]
-    db.executemany(
-        "INSERT INTO cells VALUES (?, ?, ?)",
-        [(r["cell"], i, json.dumps(r)) for i, r in enumerate(old)],
+    spec = json.dumps({**SPEC, "title": ""}, sort_keys=True)
+    sql(
+        folder / FILE,
+        OLD,
+        ("INSERT INTO meta VALUES (?, ?)", [("spec", spec), ("version", version)]),
+        (
+            "INSERT INTO cells VALUES (?, ?, ?)",
+            [(r["cell"], i, json.dumps(r)) for i, r in enumerate(old)],
+        ),
     )
-    db.commit()
-    db.close()
     return [CellResult(**r) for r in old]
 
 
@@ -399,83 +402,56 @@ def test_an_empty_file_and_a_version_1_without_a_spec_are_new(tmp_path):
     Store.create(tmp_path, spec=SPEC).close()
     half = tmp_path / "half"
     half.mkdir()
-    db = sqlite3.connect(half / FILE)
-    db.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
-    db.commit()
-    db.close()
+    sql(half / FILE, "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
     with Store.create(half, spec=SPEC) as store:
         store.add(result(), position=0)
         assert store.finished() == {"a"}
 
 
-def newer(path):
-    db = sqlite3.connect(path)
-    db.execute("PRAGMA user_version = 3")
-    db.close()
+FOREIGN = "CREATE TABLE bookmarks (url TEXT); PRAGMA application_id = 12345"
+NAMESAKE = "CREATE TABLE meta (something TEXT); CREATE TABLE songs (title TEXT)"
+
+
+def anew(path, script):
+    path.unlink()
+    sql(path, script)
 
 
 def older_way_newer(path):
     path.unlink()
-    version_1(path.parent)
-    db = sqlite3.connect(path)
-    db.execute("UPDATE meta SET value = '7' WHERE key = 'version'")
-    db.commit()
-    db.close()
-
-
-def foreign(path):
-    path.unlink()
-    db = sqlite3.connect(path)
-    db.execute("CREATE TABLE bookmarks (url TEXT)")
-    db.execute("PRAGMA application_id = 12345")
-    db.commit()
-    db.close()
-
-
-def namesake(path):
-    path.unlink()
-    db = sqlite3.connect(path)
-    db.execute("CREATE TABLE meta (something TEXT)")
-    db.execute("CREATE TABLE songs (title TEXT)")
-    db.commit()
-    db.close()
-
-
-def truncated(path):
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def scribbled(path):
-    path.write_bytes(path.read_bytes()[:4096] + b"\xff" * (path.stat().st_size - 4096))
-
-
-def text(path):
-    path.write_text("this is not a database, not at all" * 100)
+    version_1(path.parent, version="7")
 
 
 @pytest.mark.parametrize(
     ("harm", "says"),
     [
-        (newer, "results of version 3; this dpaudit reads up to 2: install a newer one"),
+        (lambda path: sql(path, "PRAGMA user_version = 3"), "results of version 3; .* up to 2"),
         (older_way_newer, "results of version 7"),
-        (foreign, "another application's database"),
-        (namesake, "another application's database"),
-        (truncated, "not a dpaudit store, or is damaged"),
-        (scribbled, "not a dpaudit store, or is damaged"),
-        (text, "not a dpaudit store"),
+        (lambda path: anew(path, FOREIGN), "another application's database"),
+        (lambda path: anew(path, NAMESAKE), "another application's database"),
+        (
+            lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+            "not a dpaudit store, or is damaged",
+        ),
+        (
+            lambda path: path.write_bytes(
+                path.read_bytes()[:4096] + b"\xff" * (path.stat().st_size - 4096)
+            ),
+            "not a dpaudit store, or is damaged",
+        ),
+        (lambda path: path.write_text("no database, not at all" * 100), "not a dpaudit store"),
     ],
-    ids=lambda x: getattr(x, "__name__", ""),
+    ids=["newer", "older way", "foreign", "namesake", "truncated", "scribbled", "text"],
 )
-def test_files_that_are_no_store_of_ours_are_refused_and_left_alone(tmp_path, harm, says):
+def test_files_that_are_no_store_of_ours_are_refused_and_left_alone(tmp_path, harm, says, request):
     with Store.create(tmp_path, spec=SPEC) as store:
         store.add_all([(i, result(str(i))) for i in range(200)])
     harm(tmp_path / FILE)
     before = (tmp_path / FILE).read_bytes()
-    with pytest.raises(StoreError, match=says), Store.read(tmp_path) as store:
-        store.results()
-    with pytest.raises(StoreError, match=says), Store.resume(tmp_path, spec=SPEC) as store:
-        store.results()
-    if harm is not scribbled:  # whose first page is sound: resuming notes that it was here
+    for opened in (Store.read, lambda path: Store.resume(path, spec=SPEC)):
+        with pytest.raises(StoreError, match=says), opened(tmp_path) as store:
+            store.results()
+    if "scribbled" not in request.node.name:  # its first page is sound: resuming notes that
         assert (tmp_path / FILE).read_bytes() == before
     assert not is_running(tmp_path)
 
@@ -483,7 +459,7 @@ def test_files_that_are_no_store_of_ours_are_refused_and_left_alone(tmp_path, ha
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ("seconds = 'y'", r"Expected `float`, got `str` - at `\$\[0\].seconds`"),
+        ("seconds = 'y'", r"at `\$\[0\].seconds`"),
         ("seconds = 9e999", r"at `\$\[0\].seconds`"),
         ("settings = '[]'", "settings=a list of 0 is not a JSON object"),
         ("provenance = 9", "provenance=None is not JSON text"),
@@ -492,9 +468,7 @@ def test_files_that_are_no_store_of_ours_are_refused_and_left_alone(tmp_path, ha
 def test_a_value_of_another_type_is_refused_by_its_name(tmp_path, change, says):
     with Store.create(tmp_path, spec=SPEC) as store:
         store.add(result(), position=0)
-    with contextlib.closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as db:
-        db.execute("DROP TRIGGER attempts_never_change")
-        db.execute(f"UPDATE attempts SET {change}")
+    sql(tmp_path / FILE, f"DROP TRIGGER attempts_never_change; UPDATE attempts SET {change}")
     with Store.read(tmp_path) as store, pytest.raises(StoreError, match=f"or is damaged .*{says}"):
         store.results()
 

@@ -28,7 +28,7 @@ KEPT = {"a biased sign", "zero with two signs", "noise of half the scale"}
 
 
 @pytest.fixture
-def load(tmp_path: Path, monkeypatch):  # type: ignore[no-untyped-def]
+def load(tmp_path: Path, monkeypatch):
     """``load(text)`` → a module of that text, which can be imported as it is named."""
 
     def module(text: str, name: str = "planted") -> ModuleType:
@@ -46,7 +46,7 @@ def load(tmp_path: Path, monkeypatch):  # type: ignore[no-untyped-def]
 
 
 @pytest.fixture
-def beside(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def beside(monkeypatch) -> None:
     """The programs of the corpus may import each other."""
     monkeypatch.syspath_prepend(str(DATA))
     for name in ("right", "mechanisms", "ours"):
@@ -77,7 +77,7 @@ def residual(bug: dict[str, str]) -> Fraction:
         pytest.param("discrete_gaussian", "discrete-gaussian:variance=1", marks=pytest.mark.slow),
     ],
 )
-def test_a_right_sampler_has_its_law(load, function: str, claim: str) -> None:  # type: ignore[no-untyped-def]
+def test_a_right_sampler_has_its_law(load, function: str, claim: str) -> None:
     found = explore(getattr(load(RIGHT), function), residual=COARSE)
     bounds = distance(found.law, ClaimedLaw.parse(claim)).total_variation
     assert bounds.lower == 0
@@ -88,7 +88,7 @@ def test_a_right_sampler_has_its_law(load, function: str, claim: str) -> None:  
 @pytest.mark.parametrize(
     "bug", [pytest.param(bug, id=bug["name"], marks=[pytest.mark.slow] * slow(bug)) for bug in BUGS]
 )
-def test_a_planted_bug_is_refuted(load, beside, bug: dict[str, str]) -> None:  # type: ignore[no-untyped-def]
+def test_a_planted_bug_is_refuted(load, beside, bug: dict[str, str]) -> None:
     text = (DATA / bug.get("file", "right.py")).read_text(encoding="utf-8")
     assert text.count(bug["before"]) == 1
     function = getattr(load(text.replace(bug["before"], bug["after"])), bug["function"])
@@ -129,7 +129,7 @@ STREAMS = ([0, 0, 1], [1, 1, 0])
         ("sparse_vector_6", STREAMS, "ln(16)", "refuted"),
     ],
 )
-def test_a_mechanism_is_as_private_as_it_is(  # type: ignore[no-untyped-def]
+def test_a_mechanism_is_as_private_as_it_is(
     beside, function: str, neighbours, epsilon: str, status: str
 ) -> None:
     import mechanisms
@@ -144,7 +144,7 @@ def test_a_mechanism_is_as_private_as_it_is(  # type: ignore[no-untyped-def]
     assert verdict.status == status
 
 
-def test_the_exact_loss_of_the_geometric_mechanism(beside) -> None:  # type: ignore[no-untyped-def]
+def test_the_exact_loss_of_the_geometric_mechanism(beside) -> None:
     import mechanisms
 
     laws = [explore(mechanisms.geometric_mechanism, (value,)).law for value in (0, 1)]
@@ -154,7 +154,7 @@ def test_the_exact_loss_of_the_geometric_mechanism(beside) -> None:  # type: ign
 
 
 @pytest.mark.slow
-def test_the_division_of_opendp_0_14_1_loses_privacy(load) -> None:  # type: ignore[no-untyped-def]
+def test_the_division_of_opendp_0_14_1_loses_privacy(load) -> None:
     module = load((DATA / "opendp_0_14_1.py").read_text(encoding="utf-8"))
     laws = [explore(module.laplace_mechanism, (value, 3), residual=COARSE).law for value in (0, 1)]
     found = epsilon_at(*laws, Fraction(1, 10**3))
@@ -165,13 +165,13 @@ def test_the_division_of_opendp_0_14_1_loses_privacy(load) -> None:  # type: ign
 
 
 @pytest.mark.parametrize(("k", "quotient"), [(1, (2, 3)), (2, (1, 2)), (3, (2, 9)), (4, (1, 4))])
-def test_the_division_is_that_of_dashu(load, k: int, quotient: tuple[int, int]) -> None:  # type: ignore[no-untyped-def]
+def test_the_division_is_that_of_dashu(load, k: int, quotient: tuple[int, int]) -> None:
     """RBig 2/3 by UBig k, dashu-ratio 0.4.2; 2/3 / 4 is 1/6 (cmpute/dashu#57)."""
     module = load((DATA / "opendp_0_14_1.py").read_text(encoding="utf-8"))
     assert module.divided(Fraction(2, 3), k) == quotient
 
 
-def test_our_samplers_are_proved(beside) -> None:  # type: ignore[no-untyped-def]
+def test_our_samplers_are_proved(beside) -> None:
     import ours
 
     for function, options, claim in (

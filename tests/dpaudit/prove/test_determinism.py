@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -38,34 +39,28 @@ static double unit(void) {
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped-def]
+def library(tmp_path_factory: pytest.TempPathFactory):
     """``library(code)`` → a shared library with a function ``noise``."""
 
-    def build(code: str, *flags: str) -> Path:
-        import subprocess
-
+    def build(code: str) -> Path:
         folder = tmp_path_factory.mktemp("c")
         (folder / "x.c").write_text(HEAD + code)
-        out = folder / "libnoise.so"
-        subprocess.run(
-            ["cc", "-O1", "-shared", "-fPIC", *flags, "-o", out, folder / "x.c", "-lm"],
-            check=True,
-            capture_output=True,
-        )
-        return out
+        flags = ("-O1", "-shared", "-fPIC", "-o", folder / "libnoise.so", folder / "x.c", "-lm")
+        subprocess.run(["cc", *flags], check=True, capture_output=True)
+        return folder / "libnoise.so"
 
     return build
 
 
-def slow(*values: str):  # type: ignore[no-untyped-def]
+def slow(*values: str):
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
-def check(path: Path):  # type: ignore[no-untyped-def]
+def check(path: Path):
     return determinism(path, "noise", calls=2, dim=2, timeout=60)
 
 
-def test_a_value_that_rejects_is_a_function_of_its_own_coins(library) -> None:  # type: ignore[no-untyped-def]
+def test_a_value_that_rejects_is_a_function_of_its_own_coins(library) -> None:
     found = check(library("EACH { double u; do u = unit(); while (u < 0.4); o[i] = log(u); } }"))
     assert (found.verdict, found.findings, found.not_controlled) == ("no-finding", (), ())
     assert [taken.value for taken in found.coin_bytes] == [0, 1]
@@ -97,14 +92,14 @@ def test_a_value_that_rejects_is_a_function_of_its_own_coins(library) -> None:  
         ),
     ],
 )
-def test_what_is_no_function_of_its_own_coins_is_found(library, code: str, words: str) -> None:  # type: ignore[no-untyped-def]
+def test_what_is_no_function_of_its_own_coins_is_found(library, code: str, words: str) -> None:
     found = check(library(code))
     assert found.verdict == "finding"
     assert any(words in finding for finding in found.findings), found.findings
 
 
 @pytest.mark.slow
-def test_coins_that_are_read_ahead_are_told_apart(library) -> None:  # type: ignore[no-untyped-def]
+def test_coins_that_are_read_ahead_are_told_apart(library) -> None:
     found = check(
         library(
             "void noise(double *o, size_t n, size_t d) { uint32_t b[64]; FILE *f = "
@@ -118,7 +113,7 @@ def test_coins_that_are_read_ahead_are_told_apart(library) -> None:  # type: ign
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="instructions of x86-64")
-def test_rdrand_and_the_time_stamp_counter_are_trapped(library) -> None:  # type: ignore[no-untyped-def]
+def test_rdrand_and_the_time_stamp_counter_are_trapped(library) -> None:
     try:
         flags = Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -138,7 +133,7 @@ def test_rdrand_and_the_time_stamp_counter_are_trapped(library) -> None:  # type
 
 @pytest.mark.slow
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="instructions of x86-64")
-def test_what_cannot_be_interposed_leaves_the_question_open(library) -> None:  # type: ignore[no-untyped-def]
+def test_what_cannot_be_interposed_leaves_the_question_open(library) -> None:
     hidden = library(
         'static long own(void) { long r; __asm__ volatile("syscall" : "=a"(r) : "0"(39) :'
         ' "rcx", "r11", "memory"); return r; } EACH o[i] = unit() + 0 * own(); }'
@@ -146,34 +141,25 @@ def test_what_cannot_be_interposed_leaves_the_question_open(library) -> None:  #
     found = check(hidden)
     assert found.verdict != "no-finding"
     assert any("syscall" in word for word in found.not_controlled)
-    seeded = check(library("EACH o[i] = unit() + 0 * rand(); }"))
-    assert seeded.verdict == "inconclusive"
-    assert seeded.not_controlled == ("imports rand",)
-
-
-@pytest.mark.slow
-def test_a_file_that_is_read_is_named(library) -> None:  # type: ignore[no-untyped-def]
-    found = check(
-        library(
-            'EACH { FILE *f = fopen("/etc/hostname", "r"); if (f) fclose(f); o[i] = unit(); } }'
-        )
-    )
-    assert found.verdict == "inconclusive"
-    assert found.not_controlled == ("asked for: file /etc/hostname",)
+    read = 'FILE *f = fopen("/etc/hostname", "r"); if (f) fclose(f); o[i] = unit(); }'
+    for code, said in (
+        ("EACH o[i] = unit() + 0 * rand(); }", "imports rand"),
+        (f"EACH {{ {read} }}", "asked for: file /etc/hostname"),
+    ):
+        found = check(library(code))
+        assert (found.verdict, found.not_controlled) == ("inconclusive", (said,))
 
 
 @pytest.mark.parametrize(
     ("code", "words"),
     [("EACH if (i) o[i] = unit(); }", "not written"), slow("EACH o[i + 1] = unit(); }", "value")],
 )
-def test_a_sampler_that_breaks_its_contract_is_a_usage_error(  # type: ignore[no-untyped-def]
-    library, code: str, words: str
-) -> None:
+def test_a_sampler_that_breaks_its_contract_is_a_usage_error(library, code, words) -> None:
     with pytest.raises(UsageError, match=words):
         check(library(code))
 
 
-def test_a_missing_symbol_or_file_is_a_usage_error(library, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_missing_symbol_or_file_is_a_usage_error(library, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such symbol"):
         determinism(library("EACH o[i] = 1; }"), "nois", calls=2, dim=1, timeout=60)
     with pytest.raises(UsageError, match="no such file"):
@@ -184,7 +170,7 @@ def test_a_missing_symbol_or_file_is_a_usage_error(library, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_the_command_says_what_was_seen(library, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_the_command_says_what_was_seen(library, tmp_path: Path) -> None:
     path = library("EACH o[i] = unit() + 1e-3 * (double)(time(0) & 1023); }")
     done = dpaudit("prove", f"library:{path}:noise", "--determinism", "--out", tmp_path)
     assert done.returncode == 1

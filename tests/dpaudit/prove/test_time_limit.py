@@ -144,7 +144,7 @@ def test_what_was_found_before_the_time_limit_is_kept(monkeypatch) -> None:
             return 1
         return math.prod(range(1, 10**7))
 
-    found = explore(half, coins="rng", time_limit=0.05)
+    found = explore(half, coins="rng", time_limit=0.2)
     assert not found.finished
     assert found.law.residual >= Fraction(1, 2)
 
