@@ -10,18 +10,14 @@ from urllib.parse import unquote
 import pytest
 from documents import ROOT, fences
 
-PAGES = sorted(
-    path
-    for pattern in (
-        "*.md",
-        "docs/**/*.md",
-        "examples/**/README.md",
-        "attacks/**/*.md",
-        "mitigations/**/*.md",
-    )
-    for path in ROOT.glob(pattern)
-    if "_build" not in path.parts
+PATTERNS = (
+    "*.md",
+    "docs/**/*.md",
+    "examples/**/README.md",
+    "attacks/**/*.md",
+    "mitigations/**/*.md",
 )
+PAGES = sorted(path for one in PATTERNS for path in ROOT.glob(one) if "_build" not in path.parts)
 LINK = re.compile(
     r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(<?([^()\s>]+(?:\([^()]*\))?)>?(?:\s+\"[^\"]*\")?\)"
 )
@@ -62,13 +58,9 @@ def broken(page: Path, text: str) -> list[str]:
         if path and not (target.exists() and ROOT in target.parents):
             out.append(f"{link}: no such file")
         elif anchor:
-            there = (
-                target.read_text(encoding="utf-8")
-                if path and target.suffix == ".md"
-                else ""
-                if path
-                else text
-            )
+            there = text if not path else ""
+            if path and target.suffix == ".md":
+                there = target.read_text(encoding="utf-8")
             out.extend([f"{link}: no such heading"] if anchor not in anchors(there) else [])
     return out
 
@@ -96,9 +88,3 @@ def test_links_lead_somewhere(page):
 )
 def test_a_broken_link_is_seen(text, count):
     assert len(broken(ROOT / "page.md", text)) == count
-
-
-def test_pages_are_found():
-    assert {"README.md", "docs/index.md", "attacks/README.md"} <= {
-        str(page.relative_to(ROOT)) for page in PAGES
-    }

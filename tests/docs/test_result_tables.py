@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
+import runpy
 import statistics
 from collections.abc import Iterator
-from xml.etree import ElementTree
+from typing import Any
 
 import pytest
 import scipy
@@ -106,92 +108,77 @@ def test_the_tables_of_mitigations() -> None:
 
 def sentences() -> Iterator[tuple[str, str]]:
     """Numbers in sentences, with the words around them, by page of `docs/reproduce/` or README."""
+    for page, found in (
+        ("blackbox", [*zoo(), *unseen(), *calibrated()]),
+        ("predictable", real()),
+        ("floating_point", floating_point()),
+        ("keyless", keyless()),
+    ):
+        yield from ((page, words) for words in found)
+    every = rows("calibrate")[-1]
+    shown = f"{interval(every['share'], digits=2)} report a finding"
+    yield "README", f"Of {every['audits']:,} audits of honest noise at α = 0.05, {shown}"
+    tried = {(row["library"], row["mechanism"]) for row in rows("libraries")}
+    libraries = {library.split()[0].removesuffix("-old") for library, _ in tried}
+    yield "README", f"{len(tried)} mechanisms of {len(libraries)} libraries"
+    steps = rows("dpsgd-training")
+    pancake = {row["attacker"]: row["right"] for row in steps if row["arm"] == "pancake"}
+    yield "README", f"in {interval(pancake['key: likelihood'])} of the steps asked"
+    yield "README", f"without the key {100 * pancake['no key: likelihood']['value']:.1f} %"
+    lattice = [row["right"] for row in steps if row["attacker"] == "no key: low bits"]
+    yield "pancake", f"`reach` is right in {interval(lattice[2])} and {interval(lattice[3])}"
+    yield "dp-ftrl", results("dp-ftrl-audit")["summary"]
+    published = [row["agrees"] for n in (2, 3, 5, 6, 7, 8) for row in rows(f"bpia-table{n}")]
+    published += [row["agrees"] for row in rows("bpia-figures")]
+    yield "index", f"{sum(published)} of {len(published)} cells agree"
+    least = min(row["success"]["value"] for row in rows("dpsgd-bits"))
+    yield "index", f"| {100 * least:.1f} % and more |"
+
+
+def zoo() -> Iterator[str]:
     expected = (
         [row["found"] for row in rows("zoo") if row["expected"] == kind]
         for kind in ("found", "borderline", "missed")
     )
     should, borderline, out = (f"{sum(found)} of {len(found)}" for found in expected)
-    yield (
-        "blackbox",
-        f"{should} that should show were found, {borderline} borderline ones, {out} out of reach",
-    )
+    yield f"{should} that should show were found, {borderline} borderline ones, {out} out of reach"
     missed = [row["specimen"] for row in rows("zoo") if not row["found"]]
-    yield "blackbox", f"The {len(missed)} misses"
-    yield from (("blackbox", f"`{name}`") for name in missed)
-    yield from (("blackbox", words) for words in unseen())
-    yield from (("predictable", words) for words in real())
+    yield f"The {len(missed)} misses"
+    yield from (f"`{name}`" for name in missed)
+
+
+def calibrated() -> Iterator[str]:
     *makers, every = rows("calibrate")
-    least, most = (f(row["share"]["value"] for row in makers) for f in (min, max))
-    yield "blackbox", f"{every['audits']:,} audits of honest N(0, 1) noise from six makers"
-    yield (
-        "blackbox",
-        f"{every['findings']} end in a finding, {100 * every['share']['value']:.2f} % [",
-    )
-    yield (
-        "blackbox",
-        f"[{100 * every['share']['low']:.2f}, {100 * every['share']['high']:.2f}] (Clopper–Pearson",
-    )
-    yield (
-        "README",
-        f"Of {every['audits']:,} audits of honest noise at α = 0.05, "
-        f"{interval(every['share'], digits=2)} report a finding",
-    )
-    yield "blackbox", f"by maker {100 * least:.1f} to {100 * most:.1f} %)"
-    tried = {(row["library"], row["mechanism"]) for row in rows("libraries")}
-    yield (
-        "README",
-        f"{len(tried)} mechanisms of "
-        f"{len({library.split()[0].removesuffix('-old') for library, _ in tried})} libraries",
-    )
-    pancake = {
-        row["attacker"]: row["right"] for row in rows("dpsgd-training") if row["arm"] == "pancake"
-    }
-    yield "README", f"in {interval(pancake['key: likelihood'])} of the steps asked"
-    yield "README", f"without the key {100 * pancake['no key: likelihood']['value']:.1f} %"
-    found = rows("controls")
-    yield (
-        "floating_point",
-        f"In {sum(r['repeats'] - r['exceeded'] for r in found):,} of "
-        f"{sum(r['repeats'] for r in found):,}",
-    )
-    for row in found:
-        if row["exceeded"]:
-            yield "floating_point", f"{row['repeats'] - row['exceeded']} of {row['repeats']}"
-    specimens = [
-        row["verdict"] in ("broken", "leaks by its time") for row in rows("floating-point")
-    ]
-    yield "floating_point", f"{sum(specimens)} of {len(specimens)} lines succeed"
-    (laplace,) = (
-        row
-        for row in rows("libraries")
-        if row["case"] == "numpy:laplace laplace-support:sampler=numpy"
-    )
-    yield "floating_point", f"numpy's Laplace gives {100 * laplace['success']['value']:.1f} %"
-    lattice = [
-        row["right"] for row in rows("dpsgd-training") if row["attacker"] == "no key: low bits"
-    ]
-    yield "pancake", f"`reach` is right in {interval(lattice[2])} and {interval(lattice[3])}"
+    shares = [100 * row["share"]["value"] for row in makers]
+    value, low, high = (100 * every["share"][key] for key in ("value", "low", "high"))
+    yield f"{every['audits']:,} audits of honest N(0, 1) noise from six makers"
+    yield f"{every['findings']} end in a finding, {value:.2f} % ["
+    yield f"[{low:.2f}, {high:.2f}] (Clopper–Pearson"
+    yield f"by maker {min(shares):.1f} to {max(shares):.1f} %)"
+
+
+def floating_point() -> Iterator[str]:
+    held = [(row["repeats"] - row["exceeded"], row["repeats"]) for row in rows("controls")]
+    yield f"In {sum(n for n, _ in held):,} of {sum(of for _, of in held):,}"
+    yield from (f"{n} of {of}" for n, of in held if n < of)
+    broken = [row["verdict"] in ("broken", "leaks by its time") for row in rows("floating-point")]
+    yield f"{sum(broken)} of {len(broken)} lines succeed"
+    case = "numpy:laplace laplace-support:sampler=numpy"
+    (laplace,) = (row for row in rows("libraries") if row["case"] == case)
+    yield f"numpy's Laplace gives {100 * laplace['success']['value']:.1f} %"
+
+
+def keyless() -> Iterator[str]:
     off = [c.block - c.estimated_block for c in measured() if c.found and c.estimated_block >= 30]
-    yield (
-        "keyless",
-        f"differs by −{-min(off)} to +{max(off)}, median {statistics.median(off):g}.",
-    )
-    for reducer, name in (("fpylll", "for fpylll"), ("BLASter", "for BLASter")):
+    yield f"differs by −{-min(off)} to +{max(off)}, median {statistics.median(off):g}."
+    for reducer in ("fpylll", "BLASter"):
         cells = [c for c in measured() if c.reducer == reducer and c.source != "elsewhere"]
         cells = [c for c in cells if c.clock == "wall" or c.seconds >= 1]  # as fitted
         logs = [math.log(c.estimated_seconds / c.seconds) for c in cells]
         factor = math.exp(math.sqrt(statistics.fmean(x * x for x in logs)))
-        yield "keyless", f"{factor:.1f} {name}"
+        yield f"{factor:.1f} for {reducer}"
     lost = [str(c.estimated_block) for c in measured() if not c.found]
-    yield "keyless", f"estimates of {' and '.join(sorted(lost))}"
-    published = [row["agrees"] for n in (2, 3, 5, 6, 7, 8) for row in rows(f"bpia-table{n}")]
-    published += [row["agrees"] for row in rows("bpia-figures")]
-    yield "dp-ftrl", results("dp-ftrl-audit")["summary"]
-    yield "index", f"{sum(published)} of {len(published)} cells agree"
-    yield (
-        "index",
-        f"| {100 * min(row['success']['value'] for row in rows('dpsgd-bits')):.1f} % and more |",
-    )
+    yield f"estimates of {' and '.join(sorted(lost))}"
 
 
 def real() -> Iterator[str]:
@@ -210,73 +197,89 @@ def real() -> Iterator[str]:
 def unseen() -> Iterator[str]:
     """What was found of the unseen half of the zoo before tests were written for it, and after."""
     for name in ("zoo-unseen-before", "zoo-unseen"):
-        yield from _unseen([dict(row) for row in rows(name)])
 
+        def share(key: str, value: str, *, of: str = name) -> str:
+            found = [
+                row["found"]
+                for row in rows(of)
+                if row[key] == value and (row["expected"] == "passed") == (value == "passed")
+            ]
+            return f"{sum(found)} of {len(found)}"
 
-def _unseen(found_of: list[dict[str, object]]) -> Iterator[str]:
-    def share(**wanted: str) -> str:
-        found = [
-            row["found"]
-            for row in found_of
-            if all(row[key] == value for key, value in wanted.items())
-            and (row["expected"] == "passed") == (wanted.get("expected") == "passed")
-        ]
-        return f"{sum(found)} of {len(found)}"
-
-    must, borderline, impossible, right = (
-        share(expected=mark) for mark in ("found", "borderline", "missed", "passed")
-    )
-    yield f"{must} that must show, {borderline} borderline ones, {impossible} impossible ones"
-    yield f"{share(half='training')} of the training half, {share(half='test')} of the test half"
-    yield f"accused {right} right samplers"
+        must, borderline, impossible, right = (
+            share("expected", mark) for mark in ("found", "borderline", "missed", "passed")
+        )
+        yield f"{must} that must show, {borderline} borderline ones, {impossible} impossible ones"
+        training, test = (share("half", half) for half in ("training", "test"))
+        yield f"{training} of the training half, {test} of the test half"
+        yield f"accused {right} right samplers"
 
 
 @pytest.mark.parametrize(("page", "words"), list(sentences()))
 def test_a_number_in_a_sentence(page: str, words: str) -> None:
-    assert words in TEXTS["README.md" if page == "README" else f"docs/reproduce/{page}.md"]
+    assert words in text_of(page)
 
 
-def test_seeds_on_the_pages_are_those_of_the_runs() -> None:
-    for page, name in (
-        ("README", "zoo"),
-        ("README", "peers"),
-        ("blackbox", "zoo"),
-        ("blackbox", "zoo-unseen-before"),
-        ("blackbox", "zoo-unseen"),
-        ("blackbox", "calibrate"),
-        ("keyless", "keyless"),
-        ("keyless", "keyless-far"),
-        ("keyless", "keyless-precision"),
-        ("blackbox", "frontier"),
-        ("floating_point", "libraries"),
-        ("floating_point", "controls"),
-        ("floating_point", "floating-point"),
-        ("floating_point", "dpsgd-bits"),
-        ("pancake", "dpsgd-training"),
-        ("pool_inference", "bpia-table2"),
-        ("pool_inference", "bpia-table3"),
-        ("mitigations", "mitigations"),
-        ("predictable", "real-samplers"),
-        ("predictable", "real-samplers-right"),
-        ("seed-in-noise", "mitigations"),
-        ("seed-in-noise", "seed-in-noise"),
-        ("mitigations", "bpia-mitigations"),
-        ("dp-ftrl", "dp-ftrl"),
-        ("dp-ftrl", "dp-ftrl-audit"),
-        ("dp-ftrl", "dp-ftrl-attack"),
-    ):
-        text = TEXTS["README.md" if page == "README" else f"docs/reproduce/{page}.md"]
-        assert re.search(rf"eed {results(name)['provenance']['seed']}\b", text), name
+SEEDS = {
+    "README": ("zoo", "peers"),
+    "blackbox": ("zoo", "zoo-unseen-before", "zoo-unseen", "calibrate", "frontier"),
+    "keyless": ("keyless", "keyless-far", "keyless-precision"),
+    "floating_point": ("libraries", "controls", "floating-point", "dpsgd-bits"),
+    "pancake": ("dpsgd-training",),
+    "pool_inference": ("bpia-table2", "bpia-table3"),
+    "mitigations": ("mitigations", "bpia-mitigations"),
+    "predictable": ("real-samplers", "real-samplers-right"),
+    "seed-in-noise": ("mitigations", "seed-in-noise"),
+    "dp-ftrl": ("dp-ftrl", "dp-ftrl-audit", "dp-ftrl-attack"),
+}
 
 
-def test_the_picture_loads_nothing_and_says_what_the_demo_shows() -> None:
-    svg = (ROOT / "docs" / "reproduce" / "demo.svg").read_text(encoding="utf-8")
-    root = ElementTree.fromstring(svg)
-    assert len(svg) < 60_000
-    assert {element.tag.rpartition("}")[2] for element in root.iter()}.isdisjoint(
-        {"script", "image", "foreignObject"}
+def text_of(page: str) -> str:
+    return TEXTS["README.md" if page == "README" else f"docs/reproduce/{page}.md"]
+
+
+@pytest.mark.parametrize("page", SEEDS)
+def test_seeds_on_a_page_are_those_of_the_runs(page: str) -> None:
+    for name in SEEDS[page]:
+        assert re.search(rf"eed {results(name)['provenance']['seed']}\b", text_of(page)), name
+
+
+# -------------------- docs/results/peers/README.md: its tables are those of the results beside it
+
+PEERS = ROOT / "docs" / "results" / "peers"
+PEERS_TABLES = runpy.run_path(str(ROOT / "benchmarks" / "peers_tables.py"))
+
+
+def tool(epsilon: float, **more: Any) -> dict[str, Any]:
+    return {"epsilon": epsilon, "seconds": 1.0, **more}
+
+
+def peer_row(ours: float, its: float, interval: tuple[float, float]) -> dict[str, Any]:
+    about = {"name": "mean", "claim": 1.0, "delta": 0.0, "true": "2", "sound": False}
+    answer = tool(its, ours_less=ours - its, interval=list(interval))
+    return {**about, "dpaudit": tool(ours, delta=0.1), "dp-sniper": answer}
+
+
+@pytest.mark.parametrize(
+    ("interval", "told"), [((-0.3, -0.1), "DP-Sniper on mean by 0.20."), ((-0.3, 0.1), "none.")]
+)
+def test_a_peer_above_ours_by_more_than_the_interval_is_named(interval, told):
+    rows = [peer_row(1.5, 1.7, interval)]
+    table = PEERS_TABLES["catalogue_table"]({"samples": 1000, "alpha": 0.01, "rows": rows})
+    assert f"more than the interval: {told}" in table
+    assert f"**1.70** | 1.0 | -0.20 [{interval[0]:+.2f}, {interval[1]:+.2f}] |" in table
+
+
+def test_text_between_markers_is_replaced_and_the_rest_stays(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("a\n<!-- x -->\n1\n<!-- end -->\nb\n<!-- y -->\n2\n<!-- end -->\nc\n")
+    PEERS_TABLES["written_between"](page, "y", "new")
+    assert page.read_text() == (
+        "a\n<!-- x -->\n1\n<!-- end -->\nb\n<!-- y -->\nnew\n<!-- end -->\nc\n"
     )
-    assert "http" not in svg.replace("http://www.w3.org/", "")
-    told = root.findtext("{http://www.w3.org/2000/svg}title") or ""
-    most = {name: float(top) for name, top in re.findall(r"([\w, ]+?) at most ([\d.]+)", told)}
-    assert sum(top > 10 for top in most.values()) == 1
+
+
+@pytest.mark.parametrize(("name", "of"), [("catalogue", "catalogue_table"), ("results", "tables")])
+def test_the_page_shows_the_committed_results(name, of):
+    document = json.loads((PEERS / f"{name}.json").read_text(encoding="utf-8"))
+    assert PEERS_TABLES[of](document) in (PEERS / "README.md").read_text(encoding="utf-8")

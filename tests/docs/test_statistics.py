@@ -1,13 +1,7 @@
-"""The statistics pages: what they name exists, what they quote was printed.
+"""Formulas of the statistics pages, computed by another way."""
 
-Some of their formulas are computed by another way.
-"""
-
-import ast
 import itertools
 import math
-from functools import cache
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -24,46 +18,6 @@ from dpaudit.audit.epsilon.one_run import (
     one_run_p_tradeoff,
     tradeoff_of_epsilon,
 )
-
-ROOT = Path(__file__).parents[2]
-ROOTS = {
-    "dpaudit": ROOT,
-    "dpaudit_attacks": ROOT / "attacks",
-    "dpaudit_mitigations": ROOT / "mitigations",
-}
-
-
-# ---------------------------------------------------------------- what the pages name
-
-
-@cache
-def names_in(path):
-    """Top-level names of a module, and methods as Class.method; nothing is imported."""
-    found = set()
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.add(node.name)
-        if isinstance(node, ast.ClassDef):
-            found |= {
-                f"{node.name}.{part.name}"
-                for part in node.body
-                if isinstance(part, ast.FunctionDef)
-            }
-    return found
-
-
-def exists(dotted):
-    """Whether a dotted path is a module, or something that a module defines."""
-    parts = dotted.split(".")
-    for length in range(len(parts), 0, -1):
-        base = ROOTS[parts[0]].joinpath(*parts[:length])
-        for path in (base.with_suffix(".py"), base / "__init__.py"):
-            if path.exists():
-                return length == len(parts) or ".".join(parts[length:]) in names_in(path)
-    return False
-
-
-# ---------------------------------------------------------------- formulas by another way
 
 
 def phase_bound(r, f, *, waves=True):
