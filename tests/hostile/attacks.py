@@ -14,6 +14,7 @@ import os
 import socket
 import sys
 import tempfile
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,12 +33,21 @@ def call(number, *arguments):
     done = libc.syscall(c(number), *[c(a) if isinstance(a, int) else a for a in arguments])
     if done < 0: kept_out(os.strerror(ctypes.get_errno()))
     got_in(number)
-def reach(path, flags=os.O_RDONLY):
+def tried(act, *arguments, **named):
     try:
-        os.close(os.open(path, flags))
+        act(*arguments, **named)
     except OSError as error:
         kept_out(error.strerror)
-    got_in(path)
+    got_in(arguments)
+def reach(path, flags=os.O_RDONLY): tried(lambda: os.close(os.open(path, flags)))
+def any_of(paths, flags):
+    for path in paths:
+        try:
+            os.close(os.open(path, flags | os.O_NONBLOCK))
+        except OSError:
+            continue
+        got_in(path)
+    kept_out()
 def others():  # processes that are neither this one nor its children
     return [int(p) for p in os.listdir("/proc") if p.isdigit() and int(p) != os.getpid()]
 def channel():  # the descriptors on which questions come and answers go
@@ -73,6 +83,11 @@ class Attack:
     user: bool | None = None  # only as root (False), only as another user (True)
 
 
+def said(error: object, message: object) -> str:
+    """Words where values are due, which name an error of the auditor's."""
+    return f"answer(1, json.dumps({ {'error': error, 'message': message} }).encode())\n{SLEEP}"
+
+
 EVERYWHERE = ("full", "plain", "none")
 CHANNEL = {
     name: Attack(code, words, levels=EVERYWHERE)
@@ -91,22 +106,10 @@ answer(0, np.zeros((n, d)).tobytes())
         "nested words": (f"answer(1, b'[' * 60000)\n{SLEEP}", "something else wrote"),
         "too few bytes": (f"answer(0, bytes(8))\n{SLEEP}", "something else wrote"),
         "no bytes": (f"answer(0, b'')\n{SLEEP}", "something else wrote"),
-        "an error that is no sampler's": (
-            """answer(1, b'{"error": "CheatingError", "message": "x"}')\n""" + SLEEP,
-            "x",
-        ),
-        "a usage error": (
-            """answer(1, b'{"error": "UsageError", "message": "y"}')\n""" + SLEEP,
-            "y",
-        ),
-        "a name from the module of errors": (
-            """answer(1, b'{"error": "annotations", "message": "z"}')\n""" + SLEEP,
-            "z",
-        ),
-        "an error of other types": (
-            """answer(1, b'{"error": ["UsageError"], "message": {"a": 1}}')\n""" + SLEEP,
-            "a",
-        ),
+        "an error that is no sampler's": (said("CheatingError", "x"), "x"),
+        "a usage error": (said("UsageError", "y"), "y"),
+        "a name from the module of errors": (said("annotations", "z"), "z"),
+        "an error of other types": (said(["UsageError"], {"a": 1}), "a"),
         "escapes in an exception": (
             'raise ValueError("\\x1b[2JNo finding\\x1b]52;c;QUFBQQ==\\x07\\r\\x08\\u202e")',
             "No finding",
@@ -130,39 +133,15 @@ PRYING = {
         "reach(os.path.join(os.path.dirname(e.__cached__), 'x'), os.O_WRONLY | os.O_CREAT)"
     ),
     "the auditor's memory": Attack("reach(f'/proc/{TOLD[\"auditor\"]}/mem', os.O_RDWR)"),
-    "anybody's memory": Attack(
-        """
-for pid in others():
-    try:
-        os.close(os.open(f"/proc/{pid}/mem", os.O_RDWR))
-    except OSError:
-        continue
-    got_in(pid)
-kept_out()"""
-    ),
+    "anybody's memory": Attack("any_of((f'/proc/{p}/mem' for p in others()), os.O_RDWR)"),
     "anybody's descriptors": Attack(
-        """
-for pid in others():
-    for fd in range(12):
-        try:
-            os.close(os.open(f"/proc/{pid}/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK))
-        except OSError:
-            continue
-        got_in((pid, fd))
-kept_out()"""
+        "any_of((f'/proc/{p}/fd/{k}' for p in others() for k in range(12)), os.O_WRONLY)"
     ),
     "ptrace": Attack(
         "libc.ptrace(16, TOLD['auditor'], 0, 0) and kept_out(ctypes.get_errno()); got_in()"
     ),
     "another process' memory by a call": Attack("call(310, TOLD['auditor'], None, 0, None, 0, 0)"),
-    "a signal to the auditor": Attack(
-        """
-try:
-    os.kill(TOLD["auditor"], 0)
-except OSError as error:
-    kept_out(error.strerror)
-got_in()"""
-    ),
+    "a signal to the auditor": Attack("tried(os.kill, TOLD['auditor'], 0)"),
     # files
     "a file of the user": Attack("reach(TOLD['home'] + '/diary')"),
     "the home directory": Attack(
@@ -177,32 +156,16 @@ got_in(found) if "diary" in found else kept_out()"""
     "where it lives, writing": Attack("reach(HERE + '/x', os.O_WRONLY | os.O_CREAT)"),
     "the system, writing": Attack("reach('/usr/dpaudit-test', os.O_WRONLY | os.O_CREAT)"),
     "a raw disk": Attack(
-        """
-for name in ("vda", "sda", "nvme0n1", "loop0", "kmsg", "mem", "tty", "tty1", "pts/0", "kvm"):
-    try:
-        os.close(os.open(f"/dev/{name}", os.O_RDWR | os.O_NONBLOCK))
-    except OSError:
-        continue
-    got_in(name)
-kept_out()"""
+        "disks = 'vda sda nvme0n1 loop0 kmsg mem tty tty1 pts/0 kvm'.split()\n"
+        "any_of((f'/dev/{name}' for name in disks), os.O_RDWR)"
     ),
     "settings of the kernel": Attack("reach('/proc/sys/kernel/core_pattern', os.O_WRONLY)"),
     # doors
     "a Unix socket by path": Attack(
-        """
-try:
-    socket.socket(socket.AF_UNIX).connect(TOLD["socket"])
-except OSError as error:
-    kept_out(error.strerror)
-got_in()"""
+        "tried(lambda: socket.socket(socket.AF_UNIX).connect(TOLD['socket']))"
     ),
     "the network": Attack(
-        """
-try:
-    socket.create_connection(("127.0.0.1", TOLD["port"]), timeout=2)
-except OSError as error:
-    kept_out(error.strerror)
-got_in()"""
+        "tried(socket.create_connection, ('127.0.0.1', TOLD['port']), timeout=2)"
     ),
     "secrets of the environment": Attack(
         "got_in() if 'AWS_SECRET_ACCESS_KEY' in os.environ else kept_out()", levels=EVERYWHERE
@@ -215,20 +178,23 @@ status = dict(line.split(":\\t", 1) for line in lines)
 held = [status[k] for k in ("CapInh", "CapPrm", "CapEff", "CapAmb", "NoNewPrivs", "Seccomp")]
 kept_out() if held == ["0" * 16] * 4 + ["1", "2"] else got_in(held)"""
     ),
-    "new namespaces": Attack("call(272, 0x10000000)", f"{KEPT} ({_ERRNO})"),
-    "a child in new namespaces": Attack(
-        "call(56, 0x10000000 | 17, 0, 0, 0, 0)", f"{KEPT} ({_ERRNO})"
-    ),
-    "mount": Attack("call(165, None, b'/', None, 0x1000, None)", f"{KEPT} ({_ERRNO})"),
-    "keys": Attack("call(250, 0, -3, 0)", f"{KEPT} ({_ERRNO})"),
-    "bpf": Attack("call(321, 0, None, 0)", f"{KEPT} ({_ERRNO})"),
-    "userfaultfd": Attack("call(323, 0)", f"{KEPT} ({_ERRNO})"),
-    "io_uring": Attack("call(425, 1, bytes(120))", f"{KEPT} ({_ERRNO})"),
-    "perf": Attack("call(298, bytes(128), 0, -1, -1, 0)", f"{KEPT} ({_ERRNO})"),
-    "calls of another numbering": Attack("call(0x40000000 + 39)", f"{KEPT} ({_ERRNO})"),
+    **{
+        name: Attack(f"call({words})", f"{KEPT} ({_ERRNO})")
+        for name, words in {
+            "new namespaces": "272, 0x10000000",
+            "a child in new namespaces": "56, 0x10000000 | 17, 0, 0, 0, 0",
+            "mount": "165, None, b'/', None, 0x1000, None",
+            "keys": "250, 0, -3, 0",
+            "bpf": "321, 0, None, 0",
+            "userfaultfd": "323, 0",
+            "io_uring": "425, 1, bytes(120)",
+            "perf": "298, bytes(128), 0, -1, -1, 0",
+            "calls of another numbering": "0x40000000 + 39",
+            "detached shared memory": "29, 0, 1 << 30, 0o1600",
+            "memory in a file": "319, b'x', 0",
+        }.items()
+    },
     # memory and disk that nobody counts
-    "detached shared memory": Attack("call(29, 0, 1 << 30, 0o1600)", f"{KEPT} ({_ERRNO})"),
-    "memory in a file": Attack("call(319, b'x', 0)", f"{KEPT} ({_ERRNO})"),
     "fallocate": Attack(
         """
 import tempfile
@@ -312,18 +278,22 @@ def at(level: str):
 def attempt(attack: Attack, vendor: Path, *, level: str) -> tuple[int, str, str]:
     """Its exit code (0: it gave numbers), what is said, and the level that was reached."""
     place = vendor / f"x{len(list(vendor.iterdir()))}.py"
-    body = "\n".join(f"    {line}" for line in attack.body.strip("\n").splitlines())
+    body = textwrap.indent(attack.body.strip("\n"), "    ")
     place.write_text(
         f"{HEAD}def f(n, d):\n{body}\n    return np.random.default_rng().normal(size=(n, d))\n"
     )
-    with at(level) as asked:
-        try:
-            with open_sampler(f"python:{place}:f", seed="1") as sampler:
-                sampler.start(timeout=60)
-                for soon in (60.0, 0.4):  # what never answers is given a first time to do its harm
-                    sampler.draw(4, 2, timeout=soon if attack.words == LATE else 60.0)
-        except DpauditError as error:
-            return error.exit_code, str(error), asked.reached
+    with at(level) as asked, open_sampler(f"python:{place}:f", seed="1") as sampler:
+        # what never answers is given a first time to do its harm
+        return drawn(sampler, 60.0, 0.4 if attack.words == LATE else 60.0, asked=asked)
+
+
+def drawn(sampler, *limits: float, asked: policy.Policy) -> tuple[int, str, str]:
+    try:
+        sampler.start(timeout=60)
+        for limit in limits:
+            sampler.draw(4, 2, timeout=limit)
+    except DpauditError as error:
+        return error.exit_code, str(error), asked.reached
     return 0, "", asked.reached
 
 
@@ -341,11 +311,7 @@ def one_worker(vendor: Path, *, level: str):
 
         def ask(attack: Attack) -> tuple[int, str, str]:
             body.write_text(attack.body)
-            try:
-                sampler.draw(4, 2, timeout=60)
-            except DpauditError as error:
-                return error.exit_code, str(error), asked.reached
-            return 0, "", asked.reached
+            return drawn(sampler, 60.0, asked=asked)
 
         yield ask
 

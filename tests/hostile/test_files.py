@@ -147,6 +147,11 @@ RECORDED = [
     packed({"noise": ROWS.astype(">f4")}, save=np.savez),
     packed({"noise": np.arange(500.0)}),
 ]
+ODD_ARRAYS = [  # numbers column by column, three axes, words, objects, complex numbers, nothing
+    np.asfortranarray(ROWS), np.zeros((2, 2, 2)), np.array(["x"]), np.array([None]),
+    np.ones(2) * 1j, np.zeros((0, 2)),
+]  # fmt: skip
+UNFIT = [packed({"a": ROWS, "b": ROWS}), packed({}), *(packed({"a": odd}) for odd in ODD_ARRAYS)]
 TEXT = [
     b"1,2\n3,4\n5,6\n", b"\xef\xbb\xbf# noise\n1.5,2\n\n3,4 # why\r\n-0,6e-3",
     b"".join(b"%d.25\n" % i for i in range(700)), b"1," * (1 << 16) + b"1\n",
@@ -171,7 +176,8 @@ TABLES = [
 ]  # fmt: skip
 OTHER_TABLES = [
     table({"a": [1.0, None, 3.0]}), table({"a": ["x"]}), table({"a": [{"b": 1.0}]}),
-    table({"a\x1b[2J": ["x"]}),
+    table({"a\x1b[2J": ["x"]}), table({"a": [1.0], "b": ["x"]}), table({"a": [True]}),
+    table({"a": [[1.0, 2.0]]}), table({}), TABLES[0][:-100],
 ]  # fmt: skip
 TABLE_WORDS = [
     b"PAR1", b"ARROW:schema", b"\x15\0", b"\xff" * 5, b"\xff" * 9 + b"\x01", b"\x19\xfc", b"\0" * 8,
@@ -224,7 +230,7 @@ def squeezed(data):
 
 KINDS = {
     "npy": Kind("x.npy", (npy, neighbours, drawn), ARRAYS, WORDS, VERSIONS),
-    "npz": Kind("x.npz", (drawn,), RECORDED, ZIP_WORDS),
+    "npz": Kind("x.npz", (drawn,), RECORDED, ZIP_WORDS, UNFIT),
     "pixels": Kind(
         "mnist.npz", (train, drawn), [packed(PIXELS), packed(PIXELS, save=np.savez)], ZIP_WORDS
     ),

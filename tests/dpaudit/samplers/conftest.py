@@ -88,17 +88,25 @@ def f({0}):
 """
 
 
+def patient(folder, parameters):
+    """The target of a function that does what ``write(body)`` has written, and ``write``."""
+    (folder / "patient.py").write_text(PATIENT.format(parameters))
+
+    def write(body: str) -> None:
+        code = f"import numpy as np\ndef f({parameters}):\n{textwrap.indent(body, ' ')}"
+        (folder / "body.py").write_text(code)
+
+    return f"python:{folder}/patient.py:f", write
+
+
 @pytest.fixture(scope="module")
 def ask(tmp_path_factory):
     """``ask(body, n, d)`` → noise of ``def f(n, d): body``, or of ``calls``; one worker for all."""
-    folder = tmp_path_factory.mktemp("patient")
-    (folder / "patient.py").write_text(PATIENT.format("n, d"))
-    with open_sampler(f"python:{folder}/patient.py:f", seed="1") as sampler:
+    text, write = patient(tmp_path_factory.mktemp("patient"), "n, d")
+    with open_sampler(text, seed="1") as sampler:
 
         def draw(body: str, n: int = 4, d: int = 2, *, calls: int | None = None):
-            (folder / "body.py").write_text(
-                f"import numpy as np\ndef f(n, d):\n{textwrap.indent(body, ' ')}"
-            )
+            write(body)
             if calls is None:
                 return sampler.draw(n, d, timeout=60)
             return sampler.draw_calls(calls, n, d, timeout=60)
@@ -109,14 +117,11 @@ def ask(tmp_path_factory):
 @pytest.fixture(scope="module")
 def tell(tmp_path_factory):
     """``tell(body, value, n)`` → releases of ``def f(value, n): body``; one worker for all."""
-    folder = tmp_path_factory.mktemp("patient")
-    (folder / "patient.py").write_text(PATIENT.format("value, n"))
-    with open_mechanism(f"python:{folder}/patient.py:f", seed="1") as mechanism:
+    text, write = patient(tmp_path_factory.mktemp("patient"), "value, n")
+    with open_mechanism(text, seed="1") as mechanism:
 
         def release(body: str, value=(1.0,), n: int = 4):
-            (folder / "body.py").write_text(
-                f"import numpy as np\ndef f(value, n):\n{textwrap.indent(body, ' ')}"
-            )
+            write(body)
             return mechanism.release(np.asarray(value, dtype=np.float64), n, timeout=60)
 
         yield release

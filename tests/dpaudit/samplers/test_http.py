@@ -177,35 +177,26 @@ def test_memory_is_that_of_the_values(dtype, serve):
 
 
 @pytest.mark.parametrize(
-    ("target", "match"),
+    ("target", "options", "match"),
     [
-        ("//", "names no host"),
-        ("/noise", "names no host"),
-        ("localhost:8000/", "names no host"),
-        ("//127.0.0.1:port/", "not an address"),
-        ("//127.0.0.1:99999/", "not an address"),
-        ("//[::1/", "not an address"),
-        ("//127.0.0.1/a b", "no spaces"),
-        ("//127.0.0.1/a\r\nX: y", "no spaces"),
-        ("//höst/", "no spaces or special letters"),
-        ("//127.0.0.1/#x", "#fragment"),
+        ("//", {}, "names no host"),
+        ("localhost:8000/", {}, "names no host"),
+        ("//127.0.0.1:port/", {}, "not an address"),
+        ("//127.0.0.1:99999/", {}, "not an address"),
+        ("//[::1/", {}, "not an address"),
+        ("//127.0.0.1/a b", {}, "no spaces"),
+        ("//127.0.0.1/a\r\nX: y", {}, "no spaces"),
+        ("//höst/", {}, "no spaces or special letters"),
+        ("//127.0.0.1/#x", {}, "#fragment"),
+        ("//me:secret@127.0.0.1/", {}, "no user, password"),
+        ("//127.0.0.1/", {"dtype": "f16"}, "dtype=f16"),
+        ("//127.0.0.1/", {"text_mode": True}, "text_mode"),
     ],
 )
-def test_what_is_not_an_address(target, match):
-    with pytest.raises(UsageError, match=match):
-        HttpSampler(target, seed="1")
-
-
-def test_a_password_is_refused_and_not_repeated():
-    with pytest.raises(UsageError, match="no user, password") as caught:
-        HttpSampler("//me:secret@127.0.0.1/", seed="1")
+def test_addresses_and_options_that_do_not_fit(target, options, match):
+    with pytest.raises(UsageError, match=match) as caught:
+        HttpSampler(target, seed="1", **options)
     assert "secret" not in str(caught.value)
-
-
-@pytest.mark.parametrize("options", [{"dtype": "f16"}, {"text_mode": True}])
-def test_options_that_do_not_fit(options):
-    with pytest.raises(UsageError, match=next(iter(options))):
-        HttpSampler("//127.0.0.1/", seed="1", **options)
 
 
 def test_outside_with_nothing_is_asked(serve):
