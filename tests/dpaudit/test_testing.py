@@ -1,6 +1,7 @@
 """The conformance checks: built-ins pass; each check fails a plug-in that breaks its contract."""
 
 import importlib.util
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -73,21 +74,19 @@ class Far:
         return direction
 
 
+class Stuck(Deaf):
+    def release(self, query, *, stream):
+        return query + 1
+
+
 class First(NearestPeak):
     def score(self, releases, candidates):
         return super().score(releases, candidates) + np.array([1.0, 0.0, 0.0])
 
 
-class Crowd:
-    timed = False
-
-    def learn(self, first, second, *, neighbours):
-        return lambda x: x[:, 0] - x[:, 0].mean()
-
-
-class Stuck(Deaf):
-    def release(self, query, *, stream):
-        return query + 1
+CROWD = SimpleNamespace(
+    timed=False, learn=lambda *_, neighbours: lambda x: x[:, 0] - x[:, 0].mean()
+)
 
 
 VALUE = np.array([0.25, 1.5])
@@ -107,7 +106,7 @@ APART = {"neighbours": (np.zeros(1), np.ones(1))}
             lambda key: check_closed_sampler(FunctionSampler(lambda n, d: np.ones((n, d)))),
             "same values",
         ),
-        (lambda key: check_learning_attack(Crowd(), *two_neighbours(0), **APART), "other releases"),
+        (lambda key: check_learning_attack(CROWD, *two_neighbours(0), **APART), "other releases"),
         (
             lambda key: check_releasing_source(Stuck(), torch.zeros(2, 3, dtype=torch.float64)),
             "another stream",
@@ -145,12 +144,8 @@ def test_built_in_support_attacks_conform(name):
     ],
 )
 def test_bad_support_attacks_fail(feasible, says):
-    class Bad:
-        def feasible(self, releases, value):
-            return feasible(releases, value)
-
     with pytest.raises(AssertionError, match=says):
-        check_support_attack(Bad(), SUPPORT["reach"], VALUE)
+        check_support_attack(SimpleNamespace(feasible=feasible), SUPPORT["reach"], VALUE)
 
 
 def two_neighbours(columns):

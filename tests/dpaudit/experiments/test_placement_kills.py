@@ -26,19 +26,10 @@ seed = 3
 epsilon = [0.5, 0.75, 1.0, 1.25, 1.5, 1.75]
 delta = 1e-10
 trials = 3000
-[host]
-name = "histogram"
-table = "uniform"
-bins = 1024
-[key]
-beta = [1e-4, 1e-2]
-gamma = "2sqrtd"
-[[source]]
-name = "gaussian"
-[[source]]
-name = "pancake"
-[[attack]]
-name = "nearest-peak"
+host = { name = "histogram", table = "uniform", bins = 1024 }
+key = { beta = [1e-4, 1e-2], gamma = "2sqrtd" }
+source = [{ name = "gaussian" }, { name = "pancake" }]
+attack = [{ name = "nearest-peak" }]
 """
 NURSERY = """
 import json, os, signal, sys

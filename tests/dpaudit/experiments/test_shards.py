@@ -24,19 +24,10 @@ epsilon = [0.5, 1.0]
 delta = 1e-10
 trials = 20
 keep_trials = true
-[host]
-name = "histogram"
-table = "uniform"
-bins = [16, 64]
-[key]
-beta = 1e-3
-gamma = "2sqrtd"
-[[source]]
-name = "gaussian"
-[[source]]
-name = "pancake"
-[[attack]]
-name = "nearest-peak"
+host = { name = "histogram", table = "uniform", bins = [16, 64] }
+key = { beta = 1e-3, gamma = "2sqrtd" }
+source = [{ name = "gaussian" }, { name = "pancake" }]
+attack = [{ name = "nearest-peak" }]
 """
 CELLS = 8
 
