@@ -444,10 +444,6 @@ def test_rows_begin_where_tables_show_something():
 def test_seeded_rows_are_the_sources_in_another_order():
     key = SeedKey.new(secret=b"s" * 32)
     order = common_first(SCHEMA)
-    plain, moved = (
-        seeded(key, nonce_bits=32, order=one)(3.0, 194).sample(
-            5, 194, stream=KeyedStream.from_seed(4)
-        )
-        for one in (np.arange, order)
-    )
+    sources = [seeded(key, nonce_bits=32, order=one)(3.0, 194) for one in (np.arange, order)]
+    plain, moved = (s.sample(5, 194, stream=KeyedStream.from_seed(4)) for s in sources)
     assert (moved[:, order(194)] == plain).all()

@@ -446,14 +446,6 @@ def test_without_a_seed_every_step_comes_from_the_operating_system(monkeypatch, 
     assert len(handed) == 2
 
 
-def test_nothing_is_kept_for_an_observer_that_is_not_there(monkeypatch):
-    monkeypatch.setattr("dpaudit.hosts.opacus.draw.Release", None)
-    run = Run()
-    use_noise_source(run.optimizer, "gaussian")
-    run.step()
-    assert run.optimizer.params[0].grad is not None
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("source", ["gaussian", "pancake", "secure-gaussian"])
 def test_on_a_gpu_the_source_draws_there(source, make_key):

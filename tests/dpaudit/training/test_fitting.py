@@ -259,6 +259,22 @@ def _images(pixels: np.ndarray) -> Images:
     return Images(pixels, np.arange(len(pixels)), grey.mean, grey.std)
 
 
+def test_each_epoch_has_an_order_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders, plain = [], ImagesOnDevice.epoch
+
+    def noted(*arguments, **options):
+        batches = list(plain(*arguments, **options))
+        orders.append(torch.cat([y for _, y in batches]))
+        return iter(batches)
+
+    monkeypatch.setattr(ImagesOnDevice, "epoch", noted)
+    fit("mlp", data="synthetic", epochs=2, out=tmp_path / "mlp.pt")
+    first, second = orders
+    assert not torch.equal(first, second)
+
+
 def test_an_epoch_is_every_image_once() -> None:
     images = load_images("synthetic")
     here = ImagesOnDevice(images, device=CPU)

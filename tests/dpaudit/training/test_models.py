@@ -105,12 +105,8 @@ def test_cnn_is_opacus_mnist_example():
 
 def published_names(blocks):
     """The keys of the published state dicts: convolutions, their norms, no shortcut has any."""
-    units = [
-        (f"layer{s}.{b}.conv{i}", f"layer{s}.{b}.bn{i}")
-        for s in (1, 2, 3)
-        for b in range(blocks)
-        for i in (1, 2)
-    ]
+    places = [(f"layer{s}.{b}", i) for s in (1, 2, 3) for b in range(blocks) for i in (1, 2)]
+    units = [(f"{at}.conv{i}", f"{at}.bn{i}") for at, i in places]
     names = set()
     for conv, bn in [("conv1", "bn1"), *units]:
         names |= {f"{conv}.weight"} | {

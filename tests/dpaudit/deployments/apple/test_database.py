@@ -320,12 +320,9 @@ def test_odd_records_are_findings(figure: Path, statement: str, said: str, rows:
 @pytest.mark.parametrize("column", ["ZPLAINSEQUENCE", "ZPLAINFRAGMENT"])
 @pytest.mark.parametrize("table", ["ZOBHRECORD", "ZCMSRECORD"])
 def test_plain_data_is_serious(figure: Path, table: str, column: str) -> None:
-    change(
-        figure,
-        SKETCHES,
-        "INSERT INTO ZCMSRECORD (ZKEY, ZSUBMITTED, ZCREATIONDATE, ZPLAINSEQUENCE) "
-        f"VALUES ('{EMOJI}', 1, 5.5, '')",
-    )
+    columns = "ZKEY, ZSUBMITTED, ZCREATIONDATE, ZPLAINSEQUENCE"
+    insert = f"INSERT INTO ZCMSRECORD ({columns}) VALUES ('{EMOJI}', 1, 5.5, '')"
+    change(figure, SKETCHES, insert)
     assert not any(f.serious for f in read_database(figure).findings)
     change(figure, f"UPDATE {table} SET {column} = 'word' WHERE Z_PK IN (1, 2)")
     database = read_database(figure)

@@ -47,14 +47,9 @@ def ledger_of(version, **options):
 
 
 def made(budget, keys, *, parameter=1.0, algorithm="OneBitHistogram", **fields):
-    names = [f"key{i}" for i in range(keys)]
-    return Configuration(
-        Path("made"),
-        {name: Key(name, "P") for name in names},
-        {"P": Properties("P", algorithm, parameter, budget.name, **fields)},
-        {budget.name: budget},
-        {},
-    )
+    named = {f"key{i}": Key(f"key{i}", "P") for i in range(keys)}
+    properties = {"P": Properties("P", algorithm, parameter, budget.name, **fields)}
+    return Configuration(Path("made"), named, properties, {budget.name: budget}, {})
 
 
 def test_the_papers_totals():
@@ -259,15 +254,9 @@ def opened(day):
 
 
 def test_the_arithmetic():
-    observed = observe(
-        [
-            report(0, segment(EMOJI, 1), segment(WORDS, 2)),
-            report(0, segment(FRENCH, 1)),
-            report(3, segment(WORDS, 1)),
-            report(None, segment(EMOJI, 1)),
-        ],
-        SIERRA,
-    )
+    first = [report(0, segment(EMOJI, 1), segment(WORDS, 2)), report(0, segment(FRENCH, 1))]
+    rest = [report(3, segment(WORDS, 1)), report(None, segment(EMOJI, 1))]
+    observed = observe([*first, *rest], SIERRA)
     assert (observed.reports, observed.undated, observed.span) == (4, 1, 4)
     days = [(d.date, d.total.records, d.total.claimed) for d in observed.days]
     assert days == [("2017-05-01", 4, 6.0), ("2017-05-04", 1, 2.0)]

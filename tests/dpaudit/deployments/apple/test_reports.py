@@ -333,29 +333,20 @@ def test_a_puzzle_has_two_sketches_of_one_function() -> None:
     assert fragment.bits.tolist() == [[161], [0]]
 
 
+NO_HEXADECIMAL = ("0G80", "0F\n80\n", "0x0F", "٠F80", "\ud80000F")
+
+
 @pytest.mark.parametrize(
     ("algorithm", "record", "why"),
     [
-        (BIT, "5", "not 2 comma-separated fields"),
-        (BIT, "5,+1,", "not 2 comma-separated fields"),
-        (BIT, "5,1", "the sign is neither"),
-        (BIT, "5,+2", "the sign is neither"),
-        (BIT, "5,−1", "the sign is neither"),
-        (BIT, " 5,+1", "not a decimal number"),
-        (BIT, "٥,+1", "not a decimal number"),
-        (BIT, "1_0,+1", "not a decimal number"),
+        *((BIT, text, "not 2 comma-separated fields") for text in ("5", "5,+1,")),
+        *((BIT, text, "the sign is neither") for text in ("5,1", "5,+2", "5,−1")),
+        *((BIT, f"{n},+1", "not a decimal number") for n in (" 5", "٥", "1_0", "9" * 100_000)),
         (BIT, "4294967296,+1", "not below 4294967296"),
-        (BIT, "9" * 100_000 + ",+1", "not a decimal number"),
-        (SKETCH, "5,0F8", "an odd number"),
-        (SKETCH, "5,0F", "not 16 bits"),
-        (SKETCH, "5,0F8000", "not 16 bits"),
-        (SKETCH, "5,0G80", "not only hexadecimal digits"),
-        (SKETCH, "5,0F\n80\n", "not only hexadecimal digits"),
-        (SKETCH, "5,0x0F", "not only hexadecimal digits"),
-        (SKETCH, "5,٠F80", "not only hexadecimal digits"),
-        (SKETCH, "5,\ud80000F", "not only hexadecimal digits"),
+        *((SKETCH, f"5,{bits}", "an odd number") for bits in ("0F8", "0F80:0F80")),
+        *((SKETCH, f"5,{bits}", "not 16 bits") for bits in ("0F", "0F8000")),
+        *((SKETCH, f"5,{bits}", "not only hexadecimal digits") for bits in NO_HEXADECIMAL),
         (SKETCH, "100,0F80", "the function is not below 100"),
-        (SKETCH, "5,0F80:0F80", "an odd number"),
         (PUZZLE, "131,0F80", "no ':'"),
         (PUZZLE, "131,0F80:", "not 8 bits"),
         (PUZZLE, "131,a1:0F80", "not 16 bits"),

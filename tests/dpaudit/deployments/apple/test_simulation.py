@@ -37,13 +37,12 @@ def device(
     priorities: tuple[int | None, ...] = (1,),
 ) -> Configuration:
     """Every budget with one set of properties a priority, each of them with so many keys."""
-    properties = {
-        f"{b.name}{n}": Properties(
-            f"{b.name}{n}", "OneBitHistogram", parameter, b.name, priority=priority
-        )
+    made = [
+        Properties(f"{b.name}{n}", "OneBitHistogram", parameter, b.name, priority=priority)
         for b in budgets
         for n, priority in enumerate(priorities)
-    }
+    ]
+    properties = {p.name: p for p in made}
     names = {f"{p}.{i}": Key(f"{p}.{i}", p) for p in properties for i in range(keys)}
     return Configuration(Path("none"), names, properties, {b.name: b for b in budgets}, {})
 
@@ -240,21 +239,6 @@ def test_no_usage_submits_more_than_has_accrued(
         assert all(r.created <= report.created for r in report.records)
     assert len(numbers) == len(set(numbers))
     assert total == +Counter(daemon.submitted)
-
-
-def test_the_same_stream_gives_the_same_life() -> None:
-    def life(seed: int) -> list[GeneratedReport]:
-        configuration = read_configuration(DATA / "10.12.3")
-        daemon = Daemon(configuration, start=START, stream=KeyedStream.from_seed(seed))
-        names = list(daemon.keys)
-        reports = []
-        for i in range(300):
-            daemon.record(names[i % 97], START + i * HOUR)
-            reports += daemon.run_until(daemon.now)
-        return reports
-
-    assert life(1) == life(1)
-    assert life(1) != life(2)
 
 
 def test_an_hourly_user_of_everything_reaches_the_permitted_amounts_of_10_12_3() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from operator import attrgetter
 
 import numpy as np
 import pyarrow as pa
@@ -35,30 +36,21 @@ def write(path, **changes):
 
 
 def test_what_is_written_is_read(tmp_path):
-    rows = [
-        Measurement(
-            geocode=f"{i:02d}", query="detailed", specs=("detailed", "*"), shape=(3, 1),
-            value=np.arange(3) - i, variance=2.5,
-        )
-        for i in range(2500)
-    ]  # fmt: skip
-    total = Constraint(
-        geocode="01", query="total", specs=("*", "*"), shape=(1, 1), value=np.array([9]), sign="="
-    )
-    write_level(
-        tmp_path / "US_PROD", "State", axes=("a", "b"), measurements=rows, constraints=[total],
-        partition="State=01",
-    )  # fmt: skip
+    about = {"query": "detailed", "specs": ("detailed", "*"), "shape": (3, 1), "variance": 2.5}
+    rows = [Measurement(geocode=f"{i:02d}", value=np.arange(3) - i, **about) for i in range(2500)]
+    about = {"query": "total", "specs": ("*", "*"), "shape": (1, 1), "sign": "="}
+    total = Constraint(geocode="01", value=np.array([9]), **about)
+    where = {"axes": ("a", "b"), "partition": "State=01"}
+    write_level(tmp_path / "US_PROD", "State", measurements=rows, constraints=[total], **where)
     (bucket,) = find_buckets([tmp_path])
     assert (bucket.product, bucket.level, bucket.partition) == ("US_PROD", "State", "State=01")
     constraints, measurements = bucket.files
     assert list(read_measurements(constraints)) == list(read_constraints(measurements)) == []
     ((axes, read),) = read_constraints(constraints)
     assert (axes, read.query, read.sign, list(read.value)) == (("a", "b"), "total", "=", [9])
+    about = attrgetter("geocode", "query", "specs", "shape", "variance")
     for row, (_, again) in zip(rows, read_measurements(measurements), strict=True):
-        assert (row.geocode, row.query, row.specs, row.shape, row.variance) == (
-            again.geocode, again.query, again.specs, again.shape, again.variance,
-        )  # fmt: skip
+        assert about(again) == about(row)
         assert list(row.value) == list(again.value)
 
 
@@ -105,21 +97,16 @@ def test_memory_is_for_a_few_rows_at_a_time(tmp_path, monkeypatch):
         ({"variance": [float("nan")]}, "variance=nan"),
         ({"variance": [float("inf")]}, "variance=inf"),
         ({"variance": ["much"]}, "much"),
+        ({"variance": [[1.0]]}, "x.parquet: "),
         ({"query_shape": [[2]]}, "query_shape must have one number for each of a, b"),
-        ({"query_shape": [[3, 1]]}, "query_shape=[3, 1] with 2 values"),
-        ({"query_shape": [[-2, -1]]}, "query_shape=[-2, -1] with 2 values"),
+        *(({"query_shape": [s]}, f"query_shape={s} with 2 values") for s in ([3, 1], [-2, -1])),
         ({"value": [[3.5, 1.0]]}, "truncated"),
-        ({"value": [[1 << 60, 1]]}, "a value above 2^52"),
-        ({"value": [[-(1 << 63), 1]]}, "a value above 2^52"),
+        *(({"value": [[n, 1]]}, "a value above 2^52") for n in (1 << 60, -(1 << 63))),
         ({"value": [[None, 1]]}, "a list with nulls"),
         ({"value": ["ab"]}, "wanted lists of whole numbers"),
         ({"geocode": ["\x1b[31m"]}, "cannot be printed"),
-        ({"geocode": ["0" * 300]}, "texts of 1 to 200 letters"),
-        ({"geocode": [7]}, "texts of 1 to 200 letters"),
-        ({"geocode": [["01"]]}, "texts of 1 to 200 letters"),
-        ({"query_name": [{"x": 1}]}, "texts of 1 to 200 letters"),
-        ({"variance": [[1.0]]}, "x.parquet: "),
-        ({"query_name": [None]}, "texts of 1 to 200 letters"),
+        *(({"geocode": [text]}, "texts of 1 to 200 letters") for text in ("0" * 300, 7, ["01"])),
+        *(({"query_name": [text]}, "texts of 1 to 200 letters") for text in ({"x": 1}, None)),
         ({"a": None, "b": None}, "0 columns for axes"),
     ],
 )
