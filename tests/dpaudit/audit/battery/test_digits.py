@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import scipy
+from support.battery import evidence_of
 
 from dpaudit.audit.battery._digits import Precision
 from dpaudit.audit.battery._distinct import Bulk, Largest, heaviest, survival
@@ -19,19 +20,8 @@ from dpaudit.randomness import KeyedStream
 NORMAL, LAPLACE = Claim.parse("gaussian:sigma=1"), Claim.parse("laplace:scale=1")
 
 
-def judged(make, blocks, claim=NORMAL, *, calls=1):
-    test = make(claim, KeyedStream.from_seed("digits"))
-    for i, x in enumerate(blocks):
-        test.update(
-            SampleBlock(
-                i * calls,
-                np.asarray(x, dtype=np.float64),
-                claim=claim,
-                spread=np.random.default_rng(0),
-                calls=calls,
-            )
-        )
-    return test.evidence(alpha=1e-3)
+def judged(make, blocks, claim=NORMAL):
+    return evidence_of(make, blocks, claim, seed="digits", spread=np.random.default_rng(0))
 
 
 def single(x):
@@ -46,34 +36,30 @@ def laplace(u):
     return np.where(u < 0.5, np.log(2 * u), -np.log(2 * (1 - u)))
 
 
-def with_last(x, digits, bits=1):
+def with_last(x, digits, bits=1, *, word="u8"):
     """``x`` with its last digits replaced."""
-    words = np.ascontiguousarray(x).view(np.uint64) >> np.uint64(bits) << np.uint64(bits)
-    return (words | np.asarray(digits, np.uint64).reshape(x.shape)).view(np.float64)
+    words = np.ascontiguousarray(x).view(word)
+    words = words >> words.dtype.type(bits) << words.dtype.type(bits)
+    return (words | np.asarray(digits, word).reshape(x.shape)).view(x.dtype)
 
 
-# Formats
+FORMATS = {
+    "double": (lambda z: z, 53, 1.0),
+    "float32": (single, 24, 1.0),
+    "scaled float32": (lambda z: single(z) * 3.7, 24, 3.7),
+    "20 zeros": (lambda z: with_last(z, np.zeros(z.shape), 20), 33, 1.0),
+}
 
 
-@pytest.mark.parametrize(
-    ("make", "bits", "factor"),
-    [
-        (lambda z: z, 53, 1.0),
-        (single, 24, 1.0),
-        (lambda z: single(z) * 3.7, 24, 3.7),
-        (lambda z: with_last(z, np.zeros(z.shape), 20), 33, 1.0),
-    ],
-)
-def test_the_format_is_what_the_digits_show(make, bits, factor):
-    z = np.random.default_rng(1).standard_normal(5000)
-    precision = Precision.of(make(z), 3.7)
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_format_is_what_the_digits_show(name):
+    make, bits, factor = FORMATS[name]
+    z = make(np.random.default_rng(1).standard_normal(5000))
+    precision = Precision.of(z, 3.7)
     assert (precision.bits, precision.factor) == (bits, factor)
-    one = np.array([1.0])
-    unit = 2.0 ** (1 - bits)
     if factor == 1.0:
-        assert precision.unit(one) == max(unit, precision.step)
-    counted = precision.last_digits(make(z))
-    assert len(np.unique(counted)) == 256
+        assert precision.unit(np.array([1.0])) == max(2.0 ** (1 - bits), precision.step)
+    assert len(np.unique(precision.last_digits(z))) == 256
 
 
 def test_a_grid_has_a_step_and_fewer_digits_near_zero():
@@ -86,19 +72,14 @@ def test_a_grid_has_a_step_and_fewer_digits_near_zero():
     )
 
 
-# Duplicates
-
-
 @pytest.mark.parametrize("claim", [NORMAL, LAPLACE])
 def test_no_magnitude_of_rounded_noise_is_likelier_than_allowed(claim):
     """Probability of each float32 magnitude against the bound, in strips and in the tail."""
     precision = Precision(24, 0.0)
     for low, high in ((0.0, 0.1), (0.3, 0.9), (0.9, 1.6), (2.0, 3.0), (3.7, math.inf)):
         x = np.linspace(max(low, 1e-3), min(high, low + 3), 1000, endpoint=False)
-        density = (
-            np.array([survival(claim, v - 1e-6) - survival(claim, v + 1e-6) for v in x]) / 2e-6
-        )
-        likeliest = (density * precision.unit(x)).max()
+        mass = [survival(claim, v - 1e-6) - survival(claim, v + 1e-6) for v in x]
+        likeliest = (np.array(mass) / 2e-6 * precision.unit(x)).max()
         assert likeliest <= 0.51 * heaviest(claim, precision, low, high)
 
 
@@ -124,23 +105,17 @@ def test_duplicates_are_seen_across_the_whole_run_in_little_memory(monkeypatch):
 
 def test_the_level_of_duplicates_in_float32_noise_is_kept():
     """Of p-values of honest float32 noise few are small; of an inverse CDF of 23 bits all are."""
-    for make, least in ((lambda r, n: single(r.standard_normal(n)), 0.2), (None, None)):
-        seen = []
+
+    def p_values(make):
         for i in range(60):
-            rng = np.random.default_rng([4, i])
-            top = Largest()
+            rng, top = np.random.default_rng([4, i]), Largest()
             for _ in range(8):
-                x = (
-                    make(rng, 1 << 15)
-                    if make
-                    else single(scipy.special.ndtri(uniforms(rng, 23, 1 << 15)))
-                )
-                top.add(x)
-            seen.append(top.repeats(NORMAL, Precision(24, 0.0))[0])
-        if least:
-            assert sum(p <= 0.05 for p in seen) <= 9
-        else:
-            assert sum(p <= 1e-4 for p in seen) >= 55
+                top.add(single(make(rng)))
+            yield top.repeats(NORMAL, Precision(24, 0.0))[0]
+
+    assert sum(p <= 0.05 for p in p_values(lambda rng: rng.standard_normal(1 << 15))) <= 9
+    coarse = p_values(lambda rng: scipy.special.ndtri(uniforms(rng, 23, 1 << 15)))
+    assert sum(p <= 1e-4 for p in coarse) >= 55
 
 
 def test_a_float32_laplace_shows_in_its_tail():
@@ -173,9 +148,6 @@ def test_last_digits_that_are_always_0_are_found(zeros):
     assert evidence.effect == f"zero bits at the end of every double: {zeros}"
     steps = np.rint(z * 2**40) / 2**40  # a fine grid
     assert judged(Granularity, [steps]).p > 1e-3
-
-
-# Grids
 
 
 @pytest.mark.parametrize(
@@ -220,16 +192,12 @@ def test_honest_probabilities_lie_on_no_grid(claim, precision):
     assert sum(p <= 0.05 for p in seen) <= 4
 
 
-# Lengths
-
-
 def scaled(z, lengths):
     return z * (lengths / np.linalg.norm(z, axis=1))[:, None]
 
 
 def test_lengths_from_a_pool_or_from_short_uniforms_are_found():
-    rng = np.random.default_rng(11)
-    d, n = 32, 4000
+    rng, d, n = np.random.default_rng(11), 32, 4000
     pool = np.sqrt(rng.chisquare(d, 1 << 14))
     z = rng.standard_normal((n, d))
     copied = judged(Norms, [scaled(z, rng.choice(pool, n))])
@@ -255,9 +223,6 @@ def test_lengths_of_honest_rows_pass_at_every_d():
     assert sum(p <= 0.05 for p in seen) <= 6
 
 
-# Last digits
-
-
 def register(n):
     bits = [1, 0, 1] * 10 + [1]
     while len(bits) < n:
@@ -265,49 +230,35 @@ def register(n):
     return np.array(bits)
 
 
+def same_every_call(z, call):
+    return np.random.default_rng(1).integers(0, 8, z.size)
+
+
 MESSAGES = {
-    "counter of calls": (4, lambda z, call: np.full(z.shape, call % 16)),
-    "parity of the coordinate": (1, lambda z, call: np.arange(z.size) % z.shape[1] % 2),
-    "counter of values": (4, lambda z, call: (call * z.size + np.arange(z.size)) % 16),
-    "next sign": (1, lambda z, call: np.roll(z.ravel() > 0, -1)),
-    "whether 700 before is large": (1, lambda z, call: np.roll(np.abs(z.ravel()) > 0.7, 700)),
-    "register": (1, lambda z, call: register(z.size * 10)[call * z.size : (call + 1) * z.size]),
-    "own sign": (1, lambda z, call: z.ravel() > 0),
-    "same in every call": (
-        3,
-        lambda z, call: np.random.default_rng(1).integers(0, 8, z.size),
-    ),
-}
-VIEWS = {
-    "counter of calls": "place",
-    "parity of the coordinate": "place",
-    "counter of values": "place",
-    "next sign": "order",
-    "whether 700 before is large": "order",
-    "register": "recurrence",
-    "own sign": "frequency",
-    "same in every call": "call before",
+    "counter of calls": (4, "place", lambda z, call: np.full(z.shape, call % 16)),
+    "parity of the place": (1, "place", lambda z, call: np.arange(z.size) % z.shape[1] % 2),
+    "counter of values": (4, "place", lambda z, call: (call * z.size + np.arange(z.size)) % 16),
+    "next sign": (1, "order", lambda z, call: np.roll(z.ravel() > 0, -1)),
+    "700 before is large": (1, "order", lambda z, call: np.roll(np.abs(z.ravel()) > 0.7, 700)),
+    "register": (1, "recurrence", lambda z, call: register(z.size * 10)[call * z.size :][: z.size]),
+    "own sign": (1, "frequency", lambda z, call: z.ravel() > 0),
+    "same in every call": (3, "call before", same_every_call),
 }
 
 
 @pytest.mark.parametrize("kind", MESSAGES)
-@pytest.mark.parametrize("precision", ["double", "float32"])
-def test_messages_in_last_digits_are_found(kind, precision):
+@pytest.mark.parametrize(("dtype", "word", "digits"), [("f8", "u8", 53), ("f4", "u4", 24)])
+def test_messages_in_last_digits_are_found(kind, dtype, word, digits):
     rng = np.random.default_rng(13)
-    bits, message = MESSAGES[kind]
+    bits, view, message = MESSAGES[kind]
     blocks = []
     for call in range(10):
         z = rng.standard_normal((64, 50))
-        if precision == "float32":
-            word = z.astype(np.float32).view(np.uint32) >> np.uint32(bits) << np.uint32(bits)
-            word |= np.asarray(message(z, call), np.uint32).reshape(z.shape)
-            blocks.append(word.view(np.float32).astype(np.float64))
-        else:
-            blocks.append(with_last(z, message(z, call), bits))
+        blocks.append(with_last(z.astype(dtype), message(z, call), bits, word=word).astype(float))
     evidence = judged(LastDigits, blocks)
-    assert evidence.parts[VIEWS[kind]] < 1e-4
+    assert evidence.parts[view] < 1e-4
     assert "digit" in evidence.effect
-    assert evidence.details["digits"] == (24 if precision == "float32" else 53)
+    assert evidence.details["digits"] == digits
 
 
 HONEST = {
@@ -336,13 +287,11 @@ def test_digits_of_honest_noise_pass_however_unfair_the_last_one_is(kind):
 
 
 def test_digits_that_a_value_rounds_away_are_no_pattern():
-    rng = np.random.default_rng(31)
-    test = LastDigits(LAPLACE, KeyedStream.from_seed("digits"))
+    rng, test = np.random.default_rng(31), LastDigits(LAPLACE, KeyedStream.from_seed("digits"))
+    more = {"claim": LAPLACE, "spread": np.random.default_rng(0)}
     for i, value in enumerate((0.0,) * 4 + (1000.0, 1e6) * 2):
         noise = (value + rng.laplace(size=(8192, 1))) - value
-        test.update(
-            SampleBlock(i, noise, claim=LAPLACE, spread=np.random.default_rng(0), value=value)
-        )
+        test.update(SampleBlock(i, noise, value=value, **more))
     assert test.evidence(alpha=1e-3).p > 1e-3
 
 

@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 import torch
+from support.battery import evidence_of
 
 from dpaudit.audit.battery.predictable import mersenne, predictable, seed_sequence
 from dpaudit.audit.battery.predictable.catalogue import seedings
@@ -28,31 +29,20 @@ SEEDS = np.array([0, 1, 42, 12345, 2**32 - 1, 2**32, 123456789012345678], np.uin
 
 
 def seen(blocks, claim="gaussian:sigma=1", **more):
-    law, stream = Claim.parse(claim), KeyedStream.from_seed(11)
-    test = Predictable(law, stream)
-    for i, block in enumerate(blocks):
-        test.update(SampleBlock(i, block, claim=law, spread=stream.numpy(), **more))
-    return test.evidence(alpha=0.001)
+    return evidence_of(Predictable, blocks, claim, **more)
 
 
 def honest(*shape):
     return KeyedStream.from_seed("honest").numpy().standard_normal(shape)
 
 
-# --- the generators, against those that people use ---
-
-
 @pytest.mark.parametrize("count", [1, 30, 227, 700])
 def test_twisters_are_those_of_numpy_and_python(count):
     words = [np.random.RandomState(int(s))._bit_generator.random_raw(count) for s in SEEDS[:5]]
     np.testing.assert_array_equal(mersenne.by_genrand(SEEDS[:5], count), np.stack(words, 1))
-
-    def python(seed):
-        generator = random.Random(seed)
-        return [generator.getrandbits(32) for _ in range(count)]
-
-    words = np.stack([python(int(s)) for s in SEEDS], 1)
-    np.testing.assert_array_equal(mersenne.by_array(SEEDS, count), words)
+    pythons = [random.Random(int(s)) for s in SEEDS]
+    words = [[one.getrandbits(32) for _ in range(count)] for one in pythons]
+    np.testing.assert_array_equal(mersenne.by_array(SEEDS, count), np.stack(words, 1))
 
 
 @pytest.mark.parametrize("count", [1, 9, 300])
@@ -71,13 +61,31 @@ def test_seed_sequences_are_numpys(ours, theirs, count):
     np.testing.assert_array_equal(ours(SEEDS, count), words)
 
 
-def test_rs_generator_gives_rs_normals():
-    """``set.seed(42); rnorm(3)`` and ``set.seed(1); rnorm(3)``, as R prints them."""
-    found = {
-        s.name: v for s, _, v in seedings("gaussian", np.array([42, 1], np.uint64), common=True)
-    }
-    expected = [[1.37095845, 0.62645381], [0.56469817, 0.18364332], [0.36312841, 0.83562861]]
-    np.testing.assert_allclose(found["R's set.seed and rnorm"], expected, atol=1e-8)
+PRINTED = {  # the seed and the first normals
+    # as R prints ``set.seed(42); rnorm(3)``
+    "R's set.seed and rnorm": [
+        (42, [1.37095845, 0.56469817, 0.36312841]),
+        (1, [0.62645381, 0.18364332, 0.83562861]),
+    ],
+    # magnitudes that libstdc++ (GCC) prints of std::normal_distribution
+    "std::mt19937 and the polar method, second value first": [
+        (5489, [0.134529658472, 0.14638178119, 0.460650182383])
+    ],
+    "std::minstd_rand and the polar method, second value first": [
+        (3, [0.828087975049, 1.159963951239, 1.332138434206])
+    ],
+    "std::minstd_rand0 and the polar method, second value first": [
+        (1, [0.121965784142, 1.086818044261, 0.684289943797])
+    ],
+}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_seeds_give_the_normals_that_r_and_cpp_print(name):
+    for seed, expected in PRINTED[name]:
+        of = seedings("gaussian", np.array([seed], np.uint64), common=True)
+        found = {s.name: v for s, _, v in of}[name]
+        np.testing.assert_allclose(found[:, 0], expected, atol=1e-8 if name[0] == "R" else 1e-11)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 42, 2**31 + 5])
@@ -87,12 +95,11 @@ def test_cs_generators_are_those_of_this_libc(seed):
         pytest.skip("not glibc")
     libc.drand48.restype = ctypes.c_double
     libc.srand(seed)
-    given = [libc.rand() / 2**31 for _ in range(5)]
-    one = np.array([seed], np.uint64)
-    np.testing.assert_array_equal(GENERATORS["glibc's rand"](one, 5)[:, 0], given)
     libc.srand48(ctypes.c_long(seed))
-    given = [libc.drand48() for _ in range(5)]
-    np.testing.assert_array_equal(GENERATORS["drand48"](one, 5)[:, 0], given)
+    one = np.array([seed], np.uint64)
+    given = [(libc.rand() / 2**31, libc.drand48()) for _ in range(5)]
+    for name, numbers in zip(("glibc's rand", "drand48"), np.array(given).T, strict=True):
+        np.testing.assert_array_equal(GENERATORS[name](one, 5)[:, 0], numbers)
 
 
 KNOWN = {
@@ -106,10 +113,9 @@ KNOWN = {
 }
 
 
-@pytest.mark.parametrize("name", KNOWN)
-def test_small_generators_give_their_published_numbers(name):
-    seed, place, expected = KNOWN[name]
-    assert GENERATORS[name](np.array([seed], np.uint64), place)[-1, 0] == expected
+def test_small_generators_give_their_published_numbers():
+    for name, (seed, place, expected) in KNOWN.items():
+        assert GENERATORS[name](np.array([seed], np.uint64), place)[-1, 0] == expected, name
 
 
 def test_java_and_the_polar_method_give_nextgaussian():
@@ -119,79 +125,44 @@ def test_java_and_the_polar_method_give_nextgaussian():
     assert polar.apply(u, 1)[0, 0] == pytest.approx(1.1419053154730547, abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("name", "seed", "values"),
-    [
-        ("std::mt19937", 5489, [0.134529658472, 0.14638178119, 0.460650182383]),
-        ("std::minstd_rand", 3, [0.828087975049, 1.159963951239, 1.332138434206]),
-        ("std::minstd_rand0", 1, [0.121965784142, 1.086818044261, 0.684289943797]),
-    ],
-)
-def test_cpps_generators_give_std_normal_distribution(name, seed, values):
-    """Magnitudes that libstdc++ (GCC) prints."""
-    named = f"{name} and the polar method, second value first"
-    by = {s.name: v for s, _, v in seedings("gaussian", np.array([seed], np.uint64), common=True)}
-    np.testing.assert_allclose(by[named][:, 0], values, atol=1e-11)
-
-
-# --- what is found ---
-
-
 def python(draw, seed):
     random.seed(seed)
     return np.array([[draw(0.0, 2.0) for _ in range(64)] for _ in range(20)])
 
 
-def laplace_of_torch():
-    torch.manual_seed(5)
-    return torch.distributions.Laplace(0.0, 2.0).sample((20, 64)).double().numpy()
-
-
-def normal_of_torch():
-    torch.manual_seed(5)
+def normal_of_torch(seed):
+    torch.manual_seed(seed)
     return 2.0 * torch.randn(20, 64).double().numpy()
 
 
-GAUSSIAN = {
-    "numpy.random.RandomState and the polar method": (
-        77,
-        lambda: np.random.RandomState(77).normal(0, 2, (20, 64)),
-    ),
-    "numpy.random.Generator(PCG64)": (
-        977,
-        lambda: np.random.default_rng(977).normal(0, 2, (20, 64)),
-    ),
-    "numpy.random.Generator(SFC64)": (
-        123456789,
-        lambda: np.random.Generator(np.random.SFC64(123456789)).normal(0, 2, (20, 64)),
-    ),
-    "Python's random.seed and Box-Muller, angle first": (12, lambda: python(random.gauss, 12)),
-    "Python's random.seed and the ratio of uniforms": (
-        12,
-        lambda: python(random.normalvariate, 12),
-    ),
+def laplace_of_torch(seed):
+    torch.manual_seed(seed)
+    return torch.distributions.Laplace(0.0, 2.0).sample((20, 64)).double().numpy()
+
+
+def sfc(seed):
+    return np.random.Generator(np.random.SFC64(seed))
+
+
+LEGACY, NUMPY, SHAPE = np.random.RandomState, np.random.default_rng, (0, 2, (20, 64))
+COMMON = {
+    "numpy.random.RandomState and the polar method": (77, lambda s: LEGACY(s).normal(*SHAPE)),
+    "numpy.random.Generator(PCG64)": (977, lambda s: NUMPY(s).normal(*SHAPE)),
+    "numpy.random.Generator(SFC64)": (123456789, lambda s: sfc(s).normal(*SHAPE)),
+    "Python's random.seed and Box-Muller, angle first": (12, lambda s: python(random.gauss, s)),
+    "Python's random.seed and the ratio": (12, lambda s: python(random.normalvariate, s)),
     "torch.manual_seed and torch.randn": (5, normal_of_torch),
-}
-LAPLACE = {
-    "numpy.random.PCG64 and the inverse": (
-        3,
-        lambda: np.random.default_rng(3).laplace(0, 2, (20, 64)),
-    ),
-    "numpy.random.RandomState and the inverse": (
-        3,
-        lambda: np.random.RandomState(3).laplace(0, 2, (20, 64)),
-    ),
+    "numpy.random.PCG64 and the inverse": (3, lambda s: NUMPY(s).laplace(*SHAPE)),
+    "numpy.random.RandomState and the inverse": (3, lambda s: LEGACY(s).laplace(*SHAPE)),
     "torch.manual_seed and torch.distributions.Laplace": (5, laplace_of_torch),
 }
 
 
-@pytest.mark.parametrize(
-    ("claim", "name", "seed", "make"),
-    [("gaussian:sigma=2", name, *rest) for name, rest in GAUSSIAN.items()]
-    + [("laplace:scale=2", name, *rest) for name, rest in LAPLACE.items()],
-)
-def test_a_common_generator_under_a_common_seed_is_found(claim, name, seed, make):
-    evidence = seen([make()], claim)
+@pytest.mark.parametrize("name", COMMON)
+def test_a_common_generator_under_a_common_seed_is_found(name):
+    seed, make = COMMON[name]
+    laplace = "Laplace" in name or "inverse" in name
+    evidence = seen([make(seed)], "laplace:scale=2" if laplace else "gaussian:sigma=2")
     assert evidence.p < 1e-300
     assert evidence.details["generator"].startswith(name)
     assert evidence.details["seed"] == str(seed)
@@ -215,13 +186,12 @@ def bits(value):
 def test_a_seed_made_of_the_first_value_of_a_row_is_found(seed):
     rows = honest(40, 64)
     for row in rows:
-        row[1:] = np.random.Generator(np.random.SFC64(seed(row[0]))).standard_normal(63)
+        row[1:] = sfc(seed(row[0])).standard_normal(63)
     evidence = seen([rows[:20], rows[20:]])
     assert evidence.p < 1e-100
     assert "SFC64" in evidence.details["generator"]
-    assert int(evidence.details["seed"]) == seed(
-        rows[evidence.details["at"].get("value", 0) // 64][0]
-    )
+    row = rows[evidence.details["at"].get("value", 0) // 64]
+    assert int(evidence.details["seed"]) == seed(row[0])
 
 
 def test_a_seed_that_is_a_float_seen_in_the_noise_is_found():
@@ -270,42 +240,36 @@ def test_honest_noise_and_an_unknown_seed_pass():
     assert effect == "not applicable: the claimed law is discrete"
 
 
-@pytest.mark.parametrize("run", [4, 5, 6, 20])
+@pytest.mark.parametrize("run", [4, 5, 6, 20, "from the noise"])
 def test_the_p_value_is_the_bound_of_the_run_found(run):
+    """A run under a seed from the noise counts one value less."""
     noise = honest(100, 64)
-    noise[3, :run] = np.random.default_rng(9).standard_normal(run)
+    if run == "from the noise":
+        run, paid = 7, 6
+        noise[63, 1:8] = sfc(bits(noise[63, 0])).standard_normal(7)
+    else:
+        paid = run
+        noise[3, :run] = np.random.default_rng(9).standard_normal(run)
     evidence = seen([noise])
     windows, tries = evidence.details["places"], evidence.details["tries"]
     assert evidence.details["values in a row"] == run
-    assert evidence.p == pytest.approx(min(1.0, windows * tries * 2.0 ** (-16 * run)), abs=0)
+    assert evidence.p == pytest.approx(min(1.0, windows * tries * 2.0 ** (-16 * paid)), abs=0)
     assert tries > 1024 * len(TRANSFORMS["gaussian"])
-
-
-def test_a_run_under_a_seed_from_the_noise_counts_one_value_less():
-    noise = honest(100, 64)
-    noise[63, 1:8] = np.random.Generator(np.random.SFC64(bits(noise[63, 0]))).standard_normal(7)
-    evidence = seen([noise])
-    windows, tries = evidence.details["places"], evidence.details["tries"]
-    assert evidence.details["values in a row"] == 7
-    assert evidence.p == pytest.approx(windows * tries * 2.0 ** (-16 * 6), abs=0)
 
 
 def test_an_honest_value_is_near_a_number_less_often_than_the_bound_says():
     """2^-16 for an interval of 2·2^-19 (times the number, above 1), whatever the number."""
-    tolerance = TOLERANCE
-    for density in (
-        lambda x: 2 * math.exp(-x * x / 2) / math.sqrt(2 * math.pi),
-        lambda x: math.exp(-x),
-    ):
-        worst = max(density(x) * 2 * tolerance * max(x, 1) for x in np.linspace(0, 40, 4001))
+    x = np.linspace(0, 40, 4001)
+    for density in (2 * np.exp(-x * x / 2) / math.sqrt(2 * math.pi), np.exp(-x)):
+        worst = (density * 2 * TOLERANCE * np.maximum(x, 1)).max()
         assert worst <= 2.0**-18 < predictable._ALIKE / 2
 
 
 def test_more_values_buy_more_seeds():
-    few = seen([honest(100, 64)]).blind_spots[0]
-    many = seen([honest(4096, 64)] * 2).blind_spots[0]
+    few, many = (
+        seen(blocks).blind_spots[0] for blocks in ([honest(100, 64)], [honest(4096, 64)] * 2)
+    )
     assert (few.size, many.size) == (1024, 2 * 4096 * 64 // 150)
-    assert "nonce" in few.says
     assert {9, 2024, 5489, 123456789, 0xDEADBEEF} <= set(small(10))
     assert set(near(1e9, 5)[:21]) == set(range(10**9 - 5, 10**9 + 16))
     assert {20261123, 20200229} <= set(dates(1795400000.0))  # in 2026
@@ -314,17 +278,13 @@ def test_more_values_buy_more_seeds():
 
 
 def test_an_audit_names_generator_and_seed():
-    law = Claim.parse("gaussian:sigma=1")
+    asked = {"seed": "1", "samples": 20_000, "dim": 8, "alpha": 1e-4}
+    options = AuditOptions(tests=("predictable", "moments"), **asked)
 
     def audited(generator):
-        sampler = CallableSampler(
-            lambda n, d: generator.standard_normal((n, d)), name="f", call=None
-        )
-        options = AuditOptions(
-            seed="1", samples=20_000, tests=("predictable", "moments"), dim=8, alpha=1e-4
-        )
-        with sampler as opened:
-            return run_audit(opened, claim=law, options=options)
+        draw = CallableSampler(lambda n, d: generator.standard_normal((n, d)), name="f", call=None)
+        with draw as opened:
+            return run_audit(opened, claim=Claim.parse("gaussian:sigma=1"), options=options)
 
     found = audited(np.random.default_rng(42))
     assert [t.name for t in found.tests if t.finding] == ["predictable"]
