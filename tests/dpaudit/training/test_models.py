@@ -346,6 +346,15 @@ def test_the_copy_shares_nothing(norm):
     assert torch.equal(flat(model.state_dict().values()), kept)
 
 
+def test_frozen_statistics_do_not_follow_the_layer_they_came_from():
+    norm = nn.BatchNorm2d(2)
+    frozen = FrozenNorm2d(norm)
+    norm(torch.full((1, 2, 3, 3), 5.0))
+    assert norm.running_mean.all()
+    assert not frozen.constants.mean.any()
+    assert bool((frozen.constants.var == 1).all())
+
+
 def test_dropout_is_off():
     model, (x, _) = make_model("vgg19-bn", seed=1), records(2, dtype=torch.float32)
     first, second = (model.classifier(torch.ones(2, 512)) for _ in range(2))
