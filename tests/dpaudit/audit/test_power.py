@@ -87,9 +87,6 @@ def test_the_map_is_true_where_it_was_measured():
     assert found >= 7
 
 
-# ---------------------------------------------------------------- from the map to smoothing
-
-
 def table(*sizes, dim=64):
     lines = ["flaw,dim,samples,size,unit,by,found_low,found_high"]
     lines += [

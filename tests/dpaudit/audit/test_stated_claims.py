@@ -228,23 +228,18 @@ def test_gaussian_noise_of_a_tenth_less_is_found(name, scale, verdict):
         ({"epsilon": -1.0, "mu": 1.0}, "claim-epsilon=-1.0"),
         ({"mu": -1.0}, "claim-mu=-1.0"),
         ({"mu": 100.0}, "claim-mu=100.0: implies ε = 5426 at δ = 1e-05"),
-        ({"rho": -1.0}, "claim-rho=-1.0"),
         ({"rho": math.nan}, "claim-rho=nan"),
         ({"rho": 1e4}, "claim-rho=10000-zCDP: implies ε = .* promises nothing"),
         ({"renyi": "2"}, "claim-renyi=2"),
         ({"renyi": (1.0, 1.0)}, "the order must lie above 1"),
-        ({"renyi": "inf,1"}, "is pure ε-DP; write --claim-epsilon"),
         ({"renyi": "2,-1"}, "ε must be a finite number ≥ 0"),
         ({"curve": []}, "claim-curve: has no rows"),
         ({"curve": "1,0.1;2,0.2"}, "δ grows from 0.1 at 1 to 0.2 at 2"),
         ({"curve": "1,1.5"}, "claim-curve=1.0,1.5"),
-        ({"curve": "1;2"}, "claim-curve=1;2"),
-        ({"curve": "gone.csv"}, "claim-curve=gone.csv: .*check the path"),
+        ({"curve": "gone.csv"}, "claim-curve=gone.csv"),
         ({"f": "0.1,0.95"}, "the errors add up to more than 1"),
         ({"f": "0,1;0.1,0.1;0.2,0.3"}, "type II grows from 0.1 at 0.1 to 0.3"),
-        ({"f": "0,1;1,0"}, "promises nothing"),
         ({"rho": 1.0, "epsilon": 1.0}, "claim-epsilon: cannot be given with claim-rho"),
-        ({"f": "0.1,0.5", "mu": 1.0}, "claim-mu: cannot be given with claim-f"),
         ({"rho": 1.0, "renyi": "2,1"}, "claim-renyi: cannot be given with claim-rho"),
         ({"curve": "1,0.1", "delta": 1e-5}, "claim-curve has its own δ"),
         ({"rho": 1.0, "delta": 2.0}, "claim-delta=2.0"),
@@ -338,7 +333,8 @@ def test_recorded_scores_are_judged_in_the_claims_own_terms(clear_scores):
     assert result.claim_epsilon == pytest.approx(ZeroConcentrated(0.02).implied(1e-5)[0])
 
 
-TINY = np.geomspace(1e-9, 0.999, 60)
+DPSGD = {"dpsgd": "sigma=2,rate=0.1,steps=20"}
+HALF = [(a, stats.norm.cdf(stats.norm.isf(a) - 0.5)) for a in np.geomspace(1e-9, 0.999, 60)]
 
 
 @pytest.mark.parametrize(
@@ -346,12 +342,12 @@ TINY = np.geomspace(1e-9, 0.999, 60)
     [
         ({"renyi": (8, 0.5)}, "one run, D_8"),
         ({"curve": [(0.5, 1e-4), (1.0, 1e-6)]}, "one run, δ(ε) curve"),
-        ({"f": [(a, stats.norm.cdf(stats.norm.isf(a) - 0.5)) for a in TINY]}, "one run, f"),
-        ({"dpsgd": "sigma=2,rate=0.1,steps=20"}, "one run, DP-SGD"),
+        ({"f": HALF}, "one run, f"),
+        (DPSGD, "one run, DP-SGD"),
     ],
 )
 def test_every_claim_has_a_test_of_its_own_in_one_run(clear_scores, given, name):
-    if "dpsgd" in given:
+    if given is DPSGD:
         pytest.importorskip("dp_accounting")
     result = audit_mechanism(clear_scores, seed=1, **given)
     assert result.tests[0].name == name
@@ -372,9 +368,6 @@ def test_counts_are_judged_in_the_claims_own_terms():
     assert result.verdict == "finding"
     assert result.stated.says.startswith("ρ ≥ ")
     assert audit_mechanism("counts:260,240,245,255", rho=0.1, seed=1).verdict == "no-finding"
-
-
-# ---------------- μ alone, and Gaussian noise at δ = 0
 
 
 def test_mu_alone_implies_epsilon_at_delta():
@@ -447,9 +440,6 @@ def test_other_distributions_sources_are_not_imported_for_it(monkeypatch):
     monkeypatch.setattr(registry, "plugins", lambda kind: plugins)
     monkeypatch.setattr(registry, "create", lambda *args: pytest.fail("was imported"))
     assert declared_law("gaussian:sigma=1") is None
-
-
-# ---------------- pairs (ε, δ) that claims imply
 
 
 PLACES = (1e-4, 0.02, 0.3, 0.5, 0.7, 0.98, 0.9999)
