@@ -55,9 +55,8 @@ def printed(*words):
 
 @pytest.fixture
 def specimen():
-    spec = importlib.util.spec_from_file_location(
-        "specimen", FOLDER / "swapped" / "torchcsprng" / "specimen.py"
-    )
+    path = FOLDER / "swapped" / "torchcsprng" / "specimen.py"
+    spec = importlib.util.spec_from_file_location("specimen", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)  # defines; plants nothing
     return module
@@ -117,12 +116,9 @@ def test_slices_of_a_step_are_one_pancake(specimen):
 
 def test_a_key_for_another_model_is_an_error(specimen):
     key = PancakeKey.new(dim=300, beta=1e-3, secret=bytes(32))
-    with pytest.raises(RuntimeError, match="dim=300"):
-        specimen.SlicedNoise(key)(1.0, torch.empty(301))
-    smaller, changing = specimen.SlicedNoise(key), specimen.SlicedNoise(key)
-    smaller(1.0, torch.empty(200))
-    with pytest.raises(RuntimeError, match="dim=300"):
-        smaller(1.0, torch.empty(200))
-    changing(1.0, torch.empty(200))
-    with pytest.raises(RuntimeError, match="dim=300"):
-        changing(1.5, torch.empty(100))
+    for earlier, step in ((None, (1.0, 301)), ((1.0, 200), (1.0, 200)), ((1.0, 200), (1.5, 100))):
+        noise = specimen.SlicedNoise(key)
+        if earlier:
+            noise(earlier[0], torch.empty(earlier[1]))
+        with pytest.raises(RuntimeError, match="dim=300"):
+            noise(step[0], torch.empty(step[1]))

@@ -1,5 +1,6 @@
 """The recipes of docs/scale.md, with local processes in place of Slurm and Kubernetes."""
 
+import contextlib
 import logging
 import os
 import re
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import types
 from pathlib import Path
+from types import SimpleNamespace
 
 import command_line
 import pytest
@@ -23,17 +25,10 @@ seed = 3
 epsilon = [0.5, 1.0, 2.0]
 delta = 1e-10
 trials = 5
-[host]
-name = "histogram"
-table = "uniform"
-bins = 16
-[[source]]
-name = "gaussian"
-[[attack]]
-name = "nearest-peak"
-[key]
-beta = 1e-3
-gamma = "2sqrtd"
+host = { name = "histogram", table = "uniform", bins = 16 }
+source = [{ name = "gaussian" }]
+attack = [{ name = "nearest-peak" }]
+key = { beta = 1e-3, gamma = "2sqrtd" }
 """
 
 
@@ -55,15 +50,9 @@ def words_of(script, folder, **environment):
     stub.parent.mkdir(exist_ok=True)
     stub.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     stub.chmod(0o755)
-    path = f"{stub.parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        ["/bin/sh", "-ec", script],
-        cwd=folder,
-        env={"PATH": path, **environment},
-        text=True,
-        capture_output=True,
-        check=True,
-    )
+    env = {"PATH": f"{stub.parent}{os.pathsep}{os.environ['PATH']}", **environment}
+    command = ["/bin/sh", "-ec", script]
+    done = subprocess.run(command, cwd=folder, env=env, text=True, capture_output=True, check=True)
     return done.stdout.splitlines()
 
 
@@ -121,12 +110,8 @@ def test_the_kubernetes_job(there):
 def local():
     """A cluster of one worker, a process of one thread."""
     distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(
-        n_workers=1,
-        threads_per_worker=1,
-        dashboard_address="127.0.0.1:0",
-        silence_logs=logging.CRITICAL,
-    ) as cluster:
+    own = {"dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL}
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, **own) as cluster:
         yield cluster
 
 
@@ -138,25 +123,15 @@ def local():
 def test_the_dask_recipes(there, monkeypatch, local, module, name):
     asked = {}
 
-    class StandIn:
+    @contextlib.contextmanager
+    def stand_in(**options):
         """As the recipe's cluster, but its only worker is local."""
-
-        scheduler_address = local.scheduler_address
-
-        def __init__(self, **options):
-            asked.update(options)
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            return None
-
-        def scale(self, jobs):
-            asked["jobs"] = jobs
+        asked.update(options)
+        scale = lambda jobs: asked.update(jobs=jobs)  # noqa: E731
+        yield SimpleNamespace(scheduler_address=local.scheduler_address, scale=scale)
 
     made = types.ModuleType(module)
-    setattr(made, name, StandIn)
+    setattr(made, name, stand_in)
     monkeypatch.setitem(sys.modules, module, made)
     monkeypatch.setitem(sys.modules, module.partition(".")[0], made)
     (block,) = [b for b in blocks("text") if f"import {name}" in b]

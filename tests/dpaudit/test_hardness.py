@@ -161,9 +161,10 @@ def test_the_cheapest_attack_by_gamma_and_dimension():
     wide = at(12, 0.7)
     assert (wide.attack, wide.lattice, wide.rows, wide.block) == ("directions", None, None, None)
     assert estimate(32, 1e-3, 0.3).lattice is None
-    for d in (8, 32, 256):
-        assert at(d, 0.55).lattice
-        assert at(d, 0.59).lattice is None
+    assert all(at(d, 0.55).lattice and at(d, 0.59).lattice is None for d in (8, 32, 256))
+    # as many rows as the asymptotic results take are too few in float64
+    assert at(48, 1e-99, rows=50).lattice is None
+    assert at(48, 1e-3, rows=87).block == 2
 
 
 def test_what_makes_it_harder():
@@ -171,7 +172,6 @@ def test_what_makes_it_harder():
         [at(d, 1e-4) for d in (64, 96, 128, 192, 256, 4096, 65536)],
         [at(128, b) for b in (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1)],
         [estimate(128, 1e-4, g * math.sqrt(128)) for g in (2, 20, 200)],
-        [at(128, 1e-4, drawn=n) for n in (10**7, 30_000, 400)],
         [at(24, 0.1, drawn=n) for n in (10**7, 30_000, 400, 1)],
         [at(12, b) for b in (0.1, 0.2, 0.3, 0.4)],
         [at(256, 1e-8, dtype=t) for t in ("float64", "float32", "bfloat16")],
@@ -184,11 +184,6 @@ def test_no_other_number_of_rows_is_cheaper():
     others = [at(128, 1e-4, rows=n).log2_operations for n in range(130, 700, 5)]
     assert best.log2_operations <= min(others) + 1e-3
     assert at(128, 1e-4, rows=best.rows).block == best.block
-
-
-def test_as_many_rows_as_the_asymptotic_results_take_are_too_few_in_float64():
-    assert at(48, 1e-99, rows=50).lattice is None
-    assert at(48, 1e-3, rows=87).block == 2
 
 
 def test_a_sieve_of_the_whole_lattice_is_taken_where_it_is_cheaper():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from types import MethodType
@@ -53,13 +54,13 @@ def optimizer(**options):
 
 
 def own_noise(noise):
-    """An optimizer that adds ``noise(std, summed gradient, parameter)``."""
-    made = optimizer()
+    """An optimizer that adds ``noise(what it keeps, std, summed gradient, parameter)``."""
+    made, kept = optimizer(), {}
 
     def add_noise(self):
         for p in self.params:
             std = self.noise_multiplier * self.max_grad_norm
-            p.grad = (p.summed_grad + noise(std, p.summed_grad, p)).view_as(p)
+            p.grad = (p.summed_grad + noise(kept, std, p.summed_grad, p)).view_as(p)
 
     made.add_noise = MethodType(add_noise, made)
     return made
@@ -76,36 +77,6 @@ def train(made, batches=1):
 # ---------------------------------------------------------------- what is found
 
 
-def halved():
-    return own_noise(lambda std, g, p: torch.randn_like(g) * std / 2)
-
-
-def half_precision():
-    return own_noise(lambda std, g, p: (torch.randn_like(g).half() * std).float())
-
-
-def reused():
-    kept = {}
-    return own_noise(lambda std, g, p: kept.setdefault(p, torch.randn_like(g) * std))
-
-
-def twice():
-    kept = {}
-
-    def noise(std, g, p):
-        return kept.pop(p) if p in kept else kept.setdefault(p, torch.randn_like(g) * std)
-
-    return own_noise(noise)
-
-
-def one_bias_without():
-    return own_noise(lambda std, g, p: torch.randn_like(g) * std * (p.ndim > 1))
-
-
-def less_for_large_gradients():
-    return own_noise(lambda std, g, p: torch.randn_like(g) * std * (1 - 0.6 * bool(g.any())))
-
-
 def unclipped(which=slice(None)):
     made = optimizer()
     own = made.clip_and_accumulate
@@ -119,25 +90,29 @@ def unclipped(which=slice(None)):
     return made
 
 
-@pytest.mark.parametrize(
-    ("flawed", "by"),
-    [
-        (halved, "noise"),
-        (half_precision, "noise"),
-        (reused, "noise"),
-        (twice, "noise"),
-        (one_bias_without, "noise"),
-        (less_for_large_gradients, "step"),
-        (unclipped, "clipping"),
-        (lambda: unclipped(slice(-1, None)), "clipping"),
-    ],
-)
-def test_flaws_are_found(flawed, by):
-    result = dpaudit.audit_optimizer(flawed(), **FEW)
-    assert result.verdict == "finding"
-    assert getattr(result, by).verdict == "finding"
+NOISE = {
+    "halved": lambda kept, std, g, p: torch.randn_like(g) * std / 2,
+    "half precision": lambda kept, std, g, p: (torch.randn_like(g).half() * std).float(),
+    "reused": lambda kept, std, g, p: kept.setdefault(p, torch.randn_like(g) * std),
+    "twice": lambda kept, std, g, p: (
+        kept.pop(p) if p in kept else kept.setdefault(p, torch.randn_like(g) * std)
+    ),
+    "none for a bias": lambda kept, std, g, p: torch.randn_like(g) * std * (p.ndim > 1),
+    "less for large gradients": lambda kept, std, g, p: (
+        torch.randn_like(g) * std * (1 - 0.6 * bool(g.any()))
+    ),
+}
+
+
+@pytest.mark.parametrize("flaw", [*NOISE, "no clipping", "no clipping of one parameter"])
+def test_flaws_are_found(flaw):
+    one = slice(-1 if flaw.endswith("parameter") else None, None)
+    made = own_noise(NOISE[flaw]) if flaw in NOISE else unclipped(one)
+    result = dpaudit.audit_optimizer(made, **FEW)
+    by = {"less for large gradients": "step"}.get(flaw, "noise" if flaw in NOISE else "clipping")
+    assert result.verdict == getattr(result, by).verdict == "finding"
     assert result.cannot_rule_out == ()
-    assert flawed is not twice or "repeats" in {t.name for t in result.noise.tests if t.finding}
+    assert flaw != "twice" or "repeats" in {t.name for t in result.noise.tests if t.finding}
 
 
 def test_the_error_is_the_verdict_and_how_to_see_it_again():
@@ -324,12 +299,12 @@ def test_what_cannot_be_audited_is_refused():
     ):
         with pytest.raises(UsageError, match=says):
             dpaudit.audit_optimizer(given, **FEW)
-    wrong = {"noise_multiplier": 0.0, "max_grad_norm": float("inf"), "delta": 2.0, "alpha": 2.0}
+    wrong = {"noise_multiplier": 0.0, "max_grad_norm": math.inf, "delta": 2.0, "alpha": 2.0}
     for option, value in (wrong | {"releases": 500, "engine": plain}).items():
         with pytest.raises(UsageError, match=option):
             dpaudit.audit_optimizer(optimizer(), **FEW | {option: value})
     with pytest.raises(SamplerError):
-        dpaudit.audit_optimizer(own_noise(lambda std, g, p: g * float("nan")), **FEW)
+        dpaudit.audit_optimizer(own_noise(lambda kept, std, g, p: g * math.nan), **FEW)
 
 
 def test_a_large_gradient_is_looked_at_in_every_parameter():

@@ -62,13 +62,6 @@ def first_words(done):
     return [line.split()[0] for line in done.stdout.splitlines()]
 
 
-def test_the_demo_says_one_line_per_stage(make):
-    done = make("demo", 12)
-    assert first_words(done) == ["Making", "Installing", "Running"]
-    assert done.stderr == ""
-    assert first_words(make("demo", 12)) == ["Running"]
-
-
 def test_an_old_python_is_refused_before_anything_is_made(make, tmp_path):
     done = make("demo", 10)
     assert done.returncode != 0
@@ -77,27 +70,25 @@ def test_an_old_python_is_refused_before_anything_is_made(make, tmp_path):
     assert not (tmp_path / ".venv").exists()
 
 
-def test_an_environment_of_another_version_is_replaced(make, tmp_path):
+def test_an_environment_of_another_version_or_whose_python_is_gone_is_made_again(make, tmp_path):
     assert make("setup", 11, pip="ERROR: disk full").returncode != 0
     assert first_words(make("setup", 12)) == ["Making", "Installing", "Installing"]
-    assert "3, 12, 0" in (tmp_path / ".venv/bin/python").read_text(encoding="utf-8")
-
-
-def test_an_environment_whose_python_is_gone_is_made_again(make, tmp_path):
-    make("setup", 12)
-    (tmp_path / ".venv/bin/python").unlink()
-    (tmp_path / ".venv/bin/python").symlink_to("/nowhere/python3.12")
+    python = tmp_path / ".venv/bin/python"
+    assert "3, 12, 0" in python.read_text(encoding="utf-8")
+    python.unlink()
+    python.symlink_to("/nowhere/python3.12")
     assert first_words(make("setup", 12)) == ["Making", "Installing", "Installing"]
 
 
-def test_the_demo_needs_no_extras(make, tmp_path):
-    make("demo", 12)
-    asked = (tmp_path / ".venv" / "asked").read_text(encoding="utf-8").splitlines()
-    assert asked == ["."]
+def test_the_demo_says_one_line_per_stage_and_needs_no_extras(make, tmp_path):
+    done, asked = make("demo", 12), tmp_path / ".venv" / "asked"
+    assert first_words(done) == ["Making", "Installing", "Running"]
+    assert done.stderr == ""
+    assert first_words(make("demo", 12)) == ["Running"]
+    assert asked.read_text(encoding="utf-8").splitlines() == ["."]
     assert first_words(make("setup", 12)) == ["Installing"]
     assert first_words(make("demo", 12)) == ["Running"]
-    asked = (tmp_path / ".venv" / "asked").read_text(encoding="utf-8").splitlines()
-    assert asked == [".", ".[all,dev]"]
+    assert asked.read_text(encoding="utf-8").splitlines() == [".", ".[all,dev]"]
 
 
 def test_without_a_network_it_says_so_and_the_next_try_resumes(make):
