@@ -1,4 +1,4 @@
-"""The mitigation: its law is the protocol's; what it leaves a key holder; the lab specimen."""
+"""The mitigation and the noise of two shares: the protocol's law, slow arithmetic, key holders."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""What all rotations share: conformance, lattice, dtypes, bad queries, a key holder's guesses."""
+"""All rotations: lattice, lengths, laws, seeds of two parties, and what a key holder is left."""
 
 import hashlib
 import hmac

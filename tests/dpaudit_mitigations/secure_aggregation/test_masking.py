@@ -1,4 +1,4 @@
-"""Masks look uniform, cancel, and no key serves two purposes; known flaws fail the same checks."""
+"""Masks, shares of secrets and whole numbers in a ring; known flaws fail the same checks."""
 
 import hashlib
 import math

@@ -1,4 +1,4 @@
-"""The plug-in: its cost, what key holder and coalition see, and that its law is the protocol's."""
+"""The plug-in, its noise and its ε: the protocol's law, and what key holder and coalition see."""
 
 import math
 from functools import partial

@@ -98,9 +98,6 @@ def test_two_spacings_are_coin_tossing_and_a_grid_of_half_a_spacing_is_not(make_
     assert min(found[0.5]) > 0.9 * TRIALS
 
 
-# ---------------------------------------------------------------- the lattice's part in ε
-
-
 @dataclass
 class Pair:
     """A host of two query results."""

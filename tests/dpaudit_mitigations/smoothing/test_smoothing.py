@@ -44,9 +44,6 @@ from dpaudit_mitigations.smoothing.smoothing import Smoothing
 DELTA = 1e-10
 
 
-# ---------------------------------------------------------------- options and cost
-
-
 def test_tau_as_stated_or_as_asked_for():
     assert Smoothing(tau=0.3).scale(2.0) == pytest.approx(2 * math.sqrt(1.09))
     auto = Smoothing(gamma_min=112.0)
@@ -68,9 +65,6 @@ def test_the_l2_error_at_r_of_one_and_a_half():
             factor = Smoothing(gamma_min=gamma, ratio=1.5).l2_factor
             assert 1 < factor <= min(1 + 2 / dim, math.sqrt(2))  # below two servers'
         assert Smoothing(dim=dim, ratio=1.5).l2_factor > 1 + 1.7 / dim
-
-
-# ---------------------------------------------------------------- the release
 
 
 def test_both_noises_are_rounded_once_and_together(stream):
@@ -103,9 +97,6 @@ def test_narrow_dtypes_are_rounded_at_the_end(stream):
     wide = m.release(query.float(), Gaussian(), stream=stream)
     assert got.dtype == torch.bfloat16
     assert torch.equal(got, wide.to(torch.bfloat16))
-
-
-# ---------------------------------------------------------------- epsilon
 
 
 @pytest.fixture

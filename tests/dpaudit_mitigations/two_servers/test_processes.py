@@ -1,4 +1,4 @@
-"""The two commands as real processes, started by the command line."""
+"""Both servers as processes: started by the command line, and killed at every point."""
 
 import hashlib
 import json
