@@ -44,6 +44,8 @@ from dpaudit.samplers.signatures import python_call
         # a constant is never taken for a count
         (lambda scale: scale, None, None),
         (lambda value, epsilon: value, None, None),
+        (lambda n, sigma: n, None, None),
+        (lambda n, d, scale: n, None, None),
         (lambda scale, size: scale, None, None),
     ],
 )
