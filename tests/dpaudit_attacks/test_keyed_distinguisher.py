@@ -214,6 +214,13 @@ def test_is_the_mixture(beta, gamma, sigma):
     assert np.allclose(got, want, rtol=1e-7 if beta < 0.01 else 1e-10, atol=1e-9)
 
 
+@pytest.mark.parametrize(("beta", "gamma"), [(0.05, 2), (0.5, 8), (1.5, 3), (40, 8), (0.3, 0.2)])
+def test_integrates_to_one(beta, gamma):
+    x = torch.linspace(-14, 14, 200_001, dtype=torch.float64)
+    density = log_mixture(x, sigma=1.3, beta=beta, gamma=gamma).exp()
+    assert float(density.sum() * (x[1] - x[0])) == pytest.approx(1, abs=1e-8)
+
+
 def test_never_overflows_and_meets_at_one():
     c = torch.tensor([0.0, 0.25, 0.5, -0.5, 1e6 + 0.5, -3e9], dtype=torch.float64)
     for beta in (1e-120, 1e-8, 1e-3, 1 - 1e-12, 1.0, 1e3, 1e200):
