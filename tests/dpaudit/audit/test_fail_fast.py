@@ -50,7 +50,7 @@ def test_p_values_of_a_stopped_audit_count_for_all_looks():
     result = audit(1.01)
     moments = result.tests[0]
     assert "stopped" in result.reason
-    assert moments.p_adjusted == pytest.approx(2 * moments.p * LOOKS / CERTAIN)
+    assert moments.p_adjusted == pytest.approx(2 * moments.p * LOOKS / CERTAIN, rel=1e-9, abs=0)
     assert moments.finding
     assert not result.tests[1].finding
 
