@@ -81,7 +81,7 @@ doctests: $(READY)
 	$(BIN)/pytest --doctest-modules --ignore-glob="*/flower.py" --ignore-glob="*/mlflow.py" dpaudit attacks/dpaudit_attacks mitigations/dpaudit_mitigations
 
 browser: $(READY)
-	$(BIN)/pytest -m 'browser and not slow' tests/dpaudit/report tests/docs
+	$(BIN)/pytest -m 'browser and not slow' tests/dpaudit/render tests/docs
 
 pages: $(READY)
 	$(BIN)/pytest -n 2 --dist loadgroup -m packaging tests/packaging

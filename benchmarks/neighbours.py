@@ -295,7 +295,7 @@ def table(names: list[str], *, seed: int, samples: int) -> None:
             continue
         began = time.process_time()
         low, high = case.bounds
-        result = dpaudit.audit_mechanism(
+        result = dpaudit.audit_datasets(
             case.releases(np.random.default_rng([seed, *case.name.encode()])),
             dataset=[low + (high - low) * x for x in DATA],
             neighbours="search",
@@ -322,7 +322,7 @@ def table(names: list[str], *, seed: int, samples: int) -> None:
 def audited(case: Tight, seed: int) -> dict[str, Any]:
     """One searched audit, as a row."""
     name = case.release.__name__
-    result = dpaudit.audit_mechanism(
+    result = dpaudit.audit_datasets(
         case.release(np.random.default_rng([seed, *name.encode()])),
         dataset=list(case.data),
         neighbours="search",

@@ -34,13 +34,13 @@ from dpaudit import registry
 from dpaudit.audit import AuditOptions, run_audit
 from dpaudit.audit.battery import SEARCH
 from dpaudit.claims import Claim
+from dpaudit.codec import to_dict
 from dpaudit.errors import DpauditError
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
 from dpaudit.studies.real_samplers import CASES
 from dpaudit.studies.real_samplers.programs import LANGUAGES
 from dpaudit.studies.real_samplers.sampler import ProgramSampler
-from dpaudit.types import to_dict
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results" / "other-batteries" / "results.json"
 SEED = "20261123"

@@ -10,7 +10,6 @@ load event.
 
 from __future__ import annotations
 
-import json
 import shutil
 import statistics
 import sys
@@ -20,7 +19,8 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from dpaudit.report import render_report
+from dpaudit.render import read_report
+from dpaudit.render.page import render_page
 
 LOADS = 5
 TIMING = (
@@ -45,9 +45,9 @@ def main(places: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as started:
         browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for place in map(Path, places):
-            found = json.loads(document(place).read_text(encoding="utf-8"))
+            found = read_report(document(place))
             begin = time.perf_counter()
-            html = render_report(found)
+            html = render_page(found)
             seconds = time.perf_counter() - begin
             path = Path(folder) / "report.html"
             path.write_text(html, encoding="utf-8")

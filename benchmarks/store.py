@@ -15,6 +15,7 @@ import numpy as np
 from common import MACHINE
 
 from dpaudit.cli import runs_text
+from dpaudit.codec import to_dict
 from dpaudit.experiments import load_spec
 from dpaudit.experiments.export import write_columns
 from dpaudit.experiments.store import FILE, Store
@@ -22,7 +23,7 @@ from dpaudit.experiments.store.queries import trial_success
 from dpaudit.experiments.stored import open_run, overviews
 from dpaudit.provenance import collect
 from dpaudit.registry import plugin
-from dpaudit.types import CellResult, to_dict
+from dpaudit.types import CellResult
 
 SPEC = """
 name = "bench"

@@ -28,8 +28,8 @@ from training_loop import ALPHA, CLAIM, EPOCH, RATE, RECORDS, SIGMA, STEPS, Arra
 
 import dpaudit
 from dpaudit.accounting.dpsgd import DpSgd
+from dpaudit.audit.result import MechanismResult
 from dpaudit.stats import clopper_pearson
-from dpaudit.types import MechanismResult
 
 CANARIES, ONES = 1_000, 2_000
 

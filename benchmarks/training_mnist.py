@@ -17,8 +17,8 @@ import numpy as np
 from training_loop import ALPHA, CLAIM, EPOCH, RATE, Array, Loop
 
 import dpaudit
+from dpaudit.audit.result import MechanismResult
 from dpaudit.training.data import load_images
-from dpaudit.types import MechanismResult
 
 DIGITS, HIDDEN, LABELS = 1_000, 16, 10
 WEIGHTS = 784 * HIDDEN + HIDDEN * LABELS

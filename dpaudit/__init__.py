@@ -13,11 +13,10 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from dpaudit import types as _types
-
 __all__ = [
     "__version__",
     "assert_private_step",
+    "audit_datasets",
     "audit_loader",
     "audit_mechanism",
     "audit_optimizer",
@@ -32,30 +31,15 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from dpaudit.api import write_report
     from dpaudit.audit import audit_sampler
-    from dpaudit.audit.epsilon import audit_mechanism
+    from dpaudit.audit.epsilon import audit_datasets, audit_mechanism
     from dpaudit.audit.training_loops import audit_loader, audit_training
     from dpaudit.optimizers import assert_private_step, audit_optimizer
     from dpaudit.prove.run import prove_law
 
 
-def _as_html(result: Any) -> str:
-    from dpaudit.report.notebook import repr_html
-
-    return repr_html(result)
-
-
-def _as_text(result: Any) -> str:
-    from dpaudit.report.notebook import printed
-
-    return printed(result)
-
-
-# notebooks show results as HTML, print as a few lines; the report is imported only then
-_types.html_of, _types.text_of = _as_html, _as_text
-
-
 _HOMES = {
     "assert_private_step": "optimizers",
+    "audit_datasets": "audit.epsilon",
     "audit_loader": "audit.training_loops",
     "audit_mechanism": "audit.epsilon",
     "audit_optimizer": "optimizers",

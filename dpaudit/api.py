@@ -1,25 +1,23 @@
-"""Results of Python calls as documents and pages, as the command line writes them."""
+"""Results of Python calls as pages and files, as the command line writes them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dpaudit import report
-from dpaudit.documents import of_result
-from dpaudit.errors import UsageError
-from dpaudit.types import AuditResult, MechanismResult
+from dpaudit import render
+from dpaudit.describing import describe
+from dpaudit.errors import UnknownNameError, UsageError
 
 __all__ = ["write_report"]
 
 
-def write_report(
-    result: AuditResult | MechanismResult | Mapping[str, Any], path: str | Path
-) -> Path:
-    """Write a result, or a document as JSON values, as one self-contained HTML file.
+def write_report(result: Any, path: str | Path, *, format: str = "html") -> Path:  # noqa: A002
+    """Write a result as one file: a self-contained page, or json, junit, sarif or markdown.
 
-    The file is written atomically; returns its path.
+    ``result`` is what an audit or a proof returned, a :class:`dpaudit.report.Report`, or a
+    third-party result whose kind is registered under ``dpaudit.results``. The file is written
+    atomically; returns its path.
 
     >>> import dpaudit, tempfile
     >>> from pathlib import Path
@@ -31,15 +29,17 @@ def write_report(
     True
 
     Raises:
-        UsageError: neither a result of an audit nor a document, or the file cannot be written.
+        UsageError: nothing describes the result, there is no such format, or the file cannot be
+            written.
     """
-    if not isinstance(result, (AuditResult, MechanismResult, Mapping)):
+    try:
+        report = describe(result)
+    except UnknownNameError as error:
         raise UsageError(
             f"result={type(result).__name__}: pass what audit_sampler or audit_mechanism returned"
-        )
-    document = result if isinstance(result, Mapping) else of_result(result)
+        ) from error
     try:
-        return report.write_report(document, Path(path))
+        return render.write_report(report, Path(path), format=format)
     except OSError as error:
         raise UsageError(
             f"path={path}: cannot be written ({error.strerror}); choose another"

@@ -18,7 +18,15 @@ from dpaudit.interfaces import GAMES
 from dpaudit.results.text import one_line
 from dpaudit.source_reading import definition, source_file
 
-__all__ = ["SECTIONS", "Explanation", "Topic", "explain", "topic_of", "topics"]
+__all__ = [
+    "SECTIONS",
+    "Explanation",
+    "Topic",
+    "attack_topic",
+    "explain",
+    "topic_of",
+    "topics",
+]
 
 SECTIONS = (
     "What it looks at",
@@ -73,7 +81,7 @@ def topic_of(test: str) -> str:
     if test.startswith("bet on "):
         return "bets"
     name = re.sub(r"[^\w.]+", "-", test.partition(",")[0]).strip("-").lower()
-    return _attack(name) if _COUNTED in test else name
+    return attack_topic(name) if _COUNTED in test else name
 
 
 def topics() -> dict[str, Topic]:
@@ -85,7 +93,7 @@ def topics() -> dict[str, Topic]:
             if kind == "tests":
                 found.append(Topic(name, "audit", where, plugin.target))
             elif _of_mechanisms(plugin):
-                found.append(Topic(_attack(name), "mechanism", where, plugin.target))
+                found.append(Topic(attack_topic(name), "mechanism", where, plugin.target))
     return {topic.name: topic for topic in sorted(found, key=lambda t: (t.command, t.name))}
 
 
@@ -129,7 +137,7 @@ def _docstring(target: str) -> str:
     return ast.get_docstring(defined) or ""
 
 
-def _attack(name: str) -> str:
+def attack_topic(name: str) -> str:
     """The topic of an attack: its name, unless a test of samplers has the same."""
     return f"{name}-attack" if name in registry.plugins("tests") else name
 

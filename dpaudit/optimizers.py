@@ -7,8 +7,9 @@ import math
 import textwrap
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,17 +26,29 @@ from dpaudit.audit.options import (
     count_of,
     fresh_seed,
 )
+from dpaudit.audit.result import AuditResult, MechanismResult
 from dpaudit.audit.run import SEARCH_SECONDS, audit_subject
+from dpaudit.codec import to_dict
+from dpaudit.describing import Described
 from dpaudit.errors import UsageError
+from dpaudit.options import Option, from_keywords, takes
+from dpaudit.report import Check, Column, Report, Section, Table
 from dpaudit.samplers.callables import Subject
-from dpaudit.types import AuditResult, BlindSpot, MechanismResult, Verdict
+from dpaudit.types import BlindSpot, Verdict
 
 if TYPE_CHECKING:
     import torch
 
     from dpaudit.hosts.opacus.dry_run import DryRun
 
-__all__ = ["ClippingResult", "OptimizerResult", "assert_private_step", "audit_optimizer"]
+__all__ = [
+    "ClippingResult",
+    "OptimizerOptions",
+    "OptimizerResult",
+    "assert_private_step",
+    "audit_optimizer",
+    "describe",
+]
 
 Array = npt.NDArray[np.float64]
 R = TypeVar("R", AuditResult, MechanismResult)
@@ -115,7 +128,7 @@ class ClippingResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OptimizerResult:
+class OptimizerResult(Described):
     """The verdict on one step of an optimizer.
 
     ``noise`` audits what a step adds to gradients of zero, ``clipping`` how far one record moves
@@ -128,6 +141,8 @@ class OptimizerResult:
     means private; see ``cannot_rule_out``. Noise with a secret direction, such as a Gaussian
     pancake's, is not found.
     """
+
+    kind: ClassVar[str] = "optimizer"
 
     verdict: Verdict
     optimizer: str
@@ -153,7 +168,7 @@ class OptimizerResult:
         if self.verdict == "no-finding":
             return (
                 f"No finding: nothing contradicts the noise, the clipping and the ε of a step of "
-                f"{self.optimizer}; cannot_rule_out lists what this cannot exclude."
+                f"{self.optimizer}."
             )
         if self.verdict == "inconclusive":
             reasons = "; ".join(
@@ -193,31 +208,92 @@ class OptimizerResult:
         again = f"\nTo see it again: {self.reproduce}" if self.verdict == "finding" else ""
         return text + again
 
-    def _repr_html_(self) -> str:
-        from dpaudit.report.notebook import parts_html
 
-        return parts_html(
-            f"Audit of a step of {self.optimizer}",
-            self.verdict,
-            self.sentence,
-            {name: (part.verdict, _said(part)) for name, part in self._parts.items()},
-            notes=[self.note, *([f"Again: {self.reproduce}"] if self.verdict == "finding" else [])],
-        )
+def describe(result: OptimizerResult) -> Report:
+    """The report of an audit of one step of an optimizer: its three parts."""
+    parts = {name: (part.verdict, _said(part)) for name, part in result._parts.items()}
+    table = Table(
+        columns=(
+            Column("Part", tuple(parts)),
+            Column("Verdict", tuple(verdict for verdict, _ in parts.values())),
+            Column("In words", tuple(words for _, words in parts.values())),
+        ),
+        caption="The parts of the audit",
+        marked=tuple(verdict == "finding" for verdict, _ in parts.values()),
+        terminal="Parts",
+    )
+    outcomes = {"finding": "finding", "no-finding": "pass", "inconclusive": "error"}
+    again = result.reproduce if result.verdict == "finding" else ""
+    return Report(
+        kind="optimizer",
+        label="audit of an optimizer",
+        subject=result.optimizer,
+        title=f"Audit of a step of {result.optimizer}",
+        verdict=result.verdict,
+        headline=result.sentence,
+        checks=tuple(
+            Check(
+                name=name,
+                outcome=outcomes[verdict],  # type: ignore[arg-type]
+                group="parts",
+                effect=words,
+                reproduce=again if verdict == "finding" else "",
+            )
+            for name, (verdict, words) in parts.items()
+        ),
+        sections=(Section(title="What was found", blocks=(table,)),),
+        blind_spots=result.cannot_rule_out,
+        advice=(result.note, *([f"Again: {again}"] if again else [])),
+        data=to_dict(result),
+        provenance=to_dict(result.noise.provenance),
+    )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizerOptions:
+    """How a step of an optimizer is audited.
+
+    Raises:
+        UsageError: α or the number of releases is out of range.
+    """
+
+    noise_multiplier: Annotated[float | None, Option("The claimed one; the optimizer's own.")] = (
+        None
+    )
+    max_grad_norm: Annotated[float | None, Option("The claimed one; the optimizer's own.")] = None
+    delta: Annotated[float, Option("δ of the claim about one step.")] = 1e-5
+    samples: Annotated[
+        int,
+        Option("Values of noise.", read=partial(count_of, what="values", example="1e6")),
+    ] = 1_000_000
+    releases: Annotated[
+        int | None,
+        Option(
+            "Releases of a step at each batch.",
+            read=partial(count_of, name="releases", what="releases", example="2e4"),
+        ),
+    ] = None
+    alpha: Annotated[float, Option("Probability of a finding against an honest one.")] = 0.01
+    time_limit: Annotated[float, Option("Seconds for the noise, and for the step.")] = 300
+    seed: Annotated[str, Option("Seed of the audit; random by default.", read=str)] = field(
+        default_factory=fresh_seed
+    )
+
+    def __post_init__(self) -> None:
+        if not 0 < self.alpha < 1:
+            raise UsageError(f"alpha={self.alpha}: must lie strictly between 0 and 1, e.g. 0.01")
+        if self.releases is not None and self.releases < MINIMUM_SAMPLES:
+            raise UsageError(f"releases={self.releases}: must be at least {MINIMUM_SAMPLES}")
+
+
+@takes(OptimizerOptions)
 def audit_optimizer(
     optimizer: Any,
     *,
-    noise_multiplier: float | None = None,
-    max_grad_norm: float | None = None,
-    delta: float = 1e-5,
     engine: Any = None,
-    samples: float = 1_000_000,
-    releases: float | None = None,
-    alpha: float = 0.01,
-    time_limit: float = 300.0,
-    seed: int | str | None = None,
+    options: OptimizerOptions | None = None,
     progress: Progress | None = None,
+    **given: Any,
 ) -> OptimizerResult:
     """Audit one step of an Opacus optimizer: its noise, its clipping and its ε.
 
@@ -256,22 +332,24 @@ def audit_optimizer(
             f"optimizer: {error.name} is not installed; pip install 'dpaudit[opacus]'"
         ) from None
 
-    if not 0 < alpha < 1:
-        raise UsageError(f"alpha={alpha}: must lie strictly between 0 and 1, e.g. 0.01")
-    if releases is not None and releases < MINIMUM_SAMPLES:
-        raise UsageError(f"releases={releases}: must be at least {MINIMUM_SAMPLES}")
+    asked = from_keywords(OptimizerOptions, given, options)
     if engine is not None and not hasattr(engine, "accountant"):
         raise UsageError(f"engine={type(engine).__name__}: must be the PrivacyEngine")
-    private, used = _optimizer_of(optimizer), fresh_seed(seed)
+    private, delta = _optimizer_of(optimizer), asked.delta
     name = type(private).__name__
-    with dry_run(private, seed=used) as dry:
-        sigma, bound = _claimed(dry, noise_multiplier, max_grad_norm)
+    shared: dict[str, Any] = {
+        "alpha": asked.alpha / 2,
+        "seed": asked.seed,
+        "time_limit": asked.time_limit,
+    }
+    with dry_run(private, seed=asked.seed) as dry:
+        sigma, bound = _claimed(dry, asked.noise_multiplier, asked.max_grad_norm)
         one_step = gaussian_epsilon(delta, sigma=sigma, sensitivity=bound)
         began = time.monotonic()
         clipping = _clipping(dry, bound)
         seconds = (time.monotonic() - began) / (clipping.tried + 1)  # of a step
         kept, blocks = _coordinates(dry.sizes), _Blocks(dry.dim)
-        rows = max(_LEAST_STEPS, count_of(samples, what="values", example="1e6") // len(kept))
+        rows = max(_LEAST_STEPS, asked.samples // len(kept))
         with notebook_bar(progress, unit="values") as shown:
             noise = audit_subject(
                 Subject(f"the noise of {name}", function=_noise(dry, kept)),
@@ -279,9 +357,7 @@ def audit_optimizer(
                 options=AuditOptions(
                     dim=len(kept),
                     samples=rows * len(kept),
-                    alpha=alpha / 2,
-                    seed=used,
-                    time_limit=time_limit,
+                    **shared,
                     search_limit=SEARCH_SECONDS,
                     allow_predictable=True,  # the dry run seeds torch's generator itself
                 ),
@@ -294,12 +370,8 @@ def audit_optimizer(
                 neighbours="0,1",
                 attack=None,
                 options=MechanismOptions(
-                    samples=_affordable(seconds, blocks.count)
-                    if releases is None
-                    else count_of(releases, what="releases", example="2e4"),
-                    alpha=alpha / 2,
-                    seed=used,
-                    time_limit=time_limit,
+                    samples=asked.releases or _affordable(seconds, blocks.count),
+                    **shared,
                     real_numbers=True,
                 ),
                 progress=shown,
@@ -309,7 +381,7 @@ def audit_optimizer(
     result = OptimizerResult(
         verdict=max(verdicts, key=_SEVERITY.index),
         optimizer=name,
-        alpha=alpha,
+        alpha=asked.alpha,
         noise=noise,
         clipping=clipping,
         step=step,
@@ -317,7 +389,7 @@ def audit_optimizer(
         step_epsilon=one_step,
         run_epsilon=run,
         note=note,
-        seed=used,
+        seed=asked.seed,
     )
     again = result.reproduce
     return dataclasses.replace(result, noise=_named(noise, again), step=_named(step, again))

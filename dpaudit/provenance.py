@@ -12,11 +12,13 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from types import MappingProxyType
 
+from dpaudit import wording
+from dpaudit.report import Facts
 from dpaudit.results.text import one_line
 from dpaudit.source_hash import source_hash
 from dpaudit.types import AuditedFile, PluginOrigin, Provenance
 
-__all__ = ["collect", "hardware", "identified", "versions"]
+__all__ = ["collect", "file_facts", "hardware", "identified", "versions"]
 
 _REPORTED = ("dpaudit", "numpy", "scipy", "cryptography", "torch")
 
@@ -86,3 +88,18 @@ def collect(*, seed: str, plugins: Iterable[PluginOrigin]) -> Provenance:
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         source=source_hash("dpaudit"),
     )
+
+
+def file_facts(provenance: Provenance) -> tuple[Facts, ...]:
+    """The audited files, each as names and values."""
+    return tuple(Facts(tuple(_facts_of(file)), file=True) for file in provenance.files)
+
+
+def _facts_of(file: AuditedFile) -> list[tuple[str, str]]:
+    facts = [
+        ("Audited file", file.name),
+        ("SHA-256", file.sha256 or "the file could not be read"),
+        ("Size", f"{wording.count(file.size)} bytes" if file.sha256 else ""),
+        ("Modified", wording.date_text(file.modified)),
+    ]
+    return [(name, value) for name, value in facts if value]

@@ -63,6 +63,9 @@ Kind = Literal[
     "transcripts",
     "loggers",
     "measures",
+    "results",
+    "formats",
+    "commands",
 ]
 KINDS: tuple[str, ...] = get_args(Kind)
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.claims import Claim
-from dpaudit.documents import ExperimentDocument
+from dpaudit.codec import to_dict
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Array as Either
 from dpaudit.interfaces import (
@@ -37,7 +37,7 @@ from dpaudit.interfaces import (
 )
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import binomial_two_sided
-from dpaudit.types import CellFailure, CellResult, RunStart, to_dict
+from dpaudit.types import CellFailure, CellResult, RunStart
 from dpaudit.vectors.arrays import tensor, to_numpy
 
 __all__ = [
@@ -418,7 +418,7 @@ def check_run_logger(make: Callable[[], RunLogger], *, folder: str) -> None:
     spec |= {"epsilon": [1.0], "grid": {"x": [1.5]}}
     named: Any = {"name": "conformance", "title": "Conformance", "command": "dpaudit run"}
     document = to_dict(
-        ExperimentDocument(**named, story="", rows=(), cells=tuple(results), provenance=provenance)
+        {**named, "story": "", "rows": [], "cells": results, "provenance": provenance}
     )
     before = repr((results, failure, spec, document))
 

@@ -38,7 +38,7 @@ TEXT = [  # what reads and writes text, files and dates
     "tests/dpaudit/test_claims.py",
     "tests/dpaudit/noise/test_key.py",
     "tests/dpaudit/results",
-    "tests/dpaudit/report",
+    "tests/dpaudit/render",
     "tests/dpaudit/experiments/test_spec.py",
     "tests/dpaudit/experiments/test_store.py",
     "tests/dpaudit/cli/test_runs.py",

@@ -82,6 +82,7 @@ class SensitivityProbes:
     """
 
     games = ("probing",)
+    harm = "epsilon"
 
     def __init__(
         self, *, lower: float = 0.0, upper: float = 1.0, size: int = 1000, kind: str = "all"

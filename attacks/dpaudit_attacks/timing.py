@@ -55,6 +55,7 @@ class Timing:
     """
 
     games = ("learning",)
+    harm = "time"
     holds = "each release's seconds"
 
     timed = True

@@ -7,9 +7,9 @@ import re
 import sys
 from pathlib import Path
 
-from dpaudit.documents import ExperimentDocument
-from dpaudit.report import read_document
-from dpaudit.report.figures.phases import phases
+from dpaudit.render import read_report
+from dpaudit.render.charts import draw_chart
+from dpaudit.report import Chart
 
 LIGHT = {
     "ink": "#1b1f24",
@@ -27,9 +27,14 @@ DARK = {
 }
 
 folder, target = (Path(name) for name in sys.argv[1:])
-document = read_document(folder / "results.json")
-rows = document.rows if isinstance(document, ExperimentDocument) else ()
-picture = phases(rows, prefix="phases")
+report = read_report(folder / "results.json")
+charts = [
+    block
+    for section in report.sections
+    for block in section.blocks
+    if isinstance(block, Chart) and block.title == "Releases along the key"
+]
+picture = draw_chart(charts[0], name="phases") if charts else None
 if picture is None:
     sys.exit(f"{folder}: no phases in its results; dpaudit demo --out {folder} writes them")
 

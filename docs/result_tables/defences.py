@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dpaudit.report.tables import measured
+from dpaudit.experiments.measurements import measured
 from result_tables.reading import interval, line, rows
 
 HOSTS = ("32 bins", "3,143 bins", "gradient")

@@ -380,6 +380,7 @@ class Betting:
                     effect=self._effects.get(name, bet.effect),
                     finding=adjusted <= alpha,
                     parts={},
+                    topic="bets",
                 )
             )
         return lines

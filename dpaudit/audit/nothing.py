@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 from dpaudit.audit.options import AuditOptions, MechanismOptions, PrivacyClaim
+from dpaudit.audit.result import AuditResult, MechanismResult
 from dpaudit.provenance import collect, identified
 from dpaudit.samplers.identity import NOTHING, Identity
-from dpaudit.types import AuditResult, Interval, MechanismResult
+from dpaudit.types import Interval
 
 __all__ = ["nothing_counted", "nothing_drawn"]
 

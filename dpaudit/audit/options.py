@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
-import secrets
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from dpaudit.counts import count_of
 from dpaudit.errors import UsageError
-from dpaudit.types import Interval
-from dpaudit.types import StatedClaim as Shown
+from dpaudit.options import Option, fields_of, words_of
 
 if TYPE_CHECKING:
-    from dpaudit.accounting.dpsgd import DpSgd
     from dpaudit.audit.epsilon.bounds import Band
-    from dpaudit.audit.stated_claims import StatedClaim, Table
+    from dpaudit.audit.result import StatedClaim as Shown
+    from dpaudit.audit.stated_claims import StatedClaim
 
 __all__ = [
     "DEFAULT_RELEASES",
     "DEFAULT_SAMPLES",
     "MINIMUM_SAMPLES",
     "AuditOptions",
+    "ClaimOptions",
+    "DataOptions",
     "MechanismOptions",
     "PrivacyClaim",
     "Progress",
+    "TrainingOptions",
     "count_of",
     "fresh_seed",
     "refuse_pure_gaussian",
@@ -39,6 +43,8 @@ _LONGEST_SECONDS = 1e9
 _LARGEST_EPSILON = 500.0
 _DELTA_OF_MU = 1e-5
 _MOST_CALLS, _MOST_SESSIONS = 1_000, 100
+_OF_OPENING = ("dtype", "text", "mitigation", "call")
+_OF_SESSIONS = ("calls", "sessions", "adversary", "together")
 
 Progress = Callable[[int, int], None]
 """Called with the number drawn and the total."""
@@ -46,7 +52,34 @@ Progress = Callable[[int, int], None]
 
 def fresh_seed(given: int | str | None = None) -> str:
     """The seed that was given, as text, or else 64 random bits."""
-    return secrets.token_hex(8) if given is None else str(given)
+    return os.urandom(8).hex() if given is None else str(given)
+
+
+def _names(given: str | Sequence[str]) -> tuple[str, ...]:
+    return tuple(given.split(",")) if isinstance(given, str) else tuple(given)
+
+
+def _counted(**how: str) -> Callable[[Any], int]:
+    return functools.partial(count_of, **how)
+
+
+_read_guesses = _counted(name="guesses", what="guesses", example="100")
+AlphaOfBounds = Annotated[float, Option("Probability of a false finding or of any wrong bound.")]
+By = Annotated[str, Option("Who runs this, for the report.", "NAME")]
+Call = Annotated[
+    str | None,
+    Option(
+        "How to call a python: or library: function whose parameters do not tell, e.g. 'f(value, epsilon=1.0)' or, in C, 'f(1.0) -> double'.",
+        "'f(…)'",
+    ),
+]
+Seed = Annotated[
+    str,
+    Option(
+        "Seed for the auditor's own randomness and for registered sources; random by default.",
+        read=str,
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,39 +90,83 @@ class AuditOptions:
         UsageError: α, the time limit or the number of values is out of range.
     """
 
-    dim: int | None = None
-    """Values per vector; None lets the auditor choose, and sweep, dimensions."""
-    samples: int = DEFAULT_SAMPLES
-    """Total number of single values to draw, at least 1,000."""
-    alpha: float = 0.01
-    """Probability of a finding against an honest sampler, over all tests together."""
-    seed: str = field(default_factory=fresh_seed)
-    """Of the auditor's own randomness and of registered sources; fresh by default."""
-    time_limit: float | None = None
-    """Seconds of wall time in all. None: 600 for the values, then as ``search_limit`` says."""
+    dim: Annotated[
+        int | None,
+        Option(
+            "Values per vector; chosen by the auditor by default.",
+            "N",
+            read=_counted(name="dim", what="values per vector", example="64"),
+        ),
+    ] = None
+    samples: Annotated[
+        int,
+        Option(
+            "Values to draw in total, e.g. 1M or 1e6.",
+            "N",
+            default="1e7",
+            read=_counted(what="values", example="1e7"),
+        ),
+    ] = DEFAULT_SAMPLES
+    alpha: Annotated[float, Option("Probability of a false finding, over all tests together.")] = (
+        0.01
+    )
+    time_limit: Annotated[
+        float | None,
+        Option(
+            "Seconds for the whole audit; the search for hidden directions gets what drawing leaves.",
+            default="600 for drawing, 15 for the search",
+        ),
+    ] = None
     search_limit: float | None = None
     """Seconds to search for directions after the last value, within the time limit, if one is
     given. None: until the time limit; without one up to 15, less for fewer than 1e7 values."""
-    tests: tuple[str, ...] | None = None
-    """Names of the tests to run; None runs all registered ones."""
-    sequential: bool = False
-    """Whether to stop at the first clear finding; valid whenever it stops."""
-    allow_predictable: bool = False
-    """Whether noise that can be computed from other noise is advice, as in simulations."""
-    all_values: bool = False
-    """Whether to draw all values, even after a finding is certain."""
-    bits: Path | None = None
-    """File or FIFO for the top 16 bits of Φ(z) of every value of the first process."""
-    dtype: str = "f64"
-    """Output type of ``command:``, ``http:``, ``.bin``: ``f64`` or ``f32``; if opened by name."""
-    text: bool = False
-    """Whether ``command:`` prints decimal numbers; if opened by name."""
-    mitigation: str | None = None
-    """Mitigation in front of a registered source, with its options; if opened by name."""
-    call: str | None = None
-    """How to call a function, e.g. ``f(value)``; by its parameters, if None."""
-    by: str = ""
-    """Who runs it, for the report."""
+    tests: Annotated[
+        tuple[str, ...] | None,
+        Option(
+            "Run only these tests, e.g. moments,tails; see dpaudit list tests.",
+            "NAME,…",
+            completion="tests",
+            read=_names,
+        ),
+    ] = None
+    sequential: Annotated[
+        bool, Option("Stop at the first clear finding; valid whenever it stops.")
+    ] = False
+    allow_predictable: Annotated[
+        bool,
+        Option(
+            "Noise that can be computed from other noise is advice only: for simulations, where no privacy is claimed."
+        ),
+    ] = False
+    all_values: Annotated[
+        bool,
+        Option(
+            "Draw all values even after a finding is certain, and show every finding.",
+            flag="--all",
+        ),
+    ] = False
+    bits: Annotated[
+        Path | None,
+        Option(
+            "Also write 16 uniform bits per value to this file or FIFO, e.g. for PractRand: RNG_test stdin16."
+        ),
+    ] = None
+    """They are the top bits of Φ(z) of every value of the first process."""
+    dtype: Annotated[
+        Literal["f64", "f32"], Option("Number format of command:, http: and .bin.")
+    ] = "f64"
+    text: Annotated[bool, Option("The program of command: prints decimal numbers.")] = False
+    mitigation: Annotated[
+        str | None,
+        Option(
+            "Audit a registered source behind this mitigation, e.g. rotation or smoothing:tau=0.05.",
+            "NAME",
+            completion="mitigations",
+        ),
+    ] = None
+    call: Call = None
+    seed: Seed = field(default_factory=fresh_seed)
+    by: By = ""
 
     def __post_init__(self) -> None:
         _check_limit("search-limit", self.search_limit)
@@ -101,18 +178,16 @@ class AuditOptions:
         )
 
     @property
-    def words(self) -> list[str]:
-        """Command-line options for how the sampler is opened and which kind of audit it is."""
-        return [
-            *(["--dim", str(self.dim)] if self.dim else []),
-            *(["--dtype", self.dtype] if self.dtype != "f64" else []),
-            *(["--text"] if self.text else []),
-            *(["--mitigation", self.mitigation] if self.mitigation else []),
-            *(["--call", self.call] if self.call else []),
-            *(["--sequential"] if self.sequential else []),
-            *(["--allow-predictable"] if self.allow_predictable else []),
-            *(["--all"] if self.all_values else []),
-        ]
+    def advisory(self) -> tuple[str, ...]:
+        """What tests are advisory, by the attribute of theirs that says so."""
+        return ("advisory", "predictability") if self.allow_predictable else ("advisory",)
+
+    def again(self, *, tests: tuple[str, ...] | None, samples: int) -> list[str]:
+        """Words of the command line for ``tests`` on so many values, otherwise the same audit."""
+        wanted = dataclasses.replace(
+            self, tests=tests, samples=samples, time_limit=None, bits=None, by=""
+        )
+        return words_of(wanted)
 
     def for_opened(self, name: str) -> Self:
         """Return these options, if a sampler that is already open can have them.
@@ -121,15 +196,11 @@ class AuditOptions:
             UsageError: ``dtype``, ``text``, ``mitigation`` or ``call`` was given; they are for the
                 opening.
         """
-        for option, given, default in (
-            ("dtype", self.dtype, "f64"),
-            ("text", self.text, False),
-            ("mitigation", self.mitigation, None),
-            ("call", self.call, None),
-        ):
-            if given != default:
+        for option in fields_of(type(self)):
+            given = getattr(self, option.name)
+            if option.name in _OF_OPENING and given != option.default:
                 raise UsageError(
-                    f"{option}={given}: {name} is already open; leave {option} out, "
+                    f"{option.name}={given}: {name} is already open; leave {option.name} out, "
                     "or audit it by name"
                 )
         return self
@@ -143,28 +214,51 @@ class MechanismOptions:
         UsageError: α, the time limit or the number of releases is out of range.
     """
 
-    samples: int = DEFAULT_RELEASES
-    """Releases to draw at each neighbour, at least 1,000."""
-    alpha: float = 0.01
-    """Probability of a false finding, or of any bound being wrong."""
-    seed: str = field(default_factory=fresh_seed)
-    """Of the auditor's own randomness and of registered sources; fresh by default."""
-    time_limit: float = 600.0
-    """Seconds of wall time for everything."""
-    real_numbers: bool = False
-    """Whether findings in the last bits of releases are advisory only."""
-    call: str | None = None
-    """How to call a function, e.g. ``f(value)``; by its parameters, if None."""
-    calls: int = 1
-    """Calls of one session that make a release, 1 to 1,000; the claim is of one call."""
-    sessions: int = 1
-    """Sessions of what one call makes, called in turn, 1 to 100."""
-    adversary: str | Callable[[list[Any]], Any] | None = None
-    """Function from all answers so far to the next input; of several sessions, also which one."""
-    together: bool = False
-    """Whether the claim is of all calls together."""
-    by: str = ""
-    """Who runs it, for the report."""
+    samples: Annotated[
+        int,
+        Option(
+            "Releases to draw per neighbour, e.g. 50k or 2e5.",
+            "N",
+            default="2e5",
+            read=_counted(what="releases", example="2e5"),
+        ),
+    ] = DEFAULT_RELEASES
+    alpha: AlphaOfBounds = 0.01
+    time_limit: Annotated[float, Option("Seconds for the whole audit.")] = 600
+    real_numbers: Annotated[
+        bool,
+        Option("Report what the low bits of releases show, but do not count it as a finding."),
+    ] = False
+    guesses: Annotated[
+        int | None,
+        Option(
+            "scores: number of guesses, fixed beforehand; by default several numbers are tried.",
+            "N",
+            read=_read_guesses,
+        ),
+    ] = None
+    call: Call = None
+    calls: Annotated[
+        int,
+        Option(
+            "python: makes sessions; a release is K calls of one. The claim is of one call.", "K"
+        ),
+    ] = 1
+    sessions: Annotated[
+        int,
+        Option("python: makes what S sessions share; a release is K calls of each, in turn.", "S"),
+    ] = 1
+    adversary: Annotated[
+        str | Callable[[list[Any]], Any] | None,
+        Option(
+            "A function of the answers so far that gives the next input of a session.",
+            "MODULE:FUNCTION",
+        ),
+    ] = None
+    """Of several sessions, it also says which one."""
+    together: Annotated[bool, Option("The claim is of all calls together, not of one.")] = False
+    seed: Seed = field(default_factory=fresh_seed)
+    by: By = ""
 
     @property
     def transcript(self) -> bool:
@@ -179,12 +273,12 @@ class MechanismOptions:
     @property
     def session_words(self) -> list[str]:
         """What sessions do, as options of the command line."""
-        return [
-            *(["--calls", str(self.calls)] if self.calls > 1 else []),
-            *(["--sessions", str(self.sessions)] if self.sessions > 1 else []),
-            *(["--adversary", f"{self.adversary}"] if self.adversary is not None else []),
-            *(["--together"] if self.together else []),
-        ]
+        return words_of(self, only=_OF_SESSIONS)
+
+    @property
+    def again(self) -> list[str]:
+        """Words of the command line for the same audit, without what it may cost."""
+        return words_of(dataclasses.replace(self, time_limit=600, by=""))
 
     def claimed(self, claim: PrivacyClaim) -> PrivacyClaim:
         """What ``claim`` says of a release: of one call composed, or of all calls together.
@@ -216,6 +310,169 @@ class MechanismOptions:
             )
         needs = f"this audit needs at least {MINIMUM_SAMPLES} releases at each neighbour"
         _check(self.alpha, self.time_limit, self.samples, needs=needs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingOptions:
+    """How a training function is audited, apart from the claim, its data and its scores.
+
+    Raises:
+        UsageError: α is out of range.
+    """
+
+    runs: Annotated[int, Option("How often to train, with new coins each time.")] = 1
+    guesses: Annotated[int | None, Option(read=_read_guesses)] = None
+    """A number chosen beforehand; by default several are tried."""
+    alpha: AlphaOfBounds = 0.01
+    seed: Seed = field(default_factory=fresh_seed)
+    by: By = ""
+
+    def __post_init__(self) -> None:
+        _check(self.alpha, None, MINIMUM_SAMPLES, needs="")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataOptions:
+    """What is compared: two query results or data sets, or neighbours to be found from one."""
+
+    neighbours: Annotated[
+        Any,
+        Option(
+            "Two neighbouring query results: 0,1 or '0,0,0;1,0,0' or 'a.npy;b.npy'; or two data sets, 'a.csv;b.csv'; or search.",
+            "Q,Q",
+        ),
+    ] = None
+    dataset: Annotated[
+        Any,
+        Option("--neighbours search begins with this data set: .csv .parquet .json .npy.", "FILE"),
+    ] = None
+    adjacency: Annotated[
+        str | None,
+        Option(
+            "Neighbours found differ by add-remove (one record more or less; the default) or replace.",
+            "HOW",
+        ),
+    ] = None
+    bounds: Annotated[
+        Any,
+        Option(
+            "What values a record may have: 'age=0:120;city=Bonn|Graz' or 0:1; otherwise just past those of --dataset.",
+            "FIELD=LOW:HIGH;…",
+        ),
+    ] = None
+    features: Annotated[
+        str | Callable[[Any], Any] | None,
+        Option("python: a function that turns one release into numbers.", "MODULE:FUNCTION"),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimOptions:
+    """What a mechanism claims, as it is written: ε, μ or both, or just one of the others."""
+
+    epsilon: Annotated[
+        float | None,
+        Option("The claimed ε; needed unless another --claim is given.", flag="--claim-epsilon"),
+    ] = None
+    delta: Annotated[
+        float,
+        Option(
+            "The claimed δ; with μ, ρ, Rényi or DP-SGD alone, the δ of the ε shown (1e-5).",
+            flag="--claim-delta",
+        ),
+    ] = 0.0
+    mu: Annotated[
+        float | None,
+        Option("The claimed μ of Gaussian DP, alone or as well as ε.", flag="--claim-mu"),
+    ] = None
+    rho: Annotated[
+        float | None, Option("ρ-zCDP is claimed, nothing else.", "RHO", "--claim-rho")
+    ] = None
+    renyi: Annotated[
+        Any,
+        Option(
+            "Rényi DP is claimed: ε at an order above 1, e.g. 8,0.5.",
+            "ORDER,EPS",
+            "--claim-renyi",
+        ),
+    ] = None
+    curve: Annotated[
+        Any,
+        Option(
+            "A δ(ε) curve is claimed: .csv with columns epsilon,delta, or 'E,D;E,D'.",
+            "FILE",
+            "--claim-curve",
+        ),
+    ] = None
+    f: Annotated[
+        Any,
+        Option(
+            "f-DP is claimed: .csv with columns type-I error, least type-II error; or 'A,B;A,B'.",
+            "FILE",
+            "--claim-f",
+        ),
+    ] = None
+    dpsgd: Annotated[
+        Any,
+        Option(
+            "The settings that DP-SGD's accountant counts on, e.g. sigma=1,rate=0.05,steps=80; compared as a whole curve.",
+            "SETTINGS",
+            "--claim-dpsgd",
+        ),
+    ] = None
+
+    def claim(self) -> PrivacyClaim:
+        """The claim that was given.
+
+        Of μ alone, ρ, Rényi or DP-SGD, ε is what it implies at ``delta``, or at 1e-5 if ``delta``
+        is 0 (of μ: Dong, Roth and Su 2022, Corollary 2.13), rounded up. A curve and f bring their
+        own δ.
+
+        Raises:
+            UsageError: no claim, two that do not go together, or one that promises nothing;
+                otherwise as for :class:`PrivacyClaim` and for those of
+                :mod:`~dpaudit.audit.stated_claims`.
+        """
+        epsilon, delta, mu = self.epsilon, self.delta, self.mu
+        others = {name: getattr(self, name) for name in ("rho", "renyi", "curve", "f", "dpsgd")}
+        given = [name for name, value in others.items() if value is not None]
+        if given:
+            _alone(given, epsilon=epsilon, delta=delta, mu=mu)
+            return _stated(given[0], others[given[0]], delta)
+        if epsilon is not None:
+            return PrivacyClaim(epsilon, delta, mu)
+        if mu is None:
+            raise UsageError(
+                "claim-epsilon: there is no claim; give --claim-epsilon 1 (and --claim-delta), "
+                "or --claim-mu 1 for Gaussian DP, or another --claim-… of --help"
+            )
+        PrivacyClaim(0.0, delta, mu)  # checks both
+        from dpaudit.accounting import gaussian_epsilon
+
+        at = delta or _DELTA_OF_MU
+        implied = gaussian_epsilon(at, sigma=1 / mu) * (1 + 1e-9) if mu > 0 else 0.0
+        _refuse_nothing(f"claim-mu={mu}", implied, at)
+        return PrivacyClaim(implied, at, mu, only_mu=True)
+
+
+def _stated(name: str, value: Any, delta: float) -> PrivacyClaim:
+    PrivacyClaim(0.0, delta)  # checks it
+    from dpaudit.accounting.dpsgd import DpSgd
+    from dpaudit.audit.stated_claims import DeltaCurve, Renyi, Steps, TradeOff, ZeroConcentrated
+
+    stated: StatedClaim
+    if name == "rho":
+        stated = ZeroConcentrated(value)
+    elif name == "dpsgd":
+        dpsgd = DpSgd.parse(value) if isinstance(value, str) else value
+        stated = Steps(dpsgd, delta or _DELTA_OF_MU)
+    elif name == "renyi":
+        stated = Renyi.of(value)
+    else:
+        stated = (DeltaCurve if name == "curve" else TradeOff).of(value)
+    epsilon, at = stated.implied(delta or _DELTA_OF_MU)
+    _refuse_nothing(f"claim-{name}={stated.text}", epsilon, at)
+    return PrivacyClaim(epsilon, at, stated=stated)
 
 
 def _check(alpha: float, time_limit: float | None, samples: int, *, needs: str) -> None:
@@ -271,68 +528,9 @@ class PrivacyClaim:
     of_each: str = ""
 
     @classmethod
-    def of(
-        cls,
-        epsilon: float | None,
-        delta: float = 0.0,
-        mu: float | None = None,
-        *,
-        rho: float | None = None,
-        renyi: str | tuple[float, float] | None = None,
-        curve: Table | None = None,
-        f: Table | None = None,
-        dpsgd: str | DpSgd | None = None,
-    ) -> Self:
-        """The claim with what was given: ε, μ or both, or just one of the others.
-
-        Of μ alone, ρ, Rényi or DP-SGD, ε is what it implies at ``delta``, or at 1e-5 if ``delta``
-        is 0 (of μ: Dong, Roth and Su 2022, Corollary 2.13), rounded up. A curve and f bring their
-        own δ.
-
-        Raises:
-            UsageError: no claim, two that do not go together, or one that promises nothing;
-                otherwise as for the class and for those of
-                :mod:`~dpaudit.audit.stated_claims`.
-        """
-        others = {"rho": rho, "renyi": renyi, "curve": curve, "f": f, "dpsgd": dpsgd}
-        given = [name for name, value in others.items() if value is not None]
-        if given:
-            _alone(given, epsilon=epsilon, delta=delta, mu=mu)
-            return cls._stated(given[0], others[given[0]], delta)
-        if epsilon is not None:
-            return cls(epsilon, delta, mu)
-        if mu is None:
-            raise UsageError(
-                "claim-epsilon: there is no claim; give --claim-epsilon 1 (and --claim-delta), "
-                "or --claim-mu 1 for Gaussian DP, or another --claim-… of --help"
-            )
-        cls(0.0, delta, mu)  # checks both
-        from dpaudit.accounting import gaussian_epsilon
-
-        at = delta or _DELTA_OF_MU
-        implied = gaussian_epsilon(at, sigma=1 / mu) * (1 + 1e-9) if mu > 0 else 0.0
-        _refuse_nothing(f"claim-mu={mu}", implied, at)
-        return cls(implied, at, mu, only_mu=True)
-
-    @classmethod
-    def _stated(cls, name: str, value: Any, delta: float) -> Self:
-        cls(0.0, delta)  # checks it
-        from dpaudit.accounting.dpsgd import DpSgd
-        from dpaudit.audit.stated_claims import DeltaCurve, Renyi, Steps, TradeOff, ZeroConcentrated
-
-        stated: StatedClaim
-        if name == "rho":
-            stated = ZeroConcentrated(value)
-        elif name == "dpsgd":
-            dpsgd = DpSgd.parse(value) if isinstance(value, str) else value
-            stated = Steps(dpsgd, delta or _DELTA_OF_MU)
-        elif name == "renyi":
-            stated = Renyi.of(value)
-        else:
-            stated = (DeltaCurve if name == "curve" else TradeOff).of(value)
-        epsilon, at = stated.implied(delta or _DELTA_OF_MU)
-        _refuse_nothing(f"claim-{name}={stated.text}", epsilon, at)
-        return cls(epsilon, at, stated=stated)
+    def of(cls, *given: Any, **claim: Any) -> PrivacyClaim:
+        """The claim that options state; see :class:`ClaimOptions`."""
+        return ClaimOptions(*given, **claim).claim()
 
     def repeated(self, calls: int) -> Self:
         """The claim of ``calls`` calls together, each of which keeps this one.
@@ -370,32 +568,18 @@ class PrivacyClaim:
         return f"{self.mu:.6g}-GDP" if self.only_mu else f"both {pair} and {self.mu:.6g}-GDP"
 
     @property
-    def options(self) -> dict[str, Any]:
-        """The claim as options, by name; None or absent where not given."""
-        if self.stated is not None:
-            at = {} if self.stated.value is None else {"claim_delta": self.delta}
-            return {**self.stated.words, **at}
-        return {
-            "claim_epsilon": None if self.only_mu else self.epsilon,
-            "claim_delta": self.delta or None,
-            "claim_mu": self.mu,
-        }
-
-    @property
-    def words(self) -> list[str]:
-        """The claim as options of the command line."""
-        if self.stated is not None:
-            given = self.options.items()
-            return [w for name, value in given for w in (f"--{name.replace('_', '-')}", f"{value}")]
-        epsilon = [] if self.only_mu else ["--claim-epsilon", f"{self.epsilon!r}"]
-        mu = [] if self.mu is None else ["--claim-mu", f"{self.mu}"]
-        return [*epsilon, *mu, "--claim-delta", f"{self.delta!r}"]
+    def options(self) -> ClaimOptions:
+        """The options that state the claim."""
+        if self.stated is None:
+            return ClaimOptions(None if self.only_mu else self.epsilon, self.delta, self.mu)
+        delta = 0.0 if self.stated.value is None else self.delta
+        return ClaimOptions(delta=delta, **self.stated.options)
 
     @property
     def details(self) -> dict[str, str]:
         """What a result's ``details`` say of the claim."""
-        if self.stated is not None and "claim_dpsgd" in self.stated.words:
-            return {"claimed": "dpsgd", "dpsgd": str(self.stated.words["claim_dpsgd"])}
+        if (dpsgd := self.options.dpsgd) is not None:
+            return {"claimed": "dpsgd", "dpsgd": dpsgd}
         return {"claimed": "mu"} if self.only_mu else {}
 
     def shown(self, bands: Sequence[Band], alpha: float) -> Shown | None:
@@ -403,6 +587,9 @@ class PrivacyClaim:
 
         None if the claim is of ε or μ.
         """
+        from dpaudit.audit.result import StatedClaim as Shown
+        from dpaudit.types import Interval
+
         if self.stated is None:
             return None
         low, says = self.stated.shown(bands) if bands else (None, "")

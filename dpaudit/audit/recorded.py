@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.audit.options import AuditOptions
+from dpaudit.audit.result import AuditResult
 from dpaudit.audit.run import run_audit
 from dpaudit.claims import Claim
 from dpaudit.errors import SamplerOutputError
-from dpaudit.types import AuditResult
 
 __all__ = ["ValuesSampler", "audit_values"]
 

@@ -8,7 +8,6 @@ import math
 import shlex
 import time
 from collections.abc import Callable, Sequence, Set
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,23 +16,22 @@ from threadpoolctl import threadpool_limits
 from dpaudit.audit.battery import CERTAIN, LOOKS, Battery
 from dpaudit.audit.betting import Betting
 from dpaudit.audit.block import BitWriter
-from dpaudit.audit.causes import cause_of
 from dpaudit.audit.notebook_bar import notebook_bar
 from dpaudit.audit.options import (
     DEFAULT_SAMPLES,
     MINIMUM_SAMPLES,
     AuditOptions,
     Progress,
-    count_of,
-    fresh_seed,
 )
 from dpaudit.audit.plan import Call, growing_plan, make_plan, special_shapes
 from dpaudit.audit.power import blind_spots, frontier, measured_curves, read_table
+from dpaudit.audit.result import AuditResult
 from dpaudit.audit.sampling import Sampling
-from dpaudit.audit.verdict import judge, never_excluded
+from dpaudit.audit.verdict import cause_of, judge, never_excluded
 from dpaudit.claims import EXAMPLES, Claim
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.interfaces import ClosedSampler, PreparingSampler, StartedSampler, ValueSampler
+from dpaudit.options import from_keywords, takes
 from dpaudit.provenance import collect, identified
 from dpaudit.randomness import KeyedStream
 from dpaudit.results.text import one_line
@@ -49,7 +47,7 @@ from dpaudit.samplers.callables import (
 from dpaudit.samplers.endpoints.worker import SourceSampler
 from dpaudit.samplers.identity import Identity, identify
 from dpaudit.samplers.sandbox.policy import joined
-from dpaudit.types import AuditResult, BlindSpot, PowerPoint, TestResult, Verdict
+from dpaudit.types import BlindSpot, PowerPoint, TestResult, Verdict
 
 __all__ = [
     "SEARCH_SECONDS",
@@ -59,7 +57,6 @@ __all__ = [
     "run_audit",
     "search_deadline",
     "search_seconds",
-    "shortened",
 ]
 
 LEAST_SHARE = 0.1  # of the values asked for: a pass on less is inconclusive
@@ -73,27 +70,15 @@ _GIVE_ONE = f"give one of {EXAMPLES}"
 SEARCH_SECONDS = 15.0  # after the last value, without a time limit; less for a smaller audit
 
 
+@takes(AuditOptions)
 def audit_sampler(
     sampler: str | Callable[..., Any],
     *,
     claim: str | None = None,
-    dim: int | None = None,
-    samples: float = DEFAULT_SAMPLES,
-    alpha: float = 0.01,
-    time_limit: float | None = None,
-    seed: int | str | None = None,
-    dtype: str = "f64",
-    text: bool = False,
-    mitigation: str | None = None,
-    tests: Sequence[str] | None = None,
-    sequential: bool = False,
-    allow_predictable: bool = False,
-    all_values: bool = False,
-    bits: Path | None = None,
-    call: str | None = None,
     in_process: bool | None = None,
-    by: str = "",
+    options: AuditOptions | None = None,
     progress: Progress | None = None,
+    **given: Any,
 ) -> AuditResult:
     """Audit a closed sampler: one named as on the command line, or a Python callable.
 
@@ -106,18 +91,12 @@ def audit_sampler(
     False refuses what could only run here.
 
     ``claim`` may be left out if the sampler states it (libraries, nearly all registered sources).
-    ``samples`` counts single values. ``time_limit`` is in seconds of wall time for everything;
-    without it the values have 10 minutes, and a search for hidden directions 15 seconds after them
-    (less below 1e7 values, 5 at 1e6). Without ``seed`` a fresh one is drawn and reported. ``tests``
-    are names (all registered ones by default). ``sequential`` stops at the first clear finding and
-    stays valid at any time it is stopped. ``allow_predictable`` is for simulations, where noise may
-    follow from other noise: the tests of that become advisory. ``all_values`` draws all of them
-    even after a finding is certain, and so shows every finding. ``bits`` is a file or FIFO for the
-    top 16 bits of Φ(z) of every value of the first process, for an external battery. ``by`` is who
-    runs the audit, for the report. ``progress`` is called with the number drawn and the total;
+    Keywords come before ``options``. Without a time limit the values have 10 minutes, and a search
+    for hidden directions 15 seconds after them (less below 1e7 values, 5 at 1e6). Without ``seed``
+    a fresh one is drawn and reported. ``progress`` is called with the number drawn and the total;
     without it a notebook shows a bar.
 
-    Formal guarantee: see :class:`~dpaudit.types.AuditResult`.
+    Formal guarantee: see :class:`~dpaudit.audit.result.AuditResult`.
 
     Raises:
         UsageError: an unknown name, or a claim, α, time limit or sample size out of range.
@@ -136,26 +115,10 @@ def audit_sampler(
     ... ).verdict
     'finding'
     """
-    options = AuditOptions(
-        dim=dim,
-        samples=count_of(samples, what="values", example="1e7"),
-        alpha=alpha,
-        time_limit=time_limit,
-        seed=fresh_seed(seed),
-        tests=None if tests is None else tuple(tests),
-        sequential=sequential,
-        allow_predictable=allow_predictable,
-        all_values=all_values,
-        bits=bits,
-        dtype=dtype,
-        text=text,
-        mitigation=mitigation,
-        call=call,
-        by=by,
-    )
+    asked = from_keywords(AuditOptions, given, options)
     what = subject(sampler, in_process=in_process)
     with notebook_bar(progress, unit="values") as shown:
-        return audit_subject(what, claim=claim, options=options, progress=shown)
+        return audit_subject(what, claim=claim, options=asked, progress=shown)
 
 
 def audit_subject(
@@ -314,11 +277,10 @@ def _audit(
 
     weight = 2.0 if sequential else 1.0
     battery = Battery(
-        options.tests,
+        options,
         claim,
         root,
         alpha=alpha / weight,
-        allow_predictable=options.allow_predictable,
         fail_fast=not (options.all_values or sequential or options.bits is not None),
     )
     betting = Betting(claim, root, alpha=alpha / weight) if sequential else None
@@ -365,7 +327,7 @@ def _audit(
             evidence, alpha=alpha, advisory=battery.advisory, weight=weight * early
         )
     bets = betting.results(alpha=alpha) if betting is not None else []
-    words = ["dpaudit", "audit", sampler.name, "--claim", str(claim), *options.words]
+    words = ["dpaudit", "audit", sampler.name, "--claim", str(claim)]
     found = tuple(
         dataclasses.replace(
             t,
@@ -382,12 +344,19 @@ def _audit(
     elif stopped:
         stop = "; stopped after {of}, certain: --all continues"
     verdict, reason = _verdict(found, sampling, stop, limit=limit)
-    reason += _predictable(found, battery.predicting, alpha)
+    computed = _predictable(found, battery.predicting, alpha)
+    reason += f"; {computed}" if computed else ""
+    remarks = [f"{computed[:1].upper()}{computed[1:]}."] if computed else []
+    if verdict == "finding" and stopped and not won:
+        of = f"{sampling.drawn:,} of {sampling.planned:,} values"
+        remarks.append(f"The audit stopped after {of}, certain: --all continues.")
     spots, curves = _excludes_not(claim, battery, sampling, plan, blind, alpha)
     return AuditResult(
         verdict=verdict,
         reason=reason,
         cause=cause_of(found),
+        remarks=tuple(remarks),
+        shortened=_slow(sampling, limit) if not any(t.finding for t in found) else "",
         sampler=sampler.name,
         claim=str(claim),
         alpha=alpha,
@@ -485,11 +454,8 @@ def _reproduce(words: Sequence[str], test: TestResult, options: AuditOptions, dr
     A bet may take eight times as many: when it stops depends on the draws.
     """
     bet = test.name.startswith("bet on")
-    only = [] if bet else ["--tests", test.name]
-    count = str(max(drawn * (8 if bet else 1), MINIMUM_SAMPLES))
-    return shlex.join(
-        [*words, *only, "--samples", count, "--alpha", f"{options.alpha:g}", "--seed", options.seed]
-    )
+    count = max(drawn * (8 if bet else 1), MINIMUM_SAMPLES)
+    return shlex.join([*words, *options.again(tests=None if bet else (test.name,), samples=count)])
 
 
 def _verdict(
@@ -506,8 +472,7 @@ def _verdict(
         return "inconclusive", f"{sampling.ended}; {of} were drawn and show nothing"
     if not sampling.shortened:
         return "no-finding", "nothing that was looked at contradicts the claim"
-    speed = f"about {_rounded(round(sampling.speed)):,} values per second"
-    slow = f"{of} {_FIT} of {limit:g} s at the sampler's speed ({speed})"
+    slow = _slow(sampling, limit)
     if sampling.drawn < LEAST_SHARE * sampling.planned:
         least = max(MINIMUM_SAMPLES, _rounded(sampling.drawn))
         hint = f"ask for --samples {least}, or more time"
@@ -515,17 +480,21 @@ def _verdict(
     return "no-finding", f"nothing that was looked at contradicts the claim; {slow}"
 
 
+def _slow(sampling: Sampling, limit: float) -> str:
+    """How many values fitted into the time limit; '' if all did."""
+    if sampling.ended is not None or not sampling.shortened:
+        return ""
+    speed = f"about {_rounded(round(sampling.speed)):,} values per second"
+    of = f"{sampling.drawn:,} of {sampling.planned:,} values"
+    return f"{of} {_FIT} of {limit:g} s at the sampler's speed ({speed})"
+
+
 def _predictable(tests: Sequence[TestResult], predicting: Set[str], alpha: float) -> str:
     """What noise that can be computed means, if a test found it; allowed or not."""
     found = [t for t in tests if t.name in predicting and (t.finding or t.p <= alpha)]
     if any(t.finding for t in found):
-        return f"; {_COMPUTED}"
-    return f"; {_COMPUTED}, which --allow-predictable permits" if found else ""
-
-
-def shortened(result: AuditResult) -> str:
-    """How many values the time limit left time for, and the sampler's speed; '' if for all."""
-    return next((part for part in result.reason.split("; ") if _FIT in part), "")
+        return _COMPUTED
+    return f"{_COMPUTED}, which --allow-predictable permits" if found else ""
 
 
 def _rounded(count: int) -> int:

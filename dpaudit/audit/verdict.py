@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 from functools import partial
 
 from dpaudit.claims import Claim
+from dpaudit.hazards import SIDE_CHANNELS, TRUST
 from dpaudit.interfaces import Test
 from dpaudit.stats import holm
-from dpaudit.types import BlindSpot, Evidence, TestResult
+from dpaudit.types import LAST_CAUSE, BlindSpot, Evidence, TestResult
 
-__all__ = ["ALWAYS_BLIND", "judge", "never_excluded"]
+__all__ = ["ALWAYS_BLIND", "cause_of", "judge", "never_excluded"]
 
 _never = partial(BlindSpot, size=None, unit="")  # at no sample size
 ALWAYS_BLIND = (
     _never(
         test="every black-box test",
         flaw="Gaussian pancake with γ ≥ 2√d",
+        component=TRUST,
         says="noise with a hidden direction that only a secret key reveals, where the keyless "
         "search does not reach. Thin layers can be found: at γ = 2√d, stronger lattice "
         "reduction than this audit's found β = 1e-4 at d = 128 (72 s), 1e-6 at d = 192 (80 s) "
@@ -29,18 +31,21 @@ ALWAYS_BLIND = (
     _never(
         test="every black-box test",
         flaw="a cryptographic generator under somebody's seed",
+        component=TRUST,
         says="whoever knows the seed can subtract the noise; samples cannot show who knows it, nor "
         "that each answer hides a fresh secret nonce of its own seed (seed-in-noise)",
     ),
     _never(
         test="every black-box test",
         flaw="a sampler that behaves when it is watched",
+        component=TRUST,
         says="code that knows an auditor by its calls, its process or the date can be honest to it "
         "alone; audit it where it runs, from recorded noise (file:)",
     ),
     _never(
         test="every black-box test",
         flaw="messages in the low bits",
+        component=TRUST,
         says="encrypted data in the last bits of each value look like noise there at any sample "
         "size, and change the law by less than rounding does; round releases to a grid coarser "
         "than those bits",
@@ -48,12 +53,14 @@ ALWAYS_BLIND = (
     _never(
         test="an audit of noise alone",
         flaw="floating-point leaks",
+        component=SIDE_CHANNELS,
         says="what the low bits of value + noise say of the value is not looked at; "
         "dpaudit mechanism looks at them",
     ),
     _never(
         test="this battery",
         flaw="a statistical generator under somebody's seed",
+        component=TRUST,
         says="generators that are not cryptographic (xorshift, Mersenne Twister, PCG) can be "
         "replayed from a few outputs; this battery finds common ones under common seeds, linear "
         "ones where a bit of their numbers stands at a fixed place in the noise, and Mersenne "
@@ -62,27 +69,8 @@ ALWAYS_BLIND = (
 )
 
 
-_CAUSES = (
-    "support",
-    "predictable",
-    "congruential",
-    "state-recovery",
-    "linear-complexity",
-    "repeats",
-    "granularity",
-    "last-digits",
-    "keyless-search",
-    "moments",
-    "goodness-of-fit",
-    "tails",
-    "value-dependence",
-    "triggers",
-    "drift",
-    "correlation",
-    "order",
-    "covariance",
-)
-"""Tests in causal order: what each sees makes later ones fail as well, and seldom earlier ones."""
+COMPUTED = 4  # the last rank of causes by which the noise can be computed
+_SCALE = 9  # the rank of a wrong scale, which may stand beside another cause
 _CERTAIN = 1e-100  # p-values below this are alike
 
 
@@ -121,12 +109,16 @@ def judge(
                 interval=seen.interval,
                 unit=seen.unit,
                 details=seen.details,
+                harm=getattr(test, "harm", "other"),
+                topic=name,
+                cause=seen.cause,
+                cause_rank=seen.cause_rank,
             )
         )
-    place = {name: i for i, name in enumerate(_CAUSES)}
-    results.sort(
-        key=lambda t: (t.advisory, max(t.p, _CERTAIN), place.get(t.name, len(place)), t.name)
-    )
+    order = {
+        name: getattr(test, "causal_order", LAST_CAUSE) for name, (test, _) in evidence.items()
+    }
+    results.sort(key=lambda t: (t.advisory, max(t.p, _CERTAIN), order[t.name], t.name))
     return tuple(results), tuple(b for name in names for b in evidence[name][1].blind_spots)
 
 
@@ -137,3 +129,19 @@ def never_excluded(claim: Claim, dims: tuple[int, ...]) -> tuple[BlindSpot, ...]
         return ALWAYS_BLIND[1:]
     flaw = f"Gaussian pancake with γ ≥ 2√d (≥ {2 * math.sqrt(d):.4g} at d = {d})"
     return (replace(ALWAYS_BLIND[0], flaw=flaw), *ALWAYS_BLIND[1:])
+
+
+def cause_of(tests: Iterable[TestResult]) -> str:
+    """What the findings among ``tests`` come from, in a few words; "" where no test names a cause.
+
+    The cause of the lowest rank, and a wrong scale beside noise that can be computed. Not claimed:
+    that it is the only cause, or a proof.
+    """
+    known = [t for t in tests if t.finding and t.cause]
+    first = min(known, key=lambda t: t.cause_rank, default=None)
+    if first is None:
+        return ""
+    scale = next((t.cause for t in known if t.cause_rank == _SCALE), "")
+    if scale and first.cause_rank <= COMPUTED:
+        return f"{first.cause}; {scale}"
+    return first.cause

@@ -7,12 +7,14 @@ from typing import Annotated
 import typer
 
 from dpaudit.cli.commands import (
-    audits,
+    audit,
     deployments,
     experiments,
+    explain,
     gates,
     histories,
     lab,
+    mechanism,
     proofs,
     protocols,
     training,
@@ -101,12 +103,12 @@ def _root(
 
 
 app.command()(experiments.demo)
-app.command()(audits.audit)
-app.command()(audits.mechanism)
+app.command()(audit.audit)
+app.command()(mechanism.mechanism)
 app.command()(proofs.prove)
 app.command()(training.training)
 app.command()(histories.history)
-app.command()(audits.explain)
+app.command()(explain.explain)
 app.command()(lab.attack)
 app.command()(experiments.run)
 app.command()(experiments.train)

@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterable
 
 from dpaudit.audit.power import propose_tau
-from dpaudit.documents import Column, MeasurementsDocument
+from dpaudit.codec import to_dict
+from dpaudit.experiments.results import Column, MeasurementsResult
 from dpaudit.provenance import collect
-from dpaudit.types import PowerPoint, to_dict
+from dpaudit.types import PowerPoint
 
 __all__ = ["calibration"]
 
@@ -24,7 +25,7 @@ _COLUMN_WORDS = (
 
 def calibration(
     points: Iterable[PowerPoint], *, dim: int | None, samples: int, eta: float
-) -> MeasurementsDocument:
+) -> MeasurementsResult:
     """The proposal as a document of measurements, with the ``proposal`` and its ``caveats``."""
     found = propose_tau(points, dim=dim, samples=samples, eta=eta)
     where = f"d = {dim:,}" if dim else "d chosen by the auditor"
@@ -32,7 +33,7 @@ def calibration(
         {**to_dict(cover), "mitigation": f"smoothing:tau={_up(cover.tau):g}"}
         for cover in found.covers
     ]
-    return MeasurementsDocument(
+    return MeasurementsResult(
         name="frontier",
         title=f"Smoothing behind an audit of {samples:,} values ({where}, η = {eta:g})",
         story="The first row covers what the audit may miss; "

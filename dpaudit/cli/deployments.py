@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from dpaudit.cli.formats import formats_of, without_earlier
-from dpaudit.cli.output import note, out_console
-from dpaudit.cli.verdicts import leave, write_page
+from dpaudit.cli.output import note
+from dpaudit.cli.verdicts import exit_with_verdict, write_result
+from dpaudit.describing import describe
 from dpaudit.errors import UsageError
 from dpaudit.provenance import collect
 
@@ -33,6 +35,7 @@ def apple(
     out: Path | None,
     also: str | None,
     output: str,
+    verbose: bool,
 ) -> None:
     """Audit the files, print, write, and exit with 1 if a finding is against the user."""
     from dpaudit.deployments.apple.bits.shown import Shown
@@ -41,10 +44,9 @@ def apple(
     from dpaudit.deployments.apple.database.balances import check_balances
     from dpaudit.deployments.apple.database.reading import read_database
     from dpaudit.deployments.apple.differences import compare, effect
-    from dpaudit.deployments.apple.document import AppleDocument, OlderConfiguration, Sizes, Stored
     from dpaudit.deployments.apple.ledger import make_ledger
     from dpaudit.deployments.apple.model import Finding
-    from dpaudit.report.terminal.deployment import deployment_text
+    from dpaudit.deployments.apple.result import AppleResult, OlderConfiguration, Sizes, Stored
 
     formats = without_earlier(formats_of(also, out=out), out)
     configuration = read_configuration(config)
@@ -62,7 +64,7 @@ def apple(
     observed, shown = None, tuple[Shown, ...]()
     if reports is not None:
         observed, shown = _submitted(reports, configuration, read, findings)
-    document = AppleDocument(
+    result = AppleResult(
         system="apple",
         verdict="finding" if any(f.serious for f in findings) else "no-finding",
         configuration=Sizes(**_sizes(configuration)),
@@ -75,14 +77,7 @@ def apple(
         findings=tuple(findings),
         provenance=collect(seed="none", plugins=()),
     )
-    if out is not None:
-        write_page(document, out, also=formats)
-    leave(
-        document,
-        lambda: deployment_text(document, width=out_console().width),
-        out=out,
-        output=output,
-    )
+    _exit(result, out, formats, output, verbose=verbose)
 
 
 def apple_scenario(
@@ -108,16 +103,16 @@ def attribution(
     out: Path | None,
     also: str | None,
     output: str,
+    verbose: bool,
 ) -> None:
     """Audit recorded reports, print, write, and exit with the verdict's code."""
     from dpaudit.audit.options import fresh_seed
     from dpaudit.audit.recorded import audit_values
     from dpaudit.deployments.attribution.run import audit_attribution
-    from dpaudit.report.terminal.attribution import attribution_text
 
     _check_level(alpha)
     formats = without_earlier(formats_of(also, out=out), out)
-    document = audit_attribution(
+    result = audit_attribution(
         files,
         epsilon=epsilon,
         event_epsilon=event_epsilon,
@@ -125,9 +120,7 @@ def attribution(
         seed=fresh_seed(seed),
         battery=audit_values,
     )
-    if out is not None:
-        write_page(document, out, also=formats)
-    leave(document, lambda: attribution_text(document), out=out, output=output)
+    _exit(result, out, formats, output, verbose=verbose)
 
 
 def census(
@@ -139,18 +132,18 @@ def census(
     out: Path | None,
     also: str | None,
     output: str,
+    verbose: bool,
 ) -> None:
     """Audit noisy measurement files, print, write, and exit with the verdict's code."""
     from dpaudit.cli.progress import AuditProgress
     from dpaudit.deployments.census.audit import audit_files
     from dpaudit.deployments.census.zeros import read_rules
-    from dpaudit.report.terminal.census import census_text
 
     _check_level(alpha)
     formats = without_earlier(formats_of(also, out=out), out)
     rules = () if zeros is None else read_rules(zeros)
     with AuditProgress("files read", "computing the tests", total=0) as progress:
-        document = audit_files(
+        result = audit_files(
             nmf,
             alpha=alpha,
             provenance=collect(seed="none", plugins=()),
@@ -158,9 +151,16 @@ def census(
             sums=sums,
             progress=progress,
         )
+    _exit(result, out, formats, output, verbose=verbose)
+
+
+def _exit(
+    result: object, out: Path | None, formats: Sequence[str], output: str, *, verbose: bool
+) -> NoReturn:
+    report = describe(result)
     if out is not None:
-        write_page(document, out, also=formats)
-    leave(document, lambda: census_text(document), out=out, output=output)
+        write_result(report, out, also=formats)
+    exit_with_verdict(report, out=out, output=output, verbose=verbose)
 
 
 def _check_level(alpha: float) -> None:

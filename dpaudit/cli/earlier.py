@@ -7,20 +7,12 @@ import shlex
 import tempfile
 from pathlib import Path
 
-from dpaudit.audit.commands import apart_from_the_seed
-from dpaudit.documents import (
-    AuditDocument,
-    DeterminismDocument,
-    MechanismDocument,
-    ProofDocument,
-)
 from dpaudit.errors import StoreError, UsageError
-from dpaudit.report import Document, read_document
 from dpaudit.results.text import one_line
 
-__all__ = ["refuse_another"]
+__all__ = ["apart_from_the_seed", "refuse_another"]
 
-_WITH_COMMAND = (AuditDocument, MechanismDocument, ProofDocument, DeterminismDocument)
+_OF_NO_ACCOUNT = {"--seed", "--by"}
 
 
 def refuse_another(out: Path | None, command: str) -> None:
@@ -40,12 +32,13 @@ def refuse_another(out: Path | None, command: str) -> None:
         raise StoreError(
             f"out={out}: holds a run, not an audit; choose another --out, or remove the folder"
         )
+    from dpaudit.render import read_report
+
     try:
-        before = read_document(out / "result.json")
-    except UsageError:
-        return
-    earlier = _command(before)
-    if earlier is None:
+        before = read_report(out / "result.json")
+        earlier = before.command or f"dpaudit {before.kind}"
+        apart_from_the_seed(earlier)
+    except (UsageError, ValueError):  # ValueError: a command changed by hand
         return
     was, now = apart_from_the_seed(earlier), apart_from_the_seed(command)
     if was != now:
@@ -53,6 +46,20 @@ def refuse_another(out: Path | None, command: str) -> None:
             f"out={out}: holds the result of another audit ({one_line(shlex.join(was))}); "
             "choose another --out, or remove the folder"
         )
+
+
+def apart_from_the_seed(command: str) -> list[str]:
+    """A command's words, without its seed and who ran it: two audits are alike if these are.
+
+    Raises:
+        ValueError: an open quote.
+
+    >>> apart_from_the_seed("dpaudit audit x --dim 4 --seed 1")
+    ['dpaudit', 'audit', 'x', '--dim', '4']
+    """
+    words = shlex.split(command)
+    left_out = {i for i, word in enumerate(words) if word in _OF_NO_ACCOUNT}
+    return [w for i, w in enumerate(words) if i not in left_out and i - 1 not in left_out]
 
 
 def _refuse_unwritable(out: Path) -> None:
@@ -71,14 +78,3 @@ def _refuse_unwritable(out: Path) -> None:
         for made in missing:
             with contextlib.suppress(OSError):
                 made.rmdir()
-
-
-def _command(document: Document) -> str | None:
-    """The command that made it, '' for a deployment's audit; None if it is not known."""
-    if not isinstance(document, _WITH_COMMAND):
-        return f"dpaudit {document.kind}"
-    try:
-        apart_from_the_seed(document.result.provenance.command)
-    except ValueError:  # changed by hand
-        return None
-    return document.result.provenance.command or None

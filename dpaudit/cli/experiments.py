@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from dpaudit.cli.data import use_data_root
-from dpaudit.cli.formats import formats_of, read_report, without_earlier, write_formats
+from dpaudit.cli.formats import formats_of, rewrite_report, without_earlier
 from dpaudit.cli.output import emit, note, out_console, write_json_line
 from dpaudit.cli.running import mine, run_cells, tell_failures
-from dpaudit.documents import ExperimentDocument, MeasurementsDocument
+from dpaudit.cli.verdicts import printed, write_result
+from dpaudit.codec import to_dict
+from dpaudit.describing import describe
 from dpaudit.errors import SpecError, StoreError, UsageError
 from dpaudit.experiments.options import RunOptions
-from dpaudit.report import experiment_table, measurements_table, write_json, write_report
-from dpaudit.report.formats.json_schema import schema_text
+from dpaudit.render import render_terminal
+from dpaudit.render.json_schema import schema_text
+from dpaudit.report import Report
 from dpaudit.results.text import one_line, printable
-from dpaudit.types import to_dict
 
 if TYPE_CHECKING:
     from dpaudit.experiments import Spec, Store
@@ -136,13 +138,13 @@ def _run(
         if options.shard is not None:
             loggers.end(_shard_end(out))
         else:
-            document = _document(out)
-            _write(document, out, also)
-            loggers.end(to_dict(document))
+            report = _report(out)
+            _write(report, out, also)
+            loggers.end(printed(report))
     if options.shard is not None:
         _show_shard(spec, options, output)
     else:
-        _show(document, out, output)
+        _show(report, out, output)
     tell_failures(out)
 
 
@@ -151,40 +153,31 @@ def merge(out: Path, parts: Sequence[Path], *, partial: bool, output: str) -> No
     from dpaudit.experiments.merge import merge as merged
 
     missing = merged(out, parts, partial=partial)
-    document = _document(out)
-    _write(document, out, ())
-    _show(document, out, output)
+    report = _report(out)
+    _write(report, out, ())
+    _show(report, out, output)
     if missing:
-        then = printable(f"{document.command} --out {shlex.quote(str(out))} --resume", limit=1000)
+        then = printable(f"{report.command} --out {shlex.quote(str(out))} --resume", limit=1000)
         note(f"{missing:,} cells have no result yet; this does them:\n{then}")
     tell_failures(out)
     if missing:
         raise typer.Exit(3)
 
 
-def _write(
-    document: ExperimentDocument | MeasurementsDocument, out: Path, also: Sequence[str]
-) -> None:
+def _write(report: Report, out: Path, also: Sequence[str]) -> None:
     try:
-        write_json(document, out / "results.json")
-        write_report(document, out / "report.html")
-        write_formats(document, also, out)
-    except OSError as error:
+        write_result(report, out, also=also, name="results.json")
+    except UsageError as error:
         raise StoreError(
-            f"out={out}: the report cannot be written ({error.strerror}); all results are "
-            f"kept; free space, then run dpaudit report {out}"
+            f"{error}; all results are kept; free space, then run dpaudit report {out}"
         ) from error
 
 
-def _show(document: ExperimentDocument | MeasurementsDocument, out: Path, output: str) -> None:
+def _show(report: Report, out: Path, output: str) -> None:
     if output == "json":
-        write_json_line(to_dict(document))
+        write_json_line(printed(report))
         return
-    width = out_console().width
-    if isinstance(document, MeasurementsDocument):
-        emit(measurements_table(document, width=width))
-    else:
-        emit(experiment_table(document, width=width))
+    emit(render_terminal(report, width=out_console().width))
     note(f"report: {out / 'report.html'}")
 
 
@@ -211,17 +204,17 @@ def _show_shard(spec: Spec, options: RunOptions, output: str) -> None:
     note(f"when all shards are done: dpaudit runs merge OUT {options.out} OTHER-PARTS…")
 
 
-def _document(folder: Path) -> ExperimentDocument | MeasurementsDocument:
+def _report(folder: Path) -> Report:
     """Everything the folder holds, failures included; its command is the one of the first run."""
     from dpaudit.experiments.store import Store
-    from dpaudit.experiments.stored import document_of
+    from dpaudit.experiments.stored import result_of
 
     with Store.read(folder) as store:
-        return document_of(store)
+        return describe(result_of(store))
 
 
 def report(folder: Path | None, *, also: str | None = None, schema: bool = False) -> None:
-    """Write the page and other formats for a results folder, or print the documents' schema."""
+    """Write the page and other formats for a results folder, or print the schema of reports."""
     if schema:
         print(schema_text(), end="")
         return
@@ -229,12 +222,10 @@ def report(folder: Path | None, *, also: str | None = None, schema: bool = False
         raise UsageError("dir=: name the folder of an audit, a run or the demo: dpaudit report DIR")
     formats = formats_of(also, out=folder)
     if os.path.isfile(folder / "result.json"):  # False for a name that is too long
-        emit(str(read_report(folder / "result.json", formats)))
+        emit(str(rewrite_report(folder / "result.json", formats)))
         return
     from dpaudit.experiments.store import as_written
 
     with as_written(folder):
-        document = _document(folder)
-        page = write_report(document, folder / "report.html")
-        write_formats(document, formats, folder)
-    emit(str(page))
+        _write(_report(folder), folder, formats)
+    emit(str(folder / "report.html"))

@@ -10,9 +10,9 @@ from dpaudit import registry
 from dpaudit.errors import UnknownNameError, UsageError
 
 if TYPE_CHECKING:
-    from dpaudit.report import Document
+    from dpaudit.report import Report
 
-__all__ = ["formats_of", "read_report", "without_earlier", "write_formats"]
+__all__ = ["formats_of", "rewrite_report", "without_earlier", "write_formats"]
 
 _ALL = ("junit", "sarif", "markdown")
 # near the beginning of documents that dpaudit wrote
@@ -58,7 +58,7 @@ def without_earlier(
     Raises:
         UsageError: a file cannot be removed.
     """
-    from dpaudit.report.formats import FORMATS, written
+    from dpaudit.render import FORMATS, written
 
     if folder is None:
         return tuple(formats)
@@ -87,7 +87,7 @@ def _ours(path: Path) -> bool:
     return any(mark in beginning for mark in _MARKS)
 
 
-def write_formats(document: Document, formats: Sequence[str], folder: Path) -> None:
+def write_formats(report: Report, formats: Sequence[str], folder: Path) -> None:
     """Write the report in ``formats``, and in those already in ``folder``.
 
     Otherwise a CI system could read the old verdict that an earlier ``--also`` left.
@@ -95,29 +95,26 @@ def write_formats(document: Document, formats: Sequence[str], folder: Path) -> N
     Raises:
         UsageError: a file cannot be written.
     """
-    from dpaudit.report.formats import write_format, written
+    from dpaudit.render import FORMATS, write_report, written
 
     try:
         for name in dict.fromkeys([*formats, *written(folder)]):
-            write_format(document, name, folder)
+            write_report(report, folder / FORMATS[name][0], format=name)
     except OSError as error:
         raise UsageError(
             f"out={folder}: cannot be written ({error.strerror}); choose another --out"
         ) from error
 
 
-def read_report(path: Path, formats: Sequence[str]) -> Path:
-    """Rewrite the page and ``formats`` next to the document at ``path``; returns the page's path.
+def rewrite_report(path: Path, formats: Sequence[str]) -> Path:
+    """Rewrite the page and ``formats`` next to the report at ``path``; returns the page's path.
 
     Raises:
-        UsageError: it is not a report, or has been changed so that it cannot be shown.
+        UsageError: it is not a report.
     """
-    from dpaudit.report import read_document, write_report
+    from dpaudit.render import read_report, write_report
 
-    document = read_document(path)
-    try:
-        page = write_report(document, path.with_name("report.html"))
-        write_formats(document, formats, path.parent)
-    except UsageError as error:
-        raise UsageError(f"file={path}: {error}") from error
+    report = read_report(path)
+    page = write_report(report, path.with_name("report.html"))
+    write_formats(report, formats, path.parent)
     return page

@@ -9,12 +9,15 @@ from pathlib import Path
 from dpaudit.audit.power import COLUMNS, frontier, measured_curves, parse, read_table
 from dpaudit.cli.calibrating import calibration
 from dpaudit.cli.output import emit, note, out_console, write_json_line
-from dpaudit.cli.verdicts import printed, write_page
-from dpaudit.documents import Column, MeasurementsDocument
+from dpaudit.cli.verdicts import printed, write_result
+from dpaudit.codec import to_dict
+from dpaudit.describing import describe
 from dpaudit.errors import UsageError
+from dpaudit.experiments.results import Column, MeasurementsResult
 from dpaudit.provenance import collect
+from dpaudit.render import render_terminal
 from dpaudit.results.files import write_file
-from dpaudit.types import PowerPoint, to_dict
+from dpaudit.types import PowerPoint
 
 __all__ = ["show"]
 
@@ -65,33 +68,30 @@ def show(
         least = min(p.samples for p in points)
         raise UsageError(f"samples={samples:g}: must be at least {least:,}, where the map begins")
     if calibrate:
-        document = calibration(
+        result = calibration(
             points, dim=dim, samples=int(samples), eta=1e-6 if eta is None else eta
         )
     else:
-        document = _document(points, here, dim, int(samples), seconds)
+        result = _result(points, here, dim, int(samples), seconds)
+    report = describe(result)
     if out is not None:
-        write_page(document, out)
+        write_result(report, out)
     if output == "json":
-        write_json_line(printed(document))
+        write_json_line(printed(report))
         return
-    from dpaudit.report import measurements_table
-
-    emit(measurements_table(document, width=out_console().width))
-    for caveat in document.caveats:
-        emit(f"\n{caveat}")
+    emit(render_terminal(report, width=out_console().width))
     if out is not None:
         note(f"report: {out / 'report.html'}")
 
 
-def _document(
+def _result(
     points: tuple[PowerPoint, ...],
     here: tuple[PowerPoint, ...],
     dim: int | None,
     samples: int,
     seconds: float,
-) -> MeasurementsDocument:
-    """What one audit detects, as a document of measurements, with the measured curves."""
+) -> MeasurementsResult:
+    """What one audit detects, as measurements, with the measured curves."""
     from dpaudit import registry
 
     rows = [to_dict(p) for p in here]
@@ -107,7 +107,7 @@ def _document(
         p for curve in measured_curves(points, dim=dim).values() for p in curve if p.flaw in flaws
     ]
     where = f"d = {dim}" if dim else "d chosen by the auditor"
-    return MeasurementsDocument(
+    return MeasurementsResult(
         name="frontier",
         title=f"What an audit of {samples:,} values detects ({where}, α = 0.01)",
         story="Flaws of at least this size are found with probability 0.9 or more; smaller ones "

@@ -6,69 +6,52 @@ import contextlib
 import os
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import typer
 
-from dpaudit.audit.options import AuditOptions, MechanismOptions
 from dpaudit.cli.output import emit, note, out_console, write_json_line
 from dpaudit.cli.running import run_cells, tell_failures
-from dpaudit.documents import MeasurementsDocument
-from dpaudit.errors import StoreError
+from dpaudit.cli.verdicts import printed, write_result
+from dpaudit.describing import describe
+from dpaudit.errors import StoreError, UsageError
 from dpaudit.experiments.options import RunOptions
+from dpaudit.experiments.results import MeasurementsResult
 from dpaudit.experiments.store import FILE, Store
-from dpaudit.experiments.stored import document_of
-from dpaudit.report import measurements_table, write_json, write_report
+from dpaudit.experiments.stored import result_of
+from dpaudit.options import words_of
+from dpaudit.render import render_terminal
 from dpaudit.studies.history.installing import versions as known_versions
+from dpaudit.studies.history.options import HistoryOptions, Place
 from dpaudit.studies.history.spec import history_spec
 from dpaudit.studies.history.subjects import subject
-from dpaudit.types import to_dict
 
-__all__ = ["Place", "history"]
+__all__ = ["history"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where releases are installed, and from what; it changes no number."""
-
-    cache: Path | None = None
-    offline: bool = False
-    keep: bool = False
-
-    @contextlib.contextmanager
-    def used(self) -> Iterator[None]:
-        """Tell this process and its children, until the block ends."""
-        before = dict(os.environ)
-        given = {
-            "DPAUDIT_HISTORY": "" if self.cache is None else str(self.cache.resolve()),
-            "DPAUDIT_HISTORY_OFFLINE": "1" if self.offline else "",
-            "DPAUDIT_HISTORY_KEEP": "1" if self.keep else "",
-        }
-        os.environ.update({name: value for name, value in given.items() if value})
-        try:
-            yield
-        finally:
-            for name in given:
-                os.environ.pop(name, None)
-            os.environ.update({name: before[name] for name in given if name in before})
-
-    @property
-    def words(self) -> list[str]:
-        """Its options, as they are written."""
-        words = [] if self.cache is None else ["--cache", str(self.cache)]
-        return [*words, *["--offline"] * self.offline, *["--keep"] * self.keep]
+@contextlib.contextmanager
+def _used(place: Place) -> Iterator[None]:
+    """Tell this process and its children where, until the block ends."""
+    before = dict(os.environ)
+    given = {
+        "DPAUDIT_HISTORY": "" if place.cache is None else str(place.cache.resolve()),
+        "DPAUDIT_HISTORY_OFFLINE": "1" if place.offline else "",
+        "DPAUDIT_HISTORY_KEEP": "1" if place.keep else "",
+    }
+    os.environ.update({name: value for name, value in given.items() if value})
+    try:
+        yield
+    finally:
+        for name in given:
+            os.environ.pop(name, None)
+        os.environ.update({name: before[name] for name in given if name in before})
 
 
 def history(
     library: str,
     *,
     versions: Sequence[str],
-    samples: int,
-    releases: int,
-    alpha: float,
-    seed: str,
-    allow_predictable: bool,
+    options: HistoryOptions,
     jobs: str,
     resume: bool,
     out: Path | None,
@@ -76,36 +59,35 @@ def history(
     output: str,
 ) -> None:
     """Audit the releases, write the table and its page, and exit with what was found."""
-    AuditOptions(samples=samples, alpha=alpha)
-    MechanismOptions(samples=releases, alpha=alpha)
     name, _, mechanism = library.partition(":")
     out = Path("runs") / f"history-{name}" if out is None else out
     words = ["dpaudit", "history", library]
     words += [word for text in versions for word in ("--versions", text)]
-    words += ["--samples", str(samples), "--releases", str(releases), "--seed", seed]
-    words += ["--alpha", f"{alpha:g}"] if alpha != 0.01 else []
-    words += ["--allow-predictable"] * allow_predictable
-    options = RunOptions(out=out, resume=resume, jobs=jobs, command=shlex.join(words))
-    with place.used():
+    words += words_of(options)
+    run = RunOptions(out=out, resume=resume, jobs=jobs, command=shlex.join(words))
+    with _used(place):
         found = _earlier(out) if resume else None
         spec = history_spec(
             name,
             mechanism=mechanism,
             versions=found or known_versions(subject(name).library.distribution, versions),
-            samples=samples,
-            releases=releases,
-            alpha=alpha,
-            seed=seed,
-            allow_predictable=allow_predictable,
+            options=options,
         )
-        run_cells(spec, options, resumed=shlex.join([*place.words, "--out", str(out), "--resume"]))
-    document = _written(out)
+        run_cells(spec, run, resumed=shlex.join([*words_of(place), "--out", str(out), "--resume"]))
+    result = _result(out)
+    report = describe(result)
+    try:
+        write_result(report, out, name="results.json")
+    except UsageError as error:
+        raise StoreError(
+            f"{error}; all results are kept; free space, then run dpaudit report {out}"
+        ) from error
     if output == "json":
-        write_json_line(to_dict(document))
+        write_json_line(printed(report))
     else:
-        emit(measurements_table(document, width=out_console().width))
+        emit(render_terminal(report, width=out_console().width))
         note(f"report: {out / 'report.html'}")
-    verdicts = {row["verdict"] for row in document.rows}
+    verdicts = {row["verdict"] for row in result.rows}
     if "finding" in verdicts:
         raise typer.Exit(1)
     tell_failures(out)
@@ -124,16 +106,8 @@ def _earlier(out: Path) -> list[str] | None:
     return [str(version) for version in found]
 
 
-def _written(out: Path) -> MeasurementsDocument:
+def _result(out: Path) -> MeasurementsResult:
     with Store.read(out) as store:
-        document = document_of(store)
-    assert isinstance(document, MeasurementsDocument)  # noqa: S101 the spec's measure has columns
-    try:
-        write_json(document, out / "results.json")
-        write_report(document, out / "report.html")
-    except OSError as error:
-        raise StoreError(
-            f"out={out}: the report cannot be written ({error.strerror}); all results are kept; "
-            f"free space, then run dpaudit report {out}"
-        ) from error
-    return document
+        result = result_of(store)
+    assert isinstance(result, MeasurementsResult)  # noqa: S101 the spec's measure has columns
+    return result

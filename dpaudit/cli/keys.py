@@ -8,11 +8,11 @@ from typing import Any
 from dpaudit.accounting import peak_spacing, peak_width
 from dpaudit.cli import hardness
 from dpaudit.cli.output import emit, note, write_json_line
+from dpaudit.codec import to_dict
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.key_file import OtherKindError
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.results.text import tell
-from dpaudit.types import to_dict
 
 __all__ = ["new", "new_seed", "show"]
 

@@ -7,35 +7,35 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer.models import OptionInfo
+
+from dpaudit.cli import completion
+from dpaudit.options import OptionField, fields_of, from_keywords
 
 if TYPE_CHECKING:
-    from dpaudit.audit.options import PrivacyClaim
+    from dpaudit.samplers.sandbox.policy import Policy
 
 __all__ = [
     "AlsoOption",
-    "AuditCommand",
-    "ByOption",
-    "CallOption",
-    "ClaimOptions",
     "DataRootOption",
     "DeviceOption",
     "DimOption",
     "Format",
     "FormatOption",
     "OutOption",
-    "PassEnvOption",
-    "SandboxOption",
+    "Output",
+    "Sandbox",
     "SeedOption",
     "VerboseOption",
-    "VisibleOption",
-    "optional_count",
     "with_shared_options",
 ]
 
+_PLAIN = (bool, float, int, str, Path)
 Format = Literal["text", "json"]
 FormatOption = Annotated[
     Format, typer.Option("--format", help="text for people, json (one document) for programs.")
@@ -68,48 +68,12 @@ AlsoOption = Annotated[
         show_default=False,
     ),
 ]
-ByOption = Annotated[
-    str,
-    typer.Option("--by", metavar="NAME", help="Who runs this, for the report.", show_default=False),
-]
-CallOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="'f(…)'",
-        help="How to call a python: or library: function whose parameters do not tell, e.g. 'f(value, epsilon=1.0)' or, in C, 'f(1.0) -> double'.",
-        show_default=False,
-    ),
-]
-SandboxOption = Annotated[
-    Literal["full", "require", "network", "none"] | None,
-    typer.Option(
-        metavar="LEVEL",
-        help="Sandbox for third-party code: full (as far as this kernel can), require (full, or exit 3), network (full, but network allowed), none (resource limits only).",
-        show_default="DPAUDIT_SANDBOX, else full",
-    ),
-]
-VisibleOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="PATH",
-        help="A file or folder that the sampler may read. The rest of the home directory and the working tree is hidden. Repeatable.",
-        show_default=False,
-    ),
-]
-PassEnvOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME",
-        help="An environment variable to pass to the sampler; it gets no others, except PATH, LANG, OMP_* and similar. Repeatable.",
-        show_default=False,
-    ),
-]
 VerboseOption = Annotated[
     bool,
     typer.Option(
         "--verbose",
         "-v",
-        help="Print every test, every finding's command, and everything that a pass cannot exclude.",
+        help="Print every test and row, every finding's command, and everything that a pass cannot exclude.",
     ),
 ]
 SeedOption = Annotated[
@@ -122,97 +86,49 @@ SeedOption = Annotated[
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class AuditCommand:
-    """Options that `audit` and `mechanism` share: the seed, the sandbox, and the output."""
+class Sandbox:
+    """Options of commands that run third-party code: what it may do."""
 
-    seed: SeedOption = None
-    sandbox: SandboxOption = None
-    visible: VisibleOption = None
-    pass_env: PassEnvOption = None
-    out: OutOption = None
-    also: AlsoOption = None
-    by: ByOption = ""
-    output: FormatOption = "text"
-    verbose: VerboseOption = False
+    sandbox: Annotated[
+        Literal["full", "require", "network", "none"] | None,
+        typer.Option(
+            metavar="LEVEL",
+            help="Sandbox for third-party code: full (as far as this kernel can), require (full, or exit 3), network (full, but network allowed), none (resource limits only).",
+            show_default="DPAUDIT_SANDBOX, else full",
+        ),
+    ] = None
+    visible: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH",
+            help="A file or folder that the sampler may read. The rest of the home directory and the working tree is hidden. Repeatable.",
+            show_default=False,
+        ),
+    ] = None
+    pass_env: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="An environment variable to pass to the sampler; it gets no others, except PATH, LANG, OMP_* and similar. Repeatable.",
+            show_default=False,
+        ),
+    ] = None
+
+    def asking(self) -> AbstractContextManager[Policy]:
+        """The policy that samplers of a ``with`` block get."""
+        from dpaudit.samplers.sandbox.policy import asking
+
+        return asking(self.sandbox, visible=self.visible or (), passed=self.pass_env or ())
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimOptions:
-    """Options that `mechanism` and `training` share: what is claimed."""
+class Output:
+    """Options of commands with a verdict: where the result goes."""
 
-    claim_epsilon: Annotated[
-        float | None,
-        typer.Option(
-            help="The claimed ε; needed unless another --claim is given.", show_default=False
-        ),
-    ] = None
-    claim_delta: Annotated[
-        float,
-        typer.Option(
-            help="The claimed δ; with μ, ρ, Rényi or DP-SGD alone, the δ of the ε shown (1e-5)."
-        ),
-    ] = 0.0
-    claim_mu: Annotated[
-        float | None,
-        typer.Option(
-            help="The claimed μ of Gaussian DP, alone or as well as ε.", show_default=False
-        ),
-    ] = None
-    claim_rho: Annotated[
-        float | None,
-        typer.Option(metavar="RHO", help="ρ-zCDP is claimed, nothing else.", show_default=False),
-    ] = None
-    claim_renyi: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ORDER,EPS",
-            help="Rényi DP is claimed: ε at an order above 1, e.g. 8,0.5.",
-            show_default=False,
-        ),
-    ] = None
-    claim_curve: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="A δ(ε) curve is claimed: .csv with columns epsilon,delta, or 'E,D;E,D'.",
-            show_default=False,
-        ),
-    ] = None
-    claim_f: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="f-DP is claimed: .csv with columns type-I error, least type-II error; or 'A,B;A,B'.",
-            show_default=False,
-        ),
-    ] = None
-    claim_dpsgd: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SETTINGS",
-            help="The settings that DP-SGD's accountant counts on, e.g. sigma=1,rate=0.05,steps=80; compared as a whole curve.",
-            show_default=False,
-        ),
-    ] = None
-
-    def claim(self) -> PrivacyClaim:
-        """The claim that was given.
-
-        Raises:
-            UsageError: as :meth:`~dpaudit.audit.options.PrivacyClaim.of`.
-        """
-        from dpaudit.audit.options import PrivacyClaim
-
-        return PrivacyClaim.of(
-            self.claim_epsilon,
-            self.claim_delta,
-            self.claim_mu,
-            rho=self.claim_rho,
-            renyi=self.claim_renyi,
-            curve=self.claim_curve,
-            f=self.claim_f,
-            dpsgd=self.claim_dpsgd,
-        )
+    out: OutOption = None
+    also: AlsoOption = None
+    output: FormatOption = "text"
+    verbose: VerboseOption = False
 
 
 def optional_count(given: str | None, *, name: str, what: str, example: str) -> int | None:
@@ -227,15 +143,17 @@ def optional_count(given: str | None, *, name: str, what: str, example: str) -> 
 
 
 def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace each parameter that is one of the classes above by its options, in its place."""
+    """Replace each parameter that is a class of options by its fields, in its place.
+
+    They are typer's options, or :class:`dpaudit.options.Option`.
+    """
     parameters: list[inspect.Parameter] = []
     shared: dict[str, Any] = {}
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
-        group = parameter.annotation
-        if dataclasses.is_dataclass(group):
+        group: Any = parameter.annotation
+        if isinstance(group, type) and dataclasses.is_dataclass(group):
             shared[parameter.name] = group
-            hints = typing.get_type_hints(group, include_extras=True)
-            options = [(f.name, f.default, hints[f.name]) for f in dataclasses.fields(group)]
+            options = [_for_typer(field) for field in _shown(group)]
         else:
             options = [(parameter.name, parameter.default, group)]
         parameters += [
@@ -248,7 +166,7 @@ def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def run(**given: Any) -> None:
         groups = {
-            name: group(**{f.name: given.pop(f.name) for f in dataclasses.fields(group)})
+            name: from_keywords(group, {f.name: given.pop(f.name) for f in _shown(group)})
             for name, group in shared.items()
         }
         command(**given, **groups)
@@ -256,3 +174,37 @@ def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+def _shown(group: type) -> list[OptionField]:
+    """The fields that are on the command line."""
+    return [f for f in fields_of(group) if f.option.help or _is_of_typer(f)]
+
+
+def _is_of_typer(field: OptionField) -> bool:
+    return any(isinstance(part, OptionInfo) for part in typing.get_args(field.hint))
+
+
+def _for_typer(field: OptionField) -> tuple[str, Any, Any]:
+    """Name, default and annotated type of an option, for typer."""
+    if _is_of_typer(field):
+        return field.name, field.default, field.hint
+    option, default = field.option, field.default
+    as_written = option.read is not None and bool(option.default)
+    kind = field.type
+    if option.read is not None or not _is_plain(kind):
+        kind, default = (str, option.default) if as_written else (str | None, None)
+    own = typer.Option(
+        field.flag,
+        metavar=option.metavar,
+        help=option.help,
+        show_default=(not as_written and option.default) or default not in (None, ""),
+        autocompletion=getattr(completion, option.completion) if option.completion else None,
+    )
+    return field.name, default, Annotated[kind, own]
+
+
+def _is_plain(kind: Any) -> bool:
+    """Whether typer reads this type itself."""
+    parts = [part for part in typing.get_args(kind) or (kind,) if part is not type(None)]
+    return typing.get_origin(kind) is Literal or (len(parts) == 1 and parts[0] in _PLAIN)

@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
-from rich.console import Group
 from rich.text import Text
 
 from dpaudit.cli.earlier import refuse_another
 from dpaudit.cli.formats import without_earlier
 from dpaudit.cli.output import emit, note, write_json_line
-from dpaudit.cli.verdicts import printed, write_page
-from dpaudit.documents import ProofDocument
+from dpaudit.cli.verdicts import exit_with_verdict, with_command, write_result
+from dpaudit.describing import describe
 from dpaudit.errors import UsageError
 from dpaudit.prove.certificates import checker
 from dpaudit.prove.certificates.certificate import certificate_of, write_certificate
@@ -32,16 +31,14 @@ from dpaudit.prove.questions import (
     neighbours_of,
     probability_of,
 )
+from dpaudit.prove.results import CERTIFICATE
 from dpaudit.prove.run import Proof, prove
-from dpaudit.report.proofs import CERTIFICATE
-from dpaudit.report.terminal.proofs import proof_table
 from dpaudit.results.foreign import RefusedError, open_plain, shown
 from dpaudit.results.text import one_line, tell
 from dpaudit.samplers.endpoints.targets import named_function
 
 __all__ = ["check_certificate", "command_of_proof", "prove_program"]
 
-_EXIT = {"proved": 0, "refuted": 1, "undecided": 3}
 _PROGRESS_SECONDS = 5.0
 _TIME_LIMIT = 600.0
 
@@ -74,6 +71,7 @@ def prove_program(
     coin_count: bool,
     out: Path | None,
     output: str,
+    verbose: bool,
 ) -> NoReturn:
     """Prove, print, write, and exit with the verdict's code."""
     positional, named = arguments_of(args)
@@ -121,19 +119,16 @@ def prove_program(
         options=options,
         progress=_Progress(),
     )
-    made = replace(proof.result.provenance, command=command)
-    proof = replace(proof, result=replace(proof.result, provenance=made))
-    document = ProofDocument(result=proof.result)
+    result = with_command(command, proof.result)
+    notes = []
     if out is not None:
-        document = _written(proof, program, options, out, also=earlier)
-    if output == "json":
-        write_json_line(printed(document))
-    else:
-        emit(Group(*proof_table(document.result)))
-        if out is not None:
-            note(f"certificate: {out / CERTIFICATE}\nreport: {out / 'report.html'}")
-        emit(Text(f"{document.result.verdict.capitalize()}: {document.result.reason}."))
-    raise typer.Exit(_EXIT[document.result.verdict])
+        digest = _write_certificate(proof, program, options, out)
+        result = replace(result, certificate=digest)
+        notes.append(f"certificate: {out / CERTIFICATE}")
+    report = describe(result)
+    if out is not None:
+        write_result(report, out, also=earlier)
+    exit_with_verdict(report, out=out, output=output, verbose=verbose, notes=notes)
 
 
 def command_of_proof(program: str, **options: str | bool | None) -> str:
@@ -160,15 +155,8 @@ def _function(program: str) -> Any:
     return named_function(place, member)
 
 
-def _written(
-    proof: Proof,
-    program: str,
-    options: ProofOptions,
-    out: Path,
-    *,
-    also: tuple[str, ...],
-) -> ProofDocument:
-    """Write the result, its page and its certificate; returns the document."""
+def _write_certificate(proof: Proof, program: str, options: ProofOptions, out: Path) -> str:
+    """Write the certificate; returns its SHA-256."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         made = certificate_of(
@@ -180,14 +168,11 @@ def _written(
             returned=proof.returned,
             shows=proof.shows,
         )
-        digest = write_certificate(made, out / CERTIFICATE)
+        return write_certificate(made, out / CERTIFICATE)
     except OSError as error:
         raise UsageError(
             f"out={out}: cannot be written ({error.strerror}); choose another --out"
         ) from error
-    document = ProofDocument(result=replace(proof.result, certificate=digest))
-    write_page(document, out, also=also)
-    return document
 
 
 def _resolved(program: str) -> str:

@@ -17,7 +17,6 @@ from rich.cells import cell_len
 
 from dpaudit import registry
 from dpaudit.audit.power import read_table
-from dpaudit.documents import measured_nothing
 from dpaudit.errors import MissingExtraError
 from dpaudit.source_hash import source_hash
 
@@ -62,7 +61,7 @@ def be_ready(*, writes: bool, releases: bool = False, tests: tuple[str, ...] | N
                 registry.load(group, name)
             except MissingExtraError:  # the audit reports it if the user asked for this one
                 continue
-    _all_of("dpaudit.report")
+    _all_of("dpaudit.render")
     read_table()
     cell_len("…")  # rich then imports its table of widths
     if writes:
@@ -70,20 +69,23 @@ def be_ready(*, writes: bool, releases: bool = False, tests: tuple[str, ...] | N
 
 
 def _draw_once() -> None:
-    """Draw a page and a figure once: the libraries import much of themselves on first use."""
-    from dpaudit.report import render_report
-    from dpaudit.report.figures.frame import one
-    from dpaudit.report.figures.svg import inline_svg
+    """Draw a page with a chart once: the libraries import much of themselves on first use."""
+    from dpaudit.render.page import render_page
+    from dpaudit.report import Axis, Chart, Mark, Panel, Report, Section, Series
 
-    render_report(measured_nothing())
-
-    def draw() -> object:
-        figure, axes = one(1.0)
-        axes.semilogy([1, 2], [1, 2], label="x")
-        axes.legend()
-        return figure
-
-    inline_svg(draw, prefix="x")  # type: ignore[arg-type]
+    marks = tuple(Mark(x=x, y=x) for x in (1.0, 2.0))
+    series = tuple(Series(marks=marks, look="line", group=k, legend=f"{k}") for k in (0, 1))
+    chart = Chart(
+        kind="plot", title="", caption="", alt="", panels=(Panel(series=series),),
+        x=Axis(), y=Axis(log=True),
+    )  # fmt: skip
+    section = Section(title="x", blocks=(chart,))
+    render_page(
+        Report(
+            kind="x", label="", subject="", title="", verdict="inconclusive", headline="",
+            sections=(section,),
+        )
+    )  # fmt: skip
 
 
 def _train_once() -> None:

@@ -10,9 +10,10 @@ import typer
 
 from dpaudit.cli.output import note
 from dpaudit.cli.progress import RunProgress
-from dpaudit.documents import Column, Figure, convert_value, measured_nothing
+from dpaudit.codec import convert_value
 from dpaudit.errors import UsageError
-from dpaudit.report.measurements import read_measurements
+from dpaudit.experiments.measurements import read_measurements
+from dpaudit.experiments.results import Column, Figure, measured_nothing
 from dpaudit.results.foreign import RefusedError
 from dpaudit.results.text import printable
 from dpaudit.types import CellFailure, CellResult

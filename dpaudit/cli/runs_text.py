@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from dpaudit.cli.output import emit, note, out_console, write_json_line
-from dpaudit.documents import ExperimentDocument, MeasurementsDocument
+from dpaudit.codec import to_dict
+from dpaudit.describing import describe
 from dpaudit.errors import UsageError
 from dpaudit.registry import missing_extra
-from dpaudit.report import experiment_sentence, experiment_table, measurements_table
-from dpaudit.report.terminal.documents import MOST_LINES
+from dpaudit.render import render_terminal
 from dpaudit.results.text import printable
-from dpaudit.types import to_dict
 
 if TYPE_CHECKING:
     from dpaudit.experiments.difference import CellDifference, RunDifference
@@ -101,16 +99,16 @@ def _more(found: int, what: str, output: str) -> None:
 
 def _show_whole(folder: Path, store: Any, output: str) -> None:
     from dpaudit.experiments.store.queries import invocations
-    from dpaudit.experiments.stored import document_of, look_at
+    from dpaudit.experiments.stored import look_at, result_of
 
     overview, failures, whole = look_at(folder), store.failures(), output == "json"
     try:
-        document = document_of(store, cells=whole, most=None if whole else _MOST)
+        result = result_of(store, cells=whole, most=None if whole else _MOST)
     except ModuleNotFoundError as error:
         hint = missing_extra(error)
         if hint is None:
             raise
-        document = None
+        result = None
         note(f"its table {hint}")
     if output == "json":
         write_json_line(
@@ -118,33 +116,22 @@ def _show_whole(folder: Path, store: Any, output: str) -> None:
                 "run": to_dict(overview),
                 "invocations": to_dict(invocations(store)),
                 "failures": to_dict(failures),
-                "document": None if document is None else to_dict(document),
+                "result": None if result is None else to_dict(result),
             }
         )
         return
-    if document is not None and document.rows:
+    if result is not None and result.rows:
         if overview.done > _MOST:
             emit(Text(f"The first {_MOST:,} of {overview.done:,} finished cells:"))
             note(f"all: dpaudit runs export {folder} --to rows.csv, or dpaudit report {folder}")
-        _print_table(document, folder)
-    elif document is not None:
+        emit(render_terminal(describe(result), width=out_console().width))
+    elif result is not None:
         emit(Text("No cell is done yet."))
     lines = [(f.cell, _label(f.kind, f.settings), f.error) for f in failures]
     if lines:
         emit(_table(("failed cell", "what", "error"), lines[:_CELLS]))
         note(f"{len(failures):,} failed; with tracebacks: dpaudit runs show {folder} --failed")
     _print_facts(overview)
-
-
-def _print_table(document: ExperimentDocument | MeasurementsDocument, folder: Path) -> None:
-    if isinstance(document, MeasurementsDocument):
-        emit(measurements_table(document, width=out_console().width))
-        return
-    rows = document.rows
-    emit(experiment_table(replace(document, rows=rows[:MOST_LINES]), width=out_console().width))
-    if len(rows) > MOST_LINES:
-        emit(Text(f"Of these {len(rows):,} arms: {experiment_sentence(rows)}"))
-        note(f"{len(rows) - MOST_LINES:,} more arms: dpaudit runs export {folder} --to rows.csv")
 
 
 def _print_facts(run: Overview) -> None:
@@ -267,16 +254,16 @@ def export(folder: Path, *, to: Path, trials: bool) -> None:
     from dpaudit.experiments.export import check_target, flat_rows, typed, write_columns
     from dpaudit.experiments.store import Store
     from dpaudit.experiments.store.queries import progress, trial_columns
-    from dpaudit.experiments.stored import document_of
+    from dpaudit.experiments.stored import result_of
 
     check_target(to)
     with Store.read(folder) as store:
         failed = progress(store).failed
-        columns = (
-            trial_columns(store)
-            if trials
-            else typed(flat_rows(to_dict(document_of(store, cells=False))))
-        )
+        if trials:
+            columns = trial_columns(store)
+        else:
+            result = result_of(store, cells=False)
+            columns = typed(flat_rows({"kind": result.kind, **to_dict(result)}))
     if trials and not columns["cell"]:
         raise UsageError(
             f"dir={folder}: no trials are stored; set keep_trials = true in the spec and rerun it"

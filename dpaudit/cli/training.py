@@ -12,7 +12,7 @@ import typer
 
 from dpaudit.cli.data import use_data_root
 from dpaudit.cli.output import emit, note, progress_bar, write_json_line
-from dpaudit.types import to_dict
+from dpaudit.codec import to_dict
 
 if TYPE_CHECKING:
     from dpaudit.training.fitting import Epoch

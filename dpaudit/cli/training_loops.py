@@ -6,40 +6,29 @@ import dataclasses
 import importlib
 import importlib.util
 import inspect
-import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from dpaudit.audit.nothing import nothing_counted
-from dpaudit.audit.options import MechanismOptions, PrivacyClaim
+from dpaudit.audit.options import MechanismOptions, PrivacyClaim, TrainingOptions
 from dpaudit.audit.training_loops.run import Scoring, audit_with
 from dpaudit.cli.formats import formats_of, without_earlier
+from dpaudit.cli.options import Output
 from dpaudit.cli.progress import AuditProgress
-from dpaudit.cli.verdicts import audited, leave, write_page
+from dpaudit.cli.verdicts import audited, exit_with_verdict, write_result
 from dpaudit.counts import count_of
-from dpaudit.documents import of_result
+from dpaudit.describing import describe
 from dpaudit.errors import SamplerCrashError, UsageError
+from dpaudit.options import command_of
 from dpaudit.results.text import error_text, one_line
 from dpaudit.samplers.sandbox.policy import asking
 
-__all__ = ["Output", "training"]
+__all__ = ["training"]
 
 _SCORES = ("score", "loss", "scores")
-
-
-@dataclass(frozen=True)
-class Output:
-    """Where the result goes."""
-
-    out: Path | None
-    also: str | None
-    by: str
-    output: str
-    verbose: bool
 
 
 def training(
@@ -48,24 +37,14 @@ def training(
     data: str,
     canaries: str | None,
     score: str | None,
-    runs: int,
     claim: PrivacyClaim,
-    alpha: float,
-    seed: str,
+    options: TrainingOptions,
     to: Output,
 ) -> None:
     """Audit, print, write, and exit with the verdict's code."""
     formats = without_earlier(formats_of(to.also, out=to.out), to.out)
-    options = MechanismOptions(alpha=alpha, seed=seed, by=to.by)
-    claimed = {name: value for name, value in claim.options.items() if value is not None}
-    words = ["dpaudit", "training", target]
-    words += [word for name, value in claimed.items()
-              for word in (f"--{name.replace('_', '-')}", str(value))]  # fmt: skip
-    words += ["--data", data] if data != "data" else []
-    words += ["--canaries", canaries] if canaries else []
-    words += ["--score", score] if score else []
-    words += ["--runs", str(runs)] if runs != 1 else []
-    command = shlex.join([*words, "--alpha", f"{alpha:g}", "--seed", seed])
+    more = {"data": None if data == "data" else data, "canaries": canaries, "score": score}
+    command = command_of("training", target, claim.options, options, **more)
 
     def work(progress: Callable[[int, int], None]) -> Any:
         module, train = _module(target)
@@ -74,11 +53,8 @@ def training(
             _made(module, data),
             canaries=_canaries(module, canaries),
             scoring=Scoring(**_scoring(module, score)),
-            runs=runs,
             claim=claim,
-            alpha=alpha,
-            seed=seed,
-            by=to.by,
+            options=options,
             progress=progress,
         )
         tests = (dataclasses.replace(t, reproduce=command) if t.finding else t
@@ -89,14 +65,16 @@ def training(
         result = audited(
             work,
             command=command,
-            shown=AuditProgress("runs of train", "all runs done; counting guesses", total=runs),
+            shown=AuditProgress(
+                "runs of train", "all runs done; counting guesses", total=options.runs
+            ),
             nothing=lambda reason, seconds: dataclasses.replace(
                 nothing_counted(
                     f"training {target}",
                     reason,
                     claim=claim,
                     attack="",
-                    options=options,
+                    options=MechanismOptions(alpha=options.alpha, seed=options.seed, by=options.by),
                     seconds=seconds,
                 ),
                 samples_requested=0,
@@ -106,17 +84,10 @@ def training(
             output=to.output,
             held=held,
         )
-    document = of_result(result)
+    report = describe(result)
     if to.out is not None:
-        write_page(document, to.out, also=formats)
-    from dpaudit.report import mechanism_table
-
-    leave(
-        document,
-        lambda: mechanism_table(result, verbose=to.verbose),
-        out=to.out,
-        output=to.output,
-    )
+        write_result(report, to.out, also=formats)
+    exit_with_verdict(report, out=to.out, output=to.output, verbose=to.verbose)
 
 
 def _module(target: str) -> tuple[ModuleType, str]:

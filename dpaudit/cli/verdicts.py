@@ -1,4 +1,4 @@
-"""What both audits share: progress, inconclusive documents, files, the table, the exit code."""
+"""What commands with a verdict share: progress, inconclusive results, files, print, exit code."""
 
 from __future__ import annotations
 
@@ -6,37 +6,24 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import typer
 
+from dpaudit.audit.result import AuditResult, MechanismResult
 from dpaudit.cli.formats import write_formats
-from dpaudit.cli.output import emit, note, write_json_line
+from dpaudit.cli.output import emit, note, out_console, write_json_line
 from dpaudit.cli.progress import AuditProgress
 from dpaudit.cli.readiness import be_ready
-from dpaudit.documents import (
-    AuditDocument,
-    DeterminismDocument,
-    MechanismDocument,
-    ProofDocument,
-    of_result,
-)
+from dpaudit.describing import describe
 from dpaudit.errors import SamplerError, UsageError
-from dpaudit.report.reading import Document
+from dpaudit.prove.results import DeterminismResult, ProofResult
+from dpaudit.report import SCHEMA, Report
 from dpaudit.samplers.sandbox.policy import Policy
-from dpaudit.types import AuditResult, MechanismResult, to_dict
 
-if TYPE_CHECKING:
-    from rich.console import Group
+__all__ = ["audited", "exit_with_verdict", "printed", "with_command", "write_result"]
 
-    from dpaudit.deployments.apple.document import AppleDocument
-    from dpaudit.deployments.attribution.document import AttributionDocument
-    from dpaudit.deployments.census.document import CensusDocument
-
-__all__ = ["audited", "leave", "printed", "write_page"]
-
-R = TypeVar("R", bound=AuditResult | MechanismResult)
-_UNWRAPPED = (AuditDocument, MechanismDocument, ProofDocument, DeterminismDocument)
+R = TypeVar("R", bound=AuditResult | MechanismResult | ProofResult | DeterminismResult)
 _EXIT = {"no-finding": 0, "finding": 1, "inconclusive": 3}
 
 
@@ -65,15 +52,15 @@ def audited(
     be_ready(writes=out is not None, releases=releases, tests=tests)
     try:
         with shown:
-            result = _made_by(command, work(shown))
+            result = with_command(command, work(shown))
     except SamplerError as error:
         failed = nothing(str(error), time.monotonic() - started)
-        document = of_result(_made_by(command, failed))
+        report = describe(with_command(command, failed))
         if out is not None:
-            write_page(document, out, also=also)
+            write_result(report, out, also=also)
         if output != "json":
             raise
-        write_json_line(printed(document))
+        write_json_line(printed(report))
         raise typer.Exit(error.exit_code) from error
     except KeyboardInterrupt as interrupt:
         where = "" if out is None else f", and {out} holds no result"
@@ -90,57 +77,59 @@ def audited(
     return result
 
 
-def _made_by(command: str, result: R) -> R:
+def with_command(command: str, result: R) -> R:
+    """The result, whose provenance names the command that made it."""
     return replace(result, provenance=replace(result.provenance, command=command))
 
 
-def write_page(document: Document, out: Path, *, also: Sequence[str] = ()) -> None:
-    """Write ``result.json``, ``report.html`` and the formats of ``--also`` into ``out``.
+def write_result(
+    report: Report, out: Path, *, also: Sequence[str] = (), name: str = "result.json"
+) -> None:
+    """Write the report as JSON under ``name``, ``report.html`` and the formats of ``--also``.
 
     Raises:
         UsageError: it cannot be written.
     """
-    from dpaudit.report import write_json, write_report
+    from dpaudit.render import write_report
 
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        write_json(document, out / "result.json")
-        write_report(document, out / "report.html")
+        write_report(report, out / name, format="json")
+        write_report(report, out / "report.html")
     except OSError as error:
         raise UsageError(
             f"out={out}: cannot be written ({error.strerror}); choose another --out"
         ) from error
-    write_formats(document, also, out)
+    write_formats(report, also, out)
 
 
-def printed(document: Document) -> dict[str, Any]:
-    """What ``--format json`` prints of a document; of an audit or proof the result, unwrapped."""
-    if isinstance(document, _UNWRAPPED):
-        return {"schema": document.schema, **to_dict(document.result)}
-    return dict(to_dict(document))
+def printed(report: Report) -> dict[str, Any]:
+    """What ``--format json`` prints: the result itself, with its schema and kind."""
+    return {"schema": SCHEMA, "kind": report.kind, **report.data}
 
 
-def leave(
-    document: (
-        AuditDocument | MechanismDocument | AppleDocument | AttributionDocument | CensusDocument
-    ),
-    text: Callable[[], Group],
+def exit_with_verdict(
+    report: Report,
     *,
     out: Path | None,
     output: str,
+    verbose: bool = False,
+    notes: Sequence[str] = (),
 ) -> NoReturn:
-    """Print the document, or its ``text``, the last part of which is the verdict; then exit.
-
-    The verdict is the last line on a terminal, and the exit code is its own.
-    """
+    """Print the report, whose last part is the verdict; then exit with its code."""
     from rich.console import Group
 
+    from dpaudit.render import render_terminal
+
     if output == "json":
-        write_json_line(printed(document))
+        write_json_line(printed(report))
     else:
-        *details, verdict = text().renderables
+        *details, verdict = render_terminal(
+            report, verbose=verbose, width=out_console().width
+        ).renderables
         emit(Group(*details))
+        for line in notes:
+            note(line)
         if out is not None:
             note(f"report: {out / 'report.html'}")
         emit(verdict)
-    raise typer.Exit(_EXIT[document.verdict])
+    raise typer.Exit(_EXIT[report.verdict])

@@ -11,10 +11,11 @@ import typer
 
 from dpaudit import registry
 from dpaudit.cli.output import note, write_json_line
+from dpaudit.codec import to_dict
 from dpaudit.errors import UnknownNameError, UsageError
 from dpaudit.results.foreign import RefusedError, read_json, read_plain
 from dpaudit.results.text import one_line
-from dpaudit.types import TranscriptVerdict, to_dict
+from dpaudit.types import TranscriptVerdict
 
 __all__ = ["transcript"]
 

@@ -9,7 +9,7 @@ from dpaudit.experiments.spec import Spec
 from dpaudit.experiments.spec_file import load_spec, spec_names
 from dpaudit.experiments.store import Store
 from dpaudit.experiments.stored import OpenRun, open_run
-from dpaudit.experiments.table import make_document
+from dpaudit.experiments.table import make_result
 
 if TYPE_CHECKING:
     from dpaudit.experiments.run import run_experiment
@@ -20,7 +20,7 @@ __all__ = [
     "Spec",
     "Store",
     "load_spec",
-    "make_document",
+    "make_result",
     "open_run",
     "run_experiment",
     "spec_names",

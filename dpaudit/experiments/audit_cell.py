@@ -9,18 +9,20 @@ from typing import Any
 
 from dpaudit import registry
 from dpaudit.audit import audit_sampler
+from dpaudit.audit.result import AuditResult
+from dpaudit.codec import to_dict
 from dpaudit.experiments.arm import Arm, plugin_options
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.measure import Measure
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.seed_in_noise.key import SeedKey
-from dpaudit.types import AuditResult, Reference, to_dict
+from dpaudit.types import Reference
 
 __all__ = ["MEASURE", "audit_behind", "measure"]
 
 
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
-    """An :class:`~dpaudit.types.AuditResult`, JSON-ready.
+    """An :class:`~dpaudit.audit.result.AuditResult`, JSON-ready.
 
     The noise becomes a closed sampler in a process of its own: the audit gets a name and a claim,
     never a key.

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from dpaudit.codec import to_dict
 from dpaudit.errors import MissingExtraError, UsageError
 from dpaudit.experiments.store import FILE
 from dpaudit.results.files import write_file
-from dpaudit.types import to_dict
 
 __all__ = ["FORMATS", "Columns", "check_target", "flat_rows", "flatten", "typed", "write_columns"]
 

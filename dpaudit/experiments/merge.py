@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from dpaudit.codec import to_dict
 from dpaudit.errors import StoreError, UsageError
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.difference import cell_difference, describe
@@ -23,7 +24,7 @@ from dpaudit.experiments.store.queries import invocations, trials_by_cell
 from dpaudit.experiments.stored import command_of, spec_of
 from dpaudit.results.foreign import shown
 from dpaudit.results.text import one_line
-from dpaudit.types import CellFailure, CellResult, to_dict
+from dpaudit.types import CellFailure, CellResult
 
 __all__ = ["merge"]
 

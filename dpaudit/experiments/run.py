@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 from dpaudit import errors
+from dpaudit.codec import to_dict
 from dpaudit.errors import StoreError, UsageError
 from dpaudit.experiments.options import OnCell, OnOpen, OnResult, RunOptions
 from dpaudit.experiments.placement import Item, Placement, place
@@ -16,7 +17,7 @@ from dpaudit.experiments.placement.work import Outcome, run_cell
 from dpaudit.experiments.shard import Shard
 from dpaudit.experiments.spec import Spec
 from dpaudit.experiments.store import Store
-from dpaudit.types import CellFailure, to_dict
+from dpaudit.types import CellFailure
 
 __all__ = ["run_cell", "run_experiment", "run_with"]
 

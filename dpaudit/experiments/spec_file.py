@@ -37,7 +37,7 @@ on the same draws; these stand with spaces between, ``4 8``. ``keys`` renews the
 many times per cell. ``keep_trials = true`` stores every trial of ``attack`` cells: truth, guess and
 score (``docs/store.md``). ``minutes`` is about how long it takes on two cores, for ``dpaudit list
 experiments``; nothing else reads it. ``[published]`` names the values to compare with ours;
-``[[column]]`` and ``[[figure]]`` say what the report shows (``dpaudit.report``, documents of kind
+``[[column]]`` and ``[[figure]]`` say what the report shows (``dpaudit.render``, documents of kind
 "measurements").
 """
 

@@ -13,16 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpaudit import registry
-from dpaudit.documents import ExperimentDocument, MeasurementsDocument
+from dpaudit.codec import to_dict
 from dpaudit.errors import MissingExtraError, StoreError, UsageError
 from dpaudit.experiments.export import Columns, flat_rows, typed
+from dpaudit.experiments.results import ExperimentResult, MeasurementsResult
 from dpaudit.experiments.spec import Spec
 from dpaudit.experiments.store import FILE, Progress, Store, as_written, is_running
 from dpaudit.experiments.store.queries import invocations, progress, provenances, trial_columns
-from dpaudit.experiments.table import make_document
+from dpaudit.experiments.table import make_result
 from dpaudit.results.foreign import shown
 from dpaudit.results.text import one_line
-from dpaudit.types import CellFailure, to_dict
+from dpaudit.types import CellFailure
 
 if TYPE_CHECKING:
     import pandas
@@ -32,10 +33,10 @@ __all__ = [
     "Overview",
     "cells_of",
     "command_of",
-    "document_of",
     "look_at",
     "open_run",
     "overviews",
+    "result_of",
     "spec_of",
 ]
 
@@ -45,17 +46,17 @@ _LONG = 80
 
 @dataclass(frozen=True, kw_only=True)
 class OpenRun:
-    """What a run's folder held when it was opened; ``document`` is what ``results.json`` says."""
+    """What a run's folder held when it was opened; ``result`` is what its cells say, JSON-ready."""
 
     folder: Path
     spec: Mapping[str, Any]
-    document: Mapping[str, Any]
+    result: Mapping[str, Any]
     progress: Progress
     failures: Sequence[CellFailure]
 
     def columns(self) -> Columns:
         """The rows of the document, flat, as typed columns (:mod:`dpaudit.experiments.export`)."""
-        return typed(flat_rows(self.document))
+        return typed(flat_rows(self.result))
 
     def trials(self) -> Columns:
         """Every stored trial: cell, trial, truth, guess and score; needs ``keep_trials``."""
@@ -88,7 +89,7 @@ class OpenRun:
         more = f"<p>{len(rows) - _SHOWN:,} more rows in .frame()</p>" if len(rows) > _SHOWN else ""
         failed = f", {self.progress.failed:,} failed" if self.progress.failed else ""
         return (
-            f"<p><strong>{_safe(self.document['title'])}</strong>: "
+            f"<p><strong>{_safe(self.result['title'])}</strong>: "
             f"{self.progress.done:,} cells done{failed}</p>"
             f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
         )
@@ -103,19 +104,20 @@ def open_run(folder: Path | str) -> OpenRun:
         StoreError: it holds no run, or one of a newer dpaudit.
     """
     with Store.read(Path(folder)) as store:
+        result = result_of(store)
         return OpenRun(
             folder=Path(folder),
             spec=store.spec,
-            document=to_dict(document_of(store)),
+            result={"kind": result.kind, **to_dict(result)},
             progress=progress(store),
             failures=store.failures(),
         )
 
 
-def document_of(
+def result_of(
     store: Store, *, cells: bool = True, most: int | None = None
-) -> ExperimentDocument | MeasurementsDocument:
-    """What ``results.json`` says of a store's results so far, failures included.
+) -> ExperimentResult | MeasurementsResult:
+    """A store's results so far, failures included.
 
     ``cells=False`` leaves the list ``cells`` empty; ``most`` limits it to the first finished cells.
 
@@ -126,7 +128,7 @@ def document_of(
         spec = store.spec
         if spec.get("measure", "attack") not in registry.plugins("measures"):
             raise ValueError(f"measure={shown(spec['measure'])} is not known")
-        return make_document(
+        return make_result(
             spec,
             store.results(most=most),
             command=command_of(store),

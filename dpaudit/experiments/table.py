@@ -1,4 +1,4 @@
-"""From stored cells to the document that people read."""
+"""From stored cells to the result that people read."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpaudit.documents import (
-    Arm,
-    ArmAttack,
-    Column,
-    ExperimentDocument,
-    Figure,
-    MeasurementsDocument,
-    convert_value,
-)
+from dpaudit.codec import convert_value
 from dpaudit.experiments.cell import plugin_options
 from dpaudit.experiments.measure import gathered, summary
 from dpaudit.experiments.published import LEVEL, agrees, published_value
+from dpaudit.experiments.results import (
+    Arm,
+    ArmAttack,
+    Column,
+    ExperimentResult,
+    Figure,
+    MeasurementsResult,
+)
 from dpaudit.types import CellFailure, CellResult, Reference
 
-__all__ = ["make_document"]
+__all__ = ["make_result"]
 
 
-def make_document(
+def make_result(
     spec: Mapping[str, Any],
     results: Sequence[CellResult],
     *,
     command: str,
     failures: Sequence[CellFailure] = (),
     cells: bool = True,
-) -> ExperimentDocument | MeasurementsDocument:
+) -> ExperimentResult | MeasurementsResult:
     """Arms of an attack experiment, or, if the spec names columns, a table of measurements.
 
-    ``failures`` are the cells that raised; the document and the report list them. With
+    ``failures`` are the cells that raised; the result and its report list them. With
     ``cells=False`` the list ``cells``, which takes most of the time if there are many, stays empty.
 
     Deterministic for given results except for the cells' ``seconds`` and ``provenance``; ``rows``
@@ -53,11 +53,11 @@ def make_document(
         "failures": tuple(failures),
     }
     if not spec["columns"]:
-        return ExperimentDocument(**told, rows=convert_value(_arm_rows(results), tuple[Arm, ...]))
+        return ExperimentResult(**told, rows=convert_value(_arm_rows(results), tuple[Arm, ...]))
     measured = gathered(spec["measure"], [_row(r) for r in results if r.kind != "audit"])
     rows = tuple(_beside_published(spec["published"], row) for row in measured)
     misses = tuple(row for row in rows if row.get("agrees") is False)
-    return MeasurementsDocument(
+    return MeasurementsResult(
         **told,
         columns=convert_value(spec["columns"], tuple[Column, ...]),
         figures=convert_value(spec["figures"], tuple[Figure, ...]),

@@ -56,7 +56,11 @@ class Block(Protocol):
 
 @runtime_checkable
 class Test(Protocol):
-    """Maps a stream of blocks to evidence against the claim; made by ``factory(claim, stream)``."""
+    """Maps a stream of blocks to evidence against the claim; made by ``factory(claim, stream)``.
+
+    A class attribute ``harm`` names what a finding means (:data:`dpaudit.harms.HARMS`);
+    ``causal_order`` is its place among tests with equal p-values, the likelier cause first.
+    """
 
     looks_at: str
 
@@ -74,8 +78,7 @@ class SearchingTest(Test, Protocol):
     On any test the class attribute ``advisory = True`` keeps its p-value out of the verdict (it is
     shown, and no α is spent on it); ``costly = True`` says that its evidence takes a second and is
     not computed in between; ``predictability = True`` says that it looks for noise that can be
-    computed from other noise or from a guess, which an audit with ``allow_predictable`` takes for
-    advice.
+    computed from other noise or from a guess, which an audit of a simulation takes for advice.
     """
 
     def search(self, *, deadline: float) -> None:

@@ -11,9 +11,9 @@ from dpaudit.prove.exploration.engine import Exploration
 from dpaudit.prove.exploration.paths import Coin, coins_of, path_to
 from dpaudit.prove.questions import ProofOptions
 from dpaudit.prove.replay import ReplayMismatchError, replay, replays
+from dpaudit.prove.results import Counterexample
 from dpaudit.prove.verdicts.disjoint import Factors, one_coin_apart
 from dpaudit.results.text import one_line
-from dpaudit.types import Counterexample
 
 __all__ = [
     "InterpreterMismatchError",

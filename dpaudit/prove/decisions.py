@@ -16,6 +16,7 @@ from dpaudit.prove.counterexamples import (
 from dpaudit.prove.exploration.engine import Exploration
 from dpaudit.prove.exploration.law import ExactLaw
 from dpaudit.prove.questions import ProofOptions
+from dpaudit.prove.results import Counterexample, ProvedBounds, ProvedPoint
 from dpaudit.prove.rounding import at_least, at_most, bounds_of, digits, down, up
 from dpaudit.prove.verdicts.claims import ClaimedLaw
 from dpaudit.prove.verdicts.disjoint import Dependence, Factors, dependence
@@ -29,7 +30,6 @@ from dpaudit.prove.verdicts.profiles import (
     rationals,
 )
 from dpaudit.results.text import one_line
-from dpaudit.types import Counterexample, ProvedBounds, ProvedPoint
 
 __all__ = [
     "Found",

@@ -6,8 +6,8 @@ import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 
+from dpaudit.prove.results import ProvedBounds
 from dpaudit.prove.verdicts.enclosures import Bounds
-from dpaudit.types import ProvedBounds
 
 __all__ = ["at_least", "at_most", "bounds_of", "digits", "down", "up"]
 

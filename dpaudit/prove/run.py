@@ -23,12 +23,13 @@ from dpaudit.prove.exploration.engine import DEFAULT_RESIDUAL, Exploration, Prog
 from dpaudit.prove.exploration.graph import Graph
 from dpaudit.prove.exploration.law import ExactLaw
 from dpaudit.prove.questions import ProofOptions
+from dpaudit.prove.results import ProofResult
 from dpaudit.prove.rounding import at_least, down, up
 from dpaudit.prove.verdicts.claims import ClaimedLaw
 from dpaudit.prove.verdicts.coin_count import coin_count
 from dpaudit.prove.verdicts.disjoint import NotShownError, factors_of
 from dpaudit.results.text import one_line
-from dpaudit.types import AuditedFile, ProofResult
+from dpaudit.types import AuditedFile
 
 __all__ = ["Proof", "prove", "prove_law"]
 
@@ -151,9 +152,11 @@ def _proof(
     begun: float,
 ) -> Proof:
     law = explored[0].law
+    refusal = _not_followed(explored)
     result = ProofResult(
         verdict=found.verdict,
-        reason=found.reason + _not_followed(explored),
+        reason=f"{found.reason}{refusal and f'; not followed, {refusal}'}",
+        refusal=refusal,
         program=program,
         arguments=_shown_arguments(options),
         coins=options.coins,
@@ -177,7 +180,7 @@ def _not_followed(explored: Sequence[Exploration]) -> str:
         return ""
     more = f", and {len(found) - 1} more" if len(found) > 1 else ""
     return (
-        f"; not followed, with probability at least {at_least(found[0].probability)}: "
+        f"with probability at least {at_least(found[0].probability)}: "
         f"{one_line(found[0].reason, limit=300)}{more}"
     )
 

@@ -7,34 +7,27 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypedDict, TypeVar, Unpack, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
-from dpaudit.audit.commands import command_line
 from dpaudit.audit.epsilon.kept_pair import with_pair_in
 from dpaudit.audit.epsilon.question import question_of
 from dpaudit.audit.epsilon.run import audit_subject as audit_mechanism_subject
 from dpaudit.audit.epsilon.run import neighbours_text
 from dpaudit.audit.nothing import nothing_counted, nothing_drawn
-from dpaudit.audit.options import AuditOptions, MechanismOptions, PrivacyClaim, count_of
+from dpaudit.audit.options import AuditOptions, ClaimOptions, DataOptions, MechanismOptions
+from dpaudit.audit.result import AuditResult, MechanismResult
 from dpaudit.audit.run import audit_subject
-from dpaudit.audit.stated_claims import Table
-from dpaudit.documents import of_result
+from dpaudit.describing import describe
 from dpaudit.errors import DpauditError, SamplerError, UsageError
-from dpaudit.explanations import topic_of
-from dpaudit.report import (
-    audit_sentence,
-    mechanism_sentence,
-    p_value,
-    write_json,
-    write_report,
-)
-from dpaudit.report.sentences import sandbox_level
-from dpaudit.report.tables import sorted_tests
+from dpaudit.options import command_of, from_keywords, parted
+from dpaudit.render import headline, write_report
+from dpaudit.render.safe import safe
+from dpaudit.report import Check, Report
 from dpaudit.results.text import printable
 from dpaudit.samplers.callables import Subject, reproducible, subject
-from dpaudit.types import AuditResult, MechanismResult, TestResult
+from dpaudit.wording import p_value
 
-__all__ = ["RELEASES", "Auditor", "NoiseOptions"]
+__all__ = ["RELEASES", "Auditor"]
 
 RELEASES = 100_000
 """Releases that :meth:`Auditor.assert_private` draws at each neighbour, unless told otherwise."""
@@ -45,27 +38,6 @@ _LONGEST = 20_000  # characters of a command
 Named = str | Callable[..., Any]
 Asked = TypeVar("Asked", AuditOptions, MechanismOptions)
 R = TypeVar("R", bound=AuditResult | MechanismResult)
-
-
-class NoiseOptions(TypedDict, total=False):
-    """Options of an audit of noise, those of :func:`dpaudit.audit_sampler`.
-
-    ``samples`` counts single values. ``all_values`` draws all of them even after a finding is
-    certain. ``in_process`` is for callables: True keeps a module-level function in the test's
-    process, False refuses what could only run there.
-    """
-
-    dim: int | None
-    samples: float | None
-    alpha: float | None
-    seed: int | str | None
-    time_limit: float | None
-    tests: Sequence[str] | None
-    allow_predictable: bool
-    all_values: bool
-    mitigation: str | None
-    call: str | None
-    in_process: bool | None
 
 
 class Auditor:
@@ -98,11 +70,18 @@ class Auditor:
         self._made = 0
 
     def assert_no_finding(
-        self, sampler: Named, *, claim: str | None = None, **options: Unpack[NoiseOptions]
+        self,
+        sampler: Named,
+        *,
+        claim: str | None = None,
+        in_process: bool | None = None,
+        **options: Any,
     ) -> AuditResult:
         """Fail unless nothing contradicts ``claim``.
 
-        A callable is as for :func:`dpaudit.audit_sampler`.
+        A callable, ``in_process`` and the options are as for :func:`dpaudit.audit_sampler`: True
+        keeps a module-level function in the test's process, False refuses what could only run
+        there.
 
         Raises:
             AssertionError: a finding, or an inconclusive audit (the sampler died, did not respond,
@@ -110,7 +89,7 @@ class Auditor:
             UsageError: an unknown name, or an option that does not fit.
         """
         __tracebackhide__ = True
-        return self._noise(sampler, claim=claim, control=False, **options).passed()
+        return self._noise(sampler, claim, in_process, options, control=False).passed()
 
     def assert_finding(
         self,
@@ -118,7 +97,8 @@ class Auditor:
         *,
         claim: str | None = None,
         by: str | Sequence[str] = (),
-        **options: Unpack[NoiseOptions],
+        in_process: bool | None = None,
+        **options: Any,
     ) -> AuditResult:
         """Fail unless the audit reports a finding on this known-bad control.
 
@@ -128,7 +108,7 @@ class Auditor:
         """
         __tracebackhide__ = True
         options.setdefault("all_values", bool(by))
-        audited = self._noise(sampler, claim=claim, control=True, **options)
+        audited = self._noise(sampler, claim, in_process, options, control=True)
         if audited.result.verdict == "inconclusive":
             raise audited.failure()
         found = {t.name for t in audited.result.tests if t.finding}
@@ -143,146 +123,91 @@ class Auditor:
         self,
         mechanism: Named,
         *,
-        neighbours: Any = None,
-        epsilon: float | None = None,
-        delta: float = 0.0,
-        mu: float | None = None,
-        rho: float | None = None,
-        renyi: tuple[float, float] | str | None = None,
-        curve: Table | None = None,
-        f: Table | None = None,
         attack: str | None = None,
-        samples: float = RELEASES,
-        alpha: float | None = None,
-        seed: int | str | None = None,
-        time_limit: float = 600.0,
-        real_numbers: bool = False,
-        call: str | None = None,
-        calls: int = 1,
-        sessions: int = 1,
-        adversary: str | Callable[[list[Any]], Any] | None = None,
-        together: bool = False,
         in_process: bool | None = None,
-        dataset: Any = None,
-        adjacency: str | None = None,
-        bounds: Any = None,
-        features: str | Callable[[Any], Any] | None = None,
+        **options: Any,
     ) -> MechanismResult:
         """Fail if releases at two ``neighbours`` violate the claim.
 
-        It is (``epsilon``, ``delta``)-DP or ``mu``-GDP or both, or ``rho``, ``renyi``, ``curve`` or
-        ``f`` alone.
+        It is (``epsilon``, ``delta``)-DP or ``mu``-GDP or both, or ``rho``, ``renyi``, ``curve``,
+        ``f`` or ``dpsgd`` alone.
 
         A callable is ``f(value, n)`` → array (n,) or (n, k): ``n`` releases of a query result, a
         float or an array (m,), or ``f(value)``, one release. ``neighbours`` are two query results,
         ``(0, 1)`` or ``([0, 0], [1, 0])``, or text as on the command line; or two data sets, or
-        ``"search"`` with a ``dataset``. ``samples`` releases are drawn at each. The rest is as in
-        :func:`dpaudit.audit_mechanism`.
+        ``"search"`` with a ``dataset``. ``samples`` releases are drawn at each. The other options
+        are those of :func:`dpaudit.audit_mechanism` and :func:`dpaudit.audit_datasets`.
 
         Raises:
             AssertionError: more is shown than claimed, or the audit is inconclusive.
             UsageError: an unknown name, or an option that does not fit.
         """
         __tracebackhide__ = True
-        asked = question_of(
-            neighbours, dataset, adjacency=adjacency, bounds=bounds, features=features
-        )
-        pair = neighbours_text(neighbours) if asked is None else None
-        used = self._seed(seed)
-
-        def claim() -> PrivacyClaim:
-            return PrivacyClaim.of(epsilon, delta, mu, rho=rho, renyi=renyi, curve=curve, f=f)
-
-        about = {"claim_epsilon": epsilon, "claim_delta": delta}
-        if any(one is not None for one in (rho, renyi, curve, f)):
-            about = claim().options
-
-        def options() -> MechanismOptions:
-            return MechanismOptions(
-                samples=count_of(samples, what="releases", example="2e5"),
-                alpha=self._alpha if alpha is None else alpha,
-                seed=used,
-                time_limit=time_limit,
-                real_numbers=real_numbers,
-                call=call,
-                calls=calls,
-                sessions=sessions,
-                adversary=adversary,
-                together=together,
-            )
-
+        data, claimed, how = parted(options, DataOptions, ClaimOptions, MechanismOptions)
+        compared, claims = from_keywords(DataOptions, data), from_keywords(ClaimOptions, claimed)
+        asked = question_of(compared)
+        if asked is None:
+            compared = DataOptions(neighbours=neighbours_text(compared.neighbours))
+        else:
+            compared = DataOptions(neighbours=asked.shown)
+        own = {"samples": RELEASES, "alpha": self._alpha, "seed": self._own_seed()}
+        claim = claims.claim()
         return self._audit(
-            "mechanism",
             mechanism,
             in_process,
-            options,
+            lambda: from_keywords(MechanismOptions, how, **own),
             lambda what, options: audit_mechanism_subject(
-                what, claim=claim(), neighbours=pair, attack=attack, options=options, asked=asked
+                what,
+                claim=claim,
+                neighbours=compared.neighbours if asked is None else None,
+                attack=attack,
+                options=options,
+                asked=asked,
             ),
             lambda name, reason, options: nothing_counted(
-                name, reason, claim=claim(), attack=attack or "", options=options
+                name, reason, claim=claim, attack=attack or "", options=options
             ),
-            words={
-                "neighbours": pair if asked is None else asked.shown,
-                **about,
-                "claim_mu": mu,
-                "attack": attack,
-            },
-            about=about,
+            lambda target, options: command_of(
+                "mechanism", target, claim.options, compared, options, attack=attack
+            ),
+            about={"claim": claim.text},
             control=False,
         ).passed()
 
     def _noise(
-        self, sampler: Named, *, claim: str | None, control: bool, **options: Unpack[NoiseOptions]
+        self,
+        sampler: Named,
+        claim: str | None,
+        in_process: bool | None,
+        options: Mapping[str, Any],
+        *,
+        control: bool,
     ) -> _Audited[AuditResult]:
         __tracebackhide__ = True
-        known = NoiseOptions.__annotations__
-        if unknown := set(options) - set(known):
-            raise UsageError(f"{min(unknown)}: no such option; there are: {', '.join(known)}")
-        tests, alpha, samples = options.get("tests"), options.get("alpha"), options.get("samples")
-        tests = (tests,) if isinstance(tests, str) else tests
-        seed = self._seed(options.get("seed"))
-
-        def asked() -> AuditOptions:
-            return AuditOptions(
-                dim=options.get("dim"),
-                samples=self._samples
-                if samples is None
-                else count_of(samples, what="values", example="1e6"),
-                alpha=self._alpha if alpha is None else alpha,
-                seed=seed,
-                time_limit=options.get("time_limit"),
-                tests=None if tests is None else tuple(tests),
-                allow_predictable=options.get("allow_predictable", False),
-                all_values=options.get("all_values", False),
-                mitigation=options.get("mitigation"),
-                call=options.get("call"),
-            )
-
+        parted(options, AuditOptions)
+        own = {"samples": self._samples, "alpha": self._alpha, "seed": self._own_seed()}
         return self._audit(
-            "audit",
             sampler,
-            options.get("in_process"),
-            asked,
+            in_process,
+            lambda: from_keywords(AuditOptions, options, **own),
             lambda what, options: audit_subject(what, claim=claim, options=options),
             lambda name, reason, options: nothing_drawn(
                 name, reason, claim=claim or "its claim", options=options
             ),
-            words={"claim": claim},
+            lambda target, options: command_of("audit", target, options, claim=claim),
             about={"claim": claim or "its claim"},
             control=control,
         )
 
     def _audit(
         self,
-        kind: str,
         given: Named,
         in_process: bool | None,
         asked: Callable[[], Asked],
         run: Callable[[Subject, Asked], R],
         nothing: Callable[[str, str, Asked], R],
+        command: Callable[[str, Asked], str],
         *,
-        words: Mapping[str, Any],
         about: Mapping[str, Any],
         control: bool,
     ) -> _Audited[R]:
@@ -296,7 +221,7 @@ class Auditor:
                 again = shlex.join(["pytest", self._node])
                 result = reproducible(run(what, options), what, again=again)
             else:
-                again = what.command(command_line(kind, what.target, options, **words))
+                again = what.command(command(what.target, options))
                 result = run(what, options)
         except SamplerError as error:
             result = nothing(what.name, str(error), options)
@@ -321,17 +246,17 @@ class Auditor:
             folder.mkdir(parents=True, exist_ok=True)
             if isinstance(result, MechanismResult) and "search" in result.details:
                 result = cast("R", with_pair_in(result, folder))
-            page = of_result(result)
-            write_json(page, folder / "result.json")
-            return result, write_report(page, folder / "report.html")
+            report = describe(result)
+            write_report(report, folder / "result.json", format="json")
+            return result, write_report(report, folder / "report.html")
         except OSError as error:
             raise UsageError(
                 f"dpaudit-out={self._out}: cannot be written ({error.strerror}); choose another"
             ) from None
 
-    def _seed(self, given: int | str | None) -> str:
-        """``given``, or one of this audit's own."""
-        return self._digest()[:16] if given is None else str(given)
+    def _own_seed(self) -> str:
+        """This audit's seed, unless another is given."""
+        return self._digest()[:16]
 
     def _digest(self) -> str:
         return hashlib.sha256(f"{self._node}#{self._made}".encode()).hexdigest()
@@ -354,24 +279,17 @@ class _Audited(NamedTuple, Generic[R]):
         return AssertionError(failure(self.result, again=self.again, page=self.page))
 
 
-def sentence(result: AuditResult | MechanismResult, *, page: Path | None = None) -> str:
-    """The verdict of either kind of audit; ``page`` shows what a pass cannot exclude, if kept."""
-    rest = "in the result's cannot_rule_out" if page is None else "in the report"
-    if isinstance(result, AuditResult):
-        return audit_sentence(result, rest=rest)
-    return mechanism_sentence(result, rest=rest)
-
-
 def failure(result: AuditResult | MechanismResult, *, again: str, page: Path | None) -> str:
     """The message for a finding or an inconclusive audit, with the command and the report."""
-    found = [t for t in sorted_tests(result.tests) if t.finding]
-    lines = [sentence(result, page=page), f"  audited: {_target(result)}"]
+    report = safe(describe(result))
+    found = [c for c in report.checks if c.outcome == "finding"]
+    lines = [_verdict(report, page), f"  audited: {_target(report)}"]
     lines += _pair(result)
-    lines += [f"  {_line(t)}" for t in found[:_MOST]]
+    lines += [f"  {_line(c)}" for c in found[:_MOST]]
     if len(found) > _MOST:
         lines.append(f"  and {len(found) - _MOST} more findings")
     lines.append(f"To see it again: {printable(again, limit=_LONGEST)}")
-    lines += [f"What it means: dpaudit explain {topic_of(t.name)}" for t in found[:1]]
+    lines += [f"What it means: dpaudit explain {c.topic}" for c in found[:1]]
     return "\n".join([*lines, _kept(page)])
 
 
@@ -379,13 +297,14 @@ def nothing_found(
     result: AuditResult | MechanismResult, *, wanted: str, again: str, page: Path | None
 ) -> str:
     """The message for a known-bad control that was not caught."""
-    tests = [t for t in sorted_tests(result.tests) if not t.advisory]
+    report = safe(describe(result))
+    tests = [c for c in report.checks if c.group == "tests" and not c.facts.get("advisory")]
     nearest = f"  nearest: {_line(tests[0])}" if tests else "  no test gave a result"
     by = f" by {printable(wanted, limit=200)}" if wanted else ""
     return "\n".join(
         [
-            f"A known-bad control was not caught{by}. {sentence(result, page=page)}",
-            f"  audited: {_target(result)}",
+            f"A known-bad control was not caught{by}. {_verdict(report, page)}",
+            f"  audited: {_target(report)}",
             nearest,
             "Raise samples=, or check that the control still has the flaw.",
             f"To see it again: {printable(again, limit=_LONGEST)}",
@@ -394,10 +313,15 @@ def nothing_found(
     )
 
 
-def _target(result: AuditResult | MechanismResult) -> str:
-    level = sandbox_level(result)
-    name = result.sampler if isinstance(result, AuditResult) else result.mechanism
-    return printable(name, limit=200) + (f" (sandbox: {level})" if level else "")
+def _verdict(report: Report, page: Path | None) -> str:
+    """The verdict; ``page`` shows what a pass cannot exclude, if one was kept."""
+    where = "in the result's cannot_rule_out" if page is None else "in the report"
+    return headline(report, where=where)
+
+
+def _target(report: Report) -> str:
+    level = report.facts.get("sandbox")
+    return report.subject + (f" (sandbox: {level})" if level else "")
 
 
 def _pair(result: AuditResult | MechanismResult) -> list[str]:
@@ -411,10 +335,9 @@ def _pair(result: AuditResult | MechanismResult) -> list[str]:
     return lines
 
 
-def _line(test: TestResult) -> str:
-    effect = printable(test.effect, limit=400)
-    p = f"(adjusted p {p_value(test.p_adjusted)})"
-    return " ".join(filter(None, (f"{printable(test.name, limit=100)}:", effect, p)))
+def _line(check: Check) -> str:
+    p = f"(adjusted p {p_value(check.p_adjusted)})"
+    return " ".join(filter(None, (f"{check.name}:", check.effect, p)))
 
 
 def _kept(page: Path | None) -> str:

@@ -28,7 +28,7 @@ from dpaudit.samplers.check import finite, raised_at, released, request
 from dpaudit.samplers.functions import AnyReleasesBy, ReleasesBy, noise_by, sessions
 from dpaudit.samplers.signatures import python_call
 from dpaudit.samplers.transcripts import Adversary, transcripts
-from dpaudit.types import AuditResult, BlindSpot, MechanismResult
+from dpaudit.types import BlindSpot, WithTests
 
 __all__ = [
     "ONE_PROCESS",
@@ -43,7 +43,8 @@ __all__ = [
 ]
 
 Array = npt.NDArray[np.float64]
-R = TypeVar("R", bound=AuditResult | MechanismResult)
+
+R = TypeVar("R", bound=WithTests)
 
 ONE_PROCESS = BlindSpot(
     test="",
@@ -101,7 +102,7 @@ def reproducible(result: R, what: Subject, *, again: str = "") -> R:
         else t
         for t in result.tests
     )
-    return replace(result, tests=tests)
+    return replace(result, tests=tests)  # type: ignore[type-var]  # each is a dataclass
 
 
 def subject(given: str | Callable[..., Any], *, in_process: bool | None) -> Subject:

@@ -8,19 +8,23 @@ from typing import Any
 
 import numpy as np
 
+from dpaudit.codec import to_dict
 from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.measure import Measure
+from dpaudit.experiments.results import AttackResult
 from dpaudit.stats import clopper_pearson, epsilon_lower_bound
 from dpaudit.studies.trials import batches
-from dpaudit.types import AttackResult, to_dict
 from dpaudit.vectors.arrays import to_numpy
 
 __all__ = ["MEASURE", "measure"]
 
 
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
-    """An :class:`~dpaudit.types.AttackResult`, JSON-ready; ``keep_trials`` adds ``each_trial``."""
+    """An attack's result, JSON-ready; ``keep_trials`` adds ``each_trial``.
+
+    The fields are those of :class:`~dpaudit.experiments.results.AttackResult`.
+    """
     trials, d = cell.settings["trials"], arm.host.dim
     counts = [[0, 0], [0, 0]]  # [truth][guess]
     error = 0.0

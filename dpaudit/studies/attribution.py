@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from dpaudit import registry
 from dpaudit.audit.recorded import audit_values
-from dpaudit.deployments.attribution.document import AttributionDocument
 from dpaudit.deployments.attribution.laws import flip_probability, pick_rate, summary_claim
 from dpaudit.deployments.attribution.parameters import SERVICE_EPSILON, SourceType
 from dpaudit.deployments.attribution.records import Batch, EventRecord, Source
 from dpaudit.deployments.attribution.registration import Registration
+from dpaudit.deployments.attribution.result import AttributionResult
 from dpaudit.deployments.attribution.run import judge_attribution
 from dpaudit.errors import SpecError
 from dpaudit.experiments.cell import Cell
@@ -239,7 +239,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     }
 
 
-def _judged(file: File, stream: KeyedStream) -> AttributionDocument:
+def _judged(file: File, stream: KeyedStream) -> AttributionResult:
     sources, batches = list[Source](), list[Batch]()
     made = stream.child("file")
     if file.name == "summary":

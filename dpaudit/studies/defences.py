@@ -11,6 +11,7 @@ from typing import Any
 import scipy
 import torch
 
+from dpaudit.codec import to_dict
 from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.measure import Measure
@@ -18,7 +19,6 @@ from dpaudit.interfaces import ProtocolMitigation
 from dpaudit.stats import clopper_pearson, holm
 from dpaudit.studies.opponents import opponent
 from dpaudit.studies.trials import Batch, interval, tensor_batches
-from dpaudit.types import to_dict
 
 __all__ = ["MEASURE", "gather", "measure", "summary"]
 

@@ -13,6 +13,7 @@ import torch
 
 from dpaudit import registry
 from dpaudit.audit.epsilon.one_run import one_run
+from dpaudit.audit.result import AuditResult
 from dpaudit.errors import SpecError
 from dpaudit.experiments.audit_cell import audit_behind
 from dpaudit.experiments.cell import Cell
@@ -24,7 +25,7 @@ from dpaudit.randomness import KeyedStream
 from dpaudit.registry import nearest
 from dpaudit.studies.roc import area, curve, hits_at, mean_interval
 from dpaudit.studies.trials import interval
-from dpaudit.types import AuditResult, Reference
+from dpaudit.types import Reference
 
 if TYPE_CHECKING:
     from dpaudit.training.private.onlooker import Sight

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dpaudit
-from dpaudit.documents import of_result
+from dpaudit.describing import describe
 from dpaudit.errors import UsageError
 from dpaudit.samplers.callables import ONE_PROCESS, SAME_PROCESS
 
@@ -36,7 +36,7 @@ def test_audits_and_a_page(tmp_path, noise):
 def test_a_recovered_secret_stays_out_of_documents(noise):
     (moments,) = noise.tests
     secret = replace(noise, tests=(replace(moments, details={"w": [0.5], "n": 1}),))
-    assert of_result(secret).result.tests == (replace(moments, details={"n": 1}),)
+    assert [t["details"] for t in describe(secret).data["tests"]] == [{"n": 1}]
 
 
 @pytest.mark.parametrize("name", ["dpaudit", "dpaudit.pytest_plugin"])
@@ -84,7 +84,7 @@ def test_a_mechanism_as_a_callable():
     assert SAME_PROCESS in passed.cannot_rule_out
     half = dpaudit.audit_mechanism(lambda value, n: geometric(value, n, 0.3), **asked)
     assert half.verdict == "finding"
-    again = "dpaudit.audit_mechanism(…, epsilon=1, delta=0.0, neighbours='0.0;1.0', "
+    again = "dpaudit.audit_mechanism(…, epsilon=1, neighbours='0.0;1.0', "
     again += "samples=4000, alpha=1e-06, seed='1')"
     assert {t.reproduce for t in half.tests if t.finding} == {again}
     assert not any(t.reproduce for t in half.tests if not t.finding)

@@ -88,7 +88,7 @@ def test_honest_passes_and_the_planted_flaw_fails_with_a_message(project):
             "E*audited: python:./mine.py:coarse (sandbox: *)",
             "E*granularity: all values are multiples of *",
             "E*To see it again: dpaudit audit python:./mine.py:coarse --claim gaussian:sigma=1 * "
-            "--alpha 1e-08 --seed *",
+            "--alpha 1e-08 * --seed *",
             "E*Report: none was kept; --dpaudit-out DIR keeps one",
             "E*AssertionError: A known-bad control was not caught by granularity. No finding: *",
             "dpaudit: 4 audits, 2 with a finding, 2 known-bad controls; *at most 2e-08 "
@@ -307,7 +307,7 @@ def test_modules_on_the_tests_own_path_and_in_packages(pytester, imported):
 def test_a_failure_names_the_pair_that_was_found_and_the_event(monkeypatch):
     monkeypatch.setattr("dpaudit.audit.epsilon.judge.learned_scores", lambda *_, **__: [])
     asked = {"dataset": ["a", "b"], "neighbours": "search", "epsilon": 1}
-    result = dpaudit.audit_mechanism(
+    result = dpaudit.audit_datasets(
         lambda data: dict.fromkeys(data, 1), samples=1000, seed=1, **asked
     )
     told = failure(result, again="pytest t.py::t", page=None)

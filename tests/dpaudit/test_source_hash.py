@@ -9,10 +9,10 @@ import zipfile
 from pathlib import Path
 
 from dpaudit import source_hash as module
+from dpaudit.codec import to_dict
 from dpaudit.provenance import collect
 from dpaudit.registry import plugin
 from dpaudit.source_hash import source_hash
-from dpaudit.types import to_dict
 
 FILES = {
     "__init__.py": "raise SystemExit('imported')\n",

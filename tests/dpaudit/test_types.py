@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpaudit import errors, types
+from dpaudit.codec import to_dict
 from dpaudit.errors import DpauditError, SamplerError, UsageError
 from dpaudit.types import (
     BlindSpot,
@@ -22,7 +23,6 @@ from dpaudit.types import (
     Provenance,
     Reference,
     TestResult,
-    to_dict,
 )
 
 # ---------------------------------------------------------------- Reference

@@ -19,6 +19,7 @@ from dpaudit.audit.epsilon.run import parse_neighbours
 from dpaudit.claims import FAMILIES, Claim
 from dpaudit.cli.formats import read_report
 from dpaudit.cli.running import _check_columns
+from dpaudit.codec import to_dict
 from dpaudit.deployments.apple.bits.estimates import Estimates
 from dpaudit.deployments.apple.configuration.reading import FILES, read_configuration
 from dpaudit.deployments.apple.configuration.resolving import resolve, unresolved
@@ -32,7 +33,7 @@ from dpaudit.errors import UsageError
 from dpaudit.experiments.spec_file import load_spec, spec_names
 from dpaudit.noise.key import PancakeKey, parse_gamma
 from dpaudit.report import document_of
-from dpaudit.types import Reference, to_dict
+from dpaudit.types import Reference
 
 for measure in registry.plugins("measures"):  # torch and others, before memory is limited
     registry.load("measures", measure)

@@ -13,6 +13,7 @@ from command_line import here
 from hostile.fuzzing import ODD, fuzz, mutated, refuses_or_reads, with_odd_fields
 
 import dpaudit.studies.attack  # noqa: F401 torch, before memory is limited
+from dpaudit.codec import to_dict
 from dpaudit.errors import StoreError
 from dpaudit.experiments.spec_file import load_spec
 from dpaudit.experiments.store import FILE, Store
@@ -24,8 +25,8 @@ from dpaudit.experiments.store.queries import (
     trial_columns,
     trial_success,
 )
-from dpaudit.experiments.stored import document_of, open_run, overviews
-from dpaudit.types import CellFailure, CellResult, to_dict
+from dpaudit.experiments.stored import open_run, overviews, result_of
+from dpaudit.types import CellFailure, CellResult
 
 SPEC = """name = "s"
 epsilon = [1.0, 2.0, 4.0]
@@ -120,7 +121,7 @@ def version_1(folder, spec):
 def read_all(folder):
     """Everything that the command line asks of a store."""
     with Store.read(folder) as store:
-        found = document_of(store)
+        found = result_of(store)
         for ask in (attempts, invocations, progress, provenances, trial_success, trial_columns):
             ask(store)
         store.failures(), store.cells, store.run_id

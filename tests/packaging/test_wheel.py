@@ -38,7 +38,7 @@ def test_top_level_names_are_the_three_packages(wheel):
         "dpaudit/studies/specs/demo.toml",
         "dpaudit/gates/github/action.yml",
         "dpaudit/studies/published/hist-da.csv",
-        "dpaudit/report/templates/base.html.j2",
+        "dpaudit/render/templates/report.html.j2",
         "dpaudit_attacks/pool_inference/data/emoji_v11.txt",
         "dpaudit_attacks/pool_inference/data/LICENSE.unicode",
     ):

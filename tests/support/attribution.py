@@ -1,4 +1,4 @@
-"""A document of an audit of ad measurement for the tests."""
+"""The result of an audit of ad measurement for the tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from support.documents import provenance
 _INTERVAL = {"low": 7.5, "high": 8.5, "confidence": 0.95, "method": "exact"}
 
 
-def document(verdict: str = "finding") -> dict[str, Any]:
+def result(verdict: str = "finding") -> dict[str, Any]:
     seen, found = verdict != "inconclusive", verdict == "finding"
     claim = {
         "source_type": "navigation",
@@ -47,7 +47,6 @@ def document(verdict: str = "finding") -> dict[str, Any]:
     }
     loss = {"source": "s-1", "reports": 3, "value": 65_537, "epsilon": 10.01}
     return {
-        "schema": "dpaudit-report/1",
         "kind": "attribution",
         "verdict": verdict,
         "alpha": 0.01,

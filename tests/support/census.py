@@ -1,4 +1,4 @@
-"""A document of an audit of noisy measurement files for the tests."""
+"""The result of an audit of noisy measurement files for the tests."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ def test(name: str, *, finding: bool) -> dict[str, Any]:
         "details": {},
         "seen_after": None,
         "reproduce": "",
+        "harm": "strength",
     }
 
 
-def document(verdict: str = "finding") -> dict[str, Any]:
+def result(verdict: str = "finding") -> dict[str, Any]:
     seen = verdict != "inconclusive"
     group = {
         "product": "US_PROD",
@@ -54,7 +55,6 @@ def document(verdict: str = "finding") -> dict[str, Any]:
         "rho": 0.8,
     }
     return {
-        "schema": "dpaudit-report/1",
         "kind": "census",
         "verdict": verdict,
         "reason": "" if seen else "the files state no structural zeros and no totals",

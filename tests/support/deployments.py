@@ -1,4 +1,4 @@
-"""A document of a deployment's audit for the tests."""
+"""The result of a deployment's audit for the tests."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def bare():
     }  # fmt: skip
 
 
-def document():
+def result():
     loss = {"per_record": 2.0, "per_day": 4.0, "over_days": 120.0}
     days = [
         {

@@ -1,4 +1,4 @@
-"""Documents for the tests as JSON values: small, complete, hostile; and a page taken apart."""
+"""Results for the tests as JSON values: small, complete, hostile; and a page taken apart."""
 
 from __future__ import annotations
 
@@ -120,8 +120,14 @@ def audit(verdict: str) -> dict[str, Any]:
             "effect": "a small one",
             "finding": 3 * p <= 0.01,
             "parts": {},
+            "harm": harm,
+            "topic": name,
         }
-        for name, p in (("tails", 0.4), ("moments", smallest), ("norms", 0.9))
+        for name, p, harm in (
+            ("tails", 0.4, "law"),
+            ("moments", smallest, "strength"),
+            ("norms", 0.9, "strength"),
+        )
         if verdict != "inconclusive"
     ]
     spots = [
@@ -135,23 +141,20 @@ def audit(verdict: str) -> dict[str, Any]:
         },
     ]  # fmt: skip
     return {
-        "kind": "audit",
-        "result": {
-            "verdict": verdict,
-            "reason": "the process ended with signal 9" if verdict == "inconclusive" else "",
-            "sampler": "python:vendor:noise", "claim": "gaussian:sigma=1", "alpha": 0.01,
-            "tests": tests, "samples": 10_000_000, "samples_requested": 10_000_000, "dims": [1, 64],
-            "seconds": 83.2, "cannot_rule_out": spots if verdict == "no-finding" else [],
-            "provenance": provenance(),
-        },
+        "kind": "audit", "verdict": verdict,
+        "reason": "the process ended with signal 9" if verdict == "inconclusive" else "",
+        "sampler": "python:vendor:noise", "claim": "gaussian:sigma=1", "alpha": 0.01,
+        "tests": tests, "samples": 10_000_000, "samples_requested": 10_000_000, "dims": [1, 64],
+        "seconds": 83.2, "cannot_rule_out": spots if verdict == "no-finding" else [],
+        "provenance": provenance(),
     }  # fmt: skip
 
 
 CHOSEN = {
-    "schema",
     "kind",
     "verdict",
     "disjoint",
+    "shared",
     "system",
     "format",
     "created",

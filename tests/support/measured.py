@@ -1,4 +1,4 @@
-"""Documents of measurements for the tests: a paper figure's grid, a small one, all forms."""
+"""Results of measurements for the tests: a paper figure's grid, a small one, all forms."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COLUMNS = [
 ]
 
 
-def document(**parts: Any) -> dict[str, Any]:
+def result(**parts: Any) -> dict[str, Any]:
     """Measurements with these parts, and the others empty."""
     texts = dict.fromkeys(("name", "title", "story", "command", "summary"), "")
     lists = {name: [] for name in ("columns", "rows", "figures", "misses", "cells")}
@@ -72,7 +72,7 @@ def grid() -> dict[str, Any]:
                             "place": k,
                         }
                     )
-    return document(
+    return result(
         name="gpm-fig5",
         title="Figure 5: the key holder’s success over γ and β",
         story="Each panel is one dimension and one ε.\n\n"
@@ -158,7 +158,7 @@ def many_forms() -> dict[str, Any]:
             ("one x", "flag", "proportion", False, False, "line", {"series": "text"}),
         )
     ]
-    return document(columns=columns, rows=rows, figures=figures)
+    return result(columns=columns, rows=rows, figures=figures)
 
 
 def bars() -> dict[str, Any]:
@@ -177,7 +177,7 @@ def bars() -> dict[str, Any]:
     columns = [("defence", "defence", "text"), ("epsilon", "ε", "setting"),
                ("error", "L2 error", "number"),
                ("published", "published", "number")]  # fmt: skip
-    return document(
+    return result(
         title="Table 3",
         columns=[{"key": k, "label": n, "format": f} for k, n, f in columns],
         rows=rows,

@@ -1,4 +1,4 @@
-"""Documents of proofs and of compiled samplers run with chosen coins, as JSON values."""
+"""Results of proofs and of compiled samplers run with chosen coins, as JSON values."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ def made() -> dict[str, Any]:
 
 def long(kind: str) -> dict[str, Any]:
     """A proof with so many outputs that paper leaves their table out."""
-    made = proof(kind)
-    result = made["result"]
+    result = proof(kind)
     more = [(str(i), 2.0**-i) for i in range(10, 40)]
     result["law"] += [[output, p] for output, p in more]
     result["claimed"] += [between(p, p) for _, p in more]
-    return made
+    return result
 
 
 def proof(kind: str) -> dict[str, Any]:
@@ -97,7 +96,7 @@ def proof(kind: str) -> dict[str, Any]:
             "law": [["(0, 7)", 0.125], ["(1, 6)", 0.125]], "residual": 0.0,
             "counterexample": {"output": "(0, 7)", "coins": [[8, 0]], "says": says},
         }  # fmt: skip
-    return {"kind": "proof", "result": result}
+    return {"kind": "proof", **result}
 
 
 def determinism(verdict: str) -> dict[str, Any]:
@@ -112,4 +111,4 @@ def determinism(verdict: str) -> dict[str, Any]:
         "cannot_rule_out": ["coins that were not tried: a branch that they never took"],
         "seconds": 0.5, "provenance": made(),
     }  # fmt: skip
-    return {"kind": "determinism", "result": result}
+    return {"kind": "determinism", **result}

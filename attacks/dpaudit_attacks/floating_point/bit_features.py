@@ -38,6 +38,7 @@ class BitFeatures:
     """
 
     games = ("learning",)
+    harm = "last-bits"
 
     timed = False
 

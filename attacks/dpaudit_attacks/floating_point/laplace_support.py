@@ -65,6 +65,7 @@ class LaplaceSupport(Scored):
     """
 
     games = ("support", "scoring")
+    harm = "last-bits"
 
     scale: float = 1.0
     sampler: str = "numpy"

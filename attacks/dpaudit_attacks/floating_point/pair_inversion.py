@@ -146,6 +146,7 @@ class PairInversion(Scored):
     """
 
     games = ("support", "scoring")
+    harm = "last-bits"
 
     def __init__(
         self,

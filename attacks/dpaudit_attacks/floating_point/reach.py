@@ -75,6 +75,7 @@ class Reach(Scored):
     """
 
     games = ("support", "scoring")
+    harm = "last-bits"
 
     dtype: str = "auto"
     divisor: float = 1.0

@@ -60,6 +60,8 @@ class KeylessSearch:
     """
 
     looks_at = "a secret direction with evenly spaced peaks (the Gaussian pancake), without its key"
+    harm = "hidden"
+    causal_order = 8
 
     def __init__(
         self,
@@ -225,6 +227,8 @@ class KeylessSearch:
                 f"{e.angle:.1g} radians, by {found.reduction} in {found.seconds:.1f} s; whoever "
                 f"holds it reads the releases{reads}"
             ),
+            cause="a Gaussian pancake along a secret direction",
+            cause_rank=8,
             interval=Interval(
                 low=e.beta_low, high=e.beta_high, confidence=0.95, method="χ² of the phases"
             ),

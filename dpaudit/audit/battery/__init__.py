@@ -7,11 +7,12 @@ the families once, by the audit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import scipy
 
 from dpaudit import registry
+from dpaudit.audit.options import AuditOptions
 from dpaudit.claims import Claim
 from dpaudit.interfaces import Block, SearchingTest, Test
 from dpaudit.randomness import KeyedStream
@@ -32,10 +33,10 @@ _SEARCHED = frozenset({"hidden-direction", "kernel", "covariance", "projections"
 
 
 class Battery:
-    """The tests named (all registered ones by default); leaving its ``with`` block closes searches.
+    """The tests that ``options`` name, by default all; leaving its ``with`` block closes searches.
 
     ``complete``: whether these are all that are registered, the keyless search apart. ``advisory``
-    names those that take no part in the verdict; with ``allow_predictable`` also all that have
+    names those that take no part in the verdict; of a simulation also all that have
     ``predictability = True``, which ``predicting`` names.
 
     ``seen_after`` maps a test to the number of values drawn when its p-value was first seen below
@@ -50,14 +51,14 @@ class Battery:
 
     def __init__(
         self,
-        names: Sequence[str] | None,
+        options: AuditOptions,
         claim: Claim,
         stream: KeyedStream,
         *,
         alpha: float,
-        allow_predictable: bool = False,
         fail_fast: bool = False,
     ) -> None:
+        names = options.tests
         chosen = list(registry.plugins("tests")) if names is None else list(dict.fromkeys(names))
         self._tests: dict[str, Test] = {
             name: registry.load("tests", name)(claim, stream.child("test", name)) for name in chosen
@@ -67,9 +68,7 @@ class Battery:
         }
         self.origins = [registry.plugin("tests", name).origin for name in chosen]
         self.predicting = self._with("predictability")
-        self.advisory = self._with("advisory") | (
-            self.predicting if allow_predictable else frozenset()
-        )
+        self.advisory = frozenset().union(*map(self._with, options.advisory))
         counted = max(1, len(self._tests) - len(self.advisory))
         self._share = alpha / counted
         self._certain_at = CERTAIN * alpha / (LOOKS * counted)

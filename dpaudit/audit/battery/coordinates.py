@@ -60,6 +60,7 @@ class Coordinates:
     """
 
     looks_at = "mean and variance of each coordinate"
+    harm = "strength"
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
         del claim, stream

@@ -30,6 +30,8 @@ class Correlation:
     """
 
     looks_at = "correlation across coordinates, rows and calls"
+    harm = "dependence"
+    causal_order = 15
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
         del claim, stream

@@ -146,6 +146,8 @@ class Covariance:
     """
 
     looks_at = "covariance of whole rows"
+    harm = "strength"
+    causal_order = 17
     costly = True
 
     def __init__(self, claim: Claim, stream: Stream) -> None:

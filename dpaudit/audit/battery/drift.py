@@ -38,6 +38,8 @@ class Drift:
     """
 
     looks_at = "drift of mean, scale and tails over the run"
+    harm = "changes"
+    causal_order = 14
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
         del claim

@@ -24,6 +24,7 @@ class Forks:
     """
 
     looks_at = "state shared over fork"
+    harm = "reuse"
     advisory = True
     compares_processes = True
 

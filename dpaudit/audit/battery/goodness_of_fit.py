@@ -41,6 +41,8 @@ class GoodnessOfFit:
     """
 
     looks_at = "the whole distribution of single values"
+    harm = "law"
+    causal_order = 10
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
         del claim, stream

@@ -42,6 +42,7 @@ _FARTHEST = 1e8  # beyond anything of the claimed law; squares stay finite
 
 Array = npt.NDArray[np.float64]
 Bins = npt.NDArray[np.int64]
+_SINGLE = (23, 24)  # bits of uniforms made as float32
 
 
 class Granularity:
@@ -78,6 +79,8 @@ class Granularity:
     """
 
     looks_at = "coarse values: short uniforms, rounding, lattices, gaps"
+    harm = "values"
+    causal_order = 6
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
         self._claim = claim
@@ -163,7 +166,7 @@ class Granularity:
         parts["largest values"], says["largest values"] = self._largest.repeats(
             self._claim, precision
         )
-        parts["digits"], says["digits"] = self._last_digits(x, precision)
+        parts["digits"], says["digits"], zero_digits = self._last_digits(x, precision)
         grids = self._grids(x, precision)
         found = min(grids, key=lambda name: grids[name].p)
         parts["grid"] = min(1.0, len(grids) * grids[found].p)
@@ -175,14 +178,21 @@ class Granularity:
         if distinct:
             details["all values"] = distinct
         worst = min(parts, key=lambda name: parts[name])
+        cause = ""
         if step is not None:
             details["lattice step"] = step
             effect = f"all values are multiples of {step:g}"
+            cause = f"rounded to {step:g}"
         elif parts["grid"] < _CERTAIN:
             details["uniforms"] = grids[found].bits
             effect = says["grid"]
+            cause = _cause_of_grid(grids[found].bits, grids[found].says(found))
         elif parts[worst] < _CERTAIN:
             effect = says.get(worst) or f"about {bits[worst]:.1f} effective bits in {worst}"
+            if worst in bits:
+                cause = f"noise of {bits[worst]:.1f} bits only"
+            elif worst == "digits":
+                cause = zero_digits
         else:
             effect = f"finer than {math.floor(min(bits.values()))} bits wherever looked at"
         blind = BlindSpot(
@@ -199,22 +209,30 @@ class Granularity:
             statistic=min(bits.values()),
             effect=effect,
             parts=parts,
+            cause=cause,
+            cause_rank=7,
             blind_spots=(blind,),
             details=details,
         )
 
-    def _last_digits(self, x: Array, precision: Precision) -> tuple[float, str]:
-        """Last digits that are always 0: of the largest magnitudes, or of a longer format."""
+    def _last_digits(self, x: Array, precision: Precision) -> tuple[float, str, str]:
+        """Last digits that are always 0: of the largest magnitudes, or of a longer format.
+
+        A p-value, what was seen, and its cause, if it is known.
+        """
         _, top = self._largest.values()
         zeros = int(np.count_nonzero(precision.last_digits(top) % 2 == 0))
         p = float(scipy.special.bdtrc(zeros - 1, len(top), _ZERO)) if zeros else 1.0
+        cause = ""
         says = f"the last of {precision.bits} digits is 0 in {zeros:,} of the {len(top):,} largest"
         if 24 < precision.bits < 53 and _relative(nonzero(x), precision):
             short = _ZERO ** min(len(x), 1000)
             if short < p:
                 p = short
-                says = f"zero bits at the end of every double: {53 - precision.bits}"
-        return min(1.0, 2 * p), says
+                spare = 53 - precision.bits
+                says = f"zero bits at the end of every double: {spare}"
+                cause = f"a shorter number format: the last {spare} binary digits are always 0"
+        return min(1.0, 2 * p), says, cause
 
     def _grids(self, x: Array, precision: Precision) -> dict[str, Grid]:
         """Grids behind single values, and behind lengths and angles of pairs."""
@@ -318,3 +336,10 @@ def _relative(x: Array, precision: Precision) -> bool:
 def _multiples(x: Array, step: float) -> bool:
     scaled = x / step
     return bool((np.abs(scaled - np.rint(scaled)) <= 1e-6).all())
+
+
+def _cause_of_grid(bits: int, law: str) -> str:
+    """Which transform of which uniforms gives such values."""
+    transform = "Box–Muller" if "r²" in law else "inverse CDF" if "F(x)" in law else "a transform"
+    single = ", as in float32" if bits in _SINGLE else ""
+    return f"{transform} of {bits}-bit uniforms{single}"

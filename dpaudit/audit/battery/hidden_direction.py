@@ -134,6 +134,7 @@ class HiddenDirection:
     """
 
     looks_at = "hidden directions in rows of up to 64"
+    harm = "hidden"
     costly = True
 
     def __init__(self, claim: Claim, stream: Stream) -> None:

@@ -79,6 +79,7 @@ class Kernel:
     """
 
     looks_at = "kernel distance of windows and short rows to exact noise"
+    harm = "dependence"
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
         del claim

@@ -101,6 +101,8 @@ class LastDigits:
     """
 
     looks_at = "counters, copies and messages in the last binary digits"
+    harm = "messages"
+    causal_order = 7
     costly = True
 
     def __init__(self, claim: Claim, stream: Stream) -> None:

@@ -15,6 +15,8 @@ from dpaudit.types import BlindSpot, Evidence, Interval
 
 __all__ = ["Moments"]
 
+_OFF = 0.01  # relative error of a scale that is a cause of its own
+
 
 class Moments:
     """Mean and variance of z, and the rate of signs.
@@ -25,6 +27,8 @@ class Moments:
     """
 
     looks_at = "mean, scale, sign balance"
+    harm = "strength"
+    causal_order = 9
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
         del stream
@@ -53,6 +57,7 @@ class Moments:
         low = math.sqrt(self._square / scipy.special.chdtri(n, tail))
         high = math.sqrt(self._square / scipy.special.chdtri(n, 1 - tail))
         share = alpha / 3
+        off = low > 1 + _OFF or high < 1 - _OFF
         return Evidence(
             p=bonferroni(list(parts.values())),
             statistic=scale,
@@ -60,6 +65,8 @@ class Moments:
             f"mean {self._sum / n * sd:+.2e}",
             interval=Interval(low=low, high=high, confidence=1 - alpha, method="χ²"),
             unit="× the claimed scale",
+            cause=f"scale {scale:.4g} × the claimed one" if off else "",
+            cause_rank=9,
             parts=parts,
             blind_spots=(
                 BlindSpot(

@@ -51,6 +51,7 @@ class Norms:
     """
 
     looks_at = "lengths of whole vectors"
+    harm = "strength"
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
         del claim, stream

@@ -31,6 +31,7 @@ class Projections:
     """
 
     looks_at = "linear combinations of coordinates"
+    harm = "strength"
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
         del claim

@@ -78,6 +78,9 @@ class _Law:
         return cls(length, -math.log2(float(mass @ mass)), first - 0.5, last + 0.5, rate)
 
 
+_EVERY_CALL = 0.5  # share of windows that repeat where every call is seeded alike
+
+
 class WindowTable:
     """Hashes of runs of magnitudes and their places: at most 2^21 of them, for a run of any length.
 
@@ -260,6 +263,8 @@ class Repeats:
     """
 
     looks_at = "repeated or replayed noise, within and across processes"
+    harm = "reuse"
+    causal_order = 5
     compares_processes = True
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
@@ -283,9 +288,11 @@ class Repeats:
             found += places
         effect = f"{repeated:,} of {total:,} windows seen before"
         details: dict[str, Any] = {}
+        cause = ""
         if found:
             shown = next(_across_first(found))
             details = {"first": dict(shown.first), "again": dict(shown.again), "windows": repeated}
+            cause = _cause(shown, share=repeated / total)
             effect += f", such as {_place(shown.first)} again in {_place(shown.again)}"
         blind = BlindSpot(
             test="repeats",
@@ -300,9 +307,20 @@ class Repeats:
             statistic=float(repeated),
             effect=effect,
             parts=parts,
+            cause=cause,
+            cause_rank=6,
             blind_spots=(blind,),
             details=details,
         )
+
+
+def _cause(shown: Repeat, *, share: float) -> str:
+    first, again = shown.first, shown.again
+    if first["process"] != again["process"]:
+        return "every process is seeded alike"
+    if first["row"] == again["row"] == 0 and first["call"] != again["call"]:
+        return "reseeded every call" if share > _EVERY_CALL else "calls repeat earlier calls"
+    return "noise repeats earlier noise"
 
 
 def _across_first(found: list[Repeat]) -> Iterator[Repeat]:

@@ -39,6 +39,7 @@ class Spectrum:
     """
 
     looks_at = "periods and long-range correlation in draw order"
+    harm = "dependence"
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
         del claim, stream

@@ -21,6 +21,8 @@ class Support:
     """
 
     looks_at = "values the claimed law cannot take"
+    harm = "values"
+    causal_order = 0
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
         del stream
@@ -42,6 +44,8 @@ class Support:
                 p=0.0 if self._off else 1.0,
                 statistic=float(self._off),
                 effect=f"{self._off:,} of {self._n:,} values are not whole numbers",
+                cause="values that are not whole numbers",
+                cause_rank=5,
             )
         p = float(scipy.special.pdtrc(self._off - 1, self._n * 2.0**-20)) if self._off else 1.0
         return Evidence(

@@ -41,6 +41,8 @@ class Tails:
     """
 
     looks_at = "rare large values: heavy, light or truncated tails"
+    harm = "law"
+    causal_order = 11
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
         del claim, stream

@@ -33,6 +33,7 @@ class Timing:
     """
 
     looks_at = "calls that take longer for larger noise"
+    harm = "time"
     advisory = True
 
     def __init__(self, claim: Claim, stream: Stream) -> None:

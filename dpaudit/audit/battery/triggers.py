@@ -124,6 +124,8 @@ class Triggers:
     """
 
     looks_at = "calls, dimensions and places where the noise is different"
+    harm = "changes"
+    causal_order = 13
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
         del claim, stream

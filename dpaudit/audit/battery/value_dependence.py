@@ -57,6 +57,8 @@ class ValueDependence:
     """
 
     looks_at = "dependence of the noise on the value it is added to"
+    harm = "changes"
+    causal_order = 12
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
         del claim, stream

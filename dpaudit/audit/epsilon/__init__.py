@@ -1,12 +1,18 @@
 """The ε audit of whole mechanisms: lower bounds for ε, δ and μ from releases or from one run."""
 
 from dpaudit.audit.epsilon.one_run_audits import audit_scores
-from dpaudit.audit.epsilon.run import audit_mechanism, parse_neighbours, run_mechanism_audit
+from dpaudit.audit.epsilon.run import (
+    audit_datasets,
+    audit_mechanism,
+    parse_neighbours,
+    run_mechanism_audit,
+)
 from dpaudit.audit.options import MechanismOptions, PrivacyClaim
 
 __all__ = [
     "MechanismOptions",
     "PrivacyClaim",
+    "audit_datasets",
     "audit_mechanism",
     "audit_scores",
     "parse_neighbours",

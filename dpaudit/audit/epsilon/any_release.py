@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from dpaudit.audit.epsilon.encoding import Encoding, Raw
 from dpaudit.audit.epsilon.releases import Releases
+from dpaudit.audit.result import MechanismResult
 from dpaudit.interfaces import DatasetMechanism
 from dpaudit.results.text import one_line
-from dpaudit.types import MechanismResult
 
 __all__ = ["EncodedReleases"]
 

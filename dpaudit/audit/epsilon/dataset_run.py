@@ -15,6 +15,7 @@ from dpaudit.audit.epsilon.neighbour_search import Found, search
 from dpaudit.audit.epsilon.pair import audit_pair
 from dpaudit.audit.epsilon.question import Question
 from dpaudit.audit.options import MechanismOptions, PrivacyClaim, Progress
+from dpaudit.audit.result import MechanismResult
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import DatasetMechanism
 from dpaudit.randomness import KeyedStream
@@ -22,7 +23,6 @@ from dpaudit.results.text import one_line
 from dpaudit.samplers.endpoints.dataset_command import DatasetCommand
 from dpaudit.samplers.endpoints.dataset_function import DatasetFunction
 from dpaudit.samplers.endpoints.dataset_http import DatasetEndpoint
-from dpaudit.types import MechanismResult
 
 __all__ = ["audit_question", "on_datasets", "stage_of"]
 
@@ -97,7 +97,8 @@ def audit_question(
     """Audit an opened mechanism at two data sets, which are looked for first where not given.
 
     The search has at most 40 % of the time limit; the pair that it ends with is judged on releases
-    drawn afterwards. Formal guarantee: see :class:`~dpaudit.types.MechanismResult`; it holds for
+    drawn afterwards. Formal guarantee: see :class:`~dpaudit.audit.result.MechanismResult`; it holds
+    for
     the pair that was found, however many were tried.
 
     Raises:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dpaudit import registry
 from dpaudit.audit.epsilon.bounds import Band, band, epsilon_bounds, hockey_stick_p, least_level
 from dpaudit.audit.epsilon.events import (
     Event,
@@ -23,8 +24,10 @@ from dpaudit.audit.epsilon.learned_scores import learned_scores
 from dpaudit.audit.epsilon.shares import divided, possible_shares
 from dpaudit.audit.epsilon.verdict import at_least
 from dpaudit.audit.options import PrivacyClaim
+from dpaudit.audit.result import StatedClaim
+from dpaudit.explanations import attack_topic
 from dpaudit.stats import rounded_down
-from dpaudit.types import StatedClaim, TestResult
+from dpaudit.types import Reference, TestResult
 
 __all__ = ["CURVE_SHARE", "EVENT_SHARE", "LOW_BITS_SHARE", "Judged", "Learned", "judge", "learn"]
 
@@ -210,6 +213,7 @@ def _event_test(
         p = least_level(lambda level: _contradicted(at(level), claim))
     adjusted = min(1.0, p / share)
     told = "" if claim.stated is None else f"; {claim.stated.shown([alone])[1]}"
+    harm, topic = _kind(kind)
     test = TestResult(
         name=f"{kind}, {_ORDINAL[here]} neighbour over {_ORDINAL[there]}",
         p=p,
@@ -231,8 +235,27 @@ def _event_test(
             "counts": {"likelier": [inside, sizes[here]], "other": [outside, sizes[there]]},
             "share_of_alpha": share,
         },
+        harm=harm,
+        topic=topic,
     )
     return test, bound, alone
+
+
+def _kind(kind: str) -> tuple[str, str]:
+    """The harm and the page of what is counted: an event, or an attack as it was written."""
+    if kind in _KINDS:
+        return _KINDS[kind]
+    name = Reference.parse(kind).name
+    known = registry.plugins("attacks").get(name)
+    harm = registry.declared(known).get("harm", "other") if known else "other"
+    return harm, attack_topic(name)
+
+
+_KINDS = {
+    "event": ("epsilon", "event"),
+    "low bits": ("last-bits", "low-bits"),
+    "learned score": ("other", "learned-score"),
+}
 
 
 _ORDINAL = ("first", "second")
@@ -273,4 +296,6 @@ def _curve_test(
             "events": len(nested.ends),
             "share_of_alpha": CURVE_SHARE,
         },
+        harm="epsilon",
+        topic="trade-off-curve",
     )

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from dpaudit.audit.result import MechanismResult
 from dpaudit.results.files import write_file
-from dpaudit.types import MechanismResult
 
 __all__ = ["ARRAYS", "FILES", "UNWRITTEN", "with_pair_in"]
 

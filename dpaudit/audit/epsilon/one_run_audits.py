@@ -20,12 +20,13 @@ from dpaudit.audit.epsilon.verdict import (
     verdict_of,
 )
 from dpaudit.audit.options import PrivacyClaim
+from dpaudit.audit.result import MechanismResult
 from dpaudit.errors import UsageError
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
 from dpaudit.results.text import one_line
 from dpaudit.stats import binomial_two_sided, rounded_down
-from dpaudit.types import MechanismResult, TestResult, Verdict
+from dpaudit.types import TestResult, Verdict
 
 __all__ = ["COUNTS", "SCORES", "audit_counts", "audit_scores", "result_of"]
 
@@ -214,6 +215,8 @@ def _one_run_tests(found: OneRun, claim: PrivacyClaim, alpha: float) -> tuple[Te
                 "p": by_p.numbers,
                 "families_tried": found.tried,
             },
+            harm="epsilon",
+            topic="one-run",
         )
 
     of_epsilon = row(

@@ -18,9 +18,9 @@ from dpaudit.audit.epsilon.one_run import (
 )
 from dpaudit.audit.epsilon.verdict import at_least
 from dpaudit.audit.options import PrivacyClaim
+from dpaudit.audit.result import StatedClaim as Shown
 from dpaudit.audit.stated_claims import DeltaCurve, StatedClaim, Steps
 from dpaudit.stats import rounded_down
-from dpaudit.types import StatedClaim as Shown
 from dpaudit.types import TestResult
 
 __all__ = ["STATED_SHARE", "Made", "judged"]
@@ -104,6 +104,8 @@ def _against(
         interval=at_least(statistic, alpha, _METHOD),
         unit=unit,
         details={**by.numbers, **details},
+        harm="epsilon",
+        topic="one-run",
     )
     interval = None if low is None else at_least(low, alpha, _METHOD)
     return test, Shown(

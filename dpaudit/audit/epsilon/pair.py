@@ -29,11 +29,12 @@ from dpaudit.audit.epsilon.verdict import (
     verdict_of,
 )
 from dpaudit.audit.options import MechanismOptions, PrivacyClaim, Progress
+from dpaudit.audit.result import MechanismResult, StatedClaim
 from dpaudit.errors import SamplerError, UsageError
 from dpaudit.interfaces import LearningAttack, OpenMechanism, SupportAttack
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
-from dpaudit.types import Interval, MechanismResult, StatedClaim, TestResult
+from dpaudit.types import Interval, TestResult
 
 __all__ = ["audit_pair", "run_probes"]
 
@@ -62,7 +63,7 @@ def audit_pair(
     (:func:`~dpaudit.audit.epsilon.releases.dependence`), or all are the same number, no bound holds
     or means anything: the verdict is *inconclusive*, without tests.
 
-    Formal guarantee: see :class:`~dpaudit.types.MechanismResult`.
+    Formal guarantee: see :class:`~dpaudit.audit.result.MechanismResult`.
 
     Raises:
         UsageError: options out of range, or an attack that cannot take such releases.
@@ -217,7 +218,7 @@ def run_probes(
     brackets. A pair that the mechanism refuses is reported as advice, and a pass is then
     *inconclusive*.
 
-    Formal guarantee: see :class:`~dpaudit.types.MechanismResult`; over all pairs together.
+    Formal guarantee: see :class:`~dpaudit.audit.result.MechanismResult`; over all pairs together.
 
     Raises:
         UsageError: options out of range, or the mechanism refuses all pairs.

@@ -13,9 +13,10 @@ import numpy as np
 from dpaudit.audit.epsilon.datasets import SUFFIXES, json_text, read_dataset, records_of
 from dpaudit.audit.epsilon.kept_pair import ARRAYS, FILES
 from dpaudit.audit.epsilon.neighbour_search import ADJACENCIES, Bounds
+from dpaudit.audit.options import DataOptions
+from dpaudit.audit.result import MechanismResult
 from dpaudit.errors import UsageError
 from dpaudit.results.text import one_line
-from dpaudit.types import MechanismResult
 
 __all__ = ["SEARCH", "Question", "any_release", "question_of", "read_bounds"]
 
@@ -37,6 +38,8 @@ class Question:
     """``--neighbours`` that name the pair, if any do."""
     searched: tuple[str, ...] = ()
     """Options of the command line that repeat the search, if ``dataset`` is a file's."""
+    of_queries: bool = False
+    """Whether the pair are query results."""
 
     @property
     def shown(self) -> str:
@@ -72,14 +75,7 @@ class Question:
         return not self.named and bool(words) and words[1] in files
 
 
-def question_of(
-    neighbours: Any,
-    dataset: Any = None,
-    *,
-    adjacency: str | None = None,
-    bounds: Any = None,
-    features: str | Callable[[Any], Any] | None = None,
-) -> Question | None:
+def question_of(asked: DataOptions) -> Question | None:
     """The question on data sets that the options ask; None if they name query results.
 
     With ``features``, query results are data sets too: a number, or an array of them.
@@ -87,6 +83,8 @@ def question_of(
     Raises:
         UsageError: they do not fit each other, a file cannot be read, or the two are equal.
     """
+    neighbours, dataset, features = asked.neighbours, asked.dataset, asked.features
+    adjacency, bounds = asked.adjacency, asked.bounds
     searched: tuple[str, ...] = ()
     if isinstance(dataset, (str, Path)):
         searched = ("--dataset", str(dataset), "--neighbours", SEARCH)
@@ -133,19 +131,13 @@ def question_of(
             "neighbours: the two data sets are equal, so nothing could tell them apart; "
             "change, add or remove one record"
         )
-    return _question(pair, neighbours, features)
+    named = neighbours if isinstance(neighbours, str) else ""
+    return Question(pair=pair, features=features, named=named)
 
 
 def any_release(neighbours: tuple[Any, Any], named: str) -> Question:
     """The question on two query results (m,), ``named`` as text, whose releases are no numbers."""
-    return _question(_as_called(neighbours), named, None)
-
-
-def _question(
-    pair: tuple[Any, Any], neighbours: Any, features: str | Callable[[Any], Any] | None
-) -> Question:
-    named = neighbours if isinstance(neighbours, str) else ""
-    return Question(pair=pair, features=features, named=named)
+    return Question(pair=_as_called(neighbours), named=named, of_queries=True)
 
 
 def _as_called(neighbours: Any) -> tuple[Any, Any]:

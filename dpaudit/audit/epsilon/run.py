@@ -8,7 +8,7 @@ import math
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,17 +22,18 @@ from dpaudit.audit.epsilon.pair import audit_pair, run_probes
 from dpaudit.audit.epsilon.question import Question, any_release, question_of
 from dpaudit.audit.notebook_bar import notebook_bar
 from dpaudit.audit.options import (
-    DEFAULT_RELEASES,
     MINIMUM_SAMPLES,
+    ClaimOptions,
+    DataOptions,
     MechanismOptions,
     PrivacyClaim,
     Progress,
-    count_of,
-    fresh_seed,
     refuse_pure_gaussian,
 )
+from dpaudit.audit.result import MechanismResult
 from dpaudit.errors import NotNumbersError, SamplerOutputError, UsageError
 from dpaudit.interfaces import Mechanism, ProbingAttack, RecordedMechanism
+from dpaudit.options import fields_of, from_keywords, keywords_of, parted, takes, words_of
 from dpaudit.provenance import identified
 from dpaudit.results.arrays import read_npy
 from dpaudit.samplers.callables import (
@@ -47,12 +48,9 @@ from dpaudit.samplers.callables import (
 from dpaudit.samplers.identity import NOTHING, Identity, declared_law, identify
 from dpaudit.samplers.resolve import open_mechanism
 from dpaudit.samplers.sandbox.policy import joined
-from dpaudit.types import MechanismResult
-
-if TYPE_CHECKING:
-    from dpaudit.audit.stated_claims import Table
 
 __all__ = [
+    "audit_datasets",
     "audit_mechanism",
     "audit_named",
     "audit_subject",
@@ -69,37 +67,16 @@ _REACH = "reach"
 """The attack that every audit without a named one also uses, if it is installed."""
 
 
+@takes(ClaimOptions, MechanismOptions)
 def audit_mechanism(
     mechanism: str | Callable[..., Any],
     *,
     neighbours: Any = None,
-    epsilon: float | None = None,
-    delta: float = 0.0,
-    mu: float | None = None,
-    rho: float | None = None,
-    renyi: tuple[float, float] | str | None = None,
-    curve: Table | None = None,
-    f: Table | None = None,
-    dpsgd: str | None = None,
     attack: str | Attack | None = None,
-    samples: float = DEFAULT_RELEASES,
-    alpha: float = 0.01,
-    time_limit: float = 600.0,
-    seed: int | str | None = None,
-    real_numbers: bool = False,
-    guesses: int | None = None,
-    call: str | None = None,
-    calls: int = 1,
-    sessions: int = 1,
-    adversary: str | Callable[[list[Any]], Any] | None = None,
-    together: bool = False,
     in_process: bool | None = None,
-    dataset: Any = None,
-    adjacency: str | None = None,
-    bounds: Any = None,
-    features: str | Callable[[Any], Any] | None = None,
-    by: str = "",
+    options: MechanismOptions | None = None,
     progress: Progress | None = None,
+    **given: Any,
 ) -> MechanismResult:
     """Audit a whole mechanism: one named as on the command line, or a Python callable.
 
@@ -107,32 +84,22 @@ def audit_mechanism(
     ``f(value, n)`` → array (n,) or (n, k), ``n`` releases of a query result, a float or an array
     (m,), or ``f(value)``, one release; ``call`` says which, if its parameters do not, with
     constants: ``call="f(value, epsilon=1.0)"``. Where it runs, and ``in_process``, are as in
-    :func:`~dpaudit.audit_sampler`. The claim is (``epsilon``, ``delta``)-DP, or ``mu``-GDP, or
-    both; or ``rho``-zCDP, or Rényi DP, ``renyi=(order, ε)``, or a ``curve`` of pairs (ε, δ), or
-    ``f``, pairs of a type-I error and the least type-II error (both: pairs, or a .csv file of two
-    columns), or ``dpsgd``, as in :func:`~dpaudit.audit_training`. ``neighbours`` are two query
-    results, ``(0, 1)`` or ``([0, 0], [1, 0])``, or text (see :func:`parse_neighbours`).
-
-    They may also be two data sets: lists of records, arrays, data frames, or ``"a.csv;b.csv"``. The
-    callable then is ``f(dataset, n)``, a list of ``n`` releases, or ``f(dataset)``, one; a release
-    may be anything that :mod:`dpaudit.audit.epsilon.encoding` turns into numbers, or ``features``
-    does, a function of one release (``MODULE:FUNCTION`` for ``python:``). With
-    ``neighbours="search"`` two are looked for (:mod:`dpaudit.audit.epsilon.neighbour_search`),
-    beginning with ``dataset``, also a file's path: neighbours by ``adjacency`` ``"add-remove"``
-    (one record more or less; the default) or ``"replace"`` (one record changed), within ``bounds``,
-    ``{"age": (0, 120), "city": ["Bonn", "Graz"]}`` or ``(0, 1)``, or else just past what
-    ``dataset`` has.
+    :func:`~dpaudit.audit_sampler`. ``neighbours`` are two query results, ``(0, 1)`` or
+    ``([0, 0], [1, 0])``, or text (see :func:`parse_neighbours`); data sets are for
+    :func:`audit_datasets`. The claim is (``epsilon``, ``delta``)-DP, or ``mu``-GDP, or both; or
+    ``rho``-zCDP, or Rényi DP, ``renyi=(order, ε)``, or a ``curve`` of pairs (ε, δ), or ``f``, pairs
+    of a type-I error and the least type-II error (both: pairs, or a .csv file of two columns), or
+    ``dpsgd``, as in :func:`~dpaudit.audit_training`.
 
     ``samples`` releases are drawn at each of the two neighbours, half to learn events from, half to
     count them in. ``attack``, ``NAME[:option=value,…]``, says instead what to look at: a support
     attack has fixed events, counted in all releases; a learning attack learns from the first half;
     a probing attack brings the neighbours itself. For a callable of this process it may be the
-    attack itself, an object. With ``real_numbers``, findings in the last bits
-    of releases are advisory only. ``scores:FILE`` is a one-run audit
+    attack itself, an object. ``scores:FILE`` is a one-run audit
     (:func:`~dpaudit.audit.epsilon.one_run_audits.audit_scores`), which may make ``guesses``
     guesses, a number chosen beforehand; ``counts:TP,FN,FP,TN`` is one of an attack's counts
-    (:func:`~dpaudit.audit.epsilon.one_run_audits.audit_counts`). ``progress`` is as in
-    :func:`~dpaudit.audit_sampler`.
+    (:func:`~dpaudit.audit.epsilon.one_run_audits.audit_counts`). Keywords come before ``options``.
+    ``progress`` is as in :func:`~dpaudit.audit_sampler`.
 
     With ``calls`` above 1 the callable, called without arguments, makes a session, which is a
     function of the value: a release is what so many calls of a fresh session release, which may
@@ -143,9 +110,7 @@ def audit_mechanism(
     (``MODULE:FUNCTION`` for ``python:``), chooses each next input: a session then is a function of
     the value and the input (:func:`~dpaudit.samplers.transcripts.transcripts`).
 
-    ``by`` is who runs the audit, for the report.
-
-    Formal guarantee: see :class:`~dpaudit.types.MechanismResult`.
+    Formal guarantee: see :class:`~dpaudit.audit.result.MechanismResult`.
 
     Raises:
         UsageError: an unknown name, or a claim, neighbours, attack, α, time limit or sample size
@@ -164,30 +129,68 @@ def audit_mechanism(
     ... ).verdict
     'finding'
     """
-    claim = PrivacyClaim.of(epsilon, delta, mu, rho=rho, renyi=renyi, curve=curve, f=f, dpsgd=dpsgd)
-    options = MechanismOptions(
-        samples=count_of(samples, what="releases", example="2e5"),
-        alpha=alpha,
-        time_limit=time_limit,
-        seed=fresh_seed(seed),
-        real_numbers=real_numbers,
-        call=call,
-        calls=calls,
-        sessions=sessions,
-        adversary=adversary,
-        together=together,
-        by=by,
-    )
-    asked = question_of(neighbours, dataset, adjacency=adjacency, bounds=bounds, features=features)
+    of_data = [f.name for f in fields_of(DataOptions) if f.name in given]
+    if of_data or question_of(DataOptions(neighbours=neighbours)) is not None:
+        raise UsageError(
+            f"{(of_data or ['neighbours'])[0]}: belongs to data sets, which "
+            "dpaudit.audit_datasets compares"
+        )
+    claimed, how = parted(given, ClaimOptions, MechanismOptions)
+    claim = from_keywords(ClaimOptions, claimed).claim()
+    asked = from_keywords(MechanismOptions, how, options)
     with notebook_bar(progress, unit="releases") as shown:
         return audit_subject(
             subject(mechanism, in_process=in_process),
             claim=claim,
-            neighbours=None if asked is not None else neighbours_text(neighbours),
-            asked=asked,
+            neighbours=neighbours_text(neighbours),
             attack=attack if attack is None or isinstance(attack, str) else own_attack(attack),
-            options=options,
-            guesses=guesses,
+            options=asked,
+            progress=shown,
+        )
+
+
+@takes(DataOptions, ClaimOptions, MechanismOptions)
+def audit_datasets(
+    mechanism: str | Callable[..., Any],
+    *,
+    in_process: bool | None = None,
+    options: MechanismOptions | None = None,
+    progress: Progress | None = None,
+    **given: Any,
+) -> MechanismResult:
+    """Audit a mechanism that takes data sets: at two neighbours, or at two that are looked for.
+
+    ``neighbours`` are two lists of records, arrays or data frames, or ``"a.csv;b.csv"``. The
+    callable is ``f(dataset, n)``, a list of ``n`` releases, or ``f(dataset)``, one; a release may
+    be anything that :mod:`dpaudit.audit.epsilon.encoding` turns into numbers, or ``features`` does,
+    a function of one release (``MODULE:FUNCTION`` for ``python:``). With ``features``,
+    ``neighbours`` may be query results too. With ``neighbours="search"`` two are looked for
+    (:mod:`dpaudit.audit.epsilon.neighbour_search`), beginning with ``dataset``, also a file's path:
+    neighbours by ``adjacency`` ``"add-remove"`` (one record more or less; the default) or
+    ``"replace"`` (one record changed), within ``bounds``, ``{"age": (0, 120), "city": ["Bonn",
+    "Graz"]}`` or ``(0, 1)``, or else just past what ``dataset`` has.
+
+    All else, and the guarantee, are as in :func:`audit_mechanism`.
+
+    Raises:
+        UsageError: the neighbours are query results; otherwise as :func:`audit_mechanism`.
+        SamplerError: as :func:`audit_mechanism`.
+    """
+    data, claimed, how = parted(given, DataOptions, ClaimOptions, MechanismOptions)
+    claim = from_keywords(ClaimOptions, claimed).claim()
+    asked = question_of(from_keywords(DataOptions, data))
+    if asked is None:
+        raise UsageError(
+            "neighbours: are no two data sets; dpaudit.audit_mechanism compares query results"
+        )
+    with notebook_bar(progress, unit="releases") as shown:
+        return audit_subject(
+            subject(mechanism, in_process=in_process),
+            claim=claim,
+            neighbours=None,
+            attack=None,
+            options=from_keywords(MechanismOptions, how, options),
+            asked=asked,
             progress=shown,
         )
 
@@ -199,7 +202,6 @@ def audit_subject(
     neighbours: str | None,
     attack: str | NamedAttack | None,
     options: MechanismOptions,
-    guesses: int | None = None,
     asked: Question | None = None,
     progress: Progress | None = None,
 ) -> MechanismResult:
@@ -218,12 +220,11 @@ def audit_subject(
                 neighbours=neighbours,
                 attack=attack,
                 options=options,
-                guesses=guesses,
                 asked=asked,
                 progress=progress,
             )
         return reproducible(named, what)
-    _check_guesses(guesses)
+    _check_guesses(options)
     asked = _asked(asked, neighbours, attack, options)
     if asked is not None:
         return _asked_here(what, asked, attack, claim=claim, options=options, progress=progress)
@@ -245,19 +246,9 @@ def audit_subject(
             raise
         asked = any_release(pair, str(neighbours))
         return _asked_here(what, asked, attack, claim=claim, options=options, progress=progress)
-    stated = {name.removeprefix("claim_"): value for name, value in claim.options.items()}
-    told = {
-        **(stated if claim.stated else stated | {"delta": claim.delta}),
-        "neighbours": neighbours,
-        "attack": shown,
-        "call": options.call,
-        "calls": options.calls if options.calls > 1 else None,
-        "together": options.together or None,
-        "samples": options.samples,
-        "alpha": options.alpha,
-        "seed": options.seed,
-    }
-    again = ", ".join(f"{name}={value!r}" for name, value in told.items() if value is not None)
+    at = {"neighbours": neighbours, "attack": shown}
+    told = [f"{name}={value!r}" for name, value in at.items() if value is not None]
+    again = ", ".join([*keywords_of(claim.options), *told, *keywords_of(options)])
     result = _identified(result, options, NOTHING)
     result = reproducible(result, what, again=f"dpaudit.audit_mechanism(…, {again})")
     if result.verdict != "no-finding":
@@ -322,7 +313,8 @@ def _asked_here(
         result = audit_question(
             mechanism, asked, attack=attack, claim=together, options=options, progress=progress
         )
-    again = f"dpaudit.audit_mechanism(…, neighbours=…, alpha={options.alpha!r})"
+    name = "audit_mechanism" if asked.of_queries else "audit_datasets"
+    again = f"dpaudit.{name}(…, neighbours=…, alpha={options.alpha!r})"
     result = reproducible(_identified(result, options, NOTHING), what, again=again)
     if result.verdict != "no-finding":
         return result
@@ -336,10 +328,11 @@ def _refuse_sessions(options: MechanismOptions, of: str) -> None:
         raise UsageError(f"{option}={value}: {of} have no sessions; leave --{option} out")
 
 
-def _check_guesses(guesses: int | None) -> None:
-    if guesses is not None:
+def _check_guesses(options: MechanismOptions) -> None:
+    if options.guesses is not None:
         raise UsageError(
-            f"guesses={guesses}: belongs to a one-run audit of scores:FILE; leave --guesses out"
+            f"guesses={options.guesses}: belongs to a one-run audit of scores:FILE; "
+            "leave --guesses out"
         )
 
 
@@ -367,7 +360,6 @@ def audit_named(
     neighbours: str | None = None,
     attack: str | None = None,
     options: MechanismOptions,
-    guesses: int | None = None,
     asked: Question | None = None,
     what: Identity | None = None,
     progress: Progress | None = None,
@@ -376,9 +368,9 @@ def audit_named(
 
     ``what`` is what :func:`~dpaudit.samplers.identity.identify` said, if it was asked before.
     """
-    alpha, seed = options.alpha, options.seed
+    alpha, seed, guesses = options.alpha, options.seed, options.guesses
     what = identify(name) if what is None else what
-    words = ["dpaudit", "mechanism", name, *claim.words, "--alpha", f"{alpha!r}", "--seed", seed]
+    words = ["dpaudit", "mechanism", name, *words_of(claim.options)]
     refuse_pure_gaussian(declared_law(name), claim, name=name)
     if name.startswith((SCORES, COUNTS)):
         _refuse_sessions(options, "recorded scores")
@@ -395,11 +387,11 @@ def audit_named(
             path = name.removeprefix(SCORES)
             result = audit_scores(path, claim=claim, alpha=alpha, seed=seed, guesses=guesses)
         else:
-            _check_guesses(guesses)
+            _check_guesses(options)
             result = audit_counts(name.removeprefix(COUNTS), claim=claim, alpha=alpha, seed=seed)
         result = _identified(result, options, what)
-        return _reproducible(result, [*words, *_option("--guesses", guesses)])
-    _check_guesses(guesses)
+        return _reproducible(result, [*words, *options.again])
+    _check_guesses(options)
     asked = _asked(asked, neighbours, attack, options)
     if asked is not None:
         together = options.claimed(claim)
@@ -410,11 +402,10 @@ def audit_named(
         result = dataclasses.replace(_identified(result, options, what), sandbox=sandbox.reached)
         told = asked.words(result)
         if not told:
-            return _reproducible(result, f"dpaudit.audit_mechanism(…, {alpha=}, {seed=})")
+            return _reproducible(result, f"dpaudit.audit_datasets(…, {alpha=}, {seed=})")
         if asked.unwritten(result) and any(test.finding for test in result.tests):
             result = dataclasses.replace(result, advice=(*result.advice, UNWRITTEN))
-        words += [*told, *_option("--call", options.call), *options.session_words]
-        return _reproducible(result, [*words, "--samples", str(options.samples)])
+        return _reproducible(result, [*words, *told, *options.again])
     named = None if attack is None else named_attack(attack, mechanism=name)
     pair = None if neighbours is None else parse_neighbours(neighbours)
     together = options.claimed(claim)
@@ -442,10 +433,7 @@ def audit_named(
         )
     result = dataclasses.replace(_identified(result, options, what), sandbox=sandbox.reached)
     words += [*_option("--neighbours", neighbours), *_option("--attack", attack)]
-    words += _option("--call", options.call)
-    words += options.session_words
-    words += ["--samples", str(options.samples)]
-    return _reproducible(result, [*words, *(["--real-numbers"] if options.real_numbers else [])])
+    return _reproducible(result, [*words, *options.again])
 
 
 def _identified(

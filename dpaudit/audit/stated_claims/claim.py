@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dpaudit.audit.implied_pairs import Profile
 
@@ -21,8 +21,8 @@ class StatedClaim(Protocol):
         """The claim as a reader writes it, e.g. ``0.5-zCDP``."""
 
     @property
-    def words(self) -> dict[str, float | str]:
-        """The claim as options of the command line, name and value."""
+    def options(self) -> dict[str, Any]:
+        """The claim as options, name and value (:class:`~dpaudit.audit.options.ClaimOptions`)."""
 
     @property
     def unit(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -66,9 +66,9 @@ class ZeroConcentrated:
         return f"{self.rho:.6g}-zCDP"
 
     @property
-    def words(self) -> dict[str, float | str]:
+    def options(self) -> dict[str, Any]:
         """``--claim-rho``."""
-        return {"claim_rho": self.rho}
+        return {"rho": self.rho}
 
     @property
     def unit(self) -> str:
@@ -161,9 +161,9 @@ class Renyi:
         return f"({self.order:.6g}, {self.divergence:.6g})-Rényi DP"
 
     @property
-    def words(self) -> dict[str, float | str]:
+    def options(self) -> dict[str, Any]:
         """``--claim-renyi``."""
-        return {"claim_renyi": f"{number_text(self.order)},{number_text(self.divergence)}"}
+        return {"renyi": f"{number_text(self.order)},{number_text(self.divergence)}"}
 
     @property
     def unit(self) -> str:
@@ -213,7 +213,7 @@ class Gaussian:
         return f"{self.mu:.6g}-GDP"
 
     @property
-    def words(self) -> dict[str, float | str]:
+    def options(self) -> dict[str, Any]:
         """``--claim-mu``."""
         return {"claim_mu": self.mu}
 

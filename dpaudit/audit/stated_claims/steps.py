@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,9 +38,9 @@ class Steps:
         return f"DP-SGD with {self.dpsgd}"
 
     @property
-    def words(self) -> dict[str, float | str]:
+    def options(self) -> dict[str, Any]:
         """``--claim-dpsgd``."""
-        return {"claim_dpsgd": str(self.dpsgd)}
+        return {"dpsgd": str(self.dpsgd)}
 
     @property
     def unit(self) -> str:

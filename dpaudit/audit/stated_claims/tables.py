@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -63,9 +63,9 @@ class DeltaCurve:
         return f"(ε, δ)-DP for all of {_counted(self.pairs)}"
 
     @property
-    def words(self) -> dict[str, float | str]:
+    def options(self) -> dict[str, Any]:
         """``--claim-curve``."""
-        return {"claim_curve": self.source or _inline(self.pairs)}
+        return {"curve": self.source or _inline(self.pairs)}
 
     @property
     def unit(self) -> str:
@@ -150,9 +150,9 @@ class TradeOff:
         return f"f-DP with f through {_counted(self.pairs)}"
 
     @property
-    def words(self) -> dict[str, float | str]:
+    def options(self) -> dict[str, Any]:
         """``--claim-f``."""
-        return {"claim_f": self.source or _inline(self.pairs)}
+        return {"f": self.source or _inline(self.pairs)}
 
     @property
     def unit(self) -> str:

@@ -10,9 +10,9 @@ import numpy.typing as npt
 from dpaudit.audit.epsilon.judge import judge, learn
 from dpaudit.audit.epsilon.verdict import at_least, two_neighbour_blind_spots, verdict_of
 from dpaudit.audit.options import PrivacyClaim
+from dpaudit.audit.result import MechanismResult
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
-from dpaudit.types import MechanismResult
 
 __all__ = ["FEWEST_RUNS", "result_of_runs"]
 

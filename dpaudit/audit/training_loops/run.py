@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,17 +16,15 @@ import scipy
 from dpaudit.audit.epsilon.one_run import Ranked, trials
 from dpaudit.audit.epsilon.one_run_audits import result_of
 from dpaudit.audit.epsilon.verdict import CEILING
-from dpaudit.audit.options import PrivacyClaim, Progress, fresh_seed
+from dpaudit.audit.options import ClaimOptions, PrivacyClaim, Progress, TrainingOptions
+from dpaudit.audit.result import MechanismResult
 from dpaudit.audit.training_loops import records
 from dpaudit.audit.training_loops.one_canary import FEWEST_RUNS, result_of_runs
 from dpaudit.errors import SamplerCrashError, UsageError
+from dpaudit.options import from_keywords, keywords_of, parted, takes
 from dpaudit.randomness import KeyedStream
 from dpaudit.results.text import error_text
-from dpaudit.types import BlindSpot, MechanismResult
-
-if TYPE_CHECKING:
-    from dpaudit.accounting.dpsgd import DpSgd
-    from dpaudit.audit.stated_claims import Table
+from dpaudit.types import BlindSpot
 
 __all__ = ["Scoring", "audit_training", "audit_with"]
 
@@ -80,6 +78,7 @@ class Scoring:
         return sign * records.values(found, of=m)
 
 
+@takes(ClaimOptions, TrainingOptions)
 def audit_training(
     train: Train,
     data: Any,
@@ -88,20 +87,9 @@ def audit_training(
     score: Score | None = None,
     loss: Score | None = None,
     scores: Callable[[Any, Any], Any] | None = None,
-    runs: int = 1,
-    epsilon: float | None = None,
-    delta: float = 0.0,
-    mu: float | None = None,
-    rho: float | None = None,
-    renyi: tuple[float, float] | str | None = None,
-    curve: Table | None = None,
-    f: Table | None = None,
-    dpsgd: str | DpSgd | None = None,
-    guesses: int | None = None,
-    alpha: float = 0.01,
-    seed: int | str | None = None,
-    by: str = "",
+    options: TrainingOptions | None = None,
     progress: Progress | None = None,
+    **given: Any,
 ) -> MechanismResult:
     """Audit a training function of your own: is what it returns as private as claimed?
 
@@ -142,19 +130,14 @@ def audit_training(
         SamplerCrashError: ``train`` or a score raised.
         MissingExtraError: ``dpsgd`` without dp-accounting.
     """
+    claimed, how = parted(given, ClaimOptions, TrainingOptions)
     return audit_with(
         train,
         data,
         canaries=canaries,
         scoring=Scoring(score, loss, scores),
-        runs=runs,
-        claim=PrivacyClaim.of(
-            epsilon, delta, mu, rho=rho, renyi=renyi, curve=curve, f=f, dpsgd=dpsgd
-        ),
-        guesses=guesses,
-        alpha=alpha,
-        seed=fresh_seed(seed),
-        by=by,
+        claim=from_keywords(ClaimOptions, claimed).claim(),
+        options=from_keywords(TrainingOptions, how, options),
         progress=progress,
     )
 
@@ -165,21 +148,15 @@ def audit_with(
     *,
     canaries: Any,
     scoring: Scoring,
-    runs: int,
     claim: PrivacyClaim,
-    guesses: int | None = None,
-    alpha: float,
-    seed: str,
-    by: str = "",
+    options: TrainingOptions,
     progress: Progress | None = None,
 ) -> MechanismResult:
     """As :func:`audit_training`, with a claim and a scoring that are ready."""
-    started = time.monotonic()
-    if not 0 < alpha < 1:
-        raise UsageError(f"alpha={alpha}: must lie strictly between 0 and 1, e.g. 0.01")
+    started, runs, guesses = time.monotonic(), options.runs, options.guesses
     if not callable(train):
         raise UsageError(f"train={train!r}: must be a function of (dataset, seed)")
-    stream = KeyedStream.from_seed(seed).child("training")
+    stream = KeyedStream.from_seed(options.seed).child("training")
     pool = _Pool.of(data, canaries, stream.child("canaries").numpy())
     if runs < 1 or runs * pool.m < _LEAST:
         raise UsageError(
@@ -195,13 +172,13 @@ def audit_with(
     about: dict[str, Any] = {
         "name": f"training:{getattr(train, '__qualname__', type(train).__name__)}",
         "claim": claim,
-        "alpha": alpha,
-        "seed": seed,
+        "alpha": options.alpha,
+        "seed": options.seed,
         "started": started,
     }
     if pool.m == 1 and runs >= FEWEST_RUNS and guesses is None:
         result = result_of_runs(made[:, 0], coins[:, 0], **about)
-        return _told(result, claim=claim, runs=runs, canaries=1, by=by)
+        return _told(result, claim=claim, options=options, canaries=1)
     ranked = Ranked.of(_comparable(made).ravel(), coins.ravel(), stream.child("ties").numpy())
     result = result_of(
         lambda level, refutes: trials(ranked, guesses=guesses, level=level, refutes=refutes),
@@ -210,7 +187,7 @@ def audit_with(
         own_coins=True,
         **about,
     )
-    return _told(result, claim=claim, runs=runs, canaries=pool.m, by=by)
+    return _told(result, claim=claim, options=options, canaries=pool.m)
 
 
 @dataclass(frozen=True)
@@ -277,18 +254,10 @@ def _comparable(made: Array) -> Array:
 
 
 def _told(
-    result: MechanismResult, *, claim: PrivacyClaim, runs: int, canaries: int, by: str
+    result: MechanismResult, *, claim: PrivacyClaim, options: TrainingOptions, canaries: int
 ) -> MechanismResult:
     """The result with what was audited, what a pass leaves open, and how to see it again."""
-    claimed = [
-        f"{name.removeprefix('claim_')}={value!r}"
-        for name, value in claim.options.items()
-        if value is not None
-    ]
-    again = (
-        f"dpaudit.audit_training(…, runs={runs}, {', '.join(claimed)}, alpha={result.alpha:g}, "
-        f"seed={result.provenance.seed!r})"
-    )
+    again = f"dpaudit.audit_training(…, {', '.join(keywords_of(claim.options, options))})"
     tests = tuple(
         dataclasses.replace(test, reproduce=again) if test.finding else test
         for test in result.tests
@@ -300,8 +269,8 @@ def _told(
         result,
         tests=tests,
         cannot_rule_out=spots,
-        details={**result.details, "runs": runs, "canaries": canaries},
-        provenance=dataclasses.replace(result.provenance, by=by),
+        details={**result.details, "runs": options.runs, "canaries": canaries},
+        provenance=dataclasses.replace(result.provenance, by=options.by),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from dpaudit.cli.options import AlsoOption, FormatOption, OutOption, SeedOption
+from dpaudit.cli.options import AlsoOption, FormatOption, OutOption, SeedOption, VerboseOption
 
 __all__ = [
     "deployment_apple",
@@ -54,10 +54,11 @@ def deployment_apple(
     out: OutOption = None,
     also: AlsoOption = None,
     output: FormatOption = "text",
+    verbose: VerboseOption = False,
 ) -> None:
     r"""Audit Apple's differential privacy from its files: ε per datum, per day and over time.
 
-    The last row is the privacy loss that the configuration permits per day.
+    The last sentence says what privacy loss the configuration permits per day.
     With --reports it is compared with what was submitted, and with the ε that
     the reports' bits themselves show.
 
@@ -81,6 +82,7 @@ def deployment_apple(
         out=out,
         also=also,
         output=output,
+        verbose=verbose,
     )
 
 
@@ -181,6 +183,7 @@ def deployment_attribution(
     out: OutOption = None,
     also: AlsoOption = None,
     output: FormatOption = "text",
+    verbose: VerboseOption = False,
 ) -> None:
     r"""Audit recorded ad-measurement reports: Attribution Reporting's two mechanisms.
 
@@ -220,6 +223,7 @@ def deployment_attribution(
         out=out,
         also=also,
         output=output,
+        verbose=verbose,
     )
 
 
@@ -253,6 +257,7 @@ def deployment_census(
     out: OutOption = None,
     also: AlsoOption = None,
     output: FormatOption = "text",
+    verbose: VerboseOption = False,
 ) -> None:
     r"""Audit a census's noisy measurement files: is the noise what they state?
 
@@ -272,4 +277,13 @@ def deployment_census(
     """
     from dpaudit.cli import deployments
 
-    deployments.census(nmf, zeros=zeros, sums=sums, alpha=alpha, out=out, also=also, output=output)
+    deployments.census(
+        nmf,
+        zeros=zeros,
+        sums=sums,
+        alpha=alpha,
+        out=out,
+        also=also,
+        output=output,
+        verbose=verbose,
+    )

@@ -7,11 +7,13 @@ from typing import Annotated
 
 import typer
 
-from dpaudit.cli.options import FormatOption
+from dpaudit.cli.options import FormatOption, with_shared_options
+from dpaudit.studies.history.options import HistoryOptions, Place
 
 __all__ = ["history"]
 
 
+@with_shared_options
 def history(
     library: Annotated[
         str,
@@ -21,6 +23,7 @@ def history(
             show_default=False,
         ),
     ],
+    *,
     versions: Annotated[
         list[str] | None,
         typer.Option(
@@ -29,25 +32,7 @@ def history(
             show_default=False,
         ),
     ] = None,
-    samples: Annotated[
-        str, typer.Option(metavar="N", help="Values that the battery draws per mechanism.")
-    ] = "300k",
-    releases: Annotated[
-        str,
-        typer.Option(metavar="N", help="Releases at each of two values that an attack looks at."),
-    ] = "20k",
-    alpha: Annotated[
-        float,
-        typer.Option(help="Probability of a false finding, over all releases and checks together."),
-    ] = 0.01,
-    seed: Annotated[str, typer.Option(help="Seed for the auditor's own randomness.")] = "0",
-    allow_predictable: Annotated[
-        bool,
-        typer.Option(
-            "--allow-predictable",
-            help="Noise that can be computed from other noise is no finding (for simulators).",
-        ),
-    ] = False,
+    options: HistoryOptions,
     jobs: Annotated[
         str, typer.Option(metavar="N|all", help="Releases at a time; 1 starts no processes.")
     ] = "1",
@@ -61,19 +46,7 @@ def history(
             help="Folder for results; runs/history-LIBRARY by default.", show_default=False
         ),
     ] = None,
-    cache: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder for wheels and environments; in the user's cache by default.",
-            show_default=False,
-        ),
-    ] = None,
-    offline: Annotated[
-        bool, typer.Option("--offline", help="Install only what is in the cache.")
-    ] = False,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the environments after the audit.")
-    ] = False,
+    place: Place,
     output: FormatOption = "text",
 ) -> None:
     r"""Audit the releases of a library: which is the first bad one, and which the last?
@@ -101,19 +74,14 @@ def history(
         --allow-predictable
     """
     from dpaudit.cli import histories
-    from dpaudit.counts import count_of
 
     histories.history(
         library,
         versions=versions or (),
-        samples=count_of(samples, what="values", example="300k"),
-        releases=count_of(releases, what="releases", example="20k"),
-        alpha=alpha,
-        seed=seed,
-        allow_predictable=allow_predictable,
+        options=options,
         jobs=jobs,
         resume=resume,
         out=out,
-        place=histories.Place(cache=cache, offline=offline, keep=keep),
+        place=place,
         output=output,
     )

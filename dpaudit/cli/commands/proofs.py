@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dpaudit.cli import completion
-from dpaudit.cli.options import FormatOption
+from dpaudit.cli.options import FormatOption, VerboseOption
 from dpaudit.prove.verdicts.claims import EXAMPLES
 
 __all__ = ["prove", "verify_certificate"]
@@ -105,6 +105,7 @@ def prove(
         ),
     ] = None,
     output: FormatOption = "text",
+    verbose: VerboseOption = False,
 ) -> None:
     r"""The exact law of a sampler's program, from its source: a proof, without sampling.
 
@@ -140,6 +141,7 @@ def prove(
             time_limit=120.0 if time_limit is None else time_limit,
             out=out,
             output=output,
+            verbose=verbose,
         )
     from dpaudit.cli import proving
 
@@ -158,6 +160,7 @@ def prove(
         coin_count=coin_count,
         out=out,
         output=output,
+        verbose=verbose,
     )
 
 

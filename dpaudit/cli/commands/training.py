@@ -6,16 +6,8 @@ from typing import Annotated
 
 import typer
 
-from dpaudit.cli.options import (
-    AlsoOption,
-    ByOption,
-    ClaimOptions,
-    FormatOption,
-    OutOption,
-    SeedOption,
-    VerboseOption,
-    with_shared_options,
-)
+from dpaudit.audit.options import ClaimOptions, TrainingOptions
+from dpaudit.cli.options import Output, with_shared_options
 
 __all__ = ["training"]
 
@@ -50,16 +42,9 @@ def training(
             show_default="score, loss or scores, if defined",
         ),
     ] = None,
-    runs: Annotated[int, typer.Option(help="How often to train, with new coins each time.")] = 1,
-    alpha: Annotated[
-        float, typer.Option(help="Probability of a false finding or of any wrong bound.")
-    ] = 0.01,
-    seed: SeedOption = None,
-    out: OutOption = None,
-    also: AlsoOption = None,
-    by: ByOption = "",
-    output: FormatOption = "text",
-    verbose: VerboseOption = False,
+    *,
+    options: TrainingOptions,
+    to: Output,
 ) -> None:
     r"""Is what my training function returns as private as claimed?
 
@@ -88,7 +73,6 @@ def training(
     $ dpaudit training ./mine.py:train --claim-epsilon 3 --claim-delta 1e-5 \
         --canaries 1000
     """
-    from dpaudit.audit.options import fresh_seed
     from dpaudit.cli import training_loops
 
     training_loops.training(
@@ -96,9 +80,7 @@ def training(
         data=data,
         canaries=canaries,
         score=score,
-        runs=runs,
         claim=claimed.claim(),
-        alpha=alpha,
-        seed=fresh_seed(seed),
-        to=training_loops.Output(out, also, by, output, verbose),
+        options=options,
+        to=to,
     )

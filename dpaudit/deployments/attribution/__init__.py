@@ -12,7 +12,7 @@ Source: Attribution Reporting, WICG draft community group report (``index.bs``),
 ``events``        tests of recorded event-level reports against the claimed randomised response
 ``noise``         tests of the noise in summary reports against the claimed discrete Laplace law
 ``ledger``        the ε and the contribution budget that were spent, and the limits
-``document``      the document of an audit
+``result``        the result of an audit
 ``run``           the audit of files
 ================  ==================================================================================
 

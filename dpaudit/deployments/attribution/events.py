@@ -16,7 +16,6 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.deployments.apple.model import Finding
-from dpaudit.deployments.attribution.document import EventClaim
 from dpaudit.deployments.attribution.laws import (
     channel_capacity,
     epsilon_of_flip,
@@ -27,6 +26,7 @@ from dpaudit.deployments.attribution.laws import (
 from dpaudit.deployments.attribution.parameters import CAPACITY, EVENT_EPSILON, MOST_STATES
 from dpaudit.deployments.attribution.records import Source
 from dpaudit.deployments.attribution.registration import Registration
+from dpaudit.deployments.attribution.result import EventClaim
 from dpaudit.stats import (
     anderson_darling_p,
     binomial_two_sided,

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.deployments.attribution.document import NoiseClaim
 from dpaudit.deployments.attribution.parameters import L1
 from dpaudit.deployments.attribution.records import Batch
+from dpaudit.deployments.attribution.result import NoiseClaim
 from dpaudit.stats import binomial_two_sided, epsilon_lower_bound
 from dpaudit.types import Evidence, Interval
 

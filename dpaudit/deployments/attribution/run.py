@@ -13,11 +13,6 @@ import numpy.typing as npt
 
 from dpaudit.claims import Claim
 from dpaudit.deployments.apple.model import Finding
-from dpaudit.deployments.attribution.document import (
-    AttributionDocument,
-    EventClaim,
-    NoiseClaim,
-)
 from dpaudit.deployments.attribution.events import EventGroups, claim_of
 from dpaudit.deployments.attribution.laws import summary_claim
 from dpaudit.deployments.attribution.ledger import AggregateSpending, EventSpending
@@ -34,15 +29,20 @@ from dpaudit.deployments.attribution.records import (
     read_values,
 )
 from dpaudit.deployments.attribution.registration import LARGEST_EVENT_EPSILON, Registration
+from dpaudit.deployments.attribution.result import (
+    AttributionResult,
+    EventClaim,
+    NoiseClaim,
+)
 from dpaudit.errors import UsageError
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import holm, rounded_down
-from dpaudit.types import AuditResult, Evidence, TestResult
+from dpaudit.types import Evidence, TestResult, WithTests
 
 __all__ = ["Battery", "Files", "audit_attribution", "judge_attribution"]
 
-Battery = Callable[[npt.NDArray[np.int64], Claim, float, str], AuditResult]
+Battery = Callable[[npt.NDArray[np.int64], Claim, float, str], WithTests]
 """Audits values of noise against a claim at a level α with a seed (``dpaudit.audit.recorded``)."""
 
 LEAST_FOR_BATTERY = 1_000
@@ -73,7 +73,7 @@ def audit_attribution(
     alpha: float = 0.01,
     seed: str,
     battery: Battery,
-) -> AttributionDocument:
+) -> AttributionResult:
     """Read the files and judge them; without any, what the default registrations permit.
 
     ``epsilon`` is claimed of a summary report, ``event_epsilon`` of sources that state none.
@@ -129,7 +129,7 @@ def judge_attribution(
     alpha: float = 0.01,
     seed: str,
     battery: Battery,
-) -> AttributionDocument:
+) -> AttributionResult:
     """Judge sources and summary reports that were read.
 
     α is split in equal parts between the tests of this package (Holm), the lower bounds on ε, and,
@@ -174,7 +174,7 @@ def judge_attribution(
     others = (claim_of(registration) for registration in stated)
     untested = bool(claims or batches) and not (known or values)
     found = any(t.finding for t in tests) or any(f.serious for f in findings)
-    return AttributionDocument(
+    return AttributionResult(
         verdict="finding" if found else "inconclusive" if untested else "no-finding",
         alpha=alpha,
         claims=(*claims, *(claim for claim in others if claim.name not in kept)),

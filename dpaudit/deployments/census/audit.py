@@ -18,7 +18,6 @@ from dpaudit.deployments.census.checks import (
     levels_check,
     scale_interval,
 )
-from dpaudit.deployments.census.document import Bin, CensusDocument, CensusLevel, Kind, NoiseGroup
 from dpaudit.deployments.census.law import LEAST_SUMMED, MOST_VARIANCE, law_of_variance
 from dpaudit.deployments.census.model import Integers, Measurement
 from dpaudit.deployments.census.reading import (
@@ -28,6 +27,7 @@ from dpaudit.deployments.census.reading import (
     read_measurements,
 )
 from dpaudit.deployments.census.repeats import Place, Repeats
+from dpaudit.deployments.census.result import Bin, CensusLevel, CensusResult, Kind, NoiseGroup
 from dpaudit.deployments.census.sums import Sums
 from dpaudit.deployments.census.tally import Tally
 from dpaudit.deployments.census.zeros import Known, Rule
@@ -112,7 +112,7 @@ def audit_files(
     rules: tuple[Rule, ...] = (),
     sums: bool = False,
     progress: Progress | None = None,
-) -> CensusDocument:
+) -> CensusResult:
     """Audit the noisy measurement files that ``paths`` name.
 
     ``rules`` are structural zeros besides those that the files' constraints state. With ``sums``
@@ -140,7 +140,7 @@ def audit_files(
         )
     tests = _tests(audit, alpha)
     groups = tuple(_group(g, t) for g, t in audit.in_order())
-    return CensusDocument(
+    return CensusResult(
         verdict=_verdict(tests),
         reason="" if tests else _nothing(audit),
         alpha=alpha,

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from dpaudit.types import CellFailure, CellResult, RunStart, to_dict
+from dpaudit.codec import to_dict
+from dpaudit.types import CellFailure, CellResult, RunStart
 
 __all__ = ["JsonLines"]
 

@@ -18,13 +18,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from dpaudit.documents import convert_value
+from dpaudit.codec import convert_value, to_dict
 from dpaudit.errors import MessageError, UsageError
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.placement.work import Outcome, attempt
 from dpaudit.results.foreign import RefusedError
 from dpaudit.source_hash import source_hash
-from dpaudit.types import CellFailure, CellResult, to_dict
+from dpaudit.types import CellFailure, CellResult
 
 __all__ = ["answer", "difference", "identity", "parse", "request"]
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Self
 
+from dpaudit.codec import to_dict
 from dpaudit.errors import MissingExtraError, UsageError
 from dpaudit.experiments.arm import build_arm
 from dpaudit.experiments.cell import Cell
@@ -19,7 +20,7 @@ from dpaudit.noise.key import PancakeKey
 from dpaudit.provenance import collect
 from dpaudit.registry import missing_extra
 from dpaudit.results.text import error_text, printable
-from dpaudit.types import CellFailure, CellResult, to_dict
+from dpaudit.types import CellFailure, CellResult
 
 __all__ = ["Here", "Outcome", "attempt", "check_device", "failure", "run_cell"]
 

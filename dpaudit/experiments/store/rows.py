@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from dpaudit.documents import convert_value
+from dpaudit.codec import convert_value
 from dpaudit.results.foreign import RefusedError, read_json, shown
 
 __all__ = ["Budget", "Provenances", "Seconds", "object_of", "read_rows"]

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Collection
 from typing import Any
 
-from dpaudit.documents import convert_value
+from dpaudit.codec import convert_value
 from dpaudit.errors import StoreError
 from dpaudit.experiments.store.rows import object_of
 from dpaudit.results.foreign import shown

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from dpaudit.codec import to_dict
 from dpaudit.errors import StoreError
 from dpaudit.experiments.store.beginning import as_text, begin, check_same, note_invocation
 from dpaudit.experiments.store.connecting import (
@@ -38,7 +39,7 @@ from dpaudit.experiments.store.schema import (
     put_provenance,
 )
 from dpaudit.results.sqlite import bound_steps
-from dpaudit.types import CellFailure, CellResult, to_dict
+from dpaudit.types import CellFailure, CellResult
 
 __all__ = ["Store"]
 

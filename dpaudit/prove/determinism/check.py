@@ -15,13 +15,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from dpaudit import provenance
 from dpaudit.errors import UsageError
 from dpaudit.prove.determinism.driver import Coins, Driver, Run, Scenario, Value, driver
 from dpaudit.prove.determinism.scan import scan
+from dpaudit.prove.results import CoinBytes, DeterminismResult
 from dpaudit.results.text import one_line
-from dpaudit.types import CoinBytes, DeterminismResult
 
 __all__ = ["determinism"]
 
@@ -59,7 +60,7 @@ def determinism(
 ) -> DeterminismResult:
     """Run ``void symbol(double *out, size_t n, size_t d)`` with n = 1, d = ``dim``.
 
-    Formal guarantee: see :class:`~dpaudit.types.DeterminismResult`.
+    Formal guarantee: see :class:`~dpaudit.prove.results.DeterminismResult`.
 
     Raises:
         UsageError: no such library; no compiler or binutils; ``calls`` or ``dim`` out of range.
@@ -84,6 +85,7 @@ def determinism(
         findings=tuple(check.findings),
         not_controlled=uncontrolled,
         coin_bytes=coins,
+        shared=check.shared,
         sources=sources,
         runs=check.runs,
         cannot_rule_out=_NOT_COVERED,
@@ -100,6 +102,7 @@ class _Check:
         self.runs = 0
         self.findings: list[str] = []
         self.open: list[str] = []
+        self.shared: Literal["yes", "not decided", "no"] = "no"
 
     def run(self) -> tuple[tuple[CoinBytes, ...], Mapping[str, int]]:
         """All runs: bytes of coins per value of a vector, and what was asked for."""
@@ -173,7 +176,8 @@ class _Check:
         """Coins that always change several values are shared; sometimes: not decided."""
         shared = {unit: changes for unit, changes in final.items() if _always_several(changes)}
         moving = [unit for unit, changes in final.items() if len(_union(changes)) > 1]
-        if shared and not any("share" in finding for finding in self.findings):
+        if shared and self.shared != "yes":
+            self.shared = "yes"
             unit, changes = next(iter(shared.items()))
             values = sorted(_union(changes))
             run = next(run for run, changed in changes if len(changed) > 1)
@@ -184,6 +188,7 @@ class _Check:
                 " (pairs by Box and Muller do so and are independent, which coins cannot show)"
             )
         elif moving and not shared:
+            self.shared = "yes" if self.shared == "yes" else "not decided"
             self.open.append(
                 f"{_named(moving[0])} change several values, but not always: coins are read ahead "
                 "of the values, and which value takes them is not decided"

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Sequence
 from dpaudit.prove.exploration.engine import Exploration
 from dpaudit.prove.exploration.graph import Graph
 from dpaudit.prove.exploration.solve import SCALE_BITS
-from dpaudit.types import CoinCount, ProvedBounds
+from dpaudit.prove.results import CoinCount, ProvedBounds
 
 __all__ = ["bits_of", "coin_count"]
 

@@ -19,7 +19,7 @@ from dpaudit.studies.census_files.flaws import noise_of
 from dpaudit.studies.trials import interval
 
 if TYPE_CHECKING:
-    from dpaudit.deployments.census.document import CensusDocument
+    from dpaudit.deployments.census.result import CensusResult
     from dpaudit.experiments.cell import Cell
 
 __all__ = ["MEASURE", "CensusFilesGrid", "Country", "measure", "summary"]
@@ -73,7 +73,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     }
 
 
-def _audited(grid: CensusFilesGrid, stream: KeyedStream) -> CensusDocument:
+def _audited(grid: CensusFilesGrid, stream: KeyedStream) -> CensusResult:
     country = grid.country
     noise = noise_of(grid.flaw, states=country.states, stream=stream.child("flaw"))
     with tempfile.TemporaryDirectory() as folder:
@@ -89,7 +89,7 @@ def _audited(grid: CensusFilesGrid, stream: KeyedStream) -> CensusDocument:
         )
 
 
-def _first(found: Sequence[CensusDocument]) -> str:
+def _first(found: Sequence[CensusResult]) -> str:
     """The tests with the smallest p-value of each finding, the most frequent first."""
     names = Counter(
         min((t for t in d.tests if t.finding), key=lambda t: t.p).name.rpartition(": ")[2]

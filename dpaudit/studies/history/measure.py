@@ -5,13 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from dpaudit.audit.epsilon import (
-    MechanismOptions,
-    PrivacyClaim,
-    parse_neighbours,
-    run_mechanism_audit,
-)
-from dpaudit.audit.options import AuditOptions
+from dpaudit.audit.epsilon import PrivacyClaim, parse_neighbours, run_mechanism_audit
+from dpaudit.audit.result import AuditResult, MechanismResult
 from dpaudit.audit.run import run_audit
 from dpaudit.claims import Claim
 from dpaudit.errors import MissingExtraError, SamplerError, UsageError
@@ -22,9 +17,9 @@ from dpaudit.results.text import one_line
 from dpaudit.samplers.adapters.elsewhere import Elsewhere
 from dpaudit.studies.history.check import BATTERY, EVENTS, Check
 from dpaudit.studies.history.installing import NotInstallableError, built, environment
+from dpaudit.studies.history.options import HistoryOptions
 from dpaudit.studies.history.subjects import subject
 from dpaudit.studies.history.table import rows_of, summary
-from dpaudit.types import AuditResult, MechanismResult
 
 __all__ = ["MEASURE", "HistoryGrid", "measure"]
 
@@ -34,18 +29,14 @@ _LONG = 400
 class HistoryGrid(Grid, frozen=True):
     """A ``version`` of a ``library``, and each ``check`` of it (:class:`.check.Check`).
 
-    ``alpha`` is shared equally by all ``pairs`` of a release and a check. The battery draws
-    ``samples`` values, ``events`` half as many at each of two; an attack has ``releases`` at each.
+    α is shared equally by all ``pairs`` of a release and a check.
     """
 
     library: str
     version: str
     check: tuple[str, ...]
-    samples: int
-    releases: int
-    alpha: float
+    options: HistoryOptions
     pairs: int
-    allow_predictable: bool = False
 
 
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
@@ -107,29 +98,22 @@ def _by_battery(where: Elsewhere, check: Check, grid: HistoryGrid, seed: str) ->
         result = run_audit(
             sampler,
             claim=Claim.parse(sampler.claim),
-            options=AuditOptions(
-                samples=grid.samples,
-                alpha=grid.alpha / grid.pairs,
-                seed=seed,
-                allow_predictable=grid.allow_predictable,
-            ),
+            options=grid.options.noise(seed, share=grid.pairs),
         )
         return {"claim": sampler.claim, **_verdict(result, grid)}
 
 
 def _by_attack(where: Elsewhere, check: Check, grid: HistoryGrid, seed: str) -> dict[str, Any]:
     assert check.epsilon is not None  # noqa: S101 such a check has a claim
-    events = check.method == EVENTS
+    events, options = check.method == EVENTS, grid.options
     with where.mechanism(check.mechanism) as mechanism:
         result = run_mechanism_audit(
             mechanism,
             neighbours=parse_neighbours("0,1"),
             claim=PrivacyClaim(check.epsilon, check.delta),
             attack=None if events else check.method,
-            options=MechanismOptions(
-                samples=grid.samples // 2 if events else grid.releases,
-                alpha=grid.alpha / grid.pairs,
-                seed=seed,
+            options=options.mechanism(
+                seed, share=grid.pairs, samples=options.samples // 2 if events else options.releases
             ),
         )
     low = None if result.epsilon is None else result.epsilon.low

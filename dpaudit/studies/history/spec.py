@@ -7,6 +7,7 @@ from typing import Any
 
 from dpaudit.experiments.spec import Spec
 from dpaudit.experiments.spec_file import spec_of
+from dpaudit.studies.history.options import HistoryOptions
 from dpaudit.studies.history.subjects import subject
 
 __all__ = ["history_spec"]
@@ -34,10 +35,6 @@ among all {pairs} pairs of a release and a check if all are honest; p is adjuste
 and for the pairs, and bounds for ε hold together with confidence 1 − α. "Built" is the date in \
 the wheel, where it has one.{note}
 """
-_PREDICTABLE = (
-    " Noise that can be computed from other noise, as that of any statistical generator can, was "
-    "allowed."
-)
 
 
 def history_spec(
@@ -45,15 +42,11 @@ def history_spec(
     *,
     mechanism: str = "",
     versions: Sequence[str],
-    samples: int,
-    releases: int,
-    alpha: float,
-    seed: str,
-    allow_predictable: bool = False,
+    options: HistoryOptions,
 ) -> Spec:
     """The experiment that audits these ``versions`` of a library, oldest first.
 
-    With ``mechanism``, only that one. ``alpha`` is shared by all pairs of a release and a check.
+    With ``mechanism``, only that one. α is shared by all pairs of a release and a check.
 
     Raises:
         UnknownNameError, UsageError: no such library, mechanism or option.
@@ -64,21 +57,16 @@ def history_spec(
     table: dict[str, Any] = {
         "name": f"history-{name}",
         "title": f"The releases of {about.library.distribution}, audited one by one",
-        "story": _STORY.format(
-            alpha=alpha, pairs=pairs, note=_PREDICTABLE if allow_predictable else ""
-        ),
-        "seed": seed,
+        "story": _STORY.format(alpha=options.alpha, pairs=pairs, note=options.note),
+        "seed": options.seed,
         "measure": "history",
         "trials": 1,
         "grid": {
             "library": name,
             "version": list(versions),
             "check": [str(check) for check in checks],
-            "samples": samples,
-            "releases": releases,
-            "alpha": alpha,
+            "options": options.axes,
             "pairs": pairs,
-            "allow_predictable": allow_predictable,
         },
         "column": [
             {"key": key, "label": label, "format": form} for key, (label, form) in _COLUMNS.items()

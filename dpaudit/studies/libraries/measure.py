@@ -12,13 +12,14 @@ from dpaudit.audit.epsilon import (
     parse_neighbours,
     run_mechanism_audit,
 )
+from dpaudit.audit.result import MechanismResult
 from dpaudit.errors import MissingExtraError, SamplerError, UsageError
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid
 from dpaudit.experiments.measure import Measure
 from dpaudit.samplers.resolve import open_mechanism
 from dpaudit.studies.libraries import Case, case
-from dpaudit.types import MechanismResult, TestResult
+from dpaudit.types import TestResult
 
 __all__ = ["MEASURE", "measure", "summary"]
 

@@ -9,6 +9,7 @@ from typing import Any
 from dpaudit import registry
 from dpaudit.audit import AuditOptions, run_audit
 from dpaudit.audit.battery import SEARCH
+from dpaudit.audit.result import AuditResult
 from dpaudit.claims import Claim
 from dpaudit.errors import MissingExtraError, SamplerError, SpecError
 from dpaudit.experiments.cell import Cell
@@ -18,7 +19,6 @@ from dpaudit.randomness import KeyedStream
 from dpaudit.studies.real_samplers import CASES
 from dpaudit.studies.real_samplers.programs import LANGUAGES
 from dpaudit.studies.real_samplers.sampler import ProgramSampler
-from dpaudit.types import AuditResult
 
 __all__ = ["MEASURE", "measure", "summary"]
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpaudit.audit import AuditOptions, run_audit
+from dpaudit.audit.result import AuditResult
 from dpaudit.claims import Claim
 from dpaudit.errors import SpecError
 from dpaudit.experiments.cell import Cell
@@ -19,7 +20,6 @@ from dpaudit.results.text import error_text
 from dpaudit.stats import clopper_pearson
 from dpaudit.studies.zoo import HALVES, Specimen, specimen, specimen_sampler
 from dpaudit.studies.zoo.peers import NOT_INSTALLED, PEERS
-from dpaudit.types import AuditResult
 
 __all__ = ["MEASURE", "measure", "summary"]
 

@@ -9,12 +9,13 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from dpaudit.accounting.binomial import binomial_epsilon
+from dpaudit.codec import to_dict
 from dpaudit.errors import CheatingError, MessageError, UsageError
 from dpaudit.randomness import KeyedStream
 from dpaudit.results.files import write_file
 from dpaudit.results.foreign import RefusedError, read_plain
 from dpaudit.results.text import one_line
-from dpaudit.types import TranscriptVerdict, to_dict
+from dpaudit.types import TranscriptVerdict
 from dpaudit_mitigations.codec import Digest, Hex64, Record, read_json, write_json
 from dpaudit_mitigations.verifiable_counts.messages import Commitments, Response, check_signature
 from dpaudit_mitigations.verifiable_counts.terms import MOST_BINS, MOST_COINS, CountTerms

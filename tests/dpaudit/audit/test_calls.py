@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from command_line import here as dpaudit
 
-from dpaudit import audit_mechanism
+from dpaudit import audit_datasets, audit_mechanism
 from dpaudit.audit.options import PrivacyClaim
 from dpaudit.audit.stated_claims import composed
 from dpaudit.errors import SamplerOutputError, UsageError
@@ -87,7 +87,8 @@ def audit(module, name, **options):
     given = {}
     exec(module, given)
     options = {k: given[v] if k == "adversary" else v for k, v in options.items()}
-    return audit_mechanism(given[name], seed=1, in_process=True, **options)
+    run = audit_datasets if module is COUNTERS else audit_mechanism
+    return run(given[name], seed=1, in_process=True, **options)
 
 
 COUNTERS = """\

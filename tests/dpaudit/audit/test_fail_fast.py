@@ -7,7 +7,6 @@ from support.function_sampler import FunctionSampler
 from dpaudit.audit import AuditOptions, run_audit
 from dpaudit.audit.battery import CERTAIN, LOOKS
 from dpaudit.claims import Claim
-from dpaudit.report.sentences import audit_sentence
 
 CLAIM = Claim.parse("gaussian:sigma=1")
 SAMPLES = 2_000_000
@@ -25,8 +24,8 @@ def test_what_is_certain_ends_the_audit_and_says_so():
     assert result.verdict == "finding"
     assert 1_000_000 <= result.samples < 0.9 * SAMPLES
     assert f"; stopped after {result.samples:,} of " in result.reason
-    assert audit_sentence(result).endswith("values, certain: --all continues.")
-    assert result.tests[0].reproduce.endswith("--alpha 0.01 --seed 7")
+    assert result.remarks[-1].endswith("values, certain: --all continues.")
+    assert result.tests[0].reproduce.endswith("--tests moments --seed 7")
 
 
 @pytest.mark.parametrize("options", [{"all_values": True}, {"samples": 900_000}, {"bits": "bits"}])

@@ -9,16 +9,19 @@ from support.function_sampler import FunctionSampler
 
 from dpaudit import registry
 from dpaudit.audit import AuditOptions, run_audit
-from dpaudit.audit.causes import cause_of
+from dpaudit.audit.battery import repeats
+from dpaudit.audit.battery.repeats import Repeat
 from dpaudit.audit.options import MechanismOptions
 from dpaudit.audit.plan import growing_plan, make_plan
-from dpaudit.audit.run import search_deadline, shortened
+from dpaudit.audit.run import search_deadline
+from dpaudit.audit.verdict import cause_of
 from dpaudit.claims import Claim
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
+from dpaudit.options import words_of
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import binomial_two_sided
 from dpaudit.studies.zoo import HALVES, specimen, specimen_sampler
-from dpaudit.types import Interval, TestResult
+from dpaudit.types import TestResult
 
 BATTERY = tuple(sorted(set(registry.plugins("tests")) - {"keyless-search"}))  # it has its own tests
 GAUSSIAN = Claim.parse("gaussian:sigma=1")
@@ -406,7 +409,7 @@ def test_long_vectors_of_a_very_slow_sampler_are_left_out(monkeypatch):
     assert 4096 not in result.dims
     assert {1, 8, 64, 256} <= set(result.dims)
     assert 4096 not in {d for _, d in slow.asked}
-    assert "(about 1,000 values per second)" in shortened(result)
+    assert "(about 1,000 values per second)" in result.shortened
 
 
 def test_the_plan_is_fitted_to_the_speed(monkeypatch):
@@ -417,7 +420,7 @@ def test_the_plan_is_fitted_to_the_speed(monkeypatch):
     assert 60_000 < result.samples < 100_000
     assert f"{result.samples:,} of" in result.reason
     assert "fit into the time limit of 30 s" in result.reason
-    assert "(about 3,300 values per second)" in shortened(result)
+    assert "(about 3,300 values per second)" in result.shortened
     assert slow.now < 30
     drawn = dict.fromkeys(result.dims, 0)
     for n, d in slow.asked:
@@ -518,16 +521,16 @@ def test_a_finding_says_when_it_was_seen_and_how_to_see_it_again():
     assert scale.seen_after <= 50_000
     assert scale.interval.low < 1.02 < scale.interval.high
     assert scale.reproduce == (
-        "dpaudit audit 'test sampler' --claim gaussian:sigma=1 --dim 32 --tests moments "
-        f"--samples {scale.seen_after} --alpha 0.01 --seed 7"
+        "dpaudit audit 'test sampler' --claim gaussian:sigma=1 --dim 32 "
+        f"--samples {scale.seen_after} --tests moments --seed 7"
     )
 
 
 def test_the_words_of_options_and_those_that_an_open_sampler_cannot_have():
     opening = {"dtype": "f32", "text": True, "mitigation": "rotation"}
-    words = ["--dim", "32", "--dtype", "f32", "--text", "--mitigation", "rotation", "--sequential"]
-    assert AuditOptions(dim=32, sequential=True, **opening).words == words
-    assert AuditOptions().words == []
+    words = ["--dim", "32", "--sequential", "--dtype", "f32", "--text", "--mitigation", "rotation"]
+    assert words_of(AuditOptions(dim=32, sequential=True, seed="", **opening)) == words
+    assert words_of(AuditOptions(seed="")) == []
     for name, value in opening.items():
         with pytest.raises(UsageError, match=f"{name}={value}: test sampler is already open"):
             audit(lambda n, d: np.zeros((n, d)), **{name: value})
@@ -606,44 +609,36 @@ def test_each_cause_is_recognised(name, test, samples):
     assert bool(result.cause) == bool(expected)
 
 
-def found(name, effect, *, finding=True, **more):
+def named(cause, rank, *, finding=True):
     return TestResult(
-        name=name, p=0.0, p_adjusted=0.0, statistic=1.5, looks_at="", effect=effect,
-        finding=finding, parts={}, **more,
+        name=cause, p=0.0, p_adjusted=0.0, statistic=1.5, looks_at="", effect="", finding=finding,
+        parts={}, cause=cause, cause_rank=rank,
     )  # fmt: skip
 
 
-GENERATOR = found("congruential", "minstd and Box-Muller: 9 of 9 held-out values predicted")
-WIDE = Interval(low=1.49, high=1.51, confidence=0.99, method="χ²")
-
-
-def test_a_generator_comes_before_what_follows_from_it():
-    coarse = found("granularity", "uniforms of 31 bits: 2^31 · F(x) is a whole number at 9 of 9")
-    assert cause_of([coarse, GENERATOR]) == "minstd and Box-Muller"
-    assert cause_of([coarse]) == "inverse CDF of 31-bit uniforms"
-
-
-def test_a_wrong_scale_is_a_cause_beside_a_generator_but_not_beside_repeats():
-    scale = found("moments", "scale 1.50000 × claimed", interval=WIDE)
-    assert cause_of([scale]) == "scale 1.5 × the claimed one"
-    assert cause_of([GENERATOR, scale]) == "minstd and Box-Muller; scale 1.5 × the claimed one"
-    again = found("repeats", "900 of 1,000 windows seen before, such as …", details={
-        "first": {"process": 0, "call": 1, "row": 0}, "again": {"process": 0, "call": 2, "row": 0},
-    })  # fmt: skip
-    assert cause_of([scale, again]) == "reseeded every call"
-
-
-def test_what_is_no_finding_is_no_cause():
-    assert not cause_of([found("predictable", "PCG64 with seed 1 gives the noise", finding=False)])
-    assert cause_of([found("predictable", "PCG64 with seed 1 gives the noise: 9 of 9")]) == (
-        "PCG64, seeded with 1"
+def test_the_cause_of_the_lowest_rank_is_named_and_a_wrong_scale_beside_computed_noise():
+    generator, repeats, coarse, scale = (
+        named(cause, rank)
+        for cause, rank in (("minstd", 3), ("repeats", 6), ("coarse", 7), ("×", 9))
     )
+    assert cause_of([coarse, generator]) == "minstd"
+    assert cause_of([generator, scale]) == "minstd; ×"
+    assert cause_of([scale, repeats]) == "repeats"
+    assert cause_of([scale, coarse]) == "coarse"
+    assert not cause_of([named("minstd", 3, finding=False), named("", 0)])
 
 
 @pytest.mark.parametrize(
-    ("row", "cause"), [(0, "calls repeat earlier calls"), (3, "noise repeats earlier noise")]
+    ("first", "again", "share", "cause"),
+    [
+        ((1, 0), (2, 0), 0.9, "reseeded every call"),
+        ((1, 0), (9, 0), 0.01, "calls repeat earlier calls"),
+        ((1, 0), (9, 3), 0.01, "noise repeats earlier noise"),
+    ],
 )
-def test_only_some_calls_repeat(row, cause):
-    first, again = ({"process": 0, "call": call, "row": at} for call, at in ((1, 0), (9, row)))
-    some = found("repeats", "9 of 1,000 windows seen", details={"first": first, "again": again})
-    assert cause_of([some]) == cause
+def test_what_repeats_names_its_cause(first, again, share, cause):
+    places = [{"process": 0, "call": call, "row": row} for call, row in (first, again)]
+    assert repeats._cause(Repeat(*places), share=share) == cause
+    assert repeats._cause(Repeat(places[0], {**places[1], "process": 1}), share=share) == (
+        "every process is seeded alike"
+    )

@@ -26,11 +26,17 @@ from dpaudit.audit.stated_claims import (
     delta_of_renyi,
     epsilon_of_renyi,
 )
+from dpaudit.describing import describe
 from dpaudit.errors import UsageError
-from dpaudit.report.mechanism import mechanism_facts, mechanism_sentence
 from dpaudit.samplers.identity import declared_law
 
 EXACT = 1e-6
+
+
+def facts_of(result):
+    """The names and values at the top of a result's report."""
+    blocks = describe(result).sections[0].blocks
+    return dict(pair for block in blocks for pair in block.rows)
 
 
 def known(p0, p1):
@@ -211,8 +217,8 @@ def test_gaussian_noise_of_a_tenth_less_is_found(name, scale, verdict):
     result = audit_mechanism(gaussian(scale), neighbours=(0, 1), samples=1e5, seed=1, **claim)
     assert result.verdict == verdict
     stated = result.stated
-    assert {stated.claim, stated.says} <= set(dict(mechanism_facts(result)).values())
-    assert stated.claim in mechanism_sentence(result)
+    assert {stated.claim, stated.says} <= set(facts_of(result).values())
+    assert stated.claim in describe(result).headline
     if stated.value is not None:
         assert stated.says.startswith(f"{stated.unit} ≥ ")
         assert (stated.shown.low > stated.value) == (verdict == "finding")
@@ -390,8 +396,8 @@ def test_the_sentence_and_facts_of_mu_alone():
         lambda value, n: value + np.round(rng.normal(0, 1, n), 2),
         neighbours=(0, 1), mu=2, samples=4e3, seed=1, real_numbers=True,
     )  # fmt: skip
-    assert ", 2-GDP" in mechanism_sentence(result)
-    facts = dict(mechanism_facts(result))
+    assert ", 2-GDP" in describe(result).headline
+    facts = facts_of(result)
     assert "ε claimed" not in facts
     assert facts["μ claimed"] == "2"
 

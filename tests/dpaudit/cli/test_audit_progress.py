@@ -16,7 +16,7 @@ from dpaudit import registry
 from dpaudit.audit.epsilon.dataset_run import stage_of
 from dpaudit.audit.options import AuditOptions
 from dpaudit.audit.run import search_seconds
-from dpaudit.cli import audits, mechanisms, output, progress, streams
+from dpaudit.cli import output, progress, streams
 from dpaudit.cli.progress import AuditProgress, RunProgress
 
 
@@ -113,16 +113,16 @@ def interrupted(*args, progress, **options):
 @pytest.mark.parametrize(
     ("module", "words", "what"),
     [
-        (audits, ("audit", "numpy:normal"), "values drawn"),
+        ("dpaudit.audit.run", ("audit", "numpy:normal"), "values drawn"),
         (
-            mechanisms,
+            "dpaudit.audit.epsilon.run",
             ("mechanism", "numpy:laplace", "--neighbours", "0,1", "--claim-epsilon", 1),
             "releases drawn",
         ),
     ],
 )
 def test_an_interrupted_audit_says_what_is_lost(module, words, what, monkeypatch, tmp_path):
-    monkeypatch.setattr(module, "audit_named", interrupted)
+    monkeypatch.setattr(f"{module}.audit_named", interrupted)
     done = dpaudit(*words, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr == (

@@ -38,8 +38,8 @@ def test_a_serious_finding_is_1(tmp_path):
         ]
 
     result = apple("--config", changed(tmp_path, PROPERTIES, negative), code=1)
-    assert "! com.apple.dprivacyd.keyproperties.plist: Search: PrivacyParameter=-9" in result.stdout
-    assert result.stdout.splitlines()[-4].startswith("Not counted: 2 KeyNames")
+    for words in ("PrivacyParameter=-9", "keyproperties.plist: Search", "Not counted: 2 KeyNames"):
+        assert words in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -102,12 +102,8 @@ def test_out_writes_the_document_and_a_page(tmp_path):
     result = apple(
         "--config", DATA / "10.12.3", "--out", tmp_path / "page", "--against", DATA / "10.12.1"
     )
-    assert (
-        json.loads((tmp_path / "page" / "result.json").read_text())["ledger"]["permitted"][
-            "per_day"
-        ]
-        == 16
-    )
+    stored = json.loads((tmp_path / "page" / "result.json").read_text())
+    assert stored["data"]["ledger"]["permitted"]["per_day"] == 16
     assert "16" in (tmp_path / "page" / "report.html").read_text()
     assert "report.html" in result.stderr
     again = here("report", tmp_path / "page")

@@ -6,9 +6,9 @@ import shlex
 import pytest
 from command_line import here as dpaudit
 
-from dpaudit.audit.commands import apart_from_the_seed, command_line
-from dpaudit.audit.options import AuditOptions, MechanismOptions
-from dpaudit.cli.earlier import refuse_another
+from dpaudit.audit.options import AuditOptions, ClaimOptions, MechanismOptions
+from dpaudit.cli.earlier import apart_from_the_seed, refuse_another
+from dpaudit.options import command_of
 
 QUICK = ("--samples", "2e4", "--tests", "moments", "--alpha", "1e-6", "--out", "o")
 AUDIT = ("audit", "numpy:normal", "--claim", "gaussian:sigma=1", *QUICK)
@@ -20,7 +20,7 @@ MECHANISM = (
 
 def provenance(folder):
     document = json.loads((folder / "o" / "result.json").read_text())
-    return document["result"]["provenance"]
+    return document["data"]["provenance"]
 
 
 @pytest.mark.slow
@@ -107,7 +107,7 @@ def test_a_command_that_was_changed_by_hand_steers_nothing(tmp_path):
     path = tmp_path / "o" / "result.json"
     document = json.loads(path.read_text())
     for command, code in (("dpaudit 'open", 0), ("dpaudit \x1b[2J\nNo finding", 2)):
-        document["result"]["provenance"]["command"] = command
+        document["command"] = command
         path.write_text(json.dumps(document))
         done = dpaudit(*AUDIT, cwd=tmp_path)
         assert done.returncode == code
@@ -117,14 +117,14 @@ def test_a_command_that_was_changed_by_hand_steers_nothing(tmp_path):
 
 def test_command_lines():
     audit = AuditOptions(seed="a b", tests=("moments", "tails"), text=True, time_limit=60.0)
-    line = command_line("audit", "command:./x {n}", audit, claim="gaussian:sigma=1")
+    line = command_of("audit", "command:./x {n}", audit, claim="gaussian:sigma=1")
     assert line == (
-        "dpaudit audit 'command:./x {n}' --claim gaussian:sigma=1 --seed 'a b' --time-limit 60 "
-        "--tests moments,tails --text"
+        "dpaudit audit 'command:./x {n}' --claim gaussian:sigma=1 --time-limit 60 "
+        "--tests moments,tails --text --seed 'a b'"
     )
     options = MechanismOptions(seed="1", alpha=1.25e-7, real_numbers=True)
-    line = command_line("mechanism", "x", options, claim_epsilon=0.123456789, attack=None)
+    line = command_of("mechanism", "x", ClaimOptions(0.123456789), options, attack=None)
     assert line == (
-        "dpaudit mechanism x --claim-epsilon 0.123456789 --alpha 1.25e-07 --seed 1 --real-numbers"
+        "dpaudit mechanism x --claim-epsilon 0.123456789 --alpha 1.25e-07 --real-numbers --seed 1"
     )
     assert apart_from_the_seed(f"{line} --by 'A B'") == shlex.split(line.replace(" --seed 1", ""))

@@ -32,6 +32,8 @@ def shown(monkeypatch, capsys, kind, *, width, **options):
 @pytest.mark.parametrize("width", [80, 100])
 def test_every_list_fits_and_names_no_class(monkeypatch, capsys, kind, width):
     text = shown(monkeypatch, capsys, kind, width=width)
+    if not rows(kind):  # commands are others' only
+        return
     assert max(map(len, text.splitlines())) <= width
     assert "dpaudit.noise" not in text
     assert "``" not in text

@@ -66,14 +66,9 @@ def test_a_named_attack(module):
     assert "by the attack telltale, which identifies the neighbour in 6" in said
     assert "P(E | v0) P(E | v1)" in said
     page = re.sub(r"</?a\b[^>]*>", "", (module / "there" / "report.html").read_text())
-    for words in (
-        "P(E | v0)",
-        "Neighbours identified",
-        "Releases possible at their true value",
-        "telltale",
-    ):
-        assert words in page
-    document = json.loads((module / "there" / "result.json").read_text())["result"]
+    rows = ("P(E | v0)", "Neighbours identified", "Releases possible at their true value")
+    assert all(words in page for words in (*rows, "telltale"))
+    document = json.loads((module / "there" / "result.json").read_text())["data"]
     assert document["attack"] == "telltale"
     assert "feasible from the first neighbour only" in document["tests"][0]["effect"]
     assert document["epsilon"]["low"] >= 7
@@ -95,14 +90,8 @@ def test_a_named_attack(module):
 
 
 def test_an_attack_that_brings_its_neighbours(module):
-    args = (
-        "mechanism",
-        "python:./mine.py:clipped",
-        *COMMON,
-        "--attack",
-        "pairs:far=3",
-        "--real-numbers",
-    )
+    args = ("mechanism", "python:./mine.py:clipped", *COMMON, "--attack", "pairs:far=3")
+    args += ("--real-numbers",)
     found = dpaudit(*args, "--format", "json", cwd=module)
     assert found.returncode == 1, found.stderr
     document = json.loads(found.stdout)

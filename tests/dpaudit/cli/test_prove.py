@@ -51,10 +51,10 @@ def proved(folder, name, *options):
 def test_a_proof_exits_with_0_and_its_certificate_holds(folder) -> None:
     done = proved(folder, "coin", "--claim", "bernoulli:p=1/2", "--out", "proof")
     assert done.returncode == 0
-    assert done.stdout.splitlines()[-1].startswith("Proved: total variation to bernoulli:p=1/2")
+    assert "\nProved: python:./user_noise.py:coin has the law bernoulli:p=1/2" in done.stdout
     assert "every call reads 1 coin bits" in done.stdout
     document = json.loads((folder / "proof/result.json").read_text())
-    assert (document["kind"], document["result"]["verdict"]) == ("proof", "proved")
+    assert (document["kind"], document["data"]["verdict"]) == ("proof", "proved")
     path = folder / "proof/certificate.json.gz"
     alone = here("verify", "certificate", path)
     assert alone.returncode == 3
@@ -89,7 +89,7 @@ def test_the_folder_of_a_proof_has_its_page_and_every_format(folder) -> None:
     assert "report: proof/report.html" in done.stderr
     page = (folder / "proof/report.html").read_text(encoding="utf-8")
     assert "python:./user_noise.py:answer is not (1, 0)-DP for 0 and 1" in page.replace("<wbr>", "")
-    result = json.loads((folder / "proof/result.json").read_text(encoding="utf-8"))["result"]
+    result = json.loads((folder / "proof/result.json").read_text(encoding="utf-8"))["data"]
     again = "dpaudit prove python:./user_noise.py:answer --neighbours 0,1 --claim-epsilon 1"
     assert result["provenance"]["command"] == again
     low, high = (result["epsilon"][end] for end in ("low", "high"))

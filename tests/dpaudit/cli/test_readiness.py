@@ -135,5 +135,5 @@ def test_an_audit_of_noise_starts_without_what_audits_of_mechanisms_need(seen):
 
 def test_the_watch_sees_what_is_late(seen):
     late = seen("unready")["late"]
-    assert "dpaudit.report.figures.arms" in late
+    assert "dpaudit.render.charts.draw" in late
     assert any(name.startswith("matplotlib") for name in late)

@@ -14,12 +14,13 @@ from typer.testing import CliRunner
 
 from dpaudit.cli import runs_text
 from dpaudit.cli.app import app
+from dpaudit.codec import to_dict
 from dpaudit.errors import DpauditError, MissingExtraError, StoreError, UsageError
 from dpaudit.experiments import load_spec
 from dpaudit.experiments.export import flat_rows, flatten, typed, write_columns
 from dpaudit.experiments.store import FILE, Store
 from dpaudit.experiments.stored import open_run
-from dpaudit.types import CellFailure, CellResult, to_dict
+from dpaudit.types import CellFailure, CellResult
 
 SPEC = """
 name = "small"
@@ -52,41 +53,22 @@ def invoke(*args):
 
 
 def outcome(value, *, wide=0.1, **more):
+    interval = {"low": value - wide, "high": value + wide, "confidence": 0.95, "method": "m"}
     return {
-        "attack": "nearest-peak",
-        "trials": 10,
-        "successes": round(10 * value),
-        "success": value,
-        "interval": {"low": value - wide, "high": value + wide, "confidence": 0.95, "method": "m"},
-        "chance": 0.5,
-        "epsilon_lower_bound": "inf",
-        "l2_error": 9.5,
-        "l2_expected": 9.0,
-        "details": {"picture": [1, 2]},
+        "attack": "nearest-peak", "trials": 10, "successes": round(10 * value), "success": value,
+        "interval": interval, "chance": 0.5, "epsilon_lower_bound": "inf", "l2_error": 9.5,
+        "l2_expected": 9.0, "details": {"picture": [1, 2]}, "sigma": 2.0, "dim": 64,
         "epsilon_key_holder": {"low": 0.5, "high": 0.5, "says": "exact"},
-        "sigma": 2.0,
-        "dim": 64,
-        **more,
-    }
+    } | more  # fmt: skip
 
 
 def provenance(**more):
-    plugin = {
-        "kind": "sources",
-        "name": "gaussian",
-        "distribution": "other",
-        "version": "1",
-        "sha256": "a" * 64,
-    }
+    plugin = {"kind": "sources", "name": "gaussian", "distribution": "other", "version": "1"}
     return {
-        "seed": "1",
-        "versions": {"dpaudit": "0.1.0", "numpy": "2.0"},
-        "plugins": [plugin],
-        "hardware": "h",
-        "started": "2025-01-01T00:00:00",
-        "source": "b" * 64,
-        **more,
-    }
+        "seed": "1", "versions": {"dpaudit": "0.1.0", "numpy": "2.0"},
+        "plugins": [plugin | {"sha256": "a" * 64}], "hardware": "h",
+        "started": "2025-01-01T00:00:00", "source": "b" * 64,
+    } | more  # fmt: skip
 
 
 def make(folder, values=(0.5, 0.9), *, seed=1, failed=0, label="one", told=provenance, **more):
@@ -99,23 +81,15 @@ def make(folder, values=(0.5, 0.9), *, seed=1, failed=0, label="one", told=prove
     with Store.create(
         folder, spec=to_dict(vars(spec)), command="dpaudit run small.toml", cells=len(cells)
     ) as store:
-        for i, cell in enumerate(cells):
+        for i, cell in enumerate(cells[: len(values) + failed]):
             known = {"cell": cell.id, "kind": "attack", "settings": cell.settings, "seconds": 1.0}
+            known |= {"provenance": told()}
             if i < len(values):
-                made = CellResult(
-                    **known, outcome=outcome(values[i], **more), provenance=told(), trials=trials
-                )
-                store.add(made, position=i)
-            elif i < len(values) + failed:
-                store.add(
-                    CellFailure(
-                        **known,
-                        error=HOSTILE,
-                        traceback=f"Traceback\n  {HOSTILE}",
-                        provenance=told(),
-                    ),
-                    position=i,
-                )
+                found = outcome(values[i], **more)
+                store.add(CellResult(**known, outcome=found, trials=trials), position=i)
+            else:
+                trace = f"Traceback\n  {HOSTILE}"
+                store.add(CellFailure(**known, error=HOSTILE, traceback=trace), position=i)
     return folder
 
 
@@ -169,7 +143,7 @@ def test_show_is_the_table_with_what_failed(tmp_path):
     assert "1 of 2 cells done, 1 failed" in shown.stdout
     assert "nearest" in shown.stdout
     document = json.loads(invoke("show", tmp_path / "a", "--format", "json").stdout)
-    assert document["document"]["rows"][0]["attacks"][0]["success"] == 0.5
+    assert document["result"]["rows"][0]["attacks"][0]["success"] == 0.5
     assert document["run"]["failed"] == 1
     assert document["invocations"][0]["command"] == "dpaudit run small.toml"
     assert [f["error"] for f in document["failures"]] == [HOSTILE]
@@ -352,19 +326,8 @@ def test_a_runs_own_document_is_no_target(tmp_path):
 
 
 def test_a_csv_runs_nothing_in_a_spreadsheet_and_numbers_stay(tmp_path):
-    words = [
-        "=1+1",
-        "+a",
-        "-raises",
-        "@SUM(1)",
-        "\t=1",
-        " =1",
-        "＝1",
-        "-0.5",
-        "-inf",
-        "plain",
-        "\udc80",
-    ]
+    words = ["=1+1", "+a", "-raises", "@SUM(1)", "\t=1", " =1", "＝1", "-0.5", "-inf", "plain"]
+    words.append("\udc80")
     write_columns({"=name": words, "x": [-1.5] * len(words)}, tmp_path / "x.csv")
     with (tmp_path / "x.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
@@ -379,13 +342,13 @@ def test_failed_cells_are_in_the_document_and_told_with_the_export(tmp_path):
     make(tmp_path / "a", (0.5,), failed=1)
     with Store.read(tmp_path / "a") as store:
         failures = to_dict(store.failures())
-    assert open_run(tmp_path / "a").document["failures"] == failures
+    assert open_run(tmp_path / "a").result["failures"] == failures
     assert [f["error"] for f in failures] == [HOSTILE]
     assert "Incomplete: 1 cell failed" in " ".join(invoke("show", tmp_path / "a").stdout.split())
     result = invoke("export", tmp_path / "a", "--to", tmp_path / "x.csv")
     assert "1 rows" in result.stdout
     assert "1 cells failed" in result.stderr
-    assert "failures" not in open_run(make(tmp_path / "b")).document
+    assert "failures" not in open_run(make(tmp_path / "b")).result
 
 
 def test_people_are_shown_the_first_cells_and_told_so(tmp_path, monkeypatch):
@@ -397,7 +360,7 @@ def test_people_are_shown_the_first_cells_and_told_so(tmp_path, monkeypatch):
     assert ("11.1 %" in result.stdout, "99.9 %" in result.stdout) == (True, False)
     assert "export" in result.stderr
     whole = json.loads(invoke("show", tmp_path / "a", "--format", "json").stdout)
-    assert (len(whole["document"]["rows"]), len(whole["document"]["cells"])) == (2, 2)
+    assert (len(whole["result"]["rows"]), len(whole["result"]["cells"])) == (2, 2)
     failed = invoke("show", make(tmp_path / "b", (), failed=2), "--failed")
     assert (failed.stdout.count("Traceback"), "1 more failed cells" in failed.stderr) == (1, True)
 

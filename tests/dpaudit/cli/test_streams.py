@@ -157,14 +157,16 @@ def test_what_a_command_raises_is_never_a_verdict(inside, monkeypatch, how, code
     assert not any(line.startswith("No finding") for line in done.stderr.splitlines())
 
 
+def controls(text):
+    return {c for c in text if unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"}}
+
+
 def test_everything_that_is_printed_is_printable(run):
     done = run("says", PYTHONIOENCODING="utf-8")
     assert done.returncode == 0, done.stderr
     for text, least in ((done.stdout, 8), (done.stderr, 4)):
         assert text.count("No finding") >= least
-        assert {c for c in text if unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"}} == {
-            "\n"
-        }
+        assert controls(text) == {"\n"}
     assert "[bold]x[/bold]" in done.stdout
 
 
@@ -183,19 +185,11 @@ def test_what_a_sampler_or_a_file_says_steers_no_output(tmp_path):
             more = ("--out", "out", "--also", "junit,sarif,markdown", "--format", form)
             done = here("audit", sampler, *claim, *more, cwd=tmp_path)
             assert done.returncode == code, done.stderr
-            texts = [
-                done.stdout,
-                done.stderr,
-                *(path.read_text() for path in (tmp_path / "out").glob("*")),
-            ]
+            files = (path.read_text() for path in (tmp_path / "out").glob("*"))
+            texts = [done.stdout, done.stderr, *files]
             assert any("No finding" in text for text in texts)
             for text in texts:
-                assert {
-                    c for c in text if unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
-                } <= {
-                    "\n",
-                    "\u2060",
-                }
+                assert controls(text) <= {"\n", "\u2060"}
 
 
 def test_words_of_the_command_line_are_printable():

@@ -14,13 +14,14 @@ import torch
 from planted import SPEC, install
 
 from dpaudit import registry
+from dpaudit.describing import describe
 from dpaudit.errors import MessageError, StoreError, UsageError
-from dpaudit.experiments import Store, load_spec, make_document, run_experiment
+from dpaudit.experiments import Store, load_spec, make_result, run_experiment
 from dpaudit.experiments.placement import cluster, cores, place
 from dpaudit.experiments.placement.wire import answer, identity, parse, request
 from dpaudit.experiments.placement.work import Here, attempt
 from dpaudit.experiments.threads import threads
-from dpaudit.report import experiment_table, write_report
+from dpaudit.render import render_terminal, write_report
 from dpaudit.types import CellResult
 
 
@@ -57,7 +58,7 @@ def kept(folder):
 
 def rows(folder):
     with Store.read(folder) as store:
-        return make_document(store.spec, store.results(), command="").rows
+        return make_result(store.spec, store.results(), command="").rows
 
 
 @pytest.mark.slow
@@ -145,13 +146,14 @@ def test_nan_is_shown_and_not_stumbled_over(planted, tmp_path):
     (result,), _ = kept(tmp_path / "out")
     assert result.outcome["details"] == {"nan": "nan"}
     with Store.read(tmp_path / "out") as store:
-        document = make_document(store.spec, store.results(), command="")
+        document = make_result(store.spec, store.results(), command="")
     (arm,), nan = document.rows, math.nan
     interval = replace(arm.attacks[0].interval, low=nan, high=nan)
     attack = replace(arm.attacks[0], success=nan, interval=interval)
     document = replace(document, rows=(replace(arm, l2_error=nan, attacks=(attack,)),))
-    experiment_table(document, width=100)
-    write_report(document, tmp_path / "report.html")
+    report = describe(document)
+    render_terminal(report, width=100)
+    write_report(report, tmp_path / "report.html")
 
 
 def test_outcomes_are_told_when_they_are_on_disk_and_a_few_cells_are_taken_ahead(planted, tmp_path):

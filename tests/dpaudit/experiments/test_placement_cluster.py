@@ -14,7 +14,7 @@ from planted import SPEC, install
 
 from dpaudit import registry
 from dpaudit.errors import PeerError, UsageError
-from dpaudit.experiments import Store, load_spec, make_document, run_experiment
+from dpaudit.experiments import Store, load_spec, make_result, run_experiment
 from dpaudit.experiments.placement import cluster as clusters
 
 dask = pytest.importorskip("dask")
@@ -52,7 +52,7 @@ def planted(folder, *lines):
 
 def rows(folder):
     with Store.read(folder) as store:
-        return make_document(store.spec, store.results(), command="").rows
+        return make_result(store.spec, store.results(), command="").rows
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ import time
 import psutil
 import pytest
 
-from dpaudit.experiments import Store, load_spec, make_document, run_experiment
+from dpaudit.experiments import Store, load_spec, make_result, run_experiment
 
 CELLS = 24
 SPEC = """
@@ -117,7 +117,7 @@ def finished(folder):
 
 def rows(folder):
     with Store.read(folder) as store:
-        return make_document(store.spec, store.results(), command="").rows
+        return make_result(store.spec, store.results(), command="").rows
 
 
 def rounds(number, *, seed, tmp_path, where=None, jobs="2", workers=None, longest=4.0):

@@ -4,13 +4,13 @@ import tempfile
 
 import pytest
 
+from dpaudit.codec import to_dict
 from dpaudit.errors import SpecError, StoreError
-from dpaudit.experiments import Store, load_spec, make_document, run_experiment
+from dpaudit.experiments import Store, load_spec, make_result, run_experiment
 from dpaudit.experiments.arm import build_arm
 from dpaudit.experiments.measure import measure_of
 from dpaudit.experiments.store.queries import trial_columns, trial_success
 from dpaudit.randomness import KeyedStream
-from dpaudit.types import to_dict
 
 SPEC = """
 name = "small"
@@ -38,7 +38,7 @@ def small(tmp_path, monkeypatch):
 
 def rows_of(folder):
     with Store.read(folder) as store:
-        return make_document(store.spec, store.results(), command="").rows
+        return make_result(store.spec, store.results(), command="").rows
 
 
 def test_key_holder_wins_against_the_bare_pancake_only(small, tmp_path):
@@ -123,7 +123,7 @@ def test_trials_are_kept_and_change_no_number(specs, tmp_path):
     for spec, name in ((plain, "a"), (kept, "b")):
         run_experiment(spec, out=tmp_path / name)
         with Store.read(tmp_path / name) as store:
-            documents.append(make_document(store.spec, store.results(), command=""))
+            documents.append(make_result(store.spec, store.results(), command=""))
             counted, columns = trial_success(store), trial_columns(store)
         assert bool(counted) == spec.keep_trials
     assert documents[0].rows == documents[1].rows

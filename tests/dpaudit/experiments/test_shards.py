@@ -10,12 +10,12 @@ from planted import SPEC as PLANTED
 from planted import install
 
 from dpaudit import registry
+from dpaudit.codec import to_dict
 from dpaudit.errors import StoreError, UsageError
 from dpaudit.experiments import Store, load_spec, run_experiment
 from dpaudit.experiments.merge import merge
 from dpaudit.experiments.shard import Shard
 from dpaudit.experiments.store.queries import attempts, trial_columns
-from dpaudit.types import to_dict
 
 SPEC = """
 name = "small"

@@ -4,15 +4,15 @@ import time
 
 import pytest
 
+from dpaudit.codec import to_dict
 from dpaudit.errors import SpecError, StoreError, UnknownNameError
-from dpaudit.experiments import Store, load_spec, make_document, spec_names
+from dpaudit.experiments import Store, load_spec, make_result, spec_names
 from dpaudit.experiments.arm import build_arm
+from dpaudit.experiments.arm_reading import has_key
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import written
 from dpaudit.experiments.placement.work import run_cell
-from dpaudit.report.rows import has_key
 from dpaudit.studies.keyless import KeylessGrid
-from dpaudit.types import to_dict
 
 GOOD = """
 name = "t"
@@ -318,6 +318,6 @@ def test_the_holder_of_a_bare_secret_is_a_key_holder():
     }
     result = run_cell(Cell("attack", settings))
     described = {"name": "t", "title": "t", "story": "", "columns": ()}
-    (row,) = make_document(described, [result], command="").rows
+    (row,) = make_result(described, [result], command="").rows
     assert has_key(row, row.attacks[0])
     assert row.attacks[0].successes == 5

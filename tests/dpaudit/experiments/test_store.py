@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from dpaudit.codec import to_dict
 from dpaudit.errors import StoreError
 from dpaudit.experiments.store import FILE, Store, is_running
 from dpaudit.experiments.store import store as store_module
@@ -30,7 +31,7 @@ from dpaudit.experiments.store.queries import (
     trial_columns,
     trial_success,
 )
-from dpaudit.types import CellFailure, CellResult, to_dict
+from dpaudit.types import CellFailure, CellResult
 
 SPEC = {"name": "x", "epsilon": [1.0], "delta": 0.0}
 ORIGIN = {"seed": "1", "versions": {"dpaudit": "0.1"}, "plugins": []}

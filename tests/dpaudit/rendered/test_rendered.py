@@ -16,64 +16,40 @@ from typing import Any
 import pytest
 import typer
 from command_line import here
-from rich.console import Console, Group
-from support import formats
+from rich.console import Console
+from support import results
 
 from dpaudit.cli.app import app
-from dpaudit.documents import (
-    AuditDocument,
-    DeterminismDocument,
-    MechanismDocument,
-    ProofDocument,
-)
-from dpaudit.report import render_report
-from dpaudit.report.formats.junit import junit_xml
-from dpaudit.report.formats.markdown import markdown_summary
-from dpaudit.report.formats.sarif import sarif_json
-from dpaudit.report.notebook import printed, repr_html
-from dpaudit.report.terminal.attribution import attribution_text
-from dpaudit.report.terminal.audits import audit_table, mechanism_table
-from dpaudit.report.terminal.census import census_text
-from dpaudit.report.terminal.deployment import deployment_text
-from dpaudit.report.terminal.documents import experiment_table, measurements_table
-from dpaudit.report.terminal.proofs import proof_table
+from dpaudit.render import notebook_card, plain_text, render_terminal
+from dpaudit.render.junit import junit_xml
+from dpaudit.render.markdown import markdown_summary
+from dpaudit.render.page import render_page
+from dpaudit.render.sarif import sarif_json
+from dpaudit.report import Report
 
 HERE = Path(__file__).parent
-WRAPPED = (AuditDocument, MechanismDocument, ProofDocument, DeterminismDocument)
 FEW = ("failed", "deployment", "audit finding", "mechanism no-finding")
-TERMINAL: dict[str, Callable[[Any], Any]] = {
-    "experiment": experiment_table,
-    "failed": experiment_table,
-    "measurements": measurements_table,
-    "deployment": deployment_text,
-    "attribution": attribution_text,
-    "census": census_text,
-    "audit": lambda d: Group(audit_table(d.result), audit_table(d.result, verbose=True)),
-    "mechanism": lambda d: mechanism_table(d.result),
-    "proof": lambda d: Group(*proof_table(d.result)),
-}
+WIDTH = 100
 
 
-def terminal() -> Iterator[tuple[str, str]]:
-    for name in formats.EVERY_KIND:
-        if draw := TERMINAL.get(name.split()[0]):
-            out = io.StringIO()
-            Console(file=out, width=100, color_system=None).print(draw(formats.typed(name)))
-            yield name, out.getvalue()
+def terminal(report: Report) -> str:
+    parts = [render_terminal(report, width=WIDTH)]
+    if report.kind == "audit":
+        parts.append(render_terminal(report, verbose=True, width=WIDTH))
+    out = io.StringIO()
+    Console(file=out, width=WIDTH, color_system=None).print(*parts)
+    return out.getvalue()
 
 
-def of_documents(
-    render: Callable[[Any], str], kinds: tuple[str, ...] = formats.EVERY_KIND
+def of_results(
+    render: Callable[[Report], str], kinds: tuple[str, ...] = results.EVERY_KIND
 ) -> Iterator[tuple[str, str]]:
     for name in kinds:
-        yield name, render(formats.typed(name))
+        yield name, render(results.reported(name))
 
 
-def notebook() -> Iterator[tuple[str, str]]:
-    for name in formats.EVERY_KIND:
-        document = formats.typed(name)
-        if isinstance(document, WRAPPED):
-            yield name, f"{printed(document.result)}\n--\n{text_of(repr_html(document.result))}"
+def notebook(report: Report) -> str:
+    return f"{plain_text(report)}\n--\n{text_of(notebook_card(report))}"
 
 
 def text_of(page: str) -> str:
@@ -125,12 +101,12 @@ def errors() -> Iterator[tuple[str, str]]:
 
 
 FILES: dict[str, Callable[[], Iterator[tuple[str, str]]]] = {
-    "terminal.txt": terminal,
-    "page.txt": lambda: of_documents(lambda d: text_of(render_report(d))),
-    "junit.txt": lambda: of_documents(junit_xml, FEW),
-    "sarif.txt": lambda: of_documents(sarif_json, FEW),
-    "markdown.txt": lambda: of_documents(markdown_summary),
-    "notebook.txt": notebook,
+    "terminal.txt": lambda: of_results(terminal),
+    "page.txt": lambda: of_results(lambda report: text_of(render_page(report))),
+    "junit.txt": lambda: of_results(junit_xml, FEW),
+    "sarif.txt": lambda: of_results(sarif_json, FEW),
+    "markdown.txt": lambda: of_results(markdown_summary),
+    "notebook.txt": lambda: of_results(notebook),
     "help.txt": lambda: help_of(typer.main.get_command(app)),
     "errors.txt": errors,
 }

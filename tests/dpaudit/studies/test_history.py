@@ -12,6 +12,7 @@ from dpaudit.samplers.endpoints.elsewhere_main import Packages
 from dpaudit.studies.history import installing, measure, subjects
 from dpaudit.studies.history.check import Check
 from dpaudit.studies.history.installing import NotInstallableError, Requirements
+from dpaudit.studies.history.options import HistoryOptions
 from dpaudit.studies.history.spec import history_spec
 from dpaudit.studies.history.subjects import SUBJECTS, Subject, subject
 from dpaudit.studies.history.table import rows_of, summary
@@ -161,9 +162,8 @@ def test_a_check_without_its_claim_is_refused(text):
 
 
 def test_alpha_is_shared_by_all_pairs(monkeypatch):
-    spec = history_spec(
-        "numpy", versions=["1", "2", "3"], samples=1000, releases=1000, alpha=0.06, seed="1"
-    )
+    options = HistoryOptions(samples=1000, releases=1000, alpha=0.06, seed="1")
+    spec = history_spec("numpy", versions=["1", "2", "3"], options=options)
     checks = len(SUBJECTS["numpy"].checks)
     assert (spec.grid["pairs"], len(spec.cells())) == (3 * checks, 3)
     levels = []

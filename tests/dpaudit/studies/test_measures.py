@@ -5,10 +5,11 @@ import math
 import pytest
 from support.small_experiments import document
 
+from dpaudit.describing import describe
 from dpaudit.errors import SpecError
 from dpaudit.experiments.arm import build_arm
 from dpaudit.experiments.published import _rows, agrees, published_value
-from dpaudit.report import render_report
+from dpaudit.render.page import render_page
 from dpaudit.studies.trials import batches, share
 
 BASE = """
@@ -32,7 +33,7 @@ def rows(tmp_path):
         text = BASE.format(measure=measure, trials=trials, bins=bins, extra=extra)
         made = document(text, tmp_path)
         assert made.kind == "measurements"
-        assert made.title in render_report(made)
+        assert made.title in render_page(describe(made))
         return made.rows
 
     return run

@@ -10,6 +10,7 @@ import pytest
 from support.small_experiments import document
 
 from dpaudit import registry
+from dpaudit.describing import describe
 from dpaudit.errors import SpecError, UsageError
 from dpaudit.experiments import load_spec
 from dpaudit.experiments.cell import Cell
@@ -18,7 +19,7 @@ from dpaudit.experiments.published import agrees, published_value
 from dpaudit.experiments.run import run_cell
 from dpaudit.local.count_mean_sketch import CountMeanSketch
 from dpaudit.randomness import KeyedStream
-from dpaudit.report import render_report
+from dpaudit.render.page import render_page
 from dpaudit.studies.pool_defences import Watched
 from dpaudit.studies.pool_inference import attack_of, setting_of
 from dpaudit.studies.sketch_utility import errors, expected_errors
@@ -77,7 +78,7 @@ def test_an_experiment_from_its_file_to_its_page(tmp_path):
     made = document(re.sub(r"(?m)^trials = \d+", "trials = 50", text), tmp_path)
     assert len(made.rows) == 2 * 2 * 4
     assert all(row["published"] is not None for row in made.rows)
-    assert render_report(made).count("<figure") == 5
+    assert render_page(describe(made)).count("<figure") == 5
 
 
 @pytest.mark.parametrize("name", TABLES)

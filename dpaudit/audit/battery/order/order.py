@@ -31,6 +31,8 @@ class Order:
     """
 
     looks_at = "periods, ranks and sign relations of neighbours and places"
+    harm = "dependence"
+    causal_order = 16
     costly = True
 
     def __init__(self, claim: Claim, stream: Stream) -> None:

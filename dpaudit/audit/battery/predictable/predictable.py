@@ -59,6 +59,8 @@ class Predictable:
     """
 
     looks_at = "noise that follows from a common generator and seed"
+    harm = "predictable"
+    causal_order = 1
     costly = True
     predictability = True
     compares_processes = True
@@ -102,8 +104,9 @@ class Predictable:
         tries = search.tries
         effect = f"no seeding fits: {tries:,} at {len(search.index):,} places"
         details: dict[str, Any] = {"tries": tries, "places": len(search.index)}
-        best = search.best
+        best, cause = search.best, ""
         if best is not None and best.agreeing > PREFIX:
+            cause = f"{best.seeding.name}, seeded with {best.seed}"
             effect = (
                 f"{best.seeding.name} with seed {best.seed} gives the noise: "
                 f"{best.predicted:,} of {best.compared:,} held-out values predicted"
@@ -128,6 +131,8 @@ class Predictable:
             p=search.p(),
             statistic=float(search.longest),
             effect=effect,
+            cause=cause,
+            cause_rank=2,
             blind_spots=(blind,),
             details=details,
         )

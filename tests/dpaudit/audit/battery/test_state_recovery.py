@@ -18,7 +18,7 @@ from dpaudit.audit.battery.predictable.state_recovery.state_recovery import (
 from dpaudit.audit.options import AuditOptions
 from dpaudit.audit.run import run_audit
 from dpaudit.claims import Claim
-from dpaudit.report import audit_sentence
+from dpaudit.options import words_of
 from dpaudit.samplers.callables import CallableSampler
 
 LAYOUTS = (uniforms.DOUBLE, uniforms.CANONICAL, uniforms.SINGLE, uniforms.LOW_24, uniforms.LOW_53)
@@ -208,7 +208,7 @@ def test_noise_that_can_be_computed_is_a_finding_and_says_why():
     assert result.verdict == "finding"
     assert [t.name for t in result.tests if t.finding] == ["state-recovery"]
     assert "who has seen some of it" in result.reason
-    assert "The noise can be computed" in audit_sentence(result)
+    assert "The noise can be computed" in result.remarks[0]
     assert "--allow-predictable" not in result.tests[0].reproduce
 
 
@@ -219,5 +219,5 @@ def test_a_simulation_may_allow_it_and_is_still_told():
     assert told.advisory
     assert told.p < 1e-300
     assert not told.finding
-    assert "--allow-predictable" in audit_sentence(result)
-    assert AuditOptions(allow_predictable=True).words == ["--allow-predictable"]
+    assert "--allow-predictable" in result.remarks[0]
+    assert words_of(AuditOptions(allow_predictable=True, seed="")) == ["--allow-predictable"]

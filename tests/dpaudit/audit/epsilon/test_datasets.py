@@ -15,6 +15,7 @@ from dpaudit.audit.epsilon.encoding import Encoding
 from dpaudit.audit.epsilon.kept_pair import with_pair_in
 from dpaudit.audit.epsilon.neighbour_search import promise
 from dpaudit.audit.epsilon.question import Question, question_of
+from dpaudit.audit.options import DataOptions
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.samplers.endpoints.dataset_function import DatasetFunction
 from tests.command_line import here
@@ -37,7 +38,7 @@ ROWS = [
 
 def audited(release, first, second, *, samples=1000, **more):
     pair = {"neighbours": (first, second), "epsilon": 1, "seed": 1}
-    return dpaudit.audit_mechanism(release, samples=samples, **pair, **more)
+    return dpaudit.audit_datasets(release, samples=samples, **pair, **more)
 
 
 def test_files_become_records(tmp_path):
@@ -100,9 +101,10 @@ DATASETS = {
 
 
 def test_which_neighbours_are_data_sets():
-    assert not any(question_of(neighbours) for neighbours in NUMBERS)
+    assert not any(question_of(DataOptions(neighbours=neighbours)) for neighbours in NUMBERS)
     for text, pair in DATASETS.items():
-        assert repr(question_of(text if ";" in text else pair).pair) == repr(pair)
+        given = DataOptions(neighbours=text if ";" in text else pair)
+        assert repr(question_of(given).pair) == repr(pair)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +125,7 @@ def test_which_neighbours_are_data_sets():
 )
 def test_questions_that_do_not_fit_are_refused(given, says):
     with pytest.raises(UsageError, match=says):
-        question_of(**given)
+        question_of(DataOptions(**given))
 
 
 def _noisy(length, rng):
@@ -191,7 +193,9 @@ def test_the_words_ask_again():
 def test_a_long_pair_is_asked_again_by_files(tmp_path):
     """Of a search without --out by the search, which leaves them; with it, by the files."""
     (tmp_path / "d.json").write_text(str([0.25] * 90))
-    question = question_of("search", str(tmp_path / "d.json"), bounds="0:1")
+    question = question_of(
+        DataOptions(neighbours="search", dataset=str(tmp_path / "d.json"), bounds="0:1")
+    )
     result = audited(len, [0.25] * 90, [0.25] * 89)
     words = question.words(result)
     assert words == [
@@ -203,7 +207,7 @@ def test_a_long_pair_is_asked_again_by_files(tmp_path):
     kept = with_pair_in(dataclasses.replace(result, tests=tests), tmp_path)
     files = f"{tmp_path}/first.json;{tmp_path}/second.json"
     assert shlex.split(kept.tests[0].reproduce) == ["dpaudit", "m", "--neighbours", files]
-    assert question_of(files).pair == ([0.25] * 90, [0.25] * 89)
+    assert question_of(DataOptions(neighbours=files)).pair == ([0.25] * 90, [0.25] * 89)
 
 
 @pytest.mark.slow
@@ -216,7 +220,7 @@ def test_a_pair_of_python_is_asked_again_by_what_can_give_it(kind, suffix, tmp_p
     result = audited("python:./m.py:counted", make([0.25] * 90), make([0.25] * 89))
     again = next(t.reproduce for t in result.tests if t.finding)
     if kind == "frame":
-        assert again == "dpaudit.audit_mechanism(…, alpha=0.01, seed='1')"
+        assert again == "dpaudit.audit_datasets(…, alpha=0.01, seed='1')"
         return
     assert f"--neighbours 'first.{suffix};second.{suffix}'" in again
     assert any("first write the data sets" in text for text in result.advice)
@@ -228,12 +232,16 @@ def test_a_pair_of_python_is_asked_again_by_what_can_give_it(kind, suffix, tmp_p
 def test_arrays_are_asked_again_as_arrays(tmp_path):
     rows = np.arange(6.0).reshape(3, 2)
     with_pair_in(audited(lambda data: data.shape[0], rows, rows[:2]), tmp_path)
-    again = question_of(f"{tmp_path}/first.npy;{tmp_path}/second.npy")
+    again = question_of(DataOptions(neighbours=f"{tmp_path}/first.npy;{tmp_path}/second.npy"))
     assert [one.tolist() for one in again.pair] == [rows.tolist(), rows[:2].tolist()]
     np.save(tmp_path / "v.npy", np.arange(3.0))
-    assert question_of(f"{tmp_path}/v.npy;{tmp_path}/v.npy") is None  # query results
+    assert (
+        question_of(DataOptions(neighbours=f"{tmp_path}/v.npy;{tmp_path}/v.npy")) is None
+    )  # query results
     np.save(tmp_path / "w.npy", np.arange(2.0))
-    assert question_of(f"{tmp_path}/v.npy;{tmp_path}/w.npy").pair[1].tolist() == [0.0, 1.0]
+    assert question_of(DataOptions(neighbours=f"{tmp_path}/v.npy;{tmp_path}/w.npy")).pair[
+        1
+    ].tolist() == [0.0, 1.0]
 
 
 MODULE = """
@@ -303,7 +311,7 @@ def test_a_process_that_died_or_was_stopped_is_started_again(folder):
 def test_records_that_never_differ_are_a_usage_error():
     asked = {"dataset": [datetime.date(2020, 1, 1)], "adjacency": "replace", "epsilon": 1}
     with pytest.raises(UsageError, match="records are all the same"):
-        dpaudit.audit_mechanism(len, neighbours="search", **asked)
+        dpaudit.audit_datasets(len, neighbours="search", **asked)
 
 
 @pytest.mark.slow

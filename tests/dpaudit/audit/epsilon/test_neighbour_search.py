@@ -111,7 +111,7 @@ def test_leaks_at_some_pairs_are_found(name):
 def test_sound_mechanisms_show_no_more_than_they_claim(name):
     release = mechanisms(2)[name]
     asked = {"epsilon": 1, "samples": 5000, "seed": 1, "in_process": True}
-    result = dpaudit.audit_mechanism(release, neighbours=_found(release).pair, **asked)
+    result = dpaudit.audit_datasets(release, neighbours=_found(release).pair, **asked)
     assert result.verdict == "no-finding"
 
 
@@ -223,7 +223,7 @@ def test_more_pairs_make_no_false_finding():
 
     asked = {"dataset": DATA, "neighbours": "search", "adjacency": "replace", "bounds": (0, 1)}
     for seed in range(3):
-        result = dpaudit.audit_mechanism(respond, epsilon=1, samples=1000, seed=seed, **asked)
+        result = dpaudit.audit_datasets(respond, epsilon=1, samples=1000, seed=seed, **asked)
         assert result.verdict == "no-finding"
         assert result.details["search"]["tried"] > 80
         assert result.epsilon.low < 1

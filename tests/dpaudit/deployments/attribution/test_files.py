@@ -9,7 +9,7 @@ from dpaudit.deployments.attribution.records import read_batch, read_events
 from dpaudit.deployments.attribution.registration import Registration
 from dpaudit.errors import UsageError
 from dpaudit.randomness import KeyedStream
-from dpaudit.report.reading import read_document
+from dpaudit.render import read_report
 from dpaudit.studies.attribution import event_sources, summary_batches
 
 DAY = 86_400
@@ -69,7 +69,7 @@ def test_events_from_a_file(tmp_path):
     flawed = events(tmp_path / "flawed.jsonl", "sources with reports are spared", size=4_000)
     text = attribution("--events", flawed, "--event-epsilon", 8, "--out", out, code=1)
     assert text.splitlines()[-1].startswith("Finding: flip")
-    assert read_document(out / "result.json").verdict == "finding"
+    assert read_report(out / "result.json").verdict == "finding"
     page = (out / "report.html").read_text()
     assert "flips-by-truth" in page
     assert "<svg" in page

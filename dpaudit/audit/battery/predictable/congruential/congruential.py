@@ -88,6 +88,8 @@ class Congruential:
     """
 
     looks_at = "noise that follows from a congruential or lagged generator"
+    harm = "predictable"
+    causal_order = 2
     costly = True
     predictability = True
 
@@ -130,7 +132,9 @@ class Congruential:
         best = min(found, key=_rank)
         effect = f"no recurrence fits: {len(found):,} hypotheses"
         details: dict[str, Any] = {"hypotheses": len(found)}
+        cause = ""
         if best.counts.p < _CERTAIN:
+            cause = best.cause.partition(": ")[0]
             effect = f"{best.cause}: {best.counts.says} {_HELD_OUT[best.part]}"
             key = "predicted" if best.part in _PREDICTIONS else "windows"
             counts = f"{best.counts.hits} of {best.counts.of}"
@@ -140,6 +144,8 @@ class Congruential:
             statistic=best.counts.hits / max(best.counts.of, 1),
             effect=effect,
             parts=parts,
+            cause=cause,
+            cause_rank=3,
             blind_spots=(_BLIND,),
             details=details,
         )

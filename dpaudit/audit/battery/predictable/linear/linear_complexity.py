@@ -66,6 +66,8 @@ class LinearComplexity:
     """
 
     looks_at = "bits that follow from earlier ones by a linear recurrence"
+    harm = "predictable"
+    causal_order = 4
     costly = True
     predictability = True
 
@@ -149,6 +151,8 @@ def _of_replay(replay: Replay) -> Evidence:
         statistic=float(replay.hits),
         effect=f"{replay.generator} behind the polar method: its state follows from a few pairs, "
         f"and {replay.hits:,} of {replay.held_out:,} held-out values are predicted",
+        cause=f"{replay.generator} and polar",
+        cause_rank=1,
         details={
             "generator": replay.generator,
             "predicted": predicted,
@@ -184,12 +188,17 @@ def _of_bits(found: list[_Prediction], tries: int) -> Evidence:
     }
     if generator is not None:
         details["generator"] = generator
+    where = " in the last digits" if stream.name.startswith("last digits") else ""
     return Evidence(
         p=min(1.0, best.p * tries),
         statistic=float(length),
         effect=(f"like {generator}: " if generator else "")
         + f"{stream.name} follow a linear recurrence of length {length:,}, {predicted} held-out "
         "bits predicted",
+        cause=f"a linear generator{where}: {generator}"
+        if generator
+        else f"a linear generator{where} with a state of {length:,} bits",
+        cause_rank=4,
         blind_spots=(blind,),
         details=details,
     )

@@ -88,6 +88,8 @@ class StateRecovery:
     """
 
     looks_at = "noise that follows from the generator's state, recovered from earlier noise"
+    harm = "predictable"
+    causal_order = 3
     costly = True
     predictability = True
 
@@ -137,6 +139,8 @@ class StateRecovery:
             p=math.exp(max(min(0.0, found.log_p + math.log(tried)), -700.0)),
             statistic=float(found.predicted),
             effect=effect,
+            cause=found.says.removesuffix(", first value first"),
+            cause_rank=0,
             blind_spots=(blind,),
             details={
                 "generator": found.says,

@@ -1,0 +1,148 @@
+"""``dpaudit audit``: is this closed noise sampler what it claims to be?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dpaudit.audit.options import AuditOptions
+from dpaudit.cli import completion
+from dpaudit.cli.options import Output, Sandbox, with_shared_options
+
+__all__ = ["audit"]
+
+
+@with_shared_options
+def audit(
+    sampler: Annotated[
+        str,
+        typer.Argument(
+            metavar="SAMPLER",
+            help="What to audit; see above.",
+            show_default=False,
+            autocompletion=completion.samplers,
+        ),
+    ],
+    claim: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CLAIM",
+            help="gaussian:sigma=1 | laplace:scale=1 | discrete-gaussian:sigma=10 | discrete-laplace:scale=10; not needed for a library's mechanism or a registered source.",
+            show_default=False,
+            autocompletion=completion.claims,
+        ),
+    ] = None,
+    *,
+    options: AuditOptions,
+    sandbox: Sandbox,
+    to: Output,
+) -> None:
+    r"""Is this closed noise sampler what it claims to be?
+
+    [bold]SAMPLER[/bold] is one of
+
+    python:MODULE:FUNCTION        f(n, d), f(size=(n, d)), f(n), f(value) or f();
+                                  MODULE may be a ./file.py; others: --call
+    library:./libnoise.so:SYMBOL  void f(double *out, size_t n, size_t d);
+                                  others: --call 'f(1.0) -> double'
+    command:'./sampler {n} {d}'   float64 on stdout (--dtype f32, --text)
+    http://127.0.0.1:8000/noise   POST {"n", "d"}, raw float64 back
+    file:samples.npy              also .npz .csv .parquet .bin, a row per vector
+    whitened:'noise.npy;C.npy'    noise correlated over steps (DP-FTRL), and its C
+    LIBRARY:MECHANISM             as the library ships it, with options:
+                                  numpy:laplace:scale=2 (list mechanisms)
+    NAME                          a registered source (list sources)
+
+    Exit code 0: nothing contradicts the claim (the output says what that cannot
+    exclude). 1: a finding. 3: the sampler died, did not respond, or returned
+    too few values.
+
+    [bold]Examples[/bold]
+
+    $ dpaudit audit library:./libnoise.so:gauss --claim gaussian:sigma=1
+    $ dpaudit audit python:./noise.py:draw --claim laplace:scale=2 --samples 1M
+    $ dpaudit audit library:./vendor.so:laplace --call 'f(2.0) -> double' \
+        --claim laplace:scale=2
+    $ dpaudit audit numpy:normal --out report --also junit,sarif,markdown
+    """
+    from dpaudit.claims import Claim
+    from dpaudit.samplers.resolve import check_sampler
+
+    if to.out is None:  # a wrong name need not wait for numba and scipy
+        if claim is not None:
+            Claim.parse(claim)
+        check_sampler(sampler)
+    from dpaudit import registry
+    from dpaudit.audit.nothing import nothing_drawn
+    from dpaudit.audit.run import audit_named
+    from dpaudit.cli.earlier import refuse_another
+    from dpaudit.cli.formats import formats_of, without_earlier
+    from dpaudit.cli.output import note
+    from dpaudit.cli.progress import AuditProgress
+    from dpaudit.cli.verdicts import audited, exit_with_verdict, write_result
+    from dpaudit.describing import describe
+    from dpaudit.options import command_of
+    from dpaudit.samplers.identity import identify
+
+    out, formats = to.out, formats_of(to.also, out=to.out)
+    command = command_of("audit", sampler, options, claim=claim)
+    refuse_another(out, command)
+    formats = without_earlier(
+        formats, out, others=(f"{name}.json" for name in registry.plugins("tests"))
+    )
+    what = identify(sampler)
+    with sandbox.asking() as held:
+        result = audited(
+            lambda progress: audit_named(
+                sampler, claim=claim, options=options, what=what, progress=progress
+            ),
+            command=command,
+            shown=AuditProgress("values drawn", _search(options), total=options.samples),
+            nothing=lambda reason, seconds: nothing_drawn(
+                sampler,
+                reason,
+                claim=claim or "",
+                options=options,
+                sandbox=held.reached,
+                what=what,
+                seconds=seconds,
+            ),
+            out=out,
+            also=formats,
+            output=to.output,
+            held=held,
+            tests=options.tests,
+        )
+    report = describe(result)
+    if out is not None:
+        write_result(report, out, also=formats)
+        for found in result.tests:
+            _save(found, out)
+    if result.shortened:
+        note(f"{result.shortened}; --time-limit gives it more")
+    exit_with_verdict(report, out=out, output=to.output, verbose=to.verbose)
+
+
+def _search(options: AuditOptions) -> str:
+    from dpaudit.audit.run import search_seconds
+
+    limit = search_seconds(options)
+    within = "until the time limit" if limit is None else f"at most {limit:.2g} s"
+    return f"all values drawn; tests, then a search for directions, {within}"
+
+
+def _save(test: Any, out: Path) -> None:
+    """Write what a finding recovered, such as a key, if its test has a ``save``."""
+    from dpaudit import registry
+    from dpaudit.cli.output import note
+
+    if not (test.finding and test.details):
+        return
+    save = getattr(registry.load("tests", test.name), "save", None)
+    if save is not None:
+        path = out / f"{test.name}.json"
+        path.unlink(missing_ok=True)
+        save(test.details, path)
+        note(f"recovered: {path}")

@@ -1,0 +1,97 @@
+"""What every experiment's report says of its cells: the finished ones, and those that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from dpaudit import wording
+from dpaudit.report import Check, Column, Findings, Section, Table, Text
+from dpaudit.types import CellFailure, CellResult
+
+__all__ = ["MOST_CELLS", "cell_checks", "failed_sections", "missing_cells", "record_sections"]
+
+MOST_CELLS = 400
+"""Rows of a long table that the report shows; the rest is in its data."""
+
+
+def cell_checks(cells: Sequence[CellResult], failures: Sequence[CellFailure]) -> tuple[Check, ...]:
+    """One check per cell; one that raised is an error."""
+    failed = [
+        Check(
+            group="cells",
+            name=_name(cell),
+            outcome="error",
+            effect=cell.error or "the cell failed",
+            seconds=wording.number(cell.seconds),
+            facts={"traceback": cell.traceback},
+        )
+        for cell in failures
+    ]
+    finished = [
+        Check(group="cells", name=_name(cell), outcome="pass", seconds=wording.number(cell.seconds))
+        for cell in cells
+    ]
+    return (*failed, *finished)
+
+
+def _name(cell: CellResult | CellFailure) -> str:
+    """The cell's kind, the names in its settings, and its unique id."""
+    plugins = [cell.settings.get(kind) for kind in ("source", "mitigation", "attack")]
+    labels = [plugin.get("label") for plugin in plugins if isinstance(plugin, Mapping)]
+    grid = cell.settings.get("grid")
+    axes = (
+        [f"{k}={wording.setting(v)}" for k, v in grid.items()] if isinstance(grid, Mapping) else []
+    )
+    words = ", ".join(str(word) for word in [*filter(None, labels), *axes])
+    name = f"{cell.kind or 'cell'} {words}".strip()
+    return f"{name} ({cell.cell})"
+
+
+def failed_sections(failures: Sequence[CellFailure]) -> Iterable[Section]:
+    """The cells that failed, if any."""
+    if failures:
+        text = (
+            "These are missing from everything below. Repeat the command with --resume to retry "
+            "them."
+        )
+        yield Section(title="Cells that failed", blocks=(Text(text), Findings()))
+
+
+def record_sections(cells: Sequence[CellResult]) -> Iterable[Section]:
+    """The finished cells: settings and scalar results."""
+    kept = cells[:MOST_CELLS]
+    if not kept:
+        return
+    table = Table(
+        columns=(
+            Column("Cell", tuple(c.cell for c in kept)),
+            Column("Kind", tuple(c.kind for c in kept)),
+            Column("Settings", tuple(_plain(c.settings) for c in kept)),
+            Column("Outcome", tuple(_plain(c.outcome) for c in kept)),
+            Column("Time", tuple(wording.seconds(c.seconds) for c in kept), True),
+        ),
+        caption="Finished cells, as stored",
+        quiet=True,
+        left_out=len(cells) - len(kept),
+    )
+    yield Section(title="Cells", blocks=(table,), folded=True, note=f"({len(cells)})")
+
+
+def _plain(values: Mapping[str, Any]) -> str:
+    scalars = [
+        f"{k} {wording.setting(v)}"
+        for k, v in values.items()
+        if not isinstance(v, (Mapping, list, tuple))
+    ]
+    return ", ".join(scalars[:12]) + (", …" if len(scalars) > 12 else "") or wording.NOTHING
+
+
+def missing_cells(failures: Sequence[CellFailure]) -> str:
+    """That cells are missing, for the beginning of a headline; '' if none is."""
+    if not failures:
+        return ""
+    how = (
+        "1 cell failed and is" if len(failures) == 1 else f"{len(failures):,} cells failed and are"
+    )
+    return f"Incomplete: {how} missing here. "

@@ -1,0 +1,187 @@
+"""What an experiment reports whose rows are measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from dpaudit import wording
+from dpaudit.audit.describe import power_chart
+from dpaudit.codec import to_dict
+from dpaudit.experiments.describe_cells import (
+    MOST_CELLS,
+    cell_checks,
+    failed_sections,
+    missing_cells,
+    record_sections,
+)
+from dpaudit.experiments.figures import chart_of
+from dpaudit.experiments.measurements import (
+    Measure,
+    Measurements,
+    Row,
+    is_numeric,
+    measured,
+    read_measurements,
+    reading,
+)
+from dpaudit.experiments.results import MeasurementsResult
+from dpaudit.report import (
+    Check,
+    Column,
+    Command,
+    Meaning,
+    Report,
+    Section,
+    Table,
+    Text,
+    with_verdict,
+)
+from dpaudit.types import Verdict
+
+__all__ = ["describe"]
+
+
+def describe(result: MeasurementsResult) -> Report:
+    """The report of an experiment whose rows are measurements.
+
+    A difference from a published value is no finding about a product, since some differ by chance:
+    the verdict is then a finding about these numbers, which the badge says.
+
+    Raises:
+        UsageError: a figure of an unknown key.
+    """
+    read = read_measurements(result)
+    rows, misses, failures = result.rows, result.misses, result.failures
+    verdict: Verdict = "no-finding" if rows and not failures else "inconclusive"
+    verdict = "finding" if misses else verdict
+    headline = _headline(result)
+    compared = [_published(row, read) for row in rows if isinstance(row.get("agrees"), bool)]
+    checks = (*cell_checks(result.cells, failures), *compared)
+    name = result.name or "measurements"
+    return Report(
+        kind="measurements",
+        label="measurements",
+        subject=name,
+        title=result.title or name,
+        verdict=verdict,
+        headline=headline,
+        badge=_badge(result),
+        sign="≠" if misses else "",
+        meaning=_meaning(result),
+        checks=checks or with_verdict(checks, verdict, headline),
+        sections=tuple(_sections(result, read)),
+        facts={"rows": len(rows), "misses": len(misses), "failures": len(failures)},
+        advice=result.caveats,
+        data=to_dict(result),
+        provenance=result.provenance,
+        seconds=sum(check.seconds or 0.0 for check in checks),
+        command=result.command,
+    )
+
+
+def _badge(result: MeasurementsResult) -> str:
+    if not result.rows:
+        return "No results yet"
+    differ = len(result.misses)
+    if differ:
+        said = f"{differ:,} {'differs' if differ == 1 else 'differ'}"
+        return f"{said}, incomplete" if result.failures else said
+    return "Incomplete" if result.failures else "Measured"
+
+
+def _meaning(result: MeasurementsResult) -> tuple[Meaning, ...]:
+    """How measurements compare with published values."""
+    if not result.misses:
+        return ()
+    some = len(result.misses)
+    says = (
+        f"{some:,} of {len(result.rows):,} measured {'number' if some == 1 else 'numbers'} "
+        f"{'differs' if some == 1 else 'differ'} from the published one by more than chance in a "
+        "single comparison. That is no finding about a product: compare with how many "
+        "differences chance alone makes, which the sentence above says."
+    )
+    return (Meaning(heading="Some numbers differ from the published ones", says=says),)
+
+
+def _sections(result: MeasurementsResult, read: Measurements) -> Iterable[Section]:
+    story = [Text(part) for part in result.story.split("\n\n") if part.strip()]
+    again = [Command(result.command, "To repeat this run:")] if result.command else []
+    if story or again:
+        yield Section(title="What was tested", blocks=(*story, *again))
+    yield from failed_sections(result.failures)
+    charts = [c for plot in read.plots if (c := chart_of(plot, read.rows)) is not None]
+    if result.power:
+        charts += [c for c in (power_chart(result.power),) if c is not None]
+    if charts:
+        yield Section(title="Figures", blocks=tuple(charts))
+    if read.misses:
+        title = "Where ours differs from the published value"
+        table = _table(read, read.misses, caption="The rows that disagree", terminal=title)
+        yield Section(title=title, blocks=(table,))
+    if read.rows:
+        bold = "; bold: differs from the published value" if read.misses else ""
+        table = _table(
+            read,
+            read.rows,
+            caption=f"One row per measurement{bold}",
+            terminal=result.title or result.name or "Measurements",
+        )
+        yield Section(title="All measurements", blocks=(table,))
+    yield from record_sections(result.cells)
+
+
+def _table(read: Measurements, rows: Sequence[Row], *, caption: str, terminal: str) -> Table:
+    kept = rows[:MOST_CELLS]
+    return Table(
+        columns=tuple(_columns(read.columns, kept, of=read.rows)),
+        caption=caption,
+        marked=() if rows is read.misses else tuple(row in read.misses for row in kept),
+        left_out=len(rows) - len(kept),
+        terminal=terminal,
+    )
+
+
+def _columns(columns: Sequence[Measure], rows: Sequence[Row], *, of: Sequence[Row]) -> list[Column]:
+    """Measurements in the order given; columns that are empty in ``of`` are left out."""
+    texts = [tuple(measured(row.get(c.key), c.format) for row in rows) for c in columns]
+    filled = [any(row.get(c.key) is not None for row in of) for c in columns]
+    kept = [
+        Column(c.label, cells, is_numeric(c, rows))
+        for c, cells, any_filled in zip(columns, texts, filled, strict=True)
+        if any_filled
+    ]
+    return kept or [Column(c.label, cells) for c, cells in zip(columns[:1], texts, strict=False)]
+
+
+def _published(row: Row, read: Measurements) -> Check:
+    """A measured number compared with the published one."""
+    keys = [c.key for c in read.columns if c.format in ("setting", "text")]
+    words = ", ".join(f"{k}={wording.setting(row[k])}" for k in keys if row.get(k) is not None)
+    values = [c.key for c in read.columns if isinstance(row.get(c.key), Mapping)]
+    ours = "; ".join(f"{k} {_ranged(row[k])}" for k in values)
+    published = f"published {wording.setting(row.get('published'))}"
+    return Check(
+        group="published",
+        name=words or "row",
+        outcome="pass" if row["agrees"] else "finding",
+        looks_at="our number compared with the published one",
+        effect=f"{published}; measured {ours}" if ours else published,
+        facts={"published": to_dict(row.get("published"))},
+    )
+
+
+def _ranged(cell: Any) -> str:
+    value, low, high = reading(cell)
+    return wording.ranged(wording.quantity(value), low, high)
+
+
+def _headline(result: MeasurementsResult) -> str:
+    """The experiment's own summary of its measurements; without one, their number."""
+    missing, rows = missing_cells(result.failures), len(result.rows)
+    if result.summary:
+        return missing + result.summary
+    if not rows:
+        return f"{missing}No results yet: no measurement of this experiment has finished."
+    noun = "measurement" if rows == 1 else "measurements"
+    return f"{missing}{rows:,} {noun}; the experiment gives no summary."

@@ -1,0 +1,233 @@
+"""What a finding means for the people in the data, and what to do: the harms that tests declare.
+
+A test names its harm where it is defined: ``harm = "strength"``. A plug-in may also give a
+:class:`Harm` of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dpaudit import wording
+from dpaudit.hazards import ALGORITHMS, SIDE_CHANNELS, TRUST
+from dpaudit.report import Check, Meaning
+
+__all__ = ["HARMS", "Harm", "meaning_of_findings", "no_verdict", "odds_text"]
+
+_MANY_TO_ONE = 1e6
+"""Odds and numbers of audits above this are told as "more than a million"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Harm:
+    """A kind of harm: a heading, who is harmed how, what to do, and the NIST component."""
+
+    heading: str
+    harm: str
+    todo: str
+    component: str = ALGORITHMS
+
+
+HARMS: Mapping[str, Harm] = {
+    "strength": Harm(
+        "The noise is not as strong as claimed",
+        "where the noise is weaker than claimed, each person is less protected than promised",
+        "Do not rely on the claimed ε until the scale has been corrected, then audit again.",
+    ),
+    "law": Harm(
+        "The noise follows another law",
+        "the calculation behind the claimed ε is about other noise than this",
+        "Find out which law is drawn and compute ε for it, or replace the sampler; then audit "
+        "again.",
+    ),
+    "values": Harm(
+        "Single values can give the answer away",
+        "some results are possible with one true answer only, so one release may reveal it",
+        "Use a sampler made for computer arithmetic (discrete noise, or rounding to a grid), and "
+        "audit again.",
+        SIDE_CHANNELS,
+    ),
+    "dependence": Harm(
+        "Part of the noise can be predicted",
+        "noise that follows from other noise can be subtracted, so several results together "
+        "reveal more than promised",
+        "Draw each value independently, from one well-seeded generator, and audit again.",
+    ),
+    "predictable": Harm(
+        "The noise can be computed",
+        "whoever guesses its seed, or sees enough of it, computes the rest of the noise, subtracts "
+        "it and has the true answers",
+        "Stop using this sampler until its generator is cryptographic and seeded by the operating "
+        "system, and count earlier results as exposed.",
+    ),
+    "reuse": Harm(
+        "The same noise was used twice",
+        "whoever has two results with the same noise subtracts them and gets the difference of the "
+        "true answers exactly",
+        "Stop using this sampler until its generator is seeded once, and count earlier results as "
+        "exposed.",
+    ),
+    "hidden": Harm(
+        "The noise has a hidden structure",
+        "whoever knows this structure can remove most of the noise and read the data, while the "
+        "noise looks honest to everybody else",
+        "Stop using this sampler, keep the audited file, and have its source examined; a finding "
+        "does not say whether it was put there on purpose.",
+        TRUST,
+    ),
+    "changes": Harm(
+        "The noise changes with the call or the value",
+        "some results have other noise than the rest, and those whose data are in them may be "
+        "less protected than promised",
+        "Find the calls or values that the details name, correct what differs there, and audit "
+        "again.",
+    ),
+    "last-bits": Harm(
+        "The last digits give the answer away",
+        "the last bits of a published number show which data it was made from, so one release "
+        "in full precision can reveal whether a person is in the data",
+        "Round releases to a coarse grid before publishing, or use a mechanism on whole numbers, "
+        "and count earlier releases in full precision as exposed.",
+        SIDE_CHANNELS,
+    ),
+    "messages": Harm(
+        "The last digits carry more than noise",
+        "the last digits follow a pattern that no noise has, so they can carry something out with "
+        "every result that is published in full",
+        "Round results to a coarse grid before they are published, and have the sampler's source "
+        "examined; a finding does not say whether the pattern was put there on purpose.",
+        TRUST,
+    ),
+    "time": Harm(
+        "The time of a call gives the answer away",
+        "whoever can measure how long a release takes learns more about the data than promised",
+        "Hide the time of a call from everyone who sees results, or use a sampler whose time does "
+        "not depend on its noise.",
+        SIDE_CHANNELS,
+    ),
+    "epsilon": Harm(
+        "Less privacy than claimed",
+        "",  # depends on the numbers
+        "Do not publish under the claimed ε: check scale and sensitivity with whoever wrote it, "
+        "and audit again.",
+    ),
+    "other": Harm(
+        "The claim does not hold",
+        "what was drawn contradicts the claim, so the promised protection is not shown to hold",
+        "Do not rely on the claim until the cause is known, then audit again.",
+    ),
+}
+"""All kinds of harm, by the name that a test declares as its ``harm``."""
+
+_SOME_DIRECTION = Harm(
+    "The noise differs along some direction",
+    "along one direction the noise is not as claimed, which noise of another strength or law does "
+    "as well as a structure that somebody can read data through",
+    "Correct what is above, then audit again: if this alone is left, treat it as a possible "
+    "backdoor.",
+)
+
+
+def meaning_of_findings(
+    checks: Sequence[Check], *, honest: str, claimed: float = math.inf
+) -> tuple[Meaning, ...]:
+    """One paragraph per kind of harm among the findings, in the order of ``checks``.
+
+    ``honest`` is what would seldom look like this, ``claimed`` the ε of a mechanism.
+    """
+    by_harm: dict[str, list[Check]] = {}
+    for check in checks:
+        if check.outcome == "finding":
+            by_harm.setdefault(check.harm if check.harm in HARMS else "other", []).append(check)
+    first = next(iter(by_harm), "")
+    return tuple(
+        _meaning(_harm(name, found, first), found, honest=honest, claimed=claimed)
+        for name, found in by_harm.items()
+    )
+
+
+def no_verdict() -> Meaning:
+    """What an inconclusive audit means."""
+    says = (
+        "The audit ended without a verdict: this is neither a pass nor a finding. Remove the "
+        "cause that the sentence above names, and repeat the audit."
+    )
+    return Meaning(heading="No verdict", says=says)
+
+
+def _harm(name: str, found: Sequence[Check], first: str) -> Harm:
+    """The harm; a direction with other noise, after something else, is mostly its consequence."""
+    if name == "hidden" != first and all(c.name == "hidden-direction" for c in found):
+        return _SOME_DIRECTION
+    return HARMS[name]
+
+
+def _meaning(harm: Harm, found: Sequence[Check], *, honest: str, claimed: float) -> Meaning:
+    told = harm.harm or _harm_of_epsilon(found, claimed) or HARMS["other"].harm
+    if harm is HARMS["strength"]:
+        told = _direction(found) or told
+    told = told[:1].upper() + told[1:]
+    sure = _sure(min((c.p_adjusted for c in found if c.p_adjusted is not None), default=0.0))
+    return Meaning(
+        heading=harm.heading,
+        says=f"{told}; {honest} would look like this in {sure}. {harm.todo}",
+        found="; ".join(c.name for c in found),
+        topics=tuple(dict.fromkeys(c.topic for c in found if c.topic)),
+    )
+
+
+def _direction(found: Sequence[Check]) -> str:
+    """Which way the strength differs, if the interval of a scale says it."""
+    scale = next((c.interval for c in found if c.name == "moments" and c.unit), None)
+    if scale is None or not (math.isfinite(scale.low) and math.isfinite(scale.high)):
+        return ""
+    if 0 < scale.high < 1:
+        return "the noise is weaker than claimed, so each person is less protected than promised"
+    if scale.low > 1:
+        return (
+            "the noise is stronger than claimed, which costs accuracy but does not by itself "
+            "reduce privacy"
+        )
+    return ""
+
+
+def _sure(p: float) -> str:
+    """How sure, for a reader without statistics: in how many audits chance alone does this.
+
+    >>> _sure(0.004), _sure(1e-30)
+    ('at most 1 of 250 audits', 'less than one of a million audits')
+    """
+    if not p > 1 / _MANY_TO_ONE:
+        return "less than one of a million audits"
+    return f"at most 1 of {math.floor(1 / p):,} audits"
+
+
+def _harm_of_epsilon(found: Sequence[Check], claimed: float) -> str:
+    bounds = (c.interval.low if c.interval else c.statistic for c in found if c.unit == "ε")
+    shown = max((bound for bound in bounds if bound is not None), default=0.0)
+    if not shown > claimed:
+        return ""
+    return (
+        "whoever sees a release can tell data with a person from data without them better than "
+        f"claimed: {odds_text(shown)}, where the claim allows {_ratio(claimed)} : 1"
+    )
+
+
+def odds_text(epsilon: float) -> str:
+    """What ε does to even odds, in words."""
+    return f"odds of 1 : 1 can become {_ratio(epsilon)} : 1"
+
+
+def _ratio(epsilon: float) -> str:
+    """e^ε, to two digits, rounded down.
+
+    >>> _ratio(1.0), _ratio(0.1), _ratio(20.0)
+    ('2.7', '1.1', 'more than a million')
+    """
+    if epsilon >= math.log(_MANY_TO_ONE):
+        return "more than a million"
+    odds = math.exp(epsilon)
+    step = 10.0 ** (math.floor(math.log10(odds)) - 1)
+    return wording.quantity(math.floor(odds / step + 1e-9) * step)

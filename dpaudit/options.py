@@ -1,0 +1,171 @@
+"""Options, each declared once: a field of a frozen class, with an :class:`Option` in its type.
+
+The command line, Python keywords, tests and experiments read the same classes, and the command
+that repeats an audit is written from them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import shlex
+import typing
+from collections.abc import Callable, Collection, Mapping
+from typing import Annotated, Any, TypeVar
+
+from dpaudit.errors import UsageError
+
+__all__ = [
+    "Option",
+    "OptionField",
+    "command_of",
+    "fields_of",
+    "from_keywords",
+    "keywords_of",
+    "parted",
+    "takes",
+    "words_of",
+]
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Option:
+    """What people read of an option, and how its value is read: ``Annotated[int, Option(…)]``.
+
+    Without ``help`` it is not on the command line. ``flag`` is its name there, by default that of
+    the field. ``default`` says the default in words, or as people write it where ``read`` reads it.
+    ``completion`` names a function of ``dpaudit.cli.completion``. ``read`` turns text, or a number,
+    into the value.
+    """
+
+    help: str = ""
+    metavar: str | None = None
+    flag: str = ""
+    default: str = ""
+    completion: str = ""
+    read: Callable[[Any], Any] | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OptionField:
+    """A field of a class of options; ``default`` is None if each instance makes its own.
+
+    ``hint`` is its type with everything that annotates it.
+    """
+
+    name: str
+    type: Any
+    default: Any
+    option: Option
+    hint: Any
+
+    @property
+    def flag(self) -> str:
+        """Its name on the command line, e.g. ``--time-limit``."""
+        return self.option.flag or f"--{self.name.replace('_', '-')}"
+
+
+def fields_of(cls: Any) -> tuple[OptionField, ...]:
+    """The options of a class, in its order."""
+    return _fields_of(cls)
+
+
+@functools.cache
+def _fields_of(cls: type) -> tuple[OptionField, ...]:
+    hints = typing.get_type_hints(cls, include_extras=True)
+    return tuple(_field(f, hints[f.name]) for f in dataclasses.fields(cls))
+
+
+def _field(field: dataclasses.Field[Any], hint: Any) -> OptionField:
+    own = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
+    option = next((part for part in own[1:] if isinstance(part, Option)), Option())
+    default = None if field.default is dataclasses.MISSING else field.default
+    return OptionField(field.name, own[0], default, option, hint)
+
+
+def from_keywords(
+    cls: type[T], given: Mapping[str, Any], base: T | None = None, /, **defaults: Any
+) -> T:
+    """An instance of ``cls`` from keywords as people write them; None stands for the default.
+
+    The defaults are ``base``'s values, if it is there, and ``defaults`` before them.
+
+    Raises:
+        UsageError: a name that is none of its options, or a value that does not fit.
+    """
+    (given,) = parted(given, cls)
+    readers = {f.name: f.option.read for f in fields_of(cls)}
+    values = defaults | {name: value for name, value in given.items() if value is not None}
+    for name, value in values.items():
+        read = readers[name]
+        values[name] = value if read is None else read(value)
+    return cls(**values) if base is None else dataclasses.replace(base, **values)  # type: ignore[type-var]
+
+
+def parted(given: Mapping[str, Any], *classes: type) -> list[dict[str, Any]]:
+    """Keywords, sorted by the class whose options they are.
+
+    Raises:
+        UsageError: a name that belongs to no class.
+    """
+    names = [[f.name for f in fields_of(cls)] for cls in classes]
+    known = [name for some in names for name in some]
+    if unknown := set(given) - set(known):
+        raise UsageError(f"{min(unknown)}: no such option; there are: {', '.join(known)}")
+    return [{name: given[name] for name in some if name in given} for some in names]
+
+
+def takes(*classes: type) -> Callable[[F], F]:
+    """Say in the help of a function that its further keywords are the options of ``classes``."""
+
+    def described(function: F) -> F:
+        shown = [field for cls in classes for field in fields_of(cls) if field.option.help]
+        lines = "".join(f"        {field.name}: {field.option.help}\n" for field in shown)
+        function.__doc__ = f"{(function.__doc__ or '').rstrip()}\n\n    Keyword Args:\n{lines}    "
+        return function
+
+    return described
+
+
+def command_of(kind: str, target: str, *options: Any, **more: Any) -> str:
+    """``dpaudit KIND TARGET`` with what differs from the defaults, and ``more``, where not None."""
+    given = {name: value for name, value in more.items() if value is not None}
+    words = [word for name, value in given.items() for word in (f"--{name}", _text(value))]
+    return shlex.join(["dpaudit", kind, target, *words, *words_of(*options)])
+
+
+def words_of(*options: Any, only: Collection[str] = ()) -> list[str]:
+    """The words of a command line for what differs from the defaults, in the fields' order.
+
+    ``only``: the fields that count; all, if empty.
+    """
+    words: list[str] = []
+    for field, value in _changed(options):
+        if field.option.help and (not only or field.name in only):
+            words += [field.flag] if value is True else [field.flag, _text(value)]
+    return words
+
+
+def keywords_of(*options: Any) -> list[str]:
+    """What differs from the defaults, as keywords of Python, e.g. ``alpha=0.05``."""
+    return [f"{field.name}={value!r}" for field, value in _changed(options)]
+
+
+def _changed(options: tuple[Any, ...]) -> list[tuple[OptionField, Any]]:
+    pairs = [(field, getattr(one, field.name)) for one in options for field in fields_of(type(one))]
+    return [(field, value) for field, value in pairs if not _is_default(value, field.default)]
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    if value is None or value is False or (isinstance(value, str) and not value):
+        return True
+    return default is not None and bool(value == default)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(_text, value))
+    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)

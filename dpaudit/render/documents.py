@@ -1,0 +1,104 @@
+"""Reports on disk: written whole or not at all, and read back within bounds."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dpaudit.codec import to_dict
+from dpaudit.errors import UnknownNameError, UsageError
+from dpaudit.render.junit import junit_xml
+from dpaudit.render.markdown import markdown_summary
+from dpaudit.render.page import render_page
+from dpaudit.render.sarif import sarif_json
+from dpaudit.report import SCHEMA, Report
+from dpaudit.results.files import write_file
+from dpaudit.results.foreign import RefusedError, read_json, read_plain
+from dpaudit.results.text import json_escaped, printable
+
+__all__ = ["FORMATS", "read_report", "report_json", "write_report", "written"]
+
+_MOST_BYTES = 1 << 28
+
+
+def report_json(report: Report) -> str:
+    """The report as indented JSON in UTF-8; infinite and undefined numbers are words."""
+    text = json.dumps(to_dict(report), indent=2, ensure_ascii=False, allow_nan=False)
+    return json_escaped(text) + "\n"
+
+
+FORMATS: Mapping[str, tuple[str, Callable[[Report], str]]] = {
+    "html": ("report.html", render_page),
+    "json": ("result.json", report_json),
+    "junit": ("report.junit.xml", junit_xml),
+    "sarif": ("report.sarif", sarif_json),
+    "markdown": ("report.md", markdown_summary),
+}
+"""The file and the renderer of each format."""
+
+_OURS = re.compile(rb'\A### dpaudit: |<testsuites name="dpaudit"|"driver": \{\s*"name": "dpaudit"')
+
+
+def write_report(report: Report, path: Path, *, format: str = "html") -> Path:  # noqa: A002
+    """Write a report in one of :data:`FORMATS`, atomically; makes the folder, returns ``path``.
+
+    Raises:
+        UnknownNameError: no such format.
+        OSError: the file cannot be written; the old one stands as it was.
+    """
+    if format not in FORMATS:
+        raise UnknownNameError(f"format={format!r}: must be one of {', '.join(FORMATS)}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return write_file(path, FORMATS[format][1](report))
+
+
+def written(folder: Path) -> list[str]:
+    """The formats beyond page and JSON that dpaudit has written into ``folder``."""
+    also = (name for name in FORMATS if name not in ("html", "json"))
+    return [name for name in also if _ours(folder / FORMATS[name][0])]
+
+
+def _ours(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return _OURS.search(file.read(2000)) is not None
+    except OSError:
+        return False
+
+
+def read_report(path: Path) -> Report:
+    """Read a report that dpaudit wrote into ``--out``.
+
+    Raises:
+        UsageError: the file cannot be read, is not JSON, has another schema, or is not as dpaudit
+            writes it; the message says where.
+    """
+    try:
+        value: Any = read_json(read_plain(path, limit=_MOST_BYTES))
+    except RefusedError as error:
+        raise UsageError(
+            f"file={path}: not a JSON document ({printable(error, limit=200)}); "
+            "repeat the audit or run that wrote it"
+        ) from error
+    if not isinstance(value, dict):
+        raise UsageError(
+            f"file={path}: a {type(value).__name__}, not a report; "
+            "a report is a JSON object with 'kind'"
+        )
+    if value.get("schema") != SCHEMA:
+        raise UsageError(
+            f"file={path}: schema={printable(value.get('schema'), limit=60)!r}: this dpaudit reads "
+            f"{SCHEMA!r}; repeat the audit or run that wrote it"
+        )
+    try:
+        return msgspec.convert(value, Report, strict=False)
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
+        raise UsageError(
+            f"file={path}: not as dpaudit writes it ({printable(error, limit=200)}); repeat the "
+            "audit or run, or compare it with the schema: dpaudit report --schema"
+        ) from error

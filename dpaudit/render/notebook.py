@@ -1,0 +1,62 @@
+"""Results in a notebook: a card with the verdict and the main table; and what ``print`` shows.
+
+The card works on light and dark pages, is scoped by its class and variable names, has no script,
+and is escaped like the page.
+"""
+
+from __future__ import annotations
+
+from dpaudit import wording
+from dpaudit.render.badge import badge, headline
+from dpaudit.render.safe import safe
+from dpaudit.render.tables import cut_rows, main_table
+from dpaudit.render.template import get_template
+from dpaudit.report import Report
+from dpaudit.results.text import one_line
+
+__all__ = ["notebook_card", "plain_text"]
+
+_MOST_ROWS = 12
+_MOST_LINES = 8
+_LONGEST = 20_000  # characters of a command
+
+
+def plain_text(report: Report) -> str:
+    """The verdict; then the findings and how to see them again, or what a pass cannot exclude."""
+    report = safe(report)
+    lines = [headline(report, where="below")]
+    found = [check for check in report.checks if check.outcome == "finding"]
+    for check in found[:_MOST_LINES]:
+        p = f" (adjusted p {wording.p_value(check.p_adjusted)})" if check.p is not None else ""
+        lines.append(f"  {one_line(check.name, limit=100)}: {one_line(check.effect)}{p}")
+    if len(found) > _MOST_LINES:
+        lines.append(f"  and {len(found) - _MOST_LINES} more: see tests")
+    if again := next((check.reproduce for check in found if check.reproduce), ""):
+        lines.append(f"To see it again: {one_line(again, limit=_LONGEST)}")
+    if report.verdict == "no-finding" and report.blind_spots:
+        flaws = [one_line(spot.flaw, limit=200) for spot in report.blind_spots]
+        more = f"; and {len(flaws) - 3} more: see cannot_rule_out" if len(flaws) > 3 else ""
+        lines.append(f"  Not excluded: {'; '.join(flaws[:3])}{more}")
+    return "\n".join(lines)
+
+
+def notebook_card(report: Report) -> str:
+    """A report as an HTML fragment of a few kB, the same for the same report."""
+    report = safe(report)
+    table = main_table(report)
+    rows = len(table.columns[0].cells) if table.columns else 0
+    spots = len(report.blind_spots) if report.verdict != "finding" else 0
+    sandbox = report.facts.get("sandbox")
+    notes = [
+        f"A pass cannot exclude {spots} kinds of flaw: see cannot_rule_out." if spots else "",
+        f"Sandbox: {sandbox}" if sandbox else "",
+        *report.advice,
+    ]
+    return get_template("card.html.j2").render(
+        title=report.title,
+        badge=badge(report, where="in cannot_rule_out"),
+        columns=cut_rows(table.columns, range(min(rows, _MOST_ROWS))),
+        marked=table.marked,
+        left_out=max(0, rows - _MOST_ROWS),
+        notes=[note for note in notes if note],
+    )

@@ -1,1 +1,0 @@
-"""The figures of a report, one per file; each returns a ``Picture``, or None without data."""

@@ -1,1 +1,0 @@
-"""The sentences and tables of a report for a terminal."""
