@@ -28,6 +28,7 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_sequential_stops_early_and_says_how_to_see_it_again(folder):
     args = ("audit", "python:mine:always_wide", "--claim", "gaussian:sigma=1", "--seed", 1)
     result = dpaudit(*args, "--sequential", "--format", "json", cwd=folder)
@@ -78,6 +79,7 @@ def test_the_terminal_and_the_page_show_the_command_and_bits_are_written(folder)
     assert (folder / "bits.bin").stat().st_size > 150_000  # for another battery
 
 
+@pytest.mark.slow
 def test_a_recovered_direction_goes_to_a_file_of_its_own(folder, make_key, stream):
     pytest.importorskip("fpylll")
     key = make_key(dim=8, beta=1e-2)
@@ -123,6 +125,7 @@ def test_usage_errors_are_2(folder, words, says):
     assert all(word in result.stderr for word in says)
 
 
+@pytest.mark.slow
 def test_the_frontier_as_table_document_and_page(folder):
     document = json.loads(
         dpaudit("frontier", "--samples", "1e6", "--format", "json", cwd=folder).stdout
@@ -148,6 +151,7 @@ def test_a_time_limit_that_no_clock_keeps(command, seconds):
     assert "time-limit=" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_slow_sampler_is_reported_with_its_speed(folder, monkeypatch):
     slow = (
         "2 of 9 values fit into the time limit of 3 s at the sampler's speed (about 1 per second)"
@@ -163,6 +167,7 @@ def test_a_slow_sampler_is_reported_with_its_speed(folder, monkeypatch):
     assert result.stderr.strip() == f"{slow}; --time-limit gives it more"
 
 
+@pytest.mark.slow
 def test_a_finding_of_a_call_says_how_to_see_it_again(folder):
     result = dpaudit(
         "audit", "python:mine:one", "--call", "f(value,scale=2.5)", "--claim", "gaussian:sigma=1",

@@ -104,6 +104,7 @@ def test_samplers_that_let_us_down_are_3(module, function, says):
     assert stored["data"]["reason"] == document["reason"]
 
 
+@pytest.mark.slow
 def test_keys(tmp_path):
     def key(*words):
         return dpaudit("key", *words, cwd=tmp_path)
@@ -139,6 +140,7 @@ def test_a_seed_key_is_made_and_shown(tmp_path):
     assert key.secret.hex() not in made.stdout + made.stderr + text + json.dumps(shown)
 
 
+@pytest.mark.slow
 def test_attack_on_recorded_releases(tmp_path):
     import torch
 
@@ -181,6 +183,7 @@ def test_attack_on_recorded_releases(tmp_path):
     one_clear_line(run(*named, "--releases", "o.npy", *candidates), 2, "o.npy")
 
 
+@pytest.mark.slow
 def test_starting_does_not_import_torch(tmp_path):
     (tmp_path / "mine.py").write_text(
         "import numpy as np\ndef f(n, d): return np.random.standard_normal((n, d))\n"

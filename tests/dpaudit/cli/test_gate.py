@@ -197,21 +197,19 @@ def follow(folder, dpaudit=ONE_TEST, **given):
 OF_NOISE = {"claim": "gaussian:sigma=1", "samples": "2e4"}
 OF_RELEASES = {"neighbours": "0,1", "samples": "4k", "alpha": "1e-4"}
 BASH = pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
-SLOW = pytest.mark.slow
 
 
 @BASH
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "function", "given", "code"),
     [
-        pytest.param("sampler", "honest", OF_NOISE, 0, marks=SLOW),
+        ("sampler", "honest", OF_NOISE, 0),
         ("sampler", "wide", OF_NOISE, 1),
-        pytest.param("sampler", "dies", OF_NOISE, 3, marks=SLOW),
-        pytest.param("mechanism", "release", {"claim_epsilon": "1"}, 1, marks=SLOW),
-        pytest.param(
-            "mechanism", "scaled", {"claim_epsilon": "1", "call": "f(value, 0.2)"}, 1, marks=SLOW
-        ),
-        pytest.param("mechanism", "quiet", {"claim_mu": "1"}, 0, marks=SLOW),
+        ("sampler", "dies", OF_NOISE, 3),
+        ("mechanism", "release", {"claim_epsilon": "1"}, 1),
+        ("mechanism", "scaled", {"claim_epsilon": "1", "call": "f(value, 0.2)"}, 1),
+        ("mechanism", "quiet", {"claim_mu": "1"}, 0),
     ],
 )
 def test_the_action_is_a_gate(folder, what, function, given, code):
