@@ -55,7 +55,8 @@ def test_it_audits_without_torch(clean, installed, tmp_path):
     ours = ("gaussian", "--seed", "1")
     for words in (audit, ours, (*ours, "--mitigation", "rotation")):
         out = run(clean / "dpaudit", "audit", *words, *claimed, cwd=tmp_path)
-        assert out.splitlines()[-1].startswith("No finding")
+        # a permitted prediction makes the verdict longer than a line
+        assert any(line.startswith("No finding") for line in out.splitlines()[-4:])
 
 
 def test_what_needs_torch_says_so(clean, tmp_path):
