@@ -12,7 +12,7 @@ import numpy.typing as npt
 import scipy.special
 
 from dpaudit.errors import UnknownNameError, UsageError
-from dpaudit.noise.seed_in_noise.laws import ContinuousLaw, Law
+from dpaudit.noise.seed_in_noise.laws import ContinuousLaw, Law, last_digits
 from dpaudit.registry import nearest
 from dpaudit.results.foreign import shown
 
@@ -89,9 +89,9 @@ class _Cells:
         """
         words = rest[:, : value.shape[1]]
         step = (uniform(words[:, :, 2]) - 0.5) * 2.0**-52 / density
-        low = (words[:, :, 0] & np.uint64((1 << 20) - 1)).astype(np.float64)
+        low = words[:, :, 0] & np.uint64((1 << 20) - 1)
         unit = (value + step) / self.law.claim.scale
-        unit += unit * ((low + 0.5) * 2.0**-20 - 0.5) * 2.0**-48
+        unit += unit * last_digits(low)
         return np.asarray(unit * self.law.claim.scale)
 
     def nonce(self, symbols: npt.NDArray[np.int64]) -> bytes:

@@ -19,7 +19,7 @@ from dpaudit.vectors.exact_integers import draw_integers
 from dpaudit.vectors.exact_law import IntegerLaw
 from dpaudit.vectors.kernels import fill_normal_from
 
-__all__ = ["ContinuousLaw", "Law", "SeedStream", "law_of"]
+__all__ = ["ContinuousLaw", "Law", "SeedStream", "last_digits", "law_of"]
 
 Floats = npt.NDArray[np.float64]
 _CHUNK = 1 << 14
@@ -139,14 +139,9 @@ class _Gaussian:
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
-def _digits(words: npt.NDArray[np.uint64]) -> Floats:
-    """Factors within 2^-49 of 1 that give a value last digits without a pattern.
-
-    The last digit of log1p is even too often in some libraries and not in others, by the
-    processor's instructions; values that carry a nonce have random ones.
-    """
-    low = (words * _ODD >> np.uint64(44)).astype(np.float64)
-    return np.asarray(1 + ((low + 0.5) * 2.0**-20 - 0.5) * 2.0**-48)
+def last_digits(bits: npt.NDArray[np.uint64]) -> Floats:
+    """Relative shifts within 2^-49 that give values random last digits; ``bits`` are of 20 bits."""
+    return np.asarray(((bits.astype(np.float64) + 0.5) * 2.0**-20 - 0.5) * 2.0**-48)
 
 
 class _Laplace:
@@ -160,7 +155,8 @@ class _Laplace:
             words = stream.words(min(_CHUNK, len(out) - start))
             # 63 bits: fine where the size is small
             size = -np.log1p(-((words >> np.uint64(1)).astype(np.float64) + 0.5) * 2.0**-63)
-            size *= _digits(words)
+            # the last digit of log1p alone is even too often with some C libraries
+            size *= 1 + last_digits(words * _ODD >> np.uint64(44))
             out[start : start + _CHUNK] = np.where(words & np.uint64(1), size, -size)
         out *= self.claim.scale
 
