@@ -39,6 +39,7 @@ def no_classifiers(monkeypatch):
     monkeypatch.setattr("dpaudit.audit.epsilon.judge.learned_scores", lambda *_, **__: [])
 
 
+@pytest.mark.slow
 def test_audit_a_closed_sampler(fewer):
     fewer(200_000)
     out = run("01_audit_a_closed_sampler.py")
@@ -76,6 +77,7 @@ def test_opacus_backdoor():
     assert abs(plain - turned) <= 8  # 4 standard deviations of the noise's effect
 
 
+@pytest.mark.slow
 def test_secure_aggregation():
     pytest.importorskip("mpyc")
     out = run("06_secure_aggregation.py")
@@ -103,6 +105,7 @@ def test_pool_inference():
     assert all(abs(int(a) - int(b)) <= 10 for a, b in said)
 
 
+@pytest.mark.slow
 def test_transcripts(tmp_path, monkeypatch):
     pytest.importorskip("rbcl")
 
@@ -179,6 +182,7 @@ def released(file, function, pair, *, samples=2000, **options):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "scale", "pair", "verdict"),
     [

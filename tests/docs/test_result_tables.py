@@ -65,6 +65,7 @@ def marked_lines() -> Iterator[tuple[str, int]]:
                 at += len(row)
 
 
+@pytest.mark.slow
 def test_any_changed_digit_is_noticed() -> None:
     """Every digit of every marked table, made another one."""
     digits = list(marked_lines())

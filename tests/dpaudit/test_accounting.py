@@ -90,6 +90,7 @@ def test_sigma_epsilon_and_delta_agree_both_ways(epsilon, delta):
         assert sigma / sensitivity == pytest.approx(unit, rel=1e-12)
 
 
+@pytest.mark.slow
 @given(st.floats(1e-3, 20), st.floats(1e-12, 0.1))
 def test_the_exact_calibration_is_the_least_and_below_the_papers(epsilon, delta):
     sigma = gaussian_sigma(epsilon, delta)

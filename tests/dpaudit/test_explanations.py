@@ -55,6 +55,7 @@ def test_a_whole_name_of_a_result_finds_its_page(name, topic):
     assert explain(name).name == topic
 
 
+@pytest.mark.slow
 def test_on_the_command_line():
     page = dpaudit("explain", "moments")
     assert page.returncode == 0

@@ -104,7 +104,14 @@ NOISE = {
 }
 
 
-@pytest.mark.parametrize("flaw", [*NOISE, "no clipping", "no clipping of one parameter"])
+@pytest.mark.parametrize(
+    "flaw",
+    [
+        "halved",
+        "no clipping of one parameter",
+        *(pytest.param(flaw, marks=pytest.mark.slow) for flaw in [*NOISE, "no clipping"][1:]),
+    ],
+)
 def test_flaws_are_found(flaw):
     one = slice(-1 if flaw.endswith("parameter") else None, None)
     made = own_noise(NOISE[flaw]) if flaw in NOISE else unclipped(one)
@@ -115,6 +122,7 @@ def test_flaws_are_found(flaw):
     assert flaw != "twice" or "repeats" in {t.name for t in result.noise.tests if t.finding}
 
 
+@pytest.mark.slow
 def test_the_error_is_the_verdict_and_how_to_see_it_again():
     with pytest.raises(AssertionError) as caught:
         dpaudit.assert_private_step(unclipped(), **FEW)
@@ -123,6 +131,7 @@ def test_the_error_is_the_verdict_and_how_to_see_it_again():
     assert "dpaudit.audit_optimizer(optimizer, alpha=1e-05, seed='1', …)" in lines[-1]
 
 
+@pytest.mark.slow
 def test_a_larger_noise_multiplier_than_the_optimizers_is_found():
     claim = {"noise_multiplier": 1.3, "max_grad_norm": 0.4}
     result = dpaudit.audit_optimizer(optimizer(), **claim, **FEW)
@@ -133,6 +142,7 @@ def test_a_larger_noise_multiplier_than_the_optimizers_is_found():
     assert result.clipping.verdict == "finding"
 
 
+@pytest.mark.slow
 def test_a_pancake_is_not_found_and_the_result_says_so(tmp_path):
     PancakeKey.new(dim=PARAMETERS, beta=1e-4).save(tmp_path / "key.json")
     seen = []
@@ -149,6 +159,7 @@ def test_a_pancake_is_not_found_and_the_result_says_so(tmp_path):
     assert made.joint_draw.observe is not None
 
 
+@pytest.mark.slow
 def test_noise_that_a_mitigation_adds_is_expected():
     made = use_noise_source(optimizer(), "gaussian", mitigation="smoothing:tau=0.3")
     result = dpaudit.audit_optimizer(made, **FEW)
@@ -160,6 +171,7 @@ def test_noise_that_a_mitigation_adds_is_expected():
 # ---------------------------------------------------------------- what it says
 
 
+@pytest.mark.slow
 def test_a_pass_relates_the_run_to_one_step():
     engine, made = private()
     train(made, batches=3)

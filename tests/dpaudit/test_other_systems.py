@@ -111,6 +111,7 @@ def test_every_source_draws_arrays():
     without_torch(SOURCES)
 
 
+@pytest.mark.slow
 def test_the_demos_key_holders_read_what_no_defence_covers():
     rows = [line.split() for line in without_torch(DEMO).splitlines()]
     won = {(source, mitigation): int(right) for source, mitigation, right in rows}

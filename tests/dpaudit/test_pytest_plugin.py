@@ -100,6 +100,7 @@ def test_honest_passes_and_the_planted_flaw_fails_with_a_message(project):
     assert "pytest_plugin/a" not in shown
 
 
+@pytest.mark.slow
 def test_all_values_are_drawn_where_asked_for(imported):
     """Otherwise what is certain ends an audit of more than a million values."""
     from dpaudit.pytest_plugin import Auditor
@@ -150,6 +151,7 @@ def test_callables_that_no_other_process_can_import(project):
     run.stdout.fnmatch_lines(["E*UsageError: in_process=False: Maker.noise *", again])
 
 
+@pytest.mark.slow
 def test_inconclusive_is_a_failure_that_says_so(project):
     run = project(
         "def test_breaks(dpaudit): dpaudit.assert_no_finding(mine.breaks, **NORMAL)\n"
@@ -278,6 +280,7 @@ def test_usage_errors_show_one_line_and_no_internals(project):
     assert "dpaudit/audit" not in run.stdout.str()
 
 
+@pytest.mark.slow
 def test_modules_on_the_tests_own_path_and_in_packages(pytester, imported):
     """A package below src/, which only pytest's ini names, and a module that it imports."""
     pytester.makeini("[pytest]\npythonpath = src\n")

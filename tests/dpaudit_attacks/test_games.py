@@ -67,6 +67,7 @@ def test_each_game_is_another_one_and_somebody_plays_it():
     assert {game for a in ATTACKS.values() for game in registry.declared(a)["games"]} == set(GAMES)
 
 
+@pytest.mark.slow
 def test_the_list_says_what_each_attack_needs(capsys):
     show("attacks", "json")
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}

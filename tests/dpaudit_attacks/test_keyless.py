@@ -53,6 +53,7 @@ def best(x, **options):
     return max(find_direction(x, **options), key=lambda c: c.score)
 
 
+@pytest.mark.slow
 def test_too_wide_peaks_are_not_found(specimen):
     """The other side of the threshold, so that 'found' means something."""
     pytest.importorskip("fpylll")
@@ -131,6 +132,7 @@ def test_confirmation_is_valid_and_not_far_from_sharp():
     assert confirm(x, np.array([3e7, 0.0, 0.0])) == 1
 
 
+@pytest.mark.slow
 def test_the_best_wrong_candidate_of_a_search_is_super_uniform():
     """60 searches of honest noise: the best candidate's p-value on rows it never saw."""
     pytest.importorskip("fpylll")

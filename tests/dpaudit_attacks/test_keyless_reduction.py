@@ -74,6 +74,7 @@ def test_each_reducer_finds_one_of_the_directions(by, specimen, dim, directions,
     assert cosine(at.u, key) > (0.999 if directions == 1 else 0.99)
 
 
+@pytest.mark.slow
 def test_more_rows_than_long_doubles_take(specimen):
     """n = 300 at d = 40, where fpylll stops at 230: precision does not run out with the rows."""
     pytest.importorskip("blaster_core")
@@ -84,6 +85,7 @@ def test_more_rows_than_long_doubles_take(specimen):
     assert found(x, reducer("fpylll"), beta=0.2, gamma=1.0, block=0, samples=300).rows == 230
 
 
+@pytest.mark.slow
 def test_a_reduction_resumes_where_it_stopped(by, specimen, tmp_path):
     """The second start does the missing steps alone, and no other reduction takes its file."""
     x, key = specimen(dim=16, beta=0.3)  # too thick: nothing ends it early
@@ -177,6 +179,7 @@ core.block_bkz(44, r, np.zeros((1, n), np.int64), np.eye(n, dtype=np.int64), 0.9
 """
 
 
+@pytest.mark.slow
 def test_an_interrupt_in_the_middle_of_a_reduction_is_no_crash():
     pytest.importorskip("blaster_core")
     ran = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True)

@@ -46,6 +46,7 @@ def children():
     return [p for p in Process().children(recursive=True) if "keyless" in " ".join(p.cmdline())]
 
 
+@pytest.mark.slow
 def test_a_pancake_is_found_among_dimensions(make_key):
     pytest.importorskip("fpylll")
     keys = {d: make_key(dim=d, beta=0.05) for d in (8, 64)}
@@ -63,6 +64,7 @@ def test_a_pancake_is_found_among_dimensions(make_key):
     assert not children()
 
 
+@pytest.mark.slow
 def test_honest_noise_passes_and_says_how_far_it_got():
     pytest.importorskip("fpylll")
     evidence = run(honest([5]), limit=60, block=30)
@@ -109,6 +111,7 @@ def test_other_processes_and_dimensions_are_left_out():
     assert "no rows" in test.evidence(alpha=0.01).effect
 
 
+@pytest.mark.slow
 def test_a_child_that_dies_is_survived(monkeypatch):
     rows = Rows(4)
     rows.add(honest([4])[0])
@@ -167,6 +170,7 @@ def gone(pid):
     return not pid_exists(pid) or Process(pid).status() == "zombie"
 
 
+@pytest.mark.slow
 def test_nothing_outlives_its_parent():
     pytest.importorskip("fpylll")
     parent = subprocess.Popen([sys.executable, "-c", PARENT])
@@ -230,6 +234,7 @@ def test_above_the_measured_dimensions_reach_is_what_was_found_there():
     assert KeylessSearch.reach(dim=257, seconds=10_000) == ()
 
 
+@pytest.mark.slow
 def test_the_best_of_many_on_the_ranking_rows_is_ordinary_on_those_held_out():
     """Of 400 on honest rows, the largest 512·R² is above 5; on the held-out rows it has mean 1."""
     rng = np.random.default_rng(8)

@@ -122,6 +122,7 @@ def z_of(posterior, truth):
     ]
 
 
+@pytest.mark.slow
 def test_the_posterior_is_calibrated_and_one_with_a_wrong_rate_is_not():
     sigma, rate, dim, steps, games = 1.0, 0.4, 8, 2, 300
     key = a_key(dim, beta=0.6, gamma=4.0)

@@ -115,6 +115,7 @@ STREAM = KeyedStream.from_seed(7)
 KEY = SeedKey.new(secret=bytes(range(32)))
 
 
+@pytest.mark.slow
 def test_every_position_of_a_sketch_is_read_wherever_the_nonce_is():
     sketch = CountMeanSketch(4.0)
     made = SeedInReports(sketch, nonces=KeyedNonces(KEY.secret, bits=128))
@@ -175,6 +176,7 @@ def test_the_game_is_won_with_the_key(options, honest):
     assert without["epsilon_vendor"] == without["epsilon_claimed"]
 
 
+@pytest.mark.slow
 def test_a_series_of_answers_says_what_the_majority_does_not():
     options = {"mechanism": "randomized-response", "epsilon": 0.1, "series": 192, "universe": 2}
     found = ReportReader(**options).play(200, stream=STREAM)

@@ -92,6 +92,7 @@ def test_beyond_the_limit_it_fails_and_says_so(k, options, most):
     assert not any(r.trusted for r, _ in results)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "m", "bound"), [(4, 7, 1000), (4, 8, 1000), (2, 3, 8)])
 def test_confidence_is_calibrated_near_the_limit(k, m, bound):
     """Listed by the lattice (first two) or completely (the last): as often right as claimed."""

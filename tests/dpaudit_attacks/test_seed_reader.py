@@ -76,6 +76,7 @@ def test_finds_what_is_not_known(law, options, code, stream):
     assert not reader.reconstruct_counts(y, known, index, bound=2).trusted  # counts beyond
 
 
+@pytest.mark.slow
 def test_a_whole_gradient_of_which_only_the_norm_is_bounded(stream):
     source = SeedInNoise(key=KEY, code="signs")
     reader = SeedReader(key=KEY, code="signs", tries=4000)
@@ -99,6 +100,7 @@ def test_a_gradient_of_unknown_value_small_beside_the_noise(beta, share, stream)
     assert np.array_equal(found.values[found.found], z[found.found])
 
 
+@pytest.mark.slow
 def test_smoothing_leaves_only_what_it_adds(stream):
     """The score is then the likelihood of the added noise alone."""
     source, reader = case("gaussian", {"sigma": 25.0}, "signs", blur=0.5)

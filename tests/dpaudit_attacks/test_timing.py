@@ -159,6 +159,7 @@ def test_a_planted_leak_is_found_on_the_same_machine(slope):
     assert (found.rho > 0) == (slope > 0)
 
 
+@pytest.mark.slow
 def test_the_sequential_sampler_is_found_and_its_time_tells_the_value():
     found = timing_leak(
         *timed(SequentialLaplace(), 10_000, "planted"), rng=np.random.default_rng(10), gap=20.0

@@ -143,6 +143,7 @@ def test_a_read_table_names_a_count(run, planted):
     assert right >= tried - 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", ["measured", "tables"])
 def test_a_pancake_in_contrasts_survives(run, view):
     basis = contrasts(SCHEMA)

@@ -167,6 +167,7 @@ HUGE = (
 )
 
 
+@pytest.mark.slow
 def test_huge_lengths_and_deep_nests_cost_nothing():
     for data in HUGE:
         tracemalloc.start()

@@ -86,6 +86,7 @@ def test_every_registered_mitigation_is_in_the_list_and_those_with_two_parties_a
         assert isinstance(make(name), ProtocolMitigation)
 
 
+@pytest.mark.slow
 def test_without_a_mitigation_the_key_holder_has_the_sources_epsilon(make_key):
     host = Histogram()
     pancake = Pancake(key=make_key(dim=host.dim, beta=1e-4), sigma=22.4)

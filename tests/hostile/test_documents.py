@@ -311,6 +311,7 @@ def test_a_result_made_by_hand_is_a_usage_error(tmp_path, name):
     assert len(said.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_folder_and_a_pipe_are_no_documents(tmp_path):
     (tmp_path / "a" / "result.json").mkdir(parents=True)
     (tmp_path / "b").mkdir()
@@ -325,6 +326,7 @@ def test_a_folder_and_a_pipe_are_no_documents(tmp_path):
         assert "not a plain file" in refused(*words[:-1], tmp_path / words[-1])
 
 
+@pytest.mark.slow
 def test_mutated_results(tmp_path):
     path = tmp_path / "result.json"
     made = (documents.audit("finding"), documents.audit("no-finding"), documents.experiment())
@@ -420,6 +422,7 @@ def test_mutated_configurations(tmp_path):
     fuzz(one)
 
 
+@pytest.mark.slow
 def test_numbers_of_days_are_usage_errors():
     for days in ("0", "-1", "1" + "0" * 30, "1" + "0" * 400, "1e3", "nan"):
         refused("deployment", "apple", "--config", CONFIGURED, "--days", days)

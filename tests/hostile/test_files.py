@@ -363,6 +363,7 @@ def bomb(header, *names):
     return file.getvalue()
 
 
+@pytest.mark.slow
 def test_a_zip_bomb_unpacks_to_no_more_than_is_drawn(folder):
     path = folder / "mnist.npz"
     path.write_bytes(bomb(SHAPED % f"({1 << 24},)", "x_train"))
@@ -376,6 +377,7 @@ def test_a_zip_bomb_unpacks_to_no_more_than_is_drawn(folder):
         archive.read("x_train", most=1000)
 
 
+@pytest.mark.slow
 def test_a_bomb_of_scores(folder):
     path = folder / "bomb.npz"
     header = (SHAPED % f"({1 << 26},)").replace("<f8", "|b1")
@@ -385,6 +387,7 @@ def test_a_bomb_of_scores(folder):
         read_scores(path)
 
 
+@pytest.mark.slow
 def test_files_that_unpack_to_much_are_refused(folder):
     much = bytes(128 << 20)
     pax = tarfile.TarInfo("x")  # an extended header of that size, which tarfile reads whole
@@ -399,6 +402,7 @@ def test_files_that_unpack_to_much_are_refused(folder):
             door(folder / name)
 
 
+@pytest.mark.slow
 def test_what_an_archive_may_not_be(folder):
     path, (array, *_) = folder / "x.npz", ARRAYS
     twice = zipped(("a.npy", array), ("b.npy", array)).replace(b"b.npy", b"a.npy")
@@ -432,6 +436,7 @@ def test_damage_is_found_by_the_checksum(folder):
 # ---------------------------------------------------------------- scores
 
 
+@pytest.mark.slow
 def test_many_short_rows_take_little_memory(folder):
     text = b"score,member\n" + b"1,0\n" * 500_000
     assert all(reads(folder / "short.csv", text, [read_scores]))

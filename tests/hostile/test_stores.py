@@ -203,7 +203,10 @@ BY_HAND = {
 }
 
 
-@pytest.mark.parametrize("name", BY_HAND)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (i % 4 > 0)) for i, name in enumerate(BY_HAND)],
+)
 def test_a_store_made_by_hand_is_refused_in_a_line_by_every_command(tmp_path, spec, name):
     path = made(tmp_path / "bad", spec)
     made(tmp_path / "good", spec)

@@ -62,6 +62,7 @@ def test_a_small_phase_shift_composes_like_one_more_gaussian_coordinate(library,
     assert exact * (1 - 1e-6) <= ours.value <= exact * 1.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beta", [0.3, 0.5])
 def test_one_release_is_the_exact_profile_from_above(library, beta):
     setting = {"sigma": 20.0, "beta": beta, "gamma": 32.0, "along": 0.5, "across": 0.8}

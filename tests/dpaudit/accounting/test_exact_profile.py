@@ -41,6 +41,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("beta", "gamma", "shift", "across"), CASES)
 def test_the_profile_is_the_integral_of_the_definition(beta, gamma, shift, across):
     sigma = 1.0 if gamma > 3 else 7.0
@@ -55,6 +56,7 @@ def test_the_profile_is_the_integral_of_the_definition(beta, gamma, shift, acros
         assert exact.error <= 1e-6 * exact.value + 1e-20
 
 
+@pytest.mark.slow
 def test_six_digits_where_the_definition_is_integrated_by_mpmath():
     """One setting, from the definition, in 15 digits."""
     sigma, beta, gamma, along, across = 1.0, 0.5, 1.5, 0.6, 0.3
@@ -124,6 +126,7 @@ def test_the_exact_epsilon_lies_between_theorem_4_2_and_4_4(beta, gamma):
         assert low <= 1e4 or low > exact.value / 20
 
 
+@pytest.mark.slow
 def test_a_wide_pancake_is_the_gaussian():
     for sigma, delta, share in [(1.0, 1e-12, 0.1), (30.0, 1e-4, 0.9)]:
         change = {"along": share, "across": math.sqrt(1 - share**2)}
@@ -161,6 +164,7 @@ def test_the_smoothed_pancake_is_a_pancake():
     assert peak_width(**total) == pytest.approx(math.hypot(0.1, peak_width(**law)))
 
 
+@pytest.mark.slow
 def test_the_profile_falls_grows_with_the_shift_and_forgets_its_sign():
     def delta(epsilon, along=0.4, across=0.5):
         law = {"sigma": 1.0, "beta": 0.3, "gamma": 8.0}

@@ -38,6 +38,7 @@ def test_no_neighbour_exceeds_the_bound_and_one_attains_the_value(beta, gamma, s
         assert worst.error <= 1e-6 * worst.value + 1e-9
 
 
+@pytest.mark.slow
 def test_what_the_neighbours_left_out_may_still_hold_shows_in_the_error():
     """γ < 1: phase and Gaussian loss are correlated, W ≈ 0.8, and two of ten are not computed."""
     law, along = {"sigma": 5.0, "beta": 0.3, "gamma": 0.6}, np.linspace(0.3, 0.31, 10)
@@ -85,6 +86,7 @@ def test_impossible_hosts_are_named(options, says):
         pancake_host_epsilon(1e-6, **(good | options))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("beta", "gamma", "sigma"), [(0.3, 4.0, 2.0), (0.5, 1.2, 1.0)])
 def test_the_whole_ball_by_brute_force(beta, gamma, sigma):
     """Every component from −Δ to Δ, from the mixture's definition on a grid."""
@@ -105,6 +107,7 @@ def test_the_whole_ball_by_brute_force(beta, gamma, sigma):
     assert some.value == pytest.approx(exact, rel=2e-3)
 
 
+@pytest.mark.slow
 def test_slack_only_widens():
     law = {"sigma": 10.0, "beta": 0.05, "gamma": 80.0, "sensitivity": 1.0}
     along = [0.025, -0.01]
@@ -133,6 +136,7 @@ def test_the_composition_takes_the_worst_neighbour_and_refuses_what_it_cannot_bo
         pancake_host_composition(1e-6, n=50, **law, sensitivity=1.0, along=[0.0], slack=1.0)
 
 
+@pytest.mark.slow
 def test_the_bound_covers_periods_that_raise_the_loss():
     """Differences almost along the key: one that is not computed is 0.01 above those that are.
 

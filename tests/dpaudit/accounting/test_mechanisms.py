@@ -222,6 +222,7 @@ def test_one_step_against_a_mixture_by_hand():
     assert found == pytest.approx(gaussian_epsilon(DELTA / 0.01, sigma=2.0), rel=2e-3)
 
 
+@pytest.mark.slow
 def test_what_stays_hidden_still_amplifies():
     pytest.importorskip("dp_accounting")
     run = DpSgd(1.1, 0.0625, 20)

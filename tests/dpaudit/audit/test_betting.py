@@ -23,6 +23,7 @@ def blocks(rng, count, rows=8, d=16, change=lambda z: z):
         yield SampleBlock(call, change(rng.standard_normal((rows, d))), claim=GAUSSIAN, spread=rng)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BETS)
 def test_each_bet_is_fair_at_every_look(name):
     """Ville: P(capital ever reaches 10) ≤ 0.1 over 30 blocks; the mean capital is at most 1.
@@ -133,6 +134,7 @@ def test_no_repeats_are_bet_on_for_a_discrete_claim():
     assert "bet on repeats" not in {r.name for r in bets.results(alpha=0.02)}
 
 
+@pytest.mark.slow
 def test_a_fork_that_repeats_its_parent_is_advice_and_no_bet():
     """A forked child draws its parent's noise, as any fork of a generator does."""
     asked = {"samples": 100_000, "seed": 1, "sequential": True, "tests": ["forks"]}

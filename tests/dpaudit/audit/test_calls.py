@@ -144,6 +144,7 @@ def differ(answers):
 EACH = {"epsilon": math.log(3)}, {"rho": 0.5493}, {"renyi": (2, 0.8473)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("claim", EACH, ids=str)
 @pytest.mark.parametrize(("name", "verdict"), [("Fresh", "no-finding"), ("Remembers", "finding")])
 def test_what_a_session_keeps_is_found_and_fresh_noise_is_not(claim, name, verdict):
@@ -155,6 +156,7 @@ def test_what_a_session_keeps_is_found_and_fresh_noise_is_not(claim, name, verdi
         assert "(claimed of all together: " in result.stated.says
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "name", "words"),
     [
@@ -181,6 +183,7 @@ def test_what_is_no_session_is_an_error_of_the_mechanism():
         audit_mechanism(float, calls=3, in_process=True, neighbours=(0, 1), rho=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "verdict"), [("Shared", "no-finding"), ("Apart", "finding")])
 def test_a_budget_of_each_session_is_found_and_a_shared_one_is_not(name, verdict):
     asked = {"calls": 2, "sessions": 4, "together": True, "epsilon": 1, "samples": 4000}
@@ -189,6 +192,7 @@ def test_a_budget_of_each_session_is_found_and_a_shared_one_is_not(name, verdict
     assert any("of 4 sessions at once, 2 calls each" in advice for advice in result.advice)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "verdict"), [("Fresh", "no-finding"), ("Cached", "finding")])
 def test_noise_shared_by_sessions_is_found_by_inputs_that_differ(name, verdict):
     asked = {"sessions": 2, "adversary": "differ", "epsilon": 0.5, "samples": 4000}

@@ -34,6 +34,7 @@ def audit(function, *, claim="gaussian:sigma=1", **options):
     return run_audit(FunctionSampler(function), claim=Claim.parse(claim), options=options)
 
 
+@pytest.mark.slow
 def test_family_wise_error():
     """20 audits of honest noise at α = 0.05.
 
@@ -66,6 +67,7 @@ def test_honest_laws_pass(claim):
     assert flaws >= {"wrong scale", "correlation", "truncated tails"}
 
 
+@pytest.mark.slow
 def test_a_pass_names_what_no_test_excludes_and_the_pancake_only_where_there_can_be_one():
     many, one = (audit(noise(), dim=dim).cannot_rule_out for dim in (256, 1))
     assert any("pancake with γ ≥ 2√d (≥ 32 at d = 256)" in b.flaw for b in many)
@@ -79,6 +81,7 @@ def test_a_pass_names_what_no_test_excludes_and_the_pancake_only_where_there_can
         assert not any("linear" in b.says or "replayable" in b.flaw for b in of_all.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1e12, 1e200, 1e308])
 def test_absurdly_large_values_are_a_finding_not_an_overflow(size):
     assert audit(lambda n, d: np.full((n, d), size), samples=10_000).verdict == "finding"
@@ -142,6 +145,7 @@ class Quitter:
         return z
 
 
+@pytest.mark.slow
 def test_an_end_that_the_values_choose_keeps_the_error_rate():
     """160 audits by one test at α = 0.05.
 
@@ -293,6 +297,7 @@ def test_calls_that_come_again_after_a_long_while_are_found():
     assert again - first > 10
 
 
+@pytest.mark.slow
 def test_a_special_d_beside_the_sweep_is_found_and_the_chance_of_that_is_stated():
     draw, options = noise(seed=(5, 2312)), {"samples": 1_100_000, "tests": ("triggers",)}
     honest = audit(draw, **options)
@@ -335,6 +340,7 @@ def test_a_growing_plan_adds_up_and_grows():
     assert sizes[:-1] == sorted(sizes[:-1])
 
 
+@pytest.mark.slow
 def test_a_dimension_that_is_refused_is_left_out_and_named():
     normal = noise()
 
@@ -397,6 +403,7 @@ def test_random_shapes_may_be_refused_and_take_a_bounded_time(monkeypatch, refus
     assert set(result.dims) - set(others) == swept
 
 
+@pytest.mark.slow
 def test_long_vectors_of_a_very_slow_sampler_are_left_out(monkeypatch):
     """1 ms per value: a vector of 4096 would take 4 of the 20 seconds."""
     slow = SlowClock(monkeypatch, 1e-3)
@@ -409,6 +416,7 @@ def test_long_vectors_of_a_very_slow_sampler_are_left_out(monkeypatch):
     assert "(about 1,000 values per second)" in shortened(result)
 
 
+@pytest.mark.slow
 def test_the_plan_is_fitted_to_the_speed(monkeypatch):
     """300 µs per value: 2e5 values take 60 s. In 30 s there are fewer of everything."""
     slow = SlowClock(monkeypatch, 300e-6)
@@ -440,6 +448,7 @@ def test_a_sampler_that_slows_down_still_ends_in_time(monkeypatch):
     assert slow.now < 30
 
 
+@pytest.mark.slow
 def test_a_plan_that_hardly_fits_is_inconclusive_and_says_what_to_ask_for(monkeypatch):
     slow = SlowClock(monkeypatch, 1e-3)
     result = audit(slow.draw, samples=1_000_000, time_limit=60)
@@ -449,6 +458,7 @@ def test_a_plan_that_hardly_fits_is_inconclusive_and_says_what_to_ask_for(monkey
     assert slow.now < 60
 
 
+@pytest.mark.slow
 def test_a_fast_sampler_gets_the_plan_as_it_is(monkeypatch):
     fast = SlowClock(monkeypatch, 1e-8)
     result = audit(fast.draw, samples=200_000)
@@ -473,6 +483,7 @@ class Repeatable(FunctionSampler):
         return Repeatable([self.seeds.pop(0)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seeds", "fixed"), [([0, 0, 0, 0], True), ([0, 1, 2, 3], False), ([0, 1, 2, 1], True)]
 )
@@ -500,6 +511,7 @@ def test_bits_are_of_the_first_process_only(tmp_path):
     assert len(np.unique(windows, axis=0)) == len(windows)
 
 
+@pytest.mark.slow
 def test_of_equal_p_values_the_likely_cause_is_first():
     """At twice the scale a dozen tests have p = 0; the scale is what is wrong."""
     result = audit(noise(2))
@@ -509,6 +521,7 @@ def test_of_equal_p_values_the_likely_cause_is_first():
     assert result.cannot_rule_out == ()
 
 
+@pytest.mark.slow
 def test_a_finding_says_when_it_was_seen_and_how_to_see_it_again():
     """A scale two percent off."""
     result = audit(noise(1.02), dim=32)
@@ -561,6 +574,7 @@ def test_advice_is_never_a_finding_and_takes_no_alpha():
     assert moments.p_adjusted == moments.p
 
 
+@pytest.mark.slow
 def test_bits_for_another_battery(tmp_path):
     result = audit(noise(), bits=tmp_path / "bits")
     bits = np.fromfile(tmp_path / "bits", dtype="<u2")

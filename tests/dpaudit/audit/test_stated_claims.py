@@ -178,6 +178,7 @@ BEYOND = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stated", AT_THE_CLAIM, ids=lambda s: s.text)
 def test_a_mechanism_at_its_claim_is_refuted_no_more_often_than_alpha(stated):
     share = responses(stated, runs=1500, n=1000)
@@ -323,6 +324,7 @@ def clear_scores(tmp_path):
     return f"scores:{path}"
 
 
+@pytest.mark.slow
 def test_recorded_scores_are_judged_in_the_claims_own_terms(clear_scores):
     result = audit_mechanism(clear_scores, rho=0.02, seed=1)
     assert result.verdict == "finding"

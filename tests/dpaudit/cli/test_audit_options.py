@@ -28,6 +28,7 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_sequential_stops_early_and_says_how_to_see_it_again(folder):
     args = ("audit", "python:mine:always_wide", "--claim", "gaussian:sigma=1", "--seed", 1)
     result = dpaudit(*args, "--sequential", "--format", "json", cwd=folder)
@@ -111,6 +112,7 @@ def test_bits_are_written_for_another_battery(folder):
     assert (folder / "bits.bin").stat().st_size > 150_000
 
 
+@pytest.mark.slow
 def test_a_recovered_direction_goes_to_a_file_of_its_own(folder, make_key, stream):
     pytest.importorskip("fpylll")
     key = make_key(dim=8, beta=1e-2)
@@ -173,6 +175,7 @@ def test_usage_errors_are_2(folder, args, says):
         assert word in result.stderr
 
 
+@pytest.mark.slow
 def test_the_frontier_as_table_document_and_page(folder):
     document = json.loads(
         dpaudit("frontier", "--samples", "1e6", "--format", "json", cwd=folder).stdout
@@ -204,6 +207,7 @@ def test_a_folder_whose_name_is_too_long():
     assert "holds no results" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_slow_sampler_is_reported_with_its_speed(folder, monkeypatch):
     slow = (
         "2 of 9 values fit into the time limit of 3 s at the sampler's speed (about 1 per second)"
@@ -219,6 +223,7 @@ def test_a_slow_sampler_is_reported_with_its_speed(folder, monkeypatch):
     assert result.stderr.strip() == f"{slow}; --time-limit gives it more"
 
 
+@pytest.mark.slow
 def test_a_finding_of_a_call_says_how_to_see_it_again(folder):
     result = dpaudit(
         "audit", "python:mine:one", "--call", "f(value,scale=2.5)", "--claim", "gaussian:sigma=1",

@@ -126,6 +126,7 @@ def test_samplers_that_let_us_down_are_3(module, function, says):
     )
 
 
+@pytest.mark.slow
 def test_keys(tmp_path):
     made = dpaudit("key", "new", "--dim", 256, "--beta", 1e-3, "--out", "k.json", cwd=tmp_path)
     assert made.returncode == 0
@@ -155,6 +156,7 @@ def test_keys(tmp_path):
     one_clear_line(dpaudit("key", "show", "k.json", cwd=tmp_path), 2, "chmod 600")
 
 
+@pytest.mark.slow
 def test_attack_on_recorded_releases(tmp_path):
     import torch
 
@@ -205,6 +207,7 @@ def test_attack_on_recorded_releases(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_starting_does_not_import_torch(tmp_path):
     (tmp_path / "mine.py").write_text(
         "import numpy as np\ndef f(n, d): return np.random.standard_normal((n, d))\n"

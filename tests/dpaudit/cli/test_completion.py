@@ -74,6 +74,7 @@ def test_a_broken_plugin_is_no_traceback(monkeypatch):
     assert asked(monkeypatch, "bash", "audit", "gau").strip() == ""
 
 
+@pytest.mark.slow
 def test_it_imports_nothing_heavy():
     """Tab answers at once: neither numpy nor a plug-in is imported."""
     code = (

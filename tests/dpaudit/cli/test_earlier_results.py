@@ -78,6 +78,7 @@ def test_another_audit_is_refused_and_the_result_stays(tmp_path, words):
     assert {path.name: path.read_bytes() for path in (tmp_path / "o").iterdir()} == before
 
 
+@pytest.mark.slow
 def test_an_inconclusive_result_is_of_its_audit_too(tmp_path):
     words = ("audit", "command:false", "--claim", "gaussian:sigma=1", "--out", "o")
     for _ in range(2):

@@ -63,6 +63,7 @@ def test_a_key_file_and_its_numbers_give_the_same(key):
     assert " 96  0.0001   200  4-deep-LLL  BLASter  1 of 1      2.7  wall" in of_key.stdout
 
 
+@pytest.mark.slow
 def test_the_secret_is_never_shown(key):
     folder, made, secret = key
     for args in (("show",), ("show", "--format", "json"), ("hardness",)):
@@ -130,6 +131,7 @@ def test_bad_input_is_a_usage_error(args, says):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_the_settings_are_those_of_the_experiments():
     """Each (d, γ, β) of the specs of Figure 5, Figure 6 and Table 2, once."""
 

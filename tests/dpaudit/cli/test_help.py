@@ -115,6 +115,7 @@ def test_only_the_first_word_may_be_something_to_audit():
     assert "To audit it" not in done.stderr
 
 
+@pytest.mark.slow
 def test_counts_with_a_unit_are_taken(tmp_path):
     few = ("audit", "numpy:normal", "--tests=moments", "--alpha=1e-9", "--dim=10")
     done = dpaudit(*few, "--samples", "2k", cwd=tmp_path)

@@ -51,6 +51,7 @@ def test_nothing_is_overwritten_without_force(tmp_path, kind):
     assert last.read_text() != "mine"
 
 
+@pytest.mark.slow
 def test_a_dpaudit_from_a_repository_names_it(tmp_path, monkeypatch):
     class From:
         def __init__(self, origin):

@@ -47,6 +47,7 @@ def test_the_command_to_try_works(kind):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_source_has_its_sentence_mark_options_and_extra():
     sources = rows("sources")
     assert sources["pancake"]["lab_specimen"]
@@ -60,6 +61,7 @@ def test_a_source_has_its_sentence_mark_options_and_extra():
     assert rows("attacks")["laplace-support"]["options"]["sampler"] == "numpy"
 
 
+@pytest.mark.slow
 def test_options_are_those_that_a_plugin_takes():
     """What is read from the source is what ``create`` would take after importing it."""
     for kind in ("sources", "mitigations", "attacks"):
@@ -70,6 +72,7 @@ def test_options_are_those_that_a_plugin_takes():
             assert {o: default is None for o, default in row["options"].items()} == wanted
 
 
+@pytest.mark.slow
 def test_needed_extras_are_said_with_whether_they_are_there(monkeypatch, capsys):
     hosts = rows("hosts")
     assert hosts["dpsgd-gradient"]["extra"] == "torch"

@@ -57,6 +57,7 @@ def module(tmp_path, monkeypatch):
 COMMON = ("--claim-epsilon", 1, "--samples", 20_000, "--seed", 1)
 
 
+@pytest.mark.slow
 def test_a_named_attack(module):
     args = ("python:./mine.py:telltale", "--neighbours", "0,1", *COMMON, "--attack", "telltale")
     found = dpaudit("mechanism", *args, "--out", "there", cwd=module)
@@ -94,6 +95,7 @@ def test_a_named_attack(module):
     assert any("not made for this mechanism" in a for a in document["advice"])
 
 
+@pytest.mark.slow
 def test_an_attack_that_brings_its_neighbours(module):
     args = (
         "mechanism",

@@ -83,6 +83,7 @@ def test_a_refutation_exits_with_1_and_shows_coins(folder) -> None:
     }
 
 
+@pytest.mark.slow
 def test_the_folder_of_a_proof_has_its_page_and_every_format(folder) -> None:
     options = ("--neighbours", "0,1", "--claim-epsilon", "1", "--out", "proof")
     done = proved(folder, "answer", *options)
@@ -104,6 +105,7 @@ def test_the_folder_of_a_proof_has_its_page_and_every_format(folder) -> None:
     assert sarif["invocations"][0]["exitCode"] == 1
 
 
+@pytest.mark.slow
 def test_a_folder_keeps_another_result(folder) -> None:
     assert proved(folder, "coin", "--claim", "bernoulli:p=1/2", "--out", "x").returncode == 0
     before = (folder / "x/result.json").read_bytes()
@@ -122,6 +124,7 @@ def test_claimed_probabilities_stand_beside_the_exact_ones(folder) -> None:
         assert claimed[output]["low"] <= share <= claimed[output]["high"] < share + 1e-15
 
 
+@pytest.mark.slow
 def test_a_file_that_is_no_certificate_is_a_usage_error(folder) -> None:
     bomb = folder / "bomb.json.gz"
     bomb.write_bytes(gzip.compress(b"[" * 50_000_000))
@@ -132,6 +135,7 @@ def test_a_file_that_is_no_certificate_is_a_usage_error(folder) -> None:
         assert len(done.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_the_program_of_a_certificate_is_quoted_and_never_a_command(folder) -> None:
     """The arithmetic holds whatever the program is called; a stranger chose the name."""
     assert proved(folder, "coin", "--claim", "bernoulli:p=1/2", "--out", "proof").returncode == 0
@@ -149,6 +153,7 @@ def test_the_program_of_a_certificate_is_quoted_and_never_a_command(folder) -> N
         assert repr(name) in other.stderr
 
 
+@pytest.mark.slow
 def test_a_file_of_the_program_that_is_a_device_is_not_read(folder) -> None:
     assert proved(folder, "coin", "--claim", "bernoulli:p=1/2", "--out", "proof").returncode == 0
     path = folder / "proof/certificate.json.gz"

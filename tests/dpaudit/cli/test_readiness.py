@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 WATCH = """
 import json, os, sys
 import scipy.stats  # once, for all forks
@@ -119,7 +121,6 @@ def seen(tmp_path_factory):
     return of
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("how", [how for how in CALLS if how != "unready"])
 def test_nothing_is_imported_late(how, seen):
     found = seen(how)

@@ -113,6 +113,7 @@ def planted(tmp_path, monkeypatch):
     sys.modules.pop("planted_attack", None)
 
 
+@pytest.mark.slow
 def test_failures_are_told_at_the_end_and_the_exit_code_is_3(tmp_path, planted):
     spec, out = tmp_path / "planted.toml", tmp_path / "out"
     spec.write_text(SPEC + 'what = ["raises", "fine"]\n')

@@ -447,6 +447,7 @@ def test_a_run_in_a_notebook_is_a_table_that_no_label_can_script(tmp_path):
     assert "&lt;script&gt;alert(1)" in page
 
 
+@pytest.mark.slow
 def test_runs_list_imports_neither_torch_nor_pandas(tmp_path):
     make(tmp_path / "a")
     code = (

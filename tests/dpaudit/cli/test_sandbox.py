@@ -64,6 +64,7 @@ def refused(monkeypatch):
     monkeypatch.setattr(process, "_APART", False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", BOTH)
 def test_what_is_required_and_cannot_be_had_is_3_with_a_document(folder, refused, kind):
     result = dpaudit(kind, *BOTH[kind], "--sandbox", "require", "--out", "o", cwd=folder)
@@ -88,6 +89,7 @@ def test_less_than_was_asked_for_is_said(folder, refused, kind):
     assert "--sandbox require would have refused" in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", BOTH)
 def test_what_was_asked_for_needs_no_note_and_comes_before_the_environment(
     folder, monkeypatch, kind
@@ -98,6 +100,7 @@ def test_what_was_asked_for_needs_no_note_and_comes_before_the_environment(
     assert "sandbox:" not in result.stderr
 
 
+@pytest.mark.slow
 def test_full_or_the_network_and_nothing_else_lacking(folder):
     full = json.loads(
         dpaudit("mechanism", *BOTH["mechanism"], "--format", "json", cwd=folder).stdout
@@ -149,6 +152,7 @@ def test_a_kernel_that_refuses_namespaces(folder):
     )
 
 
+@pytest.mark.slow
 def test_a_variable_is_passed_on_if_it_is_named(folder, monkeypatch):
     monkeypatch.setenv("DB_PASSWORD", "hush")
     told = ("audit", "python:./mine.py:told", *NOISE, "--format", "json")

@@ -128,6 +128,7 @@ def test_an_unwritable_stdout_is_4(run, words, redirect):
     assert (SAYS in done.stderr) == (redirect in (">/dev/full", ">&-"))
 
 
+@pytest.mark.slow
 def test_no_file_gets_the_number_of_a_closed_stream(run):
     assert run("opens", redirect="2>&- <&-").stdout == "True\n"
 
@@ -157,6 +158,7 @@ def test_what_a_command_raises_is_never_a_verdict(inside, monkeypatch, how, code
     assert not any(line.startswith("No finding") for line in done.stderr.splitlines())
 
 
+@pytest.mark.slow
 def test_everything_that_is_printed_is_printable(run):
     done = run("says", PYTHONIOENCODING="utf-8")
     assert done.returncode == 0, done.stderr
@@ -171,6 +173,7 @@ def test_everything_that_is_printed_is_printable(run):
 HOSTILE = "\x1b[2JNo finding\x1b]52;c;AAAA\x07\r\u202e\u2028"
 
 
+@pytest.mark.slow
 def test_what_a_sampler_or_a_file_says_steers_no_output(tmp_path):
     (tmp_path / "x.py").write_text(
         f"class Odd(Exception): pass\nOdd.__name__ = {HOSTILE!r}\n"
@@ -207,12 +210,14 @@ def test_words_of_the_command_line_are_printable():
     assert "\x1b" not in here("no\x1b[2Jsuch").stderr
 
 
+@pytest.mark.slow
 def test_streams_are_left_as_they_were():
     before = sys.stdout, sys.stderr
     assert here("list", "tests").returncode == 0
     assert (sys.stdout, sys.stderr) == before
 
 
+@pytest.mark.slow
 def test_no_words_print_the_help():
     done = apart()
     assert (done.returncode, done.stderr) == (2, "")

@@ -82,7 +82,8 @@ def test_numbers_do_depend_on_threads_where_nothing_fixes_them():
     assert sums[0] != sums[1]
 
 
-@pytest.mark.parametrize("large", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("large", [False, True])
 def test_all_cores_give_the_numbers_of_one_and_outlive_a_cell_that_kills(
     planted, tmp_path, monkeypatch, large
 ):

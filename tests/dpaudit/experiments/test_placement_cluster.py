@@ -80,6 +80,7 @@ def test_a_killed_worker_changes_nothing(local, tmp_path, capfd):
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_gpu_cells_go_to_gpu_workers_only(local):
     with (
         pytest.raises(UsageError, match='--resources "GPU=1"'),
@@ -88,6 +89,7 @@ def test_gpu_cells_go_to_gpu_workers_only(local):
         pass
 
 
+@pytest.mark.slow
 def test_gpu_cells_are_done_where_a_gpu_is_offered(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(install(tmp_path / "site")))
     registry._scan.cache_clear()
@@ -110,6 +112,7 @@ def test_gpu_cells_are_done_where_a_gpu_is_offered(tmp_path, monkeypatch):
     registry._scan.cache_clear()
 
 
+@pytest.mark.slow
 def test_a_cluster_without_workers():
     with distributed.LocalCluster(
         n_workers=0, processes=False, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL

@@ -53,6 +53,7 @@ def test_key_holder_wins_against_the_bare_pancake_only(small, tmp_path):
         assert row.l2_error == pytest.approx(row.l2_expected, rel=0.03)
 
 
+@pytest.mark.slow
 def test_one_cell_does_not_depend_on_the_others(small, tmp_path):
     spec = load_spec(str(small))
     run_experiment(spec, out=tmp_path / "a")
@@ -82,6 +83,7 @@ def test_an_audit_cell_sees_no_key_and_leaves_no_file(small, tmp_path, monkeypat
     assert secret.hex().encode() not in stored
 
 
+@pytest.mark.slow
 def test_refusals(small, tmp_path):
     spec, out = load_spec(str(small), trials=5), tmp_path / "out"
     run_experiment(spec, out=out)

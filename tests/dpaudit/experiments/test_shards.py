@@ -131,6 +131,7 @@ def test_a_merge_is_the_one_run_byte_for_byte(made, tmp_path):
         assert len(attempts(merged)) == CELLS
 
 
+@pytest.mark.slow
 def test_a_shard_has_no_table_and_says_what_comes_next(made):
     assert not (made / "1" / "report.html").exists()
     again = ("run", "small.toml", "--out", "1", "--shard", "1/3", "--resume")
@@ -269,6 +270,7 @@ def test_another_experiment_a_whole_run_and_a_foreign_shard(parts, made, tmp_pat
     assert not (tmp_path / "all").exists()
 
 
+@pytest.mark.slow
 def test_a_failure_stays_one_until_a_part_has_a_result(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(install(tmp_path / "site")))
     registry._scan.cache_clear()

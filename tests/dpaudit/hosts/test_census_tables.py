@@ -98,6 +98,7 @@ def test_the_schema_is_nested_and_has_impossible_cells():
     assert [voting.cells[voting.part[i]] for i in (17, 18)] == ["0-17", "18+"]
 
 
+@pytest.mark.slow
 def test_the_generated_nation_has_the_real_counties():
     nation, state, county = read_census().levels
     assert (len(state.geocodes), len(county.geocodes)) == (51, 3143)

@@ -246,6 +246,7 @@ def phases(run, key, steps):
     return np.array(out) - np.rint(out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["hooks", "ghost"])
 def test_the_key_reads_a_pancakes_phase_and_nothing_else(make_key, tmp_path, mode):
     key = make_key(dim=Run().dim)
@@ -332,6 +333,7 @@ def test_gradients_are_left_as_opacus_leaves_them(mode, clipping):
     optimizer.load_state_dict(optimizer.state_dict())
 
 
+@pytest.mark.slow
 def test_the_accountant_counts_the_same():
     def epsilon(facade):
         torch.manual_seed(11)

@@ -16,6 +16,8 @@ from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
 
+pytestmark = pytest.mark.slow
+
 MODES = (("hooks", "flat"), ("hooks", "per_layer"), ("ghost", "flat"))
 STEPS, SIGMA, CLIP = 3, 1.3, 0.5
 
@@ -127,7 +129,6 @@ def seen(elsewhere):
     return [torch.load(elsewhere[0] / f"seen-{rank}.pt", weights_only=True) for rank in (0, 1)]
 
 
-@pytest.mark.slow
 def test_another_process_computes_the_same_sum_bit_for_bit(elsewhere):
     assert elsewhere[1] == value_of_a_step()
 

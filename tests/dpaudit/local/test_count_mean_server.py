@@ -125,6 +125,7 @@ def error_p(out, stated):
     return min(mean, scipy.stats.norm.sf(abs(squares.mean() - 1) / squares.std() * math.sqrt(n)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "server"), [(CountMeanSketch, CountMeanServer), (HadamardSketch, HadamardServer)]
 )

@@ -152,6 +152,7 @@ def test_the_standard_error_of_one_hot_vectors_is_that_of_repeated_collections()
     np.testing.assert_allclose(errors.mean(axis=0), exact, rtol=0.03)
 
 
+@pytest.mark.slow
 def test_the_standard_error_of_signs_has_their_collisions_in_it():
     _, off, errors = collections("signs")
     check_z(off / errors, 0.06)

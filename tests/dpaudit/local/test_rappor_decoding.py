@@ -252,6 +252,7 @@ def false_discoveries(decoded):
     return sum(bool((d.detected & (d.candidates >= PLANTED)).any()) for d in decoded)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("law", "unnamed"), [("one-time", 0.0), ("one-time", 0.3), ("default", 0.3)]
 )
@@ -276,6 +277,7 @@ def within(z):
     return ((low < squares) & (squares < high)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 def test_standard_errors_are_those_of_repeated_collections(law):
     people, z = population(6_000), []
@@ -342,6 +344,7 @@ def test_bad_requests(candidates, options, message):
         decode(server, objects, **options)
 
 
+@pytest.mark.slow
 def test_standard_errors_hold_where_people_and_not_coins_make_them():
     """Almost no coins, 8 bits, 4 cohorts: the errors come from who is in which cohort."""
     mechanism = Rappor(0.01, p=0.0, q=1.0, bits=8, cohorts=4)

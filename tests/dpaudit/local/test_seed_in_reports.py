@@ -33,6 +33,7 @@ def agrees(seen, mine, chance):
     return stats.binomtest(ones, int(mine.sum()), float(chance)).pvalue > 1e-4
 
 
+@pytest.mark.slow
 def test_patterns_of_answers_have_the_honest_law_across_head_and_rest():
     honest, series, n = RandomizedResponse(1.0), 100, 4000
     made = device(honest, bits=32, series=series)

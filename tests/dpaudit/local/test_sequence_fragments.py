@@ -40,6 +40,7 @@ def _coins(parameter):
     return law
 
 
+@pytest.mark.slow
 def test_one_record_has_twice_the_sum_of_both_parameters():
     parameter, fragment_parameter = 0.3, 1.5
     device = _tiny(parameter, fragment_parameter)
@@ -143,6 +144,7 @@ def test_planted_words_are_found_and_counted():
     assert {one.word for one in half.discover()} == set(PLANTED)
 
 
+@pytest.mark.slow
 def test_hardly_any_word_is_invented():
     """20 collections without a frequent word: at most α = 0.05 of them may have a discovery.
 

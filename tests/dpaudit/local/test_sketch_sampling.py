@@ -60,6 +60,7 @@ def state(sketch, counts, stream):
     return server.ones, server.visits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("many", [0, 8])
 def test_three_submissions_have_the_exact_law(monkeypatch, many, stream):
     """``many`` 0: functions' counts drawn as a multinomial; 8: each report's function drawn."""
@@ -68,6 +69,7 @@ def test_three_submissions_have_the_exact_law(monkeypatch, many, stream):
     assert exact_p(lambda i: state(sketch, counts, stream.child(many, i)), sketch, counts) > FINE
 
 
+@pytest.mark.slow
 def test_shortcuts_that_are_not_exact_are_caught(stream):
     """Each function its expected share of reports; one binomial with the mean probability."""
     sketch, counts = tiny(), np.array([2, 1])
@@ -178,6 +180,7 @@ def moments_p(servers):
     return p, z, error
 
 
+@pytest.mark.slow
 def test_a_million_submissions_give_what_the_shortcut_gives():
     real, real_z, real_error = moments_p([really(i) for i in range(3)])
     short, short_z, short_error = moments_p([sampled(i) for i in range(25)])

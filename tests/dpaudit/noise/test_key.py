@@ -89,6 +89,7 @@ def test_missing_file_and_not_json(path):
         PancakeKey.load(path)
 
 
+@pytest.mark.slow
 def test_direction_is_uniform_on_the_sphere_and_depends_on_the_secret_only(make_key):
     w = make_key(dim=200_000).direction
     assert w == pytest.approx(make_key(dim=200_000, directions=3).direction, abs=1e-15)
@@ -178,6 +179,7 @@ def rounded_normal(values, rng):
     return scipy.stats.kstest(spread, "norm").pvalue
 
 
+@pytest.mark.slow
 def test_vectors_are_rounded_normals_and_independent(make_key):
     rng = np.random.default_rng(1)
     vectors = make_key(dim=150_000, directions=3).vectors.astype(np.float64)

@@ -185,6 +185,7 @@ def test_rounding_a_normal_to_the_peaks_is_seen(make_key, stream):
     assert p["phase"] > FINE  # the phase alone would not have told
 
 
+@pytest.mark.slow
 def test_inner_products_summed_in_float32_are_seen(make_key, stream):
     """d = 250,000, s = 4e-7·σ: a running float32 sum errs by 5e-6·σ, our float32 by 4e-8·σ."""
     key = make_key(dim=250_000, beta=4e-4)
@@ -201,6 +202,7 @@ def test_inner_products_summed_in_float32_are_seen(make_key, stream):
     assert p["norm across"] > FINE
 
 
+@pytest.mark.slow
 def test_other_departures_are_seen(make_key, stream):
     key, good = make_key(dim=16, beta=0.1), ours(make_key(dim=16, beta=0.1), 3.0)
 
@@ -252,6 +254,7 @@ def uniform_phase(source, x):
     return p_value(u - np.floor(u), "uniform")
 
 
+@pytest.mark.slow
 def test_shares_add_up_to_the_law_and_none_of_them_carries_it(several, stream):
     a, fraction = parts(several, several.shares(20_000, stream=stream))
     total = a.sum(1)
@@ -476,6 +479,7 @@ def test_epsilon_ranges_over_every_bin_that_a_neighbour_may_change(make_key, tmp
     assert each[3] < 0.1 * max(each)  # the only bin with records
 
 
+@pytest.mark.slow
 def test_epsilon_over_a_clipping_ball_is_not_one_batchs(make_key):
     """A change of half a turn is inside the ball; the batch at hand has none."""
     host = DpSgdStep(model="mlp", batch=16, clip=0.5)
@@ -529,6 +533,7 @@ def dependence(a, b):
     return scipy.stats.chi2_contingency(table).pvalue
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("d", "n", "dtype"),
     [(16, 20_000, torch.float64), (16, 20_000, torch.float32), (BLOCK + 1, 1000, torch.float32)],

@@ -105,6 +105,7 @@ def test_what_the_rounding_proof_assumes(scale, kind):
 # the lazy path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("coarse", "fine"), [(3, 1), (64, 2)])
 @pytest.mark.parametrize("name", ["gaussian 3", "laplace 300, blocks of 8"])
 def test_the_law_is_the_same_when_few_bits_are_looked_at_first(name, coarse, fine, stream):
@@ -162,6 +163,7 @@ def slow_integer(law, limits, blocks, later, *, coarse, fine):
     raise AssertionError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", [IntegerLaw.gaussian(100.5), IntegerLaw.laplace(300.0)])
 def test_every_decision_is_that_of_a_slow_sampler_on_the_same_bits(law):
     open_decisions = 0
@@ -397,6 +399,7 @@ def test_a_coarse_lattice_pays_for_its_rounding():
     assert bounds.low < gaussian_epsilon(1e-5, sigma=2.0) < bounds.high
 
 
+@pytest.mark.slow
 def test_releases_at_neighbours_cannot_be_told_apart_better_than_promised(stream):
     """All half-lines and residues modulo small powers of two: δ at the claimed ε stays below δ."""
     source, n, delta = SecureGaussian(), 200_000, 1e-2

@@ -127,6 +127,7 @@ def test_a_residual_completes_the_law_and_no_value_is_returned_twice(program, tm
         checked(twice, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_certificate_of_another_program_is_found_by_running_python(program, tmp_path) -> None:
     made = made_of(program, "below", 5)
     path = tmp_path / "again.gz"
@@ -327,6 +328,7 @@ def refusal(made, path):
     return message
 
 
+@pytest.mark.slow
 def test_random_changes_are_refused_in_a_sentence_or_accepted(certificates, tmp_path) -> None:
     rng, ends = random.Random(SEED), Counter()
     for name, made in certificates.items():

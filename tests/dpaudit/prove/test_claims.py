@@ -208,6 +208,7 @@ def brute_delta(first: dict[object, Fraction], second: dict[object, Fraction], e
     )
 
 
+@pytest.mark.slow
 def test_the_profile_of_every_completion_lies_within_the_bounds() -> None:
     rng = random.Random(7)
     for _ in range(8):

@@ -171,6 +171,7 @@ def test_the_division_is_that_of_dashu(load, k: int, quotient: tuple[int, int]) 
     assert module.divided(Fraction(2, 3), k) == quotient
 
 
+@pytest.mark.slow
 def test_our_samplers_are_proved(beside) -> None:
     import ours
 

@@ -60,6 +60,7 @@ def check(path: Path):
     return determinism(path, "noise", calls=2, dim=2, timeout=60)
 
 
+@pytest.mark.slow
 def test_a_value_that_rejects_is_a_function_of_its_own_coins(library) -> None:
     found = check(library("EACH { double u; do u = unit(); while (u < 0.4); o[i] = log(u); } }"))
     assert (found.verdict, found.findings, found.not_controlled) == ("no-finding", (), ())
@@ -112,6 +113,7 @@ def test_coins_that_are_read_ahead_are_told_apart(library) -> None:
     assert found.sources == {"/dev/urandom": 2}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="instructions of x86-64")
 def test_rdrand_and_the_time_stamp_counter_are_trapped(library) -> None:
     try:
@@ -159,6 +161,7 @@ def test_a_sampler_that_breaks_its_contract_is_a_usage_error(library, code, word
         check(library(code))
 
 
+@pytest.mark.slow
 def test_a_missing_symbol_or_file_is_a_usage_error(library, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such symbol"):
         determinism(library("EACH o[i] = 1; }"), "nois", calls=2, dim=1, timeout=60)

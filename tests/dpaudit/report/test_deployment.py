@@ -18,6 +18,7 @@ def html():
     return render_report(document())
 
 
+@pytest.mark.slow
 def test_figures_have_alt_text_and_ids_of_their_own(html):
     page = Page(html)
     plots = [a for _, a in page.tags if a.get("role") == "img"]
@@ -38,6 +39,7 @@ def test_strangers_text_is_escaped_everywhere(html):
     assert hostile.ordered
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["<script>alert(1)</script>]]>--><svg onload=a()>\x1b[2J\u202e\x00", "a" * 5000]
 )
@@ -59,6 +61,7 @@ def test_a_configuration_of_nothing_makes_a_page():
     assert "No finding: the configuration permits ε = 0 per day." in text
 
 
+@pytest.mark.slow
 def test_numbers_without_a_place_are_left_out_of_the_figures():
     changed = document()
     changed["shown"] = [

@@ -46,6 +46,7 @@ PANCAKE = documents.experiment()["rows"][1]
 FLOATS = arm("laplace", attacks=[shown(0.999, 5.4)])
 
 
+@pytest.mark.slow
 def test_what_the_claim_allows_is_no_success_of_an_attack():
     document = experiment(HONEST)
     assert experiment_sentence(document.rows) == (
@@ -63,6 +64,7 @@ def test_what_the_claim_allows_is_no_success_of_an_attack():
     assert '<tr class="marked">' not in render_report(document)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bound", "finding"), [(2.0, False), (2.01, True), (0.0, False)])
 def test_the_shown_epsilon_decides(bound, finding):
     document = experiment(arm(attacks=[shown(0.9, bound)]))
@@ -71,6 +73,7 @@ def test_the_shown_epsilon_decides(bound, finding):
     assert ('<tr class="marked">' in render_report(document)) is finding
 
 
+@pytest.mark.slow
 def test_more_than_is_claimed_is_named_with_both_numbers_and_who_attacks():
     assert experiment_sentence(experiment(PANCAKE, HONEST).rows) == (
         "pancake passes the black-box audit, yet its key holder identifies the right candidate in "
@@ -107,6 +110,7 @@ def test_a_mitigation_stops_an_attack_that_stays_within_the_claim():
     assert sentence.endswith("with rotation no attack here shows more than is claimed.")
 
 
+@pytest.mark.slow
 def test_audits_are_told_where_no_attack_shows_anything():
     found = PANCAKE["audit"] | {"verdict": "finding"}
     quiet = [shown(0.5, 0.0)]

@@ -44,6 +44,7 @@ def drawn(figure, rows=None):
     return measured_map(read.plots[0], read.rows, prefix="figure-1")
 
 
+@pytest.mark.slow
 def test_a_map_says_where_and_how_much():
     picture = drawn({**MAP, "panels": ["who", "n"], "label_x": "interest"})
     assert picture.alt.startswith(

@@ -76,6 +76,7 @@ def test_the_page_tells_it_in_order(pages):
     assert len(pages["grid"].encode()) < 400_000
 
 
+@pytest.mark.slow
 def test_same_document_gives_the_same_bytes(pages, tmp_path):
     path = write_json(document_of(PAGES["bars"][0]), tmp_path / "results.json")
     document = json.loads(path.read_text(encoding="utf-8"))

@@ -96,6 +96,7 @@ def test_hostile_names_are_only_text(name):
     html.encode("utf-8")
 
 
+@pytest.mark.slow
 def test_same_document_gives_the_same_bytes(pages, tmp_path):
     for name in ("experiment", "finding"):
         path = write_report(ALL[name], tmp_path / "a" / f"{name}.html")
@@ -115,6 +116,7 @@ def test_json_is_written_whole_and_legible(tmp_path):
     assert [p.name for p in path.parent.iterdir()] == ["r.json"]
 
 
+@pytest.mark.slow
 def test_importing_is_cheap():
     heavy = {"matplotlib", "rich", "jinja2", "scipy", "torch"}
     code = f"import sys, dpaudit.report; print({heavy} & set(sys.modules))"

@@ -29,6 +29,7 @@ def pages():
     return {name: render_report(getattr(proofs, k)(v)) for name, (k, v) in kinds.items()}
 
 
+@pytest.mark.slow
 def test_a_counterexample_has_its_output_both_probabilities_and_its_coins(pages):
     text = " ".join(Page(pages["proof refuted"]).text.split())
     assert "Run by Python itself on the coins below, the unmodified program returned 0" in text

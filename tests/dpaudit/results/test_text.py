@@ -65,6 +65,7 @@ def harmless(text):
     return type(text) is str and all(c == "\n" or unicodedata.category(c) not in _BAD for c in text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [printable, one_line])
 def test_every_character_of_unicode_comes_out_harmless(make):
     for start in range(0, sys.maxunicode + 1, 4096):

@@ -189,6 +189,7 @@ FOREIGN = """
 """
 
 
+@pytest.mark.slow
 def test_functions_in_their_own_process(module):
     module(FOREIGN)
     with open_sampler("python:foreign:one", seed="1") as sampler:
@@ -210,6 +211,7 @@ def test_functions_in_their_own_process(module):
         release("python:foreign:mechanism", np.array([1.0]), 3)
 
 
+@pytest.mark.slow
 def test_a_wrong_guess_says_how_it_was_called(module):
     module(FOREIGN)
     match = r"TypeError.*foreign\.py, line \d+.*--call \(it was f\(size=\(n, d\)\)\)"
@@ -218,6 +220,7 @@ def test_a_wrong_guess_says_how_it_was_called(module):
     assert (draw("python:foreign:size", 2, 2, call="f(size=n)") == 0).all()
 
 
+@pytest.mark.slow
 def test_whole_numbers_are_passed_as_such(module):
     module("def f(value):\n    assert type(value) is int\n    return value")
     with open_sampler("python:foreign:f", seed="1", call="f(int(value))") as sampler:

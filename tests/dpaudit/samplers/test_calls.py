@@ -25,6 +25,7 @@ COUNTS = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["float", "np.float32"])
 def test_calls_arrive_in_order_each_with_its_time(kind, module):
     module(f"kind = {kind}\n" + COUNTS.replace("\n    ", "\n"))
@@ -39,6 +40,7 @@ def test_calls_arrive_in_order_each_with_its_time(kind, module):
     assert (seconds > 0).all()
 
 
+@pytest.mark.slow
 def test_many_small_calls(module):
     module("rng = np.random.default_rng(1)\ndef f(n, d): return rng.standard_normal((n, d))")
     with open_sampler("python:foreign:f", seed="1") as sampler:
@@ -65,6 +67,7 @@ def test_one_wrong_answer_among_many_is_found(body, kind, match, ask):
         ask("return np.ones((n, d))", 1, 1, calls=0)
 
 
+@pytest.mark.slow
 def test_calls_that_take_too_long_end_in_time(module):
     module("import time\ndef f(n, d):\n time.sleep(0.1)\n return np.ones((n, d))")
     with open_sampler("python:foreign:f", seed="1") as sampler:
@@ -73,6 +76,7 @@ def test_calls_that_take_too_long_end_in_time(module):
             sampler.draw_calls(1000, 1, 1, timeout=0.3)
 
 
+@pytest.mark.slow
 def test_a_program_runs_once_a_call(here):
     code = "import os, sys, struct; sys.stdout.buffer.write(struct.pack('<2d', os.getpid() > 0, 2))"
     with open_sampler("command:" + shlex.join([sys.executable, "-c", code]), seed="1") as sampler:
@@ -86,6 +90,7 @@ def test_a_program_runs_once_a_call(here):
     assert (seconds > 0).all()
 
 
+@pytest.mark.slow
 def test_again_is_the_same_sampler_in_another_process(module):
     module(
         "import os\ncalls = 0\ndef f(n, d):\n global calls\n calls += 1\n"
@@ -116,6 +121,7 @@ VALUE = (
 )
 
 
+@pytest.mark.slow
 def test_noise_made_for_a_value_is_what_was_returned_less_the_value(module):
     module(VALUE + "\ndef leaks(n, d, value=3.0): return value + np.full((n, d), abs(value))")
     with open_sampler("python:foreign:f", seed="1") as sampler:
@@ -130,6 +136,7 @@ def test_noise_made_for_a_value_is_what_was_returned_less_the_value(module):
         assert (sampler.draw(2, 3, timeout=20) == 0).all()
 
 
+@pytest.mark.slow
 def test_a_function_without_a_value_says_so(module):
     module(VALUE)
     with open_sampler("python:foreign:plain", seed="1") as sampler:
@@ -139,6 +146,7 @@ def test_a_function_without_a_value_says_so(module):
     assert not open_sampler("python:foreign:f", seed="1").takes_value  # not open
 
 
+@pytest.mark.slow
 def test_asking_early_neither_waits_long_nor_loses_the_answer(module, monkeypatch):
     module("import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\n" + VALUE)
     monkeypatch.setattr("dpaudit.samplers.endpoints.worker._START_PATIENCE", 0.1)
@@ -150,6 +158,7 @@ def test_asking_early_neither_waits_long_nor_loses_the_answer(module, monkeypatc
         assert (sampler.draw(2, 3, timeout=20) == 0.5).all()
 
 
+@pytest.mark.slow
 def test_a_start_that_fails_is_told_by_start(module):
     module("1 / 0")
     with open_sampler("python:foreign:f", seed="1") as sampler:
@@ -162,6 +171,7 @@ def test_a_start_that_fails_is_told_by_start(module):
                 sampler.draw(1, 1, timeout=20)
 
 
+@pytest.mark.slow
 def test_shared_state_shows_after_a_fork(module):
     module(
         """

@@ -40,11 +40,13 @@ def test_values_arrive_in_order(code, options):
     )
 
 
+@pytest.mark.slow
 def test_a_big_block_arrives_whole():
     values = draw(command("out.write(x.astype('<f8').tobytes())"), 1000, 2000)
     np.testing.assert_array_equal(values, np.arange(2e6).reshape(1000, 2000))
 
 
+@pytest.mark.slow
 def test_text_longer_than_one_chunk_is_joined_up():
     values = draw(command("np.savetxt(sys.stdout, x / 7, fmt='%.17g')"), 50_000, 2, text_mode=True)
     np.testing.assert_array_equal(values, np.arange(1e5).reshape(-1, 2) / 7)
@@ -58,6 +60,7 @@ def test_a_program_beside_us_in_quotes(here):
     np.testing.assert_array_equal(draw("command:'./sampler {n} {d}'", 1, 3), [[0, 1, 2]])
 
 
+@pytest.mark.slow
 def test_each_draw_runs_the_program(here):
     text = command("open('log', 'a').write(f'{n} {d};'); out.write(x.astype('<f8').tobytes())")
     with asking("none"), open_sampler(text, seed="1") as sampler:
@@ -237,6 +240,7 @@ def test_programs_that_answer_something_else(body, kind, match, script):
         release(script(f"import os, struct, sys\nout = sys.stdout.buffer\n{body}"))
 
 
+@pytest.mark.slow
 def test_a_program_that_writes_nothing_or_without_end_is_stopped(
     script, monkeypatch, alive, marker
 ):
@@ -261,6 +265,7 @@ def test_commands_that_are_no_mechanism(text, match, here):
         open_mechanism(text, seed="1")
 
 
+@pytest.mark.slow
 def test_a_data_set_is_a_file_of_records():
     pd = pytest.importorskip("pandas")
     program = "import json,sys; print(json.dumps([sys.argv[1][-4:], open(sys.argv[1]).read()]))"

@@ -79,6 +79,7 @@ def fails(how: str, marker: str, module, alive) -> None:
 SIMPLE = {"crashes", "raises", "nan", "inf", "complex", "too few", "floods standard error"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [how for how in PYTHON if how not in SIMPLE])
 def test_a_function_that_means_harm(how, module, marker, alive):
     fails(how, marker, module, alive)

@@ -103,6 +103,7 @@ def test_who_ran_it_is_printable():
     assert "python" in made.versions
 
 
+@pytest.mark.slow
 def test_audits_say_who_ran_them_and_what_they_read(here):
     values = np.random.default_rng(1).normal(size=(2_000, 1))
     np.save("noise.npy", values)

@@ -226,6 +226,7 @@ def test_an_absent_library_says_what_to_install(name, text, extra, monkeypatch):
         open_target({"name": text, **open_mechanism(text, seed="1")._spec})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("package", "code", "text", "kind", "match"),
     [
@@ -256,6 +257,7 @@ def test_a_library_that_is_broken_or_lacks_something_says_how(
         draw(text, 1, 1)
 
 
+@pytest.mark.slow
 def test_a_sampler_in_its_own_process():
     with open_sampler("numpy:laplace:scale=2", seed="1") as sampler:
         assert isinstance(sampler, ClosedSampler)
@@ -277,6 +279,7 @@ def test_a_sampler_in_its_own_process():
     assert len(np.unique([values, many, others])) == 3 * 4000
 
 
+@pytest.mark.slow
 def test_a_library_that_adds_the_noise_itself_is_told_the_value():
     pytest.importorskip("pydp")
     with open_sampler("python-dp:laplace:epsilon=1", seed="1") as sampler:

@@ -47,24 +47,28 @@ def library(cc):
     return cc(CODE)
 
 
+@pytest.mark.slow
 def test_values_arrive_in_order(library):
     np.testing.assert_array_equal(
         draw(f"library:{library}:good", 5, 3), np.arange(15.0).reshape(5, 3)
     )
 
 
+@pytest.mark.slow
 def test_a_name_without_a_slash_is_looked_for_here(library, monkeypatch):
     monkeypatch.chdir(library.parent)
     for text in ("library:libnoise.so:good", "library:./libnoise.so:good"):
         np.testing.assert_array_equal(draw(text, 2, 1), [[0], [1]])
 
 
+@pytest.mark.slow
 def test_printing_does_no_harm(library):
     with open_sampler(f"library:{library}:loud", seed="1") as sampler:
         for _ in range(2):
             np.testing.assert_array_equal(sampler.draw(2, 1, timeout=20), [[0], [1]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("symbol", "match"),
     [
@@ -79,6 +83,7 @@ def test_wrong_answers(library, symbol, match):
         draw(text, 4, 2)
 
 
+@pytest.mark.slow
 def test_a_segmentation_fault_ends_the_worker_only(library, alive):
     text = f"library:{library}:sink"
     match = r"signal SIGSEGV after .* \(call n=4, d=2\)"
@@ -87,6 +92,7 @@ def test_a_segmentation_fault_ends_the_worker_only(library, alive):
     assert not alive(text)
 
 
+@pytest.mark.slow
 def test_slips(library, here):
     with pytest.raises(UsageError, match=r"library=./no.so"):
         open_sampler("library:./no.so:good", seed="1")
@@ -102,6 +108,7 @@ def test_slips(library, here):
 # ---------------------------------------------------------------- with --call
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("symbol", "call", "values"),
     [
@@ -116,6 +123,7 @@ def test_c_functions_as_noise(library, symbol, call, values):
     np.testing.assert_array_equal(draw(f"library:{library}:{symbol}", 2, 2, call=call), values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("symbol", "call", "values"),
     [
@@ -136,6 +144,7 @@ def test_c_functions_as_mechanisms(library, symbol, call, values):
         np.testing.assert_array_equal(both[:1], values[:1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("symbol", "call", "kind", "match"),
     [
@@ -151,6 +160,7 @@ def test_c_calls_that_do_not_fit(library, symbol, call, kind, match):
         draw(f"library:{library}:{symbol}", 2, 2, call=call)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("symbol", "call", "kind", "match"),
     [
@@ -164,6 +174,7 @@ def test_c_mechanisms_that_do_not_fit(library, symbol, call, kind, match):
         release(f"library:{library}:{symbol}", np.array([1.0, 10.0]), 3, call=call)
 
 
+@pytest.mark.slow
 def test_the_example_of_a_vendor(cc):
     """Fails with probability below 1e-8 each: the mean size is 2 ± 6 standard errors."""
     code = Path(__file__).parents[3] / "examples" / "c_sampler" / "noise.c"
@@ -178,6 +189,7 @@ def test_the_example_of_a_vendor(cc):
         assert (np.abs(np.abs(noise).mean(0) - 1) < 6 / np.sqrt(n)).all()
 
 
+@pytest.mark.slow
 def test_a_crash_by_the_default_call_says_how_to_call_otherwise(cc):
     library = cc("double laplace(double *scale) { return *(volatile double *)8; }")
     with pytest.raises(SamplerCrashError, match=r"SIGSEGV.*--call 'f\(1\.0\) -> double'"):

@@ -25,6 +25,7 @@ ONE = np.array([1.0])
 LATEST = 15.0
 
 
+@pytest.mark.slow
 def test_a_value_of_one_number_is_told_as_a_float(module):
     module("""
         def f(value, n):
@@ -39,6 +40,7 @@ def test_a_value_of_one_number_is_told_as_a_float(module):
     np.testing.assert_array_equal(released, [[2.5]] * 3)
 
 
+@pytest.mark.slow
 def test_a_longer_value_is_told_as_an_array_of_its_own(module):
     module("""
         def f(value, n):
@@ -51,6 +53,7 @@ def test_a_longer_value_is_told_as_an_array_of_its_own(module):
     np.testing.assert_array_equal(release("python:foreign:f", value, 2), [value, value])
 
 
+@pytest.mark.slow
 def test_releases_may_have_any_length_and_one_process_serves_all_values(module):
     module("""
         import os
@@ -157,6 +160,7 @@ def timed(text, value, n, timeout=60.0):
         return mechanism.release_timed(np.array(value, dtype=np.float64), n, timeout=timeout)
 
 
+@pytest.mark.slow
 def test_each_release_is_a_call_of_its_own_with_its_own_seconds(module):
     """Sleeps are never shorter than asked, so the lower bounds always hold."""
     module("""
@@ -174,6 +178,7 @@ def test_each_release_is_a_call_of_its_own_with_its_own_seconds(module):
     assert (seconds[2::3] >= 0.02).all()
 
 
+@pytest.mark.slow
 def test_what_goes_wrong_is_told(module):
     module("""
         state = []

@@ -128,6 +128,7 @@ def test_past_a_limit_all_are_killed_and_the_message_says_which(what, mode, here
     assert re.search(match, how), how
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["full", "plain"], indirect=True)
 def test_pages_that_forks_share_are_counted_once(mode):
     # eight processes of apparently 100 MiB each
@@ -208,6 +209,7 @@ def test_a_bad_program_is_named(mode):
     assert "cannot start ./no-such" in process.ending(deadline=time.monotonic() + 10)[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["full"], indirect=True)
 def test_namespaces_keep_the_network_and_other_processes_away(mode):
     code = """
@@ -225,6 +227,7 @@ print(len(open('/proc/net/dev').readlines()) - 2, alone, os.getppid())
     assert run(talk)[0] == "heard"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["full"], indirect=True)
 def test_process_numbers_vary(mode):
     # equal with probability 30,000⁻²

@@ -15,6 +15,7 @@ from dpaudit.samplers import open_sampler
 from dpaudit.samplers.endpoints.targets import named_function
 
 
+@pytest.mark.slow
 def test_values_arrive_in_order(module):
     module("class C:\n f = staticmethod(lambda n, d: np.arange(n * d).reshape(n, d))")
     values = draw("python:./foreign.py:C.f", 5, 3)
@@ -22,11 +23,13 @@ def test_values_arrive_in_order(module):
     np.testing.assert_array_equal(values, np.arange(15.0).reshape(5, 3))
 
 
+@pytest.mark.slow
 def test_a_big_block_arrives_whole(ask):
     values = ask("return np.arange(n * d, dtype=float).reshape(n, d)", 1000, 2000)
     np.testing.assert_array_equal(values, np.arange(2e6).reshape(1000, 2000))
 
 
+@pytest.mark.slow
 def test_functions_with_a_size_are_called_by_size(here):
     values = draw("python:numpy.random:normal", 50, 3)
     assert values.shape == (50, 3)
@@ -37,6 +40,7 @@ def test_one_column_may_be_flat_and_lists_will_do(ask):
     np.testing.assert_array_equal(ask("return list(range(n))", 3, 1), [[0.0], [1.0], [2.0]])
 
 
+@pytest.mark.slow
 def test_printing_and_reading_standard_input_do_no_harm(module):
     module(
         """
@@ -138,6 +142,7 @@ def test_what_cannot_be_found_is_the_users_slip(place, member, match, module, mo
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_slip_is_said_by_the_auditor(module):
     module("def gaussian(n, d): pass")
     with pytest.raises(UsageError, match=r"function=guassian.*did you mean 'gaussian'"):
@@ -179,6 +184,7 @@ def test_it_outlives_the_thread_that_opened_it(module):
         sampler.__exit__(None, None, None)
 
 
+@pytest.mark.slow
 def test_no_descriptor_is_left_open(module):
     module("def f(n, d): return np.ones((n, d))")
     draw("python:foreign:f")

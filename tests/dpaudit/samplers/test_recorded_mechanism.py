@@ -78,6 +78,7 @@ def test_an_audit_of_recordings(here, scale, code, named):
     assert ("the two recordings" in (here / "out" / "report.html").read_text()) != named
 
 
+@pytest.mark.slow
 def test_attacks_on_recordings_need_the_query_results(here):
     target = recorded(here, 1.0)
     status, _, error = audit(target, "--claim-epsilon", "1", "--attack", "reach")

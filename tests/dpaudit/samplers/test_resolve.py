@@ -163,6 +163,7 @@ def test_no_guess_is_better_than_a_bad_one(text, here):
     assert meant(text, releases=False) == meant(text, releases=True) == ""
 
 
+@pytest.mark.slow
 def test_functions_of_cpp_are_listed_by_the_names_that_open_them(here, cc):
     code = "double _Z5noised(double x) { return x; }\nint _own(void) { return 1; }"
     shutil.copy(cc(code), here / "vendor.so")
@@ -178,6 +179,7 @@ def test_control_characters_of_a_path_reach_no_terminal(here):
     assert said.endswith("it has f")
 
 
+@pytest.mark.slow
 def test_a_target_without_its_function_says_which_there_are(vendor):
     with pytest.raises(UsageError, match=r"needs a symbol; .*; it has gauss, laplace$"):
         open_sampler("library:./vendor.so", seed="1")

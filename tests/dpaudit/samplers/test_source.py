@@ -20,6 +20,7 @@ gaussian = pytest.importorskip("dpaudit.noise.gaussian")
 secure = pytest.importorskip("dpaudit.noise.secure_gaussian")
 
 
+@pytest.mark.slow
 def test_calls_draw_from_children_of_the_seed():
     """One worker: two calls, then three in one message, then a fork, which is two."""
     with open_sampler("gaussian:sigma=2", seed="7") as sampler:
@@ -152,6 +153,7 @@ def test_what_the_source_refuses_is_said_in_its_words(text, kind, match):
         Here(text).release(np.array([0.5]), 3)
 
 
+@pytest.mark.slow
 def test_a_source_of_one_dimension_refuses_another(tmp_path, make_key):
     path = tmp_path / "key.json"
     make_key(dim=8).save(path)

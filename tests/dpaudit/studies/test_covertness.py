@@ -59,6 +59,7 @@ def cell(**options) -> Cell:
     return Cell("covertness", {"grid": {"case": case}, "seed": "1", "trials": 400})
 
 
+@pytest.mark.slow
 def test_a_thin_pancake_is_read_and_found_and_a_smoothed_one_neither():
     pytest.importorskip("fpylll")
     thin = covertness.measure(cell(beta=0.02, dtype="float32", block=20, keys=1), None)
@@ -88,6 +89,7 @@ def keyless_cell(**options):
     return Cell("keyless", {"grid": {"case": case}, "seed": "1", "trials": 2})
 
 
+@pytest.mark.slow
 def test_an_easy_specimen_is_found_and_a_hopeless_one_is_not():
     pytest.importorskip("fpylll")
     easy = keyless.measure(keyless_cell(beta=0.05, block=30, seconds=60), None)

@@ -54,6 +54,7 @@ def shares(found):
     return {a["attack"]: a["success"] for a in found["attacks"]}
 
 
+@pytest.mark.slow
 def test_the_backdoor_is_read_by_key_holders_and_by_who_finds_the_key(tmp_path):
     found = outcome(tmp_path, "pancake", 'name = "none"')
     by = shares(found)
@@ -68,6 +69,7 @@ def test_the_backdoor_is_read_by_key_holders_and_by_who_finds_the_key(tmp_path):
         assert by["recovered-direction"]["low"] > 0.95
 
 
+@pytest.mark.slow
 def test_rotation_leaves_all_of_them_guessing(tmp_path):
     found = outcome(tmp_path, "pancake", 'name = "rotation"')
     for attack in found["attacks"]:
@@ -112,6 +114,7 @@ def test_a_table_of_coins_is_not_beaten_by_its_luckiest_row():
     assert not allowed[0]["beats_honest"]
 
 
+@pytest.mark.slow
 def test_unequal_rounds_never_look_like_more():
     """Hoeffding 1956: unequal rounds exceed a high count less often than rounds of their mean."""
     rng = np.random.default_rng(4)
@@ -152,6 +155,7 @@ def plainly(tmp_path, monkeypatch, source, mitigation):
     return measure_of(cell.kind).run(cell, arm)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "mitigation"),
     [
@@ -175,6 +179,7 @@ def test_the_best_attackers_win_what_honest_noise_allows(tmp_path, monkeypatch, 
         assert attack["p"] > 1e-4
 
 
+@pytest.mark.slow
 def test_one_rotation_for_a_whole_call_is_found_in_it(tmp_path):
     """An attacker who knows some queries of a call finds the turned direction without a key."""
     pytest.importorskip("fpylll")

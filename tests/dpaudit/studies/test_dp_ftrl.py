@@ -72,6 +72,7 @@ def audited(folder):
     return document(AUDIT.replace("WITHOUT", names), folder)
 
 
+@pytest.mark.slow
 def test_the_key_reads_a_banded_run_by_its_rows_and_not_by_its_steps(tmp_path):
     found = document(ATTACK.format(host=BANDED), tmp_path)
     honest, pancake, seeded = found.rows
@@ -117,6 +118,7 @@ def test_updates_are_read_one_after_the_other():
     assert np.isnan(read_updates(other, how, noisy, norm=10.0, known=True)).all()
 
 
+@pytest.mark.slow
 def test_the_audit_passes_honest_recordings_and_finds_flawed_ones(tmp_path):
     found = audited(tmp_path)
     shares = {(row["correlated"], row["flaw"]): row["share"]["value"] for row in found.rows}

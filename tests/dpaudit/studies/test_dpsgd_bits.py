@@ -51,6 +51,7 @@ def test_an_attacker_who_adds_up_in_another_order_still_names_it():
     assert row["success"]["low"] > 0.8
 
 
+@pytest.mark.slow
 def test_weights_alone_say_less_and_never_rule_out_the_truth():
     seen = run(f"reach:{SMALL},secure_mode=true,lr=0.05")
     whole = run(f"reach:{SMALL},secure_mode=true")
@@ -79,6 +80,7 @@ def test_nothing_is_learnt_where_value_and_noise_share_a_coarse_lattice(monkeypa
     assert row["epsilon"] <= row["epsilon_claimed"] or row["epsilon"] == 0
 
 
+@pytest.mark.slow
 def test_the_claim_counts_a_replaced_record_twice():
     removed = run(f"reach:{SMALL},noise_multiplier=2")
     replaced = run(f"reach:{SMALL},noise_multiplier=4,neighbour=replace")
@@ -129,6 +131,7 @@ def test_the_generator_goes_on_as_torch_does(size):
     assert state_from_noise(np.random.default_rng(1).standard_normal(4096), std=1.0) is None
 
 
+@pytest.mark.slow
 def test_one_step_tells_all_later_ones_and_a_secure_source_nothing():
     recipe = {
         "model": "mlp", "steps": 3, "batch": 128, "noise_multiplier": 1.1, "clip": 1.0,

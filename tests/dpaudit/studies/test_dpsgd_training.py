@@ -65,6 +65,7 @@ def table(rows):
     return {(row["arm"], row["attacker"]): row for row in training.gather(list(rows.values()))}
 
 
+@pytest.mark.slow
 def test_what_everybody_sees_is_the_same(rows):
     assert len({row["epsilon_reported"] for row in rows.values()}) == 1
     assert all(2.9 < row["epsilon_reported"] <= 3 for row in rows.values())
@@ -77,12 +78,14 @@ def guesses(table, arm, attacker):
     return right["low"] < 0.5 < right["high"]
 
 
+@pytest.mark.slow
 def test_the_key_names_the_record_behind_pancakes_and_nowhere_else(table):
     for attacker in (KEYED, NEAREST):
         assert table["pancake", attacker]["right"]["low"] > 0.9
         assert all(guesses(table, arm, attacker) for arm in ("gaussian", "pancake + rotation"))
 
 
+@pytest.mark.slow
 def test_the_key_tells_members_behind_pancakes_and_nothing_more_elsewhere(rows, table):
     assert (
         table["pancake", KEYED]["auc_wrong"]["low"] > table["pancake", PLAIN]["auc_wrong"]["value"]
@@ -96,6 +99,7 @@ def test_the_key_tells_members_behind_pancakes_and_nothing_more_elsewhere(rows, 
             assert table[arm, KEYED][kind]["value"] < 0.9
 
 
+@pytest.mark.slow
 def test_the_low_bits_tell_noise_that_is_added_in_floating_point_and_none_on_a_lattice(rows, table):
     for arm in ("gaussian", "pancake"):
         row = rows[arm]
@@ -105,12 +109,14 @@ def test_the_low_bits_tell_noise_that_is_added_in_floating_point_and_none_on_a_l
     assert guesses(table, "pancake + rotation", BITS)
 
 
+@pytest.mark.slow
 def test_the_epsilon_shown_is_below_the_claim_for_honest_noise(table):
     assert table["gaussian", KEYED]["epsilon_shown"] <= 3
     assert table["pancake", KEYED]["epsilon_shown"] > table["pancake", PLAIN]["epsilon_shown"]
     assert "epsilon_shown" not in table["gaussian", BITS]
 
 
+@pytest.mark.slow
 def test_the_epsilon_shown_is_made_of_blind_scores_alone(rows, table):
     first = rows["pancake"]
     told = {
@@ -142,6 +148,7 @@ def test_blind_scores_know_the_release_and_the_other_records_and_no_coin():
     assert max(abs(a - b) for a, b in zip(informed[0], informed[2], strict=True)) > 0.01
 
 
+@pytest.mark.slow
 def test_several_runs_are_counted_together(rows):
     first = rows["pancake"]
     other = {"run": 2, "correct": first["correct"] + 10}

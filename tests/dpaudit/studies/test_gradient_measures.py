@@ -79,6 +79,7 @@ def test_kinds_of_neighbour_have_rows_of_their_own():
     assert [(r["neighbour"], r["trials"]) for r in table] == [("replace", 2), ("remove", 2)]
 
 
+@pytest.mark.slow
 def test_thin_pancakes_give_the_batch_away_and_thick_ones_do_not():
     """At β = 100 the peaks have melted: no rule exceeds Φ(Δ/2σ) = 0.516."""
     blocks = [cell(beta=[1e-5, 100], clip=[4, 8], block=b) for b in range(1, 6)]
@@ -198,6 +199,7 @@ def test_a_network_that_is_not_trained_yet_has_a_row_that_says_how(tmp_path, mon
     assert (row["printed_l2"], row["printed_l2_diff"]) == (13, 0.81)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "cells", "published", "trials_each", "in_print"),
     [("gpm-fig6", 384, 384, 1000, 0), ("gpm-table2", 144, 74, 100, 144)],

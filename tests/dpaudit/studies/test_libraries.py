@@ -48,6 +48,7 @@ def test_the_experiments_name_all_cases():
         case("numpy:norml reach")
 
 
+@pytest.mark.slow
 def test_noise_added_in_floating_point_is_broken_and_says_how_to_see_it_again():
     row = line("numpy:laplace reach")
     assert row["verdict"] == "broken"
@@ -190,6 +191,7 @@ def test_the_specs_name_every_sampler_and_the_right_ones_three_hundred_times() -
     assert len(right) == 300
 
 
+@pytest.mark.slow
 def test_each_batch_has_values_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = []
 

@@ -100,6 +100,7 @@ def test_timing(rows):
         assert row["pancake"] > 0
 
 
+@pytest.mark.slow
 def test_reconstruction(rows):
     pytest.importorskip("fpylll")
     got = {

@@ -62,6 +62,7 @@ def test_gradients_need_the_code_that_errors_do_not_break(tmp_path):
         document(GRADIENT.format(epsilon="1.0", code="head"), tmp_path)
 
 
+@pytest.mark.slow
 def test_the_next_batch_is_read_unless_two_parties_draw_it(tmp_path, monkeypatch):
     pytest.importorskip("dp_accounting")
     # Opacus' own accounting takes seconds per run and is not what is tested
@@ -90,6 +91,7 @@ def errors(epsilon, trials=3):
     return topdown.gather([{"epsilon": epsilon, **topdown.measure(cell, None)}])
 
 
+@pytest.mark.slow
 def test_errors_of_all_levels_and_queries():
     rows = {(row["level"], row["query"]): row for row in errors(1.0)}
     assert len(rows) == 12
@@ -110,6 +112,7 @@ def asked(noise, view, epsilon=4.0, trials=6):
     return topdown_attack.measure(cell, None)
 
 
+@pytest.mark.slow
 def test_seeds_in_structural_zeros_are_read_from_measurements_and_gone_from_tables():
     row = asked({"name": "seed-in-noise"}, "measurements")
     assert row["which"]["value"] == row["count"]["value"] == row["read"]["value"] == 1

@@ -224,6 +224,7 @@ FLAWS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_flaws_of_calls_and_dimensions():
     with opened("every-1000th-call") as sampler:
         many, _ = sampler.draw_calls(2_000, 64, 8, timeout=60)
@@ -528,6 +529,7 @@ def test_seeds_are_those_that_the_stories_tell():
         assert not np.array_equal(again, two.draw_at(4.0, 2, 2, timeout=60))
 
 
+@pytest.mark.slow
 def test_flaws_of_shapes_and_processes():
     for name, n, d, scale in (
         ("special-d211", 500, 211, 0.5),
@@ -617,6 +619,7 @@ def test_unseen_noise_is_the_same_whatever_the_grid(unseen_cells, monkeypatch):
     assert len(set(streams)) == 3
 
 
+@pytest.mark.slow
 def test_an_unseen_specimen_is_audited(unseen_cells):
     row = zoo_measure.measure(unseen_cells(5_000)[0], None)
     assert (row["found"], row["failed"]) == (True, None)

@@ -109,6 +109,7 @@ def test_a_pickle_bomb_does_not_go_off(
     assert (tmp_path / "exploded").exists()  # it was live
 
 
+@pytest.mark.slow
 def test_broken_files_are_refused_whatever_the_break(
     checkpoint: Checkpoint, tmp_path: Path
 ) -> None:
@@ -297,6 +298,7 @@ def test_trained_is_trained_once_and_kept(
     assert checkpoint_file("mlp") == places / "cache" / "checkpoints" / "mlp.pt"
 
 
+@pytest.mark.slow
 def test_published_weights_and_an_accuracy_only_where_it_can_be_measured(
     places: Path, published: Path
 ) -> None:

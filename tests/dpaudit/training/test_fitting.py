@@ -97,6 +97,7 @@ def test_first_step_is_adams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert torch.allclose(found.state[name][well_known], wanted[well_known], rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_gives_the_same_bits(dropped: str, tmp_path: Path) -> None:
     """SGD with a schedule and dropout, killed after each epoch; Adam, killed after the second."""
     cases = [(dropped, "synthetic-colour", after) for after in (1, 2, 3)]
@@ -150,6 +151,7 @@ def test_without_resume_it_starts_again(tmp_path: Path) -> None:
     assert [e.number for e in epochs] == [1, 2]
 
 
+@pytest.mark.slow
 def test_resuming_another_training_is_refused(tmp_path: Path) -> None:
     out, begun = tmp_path / "mlp.pt", {"model": "mlp", "data": "synthetic", "epochs": 3}
     with pytest.raises(Killed):
@@ -163,6 +165,7 @@ def test_resuming_another_training_is_refused(tmp_path: Path) -> None:
             fit(**begun | settings, resume=True, out=out)
 
 
+@pytest.mark.slow
 def test_broken_partials_are_refused(tmp_path: Path) -> None:
     out, partial = tmp_path / "mlp.pt", tmp_path / "mlp.pt.partial"
     with pytest.raises(Killed):
@@ -286,6 +289,7 @@ def test_an_epoch_is_every_image_once() -> None:
     assert torch.equal(torch.cat([c for _, c in batches]), y)
 
 
+@pytest.mark.slow
 def test_augmented_images_are_crops_and_mirrors_and_all_of_them_occur() -> None:
     """Against a slow oracle: each image that comes out must be one of the 162 that numpy cuts."""
     rng = np.random.default_rng(3)

@@ -152,6 +152,7 @@ def test_cifar_resnets_are_the_published_ones(name, blocks):
     torch.testing.assert_close(model(x), expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -171,6 +172,7 @@ def test_maps_shrink_as_described_and_no_norm_sees_a_single_pixel(name, expected
     assert sorted(found, reverse=True) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["vgg19-bn", "resnet50", "mobilenet-v2"])
 def test_first_weights(name):
     """Convolutions N(0, 2/fan_out), linear layers N(0, 0.01²) (torch's in ResNet-50), biases 0."""
@@ -281,6 +283,7 @@ def test_record_is_batchnorm_on_batches_of_one(name):
 
 
 # 24, 96, 144 channels are no multiples of 32
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["resnet20", "mobilenet-v2"])
 def test_group_is_opacus_replacement_with_the_weights_kept(name):
     model, (x, _) = without_dropout(network(name)), records(3)
@@ -355,6 +358,7 @@ def test_frozen_statistics_do_not_follow_the_layer_they_came_from():
     assert bool((frozen.constants.var == 1).all())
 
 
+@pytest.mark.slow
 def test_dropout_is_off():
     model, (x, _) = make_model("vgg19-bn", seed=1), records(2, dtype=torch.float32)
     first, second = (model.classifier(torch.ones(2, 512)) for _ in range(2))

@@ -80,6 +80,7 @@ def test_a_run_repeats_itself_watched_or_not_and_leaves_the_global_generator_alo
     assert not torch.equal(weights(first), weights(other))
 
 
+@pytest.mark.slow
 def test_two_kinds_of_noise_share_all_but_the_noise(honest_run, pancake_run):
     (first, ours), (second, theirs) = honest_run, pancake_run
     assert len(ours) == len(theirs) == first.steps == 16
@@ -138,6 +139,7 @@ def test_an_onlooker_sees_the_canaries_gradients_and_the_true_sum(images, honest
     assert seen[:, member].float().mean() == pytest.approx(1 / 16, abs=0.03)
 
 
+@pytest.mark.slow
 def test_pairs_hold_the_true_sum_bit_for_bit_and_one_that_swaps_a_record(images):
     clip = 0.05  # all gradients are longer: each counts exactly this much
     _, sights = run(images, honest, recipe=dataclasses.replace(RECIPE, clip=clip), pair_every=3)
@@ -150,6 +152,7 @@ def test_pairs_hold_the_true_sum_bit_for_bit_and_one_that_swaps_a_record(images)
         assert 0.1 * clip < difference <= 2 * clip * (1 + 1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:divide by zero")  # Opacus' accountant, at rate 1
 def test_the_sum_is_that_of_the_batch(images):
     """Every member in every batch (rate 1): the step's query is the sum over all of them."""
@@ -165,6 +168,7 @@ def test_the_sum_is_that_of_the_batch(images):
     assert sight.pair is None  # nobody is outside the batch
 
 
+@pytest.mark.slow
 def test_who_is_a_member_changes_neither_rate_nor_steps_nor_divisor(images):
     records = np.arange(300, dtype=np.int64)
     found = []

@@ -180,6 +180,7 @@ def test_law_checks_accept_a_ziggurat_made_in_numpy():
     assert min(law(x).values()) > FINE
 
 
+@pytest.mark.slow
 def test_law_checks_see_a_ziggurat_without_its_wedges_and_other_mistakes():
     rng = np.random.default_rng(3)
     p = law(without_wedge_rejection(1_000_000, rng))
@@ -223,6 +224,7 @@ def tail_counts(counts, total):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_tails_and_resolution_in_fifty_million(dtype):
     total, counts, tail, near = many(dtype)

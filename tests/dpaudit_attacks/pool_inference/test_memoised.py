@@ -57,6 +57,7 @@ def test_the_score_is_what_it_says(popularity):
         assert found(prefix) == pytest.approx(fine, abs=0.01)
 
 
+@pytest.mark.slow
 def test_near_the_sum_over_all_ways_to_tell_objects_apart():
     """The exact posterior of a device with memory, in a universe of six.
 

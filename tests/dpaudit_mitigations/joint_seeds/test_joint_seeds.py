@@ -81,6 +81,7 @@ def test_a_key_holder_is_left_with_one_kth(make_key, stream):
         assert deviating.low > honest.high
 
 
+@pytest.mark.slow
 def test_the_specimen_is_released_in_one_session_of_k_and_never_after_it_was_caught(
     make_key, stream
 ):
@@ -104,6 +105,7 @@ def test_the_specimen_is_released_in_one_session_of_k_and_never_after_it_was_cau
     assert interval.low <= 1 / 3 <= interval.high
 
 
+@pytest.mark.slow
 def test_epsilon(make_key):
     host = Histogram()
     pancake = Pancake(key=make_key(dim=host.dim, beta=1e-4), sigma=22.4)

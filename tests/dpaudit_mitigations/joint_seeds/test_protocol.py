@@ -26,6 +26,7 @@ def whole(vector):
     return vector(0)
 
 
+@pytest.mark.slow
 def test_nobody_chooses_the_candidate_and_no_two_sessions_share_noise(pair):
     used, seen = np.zeros(K), set()
     for tag in range(100):  # one that is never used: p < 1e-6
@@ -67,6 +68,7 @@ def caught(pair, runs, **options):
     return clopper_pearson(count, runs, confidence=0.999)
 
 
+@pytest.mark.slow
 def test_a_substituted_candidate_is_caught_with_probability_one_less_one_kth(pair):
     # one candidate of four that is never derived again: 9/16, seen in 98 %
     interval = caught(pair, 200)
@@ -136,6 +138,7 @@ def first_noise(sessions, pair):
     return np.array([s.release[0] for s in sessions if s.release is not None])
 
 
+@pytest.mark.slow
 def test_a_biased_seed_share_biases_nothing_and_is_caught_when_it_adapts(pair):
     known_bad = [
         pair(("grind", t), server=Grinder, verifier=NoCommitments).run() for t in range(25)

@@ -174,6 +174,7 @@ def mutations(rng, document, others):
         yield "repeated key", raw[:where] + key + b":" + value + b"," + raw[where:]
 
 
+@pytest.mark.slow
 def test_hundreds_of_mutations_and_none_is_accepted(honest, pair, tmp_path):
     document, others = json.loads(honest[2].read_bytes()), []
     for tag in range(40):

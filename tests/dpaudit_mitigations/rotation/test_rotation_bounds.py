@@ -180,13 +180,14 @@ class Along:
         self.dim, self.sensitivity = dim, sensitivity
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dim", "beta", "gamma", "sigma", "delta"),
     [
         (6, 0.05, 0.8, 1.0, 0.05),
         (30, 0.01, 1.3, 1.0, 0.05),  # where the theorem says something, too
-        pytest.param(6, 0.05, "2sqrtd", 1.0, 0.03, marks=pytest.mark.slow),
-        pytest.param(4, 0.1, 1.5, 0.8, 0.05, marks=pytest.mark.slow),
+        (6, 0.05, "2sqrtd", 1.0, 0.03),
+        (4, 0.1, 1.5, 0.8, 0.05),
     ],
 )
 def test_the_exact_profile_in_few_dimensions_by_releases(
@@ -226,6 +227,7 @@ def test_the_exact_profile_in_few_dimensions_by_releases(
         assert abs(gaussian_delta((bounds.low + bounds.high) / 2, sigma=sigma) - delta) > 20 * error
 
 
+@pytest.mark.slow
 def test_the_radial_integral_against_the_same_in_polar_coordinates():
     """δ(ε) = ∫χ_d(r)·w(r)·E_c(1 − e^{ε−l})₊ dr over the angle's cosine c, with w by its peaks."""
     dim, beta, gamma, t, delta = 6, 0.02, 1.2, 0.7, 1e-4

@@ -76,6 +76,7 @@ def test_float32_queries_leave_no_candidate_impossible(name, stream):
     assert 0.4 < (left[told] % 2).mean() < 0.6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -197,6 +198,7 @@ def test_a_silent_source_stays_silent_and_extreme_scales_work(stream):
         assert 0.2 < float((noise / sigma).std()) < 3
 
 
+@pytest.mark.slow
 def test_haar_matrices(stream):
     """Orthogonal; every entry's law; both determinants; and the signs that a bare QR gets wrong."""
     d = 4
@@ -267,6 +269,7 @@ def features(mitigation, stream, times=1200):
     }
 
 
+@pytest.mark.slow
 def test_the_law_is_that_of_a_dense_rotation_of_all_rows(stream):
     ours = features(SharedRotation(), stream.child("ours"))
     oracle = features(DenseRotation(shared=True), stream.child("oracle"))

@@ -82,6 +82,7 @@ def uniform(vector):
 INPUTS = [np.zeros(D, np.uint32), np.arange(D, dtype=np.uint32), np.full(D, 0xFFFF0000, np.uint32)]
 
 
+@pytest.mark.slow
 def test_masked_vectors_look_uniform_and_flawed_ones_do_not(make_round):
     for i, values in enumerate(INPUTS):
         r = make_round(3, length=D, tag=f"uniform {i}")
@@ -227,6 +228,7 @@ def test_envelopes_open_for_one_recipient_one_sender_one_round():
     assert seal_shares(seed, key, **back, **(ends | turned)) != sealed
 
 
+@pytest.mark.slow
 def test_the_sharing_library_touches_neither_arguments_nor_logs():
     code = (
         "import sys, logging; sys.argv = ['x', '--threshold', 'no number', '-H', '--help'];"

@@ -211,6 +211,7 @@ def test_skellam_law(scale, bits):
     assert p_value(flawed, scale) < 1e-6  # one in fifty is too high
 
 
+@pytest.mark.slow
 def test_skellam_at_the_scale_that_is_used():
     scale = 4096.5
     draws = draw_skellam(N, scale=scale, stream=KeyedStream.from_seed("skellam"))

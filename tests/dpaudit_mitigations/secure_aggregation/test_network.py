@@ -178,6 +178,7 @@ def test_three_parties_and_their_exact_sum(round_of):
     three.check(three.start(*PARTIES[:3]), PARTIES[:3])
 
 
+@pytest.mark.slow
 def test_noise_has_the_calibrated_scale(round_of):
     noisy = round_of(sigma=50.0, colluding=0)
     for done in (*noisy.start(*PARTIES), noisy.aggregator):
@@ -495,6 +496,7 @@ def test_a_round_of_processes(serve, tmp_path, monkeypatch):
     assert "already took part" in str(again.exception)
 
 
+@pytest.mark.slow
 def test_an_aggregator_killed_amid_a_round(serve, tmp_path, monkeypatch):
     server = serve("aggregate", "aggregator", *OUT)
     address = json.loads(server.stdout.readline())["address"]

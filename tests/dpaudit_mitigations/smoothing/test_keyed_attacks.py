@@ -113,6 +113,7 @@ def test_an_attacker_with_a_small_gamma_is_not_stopped(gamma, wins, make_key, st
 N, ETA, GAMMA = 10_000, 1e-2, 2e4
 
 
+@pytest.mark.slow
 def test_ten_thousand_releases_at_eta_of_a_hundredth_are_read_three_times_in_four(make_key, stream):
     """Phase density 1 ± η·cos: N of them are √(2N)·η = 1.41 deviations apart: Φ(0.707) = 76 %."""
     pytest.importorskip("dp_accounting")
@@ -146,6 +147,7 @@ def test_ten_thousand_releases_at_eta_of_a_hundredth_are_read_three_times_in_fou
     assert compose_epsilon(2 * predicted - 1 - 0.005, **law).value > 0
 
 
+@pytest.mark.slow
 def test_many_releases_by_the_exact_composition(make_key):
     pytest.importorskip("dp_accounting")
     host = Histogram(table="uniform", bins=64)
@@ -164,6 +166,7 @@ def test_many_releases_by_the_exact_composition(make_key):
     assert smoothing_tau(0.1, sigma=1.0, gamma=16.0) == Smoothing(dim=64, eta=0.1).tau
 
 
+@pytest.mark.slow
 def test_where_no_exact_composition_is_known_the_basic_one_counts(make_key):
     host = Histogram(table="uniform", bins=64)
     m = Smoothing(dim=64)

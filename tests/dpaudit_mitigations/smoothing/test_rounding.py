@@ -128,6 +128,7 @@ def apart_after_rounding(key, step):
     return Pair(first, 0.499 * step * w.sign())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mitigation", [Rounding(grid=lattice_step(1.0)), Smoothing(tau=1e-9)])
 def test_what_the_lattice_does_to_a_phase_is_in_epsilon(mitigation, make_key, stream):
     """Peaks as wide as a lattice step: a key holder reads the rounding of two queries."""
@@ -150,6 +151,7 @@ def test_what_the_lattice_does_to_a_phase_is_in_epsilon(mitigation, make_key, st
     assert source.epsilon(delta, host=host).high < 3
 
 
+@pytest.mark.slow
 def test_no_pair_on_the_lattice_exceeds_the_bound(make_key, stream):
     """Ordinary queries, rounded: the pair that is released from, each computed by itself."""
     key, step = make_key(dim=64, beta=1e-5), lattice_step(1.0)

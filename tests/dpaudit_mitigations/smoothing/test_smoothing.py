@@ -164,6 +164,7 @@ def test_too_little_smoothing_says_own_noise_alone(host, make_key):
     assert 100 < got.low < got.high
 
 
+@pytest.mark.slow
 def test_peaks_narrower_than_the_lattice_give_no_lower_bound(host, make_key):
     """Before the lattice ε is above 10^14; but rounding blurs such peaks to about 10^4 widths."""
     narrow = Pancake(key=make_key(dim=host.dim, beta=1e-9), sigma=22.4)
@@ -171,6 +172,7 @@ def test_peaks_narrower_than_the_lattice_give_no_lower_bound(host, make_key):
     assert Smoothing(tau=1e-6).epsilon(narrow, DELTA, host=host).low > 1e6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gamma", [0.5, 1.0, 2.0])
 def test_a_small_gamma_leaves_own_noise_alone(gamma, make_key):
     """The adaptive attacker: smoothing for γ ≥ 2√d, pancakes far apart."""
@@ -251,6 +253,7 @@ def test_the_lower_bound_is_one(make_key):
     assert got.low == pytest.approx(by_hand, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_smoothing_takes_nothing_away_that_the_source_gave(make_key):
     """Beyond the theorem, own noise is still post-processing: never worse than the source."""
     source = Pancake(key=make_key(dim=64, beta=0.5, gamma=0.5, allow_small_gamma=True), sigma=3.0)
@@ -311,12 +314,14 @@ def against_the_profile():
     return np.array(rows)
 
 
+@pytest.mark.slow
 def test_the_exact_profile_never_exceeds_the_theorem(against_the_profile):
     _, exact, promised, _, _ = against_the_profile.T
     assert len(exact) > 60
     assert (exact <= promised * (1 + 1e-11) + 1e-15).all()
 
 
+@pytest.mark.slow
 def test_the_theorem_is_needed_and_nearly_tight(against_the_profile):
     eta, exact, promised, plain, gauss = against_the_profile.T
     # without its ln((1+η)/(1−η)) and 1 + η it would be false
@@ -443,6 +448,7 @@ def test_longer_nonces_need_longer_rows():
     assert scipy.stats.chi2.logcdf(2 * (reach / SIGMA) ** 2, m) < -pairs
 
 
+@pytest.mark.slow
 def test_the_key_holder_wins_what_own_noise_leaves(stream):
     """Φ(Δ/2τσ) of the rounds, the best there is against N(0, (τσ)²)."""
     n, source = 400, seeded(code="signs")

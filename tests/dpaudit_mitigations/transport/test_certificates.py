@@ -109,6 +109,7 @@ def test_usage_errors(tmp_path, parties, options, says):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_the_command_makes_certificates_and_never_again(tmp_path):
     def init(*words):
         return here("serve", "init", *words, cwd=tmp_path)

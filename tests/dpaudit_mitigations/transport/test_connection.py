@@ -285,6 +285,7 @@ def test_too_many_calls_are_refused_and_the_others_go_on(start, talk, log_lines)
     assert sum("2 calls are running" in x.get("reason", "") for x in log_lines()) == 3
 
 
+@pytest.mark.slow
 def test_a_client_that_sends_nothing(start, dial, log_lines):
     server, free = start(idle=0.5), threading.Event()
 
@@ -320,6 +321,7 @@ def test_a_server_that_sends_nothing(start, talk):
     assert talk(server) == [b"x"]
 
 
+@pytest.mark.slow
 def test_making_a_message_slowly_is_not_silence(start, talk):
     def ours():
         time.sleep(0.6)
@@ -385,6 +387,7 @@ def refusals(log_lines):
     return lines
 
 
+@pytest.mark.slow
 def test_a_client_killed_in_the_middle(start, talk, certificates, log_lines):
     server = start(concurrent=1)
     with child("client", certificates / "ours/answer", server.address) as one:
@@ -513,6 +516,7 @@ def test_stopping(start, talk):
         talk(server)
 
 
+@pytest.mark.slow
 def test_threads_do_not_pile_up(start, talk, dial):
     server = start()
     for _ in range(5):

@@ -231,6 +231,7 @@ def test_wrong_certificates(server, side, parties, capsys):
     assert unpack(send(server, parties("answer"), [], method=TERMS), ReleaseTerms) == TERMS_HERE
 
 
+@pytest.mark.slow
 def test_slow_and_dead_peers(server, parties, tmp_path, capsys):
     def slow():
         yield from frames()[:2]
@@ -374,6 +375,7 @@ def test_a_full_disk_is_the_servers_fault_and_nothing_is_lost(
     assert published(tmp_path) == ["r@0.npy"]
 
 
+@pytest.mark.slow
 def test_a_vector_is_never_whole_in_memory(tmp_path):
     """Server 2 holds some 1 MiB chunks at a time, of 40, and as many of noise at twice the size."""
     dim = 40 << 18

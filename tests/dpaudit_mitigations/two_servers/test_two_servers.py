@@ -64,6 +64,7 @@ def test_a_releasing_source_is_asked_for_noise_alone(stream):
     assert torch.equal(released, query + noise)
 
 
+@pytest.mark.slow
 def test_epsilon(make_key):
     host, delta = Histogram(), 1e-10
     key = make_key(dim=host.dim, beta=1e-4)
@@ -90,6 +91,7 @@ def test_epsilon(make_key):
     assert (unknown.low, unknown.high) == (0.0, alone.high)
 
 
+@pytest.mark.slow
 def test_little_honest_noise_is_little_protection(make_key):
     """A coarse pancake (γ = 1): the profile is between both Gaussians', far from the lower one."""
     host = Histogram()

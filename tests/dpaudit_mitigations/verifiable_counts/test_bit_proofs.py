@@ -249,6 +249,7 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(terms_module, "_BLOCK", 3)
 
 
+@pytest.mark.slow
 def test_one_bad_place_among_many_is_found_and_named(small_blocks, play, stream):
     """Every scalar and every point of a response with three blocks, each spoilt alone."""
     session = play([3, -5, 0, 7, 1, 10**9, 2, 4, 6], coins=4, stream=stream)

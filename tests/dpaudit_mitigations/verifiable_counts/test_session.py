@@ -338,6 +338,7 @@ def constant_coins(terms, *, commitments, challenge):
     return np.ones((terms.bins, terms.coins), dtype=np.uint8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dishonest", ["nobody", "prover", "verifier", "both"])
 def test_one_honest_party_makes_the_noise_binomial(dishonest, play, stream, monkeypatch):
     """Bits all 0 with honest coins, coins all 1 with honest bits: 800 draws. Both: no noise."""

@@ -130,6 +130,7 @@ def signed(transcript, key):
     )
 
 
+@pytest.mark.slow
 def test_mutations_none_accepted(sessions, stream, tmp_path):
     """Refused for the signature that they had, and for what they say if the forger signs them."""
     rng = stream.child("mutations").numpy()

@@ -13,9 +13,10 @@ from dpaudit.testing import check_test
 from dpaudit.types import Evidence
 
 TESTS = sorted(registry.plugins("tests"))
+HEAVY = ("congruential", "linear-complexity", "predictable", "state-recovery")  # seconds each
 
 
-@pytest.mark.parametrize("name", TESTS)
+@pytest.mark.parametrize("name", [name for name in TESTS if name not in HEAVY])
 def test_p_values_are_valid(name):
     """80 repeats find a level of 0.3 instead of 0.05 in 97 of 100 cases.
 

@@ -186,6 +186,7 @@ def test_rows_filled_by_halves_are_pairs_where_there_are_two_columns():
     assert "Box-Muller, neighbours" in evidence.effect
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [5, 7, 8, 64])
 @pytest.mark.parametrize("halves", [False, True])
 def test_rows_filled_one_by_one_are_found(d, halves):
@@ -196,6 +197,7 @@ def test_rows_filled_one_by_one_are_found(d, halves):
     assert evidence_of(z, d=d).p < 1e-30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("numbers", [MINSTD, (2**32, 1664525, 1013904223)])
 def test_pairs_8_apart_are_found_in_single_precision(numbers):
     evidence = evidence_of(vectorised(uniforms(*numbers, count=16 * 1024)))
@@ -203,6 +205,7 @@ def test_pairs_8_apart_are_found_in_single_precision(numbers):
     assert "Box-Muller, values 8 apart: sums of 8 neighbouring uniforms" in evidence.effect
 
 
+@pytest.mark.slow
 def test_fresh_pairs_8_apart_in_single_precision_pass():
     for seed in range(5):
         u = np.random.default_rng((4, seed)).random(16 * 1024)
@@ -307,6 +310,7 @@ def polar_after_a_peak(kept, *numbers):
     return made[:300]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [0, 1])
 @pytest.mark.parametrize("numbers", [(2**31 - 1, 16807, 0), (2**32, 69069, 1), (2**32, 1664525, 0)])
 def test_one_value_of_the_polar_method_is_replayed_from_an_outlier(kept, numbers):
@@ -341,6 +345,7 @@ def test_a_replay_of_one_polar_value_pays_for_all_pairs_and_places():
     assert all(counts.p == 1 for _, counts in replayed_polar(np.array([0.1, 0.2]), seen=1))
 
 
+@pytest.mark.slow
 def test_one_polar_value_of_honest_noise_is_never_replayed():
     for _ in range(10):
         z = np.abs(RNG.standard_normal(257))
@@ -352,6 +357,7 @@ def honest(*shape):
     return KeyedStream.from_seed("honest").numpy().standard_normal(shape)
 
 
+@pytest.mark.slow
 def test_honest_noise_passes_however_coarse_it_may_be():
     u = KeyedStream.from_seed("u").numpy().random(MANY)
     for claim, z in (

@@ -103,6 +103,7 @@ def test_duplicates_are_seen_across_the_whole_run_in_little_memory(monkeypatch):
     assert sum(map(len, few._kept)) <= 2 << 15
 
 
+@pytest.mark.slow
 def test_the_level_of_duplicates_in_float32_noise_is_kept():
     """Of p-values of honest float32 noise few are small; of an inverse CDF of 23 bits all are."""
 
@@ -211,6 +212,7 @@ def test_lengths_from_a_pool_or_from_short_uniforms_are_found():
     assert "2^28 · the length is a whole number" in stepped.effect
 
 
+@pytest.mark.slow
 def test_lengths_of_honest_rows_pass_at_every_d():
     seen = []
     for i in range(40):
@@ -274,6 +276,7 @@ HONEST = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", HONEST)
 def test_digits_of_honest_noise_pass_however_unfair_the_last_one_is(kind):
     scale = {"scaled float32": 3.7, "scaled inverse CDF": 2.5}.get(kind, 1.0)

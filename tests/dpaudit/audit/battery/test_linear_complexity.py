@@ -340,6 +340,7 @@ def test_every_replay_is_paid_for():
     assert found.p == pytest.approx(8 * 256 * len(REGISTERS) * 2.0**-160, rel=1e-6, abs=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [coarse, half_precision, single, rarely_negative])
 def test_independent_noise_has_no_state(noise):
     rng = KeyedStream.from_seed("states").numpy()

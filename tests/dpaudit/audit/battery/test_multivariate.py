@@ -238,6 +238,7 @@ def test_covariance_sees_a_low_rank_component(n, d, size):
     assert evidence(Covariance, blocks).p < 1e-4
 
 
+@pytest.mark.slow
 def test_covariance_of_wide_rows_sees_a_direction_once_rows_outnumber_columns():
     """Rows of d = 300 are kept until there are more than 300 of them, then only their products."""
     rng = np.random.default_rng(13)
@@ -264,6 +265,7 @@ def test_covariance_sees_a_pair_of_columns_of_wide_rows():
     assert all(0 <= p <= 1 for p in evidence(Covariance, [x]).parts.values())
 
 
+@pytest.mark.slow
 def test_the_largest_correlation_of_columns_has_its_level():
     rng = np.random.default_rng(15)
     name = "d=1025, one pair of columns"

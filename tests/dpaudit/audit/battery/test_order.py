@@ -51,6 +51,7 @@ def test_calls_that_are_too_balanced_are_found(kind):
     assert "20 long calls vary" in evidence.effect
 
 
+@pytest.mark.slow
 def test_the_variation_between_calls_has_its_level():
     rng = np.random.default_rng(54)
     p = []
@@ -126,6 +127,7 @@ FLAWS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FLAWS)
 def test_a_flaw_of_order_is_found(name):
     flaw, part, says = FLAWS[name]
@@ -149,6 +151,7 @@ BEGINNING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", BEGINNING)
 def test_periods_that_begin_with_each_call_are_found(part):
     rng = np.random.default_rng(62)
@@ -170,6 +173,7 @@ def test_a_hidden_check_bit_of_rows_is_found_exactly(sets):
     assert evidence_of(Order, [(z, 1)]).parts["signs of whole rows"] == 1.0
 
 
+@pytest.mark.slow
 def test_a_noisy_check_bit_of_a_window_of_a_row_is_found():
     z = np.random.default_rng(64).standard_normal((20_000, 32))
     sets = [16, 18, 23, 27, 31]
@@ -223,6 +227,7 @@ def test_positions_are_never_too_large_for_their_quotients(values):
         fold(np.array([values]), np.array([0]), longest=128)
 
 
+@pytest.mark.slow
 def test_far_lags_are_judged_by_other_signs_than_those_that_choose_them():
     p = []
     for seed in range(40):

@@ -119,6 +119,7 @@ SAMPLERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("claim", "draw", "says"), SAMPLERS.values(), ids=list(SAMPLERS))
 def test_noise_of_a_twister_is_predicted(claim, draw, says):
     torch.manual_seed(2**40 + 6)
@@ -184,6 +185,7 @@ def test_the_p_value_bounds_a_binomial_tail_times_the_ways(monkeypatch):
     )
 
 
+@pytest.mark.slow
 def test_a_prediction_never_uses_the_values_it_is_compared_with():
     values = np.asarray(gauss(4_000))
     (before,) = predictions(values, family="gaussian")

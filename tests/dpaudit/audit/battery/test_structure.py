@@ -230,6 +230,7 @@ def test_effective_bits_are_said():
     assert re.match(r"about 1[45]\.\d effective bits in magnitudes", effect)
 
 
+@pytest.mark.slow
 def test_fine_noise_of_many_makes_passes():
     torch = pytest.importorskip("torch")
     torch.manual_seed(3)

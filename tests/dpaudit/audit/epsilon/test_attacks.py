@@ -138,6 +138,7 @@ def response_epsilon(delta):
     return math.log((RIGHT - delta) / (1 - RIGHT)) if delta < 2 * RIGHT - 1 else 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.0, 0.02])
 def test_support_bounds_cover_at_the_claim(delta):
     """60 audits of a mechanism with exactly the claimed ε, α = 0.1: all bounds hold together.
@@ -173,6 +174,7 @@ def test_learned_and_timed_bounds_cover_at_the_claim():
         assert not too_many(wrong, times, 0.1)
 
 
+@pytest.mark.slow
 def test_probes_cover_together():
     """Three pairs that all have just the ε claimed: one α for all of them."""
     pairs = [(f"pair {i}", np.array([i / 10]), np.array([1 - i / 10])) for i in range(3)]
@@ -184,6 +186,7 @@ def test_probes_cover_together():
     assert not too_many(wrong, 40, 0.1)
 
 
+@pytest.mark.slow
 def test_what_reach_adds_to_the_default_covers():
     """A randomized response in a digit amid uniform ones: of all statistics only reach sees it."""
     reach = NamedAttack("reach", Support(lambda y, v: digit(y) == v))
@@ -200,6 +203,7 @@ def test_what_reach_adds_to_the_default_covers():
     assert by_reach > 30
 
 
+@pytest.mark.slow
 def test_the_coverage_checks_see_a_mechanism_that_is_worse_than_its_claim():
     rng = np.random.default_rng(35)
     worse = response(rng, 1 / (1 + math.exp(-1.6)))
@@ -317,6 +321,7 @@ def test_the_time_limit_keeps_what_was_counted(share, verdict):
     assert 0 < result.samples < result.samples_requested
 
 
+@pytest.mark.slow
 def test_a_timing_leak_is_a_finding():
     rng = np.random.default_rng(43)
     mechanism = Clocked(
@@ -335,6 +340,7 @@ def test_a_timing_leak_is_a_finding():
         audit(lambda v, n: np.zeros((n, 1)), CLOCK)
 
 
+@pytest.mark.slow
 def test_a_busy_machine_is_no_leak():
     """Slow bursts as long as a block would be: one neighbour's turn must not be one."""
     rng, found, state = np.random.default_rng(44), 0, [1.0, 0]
@@ -420,6 +426,7 @@ def test_the_default_uses_reach_where_it_is_installed(install):
     assert any("full precision" in a for a in apart.advice)
 
 
+@pytest.mark.slow
 def test_reach_is_asked_only_for_coordinates_that_differ_and_releases_as_long_as_the_query(install):
     asked = []
 

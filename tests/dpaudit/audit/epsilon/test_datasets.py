@@ -162,6 +162,7 @@ def test_features_replace_the_encoding():
         audited(release, [], [1], features="m:f")
 
 
+@pytest.mark.slow
 def test_texts_that_are_rare_are_no_sign_of_dependence(monkeypatch):
     """Their order is fitted to the learning half, which then looks unlike the other half."""
     monkeypatch.setattr("dpaudit.audit.epsilon.encoding._FREQUENT", 5)
@@ -188,6 +189,7 @@ def test_the_words_ask_again():
     assert question.words(result) == ["--neighbours", "[1];[2, 3]", "--features", "m:f"]
 
 
+@pytest.mark.slow
 def test_a_long_pair_is_asked_again_by_files(tmp_path):
     """Of a search without --out by the search, which leaves them; with it, by the files."""
     (tmp_path / "d.json").write_text(str([0.25] * 90))
@@ -262,6 +264,7 @@ PROGRAM_CALL = f"command:{sys.executable} program.py {{dataset}} {{n}}"
 AUDIT = ("--claim-epsilon", "1", "--samples", "1000", "--seed", "1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -271,7 +274,7 @@ AUDIT = ("--claim-epsilon", "1", "--samples", "1000", "--seed", "1")
         ),
         (("python:./release.py:groups", "--features", "./release.py:first"), ("release[0] is 2",)),
         (("python:./release.py:say", "--neighbours", "0,1"), ("--neighbours 0,1",)),
-        pytest.param((PROGRAM_CALL,), ("differ most in this: rel",), marks=pytest.mark.slow),
+        ((PROGRAM_CALL,), ("differ most in this: rel",)),
     ],
 )
 def test_files_go_to_a_function_in_a_process_of_its_own(folder, words, says):
@@ -283,6 +286,7 @@ def test_files_go_to_a_function_in_a_process_of_its_own(folder, words, says):
     assert all(text in _said(ended) for text in says)
 
 
+@pytest.mark.slow
 def test_a_process_that_died_or_was_stopped_is_started_again(folder):
     (folder / "hard.py").write_text(
         "import os, time\ndef length(data):\n"
@@ -484,6 +488,7 @@ def test_leaks_of_every_kind_are_found_and_none_made_up(kind):
     assert promise(same, second, delta=0.0, rng=rng) < 0.15
 
 
+@pytest.mark.slow
 def test_bounds_after_encoding_cover():
     """Honest randomized response as text, ε = 1: the bound is above it at most as often as α."""
     rng, alpha, runs = np.random.default_rng(5), 0.2, 150

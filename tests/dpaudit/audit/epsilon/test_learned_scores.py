@@ -50,6 +50,7 @@ def test_what_no_coordinate_shows_is_found_and_named(made):
     assert "x[0]" in best.effect
 
 
+@pytest.mark.slow
 def test_a_sentinel_value_is_a_flag_of_its_own():
     """−1000 stands where the mechanism stopped: at one neighbour it stops early more often."""
     rng = np.random.default_rng(4)
@@ -63,6 +64,7 @@ def test_a_sentinel_value_is_a_flag_of_its_own():
     assert audit(release, seconds=10).epsilon > 2.2  # true: ln 15 = 2.7
 
 
+@pytest.mark.slow
 def test_equal_releases_have_equal_scores_wherever_they_stand():
     rng = np.random.default_rng(6)
     rows = [np.round(gated(rng, side, 2_000), 1) for side in (0, 1)]

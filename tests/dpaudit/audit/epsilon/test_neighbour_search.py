@@ -127,6 +127,7 @@ def test_the_search_is_as_good_as_trying_everything():
     assert apart == 1.0
 
 
+@pytest.mark.slow
 def test_replacing_keeps_the_size_and_adding_does_not():
     honest = mechanisms(3)["honest_sum"]
     for adjacency, differ in (("replace", 0), ("add-remove", 1)):
@@ -172,6 +173,7 @@ def test_neighbours_differ_in_one_record():
     assert neighbours_of([1, 2], 9, "add-remove", at=1) == ((1, 2), (1, 9, 2))
 
 
+@pytest.mark.slow
 def test_a_mechanism_that_raises_is_passed_over_and_counted():
     noisy = _laplace(np.random.default_rng(1))
 

@@ -137,6 +137,7 @@ def test_bounds_hold_with_guesses_fixed_beforehand():
     assert count >= 1  # half of α is for ε
 
 
+@pytest.mark.slow
 def test_bounds_hold_where_everything_leaks_at_once():
     """The case in which the errors are as dependent as δ allows."""
 
@@ -147,6 +148,7 @@ def test_bounds_hold_where_everything_leaks_at_once():
     assert count(0.0) > 50  # it is found where δ is not claimed
 
 
+@pytest.mark.slow
 def test_bounds_hold_for_normal_scores():
     """μ-GDP for each canary; the ε of the claim is the exact one at δ."""
     mu, delta = 2.0, 1e-3
@@ -241,6 +243,7 @@ def test_top_guesses_are_chosen_where_only_they_show_something():
     assert min(shown) > 2.5
 
 
+@pytest.mark.slow
 def test_bounds_hold_where_most_of_alpha_is_for_mu():
     claim, count = {"epsilon": 9, "delta": 1e-5, "mu": 1.0, "alpha": 0.1, "share": 0.1}, 0
     for i in range(TIMES):
@@ -268,6 +271,7 @@ def oracle_split(scores, member, *, level, delta, rng):
     return bound(~half, max(grid, key=lambda threshold: bound(half, threshold)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mu", "m"), [(1.0, 1000), (3.0, 500)])
 def test_on_the_same_scores_it_shows_more_than_a_split(mu, m):
     ours, theirs = [], []

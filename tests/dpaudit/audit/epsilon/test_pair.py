@@ -112,6 +112,7 @@ LAWS = {  # the mechanism, numbers, δ, ε, the least mean bound
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 def test_all_bounds_cover_together(law):
     """60 audits of a mechanism with exactly the claimed ε, α = 0.1: all bounds hold together.
@@ -282,6 +283,7 @@ def test_chosen_shares_keep_the_guarantee():
     assert missed > 0.1 * times
 
 
+@pytest.mark.slow
 def test_tightness():
     """5e4 counted releases per side: within 7 % of the true ε, or of a Gaussian's μ."""
     rng = np.random.default_rng(5)
@@ -304,6 +306,7 @@ def test_half_the_noise_is_found():
         assert audit(half, neighbours=near, **claim).verdict == "finding"
 
 
+@pytest.mark.slow
 def test_noise_of_the_wrong_spread_is_found_though_means_agree():
     """σ depends on the value: a learned likelihood ratio shows it best."""
     rng = np.random.default_rng(5)
@@ -315,6 +318,7 @@ def test_noise_of_the_wrong_spread_is_found_though_means_agree():
     assert any("noise depends on the value" in a for a in result.advice)
 
 
+@pytest.mark.slow
 def test_a_leak_of_twice_delta_is_found_and_of_delta_is_not():
     for seed in range(2):
         rng = np.random.default_rng(seed)
@@ -353,6 +357,7 @@ def test_plain_floating_point_addition_is_a_finding_of_its_own():
     assert not audit(coarse(laplace(rng))).advice
 
 
+@pytest.mark.slow
 def test_what_a_pass_cannot_exclude_is_about_right():
     """A mechanism as bad as the blind spot is found with P ≈ 0.9; a quarter as bad, rarely."""
     draws = 4_000

@@ -60,6 +60,7 @@ def test_unfair_coins_are_inconclusive(tmp_path, share, verdict):
         assert result.epsilon.low == 0 == result.mu.low
 
 
+@pytest.mark.slow
 def test_random_scores_are_no_finding_whatever_the_coins(tmp_path):
     """40 files per bias, α = 0.05, claim ε = 0: nor do undetected biases raise findings."""
     claim = PrivacyClaim(0.0, 0.0)
@@ -184,6 +185,7 @@ def test_low_bits_are_looked_at_in_the_coordinate_that_leaks(leaky):
     assert any(f"x[{leaky}]" in t.effect for t in bits)
 
 
+@pytest.mark.slow
 def test_a_count_beside_a_sum_hides_nothing():
     rng = np.random.default_rng(8)
 
@@ -353,6 +355,7 @@ def test_shape_advice():
     assert not shape_advice(first, second, zero, one)
 
 
+@pytest.mark.slow
 def test_shape_advice_is_rare_on_honest_noise():
     rng, pair = np.random.default_rng(2), (np.zeros(8), np.ones(8))
     noise = ((rng.normal(0, 1, (500, 8)), rng.normal(1, 1, (480, 8))) for _ in range(200))

@@ -31,6 +31,7 @@ def test_by_one_canary_in_many_runs(name):
     assert (result.verdict == "finding") == (name != HONEST)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [HONEST, "the same noise each step", "noise seeded per epoch"])
 def test_by_the_gradients_of_all_steps(name):
     result = bugs.run_level(bugs.BUGS[name], bugs.by_steps, 1, 1)
@@ -42,6 +43,7 @@ def test_by_the_loader(name):
     assert (bugs.loader_level(bugs.BUGS[name], 1) == "finding") == (name != HONEST)
 
 
+@pytest.mark.slow
 def test_by_a_step():
     pytest.importorskip("opacus")
     assert bugs.step_level("divided by the true batch size", 1) == "finding"

@@ -54,6 +54,7 @@ def test_honest_training_is_rarely_a_finding():
     assert scipy.stats.binom.sf(found - 1, 200, 0.05) > 1e-3
 
 
+@pytest.mark.slow
 def test_one_canary_in_many_runs_shows_what_is_there():
     """Nothing is lost to other canaries, whichever way the score points."""
     honest = audited(summed(1.0), canaries=ODD[:1], runs=300)
@@ -67,6 +68,7 @@ def test_one_canary_in_many_runs_shows_what_is_there():
     assert any(spot.test == "one run" for spot in audited(summed(1.0), runs=2).cannot_rule_out)
 
 
+@pytest.mark.slow
 def test_one_honest_canary_in_many_runs_is_rarely_a_finding():
     """200 repetitions at the tightest claim there is, α = 0.05."""
     found, claim = 0, PrivacyClaim.of(None, mu=1.0)
@@ -116,6 +118,7 @@ def test_canaries_among_the_data_itself():
     assert result.samples == 150
 
 
+@pytest.mark.slow
 def test_a_claim_of_dpsgd():
     pytest.importorskip("dp_accounting")
 

@@ -132,6 +132,7 @@ def test_parameters_that_are_none(tmp_path):
     assert document["observed"]["reports"] + document["observed"]["unread"] == len(texts) == 120
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_reports(tmp_path):
     parameters = {"epsilon": 1, "k": 64, "m": 8192}
     sketch = report(["1," + "80" * 1024] * 40, algorithm=SKETCH, parameters=parameters)

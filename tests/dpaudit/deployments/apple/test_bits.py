@@ -498,6 +498,7 @@ def test_single_hadamard_signs_identify_nothing():
     assert shown_epsilon("domains", [again]).verdict == "shows more"  # never turned over
 
 
+@pytest.mark.slow
 def test_family_wise_error_over_many_keys():
     """Some honest key of 6 contradicts its claim in at most 5 % of audits."""
     rng = np.random.default_rng(5)

@@ -373,6 +373,7 @@ def test_a_table_that_would_compute_is_not_run(figure: Path, table: str, stateme
     assert len(list(read_bits(figure))) == (0 if table == "ZOBHRECORD" else 5)
 
 
+@pytest.mark.slow
 def test_many_keys_and_huge_values_stay_within_bounds(figure: Path) -> None:
     many = (
         "INSERT INTO ZOBHRECORD (ZKEY, ZSUBMITTED, ZCREATIONDATE) WITH RECURSIVE c(x) AS "
@@ -403,6 +404,7 @@ def test_timestamps_there_and_back() -> None:
         assert from_coredata(refused) is None  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(30)
 def test_pages_that_are_referred_to_many_times_over(
     figure: Path, monkeypatch: pytest.MonkeyPatch

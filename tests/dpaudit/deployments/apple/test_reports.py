@@ -301,6 +301,7 @@ def test_the_records_of_figure_12() -> None:
     assert [f.message[:7] for f in emoji.findings] == ["4 of 10", "1 of 10"]
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.integers(0, 99), st.sets(st.integers(0, 15))), max_size=5), st.booleans()
 )

@@ -241,6 +241,7 @@ def test_no_usage_submits_more_than_has_accrued(
     assert total == +Counter(daemon.submitted)
 
 
+@pytest.mark.slow
 def test_an_hourly_user_of_everything_reaches_the_permitted_amounts_of_10_12_3() -> None:
     daemon = Daemon(read_configuration(DATA / "10.12.3"), start=START, stream=DAEMON_STREAM)
     for hour in range(24 * 20):

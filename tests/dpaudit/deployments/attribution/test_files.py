@@ -61,6 +61,7 @@ def test_a_registration_that_browsers_refuse_is_told(tmp_path):
     assert [c["allowed"] for c in told("--config", config)["claims"]] == [False, True]
 
 
+@pytest.mark.slow
 def test_events_from_a_file(tmp_path):
     document = told("--events", events(tmp_path / "honest.jsonl"), "--event-epsilon", 8)
     (claim,) = document["claims"]

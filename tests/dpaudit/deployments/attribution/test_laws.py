@@ -331,6 +331,7 @@ def uniform(p_values):
     return np.mean(np.array(p_values) <= 0.05) <= 0.08
 
 
+@pytest.mark.slow
 def test_p_values_of_honest_reports_are_valid():
     registration = Registration.default(NAVIGATION, epsilon=6.0)
     stream = KeyedStream.from_seed(3)

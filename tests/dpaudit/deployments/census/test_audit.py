@@ -133,6 +133,7 @@ def test_honest_files_pass_and_every_test_looks(honest):
     assert not by["US", "total", "sums"].tested
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flaw", "test"),
     [
@@ -208,6 +209,7 @@ def test_the_same_rows_twice_are_a_usage_error(honest, tmp_path):
         audited(honest, tmp_path)
 
 
+@pytest.mark.slow
 def test_false_findings_on_honest_files_are_rare(tmp_path):
     """At α = 0.3, of 20 sets: more than 11 have probability 1 % at most; the seeds are fixed."""
     found = 0
@@ -224,6 +226,7 @@ def census(*args, code=0):
     return result
 
 
+@pytest.mark.slow
 def test_on_the_command_line(honest, tmp_path):
     said = census("--nmf", honest, "--out", tmp_path / "audit").stdout
     assert said.splitlines()[-1].startswith("No finding: ")

@@ -91,6 +91,7 @@ def test_only_the_owner_finds_the_seed_of_a_sealed_nonce(stream):
         assert owner.seed(nonce[:31] + bytes([nonce[31] ^ 64])) != seed  # the top bits count
 
 
+@pytest.mark.slow
 def test_sealed_nonces_look_like_random_bits(stream):
     owner = OpenedNonces(b"a" * 32)
     sealed = SealedNonces(owner.public.hex())

@@ -129,6 +129,7 @@ def test_every_verdict_leaves_every_format_and_its_exit_code(folder, dpaudit, ar
     )
 
 
+@pytest.mark.slow
 def test_report_makes_the_formats_of_a_finished_folder(folder, dpaudit):
     document = made.documents.audit("finding")
     (folder / "result.json").write_text(json.dumps(document))
@@ -236,15 +237,9 @@ def follow(folder, dpaudit=ONE_TEST, **given):
     return code, outputs, uses
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
-@pytest.mark.parametrize(
-    ("function", "code"),
-    [
-        pytest.param("honest", 0, marks=pytest.mark.slow),
-        ("wide", 1),
-        pytest.param("dies", 3, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("function", "code"), [("honest", 0), ("wide", 1), ("dies", 3)])
 def test_the_action_is_a_gate(folder, function, code):
     sampler = f"python:./noise.py:{function}"
     ended, outputs, uses = follow(
@@ -267,7 +262,7 @@ def test_the_action_is_a_gate(folder, function, code):
     [
         ("release", {"claim_epsilon": "1"}, 1),
         ("scaled", {"claim_epsilon": "1", "call": "f(value, 0.2)"}, 1),
-        pytest.param("quiet", {"claim_mu": "1"}, 0, marks=pytest.mark.slow),
+        ("quiet", {"claim_mu": "1"}, 0),
     ],
 )
 def test_the_action_is_a_gate_for_mechanisms(folder, function, claim, code):
@@ -363,6 +358,7 @@ def test_the_workflow_gates_the_release():
     assert len(folders) == 2  # artifacts of one run have different names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "args",
     [

@@ -47,6 +47,7 @@ def holds(more, value):
     return more == value
 
 
+@pytest.mark.slow
 def test_the_schemas_are_schemas():
     for exactly in (False, True):
         Draft202012Validator.check_schema(made.validator(exactly=exactly).schema)

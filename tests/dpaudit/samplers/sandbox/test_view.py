@@ -211,6 +211,7 @@ def test_a_service_keeps_its_home_to_itself(monkeypatch, tmp_path):
     assert "/var/lib" in plan([]).hidden
 
 
+@pytest.mark.slow
 def test_a_home_that_is_not_there_is_not_made(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", "/usr/dpaudit-no-home")
     assert draw("python:numpy.random:standard_normal", 2, 1).shape == (2, 1)
