@@ -4,10 +4,10 @@
 a person types it; its facts are verdicts, p-values, bounds and released numbers, from the documents
 that it writes, never a sentence or a time. They must equal ``tests/golden/expected.json``: whole
 numbers and words exactly, floats to ``DIGITS`` significant digits, since kernels of BLAS and
-instructions differ between machines in the last ones. A row that differs is named with its facts;
-exit 1. ``--write`` stores what the rows give now: look at the difference before you commit it.
-The facts' names belong to this file, so that documents may change shape: then only the functions
-that read them do.
+instructions differ between machines in the last ones; ``LOOSE`` names what hangs on these. A row
+that differs is named with its facts; exit 1. ``--write`` stores what the rows give now: look at the
+difference before you commit it. The facts' names belong to this file, so that documents may change
+shape: then only the functions that read them do.
 """
 
 from __future__ import annotations
@@ -35,6 +35,14 @@ DIGITS = 9
 SHORT = 12  # of a longer list: how many numbers, their sum, and their sum weighted by place
 SHOWN = 12
 TIMED = {"timing", "keyless-search"}  # tests whose numbers depend on a clock
+LOOSE = {  # facts that count or measure rounding errors, which other processors make elsewhere
+    "measure dpsgd-bits": {"infeasible_false": 0.05, "infeasible_false_least": 0.05},
+    "measure dpsgd-training": {"infeasible_false": 0.05},
+    "measure gradient-attack": {"float32_error": 0.5},
+    "measure next-batch": {"size": 1e-7},
+    "measure opacus-replay": {"error": 0.5},
+    "measure unknown-gradient": {"off": 0.5},
+}
 VOLATILE = ("seconds", "slowest", "parties", "provenance", "memory", "advice")
 Facts = dict[str, Any]
 
@@ -87,6 +95,15 @@ def run_facts(told: dict[str, Any]) -> Facts:
     for i, outcome in enumerate(audited):
         facts |= {f"audit {i} {name}": fact for name, fact in audit_facts(outcome).items()}
     return facts
+
+
+def own_p_values(told: dict[str, Any]) -> Facts:
+    """For a run in which the search for a key is over in time on some machines and not on others:
+    what its audits say apart from that, before the correction for many tests."""
+    tests = [cell["outcome"]["tests"] for cell in told["cells"] if cell["kind"] == "audit"]
+    facts = plain([{**row, "audit": None} for row in told["rows"]])
+    facts |= {f"audit {i} {t['name']}": t["p"] for i, one in enumerate(tests) for t in one}
+    return {name: fact for name, fact in facts.items() if name.split()[-1] not in TIMED}
 
 
 def row_names(told: dict[str, Any]) -> Facts:
@@ -227,7 +244,7 @@ def runs() -> Iterator[Row]:
         yield Row(
             f"measure {name}",
             "run {out}/spec.toml --out {out}/run",
-            row_names if name == "timing" else run_facts,
+            {"timing": row_names, "audit": own_p_values}.get(name, run_facts),
             spec="".join(f"{key} = {toml(value)}\n" for key, value in spec.items()),
             document="run/results.json",
         )
@@ -270,10 +287,12 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def same(one: Any, other: Any) -> bool:
-    """Equal; floats to ``DIGITS`` significant digits."""
-    if isinstance(one, float) and isinstance(other, float | int):
-        return math.isclose(one, other, rel_tol=10.0**-DIGITS, abs_tol=1e-300) or one == other
+def same(one: Any, other: Any, tolerance: float = 0.0) -> bool:
+    """Equal; floats to ``DIGITS`` significant digits, all numbers within a relative tolerance."""
+    if isinstance(one, float) or (tolerance and isinstance(one, int)):
+        near = max(10.0**-DIGITS, tolerance)
+        number = isinstance(other, float | int)
+        return number and (math.isclose(one, other, rel_tol=near, abs_tol=1e-300) or one == other)
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, dict) and isinstance(other, dict):
@@ -281,12 +300,16 @@ def same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-def differences(expected: Facts, now: Facts) -> list[str]:
-    missing = object()
+def differences(row: str, expected: Facts, now: Facts) -> list[str]:
+    missing, loose = object(), LOOSE.get(row, {})
     return [
         f"{name}: {expected.get(name, 'not there')!r} -> {now.get(name, 'gone')!r}"
         for name in {**expected, **now}
-        if not same(expected.get(name, missing), now.get(name, missing))
+        if not same(
+            expected.get(name, missing),
+            now.get(name, missing),
+            loose.get(name.rpartition(".")[2], 0.0),
+        )
     ]
 
 
@@ -306,7 +329,7 @@ def main(argv: Iterable[str] | None = None) -> int:
         jobs = [pool.submit(results, row, files) for row in rows]
         for row, job in zip(rows, jobs, strict=True):
             now = job.result()
-            lines = differences(expected.get(row.name, {}), now)
+            lines = differences(row.name, expected.get(row.name, {}), now)
             differ += bool(lines)
             print(f"{'DIFFERS' if lines else 'same':8}{row.name}", flush=True)
             for line in lines[:SHOWN]:
