@@ -201,6 +201,7 @@ def test_the_largest_and_smallest_discrete_scales_work(family):
 # ---------------------------------------------------------------- the text
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(sorted(FAMILIES)),
     st.floats(min_value=0, exclude_min=True, max_value=1e5) | st.integers(1, 10**5),

@@ -97,6 +97,7 @@ def third_party(tmp_path, monkeypatch):
     )
 
 
+@pytest.mark.slow
 def test_a_third_partys_test_brings_its_page_or_its_docstring(third_party):
     assert explain("two").sections == (("What it looks at", "The second."),)
     assert explain("one").summary == "Look at \x1b[2J things."

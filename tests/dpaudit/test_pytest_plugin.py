@@ -212,6 +212,7 @@ def test_mechanisms(project):
     )
 
 
+@pytest.mark.slow
 def test_a_seed_from_the_test_and_the_same_in_every_run(project):
     audit = "dpaudit.assert_no_finding(lambda n, d: mine.honest(n, d), **NORMAL, tests='moments')"
     tests = (

@@ -105,6 +105,7 @@ def test_bytes_look_uniform():
     assert 1e-4 < scipy.stats.chisquare(counts).pvalue < 1 - 1e-4
 
 
+@pytest.mark.slow
 def test_uniform_is_uniform_and_its_check_can_fail():
     u = KeyedStream(KEY).uniform(200_000)
     assert scipy.stats.kstest(u, "uniform").pvalue > 1e-3

@@ -56,6 +56,7 @@ def specimen(monkeypatch):
 # ---------------------------------------------------------------- listing
 
 
+@pytest.mark.slow
 def test_listing_imports_no_plug_in():
     code = """
 import sys

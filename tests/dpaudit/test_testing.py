@@ -25,6 +25,7 @@ from dpaudit_attacks.keyed_distinguisher import NearestPeak
 from dpaudit_mitigations.none import NoMitigation
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["numpy:normal", "python:numpy.random:standard_normal"])
 def test_built_in_samplers_conform(text):
     check_closed_sampler(open_sampler(text, seed="1"))

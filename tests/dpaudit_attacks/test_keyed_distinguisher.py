@@ -280,6 +280,7 @@ def test_none_missing_and_repeated_releases():
     assert float(attack.posterior(y, base)[17]) > 0.99
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [1.0, 2.0])
 def test_top_probability_is_calibrated(factor):
     """One release, β = 0.02, 64 bins: mostly unsure. With β halved the same check fails."""

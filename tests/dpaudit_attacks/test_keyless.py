@@ -165,6 +165,7 @@ def test_estimates_cover(specimen):
     assert inside_gamma >= 16
 
 
+@pytest.mark.slow
 def test_recovered_direction_reads_releases(specimen, make_key, tmp_path):
     """At d = 32, β = 1e-3: D is told from D′ nearly always, by what was recovered and no key."""
     pytest.importorskip("fpylll")

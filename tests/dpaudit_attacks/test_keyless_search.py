@@ -190,6 +190,7 @@ def test_nothing_outlives_its_parent():
     assert gone(found[0])
 
 
+@pytest.mark.slow
 def test_without_fpylll_it_says_so(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     evidence = run(honest([4]), limit=20)

@@ -177,6 +177,7 @@ def test_a_key_to_noise_without_pancakes_gives_what_no_key_gives():
     assert member.any()
 
 
+@pytest.mark.slow
 def test_with_all_coins_known_one_run_may_show_too_much_and_blind_to_them_it_does_not():
     """Canaries all alike share one component of the noise: sometimes all guesses are right."""
     size, count, alpha, games = 0.4, 64, 0.05, 100

@@ -143,6 +143,7 @@ def test_the_owner_of_a_private_key_reads():
     assert fits.sum() <= 4
 
 
+@pytest.mark.slow
 def test_rappor_s_own_bits_that_the_coins_keep_are_never_ruled_out():
     rappor = Rappor()
     made = SeedInReports(rappor, nonces=KeyedNonces(KEY.secret, bits=80))

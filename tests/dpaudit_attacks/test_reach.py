@@ -40,6 +40,7 @@ def half_values():
     return np.concatenate([edges, -edges, *near, odd, np.random.default_rng(1).choice(FINITE, 30)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("divisor", [1.0, 3.0, 1e-3])
 def test_every_half_against_every_noise(divisor):
     """float16: all 65,536 noise values for each v, all 63,488 releases; zeros count as one."""

@@ -136,6 +136,7 @@ def test_permutation_p_value_is_the_exact_one():
     assert abs(rho - np.corrcoef(ranks)[0, 1]) < 1e-12
 
 
+@pytest.mark.slow
 def test_honest_noise_passes_on_a_simulated_busy_machine():
     """80 repeats: p is uniform, so 1 % fall below 0.01 and 20 % below 0.2."""
     rng = np.random.default_rng(8)

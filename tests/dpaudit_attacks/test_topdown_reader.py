@@ -104,6 +104,7 @@ def test_measurements_give_a_single_record(run, planted, order, truth):
     assert abs(weak[1] - weak[0]) < 10
 
 
+@pytest.mark.slow
 def test_tables_alone_give_noise_of_published_cells_and_never_wrong_noise(run, planted):
     measured, tables = planted["common"]
     true = rows_of(run, measured) - run.census.levels[2].counts @ _matrix(run)
@@ -123,6 +124,7 @@ def _matrix(run):
     return np.concatenate([query.matrix for query in run.queries("county")], axis=1)
 
 
+@pytest.mark.slow
 def test_a_read_table_names_a_count(run, planted):
     """Where the noise of the county and of a sibling is read, the replay says which count it is."""
     _, tables = planted["common"]

@@ -99,6 +99,7 @@ def test_two_releases_are_the_integral_over_both_phases(library):
     assert delta(ours.value - 2e-3) > 1e-3
 
 
+@pytest.mark.slow
 def test_the_grid_is_pessimistic_and_refining_it_helps(library):
     law = {"sigma": 20.0, "beta": 0.5, "gamma": 32.0, "along": 0.5, "across": 0.8}
     coarse, middle, fine = (

@@ -128,6 +128,7 @@ def test_epsilon_is_the_least_with_that_delta(local, users):
         assert binary <= epsilon
 
 
+@pytest.mark.slow
 def test_blocks_of_clones_round_up_and_only_a_little():
     """Where clones are many, the loss is nearly normal with μ ∝ 1/√n, and δ = μ·g(ε/μ)."""
     scaled = []
@@ -148,6 +149,7 @@ def test_the_closed_form_is_no_smaller_and_asks_its_condition(local, delta):
         shuffled_closed_form(local, delta, users=math.floor(asked) - 1)
 
 
+@pytest.mark.slow
 def test_more_people_or_a_larger_delta_never_cost_more():
     for local in (0.5, 2.0, 6.0):
         found = [shuffled_epsilon(local, 1e-6, users=n) for n in (1, 2, 10, 1_000, 100_000)]

@@ -55,6 +55,7 @@ def test_p_values_of_a_stopped_audit_count_for_all_looks():
     assert not result.tests[1].finding
 
 
+@pytest.mark.slow
 def test_a_direction_does_not_stop_an_audit():
     """The search for it may need all values."""
     rng = np.random.default_rng(3)

@@ -204,6 +204,7 @@ OF_GAUSSIAN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OF_GAUSSIAN)
 @pytest.mark.parametrize(("scale", "verdict"), [(1.02, "no-finding"), (0.9, "finding")])
 def test_gaussian_noise_of_a_tenth_less_is_found(name, scale, verdict):
@@ -251,6 +252,7 @@ def test_claims_that_are_none_are_refused(given, says):
         PrivacyClaim.of(given.pop("epsilon", None), given.pop("delta", 0.0), **given)
 
 
+@pytest.mark.slow
 def test_what_a_pass_excludes_is_counted_in_terms_of_the_claim():
     """Nine in ten simulated counts of an event of the said ε contradict the claim; of less, not."""
     draws, alpha = 20_000, 0.0025

@@ -110,6 +110,7 @@ def interrupted(*args, progress, **options):
     raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "words", "what"),
     [
@@ -146,6 +147,7 @@ def planted(tmp_path, monkeypatch):
     sys.modules.pop("planted_attack", None)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_says_what_is_kept_and_what_resumes_it(tmp_path, planted, monkeypatch):
     (tmp_path / "my spec.toml").write_text(SPEC + "dim = [1, 2, 3]\n")
     started = []
@@ -175,6 +177,7 @@ def test_an_interrupted_run_says_what_is_kept_and_what_resumes_it(tmp_path, plan
     assert len(json.loads(resumed.stdout)["cells"]) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "folder"), [("planted", "planted"), ("a/../b c", "a-..-b-c"), ("..", "experiment")]
 )

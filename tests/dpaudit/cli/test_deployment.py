@@ -98,6 +98,7 @@ def test_a_scenario_is_audited(tmp_path, version):
     assert document["database"]["balances"]
 
 
+@pytest.mark.slow
 def test_out_writes_the_document_and_a_page(tmp_path):
     result = apple(
         "--config", DATA / "10.12.3", "--out", tmp_path / "page", "--against", DATA / "10.12.1"

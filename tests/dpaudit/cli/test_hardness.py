@@ -43,6 +43,7 @@ def test_a_small_gamma_is_found_by_the_covariance(tmp_path):
     assert "by covariance eigenvalue" in made.stderr
 
 
+@pytest.mark.slow
 def test_show_has_the_estimate(key):
     folder, _, _ = key
     text = dpaudit("key", "show", "k.json", cwd=folder).stdout
@@ -52,6 +53,7 @@ def test_show_has_the_estimate(key):
     assert shown["dim"] == 96
 
 
+@pytest.mark.slow
 def test_a_key_file_and_its_numbers_give_the_same(key):
     folder, _, _ = key
     of_key = dpaudit("key", "hardness", "k.json", cwd=folder)
@@ -87,6 +89,7 @@ def test_the_document_says_what_the_module_says():
     assert {"seconds", "found", "keys", "estimated_block"} <= set(document["measured"][0])
 
 
+@pytest.mark.slow
 def test_where_no_lattice_helps_it_says_so():
     text = dpaudit("key", "hardness", "--dim", 12, "--beta", 0.7).stdout
     assert "cheapest attack  search over directions" in text

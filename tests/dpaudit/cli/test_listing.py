@@ -114,6 +114,7 @@ def test_what_an_import_needs_is_what_runs_at_once(tmp_path, monkeypatch):
     assert packages("no_such_package") == set()
 
 
+@pytest.mark.slow
 def test_verbose_shows_where_the_code_is(monkeypatch, capsys):
     text = shown(monkeypatch, capsys, "sources", width=100, verbose=True)
     assert "dpaudit.noise.gaussian:Gaussian" in text

@@ -90,6 +90,7 @@ def test_crash_and_hang_are_3(module):
     assert "no entropy left" in result.stderr
 
 
+@pytest.mark.slow
 def test_one_run(tmp_path):
     rng = np.random.default_rng(5)
     member = rng.random(1000) < 0.5

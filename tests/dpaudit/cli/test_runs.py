@@ -152,6 +152,7 @@ def test_list_says_what_is_running(tmp_path):
     assert not run["running"]
 
 
+@pytest.mark.slow
 def test_an_empty_folder_has_no_runs_and_a_missing_one_is_a_slip(tmp_path):
     assert "dpaudit run NAME makes one" in invoke("list", tmp_path).stdout
     assert json.loads(invoke("list", tmp_path, "--format", "json").stdout) == []
@@ -184,6 +185,7 @@ def test_what_a_stranger_said_does_not_steer_the_terminal(tmp_path, args):
     assert not {"\x1b", "\x07", "\u202e"} & set(shown)
 
 
+@pytest.mark.slow
 def test_show_one_cell_by_the_beginning_of_its_id(tmp_path):
     make(tmp_path / "a")
     with Store.read(tmp_path / "a") as store:
@@ -201,6 +203,7 @@ def test_show_one_cell_by_the_beginning_of_its_id(tmp_path):
             raise invoke("show", tmp_path / "a", "--cell", wrong).exception
 
 
+@pytest.mark.slow
 def test_show_before_anything_is_done(tmp_path):
     make(tmp_path / "a", ())
     assert "No cell is done yet" in invoke("show", tmp_path / "a").stdout
@@ -227,6 +230,7 @@ def test_identical_runs_differ_in_nothing(tmp_path):
     assert "Same seed, trials, versions, sources and hardware." in text
 
 
+@pytest.mark.slow
 def test_overlapping_intervals_agree_and_disjoint_ones_do_not(tmp_path):
     a = make(tmp_path / "a")
     code, found = diff(a, make(tmp_path / "b", (0.55, 0.9), seed=2))
@@ -245,6 +249,7 @@ def test_overlapping_intervals_agree_and_disjoint_ones_do_not(tmp_path):
     assert "1 of 2 cells differ" in text.stdout
 
 
+@pytest.mark.slow
 def test_a_verdict_decides_and_a_number_without_an_interval_must_be_equal(tmp_path):
     a = make(tmp_path / "a", verdict="finding")
     assert diff(a, make(tmp_path / "b", verdict="no-finding"))[0] == 1
@@ -283,6 +288,7 @@ def test_other_circumstances_are_told_and_alone_are_no_difference(tmp_path):
 # ---------------------------------------------------------------- export
 
 
+@pytest.mark.slow
 def test_exports_hold_the_rows_of_the_document(tmp_path):
     run = open_run(make(tmp_path / "a"))
     for ending in ("csv", "json", "parquet"):
@@ -327,6 +333,7 @@ def test_trials_are_exported_apart(tmp_path):
         ).exception
 
 
+@pytest.mark.slow
 def test_an_export_that_cannot_be_is_refused_and_leaves_nothing(tmp_path, monkeypatch):
     make(tmp_path / "a")
     with pytest.raises(UsageError, match=r"must end with .parquet, .csv, .json"):
@@ -375,6 +382,7 @@ def test_a_csv_runs_nothing_in_a_spreadsheet_and_numbers_stay(tmp_path):
         assert write_columns({"x": ["\udc80"]}, tmp_path / f"x.{ending}") == 1
 
 
+@pytest.mark.slow
 def test_failed_cells_are_in_the_document_and_told_with_the_export(tmp_path):
     make(tmp_path / "a", (0.5,), failed=1)
     with Store.read(tmp_path / "a") as store:
@@ -388,6 +396,7 @@ def test_failed_cells_are_in_the_document_and_told_with_the_export(tmp_path):
     assert "failures" not in open_run(make(tmp_path / "b")).document
 
 
+@pytest.mark.slow
 def test_people_are_shown_the_first_cells_and_told_so(tmp_path, monkeypatch):
     monkeypatch.setattr(runs_text, "_MOST", 1)
     monkeypatch.setattr(runs_text, "_CELLS", 1)

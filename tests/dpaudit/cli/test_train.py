@@ -24,6 +24,7 @@ def run(**changed: object) -> None:
     train(**{"model": "mlp", "data": "synthetic", **settings, **changed})
 
 
+@pytest.mark.slow
 def test_one_document_that_says_what_the_file_says(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -141,6 +141,7 @@ def test_a_slip_beside_a_success_is_recorded(planted, tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_nan_is_shown_and_not_stumbled_over(planted, tmp_path):
     run_experiment(planted('what = "nan"'), out=tmp_path / "out")
     (result,), _ = kept(tmp_path / "out")
@@ -155,6 +156,7 @@ def test_nan_is_shown_and_not_stumbled_over(planted, tmp_path):
     write_report(document, tmp_path / "report.html")
 
 
+@pytest.mark.slow
 def test_outcomes_are_told_when_they_are_on_disk_and_a_few_cells_are_taken_ahead(planted, tmp_path):
     spec = planted(f"seconds = {[i / 1e5 for i in range(40)]}", trials=1)
     started, seen = [], []

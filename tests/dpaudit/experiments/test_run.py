@@ -117,6 +117,7 @@ def specs(small, tmp_path):
     return [load_spec(str(tmp_path / f"{name}.toml")) for name in ("plain", "kept")]
 
 
+@pytest.mark.slow
 def test_trials_are_kept_and_change_no_number(specs, tmp_path):
     plain, kept = specs
     assert [c.id for c in plain.cells()] == [c.id for c in kept.cells()]

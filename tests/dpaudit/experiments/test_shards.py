@@ -150,6 +150,7 @@ def test_a_shard_without_cells_is_a_part(made, tmp_path):
     assert merge(tmp_path / "all", [made / "runs/small-9of9", *(made / i for i in "123")]) == 0
 
 
+@pytest.mark.slow
 def test_an_interrupted_shard_resumes_with_its_own_cells_only(made, tmp_path):
     spec = load_spec(str(made / "small.toml"))
 

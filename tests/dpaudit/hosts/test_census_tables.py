@@ -109,6 +109,7 @@ def test_the_generated_nation_has_the_real_counties():
         assert state.geocodes[county.parents[at]] == code[:2]
 
 
+@pytest.mark.slow
 def test_some_states_are_the_same_as_among_all(census):
     everywhere = read_census().levels[2]
     for code, counts in zip(census.levels[2].geocodes, census.levels[2].counts, strict=True):
@@ -196,6 +197,7 @@ def test_an_epsilon_that_is_none_is_refused(epsilon):
         Budget.of_epsilon(epsilon)
 
 
+@pytest.mark.slow
 def test_measurements_are_the_answers_plus_noise_of_their_scale(run):
     top_down, measured, _ = run
     assert [(q.level, q.query) for q in measured.queries] == [
@@ -359,7 +361,9 @@ def rounded_oracle(values, part, parent):
     return best
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(i, marks=pytest.mark.slow) for i in range(2, 8))]
+)
 @pytest.mark.parametrize("with_parent", [True, False])
 def test_it_is_the_nearest_of_all_controlled_roundings(seed, with_parent):
     rng = np.random.default_rng(seed)

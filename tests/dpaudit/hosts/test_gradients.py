@@ -191,6 +191,7 @@ def test_one_pair_at_a_time_from_kept_gradients_or_computed_again(monkeypatch, k
     assert close(torch.cat([e.candidates(1.0) for e in again]), together[0])
 
 
+@pytest.mark.slow
 def test_the_sensitivity_is_reached_and_not_passed():
     host = GradientQuery(**SMALL, clip=0.01)
     assert host.sensitivity == 2 * 0.01 / 12
@@ -222,11 +223,13 @@ def test_differences_along_a_direction(kind):
     assert found.shape == (12,)
 
 
+@pytest.mark.slow
 def test_float32_gradients_are_off_by_float32_rounding():
     for dtype in ("float64", "float32"):
         assert 1e-9 < GradientQuery(**SMALL, dtype=dtype).rounding(3, stream=STREAM) < 1e-5
 
 
+@pytest.mark.slow
 def test_dtype_and_seed_are_heeded():
     wide = GradientQuery(**SMALL).neighbours(1, stream=STREAM)
     narrow = GradientQuery(**SMALL, dtype="float32").neighbours(1, stream=STREAM)
@@ -251,6 +254,7 @@ def test_bad_options(wrong):
         GradientQuery(**{**SMALL, **wrong})
 
 
+@pytest.mark.slow
 def test_an_accuracy_on_other_images_is_not_shown(tmp_path):
     fit("mlp", data="synthetic", epochs=1, out=tmp_path / "mlp.pt")
     assert GradientQuery(**SMALL, weights=str(tmp_path / "mlp.pt")).accuracy.total == 512

@@ -143,6 +143,7 @@ def check_z(z, tolerance):
     assert abs(z.mean()) < 4 / math.sqrt(z.size)
 
 
+@pytest.mark.slow
 def test_the_standard_error_of_one_hot_vectors_is_that_of_repeated_collections():
     true, off, errors = collections("one-hot")
     c = (math.e - 1) / (math.e + 1)

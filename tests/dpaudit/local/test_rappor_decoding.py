@@ -134,6 +134,7 @@ def test_lasso_meets_the_conditions_of_optimality(size):
     assert (gradient / scale).min() > -1e-9
 
 
+@pytest.mark.slow
 def test_lasso_is_the_best_of_all_supports():
     """Every set of columns by the normal equations; only the optimum meets the conditions."""
     rng = np.random.default_rng(4)
@@ -199,6 +200,7 @@ def test_the_bound_on_uniform_sums_holds_and_is_not_idle():
 # ------------------------------------------------------------------ decoding
 
 
+@pytest.mark.slow
 def test_planted_heavy_hitters_are_found_with_their_counts():
     mechanism = Rappor(bits=64, cohorts=16, seed=1)
     people = population(400_000)
@@ -297,6 +299,7 @@ def test_more_candidates_than_bits():
     assert {0, 1, 2} <= {*found.candidates[found.detected].tolist()} <= {*range(PLANTED)}
 
 
+@pytest.mark.slow
 def test_cohorts_without_reports_are_left_out():
     mechanism = Rappor(bits=64, cohorts=2000, seed=1)
     server = collect(mechanism, population(1500), "few")
@@ -307,6 +310,7 @@ def test_cohorts_without_reports_are_left_out():
     assert found.detected[found.candidates >= PLANTED].sum() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 def test_candidates_that_cannot_be_told_apart_have_an_error_all_the_same():
     """16 bits, one cohort: filters coincide, and people's variance must not bring it below 0."""

@@ -50,6 +50,7 @@ def test_patterns_of_answers_have_the_honest_law_across_head_and_rest():
     assert stats.kstest(stats.zscore(lies.sum(1) + STREAM.uniform(n)), "norm").pvalue > 1e-4
 
 
+@pytest.mark.slow
 def test_public_coins_have_the_honest_law():
     made, n = device(OneBitHistogram(1.0, positions=12), bits=64, series=20), 3000
     assert (made.coins.coins, made.coins.bits) == (18, 0)
@@ -62,6 +63,7 @@ def test_public_coins_have_the_honest_law():
     assert stats.binomtest(int(flipped.sum()), 20 * n, made.mechanism.flip).pvalue > 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mechanism", "bits"),
     [(Rappor(), 80), (CountMeanSketch(2.0, m=512, functions=4), 64)],

@@ -87,6 +87,7 @@ def test_the_reader_forgives_an_eighth_of_a_cell(make_key):
         assert not cells.reads(alone * STEP + offset).any()
 
 
+@pytest.mark.slow
 def test_epsilon_is_what_the_reader_achieves(make_key, stream):
     """The bound's p must not be below the reader's false accepts, whatever their cause."""
     host, sigma = Histogram(table="uniform", bins=4096), 25.5237

@@ -152,6 +152,7 @@ def test_law(make_key, stream, d, beta, sigma, n, dtype):
     assert min(p.values()) > FINE, p
 
 
+@pytest.mark.slow
 def test_the_checks_accept_a_plain_numpy_pancake(make_key, stream):
     key = make_key(dim=16, beta=0.1)
     assert min(examine(planted(key, 3.0), key, sigma=3.0, n=20_000, stream=stream).values()) > FINE

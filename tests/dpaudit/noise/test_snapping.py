@@ -151,6 +151,7 @@ def test_the_law_is_that_of_rounded_laplace_noise(stream):
     assert scipy.stats.chisquare(seen, expected).pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_the_claimed_epsilon_covers_every_cell_of_neighbours_and_little_more():
     source = Snapping(epsilon=0.8, sensitivity=1.0, bound=64.0)
     with mpmath.workdps(40):

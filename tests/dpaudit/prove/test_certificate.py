@@ -156,6 +156,7 @@ def test_equal_outputs_of_several_types_are_one(program, tmp_path) -> None:
     assert max(map(Fraction, made["parts"][0]["law"])) == Fraction(3, 8)
 
 
+@pytest.mark.slow
 def test_what_a_certificate_shows(program, tmp_path) -> None:
     proofs = {name: made_of_proof(program, name, **asked) for name, asked in ASKED.items()}
     found = {name: checked(made, tmp_path) for name, made in proofs.items()}
@@ -346,6 +347,7 @@ def test_random_changes_are_refused_in_a_sentence_or_accepted(certificates, tmp_
     assert ends["RefusedError"] > CHANGES
 
 
+@pytest.mark.slow
 def test_no_number_but_that_of_an_output_is_negative(certificates, tmp_path) -> None:
     kinds = Counter()
     for made in certificates.values():

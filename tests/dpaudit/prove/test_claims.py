@@ -155,6 +155,7 @@ def random_law(rng: random.Random, outputs: int, residual: int) -> ExactLaw:
     return law(*((x, F(w, total)) for x, w in enumerate(weights) if w), residual=F(residual, total))
 
 
+@pytest.mark.slow
 def test_the_total_variation_of_every_completion_lies_within_the_bounds() -> None:
     rng = random.Random(20)
     claim = ClaimedLaw.parse("categorical:weights=1:2:3:4")

@@ -29,6 +29,7 @@ def test_figures_have_alt_text_and_ids_of_their_own(html):
     assert len(ids) == len(set(ids))
 
 
+@pytest.mark.slow
 def test_strangers_text_is_escaped_everywhere(html):
     hostile = Page(render_report(documents.made_hostile(document())))
     assert {tag for tag, _ in hostile.tags} <= {tag for tag, _ in Page(html).tags}

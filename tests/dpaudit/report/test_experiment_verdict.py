@@ -135,6 +135,7 @@ def test_columns_name_a_key_holder_only_where_there_is_a_key():
         assert "ε by theory" in headers(*rows)
 
 
+@pytest.mark.slow
 def test_an_attack_without_a_key_is_no_key_holder_s():
     keyless = PANCAKE | {"attacks": [PANCAKE["attacks"][0] | {"keyless": True}]}
     document = experiment(keyless)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from rich.console import Console
 from support import documents
 from support.mechanisms import ALL, bound, result
@@ -53,6 +54,7 @@ def test_a_pass_without_the_last_bits_says_so():
     assert "excluded" not in told
 
 
+@pytest.mark.slow
 def test_what_the_trade_off_curve_alone_shows_is_labelled():
     curve = bound(0.0) | {"method": "trade-off curve, Clopper-Pearson"}
     for delta, says in ((curve, True), (bound(0.0), False)):

@@ -81,6 +81,7 @@ def test_the_profile_has_the_claim_first_and_once():
     assert epsilons == ["1", "0", "3/4", "2"]
 
 
+@pytest.mark.slow
 def test_figures_mark_the_claim_and_the_counterexample():
     law = exact_and_claimed(result_of("refuted"), prefix="law")
     assert law is not None

@@ -189,6 +189,7 @@ def test_shared_state_shows_after_a_fork(module):
         assert (child != parent).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", ["os._exit(1)", "time.sleep(99)", "return 'x'"])
 def test_what_does_not_survive_a_fork_gives_none(body, module, monkeypatch):
     monkeypatch.setattr("dpaudit.samplers.endpoints.worker._FORK_SECONDS", 0.3)
@@ -202,6 +203,7 @@ def test_what_does_not_survive_a_fork_gives_none(body, module, monkeypatch):
         assert (sampler.draw(4, 2, timeout=20) == 1).all()
 
 
+@pytest.mark.slow
 def test_processes_started_ahead_are_handed_out_in_order_and_all_end():
     with open_sampler("gaussian", seed="7") as sampler:
         sampler.prepare(2)

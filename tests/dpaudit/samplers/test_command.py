@@ -52,6 +52,7 @@ def test_text_longer_than_one_chunk_is_joined_up():
     np.testing.assert_array_equal(values, np.arange(1e5).reshape(-1, 2) / 7)
 
 
+@pytest.mark.slow
 def test_a_program_beside_us_in_quotes(here):
     (here / "sampler").write_text(
         f"#!{sys.executable}\n{WRITES}out.write(x.astype('<f8').tobytes())"
@@ -195,6 +196,7 @@ def test_every_bit_of_the_value_arrives_and_comes_back(script):
     assert released.tobytes() == ODD.tobytes() * 3
 
 
+@pytest.mark.slow
 def test_a_negative_value_is_no_option_when_it_is_joined_to_one(script):
     parsed = """
         import argparse, struct, sys

@@ -158,6 +158,7 @@ def test_memory_does_not_grow_with_the_file(write, here):
     assert peaks[1] < 40_000 * 4 * 8
 
 
+@pytest.mark.slow
 def test_one_great_row_group_is_not_read_whole(here):
     pa = pytest.importorskip("pyarrow")
     rows = 1_000_000
@@ -327,6 +328,7 @@ def test_both_files_are_named_with_their_hashes(here):
     assert [file.name.rpartition("/")[2] for file in found] == ["N.npy", "C.npy"]
 
 
+@pytest.mark.slow
 def test_the_command_finds_a_wrong_c_and_passes_the_right_one(here):
     recorded(dim=4000, runs=1)
     np.save("wrong.npy", np.eye(3))

@@ -312,6 +312,7 @@ def test_versions_are_read_from_metadata():
     assert library("stdlib").version is not None
 
 
+@pytest.mark.slow
 def test_another_version_than_the_tested_one_is_told(tmp_path, monkeypatch):
     distribution(tmp_path, "numpy", "99.5.0")
     monkeypatch.syspath_prepend(tmp_path)
@@ -343,6 +344,7 @@ def release(text, value, n=4):
     return numbers(built(text)[1](np.array(value, dtype=np.float64), n), "it returned", "")
 
 
+@pytest.mark.slow
 def test_odd_values_arrive_bit_by_bit(tell):
     assert tell("return np.tile(value, (n, 1))", ODD).tobytes() == np.array(ODD).tobytes() * 4
 
@@ -375,6 +377,7 @@ def test_releases_that_float64_would_round_are_refused(given, match):
         numbers(given, "it returned", "")
 
 
+@pytest.mark.slow
 def test_they_are_refused_by_samplers_and_by_mechanisms(ask, tell):
     for answer in (lambda body: ask(body, 4, 1), tell):
         with pytest.raises(
@@ -416,6 +419,7 @@ def test_a_step_that_cannot_add_up_to_the_value_is_refused(options, value, match
         step.make(module, **given)(np.array([value]), 1)
 
 
+@pytest.mark.slow
 def test_a_step_from_many_clipped_gradients():
     """Noise 1e-8 is lost in a float32 of 1: the release is the sum of 128 unclipped gradients."""
     module = pytest.importorskip("opacus.optimizers.optimizer", exc_type=ImportError)

@@ -102,6 +102,7 @@ def test_an_exception_is_told_and_the_next_release_goes_on(tell):
     assert tell("return np.full(n, value)", n=2).shape == (2, 1)
 
 
+@pytest.mark.slow
 def test_a_value_far_longer_than_a_pipe_cannot_hang_the_auditor(module):
     module("import time; time.sleep(1000)\ndef f(value, n): pass")
     start = time.monotonic()

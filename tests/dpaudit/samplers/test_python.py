@@ -36,6 +36,7 @@ def test_functions_with_a_size_are_called_by_size(here):
     assert len(np.unique(values)) == 150
 
 
+@pytest.mark.slow
 def test_one_column_may_be_flat_and_lists_will_do(ask):
     np.testing.assert_array_equal(ask("return list(range(n))", 3, 1), [[0.0], [1.0], [2.0]])
 
@@ -59,6 +60,7 @@ def test_printing_and_reading_standard_input_do_no_harm(module):
             assert (sampler.draw(2, 2, timeout=20) == 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "where"),
     [
@@ -154,6 +156,7 @@ def test_a_missing_file_is_found_at_once(here):
         open_sampler("python:./no.py:f", seed="1")
 
 
+@pytest.mark.slow
 def test_leaving_the_block_leaves_nothing_even_of_its_children(module, marker, alive, present):
     module(
         """
@@ -171,6 +174,7 @@ def test_leaving_the_block_leaves_nothing_even_of_its_children(module, marker, a
     assert not alive(marker)
 
 
+@pytest.mark.slow
 def test_it_outlives_the_thread_that_opened_it(module):
     module("def f(n, d): return np.ones((n, d))")
     sampler = open_sampler("python:foreign:f", seed="1")

@@ -96,6 +96,7 @@ def test_attacks_on_recordings_need_the_query_results(here):
     assert (status, result["attack"]) == (0, "reach"), error
 
 
+@pytest.mark.slow
 def test_too_few_recorded_releases_are_inconclusive(here):
     status, _, _ = audit(recorded(here, 1.0, rows=1171), "--claim-epsilon", "1")
     assert status == 3

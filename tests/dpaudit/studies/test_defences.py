@@ -125,6 +125,7 @@ def test_unequal_rounds_never_look_like_more():
         assert np.mean(np.array(p) <= level) < level
 
 
+@pytest.mark.slow
 def test_the_strongest_attack_is_chosen_with_its_interval():
     """Best of 8 coin attacks: its own interval misses 0 far more often than the joint one."""
     rng = np.random.default_rng(5)

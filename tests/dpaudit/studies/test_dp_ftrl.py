@@ -100,6 +100,7 @@ def test_single_rows_of_noise_are_found(name, pure):
     assert np.abs(mixed).sum(1) == pytest.approx(np.ones(pure))
 
 
+@pytest.mark.slow
 def test_updates_are_read_one_after_the_other():
     how = factorisation("banded", steps=6, bands=3)
     key = SeedKey.new(secret=bytes(range(32)))
@@ -140,6 +141,7 @@ def test_flaws_are_what_they_say(flaw, repeated):
     assert np.triu(same, 1).sum() == repeated
 
 
+@pytest.mark.slow
 def test_a_training_is_told_with_its_epsilon(tmp_path):
     (row,) = document(TRAIN, tmp_path).rows
     assert (row["factorisation"], row["runs"], row["participations"]) == ("a tree", 2, 1)

@@ -44,6 +44,7 @@ def test_the_batch_is_named_beyond_the_published_rate(case):
     assert row["epsilon"] > 2.4
 
 
+@pytest.mark.slow
 def test_an_attacker_who_adds_up_in_another_order_still_names_it():
     row = run("reach:model=mlp,batch=64,secure_mode=true,order=unknown")
     assert row["sums_equal"] < 0.6
@@ -60,6 +61,7 @@ def test_weights_alone_say_less_and_never_rule_out_the_truth():
     assert seen["infeasible_false"] < whole["infeasible_false"] / 4
 
 
+@pytest.mark.slow
 def test_nothing_is_learnt_where_value_and_noise_share_a_coarse_lattice(monkeypatch):
     from dpaudit.hosts.gradients.step import DpSgdStep
 

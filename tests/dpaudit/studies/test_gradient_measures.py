@@ -95,6 +95,7 @@ def test_thin_pancakes_give_the_batch_away_and_thick_ones_do_not():
     assert "97" in summary("gradient-attack", [{**table[0], "success": {"value": 0.97}}])
 
 
+@pytest.mark.slow
 def test_a_cell_is_repeatable_and_each_block_its_own():
     first, again, other = (
         run_cell(c).outcome for c in (cell(beta=[0.3]), cell(beta=[0.3]), cell(beta=[0.3], block=2))
@@ -103,6 +104,7 @@ def test_a_cell_is_repeatable_and_each_block_its_own():
     assert first["changes"] != other["changes"]
 
 
+@pytest.mark.slow
 def test_the_table_adds_up_blocks():
     made = rows(cell(beta=[0.3, 0.5], trials=10), cell(beta=[0.3, 0.5], trials=7, block=2))
     table = gathered("gradient-attack", made)
@@ -152,6 +154,7 @@ def test_one_thread_for_small_vectors_all_for_large_ones():
     assert torch.get_num_threads() == before
 
 
+@pytest.mark.slow
 def test_sizes_are_those_of_the_mean_loss():
     """The gradient of the mean loss, for the batch and each neighbour: no per-sample gradient."""
     made = size_cell(trials=3)

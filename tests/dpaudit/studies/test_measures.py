@@ -84,6 +84,7 @@ def test_profile_lies_between_the_bounds(rows):
     assert thin["exact"]["value"] > 1e6 * thick["exact"]["value"]
 
 
+@pytest.mark.slow
 def test_which_bin(rows):
     got = {
         (r["beta"], r["releases"]): r for r in rows("which-bin", extra="[grid]\nreleases = [1, 3]")

@@ -492,6 +492,7 @@ def rank_of_signs(z):
     return len(pivots)
 
 
+@pytest.mark.slow
 def test_seeds_are_those_that_the_stories_tell():
     def first(name, label="a"):
         return values(name, 8, 8, label=label).ravel()

@@ -211,6 +211,7 @@ def test_anderson_darling_against_tables_and_the_definition():
     assert not peers.anderson_darling(z, p - 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", peers.PEERS)
 def test_peers_keep_their_level_and_see_gross_flaws(name):
     if name == "sp800_22":

@@ -276,6 +276,7 @@ def test_a_checkpoint_by_its_path(tmp_path: Path) -> None:
         trained_network("lenet5", weights=str(tmp_path / "my.pt"))
 
 
+@pytest.mark.slow
 def test_trained_is_trained_once_and_kept(
     places: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

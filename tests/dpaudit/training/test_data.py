@@ -97,6 +97,7 @@ def test_synthetic_is_what_it_always_was(split, n):
     assert (images.mean, images.std) == ((0.1307,), (0.3081,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "shape"), [("synthetic", (28, 28)), ("synthetic-colour", (3, 32, 32))]
 )
@@ -349,6 +350,7 @@ def test_nothing_is_unpickled(tmp_path):
     assert (tmp_path / "sprung").exists()  # it would have
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_any_turned_or_missing_byte_of_an_npz_is_refused_or_harmless(tmp_path, save):
     path = tmp_path / "mnist.npz"

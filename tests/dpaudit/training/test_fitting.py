@@ -61,6 +61,7 @@ def dropped(monkeypatch: pytest.MonkeyPatch) -> str:
     return "dropped"
 
 
+@pytest.mark.slow
 def test_learns_and_measures(tmp_path: Path) -> None:
     epochs: list[Epoch] = []
     found = fit("mlp", data="synthetic", epochs=4, out=tmp_path / "mlp.pt", on_epoch=epochs.append)
@@ -116,6 +117,7 @@ def test_killed_and_resumed_gives_the_same_bits(dropped: str, tmp_path: Path) ->
         assert not out.with_name(f"{out.name}.partial").exists()
 
 
+@pytest.mark.slow
 def test_seed_decides_and_the_global_generator_is_left_alone(dropped: str, tmp_path: Path) -> None:
     torch.manual_seed(1)
     before = torch.get_rng_state()
@@ -142,6 +144,7 @@ def test_resume_from_nothing_and_from_the_end(tmp_path: Path) -> None:
         fit("mlp", data="synthetic", epochs=1, seed=5, out=out, resume=True)
 
 
+@pytest.mark.slow
 def test_without_resume_it_starts_again(tmp_path: Path) -> None:
     out = tmp_path / "mlp.pt"
     with pytest.raises(Killed):
@@ -309,6 +312,7 @@ def test_augmented_images_are_crops_and_mirrors_and_all_of_them_occur() -> None:
     assert sorted(y.tolist()) == list(range(2000))
 
 
+@pytest.mark.slow
 def test_each_image_keeps_its_class_and_gets_its_own_crop() -> None:
     levels = np.arange(1, 201, dtype=np.uint8)
     images = _images(np.tile(levels[:, None, None, None], (1, 3, 32, 32)))

@@ -178,6 +178,7 @@ def test_who_is_a_member_changes_neither_rate_nor_steps_nor_divisor(images):
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:divide by zero")
 def test_the_divisor_is_the_recipe_s_batch(images):
     recipe = dataclasses.replace(RECIPE, batch=2048, momentum=0.0)

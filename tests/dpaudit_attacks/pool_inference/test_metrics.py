@@ -60,6 +60,7 @@ def test_curve_is_the_authors_sum():
     assert [y for _, y in game.curve()] == pytest.approx(accuracy)
 
 
+@pytest.mark.slow
 def test_equals_are_averaged_over_their_order():
     game = made(60, seed=3, levels=6)
     value, error = area_by_hand(game.confidence, game.correct, tries=800, seed=4)
@@ -71,6 +72,7 @@ def test_equals_are_averaged_over_their_order():
     assert again.standard_error() == pytest.approx(game.standard_error(), rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("levels", [None, 8])
 def test_standard_error_is_the_bootstraps(levels):
     game = made(2000, seed=6, levels=levels)

@@ -62,6 +62,7 @@ def direct_posterior(logs, pools, popularity, *, step):
     return score / score.sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("m", "epsilon", "universe", "n", "users", "step"),
     [(64, 2.0, 30, 60, 6, 0.06), (1024, 4.0, 50, 180, 1, 0.035)],

@@ -76,6 +76,7 @@ def test_a_substituted_candidate_is_caught_with_probability_one_less_one_kth(pai
     assert interval.high - interval.low < 0.22
 
 
+@pytest.mark.slow
 def test_the_interval_sees_a_verifier_that_derives_half(pair):
     assert caught(pair, 60, verifier=HalfVerifier).high < 1 - 1 / K
 

@@ -368,6 +368,7 @@ def on_the_grid(left):
     return -np.abs(steps - np.rint(steps)).max(-1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rounds", "transform", "reader"),
     [

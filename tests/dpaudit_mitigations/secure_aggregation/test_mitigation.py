@@ -82,6 +82,7 @@ def test_the_key_holder_and_the_coalition_are_back_to_guessing(options, make_key
         assert interval.high >= 0.5
 
 
+@pytest.mark.slow
 def test_the_noise_that_the_coalition_cannot_take_away(stream):
     """All but the honest servers absent: what is left has scale σ, for each use of the others."""
 
@@ -250,6 +251,7 @@ def test_what_cannot_be_drawn_shared_or_accounted(make, says):
         make()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", ["discrete-gaussian", "skellam"])
 def test_the_least_honest_servers_add_the_noise_that_was_promised(law):
     """Of seven servers two leave, one colludes, one is backdoored: three shares make σ."""

@@ -173,6 +173,7 @@ def meddle(monkeypatch):
     return changes.__setitem__
 
 
+@pytest.mark.slow
 def test_three_parties_and_their_exact_sum(round_of):
     three = round_of(parties=PARTIES[:3], threshold=2)
     three.check(three.start(*PARTIES[:3]), PARTIES[:3])
@@ -243,6 +244,7 @@ def test_below_the_threshold_nothing_is_published(round_of, without):
     assert not few.out.exists()
 
 
+@pytest.mark.slow
 def test_a_late_vector_is_not_in_the_sum(round_of, meddle, without):
     without("mask", "dave")
     slow, closed = round_of(), threading.Event()
@@ -260,6 +262,7 @@ def test_a_late_vector_is_not_in_the_sum(round_of, meddle, without):
         receipts[3].result(30)
 
 
+@pytest.mark.slow
 def test_a_second_process_of_one_party_is_refused_and_the_first_stands(round_of, monkeypatch):
     r, taken, hand_in = round_of(), threading.Event(), Stage.hand_in
 
@@ -278,6 +281,7 @@ def test_a_second_process_of_one_party_is_refused_and_the_first_stands(round_of,
     r.check([*first, *r.start("dave")], PARTIES)
 
 
+@pytest.mark.slow
 def test_the_same_round_is_never_joined_again(round_of):
     r = round_of(parties=PARTIES[:3], threshold=2)
     r.check(r.start(*PARTIES[:3]), PARTIES[:3])
@@ -285,6 +289,7 @@ def test_the_same_round_is_never_joined_again(round_of):
         r.start("alice")[0].result(10)
 
 
+@pytest.mark.slow
 def test_another_authoritys_certificate_and_a_party_that_is_not_asked(round_of):
     r = round_of()
     with pytest.raises(PeerError):
@@ -296,6 +301,7 @@ def test_another_authoritys_certificate_and_a_party_that_is_not_asked(round_of):
     r.check(r.start(*PARTIES), PARTIES)
 
 
+@pytest.mark.slow
 def test_other_terms_are_refused(round_of):
     r = round_of()
     other = RoundTerms(**{**asdict(r.terms), "threshold": 4, "parties": PARTIES})
@@ -319,7 +325,10 @@ CASES += [("advertise", "a message too many")]
 CASES += [("mask", wrong) for wrong in WRONG if wrong != "cut short"]
 
 
-@pytest.mark.parametrize(("method", "wrong"), CASES)
+@pytest.mark.parametrize(
+    ("method", "wrong"),
+    [pytest.param(*case, marks=[pytest.mark.slow] * (i % 4 > 0)) for i, case in enumerate(CASES)],
+)
 def test_what_is_broken_drops_its_sender_at_once(round_of, meddle, method, wrong):
     r = round_of()
     meddle("dave", lambda at, sent: WRONG[wrong](list(sent)) if at == method else sent)
@@ -329,6 +338,7 @@ def test_what_is_broken_drops_its_sender_at_once(round_of, meddle, method, wrong
         receipts[3].result(30)
 
 
+@pytest.mark.slow
 def test_who_is_sent_a_broken_share_leaves_and_the_round_goes_on(round_of, meddle, without):
     without("mask", "carol")
     r = round_of()
@@ -406,6 +416,7 @@ def test_the_aggregator_cannot_name_other_survivors_at_the_end(make_round):
             network._read_done(message, client)
 
 
+@pytest.mark.slow
 def test_published_once(round_of, tmp_path):
     r = round_of(parties=PARTIES[:3], threshold=2)
     r.check(r.start(*PARTIES[:3]), PARTIES[:3])

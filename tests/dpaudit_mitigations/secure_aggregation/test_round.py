@@ -30,6 +30,7 @@ def rounds(draw):
     return n, colluding, threshold, gone, length, bits, draw(st.integers(0, 2**32))
 
 
+@pytest.mark.slow
 @given(rounds())
 def test_sum_is_exact_or_nothing_comes_out(case):
     n, colluding, threshold, gone, length, bits, seed = case

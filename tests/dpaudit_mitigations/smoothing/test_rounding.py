@@ -65,6 +65,7 @@ def test_it_rounds_the_sum_on_the_lattice(dtype, stream):
     assert torch.equal(got, released.round())
 
 
+@pytest.mark.slow
 def test_it_promises_no_more_than_post_processing(make_key):
     host = Histogram()
     for source in (Gaussian(sigma=22.4), Pancake(key=make_key(dim=host.dim), sigma=22.4)):

@@ -152,6 +152,7 @@ def test_several_directions_multiply(make_key):
     assert "alone" in secure.epsilon(three, DELTA, host=host).says
 
 
+@pytest.mark.slow
 def test_too_little_smoothing_says_own_noise_alone(host, make_key):
     pancake = Pancake(key=make_key(dim=host.dim, beta=1e-4), sigma=22.4)
     got = Smoothing(tau=1e-4).epsilon(pancake, DELTA, host=host)
@@ -330,6 +331,7 @@ def test_the_theorem_is_needed_and_nearly_tight(against_the_profile):
     assert (exact[wide] / promised[wide]).max() > 0.9
 
 
+@pytest.mark.slow
 def test_a_factor_of_two_in_eta_would_be_seen():
     """Half the logarithm is too little: half a turn along the key the exact profile exceeds it."""
     law = {"sigma": 1.0, "beta": 1e-4, "gamma": 32.0}

@@ -221,6 +221,7 @@ def test_no_certificate_no_tls_and_garbage(start, talk, party):
     assert talk(server, "name") == [b"answer"]
 
 
+@pytest.mark.slow
 def test_tls_13_only(certificates):
     """In processes of their own: the rule holds where gRPC is imported through us."""
     ours = certificates / "ours"
@@ -400,6 +401,7 @@ def test_a_client_killed_in_the_middle(start, talk, certificates, log_lines):
     assert talk(server) == [b"x"]
 
 
+@pytest.mark.slow
 def test_a_server_killed_in_the_middle(dial, certificates):
     with child("server", certificates / "ours/noise") as one:
         address = one.stdout.readline().strip()

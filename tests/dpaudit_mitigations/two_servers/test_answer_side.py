@@ -264,6 +264,7 @@ def test_a_lab_specimen_by_name(noise, parties, tmp_path, make_key):
             named_source(text, sigma=2.0, dim=dim)
 
 
+@pytest.mark.slow
 def test_nobody_there_and_patience_that_never_ends(parties, tmp_path, capsys):
     nobody = contact("127.0.0.1:9", parties)
     with answering(tmp_path / "a") as side:

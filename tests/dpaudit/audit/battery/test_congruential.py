@@ -113,7 +113,10 @@ PREDICTED = [
 ]
 
 
-@pytest.mark.parametrize(("generator", "z"), PREDICTED)
+@pytest.mark.parametrize(
+    ("generator", "z"),
+    [pytest.param(*one, marks=[pytest.mark.slow] * (i % 3 > 0)) for i, one in enumerate(PREDICTED)],
+)
 def test_the_second_half_is_predicted_from_the_first(generator, z):
     evidence = evidence_of(z, d=2)
     assert evidence.p < 1e-300
@@ -123,6 +126,7 @@ def test_the_second_half_is_predicted_from_the_first(generator, z):
     assert right == of > 1_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("second_first", [False, True])
 def test_java_and_the_polar_method_are_predicted_with_their_rejections(second_first):
     z = marsaglia(uniforms(*JAVA, count=4 * MANY)[::2], second_first=second_first)
@@ -132,6 +136,7 @@ def test_java_and_the_polar_method_are_predicted_with_their_rejections(second_fi
     assert evidence.effect.startswith(f"{DRAND} and {way}: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("says", "u"),
     [
@@ -149,12 +154,14 @@ def test_lagged_recurrences_are_found_without_knowing_the_lags(says, u):
     assert evidence.p < 1e-300
 
 
+@pytest.mark.slow
 def test_a_lagged_recurrence_is_found_behind_lengths_and_angles():
     evidence = evidence_of(box_muller(lagged(55, 24, 1), mirrored=True), d=2)
     assert evidence.p < 1e-300
     assert evidence.details["lags"] == [24, 55]
 
 
+@pytest.mark.slow
 def test_combined_generators_are_found_by_a_relation_of_32_neighbours():
     """L'Ecuyer's MRG32k3a (1999)."""
     m1, m2, one, two, u = 4294967087, 4294944443, [1, 2, 3], [4, 5, 6], []
@@ -175,6 +182,7 @@ def test_pairs_and_columns_are_found_at_every_width(d):
         assert evidence_of(z, d=d).details["generator"] == "drand48 and java.util.Random"
 
 
+@pytest.mark.slow
 def test_rows_filled_by_halves_are_pairs_where_there_are_two_columns():
     """Also where a longer call, of four columns, came before."""
     u = uniforms(*JAVA, count=16 * 1024)
@@ -221,6 +229,7 @@ def test_laplace_noise_is_looked_at_with_and_without_its_sign():
         assert evidence.details["generator"] == "minstd (multiplier 48271)"
 
 
+@pytest.mark.slow
 def test_coarse_noise_shows_known_generators():
     """Inverse CDF of a discrete Laplace law of scale 10: about five bits of each state are left."""
     assert evidence_of(np.round(NORMAL(uniforms(*JAVA)), 2)).p < 1e-100
@@ -259,6 +268,7 @@ EXPONENTIALS = "two exponentials' difference"
 GEOMETRIC = "two geometric numbers' difference"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("says", "claim", "transform", "small_first"),
     [
@@ -334,6 +344,7 @@ def test_starts_are_all_states_in_the_square(half):
         assert set(starts(one, half).tolist()) == set(s[inside.all(axis=0)].tolist())
 
 
+@pytest.mark.slow
 def test_a_replay_of_one_polar_value_pays_for_all_pairs_and_places():
     z = np.abs(polar_after_a_peak(1, 2**31 - 1, 16807, 0))[:6]
     name = "minstd (multiplier 16807) and one value of the polar method"

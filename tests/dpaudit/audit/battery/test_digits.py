@@ -119,6 +119,7 @@ def test_the_level_of_duplicates_in_float32_noise_is_kept():
     assert sum(p <= 1e-4 for p in coarse) >= 55
 
 
+@pytest.mark.slow
 def test_a_float32_laplace_shows_in_its_tail():
     rng = np.random.default_rng(5)
 

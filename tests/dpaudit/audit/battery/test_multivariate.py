@@ -251,6 +251,7 @@ def test_covariance_of_wide_rows_sees_a_direction_once_rows_outnumber_columns():
     assert evidence(Covariance, honest(200, 300, calls=30)).p > 1e-3
 
 
+@pytest.mark.slow
 def test_covariance_sees_a_pair_of_columns_of_wide_rows():
     """Two of 1,200 columns with correlation 0.5 in 300 rows, as no eigenvalue of 256 rows shows."""
     x = np.random.default_rng(14).standard_normal((300, 1200))
@@ -368,6 +369,7 @@ def test_phase_bound_holds_and_is_not_idle(frequency):
     assert phase_p(off, 0.0, n=30_000, frequency=frequency) < 4 * math.exp(-30_000 * 0.1**2 / 4)
 
 
+@pytest.mark.slow
 def test_fourth_order_bound_holds_and_is_not_idle():
     rng = np.random.default_rng(13)
     p = [fourth_order_p(np.bincount(c, minlength=4096)) for c in rng.integers(0, 4096, (5000, 150))]

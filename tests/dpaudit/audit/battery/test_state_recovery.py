@@ -161,6 +161,7 @@ def test_honest_noise_has_p_1_in_every_precision():
         assert seen([rng.laplace(size=(30, 64))], "laplace:scale=1").p == 1.0
 
 
+@pytest.mark.slow
 def test_absurd_values_are_no_error():
     with np.errstate(all="raise"):
         for worst in (1e300, 0.0, -1e200):
@@ -205,6 +206,7 @@ def audited(**options):
         return run_audit(opened, claim=Claim.parse("gaussian:sigma=1"), options=options)
 
 
+@pytest.mark.slow
 def test_noise_that_can_be_computed_is_a_finding_and_says_why():
     result = audited()
     assert result.verdict == "finding"
@@ -214,6 +216,7 @@ def test_noise_that_can_be_computed_is_a_finding_and_says_why():
     assert "--allow-predictable" not in result.tests[0].reproduce
 
 
+@pytest.mark.slow
 def test_a_simulation_may_allow_it_and_is_still_told():
     result = audited(allow_predictable=True)
     assert result.verdict == "no-finding"

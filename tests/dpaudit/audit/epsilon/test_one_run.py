@@ -129,6 +129,7 @@ def test_bounds_hold_for_randomized_response(epsilon, delta):
     assert rare(missed(make, TIMES, epsilon=epsilon, delta=delta)[0], TIMES) > 1e-3
 
 
+@pytest.mark.slow
 def test_bounds_hold_with_guesses_fixed_beforehand():
     make = lambda rng: responses(rng, 1000, 1.0)  # noqa: E731
     count, (mean, _) = missed(make, TIMES, epsilon=1.0, delta=0.0, guesses=1000)

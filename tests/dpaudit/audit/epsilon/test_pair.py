@@ -179,6 +179,7 @@ def test_delta_of_the_event_that_was_picked_for_it_covers():
         assert missed > 0.05 * times
 
 
+@pytest.mark.slow
 def test_delta_at_the_claimed_epsilon_is_nearly_all_of_it():
     """Laplace noise of scale 0.8 has δ(1) = 1 − e^(−1/8) = 0.1175; an even grid of cuts 0.075."""
     rng, claim = np.random.default_rng(5), PrivacyClaim(1.0, 0.0)
@@ -240,6 +241,7 @@ def test_possible_shares_are_the_least_and_the_largest_that_occur(events):
     assert max(found) == pytest.approx(most)
 
 
+@pytest.mark.slow
 def test_what_a_pass_states_is_true_at_every_share_that_an_event_can_have():
     """Six events: two of the release, two of learned scores, two of low bits."""
     rng, draws = np.random.default_rng(5), 4_000

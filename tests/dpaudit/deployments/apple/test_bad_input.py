@@ -111,6 +111,7 @@ def test_hostile_names_in_every_place(folder, tmp_path):
         assert not {"\x1b", "\x9b", "\u202e"} & set(text)
 
 
+@pytest.mark.slow
 def test_parameters_that_are_none(tmp_path):
     texts = []
     for name, value in itertools.product(

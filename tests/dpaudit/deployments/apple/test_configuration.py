@@ -166,6 +166,7 @@ def test_size_is_bounded_before_reading(tmp_path):
         read_plist(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "token", ["<!--{}-->", "<string{}/>", "<?a {}?>", "<string x='{}'/>", "<string>{}</string>"]
 )
@@ -260,6 +261,7 @@ def test_overlapping_objects_are_refused(read_one):
     refused(read_one, binary([top, text], reference_size=2, offsets=offsets, count=1001), "overlap")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMATS)
 def test_damage_is_refused_or_read_and_nothing_else(read_one, form):
     content = plistlib.dumps(VALUE, fmt=FORMATS[form])

@@ -406,6 +406,7 @@ def test_a_hadamard_size_that_is_no_power_of_two() -> None:
     assert len(decoded.reports[0]) == 1
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(sorted(ALGORITHMS)),
     st.lists(st.text("0123456789ABCDEFabcdef,:+-1 \n\x00٣", max_size=12), max_size=4),

@@ -243,6 +243,7 @@ def test_too_many_reporting_origins(tmp_path):
     assert told("--events", lines(tmp_path / "p.jsonl", apart))["findings"] == []
 
 
+@pytest.mark.slow
 def test_a_false_output_is_one_attribution_states_have_no_order_and_text_is_harmless(tmp_path):
     evil = "\x1b[2J<script>alert(1)</script>"
     row = party(1, origin=evil, reported=[(3, 1), (1, 0), (1, 0)]) | {"true": []}

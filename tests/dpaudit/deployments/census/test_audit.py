@@ -111,6 +111,7 @@ def honest(tmp_path_factory):
     return files(tmp_path_factory.mktemp("honest"))
 
 
+@pytest.mark.slow
 def test_honest_files_pass_and_every_test_looks(honest):
     document = audited(honest)
     assert document.verdict == "no-finding"
@@ -150,12 +151,14 @@ def test_a_flaw_is_found_by_its_test(tmp_path, flaw, test):
     assert test in found_by(document)
 
 
+@pytest.mark.slow
 def test_a_flaw_of_one_level_is_found_there(tmp_path):
     document = audited(files(tmp_path, "no noise in one level"), sums=False)
     found = {t.name.partition(",")[0] for t in document.tests if t.finding}
     assert found <= {"State", "all levels"}
 
 
+@pytest.mark.slow
 def test_sums_need_no_constraints(tmp_path):
     """Half the noise in every state, in files without any known cell."""
     folder = files(tmp_path / "files")
@@ -184,6 +187,7 @@ def test_too_little_noise_in_parents_is_found_by_sums(tmp_path):
     assert "scale" in found_by(audited(tmp_path))
 
 
+@pytest.mark.slow
 def test_zeros_may_come_from_a_table(honest, tmp_path):
     folder = files(tmp_path)
     for constraints in folder.glob("*/*/Constraint/**/*.parquet"):
@@ -198,6 +202,7 @@ def test_zeros_may_come_from_a_table(honest, tmp_path):
         audited(folder, rules=(rule, Rule(cells={"age": [1]})), sums=False)
 
 
+@pytest.mark.slow
 def test_the_same_rows_twice_are_a_usage_error(honest, tmp_path):
     again = tmp_path / PRODUCT / "County.parquet" / "DPQuery" / "State=01"
     again.mkdir(parents=True)

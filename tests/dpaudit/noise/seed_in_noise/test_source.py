@@ -68,6 +68,7 @@ def test_law_and_independence_of_rows_and_values(law, options, code, stream):
     assert abs(np.corrcoef(z[:-1, 0], z[1:, 0])[0, 1]) < 5 / math.sqrt(6000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("law", "scale"), [("gaussian", 0.5), ("laplace", 0.6)])
 def test_the_wrapped_law_is_needed_and_seen(law, scale, stream):
     """A fraction drawn uniformly is what a careless specimen does: the same test finds it."""
@@ -138,6 +139,7 @@ def test_short_nonces_repeat_and_long_ones_do_not(stream):
         assert abs(2000 - distinct - expected) < 6 * math.sqrt(expected) + 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", codes.CODES)
 def test_what_carries_the_nonce_is_uniform(code, stream):
     source = SeedInNoise(key=KEY, sigma=0.7, code=code)
@@ -169,6 +171,7 @@ def test_another_key_gives_other_noise_of_the_same_nonce(stream):
     assert not np.isin(x[:, 16:], y[:, 16:]).any()
 
 
+@pytest.mark.slow
 def test_sealed_noise_has_the_law_and_needs_no_secret(stream):
     source = SeedInNoise(public_key=KEY.public_key)
     x = source.sample(150, 64, stream=stream)
