@@ -28,7 +28,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import psutil
 from distributed import LocalCluster
 
-from dpaudit.experiments import Spec, Store, load_spec, make_document, run_experiment
+from dpaudit.experiments import Spec, Store, load_spec, make_result, run_experiment
 from dpaudit.experiments.placement import Placement, place
 from dpaudit.experiments.placement.work import attempt
 from dpaudit.types import CellResult
@@ -114,7 +114,7 @@ def watched(work: Callable[[], object]) -> tuple[float, float]:
 
 def rows(folder: Path) -> Any:
     with Store.read(folder) as store:
-        return make_document(store.spec, store.results(), command="").rows
+        return make_result(store.spec, store.results(), command="").rows
 
 
 def sized(folder: Path, *, seconds: float) -> int:

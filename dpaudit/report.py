@@ -8,6 +8,7 @@ Texts may hold anything: the renderers make them safe.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -49,6 +50,12 @@ SCHEMA: Schema = "dpaudit-report/2"
 """Name and major version of the schema of reports on disk."""
 
 Outcome = Literal["pass", "finding", "advice", "undecided", "error"]
+
+
+def _need_finite(**values: float | None) -> None:
+    for name, value in values.items():
+        if value is not None and not math.isfinite(value):
+            raise ValueError(f"{name}={value}: a chart's places are finite numbers")
 
 
 class Column(Struct, frozen=True):
@@ -95,6 +102,14 @@ class Table(Struct, frozen=True, kw_only=True, tag="table"):
     terminal: str = ""
     terminal_rows: int = 40
     checks: bool = False
+
+    def __post_init__(self) -> None:
+        if any(len(column.cells) != self.rows for column in self.columns):
+            raise ValueError("a table needs columns of one length")
+
+    @property
+    def rows(self) -> int:
+        return len(self.columns[0].cells) if self.columns else 0
 
 
 class Text(Struct, frozen=True, tag="text"):
@@ -152,6 +167,9 @@ class Mark(Struct, frozen=True, kw_only=True):
     alarm: bool = False
     link: str = ""
 
+    def __post_init__(self) -> None:
+        _need_finite(base=self.base, width=self.width)
+
 
 class Series(Struct, frozen=True, kw_only=True):
     """Marks that belong together.
@@ -190,6 +208,14 @@ class Axis(Struct, frozen=True, kw_only=True):
     shared: bool = True
     ticks: tuple[tuple[float, str], ...] = ()
 
+    def __post_init__(self) -> None:
+        low, high = self.low, self.high
+        _need_finite(low=low, high=high, **{f"tick {name}": at for at, name in self.ticks})
+        if low is not None and high is not None and low >= high:
+            raise ValueError(f"low={low}, high={high}: an axis goes up")
+        if self.log and not all(x is None or x > 0 for x in (low, high)):
+            raise ValueError("the ends of a logarithmic axis are positive")
+
 
 class Line(Struct, frozen=True, kw_only=True):
     """A dashed line across a panel, e.g. α, chance or a claimed ε, with its label.
@@ -201,6 +227,9 @@ class Line(Struct, frozen=True, kw_only=True):
     label: str = ""
     vertical: bool = False
     sloped: bool = False
+
+    def __post_init__(self) -> None:
+        _need_finite(at=self.at)
 
 
 class Panel(Struct, frozen=True, kw_only=True):
@@ -232,6 +261,12 @@ class Chart(Struct, frozen=True, kw_only=True, tag="chart"):
     columns: int = 1
     names: bool = False
     numbers: tuple[Column, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.columns <= 12:
+            raise ValueError(f"columns={self.columns}: from 1 to 12 panels stand side by side")
+        if len({len(column.cells) for column in self.numbers}) > 1:
+            raise ValueError("numbers need columns of one length")
 
 
 Block = Facts | Table | Text | Items | Command | Findings | BlindSpots | Chart

@@ -44,7 +44,7 @@ def notebook_card(report: Report) -> str:
     """A report as an HTML fragment of a few kB, the same for the same report."""
     report = safe(report)
     table = main_table(report)
-    rows = len(table.columns[0].cells) if table.columns else 0
+    rows = table.rows
     spots = len(report.blind_spots) if report.verdict != "finding" else 0
     sandbox = report.facts.get("sandbox")
     notes = [

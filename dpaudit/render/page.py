@@ -97,7 +97,7 @@ class _Drawn:
 def _section(report: Report, section: Section, drawn: _Drawn) -> dict[str, Any]:
     blocks = list(_blocks(report, section.blocks, drawn))
     tables = [b for b in section.blocks if isinstance(b, Table) and b.columns]
-    rows = max((len(b.columns[0].cells) for b in tables), default=0)
+    rows = max((b.rows for b in tables), default=0)
     return {
         "title": section.title,
         "folded": section.folded,

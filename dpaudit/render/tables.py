@@ -58,12 +58,12 @@ def main_table(report: Report) -> Table:
     Of tables that a terminal shows; without columns if there is none.
     """
     blocks = [block for section in report.sections for block in section.blocks]
-    tables = [b for b in blocks if isinstance(b, Table) and b.terminal and b.columns[0].cells]
+    tables = [b for b in blocks if isinstance(b, Table) and b.terminal and b.rows]
     if not tables:
         return Table(columns=(), caption="")
     table = next((t for t in tables if t.checks), tables[0])
     marked = {i for i, mark in enumerate(table.marked) if mark}
-    order = sorted(range(len(table.columns[0].cells)), key=lambda i: i not in marked)
+    order = sorted(range(table.rows), key=lambda i: i not in marked)
     columns = [c for c in table.columns if c.terminal or not table.checks]
     marks = tuple(i in marked for i in order)
     return Table(columns=cut_rows(columns, order), caption="", marked=marks)

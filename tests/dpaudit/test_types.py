@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpaudit import errors, types
+from dpaudit.audit.result import AuditResult
 from dpaudit.codec import to_dict
 from dpaudit.errors import DpauditError, SamplerError, UsageError
 from dpaudit.types import (
@@ -127,7 +128,7 @@ def test_anything_plain_becomes_strict_json_and_stays_so(value):
 
 # ---------------------------------------------------------------- frozen words, tree of errors
 
-RESULTS = [getattr(types, n) for n in types.__all__ if isinstance(getattr(types, n), type)]
+RESULTS = [v for n in types.__all__ if dataclasses.is_dataclass(v := getattr(types, n))]
 
 
 @pytest.mark.parametrize("cls", RESULTS, ids=lambda c: c.__name__)
@@ -156,6 +157,6 @@ def test_a_result_is_one_line_and_advice_does_not_count_in_it():
     assert "\n" not in repr(far)
     assert "\x1b" not in repr(far)
     near = dataclasses.replace(far, name="nearer", p_adjusted=1e-300, advisory=True)
-    blank = {f.name: None for f in dataclasses.fields(types.AuditResult)}
+    blank = {f.name: None for f in dataclasses.fields(AuditResult)}
     known = {"verdict": "finding", "sampler": "x", "samples": 20_000, "tests": (far, near)}
-    assert "smallest adjusted p 2e-08 (tails)" in repr(types.AuditResult(**{**blank, **known}))
+    assert "smallest adjusted p 2e-08 (tails)" in repr(AuditResult(**{**blank, **known}))

@@ -12,14 +12,13 @@ from pathlib import Path
 import pytest
 from command_line import here
 from hostile.fuzzing import ODD, REFUSED, deep, fuzz, mutated, refuses_or_reads, with_odd_fields
-from support import documents
+from support import reports
 
 from dpaudit import registry
 from dpaudit.audit.epsilon.run import parse_neighbours
 from dpaudit.claims import FAMILIES, Claim
-from dpaudit.cli.formats import read_report
+from dpaudit.cli.formats import rewrite_report
 from dpaudit.cli.running import _check_columns
-from dpaudit.codec import to_dict
 from dpaudit.deployments.apple.bits.estimates import Estimates
 from dpaudit.deployments.apple.configuration.reading import FILES, read_configuration
 from dpaudit.deployments.apple.configuration.resolving import resolve, unresolved
@@ -32,7 +31,7 @@ from dpaudit.deployments.apple.reports.reading import read_reports
 from dpaudit.errors import UsageError
 from dpaudit.experiments.spec_file import load_spec, spec_names
 from dpaudit.noise.key import PancakeKey, parse_gamma
-from dpaudit.report import document_of
+from dpaudit.render.documents import report_json
 from dpaudit.types import Reference
 
 for measure in registry.plugins("measures"):  # torch and others, before memory is limited
@@ -289,17 +288,19 @@ def with_odd_lines(rng, text):
 # ---------------------------------------------------------------- result documents
 
 FORMATS = ("junit", "sarif", "markdown")
+BEGINNING = b'{"schema": "dpaudit-report/2", "kind": "audit"'
 RESULTS = {
     "nested": b"[" * 100_000,
-    "nested deep": b'{"kind": "audit", "result": ' + json.dumps(deep(200)).encode() + b"}",
+    "nested deep": BEGINNING + b', "data": ' + json.dumps(deep(200)).encode() + b"}",
     "no object": b"3",
-    "no result": b'{"kind": "audit"}',
-    "Infinity": b'{"kind": "audit", "result": Infinity}',
-    "digits": b'{"kind": "audit", "result": {"alpha": 1' + b"0" * 4000 + b"}}",
+    "no verdict": BEGINNING + b"}",
+    "Infinity": BEGINNING + b', "seconds": Infinity}',
+    "digits": BEGINNING + b', "facts": {"alpha": 1' + b"0" * 4000 + b"}}",
     "not UTF-8": b"\xff\xfe",
-    "values": b'{"kind": "audit", "result": {"a": [' + b"[]," * 400_000 + b"[]]}}",
-    "kind is a list": b'{"kind": []}',
+    "values": BEGINNING + b', "data": {"a": [' + b"[]," * 400_000 + b"[]]}}",
+    "kind is a list": b'{"schema": "dpaudit-report/2", "kind": []}',
     "schema is an object": b'{"schema": {}, "kind": "audit"}',
+    "of schema 1": b'{"schema": "dpaudit-report/1", "kind": "audit", "result": {}}',
 }
 
 
@@ -307,7 +308,7 @@ RESULTS = {
 def test_a_result_made_by_hand_is_a_usage_error(tmp_path, name):
     path, size = tmp_path / "result.json", len(RESULTS[name])
     path.write_bytes(RESULTS[name])
-    assert not refuses_or_reads(lambda: read_report(path, FORMATS), size=size)
+    assert not refuses_or_reads(lambda: rewrite_report(path, FORMATS), size=size)
     said = refused("report", tmp_path, "--also", "junit,sarif,markdown")
     assert len(said.splitlines()) == 1
 
@@ -330,12 +331,13 @@ def test_a_folder_and_a_pipe_are_no_documents(tmp_path):
 @pytest.mark.slow
 def test_mutated_results(tmp_path):
     path = tmp_path / "result.json"
-    made = (documents.audit("finding"), documents.audit("no-finding"), documents.experiment())
-    valid = [json.dumps(to_dict(document_of(document)), indent=2).encode() for document in made]
+    valid = [
+        report_json(reports.EVERY[k]).encode() for k in ("finding", "no-finding", "measurements")
+    ]
     for data in valid:
         path.write_bytes(data)
-        read_report(path, FORMATS)  # figures load their libraries before memory is limited
-        assert refuses_or_reads(lambda: read_report(path, FORMATS), size=len(data))
+        rewrite_report(path, FORMATS)  # figures load their libraries before memory is limited
+        assert refuses_or_reads(lambda: rewrite_report(path, FORMATS), size=len(data))
 
     def one(rng):
         data = rng.choice(valid)
@@ -344,7 +346,7 @@ def test_mutated_results(tmp_path):
         else:
             data = mutated(rng, data, others=valid, words=(b"[", b"NaN", b"\\ud800", b"null"))
         path.write_bytes(data)
-        return refuses_or_reads(lambda: read_report(path, FORMATS), size=len(data))
+        return refuses_or_reads(lambda: rewrite_report(path, FORMATS), size=len(data))
 
     fuzz(one)
 

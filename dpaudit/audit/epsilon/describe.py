@@ -156,7 +156,7 @@ def _sections(result: MechanismResult) -> Iterable[Section]:
     if result.tests:
         yield Section(title="What was counted", blocks=(_bounds_table(result),))
     events = _events_table(result)
-    if events.columns[0].cells:
+    if events.rows:
         yield Section(title="The events, for counting again", blocks=(events,), folded=True)
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support.small_experiments import document
+from support.small_experiments import result_of
 
 from dpaudit.errors import SpecError
 from dpaudit.hosts.ftrl.factorisation import factorisation
@@ -69,12 +69,12 @@ data = "synthetic"
 def audited(folder):
     others = set(plugins("tests")) - {"covariance", "moments", "granularity", "last-digits"}
     names = ", ".join(f'"{name}"' for name in sorted(others))
-    return document(AUDIT.replace("WITHOUT", names), folder)
+    return result_of(AUDIT.replace("WITHOUT", names), folder)
 
 
 @pytest.mark.slow
 def test_the_key_reads_a_banded_run_by_its_rows_and_not_by_its_steps(tmp_path):
-    found = document(ATTACK.format(host=BANDED), tmp_path)
+    found = result_of(ATTACK.format(host=BANDED), tmp_path)
     honest, pancake, seeded = found.rows
     assert pancake["run"]["value"] == pancake["row"]["value"] == 1
     assert pancake["step"]["low"] < 0.5
@@ -88,7 +88,7 @@ def test_the_key_reads_a_banded_run_by_its_rows_and_not_by_its_steps(tmp_path):
 
 def test_another_host_is_refused(tmp_path):
     with pytest.raises(SpecError, match="needs the host dp-ftrl"):
-        document(ATTACK.format(host='name = "histogram", table = "us-counties"'), tmp_path)
+        result_of(ATTACK.format(host='name = "histogram", table = "us-counties"'), tmp_path)
 
 
 @pytest.mark.parametrize(("name", "pure"), [("identity", 8), ("tree", 8), ("honaker", 4)])
@@ -143,7 +143,7 @@ def test_flaws_are_what_they_say(flaw, repeated):
 
 @pytest.mark.slow
 def test_a_training_is_told_with_its_epsilon(tmp_path):
-    (row,) = document(TRAIN, tmp_path).rows
+    (row,) = result_of(TRAIN, tmp_path).rows
     assert (row["factorisation"], row["runs"], row["participations"]) == ("a tree", 2, 1)
     assert row["spent"] == pytest.approx(50, rel=1e-3)
     assert row["accuracy"]["value"] > 0.2

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from support.small_experiments import document
+from support.small_experiments import result_of
 
 from dpaudit.describing import describe
 from dpaudit.errors import SpecError
@@ -31,7 +31,7 @@ column = [{{ key = "beta", format = "setting" }}]
 def rows(tmp_path):
     def run(measure, *, trials=40, bins=64, extra=""):
         text = BASE.format(measure=measure, trials=trials, bins=bins, extra=extra)
-        made = document(text, tmp_path)
+        made = result_of(text, tmp_path)
         assert made.kind == "measurements"
         assert made.title in render_page(describe(made))
         return made.rows
@@ -194,7 +194,7 @@ def test_whole_query(tmp_path):
     def run(source):
         text = BASE.format(measure="whole-query", trials=20, bins=64, extra="")
         text = text.replace('"pancake"', f'"{source}"').replace("[1e-5, 0.5]", "0.5")
-        return document(text, tmp_path, source)
+        return result_of(text, tmp_path, source)
 
     (row,) = run("seed-in-noise").rows
     assert (row["success"]["value"], row["values"], row["wrong"]) == (1.0, 1.0, 0)

@@ -7,7 +7,7 @@ from importlib.resources import files
 
 import numpy as np
 import pytest
-from support.small_experiments import document
+from support.small_experiments import result_of
 
 from dpaudit import registry
 from dpaudit.describing import describe
@@ -75,7 +75,7 @@ def test_a_game_becomes_rows():
 def test_an_experiment_from_its_file_to_its_page(tmp_path):
     text = (files("dpaudit.studies") / "specs" / "bpia-figures.toml").read_text(encoding="utf-8")
     text = text.replace('adversaries = ["weak", "strong", ', 'adversaries = ["weak", ')
-    made = document(re.sub(r"(?m)^trials = \d+", "trials = 50", text), tmp_path)
+    made = result_of(re.sub(r"(?m)^trials = \d+", "trials = 50", text), tmp_path)
     assert len(made.rows) == 2 * 2 * 4
     assert all(row["published"] is not None for row in made.rows)
     assert render_page(describe(made)).count("<figure") == 5

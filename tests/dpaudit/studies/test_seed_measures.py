@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.small_experiments import document
+from support.small_experiments import result_of
 
 from dpaudit.errors import SpecError
 from dpaudit.experiments.cell import Cell
@@ -47,7 +47,7 @@ delta = 1e-5
 
 
 def test_gradients_are_read_without_a_candidate(tmp_path):
-    found = document(GRADIENT.format(epsilon="[1.0, 1e6]", code="signs"), tmp_path)
+    found = result_of(GRADIENT.format(epsilon="[1.0, 1e6]", code="signs"), tmp_path)
     small, large = found.rows
     assert small["success"]["value"] == 1.0
     assert small["wrong"] == large["wrong"] == 0
@@ -59,7 +59,7 @@ def test_gradients_are_read_without_a_candidate(tmp_path):
 
 def test_gradients_need_the_code_that_errors_do_not_break(tmp_path):
     with pytest.raises(SpecError, match="measure=unknown-gradient"):
-        document(GRADIENT.format(epsilon="1.0", code="head"), tmp_path)
+        result_of(GRADIENT.format(epsilon="1.0", code="head"), tmp_path)
 
 
 @pytest.mark.slow
@@ -68,7 +68,7 @@ def test_the_next_batch_is_read_unless_two_parties_draw_it(tmp_path, monkeypatch
     # Opacus' own accounting takes seconds per run and is not what is tested
     monkeypatch.setattr("opacus.privacy_engine.get_noise_multiplier", lambda **_: 1.0)
     monkeypatch.setattr("opacus.PrivacyEngine.get_epsilon", lambda *_: 3.0)
-    found = document(BATCH, tmp_path)
+    found = result_of(BATCH, tmp_path)
     honest, backdoored, thinning, xor = found.rows
     assert backdoored["success"]["value"] == 1.0
     assert backdoored["right"]["value"] == backdoored["found"]["value"] == 1.0

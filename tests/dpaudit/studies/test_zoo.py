@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import scipy
-from support.small_experiments import document
+from support.small_experiments import result_of
 
 from dpaudit import registry
 from dpaudit.audit import AuditOptions, run_audit
@@ -311,7 +311,7 @@ def with_broken(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.usefixtures("with_broken")
 def test_the_experiment_survives_a_specimen_that_fails(tmp_path):
-    found = document(SPEC.format(trials=1), tmp_path)
+    found = result_of(SPEC.format(trials=1), tmp_path)
     by = {row["specimen"]: row for row in found.rows}
     wanted = {"antithetic-rows": True, "pancake-d256": False, "broken": False}
     assert {name: row["found"] for name, row in by.items()} == wanted

@@ -356,7 +356,7 @@ def test_a_generator_seeded_in_every_call_is_seen():
 def test_releases_of_query_results_may_be_anything_too():
     rng = np.random.default_rng(1)
     release = lambda value: "yes" if value + rng.laplace() > 0.5 else None  # noqa: E731
-    result = audited(release, 0, 1, samples=2000)
+    result = dpaudit.audit_mechanism(release, neighbours=(0, 1), epsilon=1, samples=2000, seed=1)
     assert result.verdict == "no-finding"
     assert 0.3 < result.epsilon.low < 1
 
