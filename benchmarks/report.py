@@ -2,7 +2,7 @@
 
 Give one or more of DIR or results.json.
 
-    python benchmarks/report.py out/demo docs/results/mitigations docs/results/gpm-fig6
+    python benchmarks/report.py out/demo runs/mitigations
 
 Loads are medians of five in headless Chromium, from the start of the navigation to the end of the
 load event.

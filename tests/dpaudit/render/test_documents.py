@@ -142,15 +142,6 @@ def holds(more, value):
     return more == value
 
 
-@pytest.mark.slow
-def test_stored_reports_fit():
-    stored = [json.loads(p.read_bytes()) for p in reports.ROOT.glob("docs/results/*/results.json")]
-    found = [document for document in stored if "kind" in document]  # others are benchmarks
-    assert len(found) >= 24
-    for document in found:
-        fits(document)
-
-
 @pytest.mark.parametrize("name", ["finding", "no-finding", "measurements"])
 def test_whatever_is_missing_or_of_another_type_is_refused_and_named(name, tmp_path):
     whole, path = to_dict(reports.EVERY[name]), tmp_path / "result.json"
