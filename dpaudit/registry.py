@@ -65,7 +65,7 @@ Kind = Literal[
     "measures",
     "results",
     "formats",
-    "commands",
+    "deployments",
 ]
 KINDS: tuple[str, ...] = get_args(Kind)
 

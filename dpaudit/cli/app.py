@@ -64,13 +64,14 @@ app.add_typer(
     name="serve",
 )
 deployment_app = App(
+    cls=group_of("deployments"),
     help=(
         "Audit whole systems from their files.\n\n"
         "$ dpaudit deployment apple --config configuration\n"
         "$ dpaudit deployment apple-scenario --config configuration --out device\n"
         "$ dpaudit deployment attribution --events events.jsonl\n"
         "$ dpaudit deployment census --nmf US_Person_PL_PROD"
-    )
+    ),
 )
 app.add_typer(deployment_app, name="deployment")
 verify_app = App(

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
 from dpaudit import registry
 from dpaudit.cli.help import App
+from dpaudit.cli.options import AlsoOption, FormatOption, OutOption, VerboseOption
 
 __all__ = ["AllCommands", "Ended", "group_of"]
+
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
+_SHOWN = {"out": OutOption, "also": AlsoOption, "output": FormatOption, "verbose": VerboseOption}
+_DEFAULTS = {"out": None, "also": None, "output": "text", "verbose": False}
 
 
 class Ended(Exception):
@@ -47,8 +56,37 @@ def group_of(kind: str) -> type[TyperGroup]:
             if own is not None:
                 return own
             found: Any = registry.load(kind, cmd_name)
+            found = _with_report(found) if kind == "deployments" else found
             made = App(add_completion=False, no_args_is_help=False)
             made.command(name=cmd_name)(found)
             return typer.main.get_command(made)
 
     return PluginCommands
+
+
+def _with_report(judge: Callable[..., Any]) -> Callable[..., NoReturn]:
+    """A command of ``judge``'s options and of those of every verdict; it shows what it returns."""
+
+    @functools.wraps(judge)
+    def command(
+        out: Path | None, also: str | None, output: str, verbose: bool, **given: Any
+    ) -> NoReturn:
+        from dpaudit.cli.formats import formats_of, without_earlier
+        from dpaudit.cli.verdicts import exit_with_verdict, write_result
+        from dpaudit.describing import describe
+
+        formats = without_earlier(formats_of(also, out=out), out)
+        report = describe(judge(**given))
+        if out is not None:
+            write_result(report, out, also=formats)
+        exit_with_verdict(report, out=out, output=output, verbose=verbose)
+
+    own = inspect.signature(judge, eval_str=True).parameters.values()
+    shown = [
+        inspect.Parameter(name, _KEYWORD, default=_DEFAULTS[name], annotation=option)
+        for name, option in _SHOWN.items()
+    ]
+    parameters = [*(p.replace(kind=_KEYWORD) for p in own), *shown]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    return command

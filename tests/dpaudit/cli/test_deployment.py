@@ -4,11 +4,16 @@ import json
 import plistlib
 import shutil
 from pathlib import Path
+from typing import Annotated
 
 import pytest
+import typer
 from command_line import here
 
+from dpaudit import registry
 from dpaudit.cli.output import write_json_line
+from dpaudit.describing import Described
+from dpaudit.report import Report
 
 DATA = Path(__file__).parents[2] / "data" / "apple"
 BUDGETS = "com.apple.dprivacyd.budgetproperties.plist"
@@ -118,3 +123,38 @@ def test_json_does_not_steer_a_terminal(capsys):
     assert json.loads(shown) == {"name": name}
     assert "é" in shown
     assert not set("\x9b\u202e\u2066") & set(shown)
+
+
+class Spent(Described):
+    kind = "spent"
+
+    def __init__(self, allowed):
+        self.allowed = allowed
+
+
+def spent(allowed: Annotated[float, typer.Option(help="ε a day.")] = 1.0) -> Spent:
+    """Audit a file of somebody else's."""
+    return Spent(allowed)
+
+
+def described(result):
+    over = result.allowed < 3
+    texts = dict.fromkeys(("label", "subject", "title"), "budget")
+    verdict = "finding" if over else "no-finding"
+    return Report(kind="spent", verdict=verdict, headline=f"{result.allowed:g} a day.", **texts)
+
+
+def test_a_third_partys_deployment_has_the_options_of_every_verdict(tmp_path, monkeypatch):
+    """A function of its own options and a description: help, exit code, files and JSON follow."""
+    names, load = registry.plugins, registry.load
+    theirs = {("deployments", "spent"): spent, ("results", "spent"): described}
+    monkeypatch.setattr(
+        registry, "plugins", lambda k: {"spent": None} if k == "deployments" else names(k)
+    )
+    monkeypatch.setattr(registry, "load", lambda k, n: theirs.get((k, n)) or load(k, n))
+    assert "somebody else's" in apple("--help", command="spent").stdout
+    out = tmp_path / "out"
+    apple("--allowed", 2, "--out", out, "--also", "sarif", command="spent", code=1)
+    assert {p.name for p in out.iterdir()} == {"report.html", "result.json", "report.sarif"}
+    shown = apple("--allowed", 4, "--format", "json", command="spent").stdout
+    assert json.loads(shown)["kind"] == "spent"
