@@ -43,7 +43,7 @@ LOOSE = {  # facts that count or measure rounding errors, which other processors
     "measure opacus-replay": {"error": 0.5},
     "measure unknown-gradient": {"off": 0.5},
 }
-VOLATILE = ("seconds", "slowest", "parties", "provenance", "memory", "advice", "schema", "kind")
+VOLATILE = ("seconds", "slowest", "parties", "provenance", "memory", "advice")
 VOLATILE += ("harm", "topic", "component")  # words, not results
 Facts = dict[str, Any]
 
@@ -272,7 +272,8 @@ def results(row: Row, files: Path) -> Facts:
         try:
             text = Path(folder, row.document).read_text("utf-8") if row.document else done.stdout
             value = json.loads(text)
-            facts = row.facts(value["data"] if row.document else value)
+            value = value["data"] if row.document else value
+            facts = row.facts({k: v for k, v in value.items() if k not in ("schema", "kind")})
         except (ValueError, OSError, LookupError, TypeError) as error:
             facts = {"no results": f"{type(error).__name__}: {error}: {done.stderr[-600:]}"}
         return {"exit code": done.returncode, **json.loads(json.dumps(facts))}

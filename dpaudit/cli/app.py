@@ -20,7 +20,7 @@ from dpaudit.cli.commands import (
     training,
 )
 from dpaudit.cli.help import App
-from dpaudit.cli.plugin_commands import AllCommands, group_of
+from dpaudit.cli.plugin_commands import AllCommands, group_of, with_report
 from dpaudit.cli.runs import runs_app
 
 __all__ = ["app"]
@@ -117,10 +117,10 @@ app.command()(experiments.frontier)
 app.command(name="list")(experiments.list_)
 app.command()(experiments.report)
 app.command()(gates.init)
-deployment_app.command("apple")(deployments.deployment_apple)
+deployment_app.command("apple")(with_report(deployments.deployment_apple))
 deployment_app.command("apple-scenario")(deployments.deployment_apple_scenario)
-deployment_app.command("attribution")(deployments.deployment_attribution)
-deployment_app.command("census")(deployments.deployment_census)
+deployment_app.command("attribution")(with_report(deployments.deployment_attribution))
+deployment_app.command("census")(with_report(deployments.deployment_census))
 verify_app.command("transcript")(protocols.verify_transcript)
 verify_app.command("certificate")(proofs.verify_certificate)
 key_app.command("new")(lab.key_new)

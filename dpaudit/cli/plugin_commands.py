@@ -15,7 +15,7 @@ from dpaudit import registry
 from dpaudit.cli.help import App
 from dpaudit.cli.options import AlsoOption, FormatOption, OutOption, VerboseOption
 
-__all__ = ["AllCommands", "Ended", "group_of"]
+__all__ = ["AllCommands", "Ended", "group_of", "with_report"]
 
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 _SHOWN = {"out": OutOption, "also": AlsoOption, "output": FormatOption, "verbose": VerboseOption}
@@ -56,7 +56,7 @@ def group_of(kind: str) -> type[TyperGroup]:
             if own is not None:
                 return own
             found: Any = registry.load(kind, cmd_name)
-            found = _with_report(found) if kind == "deployments" else found
+            found = with_report(found) if kind == "deployments" else found
             made = App(add_completion=False, no_args_is_help=False)
             made.command(name=cmd_name)(found)
             return typer.main.get_command(made)
@@ -64,7 +64,7 @@ def group_of(kind: str) -> type[TyperGroup]:
     return PluginCommands
 
 
-def _with_report(judge: Callable[..., Any]) -> Callable[..., NoReturn]:
+def with_report(judge: Callable[..., Any]) -> Callable[..., NoReturn]:
     """A command of ``judge``'s options and of those of every verdict; it shows what it returns."""
 
     @functools.wraps(judge)

@@ -7,7 +7,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from dpaudit.cli.options import AlsoOption, FormatOption, OutOption, SeedOption, VerboseOption
+from dpaudit.cli.options import SeedOption
+from dpaudit.cli.output import note
+from dpaudit.describing import Described
+from dpaudit.errors import UsageError
+from dpaudit.provenance import collect
 
 __all__ = [
     "deployment_apple",
@@ -15,6 +19,12 @@ __all__ = [
     "deployment_attribution",
     "deployment_census",
 ]
+
+
+def _level(alpha: float) -> float:
+    if not 0 < alpha < 1:
+        raise UsageError(f"alpha={alpha}: must lie strictly between 0 and 1; the default is 0.01")
+    return alpha
 
 
 def deployment_apple(
@@ -51,11 +61,7 @@ def deployment_apple(
         ),
     ] = None,
     days: Annotated[int, typer.Option(min=1, help="Number of days to add ε up over.")] = 30,
-    out: OutOption = None,
-    also: AlsoOption = None,
-    output: FormatOption = "text",
-    verbose: VerboseOption = False,
-) -> None:
+) -> Described:
     r"""Audit Apple's differential privacy from its files: ε per datum, per day and over time.
 
     The last sentence says what privacy loss the configuration permits per day.
@@ -71,19 +77,9 @@ def deployment_apple(
     $ dpaudit deployment apple --config configuration \
         --database DPBudget.sqlite --reports Reports --out audit
     """
-    from dpaudit.cli import deployments
+    from dpaudit.deployments.apple.audit import audit_device
 
-    deployments.apple(
-        config,
-        database=database,
-        reports=reports,
-        against=against,
-        days=days,
-        out=out,
-        also=also,
-        output=output,
-        verbose=verbose,
-    )
+    return audit_device(config, database=database, reports=reports, against=against, days=days)
 
 
 def deployment_apple_scenario(
@@ -115,9 +111,13 @@ def deployment_apple_scenario(
     $ dpaudit deployment apple-scenario --config configuration --out device
     $ dpaudit deployment apple-scenario --config ios --out phone --platform ios
     """
-    from dpaudit.cli import deployments
+    from dpaudit.deployments.apple.configuration.reading import read_configuration
+    from dpaudit.deployments.apple.simulation.scenario import make_scenario
+    from dpaudit.randomness import KeyedStream
 
-    deployments.apple_scenario(config, out=out, days=days, platform=platform, seed=seed)
+    stream = KeyedStream.fresh() if seed is None else KeyedStream.from_seed(seed)
+    make_scenario(read_configuration(config), out=out, days=days, stream=stream, platform=platform)
+    note(f"scenario: {out}")
 
 
 def deployment_attribution(
@@ -177,14 +177,13 @@ def deployment_attribution(
         float, typer.Option(help="ε of event-level sources that state none.", show_default=True)
     ] = 14.0,
     alpha: Annotated[
-        float, typer.Option(help="Probability of a finding if the reports are as specified.")
+        float,
+        typer.Option(
+            help="Probability of a finding if the reports are as specified.", callback=_level
+        ),
     ] = 0.01,
     seed: SeedOption = None,
-    out: OutOption = None,
-    also: AlsoOption = None,
-    output: FormatOption = "text",
-    verbose: VerboseOption = False,
-) -> None:
+) -> Described:
     r"""Audit recorded ad-measurement reports: Attribution Reporting's two mechanisms.
 
     Event-level reports are tested against the randomised response over all
@@ -203,8 +202,9 @@ def deployment_attribution(
     $ dpaudit deployment attribution --summary output.json \
         --unnoised exact.json --epsilon 10
     """
-    from dpaudit.cli import deployments
-    from dpaudit.deployments.attribution.run import Files
+    from dpaudit.audit.options import fresh_seed
+    from dpaudit.audit.recorded import audit_values
+    from dpaudit.deployments.attribution.run import Files, audit_attribution
 
     files = Files(
         config=config,
@@ -214,16 +214,13 @@ def deployment_attribution(
         empty=empty,
         reports=reports,
     )
-    deployments.attribution(
+    return audit_attribution(
         files,
         epsilon=epsilon,
         event_epsilon=event_epsilon,
         alpha=alpha,
-        seed=seed,
-        out=out,
-        also=also,
-        output=output,
-        verbose=verbose,
+        seed=fresh_seed(seed),
+        battery=audit_values,
     )
 
 
@@ -252,13 +249,10 @@ def deployment_census(
         ),
     ] = False,
     alpha: Annotated[
-        float, typer.Option(help="Probability of a finding if the noise is as stated.")
+        float,
+        typer.Option(help="Probability of a finding if the noise is as stated.", callback=_level),
     ] = 0.01,
-    out: OutOption = None,
-    also: AlsoOption = None,
-    output: FormatOption = "text",
-    verbose: VerboseOption = False,
-) -> None:
+) -> Described:
     r"""Audit a census's noisy measurement files: is the noise what they state?
 
     Reads the files in the layout of the 2020 census (LEVEL.parquet/DPQuery and
@@ -275,15 +269,17 @@ def deployment_census(
     $ dpaudit deployment census --nmf US_Person_PL_PROD --out audit
     $ dpaudit deployment census --nmf 'PR_*_PROD' --zeros zeros.toml
     """
-    from dpaudit.cli import deployments
+    from dpaudit.cli.progress import AuditProgress
+    from dpaudit.deployments.census.audit import audit_files
+    from dpaudit.deployments.census.zeros import read_rules
 
-    deployments.census(
-        nmf,
-        zeros=zeros,
-        sums=sums,
-        alpha=alpha,
-        out=out,
-        also=also,
-        output=output,
-        verbose=verbose,
-    )
+    rules = () if zeros is None else read_rules(zeros)
+    with AuditProgress("files read", "computing the tests", total=0) as progress:
+        return audit_files(
+            nmf,
+            alpha=alpha,
+            provenance=collect(seed="none", plugins=()),
+            rules=rules,
+            sums=sums,
+            progress=progress,
+        )
