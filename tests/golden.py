@@ -44,7 +44,7 @@ LOOSE = {  # facts that count or measure rounding errors, which other processors
     "measure unknown-gradient": {"off": 0.5},
 }
 VOLATILE = ("seconds", "slowest", "parties", "provenance", "memory", "advice")
-VOLATILE += ("harm", "topic", "component")  # words, not results
+VOLATILE += ("harm", "topic", "component", "plugin")  # words and code, not results
 Facts = dict[str, Any]
 
 

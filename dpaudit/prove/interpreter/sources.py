@@ -130,6 +130,15 @@ def _alike(one: types.CodeType, other: types.CodeType) -> bool:
         if isinstance(a, types.CodeType) and isinstance(b, types.CodeType):
             if not _alike(a, b):
                 return False
-        elif type(a) is not type(b) or repr(a) != repr(b):
+        elif _written(a) != _written(b):
             return False
     return True
+
+
+def _written(constant: Any) -> str:
+    """A constant of code as text; sets are sorted, as their order hangs on hashes and history."""
+    if isinstance(constant, tuple):
+        return f"({', '.join(map(_written, constant))})"
+    if isinstance(constant, frozenset):
+        return f"{{{', '.join(sorted(map(_written, constant)))}}}"
+    return f"{type(constant).__name__} {constant!r}"

@@ -11,6 +11,7 @@ import os
 import random
 import threading
 import time
+import types
 from fractions import Fraction
 
 import numpy as np
@@ -150,6 +151,22 @@ def test_what_is_no_function_of_the_coins_is_refused_by_name(program, says) -> N
     with pytest.raises(RefusedProgramError, match=r"test_refusals\.py:\d+") as caught:
         explore(program, coins="rng" if program.__code__.co_argcount else "")
     assert says in str(caught.value)
+
+
+def test_constants_of_a_set_may_lie_in_any_order_and_must_be_those_of_the_file() -> None:
+    """0 and 8 share a place: which comes first is decided by who came first into the set."""
+    program = lambda rng: rng.randrange(9) in {0, 8}  # noqa: E731
+
+    def with_set(*items):
+        consts = (frozenset(items) if isinstance(c, frozenset) else c for c in code.co_consts)
+        return types.FunctionType(code.replace(co_consts=tuple(consts)), globals())
+
+    code = program.__code__
+    assert repr(frozenset([0, 8])) != repr(frozenset([8, 0]))
+    laws = [explore(with_set(*items), coins="rng").law.mass for items in ((0, 8), (8, 0))]
+    assert laws[0] == laws[1]
+    with pytest.raises(RefusedProgramError, match="is not what"):
+        explore(with_set(0, 7), coins="rng")
 
 
 def test_generators_with_hidden_state_can_be_taken_as_coins() -> None:
