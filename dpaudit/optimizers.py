@@ -197,8 +197,9 @@ class OptimizerResult(Described):
         return f"<OptimizerResult: {self.verdict}, {self.optimizer}, {bound}>"
 
     def __str__(self) -> str:
+        rest = "; cannot_rule_out lists what this cannot exclude." if self.cannot_rule_out else ""
         lines = [
-            self.sentence,
+            self.sentence.removesuffix(".") + rest if rest else self.sentence,
             f"  noise: {_said(self.noise)}",
             f"  clipping: {_said(self.clipping)}",
             f"  step: {_said(self.step)}",
