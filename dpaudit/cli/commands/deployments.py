@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 import typer
 
 from dpaudit.cli.options import SeedOption
-from dpaudit.cli.output import note
 from dpaudit.describing import Described
 from dpaudit.errors import UsageError
 from dpaudit.provenance import collect
@@ -111,6 +110,7 @@ def deployment_apple_scenario(
     $ dpaudit deployment apple-scenario --config configuration --out device
     $ dpaudit deployment apple-scenario --config ios --out phone --platform ios
     """
+    from dpaudit.cli.output import note
     from dpaudit.deployments.apple.configuration.reading import read_configuration
     from dpaudit.deployments.apple.simulation.scenario import make_scenario
     from dpaudit.randomness import KeyedStream
