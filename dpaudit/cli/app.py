@@ -64,7 +64,7 @@ app.add_typer(
     name="serve",
 )
 deployment_app = App(
-    cls=group_of("deployments"),
+    cls=group_of("deployments", with_report),
     help=(
         "Audit whole systems from their files.\n\n"
         "$ dpaudit deployment apple --config configuration\n"

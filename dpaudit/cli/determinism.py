@@ -9,7 +9,7 @@ from typing import NoReturn
 from dpaudit.cli.earlier import refuse_another
 from dpaudit.cli.formats import without_earlier
 from dpaudit.cli.proving import command_of_proof
-from dpaudit.cli.verdicts import exit_with_verdict, with_command, write_result
+from dpaudit.cli.verdicts import finish, with_command
 from dpaudit.describing import describe
 from dpaudit.errors import UsageError
 from dpaudit.prove.determinism.check import determinism
@@ -40,7 +40,4 @@ def show_determinism(
     result = determinism(Path(place), symbol, timeout=time_limit)
     result = replace(result, provenance=identified(result.provenance, by="", files=files))
     result = with_command(command, result)
-    report = describe(result)
-    if out is not None:
-        write_result(report, out, also=also)
-    exit_with_verdict(report, out=out, output=output, verbose=verbose)
+    finish(describe(result), out=out, also=also, output=output, verbose=verbose)

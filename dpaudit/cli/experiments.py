@@ -14,14 +14,13 @@ import typer
 
 from dpaudit.cli.data import use_data_root
 from dpaudit.cli.formats import formats_of, rewrite_report, without_earlier
-from dpaudit.cli.output import emit, note, out_console, write_json_line
+from dpaudit.cli.output import emit, note, write_json_line
 from dpaudit.cli.running import mine, run_cells, tell_failures
-from dpaudit.cli.verdicts import printed, write_result
+from dpaudit.cli.verdicts import printed, show, write_run
 from dpaudit.codec import to_dict
 from dpaudit.describing import describe
 from dpaudit.errors import SpecError, StoreError, UsageError
 from dpaudit.experiments.options import RunOptions
-from dpaudit.render import render_terminal
 from dpaudit.render.json_schema import schema_text
 from dpaudit.report import Report
 from dpaudit.results.text import one_line, printable
@@ -139,12 +138,12 @@ def _run(
             loggers.end(_shard_end(out))
         else:
             report = _report(out)
-            _write(report, out, also)
+            write_run(report, out, also=also)
             loggers.end(printed(report))
     if options.shard is not None:
         _show_shard(spec, options, output)
     else:
-        _show(report, out, output)
+        show(report, output=output, out=out)
     tell_failures(out)
 
 
@@ -154,31 +153,14 @@ def merge(out: Path, parts: Sequence[Path], *, partial: bool, output: str) -> No
 
     missing = merged(out, parts, partial=partial)
     report = _report(out)
-    _write(report, out, ())
-    _show(report, out, output)
+    write_run(report, out)
+    show(report, output=output, out=out)
     if missing:
         then = printable(f"{report.command} --out {shlex.quote(str(out))} --resume", limit=1000)
         note(f"{missing:,} cells have no result yet; this does them:\n{then}")
     tell_failures(out)
     if missing:
         raise typer.Exit(3)
-
-
-def _write(report: Report, out: Path, also: Sequence[str]) -> None:
-    try:
-        write_result(report, out, also=also, name="results.json")
-    except UsageError as error:
-        raise StoreError(
-            f"{error}; all results are kept; free space, then run dpaudit report {out}"
-        ) from error
-
-
-def _show(report: Report, out: Path, output: str) -> None:
-    if output == "json":
-        write_json_line(printed(report))
-        return
-    emit(render_terminal(report, width=out_console().width))
-    note(f"report: {out / 'report.html'}")
 
 
 def _shard_end(out: Path) -> dict[str, Any]:
@@ -227,5 +209,5 @@ def report(folder: Path | None, *, also: str | None = None, schema: bool = False
     from dpaudit.experiments.store import as_written
 
     with as_written(folder):
-        _write(_report(folder), folder, formats)
+        write_run(_report(folder), folder, also=formats)
     emit(str(folder / "report.html"))

@@ -8,14 +8,13 @@ from pathlib import Path
 
 from dpaudit.audit.power import COLUMNS, frontier, measured_curves, parse, read_table
 from dpaudit.cli.calibrating import calibration
-from dpaudit.cli.output import emit, note, out_console, write_json_line
-from dpaudit.cli.verdicts import printed, write_result
+from dpaudit.cli.verdicts import show as show_report
+from dpaudit.cli.verdicts import write_result
 from dpaudit.codec import to_dict
 from dpaudit.describing import describe
 from dpaudit.errors import UsageError
 from dpaudit.experiments.results import Column, MeasurementsResult
 from dpaudit.provenance import collect
-from dpaudit.render import render_terminal
 from dpaudit.results.files import write_file
 from dpaudit.types import PowerPoint
 
@@ -76,12 +75,7 @@ def show(
     report = describe(result)
     if out is not None:
         write_result(report, out)
-    if output == "json":
-        write_json_line(printed(report))
-        return
-    emit(render_terminal(report, width=out_console().width))
-    if out is not None:
-        note(f"report: {out / 'report.html'}")
+    show_report(report, output=output, out=out)
 
 
 def _result(

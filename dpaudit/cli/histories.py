@@ -10,17 +10,15 @@ from pathlib import Path
 
 import typer
 
-from dpaudit.cli.output import emit, note, out_console, write_json_line
 from dpaudit.cli.running import run_cells, tell_failures
-from dpaudit.cli.verdicts import printed, write_result
+from dpaudit.cli.verdicts import show, write_run
 from dpaudit.describing import describe
-from dpaudit.errors import StoreError, UsageError
+from dpaudit.errors import StoreError
 from dpaudit.experiments.options import RunOptions
 from dpaudit.experiments.results import MeasurementsResult
 from dpaudit.experiments.store import FILE, Store
 from dpaudit.experiments.stored import result_of
 from dpaudit.options import words_of
-from dpaudit.render import render_terminal
 from dpaudit.studies.history.installing import versions as known_versions
 from dpaudit.studies.history.options import HistoryOptions, Place
 from dpaudit.studies.history.spec import history_spec
@@ -76,17 +74,8 @@ def history(
         run_cells(spec, run, resumed=shlex.join([*words_of(place), "--out", str(out), "--resume"]))
     result = _result(out)
     report = describe(result)
-    try:
-        write_result(report, out, name="results.json")
-    except UsageError as error:
-        raise StoreError(
-            f"{error}; all results are kept; free space, then run dpaudit report {out}"
-        ) from error
-    if output == "json":
-        write_json_line(printed(report))
-    else:
-        emit(render_terminal(report, width=out_console().width))
-        note(f"report: {out / 'report.html'}")
+    write_run(report, out)
+    show(report, output=output, out=out)
     verdicts = {row["verdict"] for row in result.rows}
     if "finding" in verdicts:
         raise typer.Exit(1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
@@ -13,13 +12,9 @@ from typer.core import TyperGroup
 
 from dpaudit import registry
 from dpaudit.cli.help import App
-from dpaudit.cli.options import AlsoOption, FormatOption, OutOption, VerboseOption
+from dpaudit.cli.options import Output, with_shared_options
 
 __all__ = ["AllCommands", "Ended", "group_of", "with_report"]
-
-_KEYWORD = inspect.Parameter.KEYWORD_ONLY
-_SHOWN = {"out": OutOption, "also": AlsoOption, "output": FormatOption, "verbose": VerboseOption}
-_DEFAULTS = {"out": None, "also": None, "output": "text", "verbose": False}
 
 
 class Ended(Exception):
@@ -40,11 +35,13 @@ class AllCommands(TyperGroup):
             raise Ended(error) from error
 
 
-def group_of(kind: str) -> type[TyperGroup]:
+def group_of(
+    kind: str, command_of: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None
+) -> type[TyperGroup]:
     """A Typer group class whose commands are the plug-ins of ``kind``, imported when used.
 
-    The plug-ins are plain functions with Typer's annotations. An unknown name is an
-    ``UnknownNameError`` with the nearest name.
+    The plug-ins are plain functions with Typer's annotations, or what ``command_of`` makes such
+    functions of. An unknown name is an ``UnknownNameError`` with the nearest name.
     """
 
     class PluginCommands(TyperGroup):
@@ -56,37 +53,29 @@ def group_of(kind: str) -> type[TyperGroup]:
             if own is not None:
                 return own
             found: Any = registry.load(kind, cmd_name)
-            found = with_report(found) if kind == "deployments" else found
             made = App(add_completion=False, no_args_is_help=False)
-            made.command(name=cmd_name)(found)
+            made.command(name=cmd_name)(command_of(found) if command_of else found)
             return typer.main.get_command(made)
 
     return PluginCommands
 
 
-def with_report(judge: Callable[..., Any]) -> Callable[..., NoReturn]:
+def with_report(judge: Callable[..., Any]) -> Callable[..., None]:
     """A command of ``judge``'s options and of those of every verdict; it shows what it returns."""
 
     @functools.wraps(judge)
-    def command(
-        out: Path | None, also: str | None, output: str, verbose: bool, **given: Any
-    ) -> NoReturn:
+    def command(*, to: Output, **given: Any) -> NoReturn:
         from dpaudit.cli.formats import formats_of, without_earlier
-        from dpaudit.cli.verdicts import exit_with_verdict, write_result
+        from dpaudit.cli.verdicts import finish
         from dpaudit.describing import describe
 
-        formats = without_earlier(formats_of(also, out=out), out)
+        formats = without_earlier(formats_of(to.also, out=to.out), to.out)
         report = describe(judge(**given))
-        if out is not None:
-            write_result(report, out, also=formats)
-        exit_with_verdict(report, out=out, output=output, verbose=verbose)
+        finish(report, out=to.out, also=formats, output=to.output, verbose=to.verbose)
 
-    own = inspect.signature(judge, eval_str=True).parameters.values()
-    shown = [
-        inspect.Parameter(name, _KEYWORD, default=_DEFAULTS[name], annotation=option)
-        for name, option in _SHOWN.items()
-    ]
-    parameters = [*(p.replace(kind=_KEYWORD) for p in own), *shown]
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {p.name: p.annotation for p in parameters}
-    return command
+    own = inspect.signature(judge, eval_str=True)
+    to = inspect.Parameter("to", inspect.Parameter.KEYWORD_ONLY, annotation=Output)
+    command.__signature__ = own.replace(  # type: ignore[attr-defined]
+        parameters=[*own.parameters.values(), to]
+    )
+    return with_shared_options(command)

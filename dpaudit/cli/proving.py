@@ -19,7 +19,7 @@ from rich.text import Text
 from dpaudit.cli.earlier import refuse_another
 from dpaudit.cli.formats import without_earlier
 from dpaudit.cli.output import emit, note, write_json_line
-from dpaudit.cli.verdicts import exit_with_verdict, with_command, write_result
+from dpaudit.cli.verdicts import finish, with_command
 from dpaudit.describing import describe
 from dpaudit.errors import UsageError
 from dpaudit.prove.certificates import checker
@@ -126,9 +126,7 @@ def prove_program(
         result = replace(result, certificate=digest)
         notes.append(f"certificate: {out / CERTIFICATE}")
     report = describe(result)
-    if out is not None:
-        write_result(report, out, also=earlier)
-    exit_with_verdict(report, out=out, output=output, verbose=verbose, notes=notes)
+    finish(report, out=out, also=earlier, output=output, verbose=verbose, notes=notes)
 
 
 def command_of_proof(program: str, **options: str | bool | None) -> str:

@@ -18,7 +18,7 @@ from dpaudit.audit.training_loops.run import Scoring, audit_with
 from dpaudit.cli.formats import formats_of, without_earlier
 from dpaudit.cli.options import Output
 from dpaudit.cli.progress import AuditProgress
-from dpaudit.cli.verdicts import audited, exit_with_verdict, write_result
+from dpaudit.cli.verdicts import audited, finish
 from dpaudit.counts import count_of
 from dpaudit.describing import describe
 from dpaudit.errors import SamplerCrashError, UsageError
@@ -84,10 +84,7 @@ def training(
             output=to.output,
             held=held,
         )
-    report = describe(result)
-    if to.out is not None:
-        write_result(report, to.out, also=formats)
-    exit_with_verdict(report, out=to.out, output=to.output, verbose=to.verbose)
+    finish(describe(result), out=to.out, also=formats, output=to.output, verbose=to.verbose)
 
 
 def _module(target: str) -> tuple[ModuleType, str]:

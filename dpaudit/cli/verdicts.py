@@ -16,12 +16,21 @@ from dpaudit.cli.output import emit, note, out_console, write_json_line
 from dpaudit.cli.progress import AuditProgress
 from dpaudit.cli.readiness import be_ready
 from dpaudit.describing import describe
-from dpaudit.errors import SamplerError, UsageError
+from dpaudit.errors import SamplerError, StoreError, UsageError
 from dpaudit.prove.results import DeterminismResult, ProofResult
 from dpaudit.report import SCHEMA, Report
 from dpaudit.samplers.sandbox.policy import Policy
 
-__all__ = ["audited", "exit_with_verdict", "printed", "with_command", "write_result"]
+__all__ = [
+    "audited",
+    "exit_with_verdict",
+    "finish",
+    "printed",
+    "show",
+    "with_command",
+    "write_result",
+    "write_run",
+]
 
 R = TypeVar("R", bound=AuditResult | MechanismResult | ProofResult | DeterminismResult)
 _EXIT = {"no-finding": 0, "finding": 1, "inconclusive": 3}
@@ -102,9 +111,50 @@ def write_result(
     write_formats(report, also, out)
 
 
+def write_run(report: Report, out: Path, *, also: Sequence[str] = ()) -> None:
+    """Write the report of a run, whose results lie in ``out`` already, as ``results.json``.
+
+    Raises:
+        StoreError: it cannot be written; the results are kept.
+    """
+    try:
+        write_result(report, out, also=also, name="results.json")
+    except UsageError as error:
+        raise StoreError(
+            f"{error}; all results are kept; free space, then run dpaudit report {out}"
+        ) from error
+
+
 def printed(report: Report) -> dict[str, Any]:
     """What ``--format json`` prints: the result itself, with its schema and kind."""
     return {"schema": SCHEMA, "kind": report.kind, **report.data}
+
+
+def show(report: Report, *, output: str, out: Path | None) -> None:
+    """Print the report, and where its page is."""
+    from dpaudit.render import render_terminal
+
+    if output == "json":
+        write_json_line(printed(report))
+        return
+    emit(render_terminal(report, width=out_console().width))
+    if out is not None:
+        note(f"report: {out / 'report.html'}")
+
+
+def finish(
+    report: Report,
+    *,
+    out: Path | None,
+    also: Sequence[str],
+    output: str,
+    verbose: bool,
+    notes: Sequence[str] = (),
+) -> NoReturn:
+    """Write the report into ``out``, if that is given, and exit with its verdict."""
+    if out is not None:
+        write_result(report, out, also=also)
+    exit_with_verdict(report, out=out, output=output, verbose=verbose, notes=notes)
 
 
 def exit_with_verdict(

@@ -115,7 +115,7 @@ def mechanism(
     from dpaudit.cli.earlier import refuse_another
     from dpaudit.cli.formats import formats_of, without_earlier
     from dpaudit.cli.progress import AuditProgress
-    from dpaudit.cli.verdicts import audited, exit_with_verdict, write_result
+    from dpaudit.cli.verdicts import audited, finish
     from dpaudit.describing import describe
     from dpaudit.options import command_of
     from dpaudit.samplers.identity import identify
@@ -163,10 +163,7 @@ def mechanism(
         )
     if out is not None and {"pair", "search"} <= set(result.details):
         result = _with_files(result, out)
-    report = describe(result)
-    if out is not None:
-        write_result(report, out, also=formats)
-    exit_with_verdict(report, out=out, output=to.output, verbose=to.verbose)
+    finish(describe(result), out=out, also=formats, output=to.output, verbose=to.verbose)
 
 
 def _with_files(result: MechanismResult, out: Path) -> MechanismResult:
