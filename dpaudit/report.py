@@ -52,10 +52,10 @@ SCHEMA: Schema = "dpaudit-report/2"
 Outcome = Literal["pass", "finding", "advice", "undecided", "error"]
 
 
-def _need_finite(**values: float | None) -> None:
-    for name, value in values.items():
-        if value is not None and not math.isfinite(value):
-            raise ValueError(f"{name}={value}: a chart's places are finite numbers")
+def _need_finite(*places: float | None) -> None:
+    for place in places:
+        if place is not None and not math.isfinite(place):
+            raise ValueError(f"{place}: a chart's places are finite numbers")
 
 
 class Column(Struct, frozen=True):
@@ -168,7 +168,7 @@ class Mark(Struct, frozen=True, kw_only=True):
     link: str = ""
 
     def __post_init__(self) -> None:
-        _need_finite(base=self.base, width=self.width)
+        _need_finite(self.base, self.width)
 
 
 class Series(Struct, frozen=True, kw_only=True):
@@ -210,7 +210,7 @@ class Axis(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         low, high = self.low, self.high
-        _need_finite(low=low, high=high, **{f"tick {name}": at for at, name in self.ticks})
+        _need_finite(low, high, *(at for at, _ in self.ticks))
         if low is not None and high is not None and low >= high:
             raise ValueError(f"low={low}, high={high}: an axis goes up")
         if self.log and not all(x is None or x > 0 for x in (low, high)):
@@ -229,7 +229,7 @@ class Line(Struct, frozen=True, kw_only=True):
     sloped: bool = False
 
     def __post_init__(self) -> None:
-        _need_finite(at=self.at)
+        _need_finite(self.at)
 
 
 class Panel(Struct, frozen=True, kw_only=True):
@@ -371,6 +371,16 @@ class Report(Struct, frozen=True, kw_only=True):
     seconds: float | None = None
     command: str = ""
     schema: Schema = SCHEMA
+
+    @property
+    def findings(self) -> tuple[Check, ...]:
+        """The checks that are findings."""
+        return tuple(check for check in self.checks if check.outcome == "finding")
+
+    @property
+    def reproducers(self) -> tuple[str, ...]:
+        """The commands that show the findings again, each once."""
+        return tuple(dict.fromkeys(c.reproduce for c in self.findings if c.reproduce))
 
     @property
     def version(self) -> str:

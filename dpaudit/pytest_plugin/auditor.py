@@ -282,7 +282,7 @@ class _Audited(NamedTuple, Generic[R]):
 def failure(result: AuditResult | MechanismResult, *, again: str, page: Path | None) -> str:
     """The message for a finding or an inconclusive audit, with the command and the report."""
     report = safe(describe(result))
-    found = [c for c in report.checks if c.outcome == "finding"]
+    found = report.findings
     lines = [_verdict(report, page), f"  audited: {_target(report)}"]
     lines += _pair(result)
     lines += [f"  {_line(c)}" for c in found[:_MOST]]

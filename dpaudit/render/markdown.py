@@ -76,7 +76,7 @@ def _table(report: Report) -> str:
         "| " + " | ".join(prose(column.header, limit=60) for column in columns) + " |",
         "|" + "|".join(" ---: " if column.numeric else " --- " for column in columns) + "|",
     ]
-    kept, left = _fitting(rows, room=_TABLE - sum(map(len, head))), len(columns[0].cells)
+    kept, left = _fitting(rows, room=_TABLE - sum(map(len, head))), table.rows
     more = f"\n\n…and {left - len(kept):,} more in the report." if len(kept) < left else ""
     return "\n".join([*head, *kept]) + more
 
@@ -87,10 +87,7 @@ def _row(cells: Iterable[str], *, bold: bool) -> str:
 
 
 def _commands(report: Report) -> str:
-    commands = [
-        check.reproduce for check in report.checks if check.outcome == "finding" and check.reproduce
-    ]
-    commands = list(dict.fromkeys([*commands, *filter(None, [report.command])]))
+    commands = list(dict.fromkeys([*report.reproducers, *filter(None, [report.command])]))
     kept = _fitting((printable(c, limit=2000) for c in commands[:MOST_ROWS]), room=_COMMANDS)
     return f"To see it again:\n\n{code_block(chr(10).join(kept))}" if kept else ""
 

@@ -25,13 +25,13 @@ def plain_text(report: Report) -> str:
     """The verdict; then the findings and how to see them again, or what a pass cannot exclude."""
     report = safe(report)
     lines = [headline(report, where="below")]
-    found = [check for check in report.checks if check.outcome == "finding"]
+    found = report.findings
     for check in found[:_MOST_LINES]:
         p = f" (adjusted p {wording.p_value(check.p_adjusted)})" if check.p is not None else ""
         lines.append(f"  {one_line(check.name, limit=100)}: {one_line(check.effect)}{p}")
     if len(found) > _MOST_LINES:
         lines.append(f"  and {len(found) - _MOST_LINES} more: see tests")
-    if again := next((check.reproduce for check in found if check.reproduce), ""):
+    if again := next(iter(report.reproducers), ""):
         lines.append(f"To see it again: {one_line(again, limit=_LONGEST)}")
     if report.verdict == "no-finding" and report.blind_spots:
         flaws = [one_line(spot.flaw, limit=200) for spot in report.blind_spots]
@@ -44,7 +44,6 @@ def notebook_card(report: Report) -> str:
     """A report as an HTML fragment of a few kB, the same for the same report."""
     report = safe(report)
     table = main_table(report)
-    rows = table.rows
     spots = len(report.blind_spots) if report.verdict != "finding" else 0
     sandbox = report.facts.get("sandbox")
     notes = [
@@ -55,8 +54,8 @@ def notebook_card(report: Report) -> str:
     return get_template("card.html.j2").render(
         title=report.title,
         badge=badge(report, where="in cannot_rule_out"),
-        columns=cut_rows(table.columns, range(min(rows, _MOST_ROWS))),
+        columns=cut_rows(table.columns, range(min(table.rows, _MOST_ROWS))),
         marked=table.marked,
-        left_out=max(0, rows - _MOST_ROWS),
+        left_out=max(0, table.rows - _MOST_ROWS),
         notes=[note for note in notes if note],
     )

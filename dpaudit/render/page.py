@@ -129,7 +129,7 @@ def _block(report: Report, block: Block, drawn: _Drawn) -> dict[str, Any]:
         return {"tag": tag, "never": never, "sized": table}
     fields = {name: getattr(block, name) for name in block.__struct_fields__}
     if isinstance(block, Table):
-        fields |= drawn.names(block)
+        fields |= drawn.names(block) | {"rows": block.rows}
     return {"tag": tag, **fields}
 
 

@@ -71,7 +71,7 @@ def _blocks(report: Report, *, verbose: bool, width: int) -> Iterator[Renderable
 
     for section in report.sections:
         for block in section.blocks:
-            if isinstance(block, Table) and block.terminal and block.columns[0].cells:
+            if isinstance(block, Table) and block.terminal and block.rows:
                 yield from _table(block, verbose=verbose, width=width)
             elif isinstance(block, Text) and block.terminal:
                 yield from (RichText(block.text), RichText())
@@ -85,7 +85,7 @@ def _blocks(report: Report, *, verbose: bool, width: int) -> Iterator[Renderable
 def _table(table: Table, *, verbose: bool, width: int) -> Iterator[RenderableType]:
     from rich.text import Text as RichText
 
-    rows, title = list(range(len(table.columns[0].cells))), table.terminal
+    rows, title = list(range(table.rows)), table.terminal
     if table.checks and not verbose:
         rows = [i for i in rows if i < len(table.marked) and table.marked[i]]
         title = "Findings"
@@ -147,17 +147,14 @@ class _Spots:
         return [*parts, RichText()]
 
 
-def _findings(checks: Iterable[Check]) -> list[Check]:
-    return [check for check in checks if check.outcome == "finding"]
-
-
 def _counted(checks: Sequence[Check]) -> str:
     """All tests in one line; '' if the report has none."""
     tests = [c for c in checks if c.group == "tests"]
     if not tests:
         return ""
     judged = [c for c in tests if not c.facts.get("advisory")]
-    found, advisory = len(_findings(judged)), len(tests) - len(judged)
+    found = sum(c.outcome == "finding" for c in judged)
+    advisory = len(tests) - len(judged)
     line = f"{wording.count(len(judged))} test{'' if len(judged) == 1 else 's'}"
     if found:
         line += f", {wording.count(found)} with a finding"
@@ -188,15 +185,14 @@ def _again(report: Report, *, most: int) -> Iterator[RichText]:
     """The commands that show the first findings again, and the one that explains the first."""
     from rich.text import Text as RichText
 
-    found = _findings(report.checks)
-    commands = list(dict.fromkeys(c.reproduce for c in found if c.reproduce))
+    commands = report.reproducers
     if commands:
         more = len(commands) - most
         others = f" ({wording.count(more)} more with --verbose)" if more > 0 else ""
         yield RichText(f"To see it again{others}:")
         yield from (_command(command) for command in commands[:most])
         yield RichText()
-    if topic := next((c.topic for c in found if c.topic), ""):
+    if topic := next((c.topic for c in report.findings if c.topic), ""):
         yield RichText("What it means, and what to do:")
         yield _command(f"dpaudit explain {topic}")
         yield RichText()

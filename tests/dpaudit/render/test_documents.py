@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import re
 
 import msgspec
@@ -19,7 +20,7 @@ from dpaudit.codec import to_dict
 from dpaudit.errors import UnknownNameError, UsageError
 from dpaudit.render import FORMATS, read_report, report_json, write_report, written
 from dpaudit.render.json_schema import schema_of, schema_text
-from dpaudit.report import SCHEMA, Report, replace
+from dpaudit.report import SCHEMA, Axis, Chart, Column, Line, Mark, Report, Table, replace
 
 QUICK = settings(suppress_health_check=list(HealthCheck))
 WRONG = {"object": {}, "array": [], "string": "odd", "number": 7, "null": None}
@@ -191,6 +192,24 @@ def test_what_is_no_report_is_refused_in_one_sentence(tmp_path, content, says):
     assert says in done.stderr
     assert "\x1b" not in done.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
+
+
+@pytest.mark.parametrize(
+    ("cls", "fields"),
+    [
+        (Table, {"columns": (Column("a", ("1",)), Column("b", ())), "caption": "c"}),
+        (Axis, {"low": 2.0, "high": 1.0}),
+        (Axis, {"log": True, "low": 0.0}),
+        (Axis, {"ticks": ((math.inf, "a"), (1.0, "a"))}),
+        (Line, {"at": math.nan}),
+        (Mark, {"x": 0.0, "y": 0.0, "width": math.inf}),
+        (Chart, dict.fromkeys(("title", "caption", "alt"), "") | {
+            "kind": "plot", "panels": (), "x": Axis(), "y": Axis(), "columns": 0}),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_shown_is_no_part_of_a_report(cls, fields):
+    with pytest.raises(ValueError, match=r"one length|goes up|positive|finite|side by side"):
+        cls(**fields)
 
 
 def test_what_cannot_be_read_or_written(tmp_path):

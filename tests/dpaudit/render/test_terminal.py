@@ -153,6 +153,10 @@ def test_columns_that_do_not_fit_are_stacked_then_left_out_and_named(width):
     assert not any("more column" in line for line in wide)
 
 
+def test_a_table_without_columns_is_no_table():
+    assert shown(with_table(Table(columns=(), caption="none", terminal="Nothing"))) == ["Done."]
+
+
 def test_long_tables_are_cut_and_say_so():
     lines = shown(with_table(reports.long_table(60, left_out=7)), width=200)
     assert "27 more rows: --verbose shows all, and so does the report of --out DIR." in lines
