@@ -23,6 +23,7 @@ from dpaudit.audit.options import (
     MechanismOptions,
     PrivacyClaim,
     Progress,
+    check_alpha,
     count_of,
     fresh_seed,
 )
@@ -197,9 +198,11 @@ class OptimizerResult(Described):
         return f"<OptimizerResult: {self.verdict}, {self.optimizer}, {bound}>"
 
     def __str__(self) -> str:
-        rest = "; cannot_rule_out lists what this cannot exclude." if self.cannot_rule_out else ""
+        sentence = self.sentence
+        if self.cannot_rule_out:
+            sentence = f"{sentence.rstrip('.')}; cannot_rule_out lists what this cannot exclude."
         lines = [
-            self.sentence.removesuffix(".") + rest if rest else self.sentence,
+            sentence,
             f"  noise: {_said(self.noise)}",
             f"  clipping: {_said(self.clipping)}",
             f"  step: {_said(self.step)}",
@@ -281,8 +284,7 @@ class OptimizerOptions:
     )
 
     def __post_init__(self) -> None:
-        if not 0 < self.alpha < 1:
-            raise UsageError(f"alpha={self.alpha}: must lie strictly between 0 and 1, e.g. 0.01")
+        check_alpha(self.alpha)
         if self.releases is not None and self.releases < MINIMUM_SAMPLES:
             raise UsageError(f"releases={self.releases}: must be at least {MINIMUM_SAMPLES}")
 

@@ -302,8 +302,4 @@ def upwards(value: object) -> str:
     ('0.2858', '16', '–')
     """
     bound = number(value)
-    if not bound or not math.isfinite(bound):
-        return quantity(bound)
-    exact = Decimal(bound)
-    step = Decimal(1).scaleb(exact.adjusted() - 3)
-    return quantity(float(exact.quantize(step, ROUND_CEILING)))
+    return NOTHING if bound is None else at_most(bound)

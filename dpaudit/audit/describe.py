@@ -29,6 +29,7 @@ from dpaudit.report import (
     Section,
     Series,
     Text,
+    replace,
     with_verdict,
 )
 from dpaudit.types import BlindSpot, PowerPoint, Verdict
@@ -103,14 +104,8 @@ def _meaning(result: AuditResult, checks: Sequence[Check]) -> tuple[Meaning, ...
     if result.verdict == "finding":
         found = list(meaning_of_findings(checks, honest="honest noise"))
         if len(found) > 1:
-            second = found[1]
-            found[1] = Meaning(
-                heading=second.heading,
-                says=second.says,
-                found=second.found,
-                topics=second.topics,
-                note="What follows may be a consequence of the first.",
-            )
+            note = "What follows may be a consequence of the first."
+            found[1] = replace(found[1], note=note)
         return tuple(found)
     if result.verdict == "inconclusive":
         return (no_verdict(),)

@@ -31,6 +31,7 @@ __all__ = [
     "PrivacyClaim",
     "Progress",
     "TrainingOptions",
+    "check_alpha",
     "count_of",
     "fresh_seed",
     "refuse_pure_gaussian",
@@ -475,9 +476,18 @@ def _stated(name: str, value: Any, delta: float) -> PrivacyClaim:
     return PrivacyClaim(epsilon, at, stated=stated)
 
 
-def _check(alpha: float, time_limit: float | None, samples: int, *, needs: str) -> None:
+def check_alpha(alpha: float) -> None:
+    """Check a probability of a false finding.
+
+    Raises:
+        UsageError: it is not strictly between 0 and 1.
+    """
     if not 0 < alpha < 1:
         raise UsageError(f"alpha={alpha}: must lie strictly between 0 and 1, e.g. 0.01")
+
+
+def _check(alpha: float, time_limit: float | None, samples: int, *, needs: str) -> None:
+    check_alpha(alpha)
     _check_limit("time-limit", time_limit)
     if samples < MINIMUM_SAMPLES:
         raise UsageError(f"samples={samples}: {needs}")

@@ -29,8 +29,8 @@ from dpaudit.experiments.arm_reading import (
 )
 from dpaudit.experiments.describe_cells import (
     cell_checks,
-    failed_sections,
     missing_cells,
+    opening_sections,
     record_sections,
 )
 from dpaudit.experiments.results import Arm, ArmAttack, ArmAudit, ExperimentResult
@@ -39,7 +39,6 @@ from dpaudit.report import (
     Axis,
     Chart,
     Column,
-    Command,
     Hazard,
     Line,
     Mark,
@@ -110,11 +109,7 @@ def _badge(rows: Sequence[Arm], *, failed: bool, beyond: bool) -> str:
 
 def _sections(result: ExperimentResult) -> Iterable[Section]:
     rows = result.rows
-    story = [Text(part) for part in result.story.split("\n\n") if part.strip()]
-    again = [Command(result.command, "To repeat this run:")] if result.command else []
-    if story or again:
-        yield Section(title="What was tested", blocks=(*story, *again))
-    yield from failed_sections(result.failures)
+    yield from opening_sections(result.story, result.command, result.failures)
     charts = [c for c in (_successes_chart(rows), _phases_chart(rows), _error_chart(rows)) if c]
     figures = Section(title="Figures", blocks=tuple(charts))
     many = len(rows) > _MOST_ROWS

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dpaudit import wording
-from dpaudit.report import Check, Column, Findings, Section, Table, Text
+from dpaudit.report import Check, Column, Command, Findings, Section, Table, Text
 from dpaudit.types import CellFailure, CellResult
 
-__all__ = ["MOST_CELLS", "cell_checks", "failed_sections", "missing_cells", "record_sections"]
+__all__ = ["MOST_CELLS", "cell_checks", "missing_cells", "opening_sections", "record_sections"]
 
 MOST_CELLS = 400
 """Rows of a long table that the report shows; the rest is in its data."""
@@ -48,8 +48,14 @@ def _name(cell: CellResult | CellFailure) -> str:
     return f"{name} ({cell.cell})"
 
 
-def failed_sections(failures: Sequence[CellFailure]) -> Iterable[Section]:
-    """The cells that failed, if any."""
+def opening_sections(
+    story: str, command: str, failures: Sequence[CellFailure]
+) -> Iterable[Section]:
+    """What was tested and how to repeat it; then the cells that failed, if any."""
+    told = [Text(part) for part in story.split("\n\n") if part.strip()]
+    again = [Command(command, "To repeat this run:")] if command else []
+    if told or again:
+        yield Section(title="What was tested", blocks=(*told, *again))
     if failures:
         text = (
             "These are missing from everything below. Repeat the command with --resume to retry "

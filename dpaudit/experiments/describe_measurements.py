@@ -11,8 +11,8 @@ from dpaudit.codec import to_dict
 from dpaudit.experiments.describe_cells import (
     MOST_CELLS,
     cell_checks,
-    failed_sections,
     missing_cells,
+    opening_sections,
     record_sections,
 )
 from dpaudit.experiments.figures import chart_of
@@ -29,12 +29,10 @@ from dpaudit.experiments.results import MeasurementsResult
 from dpaudit.report import (
     Check,
     Column,
-    Command,
     Meaning,
     Report,
     Section,
     Table,
-    Text,
     with_verdict,
 )
 from dpaudit.types import Verdict
@@ -105,11 +103,7 @@ def _meaning(result: MeasurementsResult) -> tuple[Meaning, ...]:
 
 
 def _sections(result: MeasurementsResult, read: Measurements) -> Iterable[Section]:
-    story = [Text(part) for part in result.story.split("\n\n") if part.strip()]
-    again = [Command(result.command, "To repeat this run:")] if result.command else []
-    if story or again:
-        yield Section(title="What was tested", blocks=(*story, *again))
-    yield from failed_sections(result.failures)
+    yield from opening_sections(result.story, result.command, result.failures)
     charts = [c for plot in read.plots if (c := chart_of(plot, read.rows)) is not None]
     if result.power:
         charts += [c for c in (power_chart(result.power),) if c is not None]

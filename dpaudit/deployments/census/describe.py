@@ -10,6 +10,7 @@ from dpaudit import wording
 from dpaudit.checks import check_of, sorted_tests, tests_table
 from dpaudit.codec import to_dict
 from dpaudit.deployments.census.result import Bin, CensusResult, Kind, NoiseGroup
+from dpaudit.deployments.findings import MOST_ROWS
 from dpaudit.harms import no_verdict
 from dpaudit.hazards import ALGORITHMS, PARAMETERS, TRUST, UNIT, Pyramid
 from dpaudit.report import (
@@ -49,7 +50,6 @@ _NOT_EXCLUDED = (
     "its own seed)",
     "any flaw in cells whose true count is not known",
 )
-_MOST_ROWS = 400
 _MOST_BARS = 40
 _MOST_LEVELS = 12
 _LARGEST = 1e9
@@ -173,7 +173,7 @@ def _facts(result: CensusResult) -> Iterator[tuple[str, str]]:
 
 def _levels_table(result: CensusResult) -> Table:
     """One row per level of a product."""
-    rows = result.levels[:_MOST_ROWS]
+    rows = result.levels[:MOST_ROWS]
     return Table(
         columns=(
             Column("Level", tuple(r.level for r in rows)),
@@ -191,7 +191,7 @@ def _levels_table(result: CensusResult) -> Table:
 
 def _groups_table(result: CensusResult) -> Table:
     """One row per query of a level: the noise seen, and its scale against the stated one."""
-    rows = result.groups[:_MOST_ROWS]
+    rows = result.groups[:MOST_ROWS]
     farthest = tuple(quantity(r.farthest, digits=3) for r in rows)
     return Table(
         columns=(
