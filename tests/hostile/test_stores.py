@@ -11,6 +11,7 @@ import sqlite3
 import pytest
 from command_line import here
 from hostile.fuzzing import ODD, fuzz, mutated, refuses_or_reads, with_odd_fields
+from support.slow import partly
 
 import dpaudit.studies.attack  # noqa: F401 torch, before memory is limited
 from dpaudit.codec import to_dict
@@ -204,10 +205,7 @@ BY_HAND = {
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * (i % 4 > 0)) for i, name in enumerate(BY_HAND)],
-)
+@pytest.mark.parametrize("name", partly(BY_HAND, every=4))
 def test_a_store_made_by_hand_is_refused_in_a_line_by_every_command(tmp_path, spec, name):
     path = made(tmp_path / "bad", spec)
     made(tmp_path / "good", spec)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.slow import partly
 from typer.testing import CliRunner
 
 from dpaudit.cli.app import app
@@ -325,10 +326,7 @@ CASES += [("advertise", "a message too many")]
 CASES += [("mask", wrong) for wrong in WRONG if wrong != "cut short"]
 
 
-@pytest.mark.parametrize(
-    ("method", "wrong"),
-    [pytest.param(*case, marks=[pytest.mark.slow] * (i % 4 > 0)) for i, case in enumerate(CASES)],
-)
+@pytest.mark.parametrize(("method", "wrong"), partly(CASES, every=4))
 def test_what_is_broken_drops_its_sender_at_once(round_of, meddle, method, wrong):
     r = round_of()
     meddle("dave", lambda at, sent: WRONG[wrong](list(sent)) if at == method else sent)

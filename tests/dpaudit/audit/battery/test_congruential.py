@@ -7,6 +7,7 @@ import pytest
 import scipy.special
 import scipy.stats
 from support import battery
+from support.slow import partly
 
 from dpaudit.audit.battery.predictable.congruential import lags, polar
 from dpaudit.audit.battery.predictable.congruential.congruential import Congruential
@@ -113,10 +114,7 @@ PREDICTED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("generator", "z"),
-    [pytest.param(*one, marks=[pytest.mark.slow] * (i % 3 > 0)) for i, one in enumerate(PREDICTED)],
-)
+@pytest.mark.parametrize(("generator", "z"), partly(PREDICTED, every=3))
 def test_the_second_half_is_predicted_from_the_first(generator, z):
     evidence = evidence_of(z, d=2)
     assert evidence.p < 1e-300
