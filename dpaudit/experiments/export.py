@@ -1,25 +1,24 @@
-"""A run's rows and trials, flat and in typed columns, as Parquet, CSV or JSON."""
+"""A run's rows, flat and in typed columns, for pandas and as CSV."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from dpaudit.codec import to_dict
-from dpaudit.errors import MissingExtraError, UsageError
-from dpaudit.experiments.store import FILE
+from dpaudit.errors import UsageError
 from dpaudit.results.files import write_file
 
-__all__ = ["FORMATS", "Columns", "check_target", "flat_rows", "flatten", "typed", "write_columns"]
+__all__ = ["Columns", "check_target", "flat_rows", "typed", "write_csv"]
 
 Columns = dict[str, list[Any]]
 _WORDS = ("inf", "-inf", "nan")
-_LEAST, _MOST = -(2**63), 2**63 - 1
+_FORMULA = tuple("=+-@＝＋－＠")
+_CONTROLS = tuple("\t\r\n")
 
 
 def flat_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -30,29 +29,25 @@ def flat_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     ``details``, which are for figures, are left out.
     """
     if document["kind"] != "experiment":
-        return [flatten(row) for row in document["rows"]]
+        return [_flat(row) for row in document["rows"]]
     found = []
     for row in document["rows"]:
         own = {k: v for k, v in row.items() if k not in ("settings", "attacks")}
-        arm = flatten({**row.get("settings", {}), **own})
-        found += [{**arm, **flatten(_without(attack))} for attack in row["attacks"]] or [arm]
+        arm = _flat({**row.get("settings", {}), **own})
+        attacks = [{k: v for k, v in a.items() if k != "details"} for a in row["attacks"]]
+        found += [{**arm, **_flat(attack)} for attack in attacks] or [arm]
     return found
 
 
-def _without(attack: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in attack.items() if k != "details"}
-
-
-def flatten(row: Mapping[str, Any]) -> dict[str, Any]:
-    """One row without nesting."""
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in row.items():
         if isinstance(value, Mapping):
-            under = "success" if name == "interval" and "success" in row else name
-            for key, inner in flatten(value).items():
-                if under == "success" and name == "interval" and key not in ("low", "high"):
-                    continue
-                flat[under if key == "value" else f"{under}_{key}"] = inner
+            ends = name == "interval" and "success" in row
+            under = "success" if ends else name
+            for key, inner in _flat(value).items():
+                if not ends or key in ("low", "high"):
+                    flat[under if key == "value" else f"{under}_{key}"] = inner
         elif isinstance(value, (list, tuple)):
             flat[name] = json.dumps(to_dict(value), ensure_ascii=False)
         else:
@@ -61,7 +56,7 @@ def flatten(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def typed(rows: Sequence[Mapping[str, Any]]) -> Columns:
-    """Rows as columns of one type each: bool, int (64 bits), float or str; None for no value.
+    """Rows as columns of one type each: bool, int, float or str; None for no value.
 
     The words that stand for them in JSON become infinities and NaN in columns of numbers.
     """
@@ -71,39 +66,44 @@ def typed(rows: Sequence[Mapping[str, Any]]) -> Columns:
 
 def _column(values: list[Any]) -> list[Any]:
     there = [v for v in values if v is not None]
-    if all(isinstance(v, bool) for v in there):
+    if all(isinstance(v, bool) for v in there) or all(type(v) is int for v in there):
         return values
-    numbers = all(v in _WORDS if isinstance(v, str) else isinstance(v, (int, float)) for v in there)
-    if not numbers or any(isinstance(v, bool) for v in there):
-        return [v if v is None or isinstance(v, str) else json.dumps(to_dict(v)) for v in values]
-    if all(isinstance(v, int) and _LEAST <= v <= _MOST for v in there):
-        return values
-    try:
+    if all(type(v) in (int, float) or v in _WORDS for v in there):
         return [None if v is None else float(v) for v in values]
-    except OverflowError:  # beyond any float: their digits
-        return [None if v is None else str(v) for v in values]
+    return [v if v is None or isinstance(v, str) else json.dumps(v) for v in values]
 
 
-_FORMULA = tuple("=+-@＝＋－＠")
-_CONTROLS = tuple("\t\r\n")
-
-
-def write_columns(columns: Columns, to: Path) -> int:
-    """Write typed columns to ``to``, in the format of its suffix; returns the number of rows.
-
-    An existing file is replaced. Parquet has nulls, infinities and NaN as such. CSV has them as
-    nothing, ``inf`` and ``nan``; JSON, a list of objects, as ``null`` and the words ``"inf"``,
-    ``"-inf"``, ``"nan"``. In CSV, text that a spreadsheet would take for a formula gets an
-    apostrophe in front. Halves of characters, which UTF-8 cannot hold, become their escapes.
+def check_target(to: Path) -> None:
+    """Check the name of the file to write.
 
     Raises:
-        UsageError: another suffix, a run's own results.json, or the file cannot be written.
-        MissingExtraError: Parquet needs pyarrow.
+        UsageError: it does not end with .csv.
     """
-    write = check_target(to)
-    whole = {_whole(name): [_whole(v) for v in values] for name, values in columns.items()}
+    if to.suffix != ".csv":
+        raise UsageError(f"to={to}: must end with .csv; choose such a name")
+
+
+def write_csv(columns: Columns, to: Path) -> int:
+    """Write typed columns to ``to``; returns the number of rows. An existing file is replaced.
+
+    No value is nothing; infinities and NaN are ``inf`` and ``nan``. Text that a spreadsheet would
+    take for a formula gets an apostrophe in front. Halves of characters, which UTF-8 cannot hold,
+    become their escapes.
+
+    Raises:
+        UsageError: the name does not end with .csv, or the file cannot be written.
+    """
+    check_target(to)
+
+    def write(file: BinaryIO) -> None:
+        text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
+        writer = csv.writer(text)
+        writer.writerow(map(_no_formula, columns))
+        writer.writerows(map(_no_formula, row) for row in zip(*columns.values(), strict=True))
+        text.detach()
+
     try:
-        write_file(to, lambda file: write(whole, file))
+        write_file(to, write)
     except OSError as error:
         raise UsageError(
             f"to={to}: cannot be written ({error.strerror or error}); choose another file"
@@ -111,78 +111,12 @@ def write_columns(columns: Columns, to: Path) -> int:
     return len(next(iter(columns.values()), []))
 
 
-def check_target(to: Path) -> Callable[[Columns, BinaryIO], None]:
-    """The writer for the format of ``to``'s suffix.
-
-    Raises:
-        UsageError: there is none, or ``to`` is a run's own ``results.json``.
-    """
-    write = FORMATS.get(to.suffix)
-    if write is None:
-        raise UsageError(f"to={to}: must end with {', '.join(FORMATS)}")
-    if to.name == "results.json" and to.with_name(FILE).exists():
-        raise UsageError(
-            f"to={to}: is the run's own document; choose another name, such as rows.json"
-        )
-    return write
-
-
-def _whole(value: Any) -> Any:
-    """``value``, or text that UTF-8 can hold."""
-    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
-
-
-def _parquet(columns: Columns, file: BinaryIO) -> None:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            "to=….parquet: Parquet needs pyarrow, which is not installed; "
-            "pip install 'dpaudit[parquet]'"
-        ) from error
-    parquet.write_table(
-        pyarrow.table({name: pyarrow.array(values) for name, values in columns.items()}), file
-    )
-
-
-def _csv(columns: Columns, file: BinaryIO) -> None:
-    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-    writer = csv.writer(text)
-    writer.writerow(map(_no_formula, columns))
-    writer.writerows(map(_no_formula, row) for row in zip(*columns.values(), strict=True))
-    text.detach()
-
-
 def _no_formula(value: Any) -> Any:
     """Text that no spreadsheet executes (OWASP, CSV injection); numbers keep their signs."""
     if not isinstance(value, str) or not (value[:1] in _CONTROLS or value.lstrip()[:1] in _FORMULA):
         return value
-    return value if _is_number(value) else f"'{value}"
-
-
-def _is_number(text: str) -> bool:
     try:
-        float(text)
+        float(value)
     except ValueError:
-        return False
-    return True
-
-
-def _json(columns: Columns, file: BinaryIO) -> None:
-    for number, row in enumerate(zip(*columns.values(), strict=True)):
-        values = {k: str(v) if _odd(v) else v for k, v in zip(columns, row, strict=True)}
-        line = json.dumps(values, ensure_ascii=False, allow_nan=False)
-        file.write((("[\n" if number == 0 else ",\n") + line).encode())
-    file.write(b"\n]\n" if next(iter(columns.values()), []) else b"[]\n")
-
-
-def _odd(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
-
-
-FORMATS: dict[str, Callable[[Columns, BinaryIO], None]] = {
-    ".parquet": _parquet,
-    ".csv": _csv,
-    ".json": _json,
-}
+        return f"'{value}"
+    return value

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpaudit.experiments.cell import Cell
-from dpaudit.experiments.shard import Shard
 from dpaudit.types import CellFailure, CellResult
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ class RunOptions:
         where: ``local``, a Dask scheduler's address, or a placement
             (:func:`~dpaudit.experiments.placement.place`).
         jobs: processes on this machine, or ``all``; with ``local`` only.
-        shard: do this share of the cells only; None does all.
         command: what the user typed, kept with the run.
         on_open: called with the store, first.
         on_start: called with a cell when a worker can have it.
@@ -44,7 +42,6 @@ class RunOptions:
     resume: bool = False
     where: str | Placement = "local"
     jobs: int | str = 1
-    shard: Shard | None = None
     command: str = ""
     on_open: OnOpen | None = None
     on_start: OnCell | None = None

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import html
-import math
 import os
 import shlex
 from collections.abc import Mapping, Sequence
@@ -19,10 +17,9 @@ from dpaudit.experiments.export import Columns, flat_rows, typed
 from dpaudit.experiments.results import ExperimentResult, MeasurementsResult
 from dpaudit.experiments.spec import Spec
 from dpaudit.experiments.store import FILE, Progress, Store, as_written, is_running
-from dpaudit.experiments.store.queries import invocations, progress, provenances, trial_columns
+from dpaudit.experiments.store.queries import invocations, progress
 from dpaudit.experiments.table import make_result
 from dpaudit.results.foreign import shown
-from dpaudit.results.text import one_line
 from dpaudit.types import CellFailure
 
 if TYPE_CHECKING:
@@ -37,11 +34,7 @@ __all__ = [
     "open_run",
     "overviews",
     "result_of",
-    "spec_of",
 ]
-
-_SHOWN = 40
-_LONG = 80
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,41 +51,19 @@ class OpenRun:
         """The rows of the document, flat, as typed columns (:mod:`dpaudit.experiments.export`)."""
         return typed(flat_rows(self.result))
 
-    def trials(self) -> Columns:
-        """Every stored trial: cell, trial, truth, guess and score; needs ``keep_trials``."""
-        with Store.read(self.folder) as store:
-            return trial_columns(store)
-
     def frame(self) -> pandas.DataFrame:
         """The rows as a pandas DataFrame, one per arm and attack, or per row of the measured table.
 
         Raises:
             MissingExtraError: pandas is not installed.
         """
-        return _frame(self.columns())
-
-    def trials_frame(self) -> pandas.DataFrame:
-        """Every stored trial as a pandas DataFrame.
-
-        Raises:
-            MissingExtraError: pandas is not installed.
-        """
-        return _frame(self.trials())
-
-    def _repr_html_(self) -> str:
-        columns = self.columns()
-        rows = list(zip(*columns.values(), strict=True))
-        head = "".join(f"<th>{_safe(name)}</th>" for name in columns)
-        body = "".join(
-            f"<tr>{''.join(f'<td>{_safe(v)}</td>' for v in row)}</tr>" for row in rows[:_SHOWN]
-        )
-        more = f"<p>{len(rows) - _SHOWN:,} more rows in .frame()</p>" if len(rows) > _SHOWN else ""
-        failed = f", {self.progress.failed:,} failed" if self.progress.failed else ""
-        return (
-            f"<p><strong>{_safe(self.result['title'])}</strong>: "
-            f"{self.progress.done:,} cells done{failed}</p>"
-            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
-        )
+        try:
+            import pandas
+        except ModuleNotFoundError as error:
+            raise MissingExtraError(
+                "frame: needs pandas, which is not installed; pip install 'dpaudit[parquet]'"
+            ) from error
+        return pandas.DataFrame(self.columns())
 
 
 def open_run(folder: Path | str) -> OpenRun:
@@ -101,7 +72,7 @@ def open_run(folder: Path | str) -> OpenRun:
     >>> open_run("runs/demo").frame()  # doctest: +SKIP
 
     Raises:
-        StoreError: it holds no run, or one of a newer dpaudit.
+        StoreError: it holds no run, or one of another version.
     """
     with Store.read(Path(folder)) as store:
         result = result_of(store)
@@ -143,29 +114,9 @@ def command_of(store: Store) -> str:
     return told[0] if told else f"dpaudit run {shlex.quote(str(store.spec.get('name', '')))}"
 
 
-def _frame(columns: Columns) -> pandas.DataFrame:
-    try:
-        import pandas
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            "frame: needs pandas, which is not installed; pip install 'dpaudit[parquet]'"
-        ) from error
-    return pandas.DataFrame(columns)
-
-
-def _safe(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, float) and math.isfinite(value):
-        return f"{value:.6g}"
-    return html.escape(one_line(value, limit=_LONG))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
     """A run's overview; ``problem`` is why a store cannot be read (then nothing else is known).
-
-    ``shard`` is which share of the experiment it is, such as ``2/4``; empty: the whole.
 
     ``cells`` is how many it will have (None if this dpaudit cannot tell), ``seconds`` what all
     attempts took together, ``started`` and ``last`` are UTC; ``running`` whether a process on this
@@ -177,14 +128,12 @@ class Overview:
     done: int = 0
     failed: int = 0
     cells: int | None = None
-    trials_kept: int = 0
     running: bool = False
     started: str | None = None
     last: str | None = None
     seconds: float = 0.0
     host: str = ""
     version: str = ""
-    shard: str = ""
     problem: str = ""
 
 
@@ -205,9 +154,7 @@ def look_at(folder: Path) -> Overview:
     try:
         with Store.read(folder) as store:
             spec, far, starts = store.spec, progress(store), invocations(store)
-            shard = store.shard
             cells = cells_of(spec) if store.cells is None else store.cells
-            versions = [p["versions"].get("dpaudit") for p in provenances(store) if "versions" in p]
     except (StoreError, ValueError, KeyError, TypeError) as error:
         return Overview(folder=str(folder), problem=str(error), running=is_running(folder))
     return Overview(
@@ -216,27 +163,19 @@ def look_at(folder: Path) -> Overview:
         done=far.done,
         failed=far.failed,
         cells=cells,
-        trials_kept=far.trials,
         running=is_running(folder),
         started=starts[0].started if starts else None,
         last=far.last,
         seconds=far.seconds,
         host=starts[-1].host if starts else "",
-        version=(starts[-1].versions.get("dpaudit", "") if starts else next(iter(versions), ""))
-        or "",
-        shard=shard,
+        version=starts[-1].versions.get("dpaudit", "") if starts else "",
     )
-
-
-def spec_of(stored: Mapping[str, Any]) -> Spec:
-    """A stored spec as it was read from its file, without fields that this dpaudit lacks."""
-    known = {f.name for f in dataclasses.fields(Spec)}
-    return Spec(**{k: v for k, v in stored.items() if k in known})
 
 
 def cells_of(spec: Mapping[str, Any]) -> int | None:
     """How many cells a stored spec has; None if it has fields that this dpaudit does not know."""
     try:
-        return len(spec_of(spec).cells())
+        known = {f.name for f in dataclasses.fields(Spec)}
+        return len(Spec(**{k: v for k, v in spec.items() if k in known}).cells())
     except (TypeError, KeyError, ValueError, AttributeError):
         return None

@@ -2,12 +2,11 @@
 
 from dpaudit.experiments.store.connecting import as_written, is_running
 from dpaudit.experiments.store.queries import Attempt, Invocation, Progress
-from dpaudit.experiments.store.schema import FILE, TRIAL_COLUMNS, VERSION
+from dpaudit.experiments.store.schema import FILE, VERSION
 from dpaudit.experiments.store.store import Store
 
 __all__ = [
     "FILE",
-    "TRIAL_COLUMNS",
     "VERSION",
     "Attempt",
     "Invocation",
