@@ -16,9 +16,8 @@ from common import MACHINE
 from dpaudit.cli.commands import runs
 from dpaudit.codec import to_dict
 from dpaudit.experiments import load_spec
-from dpaudit.experiments.export import write_csv
 from dpaudit.experiments.store import FILE, Store
-from dpaudit.experiments.stored import open_run, overviews
+from dpaudit.experiments.stored import open_run, overviews, write_csv
 from dpaudit.provenance import collect
 from dpaudit.registry import plugin
 from dpaudit.types import CellResult

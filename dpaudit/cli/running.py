@@ -19,7 +19,7 @@ from dpaudit.results.text import printable
 
 if TYPE_CHECKING:
     from dpaudit.experiments import Spec
-    from dpaudit.experiments.options import RunOptions
+    from dpaudit.experiments.run import RunOptions
 
 __all__ = ["run_cells", "tell_failures"]
 

@@ -4,32 +4,65 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dpaudit import errors
 from dpaudit.codec import to_dict
 from dpaudit.errors import StoreError, UsageError
-from dpaudit.experiments.options import OnCell, RunOptions
-from dpaudit.experiments.placement import Item, place
+from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.placement import Item, Placement, place
 from dpaudit.experiments.placement.work import Outcome, run_cell
 from dpaudit.experiments.spec import Spec
 from dpaudit.experiments.store import Store
-from dpaudit.types import CellFailure
+from dpaudit.types import CellFailure, CellResult
 
-__all__ = ["run_cell", "run_experiment", "run_with"]
+__all__ = ["RunOptions", "run_cell", "run_experiment", "run_with"]
 
 _USAGE_ERRORS = 8
 _TOGETHER_SECONDS = 0.05
 _QUICK_SECONDS = 0.02
 
+OnCell = Callable[[Cell], None]
+OnResult = Callable[[CellResult | CellFailure], None]
+OnOpen = Callable[[Store], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """Options of :func:`run_experiment`, as one value; nothing here changes a number.
+
+    Attributes:
+        out: the run's folder.
+        resume: whether ``out`` may hold the beginning of this run.
+        where: ``local``, a Dask scheduler's address, or a placement
+            (:func:`~dpaudit.experiments.placement.place`).
+        jobs: processes on this machine, or ``all``; with ``local`` only.
+        command: what the user typed, kept with the run.
+        on_open: called with the store, first.
+        on_start: called with a cell when a worker can have it.
+        on_done: called with a cell when its outcome is on disk, also from an earlier start.
+        on_result: called with that outcome.
+    """
+
+    out: Path
+    resume: bool = False
+    where: str | Placement = "local"
+    jobs: int | str = 1
+    command: str = ""
+    on_open: OnOpen | None = None
+    on_start: OnCell | None = None
+    on_done: OnCell | None = None
+    on_result: OnResult | None = None
+
 
 def run_experiment(spec: Spec, *, out: Path, **options: Any) -> Path:
     """Run every cell of ``spec`` that ``out`` lacks; return ``out``.
 
-    ``options`` are those of :class:`~dpaudit.experiments.options.RunOptions`, which
+    ``options`` are those of :class:`RunOptions`, which
     :func:`run_with` takes as one value. A cell that fails is kept as a failure and the others go
     on; ``resume`` tries it again.
 

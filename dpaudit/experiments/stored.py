@@ -1,24 +1,34 @@
-"""Stored runs in Python: ``open_run("runs/gpm-fig5").frame()``; an overview of all in a folder."""
+"""Stored runs: ``open_run("runs/gpm-fig5").frame()``, their rows as CSV, all that a folder has."""
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import io
+import json
 import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dpaudit import registry
 from dpaudit.codec import to_dict
 from dpaudit.errors import MissingExtraError, StoreError, UsageError
-from dpaudit.experiments.export import Columns, flat_rows, typed
 from dpaudit.experiments.results import ExperimentResult, MeasurementsResult
 from dpaudit.experiments.spec import Spec
-from dpaudit.experiments.store import FILE, Progress, Store, as_written, is_running
-from dpaudit.experiments.store.queries import invocations, progress
+from dpaudit.experiments.store import (
+    FILE,
+    Progress,
+    Store,
+    as_written,
+    invocations,
+    is_running,
+    progress,
+)
 from dpaudit.experiments.table import make_result
+from dpaudit.results.files import write_file
 from dpaudit.results.foreign import shown
 from dpaudit.types import CellFailure
 
@@ -26,15 +36,23 @@ if TYPE_CHECKING:
     import pandas
 
 __all__ = [
+    "Columns",
     "OpenRun",
     "Overview",
-    "cells_of",
-    "command_of",
+    "check_target",
+    "flat_rows",
     "look_at",
     "open_run",
     "overviews",
     "result_of",
+    "typed",
+    "write_csv",
 ]
+
+Columns = dict[str, list[Any]]
+_WORDS = ("inf", "-inf", "nan")
+_FORMULA = tuple("=+-@＝＋－＠")
+_CONTROLS = tuple("\t\r\n")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +66,7 @@ class OpenRun:
     failures: Sequence[CellFailure]
 
     def columns(self) -> Columns:
-        """The rows of the document, flat, as typed columns (:mod:`dpaudit.experiments.export`)."""
+        """The rows of the document, flat, as typed columns (:func:`typed`)."""
         return typed(flat_rows(self.result))
 
     def frame(self) -> pandas.DataFrame:
@@ -102,13 +120,13 @@ def result_of(
         return make_result(
             spec,
             store.results(most=most),
-            command=command_of(store),
+            command=_command_of(store),
             failures=store.failures(),
             cells=cells,
         )
 
 
-def command_of(store: Store) -> str:
+def _command_of(store: Store) -> str:
     """The command that began the run, as far as the store was told."""
     told = [i.command for i in invocations(store) if i.command]
     return told[0] if told else f"dpaudit run {shlex.quote(str(store.spec.get('name', '')))}"
@@ -154,7 +172,7 @@ def look_at(folder: Path) -> Overview:
     try:
         with Store.read(folder) as store:
             spec, far, starts = store.spec, progress(store), invocations(store)
-            cells = cells_of(spec) if store.cells is None else store.cells
+            cells = _cells_of(spec) if store.cells is None else store.cells
     except (StoreError, ValueError, KeyError, TypeError) as error:
         return Overview(folder=str(folder), problem=str(error), running=is_running(folder))
     return Overview(
@@ -172,10 +190,111 @@ def look_at(folder: Path) -> Overview:
     )
 
 
-def cells_of(spec: Mapping[str, Any]) -> int | None:
+def _cells_of(spec: Mapping[str, Any]) -> int | None:
     """How many cells a stored spec has; None if it has fields that this dpaudit does not know."""
     try:
         known = {f.name for f in dataclasses.fields(Spec)}
         return len(Spec(**{k: v for k, v in spec.items() if k in known}).cells())
     except (TypeError, KeyError, ValueError, AttributeError):
         return None
+
+
+def flat_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The ``rows`` of a ``results.json`` without nesting; an arm has one row per attack.
+
+    ``{value, low, high}`` under ``name`` becomes ``name``, ``name_low`` and ``name_high``; an
+    ``interval`` next to ``success`` likewise; other tables ``name_key``; lists JSON text. An arm's
+    ``details``, which are for figures, are left out.
+    """
+    if document["kind"] != "experiment":
+        return [_flat(row) for row in document["rows"]]
+    found = []
+    for row in document["rows"]:
+        own = {k: v for k, v in row.items() if k not in ("settings", "attacks")}
+        arm = _flat({**row.get("settings", {}), **own})
+        attacks = [{k: v for k, v in a.items() if k != "details"} for a in row["attacks"]]
+        found += [{**arm, **_flat(attack)} for attack in attacks] or [arm]
+    return found
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            ends = name == "interval" and "success" in row
+            under = "success" if ends else name
+            for key, inner in _flat(value).items():
+                if not ends or key in ("low", "high"):
+                    flat[under if key == "value" else f"{under}_{key}"] = inner
+        elif isinstance(value, (list, tuple)):
+            flat[name] = json.dumps(to_dict(value), ensure_ascii=False)
+        else:
+            flat[name] = value
+    return flat
+
+
+def typed(rows: Sequence[Mapping[str, Any]]) -> Columns:
+    """Rows as columns of one type each: bool, int, float or str; None for no value.
+
+    The words that stand for them in JSON become infinities and NaN in columns of numbers.
+    """
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: _column([row.get(name) for row in rows]) for name in names}
+
+
+def _column(values: list[Any]) -> list[Any]:
+    there = [v for v in values if v is not None]
+    if all(isinstance(v, bool) for v in there) or all(type(v) is int for v in there):
+        return values
+    if all(type(v) in (int, float) or v in _WORDS for v in there):
+        return [None if v is None else float(v) for v in values]
+    return [v if v is None or isinstance(v, str) else json.dumps(v) for v in values]
+
+
+def check_target(to: Path) -> None:
+    """Check the name of the file to write.
+
+    Raises:
+        UsageError: it does not end with .csv.
+    """
+    if to.suffix != ".csv":
+        raise UsageError(f"to={to}: must end with .csv; choose such a name")
+
+
+def write_csv(columns: Columns, to: Path) -> int:
+    """Write typed columns to ``to``; returns the number of rows. An existing file is replaced.
+
+    No value is nothing; infinities and NaN are ``inf`` and ``nan``. Text that a spreadsheet would
+    take for a formula gets an apostrophe in front. Halves of characters, which UTF-8 cannot hold,
+    become their escapes.
+
+    Raises:
+        UsageError: the name does not end with .csv, or the file cannot be written.
+    """
+    check_target(to)
+
+    def write(file: BinaryIO) -> None:
+        text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
+        writer = csv.writer(text)
+        writer.writerow(map(_no_formula, columns))
+        writer.writerows(map(_no_formula, row) for row in zip(*columns.values(), strict=True))
+        text.detach()
+
+    try:
+        write_file(to, write)
+    except OSError as error:
+        raise UsageError(
+            f"to={to}: cannot be written ({error.strerror or error}); choose another file"
+        ) from error
+    return len(next(iter(columns.values()), []))
+
+
+def _no_formula(value: Any) -> Any:
+    """Text that no spreadsheet executes (OWASP, CSV injection); numbers keep their signs."""
+    if not isinstance(value, str) or not (value[:1] in _CONTROLS or value.lstrip()[:1] in _FORMULA):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value

@@ -17,8 +17,7 @@ import dpaudit.studies.attack  # noqa: F401 torch, before memory is limited
 from dpaudit.codec import to_dict
 from dpaudit.errors import StoreError
 from dpaudit.experiments.spec_file import load_spec
-from dpaudit.experiments.store import FILE, Store
-from dpaudit.experiments.store.queries import attempts, invocations, progress
+from dpaudit.experiments.store import FILE, Store, attempts, invocations, progress
 from dpaudit.experiments.stored import open_run, overviews, result_of
 from dpaudit.types import CellFailure, CellResult
 

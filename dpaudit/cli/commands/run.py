@@ -6,7 +6,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,6 +23,7 @@ from dpaudit.options import Option
 
 if TYPE_CHECKING:
     from dpaudit.experiments import Spec
+    from dpaudit.experiments.run import RunOptions
     from dpaudit.report import Report
 
 __all__ = ["demo", "report", "run"]
@@ -83,17 +84,18 @@ def demo(
     from dpaudit.cli.formats import formats_of
     from dpaudit.errors import StoreError
     from dpaudit.experiments import Store, load_spec
-    from dpaudit.experiments.options import RunOptions
+    from dpaudit.experiments.run import RunOptions
+    from dpaudit.experiments.store import FILE
 
     formats = formats_of(also, out=out)
-    if (out / "results.sqlite").exists():  # an earlier demo is replaced
+    if (out / FILE).exists():  # an earlier demo is replaced
         with Store.read(out) as store:
             name = store.spec.get("name")
         if name != "demo":
             raise StoreError(
                 f"out={out}: holds results of {name!r}, not of a demo; choose another --out"
             )
-        for file in out.glob("results.sqlite*"):
+        for file in out.glob(f"{FILE}*"):
             file.unlink()
     options = RunOptions(out=out, jobs=jobs, command="dpaudit demo")
     _run(load_spec("demo"), options, output=output, also=formats)
@@ -132,7 +134,6 @@ def run(
     from dpaudit.cli.formats import formats_of
     from dpaudit.errors import SpecError
     from dpaudit.experiments import load_spec
-    from dpaudit.experiments.options import RunOptions
     from dpaudit.options import words_of
 
     use_data_root(flags.data_root)
@@ -142,17 +143,20 @@ def run(
             f"spec={experiment}: [[column]] is missing; "
             f"add the columns of the table for measure={spec.measure!r}"
         )
-    again = replace(flags, out=flags.out or _default_folder(spec), resume=True)
+    from dpaudit.experiments.run import RunOptions
+
+    out = flags.out or _default_folder(spec)
+    again = replace(flags, out=out, resume=True)
     words = ["dpaudit", "run", experiment, *words_of(flags, only=("trials", "device"))]
     options = RunOptions(
-        out=again.out or Path(),
+        out=out,
         resume=flags.resume,
         where=flags.where,
         jobs=flags.jobs,
         command=shlex.join(words),
     )
     more = words_of(again, only=("out", "resume", "data_root", "also"))
-    formats = formats_of(flags.also, out=options.out)
+    formats = formats_of(flags.also, out=out)
     _run(spec, options, output=output, also=formats, resumed=shlex.join(more))
 
 
@@ -164,7 +168,9 @@ def _default_folder(spec: Spec) -> Path:
     return Path("runs") / (name[:_LONGEST_NAME] or "experiment")
 
 
-def _run(spec: Spec, options: Any, *, output: str, also: Sequence[str], resumed: str = "") -> None:
+def _run(
+    spec: Spec, options: RunOptions, *, output: str, also: Sequence[str], resumed: str = ""
+) -> None:
     """Run the cells that the folder lacks, write the report of all and show it."""
     from dpaudit.cli.formats import without_earlier
     from dpaudit.cli.running import run_cells, tell_failures

@@ -112,7 +112,7 @@ def show(
 
 def _show_cell(store: Store, cell: str, *, failed: bool, output: str) -> None:
     from dpaudit.errors import UsageError
-    from dpaudit.experiments.store.queries import attempts
+    from dpaudit.experiments.store import attempts
 
     found = attempts(store, cell=cell)
     if not found or not cell:
@@ -142,7 +142,7 @@ def _show_whole(store: Store, output: str) -> None:
     from dpaudit.cli.output import emit, note, out_console, write_json_line
     from dpaudit.codec import to_dict
     from dpaudit.describing import describe
-    from dpaudit.experiments.store.queries import invocations
+    from dpaudit.experiments.store import invocations
     from dpaudit.experiments.stored import look_at, result_of
     from dpaudit.registry import missing_extra
     from dpaudit.render import render_terminal
@@ -225,9 +225,8 @@ def export(
     $ dpaudit runs export runs/gpm-fig5 --to /data/gpm-fig5.csv
     """
     from dpaudit.cli.output import note
-    from dpaudit.experiments.export import check_target, write_csv
     from dpaudit.experiments.store import as_written
-    from dpaudit.experiments.stored import open_run
+    from dpaudit.experiments.stored import check_target, open_run, write_csv
 
     check_target(to)
     with as_written(folder):

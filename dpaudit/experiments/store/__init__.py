@@ -1,9 +1,16 @@
 """Finished and failed cells on disk: one append-only SQLite file per run."""
 
 from dpaudit.experiments.store.connecting import as_written, is_running
-from dpaudit.experiments.store.queries import Attempt, Invocation, Progress
 from dpaudit.experiments.store.schema import FILE, VERSION
-from dpaudit.experiments.store.store import Store
+from dpaudit.experiments.store.store import (
+    Attempt,
+    Invocation,
+    Progress,
+    Store,
+    attempts,
+    invocations,
+    progress,
+)
 
 __all__ = [
     "FILE",
@@ -13,5 +20,8 @@ __all__ = [
     "Progress",
     "Store",
     "as_written",
+    "attempts",
+    "invocations",
     "is_running",
+    "progress",
 ]

@@ -17,9 +17,8 @@ from dpaudit.cli.commands import runs
 from dpaudit.codec import to_dict
 from dpaudit.errors import DpauditError, MissingExtraError, StoreError, UsageError
 from dpaudit.experiments import load_spec
-from dpaudit.experiments.export import flat_rows, typed, write_csv
 from dpaudit.experiments.store import FILE, Store
-from dpaudit.experiments.stored import open_run
+from dpaudit.experiments.stored import flat_rows, open_run, typed, write_csv
 from dpaudit.types import CellFailure, CellResult
 
 SPEC = """

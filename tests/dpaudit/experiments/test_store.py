@@ -20,8 +20,14 @@ import pytest
 
 from dpaudit.codec import to_dict
 from dpaudit.errors import StoreError
-from dpaudit.experiments.store import FILE, Store, is_running
-from dpaudit.experiments.store.queries import attempts, invocations, progress
+from dpaudit.experiments.store import (
+    FILE,
+    Store,
+    attempts,
+    invocations,
+    is_running,
+    progress,
+)
 from dpaudit.types import CellFailure, CellResult
 
 SPEC = {"name": "x", "epsilon": [1.0], "delta": 0.0}
