@@ -45,12 +45,11 @@ $(READY): $(LIGHT)
 	@echo "Installing torch, libraries and tools into $(VENV): 2.7 GB, with torch for CUDA 6.5 GB; a few minutes ..."
 	$(call install,.[all$(comma)dev])
 
-envs: $(ENVS)/tmlt-core/.ready $(ENVS)/diffprivlib-old/.ready $(ENVS)/flower/.ready $(ENVS)/mlflow/.ready $(ENVS)/jax-privacy/.ready ## Environments for libraries that cannot live in .venv
+envs: $(ENVS)/tmlt-core/.ready $(ENVS)/diffprivlib-old/.ready $(ENVS)/flower/.ready $(ENVS)/jax-privacy/.ready ## Environments for libraries that cannot live in .venv
 
 $(ENVS)/tmlt-core/.ready: $(ELSEWHERE)/tmlt_core.txt
 $(ENVS)/diffprivlib-old/.ready: $(ELSEWHERE)/diffprivlib_old.txt
 $(ENVS)/flower/.ready: benchmarks/environments/flower.txt
-$(ENVS)/mlflow/.ready: benchmarks/environments/mlflow.txt
 $(ENVS)/jax-privacy/.ready: benchmarks/environments/jax_privacy.txt
 $(ENVS)/dp-sniper/.ready: benchmarks/environments/dp_sniper.txt
 $(ENVS)/dp-auditorium/.ready: benchmarks/environments/dp_auditorium.txt
@@ -78,7 +77,7 @@ types: $(READY)
 	$(BIN)/mypy
 
 doctests: $(READY)
-	$(BIN)/pytest --doctest-modules --ignore-glob="*/flower.py" --ignore-glob="*/mlflow.py" dpaudit attacks/dpaudit_attacks mitigations/dpaudit_mitigations
+	$(BIN)/pytest --doctest-modules --ignore-glob="*/flower.py" dpaudit attacks/dpaudit_attacks mitigations/dpaudit_mitigations
 
 browser: $(READY)
 	$(BIN)/pytest -m 'browser and not slow' tests/dpaudit/render tests/docs

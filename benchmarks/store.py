@@ -1,4 +1,4 @@
-"""A store of 10^6 trials, and one of 100,000 cells: size, writing, queries. `make bench`."""
+"""Stores of 1,000 and of 100,000 cells: size, writing, queries. `make bench`."""
 
 from __future__ import annotations
 
@@ -11,26 +11,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from common import MACHINE
 
-from dpaudit.cli import runs_text
+from dpaudit.cli.commands import runs
 from dpaudit.codec import to_dict
 from dpaudit.experiments import load_spec
-from dpaudit.experiments.export import write_columns
 from dpaudit.experiments.store import FILE, Store
-from dpaudit.experiments.store.queries import trial_success
-from dpaudit.experiments.stored import open_run, overviews
+from dpaudit.experiments.stored import open_run, overviews, write_csv
 from dpaudit.provenance import collect
 from dpaudit.registry import plugin
 from dpaudit.types import CellResult
 
 SPEC = """
 name = "bench"
-keep_trials = true
 epsilon = [{epsilons}]
 delta = 1e-10
-trials = {trials}
+trials = 1000
 [host]
 name = "histogram"
 [[source]]
@@ -44,22 +40,15 @@ gamma = "2sqrtd"
 BATCH = 50
 
 
-def fill(folder: Path, *, cells: int, trials: int) -> tuple[float, float]:
-    """Write ``cells`` cells of ``trials`` trials as an experiment does; wall and CPU seconds."""
+def fill(folder: Path, *, cells: int) -> tuple[float, float]:
+    """Write ``cells`` cells as an experiment does; wall and CPU seconds."""
     path = folder / "bench.toml"
-    path.write_text(
-        SPEC.format(epsilons=", ".join(str(1 + i / cells) for i in range(cells)), trials=trials)
-    )
+    path.write_text(SPEC.format(epsilons=", ".join(str(1 + i / cells) for i in range(cells))))
     spec = load_spec(str(path))
     grid = spec.cells()
     origin = to_dict(collect(seed="0", plugins=[plugin("sources", "gaussian").origin]))
-    rng = np.random.default_rng(1)
-    truth, guess = rng.integers(0, 2, (2, trials))
-    score = rng.standard_normal(trials)
-    right = int((truth == guess).sum())
-    columns = {"truth": truth.tolist(), "guess": guess.tolist(), "score": score.tolist()}
     outcome = {
-        "attack": "nearest-peak", "trials": trials, "successes": right, "success": right / trials,
+        "attack": "nearest-peak", "trials": 1000, "successes": 500, "success": 0.5,
         "interval": {"low": 0.4, "high": 0.6, "confidence": 0.95, "method": "Clopper-Pearson"},
         "chance": 0.5, "epsilon_lower_bound": 0.0, "l2_error": 90.0, "l2_expected": 90.0,
         "details": {}, "epsilon_key_holder": {"low": 1.0, "high": 1.0, "says": "exact"},
@@ -76,7 +65,6 @@ def fill(folder: Path, *, cells: int, trials: int) -> tuple[float, float]:
                     outcome=outcome,
                     seconds=1.0,
                     provenance=origin,
-                    trials=columns,
                 )
                 for i in range(start, min(cells, start + BATCH))
             ]
@@ -98,54 +86,33 @@ def timed(ask: Callable[[], Any]) -> tuple[float, float]:
     return min(found)
 
 
-def count_right(folder: Path) -> int:
-    """Successes counted from the trials."""
-    with Store.read(folder) as store:
-        return len(trial_success(store))
-
-
 def main() -> None:
     """One block of rows per store."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--stores", nargs="+", default=["1000x1000", "100000x1"], help="CELLSxTRIALS"
-    )
+    parser.add_argument("--stores", nargs="+", type=int, default=[1000, 100_000], metavar="CELLS")
     options = parser.parse_args()
     print(MACHINE)
-    for size in options.stores:
-        cells, trials = map(int, size.split("x"))
+    for cells in options.stores:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            wall, cpu = fill(folder, cells=cells, trials=trials)
+            wall, cpu = fill(folder, cells=cells)
             megabytes = (folder / FILE).stat().st_size / 1e6
             with Store.read(folder) as store:
                 first = min(store.finished())
             questions: dict[str, Callable[[], Any]] = {
                 "runs list": lambda folder=folder: overviews(folder),
-                "runs show": lambda folder=folder: runs_text.show_run(
-                    folder, cell=None, failed=False, output="text"
+                "runs show": lambda folder=folder: runs.show(folder),
+                "runs show --cell": lambda folder=folder, first=first: runs.show(
+                    folder, cell=first
                 ),
-                "runs show --cell": lambda folder=folder, first=first: runs_text.show_run(
-                    folder, cell=first, failed=False, output="text"
-                ),
-                "runs show --failed": lambda folder=folder: runs_text.show_run(
-                    folder, cell=None, failed=True, output="text"
-                ),
-                "success per cell from its trials": lambda folder=folder: count_right(folder),
-                "rows to Parquet": lambda folder=folder: write_columns(
-                    open_run(folder).columns(), folder / "r.parquet"
-                ),
-                "trials to Parquet": lambda folder=folder: write_columns(
-                    open_run(folder).trials(), folder / "t.parquet"
+                "runs show --failed": lambda folder=folder: runs.show(folder, failed=True),
+                "rows to CSV": lambda folder=folder: write_csv(
+                    open_run(folder).columns(), folder / "r.csv"
                 ),
             }
             print(
-                f"\n{cells:,} cells of {trials:,} trials: {megabytes:.0f} MB, "
-                f"written in {wall:.1f} s, {cpu:.1f} s of CPU"
-            )
-            print(
-                f"({1e6 * cpu / (cells * trials):.2f} µs of CPU per trial, "
-                f"{1e3 * cpu / cells:.3f} ms per cell)"
+                f"\n{cells:,} cells: {megabytes:.1f} MB, written in {wall:.1f} s, "
+                f"{cpu:.1f} s of CPU ({1e3 * cpu / cells:.3f} ms per cell)"
             )
             for what, ask in questions.items():
                 wall, cpu = timed(ask)

@@ -61,7 +61,6 @@ Kind = Literal[
     "tests",
     "services",
     "transcripts",
-    "loggers",
     "measures",
     "results",
     "formats",
@@ -88,7 +87,6 @@ _EXTRAS = {
     "mpyc": "protocols",
     "rbcl": "protocols",
     "flwr": "flower",
-    "mlflow": "mlflow",
 }
 
 _LONGEST = 200

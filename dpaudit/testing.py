@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.claims import Claim
-from dpaudit.codec import to_dict
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Array as Either
 from dpaudit.interfaces import (
@@ -30,14 +29,12 @@ from dpaudit.interfaces import (
     Mitigation,
     NoiseSource,
     ReleasingSource,
-    RunLogger,
     SubmissionPolicy,
     SupportAttack,
     Test,
 )
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import binomial_two_sided
-from dpaudit.types import CellFailure, CellResult, RunStart
 from dpaudit.vectors.arrays import tensor, to_numpy
 
 __all__ = [
@@ -49,7 +46,6 @@ __all__ = [
     "check_mitigation",
     "check_noise_source",
     "check_releasing_source",
-    "check_run_logger",
     "check_submission_policy",
     "check_support_attack",
     "check_test",
@@ -388,63 +384,6 @@ def check_closed_sampler(sampler: ClosedSampler, *, dim: int = 8) -> None:
         )
         _require(np.isfinite(block).all(), "values are not finite")
     _require(not np.array_equal(one, two), "two calls gave the same values")
-
-
-def check_run_logger(make: Callable[[], RunLogger], *, folder: str) -> None:
-    """Check that a logger raises nothing, and changes nothing that it is given.
-
-    It sees a whole run, one that dies and is resumed, and one that never starts, with numbers that
-    are not finite, labels of any kind, a cell that fails and then succeeds, and a repeated result.
-    ``make`` makes a new logger for the same place; ``folder`` is an empty one for the run's files.
-    Not checked: what arrives at the other tool.
-    """
-    make().close()
-    provenance: Any = {"seed": "1", "versions": {"python": "3"}, "plugins": [], "hardware": "none"}
-    provenance |= {"started": "2025-01-01"}
-    grid = {"name": 'a "label", with/odd=signs\n', "x": 1.5, "list": [1, 2]}
-    outcome: Any = {"success": 0.5, "interval": {"low": 0.4, "high": 0.6}, "gain": "inf"}
-    outcome |= {"none": None, "ok": True, "rows": [1]}
-    ran: Any = {
-        "kind": "zoo",
-        "settings": {"grid": grid, "seed": "1", "trials": 10},
-        "seconds": 0.1,
-        "provenance": provenance,
-    }
-    results = [CellResult(cell=f"{i:020x}", outcome=outcome, **ran) for i in range(3)]
-    failure = CellFailure(
-        cell=results[0].cell, error="ValueError: no", traceback="Traceback …", **ran
-    )
-    spec: Any = {"name": "conformance", "title": "Conformance", "seed": "1"}
-    spec |= {"epsilon": [1.0], "grid": {"x": [1.5]}}
-    named: Any = {"name": "conformance", "title": "Conformance", "command": "dpaudit run"}
-    document = to_dict(
-        {**named, "story": "", "rows": [], "cells": results, "provenance": provenance}
-    )
-    before = repr((results, failure, spec, document))
-
-    def start(*earlier: CellResult) -> RunStart:
-        return RunStart(
-            **named, run_id="0" * 32, folder=folder, spec=spec, cells=3, earlier=earlier
-        )
-
-    logger = make()
-    _require(isinstance(logger, RunLogger), f"{logger!r} lacks a member of RunLogger")
-    logger.start(start())
-    logger.failure(failure)
-    logger.result(results[1])
-    logger.close()  # the run died here
-    # resumed, and resumed once more with nothing left to do
-    for earlier in ((results[1],), tuple(results)):
-        logger = make()
-        logger.start(start(*earlier))
-        for result in results:
-            if result not in earlier:
-                logger.result(result)
-        logger.end(document)
-        logger.close()
-    _require(
-        repr((results, failure, spec, document)) == before, "what it was given was changed in place"
-    )
 
 
 class _Block:

@@ -29,7 +29,6 @@ __all__ = [
     "Provenance",
     "Reference",
     "Rehearsal",
-    "RunStart",
     "TestResult",
     "TranscriptVerdict",
     "Verdict",
@@ -366,12 +365,7 @@ class WithTests(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellResult:
-    """One finished cell of an experiment, as the store keeps it; ``outcome`` is JSON-ready.
-
-    ``trials`` are columns of equal length, one value per trial, where the experiment keeps them
-    (``keep_trials``): ``truth`` and ``guess`` (the candidate's number) and ``score`` (evidence for
-    candidate 1 minus that for candidate 0). They are in the store's own table, in no document.
-    """
+    """One finished cell of an experiment, as the store keeps it; ``outcome`` is JSON-ready."""
 
     cell: str
     kind: str
@@ -379,9 +373,6 @@ class CellResult:
     outcome: Mapping[str, Any]
     seconds: Amount
     provenance: Mapping[str, Any]
-    trials: Mapping[str, Sequence[int | float]] = field(
-        default_factory=dict, metadata={"document": False}
-    )
 
     def __repr__(self) -> str:
         return brief(self, self.kind, self.cell, f"{self.seconds:.3g} s")
@@ -401,21 +392,3 @@ class CellFailure:
 
     def __repr__(self) -> str:
         return brief(self, self.kind, self.cell, self.error)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunStart:
-    """What a run logger receives first: which run, and what was finished before this start.
-
-    ``run_id`` is random, and the same whenever the run is resumed. ``folder`` is where
-    ``results.json`` and ``report.html`` will be, ``cells`` the total number of cells.
-    """
-
-    name: str
-    title: str
-    run_id: str
-    folder: str
-    command: str
-    spec: Mapping[str, Any]
-    cells: int
-    earlier: tuple[CellResult, ...] = ()

@@ -11,17 +11,20 @@ from dpaudit.cli.commands import (
     deployments,
     experiments,
     explain,
+    frontier,
     gates,
     histories,
     lab,
+    listing,
     mechanism,
     proofs,
     protocols,
+    run,
     training,
 )
+from dpaudit.cli.commands.runs import runs_app
 from dpaudit.cli.help import App
 from dpaudit.cli.plugin_commands import AllCommands, group_of, with_report
-from dpaudit.cli.runs import runs_app
 
 __all__ = ["app"]
 
@@ -103,7 +106,7 @@ def _root(
     del version
 
 
-app.command()(experiments.demo)
+app.command()(run.demo)
 app.command()(audit.audit)
 app.command()(mechanism.mechanism)
 app.command()(proofs.prove)
@@ -111,11 +114,11 @@ app.command()(training.training)
 app.command()(histories.history)
 app.command()(explain.explain)
 app.command()(lab.attack)
-app.command()(experiments.run)
+app.command()(run.run)
 app.command()(experiments.train)
-app.command()(experiments.frontier)
-app.command(name="list")(experiments.list_)
-app.command()(experiments.report)
+app.command()(frontier.frontier)
+app.command(name="list")(listing.list_)
+app.command()(run.report)
 app.command()(gates.init)
 deployment_app.command("apple")(with_report(deployments.deployment_apple))
 deployment_app.command("apple-scenario")(deployments.deployment_apple_scenario)

@@ -14,8 +14,8 @@ from dpaudit.cli.running import run_cells, tell_failures
 from dpaudit.cli.verdicts import show, write_run
 from dpaudit.describing import describe
 from dpaudit.errors import StoreError
-from dpaudit.experiments.options import RunOptions
 from dpaudit.experiments.results import MeasurementsResult
+from dpaudit.experiments.run import RunOptions
 from dpaudit.experiments.store import FILE, Store
 from dpaudit.experiments.stored import result_of
 from dpaudit.options import words_of

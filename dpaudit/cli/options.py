@@ -15,7 +15,7 @@ import typer
 from typer.models import OptionInfo
 
 from dpaudit.cli import completion
-from dpaudit.options import OptionField, fields_of, from_keywords
+from dpaudit.options import Option, OptionField, fields_of, from_keywords
 
 if TYPE_CHECKING:
     from dpaudit.samplers.sandbox.policy import Policy
@@ -24,7 +24,6 @@ __all__ = [
     "AlsoOption",
     "DataRootOption",
     "DeviceOption",
-    "DimOption",
     "Format",
     "FormatOption",
     "OutOption",
@@ -40,21 +39,11 @@ Format = Literal["text", "json"]
 FormatOption = Annotated[
     Format, typer.Option("--format", help="text for people, json (one document) for programs.")
 ]
-DimOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="N",
-        help="Values per vector; chosen by the auditor by default.",
-        show_default=False,
-    ),
-]
-DeviceOption = Annotated[Literal["cpu", "cuda"], typer.Option(help="Device for tensors.")]
+_DEVICE = "Device for tensors."
+_DATA_ROOT = "Folder with mnist.npz, cifar10.npz, weights/…; by default DPAUDIT_DATA, else data is downloaded."
+DeviceOption = Annotated[Literal["cpu", "cuda"], Option(_DEVICE), typer.Option(help=_DEVICE)]
 DataRootOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="Folder with mnist.npz, cifar10.npz, weights/…; by default DPAUDIT_DATA, else data is downloaded.",
-        show_default=False,
-    ),
+    Path | None, Option(_DATA_ROOT), typer.Option(help=_DATA_ROOT, show_default=False)
 ]
 OutOption = Annotated[
     Path | None,

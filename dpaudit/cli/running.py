@@ -16,13 +16,12 @@ from dpaudit.experiments.measurements import read_measurements
 from dpaudit.experiments.results import Column, Figure, measured_nothing
 from dpaudit.results.foreign import RefusedError
 from dpaudit.results.text import printable
-from dpaudit.types import CellFailure, CellResult
 
 if TYPE_CHECKING:
-    from dpaudit.experiments import Cell, Spec
-    from dpaudit.experiments.options import RunOptions
+    from dpaudit.experiments import Spec
+    from dpaudit.experiments.run import RunOptions
 
-__all__ = ["mine", "run_cells", "tell_failures"]
+__all__ = ["run_cells", "tell_failures"]
 
 
 def run_cells(spec: Spec, options: RunOptions, *, resumed: str = "") -> None:
@@ -45,17 +44,10 @@ def run_cells(spec: Spec, options: RunOptions, *, resumed: str = "") -> None:
         f" --jobs {jobs}" if jobs != "1" else ""
     )
     command = options.command + placed
-    command += f" --shard {options.shard}" if options.shard is not None else ""
-    cells = mine(spec, options)
+    cells = spec.cells()
     progress = RunProgress(spec.name, cells, placement)
     try:
         with progress:
-
-            def told(outcome: CellResult | CellFailure) -> None:
-                progress.on_result(outcome)
-                if options.on_result is not None:
-                    options.on_result(outcome)
-
             shown = replace(
                 options,
                 where=placement,
@@ -63,7 +55,7 @@ def run_cells(spec: Spec, options: RunOptions, *, resumed: str = "") -> None:
                 command=command,
                 on_start=progress.on_start,
                 on_done=progress.on_done,
-                on_result=told,
+                on_result=progress.on_result,
             )
             run_with(spec, shown)
     except KeyboardInterrupt as interrupt:  # typer would end without a message
@@ -75,14 +67,6 @@ def run_cells(spec: Spec, options: RunOptions, *, resumed: str = "") -> None:
         )
         note(f"interrupted: {kept}; {then}")
         raise typer.Exit(130) from interrupt
-
-
-def mine(spec: Spec, options: RunOptions) -> tuple[Cell, ...]:
-    """The cells of this run: all, or its shard's."""
-    cells = spec.cells()
-    if options.shard is None:
-        return cells
-    return tuple(cell for _, cell in options.shard.share(cells))
 
 
 def _check_columns(spec: Spec) -> None:

@@ -18,10 +18,7 @@ _LONG = 100
 
 @dataclass(frozen=True)
 class Cell:
-    """One point of the grid; ``id`` is a hash of its settings and of nothing else.
-
-    The setting ``keep_trials`` is not in it: it says what is stored, and changes no number.
-    """
+    """One point of the grid; ``id`` is a hash of its settings and of nothing else."""
 
     kind: str
     settings: Mapping[str, Any]
@@ -38,8 +35,7 @@ class Cell:
 
     @property
     def id(self) -> str:
-        settings = {k: v for k, v in self.written.items() if k != "keep_trials"}
-        text = json.dumps({"kind": self.kind, **settings}, sort_keys=True)
+        text = json.dumps({"kind": self.kind, **self.written}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
     @property

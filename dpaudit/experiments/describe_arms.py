@@ -1,4 +1,4 @@
-"""What an experiment reports whose rows are arms under attack."""
+"""What one attack reports, and an experiment whose rows are arms under attack."""
 
 from __future__ import annotations
 
@@ -33,11 +33,18 @@ from dpaudit.experiments.describe_cells import (
     opening_sections,
     record_sections,
 )
-from dpaudit.experiments.results import Arm, ArmAttack, ArmAudit, ExperimentResult
+from dpaudit.experiments.results import (
+    Arm,
+    ArmAttack,
+    ArmAudit,
+    AttackResult,
+    ExperimentResult,
+)
 from dpaudit.hazards import ALGORITHMS, PARAMETERS, SIDE_CHANNELS, TRUST, UNIT, Pyramid
 from dpaudit.report import (
     Axis,
     Chart,
+    Check,
     Column,
     Hazard,
     Line,
@@ -53,7 +60,7 @@ from dpaudit.report import (
 )
 from dpaudit.types import Verdict
 
-__all__ = ["describe"]
+__all__ = ["describe", "describe_attack"]
 
 _MOST_ARMS = 4  # that the meaning names one by one
 _MOST_ROWS = 24  # of the chart of successes; more arms share a row per source and mitigation
@@ -92,6 +99,45 @@ def describe(result: ExperimentResult) -> Report:
         provenance=result.provenance,
         seconds=sum(check.seconds or 0.0 for check in checks),
         command=result.command,
+    )
+
+
+def describe_attack(result: AttackResult) -> Report:
+    """The report of an attack: how often it identified the right candidate."""
+    wins = result.interval.low > result.chance
+    rate = wording.proportion(result.success, result.interval.low, result.interval.high)
+    trials = f"{wording.count(result.successes)} of {wording.count(result.trials)} correct"
+    headline = (
+        f"The right candidate is identified in {rate} of releases "
+        f"(guessing: {wording.percent(result.chance)}; {trials})."
+    )
+    rows = (
+        ("ε shown", wording.bounds(result.epsilon_lower_bound)),
+        ("L2 error", wording.quantity(result.l2_error)),
+        ("L2 error expected", wording.quantity(result.l2_expected)),
+    )
+    table = Table(
+        columns=(
+            Column("What", tuple(name for name, _ in rows)),
+            Column("Value", tuple(value for _, value in rows), True),
+        ),
+        caption="What the attack shows",
+        terminal=f"Attack {result.attack}",
+    )
+    check = Check(
+        name=result.attack, outcome="finding" if wins else "pass", group="attacks", effect=headline
+    )
+    return Report(
+        kind="attack",
+        label="attack",
+        subject=result.attack,
+        title=f"Attack {result.attack}",
+        verdict="finding" if wins else "no-finding",
+        headline=headline,
+        badge="Attack succeeds" if wins else "No better than chance",
+        checks=(check,),
+        sections=(Section(title="What was found", blocks=(table,)),),
+        data=to_dict(result),
     )
 
 
@@ -420,13 +466,7 @@ def _successes_chart(rows: Sequence[Arm]) -> Chart | None:
         series.append(Series(marks=marks, group=group, legend=attack if several else ""))
     every = [a for line in drawn for _, row in line for a in attacks_of(row)]
     low, high = _share_range([end for a in every for end in ends(a)])
-    chances = sorted({chance_of(a) for a in every})[:5]
-    listed = "; ".join(
-        f"{label} {rate_of(a)}"
-        for label, row in attacked[:12]
-        if (a := best_attack(row)) is not None
-    )
-    more = f"; and {len(attacked) - 12} more arms, in the table" if len(attacked) > 12 else ""
+    listed = _first([f"{label} {rate_of(a)}" for label, row in attacked if (a := best_attack(row))])
     caption = f"Success with its interval. {_MARKS_SAY}"
     if strips:
         count = wording.count(len(attacked))
@@ -440,10 +480,8 @@ def _successes_chart(rows: Sequence[Arm]) -> Chart | None:
         kind="rows",
         title=f"{who} success",
         caption=caption,
-        alt=f"{who} success by arm: {listed}{more}.",
-        panels=(
-            Panel(series=tuple(series), lines=tuple(Line(at=c, vertical=True) for c in chances)),
-        ),
+        alt=f"{who} success by arm: {listed}.",
+        panels=(Panel(series=tuple(series), lines=_guessing(every, vertical=True)),),
         x=Axis(
             label=f"{who.lower()} success: right candidate identified",
             form="proportion",
@@ -469,6 +507,17 @@ def _success_mark(row: Arm, attack: ArmAttack, y: float, name: str) -> Mark:
     )
 
 
+def _first(arms: Sequence[str]) -> str:
+    """What a chart says of the first twelve arms in words."""
+    more = f"; and {len(arms) - 12} more arms, in the table" if len(arms) > 12 else ""
+    return "; ".join(arms[:12]) + more
+
+
+def _guessing(attacks: Iterable[ArmAttack], *, vertical: bool = False) -> tuple[Line, ...]:
+    """Lines at the success of guessing, at most five."""
+    return tuple(Line(at=c, vertical=vertical) for c in sorted(set(map(chance_of, attacks)))[:5])
+
+
 def _share_range(shares: Sequence[float]) -> tuple[float, float]:
     """An axis of shares: up to 100 %, down to just below chance or the least share."""
     return max(-0.02, min(0.45, min(shares) - 0.03)), 1.02
@@ -487,7 +536,6 @@ def _error_chart(rows: Sequence[Arm]) -> Chart | None:
         return None
     who = "key holder’s" if keys_in(rows) else "attacker’s"
     errors = [error for _, error, _, _ in points]
-    named = len(points) <= 12
     low, high = _share_range([a.success for _, _, a, _ in points])
     series = tuple(
         Series(
@@ -504,23 +552,21 @@ def _error_chart(rows: Sequence[Arm]) -> Chart | None:
         )
         for label, error, attack, beyond in points
     )
-    listed = "; ".join(
-        f"{n} error {e:,.4g}, success {wording.percent(a.success)}" for n, e, a, _ in points[:12]
+    listed = _first(
+        [f"{n} error {e:,.4g}, success {wording.percent(a.success)}" for n, e, a, _ in points]
     )
-    more = f"; and {len(points) - 12} more arms, in the table" if len(points) > 12 else ""
-    chances = sorted({chance_of(a) for _, _, a, _ in points})[:5]
     return Chart(
         kind="plot",
         title="Error against protection",
         caption="Error against protection: a defence at the lower left protects and costs little. "
         f"{_MARKS_SAY}",
-        alt=f"L2 error against the {who} success: {listed}{more}.",
-        panels=(Panel(series=series, lines=tuple(Line(at=c) for c in chances)),),
+        alt=f"L2 error against the {who} success: {listed}.",
+        panels=(Panel(series=series, lines=_guessing(a for _, _, a, _ in points)),),
         x=Axis(
             label="L2 error of the release (left is better)", log=max(errors) / min(errors) > 20
         ),
         y=Axis(label=f"{who} success", form="proportion", low=low, high=high),
-        names=named,
+        names=len(points) <= 12,
     )
 
 
@@ -554,7 +600,7 @@ def _phases_chart(rows: Sequence[Arm]) -> Chart | None:
         best: dict[str, tuple[str, _Phases, Arm]] = {}
         for item in known:
             group = group_of(item[2])
-            if group not in best or _strength(item[2]) > _strength(best[group][2]):
+            if group not in best or _lowest(item[2]) > _lowest(best[group][2]):
                 best[group] = item
         kept = list(best.values())[:_MOST_PHASES]
     tops = [max(p.heights) for _, p, _ in kept]
@@ -677,5 +723,6 @@ def _numbers(values: object) -> list[float]:
     return finite if len(finite) == len(found) else []
 
 
-def _strength(row: Arm) -> float:
-    return max((ends(a)[0] for a in attacks_of(row)), default=0.0)
+def _lowest(row: Arm) -> float:
+    """The highest lower end of an attack's interval."""
+    return max(ends(a)[0] for a in attacks_of(row))

@@ -64,7 +64,9 @@ def laid_out(plot: Plot, rows: Sequence[Row]) -> Grid:
     categories = _values(rows, plot.x) if named else []
     series = _values(rows, plot.series) if plot.series else [""]
     places, columns, panels = _places(plot, rows)
-    at_category, at_series = _index(categories), _index(series[:MOST_SERIES])
+    at_category, at_series = (
+        {text: i for i, text in enumerate(texts)} for texts in (categories, series[:MOST_SERIES])
+    )
     found: list[GridPanel | None] = [None] * (max(places.values(), default=-1) + 1)
     unplaced = 0
     for row, x in zip(rows, xs, strict=True):
@@ -126,10 +128,8 @@ def _places(plot: Plot, rows: Sequence[Row]) -> tuple[dict[tuple[str, ...], int]
 def _point(plot: Plot, row: Row, at: float) -> tuple[Point, int]:
     """A row's point, and how many of its values the axis cannot show."""
     value, low, high = reading(row.get(plot.y.key))
-    drawn = [wording.number(value)]
-    drawn += (
-        [wording.number(reading(row.get(plot.published.key)).value)] if plot.published else [None]
-    )
+    theirs = reading(row.get(plot.published.key)).value if plot.published else None
+    drawn = [wording.number(value), None if theirs is None else wording.number(theirs)]
     placed = [math.nan if y is None or not _has_place(y, log=plot.log_y) else y for y in drawn]
     odd = sum(y is not None and math.isnan(p) for y, p in zip(drawn, placed, strict=True))
     band = [wording.number(reading(row.get(m.key)).value) for m in plot.band] or [None, None]
@@ -152,10 +152,6 @@ def _values(rows: Iterable[Row], measure: Measure) -> list[str]:
     if any(v is None for v in found.values()):
         return list(found)
     return sorted(found, key=lambda text: found[text] or 0.0)
-
-
-def _index(texts: Sequence[str]) -> dict[str, int]:
-    return {text: i for i, text in enumerate(texts)}
 
 
 _MOST = 1e150  # from here on values count as infinite
@@ -318,20 +314,10 @@ def _place_name(place: object) -> str:
     return str(place) if x is None else wording.quantity(x, digits=2)
 
 
-def _corner(cells: Sequence[tuple[float, int, float]], *, last: bool) -> tuple[float, int, float]:
-    """The cell at the lower left, or at the upper right."""
-    return (max if last else min)(cells, key=lambda cell: (cell[0], cell[1]))
-
-
 def _alt_text(plot: Plot, grid: Grid) -> str:
     """The axes, the range of each series, and how far the published values are from ours."""
     panels = [p for p in grid.panels if p]
     kind = "Bars" if plot.bars else "Lines"
-    over = (
-        f", in {len(panels)} panels by {' and '.join(m.label for m in plot.panels)}"
-        if plot.panels
-        else ""
-    )
     logs = [
         m.label
         for m, log in ((plot.x, plot.log_x and not grid.categories), (plot.y, plot.log_y))
@@ -345,9 +331,17 @@ def _alt_text(plot: Plot, grid: Grid) -> str:
             who = f"{plot.series.label} {name}" if plot.series else "ours"
             low, high = (measured(y, plot.y.format) for y in (min(ys), max(ys)))
             ranges.append(f"{who} {low}" if low == high else f"{who} from {low} to {high}")
+    axes = f"{kind} of {plot.y.label} against {plot.x.label}"
+    return f"{_framed(plot, grid, axes)}.{on_log} {'; '.join(ranges)}.{_apart(grid)}"
+
+
+def _framed(plot: Plot, grid: Grid, axes: str) -> str:
+    """The figure's title, its axes, and by what it is divided into panels."""
     title = f"{plot.title.rstrip('.')}. " if plot.title else ""
-    axes = f"{kind} of {plot.y.label} against {plot.x.label}{over}.{on_log}"
-    return f"{title}{axes} {'; '.join(ranges)}.{_apart(grid)}"
+    if not plot.panels:
+        return title + axes
+    by = " and ".join(m.label for m in plot.panels)
+    return f"{title}{axes}, in {sum(map(bool, grid.panels))} panels by {by}"
 
 
 def _caption(plot: Plot, grid: Grid) -> str:
@@ -374,10 +368,13 @@ def _caption(plot: Plot, grid: Grid) -> str:
             else "values that are infinite{} are"
         )
         parts.append(f"{wording.count(grid.unplaced)} {verb.format(why)} in the table only.")
-    for left, what in ((grid.panels_left_out, "panels"), (grid.series_left_out, "series")):
+    return " ".join([*parts, *_left_out(grid, "series")])
+
+
+def _left_out(grid: Grid, series: str) -> Iterable[str]:
+    for left, what in ((grid.panels_left_out, "panels"), (grid.series_left_out, series)):
         if left:
-            parts.append(f"{wording.count(left)} more {what} are in the table only.")
-    return " ".join(parts)
+            yield f"{wording.count(left)} more {what} are in the table only."
 
 
 def _apart(grid: Grid) -> str:
@@ -395,16 +392,9 @@ def _apart(grid: Grid) -> str:
 
 def _map_alt(plot: Plot, grid: Grid, value: Measure) -> str:
     """The axes and, for each panel, the value at two opposite corners and its range."""
-    panels = [p for p in grid.panels if p]
-    over = (
-        f", in {len(panels)} panels by {' and '.join(m.label for m in plot.panels)}"
-        if plot.panels
-        else ""
-    )
-    ranges = "; ".join(filter(None, (_range(p, value) for p in panels)))
-    title = f"{plot.title.rstrip('.')}. " if plot.title else ""
-    axes = f"Maps of {value.label} by {plot.x.label} (across) and {plot.y.label} (up){over}"
-    return f"{title}{axes}. {ranges}."
+    ranges = "; ".join(filter(None, (_range(p, value) for p in grid.panels if p)))
+    axes = f"Maps of {value.label} by {plot.x.label} (across) and {plot.y.label} (up)"
+    return f"{_framed(plot, grid, axes)}. {ranges}."
 
 
 def _range(panel: GridPanel, value: Measure) -> str:
@@ -413,11 +403,9 @@ def _range(panel: GridPanel, value: Measure) -> str:
     ]
     if not cells:
         return ""
-    first, last = (_corner(cells, last=end) for end in (False, True))
     ys = [y for _, _, y in cells]
-    left, right, low, high = (
-        measured(y, value.format) for y in (first[2], last[2], min(ys), max(ys))
-    )
+    corners = (corner(cells, key=lambda cell: cell[:2])[2] for corner in (min, max))
+    left, right, low, high = (measured(y, value.format) for y in (*corners, min(ys), max(ys)))
     name = f"{panel.title}: " if panel.title else ""
     return f"{name}{left} lower left, {right} upper right, {low} to {high} overall"
 
@@ -427,13 +415,7 @@ def _map_caption(plot: Plot, grid: Grid, value: Measure) -> str:
     parts = [f"Darker: higher {value.label}, in ten steps from {scale}. Empty: no such rows."]
     if not _evenly(grid):
         parts.append("Places are evenly spaced, though their values are not.")
-    for left, what in (
-        (grid.panels_left_out, "panels"),
-        (grid.series_left_out, f"values of {plot.y.label}"),
-    ):
-        if left:
-            parts.append(f"{wording.count(left)} more {what} are in the table only.")
-    return " ".join(parts)
+    return " ".join([*parts, *_left_out(grid, f"values of {plot.y.label}")])
 
 
 def _evenly(grid: Grid) -> bool:

@@ -23,7 +23,6 @@ __all__ = [
     "listed",
     "read_grid",
     "written",
-    "written_spec",
 ]
 
 
@@ -96,19 +95,6 @@ def _spelled(value: Any) -> str:
     short = f"{'-' * sign}{first}{'.' * bool(rest)}{''.join(rest)}e{power}"
     plain = repr(value).removesuffix(".0")
     return short if "e" in plain or len(short) < len(plain) else plain
-
-
-def written_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored spec with its axes as in ids.
-
-    Equal for specs that span the same cells, also for those of an older dpaudit.
-    """
-    joined = spec.get("joined", ())
-    axes = {
-        name: [written(v) for v in axis_of(name, value, joined)]
-        for name, value in spec.get("grid", {}).items()
-    }
-    return {**{k: v for k, v in spec.items() if k != "joined"}, "grid": axes}
 
 
 def joined_axes(of: type[Grid] | None) -> frozenset[str]:

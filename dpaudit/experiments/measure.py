@@ -33,8 +33,6 @@ class Measure:
             the same releases; otherwise each attack is a cell.
         on_devices: it can work on an accelerator; it reads ``cell.settings["device"]`` where that
             is not the CPU.
-        keeps_trials: it gives each trial's record, ``each_trial``, where ``cell.settings`` has
-            ``keep_trials``.
         gather: ``rows -> rows``: the table's rows, where one is made of several cells.
         summary: ``rows -> str``: one sentence about a whole table.
         origins: ``cell -> origins`` of the plug-ins that a measure without an arm loads itself.
@@ -45,7 +43,6 @@ class Measure:
     needs_arm: bool = True
     attacks_together: bool = False
     on_devices: bool = False
-    keeps_trials: bool = False
     gather: Callable[[Sequence[Mapping[str, Any]]], list[dict[str, Any]]] | None = None
     summary: Callable[[Sequence[Mapping[str, Any]]], str] | None = None
     origins: Callable[[Cell], Sequence[PluginOrigin]] | None = None

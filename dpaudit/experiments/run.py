@@ -4,47 +4,67 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dpaudit import errors
 from dpaudit.codec import to_dict
 from dpaudit.errors import StoreError, UsageError
-from dpaudit.experiments.options import OnCell, OnOpen, OnResult, RunOptions
+from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.placement import Item, Placement, place
 from dpaudit.experiments.placement.work import Outcome, run_cell
-from dpaudit.experiments.shard import Shard
 from dpaudit.experiments.spec import Spec
 from dpaudit.experiments.store import Store
-from dpaudit.types import CellFailure
+from dpaudit.types import CellFailure, CellResult
 
-__all__ = ["run_cell", "run_experiment", "run_with"]
+__all__ = ["RunOptions", "run_cell", "run_experiment", "run_with"]
 
 _USAGE_ERRORS = 8
 _TOGETHER_SECONDS = 0.05
 _QUICK_SECONDS = 0.02
 
+OnCell = Callable[[Cell], None]
+OnResult = Callable[[CellResult | CellFailure], None]
+OnOpen = Callable[[Store], None]
 
-def run_experiment(
-    spec: Spec,
-    *,
-    out: Path,
-    resume: bool = False,
-    where: str | Placement = "local",
-    jobs: int | str = 1,
-    shard: Shard | None = None,
-    command: str = "",
-    on_start: OnCell | None = None,
-    on_done: OnCell | None = None,
-    on_result: OnResult | None = None,
-    on_open: OnOpen | None = None,
-) -> Path:
-    """Run every cell of ``spec``, or of its ``shard``, that ``out`` lacks; return ``out``.
 
-    For the options see :class:`~dpaudit.experiments.options.RunOptions`, which :func:`run_with`
-    takes as one value. A cell that fails is kept as a failure and the others go on; ``resume``
-    tries it again.
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """Options of :func:`run_experiment`, as one value; nothing here changes a number.
+
+    Attributes:
+        out: the run's folder.
+        resume: whether ``out`` may hold the beginning of this run.
+        where: ``local``, a Dask scheduler's address, or a placement
+            (:func:`~dpaudit.experiments.placement.place`).
+        jobs: processes on this machine, or ``all``; with ``local`` only.
+        command: what the user typed, kept with the run.
+        on_open: called with the store, first.
+        on_start: called with a cell when a worker can have it.
+        on_done: called with a cell when its outcome is on disk, also from an earlier start.
+        on_result: called with that outcome.
+    """
+
+    out: Path
+    resume: bool = False
+    where: str | Placement = "local"
+    jobs: int | str = 1
+    command: str = ""
+    on_open: OnOpen | None = None
+    on_start: OnCell | None = None
+    on_done: OnCell | None = None
+    on_result: OnResult | None = None
+
+
+def run_experiment(spec: Spec, *, out: Path, **options: Any) -> Path:
+    """Run every cell of ``spec`` that ``out`` lacks; return ``out``.
+
+    ``options`` are those of :class:`RunOptions`, which
+    :func:`run_with` takes as one value. A cell that fails is kept as a failure and the others go
+    on; ``resume`` tries it again.
 
     Formal guarantee: a cell's numbers depend on the spec's seed and the cell's settings only, so
     neither where nor in which order cells were done, nor how often the run was killed and resumed,
@@ -54,54 +74,35 @@ def run_experiment(
     is on disk before the next outcome is asked for; quicker ones are kept together, every 0.05 s.
 
     Raises:
-        StoreError: ``out`` holds another run or shard, or this one and ``resume`` is False; or the
-            disk is full.
+        StoreError: ``out`` holds another run, or this one and ``resume`` is False; or the disk is
+            full.
         UsageError: the spec's device, or the place, is not there; or the first eight cells to end
             (all, if fewer) failed by a usage error, which is then raised and not recorded.
         PeerError: a cluster went away during the run.
     """
-    options = RunOptions(
-        out=out,
-        resume=resume,
-        where=where,
-        jobs=jobs,
-        shard=shard,
-        command=command,
-        on_start=on_start,
-        on_done=on_done,
-        on_result=on_result,
-        on_open=on_open,
-    )
-    return run_with(spec, options)
+    return run_with(spec, RunOptions(out=out, **options))
 
 
 def run_with(spec: Spec, options: RunOptions) -> Path:
     """As :func:`run_experiment`."""
-    where, cells, shard = options.where, spec.cells(), options.shard
-    mine = tuple(enumerate(cells)) if shard is None else shard.share(cells)
+    where, cells = options.where, tuple(enumerate(spec.cells()))
     if isinstance(where, str):
         where = place(where, jobs=options.jobs, device=spec.device)
     open_store = Store.resume if options.resume else Store.create
     described = to_dict(dataclasses.asdict(spec))
     with (
         where,
-        open_store(
-            options.out,
-            spec=described,
-            command=options.command,
-            cells=len(mine),
-            shard="" if shard is None else str(shard),
-        ) as store,
+        open_store(options.out, spec=described, command=options.command, cells=len(cells)) as store,
     ):
         done = store.finished()
         if options.on_open is not None:
             options.on_open(store)
         if options.on_done is not None:
-            for _, cell in mine:
+            for _, cell in cells:
                 if cell.id in done:
                     options.on_done(cell)
-        keeper = _Keeper(store, mine, options, fresh=not done)
-        todo = _left(mine, done, options.on_start)
+        keeper = _Keeper(store, cells, options, fresh=not done)
+        todo = _left(cells, done, options.on_start)
         with closing(where.run(todo)) as outcomes, keeper:  # type: ignore[type-var]
             for position, outcome in outcomes:
                 keeper.take(position, outcome)

@@ -48,7 +48,6 @@ class Spec:
     columns: tuple[Mapping[str, Any], ...] = ()
     figures: tuple[Mapping[str, Any], ...] = ()
     device: str = "cpu"
-    keep_trials: bool = False
     joined: tuple[str, ...] = ()
 
     def cells(self) -> tuple[Cell, ...]:
@@ -120,11 +119,8 @@ class Spec:
                     if attacks:
                         yield Cell(self.measure, {**arm, "attacks": attacks, "trials": self.trials})
                     continue
-                kept = {"keep_trials": True} if self.keep_trials else {}
                 for attack in attacks:
-                    yield Cell(
-                        self.measure, {**arm, "attack": attack, "trials": self.trials, **kept}
-                    )
+                    yield Cell(self.measure, {**arm, "attack": attack, "trials": self.trials})
 
     def excluded(self, parts: Mapping[str, Mapping[str, Any]]) -> bool:
         """Whether an [[exclude]] matches these parts together (by kind: host, source, …)."""

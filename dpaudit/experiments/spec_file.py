@@ -34,8 +34,7 @@ of it. A value may be a table,
 in ids and results it stands as its label, without one as ``name:option=value,…``. Of some axes
 (``clip`` of ``gradient-attack``, ``observations`` of ``pool-inference``) one cell has all values,
 on the same draws; these stand with spaces between, ``4 8``. ``keys`` renews the attacker's key so
-many times per cell. ``keep_trials = true`` stores every trial of ``attack`` cells: truth, guess and
-score (``docs/store.md``). ``minutes`` is about how long it takes on two cores, for ``dpaudit list
+many times per cell. ``minutes`` is about how long it takes on two cores, for ``dpaudit list
 experiments``; nothing else reads it. ``[published]`` names the values to compare with ours;
 ``[[column]]`` and ``[[figure]]`` say what the report shows (``dpaudit.render``, documents of kind
 "measurements").
@@ -84,7 +83,6 @@ _SCALARS: dict[str, type | tuple[type, ...]] = {
     "trials": int,
     "measure": str,
     "keys": int,
-    "keep_trials": bool,
 }
 _TABLES: dict[str, type | tuple[type, ...]] = {
     "host": (dict, list),
@@ -214,10 +212,6 @@ def _checked(raw: dict[str, Any], where: str) -> Spec:
     for key in needed:
         if key not in raw:
             raise SpecError(f"spec={where}: {key!r} is missing")
-    if raw.get("keep_trials") and not measure.keeps_trials:
-        raise SpecError(
-            f"spec={where}: keep_trials=true: measure={named!r} has no trials to keep; leave it out"
-        )
     _check_values(raw, where)
     grid = raw.get("grid", {})
     if measure.grid is not None:
@@ -251,7 +245,6 @@ def _checked(raw: dict[str, Any], where: str) -> Spec:
         published=raw.get("published", {}),
         columns=tuple(raw.get("column", ())),
         figures=tuple(raw.get("figure", ())),
-        keep_trials=raw.get("keep_trials", False),
         joined=tuple(sorted(joined_axes(measure.grid) & grid.keys())),
     )
 

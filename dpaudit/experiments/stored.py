@@ -1,47 +1,58 @@
-"""Stored runs in Python: ``open_run("runs/gpm-fig5").frame()``; an overview of all in a folder."""
+"""Stored runs: ``open_run("runs/gpm-fig5").frame()``, their rows as CSV, all that a folder has."""
 
 from __future__ import annotations
 
+import csv
 import dataclasses
-import html
-import math
+import io
+import json
 import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dpaudit import registry
 from dpaudit.codec import to_dict
 from dpaudit.errors import MissingExtraError, StoreError, UsageError
-from dpaudit.experiments.export import Columns, flat_rows, typed
 from dpaudit.experiments.results import ExperimentResult, MeasurementsResult
 from dpaudit.experiments.spec import Spec
-from dpaudit.experiments.store import FILE, Progress, Store, as_written, is_running
-from dpaudit.experiments.store.queries import invocations, progress, provenances, trial_columns
+from dpaudit.experiments.store import (
+    FILE,
+    Progress,
+    Store,
+    as_written,
+    invocations,
+    is_running,
+    progress,
+)
 from dpaudit.experiments.table import make_result
+from dpaudit.results.files import write_file
 from dpaudit.results.foreign import shown
-from dpaudit.results.text import one_line
 from dpaudit.types import CellFailure
 
 if TYPE_CHECKING:
     import pandas
 
 __all__ = [
+    "Columns",
     "OpenRun",
     "Overview",
-    "cells_of",
-    "command_of",
+    "check_target",
+    "flat_rows",
     "look_at",
     "open_run",
     "overviews",
     "result_of",
-    "spec_of",
+    "typed",
+    "write_csv",
 ]
 
-_SHOWN = 40
-_LONG = 80
+Columns = dict[str, list[Any]]
+_WORDS = ("inf", "-inf", "nan")
+_FORMULA = tuple("=+-@＝＋－＠")
+_CONTROLS = tuple("\t\r\n")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,13 +66,8 @@ class OpenRun:
     failures: Sequence[CellFailure]
 
     def columns(self) -> Columns:
-        """The rows of the document, flat, as typed columns (:mod:`dpaudit.experiments.export`)."""
+        """The rows of the document, flat, as typed columns (:func:`typed`)."""
         return typed(flat_rows(self.result))
-
-    def trials(self) -> Columns:
-        """Every stored trial: cell, trial, truth, guess and score; needs ``keep_trials``."""
-        with Store.read(self.folder) as store:
-            return trial_columns(store)
 
     def frame(self) -> pandas.DataFrame:
         """The rows as a pandas DataFrame, one per arm and attack, or per row of the measured table.
@@ -69,30 +75,13 @@ class OpenRun:
         Raises:
             MissingExtraError: pandas is not installed.
         """
-        return _frame(self.columns())
-
-    def trials_frame(self) -> pandas.DataFrame:
-        """Every stored trial as a pandas DataFrame.
-
-        Raises:
-            MissingExtraError: pandas is not installed.
-        """
-        return _frame(self.trials())
-
-    def _repr_html_(self) -> str:
-        columns = self.columns()
-        rows = list(zip(*columns.values(), strict=True))
-        head = "".join(f"<th>{_safe(name)}</th>" for name in columns)
-        body = "".join(
-            f"<tr>{''.join(f'<td>{_safe(v)}</td>' for v in row)}</tr>" for row in rows[:_SHOWN]
-        )
-        more = f"<p>{len(rows) - _SHOWN:,} more rows in .frame()</p>" if len(rows) > _SHOWN else ""
-        failed = f", {self.progress.failed:,} failed" if self.progress.failed else ""
-        return (
-            f"<p><strong>{_safe(self.result['title'])}</strong>: "
-            f"{self.progress.done:,} cells done{failed}</p>"
-            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
-        )
+        try:
+            import pandas
+        except ModuleNotFoundError as error:
+            raise MissingExtraError(
+                "frame: needs pandas, which is not installed; pip install 'dpaudit[parquet]'"
+            ) from error
+        return pandas.DataFrame(self.columns())
 
 
 def open_run(folder: Path | str) -> OpenRun:
@@ -101,7 +90,7 @@ def open_run(folder: Path | str) -> OpenRun:
     >>> open_run("runs/demo").frame()  # doctest: +SKIP
 
     Raises:
-        StoreError: it holds no run, or one of a newer dpaudit.
+        StoreError: it holds no run, or one of another version.
     """
     with Store.read(Path(folder)) as store:
         result = result_of(store)
@@ -131,41 +120,21 @@ def result_of(
         return make_result(
             spec,
             store.results(most=most),
-            command=command_of(store),
+            command=_command_of(store),
             failures=store.failures(),
             cells=cells,
         )
 
 
-def command_of(store: Store) -> str:
+def _command_of(store: Store) -> str:
     """The command that began the run, as far as the store was told."""
     told = [i.command for i in invocations(store) if i.command]
     return told[0] if told else f"dpaudit run {shlex.quote(str(store.spec.get('name', '')))}"
 
 
-def _frame(columns: Columns) -> pandas.DataFrame:
-    try:
-        import pandas
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            "frame: needs pandas, which is not installed; pip install 'dpaudit[parquet]'"
-        ) from error
-    return pandas.DataFrame(columns)
-
-
-def _safe(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, float) and math.isfinite(value):
-        return f"{value:.6g}"
-    return html.escape(one_line(value, limit=_LONG))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
     """A run's overview; ``problem`` is why a store cannot be read (then nothing else is known).
-
-    ``shard`` is which share of the experiment it is, such as ``2/4``; empty: the whole.
 
     ``cells`` is how many it will have (None if this dpaudit cannot tell), ``seconds`` what all
     attempts took together, ``started`` and ``last`` are UTC; ``running`` whether a process on this
@@ -177,14 +146,12 @@ class Overview:
     done: int = 0
     failed: int = 0
     cells: int | None = None
-    trials_kept: int = 0
     running: bool = False
     started: str | None = None
     last: str | None = None
     seconds: float = 0.0
     host: str = ""
     version: str = ""
-    shard: str = ""
     problem: str = ""
 
 
@@ -205,9 +172,7 @@ def look_at(folder: Path) -> Overview:
     try:
         with Store.read(folder) as store:
             spec, far, starts = store.spec, progress(store), invocations(store)
-            shard = store.shard
-            cells = cells_of(spec) if store.cells is None else store.cells
-            versions = [p["versions"].get("dpaudit") for p in provenances(store) if "versions" in p]
+            cells = _cells_of(spec) if store.cells is None else store.cells
     except (StoreError, ValueError, KeyError, TypeError) as error:
         return Overview(folder=str(folder), problem=str(error), running=is_running(folder))
     return Overview(
@@ -216,27 +181,120 @@ def look_at(folder: Path) -> Overview:
         done=far.done,
         failed=far.failed,
         cells=cells,
-        trials_kept=far.trials,
         running=is_running(folder),
         started=starts[0].started if starts else None,
         last=far.last,
         seconds=far.seconds,
         host=starts[-1].host if starts else "",
-        version=(starts[-1].versions.get("dpaudit", "") if starts else next(iter(versions), ""))
-        or "",
-        shard=shard,
+        version=starts[-1].versions.get("dpaudit", "") if starts else "",
     )
 
 
-def spec_of(stored: Mapping[str, Any]) -> Spec:
-    """A stored spec as it was read from its file, without fields that this dpaudit lacks."""
-    known = {f.name for f in dataclasses.fields(Spec)}
-    return Spec(**{k: v for k, v in stored.items() if k in known})
-
-
-def cells_of(spec: Mapping[str, Any]) -> int | None:
+def _cells_of(spec: Mapping[str, Any]) -> int | None:
     """How many cells a stored spec has; None if it has fields that this dpaudit does not know."""
     try:
-        return len(spec_of(spec).cells())
+        known = {f.name for f in dataclasses.fields(Spec)}
+        return len(Spec(**{k: v for k, v in spec.items() if k in known}).cells())
     except (TypeError, KeyError, ValueError, AttributeError):
         return None
+
+
+def flat_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The ``rows`` of a ``results.json`` without nesting; an arm has one row per attack.
+
+    ``{value, low, high}`` under ``name`` becomes ``name``, ``name_low`` and ``name_high``; an
+    ``interval`` next to ``success`` likewise; other tables ``name_key``; lists JSON text. An arm's
+    ``details``, which are for figures, are left out.
+    """
+    if document["kind"] != "experiment":
+        return [_flat(row) for row in document["rows"]]
+    found = []
+    for row in document["rows"]:
+        own = {k: v for k, v in row.items() if k not in ("settings", "attacks")}
+        arm = _flat({**row.get("settings", {}), **own})
+        attacks = [{k: v for k, v in a.items() if k != "details"} for a in row["attacks"]]
+        found += [{**arm, **_flat(attack)} for attack in attacks] or [arm]
+    return found
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            ends = name == "interval" and "success" in row
+            under = "success" if ends else name
+            for key, inner in _flat(value).items():
+                if not ends or key in ("low", "high"):
+                    flat[under if key == "value" else f"{under}_{key}"] = inner
+        elif isinstance(value, (list, tuple)):
+            flat[name] = json.dumps(to_dict(value), ensure_ascii=False)
+        else:
+            flat[name] = value
+    return flat
+
+
+def typed(rows: Sequence[Mapping[str, Any]]) -> Columns:
+    """Rows as columns of one type each: bool, int, float or str; None for no value.
+
+    The words that stand for them in JSON become infinities and NaN in columns of numbers.
+    """
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: _column([row.get(name) for row in rows]) for name in names}
+
+
+def _column(values: list[Any]) -> list[Any]:
+    there = [v for v in values if v is not None]
+    if all(isinstance(v, bool) for v in there) or all(type(v) is int for v in there):
+        return values
+    if all(type(v) in (int, float) or v in _WORDS for v in there):
+        return [None if v is None else float(v) for v in values]
+    return [v if v is None or isinstance(v, str) else json.dumps(v) for v in values]
+
+
+def check_target(to: Path) -> None:
+    """Check the name of the file to write.
+
+    Raises:
+        UsageError: it does not end with .csv.
+    """
+    if to.suffix != ".csv":
+        raise UsageError(f"to={to}: must end with .csv; choose such a name")
+
+
+def write_csv(columns: Columns, to: Path) -> int:
+    """Write typed columns to ``to``; returns the number of rows. An existing file is replaced.
+
+    No value is nothing; infinities and NaN are ``inf`` and ``nan``. Text that a spreadsheet would
+    take for a formula gets an apostrophe in front. Halves of characters, which UTF-8 cannot hold,
+    become their escapes.
+
+    Raises:
+        UsageError: the name does not end with .csv, or the file cannot be written.
+    """
+    check_target(to)
+
+    def write(file: BinaryIO) -> None:
+        text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
+        writer = csv.writer(text)
+        writer.writerow(map(_no_formula, columns))
+        writer.writerows(map(_no_formula, row) for row in zip(*columns.values(), strict=True))
+        text.detach()
+
+    try:
+        write_file(to, write)
+    except OSError as error:
+        raise UsageError(
+            f"to={to}: cannot be written ({error.strerror or error}); choose another file"
+        ) from error
+    return len(next(iter(columns.values()), []))
+
+
+def _no_formula(value: Any) -> Any:
+    """Text that no spreadsheet executes (OWASP, CSV injection); numbers keep their signs."""
+    if not isinstance(value, str) or not (value[:1] in _CONTROLS or value.lstrip()[:1] in _FORMULA):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value

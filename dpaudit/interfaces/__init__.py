@@ -27,7 +27,6 @@ from dpaudit.interfaces.attacks import (
 from dpaudit.interfaces.batches import BatchCoins, BatchDraw
 from dpaudit.interfaces.hosts import Host
 from dpaudit.interfaces.local import LocalMechanism, SubmissionPolicy
-from dpaudit.interfaces.loggers import RunLogger
 from dpaudit.interfaces.mechanisms import (
     DatasetMechanism,
     Mechanism,
@@ -77,7 +76,6 @@ __all__ = [
     "RecordedMechanism",
     "ReleasingSource",
     "RepeatableSampler",
-    "RunLogger",
     "SearchingTest",
     "StartedSampler",
     "Stream",

@@ -21,24 +21,16 @@ __all__ = ["MEASURE", "measure"]
 
 
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
-    """An attack's result, JSON-ready; ``keep_trials`` adds ``each_trial``.
-
-    The fields are those of :class:`~dpaudit.experiments.results.AttackResult`.
-    """
+    """An :class:`~dpaudit.experiments.results.AttackResult`, JSON-ready."""
     trials, d = cell.settings["trials"], arm.host.dim
     counts = [[0, 0], [0, 0]]  # [truth][guess]
     error = 0.0
     details: Mapping[str, Any] = {}
-    kept: dict[str, list[float]] = {"truth": [], "guess": [], "score": []}
     for batch in batches(arm, trials=trials, keys=cell.settings["keys"]):
         attack = batch.arm.attack(cell.settings["attack"])
         release = batch.release()
-        score = to_numpy(attack.score(release, batch.pairs))
-        guess, truth = score.argmax(1), to_numpy(batch.truth)
-        if cell.settings.get("keep_trials"):
-            kept["truth"] += truth.tolist()
-            kept["guess"] += guess.tolist()
-            kept["score"] += (score[:, 1] - score[:, 0]).tolist()
+        guess = to_numpy(attack.score(release, batch.pairs)).argmax(1)
+        truth = to_numpy(batch.truth)
         for b in (0, 1):
             for g in (0, 1):
                 counts[b][g] += int(((truth == b) & (guess == g)).sum())
@@ -62,7 +54,7 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
     )
     if arm.keyless(cell.settings["attack"]):
         outcome["keyless"] = True
-    return {**outcome, "each_trial": kept} if kept["truth"] else outcome
+    return outcome
 
 
 def _epsilon(counts: list[list[int]], delta: float) -> float:
@@ -74,4 +66,4 @@ def _epsilon(counts: list[list[int]], delta: float) -> float:
     )
 
 
-MEASURE = Measure(run=measure, keeps_trials=True)
+MEASURE = Measure(run=measure)

@@ -11,7 +11,7 @@ import torch
 from support.several_directions import key_of
 
 from dpaudit import registry
-from dpaudit.cli.listing import show
+from dpaudit.cli.commands.listing import list_
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import GAMES
 from dpaudit.local.count_mean_sketch import CountMeanSketch
@@ -69,7 +69,7 @@ def test_each_game_is_another_one_and_somebody_plays_it():
 
 @pytest.mark.slow
 def test_the_list_says_what_each_attack_needs(capsys):
-    show("attacks", "json")
+    list_("attacks", output="json")
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert rows["reach"]["games"] == ["support", "scoring"]
     assert (rows["reach"]["holds"], rows["which-bin"]["holds"]) == ("nothing", "the pancake's key")

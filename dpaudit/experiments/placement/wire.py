@@ -89,7 +89,7 @@ def answer(text: str) -> str:
         outcome = attempt(cell)
     if isinstance(outcome, CellFailure):
         return json.dumps({"failed": to_dict(outcome)})
-    return json.dumps({"done": {**to_dict(outcome), "trials": to_plain(outcome.trials)}})
+    return json.dumps({"done": to_dict(outcome)})
 
 
 def parse(text: object, cell: Cell) -> Outcome:

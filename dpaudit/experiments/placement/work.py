@@ -56,7 +56,6 @@ def run_cell(cell: Cell) -> CellResult:
                 else {"key": "32 secret bytes"}
             )
             outcome["key"] = {**shape, "fingerprint": arm.key.fingerprint}
-    trials = outcome.pop("each_trial", {})
     own = () if measure.origins is None else tuple(measure.origins(cell))
     return CellResult(
         cell=cell.id,
@@ -67,7 +66,6 @@ def run_cell(cell: Cell) -> CellResult:
         provenance=to_dict(
             collect(seed=settings["seed"], plugins=own if arm is None else arm.origins)
         ),
-        trials=trials,
     )
 
 

@@ -1,18 +1,27 @@
 """Finished and failed cells on disk: one append-only SQLite file per run."""
 
 from dpaudit.experiments.store.connecting import as_written, is_running
-from dpaudit.experiments.store.queries import Attempt, Invocation, Progress
-from dpaudit.experiments.store.schema import FILE, TRIAL_COLUMNS, VERSION
-from dpaudit.experiments.store.store import Store
+from dpaudit.experiments.store.schema import FILE, VERSION
+from dpaudit.experiments.store.store import (
+    Attempt,
+    Invocation,
+    Progress,
+    Store,
+    attempts,
+    invocations,
+    progress,
+)
 
 __all__ = [
     "FILE",
-    "TRIAL_COLUMNS",
     "VERSION",
     "Attempt",
     "Invocation",
     "Progress",
     "Store",
     "as_written",
+    "attempts",
+    "invocations",
     "is_running",
+    "progress",
 ]

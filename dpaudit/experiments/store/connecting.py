@@ -12,13 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dpaudit.errors import DpauditError, StoreError
-from dpaudit.experiments.store.schema import (
-    FILE,
-    LONGEST_VALUE,
-    check_tables,
-    found_version,
-    migrate,
-)
+from dpaudit.experiments.store.schema import FILE, LONGEST_VALUE, check_tables, holds_store
 from dpaudit.results.foreign import RefusedError
 from dpaudit.results.locks import HeldError, Lock, is_held
 from dpaudit.results.sqlite import DAMAGE, beside, check_pages, guard, header, size_of, why
@@ -174,30 +168,24 @@ def trust(db: sqlite3.Connection) -> None:
 
 
 def reading(path: Path, *, where: str) -> sqlite3.Connection:
-    """A connection that only reads; a file of an older version is migrated in memory.
+    """A connection that only reads.
 
     Works while a runner writes, and where neither file nor folder can be written. The file is not
     trusted: only plain tables are read, and queries end (:mod:`dpaudit.results.sqlite`).
 
     Raises:
-        StoreError: it is no store, or of a version above ours.
+        StoreError: it is no store, or of another version.
         RefusedError: it is no plain file, or none of SQLite's.
     """
     header(path, follow=False)
     db = _opened(path)
     try:
         check_pages(db)
-        version = found_version(db, where=where)
-        if version == 0:
+        if not holds_store(db, where=where):
             raise StoreError(
                 f"{where}: holds no results yet; its run has only begun, or died at once"
             )
-        check_tables(db, version, where=where)
-        if version == 1:
-            copy = _in_memory(db)
-            with transaction(copy):
-                migrate(copy, 1)
-            return copy
+        check_tables(db, where=where)
     except BaseException:
         db.close()
         raise

@@ -1,13 +1,14 @@
-"""The store of one run: opening it, adding to it, reading its results."""
+"""The store of one run: opening it, adding to it, reading what is in it."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
+import socket
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +18,6 @@ from msgspec.structs import asdict
 
 from dpaudit.codec import to_dict
 from dpaudit.errors import StoreError
-from dpaudit.experiments.store.beginning import as_text, begin, check_same, note_invocation
 from dpaudit.experiments.store.connecting import (
     Lock,
     acquire,
@@ -29,26 +29,26 @@ from dpaudit.experiments.store.connecting import (
     writing,
 )
 from dpaudit.experiments.store.rows import Budget, Provenances, Seconds, object_of, read_rows
-from dpaudit.experiments.store.schema import (
-    FILE,
-    TRIAL_COLUMNS,
-    VERSION,
-    check_unchanged,
-    found_version,
-    migrate,
-    put_provenance,
-)
+from dpaudit.experiments.store.schema import FILE, check_unchanged, create_tables, holds_store
+from dpaudit.provenance import hardware, versions
 from dpaudit.results.sqlite import bound_steps
 from dpaudit.types import CellFailure, CellResult
 
-__all__ = ["Store"]
+__all__ = [
+    "Attempt",
+    "Invocation",
+    "Progress",
+    "Store",
+    "attempts",
+    "invocations",
+    "progress",
+]
 
 T = TypeVar("T")
 
 _INSERT = (
     "INSERT INTO attempts (cell, position, kind, status, settings, outcome, error, traceback, "
-    "worker, seconds, started, finished, provenance, invocation) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id"
+    "seconds, started, finished, provenance) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _RESULTS = (
     "SELECT cell, kind, settings, outcome, seconds, started, provenance FROM attempts "
@@ -61,6 +61,48 @@ _FAILURES = (
     "WHERE attempts.id IN (SELECT max(id) FROM attempts GROUP BY cell) "
     "AND cell NOT IN (SELECT cell FROM attempts WHERE status = 'done') ORDER BY position"
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One attempt at a cell, ``done`` or ``failed``; ``started`` and ``finished`` are UTC."""
+
+    number: int
+    cell: str
+    position: int
+    kind: str
+    status: str
+    settings: Mapping[str, Any]
+    outcome: Mapping[str, Any] | None
+    error: str | None
+    traceback: str | None
+    seconds: Seconds
+    started: str | None
+    finished: str
+    provenance: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """One start of the runner on this folder."""
+
+    started: str
+    command: str
+    host: str
+    process: int
+    hardware: str
+    versions: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How many cells are done, and how many only failed; ``seconds`` are of all attempts."""
+
+    done: int
+    failed: int
+    attempts: int
+    seconds: Seconds
+    last: str | None
 
 
 class _Cell(Struct, frozen=True):
@@ -98,68 +140,39 @@ class Store:
     """
 
     def __init__(
-        self,
-        folder: Path,
-        connection: sqlite3.Connection,
-        lock: Lock | None,
-        invocation: int | None,
+        self, folder: Path, connection: sqlite3.Connection, lock: Lock | None = None
     ) -> None:
         """Use :meth:`create`, :meth:`resume` or :meth:`read`."""
         self.folder = folder
         self._db = connection
         self._lock = lock
-        self._invocation = invocation
         self._provenances: dict[str, int] = {}
 
     @classmethod
     def create(
-        cls,
-        folder: Path,
-        *,
-        spec: dict[str, Any],
-        command: str = "",
-        cells: int | None = None,
-        shard: str = "",
+        cls, folder: Path, *, spec: dict[str, Any], command: str = "", cells: int | None = None
     ) -> Store:
         """A new store for ``spec``, opened by ``command``, with room for ``cells`` cells.
-
-        ``shard`` says which share of the spec's cells these are; empty: all.
 
         Raises:
             StoreError: the folder holds a run already, is in use, or cannot be written.
         """
-        return cls._open(folder, spec, command, cells, shard, resume=False)
+        return cls._open(folder, spec, command, cells, resume=False)
 
     @classmethod
     def resume(
-        cls,
-        folder: Path,
-        *,
-        spec: dict[str, Any],
-        command: str = "",
-        cells: int | None = None,
-        shard: str = "",
+        cls, folder: Path, *, spec: dict[str, Any], command: str = "", cells: int | None = None
     ) -> Store:
         """The store of an interrupted run of the same ``spec``, or a new one if there is none.
 
-        One of an older version is migrated first.
-
         Raises:
-            StoreError: it belongs to another experiment or shard, is in use, or comes from a newer
-                dpaudit.
+            StoreError: it belongs to another experiment, is in use, or is of another version.
         """
-        return cls._open(folder, spec, command, cells, shard, resume=True)
+        return cls._open(folder, spec, command, cells, resume=True)
 
     @classmethod
     def _open(
-        cls,
-        folder: Path,
-        spec: dict[str, Any],
-        command: str,
-        cells: int | None,
-        shard: str,
-        *,
-        resume: bool,
+        cls, folder: Path, spec: dict[str, Any], command: str, cells: int | None, *, resume: bool
     ) -> Store:
         lock = acquire(folder)
         where = f"out={folder}"
@@ -167,37 +180,34 @@ class Store:
         try:
             with telling(where):
                 db = writing(folder / FILE)
-                version = found_version(db, where=where)
-                if version == VERSION:
+                new = not holds_store(db, where=where)
+                if not new:
                     check_unchanged(db, where=where)
-                if version:
-                    check_same(db, spec, shard, where=where, resume=resume)
+                    _check_same(db, spec, where=where, resume=resume)
                 db.execute("PRAGMA journal_mode = WAL")
                 db.execute("PRAGMA synchronous = FULL")
                 with transaction(db):
-                    if version == 0:
-                        begin(db, spec, shard)
-                    elif version < VERSION:
-                        migrate(db, version)
-                    if version < VERSION:
-                        check_unchanged(db, where=where)
+                    if new:
+                        create_tables(db)
+                        text = json.dumps(spec, sort_keys=True)
+                        db.execute("INSERT INTO meta VALUES ('spec', ?)", (text,))
                     if cells is not None:
                         db.execute("INSERT OR REPLACE INTO meta VALUES ('cells', ?)", (str(cells),))
-                    invocation = note_invocation(db, command)
+                    _note_invocation(db, command)
                 trust(db)
         except BaseException:
             if db is not None:
                 db.close()
             lock.close()
             raise
-        return cls(folder, db, lock, invocation)
+        return cls(folder, db, lock)
 
     @classmethod
     def read(cls, folder: Path) -> Store:
         """An existing store, for reading, also while a runner writes or nothing can be written.
 
         Raises:
-            StoreError: there is none, or it comes from a newer dpaudit.
+            StoreError: there is none, or it is of another version.
         """
         path, where = folder / FILE, f"dir={folder}"
         with telling(where):
@@ -205,7 +215,7 @@ class Store:
                 raise StoreError(
                     f"{where}: holds no results; dpaudit run NAME --out {folder} makes some"
                 )
-            return cls(folder, reading(path, where=where), None, None)
+            return cls(folder, reading(path, where=where))
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """All rows of a SELECT on the tables that ``docs/store.md`` describes.
@@ -251,18 +261,8 @@ class Store:
             return object_of("meta.spec", self._meta("spec") or "{}")
 
     @property
-    def run_id(self) -> str:
-        """A random name of this run, for other tools."""
-        return self._meta("run") or ""
-
-    @property
-    def shard(self) -> str:
-        """Which share of the experiment's cells it holds, such as ``2/4``; empty: all."""
-        return self._meta("shard") or ""
-
-    @property
     def cells(self) -> int | None:
-        """How many cells the experiment, or this shard of it, has; if the store was told."""
+        """How many cells the experiment has; None if the store was not told."""
         told = self._meta("cells")
         return None if told is None or not re.fullmatch("[0-9]{1,18}", told) else int(told)
 
@@ -270,52 +270,38 @@ class Store:
         rows = self.query("SELECT value FROM meta WHERE key = ?", (key,))
         return str(rows[0][0]) if rows else None
 
-    def add(self, result: CellResult | CellFailure, *, position: int, worker: str = "") -> None:
+    def add(self, result: CellResult | CellFailure, *, position: int) -> None:
         """Keep one cell; returns when it is on disk.
 
         Raises:
             StoreError: as :meth:`add_all`.
         """
-        self.add_all([(position, result)], worker=worker)
+        self.add_all([(position, result)])
 
-    def add_all(
-        self, items: Sequence[tuple[int, CellResult | CellFailure]], *, worker: str = ""
-    ) -> None:
+    def add_all(self, items: Sequence[tuple[int, CellResult | CellFailure]]) -> None:
         """Keep cells with their positions, in one transaction; returns when they are on disk.
 
         Raises:
-            StoreError: the disk is full or broken (none of them is kept, all before is), or
-                ``trials`` has other columns than ``truth``, ``guess``, ``score``, of equal length.
+            StoreError: the disk is full or broken (none of them is kept, all before is).
         """
         now = datetime.now(UTC).isoformat(timespec="seconds")
         known = dict(self._provenances)
         with telling(f"out={self.folder}"), transaction(self._db):
             for position, item in items:
-                self._insert(position, item, worker, now, known)
+                self._insert(position, item, now, known)
         self._provenances = known  # only now: a failed transaction took its provenance with it
 
     def _insert(
-        self,
-        position: int,
-        item: CellResult | CellFailure,
-        worker: str,
-        now: str,
-        known: dict[str, int],
+        self, position: int, item: CellResult | CellFailure, now: str, known: dict[str, int]
     ) -> None:
         settings = _json(item.settings)
         if isinstance(item, CellResult):
-            told: tuple[str | None, ...] = ("done", settings, _json(item.outcome), None, None)
+            found: tuple[str | None, ...] = ("done", settings, _json(item.outcome), None, None)
         else:
-            told = ("failed", settings, None, as_text(item.error), as_text(item.traceback))
-        provenance = put_provenance(self._db, to_dict(item.provenance), known)
+            found = ("failed", settings, None, _as_text(item.error), _as_text(item.traceback))
+        provenance = _put_provenance(self._db, to_dict(item.provenance), known)
         times = (float(item.seconds), item.provenance.get("started"), now)
-        what = (item.cell, position, item.kind, *told)
-        row = (*what, as_text(worker), *times, provenance, self._invocation)
-        attempt = self._db.execute(_INSERT, row).fetchone()[0]
-        if isinstance(item, CellResult) and item.trials:
-            self._db.executemany(
-                "INSERT INTO trials VALUES (?, ?, ?, ?, ?)", _trial_rows(attempt, item)
-            )
+        self._db.execute(_INSERT, (item.cell, position, item.kind, *found, *times, provenance))
 
     def finished(self) -> set[str]:
         """Ids of the cells that are done."""
@@ -323,7 +309,7 @@ class Store:
         return {row.cell for row in rows}
 
     def results(self, *, most: int | None = None) -> list[CellResult]:
-        """Finished cells in the experiment's order, without their trials, ``most`` at most.
+        """Finished cells in the experiment's order, ``most`` at most.
 
         A cell's first success counts.
         """
@@ -347,17 +333,101 @@ class Store:
         self.close()
 
 
-def _trial_rows(attempt: int, result: CellResult) -> Iterable[tuple[Any, ...]]:
-    columns = result.trials
-    if set(columns) != set(TRIAL_COLUMNS) or len({len(c) for c in columns.values()}) != 1:
-        shapes = ", ".join(f"{k}: {len(v)}" for k, v in columns.items())
+def attempts(store: Store, *, cell: str = "") -> list[Attempt]:
+    """All attempts at the cells whose id begins with ``cell``, in the order in which they ended."""
+    return store.rows(
+        Attempt,
+        "SELECT id AS number, cell, position, kind, status, settings, outcome, error, traceback, "
+        "seconds, started, finished, provenance FROM attempts "
+        "WHERE cell >= ? AND substr(cell, 1, ?) = ? ORDER BY id",
+        (cell, len(cell), cell),
+    )
+
+
+def invocations(store: Store) -> list[Invocation]:
+    """Every start of the runner, first to last."""
+    return store.rows(
+        Invocation,
+        "SELECT started, command, host, process, hardware, versions FROM invocations ORDER BY id",
+    )
+
+
+def progress(store: Store) -> Progress:
+    """How far the run is."""
+    (far,) = store.rows(
+        Progress,
+        "SELECT done, cells - done AS failed, attempts, seconds, last FROM "
+        "(SELECT count(DISTINCT cell) AS cells, "
+        "count(DISTINCT CASE status WHEN 'done' THEN cell END) AS done, count(*) AS attempts, "
+        "total(seconds) AS seconds, max(finished) AS last FROM attempts)",
+    )
+    return far
+
+
+def _check_same(
+    db: sqlite3.Connection, spec: Mapping[str, Any], *, where: str, resume: bool
+) -> None:
+    """Check that an existing store is of ``spec``, and may be resumed.
+
+    Raises:
+        StoreError: it is not, or ``resume`` is False.
+    """
+    row = db.execute("SELECT value FROM meta WHERE key = 'spec'").fetchone()
+    if row is None or _spanned(object_of("meta.spec", row[0])) != _spanned(
+        json.loads(json.dumps(spec))
+    ):
         raise StoreError(
-            f"cell={result.cell}: trials have {shapes}; "
-            "wanted truth, guess and score of equal length"
+            f"{where}: holds another experiment or other settings; choose another --out"
         )
-    values = zip(*(columns[name] for name in TRIAL_COLUMNS), strict=True)
-    for number, (truth, guess, score) in enumerate(values):
-        yield attempt, number, int(truth), int(guess), None if math.isnan(score) else float(score)
+    if not resume:
+        raise StoreError(
+            f"{where}: holds a run already; add --resume to continue it, or choose another --out"
+        )
+
+
+def _spanned(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides a spec's cells: all but its texts."""
+    return {k: v for k, v in spec.items() if k not in ("title", "story")}
+
+
+def _note_invocation(db: sqlite3.Connection, command: str) -> None:
+    """Keep who opened the store, with what command."""
+    db.execute(
+        "INSERT INTO invocations (started, command, host, process, hardware, versions) "
+        "VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            datetime.now(UTC).isoformat(timespec="seconds"),
+            _as_text(command),
+            socket.gethostname(),
+            os.getpid(),
+            hardware(),
+            json.dumps(versions()),
+        ),
+    )
+
+
+def _put_provenance(db: sqlite3.Connection, provenance: Any, known: dict[str, int]) -> int:
+    """The row number of ``provenance`` without its ``started``; each is stored once.
+
+    ``known`` is a cache.
+    """
+    text = json.dumps(
+        {**provenance, "started": None} if "started" in provenance else dict(provenance),
+        allow_nan=False,
+    )
+    if text not in known:
+        row = db.execute("SELECT id FROM provenance WHERE content = ?", (text,)).fetchone()
+        if row is None:
+            row = db.execute(
+                "INSERT INTO provenance (content) VALUES (?) RETURNING id", (text,)
+            ).fetchone()
+        known[text] = int(row[0])
+    return known[text]
+
+
+def _as_text(value: str) -> str:
+    """Text that UTF-8 can hold: another process may have written halves of characters."""
+    return value.encode("utf-8", "backslashreplace").decode()
 
 
 def _json(value: Any) -> str:

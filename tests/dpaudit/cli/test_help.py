@@ -39,7 +39,7 @@ def test_every_command_is_here():
         ("key", "new"),
         ("serve", "noise"),
         ("verify", "transcript"),
-        ("runs", "diff"),
+        ("runs", "show"),
         ("deployment", "apple"),
         ("report",),
         ("list",),

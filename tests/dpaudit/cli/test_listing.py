@@ -7,7 +7,8 @@ import pytest
 from command_line import here as dpaudit
 
 from dpaudit import registry
-from dpaudit.cli import listing, output
+from dpaudit.cli import output
+from dpaudit.cli.commands.listing import list_
 from dpaudit.experiments import spec_names
 from dpaudit.samplers.adapters import base
 from dpaudit.source_reading import packages
@@ -22,8 +23,8 @@ def rows(kind):
 def shown(monkeypatch, capsys, kind, *, width, **options):
     """What a terminal of that width shows."""
     console = output.SafeConsole(width=width)
-    monkeypatch.setattr(listing, "emit", console.print)
-    listing.show(kind, "text", **options)
+    monkeypatch.setattr(output, "emit", console.print)
+    list_(kind, **options)
     return capsys.readouterr().out
 
 

@@ -221,7 +221,7 @@ def test_a_reply_is_checked(planted):
     wrong = [
         *({"seconds": seconds} for seconds in ("1", True, float("nan"), -1)),
         {"outcome": []},
-        {"trials": {"truth": 1}},
+        {"provenance": 1},
     ]
     lost = {k: v for k, v in good.items() if k != "outcome"}
     bad = [{"failed": good}, {"done": lost}, *({"done": {**good, **change}} for change in wrong)]

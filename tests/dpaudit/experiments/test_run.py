@@ -4,12 +4,9 @@ import tempfile
 
 import pytest
 
-from dpaudit.codec import to_dict
-from dpaudit.errors import SpecError, StoreError
+from dpaudit.errors import StoreError
 from dpaudit.experiments import Store, load_spec, make_result, run_experiment
 from dpaudit.experiments.arm import build_arm
-from dpaudit.experiments.measure import measure_of
-from dpaudit.experiments.store.queries import trial_columns, trial_success
 from dpaudit.randomness import KeyedStream
 
 SPEC = """
@@ -96,57 +93,3 @@ def test_refusals(small, tmp_path):
         Store.read(tmp_path / "nothing")
     with pytest.raises(StoreError, match="cannot be written"):
         run_experiment(spec, out=tmp_path / "file" / "out")
-
-
-# ------------------------- keep_trials: each trial in the store, and not a number different
-
-
-@pytest.fixture
-def specs(small, tmp_path):
-    text = small.read_text()
-    for old, new in (
-        ("[1e-4, 2.0]", "1e-3"),
-        ("trials = 200", "trials = 60\nkeys = 2"),
-        *((f'{{ name = "{other}" }}, ', "") for other in ("gaussian", "none", "nearest-peak")),
-        ('"rotation"', '"none"'),
-    ):
-        assert old in text
-        text = text.replace(old, new)
-    (tmp_path / "plain.toml").write_text(text)
-    (tmp_path / "kept.toml").write_text("keep_trials = true\n" + text)
-    return [load_spec(str(tmp_path / f"{name}.toml")) for name in ("plain", "kept")]
-
-
-@pytest.mark.slow
-def test_trials_are_kept_and_change_no_number(specs, tmp_path):
-    plain, kept = specs
-    assert [c.id for c in plain.cells()] == [c.id for c in kept.cells()]
-    assert "keep_trials" not in plain.cells()[0].settings
-    documents = []
-    for spec, name in ((plain, "a"), (kept, "b")):
-        run_experiment(spec, out=tmp_path / name)
-        with Store.read(tmp_path / name) as store:
-            documents.append(make_result(store.spec, store.results(), command=""))
-            counted, columns = trial_success(store), trial_columns(store)
-        assert bool(counted) == spec.keep_trials
-    assert documents[0].rows == documents[1].rows
-    (cell,) = to_dict(documents[1])["cells"]
-    assert "trials" not in cell
-    assert "each_trial" not in cell["outcome"]
-    assert counted == {cell["cell"]: (60, cell["outcome"]["successes"])}
-    for truth, guess, score in zip(
-        columns["truth"], columns["guess"], columns["score"], strict=True
-    ):
-        assert truth in (0, 1)
-        assert guess == (score > 0)
-
-
-def test_only_measures_with_trials_can_keep_them(tmp_path):
-    assert measure_of("attack").keeps_trials
-    path = tmp_path / "x.toml"
-    path.write_text('name = "x"\nmeasure = "zoo"\nkeep_trials = true\n[grid]\nspecimen = "a"\n')
-    with pytest.raises(SpecError, match="keep_trials=true"):
-        load_spec(str(path))
-    path.write_text('name = "x"\nkeep_trials = 1\n')
-    with pytest.raises(SpecError, match="keep_trials"):
-        load_spec(str(path))

@@ -1,12 +1,10 @@
-import dataclasses
 import math
 import time
 
 import pytest
 
-from dpaudit.codec import to_dict
-from dpaudit.errors import SpecError, StoreError, UnknownNameError
-from dpaudit.experiments import Store, load_spec, make_result, spec_names
+from dpaudit.errors import SpecError, UnknownNameError
+from dpaudit.experiments import load_spec, make_result, spec_names
 from dpaudit.experiments.arm import build_arm
 from dpaudit.experiments.arm_reading import has_key
 from dpaudit.experiments.cell import Cell
@@ -262,24 +260,6 @@ def test_axes_of_another_type(tmp_path, old, new, says):
 def test_how_ids_write_a_value(value, text):
     assert written([value]) == text
     assert written([value, value]) == f"{text} {text}"
-
-
-def test_a_store_from_when_axes_were_texts_is_resumed(tmp_path):
-    described = to_dict(dataclasses.asdict(spec(tmp_path, TABLES)))
-    before = {k: v for k, v in described.items() if k != "joined"}
-    before["grid"] = {"case": ["lattice:d=12,beta=1e-3,rows=40,block=30,seconds=1", "far"]}
-    Store.create(tmp_path / "out", spec=before).close()
-    Store.resume(tmp_path / "out", spec=described).close()
-    other = to_dict(dataclasses.asdict(spec(tmp_path, TABLES.replace("d = 12", "d = 13"))))
-    with pytest.raises(StoreError, match="another experiment"):
-        Store.resume(tmp_path / "out", spec=other)
-    described["grid"] = {"observations": [7, 30], "m": 8}
-    before["grid"] = {"observations": "7 30", "m": 8}
-    Store.create(tmp_path / "joined", spec=before).close()
-    Store.resume(tmp_path / "joined", spec={**described, "joined": ["observations"]}).close()
-    # two cells, where the store has one
-    with pytest.raises(StoreError, match="another experiment"):
-        Store.resume(tmp_path / "joined", spec=described)
 
 
 @pytest.mark.parametrize("source", ["seed-in-noise", "norm-channel"])

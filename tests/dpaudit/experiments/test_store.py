@@ -6,7 +6,6 @@ import contextlib
 import errno
 import fcntl
 import json
-import math
 import os
 import resource
 import shutil
@@ -21,15 +20,13 @@ import pytest
 
 from dpaudit.codec import to_dict
 from dpaudit.errors import StoreError
-from dpaudit.experiments.store import FILE, Store, is_running
-from dpaudit.experiments.store import store as store_module
-from dpaudit.experiments.store.queries import (
+from dpaudit.experiments.store import (
+    FILE,
+    Store,
     attempts,
     invocations,
+    is_running,
     progress,
-    provenances,
-    trial_columns,
-    trial_success,
 )
 from dpaudit.types import CellFailure, CellResult
 
@@ -38,15 +35,14 @@ ORIGIN = {"seed": "1", "versions": {"dpaudit": "0.1"}, "plugins": []}
 ORIGIN |= {"hardware": "h", "started": "2025-01-01", "source": "s"}
 
 
-def result(cell="a", *, value=0.5, trials=None, started="2025-01-01"):
+def result(cell="a", *, value=0.5, started="2025-01-01", **more):
     return CellResult(
         cell=cell,
         kind="attack",
         settings={"seed": "1", "x": 1},
-        outcome={"success": value},
+        outcome={"success": value, **more},
         seconds=1.5,
         provenance={**ORIGIN, "started": started},
-        trials=trials or {},
     )
 
 
@@ -61,7 +57,7 @@ def failure(cell="a", error="ValueError: no"):
 def test_what_goes_in_comes_out_and_each_provenance_is_kept_once(tmp_path):
     added = [result(str(i), started=f"2025-01-0{i + 1}") for i in range(5)]
     with Store.create(tmp_path, spec=SPEC, command="dpaudit run x") as store:
-        store.add_all([(4 - i, r) for i, r in enumerate(added)], worker="w1")
+        store.add_all([(4 - i, r) for i, r in enumerate(added)])
     with Store.read(tmp_path) as store:
         assert store.results() == added[::-1]  # by position
         assert [r.cell for r in store.results(most=2)] == ["4", "3"]
@@ -70,8 +66,7 @@ def test_what_goes_in_comes_out_and_each_provenance_is_kept_once(tmp_path):
         assert json.dumps(to_dict(store.results()[0])) == json.dumps(to_dict(added[4]))
         assert store.spec == SPEC
         assert store.finished() == {"0", "1", "2", "3", "4"}
-        assert len(provenances(store)) == 1
-        assert {a.worker for a in attempts(store)} == {"w1"}
+        assert store.query("SELECT count(*) FROM provenance") == [(1,)]
         (started,) = invocations(store)
         assert started.command == "dpaudit run x"
         assert started.process == os.getpid()
@@ -96,48 +91,20 @@ def test_a_failure_counts_until_the_cell_succeeds(tmp_path):
         assert [a.error for a in attempts(store, cell="a")] == ["one: \\udcff", "two"]
 
 
-def test_trials_are_kept_by_attempt_and_counted(tmp_path):
-    columns = {"truth": [0, 1, 1], "guess": [0, 1, 0], "score": [-1.0, math.inf, math.nan]}
-    with Store.create(tmp_path, spec=SPEC) as store:
-        store.add_all([(0, result("a", trials=columns)), (1, result("b"))])
-    with Store.read(tmp_path) as store:
-        assert trial_success(store) == {"a": (3, 2)}
-        found = trial_columns(store)
-        assert (found["cell"], found["trial"]) == (["a"] * 3, [0, 1, 2])
-        assert (found["truth"], found["guess"]) == ([0, 1, 1], [0, 1, 0])
-        assert found["score"][:2] == [-1.0, math.inf]
-        assert math.isnan(found["score"][2])
-        assert [a.trials for a in attempts(store)] == [3, 0]
-        assert "trials" not in to_dict(store.results()[0])
-
-
-@pytest.mark.parametrize(
-    "columns", [{"truth": [1]}, {"truth": [1], "guess": [1, 0], "score": [0.0]}]
-)
-def test_trials_of_another_shape_are_refused_and_nothing_of_the_batch_stays(tmp_path, columns):
-    with Store.create(tmp_path, spec=SPEC) as store:
-        with pytest.raises(StoreError, match="truth, guess and score of equal length"):
-            store.add_all([(0, result("a")), (1, result("b", trials=columns))])
-        assert store.finished() == set()
-        store.add(result("a"), position=0)  # its provenance went with the batch, and comes again
-        assert store.results() == [result("a")]
-
-
-@pytest.mark.parametrize("table", ["attempts", "trials", "provenance", "invocations"])
+@pytest.mark.parametrize("table", ["attempts", "provenance", "invocations"])
 def test_records_never_change(tmp_path, table):
     with Store.create(tmp_path, spec=SPEC) as store:
-        store.add(result(trials={"truth": [0], "guess": [0], "score": [0.5]}), position=0)
+        store.add(result(), position=0)
     db = sqlite3.connect(tmp_path / FILE)
     before = db.execute(f"SELECT * FROM {table}").fetchall()
     assert before
     marks = ",".join("?" * len(before[0]))
-    columns = {"attempts": "seconds", "trials": "guess", "provenance": "content"}
-    column = columns.get(table, "host")
+    column = {"attempts": "seconds", "provenance": "content"}.get(table, "host")
     for statement, values in (
         (f"DELETE FROM {table}", ()),
         (f"UPDATE {table} SET {column} = 1", ()),
         (f"INSERT OR REPLACE INTO {table} VALUES ({marks})", before[0]),
-    )[: 2 if table == "trials" else 3]:
+    ):
         with pytest.raises(sqlite3.IntegrityError, match=f"{table} is append-only"):
             db.execute(statement, values)
     assert db.execute(f"SELECT * FROM {table}").fetchall() == before
@@ -180,9 +147,8 @@ def test_kill_9_loses_nothing_that_was_promised_and_keeps_batches_whole(tmp_path
     def write():
         store = Store.resume(tmp_path, spec=SPEC)
         n = len(store.finished())
-        one = {"truth": [0], "guess": [1], "score": [0.5]}
         while True:
-            store.add_all([(n + i, result(str(n + i), trials=one)) for i in range(3)])
+            store.add_all([(n + i, result(str(n + i))) for i in range(3)])
             n += 3
             os.write(told, f"{n}\n".encode())
 
@@ -203,7 +169,6 @@ def test_kill_9_loses_nothing_that_was_promised_and_keeps_batches_whole(tmp_path
             there = len(store.finished())
             assert there >= promised
             assert there % 3 == 0
-            assert len(trial_success(store)) == there
     assert promised >= 3 * sum(1 + 3 * kill for kill in range(12))
     with Store.read(tmp_path) as store:
         assert len(invocations(store)) == 12
@@ -282,13 +247,6 @@ def test_reading_from_a_folder_that_cannot_be_written(log):
 # ---------------------------------------------------------------- older, newer, other people's
 
 
-OLD = """
-PRAGMA journal_mode=WAL;
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE cells (cell TEXT PRIMARY KEY, position INTEGER NOT NULL, result TEXT NOT NULL);
-"""
-
-
 def sql(path, script, *rows):
     """Run ``script``, then (statement, values)."""
     with contextlib.closing(sqlite3.connect(path)) as db:
@@ -296,25 +254,6 @@ def sql(path, script, *rows):
         for statement, values in rows:
             db.executemany(statement, values)
         db.commit()
-
-
-def version_1(folder, cells=3, version="1"):
-    """A store as dpaudit of version 1 wrote it, by its own statements."""
-    folder.mkdir(exist_ok=True)
-    old = [to_dict(result(str(i), started=f"2024-0{i + 1}")) for i in range(cells)]
-    for r in old:
-        del r["provenance"]["source"]
-    spec = json.dumps({**SPEC, "title": ""}, sort_keys=True)
-    sql(
-        folder / FILE,
-        OLD,
-        ("INSERT INTO meta VALUES (?, ?)", [("spec", spec), ("version", version)]),
-        (
-            "INSERT INTO cells VALUES (?, ?, ?)",
-            [(r["cell"], i, json.dumps(r)) for i, r in enumerate(old)],
-        ),
-    )
-    return [CellResult(**r) for r in old]
 
 
 def test_a_run_over_tables_resumes_whatever_the_order_of_their_options(tmp_path):
@@ -326,85 +265,11 @@ def test_a_run_over_tables_resumes_whatever_the_order_of_their_options(tmp_path)
         Store.resume(tmp_path, spec=other)
 
 
-def test_reading_version_1_writes_nothing_and_resuming_brings_it_over(tmp_path):
-    old = version_1(tmp_path)
-    before = (tmp_path / FILE).read_bytes()
-    with Store.read(tmp_path) as store:
-        assert store.results() == old
-        assert store.spec["name"] == "x"
-        assert [a.finished for a in attempts(store)] == [None] * 3
-    assert (tmp_path / FILE).read_bytes() == before
-    # a field that version 1 did not know, and another title
-    with Store.resume(tmp_path, spec={**SPEC, "title": "x", "keep_trials": False}) as store:
-        assert store.results() == old
-        name = store.run_id
-        store.add(result("9"), position=9)
-    with Store.read(tmp_path) as store:
-        assert store.results() == [*old, result("9")]
-        assert store.run_id == name
-        assert len(name) == 32
-        assert store.query("PRAGMA user_version") == [(2,)]
-        tables = store.query("SELECT name FROM sqlite_master WHERE type = 'table'")
-        assert {name for (name,) in tables} >= {"meta", "attempts"}
-        assert not store.query("SELECT name FROM sqlite_master WHERE name IN ('cells', 'old_meta')")
-
-
-class Dying:
-    """A connection whose process is killed before its statement number ``at``."""
-
-    def __init__(self, db, at):
-        self._db, self._left = db, at
-
-    def execute(self, *args):
-        self._left -= 1
-        if self._left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return self._db.execute(*args)
-
-    def executemany(self, *args):
-        return self._db.executemany(*args)
-
-
-@pytest.mark.slow
-def test_a_migration_that_is_killed_anywhere_leaves_version_1_whole(tmp_path, monkeypatch):
-    whole, deaths = store_module.migrate, 0
-    old = version_1(tmp_path / "v1", cells=2)
-    for at in range(1, 60):
-        folder = tmp_path / str(at)
-        shutil.copytree(tmp_path / "v1", folder)
-        monkeypatch.setattr(
-            store_module, "migrate", lambda db, version, at=at: whole(Dying(db, at), version)
-        )
-        status = ended(child(lambda folder=folder: Store.resume(folder, spec=SPEC).close()))
-        monkeypatch.undo()
-        db = sqlite3.connect(folder / FILE)
-        tables = {
-            row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-        }
-        version = db.execute("PRAGMA user_version").fetchone()[0]
-        db.close()
-        if status == 0:
-            assert (version, "cells" in tables, "attempts" in tables) == (2, False, True)
-            break
-        assert status == -signal.SIGKILL
-        assert (version, tables) == (0, {"meta", "cells"})
-        with Store.read(folder) as store:
-            assert store.results() == old
-        deaths += 1
-    assert deaths > 25
-    with Store.resume(folder, spec=SPEC) as store:
-        assert store.results() == old
-
-
-def test_an_empty_file_and_a_version_1_without_a_spec_are_new(tmp_path):
+def test_an_empty_file_is_new(tmp_path):
     (tmp_path / FILE).touch()
     with pytest.raises(StoreError, match="holds no results yet"):
         Store.read(tmp_path)
-    Store.create(tmp_path, spec=SPEC).close()
-    half = tmp_path / "half"
-    half.mkdir()
-    sql(half / FILE, "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
-    with Store.create(half, spec=SPEC) as store:
+    with Store.create(tmp_path, spec=SPEC) as store:
         store.add(result(), position=0)
         assert store.finished() == {"a"}
 
@@ -418,16 +283,11 @@ def anew(path, script):
     sql(path, script)
 
 
-def older_way_newer(path):
-    path.unlink()
-    version_1(path.parent, version="7")
-
-
 @pytest.mark.parametrize(
     ("harm", "says"),
     [
-        (lambda path: sql(path, "PRAGMA user_version = 3"), "results of version 3; .* up to 2"),
-        (older_way_newer, "results of version 7"),
+        (lambda path: sql(path, "PRAGMA user_version = 2"), "of version 2, .* of version 3 only"),
+        (lambda path: sql(path, "PRAGMA user_version = 4"), "of version 4, .* of version 3 only"),
         (lambda path: anew(path, FOREIGN), "another application's database"),
         (lambda path: anew(path, NAMESAKE), "another application's database"),
         (
@@ -442,7 +302,7 @@ def older_way_newer(path):
         ),
         (lambda path: path.write_text("no database, not at all" * 100), "not a dpaudit store"),
     ],
-    ids=["newer", "older way", "foreign", "namesake", "truncated", "scribbled", "text"],
+    ids=["older", "newer", "foreign", "namesake", "truncated", "scribbled", "text"],
 )
 def test_files_that_are_no_store_of_ours_are_refused_and_left_alone(tmp_path, harm, says, request):
     with Store.create(tmp_path, spec=SPEC) as store:
@@ -482,15 +342,15 @@ def test_a_full_disk_is_told_and_what_was_there_stays(tmp_path):
         store.add(result("kept"), position=0)
         pages = store.query("PRAGMA page_count")[0][0]
         store.query(f"PRAGMA max_page_count = {pages + 5}")
-        many = {"truth": [0] * 5000, "guess": [1] * 5000, "score": [0.5] * 5000}
+        many = [1] * 30_000
         with pytest.raises(
             StoreError,
             match=r"database or disk is full.*make room, then repeat the command with --resume",
         ):
-            store.add_all([(1, result("lost")), (2, result("big", trials=many))])
+            store.add_all([(1, result("lost")), (2, result("big", many=many))])
         assert store.finished() == {"kept"}
         store.query(f"PRAGMA max_page_count = {pages + 1000}")  # room was made
-        store.add_all([(1, result("lost")), (2, result("big", trials=many))])
+        store.add_all([(1, result("lost")), (2, result("big", many=many))])
     with Store.read(tmp_path) as store:
         assert store.finished() == {"kept", "lost", "big"}
         assert store.query("PRAGMA integrity_check") == [("ok",)]

@@ -4,13 +4,12 @@ import math
 
 import pytest
 import torch
+from command_line import here
 
-from dpaudit.cli.experiments import run
 from dpaudit.errors import SpecError, UsageError
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import read_grid
 from dpaudit.experiments.measure import gathered, summary
-from dpaudit.experiments.options import RunOptions
 from dpaudit.experiments.published import beside_printed, published_value
 from dpaudit.experiments.run import run_cell
 from dpaudit.experiments.spec_file import load_spec
@@ -252,6 +251,6 @@ def test_a_table_without_columns_is_refused_before_the_run(tmp_path):
         'name = "x"\nmeasure = "gradient-attack"\n[grid]\nmodel = "mlp"\nclip = 4\nbeta = 1e-3\n'
         'gamma = "2sqrtd"\nepsilon = 0.5\n'
     )
-    with pytest.raises(SpecError, match=r"\[\[column\]\] is missing"):
-        run(str(path), RunOptions(out=tmp_path / "out"), output="json")
+    done = here("run", path, "--out", tmp_path / "out")
+    assert (done.returncode, "[[column]] is missing" in done.stderr) == (2, True)
     assert not (tmp_path / "out").exists()

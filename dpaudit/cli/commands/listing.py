@@ -5,20 +5,21 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from rich.table import Table
-from rich.text import Text
+import typer
 
 from dpaudit import registry
-from dpaudit.cli.output import emit, note, write_json_line
-from dpaudit.interfaces import GAMES
+from dpaudit.cli.options import FormatOption
+from dpaudit.registry import Kind
 from dpaudit.results.text import one_line
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from dpaudit.samplers.adapters.base import Adapter, LibraryMechanism
 
-__all__ = ["show"]
+__all__ = ["list_"]
 
 Row = dict[str, Any]
 
@@ -40,11 +41,42 @@ _HINTS = {
 }
 
 
-def show(kind: str, output: str, *, verbose: bool = False) -> None:
-    """Print the plug-ins of a kind, the mechanisms of libraries, or the built-in experiments.
+def list_(
+    kind: Annotated[
+        Literal[Kind, "mechanisms", "experiments"],
+        typer.Argument(metavar="KIND", help="One of the kinds above.", show_default=False),
+    ],
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", "-v", help="Also show where each plug-in's code is."),
+    ] = False,
+    output: FormatOption = "text",
+) -> None:
+    """List what dpaudit has by name: sources, mechanisms, attacks, experiments and more.
 
-    ``verbose`` adds where each plug-in's code is.
+    [bold]KIND[/bold] is one of
+
+    sources      noise inside dpaudit, safe kinds and lab specimens
+    mechanisms   of libraries: numpy:laplace, opendp:gaussian, …
+    samplers     the ways to reach a sampler: python:, command:, library:, …
+    tests        what an audit runs
+    attacks, mitigations, hosts, measures, local, submissions, batches
+                 what an experiment is made of
+    experiments  what dpaudit run runs, with rough minutes
+    services, transcripts
+                 what dpaudit serve runs and dpaudit verify checks
+
+    Each with a description, its options with their defaults, whether it is a
+    LAB SPECIMEN, and the extra it needs. No plug-in is imported.
+
+    [bold]Examples[/bold]
+
+    $ dpaudit list mechanisms
+    $ dpaudit list sources --format json
     """
+    from dpaudit.cli.output import emit, note, write_json_line
+    from dpaudit.interfaces import GAMES
+
     table: Callable[[list[Row]], Table]
     if kind == "experiments":
         rows, table = _experiments(), _numbered
@@ -183,6 +215,9 @@ def _needed(extra: str | None, missing: Sequence[str]) -> str:
 
 
 def _by_library(rows: Sequence[Row]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, pad_edge=False)
     table.add_column("mechanism", no_wrap=True)
     table.add_column("claims", no_wrap=True)
@@ -207,6 +242,9 @@ def _version(row: Row) -> str:
 
 
 def _two_columns(rows: Iterable[tuple[str, Sequence[str]]]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -220,6 +258,9 @@ def _two_columns(rows: Iterable[tuple[str, Sequence[str]]]) -> Table:
 
 
 def _numbered(rows: Sequence[Row]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, pad_edge=False)
     table.add_column("name", no_wrap=True)
     table.add_column("minutes", justify="right", no_wrap=True)
@@ -233,6 +274,8 @@ def _numbered(rows: Sequence[Row]) -> Table:
 
 def _needs(plugin: registry.Plugin) -> Row:
     """What an attack declares about itself, and what the rules of its games add."""
+    from dpaudit.interfaces import GAMES
+
     own = registry.declared(plugin)
     played = own.get("games")
     games = [
@@ -249,5 +292,7 @@ def _needs(plugin: registry.Plugin) -> Row:
 
 
 def _rules(name: str) -> str:
+    from dpaudit.interfaces import GAMES
+
     game = GAMES[name]
     return f"sees {game.sees}; knows {game.knows}; says {game.says}; succeeds if {game.success}"
