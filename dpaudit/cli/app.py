@@ -7,16 +7,17 @@ from typing import Annotated
 import typer
 
 from dpaudit.cli.commands import (
+    attack,
     audit,
     deployments,
     experiments,
     explain,
     gates,
     histories,
-    lab,
+    key,
     mechanism,
-    proofs,
     protocols,
+    prove,
     training,
 )
 from dpaudit.cli.help import App
@@ -106,13 +107,13 @@ def _root(
 app.command()(experiments.demo)
 app.command()(audit.audit)
 app.command()(mechanism.mechanism)
-app.command()(proofs.prove)
+app.command()(prove.prove)
 app.command()(training.training)
 app.command()(histories.history)
 app.command()(explain.explain)
-app.command()(lab.attack)
+app.command()(attack.attack)
 app.command()(experiments.run)
-app.command()(experiments.train)
+app.command()(training.train)
 app.command()(experiments.frontier)
 app.command(name="list")(experiments.list_)
 app.command()(experiments.report)
@@ -122,7 +123,7 @@ deployment_app.command("apple-scenario")(deployments.deployment_apple_scenario)
 deployment_app.command("attribution")(with_report(deployments.deployment_attribution))
 deployment_app.command("census")(with_report(deployments.deployment_census))
 verify_app.command("transcript")(protocols.verify_transcript)
-verify_app.command("certificate")(proofs.verify_certificate)
-key_app.command("new")(lab.key_new)
-key_app.command("show")(lab.key_show)
-key_app.command("hardness")(lab.key_hardness)
+verify_app.command("certificate")(prove.verify_certificate)
+key_app.command("new")(key.key_new)
+key_app.command("show")(key.key_show)
+key_app.command("hardness")(key.key_hardness)

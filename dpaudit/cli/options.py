@@ -6,8 +6,8 @@ import dataclasses
 import functools
 import inspect
 import typing
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -114,11 +114,20 @@ class Sandbox:
         ),
     ] = None
 
-    def asking(self) -> AbstractContextManager[Policy]:
-        """The policy that samplers of a ``with`` block get."""
+    @contextmanager
+    def asking(self) -> Iterator[Policy]:
+        """The policy that samplers of a ``with`` block get; its end says what the kernel lacked."""
+        from dpaudit.cli.output import note
         from dpaudit.samplers.sandbox.policy import asking
 
-        return asking(self.sandbox, visible=self.visible or (), passed=self.pass_env or ())
+        given = asking(self.sandbox, visible=self.visible or (), passed=self.pass_env or ())
+        with given as held:
+            yield held
+            if held.shortfall:
+                note(
+                    f"sandbox: {held.shortfall} (--sandbox require would have refused; "
+                    "docs/threat-models.md says what still holds)"
+                )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,8 +196,9 @@ def _is_of_typer(field: OptionField) -> bool:
 
 def _for_typer(field: OptionField) -> tuple[str, Any, Any]:
     """Name, default and annotated type of an option, for typer."""
+    no_default = inspect.Parameter.empty if field.required else None
     if _is_of_typer(field):
-        return field.name, field.default, field.hint
+        return field.name, no_default or field.default, field.hint
     option, default = field.option, field.default
     as_written = option.read is not None and bool(option.default)
     kind = field.type
@@ -201,10 +211,12 @@ def _for_typer(field: OptionField) -> tuple[str, Any, Any]:
         show_default=(not as_written and option.default) or default not in (None, ""),
         autocompletion=getattr(completion, option.completion) if option.completion else None,
     )
-    return field.name, default, Annotated[kind, own]
+    return field.name, no_default or default, Annotated[kind, own]
 
 
 def _is_plain(kind: Any) -> bool:
     """Whether typer reads this type itself."""
     parts = [part for part in typing.get_args(kind) or (kind,) if part is not type(None)]
+    if len(parts) == 1 and typing.get_origin(parts[0]) is list:
+        parts = list(typing.get_args(parts[0]))
     return typing.get_origin(kind) is Literal or (len(parts) == 1 and parts[0] in _PLAIN)

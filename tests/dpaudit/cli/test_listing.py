@@ -7,7 +7,7 @@ import pytest
 from command_line import here as dpaudit
 
 from dpaudit import registry
-from dpaudit.cli import listing, output
+from dpaudit.cli import listing, progress
 from dpaudit.experiments import spec_names
 from dpaudit.samplers.adapters import base
 from dpaudit.source_reading import packages
@@ -21,7 +21,7 @@ def rows(kind):
 
 def shown(monkeypatch, capsys, kind, *, width, **options):
     """What a terminal of that width shows."""
-    console = output.SafeConsole(width=width)
+    console = progress.SafeConsole(width=width)
     monkeypatch.setattr(listing, "emit", console.print)
     listing.show(kind, "text", **options)
     return capsys.readouterr().out
