@@ -9,16 +9,16 @@ import typer
 from dpaudit.cli.commands import (
     attack,
     audit,
-    deployments,
+    deployment,
     experiments,
     explain,
-    gates,
-    histories,
+    history,
+    init,
     key,
     mechanism,
-    protocols,
     prove,
     training,
+    verify,
 )
 from dpaudit.cli.help import App
 from dpaudit.cli.plugin_commands import AllCommands, group_of, with_report
@@ -109,7 +109,7 @@ app.command()(audit.audit)
 app.command()(mechanism.mechanism)
 app.command()(prove.prove)
 app.command()(training.training)
-app.command()(histories.history)
+app.command()(history.history)
 app.command()(explain.explain)
 app.command()(attack.attack)
 app.command()(experiments.run)
@@ -117,12 +117,12 @@ app.command()(training.train)
 app.command()(experiments.frontier)
 app.command(name="list")(experiments.list_)
 app.command()(experiments.report)
-app.command()(gates.init)
-deployment_app.command("apple")(with_report(deployments.deployment_apple))
-deployment_app.command("apple-scenario")(deployments.deployment_apple_scenario)
-deployment_app.command("attribution")(with_report(deployments.deployment_attribution))
-deployment_app.command("census")(with_report(deployments.deployment_census))
-verify_app.command("transcript")(protocols.verify_transcript)
+app.command()(init.init)
+deployment_app.command("apple")(with_report(deployment.deployment_apple))
+deployment_app.command("apple-scenario")(deployment.deployment_apple_scenario)
+deployment_app.command("attribution")(with_report(deployment.deployment_attribution))
+deployment_app.command("census")(with_report(deployment.deployment_census))
+verify_app.command("transcript")(verify.verify_transcript)
 verify_app.command("certificate")(prove.verify_certificate)
 key_app.command("new")(key.key_new)
 key_app.command("show")(key.key_show)
