@@ -21,6 +21,7 @@ from dpaudit.cli.commands import (
     verify,
 )
 from dpaudit.cli.help import App
+from dpaudit.cli.options import with_shared_options
 from dpaudit.cli.plugin_commands import AllCommands, group_of, with_report
 from dpaudit.cli.runs import runs_app
 
@@ -53,7 +54,7 @@ key_app = App(
 app.add_typer(key_app, name="key")
 app.add_typer(
     App(
-        cls=group_of("services"),
+        cls=group_of("services", with_shared_options),
         help=(
             "Run the parties of a distributed mitigation: two servers, secure aggregation.\n\n"
             "Start with [bold]dpaudit serve init[/bold], which makes the parties' certificates:"

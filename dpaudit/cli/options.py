@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import types
 import typing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ import typer
 from typer.models import OptionInfo
 
 from dpaudit.cli import completion
-from dpaudit.options import OptionField, fields_of, from_keywords
+from dpaudit.options import Option, OptionField, fields_of, from_keywords
 
 if TYPE_CHECKING:
     from dpaudit.samplers.sandbox.policy import Policy
@@ -91,26 +92,24 @@ class Sandbox:
 
     sandbox: Annotated[
         Literal["full", "require", "network", "none"] | None,
-        typer.Option(
-            metavar="LEVEL",
-            help="Sandbox for third-party code: full (as far as this kernel can), require (full, or exit 3), network (full, but network allowed), none (resource limits only).",
-            show_default="DPAUDIT_SANDBOX, else full",
+        Option(
+            "Sandbox for third-party code: full (as far as this kernel can), require (full, or exit 3), network (full, but network allowed), none (resource limits only).",
+            "LEVEL",
+            default="DPAUDIT_SANDBOX, else full",
         ),
     ] = None
     visible: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="PATH",
-            help="A file or folder that the sampler may read. The rest of the home directory and the working tree is hidden. Repeatable.",
-            show_default=False,
+        Option(
+            "A file or folder that the sampler may read. The rest of the home directory and the working tree is hidden. Repeatable.",
+            "PATH",
         ),
     ] = None
     pass_env: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="An environment variable to pass to the sampler; it gets no others, except PATH, LANG, OMP_* and similar. Repeatable.",
-            show_default=False,
+        Option(
+            "An environment variable to pass to the sampler; it gets no others, except PATH, LANG, OMP_* and similar. Repeatable.",
+            "NAME",
         ),
     ] = None
 
@@ -216,7 +215,9 @@ def _for_typer(field: OptionField) -> tuple[str, Any, Any]:
 
 def _is_plain(kind: Any) -> bool:
     """Whether typer reads this type itself."""
-    parts = [part for part in typing.get_args(kind) or (kind,) if part is not type(None)]
-    if len(parts) == 1 and typing.get_origin(parts[0]) is list:
-        parts = list(typing.get_args(parts[0]))
-    return typing.get_origin(kind) is Literal or (len(parts) == 1 and parts[0] in _PLAIN)
+    union = typing.get_origin(kind) in (types.UnionType, typing.Union)
+    parts = [part for part in typing.get_args(kind) if part is not types.NoneType]
+    (part,) = parts if union and len(parts) == 1 else (kind,)
+    if typing.get_origin(part) is list:
+        (part,) = typing.get_args(part)
+    return typing.get_origin(part) is Literal or part in _PLAIN

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import typer
 
-from dpaudit.cli.formats import write_formats
+from dpaudit.cli.earlier import refuse_another
+from dpaudit.cli.formats import formats_of, without_earlier, write_formats
 from dpaudit.cli.options import Output
 from dpaudit.cli.output import emit, note, out_console, write_json_line
 from dpaudit.describing import describe
@@ -26,6 +27,7 @@ __all__ = [
     "audited",
     "exit_with_verdict",
     "finish",
+    "prepared",
     "printed",
     "show",
     "with_command",
@@ -80,6 +82,22 @@ def audited(
             "an audit keeps nothing before its end, so repeat the command"
         )
         raise typer.Exit(130) from interrupt
+
+
+def prepared(to: Output, command: str = "", *, others: Iterable[str] = ()) -> tuple[str, ...]:
+    """The formats to write to ``to.out``, which then holds no earlier verdict.
+
+    With a ``command``, a folder that holds another audit is refused. ``others`` as for
+    :func:`~dpaudit.cli.formats.without_earlier`. Call it once nothing but the work can fail.
+
+    Raises:
+        UsageError: as :func:`~dpaudit.cli.formats.formats_of` and ``without_earlier``.
+        StoreError: as :func:`~dpaudit.cli.earlier.refuse_another`.
+    """
+    formats = formats_of(to.also, out=to.out)
+    if command:
+        refuse_another(to.out, command)
+    return without_earlier(formats, to.out, others=others)
 
 
 def with_command(command: str, result: R) -> R:

@@ -10,11 +10,9 @@ import typer
 from dpaudit import registry
 from dpaudit.audit.options import AuditOptions
 from dpaudit.cli import completion
-from dpaudit.cli.earlier import refuse_another
-from dpaudit.cli.formats import formats_of, without_earlier
 from dpaudit.cli.options import Output, Sandbox, with_shared_options
 from dpaudit.cli.output import note
-from dpaudit.cli.verdicts import audited, exit_with_verdict, write_result
+from dpaudit.cli.verdicts import audited, exit_with_verdict, prepared, write_result
 from dpaudit.describing import describe
 from dpaudit.options import command_of
 
@@ -86,12 +84,9 @@ def audit(
     from dpaudit.cli.progress import AuditProgress
     from dpaudit.samplers.identity import identify
 
-    out, formats = to.out, formats_of(to.also, out=to.out)
-    command = command_of("audit", sampler, options, claim=claim)
-    refuse_another(out, command)
-    formats = without_earlier(
-        formats, out, others=(f"{name}.json" for name in registry.plugins("tests"))
-    )
+    out, command = to.out, command_of("audit", sampler, options, claim=claim)
+    kept = (f"{name}.json" for name in registry.plugins("tests"))
+    formats = prepared(to, command, others=kept)
     what = identify(sampler)
     with sandbox.asking() as held:
         result = audited(

@@ -9,10 +9,8 @@ import typer
 
 from dpaudit.audit.options import ClaimOptions, DataOptions, MechanismOptions
 from dpaudit.cli import completion
-from dpaudit.cli.earlier import refuse_another
-from dpaudit.cli.formats import formats_of, without_earlier
 from dpaudit.cli.options import Output, Sandbox, with_shared_options
-from dpaudit.cli.verdicts import audited, finish
+from dpaudit.cli.verdicts import audited, finish, prepared
 from dpaudit.describing import describe
 from dpaudit.errors import UsageError
 from dpaudit.options import command_of
@@ -122,11 +120,9 @@ def mechanism(
     from dpaudit.samplers.identity import identify
 
     claim = claimed.claim()
-    out, formats = to.out, formats_of(to.also, out=to.out)
+    out, asked = to.out, question_of(data)
     command = command_of("mechanism", name, claim.options, data, options, attack=attack)
-    refuse_another(out, command)
-    asked = question_of(data)
-    formats = without_earlier(formats, out)
+    formats = prepared(to, command)
     what = identify(name)
     with sandbox.asking() as held:
         result = audited(

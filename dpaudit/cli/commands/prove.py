@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from dpaudit.cli.earlier import refuse_another
-from dpaudit.cli.formats import without_earlier
 from dpaudit.cli.options import FormatOption, Output, VerboseOption, with_shared_options
 from dpaudit.cli.output import emit, note, write_json_line
-from dpaudit.cli.verdicts import finish, with_command
+from dpaudit.cli.verdicts import finish, prepared, with_command
 from dpaudit.describing import describe
 from dpaudit.errors import UsageError
 from dpaudit.options import Option, command_of
@@ -183,8 +181,7 @@ def _show_proof(program: str, question: Question, *, to: Output) -> NoReturn:
     neighbours = None if pair is None else neighbours_of(pair)
     command = command_of("prove", program, question)
     function = _function(program)
-    refuse_another(out, command)
-    earlier = without_earlier((), out)
+    formats = prepared(to, command)
     proof = prove_claim(
         function,
         program=program,
@@ -201,7 +198,7 @@ def _show_proof(program: str, question: Question, *, to: Output) -> NoReturn:
         result = dataclasses.replace(result, certificate=digest)
         notes.append(f"certificate: {out / CERTIFICATE}")
     finish(
-        describe(result), out=out, also=earlier, output=to.output, verbose=to.verbose, notes=notes
+        describe(result), out=out, also=formats, output=to.output, verbose=to.verbose, notes=notes
     )
 
 
@@ -219,13 +216,12 @@ def _show_determinism(program: str, question: Question, *, to: Output) -> NoRetu
             "library; a Python program is proved without it"
         )
     command = command_of("prove", program, question)
-    refuse_another(to.out, command)
-    also, files = without_earlier((), to.out), identify(program).files
+    formats, files = prepared(to, command), identify(program).files
     limit = 120.0 if question.time_limit is None else question.time_limit
     result = determinism(Path(place), symbol, timeout=limit)
     known = identified(result.provenance, by="", files=files)
     result = with_command(command, dataclasses.replace(result, provenance=known))
-    finish(describe(result), out=to.out, also=also, output=to.output, verbose=to.verbose)
+    finish(describe(result), out=to.out, also=formats, output=to.output, verbose=to.verbose)
 
 
 class _Progress:

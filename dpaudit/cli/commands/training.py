@@ -18,7 +18,6 @@ import typer
 
 from dpaudit.audit.options import ClaimOptions, MechanismOptions, TrainingOptions
 from dpaudit.cli.data import use_data_root
-from dpaudit.cli.formats import formats_of, without_earlier
 from dpaudit.cli.options import (
     DataRootOption,
     DeviceOption,
@@ -28,12 +27,12 @@ from dpaudit.cli.options import (
     with_shared_options,
 )
 from dpaudit.cli.output import emit, note, write_json_line
-from dpaudit.cli.verdicts import audited, finish
+from dpaudit.cli.verdicts import audited, finish, prepared
 from dpaudit.codec import to_dict
 from dpaudit.counts import count_of
 from dpaudit.describing import describe
 from dpaudit.errors import SamplerCrashError, UsageError
-from dpaudit.options import command_of
+from dpaudit.options import Option, command_of
 from dpaudit.results.text import error_text, one_line
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ def training(
     from dpaudit.cli.progress import AuditProgress
 
     claim = claimed.claim()
-    formats = without_earlier(formats_of(to.also, out=to.out), to.out)
+    formats = prepared(to)
     more = {"data": None if data == "data" else data, "canaries": canaries, "score": score}
     command = command_of("training", target, claim.options, options, **more)
 
@@ -219,25 +218,17 @@ class TrainOptions:
     """How a network is trained."""
 
     epochs: Annotated[
-        int | None,
-        typer.Option(
-            help="Passes over the data; the model's own number by default.", show_default=False
-        ),
+        int | None, Option("Passes over the data; the model's own number by default.")
     ] = None
-    seed: Annotated[int, typer.Option(help="Seed of weights, order, crops and dropout.")] = 0
+    seed: Annotated[int, Option("Seed of weights, order, crops and dropout.")] = 0
     device: DeviceOption = "cpu"
     data_root: DataRootOption = None
     out: Annotated[
-        Path | None,
-        typer.Option(
-            help="File to write or replace; by default where experiments look.",
-            show_default=False,
-        ),
+        Path | None, Option("File to write or replace; by default where experiments look.")
     ] = None
-    resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Resume an interrupted training; finished epochs are kept."),
-    ] = False
+    resume: Annotated[bool, Option("Resume an interrupted training; finished epochs are kept.")] = (
+        False
+    )
     data: str | None = None
     """A data set instead of the model's own; not on the command line."""
 
