@@ -53,7 +53,7 @@ class Option:
 class OptionField:
     """A field of a class of options; ``default`` is None if each instance makes its own.
 
-    ``hint`` is its type with everything that annotates it.
+    ``hint`` is its type with everything that annotates it. ``required``: there is no default.
     """
 
     name: str
@@ -61,6 +61,7 @@ class OptionField:
     default: Any
     option: Option
     hint: Any
+    required: bool = False
 
     @property
     def flag(self) -> str:
@@ -83,7 +84,8 @@ def _field(field: dataclasses.Field[Any], hint: Any) -> OptionField:
     own = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
     option = next((part for part in own[1:] if isinstance(part, Option)), Option())
     default = None if field.default is dataclasses.MISSING else field.default
-    return OptionField(field.name, own[0], default, option, hint)
+    required = dataclasses.MISSING is field.default is field.default_factory
+    return OptionField(field.name, own[0], default, option, hint, required)
 
 
 def from_keywords(

@@ -9,7 +9,7 @@ from functools import cache
 from statistics import median
 from typing import Any
 
-from dpaudit.cli.hardness import paper
+from dpaudit.cli.commands.key import paper
 from dpaudit.hardness import REACH, Measured, blur, estimate, measured
 from result_tables.reading import ROOT, interval, line, rows
 

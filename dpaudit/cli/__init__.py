@@ -20,7 +20,7 @@ def main() -> None:
     unwritable stderr. Text that reaches stdout or stderr is printable (see
     :mod:`dpaudit.results.text`), whoever chose it.
     """
-    from dpaudit.cli.streams import guarded
+    from dpaudit.cli.output import guarded
 
     with guarded():
         code = _code()
@@ -30,8 +30,8 @@ def main() -> None:
 def _code() -> int:
     """Run the app, report an error on stderr, and return the exit code."""
     from dpaudit.cli.app import app
+    from dpaudit.cli.output import OutputError
     from dpaudit.cli.plugin_commands import Ended
-    from dpaudit.cli.streams import OutputError
     from dpaudit.errors import DpauditError
     from dpaudit.registry import missing_extra
 
@@ -72,7 +72,7 @@ def _code() -> int:
 def _misused(error: Any) -> int:
     """Print typer's usage error, unless it is the one after which typer has printed the help."""
     if type(error).__name__ != "NoArgsIsHelpError":
-        from dpaudit.cli.misuse import misuse
+        from dpaudit.cli.help import misuse
 
         tell(f"dpaudit: {misuse(error)}", limit=5000)
     return 2

@@ -7,23 +7,24 @@ from typing import Annotated
 import typer
 
 from dpaudit.cli.commands import (
+    attack,
     audit,
-    deployments,
-    experiments,
+    deployment,
     explain,
     frontier,
-    gates,
-    histories,
-    lab,
+    history,
+    init,
+    key,
     listing,
     mechanism,
-    proofs,
-    protocols,
+    prove,
     run,
     training,
+    verify,
 )
 from dpaudit.cli.commands.runs import runs_app
 from dpaudit.cli.help import App
+from dpaudit.cli.options import with_shared_options
 from dpaudit.cli.plugin_commands import AllCommands, group_of, with_report
 
 __all__ = ["app"]
@@ -55,7 +56,7 @@ key_app = App(
 app.add_typer(key_app, name="key")
 app.add_typer(
     App(
-        cls=group_of("services"),
+        cls=group_of("services", with_shared_options),
         help=(
             "Run the parties of a distributed mitigation: two servers, secure aggregation.\n\n"
             "Start with [bold]dpaudit serve init[/bold], which makes the parties' certificates:"
@@ -109,23 +110,23 @@ def _root(
 app.command()(run.demo)
 app.command()(audit.audit)
 app.command()(mechanism.mechanism)
-app.command()(proofs.prove)
+app.command()(prove.prove)
 app.command()(training.training)
-app.command()(histories.history)
+app.command()(history.history)
 app.command()(explain.explain)
-app.command()(lab.attack)
+app.command()(attack.attack)
 app.command()(run.run)
-app.command()(experiments.train)
+app.command()(training.train)
 app.command()(frontier.frontier)
 app.command(name="list")(listing.list_)
 app.command()(run.report)
-app.command()(gates.init)
-deployment_app.command("apple")(with_report(deployments.deployment_apple))
-deployment_app.command("apple-scenario")(deployments.deployment_apple_scenario)
-deployment_app.command("attribution")(with_report(deployments.deployment_attribution))
-deployment_app.command("census")(with_report(deployments.deployment_census))
-verify_app.command("transcript")(protocols.verify_transcript)
-verify_app.command("certificate")(proofs.verify_certificate)
-key_app.command("new")(lab.key_new)
-key_app.command("show")(lab.key_show)
-key_app.command("hardness")(lab.key_hardness)
+app.command()(init.init)
+deployment_app.command("apple")(with_report(deployment.deployment_apple))
+deployment_app.command("apple-scenario")(deployment.deployment_apple_scenario)
+deployment_app.command("attribution")(with_report(deployment.deployment_attribution))
+deployment_app.command("census")(with_report(deployment.deployment_census))
+verify_app.command("transcript")(verify.verify_transcript)
+verify_app.command("certificate")(prove.verify_certificate)
+key_app.command("new")(key.key_new)
+key_app.command("show")(key.key_show)
+key_app.command("hardness")(key.key_hardness)

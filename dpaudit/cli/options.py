@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import types
 import typing
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -80,34 +81,41 @@ class Sandbox:
 
     sandbox: Annotated[
         Literal["full", "require", "network", "none"] | None,
-        typer.Option(
-            metavar="LEVEL",
-            help="Sandbox for third-party code: full (as far as this kernel can), require (full, or exit 3), network (full, but network allowed), none (resource limits only).",
-            show_default="DPAUDIT_SANDBOX, else full",
+        Option(
+            "Sandbox for third-party code: full (as far as this kernel can), require (full, or exit 3), network (full, but network allowed), none (resource limits only).",
+            "LEVEL",
+            default="DPAUDIT_SANDBOX, else full",
         ),
     ] = None
     visible: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="PATH",
-            help="A file or folder that the sampler may read. The rest of the home directory and the working tree is hidden. Repeatable.",
-            show_default=False,
+        Option(
+            "A file or folder that the sampler may read. The rest of the home directory and the working tree is hidden. Repeatable.",
+            "PATH",
         ),
     ] = None
     pass_env: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="An environment variable to pass to the sampler; it gets no others, except PATH, LANG, OMP_* and similar. Repeatable.",
-            show_default=False,
+        Option(
+            "An environment variable to pass to the sampler; it gets no others, except PATH, LANG, OMP_* and similar. Repeatable.",
+            "NAME",
         ),
     ] = None
 
-    def asking(self) -> AbstractContextManager[Policy]:
-        """The policy that samplers of a ``with`` block get."""
+    @contextmanager
+    def asking(self) -> Iterator[Policy]:
+        """The policy that samplers of a ``with`` block get; its end says what the kernel lacked."""
+        from dpaudit.cli.output import note
         from dpaudit.samplers.sandbox.policy import asking
 
-        return asking(self.sandbox, visible=self.visible or (), passed=self.pass_env or ())
+        given = asking(self.sandbox, visible=self.visible or (), passed=self.pass_env or ())
+        with given as held:
+            yield held
+            if held.shortfall:
+                note(
+                    f"sandbox: {held.shortfall} (--sandbox require would have refused; "
+                    "docs/threat-models.md says what still holds)"
+                )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,8 +184,9 @@ def _is_of_typer(field: OptionField) -> bool:
 
 def _for_typer(field: OptionField) -> tuple[str, Any, Any]:
     """Name, default and annotated type of an option, for typer."""
+    no_default = inspect.Parameter.empty if field.required else None
     if _is_of_typer(field):
-        return field.name, field.default, field.hint
+        return field.name, no_default or field.default, field.hint
     option, default = field.option, field.default
     as_written = option.read is not None and bool(option.default)
     kind = field.type
@@ -190,10 +199,14 @@ def _for_typer(field: OptionField) -> tuple[str, Any, Any]:
         show_default=(not as_written and option.default) or default not in (None, ""),
         autocompletion=getattr(completion, option.completion) if option.completion else None,
     )
-    return field.name, default, Annotated[kind, own]
+    return field.name, no_default or default, Annotated[kind, own]
 
 
 def _is_plain(kind: Any) -> bool:
     """Whether typer reads this type itself."""
-    parts = [part for part in typing.get_args(kind) or (kind,) if part is not type(None)]
-    return typing.get_origin(kind) is Literal or (len(parts) == 1 and parts[0] in _PLAIN)
+    union = typing.get_origin(kind) in (types.UnionType, typing.Union)
+    parts = [part for part in typing.get_args(kind) if part is not types.NoneType]
+    (part,) = parts if union and len(parts) == 1 else (kind,)
+    if typing.get_origin(part) is list:
+        (part,) = typing.get_args(part)
+    return typing.get_origin(part) is Literal or part in _PLAIN

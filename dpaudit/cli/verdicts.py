@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import typer
 
-from dpaudit.audit.result import AuditResult, MechanismResult
-from dpaudit.cli.formats import write_formats
+from dpaudit.cli.earlier import refuse_another
+from dpaudit.cli.formats import formats_of, without_earlier, write_formats
+from dpaudit.cli.options import Output
 from dpaudit.cli.output import emit, note, out_console, write_json_line
-from dpaudit.cli.progress import AuditProgress
-from dpaudit.cli.readiness import be_ready
 from dpaudit.describing import describe
 from dpaudit.errors import SamplerError, StoreError, UsageError
-from dpaudit.prove.results import DeterminismResult, ProofResult
 from dpaudit.report import SCHEMA, Report
-from dpaudit.samplers.sandbox.policy import Policy
+
+if TYPE_CHECKING:
+    from dpaudit.audit.result import AuditResult, MechanismResult
+    from dpaudit.cli.progress import AuditProgress
+    from dpaudit.prove.results import DeterminismResult, ProofResult
 
 __all__ = [
     "audited",
     "exit_with_verdict",
     "finish",
+    "prepared",
     "printed",
     "show",
     "with_command",
@@ -32,7 +35,7 @@ __all__ = [
     "write_run",
 ]
 
-R = TypeVar("R", bound=AuditResult | MechanismResult | ProofResult | DeterminismResult)
+R = TypeVar("R", bound="AuditResult | MechanismResult | ProofResult | DeterminismResult")
 _EXIT = {"no-finding": 0, "finding": 1, "inconclusive": 3}
 
 
@@ -42,10 +45,8 @@ def audited(
     command: str,
     shown: AuditProgress,
     nothing: Callable[[str, float], AuditResult | MechanismResult],
-    out: Path | None,
-    also: Sequence[str],
-    output: str,
-    held: Policy,
+    to: Output,
+    formats: Sequence[str],
     releases: bool = False,
     tests: tuple[str, ...] | None = None,
 ) -> R:
@@ -54,36 +55,49 @@ def audited(
     ``releases`` and ``tests`` as for :func:`~dpaudit.cli.readiness.be_ready`.
 
     A sampler that fails is an error and also an inconclusive result: ``nothing(reason, seconds)``
-    goes to ``out`` like any other, so that no earlier report stays there, and with ``--format
-    json`` to stdout instead of the error. Ctrl-C says what was lost, and exits with 130.
+    goes to ``to.out``, in ``formats``, like any other, so that no earlier report stays there, and
+    with ``--format json`` to stdout instead of the error. Ctrl-C says what was lost, and exits with
+    130.
     """
+    from dpaudit.cli.readiness import be_ready
+
     started = time.monotonic()
-    be_ready(writes=out is not None, releases=releases, tests=tests)
+    be_ready(writes=to.out is not None, releases=releases, tests=tests)
     try:
         with shown:
-            result = with_command(command, work(shown))
+            return with_command(command, work(shown))
     except SamplerError as error:
         failed = nothing(str(error), time.monotonic() - started)
         report = describe(with_command(command, failed))
-        if out is not None:
-            write_result(report, out, also=also)
-        if output != "json":
+        if to.out is not None:
+            write_result(report, to.out, also=formats)
+        if to.output != "json":
             raise
         write_json_line(printed(report))
         raise typer.Exit(error.exit_code) from error
     except KeyboardInterrupt as interrupt:
-        where = "" if out is None else f", and {out} holds no result"
+        where = "" if to.out is None else f", and {to.out} holds no result"
         note(
             f"interrupted: {shown.done:,} of {shown.total:,} {shown.what} are lost{where}; "
             "an audit keeps nothing before its end, so repeat the command"
         )
         raise typer.Exit(130) from interrupt
-    if held.shortfall:
-        note(
-            f"sandbox: {held.shortfall} "
-            "(--sandbox require would have refused; docs/threat-models.md says what still holds)"
-        )
-    return result
+
+
+def prepared(to: Output, command: str = "", *, others: Iterable[str] = ()) -> tuple[str, ...]:
+    """The formats to write to ``to.out``, which then holds no earlier verdict.
+
+    With a ``command``, a folder that holds another audit is refused. ``others`` as for
+    :func:`~dpaudit.cli.formats.without_earlier`. Call it once nothing but the work can fail.
+
+    Raises:
+        UsageError: as :func:`~dpaudit.cli.formats.formats_of` and ``without_earlier``.
+        StoreError: as :func:`~dpaudit.cli.earlier.refuse_another`.
+    """
+    formats = formats_of(to.also, out=to.out)
+    if command:
+        refuse_another(to.out, command)
+    return without_earlier(formats, to.out, others=others)
 
 
 def with_command(command: str, result: R) -> R:

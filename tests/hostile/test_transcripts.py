@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
 from hostile.fuzzing import fuzz, mutated, refuses_or_reads, with_odd_fields
 
-from dpaudit.cli import verifying
+from dpaudit.cli.commands.verify import verify_transcript
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.joint_seeds import transcript as joint_seeds
 from dpaudit_mitigations.joint_seeds.commitments import labelled_hash
@@ -76,7 +76,7 @@ def command(path):
         contextlib.redirect_stderr(aside),
         contextlib.suppress(typer.Exit),
     ):
-        verifying.transcript(path, "json")
+        verify_transcript(path, output="json")
 
 
 def refusing(path, doors):

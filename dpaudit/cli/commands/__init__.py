@@ -1,1 +1,5 @@
-"""The commands with their options and help, by group; each imports its code when it runs."""
+"""A file for each command or family: options, help, and what it does.
+
+What takes long to import (numpy, scipy, the audit) is imported where it is used, so that help and
+errors come at once.
+"""

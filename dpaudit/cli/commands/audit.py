@@ -7,9 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
+from dpaudit import registry
 from dpaudit.audit.options import AuditOptions
 from dpaudit.cli import completion
 from dpaudit.cli.options import Output, Sandbox, with_shared_options
+from dpaudit.cli.output import note
+from dpaudit.cli.verdicts import audited, exit_with_verdict, prepared, write_result
+from dpaudit.describing import describe
+from dpaudit.options import command_of
 
 __all__ = ["audit"]
 
@@ -74,24 +79,14 @@ def audit(
         if claim is not None:
             Claim.parse(claim)
         check_sampler(sampler)
-    from dpaudit import registry
     from dpaudit.audit.nothing import nothing_drawn
     from dpaudit.audit.run import audit_named
-    from dpaudit.cli.earlier import refuse_another
-    from dpaudit.cli.formats import formats_of, without_earlier
-    from dpaudit.cli.output import note
     from dpaudit.cli.progress import AuditProgress
-    from dpaudit.cli.verdicts import audited, exit_with_verdict, write_result
-    from dpaudit.describing import describe
-    from dpaudit.options import command_of
     from dpaudit.samplers.identity import identify
 
-    out, formats = to.out, formats_of(to.also, out=to.out)
-    command = command_of("audit", sampler, options, claim=claim)
-    refuse_another(out, command)
-    formats = without_earlier(
-        formats, out, others=(f"{name}.json" for name in registry.plugins("tests"))
-    )
+    out, command = to.out, command_of("audit", sampler, options, claim=claim)
+    kept = (f"{name}.json" for name in registry.plugins("tests"))
+    formats = prepared(to, command, others=kept)
     what = identify(sampler)
     with sandbox.asking() as held:
         result = audited(
@@ -109,10 +104,8 @@ def audit(
                 what=what,
                 seconds=seconds,
             ),
-            out=out,
-            also=formats,
-            output=to.output,
-            held=held,
+            to=to,
+            formats=formats,
             tests=options.tests,
         )
     report = describe(result)
@@ -135,9 +128,6 @@ def _search(options: AuditOptions) -> str:
 
 def _save(test: Any, out: Path) -> None:
     """Write what a finding recovered, such as a key, if its test has a ``save``."""
-    from dpaudit import registry
-    from dpaudit.cli.output import note
-
     if not (test.finding and test.details):
         return
     save = getattr(registry.load("tests", test.name), "save", None)

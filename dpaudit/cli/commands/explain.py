@@ -1,15 +1,27 @@
-"""``dpaudit explain``."""
+"""``dpaudit explain``: the page of a test, or the list of all pages."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import dataclasses
+import itertools
+import operator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dpaudit.cli import completion
 from dpaudit.cli.options import FormatOption
+from dpaudit.cli.output import emit, write_json_line
+from dpaudit.results.text import one_line
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from dpaudit.explanations import Explanation
 
 __all__ = ["explain"]
+
+_WIDTH = 100
 
 
 def explain(
@@ -34,6 +46,63 @@ def explain(
     $ dpaudit explain moments
     $ dpaudit explain low-bits --format json
     """
-    from dpaudit.cli import explaining
+    from dpaudit import explanations
 
-    explaining.show(test, output)
+    if test is None:
+        listed = [
+            dataclasses.asdict(topic) | {"summary": _first_words(explanations.explain(topic.name))}
+            for topic in explanations.topics().values()
+        ]
+        if output == "json":
+            write_json_line(listed)
+        else:
+            emit(_list(listed))
+        return
+    page = explanations.explain(test)
+    if output == "json":
+        sections = [{"heading": heading, "text": text} for heading, text in page.sections]
+        write_json_line({"name": page.name, "summary": page.summary, "sections": sections})
+    else:
+        emit(_page(page))
+
+
+def _first_words(page: Explanation) -> str:
+    """The first sentences of a page, on one line."""
+    return one_line(page.summary.partition("\n\n")[0], limit=200)
+
+
+def _list(listed: list[dict[str, str]]) -> RenderableType:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    for command, about in itertools.groupby(listed, key=operator.itemgetter("command")):
+        table.add_row(Text(f"dpaudit {command}", style="bold"), "")
+        for topic in about:
+            table.add_row(Text(f"  {topic['name']}", no_wrap=True), Text(topic["summary"]))
+    return Group(
+        table,
+        Text("\ndpaudit explain NAME shows one of these pages."),
+        Text(
+            "An audit of more than a million values stops where a finding is certain; "
+            "with --all it draws on and lists every finding."
+        ),
+    )
+
+
+def _page(page: Explanation) -> RenderableType:
+    from rich.console import Group
+    from rich.constrain import Constrain
+    from rich.markdown import Markdown
+    from rich.text import Text
+
+    if not page.sections:  # a docstring
+        return Group(Text(page.name, style="bold"), Text(page.summary))
+    parts: list[RenderableType] = [
+        Text(page.name, style="bold"),
+        Markdown(page.summary, hyperlinks=False),
+    ]
+    for heading, text in page.sections:
+        parts += [Text(), Text(heading, style="bold"), Markdown(text, hyperlinks=False)]
+    return Constrain(Group(*parts), width=_WIDTH)

@@ -10,6 +10,10 @@ import typer
 from dpaudit.audit.options import ClaimOptions, DataOptions, MechanismOptions
 from dpaudit.cli import completion
 from dpaudit.cli.options import Output, Sandbox, with_shared_options
+from dpaudit.cli.verdicts import audited, finish, prepared
+from dpaudit.describing import describe
+from dpaudit.errors import UsageError
+from dpaudit.options import command_of
 
 if TYPE_CHECKING:
     from dpaudit.audit.result import MechanismResult
@@ -112,20 +116,13 @@ def mechanism(
     from dpaudit.audit.epsilon.question import question_of
     from dpaudit.audit.epsilon.run import audit_named
     from dpaudit.audit.nothing import nothing_counted
-    from dpaudit.cli.earlier import refuse_another
-    from dpaudit.cli.formats import formats_of, without_earlier
     from dpaudit.cli.progress import AuditProgress
-    from dpaudit.cli.verdicts import audited, finish
-    from dpaudit.describing import describe
-    from dpaudit.options import command_of
     from dpaudit.samplers.identity import identify
 
     claim = claimed.claim()
-    out, formats = to.out, formats_of(to.also, out=to.out)
+    out, asked = to.out, question_of(data)
     command = command_of("mechanism", name, claim.options, data, options, attack=attack)
-    refuse_another(out, command)
-    asked = question_of(data)
-    formats = without_earlier(formats, out)
+    formats = prepared(to, command)
     what = identify(name)
     with sandbox.asking() as held:
         result = audited(
@@ -155,10 +152,8 @@ def mechanism(
                 what=what,
                 seconds=seconds,
             ),
-            out=out,
-            also=formats,
-            output=to.output,
-            held=held,
+            to=to,
+            formats=formats,
             releases=not name.startswith((SCORES, COUNTS)),  # which run no program
         )
     if out is not None and {"pair", "search"} <= set(result.details):
@@ -169,7 +164,6 @@ def mechanism(
 def _with_files(result: MechanismResult, out: Path) -> MechanismResult:
     """``result`` with its pair of data sets as two files in ``out``, which its commands name."""
     from dpaudit.audit.epsilon.kept_pair import with_pair_in
-    from dpaudit.errors import UsageError
 
     try:
         out.mkdir(parents=True, exist_ok=True)

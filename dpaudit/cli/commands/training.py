@@ -1,15 +1,46 @@
-"""Audits of a user's own training."""
+"""``dpaudit training``: an audit of a user's own training; ``dpaudit train``: networks to attack."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import dataclasses
+import importlib
+import importlib.util
+import inspect
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpaudit.audit.options import ClaimOptions, TrainingOptions
-from dpaudit.cli.options import Output, with_shared_options
+from dpaudit.audit.options import ClaimOptions, MechanismOptions, TrainingOptions
+from dpaudit.cli.data import use_data_root
+from dpaudit.cli.options import (
+    DataRootOption,
+    DeviceOption,
+    FormatOption,
+    Output,
+    Sandbox,
+    with_shared_options,
+)
+from dpaudit.cli.output import emit, note, write_json_line
+from dpaudit.cli.verdicts import audited, finish, prepared
+from dpaudit.codec import to_dict
+from dpaudit.counts import count_of
+from dpaudit.describing import describe
+from dpaudit.errors import SamplerCrashError, UsageError
+from dpaudit.options import Option, command_of
+from dpaudit.results.text import error_text, one_line
 
-__all__ = ["training"]
+if TYPE_CHECKING:
+    from dpaudit.training.fitting import Epoch
+
+__all__ = ["TrainOptions", "train", "training"]
+
+_SCORES = ("score", "loss", "scores")
 
 
 @with_shared_options
@@ -73,14 +104,231 @@ def training(
     $ dpaudit training ./mine.py:train --claim-epsilon 3 --claim-delta 1e-5 \
         --canaries 1000
     """
-    from dpaudit.cli import training_loops
+    from dpaudit.audit.nothing import nothing_counted
+    from dpaudit.audit.training_loops.run import Scoring, audit_with
+    from dpaudit.cli.progress import AuditProgress
 
-    training_loops.training(
-        target,
-        data=data,
-        canaries=canaries,
-        score=score,
-        claim=claimed.claim(),
-        options=options,
-        to=to,
+    claim = claimed.claim()
+    formats = prepared(to)
+    more = {"data": None if data == "data" else data, "canaries": canaries, "score": score}
+    command = command_of("training", target, claim.options, options, **more)
+
+    def work(progress: Callable[[int, int], None]) -> Any:
+        module, name = _module(target)
+        result = audit_with(
+            _named(module, name),
+            _made(module, data),
+            canaries=_canaries(module, canaries),
+            scoring=Scoring(**_scoring(module, score)),
+            claim=claim,
+            options=options,
+            progress=progress,
+        )
+        tests = (dataclasses.replace(t, reproduce=command) if t.finding else t
+                 for t in result.tests)  # fmt: skip
+        return dataclasses.replace(result, mechanism=f"training {target}", tests=tuple(tests))
+
+    with Sandbox().asking():
+        result = audited(
+            work,
+            command=command,
+            shown=AuditProgress(
+                "runs of train", "all runs done; counting guesses", total=options.runs
+            ),
+            nothing=lambda reason, seconds: dataclasses.replace(
+                nothing_counted(
+                    f"training {target}",
+                    reason,
+                    claim=claim,
+                    attack="",
+                    options=MechanismOptions(alpha=options.alpha, seed=options.seed, by=options.by),
+                    seconds=seconds,
+                ),
+                samples_requested=0,
+            ),
+            to=to,
+            formats=formats,
+        )
+    finish(describe(result), out=to.out, also=formats, output=to.output, verbose=to.verbose)
+
+
+def _module(target: str) -> tuple[ModuleType, str]:
+    """The module that ``target``, ``./file.py:NAME`` or ``package.module:NAME``, names."""
+    place, colon, name = target.removeprefix("python:").rpartition(":")
+    if not colon or not place or not name:
+        raise UsageError(f"target={one_line(target)}: write ./training.py:train")
+    path = Path(place)
+    try:
+        if place.endswith(".py"):
+            sys.path.insert(0, str(path.resolve().parent))
+            spec = importlib.util.spec_from_file_location(path.stem, path)
+            if spec is None or spec.loader is None or not path.is_file():
+                raise UsageError(f"target={one_line(target)}: no file {one_line(place)}")
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[path.stem] = module
+            spec.loader.exec_module(module)
+            return module, name
+        sys.path.insert(0, str(Path.cwd()))
+        return importlib.import_module(place), name
+    except UsageError:
+        raise
+    except ModuleNotFoundError as error:
+        if error.name == place:
+            raise UsageError(f"target={one_line(target)}: no module {one_line(place)}") from None
+        raise SamplerCrashError(f"{one_line(place)} raised {error_text(error)}") from error
+    except Exception as error:
+        raise SamplerCrashError(f"{one_line(place)} raised {error_text(error)}") from error
+
+
+def _named(module: ModuleType, name: str) -> Any:
+    if not hasattr(module, name):
+        raise UsageError(f"{module.__name__} has no {one_line(name)}; define it, or name another")
+    return getattr(module, name)
+
+
+def _made(module: ModuleType, name: str) -> Any:
+    """An object of the module, or what a function of it without parameters returns."""
+    found = _named(module, name)
+    if not inspect.isfunction(found):
+        return found
+    try:
+        return found()
+    except Exception as error:
+        raise SamplerCrashError(f"{name} raised {error_text(error)}") from error
+
+
+def _canaries(module: ModuleType, given: str | None) -> Any:
+    if given is None:
+        return _made(module, "canaries") if hasattr(module, "canaries") else None
+    if given[:1].isdigit():
+        return count_of(given, what="canaries", example="500", name="canaries")
+    return _made(module, given)
+
+
+def _scoring(module: ModuleType, given: str | None) -> dict[str, Any]:
+    """The function named, as ``score``, ``loss`` or ``scores`` by its name; else what is there."""
+    if given is None:
+        return {name: getattr(module, name) for name in _SCORES if hasattr(module, name)}
+    kind = next((kind for kind in ("scores", "loss") if given.endswith(kind)), "score")
+    return {kind: _named(module, given)}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TrainOptions:
+    """How a network is trained."""
+
+    epochs: Annotated[
+        int | None, Option("Passes over the data; the model's own number by default.")
+    ] = None
+    seed: Annotated[int, Option("Seed of weights, order, crops and dropout.")] = 0
+    device: DeviceOption = "cpu"
+    data_root: DataRootOption = None
+    out: Annotated[
+        Path | None, Option("File to write or replace; by default where experiments look.")
+    ] = None
+    resume: Annotated[bool, Option("Resume an interrupted training; finished epochs are kept.")] = (
+        False
     )
+    data: str | None = None
+    """A data set instead of the model's own; not on the command line."""
+
+
+@with_shared_options
+def train(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="lenet5-tanh lenet5 cnn mlp (MNIST); resnet20 resnet56 vgg19-bn resnet50 mobilenet-v2 (CIFAR-10).",
+            show_default=False,
+        ),
+    ],
+    *,
+    options: TrainOptions,
+    output: FormatOption = "text",
+) -> None:
+    """Train a network without privacy, to attack its gradients later.
+
+    Measures its accuracy on the test images. Experiments with weights =
+    "trained" read the checkpoint: MODEL.pt in the folder that
+    DPAUDIT_CHECKPOINTS names, else in the user's cache. The MNIST networks take
+    minutes on a CPU core (lenet5-tanh, 20 epochs: three) and are trained on
+    demand; the CIFAR-10 networks need a GPU (--device cuda) and must be trained
+    first, except resnet20 and resnet56, whose published weights are used
+    instead.
+
+    Each finished epoch is saved before the next begins. For private training,
+    use dpaudit run dpsgd-training.
+
+    [bold]Examples[/bold]
+
+    $ dpaudit train lenet5-tanh --epochs 20
+    $ dpaudit train resnet50 --device cuda --resume
+    """
+    from dpaudit.cli.progress import progress_bar
+    from dpaudit.training.fitting import fit
+    from dpaudit.training.models import MODELS
+    from dpaudit.training.weights import checkpoint_file
+
+    use_data_root(options.data_root)
+    file = checkpoint_file(model) if options.out is None else options.out
+    started = time.monotonic()
+    done = 0
+    with _interruptible(file, lambda: done), progress_bar() as bar:
+        task = bar.add_task(model, total=None)
+
+        def show(epoch: Epoch) -> None:
+            nonlocal done
+            done = epoch.number
+            bar.update(
+                task,
+                total=epoch.of,
+                completed=epoch.number,
+                description=f"{model}, loss {epoch.loss:.4f}, epochs",
+            )
+
+        checkpoint = fit(
+            model,
+            out=file,
+            epochs=options.epochs,
+            seed=options.seed,
+            data=options.data,
+            device=options.device,
+            resume=options.resume,
+            on_epoch=show,
+        )
+    document = {
+        "model": checkpoint.model,
+        "data": checkpoint.data,
+        "parameters": MODELS[model].parameters,
+        "accuracy": to_dict(checkpoint.accuracy),
+        "epochs": checkpoint.epochs,
+        "seed": checkpoint.seed,
+        "seconds": round(time.monotonic() - started, 3),
+        "file": str(file),
+        "versions": dict(checkpoint.versions),
+        "hardware": checkpoint.hardware,
+    }
+    if output == "json":
+        write_json_line(document)
+        return
+    right = checkpoint.accuracy
+    emit(
+        f"{model}: {right.value:.2%} of {right.total:,} test images of {checkpoint.data} correct "
+        f"({right.confidence:.0%} interval {right.low:.2%} to {right.high:.2%}); "
+        f"{document['parameters']:,} parameters, epochs {checkpoint.epochs}, "
+        f"seed {checkpoint.seed}, {document['seconds']:.0f} s"
+    )
+    note(f"checkpoint: {file}")
+
+
+@contextmanager
+def _interruptible(file: Path, done: Callable[[], int]) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        note(
+            f"interrupted: {done():,} epochs are kept beside {file}; "
+            "repeat the command with --resume"
+        )
+        raise typer.Exit(130) from interrupt

@@ -2,86 +2,98 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from dpaudit.errors import UsageError
+from dpaudit.options import Option
 from dpaudit_mitigations.transport.commands import say
 
-__all__ = ["aggregate", "contribute"]
+if TYPE_CHECKING:
+    from dpaudit_mitigations.secure_aggregation.terms import RoundTerms
 
-_Parties = Annotated[
-    str,
-    typer.Option(
-        help="All contributors' names, with commas; the same for everybody.", show_default=False
-    ),
-]
+__all__ = ["Aggregation", "Contribution", "aggregate", "contribute"]
+
+_Parties = Annotated[str, Option("All contributors' names, with commas; the same for everybody.")]
 _Threshold = Annotated[
     int,
-    typer.Option(
-        help="How many must stay to the end: more than (parties + colluding)/2; the same for all.",
-        show_default=False,
-    ),
+    Option("How many must stay to the end: more than (parties + colluding)/2; the same for all."),
 ]
 _Bound = Annotated[
-    float,
-    typer.Option(
-        help="Largest |value| of an input; a public number, nothing is clipped.", show_default=False
-    ),
+    float, Option("Largest |value| of an input; a public number, nothing is clipped.")
 ]
 _Sigma = Annotated[
     float,
-    typer.Option(
-        help="Noise in the sum that colluders cannot remove (0: none); each contributor adds "
-        "sigma/√(threshold − colluding).",
-        show_default=False,
+    Option(
+        "Noise in the sum that colluders cannot remove (0: none); each contributor adds "
+        "sigma/√(threshold − colluding)."
     ),
 ]
 _Colluding = Annotated[
     int,
-    typer.Option(
-        help="Contributors that may work with the aggregator, read the sum or have bad noise."
-    ),
+    Option("Contributors that may work with the aggregator, read the sum or have bad noise."),
 ]
-_Bits = Annotated[int, typer.Option(help="Of an integer on the wire: 16, 32 or 64.")]
-_Law = Annotated[str, typer.Option("--noise", help="discrete-gaussian or skellam.")]
+_Bits = Annotated[int, Option("Of an integer on the wire: 16, 32 or 64.")]
+_Law = Annotated[str, Option("discrete-gaussian or skellam.")]
 
 
-def aggregate(
-    identity: Annotated[
-        Path, typer.Option(help="This party's folder from dpaudit serve init.", show_default=False)
-    ],
-    parties: _Parties,
-    threshold: _Threshold,
-    dim: Annotated[int, typer.Option(help="Values per input.", show_default=False)],
-    bound: _Bound,
-    sigma: _Sigma,
-    journal: Annotated[
-        Path, typer.Option(help="Journal folder; made if missing.", show_default=False)
-    ],
-    out: Annotated[
-        Path, typer.Option(help="New .npy file for the sum, float64.", show_default=False)
-    ],
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aggregation:
+    """A round as its aggregator runs it."""
+
+    identity: Annotated[Path, Option("This party's folder from dpaudit serve init.")]
+    parties: _Parties
+    threshold: _Threshold
+    dim: Annotated[int, Option("Values per input.")]
+    bound: _Bound
+    sigma: _Sigma
+    journal: Annotated[Path, Option("Journal folder; made if missing.")]
+    out: Annotated[Path, Option("New .npy file for the sum, float64.")]
     number: Annotated[
         str | None,
-        typer.Option(
-            "--round", help="Name of the round, never used twice.", show_default="a random one"
-        ),
-    ] = None,
-    listen: Annotated[
-        str, typer.Option(help="HOST:PORT; port 0 takes a free one.")
-    ] = "127.0.0.1:0",
-    colluding: _Colluding = 0,
-    bits: _Bits = 32,
-    noise: _Law = "discrete-gaussian",
-    join_timeout: Annotated[
-        float, typer.Option(help="Seconds to wait for all contributors to come.")
-    ] = 300.0,
+        Option("Name of the round, never used twice.", flag="--round", default="a random one"),
+    ] = None
+    listen: Annotated[str, Option("HOST:PORT; port 0 takes a free one.")] = "127.0.0.1:0"
+    colluding: _Colluding = 0
+    bits: _Bits = 32
+    noise: _Law = "discrete-gaussian"
+    join_timeout: Annotated[float, Option("Seconds to wait for all contributors to come.")] = 300.0
     stage_timeout: Annotated[
-        float, typer.Option(help="Seconds for each later stage; late contributors are dropped.")
-    ] = 60.0,
-) -> None:
+        float, Option("Seconds for each later stage; late contributors are dropped.")
+    ] = 60.0
+
+    def __post_init__(self) -> None:
+        _check_seconds("join-timeout", self.join_timeout)
+        _check_seconds("stage-timeout", self.stage_timeout)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contribution:
+    """A round as one of its contributors joins it."""
+
+    identity: Annotated[Path, Option("Our folder from dpaudit serve init.")]
+    peer: Annotated[str, Option("HOST:PORT of the aggregator.")]
+    source: Annotated[Path, Option("Our vector: an .npy file of numbers.", flag="--input")]
+    number: Annotated[str, Option("The round's name, the same for all.", flag="--round")]
+    parties: _Parties
+    threshold: _Threshold
+    bound: _Bound
+    sigma: _Sigma
+    journal: Annotated[Path, Option("Our journal folder; made if missing.")]
+    colluding: _Colluding = 0
+    bits: _Bits = 32
+    noise: _Law = "discrete-gaussian"
+    peer_name: Annotated[str, Option("Name in the aggregator's certificate.")] = "aggregator"
+    patience: Annotated[
+        float, Option("Seconds to wait for a stage, the other contributors included.")
+    ] = 600.0
+
+    def __post_init__(self) -> None:
+        _check_seconds("patience", self.patience)
+
+
+def aggregate(options: Aggregation) -> None:
     r"""Add up the contributors' masked vectors in one round, publish the noisy sum once, and exit.
 
     Prints a JSON line with address and round, then one with the file, its
@@ -100,60 +112,27 @@ def aggregate(
     """
     import secrets
 
-    from dpaudit.errors import UsageError
     from dpaudit_mitigations.secure_aggregation.network import AGGREGATOR_JOURNAL, aggregate_round
     from dpaudit_mitigations.transport.certificates import load_identity
 
-    for name, value in (("join-timeout", join_timeout), ("stage-timeout", stage_timeout)):
-        if not 0 < value <= 86_400:
-            raise UsageError(f"{name}={value}: takes more than 0 and at most 86,400 seconds")
-    chosen = number or secrets.token_hex(8)
-    terms = _terms(chosen, parties, threshold, dim, bound, sigma, colluding, bits, noise)
-    with _journal(journal, AGGREGATOR_JOURNAL) as kept:
+    terms = _terms(options, number=options.number or secrets.token_hex(8), length=options.dim)
+    with _journal(options.journal, AGGREGATOR_JOURNAL) as kept:
         done = aggregate_round(
-            load_identity(identity),
+            load_identity(options.identity),
             terms=terms,
-            address=listen,
+            address=options.listen,
             journal=kept,
-            out=out,
-            join_timeout=join_timeout,
-            stage_timeout=stage_timeout,
+            out=options.out,
+            join_timeout=options.join_timeout,
+            stage_timeout=options.stage_timeout,
             listening=lambda address: say(
-                address=address, round=chosen, granularity=terms.ring.granularity
+                address=address, round=terms.round, granularity=terms.ring.granularity
             ),
         )
-    say(round=chosen, file=str(done.path), sha256=done.sha256, survivors=list(done.survivors))
+    say(round=terms.round, file=str(done.path), sha256=done.sha256, survivors=list(done.survivors))
 
 
-def contribute(
-    identity: Annotated[
-        Path, typer.Option(help="Our folder from dpaudit serve init.", show_default=False)
-    ],
-    peer: Annotated[str, typer.Option(help="HOST:PORT of the aggregator.", show_default=False)],
-    source: Annotated[
-        Path,
-        typer.Option("--input", help="Our vector: an .npy file of numbers.", show_default=False),
-    ],
-    number: Annotated[
-        str, typer.Option("--round", help="The round's name, the same for all.", show_default=False)
-    ],
-    parties: _Parties,
-    threshold: _Threshold,
-    bound: _Bound,
-    sigma: _Sigma,
-    journal: Annotated[
-        Path, typer.Option(help="Our journal folder; made if missing.", show_default=False)
-    ],
-    colluding: _Colluding = 0,
-    bits: _Bits = 32,
-    noise: _Law = "discrete-gaussian",
-    peer_name: Annotated[
-        str, typer.Option(help="Name in the aggregator's certificate.")
-    ] = "aggregator",
-    patience: Annotated[
-        float, typer.Option(help="Seconds to wait for a stage, the other contributors included.")
-    ] = 600.0,
-) -> None:
+def contribute(options: Contribution) -> None:
     r"""Add our noise share to our vector, mask it, send it, and stay until the sum is unmasked.
 
     Prints a JSON line with the parties in the sum and its file's SHA-256. Take
@@ -174,52 +153,45 @@ def contribute(
         --parties alice,bob,carol --threshold 2 --bound 1000 --sigma 2 \
         --journal bob.journal
     """
-    from dpaudit.errors import UsageError
     from dpaudit.randomness import KeyedStream
     from dpaudit_mitigations.secure_aggregation.network import CONTRIBUTOR_JOURNAL, contribute_round
     from dpaudit_mitigations.transport.certificates import load_identity
 
-    if not 0 < patience <= 86_400:
-        raise UsageError(f"patience={patience}: takes more than 0 and at most 86,400 seconds")
-    values = _vector(source)
-    terms = _terms(number, parties, threshold, values.size, bound, sigma, colluding, bits, noise)
-    with _journal(journal, CONTRIBUTOR_JOURNAL) as kept:
+    values = _vector(options.source)
+    terms = _terms(options, number=options.number, length=values.size)
+    with _journal(options.journal, CONTRIBUTOR_JOURNAL) as kept:
         receipt = contribute_round(
             values,
-            identity=load_identity(identity),
+            identity=load_identity(options.identity),
             terms=terms,
-            address=peer,
-            aggregator=peer_name,
+            address=options.peer,
+            aggregator=options.peer_name,
             journal=kept,
             stream=KeyedStream.fresh(),
-            patience=patience,
+            patience=options.patience,
         )
-    say(round=number, sha256=receipt.sha256, survivors=list(receipt.survivors))
+    say(round=terms.round, sha256=receipt.sha256, survivors=list(receipt.survivors))
 
 
-def _terms(
-    number: str,
-    parties: str,
-    threshold: int,
-    length: int,
-    bound: float,
-    sigma: float,
-    colluding: int,
-    bits: int,
-    noise: Any,
-) -> Any:
+def _check_seconds(name: str, value: float) -> None:
+    if not 0 < value <= 86_400:
+        raise UsageError(f"{name}={value}: takes more than 0 and at most 86,400 seconds")
+
+
+def _terms(options: Aggregation | Contribution, *, number: str, length: int) -> RoundTerms:
     from dpaudit_mitigations.secure_aggregation.terms import RoundTerms
 
+    law: Any = options.noise  # checked there
     return RoundTerms(
         round=number,
-        parties=tuple(filter(None, (name.strip() for name in parties.split(",")))),
-        threshold=threshold,
+        parties=tuple(filter(None, (name.strip() for name in options.parties.split(",")))),
+        threshold=options.threshold,
         length=length,
-        bound=bound,
-        sigma=sigma,
-        bits=bits,
-        colluding=colluding,
-        law=noise,
+        bound=options.bound,
+        sigma=options.sigma,
+        bits=options.bits,
+        colluding=options.colluding,
+        law=law,
     )
 
 
@@ -230,7 +202,6 @@ def _journal(folder: Path, kind: str) -> Any:
 
 
 def _vector(path: Path) -> Any:
-    from dpaudit.errors import UsageError
     from dpaudit.results.arrays import read_npy
 
     values = read_npy(path, name="input")

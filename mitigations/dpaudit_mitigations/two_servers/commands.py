@@ -2,47 +2,62 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
+from dpaudit.options import Option
 from dpaudit_mitigations.transport.commands import say
 
-__all__ = ["answer", "noise"]
+__all__ = ["Answering", "NoiseAdding", "answer", "noise"]
 
 _DEFAULT = "secure-gaussian"
+_Identity = Annotated[Path, Option("This server's folder from dpaudit serve init.")]
 
 
-def noise(
-    identity: Annotated[
-        Path, typer.Option(help="This server's folder from dpaudit serve init.", show_default=False)
-    ],
-    journal: Annotated[
-        Path, typer.Option(help="Its journal folder; made if missing.", show_default=False)
-    ],
-    sigma: Annotated[float, typer.Option(help="Noise scale per coordinate.", show_default=False)],
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoiseAdding:
+    """How server 2 adds its noise and publishes."""
+
+    identity: _Identity
+    journal: Annotated[Path, Option("Its journal folder; made if missing.")]
+    sigma: Annotated[float, Option("Noise scale per coordinate.")]
+    bound: Annotated[float, Option("Largest |value| of a noisy answer; a public number.")]
+    dim: Annotated[int, Option("Values per release.")]
+    listen: Annotated[str, Option("HOST:PORT; port 0 takes a free one.")] = "127.0.0.1:0"
+    peer: Annotated[str, Option("Name in the answering server's certificate.")] = "answer"
+    publish: Annotated[Path | None, Option("Where releases go.", default="JOURNAL/published")] = (
+        None
+    )
+    dtype: Annotated[str, Option("What is published: float32 or float64.")] = "float32"
+    idle: Annotated[float, Option("Seconds without data before a peer is cut off.")] = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answering:
+    """What server 1 answers, and to whom."""
+
+    identity: _Identity
+    peer: Annotated[str, Option("HOST:PORT of the server that adds noise.")]
+    query: Annotated[Path, Option("The exact query result: an .npy vector of floats.")]
+    sigma: Annotated[float, Option("Scale of our own noise, per coordinate.")]
+    release: Annotated[str, Option("Name of this release; never used twice.")]
+    journal: Annotated[Path, Option("Our journal folder; made if missing.")]
+    number: Annotated[int, Option("Round of the release, if it has several.", flag="--round")] = 0
+    source: Annotated[
+        str, Option("NAME[:option=value,…] of a noise source; others are for lab use.")
+    ] = _DEFAULT
+    peer_sigma: Annotated[
+        float | None, Option("Scale of the other server's noise.", default="sigma")
+    ] = None
+    peer_name: Annotated[str, Option("Name in that server's certificate.")] = "noise"
     bound: Annotated[
-        float,
-        typer.Option(
-            help="Largest |value| of a noisy answer; a public number.", show_default=False
-        ),
-    ],
-    dim: Annotated[int, typer.Option(help="Values per release.", show_default=False)],
-    listen: Annotated[
-        str, typer.Option(help="HOST:PORT; port 0 takes a free one.")
-    ] = "127.0.0.1:0",
-    peer: Annotated[
-        str, typer.Option(help="Name in the answering server's certificate.")
-    ] = "answer",
-    publish: Annotated[
-        Path | None, typer.Option(help="Where releases go.", show_default="JOURNAL/published")
-    ] = None,
-    dtype: Annotated[str, typer.Option(help="What is published: float32 or float64.")] = "float32",
-    idle: Annotated[
-        float, typer.Option(help="Seconds without data before a peer is cut off.")
-    ] = 10.0,
-) -> None:
+        float | None, Option("Refuse a server with another bound.", default="accept any")
+    ] = None
+    patience: Annotated[float, Option("Seconds to keep trying to reach it.")] = 60.0
+
+
+def noise(options: NoiseAdding) -> None:
     r"""Server 2: add our own noise to another server's noisy answers; publish each exactly once.
 
     Prints one JSON line with the address and serves until SIGTERM or Ctrl-C. A
@@ -69,24 +84,29 @@ def noise(
     from dpaudit_mitigations.two_servers.noise_side import NoiseSide
     from dpaudit_mitigations.two_servers.words import ReleaseTerms
 
-    me = load_identity(identity)
+    me = load_identity(options.identity)
     log = logger(me.name)
-    folder = journal_folder(journal)
-    published = publish or folder / "published"
+    folder = journal_folder(options.journal)
+    published = options.publish or folder / "published"
     side = NoiseSide(
-        terms=ReleaseTerms(dim=dim, bound=bound, sigma=sigma),
-        peer=peer,
+        terms=ReleaseTerms(dim=options.dim, bound=options.bound, sigma=options.sigma),
+        peer=options.peer,
         journal=folder,
         publish=published,
         log=log,
-        dtype=dtype,
+        dtype=options.dtype,
     )
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     try:
         with serve(
-            side.handlers, identity=me, address=listen, peers=[peer], idle=idle, log=log
+            side.handlers,
+            identity=me,
+            address=options.listen,
+            peers=[options.peer],
+            idle=options.idle,
+            log=log,
         ) as server:
             say(address=server.address, party=me.name, publish=str(published))
             stop.wait()
@@ -94,42 +114,7 @@ def noise(
         side.close()
 
 
-def answer(
-    identity: Annotated[
-        Path, typer.Option(help="This server's folder from dpaudit serve init.", show_default=False)
-    ],
-    peer: Annotated[
-        str, typer.Option(help="HOST:PORT of the server that adds noise.", show_default=False)
-    ],
-    query: Annotated[
-        Path,
-        typer.Option(help="The exact query result: an .npy vector of floats.", show_default=False),
-    ],
-    sigma: Annotated[
-        float, typer.Option(help="Scale of our own noise, per coordinate.", show_default=False)
-    ],
-    release: Annotated[
-        str, typer.Option(help="Name of this release; never used twice.", show_default=False)
-    ],
-    journal: Annotated[
-        Path, typer.Option(help="Our journal folder; made if missing.", show_default=False)
-    ],
-    number: Annotated[
-        int, typer.Option("--round", help="Round of the release, if it has several.")
-    ] = 0,
-    source: Annotated[
-        str, typer.Option(help="NAME[:option=value,…] of a noise source; others are for lab use.")
-    ] = _DEFAULT,
-    peer_sigma: Annotated[
-        float | None, typer.Option(help="Scale of the other server's noise.", show_default="sigma")
-    ] = None,
-    peer_name: Annotated[str, typer.Option(help="Name in that server's certificate.")] = "noise",
-    bound: Annotated[
-        float | None,
-        typer.Option(help="Refuse a server with another bound.", show_default="accept any"),
-    ] = None,
-    patience: Annotated[float, typer.Option(help="Seconds to keep trying to reach it.")] = 60.0,
-) -> None:
+def answer(options: Answering) -> None:
     r"""Server 1: answer one query with our own noise, and exit 0 once server 2 has published it.
 
     Prints one JSON line with the publication's name and SHA-256. Interrupted,
@@ -153,31 +138,33 @@ def answer(
     from dpaudit_mitigations.transport.logs import logger
     from dpaudit_mitigations.two_servers.answer_side import AnswerSide, Contact, Question
 
-    me = load_identity(identity)
-    values = _vector(query)
+    me = load_identity(options.identity)
+    values = _vector(options.query)
     draw = None
-    if source != _DEFAULT:
+    if options.source != _DEFAULT:
         from dpaudit_mitigations.two_servers.named_noise import draw_of, named_source
 
-        draw = draw_of(named_source(source, sigma=sigma, dim=values.size), dim=values.size)
+        source = named_source(options.source, sigma=options.sigma, dim=values.size)
+        draw = draw_of(source, dim=values.size)
     question = Question(
         values,
-        release=release,
-        round=number,
-        sigma=sigma,
-        peer_sigma=sigma if peer_sigma is None else peer_sigma,
-        source=source,
-        bound=bound,
+        release=options.release,
+        round=options.number,
+        sigma=options.sigma,
+        peer_sigma=options.sigma if options.peer_sigma is None else options.peer_sigma,
+        source=options.source,
+        bound=options.bound,
     )
-    side = AnswerSide(journal=journal_folder(journal), log=logger(me.name), draw=draw)
+    side = AnswerSide(journal=journal_folder(options.journal), log=logger(me.name), draw=draw)
     try:
-        receipt = side.release(question, Contact(peer, peer_name, me), patience=patience)
+        contact = Contact(options.peer, options.peer_name, me)
+        receipt = side.release(question, contact, patience=options.patience)
     finally:
         side.close()
     say(
-        release=release,
-        round=number,
-        file=f"{release}@{number}.npy",
+        release=options.release,
+        round=options.number,
+        file=f"{options.release}@{options.number}.npy",
         sha256=receipt.published.hex(),
     )
 

@@ -16,7 +16,7 @@ from dpaudit import registry
 from dpaudit.audit.epsilon.dataset_run import stage_of
 from dpaudit.audit.options import AuditOptions
 from dpaudit.audit.run import search_seconds
-from dpaudit.cli import output, progress, streams
+from dpaudit.cli import output, progress
 from dpaudit.cli.progress import AuditProgress, RunProgress
 
 
@@ -25,14 +25,13 @@ def terminal(monkeypatch):
     """stderr as a terminal of 100 columns behind the command line's own guard; its text."""
     written = io.StringIO()
 
-    plain = output.SafeConsole
+    plain = progress.SafeConsole
 
     def console(**options):
         return plain(force_terminal=True, width=100, **options)
 
-    for module in (output, progress):
-        monkeypatch.setattr(module, "SafeConsole", console)
-    with contextlib.redirect_stderr(streams._Stream(written)):
+    monkeypatch.setattr(progress, "SafeConsole", console)
+    with contextlib.redirect_stderr(output._Stream(written)):
         yield written
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from command_line import here as dpaudit
 
-from dpaudit.cli import hardness
+from dpaudit.cli.commands import key as key_commands
 from dpaudit.hardness import estimate
 from dpaudit.training.models import MODELS
 
@@ -154,7 +154,7 @@ def test_the_settings_are_those_of_the_experiments():
             for g in grid["gamma"]
             for b in grid["beta"]
         }
-    shown = [(row["dim"], row["gamma"], row["beta"]) for row in hardness.paper()]
+    shown = [(row["dim"], row["gamma"], row["beta"]) for row in key_commands.paper()]
     assert set(shown) == want
     assert len(shown) == len(want) == 93
 
@@ -182,4 +182,4 @@ def test_the_paper_in_one_command():
     ],
 )
 def test_times_in_words(seconds, says):
-    assert hardness._time(seconds) == says
+    assert key_commands._time(seconds) == says

@@ -7,7 +7,7 @@ import pytest
 from command_line import here as dpaudit
 
 from dpaudit import registry
-from dpaudit.cli import output
+from dpaudit.cli import output, progress
 from dpaudit.cli.commands.listing import list_
 from dpaudit.experiments import spec_names
 from dpaudit.samplers.adapters import base
@@ -22,7 +22,7 @@ def rows(kind):
 
 def shown(monkeypatch, capsys, kind, *, width, **options):
     """What a terminal of that width shows."""
-    console = output.SafeConsole(width=width)
+    console = progress.SafeConsole(width=width)
     monkeypatch.setattr(output, "emit", console.print)
     list_(kind, **options)
     return capsys.readouterr().out

@@ -28,7 +28,7 @@ for module in list(sys.modules.values()):
         module.Process = Watched
 process.Process = Watched
 
-from dpaudit.cli import main, readiness, verdicts
+from dpaudit.cli import main, readiness
 
 def watched(name, words):
     folder = Path(name)
@@ -51,7 +51,7 @@ for name, words in json.load(sys.stdin).items():
     if child == 0:
         try:
             if name == "unready":
-                verdicts.be_ready = lambda **_: None
+                readiness.be_ready = lambda **_: None
             watched(name, words)
         finally:
             os._exit(0)

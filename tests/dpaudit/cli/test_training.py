@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from command_line import here as dpaudit
 
-from dpaudit.cli.training import train
+from dpaudit.cli.commands.training import TrainOptions, train
 from dpaudit.training.checkpoint import load_checkpoint
 
 MODULE = """
@@ -65,9 +65,8 @@ def test_honest_and_quiet(folder):
 
 
 def run_train(**changed):
-    settings = {"model": "mlp", "data": "synthetic", "data_root": None, "epochs": 1, "seed": 3,
-                "device": "cpu", "out": None, "resume": False, "output": "json"}  # fmt: skip
-    train(**settings | changed)
+    options = TrainOptions(data="synthetic", epochs=1, seed=3, **changed)
+    train.__wrapped__("mlp", options=options, output="json")
 
 
 def test_training_prints_one_document_that_says_what_the_file_says(tmp_path, capsys):

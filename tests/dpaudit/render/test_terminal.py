@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 from support import reports
 
-from dpaudit.cli.output import SafeConsole
+from dpaudit.cli.progress import SafeConsole
 from dpaudit.render import render_terminal
 from dpaudit.render.terminal import PASS_LINES
 from dpaudit.report import Column, Section, Table, replace

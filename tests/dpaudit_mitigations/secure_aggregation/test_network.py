@@ -13,7 +13,6 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -477,8 +476,8 @@ def contributor(folder, name, address):
     """A contributor in a thread of this process."""
     terms = {"parties": "alice,bob,carol", "threshold": 2, "bound": 1000.0, "sigma": 0.0}
     terms |= {"number": "r1", "identity": folder / "c" / name, "source": folder / f"{name}.npy"}
-    call = partial(commands.contribute, peer=address, journal=folder / f"j-{name}", **terms)
-    return ThreadPoolExecutor(1).submit(call)
+    options = commands.Contribution(peer=address, journal=folder / f"j-{name}", **terms)
+    return ThreadPoolExecutor(1).submit(commands.contribute, options)
 
 
 @pytest.mark.slow

@@ -53,8 +53,9 @@ class Broken(Exception):
 class Party:
     """One server: started by fork, killed, waited for; what it prints goes to files."""
 
-    def __init__(self, folder, name, main):
-        self.folder, self.name, self.main, self.pid = folder, name, main, None
+    def __init__(self, folder, name, main, options):
+        self.folder, self.name, self.pid = folder, name, None
+        self.main, self.options = main, options
 
     def start(self, kill_at=None, **arguments):
         out, err = self.folder / f"{self.name}.out", self.folder / f"{self.name}.err"
@@ -66,7 +67,7 @@ class Party:
             os.dup2(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
             os.dup2(os.open(err, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
             watch(self.folder / f"{self.name}.trace", kill_at)
-            self.main(**arguments)
+            self.main(self.options(**arguments))
             code = 0
         except BaseException:  # noqa: BLE001  the child ends here, whatever it was
             traceback.print_exc()
@@ -156,8 +157,8 @@ class Rounds:
         self.folder, self.forget, self.twice = folder, forget, twice
         self.random, self.values = random.Random(seed), np.random.default_rng(seed)
         make_authority(folder / "certificates", ["answer", "noise"])
-        self.noise = Party(folder, "noise", commands.noise)
-        self.answer = Party(folder, "answer", commands.answer)
+        self.noise = Party(folder, "noise", commands.noise, commands.NoiseAdding)
+        self.answer = Party(folder, "answer", commands.answer, commands.Answering)
         self.address, self.seen, self.names = "127.0.0.1:0", {}, []
         self.kills = {"noise": 0, "answer": 0}
         self.usual = 0.1  # seconds of an undisturbed release

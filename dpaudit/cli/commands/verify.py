@@ -1,15 +1,16 @@
-"""``dpaudit verify transcript``."""
+"""``dpaudit verify transcript``: did everyone follow a protocol? For proofs see ``prove``."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from dpaudit import registry
+from dpaudit.cli.options import FormatOption
 from dpaudit.cli.output import note, write_json_line
 from dpaudit.codec import to_dict
 from dpaudit.errors import UnknownNameError, UsageError
@@ -17,18 +18,55 @@ from dpaudit.results.foreign import RefusedError, read_json, read_plain
 from dpaudit.results.text import one_line
 from dpaudit.types import TranscriptVerdict
 
-__all__ = ["transcript"]
+__all__ = ["verify_transcript"]
 
 _LARGEST = 1 << 28  # bytes; our two protocols' transcripts have less
 _KEY_BYTES = 32
 
 
-def transcript(path: Path, output: str, **given: Path | str | None) -> None:
-    """Check a transcript with the plug-in that its ``transcript`` field names.
+def verify_transcript(
+    path: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A transcript's JSON file.", show_default=False)
+    ],
+    opening: Annotated[
+        Path | None,
+        typer.Option(
+            help="joint-seeds: the server's sealed opening, to check also the noise that was used.",
+            show_default=False,
+        ),
+    ] = None,
+    release: Annotated[
+        Path | None,
+        typer.Option(
+            help="joint-seeds: the release (.npy), to check it against query and noise.",
+            show_default=False,
+        ),
+    ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            help="joint-seeds: the server's public key, in hexadecimal.", show_default=False
+        ),
+    ] = None,
+    verifier: Annotated[
+        str | None,
+        typer.Option(help="The verifier's public key, in hexadecimal.", show_default=False),
+    ] = None,
+    output: FormatOption = "text",
+) -> None:
+    r"""Did everyone follow the protocol? Needs only the transcript: no party and no network.
 
-    Exits with 0 if it holds and 1 if not. ``given`` are the command's further options; those that
-    are not None go to the plug-in, keys of parties as bytes.
+    Exit code 0: it holds. 1: a party cheated, or the transcript was changed. 2:
+    not a transcript. You decide whose signatures count: give the parties'
+    public keys, or compare those that the verdict prints.
+
+    [bold]Examples[/bold]
+
+    $ dpaudit verify transcript joint-seeds.json
+    $ dpaudit verify transcript joint-seeds.json --opening opening.json \
+        --release release.npy
     """
+    given = {"opening": opening, "release": release, "server": server, "verifier": verifier}
     kind = _kind(path)
     verify: Any = registry.load("transcripts", kind)
     verdict: TranscriptVerdict = verify(path, **_options(verify, kind, given))

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from dpaudit.audit.options import Seed, check_alpha, fresh_seed
 from dpaudit.cli.options import SeedOption
 from dpaudit.describing import Described
-from dpaudit.errors import UsageError
+from dpaudit.options import Option
 from dpaudit.provenance import collect
 
+if TYPE_CHECKING:
+    from dpaudit.deployments.attribution.run import Files
+
 __all__ = [
+    "AttributionOptions",
     "deployment_apple",
     "deployment_apple_scenario",
     "deployment_attribution",
     "deployment_census",
 ]
-
-
-def _level(alpha: float) -> float:
-    if not 0 < alpha < 1:
-        raise UsageError(f"alpha={alpha}: must lie strictly between 0 and 1; the default is 0.01")
-    return alpha
 
 
 def deployment_apple(
@@ -120,70 +120,62 @@ def deployment_apple_scenario(
     note(f"scenario: {out}")
 
 
-def deployment_attribution(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttributionOptions:
+    """What was recorded of ad measurement, and what is claimed of it."""
+
     config: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Source registrations (JSON): one object or a list. The first is the one of "
-            "sources that state none; without it, Chromium's default.",
-            show_default=False,
+        Option(
+            "Source registrations (JSON): one object or a list. The first is the one of sources that state none; without it, Chromium's default.",
+            "FILE",
         ),
-    ] = None,
+    ] = None
     events: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Event-level reports (JSON lines), one source per line.",
-            show_default=False,
-        ),
-    ] = None,
+        Path | None, Option("Event-level reports (JSON lines), one source per line.", "FILE")
+    ] = None
     summary: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILE",
-            help="A summary report (JSON), one batch; repeatable.",
-            show_default=False,
-        ),
-    ] = None,
+        list[Path] | None, Option("A summary report (JSON), one batch; repeatable.", "FILE")
+    ] = None
     unnoised: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="FILE",
-            help="The same summary report without noise; repeatable, in the order of --summary.",
-            show_default=False,
+        Option(
+            "The same summary report without noise; repeatable, in the order of --summary.", "FILE"
         ),
-    ] = None,
+    ] = None
     empty: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Buckets without contributions (JSON): there the value is the noise.",
-            show_default=False,
-        ),
-    ] = None,
+        Option("Buckets without contributions (JSON): there the value is the noise.", "FILE"),
+    ] = None
     reports: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Aggregatable reports (JSON lines), for the contribution budgets.",
-            show_default=False,
-        ),
-    ] = None,
-    epsilon: Annotated[
-        float, typer.Option(help="ε claimed for a summary report, up to 64.", show_default=True)
-    ] = 10.0,
-    event_epsilon: Annotated[
-        float, typer.Option(help="ε of event-level sources that state none.", show_default=True)
-    ] = 14.0,
-    alpha: Annotated[
-        float,
-        typer.Option(
-            help="Probability of a finding if the reports are as specified.", callback=_level
-        ),
-    ] = 0.01,
-    seed: SeedOption = None,
-) -> Described:
+        Option("Aggregatable reports (JSON lines), for the contribution budgets.", "FILE"),
+    ] = None
+    epsilon: Annotated[float, Option("ε claimed for a summary report, up to 64.")] = 10.0
+    event_epsilon: Annotated[float, Option("ε of event-level sources that state none.")] = 14.0
+    alpha: Annotated[float, Option("Probability of a finding if the reports are as specified.")] = (
+        0.01
+    )
+    seed: Seed = field(default_factory=fresh_seed)
+
+    def __post_init__(self) -> None:
+        check_alpha(self.alpha)
+
+    def files(self) -> Files:
+        """What to read."""
+        from dpaudit.deployments.attribution.run import Files
+
+        return Files(
+            config=self.config,
+            events=self.events,
+            summaries=self.summary or (),
+            unnoised=self.unnoised or (),
+            empty=self.empty,
+            reports=self.reports,
+        )
+
+
+def deployment_attribution(options: AttributionOptions) -> Described:
     r"""Audit recorded ad-measurement reports: Attribution Reporting's two mechanisms.
 
     Event-level reports are tested against the randomised response over all
@@ -202,24 +194,15 @@ def deployment_attribution(
     $ dpaudit deployment attribution --summary output.json \
         --unnoised exact.json --epsilon 10
     """
-    from dpaudit.audit.options import fresh_seed
     from dpaudit.audit.recorded import audit_values
-    from dpaudit.deployments.attribution.run import Files, audit_attribution
+    from dpaudit.deployments.attribution.run import audit_attribution
 
-    files = Files(
-        config=config,
-        events=events,
-        summaries=summary or (),
-        unnoised=unnoised or (),
-        empty=empty,
-        reports=reports,
-    )
     return audit_attribution(
-        files,
-        epsilon=epsilon,
-        event_epsilon=event_epsilon,
-        alpha=alpha,
-        seed=fresh_seed(seed),
+        options.files(),
+        epsilon=options.epsilon,
+        event_epsilon=options.event_epsilon,
+        alpha=options.alpha,
+        seed=options.seed,
         battery=audit_values,
     )
 
@@ -250,7 +233,7 @@ def deployment_census(
     ] = False,
     alpha: Annotated[
         float,
-        typer.Option(help="Probability of a finding if the noise is as stated.", callback=_level),
+        typer.Option(help="Probability of a finding if the noise is as stated."),
     ] = 0.01,
 ) -> Described:
     r"""Audit a census's noisy measurement files: is the noise what they state?
@@ -273,6 +256,7 @@ def deployment_census(
     from dpaudit.deployments.census.audit import audit_files
     from dpaudit.deployments.census.zeros import read_rules
 
+    check_alpha(alpha)
     rules = () if zeros is None else read_rules(zeros)
     with AuditProgress("files read", "computing the tests", total=0) as progress:
         return audit_files(

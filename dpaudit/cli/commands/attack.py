@@ -1,38 +1,73 @@
-"""``dpaudit attack``."""
+"""``dpaudit attack``: one attack on recorded releases."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-import numpy.typing as npt
 import typer
 
 from dpaudit import registry
+from dpaudit.cli import completion
+from dpaudit.cli.options import FormatOption
 from dpaudit.cli.output import emit, write_json_line
 from dpaudit.codec import to_dict
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Attack
-from dpaudit.results.arrays import read_npy
-from dpaudit.stats import clopper_pearson
-from dpaudit.vectors.arrays import to_numpy
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["attack"]
 
 
-def _load(name: str, path: Path, *, most_axes: int = 2) -> npt.NDArray[Any]:
-    array = read_npy(path, name=name)
-    if array.dtype.kind not in "iuf" or array.ndim > most_axes:
-        raise UsageError(
-            f"{name}={path}: must hold rows of numbers, not {array.dtype} of shape {array.shape}; "
-            "write it with numpy.save"
-        )
-    return array
+def attack(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="Attack with its options, e.g. likelihood-ratio:key=key.json,sigma=22.3",
+            show_default=False,
+            autocompletion=completion.attacks,
+        ),
+    ],
+    releases: Annotated[
+        Path,
+        typer.Option(help=".npy of shape (t, d) or (d,): what was released.", show_default=False),
+    ],
+    candidates: Annotated[
+        Path,
+        typer.Option(
+            help=".npy of shape (m, d) or (t, m, d): the candidate query results.",
+            show_default=False,
+        ),
+    ],
+    truth: Annotated[
+        Path | None,
+        typer.Option(
+            help=".npy of t numbers in 0…m−1: the right candidates; also measures the success.",
+            show_default=False,
+        ),
+    ] = None,
+    output: FormatOption = "text",
+) -> None:
+    r"""Run one attack on recorded releases: which candidate does each release come from?
 
+    With --truth, exit code 1 means that the attack is better than guessing (95
+    % interval). The attacks that score candidates: dpaudit list attacks.
 
-def attack(name: str, *, releases: Path, candidates: Path, truth: Path | None, output: str) -> None:
-    """Score, print, and exit with 1 if the truth is known and the attack beats guessing."""
+    [bold]Examples[/bold]
+
+    $ dpaudit attack likelihood-ratio:key=key.json,sigma=22.3 \
+        --releases noisy.npy --candidates queries.npy
+    $ dpaudit attack reach --releases noisy.npy --candidates queries.npy \
+        --truth right.npy
+    """
+    import numpy as np
+
+    from dpaudit.interfaces import Attack
+    from dpaudit.stats import clopper_pearson
+    from dpaudit.vectors.arrays import to_numpy
+
     chosen = registry.create("attacks", name)
     if not isinstance(chosen, Attack):
         raise UsageError(
@@ -77,6 +112,18 @@ def attack(name: str, *, releases: Path, candidates: Path, truth: Path | None, o
     else:
         emit(_text(document))
     raise typer.Exit(code)
+
+
+def _load(name: str, path: Path, *, most_axes: int = 2) -> npt.NDArray[Any]:
+    from dpaudit.results.arrays import read_npy
+
+    array = read_npy(path, name=name)
+    if array.dtype.kind not in "iuf" or array.ndim > most_axes:
+        raise UsageError(
+            f"{name}={path}: must hold rows of numbers, not {array.dtype} of shape {array.shape}; "
+            "write it with numpy.save"
+        )
+    return array
 
 
 def _text(document: dict[str, Any]) -> str:

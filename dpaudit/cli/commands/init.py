@@ -1,4 +1,4 @@
-"""``dpaudit init``."""
+"""``dpaudit init``: dpaudit as a gate of somebody else's project."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import re
 from importlib import metadata
 from importlib.resources import files
 from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
 
 from dpaudit.cli.output import emit, note
 from dpaudit.errors import UsageError
 
-__all__ = ["write"]
+__all__ = ["init"]
 
 _FILES = {
     "github": {
@@ -39,11 +42,25 @@ _NEXT = {
 }
 
 
-def write(kind: str, *, force: bool) -> None:
-    """Write the files of a gate into the current folder, and say what to edit.
+def init(
+    kind: Annotated[
+        Literal["github", "gitlab", "pytest"],
+        typer.Argument(metavar="KIND", help="github, gitlab or pytest.", show_default=False),
+    ],
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+) -> None:
+    """Write a gate into this folder: CI fails if the noise is not what it claims.
 
-    Raises:
-        UsageError: a file is there already, and none is written; or one cannot be written.
+    github writes an action and a workflow that audit a sampler and a mechanism
+    before a release. gitlab writes two jobs for merge requests. pytest writes
+    tests/test_noise.py with the fixture that comes with dpaudit.
+
+    Then says what to edit. Nothing is overwritten without --force.
+
+    [bold]Examples[/bold]
+
+    $ dpaudit init pytest
+    $ dpaudit init github --force
     """
     source = files("dpaudit") / "gates"
     texts = {

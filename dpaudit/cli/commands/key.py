@@ -1,0 +1,431 @@
+"""``dpaudit key``: keys of lab specimens, and how hard a pancake is to find without its key."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from dpaudit.cli.options import FormatOption, with_shared_options
+from dpaudit.cli.output import emit, note, write_json_line
+from dpaudit.codec import to_dict
+from dpaudit.counts import count_of
+from dpaudit.errors import UsageError
+from dpaudit.options import Option
+from dpaudit.results.text import tell
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from dpaudit.hardness import Estimate, KeylessAttack, Measured
+    from dpaudit.noise.key_file import OtherKindError
+
+__all__ = ["HardnessOptions", "key_hardness", "key_new", "key_show", "paper"]
+
+_NEAREST = 5
+_DRAWN = 30_000
+_YEAR = 365.25 * 86400
+_NAMES = {
+    "lattice": "lattice reduction",
+    "covariance": "covariance eigenvalue",
+    "directions": "search over directions",
+}
+# arXiv 2509.23834: where, what, d, γ, β; a test compares them with the experiments' specs
+_PAPER: tuple[tuple[str, str, int, tuple[str, ...], tuple[float, ...]], ...] = (
+    *(
+        (
+            "Figure 5",
+            f"histogram, {bins:,} bins",
+            bins,
+            ("2sqrtd", "20sqrtd", "2d", "20d"),
+            (1e-5, 1e-4, 1e-3, 1e-2, 1e-1),
+        )
+        for bins in (256, 4096, 65536)
+    ),
+    (
+        "Figure 6",
+        "MNIST, LeNet-5",
+        61_706,
+        ("2sqrtd", "20sqrtd", "200sqrtd"),
+        tuple(2.0**-k for k in range(17, 9, -1)),
+    ),
+    *(
+        ("Table 2", f"CIFAR-10, {network}", weights, ("2sqrtd",), (1e-5, 1e-4, 1e-3))
+        for network, weights in (
+            ("MobileNetV2", 2_236_682),
+            ("ResNet-50", 23_520_842),
+            ("VGG-19", 38_958_922),
+        )
+    ),
+)
+
+
+def key_new(
+    dim: Annotated[
+        str | None,
+        typer.Option(metavar="N", help="Dimension of the noise vectors.", show_default=False),
+    ] = None,
+    beta: Annotated[
+        float | None,
+        typer.Option(help="Thinness of the pancakes; smaller leaks more.", show_default=False),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="File to write, mode 0600; never overwritten.")] = Path(
+        "key.json"
+    ),
+    gamma: Annotated[
+        str, typer.Option(help="Number of pancakes: 2sqrtd, 20sqrtd, 2d, 20d or a number.")
+    ] = "2sqrtd",
+    directions: Annotated[int, typer.Option(help="Secret directions, mutually orthogonal.")] = 1,
+    allow_small_gamma: Annotated[
+        bool,
+        typer.Option(
+            "--allow-small-gamma", help="Allow γ < 2√d, which can be found without the key."
+        ),
+    ] = False,
+    kind: Annotated[
+        Literal["pancake", "seed-in-noise"],
+        typer.Option(help="Backdoor that the key is for; seed-in-noise takes only --out."),
+    ] = "pancake",
+) -> None:
+    """Make the key of a backdoored lab specimen, by default of a pancake.
+
+    [bold]Examples[/bold]
+
+    $ dpaudit key new --dim 256 --beta 1e-4 --out key.json
+    $ dpaudit key new --dim 64 --beta 1e-3 --gamma 2d --directions 3 --out k3.json
+    $ dpaudit key new --kind seed-in-noise --out seed.json
+    """
+    from dpaudit.hardness import estimate
+    from dpaudit.noise.key import PancakeKey
+    from dpaudit.noise.seed_in_noise.key import SeedKey
+
+    given = {"--dim": dim, "--beta": beta}
+    if kind == "seed-in-noise":
+        plain = gamma == "2sqrtd" and directions == 1 and not allow_small_gamma
+        if not plain or any(value is not None for value in given.values()):
+            raise UsageError("kind=seed-in-noise: takes only --out; leave the other options out")
+        seed_key = SeedKey.new()
+        seed_key.save(out)
+        emit(f"{out}: seed-in-noise key {seed_key.fingerprint}")
+    else:
+        if dim is None or beta is None:
+            missing = next(name for name, value in given.items() if value is None)
+            raise UsageError(f"{missing[2:]}: a pancake key needs it; write {missing} VALUE")
+        key = PancakeKey.new(
+            dim=count_of(dim, name="dim", what="values per vector", example="256"),
+            beta=beta,
+            gamma=gamma,
+            directions=directions,
+            allow_small_gamma=allow_small_gamma,
+        )
+        key.save(out)
+        emit(
+            f"{out}: pancake key {key.fingerprint} "
+            f"for dim={key.dim}, beta={key.beta:g}, gamma={key.gamma:g}"
+        )
+        if (warning := _warning(estimate(key.dim, key.beta, key.gamma), out)) is not None:
+            tell(warning)
+    note(f"LAB SPECIMEN. Try: dpaudit audit {kind}:key={out} --claim gaussian:sigma=1")
+
+
+def key_show(
+    path: Annotated[Path, typer.Argument(metavar="KEY", help="A key file.", show_default=False)],
+    output: FormatOption = "text",
+) -> None:
+    """Show a key's parameters and fingerprint, never its secret.
+
+    [bold]Examples[/bold]
+
+    $ dpaudit key show key.json
+    $ dpaudit key show key.json --format json
+    """
+    from dpaudit.accounting import peak_spacing, peak_width
+    from dpaudit.hardness import estimate
+    from dpaudit.noise.key import PancakeKey
+    from dpaudit.noise.key_file import OtherKindError
+
+    try:
+        key = PancakeKey.load(path)
+    except OtherKindError as error:
+        _print(_of_seed(path, error), output)
+        return
+    found = estimate(key.dim, key.beta, key.gamma)
+    facts: dict[str, Any] = {
+        "fingerprint": key.fingerprint,
+        "dim": key.dim,
+        "beta": key.beta,
+        "gamma": key.gamma,
+        "directions": key.directions,
+        "peak_spacing_in_sigma": peak_spacing(sigma=1, beta=key.beta, gamma=key.gamma),
+        "peak_width_in_sigma": peak_width(sigma=1, beta=key.beta, gamma=key.gamma),
+        "without_the_key": to_dict(found) if output == "json" else _brief(found),
+    }
+    _print(facts, output)
+
+
+def _of_seed(path: Path, error: OtherKindError) -> dict[str, Any]:
+    from dpaudit.noise.key_file import OtherKindError
+    from dpaudit.noise.seed_in_noise.key import SeedKey
+
+    try:
+        key = SeedKey.load(path)
+    except OtherKindError:
+        raise error from None
+    return {
+        "kind": "seed-in-noise",
+        "fingerprint": key.fingerprint,
+        "public_key": key.public_key,
+        "distance": "per vector at most 2^-39·(1 + scale/8) from the law, 0 for code=signs",
+    }
+
+
+def _print(facts: dict[str, Any], output: str) -> None:
+    if output == "json":
+        write_json_line(facts)
+    else:
+        shown = {k: f"{v:g}" if isinstance(v, float) else v for k, v in facts.items()}
+        emit("\n".join(f"{k:22} {v}" for k, v in shown.items()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HardnessOptions:
+    """Whose pancake is to be found, if not a key's file tells, and in what noise."""
+
+    dim: Annotated[
+        int | None,
+        Option(
+            "Without a key: dimension of the noise vectors.",
+            "N",
+            read=functools.partial(count_of, name="dim", what="values per vector", example="256"),
+        ),
+    ] = None
+    beta: Annotated[float | None, Option("Without a key: thinness of the pancakes.")] = None
+    gamma: Annotated[str, Option("Without a key: 2sqrtd, 20sqrtd, 2d, 20d or a number.")] = "2sqrtd"
+    dtype: Annotated[
+        Literal["float64", "float32", "float16", "bfloat16"],
+        Option("What the released noise is rounded to."),
+    ] = "float64"
+    step: Annotated[float, Option("Step of a lattice that it is rounded to, in σ; 0: none.")] = 0.0
+    tau: Annotated[float, Option("Independent Gaussian noise added (smoothing), in σ.")] = 0.0
+    drawn: Annotated[
+        int,
+        Option(
+            "Noise vectors that the search may choose short rows from.",
+            "N",
+            default="30k",
+            read=functools.partial(count_of, name="drawn", what="noise vectors", example="30k"),
+        ),
+    ] = _DRAWN
+    paper: Annotated[bool, Option("One row per setting of arXiv 2509.23834 instead.")] = False
+
+
+@with_shared_options
+def key_hardness(
+    path: Annotated[
+        Path | None, typer.Argument(metavar="KEY", help="A key file.", show_default=False)
+    ] = None,
+    *,
+    options: HardnessOptions,
+    output: FormatOption = "text",
+) -> None:
+    """Estimate how hard a pancake is to find in its noise without the key.
+
+    Rows, block size, operations and time of the cheapest known attack, with
+    searches that were measured nearby. An estimate of known attacks, not a lower
+    bound. Never shows the secret.
+
+    [bold]Examples[/bold]
+
+    $ dpaudit key hardness key.json
+    $ dpaudit key hardness --dim 128 --beta 1e-4 --dtype float32
+    """
+    from dpaudit.hardness import estimate, measured
+    from dpaudit.noise.key import PancakeKey, parse_gamma
+
+    dim, beta = options.dim, options.beta
+    numbers = dim is not None or beta is not None
+    if (path is not None) + numbers + options.paper != 1 or (dim is None) != (beta is None):
+        raise UsageError(
+            "key hardness: give a key's file, or both --dim and --beta, or --paper, "
+            "e.g. dpaudit key hardness --dim 128 --beta 1e-4"
+        )
+    if options.paper:
+        settings = list(paper())
+        if output == "json":
+            write_json_line([to_dict(row) for row in settings])
+        else:
+            emit(_paper_table(settings))
+        return
+    key = None if path is None else PancakeKey.load(path)
+    if key is not None:
+        dim, beta, width = key.dim, key.beta, key.gamma
+    else:
+        assert dim is not None and beta is not None  # noqa: S101, PT018 for mypy
+        width = parse_gamma(options.gamma, dim=dim)
+    found = estimate(
+        dim,
+        beta,
+        width,
+        dtype=options.dtype,
+        step=options.step,
+        tau=options.tau,
+        drawn=options.drawn,
+    )
+    points = sorted(measured(), key=lambda cell: cell.distance(dim, found.effective_beta))
+    nearest = sorted(points[:_NEAREST], key=lambda cell: (cell.dim, -cell.beta))
+    if output == "json":
+        named = {} if key is None else {"fingerprint": key.fingerprint}
+        write_json_line({**named, **to_dict(found), "measured": to_dict(nearest)})
+        return
+    emit("\n".join(f"{name:16} {value}" for name, value in _facts(found, options.drawn)))
+    emit("\nMeasured nearby, β told (wall time on loaded machines), and as estimated:")
+    emit(_measured_table(nearest))
+
+
+def _warning(found: Estimate, path: Path) -> str | None:
+    """One sentence if a key is within reach of a search without it."""
+    if not found.within_reach:
+        return None
+    return (
+        f"This key is within reach of a search without it, by {_NAMES[found.attack]}: about "
+        f"{_power(found.log2_operations)} operations ({_time(found.seconds)} on one core); "
+        f"see dpaudit key hardness {path}"
+    )
+
+
+def _brief(found: Estimate) -> str:
+    """The cheapest attack in a few words."""
+    where = "" if found.rows is None else f", {found.rows:,} rows, block size {found.block:,}"
+    return f"{_NAMES[found.attack]}{where}, {_power(found.log2_operations)} operations"
+
+
+def paper() -> Iterator[Mapping[str, Any]]:
+    """The pancake paper's settings, an estimate each."""
+    from dpaudit.hardness import estimate
+    from dpaudit.noise.key import parse_gamma
+
+    for where, what, dim, gammas, betas in _PAPER:
+        for gamma in gammas:
+            for beta in betas:
+                found = estimate(dim, beta, parse_gamma(gamma, dim=dim))
+                lattice = found.lattice
+                yield {
+                    "where": where,
+                    "what": what,
+                    "dim": dim,
+                    "gamma": gamma,
+                    "beta": beta,
+                    "attack": found.attack,
+                    "rows": found.rows,
+                    "block": found.block,
+                    "log2_core_svp": None if lattice is None else lattice.log2_core_svp,
+                    "log2_operations": found.log2_operations,
+                    "within_reach": found.within_reach,
+                }
+
+
+def _paper_table(settings: list[Mapping[str, Any]]) -> Table:
+    """One row per setting."""
+    table = _columns(
+        "in the paper", "d", "γ", "β", "rows", "block size", "core-SVP", "operations", "reach"
+    )
+    before = None
+    for row in settings:
+        here = f"{row['where']}: {row['what']}"
+        table.add_row(
+            here if here != before else "",
+            f"{row['dim']:,}",
+            row["gamma"],
+            f"{row['beta']:.3g}",
+            "" if row["rows"] is None else f"{row['rows']:,}",
+            "" if row["block"] is None else f"{row['block']:,}",
+            "" if row["log2_core_svp"] is None else _power(row["log2_core_svp"]),
+            _power(row["log2_operations"]),
+            "within" if row["within_reach"] else "beyond",
+        )
+        before = here
+    return table
+
+
+def _facts(found: Estimate, drawn: int) -> Iterator[tuple[str, str]]:
+    from dpaudit.hardness import REACH
+
+    yield "pancake", f"d = {found.dim:,}, β = {found.beta:g}, γ = {found.gamma:.4g}, {found.dtype}"
+    if found.effective_beta > 1.01 * found.beta:
+        yield "blurred", f"as a pancake of β = {found.effective_beta:.3g} would be"
+    yield "cheapest attack", _NAMES[found.attack]
+    if (lattice := found.lattice) is None:
+        yield "lattice", "reduction is not expected to succeed at any block size"
+    else:
+        shortest = f", the shortest of {drawn:,}" if drawn > (lattice.rows or 0) else ""
+        yield "lattice", f"{lattice.rows:,} rows{shortest}; block size {lattice.block:,}"
+    core = found.attacks[0].log2_core_svp
+    counted = "" if core is None else f" (core-SVP: {_power(core)})"
+    yield "operations", _power(found.log2_operations) + counted
+    basis = "10^9 multiplications per second" if core is None else "the searches that were measured"
+    yield "time", f"{_time(found.seconds)} on one core, extrapolated from {basis}"
+    yield "other attacks", "; ".join(map(_other, found.attacks[1:]))
+    beyond = "within" if found.within_reach else "beyond"
+    yield "without the key", f"{beyond} reach, which is taken as 2^{REACH:g} operations"
+
+
+def _other(attack: KeylessAttack) -> str:
+    need = f", {_power(attack.log2_samples)} vectors" if attack.name == "covariance" else ""
+    return f"{_NAMES[attack.name]}: {_power(attack.log2_operations)} operations{need}"
+
+
+def _measured_table(cells: list[Measured]) -> Table:
+    table = _columns(
+        *("d", "β", "rows", "reduction", "reducer", "found", "seconds", "clock"),
+        *("estimated", "block size"),
+    )
+    for cell in cells:
+        block = cell.estimated_block
+        table.add_row(
+            f"{cell.dim}",
+            f"{cell.beta:g}",
+            f"{cell.rows}",
+            cell.reduction,
+            cell.reducer,
+            f"{cell.found} of {cell.keys}",
+            _seconds(cell.seconds),
+            cell.clock,
+            _seconds(cell.estimated_seconds),
+            "" if block is None else f"{block}",
+        )
+    return table
+
+
+def _columns(*names: str) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for name in names:
+        words = name in ("in the paper", "reduction", "reducer", "clock", "γ")
+        table.add_column(name, justify="left" if words else "right", no_wrap=True)
+    return table
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.2g}" if seconds < 10 else f"{seconds:.0f}"
+
+
+def _power(log2: float) -> str:
+    return f"2^{log2:.1f}" if log2 < 100 else f"2^{log2:.0f}" if log2 < 1e6 else f"2^{log2:.3g}"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 1:
+        return "under a second"
+    if not math.isfinite(seconds) or seconds >= 1e4 * _YEAR:
+        return f"2^{math.log2(min(seconds, 2.0**1000) / _YEAR):.0f} years or more"
+    for limit, unit, name in ((120, 1, "s"), (7200, 60, "minutes"), (172800, 3600, "hours")):
+        if seconds < limit:
+            return f"about {seconds / unit:.0f} {name}"
+    days = seconds / 86400
+    return f"about {days:.0f} days" if days < 730 else f"about {seconds / _YEAR:,.0f} years"
