@@ -195,8 +195,8 @@ class TranscriptVerdict:
 class PluginOrigin:
     """A plug-in's kind and name, and the distribution and version that registered it.
 
-    ``sha256`` is the hash of its package's Python sources (``dpaudit.source_hash``); empty if it
-    was not computed or not found.
+    ``sha256`` is the hash of its package's Python sources (:func:`dpaudit.registry.source_hash`);
+    empty if it was not computed or not found.
     """
 
     kind: str

@@ -12,8 +12,7 @@ class Game:
     """One game between an attacker and a mechanism; ``dpaudit list attacks`` prints it.
 
     An attack names its games in the class attribute ``games``, and what it holds beyond what the
-    game gives it (a key, a file) in ``holds``. Both are literals, read from its source without an
-    import.
+    game gives it (a key, a file) in ``holds``.
     """
 
     name: str
