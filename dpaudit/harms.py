@@ -2,6 +2,10 @@
 
 A test names its harm where it is defined: ``harm = "strength"``. A plug-in may also give a
 :class:`Harm` of its own.
+
+Findings and blind spots are placed in the differential privacy pyramid of NIST SP 800-226 (final,
+March 2025): nine components, each in one of three sections. Their names and sections are those of
+the publication. Which component a test belongs to is our judgement.
 """
 
 from __future__ import annotations
@@ -11,10 +15,70 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dpaudit import wording
-from dpaudit.hazards import ALGORITHMS, SIDE_CHANNELS, TRUST
-from dpaudit.report import Check, Meaning
+from dpaudit.report import Check, Hazard, Meaning
 
-__all__ = ["HARMS", "Harm", "meaning_of_findings", "no_verdict", "odds_text"]
+__all__ = [
+    "ALGORITHMS",
+    "COMPONENTS",
+    "HARMS",
+    "PARAMETERS",
+    "SIDE_CHANNELS",
+    "TRUST",
+    "UNIT",
+    "Harm",
+    "Pyramid",
+    "meaning_of_findings",
+    "no_verdict",
+    "odds_text",
+]
+
+PARAMETERS = "Privacy parameters"
+UNIT = "Unit of privacy"
+ALGORITHMS = "Algorithms and correctness"
+TRUST = "Trust models"
+SIDE_CHANNELS = "Side channels"
+
+COMPONENTS = (
+    (PARAMETERS, 2),
+    (UNIT, 2),
+    (ALGORITHMS, 3),
+    ("Utility", 3),
+    ("Bias", 3),
+    ("Access control", 4),
+    (TRUST, 4),
+    (SIDE_CHANNELS, 4),
+    ("Data collection exposure", 4),
+)
+"""The components of the pyramid with their sections, from the top down."""
+
+
+class Pyramid:
+    """Collects what was found in each component, and what is not excluded there."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, list[str]] = {}
+        self._open: dict[str, list[str]] = {}
+
+    def add(self, component: str, found: str) -> None:
+        """Something was found in ``component``."""
+        self._found.setdefault(component, []).append(found)
+
+    def leave_open(self, component: str, flaw: str) -> None:
+        """``flaw`` in ``component`` is not excluded."""
+        self._open.setdefault(component, []).append(flaw)
+
+    def hazards(self) -> tuple[Hazard, ...]:
+        """The components that something was said of, from the top down."""
+        return tuple(
+            Hazard(
+                component=name,
+                found=tuple(self._found.get(name, ())),
+                open=tuple(self._open.get(name, ())),
+            )
+            for name, _ in COMPONENTS
+            if name in self._found or name in self._open
+        )
+
 
 _MANY_TO_ONE = 1e6
 """Odds and numbers of audits above this are told as "more than a million"."""

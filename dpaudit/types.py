@@ -257,7 +257,7 @@ class BlindSpot:
     unit: str
     says: str
     component: str = field(default="", metadata={"document": "if any"})
-    """The component of NIST's pyramid (:mod:`dpaudit.hazards`); empty: the algorithm."""
+    """The component of NIST's pyramid (:mod:`dpaudit.harms`); empty: the algorithm."""
 
     def __repr__(self) -> str:
         upto = "any size" if self.size is None else f"up to {self.size:.3g} {self.unit}".rstrip()

@@ -10,10 +10,10 @@ from dpaudit.cli.earlier import refuse_another
 from dpaudit.cli.formats import without_earlier
 from dpaudit.cli.proving import command_of_proof
 from dpaudit.cli.verdicts import finish, with_command
-from dpaudit.describing import describe
 from dpaudit.errors import UsageError
 from dpaudit.prove.determinism.check import determinism
 from dpaudit.provenance import identified
+from dpaudit.report import describe
 from dpaudit.results.text import one_line
 from dpaudit.samplers.identity import identify
 

@@ -18,11 +18,10 @@ from dpaudit.cli.output import emit, note, write_json_line
 from dpaudit.cli.running import mine, run_cells, tell_failures
 from dpaudit.cli.verdicts import printed, show, write_run
 from dpaudit.codec import to_dict
-from dpaudit.describing import describe
 from dpaudit.errors import SpecError, StoreError, UsageError
 from dpaudit.experiments.options import RunOptions
 from dpaudit.render.json_schema import schema_text
-from dpaudit.report import Report
+from dpaudit.report import Report, describe
 from dpaudit.results.text import one_line, printable
 
 if TYPE_CHECKING:

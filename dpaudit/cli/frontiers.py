@@ -11,10 +11,10 @@ from dpaudit.cli.calibrating import calibration
 from dpaudit.cli.verdicts import show as show_report
 from dpaudit.cli.verdicts import write_result
 from dpaudit.codec import to_dict
-from dpaudit.describing import describe
 from dpaudit.errors import UsageError
 from dpaudit.experiments.results import Column, MeasurementsResult
 from dpaudit.provenance import collect
+from dpaudit.report import describe
 from dpaudit.results.files import write_file
 from dpaudit.types import PowerPoint
 

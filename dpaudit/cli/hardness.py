@@ -9,10 +9,10 @@ from typing import Any
 
 from rich.table import Table
 
+from dpaudit.accounting.hardness import REACH, Estimate, KeylessAttack, Measured, estimate, measured
 from dpaudit.cli.output import emit, write_json_line
 from dpaudit.codec import to_dict
 from dpaudit.errors import UsageError
-from dpaudit.hardness import REACH, Estimate, KeylessAttack, Measured, estimate, measured
 from dpaudit.noise.key import PancakeKey, parse_gamma
 
 __all__ = ["brief", "of_key", "paper", "paper_table", "show", "warning"]

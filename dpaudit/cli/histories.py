@@ -12,13 +12,13 @@ import typer
 
 from dpaudit.cli.running import run_cells, tell_failures
 from dpaudit.cli.verdicts import show, write_run
-from dpaudit.describing import describe
 from dpaudit.errors import StoreError
 from dpaudit.experiments.options import RunOptions
 from dpaudit.experiments.results import MeasurementsResult
 from dpaudit.experiments.store import FILE, Store
 from dpaudit.experiments.stored import result_of
 from dpaudit.options import words_of
+from dpaudit.report import describe
 from dpaudit.studies.history.installing import versions as known_versions
 from dpaudit.studies.history.options import HistoryOptions, Place
 from dpaudit.studies.history.spec import history_spec

@@ -20,7 +20,6 @@ from dpaudit.cli.earlier import refuse_another
 from dpaudit.cli.formats import without_earlier
 from dpaudit.cli.output import emit, note, write_json_line
 from dpaudit.cli.verdicts import finish, with_command
-from dpaudit.describing import describe
 from dpaudit.errors import UsageError
 from dpaudit.prove.certificates import checker
 from dpaudit.prove.certificates.certificate import certificate_of, write_certificate
@@ -33,6 +32,7 @@ from dpaudit.prove.questions import (
 )
 from dpaudit.prove.results import CERTIFICATE
 from dpaudit.prove.run import Proof, prove
+from dpaudit.report import describe
 from dpaudit.results.foreign import RefusedError, open_plain, shown
 from dpaudit.results.text import one_line, tell
 from dpaudit.samplers.endpoints.targets import named_function

@@ -12,10 +12,10 @@ from rich.text import Text
 
 from dpaudit.cli.output import emit, note, out_console, write_json_line
 from dpaudit.codec import to_dict
-from dpaudit.describing import describe
 from dpaudit.errors import UsageError
 from dpaudit.registry import missing_extra
 from dpaudit.render import render_terminal
+from dpaudit.report import describe
 from dpaudit.results.text import printable
 
 if TYPE_CHECKING:

@@ -19,10 +19,9 @@ from dpaudit.cli.formats import formats_of, without_earlier
 from dpaudit.cli.options import Output
 from dpaudit.cli.progress import AuditProgress
 from dpaudit.cli.verdicts import audited, finish
-from dpaudit.counts import count_of
-from dpaudit.describing import describe
 from dpaudit.errors import SamplerCrashError, UsageError
-from dpaudit.options import command_of
+from dpaudit.options import command_of, count_of
+from dpaudit.report import describe
 from dpaudit.results.text import error_text, one_line
 from dpaudit.samplers.sandbox.policy import asking
 

@@ -15,10 +15,9 @@ from dpaudit.cli.formats import write_formats
 from dpaudit.cli.output import emit, note, out_console, write_json_line
 from dpaudit.cli.progress import AuditProgress
 from dpaudit.cli.readiness import be_ready
-from dpaudit.describing import describe
 from dpaudit.errors import SamplerError, StoreError, UsageError
 from dpaudit.prove.results import DeterminismResult, ProofResult
-from dpaudit.report import SCHEMA, Report
+from dpaudit.report import SCHEMA, Report, describe
 from dpaudit.samplers.sandbox.policy import Policy
 
 __all__ = [

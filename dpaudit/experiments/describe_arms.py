@@ -34,7 +34,7 @@ from dpaudit.experiments.describe_cells import (
     record_sections,
 )
 from dpaudit.experiments.results import Arm, ArmAttack, ArmAudit, ExperimentResult
-from dpaudit.hazards import ALGORITHMS, PARAMETERS, SIDE_CHANNELS, TRUST, UNIT, Pyramid
+from dpaudit.harms import ALGORITHMS, PARAMETERS, SIDE_CHANNELS, TRUST, UNIT, Pyramid
 from dpaudit.report import (
     Axis,
     Chart,

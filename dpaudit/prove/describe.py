@@ -8,7 +8,7 @@ from typing import Literal
 
 from dpaudit import wording
 from dpaudit.codec import to_dict
-from dpaudit.hazards import ALGORITHMS, PARAMETERS, SIDE_CHANNELS, TRUST, UNIT, Pyramid
+from dpaudit.harms import ALGORITHMS, PARAMETERS, SIDE_CHANNELS, TRUST, UNIT, Pyramid
 from dpaudit.prove.charts import delta_text, law_charts, law_is_of, log_ratio, outputs_of
 from dpaudit.prove.results import (
     CERTIFICATE,

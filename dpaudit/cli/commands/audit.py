@@ -82,8 +82,8 @@ def audit(
     from dpaudit.cli.output import note
     from dpaudit.cli.progress import AuditProgress
     from dpaudit.cli.verdicts import audited, exit_with_verdict, write_result
-    from dpaudit.describing import describe
     from dpaudit.options import command_of
+    from dpaudit.report import describe
     from dpaudit.samplers.identity import identify
 
     out, formats = to.out, formats_of(to.also, out=to.out)

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 import typer
 
 from dpaudit.cli.options import SeedOption
-from dpaudit.describing import Described
 from dpaudit.errors import UsageError
 from dpaudit.provenance import collect
+from dpaudit.report import Described
 
 __all__ = [
     "deployment_apple",

@@ -258,7 +258,7 @@ def frontier(
     $ dpaudit frontier --dim 64 --samples 1M --calibrate
     """
     from dpaudit.cli import frontiers
-    from dpaudit.counts import count_of
+    from dpaudit.options import count_of
 
     frontiers.show(
         dim=optional_count(dim, name="dim", what="values per vector", example="64"),

@@ -97,7 +97,7 @@ def key_new(
     $ dpaudit key new --kind seed-in-noise --out seed.json
     """
     from dpaudit.cli import keys
-    from dpaudit.counts import count_of
+    from dpaudit.options import count_of
 
     given = {"--dim": dim, "--beta": beta}
     if kind == "seed-in-noise":
@@ -185,7 +185,7 @@ def key_hardness(
     """
     from dpaudit.cli import hardness
     from dpaudit.cli.options import optional_count
-    from dpaudit.counts import count_of
+    from dpaudit.options import count_of
 
     hardness.show(
         path,

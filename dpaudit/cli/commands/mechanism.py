@@ -116,8 +116,8 @@ def mechanism(
     from dpaudit.cli.formats import formats_of, without_earlier
     from dpaudit.cli.progress import AuditProgress
     from dpaudit.cli.verdicts import audited, finish
-    from dpaudit.describing import describe
     from dpaudit.options import command_of
+    from dpaudit.report import describe
     from dpaudit.samplers.identity import identify
 
     claim = claimed.claim()

@@ -12,7 +12,7 @@ import pytest
 from support import reports
 from support.documents import Page
 
-from dpaudit.hazards import COMPONENTS
+from dpaudit.harms import COMPONENTS
 from dpaudit.render import write_report
 from dpaudit.render.glossary import Linker, glossary, glossary_text
 from dpaudit.render.line_breaks import breakable, kept_whole
