@@ -9,7 +9,7 @@ from functools import partial
 
 from dpaudit.claims import Claim
 from dpaudit.harms import SIDE_CHANNELS, TRUST
-from dpaudit.interfaces import Test
+from dpaudit.protocols import Test
 from dpaudit.stats import holm
 from dpaudit.types import LAST_CAUSE, BlindSpot, Evidence, TestResult
 

@@ -13,7 +13,7 @@ from dpaudit import registry
 from dpaudit.cli.output import emit, write_json_line
 from dpaudit.codec import to_dict
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Attack
+from dpaudit.protocols import Attack
 from dpaudit.results.arrays import read_npy
 from dpaudit.stats import clopper_pearson
 from dpaudit.vectors.arrays import to_numpy

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from dpaudit import registry
 from dpaudit.cli.output import emit, note, write_json_line
-from dpaudit.interfaces import GAMES
+from dpaudit.protocols import GAMES
 from dpaudit.results.text import one_line
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from dpaudit.experiments.arm import Arm, build_arm
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid, Table
 from dpaudit.experiments.measure import Measure
-from dpaudit.interfaces import NoiseSource, Stream
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
+from dpaudit.protocols import NoiseSource, Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit.studies.keyless import RIGHT, recovered
 from dpaudit.studies.trials import interval, tensor_batches

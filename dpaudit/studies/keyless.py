@@ -19,9 +19,9 @@ from dpaudit.claims import Claim
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid, Table
 from dpaudit.experiments.measure import Measure
-from dpaudit.interfaces import Stream
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
+from dpaudit.protocols import Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit.studies.trials import interval
 

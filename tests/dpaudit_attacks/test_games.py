@@ -13,9 +13,9 @@ from support.several_directions import key_of
 from dpaudit import registry
 from dpaudit.cli.listing import show
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import GAMES
 from dpaudit.local.count_mean_sketch import CountMeanSketch
 from dpaudit.noise.seed_in_noise.key import SeedKey
+from dpaudit.protocols import GAMES
 from dpaudit.randomness import KeyedStream
 from dpaudit.testing import check_attack
 from dpaudit_attacks.floating_point.bit_features import BitFeatures

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from dpaudit.accounting.hardness import blur, measured
 from dpaudit.claims import Claim
-from dpaudit.interfaces import Block, Stream
+from dpaudit.protocols import Block, Stream
 from dpaudit.types import BlindSpot, Evidence, Interval
 from dpaudit_attacks.keyless.plan import Cell, Job, covered, in_words, jobs, so_far
 from dpaudit_attacks.keyless.recovered import save

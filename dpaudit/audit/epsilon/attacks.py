@@ -16,7 +16,7 @@ from dpaudit.audit.epsilon.events import Cells, Event, NestedEvents, Statistic, 
 from dpaudit.audit.epsilon.judge import EVENT_SHARE, LOW_BITS_SHARE, Learned
 from dpaudit.audit.epsilon.releases import Releases
 from dpaudit.errors import DpauditError, UnknownNameError, UsageError
-from dpaudit.interfaces import LearningAttack, ProbingAttack, SupportAttack
+from dpaudit.protocols import LearningAttack, ProbingAttack, SupportAttack
 from dpaudit.results.text import error_text, one_line
 from dpaudit.samplers.adapters.base import Adapter
 from dpaudit.stats import clopper_pearson

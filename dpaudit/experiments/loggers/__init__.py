@@ -14,7 +14,7 @@ from typing import Any
 from dpaudit import registry
 from dpaudit.errors import UsageError
 from dpaudit.experiments.store import Store
-from dpaudit.interfaces import RunLogger
+from dpaudit.protocols import RunLogger
 from dpaudit.results.text import error_text
 from dpaudit.types import CellFailure, CellResult, Reference, RunStart
 
@@ -41,7 +41,7 @@ def open_loggers(references: Sequence[str], *, trouble: Trouble) -> Relay:
         if not isinstance(logger, RunLogger):
             raise UsageError(
                 f"log={text}: the plug-in is no RunLogger; "
-                "see dpaudit.interfaces and check_run_logger"
+                "see dpaudit.protocols and check_run_logger"
             )
         made[text] = logger
     return Relay(made, trouble=trouble)
