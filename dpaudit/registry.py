@@ -7,7 +7,6 @@ refused.
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import functools
 import hashlib
@@ -247,7 +246,7 @@ def documented(plugin: Plugin) -> str:
     """
     made = plugin.entry_point.load()
     own = made.__doc__ if isinstance(made, (type, FunctionType)) else None
-    if own is None or (dataclasses.is_dataclass(made) and own.startswith(f"{made.__name__}(")):
+    if own is None or own.startswith(f"{made.__name__}("):  # what a dataclass has without one
         module = made.__module__ if isinstance(made, type) else plugin.entry_point.module
         own = sys.modules[module].__doc__
     return inspect.cleandoc(own or "")
@@ -298,8 +297,8 @@ def _offered(made: Any, kind: str) -> dict[str, str | None]:
     """The options of a class with their defaults; of a test, those that are keywords only."""
     if not isinstance(made, type) or kind == "samplers":  # these are named as command:, file:, …
         return {}
-    kinds = {inspect.Parameter.KEYWORD_ONLY}
-    kinds |= set() if kind == "tests" else {inspect.Parameter.POSITIONAL_OR_KEYWORD}
+    kinds = [inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    kinds = kinds[:1] if kind == "tests" else kinds
     return {
         name: None if option.default is option.empty else str(option.default)
         for name, option in _parameters(made).items()

@@ -12,8 +12,8 @@ from rich.markdown import Markdown
 from rich.table import Table
 from rich.text import Text
 
-from dpaudit.audit.topics import Explanation, explain, topics
 from dpaudit.cli.output import emit, write_json_line
+from dpaudit.harms import Explanation, explain, topics
 from dpaudit.results.text import one_line
 
 __all__ = ["show"]

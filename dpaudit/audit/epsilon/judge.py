@@ -25,7 +25,7 @@ from dpaudit.audit.epsilon.shares import divided, possible_shares
 from dpaudit.audit.epsilon.verdict import at_least
 from dpaudit.audit.options import PrivacyClaim
 from dpaudit.audit.result import StatedClaim
-from dpaudit.audit.topics import attack_topic
+from dpaudit.harms import attack_topic
 from dpaudit.stats import rounded_down
 from dpaudit.types import Reference, TestResult
 

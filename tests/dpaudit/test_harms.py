@@ -11,7 +11,7 @@ from command_line import here as dpaudit
 
 from dpaudit import registry
 from dpaudit.audit.betting import BETS
-from dpaudit.audit.topics import SECTIONS, explain, topic_of, topics
+from dpaudit.harms import SECTIONS, explain, topic_of, topics
 from dpaudit.types import PluginOrigin
 
 
