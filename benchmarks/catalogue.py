@@ -24,7 +24,7 @@ import numpy as np
 from dpaudit.accounting import gaussian_epsilon, gaussian_sigma
 from dpaudit.audit.epsilon.judge import Judged, judge, learn
 from dpaudit.audit.options import PrivacyClaim
-from dpaudit.counts import count_of
+from dpaudit.options import count_of
 from dpaudit.provenance import hardware
 from dpaudit.stats import clopper_pearson
 

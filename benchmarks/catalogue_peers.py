@@ -38,7 +38,7 @@ from scipy.stats import beta
 from dpaudit.audit.epsilon.bounds import epsilon_bounds
 from dpaudit.audit.epsilon.judge import CURVE_SHARE, Learned, judge, learn
 from dpaudit.audit.options import PrivacyClaim
-from dpaudit.counts import count_of
+from dpaudit.options import count_of
 from dpaudit.provenance import collect
 
 ROOT = Path(__file__).parents[1]

@@ -2,8 +2,8 @@
 
 `python benchmarks/hardness.py` (a second): fits the two constants of seconds for each reducer and
 prints the residuals, cell by cell. `--write` puts the cells of docs/results/ into
-dpaudit/hardness.csv, and keeps those that were measured elsewhere. CPU seconds, where a reducer has
-three cells or more of a second or more, are fitted alone.
+dpaudit/accounting/hardness.csv, and keeps those that were measured elsewhere. CPU seconds, where a
+reducer has three cells or more of a second or more, are fitted alone.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 import scipy
 
-from dpaudit.hardness import Measured, entry_bits, measured, seconds_of
+from dpaudit.accounting.hardness import Measured, entry_bits, measured, seconds_of
 
 ROOT = Path(__file__).parents[1]
-TABLE = ROOT / "dpaudit" / "hardness.csv"
+TABLE = ROOT / "dpaudit" / "accounting" / "hardness.csv"
 RUNS = ("keyless", "keyless-far")
 FRONTIER = "keyless-frontier"
 HEAD = """\

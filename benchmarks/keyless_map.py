@@ -1,7 +1,7 @@
 """The figure of (d, β) with contours of seconds: docs/reproduce/keyless-map.svg.
 
-`python benchmarks/keyless_map.py`. Contours are the estimate (`dpaudit.hardness`), dots the cells
-that were measured with BLASter, with their CPU seconds; crosses are those that were not found.
+`python benchmarks/keyless_map.py`. Contours are the estimate (`dpaudit.accounting.hardness`), dots
+the cells that were measured with BLASter, with their CPU seconds; crosses are those not found.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from dpaudit.hardness import estimate, measured
+from dpaudit.accounting.hardness import estimate, measured
 
 OUT = Path(__file__).parents[1] / "docs" / "reproduce" / "keyless-map.svg"
 DIMS = np.arange(24, 297, 8)

@@ -23,7 +23,7 @@ from common import MACHINE
 from dpaudit import registry
 from dpaudit.audit import AuditOptions, run_audit
 from dpaudit.claims import Claim
-from dpaudit.counts import count_of
+from dpaudit.options import count_of
 from dpaudit.randomness import KeyedStream
 from dpaudit.studies.zoo import HALVES, specimen, specimen_sampler
 

@@ -29,12 +29,12 @@ __all__ = [
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from dpaudit.api import write_report
     from dpaudit.audit import audit_sampler
     from dpaudit.audit.epsilon import audit_datasets, audit_mechanism
     from dpaudit.audit.training_loops import audit_loader, audit_training
     from dpaudit.optimizers import assert_private_step, audit_optimizer
     from dpaudit.prove.run import prove_law
+    from dpaudit.report import write_report
 
 
 _HOMES = {
@@ -46,7 +46,7 @@ _HOMES = {
     "audit_sampler": "audit",
     "audit_training": "audit.training_loops",
     "prove_law": "prove.run",
-    "write_report": "api",
+    "write_report": "report",
 }
 
 

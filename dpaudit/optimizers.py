@@ -30,10 +30,9 @@ from dpaudit.audit.options import (
 from dpaudit.audit.result import AuditResult, MechanismResult
 from dpaudit.audit.run import SEARCH_SECONDS, audit_subject
 from dpaudit.codec import to_dict
-from dpaudit.describing import Described
 from dpaudit.errors import UsageError
 from dpaudit.options import Option, from_keywords, takes
-from dpaudit.report import Check, Column, Report, Section, Table
+from dpaudit.report import Check, Column, Described, Report, Section, Table
 from dpaudit.samplers.callables import Subject
 from dpaudit.types import BlindSpot, Verdict
 

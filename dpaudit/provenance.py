@@ -13,9 +13,9 @@ from importlib.metadata import PackageNotFoundError, version
 from types import MappingProxyType
 
 from dpaudit import wording
+from dpaudit.registry import source_hash
 from dpaudit.report import Facts
 from dpaudit.results.text import one_line
-from dpaudit.source_hash import source_hash
 from dpaudit.types import AuditedFile, PluginOrigin, Provenance
 
 __all__ = ["collect", "file_facts", "hardware", "identified", "versions"]

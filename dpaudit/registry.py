@@ -1,36 +1,35 @@
 """Plug-ins by name, through entry points; built-in and third-party ones are treated alike.
 
-The groups are ``dpaudit.`` and one of ``KINDS``. Listing imports nothing; a plug-in is imported
-when it is loaded. A name that two distributions register is refused.
+The groups are ``dpaudit.`` and one of ``KINDS``. Their names are listed without an import; a
+plug-in is imported when it is loaded or described. A name that two distributions register is
+refused.
 """
 
 from __future__ import annotations
 
-import ast
-import contextlib
 import difflib
 import functools
+import hashlib
 import importlib.util
 import inspect
+import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+import zipfile
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from importlib.machinery import ModuleSpec
 from importlib.metadata import Distribution, EntryPoint, entry_points
-from typing import Any, Literal, get_args
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args
 
 from dpaudit.errors import DuplicatePluginError, MissingExtraError, UnknownNameError, UsageError
 from dpaudit.results.text import error_text, one_line
-from dpaudit.source_hash import source_hash
-from dpaudit.source_reading import (
-    Option,
-    definition,
-    options_of,
-    packages,
-    source_file,
-    statements,
-)
 from dpaudit.types import PluginOrigin, Reference
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 __all__ = [
     "KINDS",
@@ -46,7 +45,7 @@ __all__ = [
     "nearest",
     "plugin",
     "plugins",
-    "source_file",
+    "source_hash",
 ]
 
 Kind = Literal[
@@ -156,77 +155,153 @@ def plugin(kind: str, name: str) -> Plugin:
     return replace(found, origin=replace(found.origin, sha256=sha256))
 
 
-def declared(plugin: Plugin) -> dict[str, Any]:
-    """The literal attributes of a plug-in's class, read from its source without importing it.
+def source_hash(module: str) -> str:
+    """SHA-256, in hexadecimal, of the Python sources of the package that ``module`` is in.
 
-    Empty if the target is not a class, or its source is not a file. Not included: what a base class
-    or running the module adds.
+    Empty if there are none, or one cannot be read. The hash covers the package's ``.py`` files (a
+    module without a package: its file; in a namespace package: the first package below it), each
+    with its path and length, in the order of their paths: any change of a byte, a name or the set
+    of files changes it; where the package is installed does not. Nothing is imported. Computed once
+    per process and package, in milliseconds.
+
+    Not claimed: that the process runs these sources (they may have changed since it imported them),
+    nor anything about compiled extensions or other packages.
     """
-    module, _, name = plugin.target.partition(":")
-    classes = (x for x in statements(module) if isinstance(x, ast.ClassDef) and x.name == name)
-    made = next(classes, None)
-    found = {}
-    for statement in made.body if made else ():
-        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
-            with contextlib.suppress(ValueError):  # not a literal
-                found[statement.targets[0].id] = ast.literal_eval(statement.value)
-    return found
+    parts = module.split(".")
+    for i in range(1, len(parts) + 1):
+        name = ".".join(parts[:i])
+        spec = _spec(name)
+        # a namespace has no sources of its own, only packages of many distributions
+        if spec is None or spec.origin is not None or spec.submodule_search_locations is None:
+            return _hash_of(name)
+    return ""
 
 
-def documented(target: str) -> str:
-    """The docstring of a class or function ``MODULE:NAME``, not imported; '' if there is none."""
-    module, _, name = target.partition(":")
+@functools.cache
+def _hash_of(name: str) -> str:
+    digest, found = hashlib.sha256(), False
     try:
-        _, made = definition(module, name)
-    except LookupError:
+        for path, read in sorted(_sources(_spec(name)), key=lambda source: source[0]):
+            content = read()
+            digest.update(f"{path}\0{len(content)}\0".encode("utf-8", "surrogateescape") + content)
+            found = True
+    except (OSError, RuntimeError, zipfile.BadZipFile, zlib.error):
         return ""
-    return (ast.get_docstring(made) or "") if isinstance(made, _DOCUMENTED) else ""
+    return digest.hexdigest() if found else ""
 
 
-_DOCUMENTED = (ast.ClassDef, ast.FunctionDef)
+def _spec(name: str) -> ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(name)
+    except (ImportError, AttributeError, ValueError):  # no such parent, or a hand-made module
+        return None
+
+
+def _sources(spec: ModuleSpec | None) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    """The Python files of a package or module, by path, from a folder or a zip file."""
+    loader: Any = spec and spec.loader
+    if spec is None or not hasattr(loader, "get_resource_reader"):
+        return
+    if spec.submodule_search_locations is not None:
+        yield from _below(loader.get_resource_reader(spec.name).files(), "", set())
+    elif str(spec.origin).endswith(".py"):
+        name = os.path.basename(str(spec.origin))
+        yield name, functools.partial(loader.get_data, spec.origin)
+
+
+def _below(folder: Traversable, path: str, seen: set[str]) -> Iterator[Any]:
+    """Sources below ``folder``, also behind links, as they can be imported; no folder twice."""
+    real = os.path.realpath(str(folder))
+    if real in seen:
+        return
+    seen.add(real)
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.is_dir():
+            yield from _below(entry, f"{path}{entry.name}/", seen)
+        elif entry.name.endswith(".py") and entry.is_file():
+            yield f"{path}{entry.name}", entry.read_bytes
+
+
+T = TypeVar("T")
+
+
+def declared(plugin: Plugin, attribute: str, default: T) -> T:
+    """What a plug-in's class declares as ``attribute``; imports it.
+
+    ``default`` if it declares nothing, or cannot be imported.
+    """
+    try:
+        return cast("T", getattr(plugin.entry_point.load(), attribute, default))
+    except (Exception, SystemExit):  # noqa: BLE001 a third party's module can raise anything
+        return default
+
+
+def documented(plugin: Plugin) -> str:
+    """The docstring of a plug-in's class or function, or else of its module; imports it.
+
+    Raises:
+        Exception: whatever importing it raises.
+    """
+    made = plugin.entry_point.load()
+    own = made.__doc__ if isinstance(made, (type, FunctionType)) else None
+    if own is None or own.startswith(f"{made.__name__}("):  # what a dataclass has without one
+        module = made.__module__ if isinstance(made, type) else plugin.entry_point.module
+        own = sys.modules[module].__doc__
+    return inspect.cleandoc(own or "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """What a plug-in's source says about it; nothing is imported."""
+    """What a plug-in says about itself."""
 
     says: str
     """The first sentence of its docstring, or of its module's; '' if there is none."""
-    specimen: bool
+    specimen: bool = False
     """Whether it is a LAB SPECIMEN."""
-    options: tuple[Option, ...]
-    """What may be written behind its name: NAME:option=value,…"""
-    extra: str | None
-    """What brings what it imports: ``pip install 'dpaudit[EXTRA]'``; None if nothing is needed."""
-    missing: tuple[str, ...]
-    """The packages that it imports and that are not installed."""
+    options: Mapping[str, str | None] = field(default_factory=dict)
+    """What may be written behind its name, NAME:option=value,…, with the default, if any."""
+    extra: str | None = None
+    """What brings a package that it needs: ``pip install 'dpaudit[EXTRA]'``; None if nothing."""
+    missing: str = ""
+    """The first package that it needs and that is not installed."""
 
 
 def describe(plugin: Plugin) -> Description:
-    """Read what a plug-in says about itself from its source, without importing it."""
-    module, _, name = plugin.target.partition(":")
+    """Import a plug-in and say what it is; one that cannot be imported says why."""
     try:
-        where, made = definition(module, name)
-    except LookupError:
-        return Description(says="", specimen=False, options=(), extra=None, missing=())
-    own = ast.get_docstring(made) if isinstance(made, _DOCUMENTED) else None
-    kind = plugin.origin.kind
-    takes = options_of(where, made, keyword_only=kind == "tests") if kind in _OPEN else ()
-    text = own or ast.get_docstring(ast.Module([*statements(where)], [])) or ""
-    says = _sentence(text, names={option.name for option in takes})
-    needed = packages(module) | _library(made)
+        text = documented(plugin)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        return Description(says="", extra=_EXTRAS.get(missing), missing=missing)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 a third party's module can raise anything
+        return Description(says=f"cannot be imported: {error_text(error, limit=200)}")
+    made = plugin.entry_point.load()
+    library = str(getattr(made, "module", "")).partition(".")[0]  # an adapter's
+    options = _offered(made, plugin.origin.kind)
+    says = _sentence(text, names=options)
     return Description(
         says=says.removeprefix(f"{_SPECIMEN}. "),
         specimen=says.startswith(_SPECIMEN),
-        options=takes,
-        extra=_extra_of(needed),
-        missing=tuple(sorted(name for name in needed if importlib.util.find_spec(name) is None)),
+        options=options,
+        extra=_EXTRAS.get(library),
+        missing=library if library in _EXTRAS and not importlib.util.find_spec(library) else "",
     )
 
 
 _SPECIMEN = "LAB SPECIMEN"
-_OPEN = frozenset(KINDS) - {"samplers", "services", "transcripts", "measures"}
-_INCLUDES = {"opacus": {"torch"}, "protocols": {"torch"}}
+
+
+def _offered(made: Any, kind: str) -> dict[str, str | None]:
+    """The options of a class with their defaults; of a test, those that are keywords only."""
+    if not isinstance(made, type) or kind == "samplers":  # these are named as command:, file:, …
+        return {}
+    kinds = [inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    kinds = kinds[:1] if kind == "tests" else kinds
+    return {
+        name: None if option.default is option.empty else str(option.default)
+        for name, option in _parameters(made).items()
+        if option.kind in kinds and not name.startswith("_")
+    }
 
 
 def _sentence(text: str, *, names: Collection[str]) -> str:
@@ -239,25 +314,6 @@ def _sentence(text: str, *, names: Collection[str]) -> str:
     body = plain.removeprefix(f"{_SPECIMEN}. ")
     first = re.split(r"(?<=[.])\s+(?=[A-Z])", body, maxsplit=1)[0]
     return one_line(plain[: len(plain) - len(body)] + first, limit=300)
-
-
-def _library(made: ast.stmt) -> frozenset[str]:
-    """The package whose mechanisms an adapter offers."""
-    if not (isinstance(made, ast.Assign) and isinstance(made.value, ast.Call)):
-        return frozenset()
-    values = {keyword.arg: keyword.value for keyword in made.value.keywords}
-    module = values.get("module")
-    if not (isinstance(module, ast.Constant) and isinstance(module.value, str)):
-        return frozenset()
-    top = module.value.partition(".")[0]
-    return frozenset() if top in sys.stdlib_module_names else frozenset({top})
-
-
-def _extra_of(needed: Iterable[str]) -> str | None:
-    """The extras that bring all of ``needed``, without those that another one includes."""
-    extras = {_EXTRAS[name] for name in needed if name in _EXTRAS}
-    included: set[str] = set().union(*(_INCLUDES.get(extra, set()) for extra in extras))
-    return ",".join(sorted(extras - included)) or None
 
 
 def _known(kind: str, name: str) -> Plugin:

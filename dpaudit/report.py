@@ -2,20 +2,25 @@
 
 A result describes itself once, next to the code that makes it: ``describe(result)`` in its owner's
 module, registered under the result's ``kind`` in the entry-point group ``dpaudit.results``. Pages,
-terminals, JSON, JUnit, SARIF, Markdown and notebooks render a :class:`Report` and know no kind.
-Texts may hold anything: the renderers make them safe.
+terminals, JSON, JUnit, SARIF, Markdown and notebooks render a :class:`Report` and know no kind;
+they are registered in ``dpaudit.formats``. Ours come through the same doors as a stranger's. Texts
+may hold anything: the renderers make them safe.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from dpaudit.types import BlindSpot, Interval, Verdict
+from dpaudit import registry, wording
+from dpaudit.errors import UnknownNameError, UsageError
+from dpaudit.results.files import write_file
+from dpaudit.types import BlindSpot, Interval, TestResult, Verdict
 
 __all__ = [
     "SCHEMA",
@@ -26,6 +31,7 @@ __all__ = [
     "Check",
     "Column",
     "Command",
+    "Described",
     "Facts",
     "Findings",
     "Hazard",
@@ -40,9 +46,14 @@ __all__ = [
     "Series",
     "Table",
     "Text",
+    "check_of",
+    "describe",
     "open_spots",
     "replace",
+    "sorted_tests",
+    "tests_table",
     "with_verdict",
+    "write_report",
 ]
 
 Schema = Literal["dpaudit-report/2"]
@@ -413,3 +424,138 @@ def with_verdict(checks: Sequence[Check], verdict: Verdict, headline: str) -> tu
 def open_spots(flaws: Iterable[str]) -> tuple[BlindSpot, ...]:
     """Flaws that a result says nothing about, at any size."""
     return tuple(BlindSpot(test="", flaw=f, size=None, unit="", says="") for f in flaws)
+
+
+def describe(result: Any) -> Report:
+    """The report of a result; a report is its own.
+
+    Raises:
+        UnknownNameError: no description is registered for the result's ``kind``.
+    """
+    if isinstance(result, Report):
+        return result
+    report: Report = registry.load("results", str(getattr(result, "kind", type(result).__name__)))(
+        result
+    )
+    return report
+
+
+class Described:
+    """A result that notebooks show as a card, and that prints as its verdict and findings."""
+
+    __slots__ = ()
+    kind: ClassVar[str]
+
+    def _repr_html_(self) -> str:
+        return str(registry.load("formats", "notebook")(describe(self)))
+
+    def __str__(self) -> str:
+        return str(registry.load("formats", "plain")(describe(self)))
+
+
+def write_report(result: Any, path: str | Path, *, format: str = "html") -> Path:  # noqa: A002
+    """Write a result as one file: a self-contained page, or json, junit, sarif or markdown.
+
+    ``result`` is what an audit or a proof returned, a :class:`dpaudit.report.Report`, or a
+    third-party result whose kind is registered under ``dpaudit.results``. The file is written
+    atomically; returns its path.
+
+    >>> import dpaudit, tempfile
+    >>> from pathlib import Path
+    >>> found = dpaudit.audit_sampler(
+    ...     "numpy:laplace", claim="gaussian:sigma=1", samples=20_000, seed=1
+    ... )
+    >>> page = dpaudit.write_report(found, Path(tempfile.mkdtemp()) / "report.html")
+    >>> "numpy:laplace" in page.read_text()
+    True
+
+    Raises:
+        UsageError: nothing describes the result, there is no such format, or the file cannot be
+            written.
+    """
+    try:
+        report = describe(result)
+    except UnknownNameError as error:
+        raise UsageError(
+            f"result={type(result).__name__}: pass what audit_sampler or audit_mechanism returned"
+        ) from error
+    text = registry.load("formats", format)(report)
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        return write_file(Path(path), text)
+    except OSError as error:
+        raise UsageError(
+            f"path={path}: cannot be written ({error.strerror}); choose another"
+        ) from error
+
+
+_CERTAIN = 1e-100
+
+
+def check_of(test: TestResult, alpha: float, verdict: Verdict) -> Check:
+    """A test's result as a check of a report."""
+    p = wording.number(test.p)
+    outcome: Outcome
+    if test.finding:
+        outcome = "finding"
+    elif test.advisory and (p is None or p <= alpha):
+        outcome = "advice"
+    else:
+        outcome = "undecided" if verdict == "inconclusive" else "pass"
+    return Check(
+        name=test.name or "test",
+        outcome=outcome,
+        looks_at=test.looks_at,
+        effect=test.effect,
+        p=p,
+        p_adjusted=test.p_adjusted,
+        statistic=test.statistic,
+        interval=test.interval,
+        unit=test.unit,
+        harm=test.harm,
+        topic=test.topic,
+        cause=test.cause,
+        reproduce=test.reproduce,
+        facts={
+            "advisory": test.advisory,
+            **({} if test.seen_after is None else {"seen_after": test.seen_after}),
+        },
+    )
+
+
+def sorted_tests(tests: Sequence[TestResult]) -> list[TestResult]:
+    """Tests, smallest adjusted p first, advice last; equal ones in the audit's order.
+
+    That order has the likelier cause first, and all p-values below 1e-100 are equal to it.
+    """
+
+    def rank(test: TestResult) -> tuple[bool, float, float]:
+        adjusted, p = (wording.number(x) for x in (test.p_adjusted, test.p))
+        return (
+            test.advisory,
+            math.inf if adjusted is None else max(adjusted, _CERTAIN),
+            math.inf if p is None else max(p, _CERTAIN),
+        )
+
+    return sorted(tests, key=rank)
+
+
+def tests_table(tests: Sequence[TestResult]) -> Table:
+    """An audit's tests, smallest adjusted p first."""
+    tests = sorted_tests(tests)
+    outcome = ["yes" if t.finding else "advice" if t.advisory else "no" for t in tests]
+    return Table(
+        columns=(
+            Column("Test", tuple(t.name for t in tests)),
+            Column("Looks at", tuple(t.looks_at for t in tests), terminal=False),
+            Column("Statistic", tuple(wording.quantity(t.statistic) for t in tests), True, False),
+            Column("p", tuple(wording.p_value(t.p) for t in tests), True, False),
+            Column("Adjusted p", tuple(wording.p_value(t.p_adjusted) for t in tests), True),
+            Column("Effect", tuple(t.effect or wording.NOTHING for t in tests)),
+            Column("Finding", tuple(outcome), terminal=False),
+        ),
+        caption="Smallest adjusted p first",
+        marked=tuple(t.finding for t in tests),
+        terminal="Tests",
+        checks=True,
+    )

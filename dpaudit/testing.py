@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from dpaudit.claims import Claim
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Array as Either
-from dpaudit.interfaces import (
+from dpaudit.protocols import Array as Either
+from dpaudit.protocols import (
     Attack,
     ClosedSampler,
     Host,

@@ -194,8 +194,8 @@ class TranscriptVerdict:
 class PluginOrigin:
     """A plug-in's kind and name, and the distribution and version that registered it.
 
-    ``sha256`` is the hash of its package's Python sources (``dpaudit.source_hash``); empty if it
-    was not computed or not found.
+    ``sha256`` is the hash of its package's Python sources (:func:`dpaudit.registry.source_hash`);
+    empty if it was not computed or not found.
     """
 
     kind: str
@@ -256,7 +256,7 @@ class BlindSpot:
     unit: str
     says: str
     component: str = field(default="", metadata={"document": "if any"})
-    """The component of NIST's pyramid (:mod:`dpaudit.hazards`); empty: the algorithm."""
+    """The component of NIST's pyramid (:mod:`dpaudit.harms`); empty: the algorithm."""
 
     def __repr__(self) -> str:
         upto = "any size" if self.size is None else f"up to {self.size:.3g} {self.unit}".rstrip()

@@ -18,12 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Array
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.seed_in_noise.gradient_free import GradientFree
 from dpaudit.noise.seed_in_noise.key import SeedKey, held_key
 from dpaudit.noise.seed_in_noise.next_batch import CHECK_BYTES, check_of, head_code, share_of
 from dpaudit.noise.seed_in_noise.nonces import KeyedNonces, OpenedNonces, Seeds
+from dpaudit.protocols import Array
 from dpaudit.vectors.arrays import double, to_numpy
 from dpaudit.vectors.batch_coins import coin_words, members
 from dpaudit_attacks.pancake_likelihood import check_rows

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Array
 from dpaudit.noise.key import PancakeKey
+from dpaudit.protocols import Array
 from dpaudit.vectors.arrays import double, library
 from dpaudit.vectors.normal import all_finite
 

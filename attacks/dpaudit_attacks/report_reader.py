@@ -24,7 +24,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import LocalMechanism, Stream
 from dpaudit.local.inputs import whole_number
 from dpaudit.local.report_bits import ReportBits, report_bits
 from dpaudit.local.second_coins import SecondCoins
@@ -38,6 +37,7 @@ from dpaudit.noise.seed_in_noise.nonces import (
     Seeds,
     private_key,
 )
+from dpaudit.protocols import LocalMechanism, Stream
 from dpaudit.stats import clopper_pearson
 from dpaudit_attacks.pool_inference.game import make_mechanism
 

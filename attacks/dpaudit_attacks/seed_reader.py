@@ -29,12 +29,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Array
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.seed_in_noise.codes import Code, Symbols
 from dpaudit.noise.seed_in_noise.key import SeedKey, held_key
 from dpaudit.noise.seed_in_noise.nonces import KeyedNonces, OpenedNonces, Seeds
 from dpaudit.noise.seed_in_noise.rows import Rows
+from dpaudit.protocols import Array
 from dpaudit.vectors.arrays import double, library, tensor, to_numpy
 from dpaudit_attacks.pancake_likelihood import check_candidates, check_rows
 

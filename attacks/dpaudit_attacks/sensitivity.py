@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import ProbingAttack
+from dpaudit.protocols import ProbingAttack
 from dpaudit.randomness import KeyedStream
 from dpaudit.registry import nearest
 

@@ -63,7 +63,7 @@ class Timing:
     def learn(
         self, first: Array, second: Array, *, neighbours: tuple[Array, Array]
     ) -> Callable[[Array], Array]:
-        """See :class:`~dpaudit.interfaces.LearningAttack`.
+        """See :class:`~dpaudit.protocols.LearningAttack`.
 
         Releases are (t, m + 1): m numbers and seconds.
 

@@ -85,7 +85,7 @@ class TopDownReader:
         self._basis = contrasts(census_schema())
 
     def weigh(self, sights: Sequence[Sight], change: Counts, steps: Counts) -> Floats:
-        """Scores (m,): see :class:`~dpaudit.interfaces.CensusAttack`."""
+        """Scores (m,): see :class:`~dpaudit.protocols.CensusAttack`."""
         scores = np.zeros(len(steps))
         for at, sight in enumerate(sights):
             scores += self._weigh(sight, change, steps, replay=at == 0)

@@ -9,8 +9,8 @@ from functools import cache
 from statistics import median
 from typing import Any
 
+from dpaudit.accounting.hardness import REACH, Measured, blur, estimate, measured
 from dpaudit.cli.commands.key import paper
-from dpaudit.hardness import REACH, Measured, blur, estimate, measured
 from result_tables.reading import ROOT, interval, line, rows
 
 TRIED_BEFORE = {

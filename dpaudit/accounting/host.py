@@ -34,7 +34,7 @@ def pancake_host_epsilon(
 ) -> ProfileValue:
     """The largest :func:`pancake_epsilon` over neighbours at distance Δ with these components.
 
-    ``along`` is :meth:`~dpaudit.interfaces.Host.differences` for the secret direction. With
+    ``along`` is :meth:`~dpaudit.protocols.Host.differences` for the secret direction. With
     ``slack`` each component may be up to that much larger or smaller, but no larger than Δ:
     ``along=[0]``, ``slack=Δ`` is the whole ball. Each neighbour's ``across`` is ``√(Δ²−along²)``,
     so all differences have norm exactly Δ (a shorter one is then over-, never underestimated in its

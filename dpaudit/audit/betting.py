@@ -19,7 +19,7 @@ import scipy
 
 from dpaudit.audit.block import CELLS, cell_edges, cell_probabilities
 from dpaudit.claims import Claim
-from dpaudit.interfaces import Block, Stream
+from dpaudit.protocols import Block, Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import TestResult
 

@@ -7,10 +7,18 @@ from typing import Literal
 
 from dpaudit import wording
 from dpaudit.audit.result import AuditResult, without_secrets
-from dpaudit.checks import check_of, sorted_tests, tests_table
 from dpaudit.codec import to_dict
-from dpaudit.harms import HARMS, meaning_of_findings, no_verdict
-from dpaudit.hazards import ALGORITHMS, PARAMETERS, SIDE_CHANNELS, TRUST, UNIT, Pyramid
+from dpaudit.harms import (
+    ALGORITHMS,
+    HARMS,
+    PARAMETERS,
+    SIDE_CHANNELS,
+    TRUST,
+    UNIT,
+    Pyramid,
+    meaning_of_findings,
+    no_verdict,
+)
 from dpaudit.provenance import file_facts
 from dpaudit.report import (
     Axis,
@@ -29,7 +37,10 @@ from dpaudit.report import (
     Section,
     Series,
     Text,
+    check_of,
     replace,
+    sorted_tests,
+    tests_table,
     with_verdict,
 )
 from dpaudit.types import BlindSpot, PowerPoint, Verdict

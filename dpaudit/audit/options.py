@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from dpaudit.counts import count_of
 from dpaudit.errors import UsageError
-from dpaudit.options import Option, fields_of, words_of
+from dpaudit.options import Option, count_of, fields_of, words_of
 
 if TYPE_CHECKING:
     from dpaudit.audit.epsilon.bounds import Band

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
-from dpaudit.describing import Described
+from dpaudit.report import Described
 from dpaudit.types import (
     Amount,
     BlindSpot,

@@ -30,8 +30,8 @@ from dpaudit.audit.sampling import Sampling
 from dpaudit.audit.verdict import cause_of, judge, never_excluded
 from dpaudit.claims import EXAMPLES, Claim
 from dpaudit.errors import SamplerOutputError, UsageError
-from dpaudit.interfaces import ClosedSampler, PreparingSampler, StartedSampler, ValueSampler
 from dpaudit.options import from_keywords, takes
+from dpaudit.protocols import ClosedSampler, PreparingSampler, StartedSampler, ValueSampler
 from dpaudit.provenance import collect, identified
 from dpaudit.randomness import KeyedStream
 from dpaudit.results.text import one_line

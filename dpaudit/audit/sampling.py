@@ -15,7 +15,7 @@ from dpaudit.audit.options import Progress
 from dpaudit.audit.plan import Call
 from dpaudit.claims import Claim
 from dpaudit.errors import SamplerCrashError, SamplerError, SamplerTimeoutError
-from dpaudit.interfaces import (
+from dpaudit.protocols import (
     ClosedSampler,
     PreparingSampler,
     RepeatableSampler,

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 
 from dpaudit.claims import Claim
-from dpaudit.hazards import SIDE_CHANNELS, TRUST
-from dpaudit.interfaces import Test
+from dpaudit.harms import SIDE_CHANNELS, TRUST
+from dpaudit.protocols import Test
 from dpaudit.stats import holm
 from dpaudit.types import LAST_CAUSE, BlindSpot, Evidence, TestResult
 

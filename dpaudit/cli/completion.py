@@ -94,7 +94,7 @@ def tests(incomplete: str) -> Iterable[str]:
 def explained(incomplete: str) -> Iterable[str]:
     """Topics of ``dpaudit explain``."""
     del incomplete
-    from dpaudit.explanations import topics
+    from dpaudit.harms import topics
 
     return topics()
 

@@ -36,16 +36,16 @@ def refuse_another(out: Path | None, command: str) -> None:
 
     try:
         before = read_report(out / "result.json")
-        earlier = before.command or f"dpaudit {before.kind}"
-        apart_from_the_seed(earlier)
+        was = apart_from_the_seed(before.command)
     except (UsageError, ValueError):  # ValueError: a command changed by hand
         return
-    was, now = apart_from_the_seed(earlier), apart_from_the_seed(command)
-    if was != now:
-        raise StoreError(
-            f"out={out}: holds the result of another audit ({one_line(shlex.join(was))}); "
-            "choose another --out, or remove the folder"
-        )
+    if was == apart_from_the_seed(command):
+        return
+    what = f"the result of another audit ({one_line(shlex.join(was))})"
+    if not was:  # made in Python or by pytest
+        subject, started = one_line(before.subject), one_line(before.provenance.get("started", ""))
+        what = f"a result that no command made ({before.label} of {subject}, {started})"
+    raise StoreError(f"out={out}: holds {what}; choose another --out, or remove the folder")
 
 
 def apart_from_the_seed(command: str) -> list[str]:

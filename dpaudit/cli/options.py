@@ -129,12 +129,12 @@ class Output:
 
 
 def optional_count(given: str | None, *, name: str, what: str, example: str) -> int | None:
-    """A count as users write it (see :func:`~dpaudit.counts.count_of`), if one was given.
+    """A count as users write it (see :func:`~dpaudit.options.count_of`), if one was given.
 
     Raises:
         UsageError: it is not one.
     """
-    from dpaudit.counts import count_of
+    from dpaudit.options import count_of
 
     return None if given is None else count_of(given, what=what, example=example, name=name)
 

@@ -67,7 +67,7 @@ def with_report(judge: Callable[..., Any]) -> Callable[..., None]:
     def command(*, to: Output, **given: Any) -> NoReturn:
         from dpaudit.cli.formats import formats_of, without_earlier
         from dpaudit.cli.verdicts import finish
-        from dpaudit.describing import describe
+        from dpaudit.report import describe
 
         formats = without_earlier(formats_of(to.also, out=to.out), to.out)
         report = describe(judge(**given))

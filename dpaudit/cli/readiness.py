@@ -18,7 +18,7 @@ from rich.cells import cell_len
 from dpaudit import registry
 from dpaudit.audit.power import read_table
 from dpaudit.errors import MissingExtraError
-from dpaudit.source_hash import source_hash
+from dpaudit.registry import source_hash
 
 __all__ = ["be_ready"]
 

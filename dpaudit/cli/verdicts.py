@@ -14,9 +14,8 @@ from dpaudit.cli.earlier import refuse_another
 from dpaudit.cli.formats import formats_of, without_earlier, write_formats
 from dpaudit.cli.options import Output
 from dpaudit.cli.output import emit, note, out_console, write_json_line
-from dpaudit.describing import describe
 from dpaudit.errors import SamplerError, StoreError, UsageError
-from dpaudit.report import SCHEMA, Report
+from dpaudit.report import SCHEMA, Report, describe
 
 if TYPE_CHECKING:
     from dpaudit.audit.result import AuditResult, MechanismResult

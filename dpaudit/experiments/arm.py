@@ -11,9 +11,9 @@ from dpaudit import registry
 from dpaudit.accounting import gaussian_sigma, gaussian_sigma_paper
 from dpaudit.errors import SpecError
 from dpaudit.experiments.cell import plugin_options
-from dpaudit.interfaces import Attack, Host, Mitigation, NoiseSource
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.seed_in_noise.key import SeedKey
+from dpaudit.protocols import Attack, Host, Mitigation, NoiseSource
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import PluginOrigin, Reference
 from dpaudit.vectors.lattice import lattice_step

@@ -40,7 +40,7 @@ from dpaudit.experiments.results import (
     AttackResult,
     ExperimentResult,
 )
-from dpaudit.hazards import ALGORITHMS, PARAMETERS, SIDE_CHANNELS, TRUST, UNIT, Pyramid
+from dpaudit.harms import ALGORITHMS, PARAMETERS, SIDE_CHANNELS, TRUST, UNIT, Pyramid
 from dpaudit.report import (
     Axis,
     Chart,

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 from msgspec import Struct
 
-from dpaudit.describing import Described
+from dpaudit.report import Described
 from dpaudit.types import (
     Amount,
     CellFailure,

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Stream
+from dpaudit.protocols import Stream
 from dpaudit.randomness import KeyedStream
 
 __all__ = ["BUILT_IN_TABLES", "Histogram"]

@@ -1,7 +1,7 @@
 """Local differential privacy: what devices do to an object, and what a server estimates from it.
 
 One mechanism per file. Objects are whole numbers from 0; a ``LocalMechanism``
-(``dpaudit.interfaces``) makes one report of each, ``reports`` holds their shapes, and the server's
+(``dpaudit.protocols``) makes one report of each, ``reports`` holds their shapes, and the server's
 side is next to the client's:
 
 - ``randomized_response``: ``RandomizedResponse``, ``RandomizedResponseServer``

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Stream
 from dpaudit.local.coins import WORDS
+from dpaudit.protocols import Stream
 from dpaudit.vectors.random_words import inline, jit, next_word, seed_words, start
 
 __all__ = ["biased_bits", "biased_word", "packed"]

@@ -6,11 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Stream
 from dpaudit.local.biased_bits import biased_word, packed
 from dpaudit.local.inputs import check_indices
 from dpaudit.local.mean_sketch import MeanSketch
 from dpaudit.local.reports import SketchReports
+from dpaudit.protocols import Stream
 from dpaudit.vectors.random_words import below, jit, seed_words, start
 
 __all__ = ["CountMeanSketch"]

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Stream
 from dpaudit.local.inputs import check_indices
 from dpaudit.local.mean_sketch import MeanSketch
 from dpaudit.local.reports import HadamardReports
+from dpaudit.protocols import Stream
 from dpaudit.vectors.random_words import below, inline, jit, next_word, seed_words, start
 
 __all__ = ["HadamardSketch"]

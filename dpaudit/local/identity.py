@@ -7,9 +7,9 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.interfaces import Stream
 from dpaudit.local.inputs import check_objects
 from dpaudit.local.reports import CategoryReports
+from dpaudit.protocols import Stream
 
 __all__ = ["Identity"]
 

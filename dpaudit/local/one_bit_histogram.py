@@ -22,11 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Stream
 from dpaudit.local.coins import WORDS, epsilon_of_words, lying_words
 from dpaudit.local.hashing import HashFamily, RandomHashes
 from dpaudit.local.inputs import check_merge, check_objects, whole_number
 from dpaudit.local.reports import BitReports
+from dpaudit.protocols import Stream
 from dpaudit.randomness import KeyedStream
 
 __all__ = ["OneBitHistogram", "OneBitServer"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.interfaces import Stream
 from dpaudit.local.hash_family import check_family, check_function, check_functions, refuse
+from dpaudit.protocols import Stream
 from dpaudit.vectors.random_words import inline, jit, mix, seed_words
 
 __all__ = ["RandomHashes"]

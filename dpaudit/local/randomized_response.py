@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Stream
 from dpaudit.local.coins import WORDS, epsilon_of_words, lying_words
 from dpaudit.local.inputs import check_merge, check_objects
 from dpaudit.local.reports import CategoryReports
+from dpaudit.protocols import Stream
 
 __all__ = ["RandomizedResponse", "RandomizedResponseServer"]
 

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Stream
 from dpaudit.local.biased_bits import biased_bits
 from dpaudit.local.coins import WORDS
 from dpaudit.local.hashing import HashFamily, RandomHashes
 from dpaudit.local.inputs import check_objects, whole_number
 from dpaudit.local.reports import BloomReports
+from dpaudit.protocols import Stream
 from dpaudit.randomness import KeyedStream
 
 __all__ = ["LARGEST_UNIVERSE", "Rappor"]

@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Stream
 from dpaudit.local.inputs import check_objects, whole_number
 from dpaudit.local.rappor import Rappor
 from dpaudit.local.reports import BloomReports
+from dpaudit.protocols import Stream
 
 __all__ = ["RapporDevices"]
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.interfaces import LocalMechanism, Stream
 from dpaudit.local.biased_bits import biased_bits
 from dpaudit.local.coins import WORDS, lying_words
 from dpaudit.local.report_bits import report_bits
+from dpaudit.protocols import LocalMechanism, Stream
 
 __all__ = ["SecondCoins"]
 

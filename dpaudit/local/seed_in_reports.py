@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import LocalMechanism, Stream
 from dpaudit.local.coins import WORDS
 from dpaudit.local.inputs import check_objects, whole_number
 from dpaudit.local.report_bits import ReportBits, report_bits
 from dpaudit.noise.seed_in_noise.laws import SeedStream
 from dpaudit.noise.seed_in_noise.nonces import Nonces
+from dpaudit.protocols import LocalMechanism, Stream
 
 __all__ = ["DeviceCoins", "SeedInReports", "SeededCoins"]
 

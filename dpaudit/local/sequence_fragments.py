@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Stream
 from dpaudit.local.biased_bits import biased_bits
 from dpaudit.local.count_median_sketch import CountMedianSketch
 from dpaudit.local.hashing import RandomHashes
 from dpaudit.local.inputs import check_objects, whole_number
 from dpaudit.local.reports import Reports, SketchReports
+from dpaudit.protocols import Stream
 from dpaudit.randomness import KeyedStream
 
 __all__ = [

@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Stream
 from dpaudit.local.count_mean_server import CountMeanServer
 from dpaudit.local.count_mean_sketch import CountMeanSketch
 from dpaudit.local.sketch_sums import smallest_type
+from dpaudit.protocols import Stream
 from dpaudit.vectors.random_words import jit
 
 __all__ = ["sample_sketch"]

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpaudit.accounting.discrete import discrete_gaussian_bounds, discrete_laplace_bounds
 from dpaudit.claims import Claim
-from dpaudit.interfaces import Array, DType, Host, Stream
+from dpaudit.protocols import Array, DType, Host, Stream
 from dpaudit.types import EpsilonBounds
 from dpaudit.vectors.exact_law import IntegerLaw
 from dpaudit.vectors.lattice import lattice_noise, release_on_lattice

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from dpaudit.accounting.discrete import discrete_laplace_bounds
 from dpaudit.claims import Claim
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Array, DType, Host, Stream
+from dpaudit.protocols import Array, DType, Host, Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import EpsilonBounds
 from dpaudit.vectors.lattice import in_dtype

@@ -11,9 +11,9 @@ import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Array, DType, Host, Stream
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.seed_in_noise.key import SeedKey, held_key
+from dpaudit.protocols import Array, DType, Host, Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import EpsilonBounds
 from dpaudit.vectors.arrays import converted, double, drawn_in, is_floating, is_torch, torch_dtype

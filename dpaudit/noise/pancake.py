@@ -24,8 +24,8 @@ from dpaudit.accounting import (
     peak_width,
 )
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Array, DType, Host, Stream
 from dpaudit.noise.key import PancakeKey
+from dpaudit.protocols import Array, DType, Host, Stream
 from dpaudit.types import EpsilonBounds
 from dpaudit.vectors import BLOCK
 from dpaudit.vectors.arrays import as_asked, converted, drawn_in, is_floating, torch_dtype

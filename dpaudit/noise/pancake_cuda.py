@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from dpaudit.interfaces import Stream
+from dpaudit.protocols import Stream
 from dpaudit.vectors.conditioning import condition_
 
 if TYPE_CHECKING:

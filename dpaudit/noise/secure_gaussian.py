@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dpaudit.accounting.discrete import discrete_gaussian_bounds
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Array, DType, Host, Stream
+from dpaudit.protocols import Array, DType, Host, Stream
 from dpaudit.types import EpsilonBounds
 from dpaudit.vectors.exact_integers import LARGEST_SCALE
 from dpaudit.vectors.exact_law import IntegerLaw

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from dpaudit.claims import Claim
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Array, DType, Host, Stream
 from dpaudit.noise.geometric import check_scale
+from dpaudit.protocols import Array, DType, Host, Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import EpsilonBounds
 from dpaudit.vectors.arrays import as_asked

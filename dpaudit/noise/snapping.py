@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from dpaudit.accounting._checks import probability
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Array, DType, Host, Stream
+from dpaudit.protocols import Array, DType, Host, Stream
 from dpaudit.types import EpsilonBounds
 from dpaudit.vectors.arrays import as_asked, device_of, double, to_numpy
 from dpaudit.vectors.lattice import in_dtype

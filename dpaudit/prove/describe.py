@@ -8,7 +8,7 @@ from typing import Literal
 
 from dpaudit import wording
 from dpaudit.codec import to_dict
-from dpaudit.hazards import ALGORITHMS, PARAMETERS, SIDE_CHANNELS, TRUST, UNIT, Pyramid
+from dpaudit.harms import ALGORITHMS, PARAMETERS, SIDE_CHANNELS, TRUST, UNIT, Pyramid
 from dpaudit.prove.charts import delta_text, law_charts, law_is_of, log_ratio, outputs_of
 from dpaudit.prove.results import (
     CERTIFICATE,
@@ -225,9 +225,8 @@ def _proof_sections(result: ProofResult) -> Iterator[Section]:
         charts.append(Text(f"Of the coins: {counted}.", look="note", terminal=True))
     if charts:
         yield Section(title="Figures", blocks=tuple(charts))
-    says = "A proof is about the text of a program. It has no error probability, and it says "
-    spots = (Text(f"{says}nothing about:"), Items(result.cannot_rule_out))
-    yield Section(title="What this does not cover", blocks=spots)
+    says = "A proof is about the text of a program. It has no error probability, and it"
+    yield _not_covered(says, result.cannot_rule_out)
     yield Section(title="Check it", blocks=tuple(_certificate(result)))
     if result.profile:
         yield Section(title="The privacy profile", blocks=(_profile_table(result),))
@@ -545,9 +544,13 @@ def _determinism_sections(result: DeterminismResult) -> Iterator[Section]:
             terminal="Not controlled",
         )
         yield Section(title="What could not be controlled", blocks=(items,))
-    says = "This is less than a proof of the law: the runs are a few of all that are possible. It "
-    spots = (Text(f"{says}says nothing about:"), Items(result.cannot_rule_out))
-    yield Section(title="What this does not cover", blocks=spots)
+    says = "This is less than a proof of the law: the runs are a few of all that are possible. It"
+    yield _not_covered(says, result.cannot_rule_out)
+
+
+def _not_covered(says: str, spots: tuple[str, ...]) -> Section:
+    blocks = (Text(f"{says} says nothing about:"), Items(spots))
+    return Section(title="What this does not cover", blocks=blocks)
 
 
 def _bytes_table(taken: tuple[CoinBytes, ...]) -> Table:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from dpaudit.describing import Described
+from dpaudit.report import Described
 from dpaudit.types import Amount, Count, Number, Provenance, Share, Verdict, brief
 
 __all__ = [

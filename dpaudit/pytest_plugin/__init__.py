@@ -144,8 +144,8 @@ def _samples(config: pytest.Config) -> int:
     where, text = _value(config, "samples")
     if not text:
         return SAMPLES
-    from dpaudit.counts import count_of
     from dpaudit.errors import UsageError
+    from dpaudit.options import count_of
 
     try:
         samples = count_of(text, what="values", example="1e6", name=where)

@@ -17,12 +17,11 @@ from dpaudit.audit.nothing import nothing_counted, nothing_drawn
 from dpaudit.audit.options import AuditOptions, ClaimOptions, DataOptions, MechanismOptions
 from dpaudit.audit.result import AuditResult, MechanismResult
 from dpaudit.audit.run import audit_subject
-from dpaudit.describing import describe
 from dpaudit.errors import DpauditError, SamplerError, UsageError
 from dpaudit.options import command_of, from_keywords, parted
 from dpaudit.render import headline, write_report
 from dpaudit.render.safe import safe
-from dpaudit.report import Check, Report
+from dpaudit.report import Check, Report, describe
 from dpaudit.results.text import printable
 from dpaudit.samplers.callables import Subject, reproducible, subject
 from dpaudit.wording import p_value

@@ -53,7 +53,7 @@ def render_page(report: Report) -> str:
         "title": report.title,
         "badge": badge(report, where="below"),
         "meaning": report.meaning,
-        "sections": [_section(report, section, drawn) for section in report.sections],
+        "sections": [one for s in report.sections if (one := _section(report, s, drawn))["blocks"]],
         "hazards": hazards_table(report.hazards),
         "provenance": provenance_table(report.provenance),
         "contents": [],
@@ -111,16 +111,17 @@ def _blocks(report: Report, blocks: Sequence[Block], drawn: _Drawn) -> Iterator[
     for charts, group in groupby(blocks, key=lambda block: isinstance(block, Chart)):
         if charts:
             pictures = [drawn.picture(block) for block in group if isinstance(block, Chart)]
-            yield {"tag": "charts", "pictures": [p for p in pictures if p is not None]}
-            continue
-        for block in group:
-            yield _block(report, block, drawn)
+            made = [{"tag": "charts", "pictures": [p for p in pictures if p is not None]}]
+        else:
+            made = [_block(report, block, drawn) for block in group]
+        yield from (one for one in made if one.get("pictures", one.get("found", True)))
 
 
 def _block(report: Report, block: Block, drawn: _Drawn) -> dict[str, Any]:
     tag = block.__struct_config__.tag
     if isinstance(block, Findings):
-        return {"tag": tag, "found": [_card(c) for c in report.checks if c.outcome in _CARDS]}
+        found = (c for c in report.checks if c.outcome in _CARDS and c.group != "verdict")
+        return {"tag": tag, "found": [_card(c) for c in found]}
     if isinstance(block, BlindSpots):
         sized = [s for s in report.blind_spots if s.size is not None]
         never = [(s.flaw, s.says) for s in report.blind_spots if s.size is None]

@@ -16,12 +16,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dpaudit.codec import to_dict
+from dpaudit.harms import HARMS, page_of
 from dpaudit.render.badge import headline
 from dpaudit.render.locations import location_of
 from dpaudit.render.markdown import code_block, prose
 from dpaudit.render.safe import safe
 from dpaudit.render.tables import spot_text
 from dpaudit.report import Check, Report
+from dpaudit.results.text import printable
 
 __all__ = ["sarif_json"]
 
@@ -77,7 +79,7 @@ def _rules(report: Report) -> list[Json]:
             "id": name,
             "shortDescription": _message(f"{of}: {about}"),
             "fullDescription": _message(f"{about}. {_means(check, advisory=advisory)}"),
-            "help": _message(_HELP),
+            "help": _help(check),
             "defaultConfiguration": {"level": "note" if advisory else "error"},
         }
         rules.setdefault(name, rule)
@@ -105,6 +107,23 @@ _HELP = (
 )
 
 
+def _help(check: Check) -> Json:
+    """What a finding means and what to do: the test's page, or the harm that it declares."""
+    page, harm = page_of(check.topic), HARMS.get(check.harm)
+    parts: list[str] = []
+    if page is not None:
+        about = dict(page.sections)
+        parts = [page.summary, *filter(None, (about.get(name) for name in _IN_HELP))]
+        parts.append(f"More: `dpaudit explain {page.name}`.")
+    elif harm is not None and harm.harm:
+        parts = [f"{harm.heading}: {harm.harm}.", harm.todo]
+    text = "\n\n".join([*parts, _HELP])
+    return _message(printable(text, limit=10_000), markdown=text if parts else "")
+
+
+_IN_HELP = ("What a finding means", "Typical causes", "What to do")
+
+
 def _means(check: Check, *, advisory: bool) -> str:
     exact = check.p is None and check.group in ("proof", "coins")
     return _MEANS["advice" if advisory else "exact" if exact else "tests"]
@@ -113,8 +132,9 @@ def _means(check: Check, *, advisory: bool) -> str:
 def _result(report: Report, check: Check, places: Mapping[str, int]) -> Json:
     rule = _rule(report, check)
     said = f"{report.subject}: {check.effect or check.looks_at or check.name}"
-    lines = [said, f"To see it again: {check.reproduce}" if check.reproduce else ""]
-    markdown = [prose(said), code_block(check.reproduce) if check.reproduce else ""]
+    cause = f"Likely cause: {check.cause}." if check.cause else ""
+    lines = [said, cause, f"To see it again: {check.reproduce}" if check.reproduce else ""]
+    markdown = [prose(said), prose(cause), code_block(check.reproduce) if check.reproduce else ""]
     return {
         "ruleId": rule,
         "ruleIndex": places[rule],

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpaudit import wording
-from dpaudit.hazards import COMPONENTS
+from dpaudit.harms import COMPONENTS
 from dpaudit.report import Column, Hazard, Report, Table
 from dpaudit.types import BlindSpot
 

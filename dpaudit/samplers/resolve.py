@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from dpaudit import registry
 from dpaudit.errors import DuplicatePluginError, UnknownNameError, UsageError
-from dpaudit.interfaces import ClosedSampler, Mechanism
+from dpaudit.protocols import ClosedSampler, Mechanism
 from dpaudit.results.text import one_line
 from dpaudit.samplers.adapters.base import Adapter
 from dpaudit.samplers.endpoints.command_mechanism import CommandMechanism

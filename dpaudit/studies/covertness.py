@@ -14,14 +14,14 @@ import numpy.typing as npt
 import scipy
 import torch
 
+from dpaudit.accounting.hardness import blur, estimate
 from dpaudit.experiments.arm import Arm, build_arm
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid, Table
 from dpaudit.experiments.measure import Measure
-from dpaudit.hardness import blur, estimate
-from dpaudit.interfaces import NoiseSource, Stream
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
+from dpaudit.protocols import NoiseSource, Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit.studies.keyless import RIGHT, recovered
 from dpaudit.studies.trials import interval, tensor_batches

@@ -15,7 +15,7 @@ from dpaudit.codec import to_dict
 from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.measure import Measure
-from dpaudit.interfaces import ProtocolMitigation
+from dpaudit.protocols import ProtocolMitigation
 from dpaudit.stats import clopper_pearson, holm
 from dpaudit.studies.opponents import opponent
 from dpaudit.studies.trials import Batch, interval, tensor_batches

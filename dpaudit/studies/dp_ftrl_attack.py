@@ -14,7 +14,7 @@ from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.measure import Measure
 from dpaudit.hosts.ftrl.factorisation import Factorisation
 from dpaudit.hosts.ftrl.host import Contribution, DpFtrl, Run
-from dpaudit.interfaces import Attack, Stream
+from dpaudit.protocols import Attack, Stream
 from dpaudit.studies.trials import interval
 from dpaudit.vectors.arrays import to_numpy
 

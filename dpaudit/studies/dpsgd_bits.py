@@ -23,7 +23,7 @@ from dpaudit.types import Reference
 
 if TYPE_CHECKING:
     from dpaudit.hosts.gradients.step import DpSgdStep
-    from dpaudit.interfaces import SupportAttack
+    from dpaudit.protocols import SupportAttack
 
 __all__ = ["DELTA", "MEASURE", "PUBLISHED", "BitsGrid", "Step", "measure", "summary"]
 

@@ -19,8 +19,8 @@ from dpaudit.experiments.audit_cell import audit_behind
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid, Table
 from dpaudit.experiments.measure import Measure
-from dpaudit.interfaces import Mitigation, NoiseSource, Stream
 from dpaudit.noise.key import PancakeKey
+from dpaudit.protocols import Mitigation, NoiseSource, Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit.registry import nearest
 from dpaudit.studies.roc import area, curve, hits_at, mean_interval

@@ -27,7 +27,7 @@ from dpaudit.studies.trials import interval
 
 if TYPE_CHECKING:
     from dpaudit.experiments.cell import Cell
-    from dpaudit.interfaces import Attack
+    from dpaudit.protocols import Attack
 
 __all__ = [
     "HOST",

@@ -13,15 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit import registry
+from dpaudit.accounting.hardness import Measured
 from dpaudit.audit.block import SampleBlock
 from dpaudit.claims import Claim
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid, Table
 from dpaudit.experiments.measure import Measure
-from dpaudit.hardness import Measured
-from dpaudit.interfaces import Stream
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
+from dpaudit.protocols import Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit.studies.trials import interval
 
@@ -60,7 +60,8 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     Found means confirmed on held-out rows, and a direction with |cosine| ≥ 0.99 to the key's, which
     the search never sees. ``seconds`` are wall time of the search that found it, from its first row
     to the find, ``cpu_seconds`` its CPU time, and ``all_cpu_seconds`` that of all processes until
-    then. ``estimated_seconds`` is the model of :mod:`dpaudit.hardness` at these rows and block.
+    then. ``estimated_seconds`` is the model of :mod:`dpaudit.accounting.hardness` at these rows and
+    block.
     """
     del arm
     case, trials = cell.grid(KeylessGrid).case, cell.settings["trials"]

@@ -13,7 +13,7 @@ from dpaudit.types import PluginOrigin
 
 if TYPE_CHECKING:
     from dpaudit.experiments.cell import Cell
-    from dpaudit.interfaces import GameAttack
+    from dpaudit.protocols import GameAttack
 
 __all__ = ["MEASURE", "CoinsGrid", "Device", "measure", "origins", "summary"]
 

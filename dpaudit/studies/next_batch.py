@@ -15,11 +15,11 @@ from dpaudit.accounting.known_batches import known_batch_epsilon, worst_known_ba
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid, Table
 from dpaudit.experiments.measure import Measure
-from dpaudit.interfaces import BatchCoins, BatchDraw, Mitigation, NoiseSource
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.seed_in_noise.gradient_free import GradientFree
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.next_batch import NextBatch
+from dpaudit.protocols import BatchCoins, BatchDraw, Mitigation, NoiseSource
 from dpaudit.randomness import KeyedStream
 from dpaudit.studies.trials import interval
 from dpaudit.types import PluginOrigin, Reference

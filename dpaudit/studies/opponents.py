@@ -13,9 +13,9 @@ from dpaudit import registry
 from dpaudit.accounting import smoothed_pancake
 from dpaudit.errors import SpecError
 from dpaudit.experiments.arm import Arm, plugin_options
-from dpaudit.interfaces import Attack
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
+from dpaudit.protocols import Attack
 from dpaudit.studies.keyless import recovered
 from dpaudit.studies.trials import Batch
 from dpaudit.vectors.arrays import tensor

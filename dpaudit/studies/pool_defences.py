@@ -16,7 +16,7 @@ from dpaudit.studies.sketch_utility import errors
 
 if TYPE_CHECKING:
     from dpaudit.experiments.cell import Cell
-    from dpaudit.interfaces import LocalMechanism, Stream, SubmissionPolicy
+    from dpaudit.protocols import LocalMechanism, Stream, SubmissionPolicy
 
 __all__ = ["MEASURE", "Watched", "gather", "measure", "origins", "summary"]
 

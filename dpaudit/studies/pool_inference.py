@@ -14,7 +14,7 @@ from dpaudit.types import PluginOrigin, Reference
 
 if TYPE_CHECKING:
     from dpaudit.experiments.cell import Cell
-    from dpaudit.interfaces import GameAttack
+    from dpaudit.protocols import GameAttack
 
 __all__ = [
     "ATTACK",

@@ -14,8 +14,8 @@ from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid
 from dpaudit.experiments.measure import Measure
-from dpaudit.interfaces import Array, NoiseSource, Stream
 from dpaudit.noise.gaussian import Gaussian
+from dpaudit.protocols import Array, NoiseSource, Stream
 
 __all__ = ["MEASURE", "WARM_UP", "in_turn", "measure", "ratio", "summary"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpaudit.experiments.arm import Arm
-from dpaudit.interfaces import Array, Stream
+from dpaudit.protocols import Array, Stream
 from dpaudit.stats import clopper_pearson
 from dpaudit.vectors.arrays import tensor
 

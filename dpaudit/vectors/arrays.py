@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.interfaces import Array, DType
+from dpaudit.protocols import Array, DType
 
 if TYPE_CHECKING:
     import torch

@@ -31,7 +31,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.interfaces import Stream
+from dpaudit.protocols import Stream
 from dpaudit.vectors.exact_law import IntegerLaw
 
 __all__ = ["LARGEST_SCALE", "draw_integers"]

@@ -23,7 +23,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.interfaces import Stream
+from dpaudit.protocols import Stream
 from dpaudit.vectors import BLOCK
 from dpaudit.vectors.random_words import jit, next_word, seed_words, start
 from dpaudit.vectors.threads import number_of_threads

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Array, DType, Host, Stream
+from dpaudit.protocols import Array, DType, Host, Stream
 from dpaudit.vectors.arrays import (
     device_of,
     double,

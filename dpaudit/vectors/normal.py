@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Array, DType, Stream
+from dpaudit.protocols import Array, DType, Stream
 from dpaudit.vectors.arrays import as_asked, drawn_in, is_floating, library, torch_dtype
 from dpaudit.vectors.kernels import fill_normal
 

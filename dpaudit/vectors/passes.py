@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.interfaces import Array
+from dpaudit.protocols import Array
 from dpaudit.vectors import BLOCK
 from dpaudit.vectors.arrays import device_of, to_numpy
 from dpaudit.vectors.kernels import spread, vector

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.interfaces import Stream
+from dpaudit.protocols import Stream
 
 __all__ = ["below", "inline", "jit", "mix", "next_word", "seed_words", "start"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from dpaudit.accounting import gaussian_epsilon
-from dpaudit.interfaces import Array, Host, NoiseSource, ReleasingSource, Stream
 from dpaudit.noise.gaussian import Gaussian
+from dpaudit.protocols import Array, Host, NoiseSource, ReleasingSource, Stream
 from dpaudit.types import EpsilonBounds
 from dpaudit.vectors.arrays import device_of
 from dpaudit.vectors.normal import check_query

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import BatchCoins
+from dpaudit.protocols import BatchCoins
 from dpaudit.vectors.batch_coins import coin_words, members
 
 __all__ = ["SealedShare", "TwoPartyBatch"]

@@ -16,7 +16,7 @@ from result_tables import MARKED, PAGES, TABLES, written, wrong_rows
 from result_tables.defences import mitigations, submissions
 from result_tables.reading import ROOT, interval, results, rows
 
-from dpaudit.hardness import measured
+from dpaudit.accounting.hardness import measured
 
 TEXTS = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in PAGES}
 MITIGATIONS = (ROOT / "mitigations" / "README.md").read_text(encoding="utf-8")

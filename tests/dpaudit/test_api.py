@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import dpaudit
-from dpaudit.describing import describe
 from dpaudit.errors import UsageError
+from dpaudit.report import describe
 from dpaudit.samplers.callables import ONE_PROCESS, SAME_PROCESS
 
 

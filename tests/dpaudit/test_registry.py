@@ -191,38 +191,55 @@ def test_create_refuses_options_that_do_not_fit(install, specimen, options, erro
         create("attacks", f"f:{options}", "claim")
 
 
-# ------------------------------------------------------- what a class says of itself, unimported
+# ------------------------------------------------------------- what a plug-in says of itself
 
 
-READ = "class A:\n    games = ('x',)\n    n = len('ab')\n    holds = 'a key'\n"
+SAYS = """
+class A:
+    \'\'\'LAB SPECIMEN. Adds `n` numbers. More of it.\'\'\'
+    games = ("x",)
+    def __init__(self, key, *, sigma=1.0, _own=None): ...
+"""
+
+
+def read(install, monkeypatch, tmp_path, source):
+    """The plug-in ``x`` of a module with this source."""
+    (tmp_path / "read_plugin.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "read_plugin", raising=False)
+    install(entry("x", "read_plugin:A"))
+    return plugins("attacks")["x"]
+
+
+def test_a_plug_in_is_described_by_its_class(install, monkeypatch, tmp_path):
+    known = read(install, monkeypatch, tmp_path, SAYS)
+    about = registry.describe(known)
+    assert (about.says, about.specimen) == ("Adds `n` numbers.", True)
+    assert about.options == {"key": None, "sigma": "1.0"}
+    assert (about.extra, about.missing) == (None, "")
+    assert declared(known, "games", ()) == ("x",)
+    assert declared(known, "holds", "nothing") == "nothing"
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "found"),
+    ("source", "says", "extra", "missing"),
     [
-        (READ, "{}:A", {"games": ("x",), "holds": "a key"}),
-        (READ, "{}:B", {}),
-        ("class A:\n    games = (\n", "{}:A", {}),
-        ("def A():\n    games = ('x',)\n", "{}:A", {}),
-        ("", "{}.deeper:A", {}),
-        ("", "no_such_package_anywhere.x:A", {}),
+        ("import no_such_module.at_all", "", None, "no_such_module"),
+        ("import mpyc_gone", "", None, "mpyc_gone"),
+        ("import flwr", "", "flower", "flwr"),
+        ("class A:\n    games = (", "SyntaxError", None, ""),
+        ("1 / 0", "ZeroDivisionError", None, ""),
+        ("raise SystemExit('ends')", "SystemExit", None, ""),
+        ("B = 1", "AttributeError", None, ""),
     ],
 )
-def test_a_class_is_read_and_its_module_not_run(tmp_path, monkeypatch, source, target, found):
-    module = "read_not_run"
-    (tmp_path / f"{module}.py").write_text(f"raise SystemExit('was run')\n{source}")
-    monkeypatch.syspath_prepend(tmp_path)
-    assert declared(SimpleNamespace(target=target.format(module))) == found
-
-
-def test_a_class_deep_in_a_package_is_read_without_its_parents(tmp_path, monkeypatch):
-    folder = tmp_path / "read_deep" / "inner"
-    folder.mkdir(parents=True)
-    for place in (folder.parent, folder):
-        (place / "__init__.py").write_text(
-            "raise SystemExit('was run')\nclass A:\n    here = 'package'\n"
-        )
-    (folder / "module.py").write_text("class A:\n    here = 'module'\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    assert declared(SimpleNamespace(target="read_deep.inner.module:A")) == {"here": "module"}
-    assert declared(SimpleNamespace(target="read_deep.inner:A")) == {"here": "package"}
+def test_one_that_cannot_be_imported_says_why(
+    install, monkeypatch, tmp_path, source, says, extra, missing
+):
+    monkeypatch.setattr(sys, "meta_path", [Nothing("flwr"), *sys.meta_path])
+    known = read(install, monkeypatch, tmp_path, source)
+    about = registry.describe(known)
+    assert about.says.startswith(f"cannot be imported: {says}" if says else "")
+    assert bool(about.says) == bool(says)
+    assert (about.extra, about.missing, about.options) == (extra, missing, {})
+    assert declared(known, "games", ()) == ()

@@ -8,11 +8,10 @@ import sys
 import zipfile
 from pathlib import Path
 
-from dpaudit import source_hash as module
+from dpaudit import registry
 from dpaudit.codec import to_dict
 from dpaudit.provenance import collect
-from dpaudit.registry import plugin
-from dpaudit.source_hash import source_hash
+from dpaudit.registry import plugin, source_hash
 
 FILES = {
     "__init__.py": "raise SystemExit('imported')\n",
@@ -31,14 +30,14 @@ def write(folder, files=FILES, name="hashed_plugin"):
 
 def hash_in(place, monkeypatch, target="hashed_plugin.a"):
     """As another process would see it that finds packages at ``place``."""
-    module._hash_of.cache_clear()
+    registry._hash_of.cache_clear()
     with monkeypatch.context() as patch:
         patch.syspath_prepend(str(place))
         importlib.invalidate_caches()
         try:
             return source_hash(target)
         finally:
-            module._hash_of.cache_clear()
+            registry._hash_of.cache_clear()
 
 
 def test_every_byte_and_name_counts_and_the_place_does_not(tmp_path, monkeypatch):

@@ -13,9 +13,9 @@ from support.several_directions import key_of
 from dpaudit import registry
 from dpaudit.cli.commands.listing import list_
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import GAMES
 from dpaudit.local.count_mean_sketch import CountMeanSketch
 from dpaudit.noise.seed_in_noise.key import SeedKey
+from dpaudit.protocols import GAMES
 from dpaudit.randomness import KeyedStream
 from dpaudit.testing import check_attack
 from dpaudit_attacks.floating_point.bit_features import BitFeatures
@@ -49,22 +49,21 @@ def methods(protocol):
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_an_attack_has_what_its_games_ask_for_and_is_read_as_it_is(name):
-    factory, said = registry.load("attacks", name), registry.declared(ATTACKS[name])
-    assert said["games"] == factory.games
-    assert said.get("holds", "") == getattr(factory, "holds", "")
-    assert (
-        "key" in said.get("holds", "").split()[-1:] or "key, or none" in said.get("holds", "")
-    ) == (name in KEYED)
-    for game in said["games"]:
+def test_an_attack_has_what_its_games_ask_for(name):
+    factory = registry.load("attacks", name)
+    holds = getattr(factory, "holds", "")
+    assert ("key" in holds.split()[-1:] or "key, or none" in holds) == (name in KEYED)
+    for game in factory.games:
         assert methods(GAMES[game].protocol) <= set(dir(factory))
-    others = [g for g in GAMES.values() if g.name not in said["games"]]
+    others = [g for g in GAMES.values() if g.name not in factory.games]
     assert not [g.name for g in others if methods(g.protocol) <= set(dir(factory))]
 
 
 def test_each_game_is_another_one_and_somebody_plays_it():
     assert len({g.protocol for g in GAMES.values()}) == len(GAMES)
-    assert {game for a in ATTACKS.values() for game in registry.declared(a)["games"]} == set(GAMES)
+    assert {game for a in ATTACKS.values() for game in registry.declared(a, "games", ())} == set(
+        GAMES
+    )
 
 
 @pytest.mark.slow

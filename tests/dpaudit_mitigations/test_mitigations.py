@@ -10,10 +10,10 @@ from dpaudit import registry
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.errors import UsageError
 from dpaudit.hosts.histogram import Histogram
-from dpaudit.interfaces import BatchDraw, ProtocolMitigation
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.pancake import Pancake
 from dpaudit.noise.secure_gaussian import SecureGaussian
+from dpaudit.protocols import BatchDraw, ProtocolMitigation
 from dpaudit.testing import check_mitigation
 from dpaudit.training.private.batches import HonestCoins, OneParty
 from dpaudit.vectors.batch_coins import coin_words, members

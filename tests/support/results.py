@@ -10,10 +10,9 @@ from dpaudit.codec import convert_value
 from dpaudit.deployments.apple.result import AppleResult
 from dpaudit.deployments.attribution.result import AttributionResult
 from dpaudit.deployments.census.result import CensusResult
-from dpaudit.describing import describe
 from dpaudit.experiments.results import AttackResult, ExperimentResult, MeasurementsResult
 from dpaudit.prove.results import DeterminismResult, ProofResult
-from dpaudit.report import Report
+from dpaudit.report import Report, describe
 from support import attribution, census, deployments, documents, measured, mechanisms, proofs
 
 KINDS: dict[str, Any] = {

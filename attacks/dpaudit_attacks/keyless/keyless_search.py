@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpaudit.accounting.hardness import blur, measured
 from dpaudit.claims import Claim
-from dpaudit.hardness import blur, measured
-from dpaudit.interfaces import Block, Stream
+from dpaudit.protocols import Block, Stream
 from dpaudit.types import BlindSpot, Evidence, Interval
 from dpaudit_attacks.keyless.plan import Cell, Job, covered, in_words, jobs, so_far
 from dpaudit_attacks.keyless.recovered import save
@@ -120,8 +120,8 @@ class KeylessSearch:
 
         In dimension ``dim``, or in those that the auditor sweeps. From measured thresholds and
         costs to a factor of two (:mod:`~dpaudit_attacks.keyless.plan`); above d = 128 from the
-        cells of :func:`dpaudit.hardness.measured` whose keys were all found in that time. One entry
-        per dimension: the largest β.
+        cells of :func:`dpaudit.accounting.hardness.measured` whose keys were all found in that
+        time. One entry per dimension: the largest β.
         """
         spent, best = 0.0, dict[int, float]()
         dims = dict.fromkeys([dim] if dim else _SWEPT, 1.0)

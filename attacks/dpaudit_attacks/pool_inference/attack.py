@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from dpaudit import registry
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import LocalMechanism, Stream, SubmissionPolicy
 from dpaudit.local.inputs import whole_number
+from dpaudit.protocols import LocalMechanism, Stream, SubmissionPolicy
 from dpaudit.types import Reference
 from dpaudit_attacks.pool_inference.evidence import PoolEvidence, evidence_for
 from dpaudit_attacks.pool_inference.game import People, make_mechanism, people

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from dpaudit import registry
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import LocalMechanism, Stream
 from dpaudit.local.hashing import RandomHashes
+from dpaudit.protocols import LocalMechanism, Stream
 from dpaudit.registry import nearest
 from dpaudit.types import Reference
 from dpaudit_attacks.pool_inference.pools import Setting

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import LocalMechanism
 from dpaudit.local.reports import Reports
+from dpaudit.protocols import LocalMechanism
 from dpaudit_attacks.pool_inference.evidence.objects import likelihoods
 from dpaudit_attacks.pool_inference.pools import Pools
 from dpaudit_attacks.pool_inference.posterior import normalized

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import LocalMechanism, Stream
 from dpaudit.local.count_mean_server import CountMeanServer
 from dpaudit.local.count_mean_sketch import CountMeanSketch
 from dpaudit.local.count_median_sketch import CountMedianSketch
@@ -20,6 +19,7 @@ from dpaudit.local.randomized_response import RandomizedResponse, RandomizedResp
 from dpaudit.local.rappor import Rappor
 from dpaudit.local.rappor_decoding import decode
 from dpaudit.local.rappor_server import RapporServer
+from dpaudit.protocols import LocalMechanism, Stream
 from dpaudit.registry import nearest
 from dpaudit_attacks.pool_inference.pools import Setting
 

@@ -14,7 +14,7 @@ import scipy
 from dpaudit import registry
 from dpaudit.audit.options import AuditOptions
 from dpaudit.claims import Claim
-from dpaudit.interfaces import Block, SearchingTest, Test
+from dpaudit.protocols import Block, SearchingTest, Test
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import Evidence
 

@@ -16,7 +16,7 @@ from dpaudit.audit.battery._wishart import (
     smallest_eigenvalue_p,
 )
 from dpaudit.claims import Claim
-from dpaudit.interfaces import Block, Stream
+from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni
 from dpaudit.types import BlindSpot, Evidence, Interval
 

@@ -10,7 +10,7 @@ import scipy
 
 from dpaudit.audit.battery import detectable_effect
 from dpaudit.claims import Claim
-from dpaudit.interfaces import Block, Stream
+from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni, normal_two_sided
 from dpaudit.types import BlindSpot, Evidence, Interval
 

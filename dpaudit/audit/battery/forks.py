@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dpaudit.audit.battery.repeats import WindowTable, poisson_tail
 from dpaudit.claims import Claim
-from dpaudit.interfaces import Block, Stream
+from dpaudit.protocols import Block, Stream
 from dpaudit.types import Evidence
 
 __all__ = ["Forks"]

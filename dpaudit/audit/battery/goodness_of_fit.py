@@ -12,7 +12,7 @@ import scipy
 from dpaudit.audit.battery.tails import SHOWN
 from dpaudit.audit.block import CELLS, cell_edges, cell_probabilities
 from dpaudit.claims import Claim
-from dpaudit.interfaces import Block, Stream
+from dpaudit.protocols import Block, Stream
 from dpaudit.stats import anderson_darling_p, bonferroni, kolmogorov_p, normal_two_sided
 from dpaudit.types import BlindSpot, Evidence
 

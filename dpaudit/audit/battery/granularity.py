@@ -19,7 +19,7 @@ from dpaudit.audit.battery._grids import (
     single_values,
 )
 from dpaudit.claims import Claim
-from dpaudit.interfaces import Block, Stream
+from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni
 from dpaudit.types import BlindSpot, Evidence
 

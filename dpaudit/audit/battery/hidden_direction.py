@@ -19,7 +19,7 @@ from dpaudit.audit.battery._directions import (
     scan,
 )
 from dpaudit.claims import Claim
-from dpaudit.interfaces import Block, Stream
+from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni, chi_square_two_sided, kolmogorov_p
 from dpaudit.types import BlindSpot, Evidence, Interval
 

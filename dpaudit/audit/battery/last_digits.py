@@ -15,7 +15,7 @@ import scipy
 from dpaudit.audit.battery._digits import Precision
 from dpaudit.audit.battery.predictable.linear.berlekamp_massey import shortest_recurrence
 from dpaudit.claims import Claim
-from dpaudit.interfaces import Block, Stream
+from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni
 from dpaudit.types import BlindSpot, Evidence
 

@@ -12,7 +12,7 @@ import scipy
 from dpaudit.audit.battery._distinct import poisson_bound
 from dpaudit.audit.battery._grids import on_a_grid
 from dpaudit.claims import Claim
-from dpaudit.interfaces import Block, Stream
+from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni, kolmogorov_p
 from dpaudit.types import Evidence
 

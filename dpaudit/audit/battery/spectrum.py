@@ -8,7 +8,7 @@ import numpy as np
 import scipy
 
 from dpaudit.claims import Claim
-from dpaudit.interfaces import Block, Stream
+from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni, normal_two_sided
 from dpaudit.types import BlindSpot, Evidence
 

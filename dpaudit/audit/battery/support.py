@@ -6,7 +6,7 @@ import numpy as np
 import scipy
 
 from dpaudit.claims import Claim
-from dpaudit.interfaces import Block, Stream
+from dpaudit.protocols import Block, Stream
 from dpaudit.types import Evidence
 
 __all__ = ["Support"]

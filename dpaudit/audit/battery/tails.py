@@ -11,7 +11,7 @@ import scipy
 
 from dpaudit.audit.block import CELLS, cell_edges
 from dpaudit.claims import Claim
-from dpaudit.interfaces import Block, Stream
+from dpaudit.protocols import Block, Stream
 from dpaudit.stats import binomial_two_sided, bonferroni
 from dpaudit.types import BlindSpot, Evidence
 

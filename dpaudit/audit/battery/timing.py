@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from dpaudit.audit.battery import detectable_effect
 from dpaudit.claims import Claim
-from dpaudit.interfaces import Block, Stream
+from dpaudit.protocols import Block, Stream
 from dpaudit.stats import normal_two_sided
 from dpaudit.types import BlindSpot, Evidence, Interval
 

@@ -11,7 +11,7 @@ import scipy
 
 from dpaudit.audit.battery.drift import chi_square_score
 from dpaudit.claims import Claim
-from dpaudit.interfaces import Block, Stream
+from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni, chi_square_two_sided, normal_two_sided
 from dpaudit.types import BlindSpot, Evidence
 

@@ -14,7 +14,7 @@ import scipy
 from dpaudit.audit.battery import detectable_effect
 from dpaudit.audit.block import cell_probabilities
 from dpaudit.claims import Claim
-from dpaudit.interfaces import Block, Stream
+from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni, normal_two_sided
 from dpaudit.types import BlindSpot, Evidence, Interval
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from dpaudit.audit.epsilon.encoding import Encoding, Raw
 from dpaudit.audit.epsilon.releases import Releases
 from dpaudit.audit.result import MechanismResult
-from dpaudit.interfaces import DatasetMechanism
+from dpaudit.protocols import DatasetMechanism
 from dpaudit.results.text import one_line
 
 __all__ = ["EncodedReleases"]
@@ -50,7 +50,7 @@ class EncodedReleases:
         """The numbers (n, 1), in the order made, of ``n`` releases at one of :attr:`neighbours`.
 
         Raises:
-            SamplerError: as :meth:`~dpaudit.interfaces.DatasetMechanism.release_any`.
+            SamplerError: as :meth:`~dpaudit.protocols.DatasetMechanism.release_any`.
         """
         side = 0 if value is self.neighbours[0] else 1
         self._blocks.append(self._mechanism.release_any(self._datasets[side], n, timeout=timeout))

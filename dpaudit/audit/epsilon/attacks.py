@@ -16,7 +16,7 @@ from dpaudit.audit.epsilon.events import Cells, Event, NestedEvents, Statistic, 
 from dpaudit.audit.epsilon.judge import EVENT_SHARE, LOW_BITS_SHARE, Learned
 from dpaudit.audit.epsilon.releases import Releases
 from dpaudit.errors import DpauditError, UnknownNameError, UsageError
-from dpaudit.interfaces import GAMES, LearningAttack, ProbingAttack, SupportAttack
+from dpaudit.protocols import LearningAttack, ProbingAttack, SupportAttack
 from dpaudit.results.text import error_text, one_line
 from dpaudit.samplers.adapters.base import Adapter
 from dpaudit.stats import clopper_pearson
@@ -39,7 +39,7 @@ __all__ = [
     "support_statistic",
 ]
 
-_GAMES = {name for name, game in GAMES.items() if "dpaudit mechanism --attack" in game.used_by}
+_CHOICES = "dpaudit list attacks says which attack whole mechanisms"
 _METHODS = ("feasible", "learn", "pairs")
 _BOUNDS = {"lower": ("lower", "lower_bound"), "upper": ("upper", "upper_bound")}
 """Bounds of each record, with the names that attacks and libraries give them."""
@@ -74,9 +74,9 @@ def named_attack(text: str, *, mechanism: str = "") -> NamedAttack:
     name = Reference.parse(text).name
     known = registry.plugins("attacks")
     if name not in known:
-        near = registry.nearest(name, _fitting())
+        near = registry.nearest(name, known)
         near = near if "did you mean" in near else ""
-        raise UnknownNameError(f"attack={name}: not known{near}; {_choices()}")
+        raise UnknownNameError(f"attack={one_line(name)}: not known{near}; {_CHOICES}")
     factory = registry.load("attacks", name)
     if isinstance(factory, type) and not any(hasattr(factory, method) for method in _METHODS):
         raise _other(name)  # before it asks for options
@@ -101,20 +101,9 @@ def own_attack(attack: Attack) -> NamedAttack:
     return NamedAttack(type(attack).__name__, attack)
 
 
-def _fitting() -> list[str]:
-    """Names of the attacks that declare a game of ``dpaudit mechanism``."""
-    known = registry.plugins("attacks").items()
-    return [name for name, a in known if _GAMES & set(registry.declared(a).get("games", ()))]
-
-
-def _choices() -> str:
-    return f"attacks on whole mechanisms: {', '.join(_fitting()) or 'none'}"
-
-
 def _other(name: str) -> UsageError:
     return UsageError(
-        f"attack={name}: is no attack on a whole mechanism (dpaudit attack may take it); "
-        f"{_choices()}"
+        f"attack={name}: is no attack on a whole mechanism (dpaudit attack may take it); {_CHOICES}"
     )
 
 

@@ -17,7 +17,7 @@ from dpaudit.audit.epsilon.question import Question
 from dpaudit.audit.options import MechanismOptions, PrivacyClaim, Progress
 from dpaudit.audit.result import MechanismResult
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import DatasetMechanism
+from dpaudit.protocols import DatasetMechanism
 from dpaudit.randomness import KeyedStream
 from dpaudit.results.text import one_line
 from dpaudit.samplers.endpoints.dataset_command import DatasetCommand

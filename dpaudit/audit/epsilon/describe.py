@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from dpaudit import wording
 from dpaudit.audit.describe import blind_spots_section, pyramid_of
 from dpaudit.audit.result import MechanismResult, without_secrets
-from dpaudit.checks import check_of, sorted_tests
 from dpaudit.codec import convert_value, to_dict
 from dpaudit.harms import meaning_of_findings, no_verdict
 from dpaudit.provenance import file_facts
@@ -30,6 +29,8 @@ from dpaudit.report import (
     Series,
     Table,
     Text,
+    check_of,
+    sorted_tests,
     with_verdict,
 )
 from dpaudit.results.foreign import RefusedError

@@ -25,7 +25,7 @@ from dpaudit.audit.epsilon.shares import divided, possible_shares
 from dpaudit.audit.epsilon.verdict import at_least
 from dpaudit.audit.options import PrivacyClaim
 from dpaudit.audit.result import StatedClaim
-from dpaudit.explanations import attack_topic
+from dpaudit.harms import attack_topic
 from dpaudit.stats import rounded_down
 from dpaudit.types import Reference, TestResult
 
@@ -247,7 +247,7 @@ def _kind(kind: str) -> tuple[str, str]:
         return _KINDS[kind]
     name = Reference.parse(kind).name
     known = registry.plugins("attacks").get(name)
-    harm = registry.declared(known).get("harm", "other") if known else "other"
+    harm = registry.declared(known, "harm", "other") if known else "other"
     return harm, attack_topic(name)
 
 

@@ -25,7 +25,7 @@ from dpaudit.audit.epsilon.datasets import Records
 from dpaudit.audit.epsilon.encoding import Encoding
 from dpaudit.audit.epsilon.events import choose, coarse_statistics
 from dpaudit.errors import SamplerCrashError, SamplerError, SamplerTimeoutError, UsageError
-from dpaudit.interfaces import DatasetMechanism
+from dpaudit.protocols import DatasetMechanism
 from dpaudit.results.text import one_line
 
 __all__ = ["ADJACENCIES", "Field", "Found", "Schema", "neighbours_of", "promise", "search"]

@@ -31,7 +31,7 @@ from dpaudit.audit.epsilon.verdict import (
 from dpaudit.audit.options import MechanismOptions, PrivacyClaim, Progress
 from dpaudit.audit.result import MechanismResult, StatedClaim
 from dpaudit.errors import SamplerError, UsageError
-from dpaudit.interfaces import LearningAttack, OpenMechanism, SupportAttack
+from dpaudit.protocols import LearningAttack, OpenMechanism, SupportAttack
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import Interval, TestResult

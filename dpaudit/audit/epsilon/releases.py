@@ -12,7 +12,7 @@ import scipy
 
 from dpaudit.audit.options import Progress
 from dpaudit.errors import SamplerOutputError, SamplerTimeoutError, UsageError
-from dpaudit.interfaces import OpenMechanism, TimedMechanism
+from dpaudit.protocols import OpenMechanism, TimedMechanism
 
 __all__ = ["ASSUMPTION_LEVEL", "Releases", "dependence", "draw_releases"]
 

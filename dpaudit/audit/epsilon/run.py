@@ -32,8 +32,8 @@ from dpaudit.audit.options import (
 )
 from dpaudit.audit.result import MechanismResult
 from dpaudit.errors import NotNumbersError, SamplerOutputError, UsageError
-from dpaudit.interfaces import Mechanism, ProbingAttack, RecordedMechanism
 from dpaudit.options import fields_of, from_keywords, keywords_of, parted, takes, words_of
+from dpaudit.protocols import Mechanism, ProbingAttack, RecordedMechanism
 from dpaudit.provenance import identified
 from dpaudit.results.arrays import read_npy
 from dpaudit.samplers.callables import (

@@ -64,7 +64,7 @@ def attack(
     """
     import numpy as np
 
-    from dpaudit.interfaces import Attack
+    from dpaudit.protocols import Attack
     from dpaudit.stats import clopper_pearson
     from dpaudit.vectors.arrays import to_numpy
 

@@ -13,8 +13,8 @@ from dpaudit.cli import completion
 from dpaudit.cli.options import Output, Sandbox, with_shared_options
 from dpaudit.cli.output import note
 from dpaudit.cli.verdicts import audited, exit_with_verdict, prepared, write_result
-from dpaudit.describing import describe
 from dpaudit.options import command_of
+from dpaudit.report import describe
 
 __all__ = ["audit"]
 

@@ -10,9 +10,9 @@ import typer
 
 from dpaudit.audit.options import Seed, check_alpha, fresh_seed
 from dpaudit.cli.options import SeedOption
-from dpaudit.describing import Described
 from dpaudit.options import Option
 from dpaudit.provenance import collect
+from dpaudit.report import Described
 
 if TYPE_CHECKING:
     from dpaudit.deployments.attribution.run import Files

@@ -17,7 +17,7 @@ from dpaudit.results.text import one_line
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from dpaudit.explanations import Explanation
+    from dpaudit.harms import Explanation
 
 __all__ = ["explain"]
 
@@ -46,19 +46,19 @@ def explain(
     $ dpaudit explain moments
     $ dpaudit explain low-bits --format json
     """
-    from dpaudit import explanations
+    from dpaudit import harms
 
     if test is None:
         listed = [
-            dataclasses.asdict(topic) | {"summary": _first_words(explanations.explain(topic.name))}
-            for topic in explanations.topics().values()
+            dataclasses.asdict(topic) | {"summary": _first_words(harms.explain(topic.name))}
+            for topic in harms.topics().values()
         ]
         if output == "json":
             write_json_line(listed)
         else:
             emit(_list(listed))
         return
-    page = explanations.explain(test)
+    page = harms.explain(test)
     if output == "json":
         sections = [{"heading": heading, "text": text} for heading, text in page.sections]
         write_json_line({"name": page.name, "summary": page.summary, "sections": sections})

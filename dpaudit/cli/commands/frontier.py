@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from dpaudit.cli.options import FormatOption, with_shared_options
-from dpaudit.counts import count_of
-from dpaudit.options import Option
+from dpaudit.options import Option, count_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,8 +77,8 @@ def frontier(*, flags: FrontierFlags, output: FormatOption = "text") -> None:
     from dpaudit.audit.power import frontier as reached
     from dpaudit.audit.power import read_table
     from dpaudit.cli.verdicts import show, write_result
-    from dpaudit.describing import describe
     from dpaudit.errors import UsageError
+    from dpaudit.report import describe
 
     if not flags.seconds >= 0:
         raise UsageError(f"seconds={flags.seconds}: must be ≥ 0")

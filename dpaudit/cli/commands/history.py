@@ -13,9 +13,9 @@ import typer
 
 from dpaudit.cli.options import FormatOption, with_shared_options
 from dpaudit.cli.verdicts import show, write_run
-from dpaudit.describing import describe
 from dpaudit.errors import StoreError
 from dpaudit.options import words_of
+from dpaudit.report import describe
 from dpaudit.studies.history.options import HistoryOptions, Place
 
 __all__ = ["history"]
@@ -82,8 +82,8 @@ def history(
         --allow-predictable
     """
     from dpaudit.cli.running import run_cells, tell_failures
-    from dpaudit.experiments.options import RunOptions
     from dpaudit.experiments.results import MeasurementsResult
+    from dpaudit.experiments.run import RunOptions
     from dpaudit.experiments.store import Store
     from dpaudit.experiments.stored import result_of
     from dpaudit.studies.history.installing import versions as known_versions

@@ -14,15 +14,14 @@ import typer
 from dpaudit.cli.options import FormatOption, with_shared_options
 from dpaudit.cli.output import emit, note, write_json_line
 from dpaudit.codec import to_dict
-from dpaudit.counts import count_of
 from dpaudit.errors import UsageError
-from dpaudit.options import Option
+from dpaudit.options import Option, count_of
 from dpaudit.results.text import tell
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dpaudit.hardness import Estimate, KeylessAttack, Measured
+    from dpaudit.accounting.hardness import Estimate, KeylessAttack, Measured
     from dpaudit.noise.key_file import OtherKindError
 
 __all__ = ["HardnessOptions", "key_hardness", "key_new", "key_show", "paper"]
@@ -100,7 +99,7 @@ def key_new(
     $ dpaudit key new --dim 64 --beta 1e-3 --gamma 2d --directions 3 --out k3.json
     $ dpaudit key new --kind seed-in-noise --out seed.json
     """
-    from dpaudit.hardness import estimate
+    from dpaudit.accounting.hardness import estimate
     from dpaudit.noise.key import PancakeKey
     from dpaudit.noise.seed_in_noise.key import SeedKey
 
@@ -145,7 +144,7 @@ def key_show(
     $ dpaudit key show key.json --format json
     """
     from dpaudit.accounting import peak_spacing, peak_width
-    from dpaudit.hardness import estimate
+    from dpaudit.accounting.hardness import estimate
     from dpaudit.noise.key import PancakeKey
     from dpaudit.noise.key_file import OtherKindError
 
@@ -244,7 +243,7 @@ def key_hardness(
     $ dpaudit key hardness key.json
     $ dpaudit key hardness --dim 128 --beta 1e-4 --dtype float32
     """
-    from dpaudit.hardness import estimate, measured
+    from dpaudit.accounting.hardness import estimate, measured
     from dpaudit.noise.key import PancakeKey, parse_gamma
 
     dim, beta = options.dim, options.beta
@@ -306,7 +305,7 @@ def _brief(found: Estimate) -> str:
 
 def paper() -> Iterator[Mapping[str, Any]]:
     """The pancake paper's settings, an estimate each."""
-    from dpaudit.hardness import estimate
+    from dpaudit.accounting.hardness import estimate
     from dpaudit.noise.key import parse_gamma
 
     for where, what, dim, gammas, betas in _PAPER:
@@ -353,7 +352,7 @@ def _paper_table(settings: list[Mapping[str, Any]]) -> Table:
 
 
 def _facts(found: Estimate, drawn: int) -> Iterator[tuple[str, str]]:
-    from dpaudit.hardness import REACH
+    from dpaudit.accounting.hardness import REACH
 
     yield "pancake", f"d = {found.dim:,}, β = {found.beta:g}, γ = {found.gamma:.4g}, {found.dtype}"
     if found.effective_beta > 1.01 * found.beta:

@@ -75,7 +75,7 @@ def list_(
     $ dpaudit list sources --format json
     """
     from dpaudit.cli.output import emit, note, write_json_line
-    from dpaudit.interfaces import GAMES
+    from dpaudit.protocols import GAMES
 
     table: Callable[[list[Row]], Table]
     if kind == "experiments":
@@ -117,9 +117,9 @@ def _described(plugin: registry.Plugin) -> Row:
     return {
         "description": about.says,
         "lab_specimen": about.specimen,
-        "options": {option.name: option.default for option in about.options},
+        "options": dict(about.options),
         "extra": about.extra,
-        "missing": list(about.missing),
+        "missing": [about.missing] if about.missing else [],
     }
 
 
@@ -178,7 +178,7 @@ def _lines(row: Row, verbose: bool) -> list[str]:
     """What stands next to a name: description, options, needs, origin."""
     first = ("LAB SPECIMEN. " if row["lab_specimen"] else "") + row["description"]
     details = [f"options: {_options(row['options'])}"] if row["options"] else []
-    details += [_needed(row["extra"], row["missing"])] if row["extra"] or row["missing"] else []
+    details += [_needed(row["extra"], row["missing"])] if row["missing"] else []
     lines = [line for line in (first, "; ".join(details)) if line] or [""]
     if "games" in row:
         lines.append(
@@ -208,10 +208,8 @@ _BOOLEANS = ("True", "False")
 
 
 def _needed(extra: str | None, missing: Sequence[str]) -> str:
-    if extra is None:
-        return f"needs {', '.join(missing)} (not installed)"
-    how = f"not installed: pip install 'dpaudit[{extra}]'" if missing else "installed"
-    return f"needs the extra {extra} ({how})"
+    how = f": pip install 'dpaudit[{extra}]'" if extra else ""
+    return f"needs {', '.join(missing)} (not installed{how})"
 
 
 def _by_library(rows: Sequence[Row]) -> Table:
@@ -274,16 +272,15 @@ def _numbered(rows: Sequence[Row]) -> Table:
 
 def _needs(plugin: registry.Plugin) -> Row:
     """What an attack declares about itself, and what the rules of its games add."""
-    from dpaudit.interfaces import GAMES
+    from dpaudit.protocols import GAMES
 
-    own = registry.declared(plugin)
-    played = own.get("games")
+    played: object = registry.declared(plugin, "games", ())
     games = [
         game for game in GAMES.values() if isinstance(played, (tuple, list)) and game.name in played
     ]
     return {
         "games": [game.name for game in games],
-        "holds": str(own.get("holds", "nothing" if games else "not stated")),
+        "holds": registry.declared(plugin, "holds", "nothing" if games else "not stated"),
         "knows": list(dict.fromkeys(game.knows for game in games)),
         "releases": list(dict.fromkeys(game.releases for game in games)),
         "labels": any(game.labels for game in games),
@@ -292,7 +289,7 @@ def _needs(plugin: registry.Plugin) -> Row:
 
 
 def _rules(name: str) -> str:
-    from dpaudit.interfaces import GAMES
+    from dpaudit.protocols import GAMES
 
     game = GAMES[name]
     return f"sees {game.sees}; knows {game.knows}; says {game.says}; succeeds if {game.success}"

@@ -11,9 +11,9 @@ from dpaudit.audit.options import ClaimOptions, DataOptions, MechanismOptions
 from dpaudit.cli import completion
 from dpaudit.cli.options import Output, Sandbox, with_shared_options
 from dpaudit.cli.verdicts import audited, finish, prepared
-from dpaudit.describing import describe
 from dpaudit.errors import UsageError
 from dpaudit.options import command_of
+from dpaudit.report import describe
 
 if TYPE_CHECKING:
     from dpaudit.audit.result import MechanismResult

@@ -17,11 +17,11 @@ import typer
 from dpaudit.cli.options import FormatOption, Output, VerboseOption, with_shared_options
 from dpaudit.cli.output import emit, note, write_json_line
 from dpaudit.cli.verdicts import finish, prepared, with_command
-from dpaudit.describing import describe
 from dpaudit.errors import UsageError
 from dpaudit.options import Option, command_of
 from dpaudit.prove.certificates import checker
 from dpaudit.prove.verdicts.claims import EXAMPLES
+from dpaudit.report import describe
 from dpaudit.results.foreign import RefusedError, open_plain, shown
 from dpaudit.results.text import one_line, tell
 

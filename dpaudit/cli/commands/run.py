@@ -18,8 +18,7 @@ from dpaudit.cli.options import (
     FormatOption,
     with_shared_options,
 )
-from dpaudit.counts import count_of
-from dpaudit.options import Option
+from dpaudit.options import Option, count_of
 
 if TYPE_CHECKING:
     from dpaudit.experiments import Spec
@@ -191,9 +190,9 @@ def _run(
 
 def _report(folder: Path) -> Report:
     """Everything the folder holds, failures included; its command is the one of the first run."""
-    from dpaudit.describing import describe
     from dpaudit.experiments.store import Store
     from dpaudit.experiments.stored import result_of
+    from dpaudit.report import describe
 
     with Store.read(folder) as store:
         return describe(result_of(store))

@@ -141,11 +141,11 @@ def _show_each(found: Sequence[Any], show_one: Any, what: str, output: str) -> N
 def _show_whole(store: Store, output: str) -> None:
     from dpaudit.cli.output import emit, note, out_console, write_json_line
     from dpaudit.codec import to_dict
-    from dpaudit.describing import describe
     from dpaudit.experiments.store import invocations
     from dpaudit.experiments.stored import look_at, result_of
     from dpaudit.registry import missing_extra
     from dpaudit.render import render_terminal
+    from dpaudit.report import describe
 
     folder = store.folder
     run, failures, whole = look_at(folder), store.failures(), output == "json"

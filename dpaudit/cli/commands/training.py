@@ -29,10 +29,9 @@ from dpaudit.cli.options import (
 from dpaudit.cli.output import emit, note, write_json_line
 from dpaudit.cli.verdicts import audited, finish, prepared
 from dpaudit.codec import to_dict
-from dpaudit.counts import count_of
-from dpaudit.describing import describe
 from dpaudit.errors import SamplerCrashError, UsageError
-from dpaudit.options import Option, command_of
+from dpaudit.options import Option, command_of, count_of
+from dpaudit.report import describe
 from dpaudit.results.text import error_text, one_line
 
 if TYPE_CHECKING:

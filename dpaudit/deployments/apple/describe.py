@@ -14,8 +14,7 @@ from dpaudit.deployments.apple.ledger import Ledger, Line
 from dpaudit.deployments.apple.observed import Observed, Spent
 from dpaudit.deployments.apple.result import AppleResult
 from dpaudit.deployments.findings import MOST_ROWS, finding_checks, findings_table
-from dpaudit.harms import no_verdict, odds_text
-from dpaudit.hazards import ALGORITHMS, PARAMETERS, TRUST, UNIT, Pyramid
+from dpaudit.harms import ALGORITHMS, PARAMETERS, TRUST, UNIT, Pyramid, no_verdict, odds_text
 from dpaudit.report import (
     Block,
     Check,

@@ -10,7 +10,7 @@ from dpaudit.deployments.apple.differences import Difference
 from dpaudit.deployments.apple.ledger import Ledger
 from dpaudit.deployments.apple.model import Balance, Finding, RecordCount
 from dpaudit.deployments.apple.observed import Observed
-from dpaudit.describing import Described
+from dpaudit.report import Described
 from dpaudit.types import Provenance, Verdict
 
 __all__ = ["AppleResult", "OlderConfiguration", "Sizes", "Stored"]

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dpaudit import wording
-from dpaudit.checks import check_of, sorted_tests, tests_table
 from dpaudit.codec import to_dict
 from dpaudit.deployments.attribution.result import AttributionResult
 from dpaudit.deployments.findings import MOST_ROWS, finding_checks, findings_table
-from dpaudit.harms import no_verdict
-from dpaudit.hazards import ALGORITHMS, PARAMETERS, SIDE_CHANNELS, TRUST, UNIT, Pyramid
+from dpaudit.harms import ALGORITHMS, PARAMETERS, SIDE_CHANNELS, TRUST, UNIT, Pyramid, no_verdict
 from dpaudit.report import (
     Axis,
     Block,
@@ -28,7 +26,10 @@ from dpaudit.report import (
     Series,
     Table,
     Text,
+    check_of,
     open_spots,
+    sorted_tests,
+    tests_table,
     with_verdict,
 )
 from dpaudit.types import Interval

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from dpaudit.deployments.apple.model import Finding
 from dpaudit.deployments.attribution.ledger import AggregateLedger, EventLine
-from dpaudit.describing import Described
+from dpaudit.report import Described
 from dpaudit.types import (
     Amount,
     Count,

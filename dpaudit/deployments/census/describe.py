@@ -7,12 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from dpaudit import wording
-from dpaudit.checks import check_of, sorted_tests, tests_table
 from dpaudit.codec import to_dict
 from dpaudit.deployments.census.result import Bin, CensusResult, Kind, NoiseGroup
 from dpaudit.deployments.findings import MOST_ROWS
-from dpaudit.harms import no_verdict
-from dpaudit.hazards import ALGORITHMS, PARAMETERS, TRUST, UNIT, Pyramid
+from dpaudit.harms import ALGORITHMS, PARAMETERS, TRUST, UNIT, Pyramid, no_verdict
 from dpaudit.report import (
     Axis,
     Block,
@@ -31,7 +29,10 @@ from dpaudit.report import (
     Series,
     Table,
     Text,
+    check_of,
     open_spots,
+    sorted_tests,
+    tests_table,
     with_verdict,
 )
 from dpaudit.wording import NOTHING, count, quantity

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from dpaudit.describing import Described
+from dpaudit.report import Described
 from dpaudit.types import Amount, Count, Interval, Level, Number, Provenance, TestResult, Verdict
 
 __all__ = ["Bin", "CensusLevel", "CensusResult", "Kind", "NoiseGroup"]

@@ -22,8 +22,8 @@ from dpaudit.codec import convert_value, to_dict
 from dpaudit.errors import MessageError, UsageError
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.placement.work import Outcome, attempt
+from dpaudit.registry import source_hash
 from dpaudit.results.foreign import RefusedError
-from dpaudit.source_hash import source_hash
 from dpaudit.types import CellFailure, CellResult
 
 __all__ = ["answer", "difference", "identity", "parse", "request"]

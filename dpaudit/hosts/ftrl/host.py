@@ -15,7 +15,7 @@ from dpaudit.hosts.ftrl.clients import ClientUpdates, shards
 from dpaudit.hosts.ftrl.factorisation import factorisation as factorise
 from dpaudit.hosts.ftrl.release import CorrelatedRelease
 from dpaudit.hosts.ftrl.sensitivity import sensitivity
-from dpaudit.interfaces import Mitigation, NoiseSource, Stream
+from dpaudit.protocols import Mitigation, NoiseSource, Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit.training.accuracy import Accuracy, accuracy_from_counts
 from dpaudit.training.data import Images, load_images

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.hosts.ftrl.factorisation import Factorisation
-from dpaudit.interfaces import Mitigation, NoiseSource, Stream
+from dpaudit.protocols import Mitigation, NoiseSource, Stream
 from dpaudit.vectors.arrays import to_numpy
 
 __all__ = ["CorrelatedRelease"]

@@ -13,7 +13,7 @@ import torch
 from dpaudit.errors import UsageError
 from dpaudit.hosts.gradients.block import GradientBlock, clip_factors
 from dpaudit.hosts.gradients.per_sample import PerSampleGradients
-from dpaudit.interfaces import Stream
+from dpaudit.protocols import Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit.training.data import load_images
 from dpaudit.training.fitting import usable_device

@@ -16,7 +16,7 @@ from opacus.optimizers import DPOptimizer
 from torch import nn
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Stream
+from dpaudit.protocols import Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit.training.data import load_images
 from dpaudit.training.models import make_model

@@ -20,7 +20,7 @@ from dpaudit.errors import UsageError
 from dpaudit.hosts.opacus.draw import JointDraw, Release, check_alike, check_opacus, noise_scale
 from dpaudit.hosts.opacus.joint import JointNoise, joint_class
 from dpaudit.hosts.opacus.supply import SourceLike, Supply, make_mitigation
-from dpaudit.interfaces import Mitigation
+from dpaudit.protocols import Mitigation
 from dpaudit.types import Reference
 
 __all__ = ["check_model", "use_noise_source"]

@@ -13,7 +13,7 @@ from torch import nn
 
 from dpaudit.errors import UsageError
 from dpaudit.hosts.opacus.supply import Supply
-from dpaudit.interfaces import Mitigation
+from dpaudit.protocols import Mitigation
 from dpaudit.randomness import KeyedStream
 
 __all__ = ["JointDraw", "Release", "check_alike", "check_opacus", "noise_scale"]

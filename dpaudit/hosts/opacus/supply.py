@@ -9,8 +9,8 @@ from typing import Any
 
 from dpaudit import registry
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Mitigation, NoiseSource
 from dpaudit.noise.key import PancakeKey
+from dpaudit.protocols import Mitigation, NoiseSource
 from dpaudit.types import Reference
 
 __all__ = ["SourceLike", "Supply", "make_mitigation"]

@@ -10,12 +10,12 @@ from scipy.linalg import block_diag, helmert
 
 from dpaudit.hosts.topdown.schema import Schema
 from dpaudit.hosts.topdown.topdown import Rows
-from dpaudit.interfaces import Stream
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.source import SeedInNoise
+from dpaudit.protocols import Stream
 from dpaudit.vectors.arrays import to_numpy
 
 __all__ = ["ContrastPancake", "Reordered", "common_first", "contrasts", "seeded"]

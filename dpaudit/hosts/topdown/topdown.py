@@ -18,7 +18,7 @@ from dpaudit.hosts.topdown.geography import Census, Level
 from dpaudit.hosts.topdown.measurements import NoisyMeasurements, NoisyQuery
 from dpaudit.hosts.topdown.rounding import controlled_rounding
 from dpaudit.hosts.topdown.schema import Query
-from dpaudit.interfaces import Array, Stream
+from dpaudit.protocols import Array, Stream
 from dpaudit.vectors.arrays import to_numpy
 
 __all__ = ["Noise", "Rows", "TopDown"]

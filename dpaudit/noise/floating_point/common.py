@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Array, DType, Host, Stream
+from dpaudit.protocols import Array, DType, Host, Stream
 from dpaudit.types import EpsilonBounds
 from dpaudit.vectors.arrays import as_asked
 from dpaudit.vectors.normal import check_shape, check_sigma

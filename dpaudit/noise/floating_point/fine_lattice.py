@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Stream
 from dpaudit.noise.floating_point.common import CpuSpecimen
 from dpaudit.noise.floating_point.ideal_added import fill_ideal_normal
+from dpaudit.protocols import Stream
 from dpaudit.vectors.normal import check_sigma
 
 __all__ = ["FineLatticeGaussian"]

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import NoiseSource, Stream
 from dpaudit.noise.floating_point.box_muller import BoxMullerF32, BoxMullerF64
 from dpaudit.noise.floating_point.common import CpuSpecimen
+from dpaudit.protocols import NoiseSource, Stream
 from dpaudit.vectors.normal import check_sigma
 
 __all__ = ["FourSumGaussian"]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.interfaces import Stream
 from dpaudit.noise.floating_point.common import CpuSpecimen
+from dpaudit.protocols import Stream
 from dpaudit.vectors.random_words import inline, jit, next_word, seed_words, start
 
 __all__ = ["IdealAddedGaussian", "fill_ideal_normal"]

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Stream
 from dpaudit.noise.floating_point.common import CpuSpecimen, check_bits
+from dpaudit.protocols import Stream
 from dpaudit.vectors.random_words import jit
 
 __all__ = ["NaiveLaplace"]

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from dpaudit.interfaces import Stream
 from dpaudit.noise.floating_point.common import CpuSpecimen
+from dpaudit.protocols import Stream
 from dpaudit.vectors.random_words import jit
 
 __all__ = ["Polar"]

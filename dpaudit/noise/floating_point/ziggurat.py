@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.interfaces import Stream
 from dpaudit.noise.floating_point.common import CpuSpecimen, check_bits
+from dpaudit.protocols import Stream
 from dpaudit.vectors.kernels import _TAIL, _layers, _rare
 from dpaudit.vectors.normal import check_sigma
 from dpaudit.vectors.random_words import jit, next_word, seed_words, start

@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Array, DType, Host, Stream
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.seed_in_noise.codes import Head, uniform
 from dpaudit.noise.seed_in_noise.gradient_free import GradientFree
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.laws import law_of
 from dpaudit.noise.seed_in_noise.source import nonces_of
+from dpaudit.protocols import Array, DType, Host, Stream
 from dpaudit.types import EpsilonBounds
 from dpaudit.vectors.arrays import as_asked
 from dpaudit.vectors.normal import check_shape, standard_normal
@@ -82,7 +82,7 @@ class NextBatch:
         self._share = share_of(stream.bytes(32))
 
     def share(self) -> bytes:
-        """32 bytes that make the next batch's coins: see ``dpaudit.interfaces.BatchCoins``."""
+        """32 bytes that make the next batch's coins: see ``dpaudit.protocols.BatchCoins``."""
         return self._share
 
     def noise(self, sigma: float) -> _Noise:

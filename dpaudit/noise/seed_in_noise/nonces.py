@@ -11,7 +11,6 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Stream
 from dpaudit.noise.seed_in_noise.elligator import (
     ORDER,
     FixedBase,
@@ -20,6 +19,7 @@ from dpaudit.noise.seed_in_noise.elligator import (
     representative,
     uniform_below,
 )
+from dpaudit.protocols import Stream
 from dpaudit.results.foreign import shown
 
 __all__ = [

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Array, DType, Host, Stream
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.seed_in_noise.key import SeedKey, held_key
 from dpaudit.noise.seed_in_noise.nonces import KeyedNonces, Nonces, SealedNonces
 from dpaudit.noise.seed_in_noise.rows import Rows
+from dpaudit.protocols import Array, DType, Host, Stream
 from dpaudit.results.foreign import shown
 from dpaudit.types import EpsilonBounds
 from dpaudit.vectors.arrays import as_asked, is_floating

@@ -133,7 +133,7 @@ class Adapter(Protocol):
         """The table's entry for ``MECH[:option=value,…]``, and all its options."""
 
     def mechanism(self, target: str) -> Any:
-        """The :class:`~dpaudit.interfaces.Mechanism` ``MECH[:option=value,…]``."""
+        """The :class:`~dpaudit.protocols.Mechanism` ``MECH[:option=value,…]``."""
 
 
 _SPREAD = frozenset({"scale", "sigma", "std", "stddev", "sd", "b"})

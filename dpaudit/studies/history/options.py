@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from dpaudit.audit.options import AuditOptions, MechanismOptions
-from dpaudit.counts import count_of
-from dpaudit.options import Option
+from dpaudit.options import Option, count_of
 
 __all__ = ["HistoryOptions", "Place"]
 

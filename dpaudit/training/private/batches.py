@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.interfaces import BatchCoins, Stream
+from dpaudit.protocols import BatchCoins, Stream
 from dpaudit.vectors.batch_coins import coin_words, members
 
 __all__ = ["HonestCoins", "OneParty"]

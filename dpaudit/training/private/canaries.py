@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Stream
+from dpaudit.protocols import Stream
 from dpaudit.training.data import Images
 
 __all__ = ["Canaries", "mislabelled"]

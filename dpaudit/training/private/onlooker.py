@@ -13,7 +13,7 @@ from torch import nn
 
 from dpaudit.hosts.gradients.step import attach_gradients, sample_gradients
 from dpaudit.hosts.opacus import Release
-from dpaudit.interfaces import Stream
+from dpaudit.protocols import Stream
 from dpaudit.training.data import Images
 from dpaudit.training.private.canaries import Canaries
 

@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from dpaudit.errors import UsageError
 from dpaudit.hosts.opacus import Release, check_model, use_noise_source
-from dpaudit.interfaces import Mitigation, NoiseSource
+from dpaudit.protocols import Mitigation, NoiseSource
 from dpaudit.randomness import KeyedStream
 from dpaudit.training.accuracy import Accuracy
 from dpaudit.training.data import Images

@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpaudit.accounting.discrete import discrete_gaussian_bounds
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Array, Host, NoiseSource, Stream
 from dpaudit.noise.secure_gaussian import SecureGaussian
+from dpaudit.protocols import Array, Host, NoiseSource, Stream
 from dpaudit.types import EpsilonBounds, Rehearsal
 from dpaudit.vectors.arrays import on_tensors, tensor
 from dpaudit.vectors.lattice import RoundedHost, add_on_lattice, in_dtype, lattice_step

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpaudit.errors import CheatingError, MessageError, UsageError
-from dpaudit.interfaces import Stream
+from dpaudit.protocols import Stream
 from dpaudit_mitigations.codec import Digest, Hex64, Record
 from dpaudit_mitigations.joint_seeds.checks import (
     candidate_noise,

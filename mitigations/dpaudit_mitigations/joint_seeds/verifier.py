@@ -7,7 +7,7 @@ import numpy.typing as npt
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpaudit.errors import MessageError, UsageError
-from dpaudit.interfaces import Stream
+from dpaudit.protocols import Stream
 from dpaudit_mitigations.codec import Digest, Hex64, Record
 from dpaudit_mitigations.joint_seeds.checks import release_digest, wrong_candidates
 from dpaudit_mitigations.joint_seeds.commitments import share_commitment

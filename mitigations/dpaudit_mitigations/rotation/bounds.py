@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from dpaudit.accounting import gaussian_epsilon
-from dpaudit.interfaces import Host, NoiseSource
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.norm_channel import NormChannel
 from dpaudit.noise.pancake import Pancake
+from dpaudit.protocols import Host, NoiseSource
 from dpaudit.types import EpsilonBounds
 from dpaudit.vectors.lattice import RoundedHost, lattice_step
 from dpaudit_mitigations.rotation.radial import norm_deviation, rotated_epsilon

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Array, Host, NoiseSource, Stream
+from dpaudit.protocols import Array, Host, NoiseSource, Stream
 from dpaudit.types import EpsilonBounds
 from dpaudit.vectors.arrays import on_tensors
 from dpaudit.vectors.normal import check_query, standard_normal

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Array, Host, NoiseSource, Stream
+from dpaudit.protocols import Array, Host, NoiseSource, Stream
 from dpaudit.types import EpsilonBounds
 from dpaudit.vectors.arrays import device_of
 from dpaudit.vectors.lattice import lattice_step

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from dpaudit.errors import KeyFileError, UsageError
-from dpaudit.interfaces import Array, DType, Stream
+from dpaudit.protocols import Array, DType, Stream
 from dpaudit.randomness import KEY_BYTES, KeyedStream
 from dpaudit.vectors.arrays import as_asked, drawn_in
 from dpaudit.vectors.kernels import spread

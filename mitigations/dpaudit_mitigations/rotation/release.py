@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.interfaces import Array, DType, NoiseSource, Stream
+from dpaudit.protocols import Array, DType, NoiseSource, Stream
 from dpaudit.vectors.arrays import converted, device_of, drawn_in, library
 from dpaudit.vectors.lattice import add_on_lattice, lattice_step
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from dpaudit.interfaces import Array, Host, NoiseSource, Stream
+from dpaudit.protocols import Array, Host, NoiseSource, Stream
 from dpaudit.types import EpsilonBounds
 from dpaudit.vectors.arrays import on_tensors
 from dpaudit.vectors.normal import check_query

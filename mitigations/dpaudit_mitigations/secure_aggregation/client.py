@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec.structs import replace
 
 from dpaudit.errors import CheatingError, MessageError, ProtocolError, UsageError
-from dpaudit.interfaces import Stream
+from dpaudit.protocols import Stream
 from dpaudit_mitigations.codec import pack
 from dpaudit_mitigations.secure_aggregation import wire
 from dpaudit_mitigations.secure_aggregation.keys import RoundKeys, public_bytes, sign

@@ -27,7 +27,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpaudit.errors import MessageError, MissingExtraError, ProtocolError, UsageError
-from dpaudit.interfaces import Stream
+from dpaudit.protocols import Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.secure_aggregation.client import Client
 from dpaudit_mitigations.secure_aggregation.plan import Plan, RingArray

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from dpaudit.errors import CheatingError
-from dpaudit.interfaces import Stream
+from dpaudit.protocols import Stream
 from dpaudit_mitigations.secure_aggregation.plan import transcript
 
 __all__ = [

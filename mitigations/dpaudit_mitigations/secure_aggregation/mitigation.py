@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Array, Host, NoiseSource, Stream
+from dpaudit.protocols import Array, Host, NoiseSource, Stream
 from dpaudit.types import EpsilonBounds, Rehearsal
 from dpaudit.vectors.arrays import on_tensors, tensor
 from dpaudit.vectors.lattice import in_dtype

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from msgspec import Meta
 
 from dpaudit.errors import MessageError, PeerError, ProtocolError, UsageError
-from dpaudit.interfaces import Stream
+from dpaudit.protocols import Stream
 from dpaudit_mitigations.codec import Message, Record, pack, unpack
 from dpaudit_mitigations.secure_aggregation.client import Client
 from dpaudit_mitigations.secure_aggregation.gathering import Gathering, Stage

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from dpaudit.accounting.distributed import discrete_gaussian_sum_bounds, skellam_bounds
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Stream
+from dpaudit.protocols import Stream
 from dpaudit.types import EpsilonBounds
 from dpaudit.vectors.exact_integers import LARGEST_SCALE, draw_integers
 from dpaudit.vectors.exact_law import IntegerLaw

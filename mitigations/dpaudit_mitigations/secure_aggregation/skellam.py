@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Stream
+from dpaudit.protocols import Stream
 
 __all__ = ["LARGEST_SKELLAM_SCALE", "draw_skellam"]
 

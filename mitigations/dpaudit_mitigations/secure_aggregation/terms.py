@@ -12,7 +12,7 @@ from typing import Any
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Stream
+from dpaudit.protocols import Stream
 from dpaudit_mitigations.secure_aggregation.noise import Law, NoiseShare, finest_granularity
 from dpaudit_mitigations.secure_aggregation.plan import ROUND_BYTES, Plan, RingArray, transcript
 from dpaudit_mitigations.secure_aggregation.ring import FixedPoint

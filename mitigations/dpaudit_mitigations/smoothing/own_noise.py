@@ -11,8 +11,8 @@ import numpy as np
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.accounting.discrete import discrete_gaussian_bounds
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Array, Host, Stream
 from dpaudit.noise.key import PancakeKey
+from dpaudit.protocols import Array, Host, Stream
 from dpaudit.vectors.arrays import device_of, double, library
 from dpaudit.vectors.exact_law import IntegerLaw
 from dpaudit.vectors.lattice import RoundedHost, lattice_noise, lattice_step

@@ -7,7 +7,7 @@ import math
 import torch
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Array, Host, NoiseSource, ReleasingSource, Stream
+from dpaudit.protocols import Array, Host, NoiseSource, ReleasingSource, Stream
 from dpaudit.types import EpsilonBounds
 from dpaudit.vectors.arrays import on_tensors
 from dpaudit.vectors.lattice import RoundedHost, add_on_lattice, in_dtype, lattice_step

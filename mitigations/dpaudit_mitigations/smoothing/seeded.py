@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from dpaudit.accounting import gaussian_epsilon
-from dpaudit.interfaces import Host
 from dpaudit.noise.seed_in_noise.source import SeedInNoise
+from dpaudit.protocols import Host
 from dpaudit.vectors.lattice import lattice_step
 
 __all__ = ["seeded_low"]

@@ -14,10 +14,10 @@ from dpaudit.accounting import (
     smoothing_tau_at_ratio,
 )
 from dpaudit.errors import MissingExtraError, UsageError
-from dpaudit.interfaces import Array, Host, NoiseSource, ReleasingSource, Stream
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.pancake import Pancake, key_holder_profile
 from dpaudit.noise.seed_in_noise.source import SeedInNoise
+from dpaudit.protocols import Array, Host, NoiseSource, ReleasingSource, Stream
 from dpaudit.types import EpsilonBounds
 from dpaudit.vectors.arrays import device_of
 from dpaudit.vectors.lattice import RoundedHost, add_on_lattice, lattice_step

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import LocalMechanism, Stream
+from dpaudit.protocols import LocalMechanism, Stream
 from dpaudit_mitigations.submissions.people import check_people, composed_epsilon
 
 __all__ = ["Capped"]

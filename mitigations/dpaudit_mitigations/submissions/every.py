@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.interfaces import LocalMechanism, Stream
+from dpaudit.protocols import LocalMechanism, Stream
 from dpaudit_mitigations.submissions.people import check_people, composed_epsilon
 
 __all__ = ["Every"]

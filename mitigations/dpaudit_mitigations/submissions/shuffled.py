@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.accounting.shuffling import shuffled_epsilon
-from dpaudit.interfaces import LocalMechanism, Stream
+from dpaudit.protocols import LocalMechanism, Stream
 from dpaudit_mitigations.submissions.people import check_people, composed_epsilon
 
 __all__ = ["Shuffled"]

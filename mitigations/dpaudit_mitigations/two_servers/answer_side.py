@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import MessageError, PeerError, UsageError
-from dpaudit.interfaces import Stream
+from dpaudit.protocols import Stream
 from dpaudit_mitigations.codec import pack, unpack
 from dpaudit_mitigations.transport.certificates import Identity
 from dpaudit_mitigations.transport.client import ask

@@ -7,11 +7,11 @@ from typing import Literal
 
 from dpaudit.accounting import smoothed_pancake
 from dpaudit.accounting.discrete import discrete_gaussian_bounds
-from dpaudit.interfaces import Host, NoiseSource
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake, key_holder_profile
 from dpaudit.noise.secure_gaussian import SecureGaussian
+from dpaudit.protocols import Host, NoiseSource
 from dpaudit.types import EpsilonBounds
 
 __all__ = ["Backdoored", "key_holder_epsilon"]

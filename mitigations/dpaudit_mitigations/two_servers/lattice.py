@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Stream
+from dpaudit.protocols import Stream
 from dpaudit.vectors.exact_integers import draw_integers
 from dpaudit.vectors.exact_law import IntegerLaw
 

@@ -7,7 +7,7 @@ import math
 import torch
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Array, Host, NoiseSource, Stream
+from dpaudit.protocols import Array, Host, NoiseSource, Stream
 from dpaudit.types import EpsilonBounds, Rehearsal
 from dpaudit.vectors.arrays import on_tensors, tensor
 from dpaudit.vectors.exact_integers import LARGEST_SCALE, draw_integers

@@ -8,7 +8,7 @@ import numpy as np
 
 from dpaudit import registry
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import NoiseSource, Stream
+from dpaudit.protocols import NoiseSource, Stream
 from dpaudit.types import Reference
 from dpaudit_mitigations.two_servers.lattice import Draw, Steps, to_steps
 

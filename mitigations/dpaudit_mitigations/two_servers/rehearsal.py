@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from dpaudit.interfaces import NoiseSource, Stream
+from dpaudit.protocols import NoiseSource, Stream
 from dpaudit.types import Rehearsal
 from dpaudit_mitigations.transport.certificates import load_identity, make_authority
 from dpaudit_mitigations.transport.logs import Log

@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import MessageError
-from dpaudit.interfaces import Stream
+from dpaudit.protocols import Stream
 from dpaudit_mitigations.verifiable_counts.challenges import Challenges
 from dpaudit_mitigations.verifiable_counts.commitments import column_bases, commit
 from dpaudit_mitigations.verifiable_counts.group import (

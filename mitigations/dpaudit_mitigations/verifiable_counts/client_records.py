@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpaudit.errors import CheatingError, MessageError, UsageError
-from dpaudit.interfaces import Stream
+from dpaudit.protocols import Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.verifiable_counts.challenges import Challenges
 from dpaudit_mitigations.verifiable_counts.commitments import Opening, commit

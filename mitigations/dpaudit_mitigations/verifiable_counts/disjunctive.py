@@ -10,7 +10,7 @@ in blocks (``bit_proofs.py``) at a tenth of the cost or less.
 from __future__ import annotations
 
 from dpaudit.errors import CheatingError, MessageError
-from dpaudit.interfaces import Stream
+from dpaudit.protocols import Stream
 from dpaudit_mitigations.verifiable_counts.challenges import Challenges
 from dpaudit_mitigations.verifiable_counts.commitments import Opening
 from dpaudit_mitigations.verifiable_counts.group import (

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 import rbcl
 
 from dpaudit.errors import MessageError
-from dpaudit.interfaces import Stream
+from dpaudit.protocols import Stream
 
 __all__ = [
     "BLINDING_BASE",

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import MessageError, UsageError
-from dpaudit.interfaces import Stream
+from dpaudit.protocols import Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.verifiable_counts.bit_proofs import BlockSecrets, BlockStatement, prove
 from dpaudit_mitigations.verifiable_counts.challenges import session_challenges

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Stream
+from dpaudit.protocols import Stream
 from dpaudit_mitigations.verifiable_counts.commitments import GROUPED
 
 __all__ = ["MOST_BINS", "MOST_COINS", "MOST_IN_ALL", "SESSION_BYTES", "CountTerms"]

@@ -8,7 +8,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpaudit.errors import CheatingError, MessageError, ProtocolError, UsageError
-from dpaudit.interfaces import Stream
+from dpaudit.protocols import Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.verifiable_counts.bit_proofs import (
     BlockStatement,

@@ -11,13 +11,10 @@ from support.documents import Page
 from support.results import typed
 
 from dpaudit import registry
-from dpaudit.checks import check_of
-from dpaudit.describing import describe
-from dpaudit.harms import HARMS
-from dpaudit.hazards import SIDE_CHANNELS, TRUST, UNIT
+from dpaudit.harms import HARMS, SIDE_CHANNELS, TRUST, UNIT
 from dpaudit.render.badge import badge
 from dpaudit.render.page import render_page
-from dpaudit.report import Chart, Facts
+from dpaudit.report import Chart, Facts, check_of, describe
 from dpaudit.types import Interval
 
 HARM = {"moments": "strength", "norms": "strength", "repeats": "reuse", "granularity": "values",

@@ -26,8 +26,8 @@ from dpaudit.audit.stated_claims import (
     delta_of_renyi,
     epsilon_of_renyi,
 )
-from dpaudit.describing import describe
 from dpaudit.errors import UsageError
+from dpaudit.report import describe
 from dpaudit.samplers.identity import declared_law
 
 EXACT = 1e-6

@@ -12,8 +12,7 @@ from command_line import here
 
 from dpaudit import registry
 from dpaudit.cli.output import write_json_line
-from dpaudit.describing import Described
-from dpaudit.report import Report
+from dpaudit.report import Described, Report
 
 DATA = Path(__file__).parents[2] / "data" / "apple"
 BUDGETS = "com.apple.dprivacyd.budgetproperties.plist"

@@ -1,13 +1,16 @@
 """``--out`` on a folder with a result: the same audit replaces it, another one is refused."""
 
 import json
+import re
 import shlex
 
 import pytest
 from command_line import here as dpaudit
 
+from dpaudit import audit_sampler, write_report
 from dpaudit.audit.options import AuditOptions, ClaimOptions, MechanismOptions
 from dpaudit.cli.earlier import apart_from_the_seed, refuse_another
+from dpaudit.errors import StoreError
 from dpaudit.options import command_of
 
 QUICK = ("--samples", "2e4", "--tests", "moments", "--alpha", "1e-6", "--out", "o")
@@ -76,6 +79,21 @@ def test_another_audit_is_refused_and_the_result_stays(tmp_path, words):
     assert "out=o: holds the result of another audit (dpaudit audit numpy:normal" in done.stderr
     assert "choose another --out" in done.stderr
     assert {path.name: path.read_bytes() for path in (tmp_path / "o").iterdir()} == before
+
+
+def test_what_was_made_in_python_is_refused_by_what_it_is(tmp_path):
+    """It has no command, so that nothing says whether it is of the same audit."""
+    made = audit_sampler("numpy:laplace", claim="gaussian:sigma=1", samples=20_000, seed=1)
+    path = write_report(made, tmp_path / "result.json", format="json")
+    before = path.read_bytes()
+    with pytest.raises(StoreError) as refused:
+        refuse_another(tmp_path, "dpaudit audit numpy:laplace --claim gaussian:sigma=1")
+    assert re.fullmatch(
+        r"out=\S+: holds a result that no command made \(black-box audit of numpy:laplace, "
+        r"\d{4}-\S+\); choose another --out, or remove the folder",
+        str(refused.value),
+    )
+    assert path.read_bytes() == before
 
 
 @pytest.mark.slow

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from command_line import here as dpaudit
 
+from dpaudit.accounting.hardness import estimate
 from dpaudit.cli.commands import key as key_commands
-from dpaudit.hardness import estimate
 from dpaudit.training.models import MODELS
 
 SPECS = Path(importlib.import_module("dpaudit.studies").__file__).parent / "specs"

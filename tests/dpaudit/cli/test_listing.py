@@ -1,7 +1,9 @@
-"""``dpaudit list``: what a newcomer reads of each plug-in, and that nothing is imported for it."""
+"""``dpaudit list``: what a newcomer reads of each plug-in, also of one that cannot be imported."""
 
 import json
 import re
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from command_line import here as dpaudit
@@ -11,7 +13,6 @@ from dpaudit.cli import output, progress
 from dpaudit.cli.commands.listing import list_
 from dpaudit.experiments import spec_names
 from dpaudit.samplers.adapters import base
-from dpaudit.source_reading import packages
 
 KINDS = [*registry.KINDS, "mechanisms", "experiments"]
 
@@ -65,56 +66,23 @@ def test_a_source_has_its_sentence_mark_options_and_extra():
 
 
 @pytest.mark.slow
-def test_options_are_those_that_a_plugin_takes():
-    """What is read from the source is what ``create`` would take after importing it."""
-    for kind in ("sources", "mitigations", "attacks"):
-        for name, row in rows(kind).items():
-            taken = registry._parameters(registry.load(kind, name)).values()
-            named = [p for p in taken if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
-            wanted = {p.name: p.default is p.empty for p in named if not p.name.startswith("_")}
-            assert {o: default is None for o, default in row["options"].items()} == wanted
-
-
-@pytest.mark.slow
-def test_needed_extras_are_said_with_whether_they_are_there(monkeypatch, capsys):
-    hosts = rows("hosts")
-    assert hosts["dpsgd-gradient"]["extra"] == "torch"
-    assert hosts["dpsgd-step"]["extra"] == "opacus"  # which brings torch
-    assert rows("attacks")["reach"]["extra"] is None
+def test_a_missing_package_is_said_with_what_brings_it(monkeypatch, capsys):
     assert rows("samplers")["opendp"]["extra"] == "opendp"
-    found = registry.importlib.util.find_spec
-    json_spec = found("json")
+    assert rows("attacks")["reach"]["extra"] is None
+    found, known = registry.importlib.util.find_spec, registry.plugins("hosts")
     monkeypatch.setattr(
-        registry.importlib.util,
-        "find_spec",
-        lambda name: json_spec if name == "torch" else found(name),
+        registry.importlib.util, "find_spec", lambda name: None if name == "opendp" else found(name)
     )
-    text = " ".join(shown(monkeypatch, capsys, "hosts", width=100).split())
-    assert "needs the extra torch (installed)" in text
-    monkeypatch.setattr(
-        registry.importlib.util, "find_spec", lambda name: None if name == "torch" else found(name)
-    )
-    text = " ".join(shown(monkeypatch, capsys, "hosts", width=100).split())
-    assert "not installed: pip install 'dpaudit[torch]'" in text
+    text = " ".join(shown(monkeypatch, capsys, "samplers", width=100).split())
+    assert "needs opendp (not installed: pip install 'dpaudit[opendp]')" in text
 
+    def load():
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
 
-def test_what_an_import_needs_is_what_runs_at_once(tmp_path, monkeypatch):
-    """Not what a function imports, what only types need, and what a module can do without."""
-    folder = tmp_path / "needing"
-    folder.mkdir()
-    (folder / "__init__.py").write_text("import of_the_package\n")
-    (folder / "inner.py").write_text("import json, of_the_inner.part\n")
-    (folder / "outer.py").write_text(
-        "from typing import TYPE_CHECKING\n"
-        "from needing import inner\n"
-        "if TYPE_CHECKING:\n    import for_types\n"
-        "try:\n    import optional\nexcept ImportError:\n    pass\n"
-        "def later():\n    import lazy\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    assert packages("needing.outer") == {"of_the_package", "of_the_inner"}
-    assert packages("needing.missing") == {"of_the_package"}
-    assert packages("no_such_package") == set()
+    lacking = replace(known["dpsgd-step"], entry_point=SimpleNamespace(load=load))
+    monkeypatch.setattr(registry, "plugins", lambda kind: {"dpsgd-step": lacking})
+    text = " ".join(shown(monkeypatch, capsys, "hosts", width=100).split())
+    assert text == "dpsgd-step needs torch (not installed: pip install 'dpaudit[torch]')"
 
 
 @pytest.mark.slow

@@ -14,7 +14,6 @@ import torch
 from planted import SPEC, install
 
 from dpaudit import registry
-from dpaudit.describing import describe
 from dpaudit.errors import MessageError, StoreError, UsageError
 from dpaudit.experiments import Store, load_spec, make_result, run_experiment
 from dpaudit.experiments.placement import cluster, cores, place
@@ -22,6 +21,7 @@ from dpaudit.experiments.placement.wire import answer, identity, parse, request
 from dpaudit.experiments.placement.work import Here, attempt
 from dpaudit.experiments.threads import threads
 from dpaudit.render import render_terminal, write_report
+from dpaudit.report import describe
 from dpaudit.types import CellResult
 
 

@@ -12,7 +12,7 @@ import pytest
 from support import reports
 from support.documents import Page
 
-from dpaudit.hazards import COMPONENTS
+from dpaudit.harms import COMPONENTS
 from dpaudit.render import write_report
 from dpaudit.render.glossary import Linker, glossary, glossary_text
 from dpaudit.render.line_breaks import breakable, kept_whole
@@ -227,3 +227,16 @@ def test_an_empty_table_is_no_table():
         render_page(replace(reports.empty(), sections=(Section(title="A", blocks=blocks),)))
     )
     assert page.count("table") == 0
+
+
+def test_an_inconclusive_page_says_its_verdict_once():
+    sections = (Section(title="What was found", blocks=(Findings(),)),)
+    said = "Inconclusive: signal 9; this says nothing either way."
+    verdict = reports.check("verdict", "error", group="verdict", effect=said)
+    report = reports.report("inconclusive", verdict, headline=said, sections=sections)
+    page = Page(render_page(report)).text
+    assert page.count("signal 9") == 1
+    assert "What was found" not in page
+    failed = reports.check("cell 3", "error", group="cells", effect="no memory")
+    page = Page(render_page(replace(report, checks=(verdict, failed)))).text
+    assert page.count("no memory") == page.count("What was found\n") - 1 == 1

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from jsonschema.exceptions import best_match
 from support import reports
 
+from dpaudit.harms import HARMS, page_of
 from dpaudit.render.locations import location_of
 from dpaudit.render.sarif import sarif_json
 from dpaudit.report import replace
@@ -179,3 +180,23 @@ def test_locations(target, uri):
 def test_any_text_makes_valid_sarif(text, form):
     target = form.format(text) if "{}" in form else form + text
     run_of(replace(reports.hostile(reports.report("finding"), text=text), subject=target))
+
+
+def test_a_result_names_its_cause_and_a_rule_explains_its_test():
+    run = run_of(reports.report("finding"))
+    rules = {rule["id"]: rule["help"] for rule in run["tool"]["driver"]["rules"]}
+    first, *_, advice = run["results"]
+    assert "Likely cause: a scale." in first["message"]["text"]
+    assert "Likely cause: a scale." in first["message"]["markdown"]
+    assert "Likely cause" not in advice["message"]["text"]
+    page = dict(page_of("moments").sections)
+    for form in ("text", "markdown"):
+        said = rules["audit/tests/moments"][form]
+        assert all(page[name] in said for name in ("What a finding means", "What to do"))
+    unknown = reports.check("x", topic="not-installed", harm="time")
+    harm = HARMS["time"]
+    (rule,) = run_of(reports.report("finding", unknown))["tool"]["driver"]["rules"]
+    assert f"{harm.heading}: {harm.harm}.\n\n{harm.todo}" in rule["help"]["text"]
+    bare = reports.check("x", topic="not-installed", harm="")
+    (rule,) = run_of(reports.report("finding", bare))["tool"]["driver"]["rules"]
+    assert "Run the command" in rule["help"]["text"]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
-from dpaudit.interfaces import RepeatableSampler, ValueSampler
+from dpaudit.protocols import RepeatableSampler, ValueSampler
 from dpaudit.samplers import open_sampler
 from dpaudit.samplers.endpoints.worker import SourceSampler
 

@@ -11,7 +11,7 @@ import pytest
 from support.draws import draw, release
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
-from dpaudit.interfaces import Mechanism, TimedMechanism
+from dpaudit.protocols import Mechanism, TimedMechanism
 from dpaudit.samplers import open_sampler
 from dpaudit.samplers.endpoints.dataset_command import DatasetCommand
 from dpaudit.samplers.resolve import open_mechanism

@@ -14,7 +14,7 @@ from support.draws import draw
 from dpaudit import registry
 from dpaudit.claims import Claim
 from dpaudit.errors import MissingExtraError, SamplerOutputError, UsageError
-from dpaudit.interfaces import ClosedSampler, RepeatableSampler, ValueSampler
+from dpaudit.protocols import ClosedSampler, RepeatableSampler, ValueSampler
 from dpaudit.samplers import open_sampler
 from dpaudit.samplers.adapters import opacus
 from dpaudit.samplers.adapters.base import Library, advice, installed

@@ -14,7 +14,7 @@ from support.draws import release
 from dpaudit import registry
 from dpaudit.claims import Claim
 from dpaudit.errors import MissingExtraError, SamplerCrashError, UnknownNameError, UsageError
-from dpaudit.interfaces import RepeatableSampler, TimedMechanism, ValueSampler
+from dpaudit.protocols import RepeatableSampler, TimedMechanism, ValueSampler
 from dpaudit.samplers import open_sampler
 from dpaudit.samplers.adapters.base import Adapter
 from dpaudit.samplers.resolve import open_mechanism

@@ -15,7 +15,7 @@ from dpaudit.errors import (
     UnknownNameError,
     UsageError,
 )
-from dpaudit.interfaces import Mechanism, TimedMechanism
+from dpaudit.protocols import Mechanism, TimedMechanism
 from dpaudit.samplers.endpoints.targets import Target
 from dpaudit.samplers.endpoints.worker_main import Dispatcher, open_target
 from dpaudit.samplers.resolve import open_mechanism

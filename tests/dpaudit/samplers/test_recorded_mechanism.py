@@ -11,7 +11,7 @@ from command_line import here as dpaudit
 from support.http_server import OK, answer
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
-from dpaudit.interfaces import Mechanism, RecordedMechanism
+from dpaudit.protocols import Mechanism, RecordedMechanism
 from dpaudit.samplers.endpoints import dataset_http
 from dpaudit.samplers.endpoints.dataset_http import DatasetEndpoint
 from dpaudit.samplers.resolve import open_mechanism

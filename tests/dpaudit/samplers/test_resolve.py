@@ -12,7 +12,7 @@ from support.draws import draw
 
 from dpaudit import registry
 from dpaudit.errors import UnknownNameError, UsageError
-from dpaudit.interfaces import ClosedSampler
+from dpaudit.protocols import ClosedSampler
 from dpaudit.samplers import open_sampler
 from dpaudit.samplers.hints import meant, offers
 from dpaudit.samplers.resolve import open_mechanism

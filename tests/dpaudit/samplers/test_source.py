@@ -9,7 +9,7 @@ import pytest
 
 from dpaudit import registry
 from dpaudit.errors import DuplicatePluginError, UnknownNameError, UsageError
-from dpaudit.interfaces import Mechanism, TimedMechanism
+from dpaudit.protocols import Mechanism, TimedMechanism
 from dpaudit.randomness import KeyedStream
 from dpaudit.samplers import open_sampler
 from dpaudit.samplers.endpoints.worker_main import open_target

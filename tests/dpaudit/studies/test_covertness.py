@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from dpaudit.accounting.hardness import blur
 from dpaudit.experiments.cell import Cell
-from dpaudit.hardness import blur
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream

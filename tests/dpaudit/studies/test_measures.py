@@ -5,11 +5,11 @@ import math
 import pytest
 from support.small_experiments import result_of
 
-from dpaudit.describing import describe
 from dpaudit.errors import SpecError
 from dpaudit.experiments.arm import build_arm
 from dpaudit.experiments.published import _rows, agrees, published_value
 from dpaudit.render.page import render_page
+from dpaudit.report import describe
 from dpaudit.studies.trials import batches, share
 
 BASE = """

@@ -10,7 +10,6 @@ import pytest
 from support.small_experiments import result_of
 
 from dpaudit import registry
-from dpaudit.describing import describe
 from dpaudit.errors import SpecError, UsageError
 from dpaudit.experiments import load_spec
 from dpaudit.experiments.cell import Cell
@@ -20,6 +19,7 @@ from dpaudit.experiments.run import run_cell
 from dpaudit.local.count_mean_sketch import CountMeanSketch
 from dpaudit.randomness import KeyedStream
 from dpaudit.render.page import render_page
+from dpaudit.report import describe
 from dpaudit.studies.pool_defences import Watched
 from dpaudit.studies.pool_inference import attack_of, setting_of
 from dpaudit.studies.sketch_utility import errors, expected_errors

@@ -14,7 +14,7 @@ from dpaudit.audit import AuditOptions, run_audit
 from dpaudit.claims import Claim
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SpecError, UnknownNameError
 from dpaudit.experiments import load_spec
-from dpaudit.interfaces import RepeatableSampler, ValueSampler
+from dpaudit.protocols import RepeatableSampler, ValueSampler
 from dpaudit.randomness import KeyedStream
 from dpaudit.studies import zoo
 from dpaudit.studies.zoo import (

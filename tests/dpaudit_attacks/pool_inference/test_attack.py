@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import GameAttack
+from dpaudit.protocols import GameAttack
 from dpaudit.randomness import KeyedStream
 from dpaudit_attacks.pool_inference import attack
 from dpaudit_attacks.pool_inference.attack import PoolInference

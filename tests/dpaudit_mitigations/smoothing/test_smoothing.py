@@ -25,13 +25,13 @@ from dpaudit.accounting import (
 )
 from dpaudit.errors import UsageError
 from dpaudit.hosts.histogram import Histogram
-from dpaudit.interfaces import Mitigation
 from dpaudit.noise.discrete import DiscreteGaussian
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.pancake import Pancake
 from dpaudit.noise.secure_gaussian import SecureGaussian
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.source import SeedInNoise
+from dpaudit.protocols import Mitigation
 from dpaudit.stats import clopper_pearson
 from dpaudit.types import EpsilonBounds
 from dpaudit.vectors.exact_integers import draw_integers

@@ -11,9 +11,9 @@ from dpaudit import registry
 from dpaudit.accounting.sequences import Loss, compose
 from dpaudit.accounting.shuffling import shuffled_epsilon
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import SubmissionPolicy
 from dpaudit.local.identity import Identity
 from dpaudit.local.randomized_response import RandomizedResponse
+from dpaudit.protocols import SubmissionPolicy
 from dpaudit.randomness import KeyedStream
 from dpaudit.testing import check_submission_policy
 from dpaudit_mitigations.submissions.capped import Capped

@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import LocalMechanism
 from dpaudit.local.count_mean_sketch import CountMeanSketch
 from dpaudit.local.count_median_sketch import CountMedianSketch
 from dpaudit.local.hadamard_sketch import HadamardSketch
 from dpaudit.local.identity import Identity
 from dpaudit.local.randomized_response import RandomizedResponse
 from dpaudit.local.rappor import Rappor
+from dpaudit.protocols import LocalMechanism
 from dpaudit_attacks.pool_inference.evidence.objects import (
     IdentityEvidence,
     RapporEvidence,

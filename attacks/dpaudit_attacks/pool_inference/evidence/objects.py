@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import LocalMechanism
 from dpaudit.local.reports import BloomReports, CategoryReports
+from dpaudit.protocols import LocalMechanism
 from dpaudit_attacks.pool_inference.pools import Pools
 
 __all__ = [

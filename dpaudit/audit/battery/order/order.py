@@ -8,7 +8,7 @@ from dpaudit.audit.battery.order.periods import LONGEST, Periods
 from dpaudit.audit.battery.order.ranks import Ranks
 from dpaudit.audit.battery.order.signs import FAR, FarLags, Parities, RowParities, TwoLags
 from dpaudit.claims import Claim
-from dpaudit.interfaces import Block, Stream
+from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni
 from dpaudit.types import BlindSpot, Evidence
 

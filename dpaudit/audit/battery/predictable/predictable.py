@@ -13,7 +13,7 @@ from dpaudit.audit.battery.predictable.catalogue import PREFIX, Seeding, seeding
 from dpaudit.audit.battery.predictable.seeds import dates, made_from, near, small
 from dpaudit.audit.battery.predictable.windows import TOLERANCE, Index, Place, Windows
 from dpaudit.claims import Claim
-from dpaudit.interfaces import Block, Stream
+from dpaudit.protocols import Block, Stream
 from dpaudit.types import BlindSpot, Evidence
 
 __all__ = ["Predictable"]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.audit.battery.predictable.catalogue import PREFIX
-from dpaudit.interfaces import Block
+from dpaudit.protocols import Block
 
 __all__ = ["TOLERANCE", "Place", "Windows"]
 

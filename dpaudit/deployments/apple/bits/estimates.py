@@ -22,8 +22,8 @@ from dpaudit.deployments.apple.model import Finding, ResolvedKey, Segment
 from dpaudit.deployments.apple.reports.records import decode
 from dpaudit.deployments.apple.rules import epsilon_by_coin
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Stream
 from dpaudit.local.reports import BitReports, HadamardReports, SketchReports
+from dpaudit.protocols import Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import Interval
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Stream
+from dpaudit.protocols import Stream
 from dpaudit.stats import clopper_pearson
 from dpaudit.types import Interval
 

@@ -13,7 +13,7 @@ from dpaudit.deployments.apple.configuration.resolving import resolve
 from dpaudit.deployments.apple.model import Balance, Budget, Configuration, ResolvedKey
 from dpaudit.deployments.apple.rules import NEVER_SUBMITTED, REPORT_SECONDS
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Stream
+from dpaudit.protocols import Stream
 
 __all__ = [
     "MOST_STORED",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dpaudit.deployments.apple.database.schema import BITS, SKETCHES
 from dpaudit.deployments.apple.model import ResolvedKey
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Stream
+from dpaudit.protocols import Stream
 
 if TYPE_CHECKING:
     import numpy as np

@@ -28,7 +28,7 @@ from dpaudit.deployments.apple.simulation.privatising import (
     privatise,
 )
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Stream
+from dpaudit.protocols import Stream
 
 __all__ = [
     "ENTITIES",

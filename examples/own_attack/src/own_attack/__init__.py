@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dpaudit.interfaces import Array
+from dpaudit.protocols import Array
 
 
 class NearestCandidate:

@@ -30,7 +30,7 @@ from dpaudit.audit.battery.predictable.congruential.uniforms import (
     sequences,
 )
 from dpaudit.claims import Claim
-from dpaudit.interfaces import Block, Stream
+from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni
 from dpaudit.types import BlindSpot, Evidence
 

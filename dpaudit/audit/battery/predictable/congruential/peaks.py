@@ -18,7 +18,7 @@ import scipy.special
 from dpaudit.audit.battery.predictable.congruential.held_out import NOTHING, HeldOut
 from dpaudit.audit.battery.predictable.congruential.known import Known, known
 from dpaudit.claims import Claim
-from dpaudit.interfaces import Block
+from dpaudit.protocols import Block
 
 __all__ = ["Peak", "replayed"]
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.special
 
-from dpaudit.interfaces import Block
+from dpaudit.protocols import Block
 
 __all__ = ["Sequence", "Stretch", "Stretches", "polar_sequences", "sequences"]
 

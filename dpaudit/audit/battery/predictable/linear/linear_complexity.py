@@ -18,7 +18,7 @@ from dpaudit.audit.battery.predictable.linear.generators import known_as
 from dpaudit.audit.battery.predictable.linear.rejected import Replay, replayed
 from dpaudit.audit.battery.predictable.linear.stretches import Stretches
 from dpaudit.claims import Claim
-from dpaudit.interfaces import Block, Stream
+from dpaudit.protocols import Block, Stream
 from dpaudit.types import BlindSpot, Evidence
 
 __all__ = ["LinearComplexity"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.interfaces import Block
+from dpaudit.protocols import Block
 
 __all__ = ["Stretches"]
 

@@ -24,7 +24,7 @@ from dpaudit.audit.battery.predictable.state_recovery.polar import WAYS, polar_f
 from dpaudit.audit.battery.predictable.state_recovery.uniforms import DOUBLE, Layout, Uniforms
 from dpaudit.audit.battery.predictable.windows import TOLERANCE
 from dpaudit.claims import Claim
-from dpaudit.interfaces import Block, Stream
+from dpaudit.protocols import Block, Stream
 from dpaudit.types import BlindSpot, Evidence
 
 __all__ = ["Prediction", "StateRecovery", "predictions"]

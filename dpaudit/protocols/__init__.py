@@ -1,16 +1,15 @@
-"""The Protocols of plug-ins, one role per file: nothing to inherit, nothing to register.
+"""The Protocols of plug-ins, one theme per file: nothing to inherit, nothing to register.
 
 A *noise source* makes noise, a *host* turns data into neighbouring query results, a *mitigation*
-stands between a source and a release, an *attack* plays one of nine games against releases
-(``dpaudit.interfaces.attacks``), a *closed sampler* is third-party noise, a *test* maps its blocks
-to evidence, a *run logger* reports a run to another tool. ``dpaudit.testing`` has a conformance
+stands between a source and a release, an *attack* plays one of ten games against releases
+(``dpaudit.protocols.attacks``), a *closed sampler* is third-party noise, a *test* maps its blocks
+to evidence. ``dpaudit.testing`` has a conformance
 check for most.
 """
 
 from __future__ import annotations
 
-from dpaudit.interfaces.arrays import Array, DType
-from dpaudit.interfaces.attacks import (
+from dpaudit.protocols.attacks import (
     GAMES,
     Attack,
     BatchAttack,
@@ -24,27 +23,30 @@ from dpaudit.interfaces.attacks import (
     ReconstructionAttack,
     SupportAttack,
 )
-from dpaudit.interfaces.batches import BatchCoins, BatchDraw
-from dpaudit.interfaces.hosts import Host
-from dpaudit.interfaces.local import LocalMechanism, SubmissionPolicy
-from dpaudit.interfaces.mechanisms import (
+from dpaudit.protocols.noise import (
+    Array,
+    DType,
+    Host,
+    Mitigation,
+    NoiseSource,
+    ProtocolMitigation,
+    ReleasingSource,
+    Stream,
+)
+from dpaudit.protocols.parties import BatchCoins, BatchDraw, LocalMechanism, SubmissionPolicy
+from dpaudit.protocols.targets import (
+    ClosedSampler,
     DatasetMechanism,
     Mechanism,
     OpenMechanism,
-    RecordedMechanism,
-    TimedMechanism,
-)
-from dpaudit.interfaces.mitigations import Mitigation, ProtocolMitigation
-from dpaudit.interfaces.samplers import (
-    ClosedSampler,
     PreparingSampler,
+    RecordedMechanism,
     RepeatableSampler,
     StartedSampler,
+    TimedMechanism,
     ValueSampler,
 )
-from dpaudit.interfaces.sources import NoiseSource, ReleasingSource
-from dpaudit.interfaces.streams import Stream
-from dpaudit.interfaces.tests import Block, SearchingTest, Test
+from dpaudit.protocols.tests import Block, SearchingTest, Test
 
 __all__ = [
     "GAMES",

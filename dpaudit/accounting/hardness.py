@@ -473,7 +473,9 @@ class Measured:
 
 def measured() -> tuple[Measured, ...]:
     """All measured cells, by dimension and β (``python benchmarks/hardness.py --write``)."""
-    return tuple(_read(files("dpaudit").joinpath("hardness.csv").read_text(encoding="utf-8")))
+    return tuple(
+        _read(files("dpaudit.accounting").joinpath("hardness.csv").read_text(encoding="utf-8"))
+    )
 
 
 def _read(text: str) -> Iterator[Measured]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -10,7 +11,7 @@ from command_line import here as dpaudit
 
 from dpaudit import registry
 from dpaudit.audit.betting import BETS
-from dpaudit.explanations import SECTIONS, explain, topic_of, topics
+from dpaudit.harms import SECTIONS, explain, topic_of, topics
 from dpaudit.types import PluginOrigin
 
 
@@ -89,17 +90,19 @@ def plugin(name, target):
 
 @pytest.fixture
 def third_party(tmp_path, monkeypatch):
-    """A package of somebody else's with two tests; importing it would fail."""
+    """A package of somebody else's with three tests, one of which ends whoever imports it."""
     package = tmp_path / "dpaudit_other"
     (package / "explanations").mkdir(parents=True)
-    (package / "__init__.py").write_text("raise SystemExit('imported')")
+    (package / "__init__.py").write_text("")
     source = 'class One:\n    """Look at \x1b[2J things."""\nclass Two:\n    looks_at = "more"\n'
     (package / "tests.py").write_text(source)
+    (package / "ending.py").write_text("raise SystemExit('imported')")
     (package / "explanations" / "two.md").write_text("Two?\n\n## What it looks at\n\nThe second.\n")
     monkeypatch.syspath_prepend(tmp_path)
     own = dict(registry.plugins("tests"))
     more = {n: plugin(n, f"dpaudit_other.tests:{n.title()}") for n in ("one", "two")}
     more["gone"] = plugin("gone", "dpaudit_gone.tests:Gone")
+    more["ending"] = plugin("ending", "dpaudit_other.ending:Ending")
     original = registry.plugins
     monkeypatch.setattr(
         registry, "plugins", lambda kind: own | more if kind == "tests" else original(kind)
@@ -109,8 +112,9 @@ def third_party(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_a_third_partys_test_brings_its_page_or_its_docstring(third_party):
     assert explain("two").sections == (("What it looks at", "The second."),)
+    assert "dpaudit_other.tests" not in sys.modules  # a page is read without an import
     assert explain("one").summary == "Look at \x1b[2J things."
-    assert explain("gone").summary == "It has no description."
+    assert explain("gone").summary == explain("ending").summary == "It has no description."
     shown, listed = dpaudit("explain", "one").stdout, dpaudit("explain").stdout
     assert "\x1b" not in shown + listed
     assert "things." in shown

@@ -1,16 +1,17 @@
-"""Local differential privacy: ``dpaudit.local`` and ``dpaudit.submissions``."""
+"""Who takes part: devices under local differential privacy, and who decides on a batch."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from dpaudit.interfaces.streams import Stream
+    from dpaudit.protocols.noise import Stream
 
-__all__ = ["LocalMechanism", "SubmissionPolicy"]
+__all__ = ["BatchCoins", "BatchDraw", "LocalMechanism", "SubmissionPolicy"]
 
 
 @runtime_checkable
@@ -54,4 +55,34 @@ class SubmissionPolicy(Protocol):
         """An upper bound on one person's ε at ``delta`` towards the server.
 
         ``objects`` is the number of objects of each of ``users`` people.
+        """
+
+
+@runtime_checkable
+class BatchCoins(Protocol):
+    """One party's coins: ``dpaudit.vectors.batch_coins`` makes a batch of them."""
+
+    def share(self) -> bytes:
+        """32 secret bytes that make the coins of the next batch; another 32 at each call."""
+
+
+@runtime_checkable
+class BatchDraw(Protocol):
+    """Makes a Poisson batch of the coins of one party or more."""
+
+    trusts: str
+    """Who must be trusted for what, in one line."""
+    parties: int
+    """How many parties' coins it takes."""
+
+    def draw(
+        self, coins: Sequence[BatchCoins], records: int, *, rate: float
+    ) -> npt.NDArray[np.bool_]:
+        """Who of ``records`` is in the next batch, each with probability ``rate``: (records,)."""
+
+    def known(self, rate: float) -> float:
+        """The chance of a coin that the owner of the first party's coins knows of each record.
+
+        A record is in the batch if that coin and one of chance ``rate/known``, which stays hidden,
+        both say so: ``rate`` if the whole batch is known, 1 if nothing of it is.
         """

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpaudit import hardness
+from dpaudit.accounting import hardness
+from dpaudit.accounting.hardness import blur, estimate, log_delta, log_volume, measured
 from dpaudit.errors import UsageError
-from dpaudit.hardness import blur, estimate, log_delta, log_volume, measured
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def at(d, beta, **options):
@@ -210,7 +210,9 @@ def test_where_it_was_found_the_estimate_says_so():
 
 def test_constants_and_table_are_those_of_the_benchmark():
     bench = runpy.run_path(str(ROOT / "benchmarks" / "hardness.py"))
-    assert bench["table"](measured()) == (ROOT / "dpaudit" / "hardness.csv").read_text("utf-8")
+    assert bench["table"](measured()) == (
+        ROOT / "dpaudit" / "accounting" / "hardness.csv"
+    ).read_text("utf-8")
     of_runs = {cell for cell in measured() if cell.source in bench["RUNS"]}
     assert of_runs == set(bench["from_results"]())
     for reducer, fitted in hardness.FITTED.items():

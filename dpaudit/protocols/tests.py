@@ -1,4 +1,4 @@
-"""What an audit runs on a sampler's blocks: ``dpaudit.tests``."""
+"""What judges noise."""
 
 from __future__ import annotations
 
