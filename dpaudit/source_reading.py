@@ -76,7 +76,8 @@ def definition(module: str, name: str) -> tuple[str, ast.stmt]:
 def options_of(module: str, made: ast.stmt, *, keyword_only: bool = False) -> tuple[Option, ...]:
     """The options of a class, its base classes' if it adds none; private names are left out.
 
-    They are the arguments of ``__init__`` after ``self``, or a dataclass's fields.
+    They are the arguments of ``__init__`` after ``self``, or a dataclass's fields, where a field
+    replaces one of its base.
     """
     if not isinstance(made, ast.ClassDef):
         return ()
@@ -89,6 +90,7 @@ def options_of(module: str, made: ast.stmt, *, keyword_only: bool = False) -> tu
         found = [option for base in made.bases for option in _of_base(module, base, keyword_only)]
         if any("dataclass" in ast.unparse(decorator) for decorator in made.decorator_list):
             found += [_field(x) for x in made.body if isinstance(x, ast.AnnAssign)]
+            found = list({option.name: option for option in found}.values())
     return tuple(option for option in found if not option.name.startswith("_"))
 
 

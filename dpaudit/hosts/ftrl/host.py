@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -15,11 +14,11 @@ from dpaudit.hosts.ftrl.clients import ClientUpdates, shards
 from dpaudit.hosts.ftrl.factorisation import factorisation as factorise
 from dpaudit.hosts.ftrl.release import CorrelatedRelease
 from dpaudit.hosts.ftrl.sensitivity import sensitivity
+from dpaudit.hosts.images import ImageQuery, positive
 from dpaudit.interfaces import Mitigation, NoiseSource, Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit.training.accuracy import Accuracy, accuracy_from_counts
-from dpaudit.training.data import Images, load_images
-from dpaudit.training.models import MODELS, make_model
+from dpaudit.training.models import make_model
 
 __all__ = ["Contribution", "DpFtrl", "Run"]
 
@@ -46,7 +45,8 @@ class Run:
     contributions: dict[int, Contribution]
 
 
-class DpFtrl:
+@dataclass(kw_only=True, eq=False, repr=False)
+class DpFtrl(ImageQuery):
     """Rounds of clients in turn; row t of D·(C·X + Z) moves the model, X_t the cohort's sum.
 
     Clients are shuffled once and divided into cohorts, which take part one after the other, again
@@ -61,92 +61,69 @@ class DpFtrl:
 
     As a query for attacks on single rows (:meth:`neighbours`) it is the part of a row of C·X that
     one step adds, of cohorts at the first weights; attacks on whole runs use :meth:`train`.
+
+    Raises:
+        UsageError: an unknown model or factorisation, a number out of range, or data that are not
+            there or of another shape.
     """
 
-    def __init__(
-        self,
-        *,
-        factorisation: str = "toeplitz",
-        steps: int = 64,
-        bands: int = 0,
-        restart: int = 0,
-        cohort: int = 32,
-        clients: int = 0,
-        records: int = 1,
-        shards_by: str = "iid",
-        local_steps: int = 1,
-        local_lr: float = 0.1,
-        clip: float = 1.0,
-        lr: float = 0.5,
-        momentum: float = 0.0,
-        model: str = "cnn",
-        data: str = "",
-        data_root: str = "",
-        seed: int = 0,
-    ) -> None:
-        """``steps`` rounds of ``cohort`` clients with ``records`` records each.
+    factorisation: str = "toeplitz"
+    """With ``steps``, ``bands`` and ``restart``: the arguments of
+    :func:`~dpaudit.hosts.ftrl.factorisation.factorisation`."""
+    steps: int = 64
+    """Rounds of a run."""
+    bands: int = 0
+    restart: int = 0
+    cohort: int = 32
+    """Clients per round."""
+    clients: int = 0
+    """How many there are (the last few are in no cohort); 0: as many as the records allow."""
+    records: int = 1
+    """Records of a client."""
+    shards_by: str = "iid"
+    local_steps: int = 1
+    local_lr: float = 0.1
+    clip: float = 1.0
+    lr: float = 0.5
+    """The server's step is ``lr``/cohort times the noisy sum, with ``momentum``."""
+    momentum: float = 0.0
+    model: str = "cnn"
 
-        There are ``clients`` in all, by default as many as the records allow. ``factorisation``,
-        ``bands`` and ``restart`` are those of
-        :func:`~dpaudit.hosts.ftrl.factorisation.factorisation`. The server's step is
-        ``lr``/cohort times the noisy sum, with ``momentum``. ``seed`` makes weights and shards.
-
-        Raises:
-            UsageError: an unknown model or factorisation, a number out of range, or data that are
-                not there or of another shape.
-        """
-        if model not in MODELS:
-            raise UsageError(f"model={model}: not known; there are: {', '.join(sorted(MODELS))}")
-        for name, value in (("clip", clip), ("lr", lr), ("local_lr", local_lr)):
-            if isinstance(value, (str, bool)) or not 0 < value < math.inf:
-                raise UsageError(f"{name}={value}: must be a finite number above 0")
-        if local_steps < 1 or not 0 <= momentum < 1:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("lr", "local_lr"):
+            positive(name, getattr(self, name))
+        if self.local_steps < 1 or not 0 <= self.momentum < 1:
             raise UsageError(
-                f"local_steps={local_steps}, momentum={momentum}: must be at least 1, and in [0, 1)"
+                f"local_steps={self.local_steps}, momentum={self.momentum}: "
+                "must be at least 1, and in [0, 1)"
             )
-        kind = MODELS[model]
-        self._data = data or kind.data
-        self._root = data_root
-        self.images = load_images(self._data, root=data_root)
-        if self.images.shape != kind.shape:
-            raise UsageError(
-                f"data={data}: has images of shape {self.images.shape}, {model} takes {kind.shape}"
-            )
-        stream = KeyedStream.from_seed(f"dp-ftrl/{seed}")
+        stream = KeyedStream.from_seed(f"dp-ftrl/{self.seed}")
         self._clients = shards(
-            self.images, records=records, how=shards_by, stream=stream.child("shards")
+            self.images, records=self.records, how=self.shards_by, stream=stream.child("shards")
         )
-        if not 0 <= clients <= len(self._clients):
-            raise UsageError(f"clients={clients}: the data have {len(self._clients)} at most")
-        self._clients = self._clients[: clients or None]
-        if not 1 <= cohort <= len(self._clients):
-            raise UsageError(f"cohort={cohort}: must lie in 1 … {len(self._clients)} clients")
-        self._order = stream.child("order").numpy().permutation(len(self._clients))
-        self.cohort, self.clip, self.lr, self.momentum = cohort, float(clip), lr, momentum
-        self.separation = len(self._clients) // cohort
-        self.participations = -(-steps // self.separation)
-        self.factorisation = factorise(factorisation, steps=steps, bands=bands, restart=restart)
+        if not 0 <= self.clients <= len(self._clients):
+            raise UsageError(f"clients={self.clients}: the data have {len(self._clients)} at most")
+        self._clients = self._clients[: self.clients or None]
+        self.clients = len(self._clients)
+        if not 1 <= self.cohort <= self.clients:
+            raise UsageError(f"cohort={self.cohort}: must lie in 1 … {self.clients} clients")
+        self._order = stream.child("order").numpy().permutation(self.clients)
+        self.separation = self.clients // self.cohort
+        self.participations = -(-self.steps // self.separation)
+        self.factors = factorise(
+            self.factorisation, steps=self.steps, bands=self.bands, restart=self.restart
+        )
         bound = sensitivity(
-            self.factorisation.strategy,
-            participations=self.participations,
-            separation=self.separation,
+            self.factors.strategy, participations=self.participations, separation=self.separation
         )
         self.strategy_sensitivity, self.exact = bound.value, bound.exact
-        self._of = ClientUpdates(make_model(model, seed=seed), steps=local_steps, lr=local_lr)
+        network = make_model(self.model, seed=self.seed)
+        self._of = ClientUpdates(network, steps=self.local_steps, lr=self.local_lr)
 
     @property
     def dim(self) -> int:
         return self._of.dim
-
-    @property
-    def steps(self) -> int:
-        """Rounds of a run."""
-        return self.factorisation.steps
-
-    @property
-    def clients(self) -> int:
-        """How many clients there are; the last few are in no cohort."""
-        return len(self._clients)
 
     @property
     def sensitivity(self) -> float:
@@ -168,9 +145,7 @@ class DpFtrl:
         on_step: Callable[[int], None] | None = None,
     ) -> Run:
         """A whole run; the updates of ``watched`` clients are kept."""
-        release = CorrelatedRelease(
-            self.factorisation, source, mitigation, dim=self.dim, stream=stream
-        )
+        release = CorrelatedRelease(self.factors, source, mitigation, dim=self.dim, stream=stream)
         weights, velocity = self._of.weights(), torch.zeros(self.dim)
         noisy = np.zeros((self.steps, self.dim), dtype=np.float32)
         kept: dict[int, list[tuple[int, Vector]]] = {client: [] for client in watched}
@@ -204,7 +179,7 @@ class DpFtrl:
 
     def accuracy(self, weights: torch.Tensor) -> Accuracy:
         """The share of test images that ``weights`` name right."""
-        test: Images = load_images(self._data, root=self._root, split="test")
+        test = self.split("test")
         right = 0
         for low in range(0, len(test), 1000):
             x, y = test.batch(range(low, min(low + 1000, len(test))))
@@ -236,7 +211,7 @@ class DpFtrl:
 
     def _cohort(self, step: int) -> Vector:
         """A step's updates at the first weights, as they enter the row that it completes."""
-        how = self.factorisation
+        how = self.factors
         own = how.strategy[np.flatnonzero(how.due == step)[0], step]
         chunks = self._clipped(self._of.weights(), self.cohort_at(step))
         return np.asarray(torch.cat(list(chunks)).double().numpy() * own)

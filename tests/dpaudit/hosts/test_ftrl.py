@@ -255,7 +255,7 @@ def test_a_client_moves_the_whole_run_by_the_sensitivity_at_most():
     run = host.train(Gaussian(sigma=1e-9), none(), stream=STREAM, watched=watched)
     for own in run.contributions.values():
         assert own.steps == (0, 5, 10)
-        moved = host.factorisation.strategy[:, list(own.steps)] @ own.updates
+        moved = host.factors.strategy[:, list(own.steps)] @ own.updates
         assert 0.9 * host.sensitivity < np.linalg.norm(moved) <= host.sensitivity
     np.testing.assert_allclose(run.noisy, run.updates, atol=1e-6)
     assert np.linalg.norm(run.updates[0]) <= host.cohort * host.clip
