@@ -38,6 +38,7 @@ def train(
     """
     from dpaudit.training.fitting import fit
     from dpaudit.training.models import MODELS
+    from dpaudit.training.plain_training import Training
     from dpaudit.training.weights import checkpoint_file
 
     use_data_root(data_root)
@@ -58,12 +59,8 @@ def train(
             )
 
         checkpoint = fit(
-            model,
+            Training.of(model, epochs=epochs, seed=seed, data=data, device=device),
             out=file,
-            epochs=epochs,
-            seed=seed,
-            data=data,
-            device=device,
             resume=resume,
             on_epoch=show,
         )

@@ -207,7 +207,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """
     from dpaudit.training.data import load_images
     from dpaudit.training.private.canaries import Canaries, mislabelled
-    from dpaudit.training.private.run import epoch_steps, train_privately
+    from dpaudit.training.private.run import Records, RunNoise, Watch, epoch_steps, train_privately
 
     del arm
     grid, count = cell.grid(TrainingGrid), cell.settings["trials"]
@@ -239,15 +239,14 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     )
     run = train_privately(
         recipe,
-        train=train,
-        test=test,
-        source=made.make,
-        mitigation=made.defence,
+        Records(train=train, test=test, canaries=canaries),
+        noise=RunNoise(
+            source=made.make,
+            mitigation=made.defence,
+            seed=f"{cell.settings['seed']}/{cell.id}",
+        ),
         stream=stream.child("training"),
-        noise_seed=f"{cell.settings['seed']}/{cell.id}",
-        canaries=canaries,
-        watch=watcher,
-        pair_every=grid.pair_every,
+        watch=Watch(watcher, pair_every=grid.pair_every),
         device=cell.settings.get("device", "cpu"),
     )
     audit = made.audited(

@@ -16,8 +16,8 @@ from dpaudit.hosts.gradients.per_sample import PerSampleGradients
 from dpaudit.hosts.images import ImageQuery, check_choice
 from dpaudit.interfaces import Stream
 from dpaudit.randomness import KeyedStream
-from dpaudit.training.fitting import usable_device
 from dpaudit.training.models.norms import with_norm
+from dpaudit.training.on_device import usable_device
 from dpaudit.training.weights import trained_network
 
 Vector = npt.NDArray[np.float64]
