@@ -13,6 +13,7 @@ import torch
 
 from dpaudit import registry
 from dpaudit.audit.epsilon.one_run import one_run
+from dpaudit.audit.options import PrivacyClaim
 from dpaudit.audit.result import AuditResult
 from dpaudit.errors import SpecError
 from dpaudit.experiments.audit_cell import audit_behind
@@ -350,8 +351,7 @@ def _membership(rows: Sequence[Mapping[str, Any]], attacker: str) -> dict[str, A
     shown = one_run(
         blind,
         member,
-        epsilon=rows[0]["epsilon"],
-        delta=rows[0]["delta"],
+        claim=PrivacyClaim(rows[0]["epsilon"], rows[0]["delta"]),
         alpha=_ALPHA,
         ties=KeyedStream.from_seed("dpsgd-training").child("ties").numpy(),
     )
