@@ -154,10 +154,7 @@ def people(
         preferred,
         own_gamma,
         own_delta,
-        order,
-        starts,
-        stays,
-        other,
+        (order, starts, stays, other),
         stream.child("objects").numpy(),
     )
     return People(objects, preferred, own_gamma, own_delta)
@@ -194,9 +191,8 @@ def _alias(share, stays, other):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _choose(  # type: ignore[no-untyped-def]
-    objects, preferred, gamma, delta, order, starts, stays, other, random
-):
+def _choose(objects, preferred, gamma, delta, tables, random):  # type: ignore[no-untyped-def]
+    order, starts, stays, other = tables
     pools = starts.size - 2
     for user in range(objects.shape[0]):
         g, mine = gamma[user], gamma[user] * delta[user]
