@@ -6,18 +6,21 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cryptography import x509
 
-from dpaudit.errors import PeerError, ProtocolError
+from dpaudit.errors import PeerError, ProtocolError, UsageError
 from dpaudit_mitigations.transport import wire
 from dpaudit_mitigations.transport.certificates import BROKEN, party_of
 from dpaudit_mitigations.transport.logs import Log, clean
 from dpaudit_mitigations.transport.pump import TICK, Pump, Silence
 from dpaudit_mitigations.transport.wire import grpc
 
-__all__ = ["Calls", "Handler"]
+__all__ = ["Calls", "Handler", "Limits"]
+
+_LARGEST_MESSAGE = 64 << 20
 
 
 class Handler(Protocol):
@@ -32,6 +35,40 @@ class Handler(Protocol):
     def __call__(self, peer: str, request: Iterator[bytes]) -> Iterator[bytes]: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a server bears.
+
+    Raises:
+        UsageError: a limit that makes no sense.
+    """
+
+    message: int = 4 << 20
+    """Bytes of a message, at most."""
+    concurrent: int = 4
+    """Calls at a time, at most; more are refused, not queued."""
+    each: int | None = None
+    """Calls at a time of one peer; None: it may take them all."""
+    idle: float = 10.0
+    """Seconds for which a peer may send or read nothing."""
+    timeout: float = 600.0
+    """Seconds that a call may last."""
+
+    def __post_init__(self) -> None:
+        if (
+            not 1 <= self.message <= _LARGEST_MESSAGE
+            or not 1 <= self.concurrent <= 1000
+            or not 0 < self.idle <= self.timeout
+        ):
+            raise UsageError(
+                f"limits: message={self.message}, concurrent={self.concurrent}, "
+                f"idle={self.idle:g}, timeout={self.timeout:g}: 1 to {_LARGEST_MESSAGE} bytes; "
+                "1 to 1000 calls; 0 < idle ≤ timeout"
+            )
+        if self.each is not None and not 1 <= self.each <= self.concurrent:
+            raise UsageError(f"each={self.each}: must be from 1 to concurrent={self.concurrent}")
+
+
 class Calls:
     """Runs the handlers within the limits on peers, calls and time, and logs every call."""
 
@@ -39,15 +76,13 @@ class Calls:
         self,
         handlers: Mapping[str, Handler],
         peers: frozenset[str],
-        most: tuple[int, int],
-        idle: float,
-        timeout: float,
+        limits: Limits,
         log: Log,
     ) -> None:
         self.handlers, self.peers, self.log = handlers, peers, log
         self.stopping = threading.Event()
-        self._idle, self._timeout = idle, timeout
-        self._most, self._most_each = most
+        self._idle, self._timeout = limits.idle, limits.timeout
+        self._most, self._most_each = limits.concurrent, limits.each or limits.concurrent
         self._watched: list[_Watch] = []
         self._watching = threading.Lock()
         threading.Thread(target=self._watch, name="dpaudit-watchdog", daemon=True).start()

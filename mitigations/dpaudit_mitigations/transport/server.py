@@ -9,38 +9,31 @@ from typing import Any
 
 from dpaudit.errors import UsageError
 from dpaudit_mitigations.transport import wire
-from dpaudit_mitigations.transport.calls import Calls, Handler
+from dpaudit_mitigations.transport.calls import Calls, Handler, Limits
 from dpaudit_mitigations.transport.certificates import Identity, check_party
 from dpaudit_mitigations.transport.logs import Log, clean, logger
 from dpaudit_mitigations.transport.wire import grpc
 
-__all__ = ["Handler", "Server", "serve"]
+__all__ = ["Handler", "Limits", "Server", "serve"]
 
-_LARGEST_LIMIT = 64 << 20
 _SPARE = 4  # threads that refuse callers beyond the limit
+_DEFAULT = Limits()
 
 
 def serve(
     handlers: Mapping[str, Handler],
     *,
     identity: Identity,
-    address: str = "127.0.0.1:0",
     peers: Collection[str],
-    message_limit: int = 4 << 20,
-    concurrent: int = 4,
-    each: int | None = None,
-    idle: float = 10.0,
-    timeout: float = 600.0,
+    address: str = "127.0.0.1:0",
+    limits: Limits = _DEFAULT,
     log: Log | None = None,
 ) -> Server:
     """Start serving ``handlers`` (by method name) to the parties in ``peers`` only.
 
     Formal guarantee (under TLS 1.3, if keys stay secret): a handler runs only for a caller that
     holds the key of a certificate signed by ``identity.authority`` for one of the names in
-    ``peers``. ``message_limit`` is the most bytes per message, ``concurrent`` the most calls at a
-    time and ``each`` the most per peer (more are refused, not queued; without ``each`` one peer may
-    take them all); a peer may send or read nothing for ``idle`` seconds, and a call may last
-    ``timeout``.
+    ``peers``.
 
     Every call leaves one line in ``log``. A failed handshake never becomes a call: gRPC itself
     reports it on stderr, in its own format (``Handshake failed with error …``).
@@ -52,46 +45,26 @@ def serve(
     for name in handlers:
         if not name.isidentifier():
             raise UsageError(f"method={clean(name)}: must be an identifier")
-    if (
-        not peers
-        or not 1 <= message_limit <= _LARGEST_LIMIT
-        or not 1 <= concurrent <= 1000
-        or not 0 < idle <= timeout
-    ):
-        raise UsageError(
-            f"serve: peers={sorted(peers)}, message_limit={message_limit}, "
-            f"concurrent={concurrent}, idle={idle:g}, timeout={timeout:g}: give a peer; "
-            f"1 to {_LARGEST_LIMIT} bytes; 1 to 1000 calls; 0 < idle ≤ timeout"
-        )
-    if each is not None and not 1 <= each <= concurrent:
-        raise UsageError(f"each={each}: must be from 1 to concurrent={concurrent}")
+    if not peers:
+        raise UsageError("peers=[]: nobody could call; give a peer")
     allowed = frozenset(map(check_party, peers))
-    calls = Calls(
-        dict(handlers),
-        allowed,
-        (concurrent, each or concurrent),
-        idle,
-        timeout,
-        log or logger(identity.name),
-    )
-    return Server(calls, identity, address, message_limit, concurrent)
+    calls = Calls(dict(handlers), allowed, limits, log or logger(identity.name))
+    return Server(calls, identity, address, limits)
 
 
 class Server:
     """A running server at ``address``. Use as a context manager, or call :meth:`stop`."""
 
-    def __init__(
-        self, calls: Calls, identity: Identity, address: str, message_limit: int, concurrent: int
-    ) -> None:
+    def __init__(self, calls: Calls, identity: Identity, address: str, limits: Limits) -> None:
         """Use :func:`serve`."""
-        self._calls = calls
+        self._calls, concurrent = calls, limits.concurrent
         self._pool = ThreadPoolExecutor(concurrent + _SPARE, thread_name_prefix="dpaudit-call")
         self._server = grpc.server(
             self._pool,
             handlers=(_Methods(calls),),
             maximum_concurrent_rpcs=concurrent + _SPARE,
             options=[
-                *wire.options(message_limit),
+                *wire.options(limits.message),
                 ("grpc.max_concurrent_streams", concurrent + _SPARE),
                 ("grpc.server_handshake_timeout_ms", 10_000),
                 ("grpc.max_connection_idle_ms", 300_000),

@@ -65,7 +65,7 @@ def noise(
     from dpaudit_mitigations.transport.certificates import load_identity
     from dpaudit_mitigations.transport.journal import journal_folder
     from dpaudit_mitigations.transport.logs import logger
-    from dpaudit_mitigations.transport.server import serve
+    from dpaudit_mitigations.transport.server import Limits, serve
     from dpaudit_mitigations.two_servers.noise_side import NoiseSide
     from dpaudit_mitigations.two_servers.words import ReleaseTerms
 
@@ -86,7 +86,12 @@ def noise(
         signal.signal(number, lambda *_: stop.set())
     try:
         with serve(
-            side.handlers, identity=me, address=listen, peers=[peer], idle=idle, log=log
+            side.handlers,
+            identity=me,
+            address=listen,
+            peers=[peer],
+            limits=Limits(idle=idle),
+            log=log,
         ) as server:
             say(address=server.address, party=me.name, publish=str(published))
             stop.wait()
