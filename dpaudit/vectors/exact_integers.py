@@ -124,7 +124,8 @@ class _Table:
         ]
         first = np.arange(1 << _GUIDE, dtype=np.uint64) << _U(64 - _GUIDE)
         self._numbers = _Numbers(
-            *words,
+            words[0],
+            words[1],
             np.searchsorted(words[1], first, side="right"),
             _U(law.block.bit_length() - 1),
             _double(law.linear),
