@@ -87,7 +87,6 @@ _EXTRAS = {
     "grpc": "protocols",
     "mpyc": "protocols",
     "rbcl": "protocols",
-    "flwr": "flower",
     "mlflow": "mlflow",
 }
 

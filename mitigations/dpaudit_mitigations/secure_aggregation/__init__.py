@@ -6,6 +6,5 @@ and bytes out), ``ring`` (values as ring elements), ``noise`` (each server's sha
 ``wire`` and ``skellam`` are what these are made of.
 
 Processes: ``terms`` and ``roster`` (who takes part, proved by certificates), ``gathering`` (a stage
-and its deadline), ``network``, ``commands`` (``dpaudit serve aggregate``, ``contribute``);
-``flower`` carries the round in Flower messages, where ``suspended`` keeps a client between them.
+and its deadline), ``network``, ``commands`` (``dpaudit serve aggregate``, ``contribute``).
 """
