@@ -79,7 +79,7 @@ def offer(**fields):
 
 def with_fields(**fields):
     sent = {"kind": "offer", **dict(sorted(fields_of(fields).items()))}
-    return [msgspec.msgpack.encode(sent)]
+    return [msgspec.json.encode(sent)]
 
 
 REFUSED = {
