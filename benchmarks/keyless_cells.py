@@ -27,7 +27,7 @@ from dpaudit.randomness import KeyedStream
 from dpaudit_attacks.keyless.candidates import confirm, estimate, refine
 from dpaudit_attacks.keyless.checkpoint import Checkpoint
 from dpaudit_attacks.keyless.lattice import Reduction, find_direction
-from dpaudit_attacks.keyless.reduction.choice import reducer
+from dpaudit_attacks.keyless.reduction import reducer
 from dpaudit_attacks.keyless.search import CONFIRMED, HELD
 
 POINTS = Path(__file__).parents[1] / "docs" / "results" / "keyless-frontier" / "points.json"

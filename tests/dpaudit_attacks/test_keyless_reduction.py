@@ -16,8 +16,7 @@ from dpaudit_attacks.keyless.candidates import confirm
 from dpaudit_attacks.keyless.checkpoint import Checkpoint
 from dpaudit_attacks.keyless.form import Form
 from dpaudit_attacks.keyless.lattice import Reduction, find_direction
-from dpaudit_attacks.keyless.reduction import with_blaster
-from dpaudit_attacks.keyless.reduction.choice import installed, reducer
+from dpaudit_attacks.keyless.reduction import installed, reducer, with_blaster
 from dpaudit_attacks.keyless.reduction.interface import ReductionFailed
 
 MODULES = {"fpylll": "fpylll", "blaster": "blaster_core"}

@@ -21,16 +21,16 @@ from dpaudit.cli import verifying
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.joint_seeds import transcript as joint_seeds
 from dpaudit_mitigations.joint_seeds.commitments import labelled_hash
+from dpaudit_mitigations.joint_seeds.mitigation import run_session as run_joint_seeds
 from dpaudit_mitigations.joint_seeds.opening import Opening
 from dpaudit_mitigations.joint_seeds.server import SeedServer
-from dpaudit_mitigations.joint_seeds.session import run_session as run_joint_seeds
 from dpaudit_mitigations.joint_seeds.terms import SessionTerms
 from dpaudit_mitigations.joint_seeds.verifier import Verifier
 from dpaudit_mitigations.secure_aggregation.roster import check_introduction, introduce
 from dpaudit_mitigations.transport.certificates import load_identity, make_authority
 from dpaudit_mitigations.verifiable_counts import transcript as verifiable_counts
 from dpaudit_mitigations.verifiable_counts.messages import sign_session
-from dpaudit_mitigations.verifiable_counts.session import run_session as run_verifiable_counts
+from dpaudit_mitigations.verifiable_counts.mitigation import run_session as run_verifiable_counts
 
 ROOT = KeyedStream.from_seed("hostile transcripts")
 KEYS = {

@@ -25,7 +25,7 @@ import numpy as np
 from dpaudit.errors import UsageError
 from dpaudit_attacks.keyless.candidates import SHORTEST, refine, resonance
 from dpaudit_attacks.keyless.form import Array, Form, rows_for
-from dpaudit_attacks.keyless.reduction.choice import reducer
+from dpaudit_attacks.keyless.reduction import reducer
 from dpaudit_attacks.keyless.reduction.interface import Reducer, Stage, Whole
 
 __all__ = ["SHORTEST_ROW", "Candidate", "Reduction", "find_direction"]

@@ -30,7 +30,7 @@ from dpaudit_attacks.keyless.candidates import (
     resonance,
 )
 from dpaudit_attacks.keyless.lattice import Reduction, find_direction
-from dpaudit_attacks.keyless.reduction.choice import reducer
+from dpaudit_attacks.keyless.reduction import reducer
 
 __all__ = ["WORTH_A_LOOK", "lines"]
 
