@@ -8,6 +8,8 @@ The normals: Marsaglia and Tsang's ziggurat (2000) with 256 layers, in Doornik's
 that takes layer, sign and position from disjoint bits; 52-bit positions for float64, 23-bit for
 float32. The law is exact but for that resolution. Not claimed: cryptographic unpredictability, or
 safety of the low bits once noise is added to a value.
+
+Compiled loops use as many threads as torch, where torch is loaded, else as many as its default.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, NamedTuple
@@ -26,7 +29,6 @@ import numpy.typing as npt
 from dpaudit.interfaces import Stream
 from dpaudit.vectors import BLOCK
 from dpaudit.vectors.random_words import jit, next_word, seed_words, start
-from dpaudit.vectors.threads import number_of_threads
 
 __all__ = [
     "BLOCK",
@@ -37,8 +39,21 @@ __all__ = [
     "fill_normal",
     "fill_normal_from",
     "fill_pancake",
+    "number_of_threads",
     "spread",
 ]
+
+
+def number_of_threads() -> int:
+    """``torch.get_num_threads()``; without torch ``OMP_NUM_THREADS``, or the cores it may use."""
+    if (torch := sys.modules.get("torch")) is not None and hasattr(torch, "get_num_threads"):
+        return int(torch.get_num_threads())
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    if given.isdecimal() and int(given) > 0:
+        return int(given)
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
 
 _CHUNK = 1 << 9
 _SPLIT = 1 << 19  # values below which a second thread does not pay

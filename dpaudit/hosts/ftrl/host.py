@@ -1,4 +1,8 @@
-"""DP-FTRL and DP-FedAvg on small images: cohorts in turn, clipped updates, correlated noise."""
+"""DP-FTRL and DP-FedAvg on small images: cohorts in turn, clipped updates, correlated noise.
+
+A run releases step by step: rows of C·X with a source's noise, then D of them. How far one person
+can move C·X is its L2 sensitivity under (k, b) min-separation participation.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +15,122 @@ import torch
 
 from dpaudit.errors import UsageError
 from dpaudit.hosts.ftrl.clients import ClientUpdates, shards
+from dpaudit.hosts.ftrl.factorisation import Factorisation
 from dpaudit.hosts.ftrl.factorisation import factorisation as factorise
-from dpaudit.hosts.ftrl.release import CorrelatedRelease
-from dpaudit.hosts.ftrl.sensitivity import sensitivity
 from dpaudit.hosts.images import ImageQuery, positive
 from dpaudit.interfaces import Mitigation, NoiseSource, Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit.training.accuracy import Accuracy, accuracy_from_counts
 from dpaudit.training.models import make_model
+from dpaudit.vectors.arrays import to_numpy
 
-__all__ = ["Contribution", "DpFtrl", "Run"]
+__all__ = ["Contribution", "CorrelatedRelease", "DpFtrl", "Run", "Sensitivity", "sensitivity"]
+
+
+Matrix = npt.NDArray[np.float64]
+
+
+class CorrelatedRelease:
+    """Takes updates one at a time and gives noisy ones, X + D·Z, as the server's optimizer does.
+
+    Each row of C·X is released by ``mitigation`` with noise of ``source`` as soon as its last
+    update is there; everything after that is public arithmetic. So any mitigation fits, secure
+    aggregation among them: each party then adds its share to a row of C·X.
+    """
+
+    def __init__(
+        self,
+        factorisation: Factorisation,
+        source: NoiseSource,
+        mitigation: Mitigation,
+        *,
+        dim: int,
+        stream: Stream,
+    ) -> None:
+        self._how, self._source, self._mitigation = factorisation, source, mitigation
+        self._stream = stream
+        self.updates = np.zeros((factorisation.steps, dim))
+        """X, shape (n, d), as far as it is known."""
+        self._rows = np.zeros((len(factorisation.strategy), dim))
+        self.done = 0
+        """Steps done."""
+
+    def step(self, update: Matrix) -> Matrix:
+        """The next noisy update (d,) for the next ``update`` (d,)."""
+        t, how = self.done, self._how
+        self.updates[t] = update
+        for i in np.flatnonzero(how.due == t):
+            query = _times(how.strategy[i], self.updates)[None]
+            stream = self._stream.child("row", int(i))
+            self._rows[i] = to_numpy(self._mitigation.release(query, self._source, stream=stream))
+        self.done += 1
+        return _times(how.decoder[t], self._rows)
+
+
+def _times(weights: Matrix, rows: Matrix) -> Matrix:
+    """``weights @ rows``, over the part between the first and the last weight that is not 0."""
+    used = np.flatnonzero(weights)
+    part = slice(used[0], used[-1] + 1)
+    return np.asarray(weights[part] @ rows[part])
+
+
+_ZERO = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """The sensitivity for contributions of norm at most 1, or a bound from above."""
+
+    value: float
+    exact: bool
+
+
+def sensitivity(strategy: Matrix, *, participations: int = 1, separation: int = 1) -> Sensitivity:
+    """The largest ‖C·U‖ over U with at most k rows of norm ≤ 1, at least b steps apart.
+
+    ``participations`` is k and ``separation`` b; neighbours are a person's updates or zeros.
+
+    Formal guarantee: never below the sensitivity, for updates of any dimension, also where a
+    person's later updates depend on earlier releases (Denisov et al. 2022: CᵀC without negative
+    entries, or one participation). Exact for k = 1, and where columns of C that are b steps apart
+    or more are orthogonal, as in a matrix of at most b bands or one restarted every b steps or
+    fewer: then it is the root of the largest Σ‖c_j‖² over allowed steps (Choquette-Choo et al.
+    2023, Theorem 2). Elsewhere the bound Σ_i max Σ_j |CᵀC|_ij, both over allowed steps.
+
+    Raises:
+        UsageError: k or b below 1.
+    """
+    for name, value in (("participations", participations), ("separation", separation)):
+        if value < 1:
+            raise UsageError(f"{name}={value}: must be a whole number ≥ 1")
+    gram = np.abs(strategy.T @ strategy)
+    steps = len(gram)
+    apart = np.abs(np.subtract.outer(np.arange(steps), np.arange(steps))) >= separation
+    limit = _ZERO * float(gram.max())
+    if participations == 1 or not (gram[apart] > limit).any():
+        square = _most(np.diag(gram)[None], participations, separation)[0]
+        return Sensitivity(float(np.sqrt(square)), exact=True)
+    rows = _most(gram, participations, separation)
+    return Sensitivity(
+        float(np.sqrt(_most(rows[None], participations, separation)[0])), exact=False
+    )
+
+
+def _most(gains: Matrix, count: int, separation: int) -> Matrix:
+    """The largest sum of at most ``count`` entries of each row (r, n) that far apart, shape (r,).
+
+    After each entry: the best of the first so many columns with one participation less.
+    """
+    best = np.zeros((len(gains), gains.shape[1] + 1))
+    for _ in range(min(count, -(-gains.shape[1] // separation))):
+        earlier = best
+        best = np.zeros_like(earlier)
+        for j in range(gains.shape[1]):
+            taken = earlier[:, max(0, j + 1 - separation)] + gains[:, j]
+            best[:, j + 1] = np.maximum(best[:, j], taken)
+    found: Matrix = best[:, -1]
+    return found
+
 
 Vector = npt.NDArray[np.float64]
 

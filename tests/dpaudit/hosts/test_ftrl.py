@@ -11,12 +11,14 @@ from scipy.linalg import toeplitz
 from dpaudit import registry
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.errors import UsageError
-from dpaudit.hosts.ftrl.banded import banded_matrix, root_coefficients
 from dpaudit.hosts.ftrl.clients import ClientUpdates, shards
-from dpaudit.hosts.ftrl.factorisation import FACTORISATIONS, factorisation
-from dpaudit.hosts.ftrl.host import DpFtrl
-from dpaudit.hosts.ftrl.release import CorrelatedRelease
-from dpaudit.hosts.ftrl.sensitivity import sensitivity
+from dpaudit.hosts.ftrl.factorisation import (
+    FACTORISATIONS,
+    banded_matrix,
+    factorisation,
+    root_coefficients,
+)
+from dpaudit.hosts.ftrl.host import CorrelatedRelease, DpFtrl, sensitivity
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.randomness import KeyedStream
 from dpaudit.testing import check_host
