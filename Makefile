@@ -11,7 +11,7 @@ ELSEWHERE := dpaudit/samplers/adapters/environments
 
 unexport PYTHONDONTWRITEBYTECODE # else every start compiles dpaudit anew, and the suite starts many
 
-.PHONY: help setup envs demo test check lint types doctests browser pages docs format slow golden mutants portable bench gpu calibrate clean zoo flower peers catalogue
+.PHONY: help setup envs demo test check lint types doctests browser pages docs format slow golden mutants portable bench gpu calibrate clean zoo peers catalogue
 
 help: ## What there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -45,11 +45,10 @@ $(READY): $(LIGHT)
 	@echo "Installing torch, libraries and tools into $(VENV): 2.7 GB, with torch for CUDA 6.5 GB; a few minutes ..."
 	$(call install,.[all$(comma)dev])
 
-envs: $(ENVS)/tmlt-core/.ready $(ENVS)/diffprivlib-old/.ready $(ENVS)/flower/.ready $(ENVS)/jax-privacy/.ready ## Environments for libraries that cannot live in .venv
+envs: $(ENVS)/tmlt-core/.ready $(ENVS)/diffprivlib-old/.ready $(ENVS)/jax-privacy/.ready ## Environments for libraries that cannot live in .venv
 
 $(ENVS)/tmlt-core/.ready: $(ELSEWHERE)/tmlt_core.txt
 $(ENVS)/diffprivlib-old/.ready: $(ELSEWHERE)/diffprivlib_old.txt
-$(ENVS)/flower/.ready: benchmarks/environments/flower.txt
 $(ENVS)/jax-privacy/.ready: benchmarks/environments/jax_privacy.txt
 $(ENVS)/dp-sniper/.ready: benchmarks/environments/dp_sniper.txt
 $(ENVS)/dp-auditorium/.ready: benchmarks/environments/dp_auditorium.txt
@@ -77,7 +76,7 @@ types: $(READY)
 	$(BIN)/mypy
 
 doctests: $(READY)
-	$(BIN)/pytest --doctest-modules --ignore-glob="*/flower.py" dpaudit attacks/dpaudit_attacks mitigations/dpaudit_mitigations
+	$(BIN)/pytest --doctest-modules dpaudit attacks/dpaudit_attacks mitigations/dpaudit_mitigations
 
 browser: $(READY)
 	$(BIN)/pytest -m 'browser and not slow' tests/dpaudit/render tests/docs
@@ -107,11 +106,7 @@ portable: $(READY) ## The numerical tests on other BLAS kernels, instruction set
 	$(BIN)/python tests/portable.py
 
 bench: $(READY) ## Time and memory of the main commands
-	for name in commands sandbox noise attacks local pool_inference dpsgd store scale rotation smoothing transport two_servers two_party_batch joint_seeds verifiable_counts; do $(BIN)/python benchmarks/$$name.py || exit; done
-
-flower: $(READY) $(ENVS)/flower/.ready ## Our secure aggregation beside Flower's, and inside its rounds (two minutes, 4 GiB)
-	DPAUDIT_ENVS=$(ENVS) $(BIN)/python benchmarks/secure_aggregation.py
-	PYTHONPATH=.:attacks:mitigations $(ENVS)/flower/bin/python -m pytest tests/dpaudit_mitigations/secure_aggregation/test_flower.py
+	for name in commands sandbox noise attacks local pool_inference dpsgd store scale rotation smoothing transport two_servers two_party_batch secure_aggregation joint_seeds verifiable_counts; do $(BIN)/python benchmarks/$$name.py || exit; done
 
 peers: $(READY) $(ENVS)/jax-privacy/.ready $(if $(DP_SNIPER),$(ENVS)/dp-sniper/.ready) $(if $(DP_AUDITORIUM),$(ENVS)/dp-auditorium/.ready) ## Our bounds for ε compared with jax_privacy's, and with DP-Sniper's and DP-Auditorium's (DP_SNIPER=, DP_AUDITORIUM=: checkouts), on the same releases (half an hour)
 	DPAUDIT_ENVS=$(ENVS) $(BIN)/python benchmarks/peers.py

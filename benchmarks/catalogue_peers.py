@@ -36,7 +36,7 @@ from peers_tables import catalogue_table, written_between
 from scipy.stats import beta
 
 from dpaudit.audit.epsilon.bounds import epsilon_bounds
-from dpaudit.audit.epsilon.judge import CURVE_SHARE, Learned, judge, learn
+from dpaudit.audit.epsilon.judge import CURVE_SHARE, Aim, Learned, judge, learn
 from dpaudit.audit.options import PrivacyClaim
 from dpaudit.options import count_of
 from dpaudit.provenance import collect
@@ -122,11 +122,8 @@ def ours(case: Case, folder: Path, *, seed: int) -> tuple[dict[str, Any], Array]
         archive["x0"],
         archive["x1"],
         neighbours=(np.zeros(1), np.ones(1)),
-        delta=case.delta,
-        alpha=ALPHA,
+        aim=Aim(case.delta, ALPHA, case.claim, real_numbers=True),
         rng=np.random.default_rng(seed),
-        epsilon=case.claim,
-        real_numbers=True,
         seconds=SECONDS,
     )
     y = archive["y0"], archive["y1"]

@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.joint_seeds.derivation import cores, derived_noise, vector_digest
+from dpaudit_mitigations.joint_seeds.mitigation import run_session
 from dpaudit_mitigations.joint_seeds.server import SeedServer
-from dpaudit_mitigations.joint_seeds.session import run_session
 from dpaudit_mitigations.joint_seeds.terms import SessionTerms
 from dpaudit_mitigations.joint_seeds.transcript import verify, write
 from dpaudit_mitigations.joint_seeds.verifier import Verifier

@@ -30,7 +30,7 @@ from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
 from dpaudit_attacks.keyless.keyless_search import KeylessSearch
 from dpaudit_attacks.keyless.plan import jobs
-from dpaudit_attacks.keyless.reduction.choice import installed
+from dpaudit_attacks.keyless.reduction import installed
 from dpaudit_attacks.keyless.search import Rows, Search
 from dpaudit_attacks.keyless.worker import lines
 

@@ -26,8 +26,8 @@ from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
 from dpaudit_attacks.keyless.candidates import confirm, estimate, refine
 from dpaudit_attacks.keyless.checkpoint import Checkpoint
-from dpaudit_attacks.keyless.lattice import find_direction
-from dpaudit_attacks.keyless.reduction.choice import reducer
+from dpaudit_attacks.keyless.lattice import Reduction, find_direction
+from dpaudit_attacks.keyless.reduction import reducer
 from dpaudit_attacks.keyless.search import CONFIRMED, HELD
 
 POINTS = Path(__file__).parents[1] / "docs" / "results" / "keyless-frontier" / "points.json"
@@ -73,10 +73,8 @@ def one_key(args: argparse.Namespace, number: int) -> dict[str, object]:
         rows,
         beta=beta,
         gamma=gamma,
-        samples=args.lattice_rows,
-        reduction=args.block,
+        reduction=Reduction(args.lattice_rows, args.block, reducer(args.reducer)),
         check=check,
-        by=reducer(args.reducer),
         resume=None if kept is None else kept.stage,
         keep=None if kept is None else kept.keep,
     ):

@@ -19,8 +19,8 @@ from typing import Any
 from dpaudit.accounting.binomial import binomial_coins
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.verifiable_counts.challenges import Challenges
+from dpaudit_mitigations.verifiable_counts.client_records import check_bit, prove_bit
 from dpaudit_mitigations.verifiable_counts.commitments import open_counts
-from dpaudit_mitigations.verifiable_counts.disjunctive import check_bit, prove_bit
 from dpaudit_mitigations.verifiable_counts.prover import Prover
 from dpaudit_mitigations.verifiable_counts.terms import CountTerms
 from dpaudit_mitigations.verifiable_counts.verifier import Verifier

@@ -85,7 +85,6 @@ _EXTRAS = {
     "grpc": "protocols",
     "mpyc": "protocols",
     "rbcl": "protocols",
-    "flwr": "flower",
 }
 
 _LONGEST = 200

@@ -12,21 +12,19 @@ Ours.
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.seed_in_noise.gradient_free import GradientFree
-from dpaudit.noise.seed_in_noise.key import SeedKey, held_key
 from dpaudit.noise.seed_in_noise.next_batch import CHECK_BYTES, check_of, head_code, share_of
-from dpaudit.noise.seed_in_noise.nonces import KeyedNonces, OpenedNonces, Seeds
 from dpaudit.protocols import Array
 from dpaudit.vectors.arrays import double, to_numpy
 from dpaudit.vectors.batch_coins import coin_words, members
 from dpaudit_attacks.pancake_likelihood import check_rows
+from dpaudit_attacks.seed_holder import SeedHolder
 from dpaudit_attacks.seed_reader import likeliest, rounding
 
 __all__ = ["BatchReader", "noisy_sums"]
@@ -35,44 +33,34 @@ Bits = npt.NDArray[np.bool_]
 _TRIES = 256
 
 
-class BatchReader:
+@dataclass(kw_only=True, eq=False, repr=False)
+class BatchReader(SeedHolder):
     """Who is in the batch after each noisy sum.
 
     Formal guarantee: a nonce that is not the specimen's passes with probability 256·2^-64 per sum;
     one that is, is read unless more than 256 combinations of bytes are as likely after rounding.
     Not claimed: anything where a mitigation turned or blurred the noise.
+
+    Raises:
+        UsageError: options that the specimen would refuse.
+        KeyFileError: a key file that is none.
     """
 
     games = ("batch",)
     holds = "the seed-in-noise key"
 
-    def __init__(
-        self,
-        *,
-        key: SeedKey | PancakeKey | str | Path,
-        public: bool = False,
-        sigma: float,
-        rate: float,
-        inputs: int,
-        classes: int = 10,
-        nonce_bits: int = 128,
-    ) -> None:
-        """Hold ``key`` (or its file).
+    sigma: float
+    """Of one coordinate of the sums."""
+    rate: float
+    """The chance of a record to be in a batch."""
+    inputs: int
+    """With ``classes``: the sizes of the last layer's weight."""
+    classes: int = 10
 
-        ``sigma`` is that of one coordinate of the sums; ``rate`` the chance of a record to be in a
-        batch; ``inputs`` and ``classes`` are the sizes of the last layer's weight. ``public`` if
-        the specimen had the key's public part.
-
-        Raises:
-            UsageError: options that the specimen would refuse.
-            KeyFileError: a key file that is none.
-        """
-        held = held_key(key)
-        self._seeds: Seeds = (
-            OpenedNonces(held.secret) if public else KeyedNonces(held.secret, bits=nonce_bits)
-        )
-        self._code = head_code(self._seeds.size + CHECK_BYTES, sigma=sigma)
-        self._rate, self._inputs, self._classes = rate, inputs, classes
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._seeds = self.seeds_of(self.held())
+        self._code = head_code(self._seeds.size + CHECK_BYTES, sigma=self.sigma)
 
     def next_batches(self, sums: Array, *, records: int, blur: float = 0.0) -> tuple[Bits, Bits]:
         """Who of ``records`` is in the batch after each of ``sums`` (t, d): (t, records), bool.
@@ -87,7 +75,7 @@ class BatchReader:
         named = np.zeros((len(shares), records), np.bool_)
         for row, share in zip(named, shares, strict=True):
             if share is not None:
-                row[:] = members(coin_words(share, records), rate=self._rate)
+                row[:] = members(coin_words(share, records), rate=self.rate)
         return named, np.array([share is not None for share in shares])
 
     def shares(self, sums: Array, *, blur: float = 0.0) -> list[bytes | None]:
@@ -97,14 +85,12 @@ class BatchReader:
             UsageError: as for :meth:`next_batches`.
         """
         check_rows("sums", sums, dim=sums.shape[-1], axes=2)
-        where = GradientFree.of_last_layer(
-            sums.shape[-1], inputs=self._inputs, classes=self._classes
-        )
+        where = GradientFree.of_last_layer(sums.shape[-1], inputs=self.inputs, classes=self.classes)
         values = where.out_of(to_numpy(double(sums)))
         if len(where) < self._code.symbols:
-            raise UsageError(f"inputs={self._inputs}: a nonce takes {self._code.symbols}")
+            raise UsageError(f"inputs={self.inputs}: a nonce takes {self._code.symbols}")
         # a sum over the classes, and float32's own sums before it
-        slack = float(np.hypot(blur, 4 * np.sqrt(self._classes) * rounding(sums)))
+        slack = float(np.hypot(blur, 4 * np.sqrt(self.classes) * rounding(sums)))
         return [self._share(row, slack) for row in values]
 
     def _share(self, row: npt.NDArray[np.float64], blur: float) -> bytes | None:

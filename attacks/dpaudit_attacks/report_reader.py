@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -29,17 +30,17 @@ from dpaudit.local.report_bits import ReportBits, report_bits
 from dpaudit.local.second_coins import SecondCoins
 from dpaudit.local.seed_in_reports import DeviceCoins, SeededCoins, SeedInReports
 from dpaudit.noise.key import PancakeKey
-from dpaudit.noise.seed_in_noise.key import SeedKey, held_key
+from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.nonces import (
     KeyedNonces,
-    OpenedNonces,
     SealedNonces,
     Seeds,
     private_key,
 )
 from dpaudit.protocols import LocalMechanism, Stream
 from dpaudit.stats import clopper_pearson
-from dpaudit_attacks.pool_inference.game import make_mechanism
+from dpaudit_attacks.pool_inference.game import DeviceOptions
+from dpaudit_attacks.seed_holder import SeedHolder
 
 __all__ = ["ReportReader"]
 
@@ -48,59 +49,39 @@ _TRIES = 64
 Bits = npt.NDArray[np.bool_]
 
 
-class ReportReader:
+@dataclass(kw_only=True, eq=False, repr=False)
+class ReportReader(DeviceOptions, SeedHolder):
     """Which objects a device's reports are about: those with which nonce, seed and coins fit.
 
     Formal guarantee: the right object always fits, if the coins are the specimen's and the head
     leaves at most 64 nonces (all but 3e-5). A wrong object whose own bits differ fits with
     probability 2^-c or so, c the entropy of the coins outside the nonce; where c is near 0, as for
     a single report of one bit, objects with the same own bit cannot be told apart, by anyone.
+
+    Raises:
+        UsageError: an option that makes no sense.
+        KeyFileError: a key file that is none.
     """
 
     games = ("population",)
     holds = "the seed-in-noise key"
 
-    def __init__(
-        self,
-        *,
-        key: SeedKey | PancakeKey | str | Path | None = None,
-        public: bool = False,
-        mechanism: str = "count-mean-sketch",
-        epsilon: float | None = 4.0,
-        m: int = 1024,
-        functions: int = 65536,
-        nonce_bits: int = 128,
-        series: int = 1,
-        universe: int = 100,
-        coins: str = "seeded",
-        second_epsilon: float | None = None,
-    ) -> None:
-        """All options but ``key`` are plain values, as an experiment's specification gives them.
+    key: SeedKey | PancakeKey | str | Path | None = None
+    """Of the coins; None: a key from the game's stream."""
+    series: int = 1
+    """Reports of a device, all about one object."""
+    universe: int = 100
+    """How many objects there are, each as likely as any other."""
+    coins: str = "seeded"
+    """``seeded``, or ``honest`` for comparison."""
+    second_epsilon: float | None = None
+    """Of the second randomisation by the device's owner; None: there is none."""
 
-        Args:
-            key: of the coins; None: a key from the game's stream.
-            public: whether the device has the key's public part only (nonces of 256 bits).
-            mechanism: a local mechanism with options of its own, as in ``pool-inference``.
-            epsilon: of one report, where the mechanism takes one.
-            m: positions of a sketch, where the mechanism takes hash functions.
-            functions: how many of them.
-            nonce_bits: of the coins.
-            series: reports of a device, all about one object.
-            universe: how many objects there are, each as likely as any other.
-            coins: ``seeded``, or ``honest`` for comparison.
-            second_epsilon: of the second randomisation by the device's owner; None: there is none.
-
-        Raises:
-            UsageError: an option that makes no sense.
-        """
-        if coins not in ("seeded", "honest"):
-            raise UsageError(f"coins={coins}: seeded or honest")
-        self._key = None if key is None else held_key(key)
-        self._public, self._coins = public, coins
-        self._mechanism = mechanism, epsilon, m, functions
-        self._nonce_bits, self._series = nonce_bits, series
-        self._universe = whole_number("universe", universe, 2, 1 << 20)
-        self._second = second_epsilon
+    def __post_init__(self) -> None:
+        if self.coins not in ("seeded", "honest"):
+            raise UsageError(f"coins={self.coins}: seeded or honest")
+        super().__post_init__()
+        self.universe = whole_number("universe", self.universe, 2, 1 << 20)
 
     def read(
         self, reports: Any, *, mechanism: LocalMechanism, objects: npt.NDArray[np.int64]
@@ -110,9 +91,7 @@ class ReportReader:
         Raises:
             UsageError: no key was given, or a mechanism whose reports hold no such nonce.
         """
-        if self._key is None:
-            raise UsageError("key=none: needs the key of the coins")
-        return self._read(self._key, reports, mechanism, objects)
+        return self._read(self.held(), reports, mechanism, objects)
 
     def _read(
         self,
@@ -121,17 +100,13 @@ class ReportReader:
         mechanism: LocalMechanism,
         objects: npt.NDArray[np.int64],
     ) -> Bits:
-        seeds: Seeds = (
-            OpenedNonces(key.secret)
-            if self._public
-            else KeyedNonces(key.secret, bits=self._nonce_bits)
-        )
+        seeds = self.seeds_of(key)
         view = report_bits(mechanism)
-        coins = SeededCoins(view, size=seeds.size, series=self._series)
+        coins = SeededCoins(view, size=seeds.size, series=self.series)
         return np.array(
             [
                 _fits(coins, seeds, public, bits, _own(view, public, objects))
-                for public, bits in _devices(view, reports, self._series)
+                for public, bits in _devices(view, reports, self.series)
             ]
         )
 
@@ -146,33 +121,25 @@ class ReportReader:
         object could be named if there were no noise, on average. ``bound``: the most of
         ``named_honest`` that ε allows.
         """
-        name, epsilon, m, functions = self._mechanism
-        mechanism = make_mechanism(
-            name,
-            epsilon=epsilon,
-            m=m,
-            functions=functions,
-            universe=self._universe,
-            stream=stream.child("hashes"),
-        )
-        key = SeedKey.new(secret=stream.child("key").bytes(32)) if self._key is None else self._key
+        mechanism = self.device(self.universe, stream=stream.child("hashes"))
+        key = self._held or SeedKey.new(secret=stream.child("key").bytes(32))
         nonces = (
             SealedNonces(private_key(key.secret).public_key().public_bytes_raw().hex())
-            if self._public
-            else KeyedNonces(key.secret, bits=self._nonce_bits)
+            if self.public
+            else KeyedNonces(key.secret, bits=self.nonce_bits)
         )
-        device = SeedInReports(mechanism, nonces=nonces, series=self._series)
-        objects = np.arange(self._universe)
-        own = stream.child("objects").numpy().integers(0, self._universe, users)
-        each = np.repeat(own, self._series)
+        device = SeedInReports(mechanism, nonces=nonces, series=self.series)
+        objects = np.arange(self.universe)
+        own = stream.child("objects").numpy().integers(0, self.universe, users)
+        each = np.repeat(own, self.series)
         coins = device.draw(users, stream=stream.child("devices"))
-        if self._coins == "seeded":
+        if self.coins == "seeded":
             reports = device.reports(coins, each)
         else:
             reports = mechanism.privatize(each, stream=stream.child("devices"))
         second = None
-        if self._second is not None:
-            second = SecondCoins(mechanism, epsilon=self._second)
+        if self.second_epsilon is not None:
+            second = SecondCoins(mechanism, epsilon=self.second_epsilon)
             reports = second.again(reports, stream=stream.child("owner"))
         lot = stream.child("lots").numpy()
         fits = self._read(key, reports, mechanism, objects)
@@ -180,7 +147,7 @@ class ReportReader:
         low, high = (view.low, view.high) if second is None else (second.low, second.high)
         right = dict.fromkeys(("read", "named", "read_honest", "named_honest", "named_told"), 0)
         noiseless = 0.0
-        for i, (public, bits) in enumerate(_devices(view, reports, self._series)):
+        for i, (public, bits) in enumerate(_devices(view, reports, self.series)):
             truth = _own(view, public, objects)
             same = (truth == truth[own[i]]).all(1)
             noiseless += 1 / float(same.sum())
@@ -190,15 +157,15 @@ class ReportReader:
                 right[f"named{who}"] += int(lot.choice(np.flatnonzero(left)) == own[i])
             told = _best(-(_sent(view, coins[i], truth) != bits).sum(1).astype(np.float64))
             right["named_told"] += int(lot.choice(np.flatnonzero(told)) == own[i])
-        if second is None or self._coins == "honest":
+        if second is None or self.coins == "honest":
             del right["named_told"]
-        claimed = (mechanism if second is None else second).epsilon * self._series
+        claimed = (mechanism if second is None else second).epsilon * self.series
         return {
             **{name: _share(count, users) for name, count in right.items()},
             "noiseless": noiseless / users,
-            "bound": 1 / (1 + (self._universe - 1) * math.exp(-claimed)),
+            "bound": 1 / (1 + (self.universe - 1) * math.exp(-claimed)),
             "epsilon_claimed": claimed,
-            "epsilon_vendor": _vendor(self._coins, claimed, second, self._series),
+            "epsilon_vendor": _vendor(self.coins, claimed, second, self.series),
             "distance": device.distance,
             "error": 1.0 if second is None else second.error,
         }

@@ -22,21 +22,18 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.seed_in_noise.codes import Code, Symbols
-from dpaudit.noise.seed_in_noise.key import SeedKey, held_key
-from dpaudit.noise.seed_in_noise.nonces import KeyedNonces, OpenedNonces, Seeds
 from dpaudit.noise.seed_in_noise.rows import Rows
 from dpaudit.protocols import Array
 from dpaudit.vectors.arrays import double, library, tensor, to_numpy
 from dpaudit_attacks.pancake_likelihood import check_candidates, check_rows
+from dpaudit_attacks.seed_holder import SeedHolder
 
 __all__ = ["CountsRead", "Reading", "SeedReader", "likeliest", "rounding"]
 
@@ -67,53 +64,50 @@ class CountsRead:
     trusted: bool
 
 
-class SeedReader:
+@dataclass(kw_only=True, eq=False, repr=False)
+class SeedReader(SeedHolder):
     """Finds the nonce in a release, and regenerates its noise.
 
     Formal guarantee: a wrong nonce passes for the right one with a probability below 2^-30 per
     release where at least 64 values carry no nonce (eight standard deviations of a correlation, or
     agreement of at least four values to eight standard deviations of rounding). Not claimed:
     anything about rows too short for a nonce, or about noise that a mitigation has mixed.
+
+    Raises:
+        UsageError: options that the source would refuse, blur negative or not finite, tries below
+            1.
+        KeyFileError: a key file that is none.
     """
 
     games = ("scoring", "reconstruction")
     holds = "the seed-in-noise key"
 
-    def __init__(
-        self,
-        *,
-        key: SeedKey | PancakeKey | str | Path,
-        public: bool = False,
-        law: str = "gaussian",
-        sigma: float | None = None,
-        scale: float | None = None,
-        nonce_bits: int = 128,
-        code: str | None = None,
-        blur: float = 0.0,
-        tries: int = 1 << 14,
-    ) -> None:
-        """Hold ``key`` (or its file) for releases of a source with the same options.
+    law: str = "gaussian"
+    """With ``sigma``, ``scale``, ``code`` and ``nonce_bits``: the options of the source."""
+    sigma: float | None = None
+    scale: float | None = None
+    code: str | None = None
+    blur: float = 0.0
+    """Standard deviation of what lies on top of query and noise, or of an unknown query.
 
-        ``public`` if the source had the key's public part. ``blur`` is the standard deviation of
-        what lies on top of query and noise, or of a query that is not known at all; rounding to the
-        release's type is allowed for anyway. ``tries`` limits the nonces that are tried per
-        release; none is where the right one is among them in less than one case in 1,000.
+    Rounding to the release's type is allowed for anyway.
+    """
+    tries: int = 1 << 14
+    """Nonces that are tried per release.
 
-        Raises:
-            UsageError: options that the source would refuse, blur negative or not finite, tries
-                below 1.
-            KeyFileError: a key file that is none.
-        """
-        if isinstance(blur, (bool, str)) or not 0 <= blur < np.inf:
-            raise UsageError(f"blur={blur}: must be a finite number ≥ 0, e.g. 0.1")
-        if isinstance(tries, bool) or not isinstance(tries, int) or tries < 1:
-            raise UsageError(f"tries={tries}: must be a whole number ≥ 1")
-        held = held_key(key)
-        self._seeds: Seeds = (
-            OpenedNonces(held.secret) if public else KeyedNonces(held.secret, bits=nonce_bits)
+    None is where the right one is among them in less than one case in 1,000.
+    """
+
+    def __post_init__(self) -> None:
+        if isinstance(self.blur, (bool, str)) or not 0 <= self.blur < np.inf:
+            raise UsageError(f"blur={self.blur}: must be a finite number ≥ 0, e.g. 0.1")
+        if isinstance(self.tries, bool) or not isinstance(self.tries, int) or self.tries < 1:
+            raise UsageError(f"tries={self.tries}: must be a whole number ≥ 1")
+        super().__post_init__()
+        self._seeds = self.seeds_of(self.held())
+        self._rows = Rows.of(
+            self.law, self.code, sigma=self.sigma, scale=self.scale, size=self._seeds.size
         )
-        self._rows = Rows.of(law, code, sigma=sigma, scale=scale, size=self._seeds.size)
-        self._blur, self._tries = float(blur), tries
 
     @property
     def carriers(self) -> int:
@@ -251,14 +245,14 @@ class SeedReader:
 
     def _noise(self, rows: Floats, slack: float, *, whole: bool) -> Reading:
         out, found = np.full(rows.shape, np.nan), np.zeros(len(rows), dtype=bool)
-        blur = float(np.hypot(self._blur, slack))
+        blur = float(np.hypot(self.blur, slack))
         for i, row in enumerate(rows):
             symbols = self._rows.code.read(row, blur=blur)
             if len(symbols.best) < self._rows.code.symbols:
                 continue
-            if self._tries * np.exp(symbols.sure.sum()) < _HOPELESS:
+            if self.tries * np.exp(symbols.sure.sum()) < _HOPELESS:
                 continue
-            for nonce in likeliest(self._rows.code, symbols, tries=self._tries):
+            for nonce in likeliest(self._rows.code, symbols, tries=self.tries):
                 seed = self._seeds.seed(nonce)
                 some = min(len(row), self._rows.code.symbols + _CHECKED)
                 made = self._rows.draw([nonce], [seed], some)[0]

@@ -27,6 +27,7 @@ from dpaudit.audit.plan import Call, growing_plan, make_plan, special_shapes
 from dpaudit.audit.power import blind_spots, frontier, measured_curves, read_table
 from dpaudit.audit.result import AuditResult
 from dpaudit.audit.sampling import Sampling
+from dpaudit.audit.time_limit import TimeLimit
 from dpaudit.audit.verdict import cause_of, judge, never_excluded
 from dpaudit.claims import EXAMPLES, Claim
 from dpaudit.errors import SamplerOutputError, UsageError
@@ -290,8 +291,7 @@ def _audit(
         planned=planned,
         claim=claim,
         spread=root.child("atoms").numpy(),
-        deadline=started + limit,
-        limit=limit,
+        limit=TimeLimit(limit, started),
         progress=progress,
         flat=flat,
     )

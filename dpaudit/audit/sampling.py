@@ -13,6 +13,7 @@ import numpy.typing as npt
 from dpaudit.audit.block import SampleBlock
 from dpaudit.audit.options import Progress
 from dpaudit.audit.plan import Call
+from dpaudit.audit.time_limit import TimeLimit
 from dpaudit.claims import Claim
 from dpaudit.errors import SamplerCrashError, SamplerError, SamplerTimeoutError
 from dpaudit.protocols import (
@@ -58,16 +59,11 @@ class Sampling:
         planned: int,
         claim: Claim,
         spread: np.random.Generator,
-        deadline: float,
-        limit: float,
+        limit: TimeLimit,
         progress: Progress | None = None,
         flat: bool = False,
     ) -> None:
-        """``deadline`` is on ``time.monotonic``'s clock; ``limit``, in seconds, is for messages.
-
-        ``flat``: the sampler gives rows of one value, which are joined to rows of the plan's
-        length.
-        """
+        """``flat``: the sampler gives rows of one value, joined to rows of the plan's length."""
         self._flat = flat
         self._sampler = sampler
         self._plan = plan
@@ -77,13 +73,12 @@ class Sampling:
         self.planned = planned
         self._claim = claim
         self._spread = spread
-        self._deadline = deadline
         self._limit = limit
         self._progress = progress
         self._number = 0  # of the next call to this process
-        self._short_left = min(_SHORT_SECONDS, _SHORT_SHARE * limit)
-        self._shapes_left = min(_SHAPE_SECONDS, _SHAPE_SHARE * limit)
-        self._processes_left = min(_PROCESS_SECONDS, _SHAPE_SHARE * limit)
+        self._short_left = min(_SHORT_SECONDS, _SHORT_SHARE * limit.seconds)
+        self._shapes_left = min(_SHAPE_SECONDS, _SHAPE_SHARE * limit.seconds)
+        self._processes_left = min(_PROCESS_SECONDS, _SHAPE_SHARE * limit.seconds)
         self.drawn = 0
         self.blocks = 0
         self.dims: set[int] = set()
@@ -149,15 +144,10 @@ class Sampling:
 
     def _takes_too_long(self, d: int) -> bool:
         """Whether one vector would take too much of the time left; no part of it can be asked."""
-        return self._rate * d > _LONG_CALL * (self._deadline - time.monotonic())
+        return self._rate * d > _LONG_CALL * (self._limit.ends - time.monotonic())
 
     def _left(self) -> float:
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise SamplerTimeoutError(
-                f"{self._sampler.name}: the time limit of {self._limit:g} s was reached"
-            )
-        return left
+        return self._limit.left(self._sampler.name)
 
     def _blocks(self, call: Call) -> Iterator[SampleBlock]:
         if call.purpose == "short":
@@ -197,7 +187,7 @@ class Sampling:
     def _rows(self, todo: int, d: int) -> tuple[int, int]:
         """Rows to ask for in one call, and how many of the plan's ``todo`` rows they stand for."""
         left = self._left()
-        spare = max(left - _KEPT_BACK * self._limit, 0.0)
+        spare = max(left - _KEPT_BACK * self._limit.seconds, 0.0)
         fit = min(1.0, spare / (self._rate * self._rest)) if self._rate else 1.0
         self.shortened = self.shortened or fit < 1
         n = max(1, int(todo * fit))

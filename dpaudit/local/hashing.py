@@ -17,13 +17,13 @@ import numpy.typing as npt
 from dpaudit.errors import UsageError
 from dpaudit.local.hash_family import (
     HashFamily,
+    RandomHashes,
+    ThreeWiseHashes,
     check_family,
     check_function,
     check_functions,
     refuse,
 )
-from dpaudit.local.random_hashes import RandomHashes
-from dpaudit.local.three_wise_hashes import ThreeWiseHashes
 from dpaudit.randomness import KeyedStream
 
 __all__ = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -26,6 +27,7 @@ LARGEST_UNIVERSE = 1 << 32
 _BLOCK = 1 << 22  # pairs of objects compared at a time
 
 
+@dataclass(eq=False, repr=False)
 class Rappor:
     """Randomized Aggregatable Privacy-Preserving Ordinal Response (RAPPOR).
 
@@ -52,30 +54,29 @@ class Rappor:
     them. The words are statistical (SFC64), fit for experiments.
     Not claimed: secrecy of a real client's coins; a bound for different objects of one device
     (their ε∞ add up); that a device cannot be linked by its permanent bits or its cohort.
+
+    Raises:
+        UsageError: f outside [0, 1); p or q outside [0, 1], or equal; reports without any privacy
+            (as f = 0 with q = 1); ``bits`` no multiple of 8 or below 2h; another size out of
+            range; ``hashes`` of another shape.
     """
 
-    def __init__(
-        self,
-        f: float = 0.5,
-        *,
-        p: float = 0.5,
-        q: float = 0.75,
-        bits: int = 128,
-        per_object: int = 2,
-        cohorts: int = 64,
-        universe: int = LARGEST_UNIVERSE,
-        hashes: HashFamily | None = None,
-        seed: int = 0,
-    ) -> None:
-        """Objects are 0 … ``universe`` − 1, in one of ``cohorts``.
+    f: float = 0.5
+    _: KW_ONLY
+    p: float = 0.5
+    q: float = 0.75
+    bits: int = 128
+    per_object: int = 2
+    cohorts: int = 64
+    universe: int = LARGEST_UNIVERSE
+    """Objects are 0 … ``universe`` − 1."""
+    hashes: HashFamily | None = None
+    """Cohort c has the functions c·h … c·h + h − 1 of it; None: of a random family."""
+    seed: int = 0
+    """Makes the random family."""
 
-        Cohort c has the functions c·h … c·h + h − 1 of ``hashes`` (or of ``seed``'s).
-
-        Raises:
-            UsageError: f outside [0, 1); p or q outside [0, 1], or equal; reports without any
-                privacy (as f = 0 with q = 1); ``bits`` no multiple of 8 or below 2h; another size
-                out of range; ``hashes`` of another shape.
-        """
+    def __post_init__(self) -> None:
+        f, p, q = self.f, self.p, self.q
         if _words("f", f) == WORDS:
             raise UsageError(f"f={f}: must lie in [0, 1); at 1 reports say nothing")
         self._flip, self._low, self._high = _words("f/2", f / 2), _words("p", p), _words("q", q)
@@ -90,23 +91,20 @@ class Rappor:
                 f"f={f}, p={p}, q={q}: a report would be proof of an object; "
                 "raise f, or keep p and q off 0 and 1"
             )
-        per_object = whole_number("per_object", per_object, 1, 64)
-        cohorts = whole_number("cohorts", cohorts, 1, 1 << 20)
-        universe = whole_number("universe", universe, 2, LARGEST_UNIVERSE)
-        bits = whole_number("bits", bits, 2 * per_object, 1 << 20)
-        if bits % 8:
-            raise UsageError(f"bits={bits}: a multiple of 8; reports are whole bytes")
-        self.bits, self.per_object = bits, per_object
-        self.cohorts, self.universe = cohorts, universe
-        if hashes is None:
-            stream = KeyedStream.from_seed(seed).child("rappor's hash functions")
-            hashes = RandomHashes(cohorts * per_object, bits, stream=stream)
-        if hashes.size != bits or hashes.count < cohorts * per_object:
+        self.per_object = whole_number("per_object", self.per_object, 1, 64)
+        self.cohorts = whole_number("cohorts", self.cohorts, 1, 1 << 20)
+        self.universe = whole_number("universe", self.universe, 2, LARGEST_UNIVERSE)
+        self.bits = whole_number("bits", self.bits, 2 * self.per_object, 1 << 20)
+        if self.bits % 8:
+            raise UsageError(f"bits={self.bits}: a multiple of 8; reports are whole bytes")
+        count = self.cohorts * self.per_object
+        stream = KeyedStream.from_seed(self.seed).child("rappor's hash functions")
+        self._hashes = self.hashes or RandomHashes(count, self.bits, stream=stream)
+        if self._hashes.size != self.bits or self._hashes.count < count:
             raise UsageError(
-                f"hashes={hashes.count} functions to {hashes.size} positions: "
-                f"at least {cohorts}·{per_object} to {bits}"
+                f"hashes={self._hashes.count} functions to {self._hashes.size} positions: "
+                f"at least {self.cohorts}·{self.per_object} to {self.bits}"
             )
-        self.hashes = hashes
 
     def _stars(self) -> tuple[Fraction, Fraction]:
         """p* and q*, exactly."""
@@ -184,7 +182,7 @@ class Rappor:
         if not 0 <= cohort < self.cohorts:
             raise UsageError(f"cohort={cohort}: must lie in 0 … {self.cohorts - 1}")
         h = self.per_object
-        return np.stack([self.hashes.positions(objects, cohort * h + i) for i in range(h)], axis=1)
+        return np.stack([self._hashes.positions(objects, cohort * h + i) for i in range(h)], axis=1)
 
     def filters(self, objects: npt.NDArray[np.int64], cohort: int) -> npt.NDArray[np.uint8]:
         """The Bloom filters of objects (n,) in one cohort, 0 or 1, shape (n, m).
@@ -208,7 +206,7 @@ class Rappor:
         out = np.zeros((len(objects), self.bits // 8), dtype=np.uint8)
         row = np.arange(len(objects))
         for i in range(self.per_object):
-            position = self.hashes.each(
+            position = self._hashes.each(
                 objects, cohorts * np.uint32(self.per_object) + np.uint32(i)
             )
             out[row, position >> 3] |= np.uint8(1) << (position & 7).astype(np.uint8)
@@ -243,7 +241,7 @@ class Rappor:
 
     def _law(self) -> tuple[object, ...]:
         coins = self._flip, self._low, self._high
-        return *coins, self.bits, self.per_object, self.cohorts, self.universe, self.hashes
+        return *coins, self.bits, self.per_object, self.cohorts, self.universe, self._hashes
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Rappor) and self._law() == other._law()

@@ -6,7 +6,7 @@ One sketch is of the word, the other of one of its fragments with a puzzle piece
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -146,6 +146,7 @@ class FragmentReports(Reports):
     """Shape (n, m / 8): the sketch of the fragment and the word's puzzle piece."""
 
 
+@dataclass(eq=False, repr=False)
 class SequenceFragments:
     """``SequenceDiscoveryWithPuzzlePiece``: sketches of a word and of one of its fragments.
 
@@ -176,6 +177,10 @@ class SequenceFragments:
     the 2 of macOS 10.12.3, whose files say ``epsilon`` 4. Not claimed: secrecy from someone who can
     predict the stream's generators: it simulates devices.
 
+    Raises:
+        UsageError: a parameter of either sketch out of range; a width, count or puzzle count below
+            1 (2 pieces at least); letters, or a length of words, that :class:`Words` refuses.
+
     >>> from dpaudit.randomness import KeyedStream
     >>> device = SequenceFragments(2.0, m=256, functions=16)
     >>> words = device.words.encode(["puzzle", "piece"])
@@ -183,48 +188,36 @@ class SequenceFragments:
     (2, 8.0)
     """
 
-    def __init__(
-        self,
-        privacy_parameter: float = 2.0,
-        *,
-        fragment_parameter: float | None = None,
-        letters: str = ENGLISH,
-        fragment_width: int = 2,
-        fragment_count: int = 5,
-        puzzle_count: int = 256,
-        m: int = 32768,
-        functions: int = 285,
-        seed: int = 0,
-    ) -> None:
-        """Coins of bias 1/(e^p + 1), p = ``privacy_parameter``.
+    privacy_parameter: float = 2.0
+    """p: coins have the bias 1/(e^p + 1)."""
+    _: KW_ONLY
+    fragment_parameter: float | None = None
+    """Of the fragment; None: the same p."""
+    letters: str = ENGLISH
+    fragment_width: int = 2
+    fragment_count: int = 5
+    puzzle_count: int = 256
+    m: int = 32768
+    functions: int = 285
+    """Hash functions to ``m`` positions, for words and (others) for fragments."""
+    seed: int = 0
+    """Makes them, and the puzzle pieces' hash."""
 
-        The fragment has the same p unless ``fragment_parameter`` is given. ``functions`` hash
-        functions to ``m`` positions, for words and (others) for fragments, and the puzzle pieces'
-        hash, all under ``seed``.
+    def __post_init__(self) -> None:
+        for name, least in (("fragment_width", 1), ("fragment_count", 1), ("puzzle_count", 2)):
+            setattr(self, name, whole_number(name, getattr(self, name), least))
+        self.words = Words(self.letters, length=self.fragment_width * self.fragment_count)
+        stream = KeyedStream.from_seed(self.seed).child("sequence-fragments")
 
-        Raises:
-            UsageError: a parameter of either sketch out of range; a width, count or puzzle count
-                below 1 (2 pieces at least); letters, or a length of words, that :class:`Words`
-                refuses.
-        """
-        fragment_width = whole_number("fragment_width", fragment_width, 1)
-        fragment_count = whole_number("fragment_count", fragment_count, 1)
-        puzzle_count = whole_number("puzzle_count", puzzle_count, 2)
-        self.words = Words(letters, length=fragment_width * fragment_count)
-        self.fragment_width, self.fragment_count = fragment_width, fragment_count
-        self.puzzle_count = puzzle_count
-        stream = KeyedStream.from_seed(seed).child("sequence-fragments")
-
-        def sketch(name: str, parameter: float) -> CountMedianSketch:
+        def sketch(name: str, parameter: float | None) -> CountMedianSketch:
             return CountMedianSketch(
-                parameter, hashes=RandomHashes(functions, m, stream=stream.child(name))
+                self.privacy_parameter if parameter is None else parameter,
+                hashes=RandomHashes(self.functions, self.m, stream=stream.child(name)),
             )
 
-        self.sequence = sketch("sequence", privacy_parameter)
-        self.fragment = sketch(
-            "fragment", privacy_parameter if fragment_parameter is None else fragment_parameter
-        )
-        self._pieces = RandomHashes(1, puzzle_count, stream=stream.child("pieces"))
+        self.sequence = sketch("sequence", None)
+        self.fragment = sketch("fragment", self.fragment_parameter)
+        self._pieces = RandomHashes(1, self.puzzle_count, stream=stream.child("pieces"))
 
     @staticmethod
     def split(epsilon: float, *, bias: float = 0.5) -> tuple[float, float]:

@@ -29,7 +29,7 @@ from dpaudit.protocols import Array, DType, Host, Stream
 from dpaudit.types import EpsilonBounds
 from dpaudit.vectors import BLOCK
 from dpaudit.vectors.arrays import as_asked, converted, drawn_in, is_floating, torch_dtype
-from dpaudit.vectors.kernels import draw_shares, fill_pancake
+from dpaudit.vectors.kernels import Grams, Peaks, draw_shares, fill_pancake
 from dpaudit.vectors.normal import check_shape, check_sigma
 
 if TYPE_CHECKING:
@@ -118,19 +118,17 @@ class Pancake:
         """
         check_shape(n, self.dim)
         grams, roots, _ = self._blocks
-        lower, inverse = self._whole
         out = np.empty((n, len(grams), self.key.directions))
         draw_shares(
             out,
             sigma=self.sigma,
-            scale=math.hypot(self.key.beta, self.key.gamma) / math.sqrt(2 * math.pi),
-            spacing=self.spacing,
-            width=self.width,
+            peaks=Peaks(
+                scale=math.hypot(self.key.beta, self.key.gamma) / math.sqrt(2 * math.pi),
+                spacing=self.spacing,
+                width=self.width,
+            ),
+            grams=Grams(grams, roots, *self._whole),
             stream=stream,
-            lower=lower,
-            grams=grams,
-            roots=roots,
-            inverse=inverse,
         )
         return out
 

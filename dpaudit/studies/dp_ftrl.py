@@ -43,7 +43,7 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
     done = host.train(arm.source, arm.mitigation, stream=arm.stream.child("run"))
     accuracy = host.accuracy(done.weights)
     return {
-        "factorisation": cell.settings["host"].get("label", host.factorisation.name),
+        "factorisation": cell.settings["host"].get("label", host.factors.name),
         "correct": accuracy.correct,
         "tested": accuracy.total,
         "steps": host.steps,
@@ -53,7 +53,7 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
         "sensitivity": host.strategy_sensitivity,
         "exact": host.exact,
         "multiplier": sigma / host.clip,
-        "root_error": sigma / host.clip * host.factorisation.mean_error**0.5,
+        "root_error": sigma / host.clip * host.factors.mean_error**0.5,
         "spent": gaussian_epsilon(
             cell.settings["delta"], sigma=arm.sigma, sensitivity=host.sensitivity
         ),

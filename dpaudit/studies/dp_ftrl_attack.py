@@ -72,7 +72,7 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
         if seeded:
             read = [a + b for a, b in zip(read, _read(arm, host, run), strict=True)]
     return {
-        "factorisation": cell.settings["host"].get("label", host.factorisation.name),
+        "factorisation": cell.settings["host"].get("label", host.factors.name),
         **{name: interval(right[name], trials) for name in names},
         "looks": looks / trials,
         "sensitivity": host.strategy_sensitivity,
@@ -92,7 +92,7 @@ class _Round:
     def __init__(
         self, arm: Arm, host: DpFtrl, updates: Matrix, own: Contribution, *, stream: Stream
     ) -> None:
-        how = host.factorisation
+        how = host.factors
         gone = np.zeros_like(updates)
         gone[list(own.steps)] = own.updates
         self._arm, self._whitening, self._first = arm, how.whitening, own.steps[0]
@@ -150,10 +150,10 @@ def pure_rows(how: Factorisation) -> Matrix:
 def _read(arm: Arm, host: DpFtrl, run: Run) -> list[int]:
     """Steps read from their rows alone, in sequence, and all steps of one run."""
     reader: Any = arm.attack({"name": "seed-reader", "tries": _TRIES})
-    bound = host.clip * host.cohort * float(np.abs(host.factorisation.strategy).sum(1).max())
+    bound = host.clip * host.cohort * float(np.abs(host.factors.strategy).sum(1).max())
     counts = []
     for known in (False, True):
-        found = read_updates(reader, host.factorisation, run.noisy, norm=bound, known=known)
+        found = read_updates(reader, host.factors, run.noisy, norm=bound, known=known)
         away = np.linalg.norm(found - run.updates, axis=1)
         counts.append(int((away <= _TOLERANCE * np.linalg.norm(run.updates, axis=1)).sum()))
     return [*counts, host.steps]

@@ -13,6 +13,7 @@ import torch
 
 from dpaudit import registry
 from dpaudit.audit.epsilon.one_run import one_run
+from dpaudit.audit.options import PrivacyClaim
 from dpaudit.audit.result import AuditResult
 from dpaudit.errors import SpecError
 from dpaudit.experiments.audit_cell import audit_behind
@@ -207,7 +208,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """
     from dpaudit.training.data import load_images
     from dpaudit.training.private.canaries import Canaries, mislabelled
-    from dpaudit.training.private.run import epoch_steps, train_privately
+    from dpaudit.training.private.run import Records, RunNoise, Watch, epoch_steps, train_privately
 
     del arm
     grid, count = cell.grid(TrainingGrid), cell.settings["trials"]
@@ -239,15 +240,14 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     )
     run = train_privately(
         recipe,
-        train=train,
-        test=test,
-        source=made.make,
-        mitigation=made.defence,
+        Records(train=train, test=test, canaries=canaries),
+        noise=RunNoise(
+            source=made.make,
+            mitigation=made.defence,
+            seed=f"{cell.settings['seed']}/{cell.id}",
+        ),
         stream=stream.child("training"),
-        noise_seed=f"{cell.settings['seed']}/{cell.id}",
-        canaries=canaries,
-        watch=watcher,
-        pair_every=grid.pair_every,
+        watch=Watch(watcher, pair_every=grid.pair_every),
         device=cell.settings.get("device", "cpu"),
     )
     audit = made.audited(
@@ -351,8 +351,7 @@ def _membership(rows: Sequence[Mapping[str, Any]], attacker: str) -> dict[str, A
     shown = one_run(
         blind,
         member,
-        epsilon=rows[0]["epsilon"],
-        delta=rows[0]["delta"],
+        claim=PrivacyClaim(rows[0]["epsilon"], rows[0]["delta"]),
         alpha=_ALPHA,
         ties=KeyedStream.from_seed("dpsgd-training").child("ties").numpy(),
     )

@@ -133,7 +133,14 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     from dpaudit.training.data import load_images
     from dpaudit.training.models import MODELS
     from dpaudit.training.private.batches import HonestCoins
-    from dpaudit.training.private.run import Recipe, epoch_steps, train_privately
+    from dpaudit.training.private.run import (
+        Recipe,
+        Records,
+        RunNoise,
+        Watch,
+        epoch_steps,
+        train_privately,
+    )
 
     del arm
     grid, trials = cell.grid(NextBatchGrid), cell.settings["trials"]
@@ -183,15 +190,12 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
             epsilon=grid.epsilon,
             delta=grid.delta,
         ),
-        train=train,
-        test=test,
-        source=source,
-        mitigation=mitigation,
+        Records(train=train, test=test, batches=batches),
+        noise=RunNoise(
+            source=source, mitigation=mitigation, seed=f"{cell.settings['seed']}/{cell.id}"
+        ),
         stream=stream.child("training"),
-        noise_seed=f"{cell.settings['seed']}/{cell.id}",
-        batches=batches,
-        watch=watcher,
-        pair_every=10**9,
+        watch=Watch(watcher, pair_every=10**9),
     )
     truth = np.array(batches.drawn[1 : trials + 1])
     named = np.array(watcher.named[: len(truth)])

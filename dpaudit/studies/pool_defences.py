@@ -115,7 +115,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     own = PoolDefencesGrid.__struct_fields__[len(PoolGrid.__struct_fields__) :]
     stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
     attack: Any = attack_of({k: v for k, v in cell.settings["grid"].items() if k not in own})
-    watched = Watched(attack.policy, universe=attack.setting.universe)
+    watched = Watched(attack.policy, universe=attack.people.universe)
     attack.policy = watched
     outcomes = attack.play(users, stream=stream)
     if watched.mechanism is None:

@@ -69,7 +69,7 @@ def setting_of(grid: Mapping[str, Any]) -> Any:
         SpecError: no setting.
         UsageError: an option that it does not take.
     """
-    return attack_of(grid).setting  # type: ignore[attr-defined]
+    return attack_of(grid).people  # type: ignore[attr-defined]
 
 
 def origins(cell: Cell) -> tuple[PluginOrigin, ...]:

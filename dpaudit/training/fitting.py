@@ -7,16 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 from dpaudit.errors import UsageError
-from dpaudit.registry import nearest
 from dpaudit.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from dpaudit.training.files import locked
-from dpaudit.training.models import MODELS
-from dpaudit.training.plain_training import RECIPES, PlainTraining
+from dpaudit.training.plain_training import PlainTraining, Training
 
-__all__ = ["Epoch", "fit", "usable_device"]
+__all__ = ["Epoch", "fit"]
 
 
 @dataclass(frozen=True)
@@ -29,24 +25,17 @@ class Epoch:
 
 
 def fit(
-    model: str,
+    training: Training,
     *,
     out: Path,
-    epochs: int | None = None,
-    seed: int = 0,
-    data: str | None = None,
-    root: str = "",
-    device: str = "cpu",
     resume: bool = False,
     wait: bool = False,
     on_epoch: Callable[[Epoch], None] | None = None,
 ) -> Checkpoint:
-    """Train ``model`` by its recipe, measure it on the test split, and save it as ``out``.
+    """Train a network by its recipe, measure it on the test split, and save it as ``out``.
 
-    ``data`` replaces the data set that the model is for (``synthetic`` and ``synthetic-colour``
-    need no files), ``epochs`` the recipe's number. On CUDA the forward pass runs in bfloat16 where
-    torch considers it safe (``torch.autocast``), with channels last; accuracy is always measured in
-    float32.
+    On CUDA the forward pass runs in bfloat16 where torch considers it safe (``torch.autocast``),
+    with channels last; accuracy is always measured in float32.
 
     After each epoch everything needed to resume is in ``OUT.partial``, then ``on_epoch`` is called;
     with ``resume`` training continues from there, from the start if there is nothing, and ends at
@@ -59,63 +48,34 @@ def fit(
     some sums depend on timing; privacy of any kind.
 
     Raises:
-        UsageError: an unknown model or data set, data that does not fit the model or is not there,
-            epochs below 1, a seed outside 0 … 2^32 − 1, no such device, an ``out`` that is a
-            folder, cannot be written, is in use, or (``resume``) belongs to another training;
-            training that has diverged.
+        UsageError: data that does not fit the model or is not there, a seed outside 0 … 2^32 − 1,
+            an ``out`` that is a folder, cannot be written, is in use, or (``resume``) belongs to
+            another training; training that has diverged.
     """
-    if model not in MODELS:
-        raise UsageError(f"model={model}: not known{nearest(model, MODELS)}")
-    recipe, data, where = RECIPES[model], data or MODELS[model].data, usable_device(device)
-    epochs = recipe.epochs if epochs is None else epochs
-    if epochs < 1:
-        raise UsageError(f"epochs={epochs}: must be at least 1")
     if not out.name or os.path.isdir(out):
-        raise UsageError(f"out={out}: is a folder; name a file in it, e.g. {model}.pt")
+        raise UsageError(f"out={out}: is a folder; name a file in it, e.g. {training.model}.pt")
     partial = out.with_name(f"{out.name}.partial")
     with locked(out, wait=wait):
         if resume and out.exists() and not partial.exists():
-            return _finished(out, model=model, data=data, epochs=epochs, seed=seed)
-        training = PlainTraining(
-            model, recipe, data=data, epochs=epochs, seed=seed, root=root, device=where
-        )
+            return _finished(out, training)
+        running = PlainTraining(training)
         if resume and partial.exists():
-            training.load(partial)
-        while training.done < epochs:
-            loss = training.run_epoch()
-            training.save(partial)
+            running.load(partial)
+        while running.done < training.epochs:
+            loss = running.run_epoch()
+            running.save(partial)
             if on_epoch is not None:
-                on_epoch(Epoch(training.done, epochs, loss))
-        checkpoint = training.checkpoint()
+                on_epoch(Epoch(running.done, training.epochs, loss))
+        checkpoint = running.checkpoint()
         save_checkpoint(out, checkpoint)
         partial.unlink(missing_ok=True)
     return checkpoint
 
 
-def usable_device(name: str) -> torch.device:
-    """``cpu``, ``cuda`` or ``cuda:N``, if this machine has it.
-
-    Raises:
-        UsageError: another word, or a device that is not here.
-    """
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise UsageError(f"device={name}: must be cpu, cuda or cuda:N") from error
-    if device.type not in ("cpu", "cuda"):
-        raise UsageError(f"device={name}: must be cpu, cuda or cuda:N")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise UsageError(
-            f"device={name}: torch sees {torch.cuda.device_count()} CUDA devices here; "
-            "take device=cpu"
-        )
-    return torch.device("cuda", device.index or 0) if device.type == "cuda" else torch.device("cpu")
-
-
-def _finished(out: Path, *, model: str, **settings: object) -> Checkpoint:
-    checkpoint = load_checkpoint(out, model=model)
-    for name, wanted in settings.items():
-        found = getattr(checkpoint, name)
+def _finished(out: Path, training: Training) -> Checkpoint:
+    checkpoint = load_checkpoint(out, model=training.model)
+    for name in ("data", "epochs", "seed"):
+        found, wanted = getattr(checkpoint, name), getattr(training, name)
         if found != wanted:
             raise UsageError(
                 f"out={out}: was trained with {name}={found}, not {wanted}; choose another --out"

@@ -9,10 +9,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from dpaudit.errors import UsageError
 from dpaudit.training.accuracy import Accuracy, accuracy_from_counts
 from dpaudit.training.data import Images
 
-__all__ = ["ImagesOnDevice"]
+__all__ = ["ImagesOnDevice", "usable_device"]
 
 _MARGIN = 4
 _EVALUATED = 1000
@@ -93,3 +94,23 @@ def _cropped(pixels: torch.Tensor, shifts: torch.Tensor, mirrored: torch.Tensor)
     image = torch.arange(b, device=pixels.device)[:, None, None, None]
     channel = torch.arange(c, device=pixels.device)[None, :, None, None]
     return padded[image, channel, rows, columns]
+
+
+def usable_device(name: str) -> torch.device:
+    """``cpu``, ``cuda`` or ``cuda:N``, if this machine has it.
+
+    Raises:
+        UsageError: another word, or a device that is not here.
+    """
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise UsageError(f"device={name}: must be cpu, cuda or cuda:N") from error
+    if device.type not in ("cpu", "cuda"):
+        raise UsageError(f"device={name}: must be cpu, cuda or cuda:N")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UsageError(
+            f"device={name}: torch sees {torch.cuda.device_count()} CUDA devices here; "
+            "take device=cpu"
+        )
+    return torch.device("cuda", device.index or 0) if device.type == "cuda" else torch.device("cpu")

@@ -17,13 +17,14 @@ from torch.optim.lr_scheduler import OneCycleLR
 from dpaudit.errors import UsageError
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
+from dpaudit.registry import nearest
 from dpaudit.training.checkpoint import Checkpoint, check_state
 from dpaudit.training.data import Images, load_images
 from dpaudit.training.files import read_tensors, write_atomically
 from dpaudit.training.models import MODELS, make_model
-from dpaudit.training.on_device import ImagesOnDevice
+from dpaudit.training.on_device import ImagesOnDevice, usable_device
 
-__all__ = ["RECIPES", "PlainTraining", "Recipe", "train"]
+__all__ = ["RECIPES", "PlainTraining", "Recipe", "Training", "train"]
 
 
 @dataclass(frozen=True)
@@ -73,24 +74,66 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
 _FORMAT = "dpaudit-partial"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """Which training: ``epochs`` times through ``data``, from the weights of ``seed``.
+
+    Data sets lie in ``root``, or where :func:`~dpaudit.training.data.load_images` looks; the work
+    is done on ``device``.
+    """
+
+    model: str
+    recipe: Recipe
+    data: str
+    epochs: int
+    seed: int
+    root: str
+    device: torch.device
+
+    @classmethod
+    def of(
+        cls,
+        model: str,
+        *,
+        data: str | None = None,
+        epochs: int | None = None,
+        seed: int = 0,
+        root: str = "",
+        device: str = "cpu",
+    ) -> Training:
+        """That of ``model`` by its recipe.
+
+        ``data`` replaces the data set that the model is for (``synthetic`` and ``synthetic-colour``
+        need no files), ``epochs`` the recipe's number.
+
+        Raises:
+            UsageError: an unknown model, epochs below 1, no such device.
+        """
+        if model not in MODELS:
+            raise UsageError(f"model={model}: not known{nearest(model, MODELS)}")
+        recipe = RECIPES[model]
+        epochs = recipe.epochs if epochs is None else epochs
+        if epochs < 1:
+            raise UsageError(f"epochs={epochs}: must be at least 1")
+        return cls(
+            model=model,
+            recipe=recipe,
+            data=data or MODELS[model].data,
+            epochs=epochs,
+            seed=seed,
+            root=root,
+            device=usable_device(device),
+        )
+
+
 class PlainTraining:
-    """The training of ``model`` by ``recipe`` on ``data``, ``done`` epochs of which are over.
+    """A training under way, ``done`` epochs of which are over.
 
     Every epoch draws its own order, crops and dropout from ``seed`` and its number, so no
     generator's state is saved.
     """
 
-    def __init__(
-        self,
-        model: str,
-        recipe: Recipe,
-        *,
-        data: str,
-        epochs: int,
-        seed: int,
-        root: str,
-        device: torch.device,
-    ) -> None:
+    def __init__(self, training: Training) -> None:
         """Start before the first epoch.
 
         Raises:
@@ -98,21 +141,25 @@ class PlainTraining:
                 valid seed.
         """
         self.done = 0
-        self._model, self._data, self._epochs, self._seed = model, data, epochs, seed
-        self._recipe, self._root, self._device = recipe, root, device
-        self._images = ImagesOnDevice(load_images(data, root=root), device=device)
+        self._training, self._device = training, training.device
+        self._images = self._split("train")
+        model, recipe = training.model, training.recipe
         if self._images.shape != MODELS[model].shape:
             raise UsageError(
-                f"data={data}: has images {self._images.shape}; "
+                f"data={training.data}: has images {self._images.shape}; "
                 f"{model} is for {MODELS[model].data}'s"
             )
-        self._network = make_model(model, seed=seed).to(device)
+        self._network = make_model(model, seed=training.seed).to(self._device)
         self._network.to(memory_format=self._layout)  # type: ignore[call-overload]  # torch's stubs
         self._optimizer = _optimizer(self._network, recipe)
         self._schedule = _schedule(
-            self._optimizer, recipe, epochs * math.ceil(len(self._images) / recipe.batch)
+            self._optimizer, recipe, training.epochs * math.ceil(len(self._images) / recipe.batch)
         )
-        self._stream = KeyedStream.from_seed("fitting").child(seed)
+        self._stream = KeyedStream.from_seed("fitting").child(training.seed)
+
+    def _split(self, name: str) -> ImagesOnDevice:
+        images = load_images(self._training.data, root=self._training.root, split=name)
+        return ImagesOnDevice(images, device=self._device)
 
     def run_epoch(self) -> float:
         """Go through the data once; the mean of its batches' losses, in nats.
@@ -124,8 +171,8 @@ class PlainTraining:
         loss_of, network = nn.CrossEntropyLoss(), self._network.train()
         total, steps = torch.zeros((), device=self._device), 0
         batches = self._images.epoch(
-            batch=self._recipe.batch,
-            augment=self._recipe.augment,
+            batch=self._training.recipe.batch,
+            augment=self._training.recipe.augment,
             rng=stream.child("images").numpy(),
         )
         with _seeded(self._device, int.from_bytes(stream.child("dropout").entropy()[:4], "big")):
@@ -144,7 +191,8 @@ class PlainTraining:
         mean = float(total) / steps
         if not math.isfinite(mean):
             raise UsageError(
-                f"seed={self._seed}: training has diverged in epoch {self.done}; take another seed"
+                f"seed={self._training.seed}: training has diverged in epoch {self.done}; "
+                "take another seed"
             )
         return mean
 
@@ -185,35 +233,33 @@ class PlainTraining:
                     f"{name}: was begun with {key}={was[key]}, not {wanted}; train without resume"
                 )
         state = found.get("state")
-        check_state(state if isinstance(state, dict) else {}, model=self._model, name=name)
+        check_state(state if isinstance(state, dict) else {}, model=self._training.model, name=name)
         try:
             self._network.load_state_dict(found["state"])
             self._optimizer.load_state_dict(found["optimizer"])
             if self._schedule is not None:
                 self._schedule.load_state_dict(found["schedule"])
             done = int(found["done"])
-            if not 1 <= done <= self._epochs:
-                raise ValueError(f"it has done {done} of {self._epochs} epochs")
+            if not 1 <= done <= self._training.epochs:
+                raise ValueError(f"it has done {done} of {self._training.epochs} epochs")
             self.done = done
         except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
             raise UsageError(f"{name}: is broken ({error}); train without resume") from error
 
     def checkpoint(self) -> Checkpoint:
         """The weights as they are now, and their accuracy on the test split, measured now."""
-        test = ImagesOnDevice(
-            load_images(self._data, root=self._root, split="test"), device=self._device
-        )
-        here = collect(seed=str(self._seed), plugins=())
+        training = self._training
+        here = collect(seed=str(training.seed), plugins=())
         return Checkpoint(
-            model=self._model,
-            data=self._data,
+            model=training.model,
+            data=training.data,
             state={
                 k: v.detach().to("cpu", copy=True).contiguous()
                 for k, v in self._network.state_dict().items()
             },
-            accuracy=test.accuracy(self._network.eval()),
+            accuracy=self._split("test").accuracy(self._network.eval()),
             epochs=self.done,
-            seed=self._seed,
+            seed=training.seed,
             versions=here.versions,
             hardware=f"{here.hardware}; trained on {self._device}",
         )
@@ -224,9 +270,9 @@ class PlainTraining:
 
     def _description(self) -> dict[str, Any]:
         """What two trainings must share for one to continue the other."""
-        own = {"model": self._model, "data": self._data, "epochs": self._epochs, "seed": self._seed}
+        own = {name: getattr(self._training, name) for name in ("model", "data", "epochs", "seed")}
         return {
-            **asdict(self._recipe),
+            **asdict(self._training.recipe),
             **own,
             "device": self._device.type,
             "torch": str(torch.__version__),

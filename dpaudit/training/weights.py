@@ -21,10 +21,10 @@ from dpaudit.training.checkpoint import Checkpoint, check_state, load_checkpoint
 from dpaudit.training.data import fetch_file, find_file, load_images
 from dpaudit.training.data.places import cache_folder, data_folder
 from dpaudit.training.files import read_tensors
-from dpaudit.training.fitting import Epoch, fit, usable_device
+from dpaudit.training.fitting import Epoch, fit
 from dpaudit.training.models import MODELS, make_model
-from dpaudit.training.on_device import ImagesOnDevice
-from dpaudit.training.plain_training import RECIPES
+from dpaudit.training.on_device import ImagesOnDevice, usable_device
+from dpaudit.training.plain_training import RECIPES, Training
 
 __all__ = [
     "PUBLISHED",
@@ -224,7 +224,8 @@ def _trained(model: str, *, root: str) -> Checkpoint:
                 f"dpaudit train {model} --device cuda makes it in some minutes of a GPU"
             )
         tell(f"{model} has not been trained yet: training it now, once, into {path}")
-        return fit(model, out=path, root=root, resume=True, wait=True, on_epoch=_said)
+        training = Training.of(model, root=root)
+        return fit(training, out=path, resume=True, wait=True, on_epoch=_said)
     return load_checkpoint(path, model=model)
 
 

@@ -25,7 +25,7 @@ claimed: constant time.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -65,9 +65,25 @@ def _below(u, step, y):  # type: ignore[no-untyped-def]
     return -1
 
 
+class _Numbers(NamedTuple):
+    """A law as the compiled loop needs it."""
+
+    lows: npt.NDArray[np.uint64]
+    """Of each block, over the words: below it all are of an earlier one, or open."""
+    highs: npt.NDArray[np.uint64]
+    guide: npt.NDArray[np.int64]
+    """The first block that a word with these leading bits can mean."""
+    shift: np.uint64
+    linear: float
+    quadratic: float
+    mask: np.uint64
+    fine: np.uint64
+
+
 @jit
-def _draw(out, i, words, lows, highs, guide, shift, linear, quadratic, mask, fine):  # type: ignore[no-untyped-def]
+def _draw(out, i, words, law):  # type: ignore[no-untyped-def]
     """Fill ``out`` from ``i`` on: (next i, words used, what is open, block)."""
+    lows, highs, guide, shift, linear, quadratic, mask, fine = law
     used, places, steps = 0, (_U(1) << shift) - _U(1), _U(64) - fine
     step = 1.0 / np.float64(_U(1) << fine)
     while i < out.size and used + 2 <= words.size:
@@ -107,9 +123,9 @@ class _Table:
             for xs in (lows, highs)
         ]
         first = np.arange(1 << _GUIDE, dtype=np.uint64) << _U(64 - _GUIDE)
-        self._arguments = (
-            *words,
-            # the first block that such a word can mean
+        self._numbers = _Numbers(
+            words[0],
+            words[1],
             np.searchsorted(words[1], first, side="right"),
             _U(law.block.bit_length() - 1),
             _double(law.linear),
@@ -127,7 +143,7 @@ class _Table:
             )
             at = 0
             while True:
-                done, used, open_, k = _draw(out, done, words[at:], *self._arguments)
+                done, used, open_, k = _draw(out, done, words[at:], self._numbers)
                 at += used
                 if open_ == _DONE:
                     break

@@ -8,6 +8,8 @@ The normals: Marsaglia and Tsang's ziggurat (2000) with 256 layers, in Doornik's
 that takes layer, sign and position from disjoint bits; 52-bit positions for float64, 23-bit for
 float32. The law is exact but for that resolution. Not claimed: cryptographic unpredictability, or
 safety of the low bits once noise is added to a value.
+
+Compiled loops use as many threads as torch, where torch is loaded, else as many as its default.
 """
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -26,17 +29,31 @@ import numpy.typing as npt
 from dpaudit.protocols import Stream
 from dpaudit.vectors import BLOCK
 from dpaudit.vectors.random_words import jit, next_word, seed_words, start
-from dpaudit.vectors.threads import number_of_threads
 
 __all__ = [
     "BLOCK",
+    "Grams",
+    "Peaks",
     "draw_shares",
     "fill_discrete_gaussian",
     "fill_normal",
     "fill_normal_from",
     "fill_pancake",
+    "number_of_threads",
     "spread",
 ]
+
+
+def number_of_threads() -> int:
+    """``torch.get_num_threads()``; without torch ``OMP_NUM_THREADS``, or the cores it may use."""
+    if (torch := sys.modules.get("torch")) is not None and hasattr(torch, "get_num_threads"):
+        return int(torch.get_num_threads())
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    if given.isdecimal() and int(given) > 0:
+        return int(given)
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
 
 _CHUNK = 1 << 9
 _SPLIT = 1 << 19  # values below which a second thread does not pay
@@ -227,8 +244,10 @@ def _integers(out, seed, scale):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _shares(out, seed, sigma, scale, spacing, width, lower, grams, roots, inverse):  # type: ignore[no-untyped-def]
+def _shares(out, seed, sigma, peaks, grams):  # type: ignore[no-untyped-def]
     rows, blocks, k = out.shape
+    scale, spacing, width = peaks
+    parts, roots, lower, inverse = grams
     along, total, z, missing = np.empty(k), np.empty(k), np.empty(k), np.empty(k)
     for row in range(rows):
         a, b, c, n = start(seed, row, _ALONG)
@@ -259,7 +278,7 @@ def _shares(out, seed, sigma, scale, spacing, width, lower, grams, roots, invers
         for block in range(blocks):
             for i in range(k):
                 for j in range(k):
-                    out[row, block, i] += grams[block, i, j] * missing[j]
+                    out[row, block, i] += parts[block, i, j] * missing[j]
 
 
 # By a value's size and not by closures over the two, which numba's disk cache would not recognise.
@@ -281,25 +300,26 @@ def _add(x, w, factor):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _plain(out, first, last, blocks, seed, sigma, row0, block0):  # type: ignore[no-untyped-def]
+def _plain(out, jobs, seed, sigma, corner):  # type: ignore[no-untyped-def]
     d = out.shape[1]
-    for job in range(first, last):
+    blocks = (d + BLOCK - 1) // BLOCK
+    for job in range(jobs[0], jobs[1]):
         row, block = job // blocks, job % blocks
         part = out[row, block * BLOCK : min(d, (block + 1) * BLOCK)]
-        a, b, c, n = start(seed, row0 + row, block0 + block)
+        a, b, c, n = start(seed, corner[0] + row, corner[1] + block)
         for q in range(0, part.size, _CHUNK):
             a, b, c, n = _normal(part[q : q + _CHUNK], sigma, a, b, c, n)
 
 
 @jit
-def _pancake(out, first, last, blocks, seed, sigma, row0, block0, w, shares, inverse):  # type: ignore[no-untyped-def]
+def _pancake(out, jobs, seed, sigma, corner, w, shares, inverse):  # type: ignore[no-untyped-def]
     d, k = out.shape[1], w.shape[0]
-    gap = np.empty(k)
-    for job in range(first, last):
+    blocks, gap = (d + BLOCK - 1) // BLOCK, np.empty(k)
+    for job in range(jobs[0], jobs[1]):
         row, block = job // blocks, job % blocks
         low, high = block * BLOCK, min(d, (block + 1) * BLOCK)
         part = out[row, low:high]
-        a, b, c, n = start(seed, row0 + row, block0 + block)
+        a, b, c, n = start(seed, corner[0] + row, corner[1] + block)
         for q in range(0, part.size, _CHUNK):
             a, b, c, n = _normal(part[q : q + _CHUNK], sigma, a, b, c, n)
         for j in range(k):
@@ -340,12 +360,12 @@ def fill_normal(
     ``first_row`` and ``first_block`` place ``out`` within a larger array of the same stream: shards
     that begin at a multiple of ``BLOCK`` get what the whole would have had there.
     """
-    blocks, seed = -(-out.shape[1] // BLOCK), seed_words(stream)
+    seed, corner = seed_words(stream), (first_row, first_block)
 
     def work(first: int, last: int) -> None:
-        _plain(out, first, last, blocks, seed, sigma, first_row, first_block)
+        _plain(out, (first, last), seed, sigma, corner)
 
-    spread(work, len(out) * blocks, out.size)
+    spread(work, len(out) * -(-out.shape[1] // BLOCK), out.size)
 
 
 def fill_normal_from(
@@ -374,26 +394,36 @@ def fill_discrete_gaussian(out: npt.NDArray[np.int64], *, scale: float, stream: 
     _integers(out, seed_words(stream), float(scale))
 
 
+class Peaks(NamedTuple):
+    """A comb along each direction: Z·spacing, Z discrete Gaussian, and N(0, ``width``²) on top."""
+
+    scale: float
+    """Of Z."""
+    spacing: float
+    width: float
+
+
+class Grams(NamedTuple):
+    """Gram matrices of k directions, of each block and of the whole."""
+
+    blocks: npt.NDArray[np.float64]
+    """Shape (blocks, k, k)."""
+    roots: npt.NDArray[np.float64]
+    """Their square roots, the same shape."""
+    lower: npt.NDArray[np.float64]
+    """The Cholesky factor of the whole (k, k)."""
+    inverse: npt.NDArray[np.float64]
+    """Its inverse (k, k)."""
+
+
 def draw_shares(
-    out: npt.NDArray[np.float64],
-    *,
-    sigma: float,
-    scale: float,
-    spacing: float,
-    width: float,
-    stream: Stream,
-    lower: npt.NDArray[np.float64],
-    grams: npt.NDArray[np.float64],
-    roots: npt.NDArray[np.float64],
-    inverse: npt.NDArray[np.float64],
+    out: npt.NDArray[np.float64], *, sigma: float, peaks: Peaks, grams: Grams, stream: Stream
 ) -> None:
     """Fill ``out`` (n, blocks, k) with the blocks' shares of n pancake releases.
 
-    See ``dpaudit.noise.pancake.Pancake``. ``lower`` (k, k) is the Cholesky factor of the whole Gram
-    matrix and ``inverse`` its inverse, ``grams`` and ``roots`` (blocks, k, k) the blocks' Gram
-    matrices and their square roots.
+    See ``dpaudit.noise.pancake.Pancake``.
     """
-    _shares(out, seed_words(stream), sigma, scale, spacing, width, lower, grams, roots, inverse)
+    _shares(out, seed_words(stream), sigma, peaks, grams)
 
 
 def fill_pancake(
@@ -415,9 +445,9 @@ def fill_pancake(
     """
     # strided rows compile to another order of summation: other last bits than the whole
     w = np.ascontiguousarray(w)
-    blocks, seed = -(-out.shape[1] // BLOCK), seed_words(stream)
+    seed, corner = seed_words(stream), (first_row, first_block)
 
     def work(first: int, last: int) -> None:
-        _pancake(out, first, last, blocks, seed, sigma, first_row, first_block, w, shares, inverse)
+        _pancake(out, (first, last), seed, sigma, corner, w, shares, inverse)
 
-    spread(work, len(out) * blocks, out.size)
+    spread(work, len(out) * -(-out.shape[1] // BLOCK), out.size)

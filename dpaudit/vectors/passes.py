@@ -53,7 +53,7 @@ def _place(query, noise, out, to_steps, over, granularity, largest):  # type: ig
 
 
 @cache
-def _rows() -> tuple[Any, Any, Any]:
+def _rows() -> tuple[Any, Any]:
     """The loops over blocks of rows, compiled for each pair of types when first used."""
 
     @jit
@@ -64,22 +64,10 @@ def _rows() -> tuple[Any, Any, Any]:
             out[row, block] = _squares(rows[row, block * BLOCK : min(d, (block + 1) * BLOCK)], over)
 
     @jit
-    def place(query, noise, first, last, blocks, to_steps, over, granularity, largest, wrong):  # type: ignore[no-untyped-def]
+    def place(query, noise, out, jobs, to_steps, lattice, wrong):  # type: ignore[no-untyped-def]
         d = noise.shape[1]
-        for job in range(first, last):
-            row, block = job // blocks, job % blocks
-            low, high = block * BLOCK, min(d, (block + 1) * BLOCK)
-            own = noise[row, low:high]
-            wrong[job] = _place(
-                query[row, low:high], own, own, to_steps[row], over, granularity, largest
-            )
-
-    @jit
-    def place_into(  # type: ignore[no-untyped-def]
-        query, noise, out, first, last, blocks, to_steps, over, granularity, largest, wrong
-    ):
-        d = noise.shape[1]
-        for job in range(first, last):
+        blocks, (over, granularity, largest) = (d + BLOCK - 1) // BLOCK, lattice
+        for job in range(jobs[0], jobs[1]):
             row, block = job // blocks, job % blocks
             low, high = block * BLOCK, min(d, (block + 1) * BLOCK)
             own, to = noise[row, low:high], out[row, low:high]
@@ -87,7 +75,7 @@ def _rows() -> tuple[Any, Any, Any]:
                 query[row, low:high], own, to, to_steps[row], over, granularity, largest
             )
 
-    return norms, place, place_into
+    return norms, place
 
 
 def _wide(rows: Array) -> npt.NDArray[Any]:
@@ -146,14 +134,14 @@ def onto_lattice(
     n, d = noise.shape
     blocks = -(-d // BLOCK)
     wrong = np.zeros(n * blocks, np.int64)
-    over, largest = 1 / granularity, _OVERFLOWS[(noise if out is None else out).itemsize]
-    numbers = blocks, factors * over, over, granularity, largest, wrong
-
-    def work(first: int, last: int) -> None:
-        if out is None:
-            _rows()[1](query, noise, first, last, *numbers)
-        else:
-            _rows()[2](query, noise, out, first, last, *numbers)
-
-    spread(work, n * blocks, n * d)
+    to = noise if out is None else out
+    over = 1 / granularity
+    lattice = over, granularity, _OVERFLOWS[to.itemsize]
+    spread(
+        lambda first, last: _rows()[1](
+            query, noise, to, (first, last), factors * over, lattice, wrong
+        ),
+        n * blocks,
+        n * d,
+    )
     return int(np.bitwise_or.reduce(wrong))

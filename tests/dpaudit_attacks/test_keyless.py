@@ -20,7 +20,7 @@ from dpaudit_attacks.keyless.candidates import (
     resonance,
 )
 from dpaudit_attacks.keyless.form import rows_for
-from dpaudit_attacks.keyless.lattice import find_direction
+from dpaudit_attacks.keyless.lattice import Reduction, find_direction
 from dpaudit_attacks.keyless.plan import Cell, Job, beta_reached, covered, in_words, jobs
 from dpaudit_attacks.keyless.proof import RecoveredDirection
 from dpaudit_attacks.keyless.recovered import save
@@ -58,7 +58,7 @@ def test_too_wide_peaks_are_not_found(specimen):
     """The other side of the threshold, so that 'found' means something."""
     pytest.importorskip("fpylll")
     x, key = specimen(4000, dim=24, beta=0.4)
-    found = best(x[600:], beta=0.3, gamma=key.gamma, reduction=20, check=x[:600])
+    found = best(x[600:], beta=0.3, gamma=key.gamma, reduction=Reduction(block=20), check=x[:600])
     assert cosine(found.u, key) < 0.9
     assert confirm(x[:600], found.u) > 1e-6
 
@@ -140,7 +140,13 @@ def test_the_best_wrong_candidate_of_a_search_is_super_uniform():
     p, own = [], []
     for _ in range(60):
         x = rng.standard_normal((500, 5))
-        found = best(x[200:], beta=0.2, gamma=2 * math.sqrt(5), reduction=20, check=x[200:360])
+        found = best(
+            x[200:],
+            beta=0.2,
+            gamma=2 * math.sqrt(5),
+            reduction=Reduction(block=20),
+            check=x[200:360],
+        )
         p.append(confirm(x[:200], found.u))
         own.append(confirm(x[200:360], found.u))
     assert min(p) > 1e-4
@@ -170,7 +176,9 @@ def test_recovered_direction_reads_releases(specimen, make_key, tmp_path):
     """At d = 32, β = 1e-3: D is told from D′ nearly always, by what was recovered and no key."""
     pytest.importorskip("fpylll")
     x, key = specimen(3000, dim=32, beta=1e-3)
-    found = best(x[1000:], beta=1e-3, gamma=key.gamma, reduction=20, check=x[500:1000])
+    found = best(
+        x[1000:], beta=1e-3, gamma=key.gamma, reduction=Reduction(block=20), check=x[500:1000]
+    )
     e = estimate(x[500:1000], x[:500], refine(x[500:1000], found.u))
     path = tmp_path / "recovered.json"
     details = {"d": 32, "w": e.direction, "beta": e.beta, "gamma": e.gamma}

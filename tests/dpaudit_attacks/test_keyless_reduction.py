@@ -15,9 +15,8 @@ from dpaudit.randomness import KeyedStream
 from dpaudit_attacks.keyless.candidates import confirm
 from dpaudit_attacks.keyless.checkpoint import Checkpoint
 from dpaudit_attacks.keyless.form import Form
-from dpaudit_attacks.keyless.lattice import find_direction
-from dpaudit_attacks.keyless.reduction import with_blaster
-from dpaudit_attacks.keyless.reduction.choice import installed, reducer
+from dpaudit_attacks.keyless.lattice import Reduction, find_direction
+from dpaudit_attacks.keyless.reduction import installed, reducer, with_blaster
 from dpaudit_attacks.keyless.reduction.interface import ReductionFailed
 
 MODULES = {"fpylll": "fpylll", "blaster": "blaster_core"}
@@ -45,7 +44,7 @@ def cosine(u, key):
 def found(x, by, *, beta, gamma, block=30, samples=None, **options):
     """The first candidate that is confirmed on the first 512 rows, or the last of all."""
     held, check, rows = x[:512], x[512:1024], x[1024:]
-    options = {"reduction": block, "check": check, "by": by, "samples": samples, **options}
+    options = {"reduction": Reduction(samples, block, by), "check": check, **options}
     for at in find_direction(rows, beta=beta, gamma=gamma, **options):
         if confirm(held, at.u) < 1e-9:
             break
@@ -95,7 +94,7 @@ def test_a_reduction_resumes_where_it_stopped(by, specimen, tmp_path):
     clock = iter(range(1000)).__next__
     first = Checkpoint(path, x, clock=clock, beta=0.3)
     steps = find_direction(
-        x, beta=0.3, gamma=gamma, samples=n, reduction=30, by=by, keep=first.keep
+        x, beta=0.3, gamma=gamma, reduction=Reduction(n, 30, by), keep=first.keep
     )
     for _ in steps:
         if first.stage is not None and first.stage.done >= 2:

@@ -9,6 +9,7 @@ import torch
 
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.audit.epsilon.one_run import one_run
+from dpaudit.audit.options import PrivacyClaim
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
@@ -185,7 +186,7 @@ def test_with_all_coins_known_one_run_may_show_too_much_and_blind_to_them_it_doe
     attack = Membership(sigma=1.0, rate=1.0)
     gradients = torch.zeros((count, 3), dtype=torch.float64)
     gradients[:, 0] = size
-    known, claim = attack.look(gradients), {"epsilon": truth, "delta": 1e-5, "alpha": alpha}
+    known, claim = attack.look(gradients), {"claim": PrivacyClaim(truth, 1e-5), "alpha": alpha}
     beyond = [0, 0]
     for i in range(games):
         rng = STREAM.child("alike", i).numpy()

@@ -7,7 +7,7 @@ import torch
 from support.several_directions import draw, key_of
 
 from dpaudit.errors import MissingExtraError
-from dpaudit_attacks import closest_vector, reconstruction
+from dpaudit_attacks import reconstruction
 from dpaudit_attacks.reconstruction import PhaseReader
 
 SIGMA = 6.4  # ε = 1 at δ = 1e-10, one record
@@ -145,7 +145,7 @@ def test_without_fpylll(monkeypatch):
 def test_confidence_counts_what_the_search_did_not_list(monkeypatch):
     """The posterior from 64 listed counts against the one from all 32768 (about 1000 fit)."""
     pytest.importorskip("fpylll")
-    monkeypatch.setattr(closest_vector, "_MOST", 64)
+    monkeypatch.setattr(reconstruction, "_MOST", 64)
     key, rng = key_of(1, dim=64, beta=0.02, gamma=16.0), np.random.default_rng(7)
     reader, ratio = PhaseReader(key=key, sigma=20.0), []
     for _ in range(8):

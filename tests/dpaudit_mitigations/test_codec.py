@@ -10,16 +10,12 @@ from typing import Annotated, Literal
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec import Meta
 
 import dpaudit_mitigations
 from dpaudit.errors import MessageError, UsageError
 from dpaudit_mitigations.codec import (
-    DEEPEST,
     LARGEST,
-    MOST_ITEMS,
     Digest,
     ExactFloat,
     Hex64,
@@ -28,7 +24,6 @@ from dpaudit_mitigations.codec import (
     pack,
     read_json,
     unpack,
-    walk,
     write_json,
 )
 
@@ -66,20 +61,19 @@ DATA = pack(START)
 
 
 def raw(kind="start", /, **fields):
-    return msgspec.msgpack.encode({"kind": kind, **dict(sorted(fields.items()))})
+    return msgspec.json.encode({"kind": kind, **dict(sorted(fields.items()))})
 
 
 def test_there_and_back_and_the_very_bytes():
     assert unpack(DATA, Start) == START
     assert raw(**VALUE) == DATA
-    assert pack(Stop(last=True)) == b"\x82\xa4kind\xa4stop\xa4last\xc3"
+    assert pack(Stop(last=True)) == b'{"kind":"stop","last":true}'
 
 
 def test_every_message_declares_its_fields_in_alphabetical_order():
     """That is the order on the wire."""
     for module in pkgutil.walk_packages(dpaudit_mitigations.__path__, "dpaudit_mitigations."):
-        if "flower" not in module.name:  # in an environment of its own
-            importlib.import_module(module.name)
+        importlib.import_module(module.name)
     found, todo = [], [Record]
     while todo:
         found += (new := [kind for parent in todo for kind in parent.__subclasses__()])
@@ -126,25 +120,25 @@ class K(Message, frozen=True, kw_only=True, tag="k"):
     a: Annotated[int, Meta(ge=0, le=9)]
 
 
-RIGHT = msgspec.msgpack.encode({"kind": "k", "a": 1})
+RIGHT = b'{"kind":"k","a":1}'
 
 
 @pytest.mark.parametrize(
     "data",
     [
-        msgspec.msgpack.encode({"a": 1, "kind": "k"}),  # kind is not first
-        b"\x82\xa4kind\xa1k\xa1a\xcd\x00\x01",  # 1 in three bytes
-        b"\xde\x00\x02" + RIGHT[1:],  # a longer map header
-        b"\x83\xa4kind\xa1k\xa1a\x01\xa1a\x01",  # a key twice
-        b"\x82\xc4\x04kind\xa1k\xa1a\x01",  # a key of bytes
-        RIGHT + b"\xc0",  # one value more
+        b'{"a":1,"kind":"k"}',  # kind is not first
+        b'{"kind":"k","a":01}',
+        b'{"kind":"k","a":1.0}',
+        b'{"kind":"k","a":1,"a":1}',  # a key twice
+        b'{"kind":"k","a": 1}',
+        b'{"kind":"k","\\u0061":1}',
+        RIGHT + b" ",
+        RIGHT + RIGHT,
         RIGHT[:-1],
-        msgspec.msgpack.encode(["kind", "k"]),
+        b'["kind","k"]',
         b"",
-        b"\xc1",
-        b"\x82\xa4kind\xa1k\xa1a\xd4\x05x",  # an extension type
-        b"\x82\xa4kind\xa1k\xa1a\xd6\xff\x00\x00\x00\x01",  # a timestamp
-        b"\x82\xa4kind\xa1k\xa1a\xa1\xff",  # not UTF-8
+        b"null",
+        b'{"kind":"k","a":"\xff"}',  # not UTF-8
         bytearray(RIGHT),
         None,
     ],
@@ -155,21 +149,12 @@ def test_not_canonical_or_no_message(data):
         unpack(data, K)
 
 
-HUGE = (
-    b"\xdd\xff\xff\xff\xff" * 1000,  # lists of 2³² items, a thousand deep
-    b"\xdd\x00\x3f\xff\x00" * (LARGEST // 5),  # each smaller than the message
-    b"\x91" * 2_000_000,
-    b"\x81\xa1a" * 100_000,
-    *(b"%c\xff\xff\xff\xff" % kind for kind in (0xC6, 0xDB, 0xDF)),
-    b"\xdc\xff\xff" + b"\xc0" * 65535,
-    b"\xdd\x00\x3f\xff\x00" + b"\x00" * 4_000_000,
-    b"\x00" * (LARGEST + 1),
-)
-
-
 @pytest.mark.slow
-def test_huge_lengths_and_deep_nests_cost_nothing():
-    for data in HUGE:
+def test_deep_and_long_messages_cost_little():
+    """Whatever it holds: at most a list of the longest message's shortest values, and no crash."""
+    start = b'{"kind":"start",'
+    for part in (b"[", b'{"a":', b"0,", b'{"data":"","to":0},', b'"'):
+        data = (start + b'"shares":[' + part * LARGEST)[:LARGEST]
         tracemalloc.start()
         try:
             with pytest.raises(MessageError):
@@ -177,56 +162,13 @@ def test_huge_lengths_and_deep_nests_cost_nothing():
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-        assert peak < 2 << 20, data[:6]
-
-
-def test_the_walks_limits_are_exact():
-    def nested(depth):
-        return b"\x91" * depth + b"\xc0"
-
-    walk(nested(DEEPEST), "m")
-    with pytest.raises(MessageError, match="more than 6 deep"):
-        walk(nested(DEEPEST + 1), "m")
-    walk(msgspec.msgpack.encode([0] * (MOST_ITEMS - 1)), "m")
-    with pytest.raises(MessageError, match="more than 65,536"):
-        walk(msgspec.msgpack.encode([0] * MOST_ITEMS), "m")
-    for claims, items in ((b"\xdd\x00\x00\x00\x05", 5), (b"\x95", 5), (b"\xdf\x00\x00\x00\x03", 6)):
-        walk(claims + bytes(items), "m")
-        with pytest.raises(MessageError, match="declared length"):
-            walk(claims + bytes(items - 1), "m")
-
-
-def depth(value):
-    if not isinstance(value, dict | list):
-        return 0
-    inner = value.values() if isinstance(value, dict) else value
-    return 1 + max(map(depth, inner), default=0)
-
-
-LEAVES = st.one_of(
-    st.none(), st.booleans(), st.integers(-(2**63), 2**64 - 1), st.floats(), st.binary(max_size=9)
-)
-VALUES = st.recursive(
-    LEAVES | st.text(),
-    lambda x: st.lists(x, max_size=4) | st.dictionaries(st.text(), x),
-    max_leaves=8,
-)
-
-
-@given(VALUES)
-def test_the_walk_agrees_with_msgpack(value):
-    """Written bytes are one value; one byte less or one value more is none."""
-    data = msgspec.msgpack.encode(value)
-    if depth(value) > DEEPEST:
-        return
-    walk(data, "m")
-    for wrong in (data[:-1], data + b"\xc0"):
-        with pytest.raises(MessageError):
-            walk(wrong, "m")
+        assert peak < 16 * LARGEST, part
+    with pytest.raises(MessageError, match="at most 1,048,576"):
+        unpack(start + b" " * LARGEST, Start)
 
 
 def test_what_cannot_be_sent():
-    for value in (object(), 1 << 64, set, b"x" * LARGEST):
+    for value in (object(), set, b"x" * LARGEST):
         with pytest.raises(UsageError):
             pack(K(a=value))
 
@@ -236,22 +178,11 @@ class Large(Message, frozen=True, kw_only=True, tag="large"):
 
 
 def test_no_message_is_larger_than_the_limit():
-    fits = Large(data=bytes(LARGEST - len(pack(Large(data=b""))) - 3))
+    room = LARGEST - len(pack(Large(data=b"")))
+    fits = Large(data=bytes(room // 4 * 3))
     assert unpack(pack(fits), Large) == fits
-    with pytest.raises(MessageError, match="more than 4,194,304"):
-        unpack(msgspec.msgpack.encode(Large(data=fits.data + b"x")), Large)
-
-
-class Many(Message, frozen=True, kw_only=True, tag="many"):
-    items: tuple[int, ...]
-
-
-def test_no_message_has_more_values_than_the_limit():
-    # the map, two keys, the kind and the list are values too
-    fits = Many(items=(0,) * (MOST_ITEMS - 5))
-    assert unpack(pack(fits), Many) == fits
-    with pytest.raises(MessageError, match="more than 65,536 values"):
-        unpack(pack(Many(items=(*fits.items, 0))), Many)
+    with pytest.raises(MessageError, match="at most 1,048,576"):
+        unpack(write_json(Large(data=fits.data + b"xxx")), Large)
 
 
 def test_no_value_in_an_error():

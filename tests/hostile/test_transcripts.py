@@ -21,16 +21,16 @@ from dpaudit.cli.commands.verify import verify_transcript
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.joint_seeds import transcript as joint_seeds
 from dpaudit_mitigations.joint_seeds.commitments import labelled_hash
+from dpaudit_mitigations.joint_seeds.mitigation import run_session as run_joint_seeds
 from dpaudit_mitigations.joint_seeds.opening import Opening
 from dpaudit_mitigations.joint_seeds.server import SeedServer
-from dpaudit_mitigations.joint_seeds.session import run_session as run_joint_seeds
 from dpaudit_mitigations.joint_seeds.terms import SessionTerms
 from dpaudit_mitigations.joint_seeds.verifier import Verifier
 from dpaudit_mitigations.secure_aggregation.roster import check_introduction, introduce
 from dpaudit_mitigations.transport.certificates import load_identity, make_authority
 from dpaudit_mitigations.verifiable_counts import transcript as verifiable_counts
 from dpaudit_mitigations.verifiable_counts.messages import sign_session
-from dpaudit_mitigations.verifiable_counts.session import run_session as run_verifiable_counts
+from dpaudit_mitigations.verifiable_counts.mitigation import run_session as run_verifiable_counts
 
 ROOT = KeyedStream.from_seed("hostile transcripts")
 KEYS = {
@@ -255,10 +255,10 @@ def test_introductions(folder):
     def one(rng):
         data = mutated(rng, message, words=DER_WORDS)
         if rng.randrange(2):
-            certificate = msgspec.msgpack.decode(message)["certificate"]
+            certificate = base64.b64decode(msgspec.json.decode(message)["certificate"])
             certificate = mutated(rng, certificate, words=DER_WORDS)
             fields = {"certificate": certificate, "signature": b"s" * 70, "signing": bytes(32)}
-            data = msgspec.msgpack.encode({"kind": "secagg introduction", **fields})
+            data = msgspec.json.encode({"kind": "secagg introduction", **fields})
         return refuses_or_reads(lambda: check_introduction(data, **known), size=len(data))
 
     fuzz(one, seen=set())

@@ -18,7 +18,7 @@ from dpaudit.protocols import Block, Stream
 from dpaudit.types import BlindSpot, Evidence, Interval
 from dpaudit_attacks.keyless.plan import Cell, Job, covered, in_words, jobs, so_far
 from dpaudit_attacks.keyless.recovered import save
-from dpaudit_attacks.keyless.reduction.choice import installed, reducer
+from dpaudit_attacks.keyless.reduction import installed, reducer
 from dpaudit_attacks.keyless.search import CONFIRMED, Rows, Search
 
 __all__ = ["KeylessSearch"]

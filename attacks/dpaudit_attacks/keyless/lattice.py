@@ -25,10 +25,10 @@ import numpy as np
 from dpaudit.errors import UsageError
 from dpaudit_attacks.keyless.candidates import SHORTEST, refine, resonance
 from dpaudit_attacks.keyless.form import Array, Form, rows_for
-from dpaudit_attacks.keyless.reduction.choice import reducer
+from dpaudit_attacks.keyless.reduction import reducer
 from dpaudit_attacks.keyless.reduction.interface import Reducer, Stage, Whole
 
-__all__ = ["SHORTEST_ROW", "Candidate", "find_direction"]
+__all__ = ["SHORTEST_ROW", "Candidate", "Reduction", "find_direction"]
 
 SHORTEST_ROW = 2.0
 _PAIRED = 5  # of the first basis vectors, sums and differences are looked at too
@@ -55,35 +55,48 @@ class Candidate:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """How the lattice is reduced, and of how many rows it is.
+
+    The ``samples`` rows of least norm enter it (None: the best number for β and γ, or all there
+    are). It is reduced up to BKZ-``block``, ``by`` a reducer (None: what is installed; above its
+    most rows it gets as many as it takes).
+    """
+
+    samples: int | None = None
+    block: int = 40
+    by: Reducer | None = None
+
+
+_DEFAULT = Reduction()
+
+
 def find_direction(
     x: Array,
     *,
     beta: float,
     gamma: float,
-    samples: int | None = None,
-    reduction: int = 40,
+    reduction: Reduction = _DEFAULT,
     check: Array | None = None,
-    by: Reducer | None = None,
     resume: Stage | None = None,
     keep: Callable[[Stage], None] | None = None,
 ) -> Iterator[Candidate]:
     """Search the hidden direction in normalised rows x (N, d).
 
-    Yields the best candidate of each stage of reduction. The ``samples`` rows of least norm enter
-    the lattice (None: the best number for β and γ, or all there are), reduced up to
-    BKZ-``reduction``. Candidates are ranked by their resonance on ``check`` (m, d), or on x without
-    it, and refined there; |u| < 0.25 scores 0 (see :mod:`~dpaudit_attacks.keyless.candidates`).
-    Nothing is confirmed: for that see :func:`~dpaudit_attacks.keyless.candidates.confirm` and rows
-    that are in neither x nor ``check``. Stop reading when satisfied. ``by`` reduces (None: what is
-    installed; above its most rows it gets as many as it takes). ``keep`` gets each stage before its
-    candidate; ``resume`` continues from one, for the same rows, β and γ.
+    Yields the best candidate of each stage of reduction. Candidates are ranked by their resonance
+    on ``check`` (m, d), or on x without it, and refined there; |u| < 0.25 scores 0 (see
+    :mod:`~dpaudit_attacks.keyless.candidates`). Nothing is confirmed: for that see
+    :func:`~dpaudit_attacks.keyless.candidates.confirm` and rows that are in neither x nor
+    ``check``. Stop reading when satisfied. ``keep`` gets each stage before its candidate;
+    ``resume`` continues from one, for the same rows, β and γ.
 
     Raises:
         UsageError: fewer rows than the lattice needs (d + 2), or β, γ not above 0.
         MissingExtraError: no reducer is installed.
         ReductionFailed: floating point was not precise enough.
     """
-    d = x.shape[1]
+    d, samples = x.shape[1], reduction.samples
     for name, value in (("beta", beta), ("gamma", gamma)):
         if not (value > 0 and math.isfinite(value)):
             raise UsageError(f"{name}={value}: must be a finite number > 0, e.g. 0.1")
@@ -99,12 +112,12 @@ def find_direction(
     if samples is None:
         shrink = math.sqrt(float(norm[order[: 4 * d]].mean()) / d)
         samples = rows_for(d, beta=beta, gamma=gamma, shrink=shrink)
-    by = reducer() if by is None else by
+    by = reduction.by or reducer()
     rows = x[order[: min(samples, len(usable), by.most_rows)]]
     judge = x if check is None else check
     inverse = np.linalg.pinv(rows).T
     form = Form(rows, gamma=gamma)
-    for stage in by.stages(form, beta=beta, block=reduction, resume=resume):
+    for stage in by.stages(form, beta=beta, block=reduction.block, resume=resume):
         if keep is not None:
             keep(stage)
         u = _with_pairs(stage.k) @ inverse

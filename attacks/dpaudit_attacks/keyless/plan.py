@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from dpaudit_attacks.keyless.candidates import SCANNED_DIM
 from dpaudit_attacks.keyless.form import rows_for
-from dpaudit_attacks.keyless.reduction.choice import reducer
+from dpaudit_attacks.keyless.reduction import reducer
 from dpaudit_attacks.keyless.reduction.interface import Reducer
 
 __all__ = ["Cell", "Job", "beta_reached", "covered", "in_words", "jobs", "so_far"]

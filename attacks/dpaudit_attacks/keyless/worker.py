@@ -29,8 +29,8 @@ from dpaudit_attacks.keyless.candidates import (
     refine,
     resonance,
 )
-from dpaudit_attacks.keyless.lattice import find_direction
-from dpaudit_attacks.keyless.reduction.choice import reducer
+from dpaudit_attacks.keyless.lattice import Reduction, find_direction
+from dpaudit_attacks.keyless.reduction import reducer
 
 __all__ = ["WORTH_A_LOOK", "lines"]
 
@@ -80,10 +80,8 @@ def _lattice(job: Mapping[str, Any], rows: Array, check: Array) -> Iterator[dict
         rows,
         beta=job["beta"],
         gamma=job["gamma"],
-        samples=job["rows"] or None,
-        reduction=job["block"],
+        reduction=Reduction(job["rows"] or None, job["block"], reducer(job["reducer"])),
         check=check,
-        by=reducer(job["reducer"]),
     ):
         if found.reduction != stage:
             stage = found.reduction

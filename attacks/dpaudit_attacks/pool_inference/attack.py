@@ -16,7 +16,7 @@ from dpaudit.local.inputs import whole_number
 from dpaudit.protocols import LocalMechanism, Stream, SubmissionPolicy
 from dpaudit.types import Reference
 from dpaudit_attacks.pool_inference.evidence import PoolEvidence, evidence_for
-from dpaudit_attacks.pool_inference.game import People, make_mechanism, people
+from dpaudit_attacks.pool_inference.game import DeviceOptions, People, people
 from dpaudit_attacks.pool_inference.memoised import memoised_posterior
 from dpaudit_attacks.pool_inference.metrics import Outcome
 from dpaudit_attacks.pool_inference.popularity import NON_PRIVATE, check_adversaries, popularities
@@ -43,7 +43,8 @@ class _Game:
     priors: dict[str, npt.NDArray[np.float64] | None]
 
 
-class PoolInference:
+@dataclass(kw_only=True, eq=False, repr=False)
+class PoolInference(DeviceOptions):
     """BPIA, the Bayesian pool inference attack of Gadotti et al. (2022).
 
     Against any local mechanism and submission policy.
@@ -69,78 +70,56 @@ class PoolInference:
 
     Not claimed: that real people behave as the game's do (``setting=real-emoji`` only has their
     popularity).
+
+    Raises:
+        UsageError: an option that makes no sense.
     """
 
     games = ("population",)
 
-    def __init__(
-        self,
-        *,
-        setting: str = "emojis",
-        mechanism: str = "count-mean-sketch",
-        epsilon: float | None = 4.0,
-        m: int = 1024,
-        functions: int = 65536,
-        adversaries: Sequence[str] = ("weak", "strong", NON_PRIVATE),
-        observations: Sequence[int] = (7, 30, 90, 180),
-        submissions: str = "every",
-        popularity_submissions: int = 1_000_000,
-        pool_size_prior: bool = False,
-        memoised: bool | None = None,
-        gamma: float | None = None,
-        delta: float | None = None,
-        nodes: int | None = None,
-        threads: int = 2,
-    ) -> None:
-        """All options are plain values, as an experiment's specification gives them.
+    setting: str = "emojis"
+    """``emojis``, ``news:universe=250000``, … (``settings.load_setting``)."""
+    adversaries: Sequence[str] = ("weak", "strong", NON_PRIVATE)
+    """Of ``popularity.ADVERSARIES``."""
+    observations: Sequence[int] = (7, 30, 90, 180)
+    """After how many submissions adversaries are asked, rising."""
+    submissions: str = "every"
+    """A policy with its options, e.g. ``capped:limit=30``."""
+    popularity_submissions: int = 1_000_000
+    """Other people's submissions that a strong adversary estimates popularity from."""
+    pool_size_prior: bool = False
+    """Multiply scores by p̂(P_i), each pool's size or estimated mass, as the authors' code does."""
+    memoised: bool | None = None
+    """Whether adversaries take equal reports as one object's; None: if the policy is so named."""
+    gamma: float | None = None
+    """Everybody's relevant interest; None: uniform."""
+    delta: float | None = None
+    """Everybody's polarisation; None: uniform."""
+    nodes: int | None = None
+    """Of the quadrature, a side; None: ``posterior.default_nodes``."""
+    threads: int = 2
+    """Changes no number."""
 
-        Args:
-            setting: ``emojis``, ``news:universe=250000``, … (``settings.load_setting``).
-            mechanism: a local mechanism with options of its own (``game.make_mechanism``).
-            epsilon: of one report, where the mechanism takes one.
-            m: positions of a sketch, where the mechanism takes hash functions.
-            functions: how many of them.
-            adversaries: of ``popularity.ADVERSARIES``.
-            observations: after how many submissions adversaries are asked, rising.
-            submissions: a policy with its options, e.g. ``capped:limit=30``.
-            popularity_submissions: other people's submissions that a strong adversary estimates
-                popularity from.
-            pool_size_prior: multiply scores by p̂(P_i), each pool's size or estimated mass, as the
-                authors' published code.
-            memoised: whether adversaries take equal reports as one object's; None: if the policy is
-                ``memoised``.
-            gamma: everybody's relevant interest; None: uniform.
-            delta: everybody's polarisation; None: uniform.
-            nodes: of the quadrature, a side; None: ``posterior.default_nodes``.
-            threads: changes no number.
-
-        Raises:
-            UsageError: an option that makes no sense.
-        """
-        for name, switch in (("pool_size_prior", pool_size_prior), ("memoised", memoised)):
-            if switch not in (True, False, None):
-                raise UsageError(f"{name}={switch!r}: must be true or false")
-        self.setting = load_setting(setting)
-        self.mechanism, self.epsilon, self.m, self.functions = mechanism, epsilon, m, functions
-        self.adversaries = check_adversaries(adversaries)
-        if isinstance(observations, (int, str)) or not len(observations):
+    def __post_init__(self) -> None:
+        for name in ("pool_size_prior", "memoised"):
+            if getattr(self, name) not in (True, False, None):
+                raise UsageError(f"{name}={getattr(self, name)!r}: must be true or false")
+        self.people = load_setting(self.setting)
+        self.adversaries = check_adversaries(self.adversaries)
+        if isinstance(self.observations, (int, str)) or not len(self.observations):
             raise UsageError(
-                f"observations={observations!r}: a list of whole numbers, at least one"
+                f"observations={self.observations!r}: a list of whole numbers, at least one"
             )
-        self.observations = tuple(whole_number("observations", n, 1) for n in observations)
+        self.observations = tuple(whole_number("observations", n, 1) for n in self.observations)
         if any(a >= b for a, b in itertools.pairwise(self.observations)):
             raise UsageError(f"observations={self.observations}: whole numbers from 1 that rise")
-        self.policy: SubmissionPolicy = registry.create("submissions", submissions)
-        self.memoised = (
-            Reference.parse(submissions).name == "memoised" if memoised is None else memoised
-        )
-        self.popularity_submissions = whole_number(
-            "popularity_submissions", popularity_submissions, 1
-        )
-        self.pool_size_prior = pool_size_prior
-        self.gamma, self.delta = gamma, delta
-        self.nodes = None if nodes is None else whole_number("nodes", nodes, 1)
-        self.threads = whole_number("threads", threads, 1)
+        self.policy: SubmissionPolicy = registry.create("submissions", self.submissions)
+        if self.memoised is None:
+            self.memoised = Reference.parse(self.submissions).name == "memoised"
+        for name in ("popularity_submissions", "threads"):
+            setattr(self, name, whole_number(name, getattr(self, name), 1))
+        if self.nodes is not None:
+            self.nodes = whole_number("nodes", self.nodes, 1)
 
     def play(
         self, users: int, *, stream: Stream, progress: Callable[[int, int], None] | None = None
@@ -177,7 +156,7 @@ class PoolInference:
             part = stream.child("batch", first // size)
             here = slice(first, min(first + size, users))
             crowd = people(
-                self.setting,
+                self.people,
                 here.stop - first,
                 self.observations[-1],
                 stream=part.child("people"),
@@ -198,7 +177,7 @@ class PoolInference:
                     correct[a][:, i].copy(),
                     gamma,
                     delta,
-                    self.setting.k,
+                    self.people.k,
                 )
                 for i, n in enumerate(self.observations)
             }
@@ -206,18 +185,11 @@ class PoolInference:
         }
 
     def _start(self, stream: Stream) -> _Game:
-        pools = self.setting.pools
-        mechanism = make_mechanism(
-            self.mechanism,
-            epsilon=self.epsilon,
-            m=self.m,
-            functions=self.functions,
-            universe=pools.universe,
-            stream=stream.child("mechanism"),
-        )
+        pools = self.people.pools
+        mechanism = self.device(pools.universe, stream=stream.child("mechanism"))
         held = popularities(
             self.adversaries,
-            self.setting,
+            self.people,
             mechanism,
             submissions=self.popularity_submissions,
             stream=stream.child("popularity"),
@@ -257,9 +229,9 @@ class PoolInference:
             for adversary in game.held:
                 found[adversary] = self._posterior(game, adversary, reports, len(crowd))
         if NON_PRIVATE in self.adversaries:
-            seen = self.setting.pools.labels[crowd.objects]
+            seen = self.people.pools.labels[crowd.objects]
             counts = np.stack(
-                [(seen == i).cumsum(axis=1) for i in range(self.setting.k + 1)], axis=2
+                [(seen == i).cumsum(axis=1) for i in range(self.people.k + 1)], axis=2
             )
             taken = counts[:, np.array(self.observations) - 1]
             found[NON_PRIVATE] = count_posterior(taken, pool_prior=game.priors[NON_PRIVATE])
@@ -274,7 +246,7 @@ class PoolInference:
         if self.memoised and self.policy.linked:
             posterior = memoised_posterior(
                 game.mechanism,
-                self.setting.pools,
+                self.people.pools,
                 game.held[adversary],
                 reports,
                 users=users,

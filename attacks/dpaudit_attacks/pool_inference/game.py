@@ -20,65 +20,75 @@ from dpaudit.registry import nearest
 from dpaudit.types import Reference
 from dpaudit_attacks.pool_inference.pools import Setting
 
-__all__ = ["People", "make_mechanism", "people"]
+__all__ = ["DeviceOptions", "People", "people"]
 
 
 _RAPPOR_LAW = {"f", "p", "q"}
 
 
-def make_mechanism(
-    text: str, *, epsilon: float | None, m: int, functions: int, universe: int, stream: Stream
-) -> LocalMechanism:
-    """A local mechanism as people write it, ``NAME[:option=value,…]``.
+@dataclass(kw_only=True, eq=False, repr=False)
+class DeviceOptions:
+    """The local mechanism that people's devices run, with ``epsilon`` per report."""
 
-    With ``epsilon`` per report, for a universe of objects. ``text`` is a plug-in's name
-    (``dpaudit.local``) with options of its own, which come first. What it takes of the rest is
-    filled in: ``epsilon``; for sketches ``functions`` fully random hash functions of the ``stream``
-    to ``m`` positions (as the paper's experiments); ``categories`` or ``universe``, the number of
-    objects; a Count Median Sketch's ``privacy_parameter``, half of ``epsilon``. RAPPOR has no ε of
-    its own: without f, p and q it is the one-time RAPPOR of that ε, f = 2/(1 + e^(ε/2h)), p = 0, q
-    = 1.
+    mechanism: str = "count-mean-sketch"
+    """A plug-in's name (``dpaudit.local``) with options of its own: ``NAME[:option=value,…]``."""
+    epsilon: float | None = 4.0
+    """Of one report, where the mechanism takes one."""
+    m: int = 1024
+    """Positions of a sketch, where the mechanism takes hash functions."""
+    functions: int = 65536
+    """How many of them."""
 
-    Raises:
-        UsageError: no such mechanism or option, or ``epsilon`` missing where it is needed.
-    """
-    reference = Reference.parse(text)
-    factory = registry.load("local", reference.name)
-    takes = inspect.signature(factory).parameters
-    options: dict[str, Any] = dict(reference.options)
-    for option in options:
-        if option not in takes:
-            raise UsageError(
-                f"{option}={options[option]}: "
-                f"{reference.name} has no such option{nearest(option, takes)}"
-            )
-    if "epsilon" in takes:
-        if epsilon is None and "epsilon" not in options:
-            raise UsageError(f"epsilon: {reference.name} needs the ε of one report")
-        options.setdefault("epsilon", epsilon)
-    elif "privacy_parameter" in takes and "privacy_parameter" not in options:
-        if epsilon is None:
-            raise UsageError(
-                f"epsilon: {reference.name} needs the ε of one report, or privacy_parameter"
-            )
-        options["privacy_parameter"] = epsilon / 2
-    elif reference.name == "rappor" and not _RAPPOR_LAW & options.keys():
-        if epsilon is None:
-            raise UsageError("epsilon: rappor needs the ε of one report, or f, p and q")
-        per_object = options.get("per_object", takes["per_object"].default)
-        options.update(f=2 / (1 + math.exp(epsilon / (2 * per_object))), p=0.0, q=1.0)
-    for option, value in (("categories", universe), ("universe", universe)):
-        if option in takes:
-            options.setdefault(option, value)
-    if (
-        "hashes" in takes
-        and {"m", "functions"} <= takes.keys()
-        and not {"hashes", "seed"} & options.keys()
-    ):
-        size, count = options.pop("m", m), options.pop("functions", functions)
-        options["hashes"] = RandomHashes(count, size, stream=stream.child("hashes"))
-    made: LocalMechanism = factory(**options)
-    return made
+    def device(self, universe: int, *, stream: Stream) -> LocalMechanism:
+        """The mechanism, for a universe of objects.
+
+        Its own options come first. What it takes of the rest is filled in: ``epsilon``; for
+        sketches ``functions`` fully random hash functions of the ``stream`` to ``m`` positions (as
+        the paper's experiments); ``categories`` or ``universe``, the number of objects; a Count
+        Median Sketch's ``privacy_parameter``, half of ``epsilon``. RAPPOR has no ε of its own:
+        without f, p and q it is the one-time RAPPOR of that ε, f = 2/(1 + e^(ε/2h)), p = 0, q = 1.
+
+        Raises:
+            UsageError: no such mechanism or option, or ``epsilon`` missing where it is needed.
+        """
+        epsilon = self.epsilon
+        reference = Reference.parse(self.mechanism)
+        factory = registry.load("local", reference.name)
+        takes = inspect.signature(factory).parameters
+        options: dict[str, Any] = dict(reference.options)
+        for option in options:
+            if option not in takes:
+                raise UsageError(
+                    f"{option}={options[option]}: "
+                    f"{reference.name} has no such option{nearest(option, takes)}"
+                )
+        if "epsilon" in takes:
+            if epsilon is None and "epsilon" not in options:
+                raise UsageError(f"epsilon: {reference.name} needs the ε of one report")
+            options.setdefault("epsilon", epsilon)
+        elif "privacy_parameter" in takes and "privacy_parameter" not in options:
+            if epsilon is None:
+                raise UsageError(
+                    f"epsilon: {reference.name} needs the ε of one report, or privacy_parameter"
+                )
+            options["privacy_parameter"] = epsilon / 2
+        elif reference.name == "rappor" and not _RAPPOR_LAW & options.keys():
+            if epsilon is None:
+                raise UsageError("epsilon: rappor needs the ε of one report, or f, p and q")
+            per_object = options.get("per_object", takes["per_object"].default)
+            options.update(f=2 / (1 + math.exp(epsilon / (2 * per_object))), p=0.0, q=1.0)
+        for option, value in (("categories", universe), ("universe", universe)):
+            if option in takes:
+                options.setdefault(option, value)
+        if (
+            "hashes" in takes
+            and {"m", "functions"} <= takes.keys()
+            and not {"hashes", "seed"} & options.keys()
+        ):
+            size, count = options.pop("m", self.m), options.pop("functions", self.functions)
+            options["hashes"] = RandomHashes(count, size, stream=stream.child("hashes"))
+        made: LocalMechanism = factory(**options)
+        return made
 
 
 jit: Any = numba.njit(nogil=True, cache=True)
@@ -144,10 +154,7 @@ def people(
         preferred,
         own_gamma,
         own_delta,
-        order,
-        starts,
-        stays,
-        other,
+        (order, starts, stays, other),
         stream.child("objects").numpy(),
     )
     return People(objects, preferred, own_gamma, own_delta)
@@ -184,9 +191,8 @@ def _alias(share, stays, other):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _choose(  # type: ignore[no-untyped-def]
-    objects, preferred, gamma, delta, order, starts, stays, other, random
-):
+def _choose(objects, preferred, gamma, delta, tables, random):  # type: ignore[no-untyped-def]
+    order, starts, stays, other = tables
     pools = starts.size - 2
     for user in range(objects.shape[0]):
         g, mine = gamma[user], gamma[user] * delta[user]

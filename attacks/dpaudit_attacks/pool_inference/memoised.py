@@ -110,7 +110,7 @@ def memoised_posterior(
         own_starts = starts[rows.start : rows.stop + 1] - mine.start
         for b, prefix in enumerate(prefixes):
             tables, quiet = _tables(parts, shares, copies[mine, b], prefix, cells)
-            _fill(*tables, *quiet, copies[mine, b], own_starts, scores[rows, b])
+            _fill(tuple(tables), tuple(quiet), copies[mine, b], own_starts, scores[rows, b])
     return normalized(scores, pool_prior)
 
 
@@ -152,14 +152,14 @@ _jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False, error_model="n
 
 
 @_jit
-def _fill(  # type: ignore[no-untyped-def]
-    neutral, own, other, quiet_neutral, quiet_own, quiet_other, copies, starts, out
-):
+def _fill(tables, quiet, copies, starts, out):  # type: ignore[no-untyped-def]
     """Logarithms of scores into ``out`` (users, k).
 
     A product over reports in each cell, exponents kept apart. A report's factor in a cell below
     1e-150 of its largest anywhere counts as 1e-150 of it.
     """
+    neutral, own, other = tables
+    quiet_neutral, quiet_own, quiet_other = quiet
     cells, k = own.shape[2], out.shape[1]
     product, exponent, logs = np.empty(cells), np.empty(cells, np.int64), np.empty((cells, cells))
     bits = product.view(np.int64)

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpaudit.audit.epsilon.any_release import EncodedReleases
 from dpaudit.audit.epsilon.datasets import described, json_text, records_of
-from dpaudit.audit.epsilon.neighbour_search import Found, search
+from dpaudit.audit.epsilon.neighbour_search import Beginning, Found, search
 from dpaudit.audit.epsilon.pair import audit_pair
 from dpaudit.audit.epsilon.question import Question
 from dpaudit.audit.options import MechanismOptions, PrivacyClaim, Progress
@@ -115,9 +115,7 @@ def audit_question(
     if pair is None:
         found = search(
             mechanism,
-            records_of(question.dataset),
-            adjacency=question.adjacency,
-            bounds=question.bounds,
+            Beginning(records_of(question.dataset), question.adjacency, question.bounds),
             delta=claim.delta,
             samples=options.samples,
             deadline=started + _SEARCHING * options.time_limit,

@@ -29,7 +29,16 @@ from dpaudit.harms import attack_topic
 from dpaudit.stats import rounded_down
 from dpaudit.types import Reference, TestResult
 
-__all__ = ["CURVE_SHARE", "EVENT_SHARE", "LOW_BITS_SHARE", "Judged", "Learned", "judge", "learn"]
+__all__ = [
+    "CURVE_SHARE",
+    "EVENT_SHARE",
+    "LOW_BITS_SHARE",
+    "Aim",
+    "Judged",
+    "Learned",
+    "judge",
+    "learn",
+]
 
 CURVE_SHARE = 1 / 4
 LOW_BITS_SHARE = 1 / 4
@@ -65,29 +74,45 @@ class Judged:
     stated: StatedClaim | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What events are chosen for: to show much at ``delta``, in what ``alpha`` allows.
+
+    With the claimed ``epsilon``, half of the curve's share may go to the event that shows δ there.
+    ``real_numbers``: findings in the last bits of a release are advisory.
+    """
+
+    delta: float
+    alpha: float
+    epsilon: float | None = None
+    real_numbers: bool = False
+
+    @classmethod
+    def of(cls, claim: PrivacyClaim, alpha: float, *, real_numbers: bool) -> Aim:
+        """The aim of judging ``claim``."""
+        epsilon = claim.epsilon if claim.stated is None else None
+        return cls(claim.delta, alpha, epsilon, real_numbers)
+
+
 def learn(
     x0: Array,
     x1: Array,
     *,
     neighbours: tuple[Array, Array],
-    delta: float,
-    alpha: float,
+    aim: Aim,
     rng: np.random.Generator,
-    epsilon: float | None = None,
-    real_numbers: bool = False,
     more: Sequence[Statistic] = (),
     seconds: float = 0.0,
     deadline: float = math.inf,
 ) -> Learned:
     """Choose events from releases (n, k) at the two neighbours; these must not be counted again.
 
-    Their shares of α are chosen as well, by :func:`~dpaudit.audit.epsilon.shares.divided`. With the
-    claimed ``epsilon``, half of the curve's share may go to the event that shows δ there.
-    ``real_numbers``: findings in the last bits of a release are advisory. They, and ``more``
-    statistics, are not used where releases have few values, each of which already is an event of
-    its own. Classifiers learn scores of releases with several numbers, for up to ``seconds`` of
-    work and until ``deadline``.
+    Their shares of α are chosen as well, by :func:`~dpaudit.audit.epsilon.shares.divided`. Last
+    bits and ``more`` statistics are not used where releases have few values, each of which already
+    is an event of its own. Classifiers learn scores of releases with several numbers, for up to
+    ``seconds`` of work and until ``deadline``.
     """
+    delta, alpha, epsilon, real_numbers = aim.delta, aim.alpha, aim.epsilon, aim.real_numbers
     half = len(x0) // 2, len(x1) // 2
     few = all(_few_values(x[:, j]) for x in (x0, x1) for j in range(x.shape[1]))
     share = (EVENT_SHARE + (LOW_BITS_SHARE if real_numbers or few else 0)) / 2

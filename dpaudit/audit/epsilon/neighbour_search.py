@@ -28,7 +28,16 @@ from dpaudit.errors import SamplerCrashError, SamplerError, SamplerTimeoutError,
 from dpaudit.protocols import DatasetMechanism
 from dpaudit.results.text import one_line
 
-__all__ = ["ADJACENCIES", "Field", "Found", "Schema", "neighbours_of", "promise", "search"]
+__all__ = [
+    "ADJACENCIES",
+    "Beginning",
+    "Field",
+    "Found",
+    "Schema",
+    "neighbours_of",
+    "promise",
+    "search",
+]
 
 ADJACENCIES = ("add-remove", "replace")
 """What neighbours are: one record more or less, or one record changed."""
@@ -334,12 +343,19 @@ class Found:
     late: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """Where a search begins: a data set, how neighbours differ, and what records may have."""
+
+    data: Records
+    adjacency: str
+    bounds: Bounds = None
+
+
 def search(
     mechanism: DatasetMechanism,
-    data: Records,
+    beginning: Beginning,
     *,
-    adjacency: str,
-    bounds: Bounds,
     delta: float,
     samples: int,
     deadline: float,
@@ -357,7 +373,8 @@ def search(
         UsageError: bounds that do not fit.
         SamplerError: the mechanism failed at every pair, or gave no releases in time.
     """
-    schema = Schema.learned(data.records, bounds)
+    data, adjacency = beginning.data, beginning.adjacency
+    schema = Schema.learned(data.records, beginning.bounds)
     state = _Search(mechanism, data, delta, deadline, rng)
     each = max(_LEAST, min(4 * _LEAST, samples // 50))
     first_until = time.monotonic() + _FIRST_SHARE * (deadline - time.monotonic())

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.audit.epsilon.bounds import least_level
+from dpaudit.audit.options import PrivacyClaim
 from dpaudit.errors import UsageError
 
 __all__ = [
@@ -131,11 +132,9 @@ def one_run(
     scores: Array,
     member: npt.NDArray[np.bool_],
     *,
-    epsilon: float,
-    delta: float,
+    claim: PrivacyClaim,
     alpha: float,
     ties: np.random.Generator,
-    mu: float | None = None,
     guesses: int | None = None,
     share: float | None = None,
 ) -> OneRun:
@@ -143,11 +142,11 @@ def one_run(
 
     A score may depend on all that the mechanism released and on no coin. What is guessed is said by
     :func:`trials`. ``share`` of α is for ε, by :func:`one_run_p` and :func:`one_run_p_tradeoff`;
-    the rest is for μ, by the latter. It is 1/2 where ``mu`` is claimed, else 0.9.
+    the rest is for μ, by the latter. It is 1/2 where μ is claimed, else 0.9.
 
-    Formal guarantee: P(ε bound above the true ε at ``delta``, or μ bound above the true μ, or p ≤ x
-    under the claim for x ≤ α) ≤ α. Proof: each trial's guesses are fixed beforehand, or chosen by
-    the coins of canaries that it leaves out. Given those coins, the mechanism is as private for
+    Formal guarantee: P(ε bound above the true ε at the claimed δ, or μ bound above the true μ, or p
+    ≤ x under the claim for x ≤ α) ≤ α. Proof: each trial's guesses are fixed beforehand, or chosen
+    by the coins of canaries that it leaves out. Given those coins, the mechanism is as private for
     each canary left as without them. So both functions bound P(V ≥ v) for every v, V right guesses
     in the trial; then p(V) ≤ x with probability at most x for the lesser of them. The union bound
     over trials, and over ε and μ, gives the rest. Not claimed: tightness; one run shows less than
@@ -159,9 +158,7 @@ def one_run(
     ranked = Ranked.of(scores, member, ties)
     return bounds(
         lambda level, refutes: trials(ranked, guesses=guesses, level=level, refutes=refutes),
-        epsilon=epsilon,
-        delta=delta,
-        mu=mu,
+        claim=claim,
         alpha=alpha,
         share=share,
     )
@@ -170,13 +167,12 @@ def one_run(
 def bounds(
     made_at: Callable[[float, Refutes], Sequence[Trial]],
     *,
-    epsilon: float,
-    delta: float,
-    mu: float | None,
+    claim: PrivacyClaim,
     alpha: float,
     share: float | None = None,
 ) -> OneRun:
     """As :func:`one_run`, of the trials that ``made_at`` makes at a level."""
+    epsilon, delta, mu = claim.epsilon, claim.delta, claim.mu
     of_epsilon = (0.9 if mu is None else 0.5) if share is None else share
     of_mu = 1 - of_epsilon
 

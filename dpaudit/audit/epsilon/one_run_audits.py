@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +28,7 @@ from dpaudit.results.text import one_line
 from dpaudit.stats import binomial_two_sided, rounded_down
 from dpaudit.types import TestResult, Verdict
 
-__all__ = ["COUNTS", "SCORES", "audit_counts", "audit_scores", "result_of"]
+__all__ = ["COUNTS", "SCORES", "Coins", "audit_counts", "audit_scores", "result_of"]
 
 COUNTS = "counts:"
 SCORES = "scores:"
@@ -66,8 +66,7 @@ def audit_scores(
     return result_of(
         lambda level, refutes: trials(ranked, guesses=guesses, level=level, refutes=refutes),
         name=f"{SCORES}{path}",
-        members=int(member.sum()),
-        canaries=len(member),
+        coins=Coins(int(member.sum()), len(member)),
         claim=claim,
         alpha=alpha,
         seed=seed,
@@ -105,8 +104,7 @@ def audit_counts(
     return result_of(
         lambda _level, _refutes: made,
         name=f"{COUNTS}{text}",
-        members=tp + fn,
-        canaries=m,
+        coins=Coins(tp + fn, m),
         claim=claim,
         alpha=alpha,
         seed=seed,
@@ -134,26 +132,34 @@ def _ranks(scores: Array) -> Array:
     return np.asarray((scipy.stats.rankdata(scores) - 0.5) / len(scores))
 
 
+@dataclass(frozen=True, slots=True)
+class Coins:
+    """How many of the canaries are members by their coins, and whether dpaudit drew these."""
+
+    members: int
+    canaries: int
+    own: bool = False
+
+
 def result_of(
     made_at: Made,
     *,
     name: str,
-    members: int,
-    canaries: int,
+    coins: Coins,
     claim: PrivacyClaim,
     alpha: float,
     seed: str,
     started: float,
-    own_coins: bool = False,
     with_mu: bool = True,
 ) -> MechanismResult:
     """The result of the guesses made; *inconclusive* where the coins cannot have been fair.
 
-    ``own_coins``: dpaudit drew them. Without ``with_mu`` the guesses say nothing of μ.
+    Without ``with_mu`` the guesses say nothing of μ.
     """
     found, of_claim, stated = judged(made_at, claim=claim, alpha=alpha)
     found = found if with_mu else replace(found, mu=0.0)
-    coin = 1.0 if own_coins else binomial_two_sided(members, canaries, 0.5)
+    members, canaries = coins.members, coins.canaries
+    coin = 1.0 if coins.own else binomial_two_sided(members, canaries, 0.5)
     if coin <= ASSUMPTION_LEVEL:
         tests: tuple[TestResult, ...] = ()
         verdict: Verdict = "inconclusive"

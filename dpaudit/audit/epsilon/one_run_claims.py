@@ -44,14 +44,7 @@ def judged(
     only_mu = 0.1 if claim.only_mu else None
 
     def pair(of: float) -> OneRun:
-        return bounds(
-            made_at,
-            epsilon=claim.epsilon,
-            delta=claim.delta,
-            mu=claim.mu,
-            alpha=of,
-            share=only_mu,
-        )
+        return bounds(made_at, claim=claim, alpha=of, share=only_mu)
 
     if claim.stated is None:
         return pair(alpha), (), None

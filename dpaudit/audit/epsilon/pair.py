@@ -18,7 +18,7 @@ from dpaudit.audit.epsilon.attacks import (
     reduced,
     support_statistic,
 )
-from dpaudit.audit.epsilon.judge import Judged, judge, learn
+from dpaudit.audit.epsilon.judge import Aim, Judged, judge, learn
 from dpaudit.audit.epsilon.releases import Array, Releases, dependence, draw_releases
 from dpaudit.audit.epsilon.verdict import (
     at_least,
@@ -30,6 +30,7 @@ from dpaudit.audit.epsilon.verdict import (
 )
 from dpaudit.audit.options import MechanismOptions, PrivacyClaim, Progress
 from dpaudit.audit.result import MechanismResult, StatedClaim
+from dpaudit.audit.time_limit import TimeLimit
 from dpaudit.errors import SamplerError, UsageError
 from dpaudit.protocols import LearningAttack, OpenMechanism, SupportAttack
 from dpaudit.provenance import collect
@@ -75,15 +76,13 @@ def audit_pair(
             "real-numbers: does not apply to an attack, which sees releases in its own way; "
             "leave --real-numbers or --attack out"
         )
-    started = time.monotonic()
-    alpha, samples, limit = options.alpha, options.samples, options.time_limit
+    alpha, samples, limit = options.alpha, options.samples, TimeLimit(options.time_limit)
     root = KeyedStream.from_seed(options.seed).child("mechanism")
     timed = attack is not None and bool(getattr(attack.does, "timed", False))
     drawn = draw_releases(
         mechanism,
         neighbours,
         samples=samples,
-        deadline=started + limit,
         limit=limit,
         rng=root.child("turns").numpy(),
         learning=attack is None or not isinstance(attack.does, SupportAttack),
@@ -105,14 +104,11 @@ def audit_pair(
         learned = learn(
             *drawn.learn,
             neighbours=neighbours,
-            delta=claim.delta,
-            alpha=alpha,
+            aim=Aim.of(claim, alpha, real_numbers=options.real_numbers),
             rng=rng,
-            epsilon=claim.epsilon if claim.stated is None else None,
-            real_numbers=options.real_numbers,
             more=more,
             seconds=_LEARNING_SECONDS,
-            deadline=time.monotonic() + 0.3 * (started + limit - time.monotonic()),
+            deadline=time.monotonic() + 0.3 * (limit.ends - time.monotonic()),
         )
         shares = learned.shares
         judged = judge(learned, *drawn.count, claim=claim, alpha=alpha)
@@ -155,7 +151,7 @@ def audit_pair(
         tests=judged.tests,
         samples=counted + sum(map(len, drawn.learn)),
         samples_requested=2 * samples,
-        seconds=time.monotonic() - started,
+        seconds=time.monotonic() - limit.started,
         advice=tuple(filter(None, advice)),
         details={**details, **claim.details},
         cannot_rule_out=two_neighbour_blind_spots(

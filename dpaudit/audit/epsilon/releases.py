@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.audit.options import Progress
+from dpaudit.audit.time_limit import TimeLimit
 from dpaudit.errors import SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.protocols import OpenMechanism, TimedMechanism
 
@@ -56,8 +56,7 @@ def draw_releases(
     neighbours: tuple[Array, Array],
     *,
     samples: int,
-    deadline: float,
-    limit: float,
+    limit: TimeLimit,
     rng: np.random.Generator,
     learning: bool = True,
     timed: bool = False,
@@ -67,8 +66,8 @@ def draw_releases(
 
     The first half, to learn from, has as many at each (none without ``learning``: all are counted).
     In the second half a fair coin decides for every release at which neighbour it is made; after
-    every pair of blocks that is exactly so, and the time limit (``deadline`` of ``time.monotonic``,
-    ``limit`` seconds) ends drawing only there. A block takes the mechanism one call.
+    every pair of blocks that is exactly so, and the time ``limit`` ends drawing only there. A block
+    takes the mechanism one call.
 
     ``timed`` releases take one call each, in random order: anything else that slows the machine
     down, for however long, then affects both neighbours alike.
@@ -96,9 +95,7 @@ def draw_releases(
             pair: list[list[Array]] = [[], []]
             try:
                 for side, n in _turns(sizes, rng=rng, timed=timed):
-                    got = _release(
-                        mechanism, neighbours[side], n, deadline=deadline, limit=limit, timed=timed
-                    )
+                    got = _release(mechanism, neighbours[side], n, limit=limit, timed=timed)
                     width = _same_width(mechanism, got, width, samples=samples)
                     pair[side].append(got)
             except SamplerTimeoutError as error:
@@ -131,11 +128,9 @@ def _joined(blocks: list[Array], width: int) -> Array:
 
 
 def _release(
-    mechanism: OpenMechanism, value: Array, n: int, *, deadline: float, limit: float, timed: bool
+    mechanism: OpenMechanism, value: Array, n: int, *, limit: TimeLimit, timed: bool
 ) -> Array:
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise SamplerTimeoutError(f"{mechanism.name}: the time limit of {limit:g} s was reached")
+    left = limit.left(mechanism.name)
     if timed and isinstance(mechanism, TimedMechanism):
         releases, seconds = mechanism.release_timed(value, n, timeout=left)
         return np.column_stack([releases, seconds])

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.audit.epsilon.judge import judge, learn
+from dpaudit.audit.epsilon.judge import Aim, judge, learn
 from dpaudit.audit.epsilon.verdict import at_least, two_neighbour_blind_spots, verdict_of
 from dpaudit.audit.options import PrivacyClaim
 from dpaudit.audit.result import MechanismResult
@@ -48,11 +48,8 @@ def result_of_runs(
     learned = learn(
         *learning,
         neighbours=(np.zeros(1), np.ones(1)),
-        delta=claim.delta,
-        alpha=alpha,
+        aim=Aim.of(claim, alpha, real_numbers=True),
         rng=KeyedStream.from_seed(seed).child("training", "statistics").numpy(),
-        epsilon=claim.epsilon if claim.stated is None else None,
-        real_numbers=True,
     )
     judged = judge(learned, *counting, claim=claim, alpha=alpha)
     tests = tuple(test for test in judged.tests if not test.advisory)

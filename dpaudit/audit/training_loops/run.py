@@ -14,7 +14,7 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.audit.epsilon.one_run import Ranked, trials
-from dpaudit.audit.epsilon.one_run_audits import result_of
+from dpaudit.audit.epsilon.one_run_audits import Coins, result_of
 from dpaudit.audit.epsilon.verdict import CEILING
 from dpaudit.audit.options import ClaimOptions, PrivacyClaim, Progress, TrainingOptions
 from dpaudit.audit.result import MechanismResult
@@ -182,9 +182,7 @@ def audit_with(
     ranked = Ranked.of(_comparable(made).ravel(), coins.ravel(), stream.child("ties").numpy())
     result = result_of(
         lambda level, refutes: trials(ranked, guesses=guesses, level=level, refutes=refutes),
-        members=int(coins.sum()),
-        canaries=coins.size,
-        own_coins=True,
+        coins=Coins(int(coins.sum()), coins.size, own=True),
         **about,
     )
     return _told(result, claim=claim, options=options, canaries=pool.m)

@@ -267,6 +267,7 @@ def train(
     from dpaudit.cli.progress import progress_bar
     from dpaudit.training.fitting import fit
     from dpaudit.training.models import MODELS
+    from dpaudit.training.plain_training import Training
     from dpaudit.training.weights import checkpoint_file
 
     use_data_root(options.data_root)
@@ -287,12 +288,14 @@ def train(
             )
 
         checkpoint = fit(
-            model,
+            Training.of(
+                model,
+                epochs=options.epochs,
+                seed=options.seed,
+                data=options.data,
+                device=options.device,
+            ),
             out=file,
-            epochs=options.epochs,
-            seed=options.seed,
-            data=options.data,
-            device=options.device,
             resume=options.resume,
             on_epoch=show,
         )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +13,11 @@ import torch
 from dpaudit.errors import UsageError
 from dpaudit.hosts.gradients.block import GradientBlock, clip_factors
 from dpaudit.hosts.gradients.per_sample import PerSampleGradients
+from dpaudit.hosts.images import ImageQuery, check_choice
 from dpaudit.protocols import Stream
 from dpaudit.randomness import KeyedStream
-from dpaudit.training.data import load_images
-from dpaudit.training.fitting import usable_device
-from dpaudit.training.models import MODELS
 from dpaudit.training.models.norms import with_norm
+from dpaudit.training.on_device import usable_device
 from dpaudit.training.weights import trained_network
 
 Vector = npt.NDArray[np.float64]
@@ -28,7 +27,8 @@ __all__ = ["GradientQuery"]
 _DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 
-class GradientQuery:
+@dataclass(kw_only=True, eq=False, repr=False)
+class GradientQuery(ImageQuery):
     """q(D) = Σ_i g_i·min(1, clip/‖g_i‖) / batch, g_i the gradient of record i's cross-entropy.
 
     Neighbours: one record of the batch replaced by another (``replace``, Δ = 2·clip/batch, as in
@@ -39,69 +39,49 @@ class GradientQuery:
     no other record's gradient; ``norm`` ensures that. q(D′) is computed as q(D) plus the change; it
     equals the neighbour's own sum up to float64 rounding (about 1e-16 of its norm). Not claimed:
     privacy of what the weights or frozen statistics have learned from the data before.
+
+    Raises:
+        UsageError: an option that is not known or out of range, a model, data or device that is
+            not there, data of another shape than the network's.
     """
 
-    def __init__(
-        self,
-        *,
-        model: str = "lenet5-tanh",
-        data: str = "",
-        data_root: str = "",
-        weights: str = "untrained",
-        norm: str = "frozen",
-        batch: int = 128,
-        clip: float = 4.0,
-        neighbour: str = "replace",
-        dtype: str = "float64",
-        seed: int = 0,
-        device: str = "cpu",
-    ) -> None:
-        """The network ``model`` with ``weights``: "untrained", "trained" or a checkpoint's path.
+    model: str = "lenet5-tanh"
+    weights: str = "untrained"
+    """``untrained`` (from ``seed``), ``trained``, or a checkpoint's path."""
+    norm: str = "frozen"
+    """What replaces BatchNorm: ``frozen`` statistics, ``group`` norm, or the ``record``'s own.
 
-        Untrained weights come from ``seed``. ``data`` is by default what the network is for.
-        ``norm`` replaces BatchNorm: ``frozen`` statistics, ``group`` norm, or the ``record``'s own
-        statistics (the published experiments', whose BatchNorm saw batches of one). ``dtype`` is
-        that of forward and backward pass; clipping, sums and results are always float64.
+    The published experiments had the latter: their BatchNorm saw batches of one.
+    """
+    batch: int = 128
+    """Records of a batch, from 2 to half of what there are."""
+    clip: float = 4.0
+    neighbour: str = "replace"
+    dtype: str = "float64"
+    """Of forward and backward pass; clipping, sums and results are always float64."""
+    device: str = "cpu"
 
-        Raises:
-            UsageError: an unknown model, data set, norm, neighbour or dtype; data of another shape
-                than the network's, or that is not there; weights that are not there; fewer than two
-                records a batch, or more than half of what there are; a clip that is not a finite
-                number above 0; a device that is not there.
-        """
-        if model not in MODELS:
-            raise UsageError(f"model={model}: not known; there are: {', '.join(sorted(MODELS))}")
-        for name, value, known in (
-            ("neighbour", neighbour, ("replace", "remove")),
-            ("dtype", dtype, _DTYPES),
-        ):
-            if value not in known:
-                raise UsageError(f"{name}={value}: must be {' or '.join(known)}")
-        if isinstance(clip, (str, bool)) or not (clip > 0 and math.isfinite(clip)):
-            raise UsageError(f"clip={clip}: must be a finite number above 0")
-        self.device = usable_device(device)
-        kind = MODELS[model].data
-        self.images = load_images(data or kind, root=data_root)
-        if self.images.shape != MODELS[model].shape:
-            raise UsageError(
-                f"data={data}: has images of shape {self.images.shape}, "
-                f"{model} takes {MODELS[model].shape}; take data={kind}"
-            )
+    def __post_init__(self) -> None:
+        check_choice("neighbour", self.neighbour, ("replace", "remove"))
+        check_choice("dtype", self.dtype, tuple(_DTYPES))
+        self._device = usable_device(self.device)
+        super().__post_init__()
+        most = len(self.images) // 2
         if (
-            isinstance(batch, bool)
-            or not isinstance(batch, int)
-            or not 2 <= batch <= len(self.images) // 2
+            isinstance(self.batch, bool)
+            or not isinstance(self.batch, int)
+            or not 2 <= self.batch <= most
         ):
             raise UsageError(
-                f"batch={batch}: must lie in 2 … {len(self.images) // 2}, "
-                "half the records that there are"
+                f"batch={self.batch}: must lie in 2 … {most}, half the records that there are"
             )
-        network = trained_network(model, weights=weights, root=data_root, seed=seed)
+        network = trained_network(
+            self.model, weights=self.weights, root=self.data_root, seed=self.seed
+        )
         # measured on other images
-        self.accuracy = network.accuracy if network.data == (data or kind) else None
-        self.batch, self.clip, self.neighbour = batch, float(clip), neighbour
-        self._module = with_norm(network.module, norm)
-        self._gradients = self._per_sample(_DTYPES[dtype])
+        self.accuracy = network.accuracy if network.data == self.data else None
+        self._module = with_norm(network.module, self.norm)
+        self._gradients = self._per_sample(_DTYPES[self.dtype])
 
     @property
     def dim(self) -> int:
@@ -135,7 +115,7 @@ class GradientQuery:
             pairs=pairs,
             clips=tuple(clips) or (self.clip,),
             dim=self.dim,
-            device=self.device,
+            device=self._device,
         )
 
     def gradients(self, records: Sequence[int]) -> Iterator[torch.Tensor]:
@@ -191,14 +171,14 @@ class GradientQuery:
 
     def _change(self, gradients: PerSampleGradients, records: Sequence[int]) -> torch.Tensor:
         """The first record's clipped gradient less the second's, if any, shape (d,), float64."""
-        total = torch.zeros(self.dim, dtype=torch.float64, device=self.device)
+        total = torch.zeros(self.dim, dtype=torch.float64, device=self._device)
         for record, sign in zip(records, (1, -1), strict=False):
             for chunk in self._chunks(gradients, [record]):
                 total.addmv_(chunk.double().T, clip_factors(chunk, self.clip), alpha=sign)
         return total
 
     def _along(self, records: Sequence[int], direction: Vector) -> torch.Tensor:
-        along = torch.from_numpy(direction).to(self.device)
+        along = torch.from_numpy(direction).to(self._device)
         return torch.cat(
             [(c.double() @ along) * clip_factors(c, self.clip) for c in self.gradients(records)]
         )
@@ -206,8 +186,8 @@ class GradientQuery:
     def _chunks(
         self, gradients: PerSampleGradients, records: Sequence[int]
     ) -> Iterator[torch.Tensor]:
-        x, y = self.images.batch(records, dtype=gradients.dtype, device=self.device)
+        x, y = self.images.batch(records, dtype=gradients.dtype, device=self._device)
         return gradients.chunks(x, y)
 
     def _per_sample(self, dtype: torch.dtype) -> PerSampleGradients:
-        return PerSampleGradients(self._module, dtype=dtype, device=self.device)
+        return PerSampleGradients(self._module, dtype=dtype, device=self._device)

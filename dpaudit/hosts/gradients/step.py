@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,9 +15,9 @@ from opacus.optimizers import DPOptimizer
 from torch import nn
 
 from dpaudit.errors import UsageError
+from dpaudit.hosts.images import ImageQuery, check_choice, positive
 from dpaudit.protocols import Stream
 from dpaudit.randomness import KeyedStream
-from dpaudit.training.data import load_images
 from dpaudit.training.models import make_model
 from dpaudit.training.plain_training import train
 
@@ -44,7 +43,8 @@ class BatchPair:
     second: tuple[int, ...]
 
 
-class DpSgdStep:
+@dataclass(kw_only=True, eq=False, repr=False)
+class DpSgdStep(ImageQuery):
     """The sum (or mean) of a batch's clipped per-sample gradients, released by Opacus' optimizer.
 
     A step takes ``batch`` records, computes their gradients (``GradSampleModule``), clips each to
@@ -67,44 +67,35 @@ class DpSgdStep:
     it is not (:meth:`gradients_of`).
 
     Not claimed: anything about other hardware or a Poisson batch of unknown records.
+
+    Raises:
+        UsageError: an option that is not known or out of range, data that is not there or of
+            another shape than the network's.
     """
 
-    def __init__(
-        self,
-        *,
-        model: str = "lenet5",
-        data: str = "synthetic",
-        data_root: str = "",
-        batch: int = 64,
-        clip: float = 1.0,
-        neighbour: str = "remove",
-        reduction: str = "mean",
-        seed: int = 0,
-        steps: int = 0,
-    ) -> None:
-        """Weights from ``seed``, then ``steps`` steps of plain SGD on the same data (0: untrained).
+    model: str = "lenet5"
+    data: str = "synthetic"
+    batch: int = 64
+    """Records of a batch, from 2 to what there are less one."""
+    clip: float = 1.0
+    neighbour: str = "remove"
+    reduction: str = "mean"
+    steps: int = 0
+    """Of plain SGD on the same data before, from the weights of ``seed``; 0: untrained."""
 
-        Raises:
-            UsageError: an unknown model, data set, neighbour or reduction, data that is not there,
-                a batch of fewer than two records or more than there are less one, a clip that is
-                not a finite number above 0.
-        """
-        if neighbour not in ("remove", "replace"):
-            raise UsageError(f"neighbour={neighbour}: must be remove or replace")
-        if reduction not in ("mean", "sum"):
-            raise UsageError(f"reduction={reduction}: must be mean or sum")
-        _positive(clip=clip)
-        self.images = load_images(data, root=data_root)
-        if not 2 <= batch < len(self.images):
+    def __post_init__(self) -> None:
+        check_choice("neighbour", self.neighbour, ("remove", "replace"))
+        check_choice("reduction", self.reduction, ("mean", "sum"))
+        super().__post_init__()
+        if not 2 <= self.batch < len(self.images):
             raise UsageError(
-                f"batch={batch}: must lie in 2 … {len(self.images) - 1}, "
-                f"the records of {data} less one"
+                f"batch={self.batch}: must lie in 2 … {len(self.images) - 1}, "
+                f"the records of {self.data} less one"
             )
-        network = make_model(model, seed=seed)
-        train(network, self.images, steps=steps, seed=seed)
-        self.batch, self.clip, self.neighbour, self.reduction = batch, clip, neighbour, reduction
-        self._model = GradSampleModule(network, loss_reduction=reduction)
-        self._loss = nn.CrossEntropyLoss(reduction=reduction)
+        network = make_model(self.model, seed=self.seed)
+        train(network, self.images, steps=self.steps, seed=self.seed)
+        self._model = GradSampleModule(network, loss_reduction=self.reduction)
+        self._loss = nn.CrossEntropyLoss(reduction=self.reduction)
         self._parameters = [p for p in self._model.parameters() if p.requires_grad]
 
     @property
@@ -201,7 +192,7 @@ class DpSgdStep:
             UsageError: as there, or a learning rate that is not a finite number above 0.
         """
         optimizer = self._optimizer(
-            noise_multiplier, secure_mode=secure_mode, stream=stream, lr=_positive(lr=lr)
+            noise_multiplier, secure_mode=secure_mode, stream=stream, lr=positive("lr", lr)
         )
         out = np.empty((_at_least_one(n), self.dim))
         gradients = self._gradients(records)
@@ -274,7 +265,7 @@ class DpSgdStep:
         lr: float = 1.0,
     ) -> DPOptimizer:
         """Opacus' own; without ``stream`` only for clipping and summing."""
-        _positive(noise_multiplier=noise_multiplier)
+        positive("noise_multiplier", noise_multiplier)
         seed = 0 if stream is None else int.from_bytes(stream.entropy()[:4], "big")
         return DPOptimizer(
             torch.optim.SGD(self._parameters, lr=lr),
@@ -317,13 +308,6 @@ def _at_least_one(n: int) -> int:
     if n < 1:
         raise UsageError(f"n={n}: at least one release")
     return n
-
-
-def _positive(**named: float) -> float:
-    ((name, value),) = named.items()
-    if not (math.isfinite(value) and value > 0):
-        raise UsageError(f"{name}={value}: must be a finite number above 0")
-    return value
 
 
 _STEPS = 4

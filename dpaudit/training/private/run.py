@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,13 +23,20 @@ from dpaudit.protocols import Mitigation, NoiseSource
 from dpaudit.randomness import KeyedStream
 from dpaudit.training.accuracy import Accuracy
 from dpaudit.training.data import Images
-from dpaudit.training.fitting import usable_device
 from dpaudit.training.models import MODELS, make_model
-from dpaudit.training.on_device import ImagesOnDevice
+from dpaudit.training.on_device import ImagesOnDevice, usable_device
 from dpaudit.training.private.canaries import Canaries
 from dpaudit.training.private.onlooker import Onlooker, Sight
 
-__all__ = ["Recipe", "TrainedRun", "epoch_steps", "train_privately"]
+__all__ = [
+    "Recipe",
+    "Records",
+    "RunNoise",
+    "TrainedRun",
+    "Watch",
+    "epoch_steps",
+    "train_privately",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,36 +100,62 @@ class TrainedRun:
     dim: int
 
 
-def train_privately(
-    recipe: Recipe,
-    *,
-    train: Images,
-    test: Images,
-    source: Callable[[float], NoiseSource],
-    mitigation: Mitigation | str = "none",
-    stream: KeyedStream,
-    noise_seed: str,
-    canaries: Canaries | None = None,
-    batches: Callable[[int, float], npt.NDArray[np.bool_]] | None = None,
-    watch: Callable[[Sight], object] | None = None,
-    pair_every: int = 1,
-    device: str | torch.device = "cpu",
-) -> TrainedRun:
-    """Train ``recipe.model`` on ``train`` under DP-SGD by Opacus' engine.
-
-    Canaries that are no members are left out. ``PrivacyEngine.make_private_with_epsilon`` sets
-    everything up: its Poisson loader, its accountant, its per-sample gradients, its optimizer;
-    :func:`~dpaudit.hosts.opacus.use_noise_source` then replaces its noise by ``source`` (a function
-    of σ) behind ``mitigation``. ``watch`` is shown a
-    :class:`~dpaudit.training.private.onlooker.Sight` of every step, with a pair of candidate sums
-    at every ``pair_every``-th.
+@dataclass(frozen=True, kw_only=True)
+class Records:
+    """Who is trained on: ``train``, without canaries that are no members; ``test`` measures.
 
     ``batches(records, rate)`` says before each step which of the members, in their order, are in
     its batch; without it Opacus' Poisson loader does.
+    """
 
-    Weights and batches come from ``stream``, noise from ``noise_seed``, so runs that share a stream
-    differ in their noise alone. torch's global generator is restored. A run repeats itself bit for
-    bit on one CPU with one number of threads.
+    train: Images
+    test: Images
+    canaries: Canaries = field(default_factory=Canaries.none)
+    batches: Callable[[int, float], npt.NDArray[np.bool_]] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunNoise:
+    """The noise of the sums: ``source`` makes that of a σ, behind ``mitigation``, from ``seed``."""
+
+    source: Callable[[float], NoiseSource]
+    mitigation: Mitigation | str = "none"
+    seed: str
+
+
+@dataclass(frozen=True)
+class Watch:
+    """``show`` is called with a :class:`~dpaudit.training.private.onlooker.Sight` of every step.
+
+    At every ``pair_every``-th it has a pair of candidate sums.
+    """
+
+    show: Callable[[Sight], object]
+    pair_every: int = 1
+
+    def __post_init__(self) -> None:
+        if self.pair_every < 1:
+            raise UsageError(f"pair_every={self.pair_every}: must be at least 1")
+
+
+def train_privately(
+    recipe: Recipe,
+    records: Records,
+    *,
+    noise: RunNoise,
+    stream: KeyedStream,
+    watch: Watch | None = None,
+    device: str | torch.device = "cpu",
+) -> TrainedRun:
+    """Train ``recipe.model`` on ``records`` under DP-SGD by Opacus' engine.
+
+    ``PrivacyEngine.make_private_with_epsilon`` sets everything up: its Poisson loader, its
+    accountant, its per-sample gradients, its optimizer;
+    :func:`~dpaudit.hosts.opacus.use_noise_source` then replaces its noise.
+
+    Weights and batches come from ``stream``, so runs that share one differ in their noise alone.
+    torch's global generator is restored. A run repeats itself bit for bit on one CPU with one
+    number of threads.
 
     Nothing but the batches may tell who is a member: the number of steps, the rate and the divisor
     of the mean are set from all of ``train``, and do not change when a canary is left out.
@@ -133,12 +166,10 @@ def train_privately(
 
     Raises:
         UsageError: a model that Opacus cannot train, images of another shape than it takes, fewer
-            records than the square of the steps an epoch, an ε or δ that no noise reaches, a
-            ``pair_every`` below 1, a device that is not there, a source for another dimension or σ.
+            records than the square of the steps an epoch, an ε or δ that no noise reaches, a device
+            that is not there, a source for another dimension or σ.
     """
-    if pair_every < 1:
-        raise UsageError(f"pair_every={pair_every}: must be at least 1")
-    device = usable_device(str(device))
+    device, train, test = usable_device(str(device)), records.train, records.test
     if recipe.model in MODELS and not train.shape == test.shape == MODELS[recipe.model].shape:
         raise UsageError(
             f"model={recipe.model}: takes images of shape {MODELS[recipe.model].shape}, and is "
@@ -146,9 +177,8 @@ def train_privately(
             f"take {MODELS[recipe.model].data}"
         )
     steps = epoch_steps(len(train), recipe.batch)
-    canaries = canaries or Canaries.none()
-    records = torch.from_numpy(canaries.training_records(len(train)))
-    if not 1 <= steps * steps <= len(records):
+    members = torch.from_numpy(records.canaries.training_records(len(train)))
+    if not 1 <= steps * steps <= len(members):
         raise UsageError(
             f"batch={recipe.batch}: of {len(train)} records gives {steps} steps an epoch; needs "
             "at least 1, and at most the square root of the records, so that Opacus' loader makes "
@@ -156,14 +186,14 @@ def train_privately(
         )
     network = make_model(recipe.model, seed=_seed(stream.child("weights"))).to(device)
     engine, model, optimizer, loader = _private(
-        network, recipe, records, steps=steps, seed=_seed(stream.child("batches"))
+        network, recipe, members, steps=steps, seed=_seed(stream.child("batches"))
     )
     seen: list[Release] = []
     use_noise_source(
         optimizer,
-        source,
-        mitigation=mitigation,
-        seed=noise_seed,
+        noise.source,
+        mitigation=noise.mitigation,
+        seed=noise.seed,
         observe=None if watch is None else seen.append,
     )
     loss = nn.CrossEntropyLoss()
@@ -171,17 +201,17 @@ def train_privately(
         model,
         loss=loss,
         images=train,
-        records=records,
-        canaries=canaries,
+        records=members,
+        canaries=records.canaries,
         clip=recipe.clip,
         stream=stream.child("pairs"),
     )
     done = 0
     for _ in range(recipe.epochs):
-        for numbers in _epoch(loader if batches is None else batches, records, steps=steps):
+        for numbers in _epoch(records.batches or loader, members, steps=steps):
             optimizer.zero_grad(set_to_none=True)
             if watch is not None:
-                onlooker.before(numbers, pair=done % pair_every == 0)
+                onlooker.before(numbers, pair=done % watch.pair_every == 0)
             x, y = train.batch(numbers.tolist(), device=device)
             with _quiet():
                 loss(model(x), y).backward()
@@ -189,7 +219,7 @@ def train_privately(
                 onlooker.after_backward()
             optimizer.step()
             if watch is not None:
-                watch(onlooker.sight(seen.pop()))
+                watch.show(onlooker.sight(seen.pop()))
             done += 1
     optimizer.zero_grad(set_to_none=True)
     network.eval()

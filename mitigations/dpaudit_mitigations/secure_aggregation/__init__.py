@@ -2,10 +2,9 @@
 
 The round: ``plan`` (what is agreed beforehand), ``client`` and ``server`` (state machines, bytes in
 and bytes out), ``ring`` (values as ring elements), ``noise`` (each server's share), ``simulation``
-(a whole round in one process), ``mitigation`` (the plug-in); ``keys``, ``masking``, ``shares``,
-``wire`` and ``skellam`` are what these are made of.
+(a whole round in one process), ``mitigation`` (the plug-in); ``keys``, ``masking``, ``shares`` and
+``wire`` are what these are made of.
 
 Processes: ``terms`` and ``roster`` (who takes part, proved by certificates), ``gathering`` (a stage
-and its deadline), ``network``, ``commands`` (``dpaudit serve aggregate``, ``contribute``);
-``flower`` carries the round in Flower messages, where ``suspended`` keeps a client between them.
+and its deadline), ``network``, ``commands`` (``dpaudit serve aggregate``, ``contribute``).
 """

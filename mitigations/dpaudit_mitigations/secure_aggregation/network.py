@@ -40,7 +40,7 @@ from dpaudit_mitigations.transport.certificates import Identity
 from dpaudit_mitigations.transport.client import ask
 from dpaudit_mitigations.transport.journal import Journal, durable_write, file_digest
 from dpaudit_mitigations.transport.logs import Log, logger
-from dpaudit_mitigations.transport.server import serve
+from dpaudit_mitigations.transport.server import Limits, serve
 from dpaudit_mitigations.transport.vectors import read_vector, vector_frames
 
 __all__ = [
@@ -138,8 +138,9 @@ def aggregate_round(
         identity=identity,
         address=address,
         peers=terms.parties,
-        concurrent=len(terms.parties) + 4,
-        timeout=max(join_timeout, stage_timeout) + 600,
+        limits=Limits(
+            concurrent=len(terms.parties) + 4, timeout=max(join_timeout, stage_timeout) + 600
+        ),
         log=log,
     ) as server:
         listening(server.address)

@@ -47,9 +47,8 @@ def call(
         raise UsageError(
             f"timeout={timeout:g}, idle={idle:g}: must be positive seconds, timeout < 1e6"
         )
-    return _call(
-        address, method, messages, identity, peer, dns_name(peer), timeout, idle, message_limit
-    )
+    dns_name(peer)
+    return _call(address, method, messages, identity, peer, timeout, idle, message_limit)
 
 
 def ask(address: str, method: str, messages: Iterable[bytes], **options: Any) -> bytes:
@@ -78,7 +77,6 @@ def _call(
     messages: Iterable[bytes],
     identity: Identity,
     peer: str,
-    server_name: str,
     timeout: float,
     idle: float,
     message_limit: int,
@@ -87,7 +85,7 @@ def _call(
     credentials = grpc.ssl_channel_credentials(
         identity.authority, identity.key, identity.certificate
     )
-    named = ("grpc.ssl_target_name_override", server_name)
+    named = ("grpc.ssl_target_name_override", dns_name(peer))
     sending = _Sending(messages)
     with grpc.secure_channel(
         address, credentials, options=[*wire.options(message_limit), named]

@@ -1,11 +1,11 @@
 """Vectors in numbered frames of about a mebibyte, checked and hashed as they stream in.
 
 ``head`` (type, count and values per frame), the numbered ``body`` frames, ``end`` (SHA-256 over the
-head frame and every value). Each frame names the protocol's kind and the session. The encoding is
-canonical and the reader knows everything but the values beforehand, so it compares each frame's
-first bytes with those it expects and takes the rest as values, in place: nothing is parsed, and no
-size from a peer is allocated. The digest finds accidents and mix-ups; TLS protects against changes
-in transit.
+head frame and every value): a line of JSON each, then the bytes. Each line names the protocol's
+kind and the session. The encoding is canonical and the reader knows everything but the values
+beforehand, so it compares each frame's first bytes with those it expects and takes the rest as
+values, in place: nothing is parsed, and no size from a peer is allocated. The digest finds
+accidents and mix-ups; TLS protects against changes in transit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import MessageError, UsageError
-from dpaudit_mitigations.codec import walk
 
 __all__ = ["CHUNK", "DTYPES", "MOST_VALUES", "VectorReader", "read_vector", "vector_frames"]
 
@@ -43,6 +42,7 @@ DTYPES = (
 """The values' types; little-endian on the wire."""
 _LARGEST_FRAME = (4 << 20) - (1 << 10)
 _LONGEST_SESSION = 64
+_LONGEST_LINE = 1 << 9
 
 
 def vector_frames(
@@ -226,35 +226,27 @@ class _Layout:
         return index * self.chunk, min((index + 1) * self.chunk, self.count)
 
     def head(self) -> bytes:
-        return _map(
-            kind=self.kind,
-            chunk=self.chunk,
-            count=self.count,
-            dtype=self.dtype,
-            part="head",
-            session=self.session,
-        )
+        return self._line("head", count=self.count, dtype=self.dtype, chunk=self.chunk)
 
     def body(self, index: int) -> bytes:
-        start, stop = self.part(index)
-        size = (stop - start) * self.wire.itemsize
-        fields = _map(kind=self.kind, index=index, part="body", session=self.session, values=b"")
-        return fields[:-2] + _bin_header(size)
+        return self._line("body", index=index)
 
     def end(self) -> bytes:
-        fields = _map(kind=self.kind, part="end", session=self.session, sha256=b"")
-        return fields[:-2] + _bin_header(32)
+        return self._line("end")
+
+    def _line(self, part: str, **fields: Any) -> bytes:
+        known = {"kind": self.kind, "session": self.session, "part": part}
+        return msgspec.json.encode(known | fields) + b"\n"
 
     def why_not(self, frame: bytes, position: int) -> str:
         """What is wrong with a frame that is not the one at ``position``, without its values."""
         try:
-            walk(frame, "frame")
-            found = msgspec.msgpack.decode(frame)
-        except (MessageError, ValueError, TypeError, RecursionError):
+            found = msgspec.json.decode(frame[:_LONGEST_LINE].partition(b"\n")[0])
+        except (ValueError, RecursionError):
             return "not a frame (broken encoding, or cut short)"
         if not isinstance(found, dict) or found.get("kind") != self.kind:
             return "of another kind"
-        if found.get("session") != self.session:
+        if found.get("session") != msgspec.to_builtins(self.session):
             return "of another session"
         part = "head" if position == 0 else "body" if position <= self.chunks else "end"
         if found.get("part") != part:
@@ -282,16 +274,3 @@ def _frames(layout: _Layout, array: npt.NDArray[Any]) -> Iterator[bytes]:
         digest.update(part)
         yield b"".join((layout.body(index), part))
     yield layout.end() + digest.digest()
-
-
-def _map(**fields: Any) -> bytes:
-    return msgspec.msgpack.encode({"kind": fields.pop("kind"), **dict(sorted(fields.items()))})
-
-
-def _bin_header(size: int) -> bytes:
-    """The msgpack header of ``size`` bytes; :func:`_map` of no bytes ends with one of 2 bytes."""
-    if size < 1 << 8:
-        return b"\xc4" + size.to_bytes(1, "big")
-    if size < 1 << 16:
-        return b"\xc5" + size.to_bytes(2, "big")
-    return b"\xc6" + size.to_bytes(4, "big")

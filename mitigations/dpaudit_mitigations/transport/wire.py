@@ -8,9 +8,9 @@ TLS 1.3 and nothing older: gRPC's Python API has no option for that, and by defa
 also take TLS 1.2. But a TLS 1.2 handshake needs a cipher suite that fits the certificate; ours are
 ECDSA certificates, and the only suite left to TLS 1.2 here signs with RSA. So every TLS 1.2
 handshake ends in ``no shared cipher``, while TLS 1.3's suites are not on that list and stay as they
-are. gRPC reads the list when it is imported: in a program that imported it before us (Flower, say)
-both sides still take TLS 1.2 with forward secrecy and AES-GCM or ChaCha20, and a server's first log
-line says so.
+are. gRPC reads the list when it is imported: in a program that imported it before us both sides
+still take TLS 1.2 with forward secrecy and AES-GCM or ChaCha20, and a server's first log line says
+so.
 """
 
 from __future__ import annotations

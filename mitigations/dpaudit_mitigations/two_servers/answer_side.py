@@ -1,9 +1,13 @@
-"""Server 1: answers a query with its own noise, once, and sends the noisy answer to server 2."""
+"""Server 1: answers a query with its own noise, once, and sends the noisy answer to server 2.
+
+Each release's noise seed is on disk: made once, durable before use, erased when published.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import math
+import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -16,10 +20,11 @@ import numpy.typing as npt
 
 from dpaudit.errors import MessageError, PeerError, UsageError
 from dpaudit.protocols import Stream
+from dpaudit.randomness import KEY_BYTES, KeyedStream
 from dpaudit_mitigations.codec import pack, unpack
 from dpaudit_mitigations.transport.certificates import Identity
 from dpaudit_mitigations.transport.client import ask
-from dpaudit_mitigations.transport.journal import Journal
+from dpaudit_mitigations.transport.journal import Journal, durable_write
 from dpaudit_mitigations.transport.logs import Log
 from dpaudit_mitigations.transport.vectors import vector_frames
 from dpaudit_mitigations.two_servers.lattice import (
@@ -31,7 +36,6 @@ from dpaudit_mitigations.two_servers.lattice import (
     most_steps,
     secure_draw,
 )
-from dpaudit_mitigations.two_servers.seeds import Seeds
 from dpaudit_mitigations.two_servers.sums import add_query
 from dpaudit_mitigations.two_servers.words import (
     PUBLISH,
@@ -43,7 +47,63 @@ from dpaudit_mitigations.two_servers.words import (
     check_release,
 )
 
-__all__ = ["DRAWN", "PUBLISHED", "SENT", "AnswerSide", "Contact", "Question", "check_values"]
+__all__ = [
+    "DRAWN",
+    "PUBLISHED",
+    "SENT",
+    "AnswerSide",
+    "Contact",
+    "Question",
+    "Seeds",
+    "check_values",
+]
+
+
+class Seeds:
+    """Files ``NAME.seed`` of mode 0600 in a folder.
+
+    A stream is bound to its release's name too: if two names share a file (on a case-insensitive
+    disk, say), their noises are still independent.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def make(self, name: str, seed: bytes | None = None) -> KeyedStream:
+        """The stream of a release for which nothing is drawn yet; its seed is made if missing.
+
+        Raises:
+            UsageError: the seed cannot be written, or the existing one is damaged.
+        """
+        if not self._path(name).exists():
+            durable_write(self._path(name), seed or secrets.token_bytes(KEY_BYTES), replace=False)
+        return self.read(name)
+
+    def read(self, name: str) -> KeyedStream:
+        """The stream of a release that has begun.
+
+        Raises:
+            UsageError: its seed is missing or damaged.
+        """
+        try:
+            return KeyedStream(self._path(name).read_bytes()).child(name)
+        except (OSError, UsageError) as error:
+            raise UsageError(
+                f"release={name}: begun, but its seed is missing or damaged; noise is never drawn "
+                "twice for one release, so it cannot be finished"
+            ) from error
+
+    def erase(self, name: str) -> None:
+        """Delete the seed: a published release needs none. No promise about the disk's blocks."""
+        self._path(name).unlink(missing_ok=True)
+
+    def names(self) -> list[str]:
+        """The releases that have seeds here."""
+        return [path.stem for path in self._folder.glob("*.seed")]
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}.seed"
+
 
 DRAWN, SENT, PUBLISHED = "drawn", "sent", "published"
 

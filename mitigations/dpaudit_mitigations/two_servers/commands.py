@@ -80,7 +80,7 @@ def noise(options: NoiseAdding) -> None:
     from dpaudit_mitigations.transport.certificates import load_identity
     from dpaudit_mitigations.transport.journal import journal_folder
     from dpaudit_mitigations.transport.logs import logger
-    from dpaudit_mitigations.transport.server import serve
+    from dpaudit_mitigations.transport.server import Limits, serve
     from dpaudit_mitigations.two_servers.noise_side import NoiseSide
     from dpaudit_mitigations.two_servers.words import ReleaseTerms
 
@@ -105,7 +105,7 @@ def noise(options: NoiseAdding) -> None:
             identity=me,
             address=options.listen,
             peers=[options.peer],
-            idle=options.idle,
+            limits=Limits(idle=options.idle),
             log=log,
         ) as server:
             say(address=server.address, party=me.name, publish=str(published))

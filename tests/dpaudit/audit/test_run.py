@@ -364,8 +364,8 @@ class SlowClock:
     def __init__(self, monkeypatch, rate, call=0.0):
         self.now, self.rate, self.call = 0.0, rate, call
         self.rng, self.asked = np.random.default_rng((5, 2311)), []
-        monkeypatch.setattr("dpaudit.audit.sampling.time", self)
-        monkeypatch.setattr("dpaudit.audit.run.time", self)
+        for module in ("sampling", "run", "time_limit"):
+            monkeypatch.setattr(f"dpaudit.audit.{module}.time", self)
 
     def monotonic(self):
         return self.now

@@ -13,10 +13,9 @@ from dpaudit.errors import UsageError
 from dpaudit.hosts.histogram import Histogram
 from dpaudit.hosts.topdown import Budget, TopDown, census_schema, read_census
 from dpaudit.hosts.topdown.budget import SENSITIVITY
-from dpaudit.hosts.topdown.estimation import Answers, estimate
 from dpaudit.hosts.topdown.planted import ContrastPancake, common_first, contrasts, seeded
-from dpaudit.hosts.topdown.rounding import controlled_rounding
 from dpaudit.hosts.topdown.sight import sights
+from dpaudit.hosts.topdown.topdown import Answers, controlled_rounding, estimate
 from dpaudit.noise.discrete import DiscreteGaussian
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.key import PancakeKey

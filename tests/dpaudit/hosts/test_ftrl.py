@@ -11,12 +11,14 @@ from scipy.linalg import toeplitz
 from dpaudit import registry
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.errors import UsageError
-from dpaudit.hosts.ftrl.banded import banded_matrix, root_coefficients
 from dpaudit.hosts.ftrl.clients import ClientUpdates, shards
-from dpaudit.hosts.ftrl.factorisation import FACTORISATIONS, factorisation
-from dpaudit.hosts.ftrl.host import DpFtrl
-from dpaudit.hosts.ftrl.release import CorrelatedRelease
-from dpaudit.hosts.ftrl.sensitivity import sensitivity
+from dpaudit.hosts.ftrl.factorisation import (
+    FACTORISATIONS,
+    banded_matrix,
+    factorisation,
+    root_coefficients,
+)
+from dpaudit.hosts.ftrl.host import CorrelatedRelease, DpFtrl, sensitivity
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.randomness import KeyedStream
 from dpaudit.testing import check_host
@@ -255,7 +257,7 @@ def test_a_client_moves_the_whole_run_by_the_sensitivity_at_most():
     run = host.train(Gaussian(sigma=1e-9), none(), stream=STREAM, watched=watched)
     for own in run.contributions.values():
         assert own.steps == (0, 5, 10)
-        moved = host.factorisation.strategy[:, list(own.steps)] @ own.updates
+        moved = host.factors.strategy[:, list(own.steps)] @ own.updates
         assert 0.9 * host.sensitivity < np.linalg.norm(moved) <= host.sensitivity
     np.testing.assert_allclose(run.noisy, run.updates, atol=1e-6)
     assert np.linalg.norm(run.updates[0]) <= host.cohort * host.clip

@@ -20,6 +20,7 @@ from dpaudit.training.data import load_images
 from dpaudit.training.fitting import fit
 from dpaudit.training.models import make_model
 from dpaudit.training.models.norms import with_norm
+from dpaudit.training.plain_training import Training
 
 LARGE = 1 << 30
 
@@ -256,7 +257,7 @@ def test_bad_options(wrong):
 
 @pytest.mark.slow
 def test_an_accuracy_on_other_images_is_not_shown(tmp_path):
-    fit("mlp", data="synthetic", epochs=1, out=tmp_path / "mlp.pt")
+    fit(Training.of("mlp", data="synthetic", epochs=1), out=tmp_path / "mlp.pt")
     assert GradientQuery(**SMALL, weights=str(tmp_path / "mlp.pt")).accuracy.total == 512
     pixels = {"x_train": np.zeros((60, 28, 28), np.uint8), "y_train": np.zeros(60, np.int64)}
     np.savez(tmp_path / "mnist.npz", **pixels)

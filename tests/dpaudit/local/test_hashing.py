@@ -8,7 +8,7 @@ import pytest
 import scipy.stats
 
 from dpaudit.errors import UsageError
-from dpaudit.local import three_wise_hashes
+from dpaudit.local import hash_family
 from dpaudit.local.hashing import (
     HashFamily,
     RandomHashes,
@@ -119,7 +119,7 @@ def under_every_polynomial(objects, exponent, size, *, affine=False):
     functions = np.repeat(np.arange(len(coefficients)), len(objects))
     out, where = np.empty(functions.size, np.uint32), np.tile(objects, len(coefficients))
     args = np.uint64(size), np.uint64(exponent)
-    assert three_wise_hashes._polynomial_each(out, where, functions, coefficients, *args)
+    assert hash_family._polynomial_each(out, where, functions, coefficients, *args)
     return out.reshape(-1, len(objects))
 
 
@@ -156,7 +156,7 @@ def test_each_position_has_its_share_of_the_large_field(m):
         for value, expected in ((low, i), (low - 1, i - 1)) if i else ():
             out, polynomial = np.empty(1, np.uint32), np.array([0, 0, value], np.uint64)
             args = np.uint64(m), np.uint64(61)
-            three_wise_hashes._polynomial_positions(out, np.array([5]), polynomial, *args)
+            hash_family._polynomial_positions(out, np.array([5]), polynomial, *args)
             assert out[0] == expected
 
 
@@ -168,7 +168,7 @@ def test_coefficients_never_are_the_prime():
             self.calls += 1
             return b"\xff" * n if self.calls == 1 else bytes(range(n))
 
-    values = three_wise_hashes._uniform_field(3, AllOnesFirst())
+    values = hash_family._uniform_field(3, AllOnesFirst())
     assert (values < P).all()
     assert values.size == 3
 

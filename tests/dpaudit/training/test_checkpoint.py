@@ -23,6 +23,7 @@ from dpaudit.training.checkpoint import Checkpoint, load_checkpoint, save_checkp
 from dpaudit.training.data import load_images
 from dpaudit.training.fitting import fit
 from dpaudit.training.models import make_model
+from dpaudit.training.plain_training import Training
 from dpaudit.training.weights import (
     PUBLISHED,
     PublishedWeights,
@@ -260,14 +261,14 @@ def test_untrained_is_the_seeds_and_unmeasured() -> None:
     ],
 )
 def test_networks_that_there_are_not(places: Path, model: str, options: Any, says: str) -> None:
-    fit("mlp", data="synthetic", epochs=1, out=places / "checkpoints" / "lenet5.pt")
+    fit(Training.of("mlp", data="synthetic", epochs=1), out=places / "checkpoints" / "lenet5.pt")
     with pytest.raises(UsageError, match=f"^{says}"):
         trained_network(model, **options)
     assert not list((places / "checkpoints").glob("vgg*"))
 
 
 def test_a_checkpoint_by_its_path(tmp_path: Path) -> None:
-    made = fit("mlp", data="synthetic", epochs=1, seed=2, out=tmp_path / "my.pt")
+    made = fit(Training.of("mlp", data="synthetic", epochs=1, seed=2), out=tmp_path / "my.pt")
     network = trained_network("mlp", weights=str(tmp_path / "my.pt"))
     assert all(torch.equal(v, made.state[k]) for k, v in network.module.state_dict().items())
     assert network.accuracy == made.accuracy
@@ -293,7 +294,7 @@ def test_trained_is_trained_once_and_kept(
     assert capsys.readouterr().err == ""
     assert file.stat().st_mtime_ns == stamp
     assert first.accuracy == again.accuracy
-    wanted = fit("mlp", seed=0, out=places / "other.pt").state
+    wanted = fit(Training.of("mlp", seed=0), out=places / "other.pt").state
     assert all(torch.equal(v, wanted[k]) for k, v in again.module.state_dict().items())
     monkeypatch.delenv("DPAUDIT_CHECKPOINTS")
     assert checkpoint_file("mlp") == places / "cache" / "checkpoints" / "mlp.pt"

@@ -16,12 +16,17 @@ from dpaudit.training import fitting, plain_training
 from dpaudit.training.checkpoint import Checkpoint, load_checkpoint
 from dpaudit.training.data import Images, load_images
 from dpaudit.training.files import locked
-from dpaudit.training.fitting import Epoch, fit
+from dpaudit.training.fitting import Epoch
 from dpaudit.training.models import MODELS, make_model
 from dpaudit.training.on_device import ImagesOnDevice
-from dpaudit.training.plain_training import RECIPES, Recipe
+from dpaudit.training.plain_training import RECIPES, Recipe, Training
 
 CPU = torch.device("cpu")
+
+
+def fit(model: str, *, out: Path, resume=False, wait=False, on_epoch=None, **options) -> Checkpoint:
+    training = Training.of(model, **options)
+    return fitting.fit(training, out=out, resume=resume, wait=wait, on_epoch=on_epoch)
 
 
 class Killed(Exception):
@@ -55,9 +60,9 @@ def dropped(monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(plain_training, "load_images", less)
     models = {**MODELS, "dropped": replace(MODELS["resnet20"], make=make, parameters=5_370)}
     recipes = {**RECIPES, "dropped": replace(RECIPES["vgg19-bn"], epochs=3)}
-    for module in ("models", "fitting", "plain_training", "checkpoint"):
+    for module in ("models", "plain_training", "checkpoint"):
         monkeypatch.setattr(f"dpaudit.training.{module}.MODELS", models)
-    monkeypatch.setattr(fitting, "RECIPES", recipes)
+    monkeypatch.setattr(plain_training, "RECIPES", recipes)
     return "dropped"
 
 
@@ -84,7 +89,7 @@ def test_learns_and_measures(tmp_path: Path) -> None:
 def test_first_step_is_adams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Adam's first step moves each weight by lr·g/(|g| + 1e-8), g recomputed from all images."""
     monkeypatch.setattr(
-        fitting, "RECIPES", {"mlp": Recipe(optimizer="adam", lr=1e-3, batch=4096, epochs=1)}
+        plain_training, "RECIPES", {"mlp": Recipe(optimizer="adam", lr=1e-3, batch=4096, epochs=1)}
     )
     found = fit("mlp", data="synthetic", seed=4, out=tmp_path / "mlp.pt")
     network, images = make_model("mlp", seed=4), load_images("synthetic")
@@ -220,7 +225,7 @@ def test_divergence_is_an_error_and_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        fitting, "RECIPES", {"mlp": Recipe(optimizer="sgd", lr=1e30, batch=64, epochs=2)}
+        plain_training, "RECIPES", {"mlp": Recipe(optimizer="sgd", lr=1e30, batch=64, epochs=2)}
     )
     with pytest.raises(UsageError, match=r"^seed=0"):
         fit("mlp", data="synthetic", out=tmp_path / "mlp.pt")

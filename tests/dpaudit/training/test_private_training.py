@@ -21,7 +21,15 @@ from support.noise_multipliers import noise_multipliers  # noqa: F401
 from dpaudit.training.data import load_images
 from dpaudit.training.models import make_model
 from dpaudit.training.private.canaries import Canaries, mislabelled
-from dpaudit.training.private.run import Recipe, _private, epoch_steps, train_privately
+from dpaudit.training.private.run import (
+    Recipe,
+    Records,
+    RunNoise,
+    Watch,
+    _private,
+    epoch_steps,
+    train_privately,
+)
 
 STREAM = KeyedStream.from_seed("private training")
 RECIPE = Recipe(model="mlp", epochs=1, batch=128, lr=0.5)
@@ -33,14 +41,26 @@ def images():
     return load_images("synthetic"), load_images("synthetic", split="test")
 
 
-def run(images, source, *, seed="noise", recipe=RECIPE, canaries=None, watched=True, **options):
+def run(
+    images,
+    source,
+    *,
+    seed="noise",
+    recipe=RECIPE,
+    canaries=None,
+    watched=True,
+    pair_every=1,
+    device="cpu",
+):
     (train, test), sights = images, []
     if canaries is None:
         canaries = Canaries.draw(40, of=len(train), stream=STREAM.child("canaries"))
-    options |= {"train": train, "test": test, "source": source, "stream": STREAM}
-    watch = sights.append if watched else None
-    options |= {"noise_seed": seed, "canaries": canaries, "watch": watch}
-    return train_privately(recipe, **options), sights
+    records = Records(train=train, test=test, canaries=canaries)
+    watch = Watch(sights.append, pair_every=pair_every) if watched else None
+    noise = RunNoise(source=source, seed=seed)
+    return train_privately(
+        recipe, records, noise=noise, stream=STREAM, watch=watch, device=device
+    ), sights
 
 
 def pancake(sigma):

@@ -11,7 +11,7 @@ from dpaudit.protocols import GameAttack
 from dpaudit.randomness import KeyedStream
 from dpaudit_attacks.pool_inference import attack
 from dpaudit_attacks.pool_inference.attack import PoolInference
-from dpaudit_attacks.pool_inference.game import make_mechanism, people
+from dpaudit_attacks.pool_inference.game import DeviceOptions, people
 from dpaudit_attacks.pool_inference.popularity import ADVERSARIES
 from dpaudit_attacks.pool_inference.posterior import count_posterior
 from dpaudit_attacks.pool_inference.settings import load_setting
@@ -184,7 +184,8 @@ def test_games_that_cannot_start(options):
     ],
 )
 def test_a_mechanism_has_the_epsilon_asked_for_or_its_own(spec, epsilon):
-    made = make_mechanism(spec, epsilon=3.0, m=64, functions=8, universe=50, stream=STREAM)
+    device = DeviceOptions(mechanism=spec, epsilon=3.0, m=64, functions=8)
+    made = device.device(50, stream=STREAM)
     assert made.epsilon == pytest.approx(epsilon, abs=1e-6)
 
 
@@ -205,8 +206,8 @@ def test_a_policy_that_leaves_people_out():
 
 def test_hash_functions_are_the_stream_s_or_the_option_s():
     def made(spec, label):
-        options = {"epsilon": 1.0, "m": 64, "functions": 8, "universe": 50}
-        return make_mechanism(spec, **options, stream=STREAM.child(label))
+        device = DeviceOptions(mechanism=spec, epsilon=1.0, m=64, functions=8)
+        return device.device(50, stream=STREAM.child(label))
 
     assert made("count-mean-sketch", 1).hashes != made("count-mean-sketch", 2).hashes
     own = made("count-mean-sketch:m=32,functions=4,seed=3", 1)

@@ -7,8 +7,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpaudit.randomness import KeyedStream
+from dpaudit_mitigations.joint_seeds.mitigation import run_session
 from dpaudit_mitigations.joint_seeds.server import SeedServer
-from dpaudit_mitigations.joint_seeds.session import run_session
 from dpaudit_mitigations.joint_seeds.terms import SessionTerms
 from dpaudit_mitigations.joint_seeds.verifier import Verifier
 

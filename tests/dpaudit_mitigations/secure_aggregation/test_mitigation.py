@@ -29,11 +29,12 @@ from dpaudit_mitigations.none import NoMitigation
 from dpaudit_mitigations.secure_aggregation import ring
 from dpaudit_mitigations.secure_aggregation.mitigation import DistributedGaussian
 from dpaudit_mitigations.secure_aggregation.noise import (
+    LARGEST_SKELLAM_SCALE,
     NoiseShare,
+    draw_skellam,
     finest_granularity,
     least_honest,
 )
-from dpaudit_mitigations.secure_aggregation.skellam import LARGEST_SKELLAM_SCALE, draw_skellam
 
 VARIANTS = [
     {},

@@ -13,7 +13,6 @@ from dpaudit_mitigations.secure_aggregation.gathering import Gathering, Stage
 from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
 from dpaudit_mitigations.secure_aggregation.plan import Plan, least_threshold
 from dpaudit_mitigations.secure_aggregation.simulation import party_names, simulate
-from dpaudit_mitigations.secure_aggregation.suspended import resume, suspend
 from dpaudit_mitigations.secure_aggregation.terms import RoundTerms
 
 STAGES = ("advertise", "share", "mask", "confirm", "unmask")
@@ -163,52 +162,6 @@ def test_no_threshold_allows_two_signed_lists():
         for c in range(n - 1):
             t = least_threshold(n, colluding=c)
             assert 2 * t - c > n >= 2 * (t - 1) - c
-
-
-def nap(r, name):
-    key = r.signing[name]
-    r.clients[name] = resume(r.plan, signing_key=key, data=suspend(r.clients[name]))
-
-
-def test_every_stage_after_a_nap(make_round):
-    r = make_round(4, threshold=3)
-    for stage in STAGES:
-        outcome = getattr(r, stage)("abc" if stage == "mask" else None)
-        if stage != "unmask":
-            for name in "abc":
-                nap(r, name)
-    assert outcome.survivors == ("a", "b", "c")
-    assert (outcome.total == r.expected("abc")).all()
-
-
-def test_nobody_wakes_up_without_masks(make_round):
-    """Between envelopes and vector no client is suspended: resumed, it would not mask."""
-    r = make_round(3).until("mask")
-    data = suspend(r.clients["a"])
-    forged = data.replace(b"\xa5stage\x02", b"\xa5stage\x03")
-    assert forged != data
-    with pytest.raises(MessageError, match="of a stage"):
-        resume(r.plan, signing_key=r.signing["a"], data=forged)
-    resume(r.plan, signing_key=r.signing["a"], data=data)
-
-
-def test_nothing_to_come_back_to(make_round):
-    r = make_round(3)
-    with pytest.raises(UsageError, match="cannot be resumed"):
-        suspend(r.clients["a"])
-    r.advertise()
-    data = suspend(r.clients["a"])
-    assert r.clients["a"].ended
-    with pytest.raises(UsageError, match="cannot be resumed"):
-        suspend(r.clients["a"])
-    other = make_round(3, tag="other")
-    with pytest.raises(UsageError, match="another round"):
-        resume(other.plan, signing_key=other.signing["a"], data=data)
-    with pytest.raises(UsageError, match="signing_key"):
-        resume(r.plan, signing_key=r.signing["b"], data=data)
-    for at in range(0, len(data), 7):
-        with pytest.raises((MessageError, UsageError)):
-            resume(r.plan, signing_key=r.signing["a"], data=data[:at])
 
 
 TERMS = RoundTerms(

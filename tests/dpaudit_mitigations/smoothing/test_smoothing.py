@@ -38,7 +38,7 @@ from dpaudit.vectors.exact_integers import draw_integers
 from dpaudit.vectors.exact_law import IntegerLaw
 from dpaudit.vectors.lattice import RoundedHost, lattice_step
 from dpaudit_attacks.seed_reader import SeedReader
-from dpaudit_mitigations.smoothing.seeded import seeded_low
+from dpaudit_mitigations.smoothing.own_noise import seeded_low
 from dpaudit_mitigations.smoothing.smoothing import Smoothing
 
 DELTA = 1e-10

@@ -16,10 +16,7 @@ from dpaudit.local.randomized_response import RandomizedResponse
 from dpaudit.protocols import SubmissionPolicy
 from dpaudit.randomness import KeyedStream
 from dpaudit.testing import check_submission_policy
-from dpaudit_mitigations.submissions.capped import Capped
-from dpaudit_mitigations.submissions.every import Every
-from dpaudit_mitigations.submissions.memoised import Memoised
-from dpaudit_mitigations.submissions.shuffled import Shuffled
+from dpaudit_mitigations.submissions import Capped, Every, Memoised, Shuffled
 
 STREAM = KeyedStream.from_seed("submissions")
 TRUTH = RandomizedResponse(30.0, categories=1000)  # answers truthfully but once in 10¹⁰

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ from dpaudit_mitigations.transport import certificates as certificates_module
 from dpaudit_mitigations.transport.certificates import dns_name, load_identity, make_authority
 from dpaudit_mitigations.transport.client import _Sending, ask, call
 from dpaudit_mitigations.transport.logs import clean, logger
-from dpaudit_mitigations.transport.server import serve
+from dpaudit_mitigations.transport.server import Limits, serve
 from dpaudit_mitigations.transport.wire import grpc
 
 CHILD = Path(__file__).with_name("child.py")
@@ -49,8 +50,9 @@ def start(party):
 
         def begin(*handlers, **options):
             methods = {h.__name__: h for h in (echo, name, once, *handlers)}
+            given = {f.name: options.pop(f.name) for f in fields(Limits) if f.name in options}
             options = {"identity": party("noise"), "peers": ["answer"]} | options
-            return stack.enter_context(serve(methods, **options))
+            return stack.enter_context(serve(methods, limits=Limits(**given), **options))
 
         yield begin
 
@@ -238,7 +240,7 @@ def test_messages_beyond_the_limit(start, talk, party, log_lines):
     def large(peer, request):
         yield b"x" * 20_000
 
-    server = start(large, message_limit=10_000)
+    server = start(large, message=10_000)
     assert talk(server, messages=[b"x" * 10_000]) == [b"x" * 10_000]
     with pytest.raises(MessageError, match="larger than the limit"):
         talk(server, messages=[b"x" * 10_001])
@@ -556,7 +558,7 @@ def test_two_servers_do_not_share_a_port(start):
 NAN = float("nan")
 OF_A_SERVER = [
     {"address": "127.0.0.1"}, {"address": "unix:/tmp/x"}, {"address": "127.0.0.1:99999"},
-    {"peers": []}, {"peers": ["No"]}, {"message_limit": 0}, {"concurrent": 0}, {"each": 0},
+    {"peers": []}, {"peers": ["No"]}, {"message": 0}, {"concurrent": 0}, {"each": 0},
     {"each": 5}, {"idle": 0.0}, {"idle": 700.0}, {"idle": NAN},
 ]  # fmt: skip
 OF_A_CLIENT = [

@@ -13,11 +13,10 @@ from dpaudit_mitigations.codec import pack
 from dpaudit_mitigations.transport.certificates import load_identity, make_authority
 from dpaudit_mitigations.transport.logs import Log
 from dpaudit_mitigations.transport.server import serve
-from dpaudit_mitigations.two_servers.answer_side import AnswerSide, Contact, Question
+from dpaudit_mitigations.two_servers.answer_side import AnswerSide, Contact, Question, Seeds
 from dpaudit_mitigations.two_servers.lattice import granularity
 from dpaudit_mitigations.two_servers.named_noise import draw_of, named_source
 from dpaudit_mitigations.two_servers.noise_side import NoiseSide
-from dpaudit_mitigations.two_servers.seeds import Seeds
 from dpaudit_mitigations.two_servers.sums import add_query
 from dpaudit_mitigations.two_servers.words import PUBLISH, TERMS, PublicationReceipt, ReleaseTerms
 
@@ -299,7 +298,7 @@ def test_a_seed_that_a_killed_process_left_is_erased_at_the_next_start(
     with answering(tmp_path / "a") as side:
         with monkeypatch.context() as patch:
             patch.setattr(
-                "dpaudit_mitigations.two_servers.seeds.Seeds.erase", lambda self, name: 1 / 0
+                "dpaudit_mitigations.two_servers.answer_side.Seeds.erase", lambda self, name: 1 / 0
             )
             with pytest.raises(ZeroDivisionError):
                 side.release(question(), contact(noise, parties))

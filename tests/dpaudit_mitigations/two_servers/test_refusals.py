@@ -20,7 +20,7 @@ from dpaudit_mitigations.codec import pack, unpack
 from dpaudit_mitigations.transport.certificates import load_identity, make_authority
 from dpaudit_mitigations.transport.client import ask
 from dpaudit_mitigations.transport.logs import Log
-from dpaudit_mitigations.transport.server import serve
+from dpaudit_mitigations.transport.server import Limits, serve
 from dpaudit_mitigations.transport.vectors import vector_frames
 from dpaudit_mitigations.two_servers.lattice import secure_draw
 from dpaudit_mitigations.two_servers.noise_side import NoiseSide
@@ -79,7 +79,7 @@ def offer(**fields):
 
 def with_fields(**fields):
     sent = {"kind": "offer", **dict(sorted(fields_of(fields).items()))}
-    return [msgspec.msgpack.encode(sent)]
+    return [msgspec.json.encode(sent)]
 
 
 REFUSED = {
@@ -127,7 +127,11 @@ def side(tmp_path):
 @pytest.fixture
 def server(side, parties):
     with serve(
-        side.handlers, identity=parties("noise"), peers=["answer"], idle=0.5, log=Log("noise")
+        side.handlers,
+        identity=parties("noise"),
+        peers=["answer"],
+        limits=Limits(idle=0.5),
+        log=Log("noise"),
     ) as running:
         yield running
 

@@ -16,9 +16,13 @@ from dpaudit_mitigations.verifiable_counts.bit_proofs import (
     BlockSecrets,
     BlockStatement,
     add_claims,
+    basis_at,
     challenges_of,
+    combine,
     prove,
     relation_at,
+    vanishing_at,
+    weights_of,
 )
 from dpaudit_mitigations.verifiable_counts.challenges import Challenges, session_challenges
 from dpaudit_mitigations.verifiable_counts.commitments import column_bases, commit, commit_rows
@@ -38,12 +42,6 @@ from dpaudit_mitigations.verifiable_counts.group import (
     random_scalar,
     random_scalars,
     sum_of_multiples,
-)
-from dpaudit_mitigations.verifiable_counts.interpolation import (
-    basis_at,
-    combine,
-    vanishing_at,
-    weights_of,
 )
 
 K, M = 5, 8

@@ -16,7 +16,7 @@ from dpaudit.accounting.binomial import binomial_coins, binomial_epsilon
 from dpaudit.errors import CheatingError, MessageError, UsageError
 from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise.gaussian import Gaussian
-from dpaudit_mitigations.verifiable_counts import client_records, disjunctive
+from dpaudit_mitigations.verifiable_counts import client_records
 from dpaudit_mitigations.verifiable_counts import prover as prover_module
 from dpaudit_mitigations.verifiable_counts import terms as terms_module
 from dpaudit_mitigations.verifiable_counts import verifier as verifier_module
@@ -24,12 +24,13 @@ from dpaudit_mitigations.verifiable_counts.challenges import Challenges
 from dpaudit_mitigations.verifiable_counts.client_records import (
     add_commitments,
     add_openings,
+    check_bit,
     check_openings,
     check_record,
     make_record,
+    prove_bit,
 )
 from dpaudit_mitigations.verifiable_counts.commitments import Opening, commit, open_counts
-from dpaudit_mitigations.verifiable_counts.disjunctive import check_bit, prove_bit
 from dpaudit_mitigations.verifiable_counts.group import (
     L,
     decode_scalars,
@@ -512,7 +513,7 @@ def test_disjunctions_are_simulatable(stream, monkeypatch):
             check_bit(commit(value, blinding), proof, challenges=Challenges(b"t"))
         wanted = sum(numbers[:2]) % L
         with monkeypatch.context() as programmed:
-            programmed.setattr(disjunctive, "_challenge", lambda *_, wanted=wanted: wanted)
+            programmed.setattr(client_records, "_challenge", lambda *_, wanted=wanted: wanted)
             check_bit(commit(value, blinding), proof, challenges=Challenges(b"t"))
 
 

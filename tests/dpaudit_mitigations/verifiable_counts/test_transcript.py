@@ -19,8 +19,8 @@ from dpaudit_mitigations.verifiable_counts.group import (
     random_scalar,
 )
 from dpaudit_mitigations.verifiable_counts.messages import encode_seed, public_coins, sign_session
+from dpaudit_mitigations.verifiable_counts.mitigation import run_session
 from dpaudit_mitigations.verifiable_counts.prover import Prover
-from dpaudit_mitigations.verifiable_counts.session import run_session
 from dpaudit_mitigations.verifiable_counts.terms import CountTerms
 from dpaudit_mitigations.verifiable_counts.transcript import Transcript, verify
 

@@ -105,11 +105,8 @@ class BoxMuller:
             v,
             addition.dtype.type(addition.divisor),
             after,
-            self.radius(k) * before,
-            k_ends,
-            cosine,
-            sine,
-            t_ends,
+            (self.radius(k) * before, k_ends),
+            (cosine, sine, t_ends),
         )
         return found
 
@@ -136,10 +133,10 @@ def _ranges(low: Integers, high: Integers) -> tuple[Integers, Integers]:
 
 
 @jit
-def _match(  # type: ignore[no-untyped-def]
-    y, v, divisor, scale, radius, k_ends, cosine, sine, t_ends
-):
+def _match(y, v, divisor, scale, radii, turns):  # type: ignore[no-untyped-def]
     """Whether a radius and a turn of each pair's give exactly its two releases."""
+    radius, k_ends = radii
+    cosine, sine, t_ends = turns
     found = np.zeros(y.shape[1], np.bool_)
     k0, t0 = 0, 0
     for p in range(y.shape[1]):

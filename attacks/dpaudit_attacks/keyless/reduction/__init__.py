@@ -1,1 +1,38 @@
-"""Lattice reduction behind one interface: ``fpylll`` and, where it is installed, BLASter."""
+"""Reducers of lattices, and which of them are installed."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from dpaudit.errors import UsageError
+from dpaudit_attacks.keyless.reduction.interface import Reducer
+from dpaudit_attacks.keyless.reduction.with_blaster import BlasterReducer
+from dpaudit_attacks.keyless.reduction.with_fpylll import FpylllReducer
+
+__all__ = ["installed", "reducer"]
+
+_MODULES: dict[str, type[BlasterReducer | FpylllReducer]] = {
+    "fpylll": FpylllReducer,
+    "blaster_core": BlasterReducer,
+}
+
+
+def installed() -> tuple[Reducer, ...]:
+    """The reducers whose libraries are there; none is imported."""
+    return tuple(
+        made() for module, made in _MODULES.items() if importlib.util.find_spec(module) is not None
+    )
+
+
+def reducer(name: str | None = None) -> Reducer:
+    """The reducer of this name; None: of those installed, the one that takes most rows.
+
+    Raises:
+        UsageError: no reducer has this name.
+    """
+    if name is None:
+        return max(installed(), key=lambda one: one.most_rows, default=FpylllReducer())
+    made = {kind.name: kind for kind in _MODULES.values()}
+    if name not in made:
+        raise UsageError(f"reducer={name}: must be one of {', '.join(made)}")
+    return made[name]()

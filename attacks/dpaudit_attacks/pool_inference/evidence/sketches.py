@@ -13,7 +13,7 @@ import itertools
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numba
 import numpy as np
@@ -123,6 +123,11 @@ class PoolTables:
             sums = np.float64 if 8 * count * size <= _KEPT else np.float32
             self.neutral = Rows(count, size, sums, self._fill_neutral)
 
+    @property
+    def weights(self) -> Weights:
+        """What the loops add up."""
+        return Weights(self.column, self.weight, self.scale)
+
     def _fill_positions(self, function: int, row: npt.NDArray[Any]) -> None:
         row[:] = self.hashes.positions(self._members, function)
 
@@ -162,19 +167,42 @@ def fill_table(table, positions, column, weight, neutral, scale):  # type: ignor
         table[c >> 3, positions[z], c & 7] += weight[z]
 
 
+class Part(NamedTuple):
+    """Reports of some hash functions, and these functions' rows."""
+
+    order: npt.NDArray[np.int64]
+    """``order[starts[f]:starts[f + 1]]`` are the reports of the part's f-th function."""
+    starts: npt.NDArray[np.int64]
+    positions: npt.NDArray[Any]
+    """``positions[at[f]]`` is its row of the members' positions."""
+    at: npt.NDArray[np.int64]
+    neutral: npt.NDArray[Any]
+    """``neutral[neutral_at[f]]`` is its row of the neutral pool."""
+    neutral_at: npt.NDArray[np.int64]
+
+
+class Weights(NamedTuple):
+    """What members add, (members,) each, and the factor of the neutral pool's rows."""
+
+    column: npt.NDArray[np.int64]
+    weight: npt.NDArray[np.float64]
+    scale: float
+
+
 # hash functions at a time: bounds what is computed anew where rows are too many to keep
 _FUNCTIONS = 1 << 12
 
 
 def by_function(
-    function: npt.NDArray[np.uint32], tables: PoolTables, work: Callable[..., None], *, threads: int
+    function: npt.NDArray[np.uint32],
+    tables: PoolTables,
+    work: Callable[[Part], None],
+    *,
+    threads: int,
 ) -> None:
     """Call ``work`` for parts of the reports, in ``threads`` threads.
 
-    Its arguments: (order, starts, positions, at, neutral, neutral_at). ``function`` (n,) are some
-    of the family's, as the mechanism's ``check`` makes sure. ``order[starts[f]:starts[f + 1]]`` are
-    the reports of the part's f-th function, ``positions[at[f]]`` and ``neutral[neutral_at[f]]`` its
-    rows.
+    ``function`` (n,) are some of the family's, as the mechanism's ``check`` makes sure.
     """
     if not len(function):
         return
@@ -190,7 +218,8 @@ def by_function(
             cuts = np.linspace(0, len(part), threads + 1).astype(int)
             tasks = [
                 pool.submit(
-                    work, order, borders[a : b + 1], rows[0], rows[1][a:b], rows[2], rows[3][a:b]
+                    work,
+                    Part(order, borders[a : b + 1], rows[0], rows[1][a:b], rows[2], rows[3][a:b]),
                 )
                 for a, b in itertools.pairwise(cuts.tolist())
                 if a < b
@@ -234,33 +263,18 @@ class HadamardEvidence(_Tabled):
         self._mechanism.check(reports)
         out = np.empty((len(reports), tables.pools.k + 1))
 
-        def work(
-            order: Any, starts: Any, positions: Any, at: Any, neutral: Any, neutral_at: Any
-        ) -> None:
-            rows = (positions, at, tables.column, tables.weight, neutral, neutral_at, tables.scale)
-            _fill_transformed(reports.coordinate, reports.sign, order, starts, *rows, *law, out)
+        def work(part: Part) -> None:
+            _fill_transformed(reports.coordinate, reports.sign, part, tables.weights, law, out)
 
         by_function(reports.function, tables, work, threads=threads)
         return out
 
 
 @jit
-def _fill_transformed(  # type: ignore[no-untyped-def]
-    coordinate,
-    sign,
-    order,
-    starts,
-    positions,
-    at,
-    column,
-    weight,
-    neutral,
-    neutral_at,
-    scale,
-    gain,
-    least,
-    out,
-):
+def _fill_transformed(coordinate, sign, part, weights, law, out):  # type: ignore[no-untyped-def]
+    order, starts, positions, at, neutral, neutral_at = part
+    column, weight, scale = weights
+    gain, least = law
     width, m = out.shape[1], neutral.shape[1]
     blocks = (width + LANES - 1) // LANES
     table = np.empty((blocks, m, LANES))
@@ -307,11 +321,10 @@ class SketchEvidence(_Tabled):
         words = _words(reports.bits)
         out = np.empty((len(words), tables.pools.k + 1))
 
-        def work(
-            order: Any, starts: Any, positions: Any, at: Any, neutral: Any, neutral_at: Any
-        ) -> None:
-            rows = (positions, at, tables.column, tables.weight, neutral, neutral_at, tables.scale)
-            _fill_bits(words, order, starts, *rows, math.expm1(self._mechanism.epsilon), out)
+        gain = math.expm1(self._mechanism.epsilon)
+
+        def work(part: Part) -> None:
+            _fill_bits(words, part, tables.weights, gain, out)
 
         by_function(reports.function, tables, work, threads=threads)
         return out
@@ -343,14 +356,14 @@ _contracted: Any = numba.njit(
 
 
 @_contracted
-def _fill_bits(  # type: ignore[no-untyped-def]
-    words, order, starts, positions, at, column, weight, neutral, neutral_at, scale, gain, out
-):
+def _fill_bits(words, part, weights, gain, out):  # type: ignore[no-untyped-def]
     """Evidence of the reports of some functions, eight pools at once.
 
     Over the set bits alone, four at a time. Reports of one function lie far apart in memory; some
     at a time are gathered first, so that the waiting overlaps.
     """
+    order, starts, positions, at, neutral, neutral_at = part
+    column, weight, scale = weights
     width, m, length = out.shape[1], neutral.shape[1], words.shape[1]
     blocks = (width + LANES - 1) // LANES
     table = np.empty((blocks, m + 1, LANES))  # position m has nobody: it fills up the last four

@@ -5,7 +5,7 @@ import pytest
 import scipy
 
 from dpaudit.accounting import gaussian_epsilon
-from dpaudit.audit.epsilon.judge import judge, learn
+from dpaudit.audit.epsilon.judge import Aim, judge, learn
 from dpaudit.audit.epsilon.learned_scores import learned_scores
 from dpaudit.audit.epsilon.run import audit_mechanism
 from dpaudit.audit.options import PrivacyClaim
@@ -28,7 +28,7 @@ def gated(rng, side, n):
 
 def audit(release, *, seconds, n=6_000, k=2, claim=1.0):
     neighbours, rng = (np.zeros(k), np.ones(k)), np.random.default_rng(5)
-    options = {"delta": 0.0, "alpha": 0.01, "real_numbers": True, "seconds": seconds}
+    options = {"aim": Aim(0.0, 0.01, real_numbers=True), "seconds": seconds}
     halves = release(0, n), release(1, n)
     learned = learn(*halves, neighbours=neighbours, rng=rng, **options)
     return judge(learned, release(0, n), release(1, n), claim=PrivacyClaim(claim, 0.0), alpha=0.01)
@@ -109,7 +109,7 @@ def test_bounds_with_learned_scores_cover():
     """40 audits of Gaussian noise at exactly its claim, α = 0.1: fails from 12 misses on."""
     rng, n, times, missed = np.random.default_rng(23), 1_200, 40, 0
     truth, centre = gaussian_epsilon(1e-2, sigma=1.0), np.full(4, 0.5)
-    options = {"delta": 1e-2, "alpha": 0.1, "real_numbers": True, "seconds": 5}
+    options = {"aim": Aim(1e-2, 0.1, real_numbers=True), "seconds": 5}
 
     def normals(count, at=0.0):
         return at + rng.standard_normal((count, 4))

@@ -10,7 +10,13 @@ import pytest
 
 import dpaudit
 from dpaudit.audit.epsilon.datasets import records_of
-from dpaudit.audit.epsilon.neighbour_search import Schema, _canonical, neighbours_of, search
+from dpaudit.audit.epsilon.neighbour_search import (
+    Beginning,
+    Schema,
+    _canonical,
+    neighbours_of,
+    search,
+)
 from dpaudit.errors import SamplerError, SamplerTimeoutError, UsageError
 from dpaudit.samplers.callables import CallableOnDatasets
 
@@ -25,12 +31,15 @@ def no_classifiers(monkeypatch):
 
 def _found(release, *, adjacency="add-remove", bounds=(0, 1), seconds=60.0, progress=None):
     """What the search finds, and the ε that the pair shows on new releases."""
-    options = {"adjacency": adjacency, "bounds": bounds, "delta": 0.0, "samples": 4000}
+    options, beginning = (
+        {"delta": 0.0, "samples": 4000},
+        Beginning(records_of(DATA), adjacency, bounds),
+    )
     given = {"deadline": time.monotonic() + seconds, "progress": progress}
     rng = np.random.default_rng(1)
     with np.errstate(all="ignore"):
         release = CallableOnDatasets(release, name="m")
-        return search(release, records_of(DATA), rng=rng, **options, **given)
+        return search(release, beginning, rng=rng, **options, **given)
 
 
 def _laplace(rng):

@@ -113,7 +113,7 @@ def normals(rng, m, mu):
 
 def missed(make, times, *, epsilon, delta, alpha=0.1, mu=None, guesses=None):
     count, bounds = 0, []
-    claim = {"epsilon": epsilon, "delta": delta, "mu": mu, "guesses": guesses}
+    claim = {"claim": PrivacyClaim(epsilon, delta, mu), "guesses": guesses}
     for i in range(times):
         rng = np.random.default_rng(1000 + i)
         found = one_run(*make(rng), alpha=alpha, ties=rng, **claim)
@@ -172,19 +172,19 @@ def test_choosing_the_number_of_guesses_by_their_rightness_without_paying_fails_
 def test_tightness_and_power():
     rng = np.random.default_rng(5)
     scores, member = responses(rng, 10_000, 1.0)
-    found = one_run(scores, member, epsilon=1.0, delta=1e-6, alpha=0.05, ties=rng)
+    found = one_run(scores, member, claim=PrivacyClaim(1.0, 1e-6), alpha=0.05, ties=rng)
     assert 0.88 < found.epsilon <= 1
     assert found.p > 0.05
     scores, member = responses(rng, 2000, 2.0)
-    assert one_run(scores, member, epsilon=1.0, delta=1e-6, alpha=0.05, ties=rng).p < 1e-3
+    assert one_run(scores, member, claim=PrivacyClaim(1.0, 1e-6), alpha=0.05, ties=rng).p < 1e-3
     scores, member = normals(rng, 5000, 3.0)
-    found = one_run(scores, member, epsilon=8.0, delta=1e-5, mu=1.0, alpha=0.05, ties=rng)
+    found = one_run(scores, member, claim=PrivacyClaim(8.0, 1e-5, 1.0), alpha=0.05, ties=rng)
     assert found.p_mu < 1e-3
 
 
 def test_the_order_of_the_file_shows_nothing():
     """Equal scores with all members first: a stable sort alone would name every one of them."""
-    member, claim = np.arange(1000) < 500, {"epsilon": 0.0, "delta": 0.0, "alpha": 0.01}
+    member, claim = np.arange(1000) < 500, {"claim": PrivacyClaim(0.0, 0.0), "alpha": 0.01}
     for scores in (np.zeros(1000), np.round(np.random.default_rng(3).standard_normal(1000))):
         found = one_run(scores, member, ties=np.random.default_rng(4), **claim)
         assert found.epsilon == 0
@@ -198,7 +198,7 @@ def test_the_order_of_the_file_shows_nothing():
 def test_refusals(m, guesses, says):
     made = {"ties": np.random.default_rng(1), "guesses": guesses}
     with pytest.raises(UsageError, match=says):
-        one_run(np.zeros(m), np.zeros(m, bool), epsilon=1, delta=0, alpha=0.1, **made)
+        one_run(np.zeros(m), np.zeros(m, bool), claim=PrivacyClaim(1, 0), alpha=0.1, **made)
 
 
 def trial_of(details):
@@ -238,7 +238,7 @@ def test_top_guesses_are_chosen_where_only_they_show_something():
         rng = np.random.default_rng(i)
         member = rng.random(1000) < 0.5
         scores = rng.standard_normal(1000) + 6.0 * member * (rng.random(1000) < 0.3)
-        found = one_run(scores, member, epsilon=1.0, delta=1e-5, alpha=0.05, ties=rng)
+        found = one_run(scores, member, claim=PrivacyClaim(1.0, 1e-5), alpha=0.05, ties=rng)
         assert found.by_epsilon.guesses.bottom == 0
         shown.append(found.epsilon)
     assert min(shown) > 2.5
@@ -246,7 +246,7 @@ def test_top_guesses_are_chosen_where_only_they_show_something():
 
 @pytest.mark.slow
 def test_bounds_hold_where_most_of_alpha_is_for_mu():
-    claim, count = {"epsilon": 9, "delta": 1e-5, "mu": 1.0, "alpha": 0.1, "share": 0.1}, 0
+    claim, count = {"claim": PrivacyClaim(9, 1e-5, 1.0), "alpha": 0.1, "share": 0.1}, 0
     for i in range(TIMES):
         rng = np.random.default_rng(3000 + i)
         found = one_run(*normals(rng, 300, 1.0), ties=rng, **claim)
@@ -279,7 +279,7 @@ def test_on_the_same_scores_it_shows_more_than_a_split(mu, m):
     for i in range(6):
         rng = np.random.default_rng(40 + i)
         scores, member = normals(rng, m, mu)
-        found = one_run(scores, member, epsilon=1.0, delta=1e-5, alpha=0.05, ties=rng)
+        found = one_run(scores, member, claim=PrivacyClaim(1.0, 1e-5), alpha=0.05, ties=rng)
         ours.append(found.epsilon)
         theirs.append(oracle_split(scores, member, level=0.05, delta=1e-5, rng=rng))
     assert np.mean(ours) > np.mean(theirs)

@@ -18,7 +18,7 @@ from dpaudit.audit.epsilon.bounds import (
     one_sided,
 )
 from dpaudit.audit.epsilon.events import Cells, Event, Statistic
-from dpaudit.audit.epsilon.judge import judge, learn
+from dpaudit.audit.epsilon.judge import Aim, judge, learn
 from dpaudit.audit.epsilon.shares import divided, possible_shares
 from dpaudit.audit.epsilon.verdict import two_neighbour_blind_spots
 from dpaudit.errors import SamplerOutputError, SamplerTimeoutError, UsageError
@@ -123,7 +123,7 @@ def test_all_bounds_cover_together(law):
     rng = np.random.default_rng(23)
     release, near = make(rng), (np.zeros(k), np.ones(k) / math.sqrt(k))
     n, times, missed, bounds = 1000, 60, 0, []
-    options = {"neighbours": near, "delta": delta, "alpha": 0.1, "real_numbers": True}
+    options = {"neighbours": near, "aim": Aim(delta, 0.1, real_numbers=True)}
     for _ in range(times):
         second = int(rng.binomial(2 * n, 0.5))
         learned = learn(*(release(v, n) for v in near), rng=rng, **options)
@@ -186,10 +186,10 @@ def test_delta_at_the_claimed_epsilon_is_nearly_all_of_it():
     release = coarse(laplace(rng, 0.8))
     x, y = ([release(np.array([v]), 50_000) for v in (0.0, 1.0)] for _ in range(2))
     near = (np.zeros(1), np.ones(1))
-    options = {"neighbours": near, "delta": 0.0, "alpha": 0.01, "real_numbers": True}
     found = []
     for epsilon in (1.0, None):
-        learned = learn(*x, rng=np.random.default_rng(1), epsilon=epsilon, **options)
+        aim = Aim(0.0, 0.01, epsilon, real_numbers=True)
+        learned = learn(*x, rng=np.random.default_rng(1), neighbours=near, aim=aim)
         found.append(judge(learned, *y, claim=claim, alpha=0.01).delta)
     assert found[1] < found[0]
     assert 0.093 < found[0] < 1 - math.exp(-1 / 8)
