@@ -68,7 +68,6 @@ deployment_app = App(
     help=(
         "Audit whole systems from their files.\n\n"
         "$ dpaudit deployment apple --config configuration\n"
-        "$ dpaudit deployment apple-scenario --config configuration --out device\n"
         "$ dpaudit deployment attribution --events events.jsonl\n"
         "$ dpaudit deployment census --nmf US_Person_PL_PROD"
     ),
@@ -118,7 +117,6 @@ app.command(name="list")(experiments.list_)
 app.command()(experiments.report)
 app.command()(gates.init)
 deployment_app.command("apple")(with_report(deployments.deployment_apple))
-deployment_app.command("apple-scenario")(deployments.deployment_apple_scenario)
 deployment_app.command("attribution")(with_report(deployments.deployment_attribution))
 deployment_app.command("census")(with_report(deployments.deployment_census))
 verify_app.command("transcript")(protocols.verify_transcript)

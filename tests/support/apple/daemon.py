@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Literal
 
 from dpaudit.deployments.apple.configuration.resolving import resolve
 from dpaudit.deployments.apple.model import Balance, Budget, Configuration, ResolvedKey
 from dpaudit.deployments.apple.rules import NEVER_SUBMITTED, REPORT_SECONDS
-from dpaudit.errors import UsageError
 from dpaudit.interfaces import Stream
-
-__all__ = [
-    "MOST_STORED",
-    "OLDEST_RECORD",
-    "OLDEST_REPORT",
-    "REPORT_VERSION",
-    "TASKS",
-    "BudgetAccount",
-    "Daemon",
-    "GeneratedReport",
-    "Platform",
-    "StoredRecord",
-    "Task",
-    "TaskName",
-]
 
 Platform = Literal["macos", "ios"]
 TaskName = Literal[
@@ -67,31 +50,11 @@ OLDEST_REPORT: dict[Platform, timedelta] = {"macos": timedelta(days=30), "ios": 
 """ReportFilesMaintenance deletes report files older than a month, on iOS 7 days (§5.4)."""
 
 
-_LONGEST = timedelta.max.total_seconds()
-
-
 class BudgetAccount:
     """A budget: SessionAmount at first, and again per whole SessionSeconds (Figures 18, 19)."""
 
     def __init__(self, budget: Budget, created: datetime) -> None:
-        """Open the account.
-
-        Raises:
-            UsageError: SessionSeconds not above 0, or below a microsecond; a SessionAmount below 0.
-        """
-        if not (math.isfinite(budget.session_seconds) and budget.session_seconds >= 1e-6):
-            raise UsageError(
-                f"SessionSeconds={budget.session_seconds} of {budget.name}: "
-                "must be a number of seconds above 0"
-            )
-        if budget.session_amount < 0:
-            raise UsageError(
-                f"SessionAmount={budget.session_amount} of {budget.name}: "
-                "must be a whole number from 0"
-            )
-        self._budget, self._period = budget, timedelta.max
-        if budget.session_seconds < _LONGEST:
-            self._period = timedelta(seconds=budget.session_seconds)
+        self._budget, self._period = budget, timedelta(seconds=budget.session_seconds)
         self._created = self._updated = created
         self.balance = self.accrued = budget.session_amount
         self.spent = 0
@@ -165,17 +128,7 @@ class Daemon:
         platform: Platform = "macos",
         most_stored: int = MOST_STORED,
     ) -> None:
-        """Opt in.
-
-        Raises:
-            UsageError: ``start`` without a time zone; another platform; a limit below 1; a budget
-                of impossible SessionSeconds or SessionAmount.
-        """
-        if platform not in OLDEST_REPORT:
-            raise UsageError(f"platform={platform}: must be macos or ios")
-        if most_stored < 1:
-            raise UsageError(f"most_stored={most_stored}: must be at least 1 record")
-        self.now = _utc("start", start)
+        self.now = start
         self.platform = platform
         self.version = REPORT_VERSION
         self.keys: Mapping[str, ResolvedKey] = {k.key.name: k for k in resolve(configuration)}
@@ -216,37 +169,22 @@ class Daemon:
         return tuple(self._on_disk)
 
     def record(self, key: str, when: datetime) -> StoredRecord:
-        """Store a privatised datum of ``key`` at ``when``, after the tasks due by then.
-
-        Raises:
-            UsageError: a key that does not resolve; a time before :attr:`now`.
-        """
-        if key not in self.keys:
-            raise UsageError(f"key={key}: must have properties and a budget in this configuration")
-        self._advance("when", when)
+        """Store a privatised datum of ``key`` at ``when``, after the tasks due by then."""
+        self._advance(when)
         record = StoredRecord(self._next, key, self.now, self.version, submitted=False)
         self._stored[record.number] = record
         self._next += 1
         return record
 
     def run_until(self, when: datetime) -> tuple[GeneratedReport, ...]:
-        """Let time pass up to and including ``when``; returns the reports since the last call.
-
-        Raises:
-            UsageError: a time before :attr:`now`.
-        """
-        self._advance("when", when)
+        """Let time pass up to and including ``when``; returns the reports since the last call."""
+        self._advance(when)
         new, self._new = tuple(self._new), []
         return new
 
     def sleep_until(self, when: datetime) -> None:
-        """Let the computer sleep until ``when``; each task that came due then runs once.
-
-        Raises:
-            UsageError: a time before :attr:`now`.
-        """
-        when = _utc("when", when)
-        self._check(when)
+        """Let the computer sleep until ``when``; each task that came due then runs once."""
+        assert when >= self.now
         self.now = when
         for task in TASKS:
             if self._due[task.name] <= when:
@@ -257,16 +195,8 @@ class Daemon:
         """Set the report version of new records; StorageCulling deletes those of any other."""
         self.version = version
 
-    def _check(self, when: datetime) -> None:
-        if when < self.now:
-            raise UsageError(
-                f"when={when.isoformat()}: must not be before the daemon's now, "
-                f"{self.now.isoformat()}"
-            )
-
-    def _advance(self, name: str, when: datetime) -> None:
-        when = _utc(name, when)
-        self._check(when)
+    def _advance(self, when: datetime) -> None:
+        assert when >= self.now
         while True:
             # of tasks due together, the first in TASKS
             task = min(TASKS, key=lambda task: self._due[task.name])
@@ -331,9 +261,3 @@ class Daemon:
                 account.spend()
                 chosen.append(record)
         return chosen
-
-
-def _utc(name: str, when: datetime) -> datetime:
-    if when.tzinfo is None:
-        raise UsageError(f"{name}={when.isoformat()}: must have a time zone; add tzinfo=UTC")
-    return when.astimezone(UTC)

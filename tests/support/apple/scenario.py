@@ -12,35 +12,22 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from dpaudit.deployments.apple.database.schema import BITS, BUDGETS, CREATE, SKETCHES, to_coredata
+from dpaudit.deployments.apple.database.schema import BITS, BUDGETS, EPOCH, SKETCHES
 from dpaudit.deployments.apple.model import Balance, Configuration, ResolvedKey, Segment
-from dpaudit.deployments.apple.quoting import path_text
-from dpaudit.deployments.apple.simulation.daemon import (
+from dpaudit.interfaces import Stream
+
+from .daemon import (
     Daemon,
     GeneratedReport,
     Platform,
     StoredRecord,
 )
-from dpaudit.deployments.apple.simulation.privatising import (
+from .privatising import (
     KNOWN,
     Privatised,
     parameters_of,
     privatise,
 )
-from dpaudit.errors import UsageError
-from dpaudit.interfaces import Stream
-
-__all__ = [
-    "ENTITIES",
-    "MOST_DAYS",
-    "START",
-    "Scenario",
-    "draw_usage",
-    "make_scenario",
-    "report_name",
-    "report_text",
-    "write_database",
-]
 
 _USED = 4
 """The average number of keys in use that share properties: an owner types few languages."""
@@ -78,6 +65,28 @@ def draw_usage(
     return sorted(events)
 
 
+def to_coredata(when: datetime) -> float:
+    """Seconds since 2001 as the nearest double; ``from_coredata`` returns the same microsecond."""
+    return (when - EPOCH) / timedelta(seconds=1)
+
+
+CREATE = {
+    BUDGETS: "CREATE TABLE ZPRIVACYBUDGETRECORD ( Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, "
+    "Z_OPT INTEGER, ZBALANCE INTEGER, ZCREATIONDATE TIMESTAMP, ZLASTUPDATE TIMESTAMP, "
+    "ZKEY VARCHAR )",
+    BITS: "CREATE TABLE ZOBHRECORD ( Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGER, "
+    "ZREPORTVERSION INTEGER, ZSUBMITTED INTEGER, ZSEQUENCEBITPOSITION INTEGER, "
+    "ZSEQUENCEBITVALUE INTEGER, ZFRAGMENTBITPOSITION INTEGER, ZFRAGMENTBITVALUE INTEGER, "
+    "ZFRAGMENTPOSITION INTEGER, ZFRAGMENTWIDTH INTEGER, ZCREATIONDATE TIMESTAMP, ZKEY VARCHAR, "
+    "ZPLAINSEQUENCE VARCHAR, ZPLAINFRAGMENT VARCHAR )",
+    SKETCHES: "CREATE TABLE ZCMSRECORD ( Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGER, "
+    "ZREPORTVERSION INTEGER, ZSUBMITTED INTEGER, ZSEQUENCEHASHINDEX INTEGER, "
+    "ZSEQUENCESKETCH VARCHAR, ZFRAGMENTSKETCH VARCHAR, ZFRAGMENTPOSITION INTEGER, "
+    "ZCREATIONDATE TIMESTAMP, ZKEY VARCHAR, ZPLAINSEQUENCE VARCHAR, ZPLAINFRAGMENT VARCHAR )",
+}
+"""The paper has the schema of the first two. ZCMSRECORD's is ours, modelled on ZOBHRECORD: the
+function's index, the text before and after the colon in a report, and which fragment it is."""
+
 ENTITIES = {BUDGETS: 9, BITS: 7, SKETCHES: 3}
 """Z_ENT, Core Data's number of a table, as in Figures 1 and 2; that of ZCMSRECORD is ours."""
 
@@ -111,9 +120,6 @@ def write_database(
 
     Z_PK counts from 1 in every table, in the order given. The same input gives the same bytes,
     under one version of SQLite.
-
-    Raises:
-        sqlite3.OperationalError: ``path`` exists and has such tables, or cannot be written.
     """
     with closing(sqlite3.connect(path)) as connection, connection:
         for statement in CREATE.values():
@@ -129,12 +135,11 @@ def write_database(
 def _insert(connection: sqlite3.Connection, table: str, columns: Mapping[str, Any]) -> None:
     cells = {"Z_ENT": ENTITIES[table], **columns}
     names, marks = ", ".join(cells), ", ".join("?" * len(cells))
-    connection.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(cells.values()))  # noqa: S608
+    connection.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(cells.values()))
 
 
 START = datetime(2017, 1, 23, 9, 30, 15, 250_000, tzinfo=UTC)
 """The opt-in, on the day that macOS 10.12.3 was released."""
-MOST_DAYS = 3660
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,20 +173,14 @@ def make_scenario(
     records that were not culled. As in §4.2.1, Search goes to a separate file (``.json.anon``); on
     iOS all reports do. The same stream writes the same bytes (the database: under one version of
     SQLite).
-
-    Raises:
-        UsageError: ``out`` exists and is not an empty folder, or cannot be made; days not from 1 to
-            3660; a configuration with unusable algorithm parameters.
     """
-    if not 1 <= days <= MOST_DAYS:
-        raise UsageError(f"days={days}: must be from 1 to {MOST_DAYS}")
     daemon = Daemon(configuration, start=start, stream=stream, platform=platform)
     known = [key for key in daemon.keys.values() if key.properties.algorithm in KNOWN]
     for when, key in draw_usage(known, start=daemon.now, days=days, stream=stream):
         daemon.record(key, when)
     daemon.run_until(start + timedelta(days=days))
     privatised = _privatised(daemon, stream)
-    _make_folder(out)
+    out.mkdir(parents=True)
     scenario = Scenario(
         out / "database.sqlite",
         out / "Reports",
@@ -198,20 +197,6 @@ def make_scenario(
     rows = [(privatised[r.number].table, _row(r, privatised[r.number])) for r in daemon.records]
     write_database(scenario.database, balances=daemon.balances, records=rows)
     return scenario
-
-
-def _make_folder(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        if any(out.iterdir()):
-            raise UsageError(f"out={path_text(out)}: not empty; give a new folder")
-    except (OSError, ValueError) as error:
-        if isinstance(error, UsageError):
-            raise
-        why = getattr(error, "strerror", None) or error
-        raise UsageError(
-            f"out={path_text(out)}: cannot be made a folder ({why}); give a new one"
-        ) from None
 
 
 def _privatised(daemon: Daemon, stream: Stream) -> dict[int, Privatised]:

@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,11 +17,10 @@ from dpaudit.deployments.apple.database.reading import read_bits, read_database,
 from dpaudit.deployments.apple.model import Budget, Configuration, Key, Properties
 from dpaudit.deployments.apple.reports.reading import read_reports
 from dpaudit.deployments.apple.reports.records import decode
-from dpaudit.deployments.apple.simulation.daemon import Daemon, GeneratedReport
-from dpaudit.deployments.apple.simulation.scenario import Scenario, make_scenario
-from dpaudit.errors import UsageError
 from dpaudit.local.reports import SketchReports
 from dpaudit.randomness import KeyedStream
+from tests.support.apple.daemon import Daemon, GeneratedReport
+from tests.support.apple.scenario import Scenario, make_scenario
 
 DATA = Path(__file__).parents[3] / "data" / "apple"
 START = datetime(2017, 1, 1, tzinfo=UTC)
@@ -256,37 +254,6 @@ def test_an_hourly_user_of_everything_reaches_the_permitted_amounts_of_10_12_3()
     assert daemon.submitted["com.apple.health"] == 6
 
 
-@pytest.mark.parametrize(
-    ("budget", "options"),
-    [
-        ({}, {"start": datetime(2017, 1, 1)}),
-        ({}, {"platform": "windows"}),
-        ({}, {"most_stored": 0}),
-        ({"session_seconds": 0.0}, {}),
-        ({"session_seconds": float("nan")}, {}),
-        ({"session_seconds": float("inf")}, {}),
-        ({"session_amount": -1}, {}),
-    ],
-)
-def test_bad_devices(budget: dict[str, Any], options: dict[str, Any]) -> None:
-    with pytest.raises(UsageError):
-        Daemon(
-            device(replace(EMOJI, **budget)), **{"start": START, "stream": DAEMON_STREAM} | options
-        )
-
-
-def test_what_nobody_can_record_or_has_passed() -> None:
-    daemon = Daemon(device(EMOJI), start=START, stream=DAEMON_STREAM)
-    with pytest.raises(UsageError, match="must have properties and a budget"):
-        daemon.record("nothing", START)
-    daemon.run_until(START + HOUR)
-    for late in (daemon.sleep_until, daemon.run_until, lambda t: daemon.record("emoji0.0", t)):
-        with pytest.raises(UsageError, match="before the daemon's now"):
-            late(START)
-    slow = device(replace(EMOJI, session_seconds=1e300))
-    Daemon(slow, start=START, stream=DAEMON_STREAM).run_until(START + 99 * HOUR)
-
-
 SCENARIO_STREAM = KeyedStream.from_seed(8)
 SIERRA = read_configuration(DATA / "10.12.3")
 
@@ -414,41 +381,9 @@ def test_an_unknown_algorithm_is_left_out_and_said(tmp_path: Path) -> None:
     assert scenario.daemon.submitted["com.apple.parsec.AppDeepLink"] == 0
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "change", "said"),
-    [
-        ("OneBitHistogram", {"p": "many"}, "p='many'"),
-        ("OneBitHistogram", {"p": 1}, "positions=1"),
-        ("SequenceFragmentPuzzle+CountMedianSketch", {"fragmentM": 64}, "must equal fragmentM"),
-    ],
-)
-def test_parameters_that_cannot_be_worked_with(
-    tmp_path: Path, algorithm: str, change: dict[str, object], said: str
-) -> None:
-    changed = {algorithm: dict(SIERRA.parameters[algorithm]) | change}
-    broken = replace(SIERRA, parameters=dict(SIERRA.parameters) | changed)
-    with pytest.raises(UsageError, match=said):
-        make_scenario(broken, out=tmp_path / "d", days=2, stream=SCENARIO_STREAM)
-    assert not (tmp_path / "d").exists()
-
-
 def test_no_keys_at_all(tmp_path: Path) -> None:
     scenario = make_scenario(
         replace(SIERRA, keys={}), out=tmp_path / "d", days=2, stream=SCENARIO_STREAM
     )
     assert read_database(scenario.database).balances == scenario.daemon.balances
     assert list(read_reports(scenario.reports)) == []
-
-
-def test_where_it_will_not_write(tmp_path: Path) -> None:
-    used = tmp_path / "used"
-    used.mkdir()
-    (used / "mine.txt").write_text("keep")
-    for out in (used, used / "mine.txt", used / "mine.txt" / "x"):
-        with pytest.raises(UsageError, match="out="):
-            make_scenario(SIERRA, out=out, days=1, stream=SCENARIO_STREAM)
-    assert [p.name for p in used.iterdir()] == ["mine.txt"]
-    for days in (0, 3661):
-        with pytest.raises(UsageError, match="from 1 to 3660"):
-            make_scenario(SIERRA, out=tmp_path / "new", days=days, stream=SCENARIO_STREAM)
-    assert not (tmp_path / "new").exists()

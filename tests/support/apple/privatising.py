@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from dpaudit.deployments.apple.database.schema import BITS, SKETCHES
 from dpaudit.deployments.apple.model import ResolvedKey
-from dpaudit.errors import UsageError
 from dpaudit.interfaces import Stream
+from dpaudit.local.biased_bits import biased_bits
+from dpaudit.local.count_median_sketch import CountMedianSketch
+from dpaudit.local.hadamard_sketch import HadamardSketch
+from dpaudit.local.hashing import RandomHashes
+from dpaudit.local.one_bit_histogram import OneBitHistogram
+from dpaudit.randomness import KeyedStream
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-__all__ = ["KNOWN", "Privatised", "parameters_of", "privatise"]
-
+_LETTERS = 28  # 26, the apostrophe, and the blank that is digit 0
 KNOWN = ("CountMedianSketch", "HadamardCountMedianSketch", "OneBitHistogram")
 _PUZZLE = "SequenceFragmentPuzzle+CountMedianSketch"
 _DEFAULTS: Mapping[str, Mapping[str, int | float]] = {
@@ -69,9 +72,6 @@ def privatise(resolved: ResolvedKey, count: int, *, stream: Stream) -> list[Priv
     A key whose PrivacyParameter was refused (above epsilonMax) gives one-bit records at ε = 1,
     which is where Tang et al. (§A.2) saw such new words go. Bits and data are simulated: whoever
     has ``stream`` can recover the data.
-
-    Raises:
-        UsageError: an algorithm not in :data:`KNOWN`, or parameters that it cannot work with.
     """
     generator = stream.child("data").numpy()
     refused = resolved.epsilon != resolved.properties.parameter
@@ -79,32 +79,21 @@ def privatise(resolved: ResolvedKey, count: int, *, stream: Stream) -> list[Priv
     stated = parameters_of(resolved)
     objects = (generator.zipf(_ZIPF, count) - 1) % _VOCABULARY
     bits, epsilon = stream.child("bits"), resolved.epsilon
-    if algorithm not in KNOWN:
-        raise UsageError(f"PrivatizationAlgorithm={algorithm!r}: must be one of {', '.join(KNOWN)}")
     if algorithm == "OneBitHistogram":
-        return list(_one_bit(epsilon, _whole(stated, "p", 5000), objects, bits))
+        return list(_one_bit(epsilon, stated.get("p", 5000), objects, bits))
     if algorithm == "CountMedianSketch" and _server(resolved) == _PUZZLE:
         return list(_puzzle(epsilon, stated, objects, bits))
     make = _sketch if algorithm == "CountMedianSketch" else _hadamard
-    return list(make(epsilon, _whole(stated, "k"), _whole(stated, "m"), objects, bits))
+    return list(make(epsilon, stated["k"], stated["m"], objects, bits))
 
 
 def _server(resolved: ResolvedKey) -> str:
     return resolved.properties.server_algorithm or resolved.properties.algorithm
 
 
-def _whole(stated: Mapping[str, Any], name: str, default: int | None = None) -> int:
-    value = stated.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise UsageError(f"{name}={value!r}: must be a whole number in algorithmparameters")
-    return value
-
-
 def _one_bit(
     epsilon: float, p: int, objects: npt.NDArray[np.int64], stream: Stream
 ) -> Iterator[Privatised]:
-    from dpaudit.local.one_bit_histogram import OneBitHistogram
-
     reports = OneBitHistogram(epsilon, positions=p).privatize(objects % p, stream=stream)
     for position, sign in zip(reports.position.tolist(), reports.sign.tolist(), strict=True):
         columns = {"ZSEQUENCEBITPOSITION": position, "ZSEQUENCEBITVALUE": int(sign > 0)}
@@ -114,8 +103,6 @@ def _one_bit(
 def _hadamard(
     epsilon: float, k: int, m: int, objects: npt.NDArray[np.int64], stream: Stream
 ) -> Iterator[Privatised]:
-    from dpaudit.local.hadamard_sketch import HadamardSketch
-
     reports = HadamardSketch(epsilon, m=m, functions=k).privatize(objects, stream=stream)
     rows = zip(
         reports.function.tolist(), reports.coordinate.tolist(), reports.sign.tolist(), strict=True
@@ -129,8 +116,6 @@ def _hadamard(
 def _sketch(
     parameter: float, k: int, m: int, objects: npt.NDArray[np.int64], stream: Stream
 ) -> Iterator[Privatised]:
-    from dpaudit.local.count_median_sketch import CountMedianSketch
-
     reports = CountMedianSketch(parameter, m=m, functions=k).privatize(objects, stream=stream)
     for function, bits in zip(reports.function.tolist(), reports.bits, strict=True):
         digits = bits.tobytes().hex().upper()
@@ -141,39 +126,36 @@ def _sketch(
 def _puzzle(
     parameter: float, stated: Mapping[str, Any], objects: npt.NDArray[np.int64], stream: Stream
 ) -> Iterator[Privatised]:
-    from dpaudit.local.sequence_fragments import ENGLISH, SequenceFragments
+    """Two sketches under one function: of a word, and of a fragment with a hash of the word.
 
-    m, k = _whole(stated, "sequenceM"), _whole(stated, "sequenceK")
-    if (m, k) != (_whole(stated, "fragmentM"), _whole(stated, "fragmentK")):
-        raise UsageError(
-            "sequenceM, sequenceK: must equal fragmentM and fragmentK; "
-            "the simulation has one size for both"
-        )
-    width, count = _whole(stated, "fragmentWidth"), _whole(stated, "fragmentCount")
-    device = SequenceFragments(
-        parameter,
-        fragment_width=width,
-        fragment_count=count,
-        puzzle_count=_whole(stated, "puzzleCount"),
-        m=m,
-        functions=k,
-    )
-    # the word of object i is i in letters, so that popular words are short
-    letters = ENGLISH[:26]
-    words = []
-    for number in (objects % 26 ** min(2, width * count)).tolist():
-        word = letters[number % 26]
-        words.append(letters[number // 26 - 1] + word if number >= 26 else word)
-    reports = device.privatize(device.words.encode(words), stream=stream)
-    for row in range(len(reports)):
-        function, position = int(reports.function[row]), int(reports.position[row])
-        sequence, fragment = (
-            bits[row].tobytes().hex().upper() for bits in (reports.sequence, reports.fragment)
-        )
+    As Tang et al. (Figures 1, 5, 6 and 11) document them. A word is its object's number in letters,
+    filled up with blanks, so that popular words are short.
+    """
+    m, k, pieces = stated["sequenceM"], stated["sequenceK"], stated["puzzleCount"]
+    width, count = stated["fragmentWidth"], stated["fragmentCount"]
+    seeds = KeyedStream.from_seed(0).child("sequence-fragments")
+    first, last = np.divmod(objects % 26 ** min(2, width * count), 26)
+    words = (first * _LETTERS + last + 1) * _LETTERS ** (width * count - 1 - (first > 0))
+    generator = stream.child("indices").numpy()
+    functions = generator.integers(0, k, len(words), dtype=np.uint32)
+    positions = generator.integers(0, count, len(words), dtype=np.uint8)
+    fragments = words // _LETTERS ** ((count - 1 - positions.astype(np.int64)) * width)
+    piece = RandomHashes(1, pieces, stream=seeds.child("pieces")).positions(words, 0)
+    tokens = piece.astype(np.int64) * _LETTERS**width + fragments % _LETTERS**width
+    sketches = {}
+    for part, tokens_of_part in (("sequence", words), ("fragment", tokens)):
+        hashes = RandomHashes(k, m, stream=seeds.child(part))
+        flips = CountMedianSketch(parameter, hashes=hashes).flip_words
+        bits = biased_bits(len(words), m, words=flips, stream=stream.child(part))
+        places = hashes.each(tokens_of_part, functions)
+        bits[np.arange(len(words)), places >> 3] ^= np.uint8(1) << (places & 7).astype(np.uint8)
+        sketches[part] = bits
+    for row in range(len(words)):
+        sequence, fragment = (sketches[p][row].tobytes().hex().upper() for p in sketches)
         columns = {
-            "ZSEQUENCEHASHINDEX": function,
+            "ZSEQUENCEHASHINDEX": int(functions[row]),
             "ZSEQUENCESKETCH": sequence,
             "ZFRAGMENTSKETCH": fragment,
-            "ZFRAGMENTPOSITION": position,
+            "ZFRAGMENTPOSITION": int(positions[row]),
         }
-        yield Privatised(f"{function},{sequence}:{fragment}", SKETCHES, columns)
+        yield Privatised(f"{functions[row]},{sequence}:{fragment}", SKETCHES, columns)
