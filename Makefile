@@ -7,7 +7,6 @@ READY := $(VENV)/.ready# with every extra, and what development needs
 ENVS := $(or $(DPAUDIT_ENVS),.envs)
 CUDA := $(or $(GPU),$(BIN)/python)
 CIFAR := vgg19-bn resnet50 mobilenet-v2
-ELSEWHERE := dpaudit/samplers/adapters/environments
 
 unexport PYTHONDONTWRITEBYTECODE # else every start compiles dpaudit anew, and the suite starts many
 
@@ -45,10 +44,8 @@ $(READY): $(LIGHT)
 	@echo "Installing torch, libraries and tools into $(VENV): 2.7 GB, with torch for CUDA 6.5 GB; a few minutes ..."
 	$(call install,.[all$(comma)dev])
 
-envs: $(ENVS)/tmlt-core/.ready $(ENVS)/diffprivlib-old/.ready $(ENVS)/flower/.ready $(ENVS)/mlflow/.ready $(ENVS)/jax-privacy/.ready ## Environments for libraries that cannot live in .venv
+envs: $(ENVS)/flower/.ready $(ENVS)/mlflow/.ready $(ENVS)/jax-privacy/.ready ## Environments for tools that cannot live in .venv
 
-$(ENVS)/tmlt-core/.ready: $(ELSEWHERE)/tmlt_core.txt
-$(ENVS)/diffprivlib-old/.ready: $(ELSEWHERE)/diffprivlib_old.txt
 $(ENVS)/flower/.ready: benchmarks/environments/flower.txt
 $(ENVS)/mlflow/.ready: benchmarks/environments/mlflow.txt
 $(ENVS)/jax-privacy/.ready: benchmarks/environments/jax_privacy.txt
