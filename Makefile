@@ -48,9 +48,9 @@ envs: $(ENVS)/flower/.ready $(ENVS)/mlflow/.ready $(ENVS)/jax-privacy/.ready ## 
 
 $(ENVS)/flower/.ready: benchmarks/environments/flower.txt
 $(ENVS)/mlflow/.ready: benchmarks/environments/mlflow.txt
-$(ENVS)/jax-privacy/.ready: benchmarks/environments/jax_privacy.txt
-$(ENVS)/dp-sniper/.ready: benchmarks/environments/dp_sniper.txt
-$(ENVS)/dp-auditorium/.ready: benchmarks/environments/dp_auditorium.txt
+$(ENVS)/jax-privacy/.ready: dpaudit/studies/evidence/environments/jax_privacy.txt
+$(ENVS)/dp-sniper/.ready: dpaudit/studies/evidence/environments/dp_sniper.txt
+$(ENVS)/dp-auditorium/.ready: dpaudit/studies/evidence/environments/dp_auditorium.txt
 $(ENVS)/%/.ready:
 	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $^
@@ -75,7 +75,7 @@ types: $(READY)
 	$(BIN)/mypy
 
 doctests: $(READY)
-	$(BIN)/pytest --doctest-modules --ignore-glob="*/flower.py" --ignore-glob="*/mlflow.py" dpaudit attacks/dpaudit_attacks mitigations/dpaudit_mitigations
+	$(BIN)/pytest --doctest-modules --ignore-glob="*/flower.py" --ignore-glob="*/mlflow.py" --ignore-glob="*/environments/*" dpaudit attacks/dpaudit_attacks mitigations/dpaudit_mitigations
 
 browser: $(READY)
 	$(BIN)/pytest -m 'browser and not slow' tests/dpaudit/render tests/docs
@@ -112,13 +112,13 @@ flower: $(READY) $(ENVS)/flower/.ready ## Our secure aggregation beside Flower's
 	PYTHONPATH=.:attacks:mitigations $(ENVS)/flower/bin/python -m pytest tests/dpaudit_mitigations/secure_aggregation/test_flower.py
 
 peers: $(READY) $(ENVS)/jax-privacy/.ready $(if $(DP_SNIPER),$(ENVS)/dp-sniper/.ready) $(if $(DP_AUDITORIUM),$(ENVS)/dp-auditorium/.ready) ## Our bounds for ε compared with jax_privacy's, and with DP-Sniper's and DP-Auditorium's (DP_SNIPER=, DP_AUDITORIUM=: checkouts), on the same releases (half an hour)
-	DPAUDIT_ENVS=$(ENVS) $(BIN)/python benchmarks/peers.py
-	DPAUDIT_ENVS=$(ENVS) DP_SNIPER=$(DP_SNIPER) DP_AUDITORIUM=$(DP_AUDITORIUM) $(BIN)/python benchmarks/catalogue_peers.py
+	DPAUDIT_ENVS=$(ENVS) $(BIN)/python -m dpaudit.studies.evidence.peers
+	DPAUDIT_ENVS=$(ENVS) DP_SNIPER=$(DP_SNIPER) DP_AUDITORIUM=$(DP_AUDITORIUM) $(BIN)/python -m dpaudit.studies.evidence.catalogue_peers
 
 catalogue: $(READY) ## Sound and broken mechanisms with their true ε, our bounds, and 600 audits of honest ones (ten minutes)
 	mkdir -p runs/catalogue
-	$(BIN)/python benchmarks/catalogue.py > runs/catalogue/catalogue.txt
-	$(BIN)/python benchmarks/catalogue.py --validity 150 > runs/catalogue/validity.txt
+	$(BIN)/python -m dpaudit.studies.evidence.catalogue > runs/catalogue/catalogue.txt
+	$(BIN)/python -m dpaudit.studies.evidence.catalogue --validity 150 > runs/catalogue/validity.txt
 	cp runs/catalogue/*.txt docs/results/catalogue/
 
 gpu: $(if $(GPU),,$(READY)) ## On a CUDA machine: tests, training, gpm-table2, gpm-table3, benchmarks (GPU=python3: your own environment)

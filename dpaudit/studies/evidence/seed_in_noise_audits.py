@@ -1,9 +1,9 @@
 """The default audit of every specimen of noise that carries its own seed, at 10^7 values.
 
-`python benchmarks/seed_in_noise_audits.py` audits each law with each of its codes at α = 0.01,
-with nonces of 128 bits (seeds 7001 … 7008) and of 24 (seeds 7101 … 7108), under one key from the
-seed 7000. The seeds were chosen before the first run. Each audit is written down as it ends, and
-one that is there is not repeated. `python -m result_tables` writes the page's table.
+`python -m dpaudit.studies.evidence.seed_in_noise_audits` audits each law with each of its codes at
+α = 0.01, with nonces of 128 bits (seeds 7001 … 7008) and of 24 (seeds 7101 … 7108), under one key
+from the seed 7000. The seeds were chosen before the first run. Each audit is written down as it
+ends, and one that is there is not repeated. `python -m result_tables` writes the page's table.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import json
 import tempfile
 import time
 from pathlib import Path
-
-from common import MACHINE
+from typing import Any
 
 from dpaudit import audit_sampler
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.randomness import KeyedStream
 from dpaudit.results.files import write_file
+from dpaudit.studies.evidence import MACHINE, RESULTS
 
-RESULTS = Path(__file__).parents[1] / "docs" / "results" / "seed-in-noise" / "audits.json"
+WRITTEN = RESULTS / "seed-in-noise" / "audits.json"
 ALPHA = 0.01
 SPECIMENS = [
     (law, code)
@@ -44,7 +44,9 @@ def audits() -> list[tuple[str, str, int, int]]:
     ]
 
 
-def audited(law: str, code: str, bits: int, seed: int, *, key: Path, samples: float) -> dict:
+def audited(
+    law: str, code: str, bits: int, seed: int, *, key: Path, samples: float
+) -> dict[str, Any]:
     began = time.process_time()
     options = f"law={law},code={code},nonce_bits={bits},key={key}"
     result = audit_sampler(f"seed-in-noise:{options}", samples=samples, alpha=ALPHA, seed=seed)
@@ -71,7 +73,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=float, default=1e7)
     args = parser.parse_args()
-    done = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+    done = json.loads(WRITTEN.read_text()) if WRITTEN.exists() else []
     with tempfile.TemporaryDirectory() as folder:
         key = Path(folder) / "key.json"
         SeedKey.new(secret=KeyedStream.from_seed(7000).bytes(32)).save(key)
@@ -79,7 +81,7 @@ def main() -> None:
             if any(row["seed"] == seed for row in done):
                 continue
             done.append(audited(law, code, bits, seed, key=key, samples=args.samples))
-            write_file(RESULTS, json.dumps(done, indent=1) + "\n")
+            write_file(WRITTEN, json.dumps(done, indent=1) + "\n")
             print(done[-1], flush=True)
 
 

@@ -1,11 +1,10 @@
 """How many values of a generator are needed to predict the others, and how many are predicted.
 
-`python benchmarks/predictable.py` draws noise in rows of 64, twice as many values at a time, until
-one test of the battery predicts held-out values or bits with p < 1e-9. Per row it prints the values
-drawn, those that the test says are enough, its CPU seconds at that size (without drawing), and what
-it predicted. `--write` keeps the table in docs/results/predictable/; `--only NAME` runs (and
-writes) some rows.
-Seeds are fixed. A new row is one line in ROWS.
+`python -m dpaudit.studies.evidence.predictable` draws noise in rows of 64, twice as many values at
+a time, until one test of the battery predicts held-out values or bits with p < 1e-9. Per row it
+prints the values drawn, those that the test says are enough, its CPU seconds at that size (without
+drawing), and what it predicted. `--write` keeps the table in docs/results/predictable/; `--only
+NAME` runs (and writes) some rows. Seeds are fixed. A new row is one line in ROWS.
 """
 
 from __future__ import annotations
@@ -17,12 +16,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from common import MACHINE
 from scipy.special import ndtri
 
 from dpaudit import registry
@@ -30,14 +27,15 @@ from dpaudit.audit.block import SampleBlock
 from dpaudit.claims import Claim
 from dpaudit.randomness import KeyedStream
 from dpaudit.results.files import write_file
+from dpaudit.studies.evidence import MACHINE, RESULTS
 
-RESULTS = Path(__file__).parents[1] / "docs" / "results" / "predictable"
+WRITTEN = RESULTS / "predictable"
 D = 64
 FEWEST, MOST = 1 << 8, 1 << 21
 CERTAIN = 1e-9
 SEED = 20261125
 
-Floats = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.floating[Any]]
 Draw = Callable[[int], Floats]
 """The next so many values, shape (m,)."""
 
@@ -123,6 +121,12 @@ def twister() -> Draw:
     """32-bit words of MT19937, as PHP and others divide them."""
     made = np.random.RandomState(SEED)._bit_generator
     return lambda m: (made.random_raw(m) + 0.5) * 2.0**-32
+
+
+def legacy_laplace() -> Draw:
+    """Numpy's own, from 53 bits."""
+    made = np.random.RandomState(SEED)
+    return lambda m: made.laplace(0, 1, m)
 
 
 def r_uniforms() -> Draw:
@@ -363,7 +367,7 @@ ROWS = [
     Row("MT19937, torch.randn on the CPU", torch_normal, LINEAR),
     Row(
         "MT19937, numpy.random.laplace (legacy)",
-        lambda: (lambda made: lambda m: made.laplace(0, 1, m))(np.random.RandomState(SEED)),
+        legacy_laplace,
         LINEAR,
         "laplace:scale=1",
     ),
@@ -472,7 +476,7 @@ def _count(number: int | None) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", default=None, help="rows whose name contains this")
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS}")
+    parser.add_argument("--write", action="store_true", help=f"write {WRITTEN}")
     chosen = parser.parse_args()
     lines = []
     for row in ROWS:
@@ -485,7 +489,7 @@ def main() -> None:
 
 def write(lines: list[Line]) -> None:
     """Replace these rows in the results; others that are still in ROWS stay."""
-    path = RESULTS / "results.json"
+    path = WRITTEN / "results.json"
     before = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
     known = {(one.generator, one.test): one for one in [*(Line(**row) for row in before), *lines]}
     kept = [known[row.name, row.test] for row in ROWS if (row.name, row.test) in known]

@@ -1,7 +1,7 @@
 """One cell (d, β, γ) of the keyless search at its far end: fresh keys, CPU seconds, found or not.
 
-`python benchmarks/keyless_cells.py --dim 128 --beta 3e-4` appends one object per key to
-docs/results/keyless-frontier/points.json: cells that take minutes to hours, and other types,
+`python -m dpaudit.studies.evidence.keyless_cells --dim 128 --beta 3e-4` appends one object per key
+to docs/results/keyless-frontier/points.json: cells that take minutes to hours, and other types,
 lattices and directions; cells of seconds are those of `dpaudit run keyless-frontier`. With
 `--checkpoint FOLDER` a reduction resumes where it stopped; `--hours` limits what each key takes in
 all its starts. β and γ are told; the direction is known only to the comparison at the end. One
@@ -14,24 +14,26 @@ import argparse
 import json
 import math
 import time
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from common import MACHINE
 from threadpoolctl import threadpool_limits
 
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
-from dpaudit_attacks.keyless.candidates import confirm, estimate, refine
-from dpaudit_attacks.keyless.checkpoint import Checkpoint
-from dpaudit_attacks.keyless.lattice import find_direction
-from dpaudit_attacks.keyless.reduction.choice import reducer
-from dpaudit_attacks.keyless.search import CONFIRMED, HELD
+from dpaudit.studies.evidence import MACHINE, RESULTS
 
-POINTS = Path(__file__).parents[1] / "docs" / "results" / "keyless-frontier" / "points.json"
+POINTS = RESULTS / "keyless-frontier" / "points.json"
 CHECKED = 512
+
+
+def keyless(module: str) -> Any:
+    """A module of the attack, by name: nothing in dpaudit imports a plug-in."""
+    return import_module(f"dpaudit_attacks.keyless.{module}")
 
 
 def specimen(args: argparse.Namespace, key_number: int) -> tuple[np.ndarray, PancakeKey]:
@@ -44,7 +46,7 @@ def specimen(args: argparse.Namespace, key_number: int) -> tuple[np.ndarray, Pan
         secret=stream.child("key", key_number).bytes(32),
         allow_small_gamma=True,
     )
-    rows = args.drawn + HELD + CHECKED
+    rows = args.drawn + keyless("search").HELD + CHECKED
     drawn = Pancake(key=key).sample(
         rows, args.dim, stream=stream.child("noise", key_number), dtype=getattr(torch, args.dtype)
     )
@@ -57,8 +59,9 @@ def specimen(args: argparse.Namespace, key_number: int) -> tuple[np.ndarray, Pan
 
 
 def one_key(args: argparse.Namespace, number: int) -> dict[str, object]:
+    candidates, search = keyless("candidates"), keyless("search")
     x, key = specimen(args, number)
-    held, check, rows = x[:HELD], x[HELD : HELD + CHECKED], x[HELD + CHECKED :]
+    held, check, rows = np.split(x, [search.HELD, search.HELD + CHECKED])
     beta = args.told or args.beta
     gamma = (args.told_times or args.times) * math.sqrt(args.dim)
     folder = Path(args.checkpoint) if args.checkpoint else None
@@ -66,17 +69,19 @@ def one_key(args: argparse.Namespace, number: int) -> dict[str, object]:
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         name = f"d{args.dim}-beta{args.beta:g}-key{number}.npz"
-        kept = Checkpoint(folder / name, rows, beta=beta, gamma=gamma, n=args.lattice_rows or 0)
+        kept = keyless("checkpoint").Checkpoint(
+            folder / name, rows, beta=beta, gamma=gamma, n=args.lattice_rows or 0
+        )
     began, began_cpu = time.monotonic(), time.process_time()
     found, last, p = None, "", 1.0
-    for at in find_direction(
+    for at in keyless("lattice").find_direction(
         rows,
         beta=beta,
         gamma=gamma,
         samples=args.lattice_rows,
         reduction=args.block,
         check=check,
-        by=reducer(args.reducer),
+        by=keyless("reduction.choice").reducer(args.reducer),
         resume=None if kept is None else kept.stage,
         keep=None if kept is None else kept.keep,
     ):
@@ -85,13 +90,13 @@ def one_key(args: argparse.Namespace, number: int) -> dict[str, object]:
             last = at.reduction
             print(f"  {last} from {cpu:.1f} CPU seconds", flush=True)
         if at.score > 0.3:
-            found = refine(check, at.u)
-            p = confirm(held, found)
-            if p <= CONFIRMED:
+            found = candidates.refine(check, at.u)
+            p = candidates.confirm(held, found)
+            if p <= search.CONFIRMED:
                 break
         if cpu > 3600 * args.hours:
             break
-    is_found = found is not None and p <= CONFIRMED
+    is_found = found is not None and p <= search.CONFIRMED
     block = at.reduction.partition("BKZ-")[2]
     point: dict[str, object] = {
         "d": args.dim,
@@ -121,7 +126,7 @@ def one_key(args: argparse.Namespace, number: int) -> dict[str, object]:
         w = found / np.linalg.norm(found)
         along = key.basis.reshape(-1, args.dim) @ w
         point["cosine"] = round(float(np.abs(along).max()), 6)
-        point["estimated_beta"] = float(f"{estimate(check, held, found).beta:.4g}")
+        point["estimated_beta"] = float(f"{candidates.estimate(check, held, found).beta:.4g}")
     return point
 
 

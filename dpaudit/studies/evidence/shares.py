@@ -1,12 +1,12 @@
 """Whether other shares of α would find more of the zoo's training half than equal ones.
 
-`python benchmarks/shares.py` reads the training half's rows of docs/results/zoo-unseen, and prints
-how many specimens are found with equal shares, which is what the battery has (Holm), and which of
-the others any shares at all could find. `--samples 2e5` audits each specimen of the training half
-once instead, with the zoo's seeds and all values, and prints how many are found with equal shares,
-with the best ones for these specimens, and with shares that were chosen without the specimen that
-they judge; `--kept FILE` keeps the p-values, one specimen per line, and goes on from there. It
-never draws from, or reads, the test half.
+`python -m dpaudit.studies.evidence.shares` reads the training half's rows of
+docs/results/zoo-unseen, and prints how many specimens are found with equal shares, which is what
+the battery has (Holm), and which of the others any shares at all could find. `--samples 2e5` audits
+each specimen of the training half once instead, with the zoo's seeds and all values, and prints how
+many are found with equal shares, with the best ones for these specimens, and with shares that were
+chosen without the specimen that they judge; `--kept FILE` keeps the p-values, one specimen per
+line, and goes on from there. It never draws from, or reads, the test half.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from common import MACHINE
-
 from dpaudit import registry
 from dpaudit.audit import AuditOptions, run_audit
 from dpaudit.claims import Claim
 from dpaudit.counts import count_of
 from dpaudit.randomness import KeyedStream
+from dpaudit.studies.evidence import MACHINE, RESULTS
 from dpaudit.studies.zoo import HALVES, specimen, specimen_sampler
 
-RESULTS = Path(__file__).resolve().parent.parent / "docs/results/zoo-unseen/results.json"
+ROWS = RESULTS / "zoo-unseen" / "results.json"
 SEED = "20261125"
 ALPHA = 0.01
 
@@ -157,7 +156,7 @@ def main() -> None:
     parser.add_argument("--kept", type=Path)
     options = parser.parse_args()
     if options.samples is None:
-        rows = json.loads(RESULTS.read_text("utf-8"))["rows"]
+        rows = json.loads(ROWS.read_text("utf-8"))["rows"]
         print("\n".join(stored(rows, counted_tests())))
         return
     samples = count_of(options.samples, what="values", example="2e5")

@@ -2,7 +2,7 @@
 
 Same scores and confidence, in one run. jax_privacy lives in an environment of its own
 ($DPAUDIT_ENVS/jax-privacy or .envs/jax-privacy, which `make envs` makes); see
-benchmarks/environments/jax_privacy_bounds.py for how each of its methods is called. It bounds ε
+environments/jax_privacy_bounds.py for how each of its methods is called. It bounds ε
 from *scores*: the user says what to look at and it says how much that shows. dpaudit finds what to
 look at itself. So each release is given to it as its own score, which is the best one where noise
 is added to a number, and where the flaw hides elsewhere it is given in a second row the score that
@@ -35,9 +35,9 @@ from dpaudit.accounting.mechanisms import laplace_epsilon
 from dpaudit.audit.epsilon import MechanismOptions, PrivacyClaim, audit_scores, run_mechanism_audit
 from dpaudit.provenance import collect
 from dpaudit.stats import clopper_pearson
+from dpaudit.studies.evidence import RESULTS
+from dpaudit.types import Interval
 
-ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "docs" / "results" / "peers"
 ALPHA = 0.05
 GRID = 2.0**-20  # releases on it, so that only the planted flaw shows
 STEP = 0.3  # of noise that is rounded before it is added
@@ -231,7 +231,7 @@ class Jobs:
     """What jax_privacy is asked, all in one process of its environment."""
 
     def __init__(self) -> None:
-        self._arrays: dict[str, Array] = {}
+        self._arrays: dict[str, Any] = {}
         self._jobs: list[dict[str, Any]] = []
 
     def add(
@@ -252,7 +252,7 @@ class Jobs:
             np.savez(path, jobs=json.dumps(self._jobs), **self._arrays)
             program = [
                 str(python),
-                str(ROOT / "benchmarks" / "environments" / "jax_privacy_bounds.py"),
+                str(Path(__file__).with_name("environments") / "jax_privacy_bounds.py"),
                 str(path),
             ]
             out = subprocess.run(program, check=True, stdout=subprocess.PIPE, text=True).stdout
@@ -260,13 +260,15 @@ class Jobs:
         return versions, answers
 
 
-def by_mu(mu: float, delta: float) -> dict[str, float]:
+def by_mu(interval: Interval | None, delta: float) -> dict[str, float]:
     """A bound for μ, and the ε at ``delta`` that a Gaussian trade-off curve implies."""
+    assert interval is not None
+    mu = interval.low
     return {"mu": mu, "epsilon_by_mu": gaussian_epsilon(delta, sigma=1 / mu) if mu > 0 else 0.0}
 
 
 def audited(case: Case, samples: int, seed: str) -> tuple[dict[str, Any], Array, Array]:
-    """dpaudit on one case, and all releases that it saw, at the two neighbours."""
+    """Dpaudit on one case, and all releases that it saw, at the two neighbours."""
     mechanism = Recorded(case.release, np.random.default_rng([int(seed), *case.name.encode()]))
     began = time.perf_counter()
     result = run_mechanism_audit(
@@ -281,13 +283,13 @@ def audited(case: Case, samples: int, seed: str) -> tuple[dict[str, Any], Array,
         "seconds": time.perf_counter() - began,
     }
     if case.gdp:
-        row |= by_mu(result.mu.low, case.delta)
+        row |= by_mu(result.mu, case.delta)
     first, second = (np.concatenate(mechanism.kept[v]) for v in (0.0, case.second))
     return row, first, second
 
 
 def scored(canaries: Canaries, seed: int) -> tuple[dict[str, Any], Array, Array]:
-    """dpaudit on one set of canaries, and the scores of those out and in."""
+    """Dpaudit on one set of canaries, and the scores of those out and in."""
     scores, member = canaries.draw(np.random.default_rng([seed, *canaries.name.encode()]))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "scores.npz"
@@ -301,7 +303,7 @@ def scored(canaries: Canaries, seed: int) -> tuple[dict[str, Any], Array, Array]
         if canaries.law == "gaussian":  # μ alone is asked for, as by epsilon_one_run_fdp
             claim = PrivacyClaim.of(None, ONE_RUN_DELTA, canaries.shift)
             result = audit_scores(path, claim=claim, alpha=ALPHA, seed=str(seed))
-            row |= by_mu(result.mu.low, ONE_RUN_DELTA)
+            row |= by_mu(result.mu, ONE_RUN_DELTA)
     return row, scores[~member], scores[member]
 
 
@@ -359,9 +361,8 @@ def honest_part(jobs: Jobs, repeats: int, samples: int, seed: int) -> list[dict[
     rows = []
     for case in (*HONEST, *HONEST_CANARIES):
         ours, asked = [], []
-        canaries = isinstance(case, Canaries)
         for i in range(repeats):
-            if canaries:
+            if isinstance(case, Canaries):
                 row, first, second = scored(case, seed + 1 + i)
                 delta, methods = ONE_RUN_DELTA, methods_of(case)
             else:
@@ -370,7 +371,8 @@ def honest_part(jobs: Jobs, repeats: int, samples: int, seed: int) -> list[dict[
             chosen = [m for m in methods if "multisplit" not in m and (i < 100 or m not in FDP)]
             ours.append(row)
             asked.append(jobs.add(second, first, delta=delta, methods=chosen))
-        about = {**dataclasses.asdict(case), "delta": ONE_RUN_DELTA} if canaries else _plain(case)
+        about = {**dataclasses.asdict(case), "delta": ONE_RUN_DELTA}
+        about = about if isinstance(case, Canaries) else _plain(case)
         rows.append({**about, "dpaudit": ours, "jobs": asked})
         print(f"{case.says}: {repeats} repeats", file=sys.stderr)
     return rows
@@ -436,9 +438,9 @@ def main() -> None:
         "--honest-samples", type=int, default=2_000, help="releases at each neighbour, honest ones"
     )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--out", type=Path, default=RESULTS / "peers")
     options = parser.parse_args()
-    from peers_tables import tables, written_between
+    from dpaudit.studies.evidence.peers_tables import tables, written_between
 
     jobs, began = Jobs(), time.perf_counter()
     flawed = flawed_part(jobs, options.samples, options.seed)

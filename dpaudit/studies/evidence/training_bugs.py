@@ -1,7 +1,7 @@
 """Planted bugs of training loops, each at every level of an audit: which level finds it?
 
-``python benchmarks/training_bugs.py [--runs 20]`` prints a table; ``--mnist`` one of a network on
-MNIST (:mod:`training_mnist`). Levels:
+``python -m dpaudit.studies.evidence.training_bugs [--runs 20]`` prints a table; ``--mnist`` one of
+a network on MNIST (:mod:`training_mnist`). Levels:
 
 - *step*: ``audit_optimizer`` on an Opacus optimizer that has the bug, where it can have it;
 - *loader*: ``audit_loader`` on the batches;
@@ -24,12 +24,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from training_loop import ALPHA, CLAIM, EPOCH, RATE, RECORDS, SIGMA, STEPS, Array, Loop
 
 import dpaudit
 from dpaudit.accounting.dpsgd import DpSgd
 from dpaudit.audit.result import MechanismResult
 from dpaudit.stats import clopper_pearson
+from dpaudit.studies.evidence.training_loop import (
+    ALPHA,
+    CLAIM,
+    EPOCH,
+    RATE,
+    RECORDS,
+    SIGMA,
+    STEPS,
+    Array,
+    Loop,
+)
 
 CANARIES, ONES = 1_000, 2_000
 
@@ -191,7 +201,7 @@ class Task:
 def task(*, mnist: bool) -> Task:
     if not mnist:
         return Task("numpy", run_level, one_level, by_weights, by_steps, ONES, 1_000)
-    import training_mnist as digits
+    from dpaudit.studies.evidence import training_mnist as digits
 
     def one(loop: Loop, runs: int, seed: int) -> MechanismResult:
         return digits.run_level(loop, digits.by_weights, runs, seed, 1)

@@ -1,13 +1,13 @@
 """Exact laws by `dpaudit prove`: samplers that are right, planted bugs, and what sampling shows.
 
-    python benchmarks/prove.py samplers bugs mechanisms specimens opendp --out docs/results/prove
-    python benchmarks/prove.py sampling --out docs/results/prove
+    python -m dpaudit.studies.evidence.prove samplers bugs mechanisms specimens opendp --out FOLDER
+    python -m dpaudit.studies.evidence.prove sampling --out FOLDER
 
 The samplers of others are found in the folders of DPAUDIT_PROVE_PATH (os.pathsep between them):
 discretegauss.py as published. Those that are missing are left out, by name.
 Each part writes PART.json as soon as a row is known, and takes up what it finds there.
 
-    python benchmarks/prove.py library --python opendp/bin/python --out docs/results/prove
+    python -m dpaudit.studies.evidence.prove library --python PYTHON --out FOLDER
 
 compares the model of OpenDP 0.14.1 with the library: `--python` is one of an environment that has
 it (python -m venv opendp && opendp/bin/pip install opendp==0.14.1).
@@ -29,14 +29,15 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from common import MACHINE
 from scipy.stats import chi2
 
-PROGRAMS = Path(__file__).resolve().parents[1] / "tests" / "data" / "prove"
-BUGS = tomllib.loads((PROGRAMS / "bugs.toml").read_text(encoding="utf-8"))["bug"]
+from dpaudit.studies.evidence import MACHINE, ROOT
+
+PROGRAMS = ROOT / "tests" / "data" / "prove"
 SCALES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20)
 RELEASES = 10**6
 VALUES = 10**6
@@ -114,7 +115,7 @@ MECHANISMS = [
     ("sparse vector 6", "mechanisms:sparse_vector_6", "[0,0,1,1],[1,1,0,0]", "ln(16)", SMALL),
 ]
 
-# what is released, program, neighbours, claimed ε and δ; a name in BUGS has its line changed first
+# what is released, program, neighbours, claimed ε and δ; a planted bug has its line changed first
 SAMPLED = [
     ("the right mechanism", "right:laplace_mechanism", "0,1", "0.5", "1e-9"),
     ("a rejection that accepts", "right:laplace_mechanism", "0,1", "0.5", "1e-9"),
@@ -127,6 +128,15 @@ SAMPLED = [
         if name in COMPARED
     ],
 ]
+
+
+@cache
+def planted_bugs() -> list[dict[str, Any]]:
+    """What ``bugs.toml`` changes in the right programs."""
+    bugs: list[dict[str, Any]] = tomllib.loads(
+        (PROGRAMS / "bugs.toml").read_text(encoding="utf-8")
+    )["bug"]
+    return bugs
 
 
 def environment() -> dict[str, str]:
@@ -245,7 +255,7 @@ def planted(bug: Mapping[str, str], folder: Path) -> str:
 
 
 def bugs() -> Iterator[tuple[str, Callable[[], Row]]]:
-    for bug in BUGS:
+    for bug in planted_bugs():
         yield bug["name"], lambda bug=bug: one_bug(bug)
 
 
@@ -338,12 +348,12 @@ def drawn(python: str, law: str, parameter: int) -> Row:
 
 def dpaudit_law(law: str, parameter: int) -> dict[int, float]:
     sys.path.insert(0, str(PROGRAMS))
-    import opendp_0_14_1 as model
+    model = import_module("opendp_0_14_1")
 
     from dpaudit import prove_law
 
     found = prove_law(getattr(model, f"discrete_{law}"), parameter)
-    return {int(x): float(p) for x, p in found.mass.items()}
+    return {int(x): float(p) for x, p in found.mass.items()}  # type: ignore[call-overload]
 
 
 def chi_squared(counts: Mapping[int, int], law: Mapping[int, float]) -> Row:
@@ -369,7 +379,7 @@ def compared(name: str, program: str, neighbours: str, epsilon: str, delta: str)
     """A claim that is proved or refuted, and what 10^6 releases per neighbour show of it."""
     asked = ["--neighbours", neighbours, "--claim-epsilon", epsilon, "--claim-delta", delta]
     with tempfile.TemporaryDirectory() as folder:
-        bug = next((bug for bug in BUGS if bug["name"] == name), None)
+        bug = next((bug for bug in planted_bugs() if bug["name"] == name), None)
         if bug is not None:
             program = f"{planted(bug, Path(folder))}:laplace_mechanism"
         exact = proved(f"python:{program}", *asked, check=False)
@@ -395,7 +405,9 @@ def value_of(epsilon: str) -> float:
     return float(Fraction(epsilon))
 
 
-PARTS = {f.__name__: f for f in (samplers, bugs, mechanisms, specimens, opendp, library, sampling)}
+PARTS: dict[str, Callable[..., Iterator[Any]]] = {
+    f.__name__: f for f in (samplers, bugs, mechanisms, specimens, opendp, library, sampling)
+}
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """The search for neighbours: what it finds next to every pair, and how often it is wrong.
 
-    python benchmarks/neighbours.py [NAME …]  # each mechanism searched, and all pairs tried
-    python benchmarks/neighbours.py --validity 84 [--rows validity.jsonl]  # α = 0.05
+    python -m dpaudit.studies.evidence.neighbours [NAME …]  # searched, and all pairs tried
+    python -m dpaudit.studies.evidence.neighbours --validity 84 [--rows validity.jsonl]  # α = 0.05
 
 The table has mechanisms whose worst pair is not obvious, and four sound ones. ``true`` is the exact
 ε at the pair that the search found, ``worst`` the largest exact ε of ``all`` pairs of neighbours

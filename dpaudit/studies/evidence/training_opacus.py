@@ -1,7 +1,7 @@
 """audit_training on a real Opacus training: scikit-learn's digits, 4,810 parameters.
 
-``python benchmarks/training_opacus.py [--runs 60]`` prints a table: an honest training, two with a
-planted bug, and what initial weights that differ between runs hide.
+``python -m dpaudit.studies.evidence.training_opacus [--runs 60]`` prints a table: an honest
+training, two with a planted bug, and what initial weights that differ between runs hide.
 """
 
 from __future__ import annotations

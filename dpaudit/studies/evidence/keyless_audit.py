@@ -1,10 +1,10 @@
 """The keyless search as an audit that chooses d runs it, against a pancake in one dimension.
 
-`python benchmarks/keyless_audit.py --dim 128 --beta 1e-4` draws what the default audit draws:
-honest noise in all dimensions of its plan but one, fresh keys in that one. It prints which job
-found the direction, and the CPU seconds of all children until then: two cores have 30 in the
-default 15 seconds. Neither β nor d is told. `--honest 2000 --dims 4 8` counts false
-findings of whole searches of honest noise instead, and resumes.
+`python -m dpaudit.studies.evidence.keyless_audit --dim 128 --beta 1e-4` draws what the default
+audit draws: honest noise in all dimensions of its plan but one, fresh keys in that one. It prints
+which job found the direction, and the CPU seconds of all children until then: two cores have 30 in
+the default 15 seconds. Neither β nor d is told. `--honest 2000 --dims 4 8` counts false findings of
+whole searches of honest noise instead, and resumes.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import resource
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy
-from common import MACHINE
 from threadpoolctl import threadpool_limits
 
 from dpaudit.audit.block import SampleBlock
@@ -28,21 +28,16 @@ from dpaudit.claims import Claim
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
-from dpaudit_attacks.keyless.keyless_search import KeylessSearch
-from dpaudit_attacks.keyless.plan import jobs
-from dpaudit_attacks.keyless.reduction.choice import installed
-from dpaudit_attacks.keyless.search import Rows, Search
-from dpaudit_attacks.keyless.worker import lines
+from dpaudit.studies.evidence import MACHINE, RESULTS
+from dpaudit.studies.evidence.keyless_cells import keyless
 
 LAW = Claim.parse("gaussian:sigma=1")
 SAMPLES = 10_000_000
-FALSE_FINDINGS = (
-    Path(__file__).parents[1] / "docs" / "results" / "keyless-frontier" / "false-findings.json"
-)
+FALSE_FINDINGS = RESULTS / "keyless-frontier" / "false-findings.json"
 
 
-def fed(blocks: dict[int, np.ndarray], stream: KeyedStream, *, planned: float) -> KeylessSearch:
-    test = KeylessSearch(LAW, stream, planned=planned)
+def fed(blocks: dict[int, np.ndarray], stream: KeyedStream, *, planned: float) -> Any:
+    test = keyless("keyless_search").KeylessSearch(LAW, stream, planned=planned)
     for i, x in enumerate(blocks.values()):
         test.update(SampleBlock(i, x, claim=LAW, spread=stream.numpy()))
     return test
@@ -98,17 +93,18 @@ def one_key(args: argparse.Namespace, number: int) -> dict[str, object]:
     }
 
 
-def one_search(dims: list[int], number: int, seed: str, *, block: int) -> Search:
+def one_search(dims: list[int], number: int, seed: str, *, block: int) -> Any:
     """The planned jobs up to BKZ-``block`` on honest noise, judged as in an audit."""
     rng = KeyedStream.from_seed(seed).child("honest", number).numpy()
-    rows = {d: Rows(d) for d in dims}
+    rows = {d: keyless("search").Rows(d) for d in dims}
     for d, kept in rows.items():
         kept.add(rng.standard_normal((2500, d)))
-    search = Search(rows)
+    search = keyless("search").Search(rows)
     shrink = {d: kept.shrink for d, kept in rows.items()}
-    planned = jobs(shrink, seconds=15, reducers=installed())
+    reducers = keyless("reduction.choice").installed()
+    planned = keyless("plan").jobs(shrink, seconds=15, reducers=reducers)
     for job in (job for job in planned if job.block <= block):
-        for line in lines(asdict(job), rows[job.d].pool, rows[job.d].check):
+        for line in keyless("worker").lines(asdict(job), rows[job.d].pool, rows[job.d].check):
             if "u" in line:
                 search.judge(job, line)
     return search
@@ -117,7 +113,7 @@ def one_search(dims: list[int], number: int, seed: str, *, block: int) -> Search
 def honest(args: argparse.Namespace) -> None:
     """Whole searches of honest noise, counted in a file that resumes."""
     out: Path = args.out
-    counts = {"searches": 0, "findings": 0, "candidates": 0, "least_p": 1.0}
+    counts: dict[str, Any] = {"searches": 0, "findings": 0, "candidates": 0, "least_p": 1.0}
     if out.exists():
         counts |= json.loads(out.read_text())
     until = time.monotonic() + args.patience

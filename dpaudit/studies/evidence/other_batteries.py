@@ -28,7 +28,6 @@ from typing import Any
 
 import numpy as np
 import scipy.special
-from common import MACHINE
 
 from dpaudit import registry
 from dpaudit.audit import AuditOptions, run_audit
@@ -38,11 +37,12 @@ from dpaudit.codec import to_dict
 from dpaudit.errors import DpauditError
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
+from dpaudit.studies.evidence import MACHINE, RESULTS
 from dpaudit.studies.real_samplers import CASES
 from dpaudit.studies.real_samplers.programs import LANGUAGES
 from dpaudit.studies.real_samplers.sampler import ProgramSampler
 
-RESULTS = Path(__file__).parents[1] / "docs" / "results" / "other-batteries" / "results.json"
+WRITTEN = RESULTS / "other-batteries" / "results.json"
 SEED = "20261123"
 GIVEN = 1 << 25  # values for the others
 PIECE = 1 << 20
@@ -155,11 +155,11 @@ class Reader:
 
 
 def failures(said: str) -> list[str]:
-    """The statistics that failed: lines of testu01.c, PractRand's with FAIL.
+    r"""The statistics that failed: lines of testu01.c, PractRand's with FAIL.
 
-    >>> failures("failed: BirthdaySpacings, p = 0\\n1 of 15 p-values beyond 1e-4")
+    >>> failures("failed: BirthdaySpacings, p = 0\n1 of 15 p-values beyond 1e-4")
     ['BirthdaySpacings, p = 0']
-    >>> failures("  BCFN(2+0,13-2,T)   R= +2.1  p = 1e-12    FAIL           \\n  ...and 1 more")
+    >>> failures("  BCFN(2+0,13-2,T)   R= +2.1  p = 1e-12    FAIL           \n  ...and 1 more")
     ['BCFN(2+0,13-2,T)']
     """
     practrand = re.findall(r"^\s+(\S+)\s+R=.*\bFAIL", said, re.MULTILINE)
@@ -180,7 +180,7 @@ def main() -> None:
     if options.practrand:
         programs["PractRand"] = [options.practrand, "stdin16", "-tlmin", "1MB", "-tlmax", "32MB"]
     audited(RIGHT[0], KeyedStream.from_seed(SEED), 200_000)  # compiles
-    rows: list[dict[str, Any]] = json.loads(RESULTS.read_text())["rows"] if RESULTS.exists() else []
+    rows: list[dict[str, Any]] = json.loads(WRITTEN.read_text())["rows"] if WRITTEN.exists() else []
     done = {row["sampler"] for row in rows}
     for name in options.samplers:
         if name in done:
@@ -205,13 +205,13 @@ def main() -> None:
             }
         )
         print(f"{name}: " + ", ".join(f"{k} {v['found']}" for k, v in row.items()), flush=True)
-        RESULTS.parent.mkdir(parents=True, exist_ok=True)
+        WRITTEN.parent.mkdir(parents=True, exist_ok=True)
         told = {
             "hardware": MACHINE,
             "seed": SEED,
             "provenance": to_dict(collect(seed=SEED, plugins=())),
         }
-        RESULTS.write_text(json.dumps({**told, "rows": rows}, indent=1, ensure_ascii=False) + "\n")
+        WRITTEN.write_text(json.dumps({**told, "rows": rows}, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
 """What jax_privacy's ``auditing.CanaryScoreAuditor`` says of recorded scores.
 
-Runs in jax_privacy's environment, started by peers.py. ``python
-benchmarks/environments/jax_privacy_bounds.py JOBS.npz`` prints one JSON line per job, in order. The
-archive holds ``jobs``, a JSON list of {significance, delta, methods, seed, splits}, and for the
-i-th job the arrays ``in_i`` and ``out_i``. A Split is made ``splits`` times; the answer has the
-median bound, and the lowest and the highest.
+Runs in jax_privacy's environment, started by peers.py. ``jax_privacy_bounds.py JOBS.npz`` prints
+one JSON line per job, in order. The archive holds ``jobs``, a JSON list of {significance, delta,
+methods, seed, splits}, and for the i-th job the arrays ``in_i`` and ``out_i``. A Split is made
+``splits`` times; the answer has the median bound, and the lowest and the highest.
 
 Every method is called as its docstring says: scores that are higher for held-in canaries, the
 significance in its own argument, thresholds by one of the three strategies that need no threshold

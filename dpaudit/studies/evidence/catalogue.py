@@ -1,7 +1,9 @@
 """The catalogue: sound and broken mechanisms, with fixed features alone and with learned scores.
 
-    python benchmarks/catalogue.py [--samples 1e5] [--seed 1] [NAME …]
-    python benchmarks/catalogue.py --validity 150  # honest ones at exactly their claim, α = 0.05
+    python -m dpaudit.studies.evidence.catalogue [--samples 1e5] [--seed 1] [NAME …]
+    python -m dpaudit.studies.evidence.catalogue --validity 150
+
+The second audits honest ones at exactly their claim, α = 0.05.
 
 The mechanisms are those of StatDP (Ding et al. 2018), DP-Sniper (Bichsel et al. 2021) and
 DP-Auditorium (Kong et al. 2023) at one pair of neighbours each, and leaks that no single coordinate

@@ -1,25 +1,27 @@
 """The figure of (d, β) with contours of seconds: docs/reproduce/keyless-map.svg.
 
-`python benchmarks/keyless_map.py`. Contours are the estimate (`dpaudit.hardness`), dots the cells
-that were measured with BLASter, with their CPU seconds; crosses are those that were not found.
+`python -m dpaudit.studies.evidence.keyless_map`. Contours are the estimate (`dpaudit.hardness`),
+dots the cells that were measured with BLASter, with their CPU seconds; crosses are those that were
+not found.
 """
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
 from dpaudit.hardness import estimate, measured
+from dpaudit.studies.evidence import ROOT
 
-OUT = Path(__file__).parents[1] / "docs" / "reproduce" / "keyless-map.svg"
+OUT = ROOT / "docs" / "reproduce" / "keyless-map.svg"
 DIMS = np.arange(24, 297, 8)
 BETAS = np.geomspace(1e-9, 0.2, 60)
 CONTOURS = {1.0: "1 s", 10.0: "10 s", 60.0: "1 min", 3600.0: "1 h", 86400.0: "1 day"}
-FIXED = {"svg.hashsalt": "keyless-map", "svg.fonttype": "none", "font.size": 9}
+FIXED: Any = {"svg.hashsalt": "keyless-map", "svg.fonttype": "none", "font.size": 9}
 
 
 def seconds(d: int, beta: float) -> float:
@@ -53,7 +55,7 @@ def main() -> None:
                 axes.plot(cell.dim, cell.beta, mark, color="#0b5394", markersize=5)
                 side = -1 if cell.dim > DIMS[-6] else 1  # the last would leave the figure
                 at = (cell.dim + 2 * side, cell.beta * 1.15)
-                style = {"ha": "left" if side > 0 else "right", "fontsize": 7.5}
+                style: dict[str, Any] = {"ha": "left" if side > 0 else "right", "fontsize": 7.5}
                 if cell.found and cell.clock == "CPU":
                     axes.annotate(duration(cell.seconds), at, color="#0b5394", **style)
         axes.plot(256, 1e-5, "D", color="#990000", markersize=6, markerfacecolor="none")

@@ -1,7 +1,7 @@
 """The estimate of `dpaudit key hardness` compared with the searches that were measured.
 
-`python benchmarks/hardness.py` (a second): fits the two constants of seconds for each reducer and
-prints the residuals, cell by cell. `--write` puts the cells of docs/results/ into
+`python -m dpaudit.studies.evidence.hardness` (a second): fits the two constants of seconds for each
+reducer and prints the residuals, cell by cell. `--write` puts the cells of docs/results/ into
 dpaudit/hardness.csv, and keeps those that were measured elsewhere. CPU seconds, where a reducer has
 three cells or more of a second or more, are fitted alone.
 """
@@ -17,20 +17,19 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy
 
 from dpaudit.hardness import Measured, entry_bits, measured, seconds_of
+from dpaudit.studies.evidence import RESULTS, ROOT
 
-ROOT = Path(__file__).parents[1]
 TABLE = ROOT / "dpaudit" / "hardness.csv"
 RUNS = ("keyless", "keyless-far")
 FRONTIER = "keyless-frontier"
 HEAD = """\
-# python benchmarks/hardness.py --write
+# python -m dpaudit.studies.evidence.hardness --write
 # from docs/results/, and where source is `elsewhere` from one loaded core, one key each, BLASter
 # 0.1.1, β told, 2026-11-22; seconds are wall time, those of keyless-frontier CPU time, to the key,
 # or of all that was tried
@@ -40,7 +39,7 @@ HEAD = """\
 def from_results() -> Iterator[Measured]:
     """The cells of the committed runs."""
     for name in RUNS:
-        document = json.loads((ROOT / "docs" / "results" / name / "results.json").read_text())
+        document = json.loads((RESULTS / name / "results.json").read_text())
         for row in document["rows"]:
             yield Measured(
                 dim=row["d"],
@@ -58,7 +57,7 @@ def from_results() -> Iterator[Measured]:
 
 def from_experiment() -> Iterator[Measured]:
     """The cells of the experiment keyless-frontier with β told."""
-    document = json.loads((ROOT / "docs" / "results" / FRONTIER / "results.json").read_text())
+    document = json.loads((RESULTS / FRONTIER / "results.json").read_text())
     for row in document["rows"]:
         if row["told"] and row["found"]["value"]:
             yield Measured(
@@ -76,8 +75,8 @@ def from_experiment() -> Iterator[Measured]:
 
 
 def from_points() -> Iterator[Measured]:
-    """The cells of benchmarks/keyless_cells.py: full precision, one direction, β and γ told."""
-    path = ROOT / "docs" / "results" / FRONTIER / "points.json"
+    """The cells of :mod:`keyless_cells`: full precision, one direction, β and γ told."""
+    path = RESULTS / FRONTIER / "points.json"
     plain = {"dtype": "float64", "step": 0, "differences": False, "directions": 1}
     cells: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for point in json.loads(path.read_text()) if path.exists() else ():

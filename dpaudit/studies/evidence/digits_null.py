@@ -1,10 +1,10 @@
 """How often granularity, norms and last-digits accuse honest samplers, audit by audit.
 
-`python benchmarks/digits_null.py` runs 200 small audits of each sampler (8,000 values in short
-calls, several dimensions and long calls; 2,048 of the slow ones) with seeds (2025, sampler, audit),
-and prints per sampler and test how many p-values are at most 0.05 and 0.001. `--audits N`,
-`--only NAME` and `--values N` (of each audit) change that. Libraries that are not installed are
-left out.
+`python -m dpaudit.studies.evidence.digits_null` runs 200 small audits of each sampler (8,000 values
+in short calls, several dimensions and long calls; 2,048 of the slow ones) with seeds (2025,
+sampler, audit), and prints per sampler and test how many p-values are at most 0.05 and 0.001.
+`--audits N`, `--only NAME` and `--values N` (of each audit) change that. Libraries that are not
+installed are left out.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy
-from common import MACHINE
 
 from dpaudit import registry
 from dpaudit.audit.block import SampleBlock
@@ -28,12 +28,13 @@ from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.secure_gaussian import SecureGaussian
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import clopper_pearson
+from dpaudit.studies.evidence import MACHINE
 
 TESTS = ("granularity", "norms", "last-digits")
 SEED = 2025
 LEVELS = (0.05, 0.001)
 
-Array = npt.NDArray[np.float64]
+Array = npt.NDArray[np.floating[Any]]
 Draw = Callable[[int], Array]
 """The next so many values, shape (m,)."""
 
@@ -207,7 +208,7 @@ def blocks(
     for n, d, calls in plan:
         if n:
             x = draw(n * d).reshape(n, d)
-            yield SampleBlock(call, x, claim=claim, spread=rng, calls=calls)
+            yield SampleBlock(call, np.asarray(x, np.float64), claim=claim, spread=rng, calls=calls)
             call += calls
 
 

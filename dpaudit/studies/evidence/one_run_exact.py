@@ -1,9 +1,9 @@
 """How near the one-run bounds are to the best that can be shown from a number of right guesses.
 
-``python benchmarks/one_run_exact.py`` prints, for r guesses about m canaries of which v are right,
-the bounds for P(V ≥ v) of Steinke, Nasr and Jagielski's theorem and of the recursion for trade-off
-curves, and the largest P(V ≥ v) that any (ε, δ)-DP mechanism has: a linear program over the law of
-V. No valid bound is smaller than that.
+``python -m dpaudit.studies.evidence.one_run_exact`` prints, for r guesses about m canaries of which
+v are right, the bounds for P(V ≥ v) of Steinke, Nasr and Jagielski's theorem and of the recursion
+for trade-off curves, and the largest P(V ≥ v) that any (ε, δ)-DP mechanism has: a linear program
+over the law of V. No valid bound is smaller than that.
 """
 
 from __future__ import annotations

@@ -1,20 +1,18 @@
 """After how many releases of noise with a short nonce the test `repeats` finds it.
 
-`python benchmarks/nonce_birthday.py` draws releases of 16 values (Gaussian, code `fraction`) one
-per call until the p-value is below the test's share of α = 0.01, 40 trials per number of bits
-(seeds 7200, trial), and writes down the number of releases at which it was found. 40 bits: 6
-trials, as one takes a minute. Trials that are there are not repeated. `python -m result_tables`
-writes the page's map of them.
+`python -m dpaudit.studies.evidence.nonce_birthday` draws releases of 16 values (Gaussian, code
+`fraction`) one per call until the p-value is below the test's share of α = 0.01, 40 trials per
+number of bits (seeds 7200, trial), and writes down the number of releases at which it was found. 40
+bits: 6 trials, as one takes a minute. Trials that are there are not repeated. `python -m
+result_tables` writes the page's map of them.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
 
 import numpy as np
-from common import MACHINE
 
 from dpaudit import registry
 from dpaudit.audit.battery.repeats import Repeats
@@ -24,8 +22,9 @@ from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.source import SeedInNoise
 from dpaudit.randomness import KeyedStream
 from dpaudit.results.files import write_file
+from dpaudit.studies.evidence import MACHINE, RESULTS
 
-RESULTS = Path(__file__).parents[1] / "docs" / "results" / "seed-in-noise" / "birthday.json"
+WRITTEN = RESULTS / "seed-in-noise" / "birthday.json"
 LAW = Claim.parse("gaussian:sigma=1")
 VALUES = 16
 TRIALS = {8: 40, 16: 40, 24: 40, 32: 40, 40: 6}
@@ -49,7 +48,7 @@ def found_after(bits: int, trial: int, *, share: float) -> int:
 
 
 def main() -> None:
-    done = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"found_after": {}}
+    done = json.loads(WRITTEN.read_text()) if WRITTEN.exists() else {"found_after": {}}
     # what one of the battery's counted tests gets, as in an audit
     counted = [n for n in registry.plugins("tests") if n not in {"forks", "timing"}]
     done |= {"share": ALPHA / len(counted), "machine": MACHINE}
@@ -58,7 +57,7 @@ def main() -> None:
         began = time.process_time()
         while len(own) < trials:
             own.append(found_after(bits, len(own), share=done["share"]))
-            write_file(RESULTS, json.dumps(done) + "\n")
+            write_file(WRITTEN, json.dumps(done) + "\n")
         print(bits, f"{time.process_time() - began:.0f} CPU seconds", flush=True)
 
 

@@ -14,10 +14,10 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from training_loop import ALPHA, CLAIM, EPOCH, RATE, Array, Loop
 
 import dpaudit
 from dpaudit.audit.result import MechanismResult
+from dpaudit.studies.evidence.training_loop import ALPHA, CLAIM, EPOCH, RATE, Array, Loop
 from dpaudit.training.data import load_images
 
 DIGITS, HIDDEN, LABELS = 1_000, 16, 10
@@ -133,7 +133,7 @@ class OnDigits(Loop):
             w = (w - LEARNING_RATE / (RATE * DIGITS) * made).astype(np.float32)
         return released, w
 
-    def __call__(self, data: tuple[Array, Array], seed: int) -> Array:
+    def __call__(self, data: tuple[Array, Array], seed: int) -> Array:  # type: ignore[override]
         return self.trained(data, seed)[0]
 
 

@@ -1,6 +1,6 @@
 """The catalogue's mechanisms, by dpaudit, DP-Sniper and DP-Auditorium. Part of `make peers`.
 
-    python benchmarks/catalogue_peers.py [--samples 1e5] [--seed 1] [--keep runs/peers] [NAME …]
+    python -m dpaudit.studies.evidence.catalogue_peers [--samples 1e5] [--seed 1] [NAME …]
 
 All three see the same releases, half of them to learn from and half to count, at the same α. The
 peers run in environments of their own (dp-sniper and dp-auditorium in $DPAUDIT_ENVS or .envs) and
@@ -31,8 +31,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from catalogue import ALPHA, CASES, STOP, Array, Case, drawn
-from peers_tables import catalogue_table, written_between
 from scipy.stats import beta
 
 from dpaudit.audit.epsilon.bounds import epsilon_bounds
@@ -40,9 +38,10 @@ from dpaudit.audit.epsilon.judge import CURVE_SHARE, Learned, judge, learn
 from dpaudit.audit.options import PrivacyClaim
 from dpaudit.counts import count_of
 from dpaudit.provenance import collect
+from dpaudit.studies.evidence import RESULTS, ROOT
+from dpaudit.studies.evidence.catalogue import ALPHA, CASES, STOP, Array, Case, drawn
+from dpaudit.studies.evidence.peers_tables import catalogue_table, written_between
 
-ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "docs" / "results" / "peers"
 SECONDS = 30.0
 RESAMPLED = 200
 
@@ -76,7 +75,7 @@ class Peer:
         if not left:
             return
         set_to = {"PYTHONPATH": os.environ[self.checkout], "OMP_NUM_THREADS": "1"}
-        program = ROOT / "benchmarks" / "environments" / self.program
+        program = Path(__file__).with_name("environments") / self.program
         subprocess.run(
             [str(self.python), str(program), *left],
             check=True,
@@ -236,8 +235,8 @@ def main() -> None:
     table = catalogue_table(document)
     if not given.names and len(peers) == len(PEERS):
         text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
-        (RESULTS / "catalogue.json").write_text(text)
-        written_between(RESULTS / "README.md", "catalogue", table)
+        (RESULTS / "peers" / "catalogue.json").write_text(text)
+        written_between(RESULTS / "peers" / "README.md", "catalogue", table)
     print(table)
 
 
