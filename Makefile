@@ -46,7 +46,7 @@ $(READY): $(LIGHT)
 
 envs: $(ENVS)/flower/.ready $(ENVS)/mlflow/.ready $(ENVS)/jax-privacy/.ready ## Environments for tools that cannot live in .venv
 
-$(ENVS)/flower/.ready: benchmarks/environments/flower.txt
+$(ENVS)/flower/.ready: dpaudit/studies/evidence/environments/flower.txt
 $(ENVS)/mlflow/.ready: benchmarks/environments/mlflow.txt
 $(ENVS)/jax-privacy/.ready: dpaudit/studies/evidence/environments/jax_privacy.txt
 $(ENVS)/dp-sniper/.ready: dpaudit/studies/evidence/environments/dp_sniper.txt
@@ -105,10 +105,10 @@ portable: $(READY) ## The numerical tests on other BLAS kernels, instruction set
 	$(BIN)/python tests/portable.py
 
 bench: $(READY) ## Time and memory of the main commands
-	for name in commands sandbox noise attacks local pool_inference dpsgd store scale rotation smoothing transport two_servers two_party_batch joint_seeds verifiable_counts; do $(BIN)/python benchmarks/$$name.py || exit; done
+	for name in commands sandbox noise attacks local pool_inference dpsgd store scale rotation two_servers two_party_batch joint_seeds verifiable_counts; do $(BIN)/python benchmarks/$$name.py || exit; done
 
 flower: $(READY) $(ENVS)/flower/.ready ## Our secure aggregation beside Flower's, and inside its rounds (two minutes, 4 GiB)
-	DPAUDIT_ENVS=$(ENVS) $(BIN)/python benchmarks/secure_aggregation.py
+	DPAUDIT_ENVS=$(ENVS) $(BIN)/python -m dpaudit.studies.evidence.secure_aggregation
 	PYTHONPATH=.:attacks:mitigations $(ENVS)/flower/bin/python -m pytest tests/dpaudit_mitigations/secure_aggregation/test_flower.py
 
 peers: $(READY) $(ENVS)/jax-privacy/.ready $(if $(DP_SNIPER),$(ENVS)/dp-sniper/.ready) $(if $(DP_AUDITORIUM),$(ENVS)/dp-auditorium/.ready) ## Our bounds for ε compared with jax_privacy's, and with DP-Sniper's and DP-Auditorium's (DP_SNIPER=, DP_AUDITORIUM=: checkouts), on the same releases (half an hour)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import tempfile
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import MACHINE
+from harness import MACHINE, clocked, options
 
 from dpaudit.cli import runs_text
 from dpaudit.codec import to_dict
@@ -80,22 +79,15 @@ def fill(folder: Path, *, cells: int, trials: int) -> tuple[float, float]:
                 )
                 for i in range(start, min(cells, start + BATCH))
             ]
-            began = time.perf_counter(), time.process_time()
-            store.add_all(list(enumerate(some, start)))
-            wall += time.perf_counter() - began[0]
-            cpu += time.process_time() - began[1]
+            took = clocked(partial(store.add_all, list(enumerate(some, start))))
+            wall, cpu = wall + took[1], cpu + took[2]
     return wall, cpu
 
 
 def timed(ask: Callable[[], Any]) -> tuple[float, float]:
     """Seconds on the wall and of CPU, the least of three."""
-    found = []
-    for _ in range(3):
-        began = time.perf_counter(), time.process_time()
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            ask()
-        found.append((time.perf_counter() - began[0], time.process_time() - began[1]))
-    return min(found)
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        return min(clocked(ask)[1:] for _ in range(3))
 
 
 def count_right(folder: Path) -> int:
@@ -106,13 +98,9 @@ def count_right(folder: Path) -> int:
 
 def main() -> None:
     """One block of rows per store."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--stores", nargs="+", default=["1000x1000", "100000x1"], help="CELLSxTRIALS"
-    )
-    options = parser.parse_args()
+    asked = options(__doc__, stores=["1000x1000", "100000x1"])  # cells x trials
     print(MACHINE)
-    for size in options.stores:
+    for size in asked.stores:
         cells, trials = map(int, size.split("x"))
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
@@ -120,18 +108,13 @@ def main() -> None:
             megabytes = (folder / FILE).stat().st_size / 1e6
             with Store.read(folder) as store:
                 first = min(store.finished())
+            show = partial(runs_text.show_run, folder, output="text")
             questions: dict[str, Callable[[], Any]] = {
-                "runs list": lambda folder=folder: overviews(folder),
-                "runs show": lambda folder=folder: runs_text.show_run(
-                    folder, cell=None, failed=False, output="text"
-                ),
-                "runs show --cell": lambda folder=folder, first=first: runs_text.show_run(
-                    folder, cell=first, failed=False, output="text"
-                ),
-                "runs show --failed": lambda folder=folder: runs_text.show_run(
-                    folder, cell=None, failed=True, output="text"
-                ),
-                "success per cell from its trials": lambda folder=folder: count_right(folder),
+                "runs list": partial(overviews, folder),
+                "runs show": partial(show, cell=None, failed=False),
+                "runs show --cell": partial(show, cell=first, failed=False),
+                "runs show --failed": partial(show, cell=None, failed=True),
+                "success per cell from its trials": partial(count_right, folder),
                 "rows to Parquet": lambda folder=folder: write_columns(
                     open_run(folder).columns(), folder / "r.parquet"
                 ),

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import platform
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-__all__ = ["MACHINE", "RESULTS", "ROOT"]
+__all__ = ["MACHINE", "RESULTS", "ROOT", "plugin_module"]
 
 ROOT = Path(__file__).resolve().parents[3]
 """The checkout."""
@@ -20,3 +22,8 @@ MACHINE = (
     f"Python {platform.python_version()}"
 )
 """This machine in words."""
+
+
+def plugin_module(name: str) -> Any:
+    """A module of the attacks or mitigations, by name: nothing in dpaudit imports them."""
+    return import_module(f"dpaudit_{name}")

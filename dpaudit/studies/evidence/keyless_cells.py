@@ -14,7 +14,6 @@ import argparse
 import json
 import math
 import time
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +24,15 @@ from threadpoolctl import threadpool_limits
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
-from dpaudit.studies.evidence import MACHINE, RESULTS
+from dpaudit.studies.evidence import MACHINE, RESULTS, plugin_module
 
 POINTS = RESULTS / "keyless-frontier" / "points.json"
 CHECKED = 512
 
 
 def keyless(module: str) -> Any:
-    """A module of the attack, by name: nothing in dpaudit imports a plug-in."""
-    return import_module(f"dpaudit_attacks.keyless.{module}")
+    """A module of the attack."""
+    return plugin_module(f"attacks.keyless.{module}")
 
 
 def specimen(args: argparse.Namespace, key_number: int) -> tuple[np.ndarray, PancakeKey]:

@@ -23,16 +23,13 @@ import time
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 
 from dpaudit.randomness import KeyedStream
-from dpaudit_mitigations.secure_aggregation.noise import NoiseShare
-from dpaudit_mitigations.secure_aggregation.ring import FixedPoint
-from dpaudit_mitigations.secure_aggregation.simulation import simulate
-from dpaudit_mitigations.transport.certificates import make_authority
+from dpaudit.studies.evidence import plugin_module
 
-sys.path.insert(0, str(Path(__file__).parent / "environments"))
 PARTIES = ("alice", "bob", "carol")
 PIECE = 1 << 20
 SIGMA = 0.01  # of a party's noise, in the values' unit
@@ -52,7 +49,7 @@ def on_grid(updates: list[np.ndarray], granularity: float, at: int) -> np.ndarra
         np.rint(u[at : at + PIECE].astype(np.float64) / granularity).astype(np.int64)
         for u in updates
     )
-    return sum(pieces) * granularity
+    return np.asarray(sum(pieces) * granularity)
 
 
 def exact(total: np.ndarray, updates: list[np.ndarray], granularity: float) -> bool:
@@ -62,7 +59,7 @@ def exact(total: np.ndarray, updates: list[np.ndarray], granularity: float) -> b
     )
 
 
-def flower(dim: int, seed: int, threshold: int) -> dict:
+def flower(dim: int, seed: int, threshold: int) -> dict[str, Any]:
     """Both of Flower's rounds, in a process of its environment."""
     python = Path(os.environ.get("DPAUDIT_ENVS", ".envs")) / "flower" / "bin" / "python"
     if not python.exists():
@@ -75,22 +72,28 @@ def flower(dim: int, seed: int, threshold: int) -> dict:
     )
 
 
-def simulated(updates: list[np.ndarray], *, sigma: float, seed: int, threshold: int) -> dict:
+def simulated(
+    updates: list[np.ndarray], *, sigma: float, seed: int, threshold: int
+) -> dict[str, Any]:
     """One process: encoding, masking, framing, checking, unmasking, decoding."""
     dim, stream = len(updates[0]), KeyedStream.from_seed(seed)
-    point = FixedPoint.finest(bits=32, parties=len(updates), bound=1.0, sigma=sigma, length=dim)
+    point = plugin_module("mitigations.secure_aggregation.ring").FixedPoint.finest(
+        bits=32, parties=len(updates), bound=1.0, sigma=sigma, length=dim
+    )
     share = (
-        NoiseShare(law="discrete-gaussian", sigma=sigma, granularity=point.granularity)
+        plugin_module("mitigations.secure_aggregation.noise").NoiseShare(
+            law="discrete-gaussian", sigma=sigma, granularity=point.granularity
+        )
         if sigma
         else None
     )
 
-    def made(i: int):
+    def made(i: int) -> Any:
         noise = share.drawer(stream.child("noise", i)) if share else None
         return lambda: point.encode(updates[i], noise=noise)
 
     began, used = time.perf_counter(), time.process_time()
-    outcome = simulate(
+    outcome = plugin_module("mitigations.secure_aggregation.simulation").simulate(
         [made(i) for i in range(len(updates))],
         length=dim,
         bits=32,
@@ -110,17 +113,19 @@ def simulated(updates: list[np.ndarray], *, sigma: float, seed: int, threshold: 
     }
 
 
-def processes(updates: list[np.ndarray], *, threshold: int) -> dict:
+def processes(updates: list[np.ndarray], *, threshold: int) -> dict[str, Any]:
     """An aggregator and three contributors over mutual TLS on loopback; wall seconds."""
     terms = ["--parties", ",".join(PARTIES), "--threshold", str(threshold)]
     terms += ["--bound", "1", "--sigma", "0", "--round", "bench"]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        make_authority(folder / "c", ["aggregator", *PARTIES])
+        plugin_module("mitigations.transport.certificates").make_authority(
+            folder / "c", ["aggregator", *PARTIES]
+        )
         for party, update in zip(PARTIES, updates, strict=True):
             np.save(folder / f"{party}.npy", update)
 
-        def start(command: str, party: str, *more: str) -> subprocess.Popen:
+        def start(command: str, party: str, *more: str) -> subprocess.Popen[str]:
             where = ["--identity", f"c/{party}", "--journal", f"j-{party}"]
             program = [sys.executable, "-m", "dpaudit", "serve", command, *where, *terms, *more]
             with (folder / f"{party}.log").open("w") as log:
@@ -129,7 +134,7 @@ def processes(updates: list[np.ndarray], *, threshold: int) -> dict:
                 )
 
         server = start("aggregate", "aggregator", "--dim", str(len(updates[0])), "--out", "sum.npy")
-        first = json.loads(server.stdout.readline())
+        first = json.loads(_said(server).readline())
         began, used = time.perf_counter(), children()
         others = [
             start("contribute", p, "--peer", first["address"], "--input", f"{p}.npy")
@@ -139,7 +144,7 @@ def processes(updates: list[np.ndarray], *, threshold: int) -> dict:
         seconds = time.perf_counter() - began
         assert [other.wait(60) for other in others] == [0] * len(others)
         for process in (server, *others):
-            process.stdout.close()
+            _said(process).close()
         lines = [json.loads(line) for line in (folder / "aggregator.log").read_text().splitlines()]
         moments = {
             (x.get("method"), x["outcome"]): datetime.fromisoformat(x["time"])
@@ -155,6 +160,11 @@ def processes(updates: list[np.ndarray], *, threshold: int) -> dict:
             "processor": spent,
             "exact": right,
         }
+
+
+def _said(process: subprocess.Popen[str]) -> IO[str]:
+    assert process.stdout is not None
+    return process.stdout
 
 
 def children() -> float:
