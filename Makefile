@@ -7,7 +7,6 @@ READY := $(VENV)/.ready# with every extra, and what development needs
 ENVS := $(or $(DPAUDIT_ENVS),.envs)
 CUDA := $(or $(GPU),$(BIN)/python)
 CIFAR := vgg19-bn resnet50 mobilenet-v2
-ELSEWHERE := dpaudit/samplers/adapters/environments
 
 unexport PYTHONDONTWRITEBYTECODE # else every start compiles dpaudit anew, and the suite starts many
 
@@ -45,13 +44,11 @@ $(READY): $(LIGHT)
 	@echo "Installing torch, libraries and tools into $(VENV): 2.7 GB, with torch for CUDA 6.5 GB; a few minutes ..."
 	$(call install,.[all$(comma)dev])
 
-envs: $(ENVS)/tmlt-core/.ready $(ENVS)/diffprivlib-old/.ready $(ENVS)/jax-privacy/.ready ## Environments for libraries that cannot live in .venv
+envs: $(ENVS)/jax-privacy/.ready ## The environment of a tool that cannot live in .venv
 
-$(ENVS)/tmlt-core/.ready: $(ELSEWHERE)/tmlt_core.txt
-$(ENVS)/diffprivlib-old/.ready: $(ELSEWHERE)/diffprivlib_old.txt
-$(ENVS)/jax-privacy/.ready: benchmarks/environments/jax_privacy.txt
-$(ENVS)/dp-sniper/.ready: benchmarks/environments/dp_sniper.txt
-$(ENVS)/dp-auditorium/.ready: benchmarks/environments/dp_auditorium.txt
+$(ENVS)/jax-privacy/.ready: dpaudit/studies/evidence/environments/jax_privacy.txt
+$(ENVS)/dp-sniper/.ready: dpaudit/studies/evidence/environments/dp_sniper.txt
+$(ENVS)/dp-auditorium/.ready: dpaudit/studies/evidence/environments/dp_auditorium.txt
 $(ENVS)/%/.ready:
 	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $^
@@ -76,7 +73,7 @@ types: $(READY)
 	$(BIN)/mypy
 
 doctests: $(READY)
-	$(BIN)/pytest --doctest-modules dpaudit attacks/dpaudit_attacks mitigations/dpaudit_mitigations
+	$(BIN)/pytest --doctest-modules --ignore-glob="*/environments/*" dpaudit attacks/dpaudit_attacks mitigations/dpaudit_mitigations
 
 browser: $(READY)
 	$(BIN)/pytest -m 'browser and not slow' tests/dpaudit/render tests/docs
@@ -106,16 +103,16 @@ portable: $(READY) ## The numerical tests on other BLAS kernels, instruction set
 	$(BIN)/python tests/portable.py
 
 bench: $(READY) ## Time and memory of the main commands
-	for name in commands sandbox noise attacks local pool_inference dpsgd store scale rotation smoothing transport two_servers two_party_batch secure_aggregation joint_seeds verifiable_counts; do $(BIN)/python benchmarks/$$name.py || exit; done
+	for name in commands sandbox noise attacks local pool_inference dpsgd store scale rotation two_servers two_party_batch secure_aggregation joint_seeds verifiable_counts; do $(BIN)/python benchmarks/$$name.py || exit; done
 
 peers: $(READY) $(ENVS)/jax-privacy/.ready $(if $(DP_SNIPER),$(ENVS)/dp-sniper/.ready) $(if $(DP_AUDITORIUM),$(ENVS)/dp-auditorium/.ready) ## Our bounds for ε compared with jax_privacy's, and with DP-Sniper's and DP-Auditorium's (DP_SNIPER=, DP_AUDITORIUM=: checkouts), on the same releases (half an hour)
-	DPAUDIT_ENVS=$(ENVS) $(BIN)/python benchmarks/peers.py
-	DPAUDIT_ENVS=$(ENVS) DP_SNIPER=$(DP_SNIPER) DP_AUDITORIUM=$(DP_AUDITORIUM) $(BIN)/python benchmarks/catalogue_peers.py
+	DPAUDIT_ENVS=$(ENVS) $(BIN)/python -m dpaudit.studies.evidence.peers
+	DPAUDIT_ENVS=$(ENVS) DP_SNIPER=$(DP_SNIPER) DP_AUDITORIUM=$(DP_AUDITORIUM) $(BIN)/python -m dpaudit.studies.evidence.catalogue_peers
 
 catalogue: $(READY) ## Sound and broken mechanisms with their true ε, our bounds, and 600 audits of honest ones (ten minutes)
 	mkdir -p runs/catalogue
-	$(BIN)/python benchmarks/catalogue.py > runs/catalogue/catalogue.txt
-	$(BIN)/python benchmarks/catalogue.py --validity 150 > runs/catalogue/validity.txt
+	$(BIN)/python -m dpaudit.studies.evidence.catalogue > runs/catalogue/catalogue.txt
+	$(BIN)/python -m dpaudit.studies.evidence.catalogue --validity 150 > runs/catalogue/validity.txt
 	cp runs/catalogue/*.txt docs/results/catalogue/
 
 gpu: $(if $(GPU),,$(READY)) ## On a CUDA machine: tests, training, gpm-table2, gpm-table3, benchmarks (GPU=python3: your own environment)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-from common import MACHINE, quickest
+import torch
+from harness import MACHINE, quickest
 
 from dpaudit import registry
 from dpaudit.randomness import KeyedStream
@@ -19,30 +20,25 @@ def attacks():
     rng, legacy = np.random.default_rng(1), np.random.RandomState(1)
     normal, laplace = rng.standard_normal((N, 1)), rng.laplace(0.0, 1.0, (N, 1))
     single = rng.standard_normal((N, 1), np.float32).astype(np.float64)
-    pairs = legacy.normal(0.0, 1.0, (N // 2, 2))
     for name, y, v in (
         ("reach", normal, OTHER),
         ("reach:divisor=60,dtype=float32", single, OTHER),
         ("laplace-support:sampler=numpy", laplace, OTHER),
-        ("pair-inversion:sampler=numpy-legacy", pairs, np.ones(2)),
+        ("pair-inversion:sampler=numpy-legacy", legacy.normal(0.0, 1.0, (N // 2, 2)), np.ones(2)),
     ):
-        attack = registry.create("attacks", name)
-        yield name, quickest(partial(attack.feasible, y, v))
+        yield name, quickest(partial(registry.create("attacks", name).feasible, y, v))
     learner = registry.create("attacks", "bit-features")
     statistic = learner.learn(normal[:20_000], normal[:20_000] + 1, neighbours=(VALUE, OTHER))
     yield "bit-features", quickest(lambda: statistic(normal))
 
 
 def sources():
-    import torch
-
     stream, query = KeyedStream.from_seed("bench"), torch.zeros((1, N), dtype=torch.float64)
     for name in SOURCES:
         source = registry.create("sources", name)
-        if hasattr(source, "release"):
-            yield name, quickest(partial(source.release, query, stream=stream))
-        else:
-            yield name, quickest(partial(source.sample, 1, N, stream=stream))
+        whole = hasattr(source, "release")
+        draw = partial(source.release, query) if whole else partial(source.sample, 1, N)
+        yield name, quickest(partial(draw, stream=stream))
 
 
 if __name__ == "__main__":

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
-import resource
 import time
 from collections.abc import Callable
 
 import numpy as np
-from common import MACHINE
+from harness import MACHINE, options, peak
 
 from dpaudit import registry
 from dpaudit.audit import AuditOptions, run_audit
@@ -54,9 +52,6 @@ class NumpySampler:
 
 def main() -> None:
     """One row per sample size: CPU time, peak memory; then the cost per audit and per value."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--samples", type=float, nargs="+", default=[1e7, 1e8])
-    options = parser.parse_args()
     # keyless-search has a time limit of its own
     tests = tuple(sorted(set(registry.plugins("tests")) - {"keyless-search"}))
     print(f"{MACHINE}, {len(tests)} families")
@@ -68,17 +63,16 @@ def main() -> None:
     warm = AuditOptions(seed="warm", samples=100_000, tests=tests)
     run_audit(NumpySampler(time.thread_time), claim=claim, options=warm)
     points: list[tuple[float, float]] = []
-    for samples in map(int, options.samples):
+    for samples in map(int, options(__doc__, samples=[1e7, 1e8]).samples):
         sampler = NumpySampler(time.thread_time)
         began, wall = time.thread_time(), time.monotonic()
         measured = AuditOptions(seed="bench", samples=samples, tests=tests, time_limit=1e5)
         result = run_audit(sampler, claim=claim, options=measured)
         spent, wall = time.thread_time() - began - sampler.seconds, time.monotonic() - wall
         draw, battery = (1e9 * s / sampler.values for s in (sampler.seconds, spent))
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(
             f"{sampler.values:14,}{draw:10.1f}{battery:12.1f}{battery / draw:7.2f}"
-            f"{spent:8.2f}{wall:8.1f}{peak:10.0f}   {result.verdict}",
+            f"{spent:8.2f}{wall:8.1f}{peak():10.0f}   {result.verdict}",
             flush=True,
         )
         points.append((sampler.values, spent))

@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from common import MACHINE
+from harness import MACHINE
 
 DPAUDIT = [sys.executable, "-m", "dpaudit"]
 HONEST = """

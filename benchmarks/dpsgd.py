@@ -6,13 +6,11 @@ update. `--device cuda` on a GPU.
 
 from __future__ import annotations
 
-import argparse
 import platform
-import statistics
-import time
 import warnings
 
 import torch
+from harness import medians, options
 from opacus import PrivacyEngine
 from torch import nn
 from torch.utils.data import DataLoader
@@ -42,7 +40,7 @@ def perceptron() -> nn.Module:
 
 
 class Run:
-    """A private training run on one batch; ``drawing`` collects seconds of ``add_noise``."""
+    """A private training run on one batch."""
 
     def __init__(self, model: str, batch: int, mode: str, noise: str, device: torch.device) -> None:
         torch.manual_seed(0)
@@ -67,18 +65,6 @@ class Run:
             dim = sum(p.numel() for p in self.optimizer.params)
             key = PancakeKey.new(dim=dim, beta=1e-4, secret=KeyedStream.from_seed(SEED).bytes(32))
             use_noise_source(self.optimizer, lambda sigma: Pancake(key=key, sigma=sigma), seed=SEED)
-        self.drawing: list[float] = []
-        self.settle = torch.cuda.synchronize if device.type == "cuda" else lambda: None
-        add_noise = self.optimizer.add_noise
-
-        def timed() -> None:
-            self.settle()
-            began = time.perf_counter()
-            add_noise()
-            self.settle()
-            self.drawing.append(time.perf_counter() - began)
-
-        self.optimizer.add_noise = timed
 
     def step(self, _: int) -> None:
         self.optimizer.zero_grad()
@@ -87,7 +73,7 @@ class Run:
 
 
 def row(model: str, batch: int, mode: str, repeats: int, device: torch.device) -> None:
-    """Median milliseconds of a step and of its noise, and ratios of steps with quartiles."""
+    """Median milliseconds of a step, and ratios of steps with quartiles."""
     runs = {
         noise: Run(model, batch, mode, noise, device) for noise in ("opacus", "gaussian", "pancake")
     }
@@ -97,9 +83,8 @@ def row(model: str, batch: int, mode: str, repeats: int, device: torch.device) -
     )
     dim = sum(p.numel() for p in runs["opacus"].optimizer.params)
     print(f"{model:12}{dim:>11,} {batch:>4} {mode:8}", end="")
-    for name, run in runs.items():
-        whole, noise = statistics.median(seconds[name]), statistics.median(run.drawing[-repeats:])
-        print(f"{1e3 * whole:9.2f} ({1e3 * noise:7.2f})", end="")
+    for middle in medians(seconds).values():
+        print(f"{1e3 * middle:10.2f}", end="")
     for name in ("gaussian", "pancake"):
         found = ratio(seconds[name], seconds["opacus"])
         print(f"{found['value']:8.3f} [{found['low']:.3f}, {found['high']:.3f}]", end="")
@@ -109,13 +94,8 @@ def row(model: str, batch: int, mode: str, repeats: int, device: torch.device) -
 def main() -> None:
     """Print the table."""
     warnings.simplefilter("ignore")  # Opacus' about its random numbers, torch's about hooks
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument(
-        "--repeats", type=int, default=60, help="for lenet5; a quarter of that for large networks"
-    )
-    arguments = parser.parse_args()
+    # of lenet5; large networks get a quarter
+    arguments = options(__doc__, device="cpu", threads=1, repeats=60)
     device = torch.device(arguments.device)
     torch.set_num_threads(arguments.threads)
     print(
@@ -123,9 +103,8 @@ def main() -> None:
         f"Python {platform.python_version()}, seed {SEED!r}"
     )
     print(
-        f"{'model':12}{'d':>11} {'b':>4} {'mode':8}{'opacus':>9} {'(noise)':>9}{'gaussian':>9} "
-        f"{'(noise)':>9}{'pancake':>9} {'(noise)':>9}{'gaussian':>10} / opacus {'pancake':>11} / "
-        "opacus   (ms per step; ratios, quartiles)"
+        f"{'model':12}{'d':>11} {'b':>4} {'mode':8}{'opacus':>10}{'gaussian':>10}{'pancake':>10}"
+        f"{'gaussian':>10} / opacus {'pancake':>11} / opacus   (ms per step; ratios, quartiles)"
     )
     few = max(5, arguments.repeats // 4)
     for model, batch, mode, repeats in (

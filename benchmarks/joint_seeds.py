@@ -5,16 +5,15 @@ Against one float32 Gaussian draw of as many values.
 
 from __future__ import annotations
 
-import argparse
-import platform
-import resource
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
+import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from harness import MACHINE, clocked, options, peak
 
+from dpaudit.noise.gaussian import Gaussian
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.joint_seeds.derivation import cores, derived_noise, vector_digest
 from dpaudit_mitigations.joint_seeds.mitigation import run_session
@@ -24,29 +23,17 @@ from dpaudit_mitigations.joint_seeds.transcript import verify, write
 from dpaudit_mitigations.joint_seeds.verifier import Verifier
 
 
-def peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
 def timed(name: str, work):
-    wall, cpu = time.perf_counter(), time.process_time()
-    result = work()
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    result, wall, cpu = clocked(work)
     print(f"{name:<44}{wall:>9.2f}{cpu:>9.2f}{peak():>11.0f}", flush=True)
     return result, wall
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--dim", type=float, default=39e6)
-    parser.add_argument("--candidates", type=int, default=10)
-    options = parser.parse_args()
-    dim, scale, stream = int(options.dim), 2.0**24, KeyedStream.from_seed("bench")
+    asked = options(__doc__, dim=39_000_000, candidates=10)
+    dim, scale, stream = asked.dim, 2.0**24, KeyedStream.from_seed("bench")
     vector_digest("noise", derived_noise(bytes(32), dim=10, scale=scale), dim=10)  # compiles
-    print(
-        f"{platform.machine()}, {cores()} cores, {dim:,} coordinates, "
-        f"{options.candidates} candidates"
-    )
+    print(f"{MACHINE}, {dim:,} coordinates, {asked.candidates} candidates")
     print(f"{'':<44}{'wall s':>9}{'CPU s':>9}{'peak MiB':>11}")
     noise = derived_noise(bytes(32), dim=dim, scale=scale)
     _, one = timed(
@@ -62,7 +49,7 @@ def main() -> None:
     ]
     server, verifier = (key.public_key().public_bytes_raw() for key in keys)
     terms = SessionTerms(
-        candidates=options.candidates,
+        candidates=asked.candidates,
         dim=dim,
         scale=scale,
         granularity=2.0**-24,
@@ -91,10 +78,6 @@ def main() -> None:
         print(f"  transcript {path.stat().st_size:,} bytes")
         verdict, _ = timed(f"dpaudit verify transcript, {cores()} threads", lambda: verify(path))
         assert verdict.holds
-
-    import torch
-
-    from dpaudit.noise.gaussian import Gaussian
 
     torch.set_num_threads(1)
     draw = Gaussian(sigma=1.0)

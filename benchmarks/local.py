@@ -6,88 +6,48 @@ three.
 
 from __future__ import annotations
 
-import argparse
-
 import numpy as np
-from common import MACHINE, cpu, quickest
+from harness import MACHINE, clocked, cpu, options, quickest
 
 from dpaudit.local.count_mean_server import CountMeanServer
 from dpaudit.local.count_mean_sketch import CountMeanSketch
 from dpaudit.local.hadamard_server import HadamardServer
 from dpaudit.local.hadamard_sketch import HadamardSketch
-from dpaudit.local.hashing import HashFamily, RandomHashes, Sha256Hashes, ThreeWiseHashes
 from dpaudit.local.sketch_sampling import sample_sketch
 from dpaudit.randomness import KeyedStream
 
 SEED = KeyedStream.from_seed("bench local")
 FUNCTIONS, M, UNIVERSE = 65536, 1024, 2000
-
-
-def hashes() -> None:
-    print(f"\n{'hash family':24}{'one function':>16}{'elementwise':>16}   ns per object")
-    objects = np.arange(1 << 14)
-    functions = SEED.numpy().integers(0, FUNCTIONS, objects.size, dtype=np.uint32)
-    names = [f"name {x}" for x in range(objects.size)]
-    for family in (
-        RandomHashes(FUNCTIONS, M, stream=SEED),
-        ThreeWiseHashes(FUNCTIONS, M, stream=SEED),
-        Sha256Hashes(FUNCTIONS, M, names=names),
-    ):
-        calls = 1 if isinstance(family, Sha256Hashes) else 100
-
-        def one(family: HashFamily = family, calls: int = calls) -> None:
-            for j in range(calls):
-                family.positions(objects, j)
-
-        def each(family: HashFamily = family, calls: int = calls) -> None:
-            for _ in range(calls):
-                family.each(objects, functions)
-
-        line = f"{type(family).__name__:24}" + "".join(
-            f"{1e9 * quickest(f) / calls / objects.size:16.2f}" for f in (one, each)
-        )
-        print(line + ("   (one function: remembered)" if calls == 1 else ""))
+KINDS = {
+    "Count Mean Sketch": (CountMeanSketch, CountMeanServer, "random"),
+    "  three-wise hashes": (CountMeanSketch, CountMeanServer, "three-wise"),
+    "Hadamard sketch": (HadamardSketch, HadamardServer, "random"),
+}
 
 
 def records(n: int) -> None:
     print(f"\n{'records per CPU second':32}{'device':>12}{'server':>12}")
     objects = SEED.child("objects").numpy().integers(0, UNIVERSE, n)
-    for name, mechanism, kind, many in (
-        ("Count Mean Sketch", CountMeanSketch(4.0, m=M, functions=FUNCTIONS), CountMeanServer, n),
-        (
-            "  three-wise hashes",
-            CountMeanSketch(4.0, m=M, functions=FUNCTIONS, hashes="three-wise"),
-            CountMeanServer,
-            n,
-        ),
-        ("Hadamard sketch", HadamardSketch(4.0, m=M, functions=FUNCTIONS), HadamardServer, n),
-    ):
-        device = quickest(lambda s=mechanism: s.privatize(objects, stream=SEED))
+    for name, (sketch, kind, hashes) in KINDS.items():
+        mechanism = sketch(4.0, m=M, functions=FUNCTIONS, hashes=hashes)
+        device = quickest(lambda m=mechanism: m.privatize(objects, stream=SEED))
         reports, server = mechanism.privatize(objects, stream=SEED), kind(mechanism)
         taken = quickest(lambda server=server, reports=reports: server.add(reports))
-        print(f"{name:32}{many / device:12,.0f}{many / taken:12,.0f}", flush=True)
+        print(f"{name:32}{n / device:12,.0f}{n / taken:12,.0f}", flush=True)
 
 
 def estimates(n: int, universe: int) -> None:
     print(f"\nCPU seconds of estimates over {FUNCTIONS:,} functions")
     objects = SEED.child("objects").numpy().integers(0, UNIVERSE, 4 * n)
-    for name, mechanism, kind in (
-        ("Count Mean Sketch", CountMeanSketch(4.0, m=M, functions=FUNCTIONS), CountMeanServer),
-        ("Hadamard sketch", HadamardSketch(4.0, m=M, functions=FUNCTIONS), HadamardServer),
-    ):
-        server = kind(mechanism)
-        server.add(mechanism.privatize(objects, stream=SEED))
+    for name in ("Count Mean Sketch", "Hadamard sketch"):
+        sketch, kind, _ = KINDS[name]
+        server = kind(sketch(4.0, m=M, functions=FUNCTIONS))
+        server.add(server.mechanism.privatize(objects, stream=SEED))
+        server.estimate(np.arange(10))
         for u, repeats in ((UNIVERSE, 3), (universe, 1)):
-            asked = np.arange(u)
-            server.estimate(asked[:10])
-            taken = min(
-                cpu(lambda server=server, asked=asked: server.estimate(asked))
-                for _ in range(repeats)
-            )
-            print(
-                f"  {name:20}{u:>9,} objects{taken:9.2f} s"
-                f"{1e9 * taken / u / FUNCTIONS:8.2f} ns per object and function"
-            )
+            taken = min(cpu(lambda s=server, u=u: s.estimate(np.arange(u))) for _ in range(repeats))
+            each = 1e9 * taken / u / FUNCTIONS
+            print(f"  {name:20}{u:>9,} objects{taken:9.2f} s{each:8.2f} ns per object and function")
 
 
 def shortcut() -> None:
@@ -96,22 +56,16 @@ def shortcut() -> None:
     share = 1 / np.arange(1, UNIVERSE + 1)
     for z in (10**6, 10**7, 10**8, 10**9):
         counts = SEED.child(z).numpy().multinomial(z, share / share.sum())
-        made = []
-        taken = cpu(lambda: made.append(sample_sketch(sketch, counts, stream=SEED.child(z))))  # noqa: B023
-        server = made[0]
-        error = (server.estimate(np.arange(UNIVERSE)) - counts) / server.standard_error(counts)
-        print(
-            f"  Z = {z:>13,}{taken:8.2f} s   errors / standard error: {error.std():.3f}", flush=True
+        server, _, taken = clocked(
+            lambda z=z, counts=counts: sample_sketch(sketch, counts, stream=SEED.child(z))
         )
+        error = (server.estimate(np.arange(UNIVERSE)) - counts) / server.standard_error(counts)
+        print(f"  Z = {z:>13,}{taken:8.2f} s   errors / standard error: {error.std():.3f}")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=100_000)
-    parser.add_argument("--universe", type=int, default=250_000)
-    args = parser.parse_args()
+    args = options(__doc__, records=100_000, universe=250_000)
     print(f"{MACHINE}, one thread")
-    hashes()
     records(args.records)
     estimates(args.records, args.universe)
     shortcut()

@@ -6,14 +6,11 @@ each in a process of its own. `--device cuda` on a GPU.
 
 from __future__ import annotations
 
-import argparse
 import platform
-import statistics
-import subprocess
-import sys
 
 import numpy as np
 import torch
+from harness import apart, medians, options
 
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.key import PancakeKey
@@ -60,7 +57,7 @@ def row(d: int, dtype: torch.dtype, device: torch.device) -> None:
     }
     seconds |= in_turn(others, repeats=repeats, settle=settle)
     found = [ratio(seconds[name], seconds["gaussian"]) for name in names[1:]]
-    ns = {name: statistics.median(v) / d * 1e9 for name, v in seconds.items()}
+    ns = {name: 1e9 * middle / d for name, middle in medians(seconds).items()}
     print(
         f"{d:>10,} {str(dtype)[6:]:8}{ns['gaussian']:9.2f}{ns['pancake']:9.2f}"
         f"{ns.get('seed-in-noise', float('nan')):9.2f}{ns['torch']:9.2f}{ns['numpy']:9.2f}"
@@ -71,26 +68,16 @@ def row(d: int, dtype: torch.dtype, device: torch.device) -> None:
 
 def memory(name: str, d: int, dtype: str) -> float:
     """Peak MiB of a process that draws once after the key's set-up."""
-    code = f"""
-import sys; sys.path.insert(0, "benchmarks")
-import torch
-from noise import SEED, source
-x = source({name!r}, {d}).sample(1, {d}, stream=SEED, dtype=torch.{dtype})
-print(next(x.split()[1] for x in open("/proc/self/status") if x.startswith("VmHWM")))
-"""
-    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    return float(said.stdout) / 1024
+    draw = f"source({name!r}, {d}).sample(1, {d}, stream=SEED, dtype=torch.{dtype})"
+    imports = "import torch\nfrom noise import SEED, source\nfrom harness import peak"
+    return apart(f"{imports}\n{draw}\nprint(peak())")
 
 
 def main() -> None:
     """Print the table, in nanoseconds per value."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--device", default="cpu")
-    says = "torch's threads; 1 is the fair comparison with normal_"
-    parser.add_argument("--threads", type=int, default=1, help=says)
-    sizes = (256, 4096, 65_536, 10**6, 39 * 10**6)
-    parser.add_argument("--dim", type=int, nargs="+", default=sizes)
-    arguments = parser.parse_args()
+    sizes = [256, 4096, 65_536, 10**6, 39 * 10**6]
+    # one of torch's threads is the fair comparison with normal_
+    arguments = options(__doc__, device="cpu", threads=1, dim=sizes)
     device = torch.device(arguments.device)
     torch.set_num_threads(arguments.threads)
     print(

@@ -7,10 +7,10 @@ table of 250,000 objects is filled for each once; of 65,536 it takes 16 times as
 
 from __future__ import annotations
 
-import argparse
+from functools import partial
 
 import numpy as np
-from common import MACHINE, cpu
+from harness import MACHINE, cpu
 
 from dpaudit.local.count_mean_sketch import CountMeanSketch
 from dpaudit.randomness import KeyedStream
@@ -32,7 +32,6 @@ def chosen(setting: Setting) -> np.ndarray:
 
 
 def main() -> None:
-    argparse.ArgumentParser(description=__doc__).parse_args()
     print(f"{MACHINE}, one thread")
     print(f"\n{'universe':>10}{'tables, once, s':>18}{'evidence, µs per observation':>30}")
     for universe in (2_000, 250_000):
@@ -41,10 +40,7 @@ def main() -> None:
         objects = chosen(setting)
         reports = mechanism.privatize(objects, stream=SEED.child("reports"))
         judge = evidence_for(mechanism, setting.pools)
-        first, *later = (
-            cpu(lambda: judge(reports, threads=1))  # noqa: B023
-            for _ in range(4)
-        )
+        first, *later = (cpu(partial(judge, reports, threads=1)) for _ in range(4))
         print(f"{universe:10,}{first - min(later):18.2f}{1e6 * min(later) / len(objects):30.2f}")
     setting = load_setting("emojis")
     mechanism = CountMeanSketch(4.0, functions=FUNCTIONS, seed=1)
@@ -55,13 +51,9 @@ def main() -> None:
         "observations, ms per person"
     )
     for nodes in (None, 91):
-        pool_posterior(evidence[:10], prefixes=TIMES, nodes=nodes, threads=1)
-        seconds = min(
-            cpu(
-                lambda: pool_posterior(evidence, prefixes=TIMES, nodes=nodes, threads=1)  # noqa: B023
-            )
-            for _ in range(2)
-        )
+        posterior = partial(pool_posterior, prefixes=TIMES, nodes=nodes, threads=1)
+        posterior(evidence[:10])
+        seconds = min(cpu(partial(posterior, evidence)) for _ in range(2))
         print(
             f"{'default nodes' if nodes is None else 'exact nodes (91)':>20}"
             f"{1e3 * seconds / USERS:8.3f}"

@@ -1,4 +1,4 @@
-"""A rotated release against one Gaussian draw: time ratio and peak memory. `make bench`.
+"""A mitigated release against one Gaussian draw: time ratio and peak memory. `make bench`.
 
 Timed in turn in one process; memory in vectors. Time and memory of the source's own draw and of the
 query are not the release's.
@@ -6,27 +6,42 @@ query are not the release's.
 
 from __future__ import annotations
 
-import argparse
-import platform
 import statistics
-import subprocess
-import sys
 import time
 
 import torch
+from harness import MACHINE, apart, in_turn, options
 
 from dpaudit import registry
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.randomness import KeyedStream
 
 SEED = KeyedStream.from_seed("bench")
-ROTATIONS = (
+MITIGATIONS = (
     "rotation",
     "rotation:renorm=chi",
     "rotation:randomness=csprng",
     "shared-rotation",
     "structured-rotation",
+    "smoothing:dim={d}",
+    "smoothing:dim={d},own=secure",
+    "rounding:dim={d},peaks=2",
+    "rounding:to=bf16",
 )
+MEMORY = """
+import torch
+from rotation import SEED, Made
+from dpaudit import registry
+def status(word):
+    return next(int(x.split()[1]) for x in open("/proc/self/status") if x.startswith(word))
+m = registry.create("mitigations", {name!r})
+m.release(torch.zeros(1, {w}), Made(1, {w}, SEED), stream=SEED)
+query, source = torch.zeros({n}, {d}), Made({n}, {d}, SEED)
+query.add_(0)
+before = status("VmRSS")
+m.release(query, source, stream=SEED)
+print((status("VmHWM") - before) / ({n} * {d} * 4 / 1024))
+"""
 
 
 class Made:
@@ -41,76 +56,42 @@ class Made:
         return self._held.pop()
 
 
-def seconds(work) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
-
-
 def ratio(name: str, d: int, *, n: int = 1, repeats: int = 5) -> tuple[float, float]:
     """Medians over pairs in turn: a release beyond its draw over a draw; and a draw's seconds."""
-    mitigation, query = registry.create("mitigations", name), torch.zeros(n, d)
-    pairs = []
-    for i in range(repeats + 1):
-        stream, source = SEED.child(i), Made(n, d, SEED.child(i, "source"))
-        own = seconds(
-            lambda stream=stream: Gaussian(sigma=2.0).sample(
-                n, d, stream=stream, dtype=torch.float32
-            )
-        )
-        taken = seconds(
-            lambda stream=stream, source=source: mitigation.release(query, source, stream=stream)
-        )
-        pairs.append((taken / own, own))
-    pairs = pairs[1:]  # the first compiles
-    return statistics.median(r for r, _ in pairs), statistics.median(own for _, own in pairs)
+    mitigation, query = registry.create("mitigations", name.format(d=d)), torch.zeros(n, d)
+    made = []
+    works = {
+        "source": lambda i: made.append(Made(n, d, SEED.child(i, "source"))),
+        "draw": lambda i: Gaussian(sigma=2.0).sample(
+            n, d, stream=SEED.child(i), dtype=torch.float32
+        ),
+        "release": lambda i: mitigation.release(query, made.pop(), stream=SEED.child(i)),
+    }
+    taken = in_turn(works, repeats=repeats, clock=time.perf_counter)
+    pairs = zip(taken["release"], taken["draw"], strict=True)
+    return statistics.median(r / own for r, own in pairs), statistics.median(taken["draw"])
 
 
-def extra_vectors(name: str, d: int, *, n: int = 1) -> float:
-    """Peak memory of a release beyond query and noise, in float32 arrays (n, d).
+def row(title: str, name: str, d: int, *, n: int = 1) -> None:
+    """Time of a draw, the ratio, and peak memory beyond query and noise in arrays (n, d).
 
-    In a process of its own. The source's noise is counted as held throughout, so a release that
-    lets go of it early has that vector to its credit.
+    The source's noise is counted as held throughout, so a release that lets go of it early has that
+    vector to its credit.
     """
-    code = f"""
-import sys; sys.path.insert(0, "benchmarks")
-import torch
-from rotation import SEED, Made
-from dpaudit import registry
-def status(word):
-    return next(int(x.split()[1]) for x in open("/proc/self/status") if x.startswith(word))
-m = registry.create("mitigations", {name!r})
-m.release(torch.zeros(1, 1 << 16), Made(1, 1 << 16, SEED), stream=SEED)
-query, source = torch.zeros({n}, {d}), Made({n}, {d}, SEED)
-query.add_(0)
-before = status("VmRSS")
-m.release(query, source, stream=SEED)
-print((status("VmHWM") - before) / ({n} * {d} * 4 / 1024))
-"""
-    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    return float(said.stdout)
+    times, own = ratio(name, d, n=n)
+    warm = d if "dim" in name else 1 << 16  # some are made for one dimension
+    extra = apart(MEMORY.format(name=name.format(d=d), n=n, d=d, w=warm))
+    print(f"{title:30}{own:9.3f}{times:10.2f}{extra:15.2f}", flush=True)
 
 
 def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--d", type=int, default=39_000_000)
-    parser.add_argument("--threads", type=int, default=2)
-    arguments = parser.parse_args()
+    arguments = options(__doc__, d=39_000_000, threads=2)
     torch.set_num_threads(arguments.threads)
-    print(
-        f"{platform.processor() or platform.machine()}, {arguments.threads} threads, "
-        f"d={arguments.d:,} float32, one row"
-    )
+    print(f"{MACHINE}, {arguments.threads} threads, d={arguments.d:,} float32, one row")
     print(f"{'mitigation':30}{'draw, s':>9}{'× a draw':>10}{'extra vectors':>15}")
-    for name in ROTATIONS:
-        times, own = ratio(name, arguments.d)
-        print(
-            f"{name:30}{own:9.3f}{times:10.2f}{extra_vectors(name, arguments.d):15.2f}", flush=True
-        )
-    times, own = ratio("shared-rotation", 1_000_000, n=8)
-    extra = extra_vectors("shared-rotation", 1_000_000, n=8)
-    print(f"{'shared-rotation, 8 × 1,000,000':30}{own:9.3f}{times:10.2f}{extra:15.2f}")
+    for name in MITIGATIONS:
+        row(name.replace("dim={d},", "").replace(":dim={d}", ""), name, arguments.d)
+    row("shared-rotation, 8 × 1,000,000", "shared-rotation", 1_000_000, n=8)
 
 
 if __name__ == "__main__":

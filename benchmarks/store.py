@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import tempfile
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common import MACHINE
+from harness import MACHINE, clocked, options
 
 from dpaudit.cli.commands import runs
 from dpaudit.codec import to_dict
@@ -68,31 +67,22 @@ def fill(folder: Path, *, cells: int) -> tuple[float, float]:
                 )
                 for i in range(start, min(cells, start + BATCH))
             ]
-            began = time.perf_counter(), time.process_time()
-            store.add_all(list(enumerate(some, start)))
-            wall += time.perf_counter() - began[0]
-            cpu += time.process_time() - began[1]
+            took = clocked(partial(store.add_all, list(enumerate(some, start))))
+            wall, cpu = wall + took[1], cpu + took[2]
     return wall, cpu
 
 
 def timed(ask: Callable[[], Any]) -> tuple[float, float]:
     """Seconds on the wall and of CPU, the least of three."""
-    found = []
-    for _ in range(3):
-        began = time.perf_counter(), time.process_time()
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            ask()
-        found.append((time.perf_counter() - began[0], time.process_time() - began[1]))
-    return min(found)
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        return min(clocked(ask)[1:] for _ in range(3))
 
 
 def main() -> None:
     """One block of rows per store."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--stores", nargs="+", type=int, default=[1000, 100_000], metavar="CELLS")
-    options = parser.parse_args()
+    asked = options(__doc__, stores=[1000, 100_000])  # cells
     print(MACHINE)
-    for cells in options.stores:
+    for cells in asked.stores:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             wall, cpu = fill(folder, cells=cells)
@@ -100,12 +90,10 @@ def main() -> None:
             with Store.read(folder) as store:
                 first = min(store.finished())
             questions: dict[str, Callable[[], Any]] = {
-                "runs list": lambda folder=folder: overviews(folder),
-                "runs show": lambda folder=folder: runs.show(folder),
-                "runs show --cell": lambda folder=folder, first=first: runs.show(
-                    folder, cell=first
-                ),
-                "runs show --failed": lambda folder=folder: runs.show(folder, failed=True),
+                "runs list": partial(overviews, folder),
+                "runs show": partial(runs.show, folder),
+                "runs show --cell": partial(runs.show, folder, cell=first),
+                "runs show --failed": partial(runs.show, folder, failed=True),
                 "rows to CSV": lambda folder=folder: write_csv(
                     open_run(folder).columns(), folder / "r.csv"
                 ),

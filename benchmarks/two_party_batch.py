@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import platform
-import time
+from harness import MACHINE, quickest
 
 from dpaudit.randomness import KeyedStream
 from dpaudit.training.private.batches import HonestCoins, OneParty
@@ -13,20 +12,20 @@ RECORDS, BATCHES, REPEATS = 60_000, 20, 9
 
 
 def main() -> None:
-    print(f"{platform.platform()}, {RECORDS:,} records, rate 0.01, best of {REPEATS}")
+    print(f"{MACHINE}, {RECORDS:,} records, rate 0.01, best of {REPEATS}")
     coins = [HonestCoins(KeyedStream.from_seed(party)) for party in (1, 2)]
     for name, how in (
         ("one-party", OneParty()),
         ("two-party", TwoPartyBatch()),
         ("two-party:how=thinning", TwoPartyBatch(how="thinning")),
     ):
-        taken = []
-        for _ in range(REPEATS):
-            start = time.process_time()
+
+        def batches(how=how) -> None:
             for _ in range(BATCHES):
                 how.draw(coins[: how.parties], RECORDS, rate=0.01)
-            taken.append((time.process_time() - start) / BATCHES)
-        print(f"{name:<26}{1000 * min(taken):8.2f} ms of CPU")
+
+        taken = quickest(batches, calls=REPEATS)
+        print(f"{name:<26}{1000 * taken / BATCHES:8.2f} ms of CPU")
 
 
 if __name__ == "__main__":

@@ -6,18 +6,18 @@ Compared with drawing the noise and writing the file alone. Server 2 is a proces
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from pathlib import Path
 
 import numpy as np
 import psutil
-from common import MACHINE
+from harness import MACHINE, clocked, options
 
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.transport.certificates import load_identity, make_authority
@@ -32,10 +32,7 @@ def noise_alone(dim: int) -> tuple[float, float]:
     """Wall and CPU seconds of one server's noise, drawn as the servers draw it."""
     draw = secure_draw(sigma=SIGMA, step=2.0**-23, stream=KeyedStream.fresh())
     draw(0, 1000)
-    wall, cpu = time.perf_counter(), time.process_time()
-    for _ in ahead(draw, dim):
-        pass
-    return time.perf_counter() - wall, time.process_time() - cpu
+    return clocked(lambda: deque(ahead(draw, dim), maxlen=0))[1:]
 
 
 def file_alone(path: Path, values: np.ndarray) -> float:
@@ -86,18 +83,15 @@ def releases(folder: Path, values: np.ndarray, repeats: int) -> list[tuple[float
 
 def main() -> None:
     """A line for each part, then the release less what one server's noise takes."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--dim", type=float, default=39e6)
-    parser.add_argument("--repeats", type=int, default=3)
-    options = parser.parse_args()
-    dim = int(options.dim)
+    asked = options(__doc__, dim=39_000_000, repeats=3)
+    dim = asked.dim
     values = np.random.default_rng(1).standard_normal(dim, np.float32)
     print(f"{MACHINE}, {dim:,} float32")
     with tempfile.TemporaryDirectory(prefix="dpaudit-bench-") as name:
-        noise = [noise_alone(dim) for _ in range(options.repeats)]
-        file = min(file_alone(Path(name) / "file", values) for _ in range(options.repeats))
+        noise = [noise_alone(dim) for _ in range(asked.repeats)]
+        file = min(file_alone(Path(name) / "file", values) for _ in range(asked.repeats))
         (Path(name) / "file").unlink()
-        taken = releases(Path(name), values, options.repeats)
+        taken = releases(Path(name), values, asked.repeats)
     alone, cpu = min(n[0] for n in noise), min(n[1] for n in noise)
     whole, both = min(taken)
     print(f"one server's noise alone         {alone:6.2f} s, {cpu:5.2f} s CPU")

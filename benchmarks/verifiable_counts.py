@@ -10,11 +10,9 @@ starts.
 
 from __future__ import annotations
 
-import argparse
 import statistics
-import time
-from collections.abc import Callable
-from typing import Any
+
+from harness import MACHINE, clocked, cpu, options
 
 from dpaudit.accounting.binomial import binomial_coins
 from dpaudit.randomness import KeyedStream
@@ -29,12 +27,6 @@ SEED = KeyedStream.from_seed("bench")
 TARGET = 5_000
 
 
-def timed(call: Callable[[], Any]) -> tuple[Any, float]:
-    began = time.process_time()
-    out = call()
-    return out, time.process_time() - began
-
-
 def session(bins: int, coins: int, stream: KeyedStream) -> tuple[float, float, int]:
     """CPU seconds of prover and verifier, and bytes of all messages."""
     terms = CountTerms.fresh(bins=bins, coins=coins, stream=stream.child("session"))
@@ -44,10 +36,10 @@ def session(bins: int, coins: int, stream: KeyedStream) -> tuple[float, float, i
         stream=stream.child("prover"),
     )
     verifier = Verifier(terms, stream=stream.child("verifier"))
-    first, committing = timed(prover.commit)
-    second, challenging = timed(lambda: verifier.challenge(first))
-    third, responding = timed(lambda: prover.respond(second))
-    _, checking = timed(lambda: verifier.check(third))
+    first, _, committing = clocked(prover.commit)
+    second, _, challenging = clocked(lambda: verifier.challenge(first))
+    third, _, responding = clocked(lambda: prover.respond(second))
+    checking = cpu(lambda: verifier.check(third))
     return committing + responding, challenging + checking, len(first) + len(second) + len(third)
 
 
@@ -64,8 +56,8 @@ def one_by_one(count: int, stream: KeyedStream) -> tuple[float, float, int]:
             out.append((point, proof))
         return out
 
-    proved, proving = timed(prove)
-    _, checking = timed(
+    proved, _, proving = clocked(prove)
+    checking = cpu(
         lambda: [check_bit(point, proof, challenges=challenges) for point, proof in proved]
     )
     return proving, checking, 160 * count
@@ -83,30 +75,22 @@ def row(name: str, coins: int, runs: list[tuple[float, float, int]]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=9)
-    repeats = parser.parse_args().repeats
+    repeats = options(__doc__, repeats=9).repeats
+    print(MACHINE)
     least, most = binomial_coins(1.0, 1e-10), binomial_coins(0.1, 1e-10)
-    shapes = [
-        (1, least + least % 2),
-        (1, 332),
-        (1, most + most % 2),
-        (1, 28_452),
-        (16, 332),
-        (256, 166),
-        (64, 2_652),
-    ]
+    alone = [least + least % 2, 332, most + most % 2, 28_452]
+    shapes = [*((1, coins) for coins in alone), (16, 332), (256, 166), (64, 2_652)]
     for bins, coins in shapes:
         session(bins, coins, SEED)  # bases, tables
     print(f"coins per CPU second{'':7}{'proved':>10}{'verified':>10}{'both':>10}{'bytes':>9}")
-    alone = row(
+    single = row(
         "one proof per coin, 300", 300, [one_by_one(300, SEED.child(i)) for i in range(repeats)]
     )
     for bins, coins in shapes:
         runs = [session(bins, coins, SEED.child(bins, coins, i)) for i in range(repeats)]
         both = row(f"{bins} × {coins:,}", bins * coins, runs)
         print(
-            f"{'':34}{both / alone:9.1f} × one by one, "
+            f"{'':34}{both / single:9.1f} × one by one, "
             f"{'above' if both >= TARGET else 'BELOW'} {TARGET:,}"
         )
 

@@ -221,9 +221,9 @@ def deployments() -> Iterator[Row]:
     device = "--config tests/data/apple/10.12.3"
     yield Row(
         "deployment apple, simulated",
-        f"deployment apple {device} --database {{out}}/database.sqlite --reports {{out}}/Reports",
+        f"deployment apple {device} --database {{files}}/device/database.sqlite"
+        " --reports {files}/device/Reports",
         lambda told: plain({**told, "observed": None, "database": None}),
-        before=f"deployment apple-scenario {device} --out {{out}} --seed 1",
     )
     for command in (
         "apple --config tests/data/apple/ios-11 --against tests/data/apple/ios-10.1.1"

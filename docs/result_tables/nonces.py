@@ -19,7 +19,7 @@ def _kept(name: str) -> Any:
 
 
 def audits() -> Iterator[str]:
-    """Each specimen with 128 and with 24 bits, by `benchmarks/seed_in_noise_audits.py`."""
+    """Each specimen with 128 and with 24 bits, by `evidence.seed_in_noise_audits`."""
     by = {(row["law"], row["code"], row["nonce_bits"]): row for row in _kept("audits.json")}
     for law, code, bits in by:
         if bits == 128:
@@ -35,7 +35,7 @@ def _audit(row: dict[str, Any]) -> str:
 
 
 def short() -> Iterator[str]:
-    """Percent of trials found after so many releases, by `benchmarks/nonce_birthday.py`."""
+    """Percent of trials found after so many releases, by `evidence.nonce_birthday`."""
     for bits, numbers in _kept("birthday.json")["found_after"].items():
         own, pairs = np.array(numbers), 2.0 ** (int(bits) + 1)
         chances = [-math.expm1(-n * (n - 1) / pairs) for n in _RELEASES]

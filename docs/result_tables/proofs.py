@@ -1,4 +1,4 @@
-"""What `benchmarks/prove.py` proved, refuted and saw."""
+"""What `dpaudit/studies/evidence/prove.py` proved, refuted and saw."""
 
 from __future__ import annotations
 

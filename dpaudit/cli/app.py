@@ -72,7 +72,6 @@ deployment_app = App(
     help=(
         "Audit whole systems from their files.\n\n"
         "$ dpaudit deployment apple --config configuration\n"
-        "$ dpaudit deployment apple-scenario --config configuration --out device\n"
         "$ dpaudit deployment attribution --events events.jsonl\n"
         "$ dpaudit deployment census --nmf US_Person_PL_PROD"
     ),
@@ -122,7 +121,6 @@ app.command(name="list")(listing.list_)
 app.command()(run.report)
 app.command()(init.init)
 deployment_app.command("apple")(with_report(deployment.deployment_apple))
-deployment_app.command("apple-scenario")(deployment.deployment_apple_scenario)
 deployment_app.command("attribution")(with_report(deployment.deployment_attribution))
 deployment_app.command("census")(with_report(deployment.deployment_census))
 verify_app.command("transcript")(verify.verify_transcript)

@@ -11,8 +11,6 @@ side is next to the client's:
 - ``count_median_sketch``: ``CountMedianSketch``, ``CountMedianServer``
 - ``rappor``: ``Rappor`` (``rappor_devices`` that report again); ``rappor_server``:
   ``RapporServer``, for ``rappor_decoding``
-- ``sequence_fragments``: ``SequenceFragments``; ``fragment_puzzle``: ``SequenceFragmentsServer``,
-  which finds words
 - ``identity``: ``Identity``, the baseline without privacy
 
 All servers take reports by ``add`` and other servers by ``merge``; those of counts answer

@@ -42,9 +42,8 @@ class CountMedianSketch(CountMeanSketch):
     The ``epsilon`` of Apple's reports does not count that: Figure 12 has ten vectors of 256 bits
     under ``"epsilon": 2`` with 303 bits set, which is a bias of 0.118 (0.1192 is 1/(1 + e²); an ε
     of 2 would need 0.269), and so ε = 4. The ``"epsilon": 4`` of Figure 11's records may be read as
-    2p of one vector, or as p for each of a record's *two* vectors
-    (``dpaudit.local.sequence_fragments``); Figure 12 has the same p and one vector, and supports
-    the latter.
+    2p of one vector, or as p for each of a record's *two* vectors (a word, and a fragment of it);
+    Figure 12 has the same p and one vector, and supports the latter.
 
     Not claimed: as for :class:`CountMeanSketch`; and ε of one vector, a record of two has twice
     that.

@@ -5,7 +5,6 @@ Each runs with that library alone.
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -20,6 +19,7 @@ LIBRARY = {
     "diffprivlib": "diffprivlib",
     "opacus": "opacus",
     "python": "python-dp",
+    "tmlt": "tmlt.core",
     "torch": "torch",
 }
 
@@ -44,15 +44,10 @@ def test_every_draft_has_a_reproducer_and_is_listed() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_a_reproducer_shows_it(script: Path) -> None:
-    if script.stem.startswith("tmlt"):
-        python = str(Path(os.environ.get("DPAUDIT_ENVS", ".envs")) / "tmlt-core" / "bin" / "python")
-        if not Path(python).exists():
-            pytest.skip("no environment with tmlt.core; make envs")
-    else:
-        python, library = sys.executable, LIBRARY[script.stem.partition("_")[0]]
-        if not find_distribution(library):
-            pytest.skip(f"{library} is not installed")
-    command = [python, "-W", "ignore", str(script)]
+    library = LIBRARY[script.stem.partition("_")[0]]
+    if not find_distribution(library):
+        pytest.skip(f"{library} is not installed")
+    command = [sys.executable, "-W", "ignore", str(script)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
     lines = ran.stdout.strip().splitlines()
     counts = [int(count) for count in re.findall(r": (\d+) of", ran.stdout)]

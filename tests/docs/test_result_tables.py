@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import runpy
 import statistics
 from collections.abc import Iterator
 from typing import Any
@@ -17,6 +16,7 @@ from result_tables.defences import mitigations, submissions
 from result_tables.reading import ROOT, interval, results, rows
 
 from dpaudit.accounting.hardness import measured
+from dpaudit.studies.evidence import peers_tables
 
 TEXTS = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in PAGES}
 MITIGATIONS = (ROOT / "mitigations" / "README.md").read_text(encoding="utf-8")
@@ -247,7 +247,6 @@ def test_seeds_on_a_page_are_those_of_the_runs(page: str) -> None:
 # -------------------- docs/results/peers/README.md: its tables are those of the results beside it
 
 PEERS = ROOT / "docs" / "results" / "peers"
-PEERS_TABLES = runpy.run_path(str(ROOT / "benchmarks" / "peers_tables.py"))
 
 
 def tool(epsilon: float, **more: Any) -> dict[str, Any]:
@@ -265,7 +264,7 @@ def peer_row(ours: float, its: float, interval: tuple[float, float]) -> dict[str
 )
 def test_a_peer_above_ours_by_more_than_the_interval_is_named(interval, told):
     rows = [peer_row(1.5, 1.7, interval)]
-    table = PEERS_TABLES["catalogue_table"]({"samples": 1000, "alpha": 0.01, "rows": rows})
+    table = peers_tables.catalogue_table({"samples": 1000, "alpha": 0.01, "rows": rows})
     assert f"more than the interval: {told}" in table
     assert f"**1.70** | 1.0 | -0.20 [{interval[0]:+.2f}, {interval[1]:+.2f}] |" in table
 
@@ -273,7 +272,7 @@ def test_a_peer_above_ours_by_more_than_the_interval_is_named(interval, told):
 def test_text_between_markers_is_replaced_and_the_rest_stays(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("a\n<!-- x -->\n1\n<!-- end -->\nb\n<!-- y -->\n2\n<!-- end -->\nc\n")
-    PEERS_TABLES["written_between"](page, "y", "new")
+    peers_tables.written_between(page, "y", "new")
     assert page.read_text() == (
         "a\n<!-- x -->\n1\n<!-- end -->\nb\n<!-- y -->\nnew\n<!-- end -->\nc\n"
     )
@@ -282,4 +281,4 @@ def test_text_between_markers_is_replaced_and_the_rest_stays(tmp_path):
 @pytest.mark.parametrize(("name", "of"), [("catalogue", "catalogue_table"), ("results", "tables")])
 def test_the_page_shows_the_committed_results(name, of):
     document = json.loads((PEERS / f"{name}.json").read_text(encoding="utf-8"))
-    assert PEERS_TABLES[of](document) in (PEERS / "README.md").read_text(encoding="utf-8")
+    assert getattr(peers_tables, of)(document) in (PEERS / "README.md").read_text(encoding="utf-8")

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
+from dpaudit.deployments.apple.configuration.reading import read_configuration
 from dpaudit.deployments.census.simulation import make_files
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
 
+TESTS = Path(__file__).parents[1]
 EVENT_RATE = 0.05
 
 
@@ -47,6 +49,15 @@ def write_releases(folder: Path, rng: np.random.Generator) -> None:
     np.save(folder / "gaussian.npy", candidates[truth] + rng.normal(0, 4, (50, 32)))
 
 
+def write_device(folder: Path) -> None:
+    """A simulated device's database and reports, of a month."""
+    sys.path.insert(0, str(TESTS))
+    from support.apple.scenario import make_scenario
+
+    configuration = read_configuration(TESTS / "data" / "apple" / "10.12.3")
+    make_scenario(configuration, out=folder, days=30, stream=KeyedStream.from_seed(1))
+
+
 def main(folder: Path) -> None:
     folder.mkdir(parents=True)
     rng = np.random.default_rng(17)
@@ -55,6 +66,7 @@ def main(folder: Path) -> None:
     write_attribution(folder, rng)
     write_releases(folder, rng)
     make_files(folder / "census", stream=KeyedStream.from_seed(1))
+    write_device(folder / "device")
 
 
 if __name__ == "__main__":

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dpaudit.audit.options import Seed, check_alpha, fresh_seed
-from dpaudit.cli.options import SeedOption
 from dpaudit.options import Option
 from dpaudit.provenance import collect
 from dpaudit.report import Described
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = [
     "AttributionOptions",
     "deployment_apple",
-    "deployment_apple_scenario",
     "deployment_attribution",
     "deployment_census",
 ]
@@ -79,45 +77,6 @@ def deployment_apple(
     from dpaudit.deployments.apple.audit import audit_device
 
     return audit_device(config, database=database, reports=reports, against=against, days=days)
-
-
-def deployment_apple_scenario(
-    config: Annotated[
-        Path,
-        typer.Option(
-            metavar="DIR",
-            help="Folder with the four com.apple.dprivacyd.*.plist files.",
-            show_default=False,
-        ),
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            metavar="DIR", help="New folder for database.sqlite and Reports/.", show_default=False
-        ),
-    ],
-    days: Annotated[int, typer.Option(min=1, help="Simulated days.")] = 30,
-    platform: Annotated[
-        Literal["macos", "ios"],
-        typer.Option(help="Decides the report files and how long they are kept."),
-    ] = "macos",
-    seed: SeedOption = None,
-) -> None:
-    """Simulate a device with this configuration: its database and reports, in Apple's formats.
-
-    [bold]Examples[/bold]
-
-    $ dpaudit deployment apple-scenario --config configuration --out device
-    $ dpaudit deployment apple-scenario --config ios --out phone --platform ios
-    """
-    from dpaudit.cli.output import note
-    from dpaudit.deployments.apple.configuration.reading import read_configuration
-    from dpaudit.deployments.apple.simulation.scenario import make_scenario
-    from dpaudit.randomness import KeyedStream
-
-    stream = KeyedStream.fresh() if seed is None else KeyedStream.from_seed(seed)
-    make_scenario(read_configuration(config), out=out, days=days, stream=stream, platform=platform)
-    note(f"scenario: {out}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,6 @@ Source: Tang et al. 2017, arXiv 1709.02753.
 ``reports/``        what a device sent: files, and their records decoded into bits
 ``observed``        what the reports spent, and (``report_limits``) whether they keep the limits
 ``bits/``           the ε that the bits of reports show, whatever is claimed
-``simulation/``     a simulated device: the daemon, and a scenario that writes database and reports
 ==================  ================================================================================
 
 The audited files are only read; nothing is written next to them.

@@ -25,7 +25,6 @@ __all__ = [
     "Adapter",
     "Aggregate",
     "Each",
-    "KnownLibrary",
     "Library",
     "LibraryMechanism",
     "LibraryNoise",
@@ -83,7 +82,7 @@ Release = Callable[[Array, int], Any]
 class LibraryMechanism:
     """One mechanism of a library.
 
-    ``make(module, **options)`` builds the release (None for a library in another interpreter);
+    ``make(module, **options)`` builds the release;
     ``options`` are its names and defaults, None if one must be given, and ``choices`` the words
     that an option may have. ``claim(**options)`` is the law of its noise, if it has a name.
     ``told`` says that the library itself adds the noise, so that it could depend on the value;
@@ -92,7 +91,7 @@ class LibraryMechanism:
     sampled separately.
     """
 
-    make: Callable[..., Release] | None = None
+    make: Callable[..., Release]
     options: Mapping[str, Option | None]
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: {"dtype": NUMBER_TYPES})
     claim: Callable[..., str] | None = None
@@ -141,13 +140,19 @@ _SPREAD = frozenset({"scale", "sigma", "std", "stddev", "sd", "b"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownLibrary:
-    """A library by the ``name`` of its entry point in ``dpaudit.samplers``, wherever it lives."""
+class Library:
+    """A library of this Python, by the ``name`` of its entry point in ``dpaudit.samplers``.
+
+    ``module`` is what ``make`` gets, ``install`` how to install it. Calling it makes a closed
+    sampler, as every sampler kind does; :meth:`mechanism` makes a whole mechanism.
+    """
 
     name: str
     distribution: str
     tested: str
     table: Mapping[str, LibraryMechanism]
+    module: str
+    install: str
 
     @property
     def version(self) -> str | None:
@@ -190,18 +195,6 @@ class KnownLibrary:
                 raise UsageError(f"{option}: {what} needs it; write {what}:{option}=1")
             _check(option, value, mechanism)
         return mechanism, options
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Library(KnownLibrary):
-    """A library of this Python; ``module`` is what ``make`` gets, ``install`` how to install it.
-
-    Calling it makes a closed sampler, as every sampler kind does; :meth:`mechanism` makes a whole
-    mechanism.
-    """
-
-    module: str
-    install: str
 
     def __call__(
         self, target: str, *, seed: str, dtype: str = "f64", text_mode: bool = False

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
@@ -89,18 +88,14 @@ def doubles(
     *,
     name: str,
     timeout: float,
-    means: Mapping[int, tuple[str, str]] = MappingProxyType({}),
 ) -> Array:
     """``n`` rows (n, k) that a program writes as little-endian float64, finite or not.
 
-    ``means`` are exit statuses for usage errors: the rule, and the fix.
-
     Raises:
-        UsageError: it ended with one of them.
         SamplerTimeoutError, SamplerOutputError, SamplerCrashError: as
             :meth:`CommandMechanism.release` says.
     """
-    written = output_of(argv, n, name=name, timeout=timeout, means=means)
+    written = output_of(argv, n, name=name, timeout=timeout)
     size, column = len(written), n * _F64.itemsize
     if not size or size % column:
         raise SamplerOutputError(
@@ -116,7 +111,6 @@ def output_of(
     *,
     name: str,
     timeout: float,
-    means: Mapping[int, tuple[str, str]] = MappingProxyType({}),
 ) -> bytearray:
     """All that a program writes to standard output for ``n`` releases; as :func:`doubles`."""
     deadline = time.monotonic() + timeout
@@ -132,9 +126,6 @@ def output_of(
         ) from None
     finally:
         process.close()
-    if code in means:
-        rule, remedy = means[code]
-        raise UsageError(f"mechanism={name}: {rule} ({how}); {remedy}")
     if code:
         raise SamplerCrashError(f"mechanism {name}: {how} {asked}; it must end with status 0")
     return written

@@ -12,8 +12,7 @@ __all__ = ["CASES"]
 
 # four steps of a double wide: sums of 1,000 cannot resolve it
 _NARROW = "lower=1,upper=1.0000000000000009"
-_OTHERS = {"opacus", "opendp", "pipeline-dp", "python-dp", "tmlt-core"}
-_OTHERS |= {"diffprivlib", "diffprivlib-old"}
+_OTHERS = {"diffprivlib", "opacus", "opendp", "pipeline-dp", "python-dp"}
 _PURE, _APPROXIMATE = (1.0, 0.0), (1.0, DELTA)
 
 
@@ -56,10 +55,6 @@ _DIFFPRIVLIB = (
         _APPROXIMATE, samples=10_000
     ),
 )  # fmt: skip
-_OLD = (
-    _case("diffprivlib-old:Laplace:epsilon=1", "reach", "0,1", _PURE),
-    _case("diffprivlib-old:Gaussian:epsilon=1,delta=1e-5", "reach", "0,1", _APPROXIMATE),
-)
 _OPACUS = tuple(
     _case(f"opacus:step:secure_mode={secure}", attack, neighbours, claim, draft=draft)
     for secure, draft in (("false", ""), ("true", "opacus_secure_mode"))
@@ -105,19 +100,6 @@ _PIPELINE_DP = (
         _APPROXIMATE, draft="python_dp_gaussian",
     ),
 )  # fmt: skip
-_TMLT = (
-    _case("tmlt-core:laplace:scale=1", "reach", "0,1", laplace(1)),
-    _case("tmlt-core:laplace:scale=1", "bit-features", "0,1", laplace(1)),
-    _case(
-        "tmlt-core:gaussian:sigma_squared=1",
-        "reach",
-        "0,1",
-        gaussian(1),
-        draft="tmlt_core_gaussian",
-    ),
-    _case("tmlt-core:geometric:alpha=1", "reach", "0,1", laplace(1)),
-    _case("tmlt-core:discrete-gaussian:sigma_squared=100", "reach", "0,1", gaussian(10)),
-)
 _OURS = (
     _case("secure-gaussian:sigma=1", "reach", "0,1", gaussian(1)),
     _case("secure-gaussian:sigma=1", "bit-features", "0,1", gaussian(1)),
@@ -144,12 +126,10 @@ _SUMS = (
 
 CASES = (
     *_DIFFPRIVLIB,
-    *_OLD,
     *_OPACUS,
     *_OPENDP,
     *_PYTHON_DP,
     *_PIPELINE_DP,
-    *_TMLT,
     *_OURS,
     *_SUMS,
 )

@@ -2,7 +2,6 @@
 
 import json
 import math
-import runpy
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from dpaudit.accounting.hardness import blur, estimate, log_delta, log_volume, m
 from dpaudit.errors import UsageError
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
+from dpaudit.studies.evidence import hardness as evidence
 
 ROOT = Path(__file__).parents[3]
 
@@ -209,15 +209,13 @@ def test_where_it_was_found_the_estimate_says_so():
 
 
 def test_constants_and_table_are_those_of_the_benchmark():
-    bench = runpy.run_path(str(ROOT / "benchmarks" / "hardness.py"))
-    assert bench["table"](measured()) == (
-        ROOT / "dpaudit" / "accounting" / "hardness.csv"
-    ).read_text("utf-8")
-    of_runs = {cell for cell in measured() if cell.source in bench["RUNS"]}
-    assert of_runs == set(bench["from_results"]())
+    table = ROOT / "dpaudit" / "accounting" / "hardness.csv"
+    assert evidence.table(measured()) == table.read_text("utf-8")
+    of_runs = {cell for cell in measured() if cell.source in evidence.RUNS}
+    assert of_runs == set(evidence.from_results())
     for reducer, fitted in hardness.FITTED.items():
         cells = [cell for cell in measured() if cell.reducer == reducer]
-        assert bench["fit"](bench["fitted_to"](cells)) == pytest.approx(fitted[:2], rel=0.01)
+        assert evidence.fit(evidence.fitted_to(cells)) == pytest.approx(fitted[:2], rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -239,9 +237,9 @@ def test_bad_numbers_are_refused(args, options, says):
         estimate(*args, **options)
 
 
-def test_the_cells_of_the_frontier_are_read_one_per_cell(tmp_path):
-    read = runpy.run_path(str(ROOT / "benchmarks" / "hardness.py"))["from_points"]
-    read.__globals__["ROOT"] = tmp_path
+def test_the_cells_of_the_frontier_are_read_one_per_cell(tmp_path, monkeypatch):
+    monkeypatch.setattr(evidence, "RESULTS", tmp_path)
+    read = evidence.from_points
     assert list(read()) == []
     plain = {"d": 96, "beta": 1e-4, "gamma": 19.6, "n": 225, "dtype": "float64", "step": 0.0}
     plain |= {"searched_beta": 1e-4, "searched_gamma": 19.6, "differences": False, "directions": 1}
@@ -253,7 +251,7 @@ def test_the_cells_of_the_frontier_are_read_one_per_cell(tmp_path):
         *(plain | {"cpu_seconds": 7.0} | odd for odd in ({"dtype": "float32"}, {"step": 0.1})),
         plain | {"cpu_seconds": 7.0, "searched_beta": 1e-3},
     ]
-    path = tmp_path / "docs" / "results" / "keyless-frontier" / "points.json"
+    path = tmp_path / "keyless-frontier" / "points.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(points))
     (cell,) = read()

@@ -12,7 +12,10 @@ from command_line import here
 
 from dpaudit import registry
 from dpaudit.cli.output import write_json_line
+from dpaudit.deployments.apple.configuration.reading import read_configuration
+from dpaudit.randomness import KeyedStream
 from dpaudit.report import Described, Report
+from tests.support.apple.scenario import make_scenario
 
 DATA = Path(__file__).parents[2] / "data" / "apple"
 BUDGETS = "com.apple.dprivacyd.budgetproperties.plist"
@@ -74,19 +77,9 @@ def test_strange_names_are_harmless(tmp_path):
 
 
 @pytest.mark.parametrize("version", ["10.12.3", "ios-11"])
-def test_a_scenario_is_audited(tmp_path, version):
-    apple(
-        "--config",
-        DATA / version,
-        "--out",
-        tmp_path / "made",
-        "--days",
-        3,
-        "--seed",
-        5,
-        command="apple-scenario",
-    )
-    made = tmp_path / "made"
+def test_a_simulated_device_is_audited(tmp_path, version):
+    made, stream = tmp_path / "made", KeyedStream.from_seed(5)
+    make_scenario(read_configuration(DATA / version), out=made, days=3, stream=stream)
     args = (
         "--database",
         made / "database.sqlite",

@@ -104,7 +104,7 @@ def test_experiments_have_a_title_and_minutes(monkeypatch, capsys):
 
 def test_mechanisms_of_libraries_have_claim_and_options():
     mechanisms = rows("mechanisms")
-    for library in ("numpy", "opendp", "scipy", "torch", "opacus", "tmlt-core"):
+    for library in ("numpy", "opendp", "scipy", "torch", "opacus"):
         assert any(name.startswith(f"{library}:") for name in mechanisms)
     assert mechanisms["numpy:laplace"]["claim"] == "laplace:scale=1"
     assert mechanisms["numpy:laplace"]["options"] == {"scale": "1.0"}

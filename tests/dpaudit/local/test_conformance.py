@@ -20,7 +20,6 @@ from dpaudit.local.randomized_response import RandomizedResponse, RandomizedResp
 from dpaudit.local.rappor import Rappor
 from dpaudit.local.rappor_server import RapporServer
 from dpaudit.local.second_coins import SecondCoins
-from dpaudit.local.sequence_fragments import SequenceFragments
 from dpaudit.randomness import KeyedStream
 from dpaudit.testing import check_local_mechanism
 
@@ -29,7 +28,6 @@ def sha256(count, size, n):
     return Sha256Hashes(count, size, names=[f"w{i}" for i in range(n)])
 
 
-TINY = {"letters": "ab", "fragment_width": 1, "fragment_count": 2, "puzzle_count": 2}
 CONFORM = {
     "count-mean-sketch": CountMeanSketch(2.0, m=16, functions=8),
     "count-mean-sketch of Apple's size": CountMeanSketch(4.0),
@@ -48,13 +46,12 @@ CONFORM = {
     "randomized-response": RandomizedResponse(1.5, categories=12),
     "rappor": Rappor(),
     "second coins": SecondCoins(CountMeanSketch(2.0, m=16, functions=8), epsilon=2.0),
-    "sequence fragments": SequenceFragments(1.0, m=8, functions=2, seed=3, **TINY),
 }
 
 
 @pytest.mark.parametrize("name", CONFORM)
 def test_built_in_local_mechanisms_conform(name):
-    check_local_mechanism(CONFORM[name], universe=9 if name == "sequence fragments" else 12)
+    check_local_mechanism(CONFORM[name], universe=12)
 
 
 def test_all_that_is_registered_is_among_them():

@@ -68,15 +68,19 @@ def test_our_own_sound_noise_is_not_and_the_command_of_a_line_works():
     assert (done.returncode, b"reach" in done.stdout) == (1, True), done.stderr
 
 
-def test_a_library_that_is_absent_is_a_line_that_says_so(monkeypatch, tmp_path):
-    monkeypatch.setenv("DPAUDIT_ENVS", str(tmp_path))
-    row = line("tmlt-core:laplace:scale=1 reach")
+def test_a_library_that_is_absent_is_a_line_that_says_so(monkeypatch):
+    def absent(text, **options):
+        raise MissingExtraError(f"{text}: needs opendp, which is not installed; pip install opendp")
+
+    for measured in (libraries, controls):
+        monkeypatch.setattr(measured, "open_mechanism", absent)
+    row = line("opendp:laplace:scale=1 reach")
     assert row["verdict"] == "not installed"
-    assert "make envs" in row["failed"]
-    assert "Not installed: tmlt-core" in libraries.summary([row])
-    grid = {"case": "tmlt-core:laplace:scale=1 reach", "samples": 1_000, "alpha": 0.05}
+    assert "pip install opendp" in row["failed"]
+    assert "Not installed: opendp" in libraries.summary([row])
+    grid = {"case": "opendp:laplace:scale=1 reach", "samples": 1_000, "alpha": 0.05}
     told = controls.measure(Cell("controls", {"grid": grid, "seed": "t", "trials": 1}), None)
-    assert "make envs" in told["failed"]
+    assert "pip install opendp" in told["failed"]
     assert controls.summary([told]) == "No control could be run."
 
 

@@ -1,4 +1,7 @@
-"""The database's tables as in Tang et al. (Figures 1 and 2): SQL for valid cells, and times."""
+"""The database's tables as in Tang et al. (Figures 1 and 2): SQL for valid cells, and times.
+
+ZCMSRECORD's columns are ours, modelled on ZOBHRECORD: the paper has the schema of the other two.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,6 @@ from dpaudit.results.sqlite import plain_columns
 __all__ = [
     "BITS",
     "BUDGETS",
-    "CREATE",
     "CREATED",
     "EPOCH",
     "KEY",
@@ -26,7 +28,6 @@ __all__ = [
     "impossible_bit",
     "plain_data",
     "table_columns",
-    "to_coredata",
 ]
 
 EPOCH = datetime(2001, 1, 1, tzinfo=UTC)
@@ -47,29 +48,7 @@ def from_coredata(seconds: float) -> datetime | None:
     return EPOCH + timedelta(seconds=seconds)
 
 
-def to_coredata(when: datetime) -> float:
-    """Seconds since 2001 as the nearest double; ``from_coredata`` returns the same microsecond."""
-    return (when - EPOCH) / timedelta(seconds=1)
-
-
 BUDGETS, BITS, SKETCHES = "ZPRIVACYBUDGETRECORD", "ZOBHRECORD", "ZCMSRECORD"
-
-CREATE = {
-    BUDGETS: "CREATE TABLE ZPRIVACYBUDGETRECORD ( Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, "
-    "Z_OPT INTEGER, ZBALANCE INTEGER, ZCREATIONDATE TIMESTAMP, ZLASTUPDATE TIMESTAMP, "
-    "ZKEY VARCHAR )",
-    BITS: "CREATE TABLE ZOBHRECORD ( Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGER, "
-    "ZREPORTVERSION INTEGER, ZSUBMITTED INTEGER, ZSEQUENCEBITPOSITION INTEGER, "
-    "ZSEQUENCEBITVALUE INTEGER, ZFRAGMENTBITPOSITION INTEGER, ZFRAGMENTBITVALUE INTEGER, "
-    "ZFRAGMENTPOSITION INTEGER, ZFRAGMENTWIDTH INTEGER, ZCREATIONDATE TIMESTAMP, ZKEY VARCHAR, "
-    "ZPLAINSEQUENCE VARCHAR, ZPLAINFRAGMENT VARCHAR )",
-    SKETCHES: "CREATE TABLE ZCMSRECORD ( Z_PK INTEGER PRIMARY KEY, Z_ENT INTEGER, Z_OPT INTEGER, "
-    "ZREPORTVERSION INTEGER, ZSUBMITTED INTEGER, ZSEQUENCEHASHINDEX INTEGER, "
-    "ZSEQUENCESKETCH VARCHAR, ZFRAGMENTSKETCH VARCHAR, ZFRAGMENTPOSITION INTEGER, "
-    "ZCREATIONDATE TIMESTAMP, ZKEY VARCHAR, ZPLAINSEQUENCE VARCHAR, ZPLAINFRAGMENT VARCHAR )",
-}
-"""The paper has the schema of the first two. ZCMSRECORD's is ours, modelled on ZOBHRECORD: the
-function's index, the text before and after the colon in a report, and which fragment it is."""
 
 NEEDED = {"ZKEY", "ZSUBMITTED", "ZCREATIONDATE"}
 """Without these a table of records is not read."""

@@ -1,9 +1,7 @@
 """One-run auditing: published values, bounds that hold by simulation, ways to fool it."""
 
-import importlib.util
 import itertools
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,6 +22,7 @@ from dpaudit.audit.epsilon.one_run_audits import audit_counts, audit_scores
 from dpaudit.audit.options import PrivacyClaim
 from dpaudit.errors import UsageError
 from dpaudit.stats import rounded_down
+from dpaudit.studies.evidence import one_run_exact as exact
 
 
 def largest_epsilon(guesses, m, *, delta, level, p=one_run_p):
@@ -331,12 +330,6 @@ def test_a_profile_is_its_tightest_pair():
     for y in (0.001, 0.1, 0.5, 0.9, 1.0):
         expected = max(tradeoff_of_epsilon(e, d)(y) for e, d in pairs)
         assert inverse(y) == pytest.approx(expected)
-
-
-_FILE = Path(__file__).parents[4] / "benchmarks" / "one_run_exact.py"
-_SPEC = importlib.util.spec_from_file_location(_FILE.stem, _FILE)
-exact = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(exact)
 
 
 def outputs(m, r, law, coins):

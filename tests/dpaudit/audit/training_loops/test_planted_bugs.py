@@ -1,14 +1,10 @@
 """Bugs planted in a small DP-SGD: each is found at the level that the documents name."""
 
-from pathlib import Path
-
 import pytest
 
 pytest.importorskip("dp_accounting")
 
-with pytest.MonkeyPatch.context() as patch:
-    patch.syspath_prepend(Path(__file__).parents[4] / "benchmarks")
-    import training_bugs as bugs
+bugs = pytest.importorskip("dpaudit.studies.evidence.training_bugs")
 
 HONEST = "none (honest)"
 

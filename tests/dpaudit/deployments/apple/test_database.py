@@ -18,9 +18,10 @@ from dpaudit.deployments.apple.configuration.reading import read_configuration
 from dpaudit.deployments.apple.database import opening, reading
 from dpaudit.deployments.apple.database.balances import check_balances
 from dpaudit.deployments.apple.database.reading import read_bits, read_database, read_sketches
-from dpaudit.deployments.apple.database.schema import from_coredata, to_coredata
+from dpaudit.deployments.apple.database.schema import from_coredata
 from dpaudit.errors import UsageError
 from dpaudit.results import sqlite
+from tests.support.apple.scenario import to_coredata
 
 DATA = Path(__file__).parents[3] / "data" / "apple"
 EMOJI = "com.apple.keyboard.Emoji.en_US.EmojiKeyboard"

@@ -33,10 +33,10 @@ from dpaudit.deployments.apple.model import (
 from dpaudit.deployments.apple.observed import UNKNOWN, observe
 from dpaudit.deployments.apple.reports.reading import read_reports
 from dpaudit.deployments.apple.rules import coin_epsilon
-from dpaudit.deployments.apple.simulation.daemon import Daemon
-from dpaudit.deployments.apple.simulation.scenario import make_scenario
 from dpaudit.errors import UsageError
 from dpaudit.randomness import KeyedStream
+from tests.support.apple.daemon import Daemon
+from tests.support.apple.scenario import make_scenario
 
 DATA = Path(__file__).parents[3] / "data" / "apple"
 PUZZLE = "SequenceFragmentPuzzle+CountMedianSketch"

@@ -1,0 +1,88 @@
+"""What the benchmarks share: this machine, clocks, options, and processes that measure memory."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+MACHINE = (
+    f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, "
+    f"load {os.getloadavg()[0]:.1f}, Python {platform.python_version()}"
+)
+
+
+def options(about: str | None, **defaults: Any) -> argparse.Namespace:
+    """Options of the command line by their defaults: numbers, words, and lists of them."""
+    parser = argparse.ArgumentParser(description=about)
+    for name, value in defaults.items():
+        kind = type(value[0] if isinstance(value, list) else value)
+        flag: dict[str, Any] = {"type": _whole if kind is int else kind, "default": value}
+        if kind is bool:
+            flag = {"action": "store_true"}
+        elif isinstance(value, list):
+            flag["nargs"] = "+"
+        parser.add_argument(f"--{name.replace('_', '-')}", **flag)
+    return parser.parse_args()
+
+
+def _whole(text: str) -> int:
+    """A whole number, also as 39e6."""
+    return int(float(text))
+
+
+def clocked(work: Callable[[], Any]) -> tuple[Any, float, float]:
+    """What it returns, wall seconds, and CPU seconds of this process."""
+    wall, used = time.perf_counter(), time.process_time()
+    made = work()
+    return made, time.perf_counter() - wall, time.process_time() - used
+
+
+def cpu(work: Callable[[], object]) -> float:
+    """CPU seconds of one call."""
+    return clocked(work)[2]
+
+
+def quickest(work: Callable[[], object], *, calls: int = 3) -> float:
+    """The least CPU seconds of some calls; one before them compiles and is not counted."""
+    work()
+    return min(cpu(work) for _ in range(calls))
+
+
+def in_turn(
+    works: Mapping[str, Callable[[int], object]], *, repeats: int, clock: Callable[[], float]
+) -> dict[str, list[float]]:
+    """Seconds of each by ``clock``, called in turn by number; the first of all warms up."""
+    seconds: dict[str, list[float]] = {name: [] for name in works}
+    for i in range(repeats + 1):
+        for name, work in works.items():
+            began = clock()
+            work(i)
+            if i:
+                seconds[name].append(clock() - began)
+    return seconds
+
+
+def medians(seconds: Mapping[str, list[float]]) -> dict[str, float]:
+    return {name: statistics.median(found) for name, found in seconds.items()}
+
+
+def peak() -> float:
+    """This process' peak memory in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def apart(code: str) -> float:
+    """The number that a program prints which can import benchmarks, in a process of its own."""
+    code = f"import sys; sys.path.insert(0, {str(HERE)!r})\n{code}"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return float(done.stdout)
