@@ -14,7 +14,7 @@ from dpaudit.cli.options import Output, Sandbox, with_shared_options
 from dpaudit.cli.output import note
 from dpaudit.cli.verdicts import audited, exit_with_verdict, prepared, write_result
 from dpaudit.describing import describe
-from dpaudit.options import command_of
+from dpaudit.options import Option, command_of
 
 __all__ = ["audit"]
 
@@ -32,11 +32,10 @@ def audit(
     ],
     claim: Annotated[
         str | None,
-        typer.Option(
-            metavar="CLAIM",
-            help="gaussian:sigma=1 | laplace:scale=1 | discrete-gaussian:sigma=10 | discrete-laplace:scale=10; not needed for a library's mechanism or a registered source.",
-            show_default=False,
-            autocompletion=completion.claims,
+        Option(
+            "gaussian:sigma=1 | laplace:scale=1 | discrete-gaussian:sigma=10 | discrete-laplace:scale=10; not needed for a library's mechanism or a registered source.",
+            "CLAIM",
+            completion="claims",
         ),
     ] = None,
     *,

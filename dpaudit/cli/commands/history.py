@@ -15,7 +15,7 @@ from dpaudit.cli.options import FormatOption, with_shared_options
 from dpaudit.cli.verdicts import show, write_run
 from dpaudit.describing import describe
 from dpaudit.errors import StoreError
-from dpaudit.options import words_of
+from dpaudit.options import Option, words_of
 from dpaudit.studies.history.options import HistoryOptions, Place
 
 __all__ = ["history"]
@@ -34,25 +34,18 @@ def history(
     *,
     versions: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="SPEC",
-            help="Releases, as pip writes them: '>=0.10,<0.15'; repeatable, one must match. All by default.",
-            show_default=False,
+        Option(
+            "Releases, as pip writes them: '>=0.10,<0.15'; repeatable, one must match. All by default.",
+            "SPEC",
         ),
     ] = None,
     options: HistoryOptions,
-    jobs: Annotated[
-        str, typer.Option(metavar="N|all", help="Releases at a time; 1 starts no processes.")
-    ] = "1",
+    jobs: Annotated[str, Option("Releases at a time; 1 starts no processes.", "N|all")] = "1",
     resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Resume an interrupted history; its releases are kept."),
+        bool, Option("Resume an interrupted history; its releases are kept.")
     ] = False,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder for results; runs/history-LIBRARY by default.", show_default=False
-        ),
+        Path | None, Option("Folder for results; runs/history-LIBRARY by default.")
     ] = None,
     place: Place,
     output: FormatOption = "text",

@@ -11,8 +11,10 @@ from typing import Annotated, Literal
 
 import typer
 
+from dpaudit.cli.options import with_shared_options
 from dpaudit.cli.output import emit, note
 from dpaudit.errors import UsageError
+from dpaudit.options import Option
 
 __all__ = ["init"]
 
@@ -42,12 +44,13 @@ _NEXT = {
 }
 
 
+@with_shared_options
 def init(
     kind: Annotated[
         Literal["github", "gitlab", "pytest"],
         typer.Argument(metavar="KIND", help="github, gitlab or pytest.", show_default=False),
     ],
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    force: Annotated[bool, Option("Replace files that are there.")] = False,
 ) -> None:
     """Write a gate into this folder: CI fails if the noise is not what it claims.
 

@@ -65,31 +65,21 @@ _PAPER: tuple[tuple[str, str, int, tuple[str, ...], tuple[float, ...]], ...] = (
 )
 
 
+@with_shared_options
 def key_new(
-    dim: Annotated[
-        str | None,
-        typer.Option(metavar="N", help="Dimension of the noise vectors.", show_default=False),
-    ] = None,
-    beta: Annotated[
-        float | None,
-        typer.Option(help="Thinness of the pancakes; smaller leaks more.", show_default=False),
-    ] = None,
-    out: Annotated[Path, typer.Option(help="File to write, mode 0600; never overwritten.")] = Path(
-        "key.json"
-    ),
+    dim: Annotated[str | None, Option("Dimension of the noise vectors.", "N")] = None,
+    beta: Annotated[float | None, Option("Thinness of the pancakes; smaller leaks more.")] = None,
+    out: Annotated[Path, Option("File to write, mode 0600; never overwritten.")] = Path("key.json"),
     gamma: Annotated[
-        str, typer.Option(help="Number of pancakes: 2sqrtd, 20sqrtd, 2d, 20d or a number.")
+        str, Option("Number of pancakes: 2sqrtd, 20sqrtd, 2d, 20d or a number.")
     ] = "2sqrtd",
-    directions: Annotated[int, typer.Option(help="Secret directions, mutually orthogonal.")] = 1,
+    directions: Annotated[int, Option("Secret directions, mutually orthogonal.")] = 1,
     allow_small_gamma: Annotated[
-        bool,
-        typer.Option(
-            "--allow-small-gamma", help="Allow γ < 2√d, which can be found without the key."
-        ),
+        bool, Option("Allow γ < 2√d, which can be found without the key.")
     ] = False,
     kind: Annotated[
         Literal["pancake", "seed-in-noise"],
-        typer.Option(help="Backdoor that the key is for; seed-in-noise takes only --out."),
+        Option("Backdoor that the key is for; seed-in-noise takes only --out."),
     ] = "pancake",
 ) -> None:
     """Make the key of a backdoored lab specimen, by default of a pancake.

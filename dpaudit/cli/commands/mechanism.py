@@ -13,7 +13,7 @@ from dpaudit.cli.options import Output, Sandbox, with_shared_options
 from dpaudit.cli.verdicts import audited, finish, prepared
 from dpaudit.describing import describe
 from dpaudit.errors import UsageError
-from dpaudit.options import command_of
+from dpaudit.options import Option, command_of
 
 if TYPE_CHECKING:
     from dpaudit.audit.result import MechanismResult
@@ -36,11 +36,10 @@ def mechanism(
     data: DataOptions,
     attack: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Attack the releases with NAME or NAME:opt=value,…; see above.",
-            show_default=False,
-            autocompletion=completion.attacks,
+        Option(
+            "Attack the releases with NAME or NAME:opt=value,…; see above.",
+            "NAME",
+            completion="attacks",
         ),
     ] = None,
     *,

@@ -52,8 +52,7 @@ class Question:
         ),
     ] = ""
     neighbours: Annotated[
-        str | None,
-        Option("Two neighbouring inputs, as JSON; each is the first argument.", "A,B"),
+        str | None, Option("Two neighbouring inputs, as JSON; each is the first argument.", "A,B")
     ] = None
     claim_epsilon: Annotated[str | None, Option("The claimed ε, e.g. 1 or ln(3).", "E")] = None
     claim_delta: Annotated[str, Option("The claimed δ, e.g. 1e-9 or 2^-40.", "D")] = "0"
@@ -82,8 +81,7 @@ class Question:
         ),
     ] = None
     time_limit: Annotated[
-        float | None,
-        Option("Seconds for each exploration.", default="600; --determinism: 120"),
+        float | None, Option("Seconds for each exploration.", default="600; --determinism: 120")
     ] = None
 
     def __post_init__(self) -> None:
@@ -133,10 +131,7 @@ def prove(
     *,
     question: Question,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write report.html, result.json and certificate.json.gz here.", show_default=False
-        ),
+        Path | None, Option("Write report.html, result.json and certificate.json.gz here.")
     ] = None,
     output: FormatOption = "text",
     verbose: VerboseOption = False,
@@ -279,23 +274,18 @@ def _resolved(program: str) -> str:
     return f"python:{place}:{member}"
 
 
+@with_shared_options
 def verify_certificate(
     path: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", help="A certificate.json.gz file.", show_default=False),
+        Path, typer.Argument(metavar="FILE", help="A certificate.json.gz file.", show_default=False)
     ],
     program: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PROGRAM",
-            help="Run the program too; name it as the certificate does.",
-            show_default=False,
-        ),
+        str | None, Option("Run the program too; name it as the certificate does.", "PROGRAM")
     ] = None,
     tapes: Annotated[
-        int, typer.Option(help="Random coin tapes on which program and certificate are compared.")
+        int, Option("Random coin tapes on which program and certificate are compared.")
     ] = 2000,
-    seed: Annotated[str, typer.Option(help="Seed of these tapes.")] = "1",
+    seed: Annotated[str, Option("Seed of these tapes.")] = "1",
     output: FormatOption = "text",
 ) -> None:
     r"""Does a certificate of `dpaudit prove` hold? The checker knows nothing of the prover.

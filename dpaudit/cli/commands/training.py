@@ -55,22 +55,22 @@ def training(
     ],
     claimed: ClaimOptions,
     data: Annotated[
-        str, typer.Option(metavar="NAME", help="The module's data, or a function that makes it.")
+        str, Option("The module's data, or a function that makes it.", "NAME")
     ] = "data",
     canaries: Annotated[
         str | None,
-        typer.Option(
-            metavar="N|NAME",
-            help="How many records of the data are canaries, or the module's own canaries.",
-            show_default="the module's canaries, else half of the data, at most 1,000",
+        Option(
+            "How many records of the data are canaries, or the module's own canaries.",
+            "N|NAME",
+            default="the module's canaries, else half of the data, at most 1,000",
         ),
     ] = None,
     score: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The module's score function; a loss if its name ends in loss, of all canaries at once if in scores.",
-            show_default="score, loss or scores, if defined",
+        Option(
+            "The module's score function; a loss if its name ends in loss, of all canaries at once if in scores.",
+            "NAME",
+            default="score, loss or scores, if defined",
         ),
     ] = None,
     *,
