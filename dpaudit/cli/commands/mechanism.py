@@ -9,10 +9,10 @@ import typer
 
 from dpaudit.audit.options import ClaimOptions, DataOptions, MechanismOptions
 from dpaudit.cli import completion
+from dpaudit.cli.formats import writing
 from dpaudit.cli.options import Output, Sandbox, with_shared_options
 from dpaudit.cli.verdicts import audited, finish, prepared
 from dpaudit.describing import describe
-from dpaudit.errors import UsageError
 from dpaudit.options import Option, command_of
 
 if TYPE_CHECKING:
@@ -164,10 +164,6 @@ def _with_files(result: MechanismResult, out: Path) -> MechanismResult:
     """``result`` with its pair of data sets as two files in ``out``, which its commands name."""
     from dpaudit.audit.epsilon.kept_pair import with_pair_in
 
-    try:
+    with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         return with_pair_in(result, out)
-    except OSError as error:
-        raise UsageError(
-            f"out={out}: cannot be written ({error.strerror}); choose another --out"
-        ) from error

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from dpaudit.cli.formats import writing
 from dpaudit.cli.options import FormatOption, Output, VerboseOption, with_shared_options
 from dpaudit.cli.output import emit, note, write_json_line
 from dpaudit.cli.verdicts import finish, prepared, with_command
@@ -248,7 +249,7 @@ def _write_certificate(proof: Proof, program: str, options: ProofOptions, out: P
     from dpaudit.prove.certificates.certificate import certificate_of, write_certificate
     from dpaudit.prove.results import CERTIFICATE
 
-    try:
+    with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         made = certificate_of(
             proof.explorations,
@@ -260,10 +261,6 @@ def _write_certificate(proof: Proof, program: str, options: ProofOptions, out: P
             shows=proof.shows,
         )
         return write_certificate(made, out / CERTIFICATE)
-    except OSError as error:
-        raise UsageError(
-            f"out={out}: cannot be written ({error.strerror}); choose another --out"
-        ) from error
 
 
 def _resolved(program: str) -> str:

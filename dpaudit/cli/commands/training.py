@@ -8,8 +8,7 @@ import importlib.util
 import inspect
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -274,29 +273,31 @@ def train(
     file = checkpoint_file(model) if options.out is None else options.out
     started = time.monotonic()
     done = 0
-    with _interruptible(file, lambda: done), progress_bar() as bar:
-        task = bar.add_task(model, total=None)
+    try:
+        with progress_bar() as bar:
+            task = bar.add_task(model, total=None)
 
-        def show(epoch: Epoch) -> None:
-            nonlocal done
-            done = epoch.number
-            bar.update(
-                task,
-                total=epoch.of,
-                completed=epoch.number,
-                description=f"{model}, loss {epoch.loss:.4f}, epochs",
+            def show(epoch: Epoch) -> None:
+                nonlocal done
+                done = epoch.number
+                words = f"{model}, loss {epoch.loss:.4f}, epochs"
+                bar.update(task, total=epoch.of, completed=done, description=words)
+
+            checkpoint = fit(
+                model,
+                out=file,
+                epochs=options.epochs,
+                seed=options.seed,
+                data=options.data,
+                device=options.device,
+                resume=options.resume,
+                on_epoch=show,
             )
-
-        checkpoint = fit(
-            model,
-            out=file,
-            epochs=options.epochs,
-            seed=options.seed,
-            data=options.data,
-            device=options.device,
-            resume=options.resume,
-            on_epoch=show,
+    except KeyboardInterrupt as interrupt:
+        note(
+            f"interrupted: {done:,} epochs are kept beside {file}; repeat the command with --resume"
         )
+        raise typer.Exit(130) from interrupt
     document = {
         "model": checkpoint.model,
         "data": checkpoint.data,
@@ -320,15 +321,3 @@ def train(
         f"seed {checkpoint.seed}, {document['seconds']:.0f} s"
     )
     note(f"checkpoint: {file}")
-
-
-@contextmanager
-def _interruptible(file: Path, done: Callable[[], int]) -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt as interrupt:
-        note(
-            f"interrupted: {done():,} epochs are kept beside {file}; "
-            "repeat the command with --resume"
-        )
-        raise typer.Exit(130) from interrupt
