@@ -16,6 +16,7 @@ from typing import Annotated, Any, TypeVar
 from dpaudit.errors import UsageError
 
 __all__ = [
+    "Argument",
     "Option",
     "OptionField",
     "command_of",
@@ -48,6 +49,11 @@ class Option:
     default: str = ""
     completion: str = ""
     read: Callable[[Any], Any] | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Argument(Option):
+    """The same of what a command takes without a flag."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import typer
 from typer.models import OptionInfo
 
 from dpaudit.cli import completion
-from dpaudit.options import Option, OptionField, field_of, fields_of, from_keywords
+from dpaudit.options import Argument, Option, OptionField, field_of, fields_of, from_keywords
 
 if TYPE_CHECKING:
     from dpaudit.samplers.sandbox.policy import Policy
@@ -210,8 +210,9 @@ def _for_typer(field: OptionField) -> tuple[str, Any, Any]:
     kind = field.type
     if option.read is not None or not _is_plain(kind):
         kind, default = (str, option.default) if as_written else (str | None, None)
-    own = typer.Option(
-        field.flag,
+    flagged = functools.partial(typer.Option, field.flag)
+    make: Any = typer.Argument if isinstance(option, Argument) else flagged
+    own = make(
         metavar=option.metavar,
         help=option.help,
         show_default=(not as_written and option.default) or default not in (None, ""),

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpaudit import registry
-from dpaudit.cli import completion
 from dpaudit.cli.options import FormatOption, with_shared_options
 from dpaudit.cli.output import emit, write_json_line
 from dpaudit.codec import to_dict
 from dpaudit.errors import UsageError
-from dpaudit.options import Option
+from dpaudit.options import Argument, Option
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -25,11 +24,10 @@ __all__ = ["attack"]
 def attack(
     name: Annotated[
         str,
-        typer.Argument(
-            metavar="NAME",
-            help="Attack with its options, e.g. likelihood-ratio:key=key.json,sigma=22.3",
-            show_default=False,
-            autocompletion=completion.attacks,
+        Argument(
+            "Attack with its options, e.g. likelihood-ratio:key=key.json,sigma=22.3",
+            "NAME",
+            completion="attacks",
         ),
     ],
     releases: Annotated[Path, Option(".npy of shape (t, d) or (d,): what was released.")],

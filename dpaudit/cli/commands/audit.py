@@ -5,16 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from dpaudit import registry
 from dpaudit.audit.options import AuditOptions
-from dpaudit.cli import completion
 from dpaudit.cli.options import Output, Sandbox, with_shared_options
 from dpaudit.cli.output import note
 from dpaudit.cli.verdicts import audited, exit_with_verdict, prepared, write_result
 from dpaudit.describing import describe
-from dpaudit.options import Option, command_of
+from dpaudit.options import Argument, Option, command_of
 
 __all__ = ["audit"]
 
@@ -22,13 +19,7 @@ __all__ = ["audit"]
 @with_shared_options
 def audit(
     sampler: Annotated[
-        str,
-        typer.Argument(
-            metavar="SAMPLER",
-            help="What to audit; see above.",
-            show_default=False,
-            autocompletion=completion.samplers,
-        ),
+        str, Argument("What to audit; see above.", "SAMPLER", completion="samplers")
     ],
     claim: Annotated[
         str | None,

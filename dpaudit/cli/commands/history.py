@@ -15,7 +15,7 @@ from dpaudit.cli.options import FormatOption, with_shared_options
 from dpaudit.cli.verdicts import show, write_run
 from dpaudit.describing import describe
 from dpaudit.errors import StoreError
-from dpaudit.options import Option, words_of
+from dpaudit.options import Argument, Option, words_of
 from dpaudit.studies.history.options import HistoryOptions, Place
 
 __all__ = ["history"]
@@ -24,12 +24,7 @@ __all__ = ["history"]
 @with_shared_options
 def history(
     library: Annotated[
-        str,
-        typer.Argument(
-            metavar="LIBRARY[:MECHANISM]",
-            help="A library by its adapter's name; see above.",
-            show_default=False,
-        ),
+        str, Argument("A library by its adapter's name; see above.", "LIBRARY[:MECHANISM]")
     ],
     *,
     versions: Annotated[

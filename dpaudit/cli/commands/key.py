@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
 from dpaudit.cli.options import FormatOption, with_shared_options
 from dpaudit.cli.output import emit, note, write_json_line
 from dpaudit.codec import to_dict
 from dpaudit.counts import count_of
 from dpaudit.errors import UsageError
-from dpaudit.options import Option
+from dpaudit.options import Argument, Option
 from dpaudit.results.text import tell
 
 if TYPE_CHECKING:
@@ -123,8 +121,9 @@ def key_new(
     note(f"LAB SPECIMEN. Try: dpaudit audit {kind}:key={out} --claim gaussian:sigma=1")
 
 
+@with_shared_options
 def key_show(
-    path: Annotated[Path, typer.Argument(metavar="KEY", help="A key file.", show_default=False)],
+    path: Annotated[Path, Argument("A key file.", "KEY")],
     output: FormatOption = "text",
 ) -> None:
     """Show a key's parameters and fingerprint, never its secret.
@@ -216,9 +215,7 @@ class HardnessOptions:
 
 @with_shared_options
 def key_hardness(
-    path: Annotated[
-        Path | None, typer.Argument(metavar="KEY", help="A key file.", show_default=False)
-    ] = None,
+    path: Annotated[Path | None, Argument("A key file.", "KEY")] = None,
     *,
     options: HardnessOptions,
     output: FormatOption = "text",

@@ -5,15 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from dpaudit.audit.options import ClaimOptions, DataOptions, MechanismOptions
-from dpaudit.cli import completion
 from dpaudit.cli.formats import writing
 from dpaudit.cli.options import Output, Sandbox, with_shared_options
 from dpaudit.cli.verdicts import audited, finish, prepared
 from dpaudit.describing import describe
-from dpaudit.options import Option, command_of
+from dpaudit.options import Argument, Option, command_of
 
 if TYPE_CHECKING:
     from dpaudit.audit.result import MechanismResult
@@ -24,13 +21,7 @@ __all__ = ["mechanism"]
 @with_shared_options
 def mechanism(
     name: Annotated[
-        str,
-        typer.Argument(
-            metavar="MECHANISM",
-            help="What to audit; see above.",
-            show_default=False,
-            autocompletion=completion.mechanisms,
-        ),
+        str, Argument("What to audit; see above.", "MECHANISM", completion="mechanisms")
     ],
     claimed: ClaimOptions,
     data: DataOptions,

@@ -20,7 +20,7 @@ from dpaudit.cli.output import emit, note, write_json_line
 from dpaudit.cli.verdicts import finish, prepared, with_command
 from dpaudit.describing import describe
 from dpaudit.errors import UsageError
-from dpaudit.options import Option, command_of
+from dpaudit.options import Argument, Option, command_of
 from dpaudit.prove.certificates import checker
 from dpaudit.prove.verdicts.claims import EXAMPLES
 from dpaudit.results.foreign import RefusedError, open_plain, shown
@@ -121,14 +121,7 @@ class Question:
 
 @with_shared_options
 def prove(
-    program: Annotated[
-        str,
-        typer.Argument(
-            metavar="PROGRAM",
-            help="python:MODULE:FUNCTION | library:PATH:SYMBOL",
-            show_default=False,
-        ),
-    ],
+    program: Annotated[str, Argument("python:MODULE:FUNCTION | library:PATH:SYMBOL", "PROGRAM")],
     *,
     question: Question,
     out: Annotated[
@@ -273,9 +266,7 @@ def _resolved(program: str) -> str:
 
 @with_shared_options
 def verify_certificate(
-    path: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A certificate.json.gz file.", show_default=False)
-    ],
+    path: Annotated[Path, Argument("A certificate.json.gz file.", "FILE")],
     program: Annotated[
         str | None, Option("Run the program too; name it as the certificate does.", "PROGRAM")
     ] = None,

@@ -31,7 +31,7 @@ from dpaudit.codec import to_dict
 from dpaudit.counts import count_of
 from dpaudit.describing import describe
 from dpaudit.errors import SamplerCrashError, UsageError
-from dpaudit.options import Option, command_of
+from dpaudit.options import Argument, Option, command_of
 from dpaudit.results.text import error_text, one_line
 
 if TYPE_CHECKING:
@@ -45,12 +45,7 @@ _SCORES = ("score", "loss", "scores")
 @with_shared_options
 def training(
     target: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODULE:TRAIN",
-            help="Your file or module, and the training function in it.",
-            show_default=False,
-        ),
+        str, Argument("Your file or module, and the training function in it.", "MODULE:TRAIN")
     ],
     claimed: ClaimOptions,
     data: Annotated[
@@ -236,10 +231,9 @@ class TrainOptions:
 def train(
     model: Annotated[
         str,
-        typer.Argument(
-            metavar="MODEL",
-            help="lenet5-tanh lenet5 cnn mlp (MNIST); resnet20 resnet56 vgg19-bn resnet50 mobilenet-v2 (CIFAR-10).",
-            show_default=False,
+        Argument(
+            "lenet5-tanh lenet5 cnn mlp (MNIST); resnet20 resnet56 vgg19-bn resnet50 mobilenet-v2 (CIFAR-10).",
+            "MODEL",
         ),
     ],
     *,

@@ -14,7 +14,7 @@ from dpaudit.cli.options import FormatOption, with_shared_options
 from dpaudit.cli.output import note, write_json_line
 from dpaudit.codec import to_dict
 from dpaudit.errors import UnknownNameError, UsageError
-from dpaudit.options import Option
+from dpaudit.options import Argument, Option
 from dpaudit.results.foreign import RefusedError, read_json, read_plain
 from dpaudit.results.text import one_line
 from dpaudit.types import TranscriptVerdict
@@ -27,9 +27,7 @@ _KEY_BYTES = 32
 
 @with_shared_options
 def verify_transcript(
-    path: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A transcript's JSON file.", show_default=False)
-    ],
+    path: Annotated[Path, Argument("A transcript's JSON file.", "FILE")],
     opening: Annotated[
         Path | None,
         Option("joint-seeds: the server's sealed opening, to check also the noise that was used."),
