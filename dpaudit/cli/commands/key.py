@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HardnessOptions", "key_hardness", "key_new", "key_show", "paper"]
 
+_read_dim = functools.partial(count_of, name="dim", what="values per vector", example="256")
 _NEAREST = 5
 _DRAWN = 30_000
 _YEAR = 365.25 * 86400
@@ -65,7 +66,9 @@ _PAPER: tuple[tuple[str, str, int, tuple[str, ...], tuple[float, ...]], ...] = (
 
 @with_shared_options
 def key_new(
-    dim: Annotated[str | None, Option("Dimension of the noise vectors.", "N")] = None,
+    dim: Annotated[
+        int | None, Option("Dimension of the noise vectors.", "N", read=_read_dim)
+    ] = None,
     beta: Annotated[float | None, Option("Thinness of the pancakes; smaller leaks more.")] = None,
     out: Annotated[Path, Option("File to write, mode 0600; never overwritten.")] = Path("key.json"),
     gamma: Annotated[
@@ -105,7 +108,7 @@ def key_new(
             missing = next(name for name, value in given.items() if value is None)
             raise UsageError(f"{missing[2:]}: a pancake key needs it; write {missing} VALUE")
         key = PancakeKey.new(
-            dim=count_of(dim, name="dim", what="values per vector", example="256"),
+            dim=dim,
             beta=beta,
             gamma=gamma,
             directions=directions,
@@ -187,11 +190,7 @@ class HardnessOptions:
 
     dim: Annotated[
         int | None,
-        Option(
-            "Without a key: dimension of the noise vectors.",
-            "N",
-            read=functools.partial(count_of, name="dim", what="values per vector", example="256"),
-        ),
+        Option("Without a key: dimension of the noise vectors.", "N", read=_read_dim),
     ] = None
     beta: Annotated[float | None, Option("Without a key: thinness of the pancakes.")] = None
     gamma: Annotated[str, Option("Without a key: 2sqrtd, 20sqrtd, 2d, 20d or a number.")] = "2sqrtd"

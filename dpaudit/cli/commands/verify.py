@@ -1,4 +1,4 @@
-"""``dpaudit verify transcript``: did everyone follow a protocol? For proofs see ``prove``."""
+"""``dpaudit verify transcript``: did everyone follow a protocol? Certificates: ``prove.py``."""
 
 from __future__ import annotations
 
