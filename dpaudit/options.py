@@ -18,10 +18,12 @@ from dpaudit.errors import UsageError
 from dpaudit.results.text import one_line
 
 __all__ = [
+    "Argument",
     "Option",
     "OptionField",
     "command_of",
     "count_of",
+    "field_of",
     "fields_of",
     "from_keywords",
     "keywords_of",
@@ -50,6 +52,11 @@ class Option:
     default: str = ""
     completion: str = ""
     read: Callable[[Any], Any] | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Argument(Option):
+    """The same of what a command takes without a flag."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,11 +91,16 @@ def _fields_of(cls: type) -> tuple[OptionField, ...]:
 
 
 def _field(field: dataclasses.Field[Any], hint: Any) -> OptionField:
-    own = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
-    option = next((part for part in own[1:] if isinstance(part, Option)), Option())
     default = None if field.default is dataclasses.MISSING else field.default
     required = dataclasses.MISSING is field.default is field.default_factory
-    return OptionField(field.name, own[0], default, option, hint, required)
+    return field_of(field.name, hint, default=default, required=required)
+
+
+def field_of(name: str, hint: Any, *, default: Any, required: bool) -> OptionField:
+    """An option of that name and annotated type."""
+    own = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
+    option = next((part for part in own[1:] if isinstance(part, Option)), Option())
+    return OptionField(name, own[0], default, option, hint, required)
 
 
 def from_keywords(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from dpaudit.errors import UnknownNameError, UsageError
 if TYPE_CHECKING:
     from dpaudit.report import Report
 
-__all__ = ["formats_of", "rewrite_report", "without_earlier", "write_formats"]
+__all__ = ["formats_of", "rewrite_report", "without_earlier", "write_formats", "writing"]
 
 _ALL = ("junit", "sarif", "markdown")
 # near the beginning of documents that dpaudit wrote
@@ -97,9 +98,20 @@ def write_formats(report: Report, formats: Sequence[str], folder: Path) -> None:
     """
     from dpaudit.render import FORMATS, write_report, written
 
-    try:
+    with writing(folder):
         for name in dict.fromkeys([*formats, *written(folder)]):
             write_report(report, folder / FORMATS[name][0], format=name)
+
+
+@contextlib.contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """A block that writes into ``folder``.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    try:
+        yield
     except OSError as error:
         raise UsageError(
             f"out={folder}: cannot be written ({error.strerror}); choose another --out"

@@ -16,7 +16,7 @@ import typer
 from typer.models import OptionInfo
 
 from dpaudit.cli import completion
-from dpaudit.options import Option, OptionField, fields_of, from_keywords
+from dpaudit.options import Argument, Option, OptionField, field_of, fields_of, from_keywords
 
 if TYPE_CHECKING:
     from dpaudit.samplers.sandbox.policy import Policy
@@ -140,32 +140,39 @@ def optional_count(given: str | None, *, name: str, what: str, example: str) -> 
 
 
 def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace each parameter that is a class of options by its fields, in its place.
+    """A command for typer: each parameter that is a class of options becomes its fields.
 
-    They are typer's options, or :class:`dpaudit.options.Option`.
+    They, and the other parameters, are typer's options or :class:`dpaudit.options.Option`.
     """
     parameters: list[inspect.Parameter] = []
     shared: dict[str, Any] = {}
+    own: list[OptionField] = []
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
         group: Any = parameter.annotation
         if isinstance(group, type) and dataclasses.is_dataclass(group):
             shared[parameter.name] = group
-            options = [_for_typer(field) for field in _shown(group)]
+            fields = _shown(group)
         else:
-            options = [(parameter.name, parameter.default, group)]
+            required = parameter.default is parameter.empty
+            default = None if required else parameter.default
+            fields = [field_of(parameter.name, group, default=default, required=required)]
+            own += fields
         parameters += [
             inspect.Parameter(
                 name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint
             )
-            for name, default, hint in options
+            for name, default, hint in map(_for_typer, fields)
         ]
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
         groups = {
-            name: from_keywords(group, {f.name: given.pop(f.name) for f in _shown(group)})
+            name: from_keywords(group, {f.name: given.pop(f.name, None) for f in _shown(group)})
             for name, group in shared.items()
         }
+        for field in own:
+            if field.option.read is not None and given.get(field.name) is not None:
+                given[field.name] = field.option.read(given[field.name])
         command(**given, **groups)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -185,15 +192,16 @@ def _is_of_typer(field: OptionField) -> bool:
 def _for_typer(field: OptionField) -> tuple[str, Any, Any]:
     """Name, default and annotated type of an option, for typer."""
     no_default = inspect.Parameter.empty if field.required else None
-    if _is_of_typer(field):
+    if not field.option.help:
         return field.name, no_default or field.default, field.hint
     option, default = field.option, field.default
     as_written = option.read is not None and bool(option.default)
     kind = field.type
     if option.read is not None or not _is_plain(kind):
         kind, default = (str, option.default) if as_written else (str | None, None)
-    own = typer.Option(
-        field.flag,
+    flagged = functools.partial(typer.Option, field.flag)
+    make: Any = typer.Argument if isinstance(option, Argument) else flagged
+    own = make(
         metavar=option.metavar,
         help=option.help,
         show_default=(not as_written and option.default) or default not in (None, ""),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import typer
 
 from dpaudit.cli.earlier import refuse_another
-from dpaudit.cli.formats import formats_of, without_earlier, write_formats
+from dpaudit.cli.formats import formats_of, without_earlier, write_formats, writing
 from dpaudit.cli.options import Output
 from dpaudit.cli.output import emit, note, out_console, write_json_line
 from dpaudit.errors import SamplerError, StoreError, UsageError
@@ -114,13 +114,9 @@ def write_result(
     """
     from dpaudit.render import write_report
 
-    try:
+    with writing(out):
         write_report(report, out / name, format="json")
         write_report(report, out / "report.html")
-    except OSError as error:
-        raise UsageError(
-            f"out={out}: cannot be written ({error.strerror}); choose another --out"
-        ) from error
     write_formats(report, also, out)
 
 

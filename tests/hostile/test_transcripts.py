@@ -76,7 +76,7 @@ def command(path):
         contextlib.redirect_stderr(aside),
         contextlib.suppress(typer.Exit),
     ):
-        verify_transcript(path, output="json")
+        verify_transcript(path=path, output="json")
 
 
 def refusing(path, doors):

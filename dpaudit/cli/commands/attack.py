@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpaudit import registry
-from dpaudit.cli import completion
-from dpaudit.cli.options import FormatOption
+from dpaudit.cli.options import FormatOption, with_shared_options
 from dpaudit.cli.output import emit, write_json_line
 from dpaudit.codec import to_dict
 from dpaudit.errors import UsageError
+from dpaudit.options import Argument, Option
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -20,33 +20,23 @@ if TYPE_CHECKING:
 __all__ = ["attack"]
 
 
+@with_shared_options
 def attack(
     name: Annotated[
         str,
-        typer.Argument(
-            metavar="NAME",
-            help="Attack with its options, e.g. likelihood-ratio:key=key.json,sigma=22.3",
-            show_default=False,
-            autocompletion=completion.attacks,
+        Argument(
+            "Attack with its options, e.g. likelihood-ratio:key=key.json,sigma=22.3",
+            "NAME",
+            completion="attacks",
         ),
     ],
-    releases: Annotated[
-        Path,
-        typer.Option(help=".npy of shape (t, d) or (d,): what was released.", show_default=False),
-    ],
+    releases: Annotated[Path, Option(".npy of shape (t, d) or (d,): what was released.")],
     candidates: Annotated[
-        Path,
-        typer.Option(
-            help=".npy of shape (m, d) or (t, m, d): the candidate query results.",
-            show_default=False,
-        ),
+        Path, Option(".npy of shape (m, d) or (t, m, d): the candidate query results.")
     ],
     truth: Annotated[
         Path | None,
-        typer.Option(
-            help=".npy of t numbers in 0…m−1: the right candidates; also measures the success.",
-            show_default=False,
-        ),
+        Option(".npy of t numbers in 0…m−1: the right candidates; also measures the success."),
     ] = None,
     output: FormatOption = "text",
 ) -> None:

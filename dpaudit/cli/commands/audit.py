@@ -5,15 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from dpaudit import registry
 from dpaudit.audit.options import AuditOptions
-from dpaudit.cli import completion
 from dpaudit.cli.options import Output, Sandbox, with_shared_options
 from dpaudit.cli.output import note
 from dpaudit.cli.verdicts import audited, exit_with_verdict, prepared, write_result
-from dpaudit.options import command_of
+from dpaudit.options import Argument, Option, command_of
 from dpaudit.report import describe
 
 __all__ = ["audit"]
@@ -22,21 +19,14 @@ __all__ = ["audit"]
 @with_shared_options
 def audit(
     sampler: Annotated[
-        str,
-        typer.Argument(
-            metavar="SAMPLER",
-            help="What to audit; see above.",
-            show_default=False,
-            autocompletion=completion.samplers,
-        ),
+        str, Argument("What to audit; see above.", "SAMPLER", completion="samplers")
     ],
     claim: Annotated[
         str | None,
-        typer.Option(
-            metavar="CLAIM",
-            help="gaussian:sigma=1 | laplace:scale=1 | discrete-gaussian:sigma=10 | discrete-laplace:scale=10; not needed for a library's mechanism or a registered source.",
-            show_default=False,
-            autocompletion=completion.claims,
+        Option(
+            "gaussian:sigma=1 | laplace:scale=1 | discrete-gaussian:sigma=10 | discrete-laplace:scale=10; not needed for a library's mechanism or a registered source.",
+            "CLAIM",
+            completion="claims",
         ),
     ] = None,
     *,

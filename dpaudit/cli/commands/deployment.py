@@ -26,36 +26,16 @@ __all__ = [
 
 def deployment_apple(
     config: Annotated[
-        Path,
-        typer.Option(
-            metavar="DIR",
-            help="Folder with the four com.apple.dprivacyd.*.plist files.",
-            show_default=False,
-        ),
+        Path, Option("Folder with the four com.apple.dprivacyd.*.plist files.", "DIR")
     ],
     database: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The budget database (SQLite); opened read-only.",
-            show_default=False,
-        ),
+        Path | None, Option("The budget database (SQLite); opened read-only.", "FILE")
     ] = None,
     reports: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder with .dpsub and .json.anon report files.",
-            show_default=False,
-        ),
+        Path | None, Option("Folder with .dpsub and .json.anon report files.", "DIR")
     ] = None,
     against: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="An older configuration to compare with.",
-            show_default=False,
-        ),
+        Path | None, Option("An older configuration to compare with.", "DIR")
     ] = None,
     days: Annotated[int, typer.Option(min=1, help="Number of days to add ε up over.")] = 30,
 ) -> Described:
@@ -169,31 +149,22 @@ def deployment_attribution(options: AttributionOptions) -> Described:
 def deployment_census(
     nmf: Annotated[
         list[str],
-        typer.Option(
-            metavar="FILES",
-            help="Noisy measurement files: a Parquet file, a folder, or a quoted pattern; repeatable.",
-            show_default=False,
+        Option(
+            "Noisy measurement files: a Parquet file, a folder, or a quoted pattern; repeatable.",
+            "FILES",
         ),
     ],
     zeros: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Further structural zeros (TOML), beyond those of the Constraint files.",
-            show_default=False,
-        ),
+        Option("Further structural zeros (TOML), beyond those of the Constraint files.", "FILE"),
     ] = None,
     sums: Annotated[
         bool,
-        typer.Option(
-            "--sums",
-            help="Also compare parents with the sum of their children; the files must have them all.",
+        Option(
+            "Also compare parents with the sum of their children; the files must have them all."
         ),
     ] = False,
-    alpha: Annotated[
-        float,
-        typer.Option(help="Probability of a finding if the noise is as stated."),
-    ] = 0.01,
+    alpha: Annotated[float, Option("Probability of a finding if the noise is as stated.")] = 0.01,
 ) -> Described:
     r"""Audit a census's noisy measurement files: is the noise what they state?
 

@@ -7,11 +7,9 @@ import itertools
 import operator
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from dpaudit.cli import completion
-from dpaudit.cli.options import FormatOption
+from dpaudit.cli.options import FormatOption, with_shared_options
 from dpaudit.cli.output import emit, write_json_line
+from dpaudit.options import Argument
 from dpaudit.results.text import one_line
 
 if TYPE_CHECKING:
@@ -24,14 +22,14 @@ __all__ = ["explain"]
 _WIDTH = 100
 
 
+@with_shared_options
 def explain(
     test: Annotated[
         str | None,
-        typer.Argument(
-            metavar="TEST",
-            help="A test's name as a finding prints it; without one, all pages are listed.",
-            show_default=False,
-            autocompletion=completion.explained,
+        Argument(
+            "A test's name as a finding prints it; without one, all pages are listed.",
+            "TEST",
+            completion="explained",
         ),
     ] = None,
     output: FormatOption = "text",

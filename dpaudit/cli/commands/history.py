@@ -14,7 +14,7 @@ import typer
 from dpaudit.cli.options import FormatOption, with_shared_options
 from dpaudit.cli.verdicts import show, write_run
 from dpaudit.errors import StoreError
-from dpaudit.options import words_of
+from dpaudit.options import Argument, Option, words_of
 from dpaudit.report import describe
 from dpaudit.studies.history.options import HistoryOptions, Place
 
@@ -24,35 +24,23 @@ __all__ = ["history"]
 @with_shared_options
 def history(
     library: Annotated[
-        str,
-        typer.Argument(
-            metavar="LIBRARY[:MECHANISM]",
-            help="A library by its adapter's name; see above.",
-            show_default=False,
-        ),
+        str, Argument("A library by its adapter's name; see above.", "LIBRARY[:MECHANISM]")
     ],
     *,
     versions: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="SPEC",
-            help="Releases, as pip writes them: '>=0.10,<0.15'; repeatable, one must match. All by default.",
-            show_default=False,
+        Option(
+            "Releases, as pip writes them: '>=0.10,<0.15'; repeatable, one must match. All by default.",
+            "SPEC",
         ),
     ] = None,
     options: HistoryOptions,
-    jobs: Annotated[
-        str, typer.Option(metavar="N|all", help="Releases at a time; 1 starts no processes.")
-    ] = "1",
+    jobs: Annotated[str, Option("Releases at a time; 1 starts no processes.", "N|all")] = "1",
     resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Resume an interrupted history; its releases are kept."),
+        bool, Option("Resume an interrupted history; its releases are kept.")
     ] = False,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder for results; runs/history-LIBRARY by default.", show_default=False
-        ),
+        Path | None, Option("Folder for results; runs/history-LIBRARY by default.")
     ] = None,
     place: Place,
     output: FormatOption = "text",

@@ -9,10 +9,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
+from dpaudit.cli.options import with_shared_options
 from dpaudit.cli.output import emit, note
 from dpaudit.errors import UsageError
+from dpaudit.options import Argument, Option
 
 __all__ = ["init"]
 
@@ -42,12 +42,12 @@ _NEXT = {
 }
 
 
+@with_shared_options
 def init(
     kind: Annotated[
-        Literal["github", "gitlab", "pytest"],
-        typer.Argument(metavar="KIND", help="github, gitlab or pytest.", show_default=False),
+        Literal["github", "gitlab", "pytest"], Argument("github, gitlab or pytest.", "KIND")
     ],
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    force: Annotated[bool, Option("Replace files that are there.")] = False,
 ) -> None:
     """Write a gate into this folder: CI fails if the noise is not what it claims.
 

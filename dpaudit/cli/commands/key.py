@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
 from dpaudit.cli.options import FormatOption, with_shared_options
 from dpaudit.cli.output import emit, note, write_json_line
 from dpaudit.codec import to_dict
 from dpaudit.errors import UsageError
-from dpaudit.options import Option, count_of
+from dpaudit.options import Argument, Option, count_of
 from dpaudit.results.text import tell
 
 if TYPE_CHECKING:
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HardnessOptions", "key_hardness", "key_new", "key_show", "paper"]
 
+_read_dim = functools.partial(count_of, name="dim", what="values per vector", example="256")
 _NEAREST = 5
 _DRAWN = 30_000
 _YEAR = 365.25 * 86400
@@ -64,31 +63,23 @@ _PAPER: tuple[tuple[str, str, int, tuple[str, ...], tuple[float, ...]], ...] = (
 )
 
 
+@with_shared_options
 def key_new(
     dim: Annotated[
-        str | None,
-        typer.Option(metavar="N", help="Dimension of the noise vectors.", show_default=False),
+        int | None, Option("Dimension of the noise vectors.", "N", read=_read_dim)
     ] = None,
-    beta: Annotated[
-        float | None,
-        typer.Option(help="Thinness of the pancakes; smaller leaks more.", show_default=False),
-    ] = None,
-    out: Annotated[Path, typer.Option(help="File to write, mode 0600; never overwritten.")] = Path(
-        "key.json"
-    ),
+    beta: Annotated[float | None, Option("Thinness of the pancakes; smaller leaks more.")] = None,
+    out: Annotated[Path, Option("File to write, mode 0600; never overwritten.")] = Path("key.json"),
     gamma: Annotated[
-        str, typer.Option(help="Number of pancakes: 2sqrtd, 20sqrtd, 2d, 20d or a number.")
+        str, Option("Number of pancakes: 2sqrtd, 20sqrtd, 2d, 20d or a number.")
     ] = "2sqrtd",
-    directions: Annotated[int, typer.Option(help="Secret directions, mutually orthogonal.")] = 1,
+    directions: Annotated[int, Option("Secret directions, mutually orthogonal.")] = 1,
     allow_small_gamma: Annotated[
-        bool,
-        typer.Option(
-            "--allow-small-gamma", help="Allow γ < 2√d, which can be found without the key."
-        ),
+        bool, Option("Allow γ < 2√d, which can be found without the key.")
     ] = False,
     kind: Annotated[
         Literal["pancake", "seed-in-noise"],
-        typer.Option(help="Backdoor that the key is for; seed-in-noise takes only --out."),
+        Option("Backdoor that the key is for; seed-in-noise takes only --out."),
     ] = "pancake",
 ) -> None:
     """Make the key of a backdoored lab specimen, by default of a pancake.
@@ -116,7 +107,7 @@ def key_new(
             missing = next(name for name, value in given.items() if value is None)
             raise UsageError(f"{missing[2:]}: a pancake key needs it; write {missing} VALUE")
         key = PancakeKey.new(
-            dim=count_of(dim, name="dim", what="values per vector", example="256"),
+            dim=dim,
             beta=beta,
             gamma=gamma,
             directions=directions,
@@ -132,8 +123,9 @@ def key_new(
     note(f"LAB SPECIMEN. Try: dpaudit audit {kind}:key={out} --claim gaussian:sigma=1")
 
 
+@with_shared_options
 def key_show(
-    path: Annotated[Path, typer.Argument(metavar="KEY", help="A key file.", show_default=False)],
+    path: Annotated[Path, Argument("A key file.", "KEY")],
     output: FormatOption = "text",
 ) -> None:
     """Show a key's parameters and fingerprint, never its secret.
@@ -197,11 +189,7 @@ class HardnessOptions:
 
     dim: Annotated[
         int | None,
-        Option(
-            "Without a key: dimension of the noise vectors.",
-            "N",
-            read=functools.partial(count_of, name="dim", what="values per vector", example="256"),
-        ),
+        Option("Without a key: dimension of the noise vectors.", "N", read=_read_dim),
     ] = None
     beta: Annotated[float | None, Option("Without a key: thinness of the pancakes.")] = None
     gamma: Annotated[str, Option("Without a key: 2sqrtd, 20sqrtd, 2d, 20d or a number.")] = "2sqrtd"
@@ -225,9 +213,7 @@ class HardnessOptions:
 
 @with_shared_options
 def key_hardness(
-    path: Annotated[
-        Path | None, typer.Argument(metavar="KEY", help="A key file.", show_default=False)
-    ] = None,
+    path: Annotated[Path | None, Argument("A key file.", "KEY")] = None,
     *,
     options: HardnessOptions,
     output: FormatOption = "text",

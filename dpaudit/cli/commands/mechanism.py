@@ -5,14 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from dpaudit.audit.options import ClaimOptions, DataOptions, MechanismOptions
-from dpaudit.cli import completion
+from dpaudit.cli.formats import writing
 from dpaudit.cli.options import Output, Sandbox, with_shared_options
 from dpaudit.cli.verdicts import audited, finish, prepared
-from dpaudit.errors import UsageError
-from dpaudit.options import command_of
+from dpaudit.options import Argument, Option, command_of
 from dpaudit.report import describe
 
 if TYPE_CHECKING:
@@ -24,23 +21,16 @@ __all__ = ["mechanism"]
 @with_shared_options
 def mechanism(
     name: Annotated[
-        str,
-        typer.Argument(
-            metavar="MECHANISM",
-            help="What to audit; see above.",
-            show_default=False,
-            autocompletion=completion.mechanisms,
-        ),
+        str, Argument("What to audit; see above.", "MECHANISM", completion="mechanisms")
     ],
     claimed: ClaimOptions,
     data: DataOptions,
     attack: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Attack the releases with NAME or NAME:opt=value,…; see above.",
-            show_default=False,
-            autocompletion=completion.attacks,
+        Option(
+            "Attack the releases with NAME or NAME:opt=value,…; see above.",
+            "NAME",
+            completion="attacks",
         ),
     ] = None,
     *,
@@ -165,10 +155,6 @@ def _with_files(result: MechanismResult, out: Path) -> MechanismResult:
     """``result`` with its pair of data sets as two files in ``out``, which its commands name."""
     from dpaudit.audit.epsilon.kept_pair import with_pair_in
 
-    try:
+    with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         return with_pair_in(result, out)
-    except OSError as error:
-        raise UsageError(
-            f"out={out}: cannot be written ({error.strerror}); choose another --out"
-        ) from error

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from dpaudit.cli.formats import writing
 from dpaudit.cli.options import FormatOption, Output, VerboseOption, with_shared_options
 from dpaudit.cli.output import emit, note, write_json_line
 from dpaudit.cli.verdicts import finish, prepared, with_command
 from dpaudit.errors import UsageError
-from dpaudit.options import Option, command_of
+from dpaudit.options import Argument, Option, command_of
 from dpaudit.prove.certificates import checker
 from dpaudit.prove.verdicts.claims import EXAMPLES
 from dpaudit.report import describe
@@ -52,8 +53,7 @@ class Question:
         ),
     ] = ""
     neighbours: Annotated[
-        str | None,
-        Option("Two neighbouring inputs, as JSON; each is the first argument.", "A,B"),
+        str | None, Option("Two neighbouring inputs, as JSON; each is the first argument.", "A,B")
     ] = None
     claim_epsilon: Annotated[str | None, Option("The claimed ε, e.g. 1 or ln(3).", "E")] = None
     claim_delta: Annotated[str, Option("The claimed δ, e.g. 1e-9 or 2^-40.", "D")] = "0"
@@ -82,8 +82,7 @@ class Question:
         ),
     ] = None
     time_limit: Annotated[
-        float | None,
-        Option("Seconds for each exploration.", default="600; --determinism: 120"),
+        float | None, Option("Seconds for each exploration.", default="600; --determinism: 120")
     ] = None
 
     def __post_init__(self) -> None:
@@ -122,21 +121,11 @@ class Question:
 
 @with_shared_options
 def prove(
-    program: Annotated[
-        str,
-        typer.Argument(
-            metavar="PROGRAM",
-            help="python:MODULE:FUNCTION | library:PATH:SYMBOL",
-            show_default=False,
-        ),
-    ],
+    program: Annotated[str, Argument("python:MODULE:FUNCTION | library:PATH:SYMBOL", "PROGRAM")],
     *,
     question: Question,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write report.html, result.json and certificate.json.gz here.", show_default=False
-        ),
+        Path | None, Option("Write report.html, result.json and certificate.json.gz here.")
     ] = None,
     output: FormatOption = "text",
     verbose: VerboseOption = False,
@@ -253,7 +242,7 @@ def _write_certificate(proof: Proof, program: str, options: ProofOptions, out: P
     from dpaudit.prove.certificates.certificate import certificate_of, write_certificate
     from dpaudit.prove.results import CERTIFICATE
 
-    try:
+    with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         made = certificate_of(
             proof.explorations,
@@ -265,10 +254,6 @@ def _write_certificate(proof: Proof, program: str, options: ProofOptions, out: P
             shows=proof.shows,
         )
         return write_certificate(made, out / CERTIFICATE)
-    except OSError as error:
-        raise UsageError(
-            f"out={out}: cannot be written ({error.strerror}); choose another --out"
-        ) from error
 
 
 def _resolved(program: str) -> str:
@@ -279,23 +264,16 @@ def _resolved(program: str) -> str:
     return f"python:{place}:{member}"
 
 
+@with_shared_options
 def verify_certificate(
-    path: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", help="A certificate.json.gz file.", show_default=False),
-    ],
+    path: Annotated[Path, Argument("A certificate.json.gz file.", "FILE")],
     program: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PROGRAM",
-            help="Run the program too; name it as the certificate does.",
-            show_default=False,
-        ),
+        str | None, Option("Run the program too; name it as the certificate does.", "PROGRAM")
     ] = None,
     tapes: Annotated[
-        int, typer.Option(help="Random coin tapes on which program and certificate are compared.")
+        int, Option("Random coin tapes on which program and certificate are compared.")
     ] = 2000,
-    seed: Annotated[str, typer.Option(help="Seed of these tapes.")] = "1",
+    seed: Annotated[str, Option("Seed of these tapes.")] = "1",
     output: FormatOption = "text",
 ) -> None:
     r"""Does a certificate of `dpaudit prove` hold? The checker knows nothing of the prover.

@@ -8,8 +8,7 @@ import importlib.util
 import inspect
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,7 +29,7 @@ from dpaudit.cli.output import emit, note, write_json_line
 from dpaudit.cli.verdicts import audited, finish, prepared
 from dpaudit.codec import to_dict
 from dpaudit.errors import SamplerCrashError, UsageError
-from dpaudit.options import Option, command_of, count_of
+from dpaudit.options import Argument, Option, command_of, count_of
 from dpaudit.report import describe
 from dpaudit.results.text import error_text, one_line
 
@@ -45,31 +44,26 @@ _SCORES = ("score", "loss", "scores")
 @with_shared_options
 def training(
     target: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODULE:TRAIN",
-            help="Your file or module, and the training function in it.",
-            show_default=False,
-        ),
+        str, Argument("Your file or module, and the training function in it.", "MODULE:TRAIN")
     ],
     claimed: ClaimOptions,
     data: Annotated[
-        str, typer.Option(metavar="NAME", help="The module's data, or a function that makes it.")
+        str, Option("The module's data, or a function that makes it.", "NAME")
     ] = "data",
     canaries: Annotated[
         str | None,
-        typer.Option(
-            metavar="N|NAME",
-            help="How many records of the data are canaries, or the module's own canaries.",
-            show_default="the module's canaries, else half of the data, at most 1,000",
+        Option(
+            "How many records of the data are canaries, or the module's own canaries.",
+            "N|NAME",
+            default="the module's canaries, else half of the data, at most 1,000",
         ),
     ] = None,
     score: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The module's score function; a loss if its name ends in loss, of all canaries at once if in scores.",
-            show_default="score, loss or scores, if defined",
+        Option(
+            "The module's score function; a loss if its name ends in loss, of all canaries at once if in scores.",
+            "NAME",
+            default="score, loss or scores, if defined",
         ),
     ] = None,
     *,
@@ -236,10 +230,9 @@ class TrainOptions:
 def train(
     model: Annotated[
         str,
-        typer.Argument(
-            metavar="MODEL",
-            help="lenet5-tanh lenet5 cnn mlp (MNIST); resnet20 resnet56 vgg19-bn resnet50 mobilenet-v2 (CIFAR-10).",
-            show_default=False,
+        Argument(
+            "lenet5-tanh lenet5 cnn mlp (MNIST); resnet20 resnet56 vgg19-bn resnet50 mobilenet-v2 (CIFAR-10).",
+            "MODEL",
         ),
     ],
     *,
@@ -274,31 +267,33 @@ def train(
     file = checkpoint_file(model) if options.out is None else options.out
     started = time.monotonic()
     done = 0
-    with _interruptible(file, lambda: done), progress_bar() as bar:
-        task = bar.add_task(model, total=None)
+    try:
+        with progress_bar() as bar:
+            task = bar.add_task(model, total=None)
 
-        def show(epoch: Epoch) -> None:
-            nonlocal done
-            done = epoch.number
-            bar.update(
-                task,
-                total=epoch.of,
-                completed=epoch.number,
-                description=f"{model}, loss {epoch.loss:.4f}, epochs",
+            def show(epoch: Epoch) -> None:
+                nonlocal done
+                done = epoch.number
+                words = f"{model}, loss {epoch.loss:.4f}, epochs"
+                bar.update(task, total=epoch.of, completed=done, description=words)
+
+            checkpoint = fit(
+                Training.of(
+                    model,
+                    epochs=options.epochs,
+                    seed=options.seed,
+                    data=options.data,
+                    device=options.device,
+                ),
+                out=file,
+                resume=options.resume,
+                on_epoch=show,
             )
-
-        checkpoint = fit(
-            Training.of(
-                model,
-                epochs=options.epochs,
-                seed=options.seed,
-                data=options.data,
-                device=options.device,
-            ),
-            out=file,
-            resume=options.resume,
-            on_epoch=show,
+    except KeyboardInterrupt as interrupt:
+        note(
+            f"interrupted: {done:,} epochs are kept beside {file}; repeat the command with --resume"
         )
+        raise typer.Exit(130) from interrupt
     document = {
         "model": checkpoint.model,
         "data": checkpoint.data,
@@ -322,15 +317,3 @@ def train(
         f"seed {checkpoint.seed}, {document['seconds']:.0f} s"
     )
     note(f"checkpoint: {file}")
-
-
-@contextmanager
-def _interruptible(file: Path, done: Callable[[], int]) -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt as interrupt:
-        note(
-            f"interrupted: {done():,} epochs are kept beside {file}; "
-            "repeat the command with --resume"
-        )
-        raise typer.Exit(130) from interrupt

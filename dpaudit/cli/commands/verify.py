@@ -1,4 +1,4 @@
-"""``dpaudit verify transcript``: did everyone follow a protocol? For proofs see ``prove``."""
+"""``dpaudit verify transcript``: did everyone follow a protocol? Certificates: ``prove.py``."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from dpaudit import registry
-from dpaudit.cli.options import FormatOption
+from dpaudit.cli.options import FormatOption, with_shared_options
 from dpaudit.cli.output import note, write_json_line
 from dpaudit.codec import to_dict
 from dpaudit.errors import UnknownNameError, UsageError
+from dpaudit.options import Argument, Option
 from dpaudit.results.foreign import RefusedError, read_json, read_plain
 from dpaudit.results.text import one_line
 from dpaudit.types import TranscriptVerdict
@@ -24,34 +25,20 @@ _LARGEST = 1 << 28  # bytes; our two protocols' transcripts have less
 _KEY_BYTES = 32
 
 
+@with_shared_options
 def verify_transcript(
-    path: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A transcript's JSON file.", show_default=False)
-    ],
+    path: Annotated[Path, Argument("A transcript's JSON file.", "FILE")],
     opening: Annotated[
         Path | None,
-        typer.Option(
-            help="joint-seeds: the server's sealed opening, to check also the noise that was used.",
-            show_default=False,
-        ),
+        Option("joint-seeds: the server's sealed opening, to check also the noise that was used."),
     ] = None,
     release: Annotated[
-        Path | None,
-        typer.Option(
-            help="joint-seeds: the release (.npy), to check it against query and noise.",
-            show_default=False,
-        ),
+        Path | None, Option("joint-seeds: the release (.npy), to check it against query and noise.")
     ] = None,
     server: Annotated[
-        str | None,
-        typer.Option(
-            help="joint-seeds: the server's public key, in hexadecimal.", show_default=False
-        ),
+        str | None, Option("joint-seeds: the server's public key, in hexadecimal.")
     ] = None,
-    verifier: Annotated[
-        str | None,
-        typer.Option(help="The verifier's public key, in hexadecimal.", show_default=False),
-    ] = None,
+    verifier: Annotated[str | None, Option("The verifier's public key, in hexadecimal.")] = None,
     output: FormatOption = "text",
 ) -> None:
     r"""Did everyone follow the protocol? Needs only the transcript: no party and no network.
