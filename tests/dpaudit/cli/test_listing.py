@@ -66,7 +66,7 @@ def test_a_source_has_its_sentence_mark_options_and_extra():
 @pytest.mark.slow
 def test_options_are_those_that_a_plugin_takes():
     """What is read from the source is what ``create`` would take after importing it."""
-    for kind in ("sources", "mitigations", "attacks"):
+    for kind in ("sources", "mitigations", "attacks", "hosts", "local"):
         for name, row in rows(kind).items():
             taken = registry._parameters(registry.load(kind, name)).values()
             named = [p for p in taken if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
