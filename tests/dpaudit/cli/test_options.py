@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
-from dpaudit.counts import count_of
 from typer.testing import CliRunner
 
 from dpaudit.cli.commands.prove import Question
 from dpaudit.cli.help import App
 from dpaudit.cli.options import with_shared_options
 from dpaudit.errors import UsageError
-from dpaudit.options import Option, command_of
+from dpaudit.options import Option, command_of, count_of
 
 APP = App(add_completion=False)
 GIVEN = []
