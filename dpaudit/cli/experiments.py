@@ -20,7 +20,7 @@ from dpaudit.cli.verdicts import printed, show, write_run
 from dpaudit.codec import to_dict
 from dpaudit.errors import SpecError, StoreError, UsageError
 from dpaudit.experiments.options import RunOptions
-from dpaudit.render.json_schema import schema_text
+from dpaudit.render.documents import schema_text
 from dpaudit.report import Report, describe
 from dpaudit.results.text import one_line, printable
 

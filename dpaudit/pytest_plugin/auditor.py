@@ -20,7 +20,7 @@ from dpaudit.audit.run import audit_subject
 from dpaudit.errors import DpauditError, SamplerError, UsageError
 from dpaudit.options import command_of, from_keywords, parted
 from dpaudit.render import headline, write_report
-from dpaudit.render.safe import safe
+from dpaudit.render.parts import safe
 from dpaudit.report import Check, Report, describe
 from dpaudit.results.text import printable
 from dpaudit.samplers.callables import Subject, reproducible, subject

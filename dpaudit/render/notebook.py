@@ -7,10 +7,8 @@ and is escaped like the page.
 from __future__ import annotations
 
 from dpaudit import wording
-from dpaudit.render.badge import badge, headline
-from dpaudit.render.safe import safe
-from dpaudit.render.tables import cut_rows, main_table
-from dpaudit.render.template import get_template
+from dpaudit.render.html import get_template
+from dpaudit.render.parts import badge, cut_rows, headline, main_table, safe
 from dpaudit.report import Report
 from dpaudit.results.text import one_line
 
