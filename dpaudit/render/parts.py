@@ -13,8 +13,8 @@ from msgspec import Struct, structs
 
 from dpaudit import wording
 from dpaudit.harms import COMPONENTS
-from dpaudit.report import Column, Hazard, Report, Table
-from dpaudit.results.text import printable
+from dpaudit.report import Check, Column, Hazard, Report, Table
+from dpaudit.results.text import one_line, printable
 from dpaudit.types import BlindSpot
 from dpaudit.wording import date_text
 
@@ -23,6 +23,7 @@ __all__ = [
     "badge",
     "blind_spots_table",
     "cut_rows",
+    "finding_text",
     "hazards_table",
     "headline",
     "made_facts",
@@ -131,6 +132,13 @@ def made_facts(provenance: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _version(name: str, versions: Mapping[str, Any]) -> str:
     return f"{'Python' if name == 'python' else name} {versions[name]}"
+
+
+def finding_text(check: Check) -> str:
+    """A check on one line: its name, effect and adjusted p-value."""
+    p = "" if check.p is None else f"(adjusted p {wording.p_value(check.p_adjusted)})"
+    said = f"{one_line(check.name, limit=100)}:", one_line(check.effect), p
+    return " ".join(filter(None, said))
 
 
 def width_of(column: Column) -> str:
