@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import difflib
 import functools
-import hashlib
 import importlib.util
 import inspect
 import os
 import re
 import sys
-import zipfile
-import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.machinery import ModuleSpec
@@ -178,6 +175,10 @@ def source_hash(module: str) -> str:
 
 @functools.cache
 def _hash_of(name: str) -> str:
+    import hashlib
+    import zipfile
+    import zlib
+
     digest, found = hashlib.sha256(), False
     try:
         for path, read in sorted(_sources(_spec(name)), key=lambda source: source[0]):

@@ -20,11 +20,10 @@ from dpaudit.audit.run import audit_subject
 from dpaudit.errors import DpauditError, SamplerError, UsageError
 from dpaudit.options import command_of, from_keywords, parted
 from dpaudit.render import headline, write_report
-from dpaudit.render.safe import safe
-from dpaudit.report import Check, Report, describe
+from dpaudit.render.parts import finding_text, safe
+from dpaudit.report import Report, describe
 from dpaudit.results.text import printable
 from dpaudit.samplers.callables import Subject, reproducible, subject
-from dpaudit.wording import p_value
 
 __all__ = ["RELEASES", "Auditor"]
 
@@ -284,7 +283,7 @@ def failure(result: AuditResult | MechanismResult, *, again: str, page: Path | N
     found = report.findings
     lines = [_verdict(report, page), f"  audited: {_target(report)}"]
     lines += _pair(result)
-    lines += [f"  {_line(c)}" for c in found[:_MOST]]
+    lines += [f"  {finding_text(c)}" for c in found[:_MOST]]
     if len(found) > _MOST:
         lines.append(f"  and {len(found) - _MOST} more findings")
     lines.append(f"To see it again: {printable(again, limit=_LONGEST)}")
@@ -298,7 +297,7 @@ def nothing_found(
     """The message for a known-bad control that was not caught."""
     report = safe(describe(result))
     tests = [c for c in report.checks if c.group == "tests" and not c.facts.get("advisory")]
-    nearest = f"  nearest: {_line(tests[0])}" if tests else "  no test gave a result"
+    nearest = f"  nearest: {finding_text(tests[0])}" if tests else "  no test gave a result"
     by = f" by {printable(wanted, limit=200)}" if wanted else ""
     return "\n".join(
         [
@@ -332,11 +331,6 @@ def _pair(result: AuditResult | MechanismResult) -> list[str]:
     if searched := result.details.get("search"):
         lines.append(f"  found among {searched['tried']:,} pairs ({searched['adjacency']})")
     return lines
-
-
-def _line(check: Check) -> str:
-    p = f"(adjusted p {p_value(check.p_adjusted)})"
-    return " ".join(filter(None, (f"{check.name}:", check.effect, p)))
 
 
 def _kept(page: Path | None) -> str:

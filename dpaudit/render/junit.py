@@ -12,9 +12,7 @@ from collections import Counter
 from xml.etree import ElementTree
 
 from dpaudit import wording
-from dpaudit.render.badge import headline
-from dpaudit.render.safe import safe
-from dpaudit.render.tables import spot_text
+from dpaudit.render.parts import headline, safe, spot_text
 from dpaudit.report import Check, Report
 from dpaudit.results.text import printable
 

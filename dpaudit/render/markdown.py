@@ -10,9 +10,7 @@ import re
 from collections.abc import Iterable
 
 from dpaudit import wording
-from dpaudit.render.badge import badge
-from dpaudit.render.safe import safe
-from dpaudit.render.tables import main_table, spot_text
+from dpaudit.render.parts import badge, main_table, safe, spot_text
 from dpaudit.report import Report
 from dpaudit.results.text import one_line, printable
 

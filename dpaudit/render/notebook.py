@@ -6,11 +6,8 @@ and is escaped like the page.
 
 from __future__ import annotations
 
-from dpaudit import wording
-from dpaudit.render.badge import badge, headline
-from dpaudit.render.safe import safe
-from dpaudit.render.tables import cut_rows, main_table
-from dpaudit.render.template import get_template
+from dpaudit.render.html import get_template
+from dpaudit.render.parts import badge, cut_rows, finding_text, headline, main_table, safe
 from dpaudit.report import Report
 from dpaudit.results.text import one_line
 
@@ -26,9 +23,7 @@ def plain_text(report: Report) -> str:
     report = safe(report)
     lines = [headline(report, where="below")]
     found = report.findings
-    for check in found[:_MOST_LINES]:
-        p = f" (adjusted p {wording.p_value(check.p_adjusted)})" if check.p is not None else ""
-        lines.append(f"  {one_line(check.name, limit=100)}: {one_line(check.effect)}{p}")
+    lines += [f"  {finding_text(check)}" for check in found[:_MOST_LINES]]
     if len(found) > _MOST_LINES:
         lines.append(f"  and {len(found) - _MOST_LINES} more: see tests")
     if again := next(iter(report.reproducers), ""):

@@ -15,12 +15,15 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from dpaudit import wording
-from dpaudit.render.badge import badge
-from dpaudit.render.glossary import Linker, glossary
-from dpaudit.render.identity import made_facts
-from dpaudit.render.safe import safe
-from dpaudit.render.tables import blind_spots_table, hazards_table, provenance_table
-from dpaudit.render.template import get_template
+from dpaudit.render.html import Linker, get_template, glossary
+from dpaudit.render.parts import (
+    badge,
+    blind_spots_table,
+    hazards_table,
+    made_facts,
+    provenance_table,
+    safe,
+)
 from dpaudit.report import (
     BlindSpots,
     Block,

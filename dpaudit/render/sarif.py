@@ -10,22 +10,49 @@ from __future__ import annotations
 
 import hashlib
 import json
+import posixpath
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
 from dpaudit.codec import to_dict
 from dpaudit.harms import HARMS, page_of
-from dpaudit.render.badge import headline
-from dpaudit.render.locations import location_of
 from dpaudit.render.markdown import code_block, prose
-from dpaudit.render.safe import safe
-from dpaudit.render.tables import spot_text
+from dpaudit.render.parts import headline, safe, spot_text
 from dpaudit.report import Check, Report
 from dpaudit.results.text import printable
 
-__all__ = ["sarif_json"]
+__all__ = ["location_of", "sarif_json"]
+
+_FILE = re.compile(r"(file):(.+)|(library):(.+):[^:]*|(python):(.+\.py):[^:]*", re.S)
+
+
+def location_of(target: str) -> dict[str, Any]:
+    """The SARIF location of a sampler or mechanism: a logical one, and a physical one if in a file.
+
+    ``file:PATH``, ``library:PATH:SYMBOL`` and ``python:PATH.py:FUNCTION`` are in a file. Its URI is
+    relative to ``%SRCROOT%``, the folder that dpaudit was started in. An absolute path is a
+    ``file:`` URI; one that leads out of the folder (``../``) is a name only, as SARIF permits no
+    such URI.
+    """
+    location: dict[str, Any] = {
+        "logicalLocations": [{"fullyQualifiedName": target, "kind": "module"}]
+    }
+    found = _FILE.fullmatch(target)
+    if found is None:
+        return location
+    path = posixpath.normpath(next(filter(None, found.groups()[1::2])))
+    if path == ".." or path.startswith("../"):
+        return location
+    if path.startswith("/"):
+        artifact = {"uri": "file://" + quote("/" + path.lstrip("/"))}
+    else:
+        artifact = {"uri": quote(path), "uriBaseId": "%SRCROOT%"}
+    region = {"region": {"startLine": 1}} if path.endswith(".py") else {}
+    return {"physicalLocation": {"artifactLocation": artifact, **region}, **location}
+
 
 _SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

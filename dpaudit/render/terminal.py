@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from dpaudit import wording
-from dpaudit.render.badge import headline
-from dpaudit.render.safe import safe
-from dpaudit.render.tables import blind_spots_table, cut_rows
+from dpaudit.render.parts import blind_spots_table, cut_rows, headline, safe
 from dpaudit.report import Check, Column, Facts, Items, Report, Table, Text
 from dpaudit.results.text import one_line
 from dpaudit.types import BlindSpot

@@ -13,8 +13,6 @@ from pathlib import Path
 from dpaudit.errors import SamplerError, UsageError
 from dpaudit.results.foreign import RefusedError, open_plain
 from dpaudit.results.text import one_line
-from dpaudit.samplers.endpoints.recordings import READERS
-from dpaudit.samplers.sandbox.process import Process
 
 __all__ = ["meant", "offers"]
 
@@ -55,6 +53,15 @@ def _absent(target: str) -> str:
     return "" if absent is None else f" there is no file {one_line(absent, limit=300)}"
 
 
+def _are_recordings(text: str) -> bool:
+    endings = {Path(part.strip()).suffix.lower() for part in text.split(";")}
+    if "" in endings:
+        return False
+    from dpaudit.samplers.endpoints.recordings import READERS
+
+    return endings <= set(READERS)
+
+
 def _target(text: str, *, releases: bool) -> tuple[str, str]:
     """The target, and the file that it names, if a part of the target is missing."""
     place, colon, member = text.rpartition(":") if ":" in text else (text, "", "")
@@ -63,7 +70,7 @@ def _target(text: str, *, releases: bool) -> tuple[str, str]:
         return f"library:{place}:{member or 'SYMBOL'}", known
     if place.endswith(".py"):
         return f"python:{place}:{member or 'FUNCTION'}", known
-    if all(Path(part.strip()).suffix.lower() in READERS for part in text.split(";")):
+    if _are_recordings(text):
         second = _SECOND if releases and ";" not in text else ""
         return f"file:{text}{second}", ""
     if found := _SCHEME.match(text):
@@ -123,6 +130,8 @@ def _symbols(path: str) -> Sequence[str]:
     nm = shutil.which("nm")
     if nm is None:
         return ()
+    from dpaudit.samplers.sandbox.process import Process
+
     place = str(Path(path).resolve())
     listed = memoryview(bytearray(_READ))
     deadline = time.monotonic() + _SECONDS

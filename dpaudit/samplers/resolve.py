@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from dpaudit import registry
 from dpaudit.errors import DuplicatePluginError, UnknownNameError, UsageError
-from dpaudit.protocols import ClosedSampler, Mechanism
 from dpaudit.results.text import one_line
-from dpaudit.samplers.adapters.base import Adapter
-from dpaudit.samplers.endpoints.command_mechanism import CommandMechanism
-from dpaudit.samplers.endpoints.http_mechanism import HttpMechanism
-from dpaudit.samplers.endpoints.recorded_mechanism import RecordedReleases
-from dpaudit.samplers.endpoints.releases import ReleasingFunction, SourceMechanism
-from dpaudit.samplers.endpoints.worker import LibrarySampler, PythonSampler, SourceSampler
-from dpaudit.samplers.hints import meant
+
+if TYPE_CHECKING:  # each endpoint is imported where it is opened: a wrong name waits for none
+    import numpy as np
+    import numpy.typing as npt
+
+    from dpaudit.protocols import ClosedSampler, Mechanism
+
+    Array = npt.NDArray[np.float64]
 
 __all__ = ["check_sampler", "open_mechanism", "open_sampler"]
 
-Array = npt.NDArray[np.float64]
-
-_FUNCTIONS: Mapping[str, type[PythonSampler | LibrarySampler]] = {
-    "python": PythonSampler,
-    "library": LibrarySampler,
-}
+_FUNCTIONS = ("python", "library")
 
 
 def open_sampler(
@@ -80,6 +73,8 @@ def open_sampler(
     kinds, sources = _known("sampler", name)
     _refuse_call(call, name)
     if name in sources:
+        from dpaudit.samplers.endpoints.worker import SourceSampler
+
         return SourceSampler(
             text, seed=seed, dtype=dtype, text_mode=text_mode, mitigation=mitigation
         )
@@ -108,6 +103,8 @@ def check_sampler(text: str) -> None:
         return
     _refuse_unknown(text, kinds, sources)
     library = registry.load("samplers", name)
+    from dpaudit.samplers.adapters.base import Adapter
+
     if isinstance(library, Adapter):
         library.find(target)
 
@@ -116,6 +113,8 @@ def _refuse_unknown(text: str, kinds: Collection[str], sources: Collection[str])
     name = text.partition(":")[0]
     if name in kinds:
         return
+    from dpaudit.samplers.hints import meant
+
     if hint := meant(text, releases=False):
         raise UnknownNameError(f"sampler={one_line(text, limit=200)}: {hint}")
     near = registry.nearest(name, [*sources, *kinds])
@@ -169,6 +168,9 @@ def open_mechanism(
         UnknownNameError: no such source, mitigation, library, mechanism or option.
         UsageError: the text does not fit.
     """
+    from dpaudit.samplers.adapters.base import Adapter
+    from dpaudit.samplers.endpoints.releases import ReleasingFunction, SourceMechanism
+
     name, _, target = text.partition(":")
     example = (
         "a mechanism is LIB:MECH, e.g. numpy:laplace:scale=1, a source, python:MODULE:FUNCTION, "
@@ -185,14 +187,23 @@ def open_mechanism(
         return SourceMechanism(text, seed=seed, mitigation=mitigation)
     _refuse_mitigation(mitigation, name)
     if name in _FUNCTIONS:
-        return ReleasingFunction(_FUNCTIONS[name](target, seed=seed, call=call), calls=calls)
+        function = registry.load("samplers", name)(target, seed=seed, call=call)
+        return ReleasingFunction(function, calls=calls)
     if name == "command":
+        from dpaudit.samplers.endpoints.command_mechanism import CommandMechanism
+
         return CommandMechanism(target)
     if name == "file":
+        from dpaudit.samplers.endpoints.recorded_mechanism import RecordedReleases
+
         return RecordedReleases(target, neighbours=neighbours)
     if name in ("http", "https"):
+        from dpaudit.samplers.endpoints.http_mechanism import HttpMechanism
+
         return HttpMechanism(text)
     if name not in kinds:
+        from dpaudit.samplers.hints import meant
+
         if hint := meant(text, releases=True):
             raise UnknownNameError(f"mechanism={one_line(text, limit=200)}: {hint}")
         near = registry.nearest(name, [*sources, *kinds])

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from dpaudit.codec import to_dict
-from dpaudit.render.json_schema import schema_text
+from dpaudit.render.documents import schema_text
 from dpaudit.report import (
     Axis,
     BlindSpots,

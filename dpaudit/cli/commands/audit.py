@@ -62,11 +62,12 @@ def audit(
         --claim laplace:scale=2
     $ dpaudit audit numpy:normal --out report --also junit,sarif,markdown
     """
-    from dpaudit.claims import Claim
     from dpaudit.samplers.resolve import check_sampler
 
     if to.out is None:  # a wrong name need not wait for numba and scipy
         if claim is not None:
+            from dpaudit.claims import Claim
+
             Claim.parse(claim)
         check_sampler(sampler)
     from dpaudit.audit.nothing import nothing_drawn

@@ -19,9 +19,16 @@ from dpaudit.render.charts.marks import (
     legend_entry,
     map_legend,
 )
-from dpaudit.render.charts.readout import Mark as Spot
-from dpaudit.render.charts.readout import belongs, read_out, series_of
-from dpaudit.render.charts.svg import QUIET, Picture, inline_svg, short
+from dpaudit.render.charts.svg import (
+    QUIET,
+    Picture,
+    Spot,
+    belongs,
+    inline_svg,
+    read_out,
+    series_of,
+    short,
+)
 from dpaudit.report import Axis, Chart, Panel, Series, replace
 
 if TYPE_CHECKING:

@@ -1,17 +1,25 @@
-"""Matplotlib figures as inline SVG: the page's colours, unique ids, the same bytes each time."""
+"""Matplotlib figures as inline SVG: the page's colours, unique ids, the same bytes each time.
+
+The page's script can read out the marks of a figure: place, name and exact value. Places come from
+matplotlib's transforms when the figure is drawn, so that the script needs no library and knows no
+axes. Without script the figure, its alternative text and the tables give the same information.
+"""
 
 from __future__ import annotations
 
 import io
+import math
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple
 
 from dpaudit.results.text import one_line
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from dpaudit.report import Column
@@ -20,16 +28,77 @@ __all__ = [
     "ALARM",
     "CALM",
     "INK",
+    "MOST_MARKS",
     "PAPER",
     "QUIET",
     "SERIES",
     "Picture",
+    "Spot",
+    "belongs",
     "inline_svg",
-    "present",
+    "read_out",
+    "series_of",
     "short",
     "style",
     "superscript",
 ]
+
+MOST_MARKS = 1000
+"""A figure with more marks is not read out; its numbers are in the tables."""
+
+
+class Spot(NamedTuple):
+    """A mark at (x, y) of ``axes``: its name and value in words, its series, and its link."""
+
+    axes: Axes
+    x: float
+    y: float
+    name: str
+    value: str
+    series: int | None = None
+    to: str = ""
+
+
+def read_out(marks: Sequence[Spot]) -> str:
+    """One line per mark for the script: ``left top name value series to``, separated by tabs.
+
+    ``left`` and ``top`` are in percent of the figure. Call it when the figure has been drawn; marks
+    outside their axes are left out.
+    """
+    if len(marks) > MOST_MARKS:
+        return ""
+    return "\n".join(line for mark in marks if (line := _placed(mark)))
+
+
+def series_of(names: Iterable[str]) -> str:
+    """One line per series for the script, which can show and hide them."""
+    return "\n".join(_line(name, limit=60) or "–" for name in names)
+
+
+def belongs(artists: Artist | Iterable[Artist], series: int) -> None:
+    """Mark artists as parts of a series (a class in the SVG), so that the script can hide them."""
+    for artist in [artists] if not isinstance(artists, Iterable) else artists:
+        artist.set_gid(f"class-s{series}")
+
+
+def _line(text: str, *, limit: int = 200) -> str:
+    """Third-party text on one line, without tabs."""
+    return one_line(text, limit=limit)
+
+
+def _placed(mark: Spot) -> str:
+    figure = mark.axes.get_figure(root=True)
+    if figure is None or not (math.isfinite(mark.x) and math.isfinite(mark.y)):
+        return ""
+    left, bottom = figure.transFigure.inverted().transform(
+        mark.axes.transData.transform((mark.x, mark.y))
+    )
+    if not (0 <= left <= 1 and 0 <= bottom <= 1):
+        return ""
+    places = f"{100 * float(left):.2f}\t{100 * (1 - float(bottom)):.2f}"
+    series = "" if mark.series is None else str(mark.series)
+    return f"{places}\t{_line(mark.name)}\t{_line(mark.value)}\t{series}\t{mark.to}"
+
 
 INK, CALM, ALARM, QUIET, PAPER = "#010203", "#040506", "#070809", "#0a0b0c", "#0d0e0f"
 """Sentinels for text and axes, the expected, a warning, reference lines and the page.
@@ -55,7 +124,7 @@ class Picture(NamedTuple):
     """A figure for the page: its SVG, alternative text and caption; a wide one scrolls on a phone.
 
     ``name`` is its id on the page. ``points`` and ``series`` are for the script
-    (:mod:`dpaudit.render.charts.readout`). ``numbers`` is a table of the drawn values, if no other
+    (:func:`read_out`, :func:`series_of`). ``numbers`` is a table of the drawn values, if no other
     table of the page has them.
     """
 
@@ -68,11 +137,6 @@ class Picture(NamedTuple):
     points: str = ""
     series: str = ""
     numbers: Sequence[Column] = ()
-
-
-def present(*pictures: Picture | None) -> list[Picture]:
-    """The pictures that are not None."""
-    return [picture for picture in pictures if picture is not None]
 
 
 def style() -> AbstractContextManager[None]:

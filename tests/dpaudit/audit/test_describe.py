@@ -12,8 +12,8 @@ from support.results import typed
 
 from dpaudit import registry
 from dpaudit.harms import HARMS, SIDE_CHANNELS, TRUST, UNIT
-from dpaudit.render.badge import badge
 from dpaudit.render.page import render_page
+from dpaudit.render.parts import badge
 from dpaudit.report import Chart, Facts, check_of, describe
 from dpaudit.types import Interval
 

@@ -19,7 +19,7 @@ from support import reports
 from dpaudit.codec import to_dict
 from dpaudit.errors import UnknownNameError, UsageError
 from dpaudit.render import FORMATS, read_report, report_json, write_report, written
-from dpaudit.render.json_schema import schema_of, schema_text
+from dpaudit.render.documents import schema_of, schema_text
 from dpaudit.report import SCHEMA, Axis, Chart, Column, Line, Mark, Report, Table, replace
 
 QUICK = settings(suppress_health_check=list(HealthCheck))
@@ -82,7 +82,7 @@ def changed(document, path, wrong):
 def test_the_published_schema_is_what_the_types_say():
     known = json.loads(schema_text())
     Draft202012Validator.check_schema(known)
-    assert schema_of() == known, "python -m dpaudit.render.json_schema writes it anew"
+    assert schema_of() == known, "python -m dpaudit.render.documents writes it anew"
     assert re.findall(r"https?://[^/\"]*", schema_text()) == ["https://json-schema.org"]
     assert known["$id"].endswith(SCHEMA.rpartition("/")[2])
 

@@ -14,10 +14,9 @@ from support.documents import Page
 
 from dpaudit.harms import COMPONENTS
 from dpaudit.render import write_report
-from dpaudit.render.glossary import Linker, glossary, glossary_text
-from dpaudit.render.line_breaks import breakable, kept_whole
+from dpaudit.render.html import Linker, breakable, glossary, glossary_text, kept_whole
 from dpaudit.render.page import render_page
-from dpaudit.render.tables import hazards_table, provenance_table
+from dpaudit.render.parts import hazards_table, provenance_table
 from dpaudit.report import Check, Findings, Hazard, Section, Table, Text, replace
 from dpaudit.types import Interval
 

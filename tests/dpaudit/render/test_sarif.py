@@ -13,8 +13,7 @@ from jsonschema.exceptions import best_match
 from support import reports
 
 from dpaudit.harms import HARMS, page_of
-from dpaudit.render.locations import location_of
-from dpaudit.render.sarif import sarif_json
+from dpaudit.render.sarif import location_of, sarif_json
 from dpaudit.report import replace
 
 

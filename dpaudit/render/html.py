@@ -1,6 +1,8 @@
-"""The glossary, in the report as a section that its own prose links to.
+"""What the page and the notebook's card are made with: templates, line breaks, the glossary.
 
-The words are in ``glossary.md`` beside this module; ``docs/glossary.md`` is the same file.
+A line may break within long identifiers, not in ``--option`` or ``ε ≥ 1``. The glossary is a
+section of the report that its own prose links to; its words are in ``glossary.md`` beside this
+module, and ``docs/glossary.md`` is the same file.
 """
 
 from __future__ import annotations
@@ -10,12 +12,58 @@ import unicodedata
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from dpaudit.render.line_breaks import kept_whole
+from dpaudit.render.parts import width_of
 
 if TYPE_CHECKING:
+    from jinja2 import Template
     from markupsafe import Markup
 
-__all__ = ["Linker", "Term", "glossary", "glossary_text"]
+__all__ = ["Linker", "Term", "breakable", "get_template", "glossary", "glossary_text", "kept_whole"]
+
+_WHOLE = re.compile(r"(?<![\w-])--\w[\w-]*|\b[αδεμ] [≥≤=] [\d.e+-]*\d")
+_LONG_WORD = re.compile(r"\S{16,}")
+_JOINT = re.compile(r"(?<=\w)[./:_,=+]+(?=\w)")
+
+
+def kept_whole(text: str) -> Markup:
+    """The text, escaped, with every ``--option`` and ``ε ≥ 1.5`` on one line."""
+    from markupsafe import Markup, escape
+
+    return Markup(_WHOLE.sub(r'<span class="whole">\g<0></span>', str(escape(text))))  # noqa: S704
+
+
+def breakable(text: str) -> Markup:
+    """The text, escaped, with words of 16 letters or more that may break after ``.``, ``:`` ….
+
+    What is selected, searched and copied is the text itself.
+    """
+    from markupsafe import Markup
+
+    parts, at = [], 0
+    for word in _LONG_WORD.finditer(text):
+        parts.append(kept_whole(text[at : word.start()]))
+        ends = [joint.end() for joint in _JOINT.finditer(word[0])]
+        cuts = zip([0, *ends], [*ends, len(word[0])], strict=True)
+        parts.append(Markup("<wbr>").join(word[0][a:b] for a, b in cuts))
+        at = word.end()
+    return Markup("").join([*parts, kept_whole(text[at:])])
+
+
+@cache
+def get_template(name: str) -> Template:
+    """The template ``name`` of this package; it escapes every value and refuses undefined ones."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        autoescape=True,
+        loader=PackageLoader("dpaudit.render", "templates"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"breakable": breakable, "kept_whole": kept_whole, "look": width_of}
+    return environment.get_template(name)
+
 
 _ENTRY = re.compile(r"^(?P<names>[^\n#:].*)\n: (?P<says>.+)$", re.MULTILINE)
 _MARKUP = re.compile(r"[*`]")

@@ -1,24 +1,144 @@
-"""The tables that every report has: blind spots, the NIST pyramid, provenance."""
+"""What every format has: safe text, the badge, who made it, and the tables of every report.
+
+Text from outside is made safe here, once, before any format sees it.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
+
+from msgspec import Struct, structs
 
 from dpaudit import wording
 from dpaudit.harms import COMPONENTS
-from dpaudit.report import Column, Hazard, Report, Table
+from dpaudit.report import Check, Column, Hazard, Report, Table
+from dpaudit.results.text import one_line, printable
 from dpaudit.types import BlindSpot
+from dpaudit.wording import date_text
 
 __all__ = [
+    "Badge",
+    "badge",
     "blind_spots_table",
     "cut_rows",
+    "finding_text",
     "hazards_table",
+    "headline",
+    "made_facts",
     "main_table",
     "provenance_table",
+    "safe",
     "spot_text",
     "width_of",
 ]
+
+_LONGEST = 20_000
+T = TypeVar("T")
+
+
+def safe(value: T) -> T:
+    """A report, or a part of one, whose texts are printable and of at most 20,000 characters.
+
+    Numbers and everything else stay. ``data`` of a report is left alone: no format shows it, and
+    JSON escapes it.
+    """
+    made: Any = value
+    if isinstance(value, str):
+        made = (
+            value if value.isascii() and value.isprintable() else printable(value, limit=_LONGEST)
+        )
+        made = made if len(made) <= _LONGEST else printable(made, limit=_LONGEST)
+    elif isinstance(value, Struct):
+        fields = {n: getattr(value, n) for n in value.__struct_fields__ if n != "data"}
+        made = structs.replace(value, **{name: safe(one) for name, one in fields.items()})
+    elif isinstance(value, tuple):
+        made = tuple(safe(one) for one in value)
+    elif isinstance(value, list):
+        made = [safe(one) for one in value]
+    elif isinstance(value, Mapping):
+        made = {safe(name): safe(one) for name, one in value.items()}
+    elif hasattr(value, "__dataclass_fields__"):
+        import dataclasses
+
+        fields = {f.name: safe(getattr(value, f.name)) for f in dataclasses.fields(made)}
+        made = dataclasses.replace(made, **fields)
+    return made  # type: ignore[no-any-return]
+
+
+_SIGNS = {"finding": "▲", "no-finding": "✓", "inconclusive": "?"}
+_WORDS = {"finding": "Finding", "no-finding": "No finding", "inconclusive": "Inconclusive"}
+
+
+class Badge(NamedTuple):
+    """``verdict`` is a CSS class, ``sign`` decoration, ``word`` the text, ``rest`` the sentence."""
+
+    verdict: str
+    sign: str
+    word: str
+    rest: str
+    joined: str
+
+
+def headline(report: Report, *, where: str) -> str:
+    """The verdict in one sentence; of a pass also ``where`` its blind spots are; remarks."""
+    sentence = report.headline
+    if report.verdict == "no-finding" and report.blind_spots:
+        sentence = f"{sentence.rstrip('.')}; what this cannot exclude is {where}."
+    return " ".join([sentence, *report.remarks])
+
+
+def badge(report: Report, *, where: str) -> Badge:
+    """Split a verdict's sentence: its first word becomes the badge if the sentence begins with it.
+
+    A remark in brackets after the word belongs to the badge.
+    """
+    sentence = headline(report, where=where)
+    said = report.badge or _WORDS[report.verdict]
+    if remark := re.match(rf"{re.escape(said)} \([\w ]+\)(?=: )", sentence):
+        said = remark[0]
+    starts = sentence.startswith(f"{said}: ")
+    rest = sentence[len(said) + 2 :] if starts else sentence
+    sign = report.sign or _SIGNS[report.verdict]
+    return Badge(report.verdict, sign, said, rest, ": " if starts else ". ")
+
+
+_FIRST = ("dpaudit", "python")
+
+
+def made_facts(provenance: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Date, person and versions, as names and values; what is not known is left out.
+
+    The date is when the result was made, to the second, in UTC. A missing person is said to be.
+    """
+    versions = provenance.get("versions")
+    versions = versions if isinstance(versions, Mapping) else {}
+    others = [
+        f"{name} {version}"
+        for name, version in versions.items()
+        if name not in _FIRST and version != "not installed"
+    ]
+    date = date_text(provenance.get("started"))
+    nobody = "not stated" if date else ""
+    facts = [
+        ("Date", date),
+        ("Run by", str(provenance.get("by") or nobody)),
+        ("Made with", ", ".join(_version(n, versions) for n in _FIRST if versions.get(n))),
+        ("Libraries", ", ".join(others)),
+    ]
+    return [(name, value) for name, value in facts if value]
+
+
+def _version(name: str, versions: Mapping[str, Any]) -> str:
+    return f"{'Python' if name == 'python' else name} {versions[name]}"
+
+
+def finding_text(check: Check) -> str:
+    """A check on one line: its name, effect and adjusted p-value."""
+    p = "" if check.p is None else f"(adjusted p {wording.p_value(check.p_adjusted)})"
+    said = f"{one_line(check.name, limit=100)}:", one_line(check.effect), p
+    return " ".join(filter(None, said))
 
 
 def width_of(column: Column) -> str:
