@@ -27,12 +27,7 @@ from dpaudit.experiments.arm_reading import (
     strongest_attack,
     success_allowed,
 )
-from dpaudit.experiments.describe_cells import (
-    cell_checks,
-    missing_cells,
-    opening_sections,
-    record_sections,
-)
+from dpaudit.experiments.describe_cells import report_of, with_record
 from dpaudit.experiments.results import (
     Arm,
     ArmAttack,
@@ -56,7 +51,6 @@ from dpaudit.report import (
     Series,
     Table,
     Text,
-    with_verdict,
 )
 from dpaudit.types import Verdict
 
@@ -73,32 +67,18 @@ _MARKS_SAY = (
 
 def describe(result: ExperimentResult) -> Report:
     """The report of an experiment whose rows are arms under attack."""
-    rows, failures = result.rows, result.failures
-    headline = missing_cells(failures) + _strongest(rows)
+    rows, failed = result.rows, bool(result.failures)
     beyond = any(map(exceeds_claim, rows))
     attacked = any(attacks_of(row) for row in rows)
-    verdict: Verdict = "finding" if beyond else "no-finding"
-    if not beyond and (failures or not attacked):
-        verdict = "inconclusive"
-    checks = cell_checks(result.cells, failures)
-    name = result.name or "experiment"
-    return Report(
-        kind="experiment",
-        label="experiment",
-        subject=name,
-        title=result.title or name,
-        verdict=verdict,
-        headline=headline,
-        badge=_badge(rows, failed=bool(failures), beyond=beyond),
+    verdict: Verdict = "no-finding" if attacked and not failed else "inconclusive"
+    return report_of(
+        result,
+        verdict="finding" if beyond else verdict,
+        headline=_strongest(rows),
+        badge=_badge(rows, failed=failed, beyond=beyond),
         meaning=tuple(_meaning(rows)),
-        checks=checks or with_verdict(checks, verdict, headline),
-        sections=tuple(_sections(result)),
+        sections=with_record(result, _sections(result)),
         hazards=_hazards(rows),
-        facts={"rows": len(rows), "failures": len(failures)},
-        data=to_dict(result),
-        provenance=result.provenance,
-        seconds=sum(check.seconds or 0.0 for check in checks),
-        command=result.command,
     )
 
 
@@ -155,7 +135,6 @@ def _badge(rows: Sequence[Arm], *, failed: bool, beyond: bool) -> str:
 
 def _sections(result: ExperimentResult) -> Iterable[Section]:
     rows = result.rows
-    yield from opening_sections(result.story, result.command, result.failures)
     charts = [c for c in (_successes_chart(rows), _phases_chart(rows), _error_chart(rows)) if c]
     figures = Section(title="Figures", blocks=tuple(charts))
     many = len(rows) > _MOST_ROWS
@@ -165,7 +144,6 @@ def _sections(result: ExperimentResult) -> Iterable[Section]:
         yield Section(title="What was found", blocks=tuple(_results(result)))
     if charts and not many:
         yield figures
-    yield from record_sections(result.cells)
 
 
 def _results(result: ExperimentResult) -> Iterable[Table | Text]:

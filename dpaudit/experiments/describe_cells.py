@@ -6,16 +6,60 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dpaudit import wording
-from dpaudit.report import Check, Column, Command, Findings, Section, Table, Text
-from dpaudit.types import CellFailure, CellResult
+from dpaudit.codec import to_dict
+from dpaudit.experiments.results import ExperimentResult, MeasurementsResult
+from dpaudit.report import (
+    Check,
+    Column,
+    Command,
+    Findings,
+    Report,
+    Section,
+    Table,
+    Text,
+    with_verdict,
+)
+from dpaudit.types import CellFailure, CellResult, Verdict
 
-__all__ = ["MOST_CELLS", "cell_checks", "missing_cells", "opening_sections", "record_sections"]
+__all__ = ["MOST_CELLS", "report_of", "with_record"]
 
 MOST_CELLS = 400
 """Rows of a long table that the report shows; the rest is in its data."""
 
 
-def cell_checks(cells: Sequence[CellResult], failures: Sequence[CellFailure]) -> tuple[Check, ...]:
+def report_of(
+    result: ExperimentResult | MeasurementsResult,
+    *,
+    verdict: Verdict,
+    headline: str,
+    compared: Sequence[Check] = (),
+    facts: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Report:
+    """The report of an experiment: what is said of its rows, and all that its cells say.
+
+    ``compared`` are checks beside those of the cells, ``more`` further fields of the report.
+    """
+    name, headline = result.name or result.kind, _missing_cells(result.failures) + headline
+    checks = (*_cell_checks(result.cells, result.failures), *compared)
+    return Report(
+        kind=result.kind,
+        label=result.kind,
+        subject=name,
+        title=result.title or name,
+        verdict=verdict,
+        headline=headline,
+        checks=checks or with_verdict(checks, verdict, headline),
+        facts={"rows": len(result.rows), **(facts or {}), "failures": len(result.failures)},
+        data=to_dict(result),
+        provenance=result.provenance,
+        seconds=sum(check.seconds or 0.0 for check in checks),
+        command=result.command,
+        **more,
+    )
+
+
+def _cell_checks(cells: Sequence[CellResult], failures: Sequence[CellFailure]) -> tuple[Check, ...]:
     """One check per cell; one that raised is an error."""
     failed = [
         Check(
@@ -48,15 +92,20 @@ def _name(cell: CellResult | CellFailure) -> str:
     return f"{name} ({cell.cell})"
 
 
-def opening_sections(
-    story: str, command: str, failures: Sequence[CellFailure]
-) -> Iterable[Section]:
+def with_record(
+    result: ExperimentResult | MeasurementsResult, sections: Iterable[Section]
+) -> tuple[Section, ...]:
+    """The sections, after what was tested and before the finished cells."""
+    return (*_opening(result), *sections, *_record(result.cells))
+
+
+def _opening(result: ExperimentResult | MeasurementsResult) -> Iterable[Section]:
     """What was tested and how to repeat it; then the cells that failed, if any."""
-    told = [Text(part) for part in story.split("\n\n") if part.strip()]
-    again = [Command(command, "To repeat this run:")] if command else []
+    told = [Text(part) for part in result.story.split("\n\n") if part.strip()]
+    again = [Command(result.command, "To repeat this run:")] if result.command else []
     if told or again:
         yield Section(title="What was tested", blocks=(*told, *again))
-    if failures:
+    if result.failures:
         text = (
             "These are missing from everything below. Repeat the command with --resume to retry "
             "them."
@@ -64,7 +113,7 @@ def opening_sections(
         yield Section(title="Cells that failed", blocks=(Text(text), Findings()))
 
 
-def record_sections(cells: Sequence[CellResult]) -> Iterable[Section]:
+def _record(cells: Sequence[CellResult]) -> Iterable[Section]:
     """The finished cells: settings and scalar results."""
     kept = cells[:MOST_CELLS]
     if not kept:
@@ -93,7 +142,7 @@ def _plain(values: Mapping[str, Any]) -> str:
     return ", ".join(scalars[:12]) + (", …" if len(scalars) > 12 else "") or wording.NOTHING
 
 
-def missing_cells(failures: Sequence[CellFailure]) -> str:
+def _missing_cells(failures: Sequence[CellFailure]) -> str:
     """That cells are missing, for the beginning of a headline; '' if none is."""
     if not failures:
         return ""

@@ -8,13 +8,7 @@ from typing import Any
 from dpaudit import wording
 from dpaudit.audit.describe import power_chart
 from dpaudit.codec import to_dict
-from dpaudit.experiments.describe_cells import (
-    MOST_CELLS,
-    cell_checks,
-    missing_cells,
-    opening_sections,
-    record_sections,
-)
+from dpaudit.experiments.describe_cells import MOST_CELLS, report_of, with_record
 from dpaudit.experiments.figures import chart_of
 from dpaudit.experiments.measurements import (
     Measure,
@@ -33,7 +27,6 @@ from dpaudit.report import (
     Report,
     Section,
     Table,
-    with_verdict,
 )
 from dpaudit.types import Verdict
 
@@ -49,32 +42,21 @@ def describe(result: MeasurementsResult) -> Report:
     Raises:
         UsageError: a figure of an unknown key.
     """
-    read = read_measurements(result)
-    rows, misses, failures = result.rows, result.misses, result.failures
-    verdict: Verdict = "no-finding" if rows and not failures else "inconclusive"
-    verdict = "finding" if misses else verdict
-    headline = _headline(result)
-    compared = [_published(row, read) for row in rows if isinstance(row.get("agrees"), bool)]
-    checks = (*cell_checks(result.cells, failures), *compared)
-    name = result.name or "measurements"
-    return Report(
-        kind="measurements",
-        label="measurements",
-        subject=name,
-        title=result.title or name,
-        verdict=verdict,
-        headline=headline,
+    read, misses = read_measurements(result), result.misses
+    verdict: Verdict = "no-finding" if result.rows and not result.failures else "inconclusive"
+    return report_of(
+        result,
+        verdict="finding" if misses else verdict,
+        headline=_headline(result),
+        compared=[
+            _published(row, read) for row in result.rows if isinstance(row.get("agrees"), bool)
+        ],
+        facts={"misses": len(misses)},
         badge=_badge(result),
         sign="≠" if misses else "",
         meaning=_meaning(result),
-        checks=checks or with_verdict(checks, verdict, headline),
-        sections=tuple(_sections(result, read)),
-        facts={"rows": len(rows), "misses": len(misses), "failures": len(failures)},
+        sections=with_record(result, _sections(result, read)),
         advice=result.caveats,
-        data=to_dict(result),
-        provenance=result.provenance,
-        seconds=sum(check.seconds or 0.0 for check in checks),
-        command=result.command,
     )
 
 
@@ -103,7 +85,6 @@ def _meaning(result: MeasurementsResult) -> tuple[Meaning, ...]:
 
 
 def _sections(result: MeasurementsResult, read: Measurements) -> Iterable[Section]:
-    yield from opening_sections(result.story, result.command, result.failures)
     charts = [c for plot in read.plots if (c := chart_of(plot, read.rows)) is not None]
     if result.power:
         charts += [c for c in (power_chart(result.power),) if c is not None]
@@ -122,7 +103,6 @@ def _sections(result: MeasurementsResult, read: Measurements) -> Iterable[Sectio
             terminal=result.title or result.name or "Measurements",
         )
         yield Section(title="All measurements", blocks=(table,))
-    yield from record_sections(result.cells)
 
 
 def _table(read: Measurements, rows: Sequence[Row], *, caption: str, terminal: str) -> Table:
@@ -172,10 +152,10 @@ def _ranged(cell: Any) -> str:
 
 def _headline(result: MeasurementsResult) -> str:
     """The experiment's own summary of its measurements; without one, their number."""
-    missing, rows = missing_cells(result.failures), len(result.rows)
+    rows = len(result.rows)
     if result.summary:
-        return missing + result.summary
+        return result.summary
     if not rows:
-        return f"{missing}No results yet: no measurement of this experiment has finished."
+        return "No results yet: no measurement of this experiment has finished."
     noun = "measurement" if rows == 1 else "measurements"
-    return f"{missing}{rows:,} {noun}; the experiment gives no summary."
+    return f"{rows:,} {noun}; the experiment gives no summary."

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from dpaudit import wording
 from dpaudit.experiments.measurements import Measure, Plot, Row, measured, reading
 from dpaudit.report import Axis, Chart, Line, Mark, Panel, Series
@@ -75,7 +77,7 @@ def laid_out(plot: Plot, rows: Sequence[Row]) -> Grid:
         at = at_category.get(_text(row, plot.x)) if named else x
         if place is None or k is None or at is None:
             continue
-        unseen = not _has_place(at, log=plot.log_x and not named)
+        unseen = not _has_place(at, log=plot.figure.log_x and not named)
         point, odd = _point(plot, row, float(at))
         unplaced += odd + unseen
         if not unseen:
@@ -130,7 +132,9 @@ def _point(plot: Plot, row: Row, at: float) -> tuple[Point, int]:
     value, low, high = reading(row.get(plot.y.key))
     theirs = reading(row.get(plot.published.key)).value if plot.published else None
     drawn = [wording.number(value), None if theirs is None else wording.number(theirs)]
-    placed = [math.nan if y is None or not _has_place(y, log=plot.log_y) else y for y in drawn]
+    placed = [
+        math.nan if y is None or not _has_place(y, log=plot.figure.log_y) else y for y in drawn
+    ]
     odd = sum(y is not None and math.isnan(p) for y, p in zip(drawn, placed, strict=True))
     band = [wording.number(reading(row.get(m.key)).value) for m in plot.band] or [None, None]
     low, high, lower, upper = (math.nan if end is None else end for end in (low, high, *band))
@@ -172,10 +176,11 @@ def _grid(plot: Plot, rows: Sequence[Row]) -> Chart | None:
     grid = laid_out(plot, rows)
     if not any(math.isfinite(v) for p in grid.points for v in (p.y, p.published)):
         return None
+    figure = plot.figure
     lines: tuple[Line, ...] = ()
-    if plot.reference is not None:
-        lines = (Line(at=plot.reference),)
-    if plot.diagonal and not (plot.log_x or plot.log_y or grid.categories):
+    if figure.reference is not None:
+        lines = (Line(at=figure.reference),)
+    if figure.diagonal and not (figure.log_x or figure.log_y or grid.categories):
         lines = (*lines, Line(sloped=True))
     panels = tuple(
         Panel(title=panel.title, series=tuple(_series(plot, grid, panel)), lines=lines)
@@ -184,17 +189,17 @@ def _grid(plot: Plot, rows: Sequence[Row]) -> Chart | None:
     )
     return Chart(
         kind="plot",
-        title=plot.title,
+        title=figure.title,
         caption=_caption(plot, grid),
         alt=_alt_text(plot, grid),
         panels=panels,
         x=Axis(
             label=plot.x.label,
-            log=plot.log_x and not grid.categories,
+            log=figure.log_x and not grid.categories,
             form=plot.x.format,
             categories=tuple(grid.categories),
         ),
-        y=Axis(label=plot.y.label, log=plot.log_y, form=plot.y.format, zero=plot.bars),
+        y=Axis(label=plot.y.label, log=figure.log_y, form=plot.y.format, zero=plot.bars),
         columns=grid.columns,
     )
 
@@ -259,7 +264,8 @@ def _mark(
 
 def _map(plot: Plot, value: Measure, rows: Sequence[Row]) -> Chart | None:
     """Maps of a value by x and y, one per panel; places are evenly spaced in their order."""
-    spread = plot._replace(y=value, series=plot.y, log_x=False, log_y=False, points=None, where={})
+    bare = replace(plot.figure, log_x=False, log_y=False, points=None, where={})
+    spread = plot._replace(figure=bare, y=value, series=plot.y)
     grid = laid_out(spread, plot.spread(rows))
     if not any(math.isfinite(p.y) for p in grid.points):
         return None
@@ -298,7 +304,7 @@ def _map(plot: Plot, value: Measure, rows: Sequence[Row]) -> Chart | None:
     )
     return Chart(
         kind="map",
-        title=plot.title,
+        title=plot.figure.title,
         caption=_map_caption(plot, grid, value),
         alt=_map_alt(plot, grid, value),
         panels=panels,
@@ -316,11 +322,15 @@ def _place_name(place: object) -> str:
 
 def _alt_text(plot: Plot, grid: Grid) -> str:
     """The axes, the range of each series, and how far the published values are from ours."""
+    figure = plot.figure
     panels = [p for p in grid.panels if p]
     kind = "Bars" if plot.bars else "Lines"
     logs = [
         m.label
-        for m, log in ((plot.x, plot.log_x and not grid.categories), (plot.y, plot.log_y))
+        for m, log in (
+            (plot.x, figure.log_x and not grid.categories),
+            (plot.y, figure.log_y),
+        )
         if log
     ]
     on_log = f" {' and '.join(logs)} on a logarithmic axis." if logs else ""
@@ -337,7 +347,7 @@ def _alt_text(plot: Plot, grid: Grid) -> str:
 
 def _framed(plot: Plot, grid: Grid, axes: str) -> str:
     """The figure's title, its axes, and by what it is divided into panels."""
-    title = f"{plot.title.rstrip('.')}. " if plot.title else ""
+    title = f"{plot.figure.title.rstrip('.')}. " if plot.figure.title else ""
     if not plot.panels:
         return title + axes
     by = " and ".join(m.label for m in plot.panels)
@@ -346,6 +356,7 @@ def _framed(plot: Plot, grid: Grid, axes: str) -> str:
 
 def _caption(plot: Plot, grid: Grid) -> str:
     """What each kind of mark means, and what is not drawn."""
+    figure = plot.figure
     parts = []
     if plot.published:
         hollow = "hollow diamonds" if plot.bars else "hollow marks"
@@ -356,12 +367,12 @@ def _caption(plot: Plot, grid: Grid) -> str:
         parts.append("Thin vertical lines: intervals.")
     if plot.band:
         parts.append(f"Shaded: {plot.band[0].label} to {plot.band[1].label}.")
-    if plot.reference is not None:
-        parts.append(f"Dashed: {measured(plot.reference, plot.y.format)}.".replace(".0 %", " %"))
-    if plot.diagonal:
+    if figure.reference is not None:
+        parts.append(f"Dashed: {measured(figure.reference, plot.y.format)}.".replace(".0 %", " %"))
+    if figure.diagonal:
         parts.append(f"Dashed: where {plot.y.label} and {plot.x.label} are equal.")
     if grid.unplaced:
-        why = ", or not positive on a logarithmic axis," if plot.log_x or plot.log_y else ""
+        why = ", or not positive on a logarithmic axis," if figure.log_x or figure.log_y else ""
         verb = (
             "value that is infinite{} is"
             if grid.unplaced == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from dpaudit import wording
@@ -45,26 +44,25 @@ class Reading(NamedTuple):
 
 
 class Plot(NamedTuple):
-    """One figure: y against x, a line or bars per series, one small multiple per panel.
+    """A figure with the measures that it draws.
 
-    With a ``value`` it is a map: the value at each place (x, y).
+    y against x, a line or bars per series, one small multiple per panel. With a ``value`` it is a
+    map: the value at each place (x, y).
     """
 
-    title: str
+    figure: Figure
     x: Measure
     y: Measure
     series: Measure | None = None
     panels: tuple[Measure, ...] = ()
     published: Measure | None = None
     band: tuple[Measure, ...] = ()
-    reference: float | None = None
-    log_x: bool = False
-    log_y: bool = False
-    bars: bool = False
-    points: str | None = None
     value: Measure | None = None
-    where: Mapping[str, Any] = MappingProxyType({})
-    diagonal: bool = False
+
+    @property
+    def bars(self) -> bool:
+        """Whether it shows bars."""
+        return self.figure.kind == "bars"
 
     def spread(self, rows: Sequence[Row]) -> tuple[Row, ...]:
         """The rows to draw: those that match ``where``; with ``points``, one per item of a list.
@@ -75,14 +73,14 @@ class Plot(NamedTuple):
         rows = tuple(
             row
             for row in rows
-            if all(reading(row.get(k)).value == v for k, v in self.where.items())
+            if all(reading(row.get(k)).value == v for k, v in self.figure.where.items())
         )
-        if self.points is None:
+        if self.figure.points is None:
             return rows
         keys = (self.x.key, self.y.key, *(() if self.value is None else (self.value.key,)))
         found = []
         for row in rows:
-            items = row.get(self.points)
+            items = row.get(self.figure.points)
             last = {
                 tuple(item[:-1]): item[-1]
                 for item in (items if isinstance(items, (list, tuple)) else ())
@@ -184,21 +182,14 @@ def _plot(figure: Figure, known: Mapping[str, Measure], *, checked: bool) -> Plo
             f"figure {_shown(title)} reference={figure.reference}: must be a finite number"
         )
     return Plot(
-        title=title,
+        figure,
         x=measure("x", figure.x, figure.label_x),
         y=measure("y", figure.y, figure.label_y),
         series=optional("series", figure.series),
         panels=several("panels", figure.panels, (0, 1, 2)),
         published=optional("published", figure.published),
         band=several("band", figure.band, (0, 2)),
-        reference=figure.reference,
-        log_x=figure.log_x,
-        log_y=figure.log_y,
-        bars=figure.kind == "bars",
-        points=figure.points,
         value=optional("value", figure.value),
-        where=figure.where,
-        diagonal=figure.diagonal,
     )
 
 

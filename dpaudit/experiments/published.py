@@ -35,6 +35,7 @@ from importlib.resources import files
 from typing import Any
 
 from dpaudit.errors import SpecError
+from dpaudit.experiments.grid import listed
 
 __all__ = ["LEVEL", "agrees", "beside_printed", "published_value"]
 
@@ -77,10 +78,6 @@ def _read(name: str) -> Iterator[dict[str, str]]:
     yield from csv.DictReader(path.read_text(encoding="utf-8").splitlines())
 
 
-def _listed(value: Any) -> list[str]:
-    return value if isinstance(value, list) else [value]
-
-
 def _same(ours: Any, theirs: str) -> bool:
     try:
         return math.isclose(float(ours), float(theirs), rel_tol=1e-6)
@@ -94,7 +91,7 @@ def published_value(spec: Mapping[str, Any], row: Mapping[str, Any]) -> float | 
     Raises:
         SpecError: an unknown file or column.
     """
-    rows = _rows(*_listed(spec["file"]))
+    rows = _rows(*listed(spec["file"]))
     try:
         match = [
             r

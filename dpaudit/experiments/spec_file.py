@@ -187,21 +187,26 @@ def _table_of(name: str) -> dict[str, Any]:
 
 
 def _checked(raw: dict[str, Any], where: str) -> Spec:
+    """The experiment that a table says; an error about it begins with ``spec=``."""
+    try:
+        return _made(raw)
+    except SpecError as error:
+        raise SpecError(f"spec={where}: {error}") from error
+
+
+def _made(raw: dict[str, Any]) -> Spec:
     known = {**_SCALARS, **_TABLES, **dict.fromkeys(_LISTS, list)}
     for key, value in raw.items():
         if key not in known:
-            raise SpecError(f"spec={where}: {key!r} is not known{nearest(key, known)}")
+            raise SpecError(f"{key!r} is not known{nearest(key, known)}")
         if not isinstance(value, known[key]) or isinstance(value, bool) != (known[key] is bool):
             raise SpecError(
-                f"spec={where}: {key}={shown(value)} has the wrong type; it must be "
-                f"{_kinds_of(known[key])}"
+                f"{key}={shown(value)} has the wrong type; it must be {_kinds_of(known[key])}"
             )
     named = raw.get("measure", "attack")
     known_measures = registry.plugins("measures").keys() - {AUDIT}
     if named not in known_measures:
-        raise SpecError(
-            f"spec={where}: measure={named!r} is not known{nearest(named, known_measures)}"
-        )
+        raise SpecError(f"measure={named!r} is not known{nearest(named, known_measures)}")
     measure = measure_of(named)
     if not measure.needs_arm:
         raw = {"epsilon": 1.0, "delta": 0.0, "host": {"name": "histogram"}, "source": [], **raw}
@@ -211,32 +216,28 @@ def _checked(raw: dict[str, Any], where: str) -> Spec:
         needed = ("name", "epsilon", "delta", "host", "source", *attack)
     for key in needed:
         if key not in raw:
-            raise SpecError(f"spec={where}: {key!r} is missing")
-    _check_values(raw, where)
+            raise SpecError(f"{key!r} is missing")
+    _check_values(raw)
     grid = raw.get("grid", {})
     if measure.grid is not None:
-        try:
-            check_grid(grid, measure.grid)
-        except SpecError as error:
-            raise SpecError(f"spec={where}: {error}") from error
-    epsilon = listed(raw["epsilon"])
+        check_grid(grid, measure.grid)
     mitigations = raw.get("mitigation", [{"name": "none"}])
     if measure.needs_arm:
-        _check_exclusions(raw, mitigations, where)
+        _check_exclusions(raw, mitigations)
     return Spec(
         name=raw["name"],
         title=raw.get("title", raw["name"]),
         story=raw.get("story", ""),
         seed=str(raw.get("seed", 0)),
-        epsilon=tuple(float(e) for e in epsilon),
+        epsilon=tuple(map(float, listed(raw["epsilon"]))),
         delta=float(raw["delta"]),
         calibration=raw.get("calibration", "exact"),
         trials=raw.get("trials", 1000),
-        hosts=tuple(_plugin("hosts", t, where) for t in listed(raw["host"])),
+        hosts=tuple(_plugin("hosts", t) for t in listed(raw["host"])),
         key=raw.get("key", {}),
-        sources=tuple(_plugin("sources", t, where) for t in raw["source"]),
-        mitigations=tuple(_plugin("mitigations", t, where) for t in mitigations),
-        attacks=tuple(_plugin("attacks", t, where) for t in raw.get("attack", ())),
+        sources=tuple(_plugin("sources", t) for t in raw["source"]),
+        mitigations=tuple(_plugin("mitigations", t) for t in mitigations),
+        attacks=tuple(_plugin("attacks", t) for t in raw.get("attack", ())),
         exclude=tuple(raw.get("exclude", ())),
         audit=raw.get("audit", {}),
         measure=named,
@@ -267,7 +268,7 @@ _KINDS = {
 }
 
 
-def _check_exclusions(raw: Mapping[str, Any], mitigations: list[Any], where: str) -> None:
+def _check_exclusions(raw: Mapping[str, Any], mitigations: list[Any]) -> None:
     parts = {
         "host": listed(raw["host"]),
         "source": raw["source"],
@@ -281,20 +282,18 @@ def _check_exclusions(raw: Mapping[str, Any], mitigations: list[Any], where: str
     for exclusion in raw.get("exclude", ()):
         for kind, value in exclusion.items():
             if kind not in parts:
-                raise SpecError(
-                    f"spec={where}: [[exclude]] {kind!r} is not known{nearest(kind, parts)}"
-                )
+                raise SpecError(f"[[exclude]] {kind!r} is not known{nearest(kind, parts)}")
             for name in listed(value):
                 if str(name) not in names[kind]:
                     raise SpecError(
-                        f"spec={where}: [[exclude]] {kind}={shown(name)} is none here"
+                        f"[[exclude]] {kind}={shown(name)} is none here"
                         f"{nearest(str(name), names[kind])}"
                     )
 
 
-def _plugin(kind: str, table: Any, where: str) -> Mapping[str, Any]:
+def _plugin(kind: str, table: Any) -> Mapping[str, Any]:
     if not isinstance(table, dict) or not isinstance(table.get("name"), str):
-        raise SpecError(f"spec={where}: each {kind.removesuffix('s')} is a table with a name")
+        raise SpecError(f"each {kind.removesuffix('s')} is a table with a name")
     registry.plugin(kind, table["name"])
     if kind == "hosts":
         return table
@@ -326,91 +325,86 @@ def _check_plain(raw: Mapping[str, Any]) -> None:
     raise RefusedError(f"nested deeper than {_MOST_DEPTH}")
 
 
-def _check_values(raw: Mapping[str, Any], where: str) -> None:
+def _check_values(raw: Mapping[str, Any]) -> None:
     """Check all values of a spec whose keys and types are right.
 
     Raises:
-        SpecError: with the key, its value, the rule, and ``spec=where`` in front.
+        SpecError: with the key, its value and the rule.
     """
-
-    def refuse(text: str) -> SpecError:
-        return SpecError(f"spec={where}: {text}")
-
     if not raw.get("name"):
-        raise refuse("name='' must say what the experiment is called")
+        raise SpecError("name='' must say what the experiment is called")
     for key, most in (("trials", _MOST_TRIALS), ("keys", _MOST_KEYS)):
         value = raw.get(key, 1)
         if not 1 <= value <= most:
-            raise refuse(f"{key}={value} must be at least 1 and at most {most:,}")
-    for value in raw["epsilon"] if isinstance(raw["epsilon"], list) else [raw["epsilon"]]:
+            raise SpecError(f"{key}={value} must be at least 1 and at most {most:,}")
+    for value in listed(raw["epsilon"]):
         if not _is_number(value) or not (value > 0 and math.isfinite(value)):
-            raise refuse(f"epsilon={shown(value)} must be a finite number > 0")
+            raise SpecError(f"epsilon={shown(value)} must be a finite number > 0")
     if not 0 <= raw["delta"] < 1:
-        raise refuse(f"delta={raw['delta']!r} must be a number ≥ 0 and < 1")
+        raise SpecError(f"delta={raw['delta']!r} must be a number ≥ 0 and < 1")
     if (calibration := raw.get("calibration", "exact")) not in ("exact", "paper"):
-        raise refuse(f"calibration={calibration!r} must be 'exact' or 'paper'")
+        raise SpecError(f"calibration={calibration!r} must be 'exact' or 'paper'")
     if raw.get("measure", "attack") == "attack" and not raw.get("attack"):
-        raise refuse("attack=[] is an empty list; name at least one [[attack]]")
+        raise SpecError("attack=[] is an empty list; name at least one [[attack]]")
     for name in _PLAIN_TABLES:
         tables = raw.get(name, [])
-        for table in tables if isinstance(tables, list) else [tables]:
+        for table in listed(tables):
             if not isinstance(table, Mapping):
-                raise refuse(f"{name}={shown(table)} must be a table")
-            try:
-                _plain(table, name)
-            except ValueError as error:
-                raise refuse(str(error)) from error
+                raise SpecError(f"{name}={shown(table)} must be a table")
+            _check_scalars(table, name)
     for name in ("host", "source", "mitigation", "attack"):
-        for table in raw.get(name, []) if isinstance(raw.get(name, []), list) else [raw[name]]:
+        for table in listed(raw.get(name, [])):
             if not isinstance(table.get("label", ""), str):
-                raise refuse(f"{name} label={shown(table['label'])} must be text")
-    _check_audit(raw.get("audit", {}), refuse)
-    _check_published(raw.get("published", {}), raw.get("column", ()), refuse)
+                raise SpecError(f"{name} label={shown(table['label'])} must be text")
+    _check_audit(raw.get("audit", {}))
+    _check_published(raw.get("published", {}), raw.get("column", ()))
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _plain(value: Any, name: str) -> None:
+def _check_scalars(value: Any, name: str) -> None:
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            _plain(inner, f"{name} {key}")
+            _check_scalars(inner, f"{name} {key}")
     elif isinstance(value, list):
         for inner in value:
-            _plain(inner, name)
+            _check_scalars(inner, name)
     elif not isinstance(value, (str, int, float)):
-        raise ValueError(  # noqa: TRY004
+        raise SpecError(
             f"{name}={value} must be text, a number, true or false; put dates in quotes"
         )
     elif value != value:
-        raise ValueError(f"{name}=nan is no number")
+        raise SpecError(f"{name}=nan is no number")
 
 
-def _check_audit(audit: Mapping[str, Any], refuse: Any) -> None:
+def _check_audit(audit: Mapping[str, Any]) -> None:
     for key, value in audit.items():
         if key not in _AUDIT:
-            raise refuse(f"[audit] {key!r} is not known{nearest(key, _AUDIT)}")
+            raise SpecError(f"[audit] {key!r} is not known{nearest(key, _AUDIT)}")
         low, high = (0, 1) if key == "alpha" else (0, math.inf)
         if not _is_number(value) or not low < value < high:
             rule = "between 0 and 1" if key == "alpha" else "finite and above 0"
-            raise refuse(f"[audit] {key}={shown(value)} must be a number {rule}")
+            raise SpecError(f"[audit] {key}={shown(value)} must be a number {rule}")
 
 
-def _check_published(published: Mapping[str, Any], columns: Any, refuse: Any) -> None:
+def _check_published(published: Mapping[str, Any], columns: Any) -> None:
     if not published:
         return
     for key, kind in (("file", (str, list)), ("on", dict), ("ours", str)):
         if not isinstance(published.get(key), kind):
-            raise refuse(
+            raise SpecError(
                 f"[published] {key}={shown(published.get(key))} must be given; "
                 "see dpaudit/experiments/published.py"
             )
     if published["ours"] not in [column.get("key") for column in columns]:
-        raise refuse(f"[published] ours={shown(published['ours'])} must be the key of a [[column]]")
-    names = published["file"] if isinstance(published["file"], list) else [published["file"]]
+        raise SpecError(
+            f"[published] ours={shown(published['ours'])} must be the key of a [[column]]"
+        )
+    names = listed(published["file"])
     if not all(isinstance(name, str) and re.fullmatch(r"[\w-]+", name) for name in names):
-        raise refuse(
+        raise SpecError(
             f"[published] file={shown(published['file'])} must be names as in "
             "dpaudit/studies/published"
         )
@@ -419,6 +413,6 @@ def _check_published(published: Mapping[str, Any], columns: Any, refuse: Any) ->
     except SpecError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise refuse(
+        raise SpecError(
             f"[published] says nothing ({error}); see dpaudit/experiments/published.py"
         ) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import io
 import json
 import os
@@ -17,7 +16,6 @@ from dpaudit import registry
 from dpaudit.codec import to_dict
 from dpaudit.errors import MissingExtraError, StoreError, UsageError
 from dpaudit.experiments.results import ExperimentResult, MeasurementsResult
-from dpaudit.experiments.spec import Spec
 from dpaudit.experiments.store import (
     FILE,
     Progress,
@@ -136,7 +134,7 @@ def _command_of(store: Store) -> str:
 class Overview:
     """A run's overview; ``problem`` is why a store cannot be read (then nothing else is known).
 
-    ``cells`` is how many it will have (None if this dpaudit cannot tell), ``seconds`` what all
+    ``cells`` is how many it will have (None if the store was not told), ``seconds`` what all
     attempts took together, ``started`` and ``last`` are UTC; ``running`` whether a process on this
     machine has it open now.
     """
@@ -172,7 +170,7 @@ def look_at(folder: Path) -> Overview:
     try:
         with Store.read(folder) as store:
             spec, far, starts = store.spec, progress(store), invocations(store)
-            cells = _cells_of(spec) if store.cells is None else store.cells
+            cells = store.cells
     except (StoreError, ValueError, KeyError, TypeError) as error:
         return Overview(folder=str(folder), problem=str(error), running=is_running(folder))
     return Overview(
@@ -188,15 +186,6 @@ def look_at(folder: Path) -> Overview:
         host=starts[-1].host if starts else "",
         version=starts[-1].versions.get("dpaudit", "") if starts else "",
     )
-
-
-def _cells_of(spec: Mapping[str, Any]) -> int | None:
-    """How many cells a stored spec has; None if it has fields that this dpaudit does not know."""
-    try:
-        known = {f.name for f in dataclasses.fields(Spec)}
-        return len(Spec(**{k: v for k, v in spec.items() if k in known}).cells())
-    except (TypeError, KeyError, ValueError, AttributeError):
-        return None
 
 
 def flat_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -178,7 +178,7 @@ ODD_VALUES = (
     "1" + "0" * 500, "0x1" + "0" * 4999, "1e999", "nan", "-inf", "[]", "{}", "{name = 3}", "[[]]",
     "['x', 1]", "true", "2020-01-01", "07:32:00", '"\\u001b[2J"', '"\\u202e"', "''", "[" * 300,
     "{a=" * 40 + "1" + "}" * 40, "[[source]]", "[[exclude]]\nsource = [[1]]\n", "[grid]\n",
-    "[published]\n", "[audit]\nalpha = 1e-400\n", "keep_trials = true\n", "measure = 'zoo'\n",
+    "[published]\n", "[audit]\nalpha = 1e-400\n", "keys = 2\n", "measure = 'zoo'\n",
     "a.b.c.d = 1\n", ".a" * 100, "\0", "\u2028", "name", "label = 3\n",
 )  # fmt: skip
 

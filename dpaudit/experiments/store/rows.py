@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import functools
-import sys
+import math
 import typing
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from dpaudit.codec import convert_value
 from dpaudit.results.foreign import RefusedError, read_json, shown
 
-__all__ = ["Budget", "Provenances", "Seconds", "object_of", "read_rows"]
+__all__ = ["Budget", "Provenances", "object_of", "read_rows"]
 
-Seconds = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
-"""A finite number: SQLite also stores infinities."""
 _MOST_FACTS = 100  # keys of a provenance, which every result has a dict of
 _FACTOR, _SLACK = 8, 32 << 20
 T = TypeVar("T")
@@ -100,18 +98,21 @@ def read_rows(
     rows: Sequence[tuple[Any, ...]],
     provenances: Provenances,
 ) -> list[T]:
-    """``rows``, whose columns are ``names``, as ``cls``, whose fields have these names.
+    """``rows``, whose columns are ``names``, as ``cls``, whose fields are among them.
 
     JSON is read where a field is a mapping. ``provenance``, a number that needs ``started`` in the
     same row, becomes the whole provenance.
 
     Raises:
-        RefusedError: a value is not of its field's type; the message says which.
+        RefusedError: a value is not of its field's type, or infinite; the message says which.
     """
     objects = _objects(cls)  # type: ignore[arg-type]  # mypy: no class is hashable
     found = []
     for row in rows:
         values = dict(zip(names, row, strict=True))
+        for name, value in values.items():
+            if isinstance(value, float) and math.isinf(value):
+                raise RefusedError(f"{name}={value} is not a finite number")
         for name in objects:
             if name == "provenance":
                 values[name] = provenances.at(values[name], values["started"])

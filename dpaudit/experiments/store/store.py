@@ -13,9 +13,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from msgspec import Struct
-from msgspec.structs import asdict
-
 from dpaudit.codec import to_dict
 from dpaudit.errors import StoreError
 from dpaudit.experiments.store.connecting import (
@@ -28,7 +25,7 @@ from dpaudit.experiments.store.connecting import (
     trust,
     writing,
 )
-from dpaudit.experiments.store.rows import Budget, Provenances, Seconds, object_of, read_rows
+from dpaudit.experiments.store.rows import Budget, Provenances, object_of, read_rows
 from dpaudit.experiments.store.schema import FILE, check_unchanged, create_tables, holds_store
 from dpaudit.provenance import hardware, versions
 from dpaudit.results.sqlite import bound_steps
@@ -76,7 +73,7 @@ class Attempt:
     outcome: Mapping[str, Any] | None
     error: str | None
     traceback: str | None
-    seconds: Seconds
+    seconds: float
     started: str | None
     finished: str
     provenance: Mapping[str, Any]
@@ -101,33 +98,8 @@ class Progress:
     done: int
     failed: int
     attempts: int
-    seconds: Seconds
+    seconds: float
     last: str | None
-
-
-class _Cell(Struct, frozen=True):
-    cell: str
-
-
-class _Attempted(_Cell, frozen=True):
-    kind: str
-    settings: Mapping[str, Any]
-    seconds: Seconds
-    started: str | None
-    provenance: Mapping[str, Any]
-
-
-class _Done(_Attempted, frozen=True, kw_only=True):
-    outcome: Mapping[str, Any]
-
-
-class _Failed(_Attempted, frozen=True, kw_only=True):
-    error: str
-    traceback: str
-
-
-def _without_start(row: _Attempted) -> dict[str, Any]:
-    return {k: v for k, v in asdict(row).items() if k != "started"}
 
 
 class Store:
@@ -227,7 +199,7 @@ class Store:
         return self._ask(sql, parameters)[1]
 
     def rows(self, cls: type[T], sql: str, parameters: Sequence[Any] = ()) -> list[T]:
-        """The rows of a SELECT as ``cls``, whose fields have the names of the columns.
+        """The rows of a SELECT as ``cls``, whose fields are among the columns.
 
         JSON is read where a field is a mapping; ``provenance``, which needs ``started`` in the same
         row, becomes the whole one.
@@ -305,20 +277,19 @@ class Store:
 
     def finished(self) -> set[str]:
         """Ids of the cells that are done."""
-        rows = self.rows(_Cell, "SELECT cell FROM attempts WHERE status = 'done'")
-        return {row.cell for row in rows}
+        rows = self.query("SELECT DISTINCT cell FROM attempts WHERE status = 'done'")
+        return {str(cell) for (cell,) in rows}
 
     def results(self, *, most: int | None = None) -> list[CellResult]:
         """Finished cells in the experiment's order, ``most`` at most.
 
         A cell's first success counts.
         """
-        rows = self.rows(_Done, _RESULTS, (-1 if most is None else most,))
-        return [CellResult(**_without_start(row)) for row in rows]
+        return self.rows(CellResult, _RESULTS, (-1 if most is None else most,))
 
     def failures(self) -> list[CellFailure]:
         """The last failure of each cell that never succeeded, in the experiment's order."""
-        return [CellFailure(**_without_start(row)) for row in self.rows(_Failed, _FAILURES)]
+        return self.rows(CellFailure, _FAILURES)
 
     def close(self) -> None:
         """Let go of the folder."""
