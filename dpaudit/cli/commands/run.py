@@ -236,7 +236,7 @@ def report(
     from dpaudit.errors import UsageError
 
     if schema:
-        from dpaudit.render.json_schema import schema_text
+        from dpaudit.render.documents import schema_text
 
         print(schema_text(), end="")
         return
