@@ -58,20 +58,6 @@ def quickest(work: Callable[[], object], *, calls: int = 3) -> float:
     return min(cpu(work) for _ in range(calls))
 
 
-def in_turn(
-    works: Mapping[str, Callable[[int], object]], *, repeats: int, clock: Callable[[], float]
-) -> dict[str, list[float]]:
-    """Seconds of each by ``clock``, called in turn by number; the first of all warms up."""
-    seconds: dict[str, list[float]] = {name: [] for name in works}
-    for i in range(repeats + 1):
-        for name, work in works.items():
-            began = clock()
-            work(i)
-            if i:
-                seconds[name].append(clock() - began)
-    return seconds
-
-
 def medians(seconds: Mapping[str, list[float]]) -> dict[str, float]:
     return {name: statistics.median(found) for name, found in seconds.items()}
 

@@ -7,14 +7,14 @@ query are not the release's.
 from __future__ import annotations
 
 import statistics
-import time
 
 import torch
-from harness import MACHINE, apart, in_turn, options
+from harness import MACHINE, apart, options
 
 from dpaudit import registry
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.randomness import KeyedStream
+from dpaudit.studies.timing import in_turn
 
 SEED = KeyedStream.from_seed("bench")
 MITIGATIONS = (
@@ -67,7 +67,7 @@ def ratio(name: str, d: int, *, n: int = 1, repeats: int = 5) -> tuple[float, fl
         ),
         "release": lambda i: mitigation.release(query, made.pop(), stream=SEED.child(i)),
     }
-    taken = in_turn(works, repeats=repeats, clock=time.perf_counter)
+    taken = in_turn(works, repeats=repeats)
     pairs = zip(taken["release"], taken["draw"], strict=True)
     return statistics.median(r / own for r, own in pairs), statistics.median(taken["draw"])
 

@@ -8,9 +8,8 @@ side is next to the client's:
 - ``one_bit_histogram``: ``OneBitHistogram``, ``OneBitServer``
 - ``count_mean_sketch``: ``CountMeanSketch``; ``count_mean_server``: ``CountMeanServer``
 - ``hadamard_sketch``: ``HadamardSketch``; ``hadamard_server``: ``HadamardServer``
-- ``count_median_sketch``: ``CountMedianSketch``, ``CountMedianServer``
-- ``rappor``: ``Rappor`` (``rappor_devices`` that report again); ``rappor_server``:
-  ``RapporServer``, for ``rappor_decoding``
+- ``count_median_sketch``: ``CountMedianSketch``, which a ``CountMeanServer`` takes in
+- ``rappor``: ``Rappor``; ``rappor_server``: ``RapporServer``, for ``rappor_decoding``
 - ``identity``: ``Identity``, the baseline without privacy
 
 All servers take reports by ``add`` and other servers by ``merge``; those of counts answer

@@ -283,7 +283,7 @@ class Rappor:
         """A report of each object (n,), each from a fresh device.
 
         A device has a cohort, a permanent response and an instantaneous one. The same stream gives
-        the same reports. For devices that report again see ``dpaudit.local.rappor_devices``.
+        the same reports.
 
         Raises:
             UsageError: objects of another shape or type, or outside 0 … ``universe`` − 1.

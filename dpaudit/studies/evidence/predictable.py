@@ -13,9 +13,8 @@ import argparse
 import json
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from dpaudit.claims import Claim
 from dpaudit.randomness import KeyedStream
 from dpaudit.results.files import write_file
 from dpaudit.studies.evidence import MACHINE, RESULTS
+from dpaudit.vectors import generators
 
 WRITTEN = RESULTS / "predictable"
 D = 64
@@ -111,10 +111,10 @@ def signs(uniforms: Draw) -> Draw:
 # --- linear generators ---
 
 
-def words(steps: Callable[[], Iterator[int]], bits: int) -> Draw:
+def words(generator: Callable[[], generators.Words], bits: int) -> Draw:
     """Uniforms (word + 1/2)/2^bits."""
-    made = steps()
-    return lambda m: (np.array(list(islice(made, m)), np.float64) + 0.5) * 2.0**-bits
+    made = generator()
+    return lambda m: (made(m).astype(np.float64) + 0.5) * 2.0**-bits
 
 
 def twister() -> Draw:
@@ -146,89 +146,44 @@ def ruby_uniforms() -> Draw:
     return made.random_sample
 
 
-def shift_register() -> Iterator[int]:
+def state(*numbers: int) -> generators.Words64:
+    return np.array(numbers, np.uint64)
+
+
+def shift_register() -> generators.Words:
     """PRBS31."""
-    bits = [1, 0] * 15 + [1]
-    while True:
-        bits = [*bits[1:], bits[-3] ^ bits[-31]]
-        yield bits[-1]
+    return generators.lagged(state(*[1, 0] * 15, 1), 3, generators.XOR, 1)
 
 
-def xorshift128() -> Iterator[int]:
+def xorshift128() -> generators.Words:
     """Marsaglia's, 32 bits."""
-    x, y, z, w = 123456789, 362436069, 521288629, 88675123
-    while True:
-        t = (x ^ x << 11) & 0xFFFFFFFF
-        x, y, z, w = y, z, w, w ^ w >> 19 ^ t ^ t >> 8
-        yield w
+    return generators.xorshift128(state(123456789, 362436069, 521288629, 88675123))
 
 
-_TAUS88 = ((13, 19, 12, 0xFFFFFFFE), (2, 25, 4, 0xFFFFFFF8), (3, 11, 17, 0xFFFFFFF0))
-_LFSR113 = (
-    (6, 13, 18, 0xFFFFFFFE),
-    (2, 27, 2, 0xFFFFFFF8),
-    (13, 21, 7, 0xFFFFFFF0),
-    (3, 12, 13, 0xFFFFFF80),
-)
+def tausworthe(parts: tuple[tuple[int, int, int], ...]) -> Callable[[], generators.Words]:
+    """L'Ecuyer's combined generators of 32 bits."""
+    begin = state(*(987654321 + 1000 * i for i in range(len(parts))))
+    return lambda: generators.tausworthe(begin, 32, parts)
 
 
-def tausworthe(*parts: tuple[int, int, int, int]) -> Callable[[], Iterator[int]]:
-    """L'Ecuyer's combined generators of 32 bits: shifts, shift, mask of each part."""
-
-    def steps() -> Iterator[int]:
-        state = [987654321 + 1000 * i for i in range(len(parts))]
-        while True:
-            total = 0
-            for i, (a, b, c, mask) in enumerate(parts):
-                z = state[i]
-                kept = (z << a & 0xFFFFFFFF ^ z) >> b
-                state[i] = (z & mask) << c & 0xFFFFFFFF ^ kept
-                total ^= state[i]
-            yield total
-
-    return steps
-
-
-def luajit() -> Iterator[int]:
+def luajit() -> generators.Words:
     """TW223: the low 52 bits of four Tausworthe generators of 64."""
-    state = [0x7A3F5C9184D2E6B1, 0x1B5E8D2C7F4A9360, 0xC4E1F7A2953B6D08, 0x5D9A3E8C1F7B2460]
-    full = (1 << 64) - 1
-    while True:
-        total = 0
-        for i, (k, q, s) in enumerate(((63, 31, 18), (58, 19, 28), (55, 24, 7), (47, 21, 8))):
-            z = state[i]
-            kept = (z << q & full ^ z) >> (k - s)
-            state[i] = kept ^ (z & full << (64 - k)) << s & full
-            total ^= state[i]
-        yield total & (1 << 52) - 1
+    begin = 0x7A3F5C9184D2E6B1, 0x1B5E8D2C7F4A9360, 0xC4E1F7A2953B6D08, 0x5D9A3E8C1F7B2460
+    whole = generators.tausworthe(state(*begin), 64, generators.TW223)
+    return lambda m: whole(m) & np.uint64((1 << 52) - 1)
 
 
-def well512() -> Iterator[int]:
+def well512() -> generators.Words:
     """WELL512a of Panneton, L'Ecuyer and Matsumoto."""
-    state, i, full = [(12345 + 6789 * k) * 2654435761 % 2**32 for k in range(16)], 0, 0xFFFFFFFF
-    while True:
-        a, c = state[i], state[i + 13 & 15]
-        b = a ^ c ^ (a << 16 ^ c << 15) & full
-        c = state[i + 9 & 15]
-        c ^= c >> 11
-        a = state[i] = b ^ c
-        d = a ^ a << 5 & 0xDA442D24
-        i = i + 15 & 15
-        a = state[i]
-        state[i] = (a ^ b ^ d ^ a << 2 ^ b << 18 ^ c << 28) & full
-        yield state[i]
+    begin = ((12345 + 6789 * k) * 2654435761 % 2**32 for k in range(16))
+    return generators.well512(state(*begin))
 
 
-def v8() -> Iterator[int]:
+def v8() -> generators.Words:
     """``Math.random`` of Node and Chrome: xorshift128+, its first word, out of blocks of 64."""
-    one, two, full = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, (1 << 64) - 1
-    while True:
-        block = []
-        for _ in range(64):
-            one, two = two, (one ^ one << 23) & full
-            two ^= two >> 17 ^ one ^ one >> 26
-            block.append(one >> 12)
-        yield from reversed(block)
+    begin = state(0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
+    blocks = generators.reversed_blocks(generators.xorshift128_plus(begin, added=False), 64)
+    return lambda m: blocks(m) >> np.uint64(12)
 
 
 def gauss() -> Draw:
@@ -297,56 +252,38 @@ def congruential(
     return draw
 
 
-def lagged(long: int, short: int, sign: int, *, bits: int = 32, drop: int = 0) -> Draw:
+def lagged(long: int, short: int, sign: int = 1, *, bits: int = 32, drop: int = 0) -> Draw:
     """x_n = x_(n - short) + sign·x_(n - long) modulo 2^bits, without ``drop`` low bits."""
-    kept = [int(x) for x in np.random.default_rng(SEED).integers(0, 1 << bits, long)]
-
-    def draw(m: int) -> Floats:
-        for _ in range(m):
-            kept.append((kept[-short] + sign * kept[-long]) % (1 << bits))
-        return ((np.array(kept[-m:]) >> drop) + 0.5) / 2.0 ** (bits - drop)
-
-    return draw
+    begin = np.random.default_rng(SEED).integers(0, 1 << bits, long).astype(np.uint64)
+    kind = generators.ADD if sign > 0 else generators.REVERSED
+    made = generators.lagged(begin, short, kind, bits)
+    return lambda m: ((made(m) >> np.uint64(drop)) + 0.5) / 2.0 ** (bits - drop)
 
 
-def mwc1616() -> Iterator[int]:
-    """``Math.random`` of V8 until 2015: two 16-bit multiply-with-carry generators."""
-    one, two = 123456789, 987654321
-    while True:
-        one = 18030 * (one & 0xFFFF) + (one >> 16)
-        two = 30903 * (two & 0xFFFF) + (two >> 16)
-        yield (one << 16) + (two & 0xFFFF) & 0xFFFFFFFF
+def mwc1616() -> generators.Words:
+    """``Math.random`` of V8 until 2015: two 16-bit multiply-with-carry generators.
+
+    Multiplying a·2^16 + b by c with carry is multiplying it modulo c·2^16 - 1.
+    """
+    one, two = (
+        generators.congruential(c, 0, (c << 16) - 1, begin)
+        for c, begin in ((18030, 123456789), (30903, 987654321))
+    )
+    low, half = np.uint64(0xFFFF), np.uint64(16)
+    return lambda m: ((one(m) << half) + (two(m) & low)) & np.uint64(0xFFFFFFFF)
 
 
 def wichmann_hill() -> Draw:
     """R's RNGkind("Wichmann-Hill"), Python's random of 1991."""
-    x, y, z = 1234, 2345, 3456
-
-    def draw(m: int) -> Floats:
-        nonlocal x, y, z
-        found = np.empty(m)
-        for i in range(m):
-            x, y, z = 171 * x % 30269, 172 * y % 30307, 170 * z % 30323
-            found[i] = (x / 30269 + y / 30307 + z / 30323) % 1.0
-        return found
-
-    return draw
+    parts = ((171, 30269, 1234), (172, 30307, 2345), (170, 30323, 3456))
+    x, y, z = (generators.congruential(a, 0, m, begin) for a, m, begin in parts)
+    return lambda m: (x(m) / 30269 + y(m) / 30307 + z(m) / 30323) % 1.0
 
 
 def mrg32k3a() -> Draw:
     """L'Ecuyer's, of 1999."""
-    a, b = [12345, 23456, 34567], [45678, 56789, 67890]
-
-    def draw(m: int) -> Floats:
-        nonlocal a, b
-        found = np.empty(m)
-        for i in range(m):
-            a = [*a[1:], (1403580 * a[1] - 810728 * a[0]) % 4294967087]
-            b = [*b[1:], (527612 * b[2] - 1370589 * b[0]) % 4294944443]
-            found[i] = ((a[2] - b[2]) % 4294967087 + 0.5) / 4294967088
-        return found
-
-    return draw
+    made = generators.mrg32k3a(state(12345, 23456, 34567, 45678, 56789, 67890))
+    return lambda m: (made(m) + 0.5) / 4294967088
 
 
 _MINSTD = 2**31 - 1, 48271
@@ -377,8 +314,8 @@ ROWS = [
     Row("TW223 (LuaJIT), Box-Muller", lambda: box_muller(words(luajit, 52)), LINEAR),
     Row("xorshift128, Φ⁻¹", lambda: inverse(words(xorshift128, 32)), LINEAR),
     Row("xorshift128, Box-Muller", lambda: box_muller(words(xorshift128, 32)), LINEAR),
-    Row("taus88, Φ⁻¹", lambda: inverse(words(tausworthe(*_TAUS88), 32)), LINEAR),
-    Row("lfsr113, Φ⁻¹", lambda: inverse(words(tausworthe(*_LFSR113), 32)), LINEAR),
+    Row("taus88, Φ⁻¹", lambda: inverse(words(tausworthe(generators.TAUS88), 32)), LINEAR),
+    Row("lfsr113, Φ⁻¹", lambda: inverse(words(tausworthe(generators.LFSR113), 32)), LINEAR),
     Row("WELL512a, Φ⁻¹", lambda: inverse(words(well512, 32)), LINEAR),
     Row("PRBS31, signs only", lambda: signs(words(shift_register, 1)), LINEAR),
     Row("minstd (48271), Φ⁻¹", lambda: inverse(congruential(*_MINSTD)), LATTICE),
@@ -413,11 +350,15 @@ ROWS = [
     Row("64 bits, its high 32, Φ⁻¹", lambda: inverse(congruential(*_64, keep=32)), LATTICE),
     Row("128 bits, its high 52, Φ⁻¹", lambda: inverse(congruential(*_128, keep=52)), LATTICE),
     Row("MRG32k3a, Φ⁻¹", lambda: inverse(mrg32k3a()), LATTICE),
-    Row("glibc's random(), Φ⁻¹", lambda: inverse(lagged(31, 3, 1, drop=1)), LATTICE),
-    Row("lagged Fibonacci 55, 24, Φ⁻¹", lambda: inverse(lagged(55, 24, 1)), LATTICE),
-    Row("lagged Fibonacci 55, 24, Box-Muller", lambda: box_muller(lagged(55, 24, 1)), LATTICE),
-    Row("lagged Fibonacci 607, 273, Φ⁻¹", lambda: inverse(lagged(607, 273, 1)), LATTICE),
-    Row("subtract-with-borrow 43, 22, Φ⁻¹", lambda: inverse(lagged(43, 22, -1)), LATTICE),
+    Row("glibc's random(), Φ⁻¹", lambda: inverse(lagged(31, 3, drop=1)), LATTICE),
+    Row("lagged Fibonacci 55, 24, Φ⁻¹", lambda: inverse(lagged(55, 24)), LATTICE),
+    Row("lagged Fibonacci 55, 24, Box-Muller", lambda: box_muller(lagged(55, 24)), LATTICE),
+    Row("lagged Fibonacci 607, 273, Φ⁻¹", lambda: inverse(lagged(607, 273)), LATTICE),
+    Row(
+        "subtract-with-borrow 43, 22, Φ⁻¹",
+        lambda: inverse(lagged(43, 22, -1)),
+        LATTICE,
+    ),
     Row("RANLUX's recurrence 24, 10, Φ⁻¹", lambda: inverse(lagged(24, 10, -1, bits=24)), LATTICE),
     Row("TW223 (LuaJIT), polar", lambda: polar(words(luajit, 52)), LINEAR),
     Row("xorshift128+ in V8's blocks, polar", lambda: polar(words(v8, 52)), LINEAR),

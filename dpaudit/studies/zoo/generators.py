@@ -10,27 +10,9 @@ import scipy
 
 from dpaudit.randomness import KeyedStream
 from dpaudit.studies.zoo.specimen import Array, Draw, Make, Series, Specimen, flat
+from dpaudit.vectors.generators import congruential, xorshift32
 
 __all__ = ["SPECIMENS"]
-
-_Words = npt.NDArray[np.uint64]
-
-
-class _Congruential:
-    """x ← multiplier·x + increment modulo 2^bits; ``words(m)`` are the next states."""
-
-    def __init__(self, multiplier: int, increment: int, bits: int, state: int) -> None:
-        self._multiplier, self._increment = np.uint64(multiplier), np.uint64(increment)
-        self._mask = np.uint64((1 << bits) - 1)
-        self._state = np.uint64(state)
-
-    def words(self, m: int) -> _Words:
-        # x_k = a^k·x_0 + c·(1 + a + … + a^(k-1)), all modulo 2^64, of which 2^bits is a divisor
-        powers = np.multiply.accumulate(np.full(m, self._multiplier))
-        sums = np.cumsum(np.concatenate([np.ones(1, np.uint64), powers[:-1]]), dtype=np.uint64)
-        states = (powers * self._state + self._increment * sums) & self._mask
-        self._state = states[-1]
-        return states
 
 
 def _uniform_to_normal(words: npt.NDArray[np.generic], bits: int) -> Array:
@@ -44,17 +26,17 @@ def _congruential(
 
     def begin(rng: np.random.Generator) -> Series:
         state = int(rng.integers(1 << bits)) | odd
-        generator = _Congruential(multiplier, increment, bits, state)
-        return lambda m: _uniform_to_normal(generator.words(m) >> np.uint64(bits - top), top)
+        words = congruential(multiplier, increment, 1 << bits, state)
+        return lambda m: _uniform_to_normal(words(m) >> np.uint64(bits - top), top)
 
     return flat(begin)
 
 
 def _randu_box_muller(rng: np.random.Generator) -> Series:
-    generator = _Congruential(65_539, 0, 31, int(rng.integers(1 << 31)) | 1)
+    words = congruential(65_539, 0, 1 << 31, int(rng.integers(1 << 31)) | 1)
 
     def following(m: int) -> Array:
-        u = (generator.words(m + m % 2) * 2.0**-31).reshape(-1, 2)
+        u = (words(m + m % 2) * 2.0**-31).reshape(-1, 2)
         radius, angle = np.sqrt(-2 * np.log(u[:, 0])), 2 * math.pi * u[:, 1]
         return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1).ravel()[:m]
 
@@ -82,52 +64,9 @@ def _middle_square(rng: np.random.Generator) -> Series:
     return following
 
 
-def _step(x: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """One step of xorshift32 (Marsaglia 2003): 13, 17, 5."""
-    x = x ^ (x << np.uint32(13))
-    x = x ^ (x >> np.uint32(17))
-    return x ^ (x << np.uint32(5))
-
-
-class _Xorshift32:
-    """Jumps by powers of two are linear over GF(2), four look-ups per state, so blocks double."""
-
-    def __init__(self, state: int) -> None:
-        self._state = np.array([state], np.uint32)
-        self._jumps: list[npt.NDArray[np.uint32]] = []
-
-    def _jump(self, k: int) -> npt.NDArray[np.uint32]:
-        """Images of all bytes in all four places, 2^k steps on, shape (4, 256)."""
-        while len(self._jumps) <= k:
-            if self._jumps:
-                before = self._jumps[-1]
-                self._jumps.append(self._apply(before, before))
-            else:
-                places = np.arange(256, dtype=np.uint32)[None] << (
-                    8 * np.arange(4, dtype=np.uint32)[:, None]
-                )
-                self._jumps.append(_step(places))
-        return self._jumps[k]
-
-    @staticmethod
-    def _apply(table: npt.NDArray[np.uint32], x: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-        low = np.uint32(255)
-        out = table[0, x & low] ^ table[1, (x >> np.uint32(8)) & low]
-        return np.asarray(out ^ table[2, (x >> np.uint32(16)) & low] ^ table[3, x >> np.uint32(24)])
-
-    def words(self, m: int) -> npt.NDArray[np.uint32]:
-        states = _step(self._state)
-        k = 0
-        while len(states) < m:
-            states = np.concatenate([states, self._apply(self._jump(k), states)])
-            k += 1
-        self._state = states[m - 1 : m]
-        return states[:m]
-
-
 def _xorshift(rng: np.random.Generator) -> Series:
-    generator = _Xorshift32(int(rng.integers(1, 1 << 32)))
-    return lambda m: _uniform_to_normal(generator.words(m), 32)
+    words = xorshift32(np.array([rng.integers(1, 1 << 32)], np.uint64))
+    return lambda m: _uniform_to_normal(words(m), 32)
 
 
 def _wallace(pool_size: int) -> Make:
@@ -165,7 +104,7 @@ def _c_rand(stream: KeyedStream) -> Draw:
 
     u, v in (-1, 1), rejected outside the circle.
     """
-    generator = _Congruential(1_103_515_245, 12_345, 31, int(stream.numpy().integers(1 << 31)))
+    words = congruential(1_103_515_245, 12_345, 1 << 31, int(stream.numpy().integers(1 << 31)))
     ready = np.empty(0)
 
     def draw(n: int, d: int) -> Array:
@@ -173,7 +112,7 @@ def _c_rand(stream: KeyedStream) -> Draw:
         parts, have = [ready], len(ready)
         while have < n * d:
             u = (
-                ((generator.words(2 * n * d + 64) >> np.uint64(16)) & np.uint64(32_767)) / 16_384.0
+                ((words(2 * n * d + 64) >> np.uint64(16)) & np.uint64(32_767)) / 16_384.0
                 - 1
                 + 2.0**-15
             )

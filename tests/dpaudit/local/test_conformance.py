@@ -10,7 +10,7 @@ from dpaudit import registry
 from dpaudit.errors import UsageError
 from dpaudit.local.count_mean_server import CountMeanServer
 from dpaudit.local.count_mean_sketch import CountMeanSketch
-from dpaudit.local.count_median_sketch import CountMedianServer, CountMedianSketch
+from dpaudit.local.count_median_sketch import CountMedianSketch
 from dpaudit.local.hadamard_server import HadamardServer
 from dpaudit.local.hadamard_sketch import HadamardSketch
 from dpaudit.local.hashing import Sha256Hashes
@@ -119,7 +119,7 @@ SERVERS = {
         CountMeanServer,
         CountMeanSketch(2.0, m=16, functions=8, seed=1),
     ),
-    "count-median-sketch, small": (CountMedianServer, CountMedianSketch(1.0, m=64, functions=16)),
+    "count-median-sketch": (CountMeanServer, CountMedianSketch(1.0, m=64, functions=16)),
     "hadamard-sketch": (HadamardServer, HadamardSketch(2.1, m=16, functions=8)),
     "one-bit-histogram": (OneBitServer, OneBitHistogram(1.5, positions=12)),
     "one-bit-histogram of signs": (OneBitServer, OneBitHistogram(1.0, positions=13)),

@@ -1,4 +1,4 @@
-"""The exact law and both ε over all outputs of small filters, and devices that remember."""
+"""The exact law and both ε over all outputs of small filters."""
 
 import itertools
 import math
@@ -12,7 +12,6 @@ from support.laws import largest_ratio
 from dpaudit.errors import UsageError
 from dpaudit.local.hashing import RandomHashes, Sha256Hashes
 from dpaudit.local.rappor import Rappor
-from dpaudit.local.rappor_devices import RapporDevices
 from dpaudit.local.reports import BloomReports
 from dpaudit.randomness import KeyedStream
 
@@ -155,8 +154,6 @@ def test_permanent_and_instantaneous_responses_follow_their_laws_and_wrong_ones_
     objects, cohorts = np.zeros(n, np.int64), np.zeros(n, np.uint32)
     assert misfit(mechanism.permanent(objects, cohorts, stream=stream), permanent_law) > 1e-3
     assert misfit(mechanism.privatize(objects, stream=stream).bits, report_law) > 1e-3
-    devices = RapporDevices(mechanism, n, stream=KeyedStream.from_seed("first reports"))
-    assert misfit(devices.report(objects).bits, report_law) > 1e-3
     # no permanent step
     forgotten = mechanism.instantaneous(mechanism.bloom(objects, cohorts), stream=stream)
     assert misfit(forgotten, report_law) < 1e-9
@@ -204,55 +201,6 @@ def test_cohorts_are_drawn_uniformly_and_a_seed_makes_another_mechanism():
     assert Rappor(seed=1) == Rappor(seed=1) != Rappor(seed=2)
 
 
-def test_devices_remember_one_permanent_response_an_object():
-    devices = RapporDevices(
-        Rappor(bits=64, cohorts=4), 300, stream=KeyedStream.from_seed("devices")
-    )
-
-    def permanent(objects, rows=None):
-        return devices.permanent(np.array(objects), None if rows is None else np.array(rows))
-
-    first, other = permanent([7] * 300), permanent([9] * 300)
-    assert len(np.unique(first, axis=0)) == 300  # each device its own
-    rows = [250, 3, 250, 17]
-    assert np.array_equal(permanent([7] * 4, rows), first[rows])
-    assert np.array_equal(permanent([9, 7, 7, 9], rows)[[0, 3]], other[[250, 17]])
-    assert devices.remembered == 600
-    # known and new ones in one call
-    mixed = permanent([7, 8, 9, 8], [4, 4, 2, 0])
-    assert np.array_equal(mixed[[0, 2]], [first[4], other[2]])
-    assert np.array_equal(permanent([8, 8], [0, 4]), mixed[[3, 1]])
-    assert devices.remembered == 602
-    cohort = devices.cohort.copy()
-    devices.report(np.full(300, 7))
-    assert np.array_equal(devices.cohort, cohort)
-    twice = permanent([5, 5], [0, 0])
-    assert np.array_equal(twice[0], twice[1])
-
-
-def test_averaging_a_devices_reports_shows_its_permanent_response_and_no_more():
-    mechanism = Rappor(bits=64, cohorts=4)
-    devices = RapporDevices(mechanism, 200, stream=KeyedStream.from_seed("averages"))
-    objects = np.arange(200)
-    reports = [devices.report(objects) for _ in range(400)]
-    assert not np.array_equal(reports[0].bits, reports[1].bits)
-    mean = np.mean([np.unpackbits(r.bits, axis=1, bitorder="little") for r in reports], axis=0)
-    permanent = np.unpackbits(devices.permanent(objects), axis=1, bitorder="little")
-    np.testing.assert_array_equal(mean > (mechanism.p + mechanism.q) / 2, permanent)
-    true = np.unpackbits(mechanism.bloom(objects, devices.cohort), axis=1, bitorder="little")
-    wrong = int((permanent != true).sum())
-    assert scipy.stats.binomtest(wrong, true.size, mechanism.f / 2).pvalue > 1e-3
-    assert all((r.cohort == devices.cohort).all() for r in reports)
-
-
-def test_the_same_calls_give_the_same_reports():
-    stream = KeyedStream.from_seed("calls")
-    one, two = (RapporDevices(Rappor(), 10, stream=stream) for _ in range(2))
-    for objects in (np.arange(10), np.arange(10), np.full(10, 3)):
-        assert np.array_equal(one.report(objects).bits, two.report(objects).bits)
-    assert np.array_equal(one.report(np.array([3, 3]), np.array([9, 1])).cohort, one.cohort[[9, 1]])
-
-
 def hashes(count, size):
     return RandomHashes(count, size, stream=KeyedStream.from_seed(0))
 
@@ -282,16 +230,14 @@ def test_bad_options(options, message):
         Rappor(**options)
 
 
-def test_bad_objects_reports_and_devices():
+def test_bad_objects_and_reports():
     mechanism, stream, one = Rappor(universe=300), KeyedStream.from_seed(0), np.array([1])
-    devices = RapporDevices(mechanism, 3, stream=stream)
     for objects in ([300], [-1], [0.5], [[1]], [True]):
         bad = np.array(objects)
         for call in (
             lambda x: mechanism.privatize(x, stream=stream),
             lambda x: mechanism.positions(x, 0),
             mechanism.epsilon_among,
-            RapporDevices(mechanism, 1, stream=stream).report,
         ):
             with pytest.raises(UsageError, match="objects"):
                 call(bad)
@@ -304,9 +250,6 @@ def test_bad_objects_reports_and_devices():
         with pytest.raises(UsageError, match=says):
             mechanism.log_likelihood(BloomReports(np.array(cohort), bits), one)
     for call, says in (
-        (lambda: RapporDevices(mechanism, 0, stream=stream), "n=0"),
-        (lambda: devices.report(np.array([1, 2])), "objects=2"),
-        (lambda: devices.report(one, np.array([3])), "devices=3"),
         (lambda: mechanism.positions(one, 64), "cohort=64"),
         (lambda: mechanism.bloom(one, np.array([64])), "cohorts=64"),
     ):

@@ -5,20 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from dpaudit.studies.zoo.specimen import Array, Make, Series, Specimen, flat
-from dpaudit.studies.zoo.unseen.linear_words import Words
-from dpaudit.studies.zoo.unseen.modular_words import (
-    ADD,
-    SUBTRACT,
-    congruential,
-    congruential_128,
-    inversive,
-    kept_of,
-    lagged,
-    mrg32k3a,
-    shuffled,
-    splitmix64,
-    subtract_with_borrow,
-)
 from dpaudit.studies.zoo.unseen.transforms import (
     CHUNK,
     Begin,
@@ -29,6 +15,20 @@ from dpaudit.studies.zoo.unseen.transforms import (
     noise,
     polar,
     top,
+)
+from dpaudit.vectors.generators import (
+    ADD,
+    SUBTRACT,
+    Words,
+    congruential,
+    congruential_128,
+    inversive,
+    kept_of,
+    lagged,
+    mrg32k3a,
+    shuffled,
+    splitmix64,
+    subtract_with_borrow,
 )
 
 __all__ = ["SPECIMENS"]

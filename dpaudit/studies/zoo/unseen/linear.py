@@ -5,21 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from dpaudit.studies.zoo.specimen import Array, Make, Series, Specimen, flat
-from dpaudit.studies.zoo.unseen.linear_words import (
-    LFSR113,
-    TAUS88,
-    TW223,
-    Words,
-    mt19937,
-    reversed_blocks,
-    tausworthe,
-    well512,
-    xoroshiro128_plus,
-    xorshift64,
-    xorshift128,
-    xorshift128_plus,
-)
-from dpaudit.studies.zoo.unseen.modular_words import XOR, lagged
 from dpaudit.studies.zoo.unseen.transforms import (
     CHUNK,
     Uniforms,
@@ -32,6 +17,22 @@ from dpaudit.studies.zoo.unseen.transforms import (
     sum_of_12,
     top,
     ziggurat,
+)
+from dpaudit.vectors.generators import (
+    LFSR113,
+    TAUS88,
+    TW223,
+    XOR,
+    Words,
+    lagged,
+    mt19937,
+    reversed_blocks,
+    tausworthe,
+    well512,
+    xoroshiro128_plus,
+    xorshift64,
+    xorshift128,
+    xorshift128_plus,
 )
 
 __all__ = ["SPECIMENS"]

@@ -9,8 +9,8 @@ import numpy as np
 import scipy
 
 from dpaudit.studies.zoo.specimen import Array, Make, Series, Specimen, each, flat
-from dpaudit.studies.zoo.unseen.linear_words import jit
 from dpaudit.studies.zoo.unseen.transforms import CHUNK, dealt
+from dpaudit.vectors.generators import jit
 
 __all__ = ["SPECIMENS"]
 

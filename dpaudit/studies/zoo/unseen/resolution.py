@@ -14,7 +14,7 @@ import scipy
 
 from dpaudit.randomness import KeyedStream
 from dpaudit.studies.zoo.specimen import Array, Draw, Make, Series, Specimen, each, flat
-from dpaudit.studies.zoo.unseen.modular_words import XOR, lagged
+from dpaudit.vectors.generators import XOR, lagged
 
 __all__ = ["SPECIMENS"]
 

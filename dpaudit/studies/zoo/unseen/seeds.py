@@ -12,7 +12,7 @@ import scipy
 
 from dpaudit.randomness import KeyedStream
 from dpaudit.studies.zoo.specimen import Array, Draw, Make, Specimen
-from dpaudit.studies.zoo.unseen.modular_words import congruential
+from dpaudit.vectors.generators import congruential
 
 __all__ = ["SPECIMENS"]
 

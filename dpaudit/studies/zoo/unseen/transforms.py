@@ -11,7 +11,7 @@ import scipy
 
 from dpaudit.studies.zoo.digits import _layers
 from dpaudit.studies.zoo.specimen import Array, Make, Series, flat
-from dpaudit.studies.zoo.unseen.linear_words import Words, Words64, jit
+from dpaudit.vectors.generators import Words, Words64, jit
 
 __all__ = [
     "CHUNK",
