@@ -46,9 +46,9 @@ $(READY): $(LIGHT)
 
 envs: $(ENVS)/jax-privacy/.ready ## The environment of a tool that cannot live in .venv
 
-$(ENVS)/jax-privacy/.ready: dpaudit/studies/evidence/environments/jax_privacy.txt
-$(ENVS)/dp-sniper/.ready: dpaudit/studies/evidence/environments/dp_sniper.txt
-$(ENVS)/dp-auditorium/.ready: dpaudit/studies/evidence/environments/dp_auditorium.txt
+$(ENVS)/jax-privacy/.ready: studies/dpaudit_studies/evidence/environments/jax_privacy.txt
+$(ENVS)/dp-sniper/.ready: studies/dpaudit_studies/evidence/environments/dp_sniper.txt
+$(ENVS)/dp-auditorium/.ready: studies/dpaudit_studies/evidence/environments/dp_auditorium.txt
 $(ENVS)/%/.ready:
 	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $^
@@ -73,7 +73,7 @@ types: $(READY)
 	$(BIN)/mypy
 
 doctests: $(READY)
-	$(BIN)/pytest --doctest-modules --ignore-glob="*/environments/*" dpaudit attacks/dpaudit_attacks mitigations/dpaudit_mitigations
+	$(BIN)/pytest --doctest-modules --ignore-glob="*/environments/*" dpaudit attacks/dpaudit_attacks mitigations/dpaudit_mitigations extensions studies
 
 browser: $(READY)
 	$(BIN)/pytest -m 'browser and not slow' tests/dpaudit/render tests/docs
@@ -106,13 +106,13 @@ bench: $(READY) ## Time and memory of the main commands
 	for name in commands sandbox noise attacks local pool_inference dpsgd store scale rotation two_servers two_party_batch secure_aggregation joint_seeds verifiable_counts; do $(BIN)/python benchmarks/$$name.py || exit; done
 
 peers: $(READY) $(ENVS)/jax-privacy/.ready $(if $(DP_SNIPER),$(ENVS)/dp-sniper/.ready) $(if $(DP_AUDITORIUM),$(ENVS)/dp-auditorium/.ready) ## Our bounds for ε compared with jax_privacy's, and with DP-Sniper's and DP-Auditorium's (DP_SNIPER=, DP_AUDITORIUM=: checkouts), on the same releases (half an hour)
-	DPAUDIT_ENVS=$(ENVS) $(BIN)/python -m dpaudit.studies.evidence.peers
-	DPAUDIT_ENVS=$(ENVS) DP_SNIPER=$(DP_SNIPER) DP_AUDITORIUM=$(DP_AUDITORIUM) $(BIN)/python -m dpaudit.studies.evidence.catalogue_peers
+	DPAUDIT_ENVS=$(ENVS) $(BIN)/python -m dpaudit_studies.evidence.peers
+	DPAUDIT_ENVS=$(ENVS) DP_SNIPER=$(DP_SNIPER) DP_AUDITORIUM=$(DP_AUDITORIUM) $(BIN)/python -m dpaudit_studies.evidence.catalogue_peers
 
 catalogue: $(READY) ## Sound and broken mechanisms with their true ε, our bounds, and 600 audits of honest ones (ten minutes)
 	mkdir -p runs/catalogue
-	$(BIN)/python -m dpaudit.studies.evidence.catalogue > runs/catalogue/catalogue.txt
-	$(BIN)/python -m dpaudit.studies.evidence.catalogue --validity 150 > runs/catalogue/validity.txt
+	$(BIN)/python -m dpaudit_studies.evidence.catalogue > runs/catalogue/catalogue.txt
+	$(BIN)/python -m dpaudit_studies.evidence.catalogue --validity 150 > runs/catalogue/validity.txt
 	cp runs/catalogue/*.txt docs/results/catalogue/
 
 gpu: $(if $(GPU),,$(READY)) ## On a CUDA machine: tests, training, gpm-table2, gpm-table3, benchmarks (GPU=python3: your own environment)

@@ -20,9 +20,9 @@ from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.provenance import hardware
 from dpaudit.randomness import KeyedStream
-from dpaudit.studies.timing import in_turn, ratio
 from dpaudit.training.data import load_images
 from dpaudit.training.models import make_model
+from dpaudit_studies.timing import in_turn, ratio
 
 SEED = "bench"
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 from harness import MACHINE, clocked, cpu, options, quickest
 
-from dpaudit.local.count_mean_server import CountMeanServer
-from dpaudit.local.count_mean_sketch import CountMeanSketch
-from dpaudit.local.hadamard_server import HadamardServer
-from dpaudit.local.hadamard_sketch import HadamardSketch
-from dpaudit.local.sketch_sampling import sample_sketch
 from dpaudit.randomness import KeyedStream
+from dpaudit_local.count_mean_server import CountMeanServer
+from dpaudit_local.count_mean_sketch import CountMeanSketch
+from dpaudit_local.hadamard_server import HadamardServer
+from dpaudit_local.hadamard_sketch import HadamardSketch
+from dpaudit_local.sketch_sampling import sample_sketch
 
 SEED = KeyedStream.from_seed("bench local")
 FUNCTIONS, M, UNIVERSE = 65536, 1024, 2000

@@ -19,7 +19,7 @@ from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.source import SeedInNoise
 from dpaudit.provenance import hardware
 from dpaudit.randomness import KeyedStream
-from dpaudit.studies.timing import WARM_UP, in_turn, ratio
+from dpaudit_studies.timing import WARM_UP, in_turn, ratio
 
 SEED = KeyedStream.from_seed("bench")
 

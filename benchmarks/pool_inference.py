@@ -12,13 +12,13 @@ from functools import partial
 import numpy as np
 from harness import MACHINE, cpu
 
-from dpaudit.local.count_mean_sketch import CountMeanSketch
 from dpaudit.randomness import KeyedStream
-from dpaudit_attacks.pool_inference.evidence import evidence_for
-from dpaudit_attacks.pool_inference.game import people
-from dpaudit_attacks.pool_inference.pools import Setting
-from dpaudit_attacks.pool_inference.posterior import pool_posterior
-from dpaudit_attacks.pool_inference.settings import load_setting
+from dpaudit_local.count_mean_sketch import CountMeanSketch
+from dpaudit_local.pool_inference.evidence import evidence_for
+from dpaudit_local.pool_inference.game import people
+from dpaudit_local.pool_inference.pools import Setting
+from dpaudit_local.pool_inference.posterior import pool_posterior
+from dpaudit_local.pool_inference.settings import load_setting
 
 SEED = KeyedStream.from_seed("bench pool inference")
 FUNCTIONS, USERS, DAYS = 4096, 2000, 180

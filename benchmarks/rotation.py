@@ -14,7 +14,7 @@ from harness import MACHINE, apart, options
 from dpaudit import registry
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.randomness import KeyedStream
-from dpaudit.studies.timing import in_turn
+from dpaudit_studies.timing import in_turn
 
 SEED = KeyedStream.from_seed("bench")
 MITIGATIONS = (

@@ -22,7 +22,6 @@ __all__ = [
     "audit_optimizer",
     "audit_sampler",
     "audit_training",
-    "prove_law",
     "write_report",
 ]
 
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from dpaudit.audit.epsilon import audit_datasets, audit_mechanism
     from dpaudit.audit.training_loops import audit_loader, audit_training
     from dpaudit.optimizers import assert_private_step, audit_optimizer
-    from dpaudit.prove.run import prove_law
     from dpaudit.report import write_report
 
 
@@ -45,7 +43,6 @@ _HOMES = {
     "audit_optimizer": "optimizers",
     "audit_sampler": "audit",
     "audit_training": "audit.training_loops",
-    "prove_law": "prove.run",
     "write_report": "report",
 }
 

@@ -57,6 +57,9 @@ Kind = Literal[
     "tests",
     "services",
     "transcripts",
+    "commands",
+    "verifiers",
+    "experiments",
     "measures",
     "results",
     "formats",
@@ -94,6 +97,11 @@ class Plugin:
     origin: PluginOrigin
     target: str
     entry_point: EntryPoint
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether its package is there; an installation may name one that was taken away."""
+        return importlib.util.find_spec(self.entry_point.module.partition(".")[0]) is not None
 
 
 def nearest(name: object, known: Iterable[str]) -> str:

@@ -6,12 +6,12 @@ Run: python examples/07_apple_budget.py
 
 from pathlib import Path
 
-from dpaudit.deployments.apple.bits.estimates import shown_epsilons
-from dpaudit.deployments.apple.configuration.reading import read_configuration
-from dpaudit.deployments.apple.configuration.resolving import resolve
-from dpaudit.deployments.apple.differences import compare
-from dpaudit.deployments.apple.ledger import make_ledger
-from dpaudit.deployments.apple.reports.reading import read_reports
+from dpaudit_local.apple.bits.estimates import shown_epsilons
+from dpaudit_local.apple.configuration.reading import read_configuration
+from dpaudit_local.apple.configuration.resolving import resolve
+from dpaudit_local.apple.differences import compare
+from dpaudit_local.apple.ledger import make_ledger
+from dpaudit_local.apple.reports.reading import read_reports
 
 DATA = Path(__file__).resolve().parents[1] / "tests" / "data" / "apple"
 old, new = read_configuration(DATA / "10.12.1"), read_configuration(DATA / "10.12.3")

@@ -8,14 +8,14 @@ Run: python examples/08_pool_inference.py
 
 import numpy as np
 
-from dpaudit.local.count_mean_sketch import CountMeanSketch
 from dpaudit.randomness import KeyedStream
-from dpaudit_attacks.pool_inference.attack import PoolInference
-from dpaudit_attacks.pool_inference.evidence import evidence_for
-from dpaudit_attacks.pool_inference.game import people
-from dpaudit_attacks.pool_inference.popularity import estimate_popularity
-from dpaudit_attacks.pool_inference.posterior import pool_posterior
-from dpaudit_attacks.pool_inference.settings import load_setting, tones_of
+from dpaudit_local.count_mean_sketch import CountMeanSketch
+from dpaudit_local.pool_inference.attack import PoolInference
+from dpaudit_local.pool_inference.evidence import evidence_for
+from dpaudit_local.pool_inference.game import people
+from dpaudit_local.pool_inference.popularity import estimate_popularity
+from dpaudit_local.pool_inference.posterior import pool_posterior
+from dpaudit_local.pool_inference.settings import load_setting, tones_of
 
 DAYS, USERS = (1, 7, 30, 60, 90, 180), 2000
 setting, stream = load_setting("real-emoji"), KeyedStream.from_seed(8)

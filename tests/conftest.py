@@ -33,7 +33,7 @@ LONG = (
     "tests/dpaudit/cli/test_readiness.py",
     "tests/dpaudit/experiments/test_placement",
     "tests/dpaudit/hosts/test_facade_distributed.py",
-    "tests/dpaudit/studies/test_dpsgd_training.py",
+    "tests/dpaudit_studies/test_dpsgd_training.py",
     "tests/dpaudit_mitigations/two_servers/test_processes.py",
 )
 

@@ -27,7 +27,15 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "tests" / "mutants.toml"
-PACKAGES = {"dpaudit": ".", "dpaudit_attacks": "attacks", "dpaudit_mitigations": "mitigations"}
+PACKAGES = {
+    "dpaudit": ".",
+    "dpaudit_attacks": "attacks",
+    "dpaudit_mitigations": "mitigations",
+    "dpaudit_deployments": "extensions",
+    "dpaudit_local": "extensions",
+    "dpaudit_prove": "extensions",
+    "dpaudit_studies": "studies",
+}
 # seconds for one run; a mutant that hangs counts as killed (each test has a timeout)
 LIMIT = 600
 QUICK = "not slow and not gpu and not packaging and not browser"
@@ -98,7 +106,7 @@ def first_failure(tree: Path, *tests: str, marks: str) -> str | None:
     """The first of these tests that fails, as pytest names it; None if none does."""
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join(str(tree / name) for name in PACKAGES.values()),
+        "PYTHONPATH": os.pathsep.join(str(tree / name) for name in sorted({*PACKAGES.values()})),
         "OMP_NUM_THREADS": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
     }

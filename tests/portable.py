@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 NUMERICAL = [
     *(f"tests/dpaudit/accounting/test_{name}.py" for name in ("composition", "mechanisms")),
     *(
-        f"tests/dpaudit/local/test_{name}.py"
+        f"tests/dpaudit_local/test_{name}.py"
         for name in ("conformance", "count_mean_server", "rappor", "rappor_decoding")
     ),
     "tests/dpaudit/vectors/test_conditioning.py",
@@ -29,7 +29,7 @@ NUMERICAL = [
         f"tests/dpaudit_attacks/test_{name}.py"
         for name in ("keyed_distinguisher", "reconstruction")
     ),
-    "tests/dpaudit_attacks/pool_inference/test_posterior.py",
+    "tests/dpaudit_local/pool_inference/test_posterior.py",
     "tests/dpaudit/audit/battery/test_battery.py",
     "tests/dpaudit/hosts/test_step.py",
     "tests/dpaudit_mitigations/rotation/test_rotations.py",
@@ -92,14 +92,14 @@ def measured() -> dict[str, object]:
     import torch
 
     from dpaudit.accounting import pancake_epsilon
-    from dpaudit.local.rappor import Rappor
-    from dpaudit.local.rappor_decoding import decode
-    from dpaudit.local.rappor_server import RapporServer
     from dpaudit.noise.gaussian import Gaussian
     from dpaudit.noise.key import PancakeKey
     from dpaudit.noise.pancake import Pancake
     from dpaudit.randomness import KeyedStream
     from dpaudit_attacks.keyed_distinguisher import LikelihoodRatio
+    from dpaudit_local.rappor import Rappor
+    from dpaudit_local.rappor_decoding import decode
+    from dpaudit_local.rappor_server import RapporServer
 
     stream = KeyedStream.from_seed("portable")
     key = PancakeKey.new(dim=4096, beta=1e-2, gamma="2sqrtd", secret=stream.child("key").bytes(32))
@@ -174,7 +174,7 @@ def run(name: str) -> tuple[str, bool, str, dict[str, object]]:
     environment = {
         **own,
         **ENVIRONMENTS[name],
-        "PYTHONPATH": os.pathsep.join(["attacks", "mitigations"]),
+        "PYTHONPATH": os.pathsep.join(["attacks", "mitigations", "extensions", "studies"]),
     }
     started = time.monotonic()
     tests = TEXT if name == "surroundings" else NUMERICAL

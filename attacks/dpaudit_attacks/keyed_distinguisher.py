@@ -20,9 +20,9 @@ import numpy.typing as npt
 from dpaudit.errors import UsageError
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
+from dpaudit.noise.pancake_likelihood import check_candidates, log_density
 from dpaudit.protocols import Array
 from dpaudit.vectors.arrays import as_asked, device_of, double, library, to_numpy, zeros
-from dpaudit_attacks.pancake_likelihood import check_candidates, log_density
 
 __all__ = ["LikelihoodRatio", "NearestPeak", "normalised_posterior"]
 

@@ -26,8 +26,8 @@ import torch
 
 from dpaudit.errors import UsageError
 from dpaudit.noise.key import PancakeKey
+from dpaudit.noise.pancake_likelihood import basis, check_rows, log_tilt
 from dpaudit.vectors.normal import check_sigma
-from dpaudit_attacks.pancake_likelihood import basis, check_rows, log_tilt
 
 __all__ = ["Gradients", "Membership"]
 

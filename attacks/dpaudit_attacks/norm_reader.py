@@ -15,10 +15,10 @@ import torch
 
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.norm_channel import NormCells
+from dpaudit.noise.pancake_likelihood import check_candidates
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.vectors.arrays import on_tensors
 from dpaudit.vectors.passes import row_norms
-from dpaudit_attacks.pancake_likelihood import check_candidates
 
 __all__ = ["NormReader"]
 

@@ -36,8 +36,8 @@ import torch
 from dpaudit.errors import UsageError
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
+from dpaudit.noise.pancake_likelihood import basis, check_rows, log_density
 from dpaudit_attacks._library import lattice_library
-from dpaudit_attacks.pancake_likelihood import basis, check_rows, log_density
 
 __all__ = ["MAX_RANK", "LatticePoints", "PhaseReader", "Phases", "Reconstruction", "counts_near"]
 

@@ -19,8 +19,7 @@ Ours.
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,20 +27,18 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.noise.seed_in_noise.codes import Code, Symbols
+from dpaudit.noise.pancake_likelihood import check_candidates, check_rows
+from dpaudit.noise.seed_in_noise.codes import likeliest
 from dpaudit.noise.seed_in_noise.rows import Rows
+from dpaudit.noise.seed_in_noise.seed_holder import SeedHolder
 from dpaudit.protocols import Array
 from dpaudit.vectors.arrays import double, library, tensor, to_numpy
-from dpaudit_attacks.pancake_likelihood import check_candidates, check_rows
-from dpaudit_attacks.seed_holder import SeedHolder
 
-__all__ = ["CountsRead", "Reading", "SeedReader", "likeliest", "rounding"]
+__all__ = ["CountsRead", "Reading", "SeedReader", "rounding"]
 
 _CHECKED = 1024  # values that tell a right seed from a wrong one
 _LEAST = 4
 _DEVIATIONS = 8.0
-_CERTAIN = 40.0  # nats; a symbol that is so likely is not doubted
-_DOUBTED = 64
 _SPREAD = 3.0  # standard deviations by which a release's length may mislead
 _HOPELESS = 1e-3  # chance that a nonce is among those tried
 
@@ -277,30 +274,6 @@ class SeedReader(SeedHolder):
             return bool(np.cos(2 * np.pi * away).mean() > _DEVIATIONS / np.sqrt(2 * len(row)))
         size = float(np.linalg.norm(row) * np.linalg.norm(made))
         return bool(row @ made > _DEVIATIONS / np.sqrt(len(row)) * size)
-
-
-def likeliest(code: Code, symbols: Symbols, *, tries: int) -> Iterator[bytes]:
-    """Nonces of a reading in order of likelihood, at most ``tries``."""
-    doubted = np.argsort(symbols.cost)[:_DOUBTED]
-    doubted = doubted[symbols.cost[doubted] < _CERTAIN]
-    for _, changed in zip(range(tries), _subsets(symbols.cost[doubted]), strict=False):
-        spelled = symbols.best.copy()
-        spelled[doubted[changed]] = symbols.other[doubted[changed]]
-        yield code.nonce(spelled)
-
-
-def _subsets(costs: Floats) -> Iterator[list[int]]:
-    """Subsets of positions by their total cost; ``costs`` (k,) ascending and not negative."""
-    yield []
-    heap: list[tuple[float, list[int]]] = [(float(costs[0]), [0])] if len(costs) else []
-    while heap:
-        total, chosen = heapq.heappop(heap)
-        yield chosen
-        last = chosen[-1]
-        if last + 1 < len(costs):
-            step = float(costs[last + 1])
-            heapq.heappush(heap, (total + step, [*chosen, last + 1]))
-            heapq.heappush(heap, (total + step - float(costs[last]), [*chosen[:-1], last + 1]))
 
 
 def rounding(releases: Array) -> float:

@@ -60,7 +60,7 @@ def found() -> Iterator[str]:
 
 
 def frontier() -> Iterator[str]:
-    """What `dpaudit run keyless-frontier` and `dpaudit/studies/evidence/keyless_cells.py` found."""
+    """What `dpaudit run keyless-frontier` and `dpaudit_studies.evidence.keyless_cells` found."""
     untold = {
         (row["d"], row["beta"]): (
             f"{round(row['found']['value'] * row['trials'])} of {row['trials']}",
@@ -103,7 +103,7 @@ def elsewhere() -> Iterator[str]:
 
 
 def variants() -> Iterator[str]:
-    """Other forms of noise and other guesses, by `dpaudit/studies/evidence/keyless_cells.py`."""
+    """Other forms of noise and other guesses, by `dpaudit_studies.evidence.keyless_cells`."""
     path = ROOT / "docs" / "results" / "keyless-frontier" / "variants.json"
     cells: dict[tuple[object, ...], list[Mapping[str, Any]]] = {}
     for point in json.loads(path.read_text(encoding="utf-8")):

@@ -1,4 +1,4 @@
-"""What `dpaudit/studies/evidence/prove.py` proved, refuted and saw."""
+"""What `extensions/dpaudit_prove/evidence.py` proved, refuted and saw."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ reduction is not expected to find it at any cost.
 2^(0.292·b + 16.4) operations (Becker, Ducas, Gama and Laarhoven 2016; Albrecht, Player and Scott
 2015), or one call with b = n where that is less. Core-SVP counts one call as 2^(0.292·b). n is
 chosen for the fewest operations. Seconds are fitted to what was measured (``python -m
-dpaudit.studies.evidence.hardness``): c₁·(n/100)⁴·bits/20 + c₂·n·2^(0.292·b) on one core (for one
+dpaudit_studies.evidence.hardness``): c₁·(n/100)⁴·bits/20 + c₂·n·2^(0.292·b) on one core (for one
 call c₂/8·2^(0.292·n)).
 
 **Other attacks.** Covariance: the variance along w differs from 1 by 4πγ²·exp(−πr²), seen in d·(2/
@@ -101,7 +101,7 @@ _LOG_2PI = math.log(2 * math.pi)
 _NET = 0.2  # between points of a grid of u
 _SEEN = math.exp(-2 * math.pi**2 * _NET**2)  # of the resonance, at that distance
 _PER_SECOND = 1e9  # multiplications and additions, numpy on one core
-# c₁, c₂ and the most rows of fpylll 0.6 and of BLASter 0.1.1 (dpaudit/studies/evidence/hardness.py)
+# c₁, c₂ and the most rows of fpylll 0.6 and of BLASter 0.1.1 (dpaudit_studies.evidence.hardness)
 FITTED = {"fpylll": (1.04, 4.16e-6, 230.0), "BLASter": (0.0264, 6.77e-6, math.inf)}
 
 
@@ -472,7 +472,7 @@ class Measured:
 
 
 def measured() -> tuple[Measured, ...]:
-    """All measured cells, by dimension and β (``dpaudit.studies.evidence.hardness --write``)."""
+    """All measured cells, by dimension and β (``dpaudit_studies.evidence.hardness --write``)."""
     return tuple(
         _read(files("dpaudit.accounting").joinpath("hardness.csv").read_text(encoding="utf-8"))
     )

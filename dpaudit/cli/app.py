@@ -9,15 +9,12 @@ import typer
 from dpaudit.cli.commands import (
     attack,
     audit,
-    deployment,
     explain,
     frontier,
-    history,
     init,
     key,
     listing,
     mechanism,
-    prove,
     run,
     training,
     verify,
@@ -78,12 +75,13 @@ deployment_app = App(
 )
 app.add_typer(deployment_app, name="deployment")
 verify_app = App(
+    cls=group_of("verifiers"),
     help=(
         "Check a protocol's transcript, or the certificate of a proof, offline.\n\n"
         "$ dpaudit verify transcript joint-seeds.json\n"
         "$ dpaudit verify certificate proof/certificate.json.gz\n"
         "$ dpaudit verify transcript counts.json --format json"
-    )
+    ),
 )
 app.add_typer(verify_app, name="verify")
 app.add_typer(runs_app, name="runs")
@@ -109,9 +107,7 @@ def _root(
 app.command()(run.demo)
 app.command()(audit.audit)
 app.command()(mechanism.mechanism)
-app.command()(prove.prove)
 app.command()(training.training)
-app.command()(history.history)
 app.command()(explain.explain)
 app.command()(attack.attack)
 app.command()(run.run)
@@ -120,11 +116,7 @@ app.command()(frontier.frontier)
 app.command(name="list")(listing.list_)
 app.command()(run.report)
 app.command()(init.init)
-deployment_app.command("apple")(with_report(deployment.deployment_apple))
-deployment_app.command("attribution")(with_report(deployment.deployment_attribution))
-deployment_app.command("census")(with_report(deployment.deployment_census))
 verify_app.command("transcript")(verify.verify_transcript)
-verify_app.command("certificate")(prove.verify_certificate)
 key_app.command("new")(key.key_new)
 key_app.command("show")(key.key_show)
 key_app.command("hardness")(key.key_hardness)

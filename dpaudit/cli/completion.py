@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import wraps
-from importlib.resources import files
 
 from dpaudit import registry
 
@@ -103,7 +102,6 @@ def explained(incomplete: str) -> Iterable[str]:
 def experiments(incomplete: str) -> Iterable[str]:
     """Experiments that ship with dpaudit; the shell itself completes a SPEC.toml."""
     del incomplete
-    folder = files("dpaudit") / "studies" / "specs"
-    return sorted(
-        p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml")
-    )
+    from dpaudit.experiments.shipped import shipped_specs
+
+    return shipped_specs()

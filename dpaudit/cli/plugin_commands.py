@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -25,8 +25,40 @@ class Ended(Exception):
         self.error = error
 
 
-class AllCommands(TyperGroup):
+class _PluginCommands(TyperGroup):
+    """A group whose commands are also the plug-ins of ``kind``, imported when used.
+
+    The plug-ins are plain functions with Typer's annotations, or what ``command_of`` makes such
+    functions of. An unknown name is an ``UnknownNameError`` with the nearest name.
+    """
+
+    kind: ClassVar[str]
+    command_of: ClassVar[Callable[[Callable[..., Any]], Callable[..., Any]] | None] = None
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        theirs = registry.plugins(self.kind).values()
+        return [*super().list_commands(ctx), *(p.origin.name for p in theirs if p.on_disk)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        own = super().get_command(ctx, cmd_name)
+        if own is not None:
+            return own
+        found: Any = registry.load(self.kind, cmd_name)
+        made = App(add_completion=False, no_args_is_help=False)
+        command_of = type(self).command_of
+        made.command(name=cmd_name)(command_of(found) if command_of else found)
+        return typer.main.get_command(made)
+
+
+class AllCommands(_PluginCommands):
     """The outermost group: what a command raises reaches ``main`` unchanged."""
+
+    kind = "commands"
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        own = TyperGroup.get_command(self, ctx, cmd_name)
+        known = own is not None or cmd_name not in registry.plugins(self.kind)
+        return own if known else super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -38,26 +70,9 @@ class AllCommands(TyperGroup):
 def group_of(
     kind: str, command_of: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None
 ) -> type[TyperGroup]:
-    """A Typer group class whose commands are the plug-ins of ``kind``, imported when used.
-
-    The plug-ins are plain functions with Typer's annotations, or what ``command_of`` makes such
-    functions of. An unknown name is an ``UnknownNameError`` with the nearest name.
-    """
-
-    class PluginCommands(TyperGroup):
-        def list_commands(self, ctx: Any) -> list[str]:
-            return [*super().list_commands(ctx), *registry.plugins(kind)]
-
-        def get_command(self, ctx: Any, cmd_name: str) -> Any:
-            own = super().get_command(ctx, cmd_name)
-            if own is not None:
-                return own
-            found: Any = registry.load(kind, cmd_name)
-            made = App(add_completion=False, no_args_is_help=False)
-            made.command(name=cmd_name)(command_of(found) if command_of else found)
-            return typer.main.get_command(made)
-
-    return PluginCommands
+    """A group class whose commands are also the plug-ins of ``kind``, made by ``command_of``."""
+    made = staticmethod(command_of) if command_of else None
+    return type("PluginCommands", (_PluginCommands,), {"kind": kind, "command_of": made})
 
 
 def with_report(judge: Callable[..., Any]) -> Callable[..., None]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeVar
 
 import typer
 
@@ -20,7 +20,7 @@ from dpaudit.report import SCHEMA, Report, describe
 if TYPE_CHECKING:
     from dpaudit.audit.result import AuditResult, MechanismResult
     from dpaudit.cli.progress import AuditProgress
-    from dpaudit.prove.results import DeterminismResult, ProofResult
+    from dpaudit.types import Provenance
 
 __all__ = [
     "audited",
@@ -34,7 +34,17 @@ __all__ = [
     "write_run",
 ]
 
-R = TypeVar("R", bound="AuditResult | MechanismResult | ProofResult | DeterminismResult")
+
+class _Made(Protocol):
+    """A dataclass that says how it was made."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def provenance(self) -> Provenance: ...
+
+
+R = TypeVar("R", bound=_Made)
 _EXIT = {"no-finding": 0, "finding": 1, "inconclusive": 3}
 
 

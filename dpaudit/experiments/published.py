@@ -29,13 +29,13 @@ from __future__ import annotations
 import csv
 import functools
 import math
-import re
 from collections.abc import Iterator, Mapping
-from importlib.resources import files
 from typing import Any
 
 from dpaudit.errors import SpecError
 from dpaudit.experiments.grid import listed
+from dpaudit.experiments.shipped import published_files
+from dpaudit.registry import nearest
 
 __all__ = ["LEVEL", "agrees", "beside_printed", "published_value"]
 
@@ -72,9 +72,9 @@ def _rows(*names: str) -> tuple[dict[str, str], ...]:
 
 
 def _read(name: str) -> Iterator[dict[str, str]]:
-    path = files("dpaudit.studies") / "published" / f"{name}.csv"
-    if not re.fullmatch(r"[\w-]+", name) or not path.is_file():
-        raise SpecError(f"published file={name}: no such file; see dpaudit/studies/published/")
+    path = published_files().get(name)
+    if path is None:
+        raise SpecError(f"published file={name}: no such file{nearest(name, published_files())}")
     yield from csv.DictReader(path.read_text(encoding="utf-8").splitlines())
 
 

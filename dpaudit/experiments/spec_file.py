@@ -47,7 +47,6 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib.resources import files
 from typing import Any
 
 from dpaudit import registry
@@ -55,6 +54,7 @@ from dpaudit.errors import SpecError, UnknownNameError, UsageError
 from dpaudit.experiments.grid import check_grid, joined_axes, listed
 from dpaudit.experiments.measure import AUDIT, measure_of
 from dpaudit.experiments.published import published_value
+from dpaudit.experiments.shipped import shipped_specs
 from dpaudit.experiments.spec import Spec
 from dpaudit.registry import nearest
 from dpaudit.results.foreign import RefusedError, read_plain, shown
@@ -103,10 +103,7 @@ _MOST_DEPTH = 16
 
 def spec_names() -> list[str]:
     """Experiments that ship with dpaudit."""
-    folder = files("dpaudit.studies") / "specs"
-    return sorted(
-        p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml")
-    )
+    return list(shipped_specs())
 
 
 def spec_heads() -> list[dict[str, Any]]:
@@ -171,8 +168,8 @@ def _table_of(name: str) -> dict[str, Any]:
     """What a spec's TOML says."""
     if name.endswith(".toml"):
         data = read_plain(name, limit=_MOST_BYTES)
-    elif name in spec_names():
-        data = (files("dpaudit.studies") / "specs" / f"{name}.toml").read_bytes()
+    elif name in shipped_specs():
+        data = shipped_specs()[name].read_bytes()
     else:
         raise UnknownNameError(f"experiment={name}: not known{nearest(name, spec_names())}")
     try:
@@ -406,7 +403,7 @@ def _check_published(published: Mapping[str, Any], columns: Any) -> None:
     if not all(isinstance(name, str) and re.fullmatch(r"[\w-]+", name) for name in names):
         raise SpecError(
             f"[published] file={shown(published['file'])} must be names as in "
-            "dpaudit/studies/published"
+            "studies/dpaudit_studies/published"
         )
     try:
         published_value(published, {})

@@ -16,17 +16,17 @@ from result_tables.defences import mitigations, submissions
 from result_tables.reading import ROOT, interval, results, rows
 
 from dpaudit.accounting.hardness import measured
-from dpaudit.studies.evidence import peers_tables
+from dpaudit_studies.evidence import peers_tables
 
 TEXTS = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in PAGES}
 MITIGATIONS = (ROOT / "mitigations" / "README.md").read_text(encoding="utf-8")
 UNCHECKED = {  # tables with digits that no results file gives, by the first cell of their head
-    "navigation source": "the specification's laws, which tests/dpaudit/deployments/"
+    "navigation source": "the specification's laws, which tests/dpaudit_deployments/"
     "attribution/test_laws.py computes",
     "factorisation": "run by tests/dpaudit/hosts/ftrl/test_matrices.py",
     "source": "what is published where",
     "`dpaudit deployment apple --config …`": "run by the page itself, "
-    "and by tests/dpaudit/deployments/apple/",
+    "and by tests/dpaudit_local/apple/",
     "you have": "where to start",
     "report": "sizes of reports and nonces, from the construction",
     "family": "what a family of tests looks at",

@@ -17,7 +17,7 @@ from dpaudit.audit.options import PrivacyClaim
 from dpaudit.audit.stated_claims import DeltaCurve, Renyi, TradeOff
 from dpaudit.claims import FAMILIES, Claim
 from dpaudit.errors import UnknownNameError, UsageError
-from dpaudit.prove.verdicts import claims as proofs
+from dpaudit_prove.verdicts import claims as proofs
 
 
 def spread() -> np.random.Generator:

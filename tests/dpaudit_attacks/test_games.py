@@ -13,7 +13,7 @@ from support.several_directions import key_of
 from dpaudit import registry
 from dpaudit.cli.commands.listing import list_
 from dpaudit.errors import UsageError
-from dpaudit.local.count_mean_sketch import CountMeanSketch
+from dpaudit.noise.pancake_likelihood import log_tilt
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.protocols import GAMES
 from dpaudit.randomness import KeyedStream
@@ -25,13 +25,13 @@ from dpaudit_attacks.floating_point.reach import Reach
 from dpaudit_attacks.keyed_distinguisher import LikelihoodRatio, NearestPeak
 from dpaudit_attacks.membership import Membership
 from dpaudit_attacks.norm_reader import NormReader
-from dpaudit_attacks.pancake_likelihood import log_tilt
 from dpaudit_attacks.reconstruction import PhaseReader
-from dpaudit_attacks.report_reader import ReportReader
 from dpaudit_attacks.seed_reader import SeedReader
 from dpaudit_attacks.sensitivity import SensitivityProbes
 from dpaudit_attacks.timing import Timing, timing_leak
 from dpaudit_attacks.which_bin import WhichBin
+from dpaudit_local.count_mean_sketch import CountMeanSketch
+from dpaudit_local.report_reader import ReportReader
 
 ATTACKS = {
     name: p for name, p in registry.plugins("attacks").items() if p.origin.distribution == "dpaudit"

@@ -11,9 +11,9 @@ from support.several_directions import draw, key_of
 
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.pancake import Pancake
+from dpaudit.noise.pancake_likelihood import log_mixture, log_theta, log_tilt
 from dpaudit.stats import clopper_pearson
 from dpaudit_attacks.keyed_distinguisher import LikelihoodRatio, NearestPeak
-from dpaudit_attacks.pancake_likelihood import log_mixture, log_theta, log_tilt
 from dpaudit_attacks.which_bin import WhichBin
 
 ATTACKS = [NearestPeak, LikelihoodRatio]

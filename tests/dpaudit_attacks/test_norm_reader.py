@@ -9,9 +9,6 @@ import torch
 from dpaudit import registry
 from dpaudit.accounting import gaussian_sigma_paper
 from dpaudit.hosts.histogram import Histogram
-from dpaudit.local.count_mean_sketch import CountMeanSketch
-from dpaudit.local.rappor import Rappor
-from dpaudit.local.seed_in_reports import SeedInReports
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.norm_channel import NormChannel
 from dpaudit.noise.seed_in_noise.key import SeedKey
@@ -19,7 +16,10 @@ from dpaudit.noise.seed_in_noise.nonces import KeyedNonces, SealedNonces
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import clopper_pearson
 from dpaudit_attacks.norm_reader import NormReader
-from dpaudit_attacks.report_reader import ReportReader
+from dpaudit_local.count_mean_sketch import CountMeanSketch
+from dpaudit_local.rappor import Rappor
+from dpaudit_local.report_reader import ReportReader
+from dpaudit_local.seed_in_reports import SeedInReports
 
 SIGMA = gaussian_sigma_paper(0.25, 1e-10)
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from dpaudit.deployments.apple.configuration.reading import read_configuration
-from dpaudit.deployments.census.simulation import make_files
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
+from dpaudit_deployments.census.simulation import make_files
+from dpaudit_local.apple.configuration.reading import read_configuration
 
 TESTS = Path(__file__).parents[1]
 EVENT_RATE = 0.05

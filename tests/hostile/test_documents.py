@@ -19,20 +19,20 @@ from dpaudit.audit.epsilon.run import parse_neighbours
 from dpaudit.claims import FAMILIES, Claim
 from dpaudit.cli.formats import rewrite_report
 from dpaudit.cli.running import _check_columns
-from dpaudit.deployments.apple.bits.estimates import Estimates
-from dpaudit.deployments.apple.configuration.reading import FILES, read_configuration
-from dpaudit.deployments.apple.configuration.resolving import resolve, unresolved
-from dpaudit.deployments.apple.database.balances import check_balances
-from dpaudit.deployments.apple.database.reading import read_bits, read_database, read_sketches
-from dpaudit.deployments.apple.differences import compare, effect
-from dpaudit.deployments.apple.ledger import make_ledger
-from dpaudit.deployments.apple.observed import Spending
-from dpaudit.deployments.apple.reports.reading import read_reports
 from dpaudit.errors import UsageError
 from dpaudit.experiments.spec_file import load_spec, spec_names
 from dpaudit.noise.key import PancakeKey, parse_gamma
 from dpaudit.render.documents import report_json
 from dpaudit.types import Reference
+from dpaudit_local.apple.bits.estimates import Estimates
+from dpaudit_local.apple.configuration.reading import FILES, read_configuration
+from dpaudit_local.apple.configuration.resolving import resolve, unresolved
+from dpaudit_local.apple.database.balances import check_balances
+from dpaudit_local.apple.database.reading import read_bits, read_database, read_sketches
+from dpaudit_local.apple.differences import compare, effect
+from dpaudit_local.apple.ledger import make_ledger
+from dpaudit_local.apple.observed import Spending
+from dpaudit_local.apple.reports.reading import read_reports
 
 for measure in registry.plugins("measures"):  # torch and others, before memory is limited
     registry.load("measures", measure)

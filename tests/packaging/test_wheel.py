@@ -35,9 +35,9 @@ def test_top_level_names_are_the_three_packages(wheel):
     for needed in (
         "dpaudit/py.typed",
         "dpaudit/hosts/data/us_county_population_2000.csv",
-        "dpaudit/studies/specs/demo.toml",
+        "dpaudit/experiments/specs/demo.toml",
         "dpaudit/gates/github/action.yml",
-        "dpaudit/studies/published/hist-da.csv",
+        "studies/dpaudit_studies/published/hist-da.csv",
         "dpaudit/render/templates/report.html.j2",
         "dpaudit_attacks/pool_inference/data/emoji_v11.txt",
         "dpaudit_attacks/pool_inference/data/LICENSE.unicode",

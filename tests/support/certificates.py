@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dpaudit.prove.certificates.certificate import certificate_of
-from dpaudit.prove.exploration.engine import explore
-from dpaudit.prove.questions import ProofOptions
-from dpaudit.prove.run import prove
+from dpaudit_prove.certificates.certificate import certificate_of
+from dpaudit_prove.exploration.engine import explore
+from dpaudit_prove.questions import ProofOptions
+from dpaudit_prove.run import prove
 
 PROGRAM = """
 import random

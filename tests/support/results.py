@@ -7,12 +7,12 @@ from typing import Any
 
 from dpaudit.audit.result import AuditResult, MechanismResult
 from dpaudit.codec import convert_value
-from dpaudit.deployments.apple.result import AppleResult
-from dpaudit.deployments.attribution.result import AttributionResult
-from dpaudit.deployments.census.result import CensusResult
 from dpaudit.experiments.results import AttackResult, ExperimentResult, MeasurementsResult
-from dpaudit.prove.results import DeterminismResult, ProofResult
 from dpaudit.report import Report, describe
+from dpaudit_deployments.attribution.result import AttributionResult
+from dpaudit_deployments.census.result import CensusResult
+from dpaudit_local.apple.result import AppleResult
+from dpaudit_prove.results import DeterminismResult, ProofResult
 from support import attribution, census, deployments, documents, measured, mechanisms, proofs
 
 KINDS: dict[str, Any] = {

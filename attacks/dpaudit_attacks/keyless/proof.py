@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
+from dpaudit.noise.pancake_likelihood import check_candidates, log_density
 from dpaudit.protocols import Array
 from dpaudit.vectors.arrays import as_asked, device_of, double
 from dpaudit_attacks.keyless.recovered import load
-from dpaudit_attacks.pancake_likelihood import check_candidates, log_density
 
 __all__ = ["RecoveredDirection"]
 

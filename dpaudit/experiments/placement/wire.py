@@ -28,12 +28,20 @@ from dpaudit.types import CellFailure, CellResult
 
 __all__ = ["answer", "difference", "identity", "parse", "request"]
 
-_PACKAGES = ("dpaudit", "dpaudit_attacks", "dpaudit_mitigations")
+_PACKAGES = (
+    "dpaudit",
+    "dpaudit_attacks",
+    "dpaudit_mitigations",
+    "dpaudit_deployments",
+    "dpaudit_local",
+    "dpaudit_prove",
+    "dpaudit_studies",
+)
 
 
 @functools.cache
 def identity() -> dict[str, str]:
-    """The version of dpaudit, and the SHA-256 of the sources of its three packages."""
+    """The version of dpaudit, and the SHA-256 of the sources of its packages."""
     return {
         "version": version("dpaudit"),
         **{package: source_hash(package) for package in _PACKAGES},

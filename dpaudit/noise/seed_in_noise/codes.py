@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -16,8 +18,10 @@ from dpaudit.noise.seed_in_noise.laws import ContinuousLaw, Law, last_digits
 from dpaudit.registry import nearest
 from dpaudit.results.foreign import shown
 
-__all__ = ["CODES", "Code", "Head", "Symbols", "code_of", "uniform"]
+__all__ = ["CODES", "Code", "Head", "Symbols", "code_of", "likeliest", "uniform"]
 
+_CERTAIN = 40.0  # nats; a symbol that is so likely is not doubted
+_DOUBTED = 64
 CODES = ("fraction", "head", "signs")
 _LEAST, _MOST = 0.5, 1e4
 _DEPTH = 24
@@ -249,3 +253,27 @@ def code_of(name: str | None, law: Law, *, size: int) -> Code:
             "take code=head or code=signs"
         )
     return Fraction(law, size=size)  # type: ignore[arg-type]
+
+
+def likeliest(code: Code, symbols: Symbols, *, tries: int) -> Iterator[bytes]:
+    """Nonces of a reading in order of likelihood, at most ``tries``."""
+    doubted = np.argsort(symbols.cost)[:_DOUBTED]
+    doubted = doubted[symbols.cost[doubted] < _CERTAIN]
+    for _, changed in zip(range(tries), _subsets(symbols.cost[doubted]), strict=False):
+        spelled = symbols.best.copy()
+        spelled[doubted[changed]] = symbols.other[doubted[changed]]
+        yield code.nonce(spelled)
+
+
+def _subsets(costs: Floats) -> Iterator[list[int]]:
+    """Subsets of positions by their total cost; ``costs`` (k,) ascending and not negative."""
+    yield []
+    heap: list[tuple[float, list[int]]] = [(float(costs[0]), [0])] if len(costs) else []
+    while heap:
+        total, chosen = heapq.heappop(heap)
+        yield chosen
+        last = chosen[-1]
+        if last + 1 < len(costs):
+            step = float(costs[last + 1])
+            heapq.heappush(heap, (total + step, [*chosen, last + 1]))
+            heapq.heappush(heap, (total + step - float(costs[last]), [*chosen[:-1], last + 1]))

@@ -34,7 +34,15 @@ _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 hidden, not used
 _ALWAYS = (*_HOMES, "/run", *_TEMPORARY)
 _RUN_ON = ("/bin", "/sbin", "/usr", "/lib", "/lib64", "/nix", "/proc", "/sys", "/dev")
 _SYSTEM = (*_RUN_ON, "/etc", "/opt", "/var", "/boot")
-_OURS = ("dpaudit", "dpaudit_attacks", "dpaudit_mitigations")
+_OURS = (
+    "dpaudit",
+    "dpaudit_attacks",
+    "dpaudit_mitigations",
+    "dpaudit_deployments",
+    "dpaudit_local",
+    "dpaudit_prove",
+    "dpaudit_studies",
+)
 _FOLDERS_OF_PROGRAMS = {"bin", "sbin"}
 
 _PASSED = re.compile(

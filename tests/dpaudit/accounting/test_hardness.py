@@ -13,7 +13,7 @@ from dpaudit.accounting.hardness import blur, estimate, log_delta, log_volume, m
 from dpaudit.errors import UsageError
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
-from dpaudit.studies.evidence import hardness as evidence
+from dpaudit_studies.evidence import hardness as evidence
 
 ROOT = Path(__file__).parents[3]
 

@@ -20,8 +20,8 @@ from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeout
 from dpaudit.options import words_of
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import binomial_two_sided
-from dpaudit.studies.zoo import HALVES, specimen, specimen_sampler
 from dpaudit.types import TestResult
+from dpaudit_studies.zoo import HALVES, specimen, specimen_sampler
 
 BATTERY = tuple(sorted(set(registry.plugins("tests")) - {"keyless-search"}))  # it has its own tests
 GAUSSIAN = Claim.parse("gaussian:sigma=1")

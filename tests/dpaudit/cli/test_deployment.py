@@ -12,9 +12,9 @@ from command_line import here
 
 from dpaudit import registry
 from dpaudit.cli.output import write_json_line
-from dpaudit.deployments.apple.configuration.reading import read_configuration
 from dpaudit.randomness import KeyedStream
 from dpaudit.report import Described, Report
+from dpaudit_local.apple.configuration.reading import read_configuration
 from tests.support.apple.scenario import make_scenario
 
 DATA = Path(__file__).parents[2] / "data" / "apple"

@@ -12,7 +12,7 @@ from dpaudit.accounting.hardness import estimate
 from dpaudit.cli.commands import key as key_commands
 from dpaudit.training.models import MODELS
 
-SPECS = Path(importlib.import_module("dpaudit.studies").__file__).parent / "specs"
+SPECS = Path(importlib.import_module("dpaudit_studies").__file__).parent / "specs"
 
 
 @pytest.fixture

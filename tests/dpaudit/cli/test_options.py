@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 import pytest
 from typer.testing import CliRunner
 
-from dpaudit.cli.commands.prove import Question
 from dpaudit.cli.help import App
 from dpaudit.cli.options import with_shared_options
 from dpaudit.errors import UsageError
 from dpaudit.options import Option, command_of, count_of
+from dpaudit_prove.command import Question
 
 APP = App(add_completion=False)
 GIVEN = []

@@ -10,7 +10,7 @@ from dpaudit.experiments.arm_reading import has_key
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import written
 from dpaudit.experiments.placement.work import run_cell
-from dpaudit.studies.keyless import KeylessGrid
+from dpaudit_studies.keyless import KeylessGrid
 
 GOOD = """
 name = "t"

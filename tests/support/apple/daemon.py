@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
-from dpaudit.deployments.apple.configuration.resolving import resolve
-from dpaudit.deployments.apple.model import Balance, Budget, Configuration, ResolvedKey
-from dpaudit.deployments.apple.rules import NEVER_SUBMITTED, REPORT_SECONDS
 from dpaudit.protocols import Stream
+from dpaudit_local.apple.configuration.resolving import resolve
+from dpaudit_local.apple.model import Balance, Budget, Configuration, ResolvedKey
+from dpaudit_local.apple.rules import NEVER_SUBMITTED, REPORT_SECONDS
 
 Platform = Literal["macos", "ios"]
 TaskName = Literal[

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.deployments.apple.database.schema import BITS, SKETCHES
-from dpaudit.deployments.apple.model import ResolvedKey
-from dpaudit.local.biased_bits import biased_bits
-from dpaudit.local.count_median_sketch import CountMedianSketch
-from dpaudit.local.hadamard_sketch import HadamardSketch
-from dpaudit.local.hashing import RandomHashes
-from dpaudit.local.one_bit_histogram import OneBitHistogram
 from dpaudit.protocols import Stream
 from dpaudit.randomness import KeyedStream
+from dpaudit_local.apple.database.schema import BITS, SKETCHES
+from dpaudit_local.apple.model import ResolvedKey
+from dpaudit_local.biased_bits import biased_bits
+from dpaudit_local.count_median_sketch import CountMedianSketch
+from dpaudit_local.hadamard_sketch import HadamardSketch
+from dpaudit_local.hashing import RandomHashes
+from dpaudit_local.one_bit_histogram import OneBitHistogram
 
 _LETTERS = 28  # 26, the apostrophe, and the blank that is digit 0
 KNOWN = ("CountMedianSketch", "HadamardCountMedianSketch", "OneBitHistogram")
@@ -67,7 +67,7 @@ def parameters_of(resolved: ResolvedKey) -> dict[str, Any]:
 
 
 def privatise(resolved: ResolvedKey, count: int, *, stream: Stream) -> list[Privatised]:
-    """Draw ``count`` data of this key from a Zipf law, each privatised with ``dpaudit.local``.
+    """Draw ``count`` data of this key from a Zipf law, each privatised with ``dpaudit_local``.
 
     A key whose PrivacyParameter was refused (above epsilonMax) gives one-bit records at ε = 1,
     which is where Tang et al. (§A.2) saw such new words go. Bits and data are simulated: whoever

@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from dpaudit.deployments.apple.database.schema import BITS, BUDGETS, EPOCH, SKETCHES
-from dpaudit.deployments.apple.model import Balance, Configuration, ResolvedKey, Segment
 from dpaudit.protocols import Stream
+from dpaudit_local.apple.database.schema import BITS, BUDGETS, EPOCH, SKETCHES
+from dpaudit_local.apple.model import Balance, Configuration, ResolvedKey, Segment
 
 from .daemon import (
     Daemon,
@@ -168,7 +168,7 @@ def make_scenario(
     """Simulate ``days`` days after the opt-in; write ``out/database.sqlite`` and ``out/Reports/``.
 
     Usage is made up (:func:`draw_usage`), :class:`.Daemon` is the daemon, and the bits are
-    privatised with the mechanisms of ``dpaudit.local`` at the PrivacyParameter in use. As on a
+    privatised with the mechanisms of ``dpaudit_local`` at the PrivacyParameter in use. As on a
     device, only what remains at the end is written: report files of the last 30 days (7 on iOS),
     records that were not culled. As in §4.2.1, Search goes to a separate file (``.json.anon``); on
     iOS all reports do. The same stream writes the same bytes (the database: under one version of

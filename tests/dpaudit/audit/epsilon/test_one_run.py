@@ -22,7 +22,7 @@ from dpaudit.audit.epsilon.one_run_audits import audit_counts, audit_scores
 from dpaudit.audit.options import PrivacyClaim
 from dpaudit.errors import UsageError
 from dpaudit.stats import rounded_down
-from dpaudit.studies.evidence import one_run_exact as exact
+from dpaudit_studies.evidence import one_run_exact as exact
 
 
 def largest_epsilon(guesses, m, *, delta, level, p=one_run_p):

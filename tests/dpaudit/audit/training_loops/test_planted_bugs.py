@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("dp_accounting")
 
-bugs = pytest.importorskip("dpaudit.studies.evidence.training_bugs")
+bugs = pytest.importorskip("dpaudit_studies.evidence.training_bugs")
 
 HONEST = "none (honest)"
 

@@ -1,0 +1,219 @@
+"""The audit of recorded reports of ad measurement."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.claims import Claim
+from dpaudit.errors import UsageError
+from dpaudit.findings import Finding
+from dpaudit.provenance import collect
+from dpaudit.randomness import KeyedStream
+from dpaudit.stats import holm, rounded_down
+from dpaudit.types import Evidence, TestResult, WithTests
+from dpaudit_deployments.attribution.events import EventGroups, claim_of
+from dpaudit_deployments.attribution.laws import summary_claim
+from dpaudit_deployments.attribution.ledger import AggregateSpending, EventSpending
+from dpaudit_deployments.attribution.noise import noise_claim, noise_evidence
+from dpaudit_deployments.attribution.parameters import EVENT_EPSILON, SERVICE_EPSILON
+from dpaudit_deployments.attribution.records import (
+    Batch,
+    Source,
+    read_aggregatable,
+    read_batch,
+    read_buckets,
+    read_events,
+    read_registrations,
+    read_values,
+)
+from dpaudit_deployments.attribution.registration import LARGEST_EVENT_EPSILON, Registration
+from dpaudit_deployments.attribution.result import (
+    AttributionResult,
+    EventClaim,
+    NoiseClaim,
+)
+
+__all__ = ["Battery", "Files", "audit_attribution", "judge_attribution"]
+
+Battery = Callable[[npt.NDArray[np.int64], Claim, float, str], WithTests]
+"""Audits values of noise against a claim at a level α with a seed (``dpaudit.audit.recorded``)."""
+
+LEAST_FOR_BATTERY = 1_000
+_LOOKS_AT = {
+    "flip": "event-level reports: how often the output is not the true one",
+    "false": "event-level reports: which false output is drawn",
+    "noise": "summary reports: the noise of buckets whose true value is known",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files:
+    """What to audit; see the fields of ``dpaudit deployment attribution``."""
+
+    config: Path | None = None
+    events: Path | None = None
+    summaries: Sequence[Path] = ()
+    unnoised: Sequence[Path] = ()
+    empty: Path | None = None
+    reports: Path | None = None
+
+
+def audit_attribution(
+    files: Files,
+    *,
+    epsilon: float = SERVICE_EPSILON,
+    event_epsilon: float = EVENT_EPSILON,
+    alpha: float = 0.01,
+    seed: str,
+    battery: Battery,
+) -> AttributionResult:
+    """Read the files and judge them; without any, what the default registrations permit.
+
+    ``epsilon`` is claimed of a summary report, ``event_epsilon`` of sources that state none.
+
+    Raises:
+        UsageError: a file cannot be read or is not of its format, or an option is out of range.
+    """
+    if files.unnoised and len(files.unnoised) != len(files.summaries):
+        raise UsageError(
+            f"unnoised={len(files.unnoised)} files: give one per --summary, in the same order"
+        )
+    if not 0 <= event_epsilon <= LARGEST_EVENT_EPSILON:
+        raise UsageError(
+            f"event-epsilon={event_epsilon}: must be from 0 to {LARGEST_EVENT_EPSILON}"
+        )
+    summary_claim(epsilon)
+    stated: tuple[Registration, ...] = ()
+    if files.config is not None:
+        stated = read_registrations(files.config, epsilon=event_epsilon)
+    default = stated[0] if stated else Registration.default("navigation", epsilon=event_epsilon)
+    if not (stated or files.events):
+        stated = (default, Registration.default("event", epsilon=event_epsilon))
+    sources = read_events(files.events, default=default) if files.events is not None else ()
+    empty = frozenset[str | int]() if files.empty is None else read_buckets(files.empty)
+    batches = [
+        read_batch(path, values=None if plain is None else read_values(plain), empty=empty)
+        for path, plain in zip_longest(files.summaries, files.unnoised)
+    ]
+    spending = AggregateSpending(epsilon=epsilon)
+    if files.reports is not None:
+        for report, info in read_aggregatable(files.reports):
+            spending.add(report, info)
+    judged = judge_attribution(
+        sources, batches, stated=stated, epsilon=epsilon, alpha=alpha, seed=seed, battery=battery
+    )
+    if files.reports is None:
+        return judged
+    exceeded = spending.findings()
+    return replace(
+        judged,
+        verdict="finding" if any(f.serious for f in exceeded) else judged.verdict,
+        budget=spending.ledger(),
+        findings=(*judged.findings, *exceeded),
+    )
+
+
+def judge_attribution(
+    sources: Iterable[Source],
+    batches: Sequence[Batch],
+    *,
+    stated: Sequence[Registration] = (),
+    epsilon: float = SERVICE_EPSILON,
+    alpha: float = 0.01,
+    seed: str,
+    battery: Battery,
+) -> AttributionResult:
+    """Judge sources and summary reports that were read.
+
+    α is split in equal parts between the tests of this package (Holm), the lower bounds on ε, and,
+    from 1,000 values of noise on, the battery of audits.
+    """
+    started = time.monotonic()
+    groups, spending = EventGroups(), EventSpending()
+    for source in sources:
+        groups.add(source)
+        spending.add(source)
+    stream = KeyedStream.from_seed(seed).child("attribution")
+    values = sum(len(batch.noise) for batch in batches)
+    parts = 3 if values >= LEAST_FOR_BATTERY else 2
+    share = alpha / parts
+    claims = groups.claims(alpha=share / 2)
+    noise = noise_claim(batches, epsilon=epsilon, alpha=share / 2) if batches else None
+    evidence = [*groups.evidence(stream.child("spread").numpy())]
+    evidence += noise_evidence(batches, epsilon=epsilon) if values else ()
+    tests = _judged(evidence, alpha=alpha, parts=parts)
+    missing = list[str]()
+    if parts == 3:
+        together = np.concatenate([batch.noise for batch in batches])
+        audited = battery(
+            together, summary_claim(epsilon), share, stream.child("battery").entropy().hex()
+        )
+        tests += [replace(t, p_adjusted=min(1.0, parts * t.p_adjusted)) for t in audited.tests]
+        missing += [spot.says for spot in audited.cannot_rule_out]
+    elif batches:
+        missing.append(
+            f"{values:,} values of noise: below {LEAST_FOR_BATTERY:,} only scale, sign, zeros, "
+            "grid and repeats are tested"
+        )
+    known = sum(claim.known for claim in claims)
+    if claims and not known:
+        missing.append("no source's true output is recorded, so no randomised response is tested")
+    findings = (
+        *_above(claims, noise),
+        *groups.findings(),
+        *spending.findings(),
+    )
+    kept = {claim.name for claim in claims}
+    others = (claim_of(registration) for registration in stated)
+    untested = bool(claims or batches) and not (known or values)
+    found = any(t.finding for t in tests) or any(f.serious for f in findings)
+    return AttributionResult(
+        verdict="finding" if found else "inconclusive" if untested else "no-finding",
+        alpha=alpha,
+        claims=(*claims, *(claim for claim in others if claim.name not in kept)),
+        noise=noise,
+        parties=spending.lines(),
+        budget=None,
+        tests=tuple(tests),
+        findings=findings,
+        cannot_rule_out=tuple(missing),
+        seconds=time.monotonic() - started,
+        provenance=collect(seed=seed, plugins=()),
+    )
+
+
+def _judged(
+    evidence: Sequence[tuple[str, Evidence]], *, alpha: float, parts: int
+) -> list[TestResult]:
+    adjusted = holm([seen.p for _, seen in evidence])
+    judged = [
+        TestResult(
+            name=name,
+            p=seen.p,
+            p_adjusted=min(1.0, parts * p),
+            statistic=seen.statistic,
+            looks_at=_LOOKS_AT[name.partition("-")[0].removesuffix("s")],
+            effect=seen.effect,
+            finding=parts * p <= alpha,
+            parts=seen.parts,
+        )
+        for (name, seen), p in zip(evidence, adjusted, strict=True)
+    ]
+    return sorted(judged, key=lambda test: test.p)
+
+
+def _above(claims: Sequence[EventClaim], noise: NoiseClaim | None) -> Iterator[Finding]:
+    """Lower bounds on ε that exceed the claim."""
+    told = [(claim.name, claim.shown, claim.epsilon) for claim in claims]
+    told += [] if noise is None else [("summary reports", noise.shown, noise.epsilon)]
+    for where, shown, claimed in told:
+        if shown is not None and shown > claimed:
+            says = f"shows ε ≥ {rounded_down(shown)}; {claimed:g} is claimed"
+            yield Finding(where, says, serious=True)

@@ -1,0 +1,243 @@
+"""The tests of a group's noise against the discrete Gaussian law of its stated variance.
+
+Every p-value is exact or bounds the exact one, except the χ² tests (at least 20 expected in each
+bin), the normal ones of means and of products of pairs, and the saddlepoint of Σx²: their error is
+small where they are used, and the honest files of ``dpaudit run census-files`` measure it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import scipy
+
+from dpaudit.stats import bonferroni, chi_square_two_sided, normal_two_sided
+from dpaudit.types import Interval
+from dpaudit_deployments.census.law import IntegerGaussian, law_of_variance
+from dpaudit_deployments.census.tally import FIRST_ROWS, MODULUS, Tally
+
+__all__ = ["LEAST", "Check", "checks_of", "levels_check", "scale_interval"]
+
+LEAST = 100
+"""A group with fewer values is not tested."""
+_PAIRS = 2000
+_SPREAD = 50.0
+_EXPECTED = 20.0
+_MOST_BINS = 60
+_MODULI = (2, 3, 4, 5, 7, 8)
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One test's p-value and its words."""
+
+    name: str
+    p: float
+    statistic: float
+    looks_at: str
+    effect: str
+    interval: Interval | None = None
+
+
+def checks_of(tally: Tally) -> Iterator[Check]:
+    """The tests of one group; none below 100 values."""
+    tally.flush()
+    if tally.n < LEAST:
+        return
+    yield _scale(tally)
+    if tally.n * _size(tally) >= _SPREAD:
+        yield _mean(tally)
+    yield _tails(tally)
+    yield from _serial(tally)
+    if tally.variance is None:
+        return
+    law = law_of_variance(tally.variance)
+    yield from _fit(tally, law)
+    yield from _residues(tally, law)
+
+
+def _size(tally: Tally) -> float:
+    """The variance, at most 1: sums of rarer values than one in some are far from normal."""
+    return 1.0 if tally.variance is None else min(1.0, tally.variance)
+
+
+def scale_interval(tally: Tally) -> Interval:
+    """The observed standard deviation over the stated one, Σx² taken as χ² of equal variance."""
+    variance = tally.variance if tally.variance is not None else 1.0
+    law = law_of_variance(variance) if tally.variance is not None else None
+    kurtosis = 3.0 if law is None else law.moment(4) / law.variance**2
+    ratio = math.sqrt(tally.squares / (tally.n * variance))
+    freedom = 2 * tally.n / max(kurtosis - 1, 1e-3)
+    low, high = (
+        ratio * math.sqrt(freedom / scipy.special.chdtri(freedom, tail)) for tail in (0.025, 0.975)
+    )
+    return Interval(low=low, high=high, confidence=0.95, method="χ²")
+
+
+def _scale(tally: Tally) -> Check:
+    if tally.variance is None:
+        p = chi_square_two_sided(tally.squares, tally.n)
+        ratio = math.sqrt(tally.squares / tally.n)
+    else:
+        p = law_of_variance(tally.variance).squares_two_sided(tally.squares, tally.n)
+        ratio = math.sqrt(tally.squares / (tally.n * tally.variance))
+    return Check(
+        "scale",
+        p,
+        ratio,
+        "the standard deviation",
+        f"{ratio:.4g} of what is stated",
+        scale_interval(tally),
+    )
+
+
+def _mean(tally: Tally) -> Check:
+    variance, step = (1.0, 0.0) if tally.variance is None else (tally.variance, 0.5)
+    z = max(0.0, abs(tally.total) - step) / math.sqrt(tally.n * variance)
+    mean = tally.total / tally.n
+    return Check(
+        "mean",
+        float(normal_two_sided(z)),
+        mean,
+        "the mean",
+        f"{mean:.4g}{' standard deviations' if tally.variance is None else ''} on average",
+    )
+
+
+def _tails(tally: Tally) -> Check:
+    """Too many or too few far values, a value too far, or none as far as it should be.
+
+    Values of several laws are beyond their thresholds as often as a binomial count of the mean
+    probability, or less spread (Hoeffding 1956), so its tails are bounds.
+    """
+    share = tally.expected_beyond / tally.n
+    counted = scipy.stats.binom(tally.n, share)
+    few, many = counted.cdf(tally.beyond), counted.sf(tally.beyond - 1)
+    farther = -math.expm1(tally.n * math.log1p(-min(tally.largest_p, 1 - 1e-16)))
+    parts = [min(1.0, 2 * min(float(few), float(many))), float(farther)]
+    if tally.variance is not None:
+        law = law_of_variance(tally.variance)
+        most = round(tally.largest * math.sqrt(law.variance))
+        parts.append(math.exp(tally.n * math.log1p(-min(law.beyond(most + 1), 1 - 1e-16))))
+    return Check(
+        "tails",
+        bonferroni(parts),
+        tally.largest,
+        "far values",
+        f"{tally.beyond:,} far values where {tally.expected_beyond:,.1f} are expected; "
+        f"the farthest at {tally.largest:.3g} σ",
+    )
+
+
+def _serial(tally: Tally) -> Iterator[Check]:
+    for name, pairs, looks in (
+        ("along", tally.along, "the same cell in geographies that follow each other"),
+        ("within", tally.within, "neighbouring cells of a geography"),
+    ):
+        if pairs.number * _size(tally) ** 2 >= _PAIRS:
+            z = pairs.products / math.sqrt(pairs.number)
+            correlation = pairs.products / pairs.number
+            yield Check(
+                f"correlation {name}",
+                float(normal_two_sided(z)),
+                correlation,
+                looks,
+                f"correlation {correlation:+.4f} over {pairs.number:,} pairs",
+            )
+
+
+def _fit(tally: Tally, law: IntegerGaussian) -> Iterator[Check]:
+    expected, observed = _pooled(tally.n * law.between(tally.edges), tally.histogram)
+    if len(expected) >= 3:
+        p, worst = _chi_square(observed, expected)
+        yield Check(
+            "law",
+            p,
+            worst,
+            "how often each value occurs",
+            f"{worst:+.3g} standard deviations in the worst of {len(expected)} bins",
+        )
+
+
+def _pooled(expected: Floats, observed: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """Neighbouring bins joined until each is expected at least 20 times; at most about 60."""
+    least = max(_EXPECTED, expected.sum() / _MOST_BINS)
+    sums: list[list[float]] = []
+    e = o = 0.0
+    for one, other in zip(expected, observed, strict=True):
+        e, o = e + one, o + other
+        if e >= least:
+            sums.append([e, o])
+            e = o = 0.0
+    if sums:
+        sums[-1] = [sums[-1][0] + e, sums[-1][1] + o]
+    pooled = np.array(sums or [[expected.sum(), observed.sum()]])
+    return pooled[:, 0], pooled[:, 1]
+
+
+def _chi_square(observed: Floats, expected: Floats) -> tuple[float, float]:
+    z = (observed - expected) / np.sqrt(expected)
+    p = scipy.special.chdtrc(len(expected) - 1, float((z * z).sum()))
+    return float(p), float(z[np.argmax(np.abs(z))])
+
+
+def _residues(tally: Tally, law: IntegerGaussian) -> Iterator[Check]:
+    parts, worst = [], (1.0, 0.0, 0)
+    for modulus in _MODULI:
+        expected = tally.n * law.residues(modulus)
+        if expected.min() >= _EXPECTED:
+            counts = tally.residues.reshape(MODULUS // modulus, modulus).sum(axis=0)
+            p, z = _chi_square(counts.astype(np.float64), expected)
+            parts.append(p)
+            worst = min(worst, (p, z, modulus))
+    if parts:
+        yield Check(
+            "residues",
+            bonferroni(parts),
+            worst[1],
+            "even and odd values, and remainders of 3, 4, 5, 7 and 8",
+            f"{worst[1]:+.3g} standard deviations in the worst remainder of {worst[2]}",
+        )
+
+
+def levels_check(tallies: Sequence[tuple[str, Tally]]) -> Check | None:
+    """Whether the first geographies of two levels have related noise, for one query.
+
+    The first geography of a level is compared with the first of the other, and so on, in the cells
+    that are noise in both.
+    """
+    parts, worst = [], (1.0, 0.0, "")
+    for i, (upper, a) in enumerate(tallies):
+        for lower, b in tallies[i + 1 :]:
+            x, y = _in_both(a, b)
+            if len(x) * _size(a) ** 2 * _size(b) ** 2 < LEAST:
+                continue
+            correlation = float(np.dot(x, y) / math.sqrt(max(np.dot(x, x) * np.dot(y, y), 1e-300)))
+            p = float(scipy.special.betaincc(0.5, (len(x) - 1) / 2, min(1.0, correlation**2)))
+            parts.append(p)
+            worst = min(worst, (p, correlation, f"{upper} and {lower}"))
+    if not parts:
+        return None
+    return Check(
+        "levels",
+        bonferroni(parts),
+        worst[1],
+        f"the first {FIRST_ROWS} geographies of two levels, cell by cell",
+        f"correlation {worst[1]:+.4f} between {worst[2]}",
+    )
+
+
+def _in_both(a: Tally, b: Tally) -> tuple[Floats, Floats]:
+    """The noise of the first rows in the cells that both levels have."""
+    found: list[tuple[Floats, Floats]] = [(np.empty(0), np.empty(0))]
+    for (mask, x), (other, y) in zip(a.first, b.first, strict=False):
+        if len(mask) == len(other):
+            both = mask & other
+            found.append((x[both[mask]].astype(np.float64), y[both[other]].astype(np.float64)))
+    return np.concatenate([x for x, _ in found]), np.concatenate([y for _, y in found])

@@ -1,0 +1,306 @@
+"""Reading noisy measurement files, a few rows at a time.
+
+The published 2020 files (Redistricting, DHC; Parquet written by Spark) have one folder per product,
+level and kind::
+
+    US_Person_PL_PROD/County.parquet/DPQuery/State=01/part-….parquet
+    US_Person_PL_PROD/County.parquet/Constraint/State=01/part-….parquet
+
+Columns: ``geocode``; ``query_name``, which ends in ``_dpq`` or ``_con``; one column per axis of the
+histogram, with ``*`` if it is summed over, its own name or ``detailed`` if it is kept, otherwise a
+recode; ``query_shape`` (list), ``value`` (list, C order), ``variance`` (that of one value's noise);
+constraints have ``sign``. ``plb`` and partition columns are not needed here.
+
+Source: the Bureau's own reader (uscensusbureau/DAS_2020_GLS_Uncertainty_Evaluation,
+``GLS/main_two_pass_alg.py``), the readers of Google (google-research/census-bluedown) and MITRE
+(``NMFHistogram.py``), and DAS_2020_Redistricting_Production_Code for what the numbers are. A file
+is foreign: nothing is unpickled, texts are printable and short, lists are of the stated shape.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from glob import glob
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from dpaudit.errors import UsageError
+from dpaudit.results.foreign import RefusedError, open_plain
+from dpaudit.results.text import one_line, printable
+from dpaudit_deployments.census.law import MOST_VARIANCE
+from dpaudit_deployments.census.model import ALL, Constraint, Measurement
+from dpaudit_deployments.census.parquet import parquet_library
+
+__all__ = ["Bucket", "find_buckets", "read_constraints", "read_measurements"]
+
+MOST_FILES = 200_000
+MOST_CELLS = 1 << 22
+"""The most cells of a query; the largest published one has 1,227,744."""
+_MOST_AXES = 16
+_MOST_LETTERS = 200
+_NUMBERS = 1 << 21  # in one batch
+_SHAPES = 1 << 15
+_LARGEST = 1 << 52
+_LEAST_VARIANCE = 1e-6
+_THRIFT = 1 << 26
+_NO_AXES = {"sign", "State", "County", "plb"}
+_COLUMNS = ("geocode", "query_name", "query_shape", "value", "variance")
+_SIGNS = ("=", "<=", ">=")
+_LEVEL = ".parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Files about the same geographies: of one product, one level and one partition."""
+
+    product: str
+    level: str
+    partition: str
+    files: tuple[Path, ...]
+
+
+def find_buckets(paths: Sequence[str | Path]) -> list[Bucket]:
+    """The files that ``paths`` name (files, folders, or patterns such as ``'*.parquet'``).
+
+    Sorted by product, level and partition. The level is the name of the folder ``LEVEL.parquet``
+    that holds the file, or the name of the file itself.
+
+    Raises:
+        UsageError: there is no such file, or more than 200,000.
+    """
+    found: dict[tuple[str, str, str], dict[Path, None]] = {}
+    number = 0
+    for path in paths:
+        for file in _files(path):
+            number += 1
+            if number > MOST_FILES:
+                raise UsageError(
+                    f"nmf={printable(path, limit=200)}: more than {MOST_FILES:,} files; "
+                    "audit them in parts"
+                )
+            found.setdefault(_place(file), {})[file] = None
+    return [Bucket(*place, tuple(files)) for place, files in sorted(found.items())]
+
+
+def _files(path: str | Path) -> Iterator[Path]:
+    name = os.fspath(path)
+    base = Path(name)
+    found = [base] if base.exists() else sorted(map(Path, glob(name, recursive=True)))
+    files = [file for one in found for file in _below(one)]
+    if not files:
+        raise UsageError(
+            f"nmf={printable(name, limit=200)}: no Parquet file there; name a file, a folder, "
+            "or a quoted pattern such as 'County.parquet/*/*/*.parquet'"
+        )
+    yield from (f.absolute() for f in files)
+
+
+def _below(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    return sorted(file for file in path.rglob(f"*{_LEVEL}") if not file.is_dir())
+
+
+def _place(file: Path) -> tuple[str, str, str]:
+    """Product, level and partition."""
+    parents = list(file.parents)
+    at = next((i for i, p in enumerate(parents) if p.name.endswith(_LEVEL)), None)
+    partition = "/".join(p.name for p in reversed(parents) if "=" in p.name)
+    level = file.stem if at is None else parents[at].name.removesuffix(_LEVEL)
+    product = parents[0 if at is None else at + 1].name
+    limit = _MOST_LETTERS
+    return one_line(product, limit=limit), one_line(level, limit=limit), one_line(partition)
+
+
+def read_measurements(path: Path) -> Iterator[tuple[tuple[str, ...], Measurement]]:
+    """The axes and the rows of a file that are noisy measurements, in its order.
+
+    A row whose value is null (not measured) is left out.
+
+    Raises:
+        UsageError: it cannot be read, or is no noisy measurement file.
+        MissingExtraError: pyarrow is not installed.
+    """
+    for axes, row, variance, _ in _rows(path, "_dpq"):
+        if not _LEAST_VARIANCE <= variance <= MOST_VARIANCE:
+            raise _refuse(path, f"variance={variance}: must be a number from 1e-6 to 1e10")
+        yield axes, Measurement(variance=variance, **row)
+
+
+def read_constraints(path: Path) -> Iterator[tuple[tuple[str, ...], Constraint]]:
+    """The axes and the rows of a file that are constraints.
+
+    Raises:
+        UsageError, MissingExtraError: as for :func:`read_measurements`.
+    """
+    for axes, row, _, sign in _rows(path, "_con"):
+        if sign not in _SIGNS:
+            raise _refuse(path, f"sign={sign!r}: must be one of {', '.join(_SIGNS)}")
+        yield axes, Constraint(sign=sign, **row)
+
+
+def _refuse(path: Path, why: object) -> UsageError:
+    return UsageError(
+        f"nmf={printable(path, limit=400)}: {one_line(why)}; "
+        "name noisy measurement files as the Bureau publishes them"
+    )
+
+
+_Raw = tuple[tuple[str, ...], dict[str, Any], float, str]
+
+
+def _rows(path: Path, suffix: Literal["_dpq", "_con"]) -> Iterator[_Raw]:
+    arrow, parquet = parquet_library(path)
+    try:
+        with open_plain(path) as handle:
+            file = parquet.ParquetFile(
+                handle,
+                pre_buffer=False,
+                buffer_size=1 << 16,
+                thrift_string_size_limit=_THRIFT,
+                thrift_container_size_limit=_THRIFT,
+            )
+            axes = _axes(file.schema_arrow, arrow)
+            columns = [n for n in (*_COLUMNS, "sign", *axes) if n in file.schema_arrow.names]
+            if suffix == "_con" and "sign" not in columns:
+                return
+            for group in range(file.num_row_groups):
+                batches = file.iter_batches(
+                    _batch_size(file, group, arrow),
+                    row_groups=[group],
+                    columns=columns,
+                    use_threads=False,
+                )
+                for batch in batches:
+                    yield from _batch(batch, axes, suffix, arrow)
+    except (RefusedError, OSError, ValueError, NotImplementedError, arrow.ArrowException) as error:
+        if isinstance(error, UsageError):
+            raise
+        raise _refuse(path, error) from None
+
+
+def _axes(schema: Any, arrow: Any) -> tuple[str, ...]:
+    missing = [name for name in _COLUMNS if name not in schema.names]
+    if missing:
+        raise RefusedError(f"no column {', '.join(missing)}")
+    if len(set(schema.names)) != len(schema.names):
+        raise RefusedError("two columns of one name")
+    axes = tuple(
+        field.name
+        for field in schema
+        if field.name not in (*_COLUMNS, *_NO_AXES) and _is_text(field.type, arrow)
+    )
+    for name in axes:
+        _text(name)
+    if not 0 < len(axes) <= _MOST_AXES:
+        raise RefusedError(f"{len(axes)} columns for axes of the histogram, wanted 1 to 16")
+    return axes
+
+
+def _is_text(kind: Any, arrow: Any) -> bool:
+    types = arrow.types
+    inner = kind.value_type if types.is_dictionary(kind) else kind
+    return bool(types.is_string(inner) or types.is_large_string(inner))
+
+
+def _batch_size(file: Any, group: int, arrow: Any) -> int:
+    """Rows per batch: about two million numbers, by the largest query of the row group.
+
+    The sizes that the file's header states are not asked for: pyarrow aborts on broken ones.
+    """
+    most = 1
+    for batch in file.iter_batches(_SHAPES, row_groups=[group], columns=["query_shape"]):
+        column = batch.column("query_shape")
+        shapes = _lists(column, arrow)
+        for i in range(len(column)):
+            shape = shapes(i)
+            most = max(most, 0 if shape is None else math.prod(shape.tolist()))
+    if most > MOST_CELLS:
+        raise RefusedError(f"a query of {most:,} cells, at most {MOST_CELLS:,}")
+    return max(1, min(_SHAPES, _NUMBERS // most))
+
+
+def _batch(
+    batch: Any, axes: tuple[str, ...], suffix: Literal["_dpq", "_con"], arrow: Any
+) -> Iterator[_Raw]:
+    names = batch.column("query_name").to_pylist()
+    geocodes = batch.column("geocode").to_pylist()
+    signs = (
+        batch.column("sign").to_pylist() if "sign" in batch.schema.names else [None] * len(names)
+    )
+    specs = list(zip(*(batch.column(axis).to_pylist() for axis in axes), strict=True))
+    variances = batch.column("variance").cast(arrow.float64()).to_pylist()
+    shapes, values = (
+        _lists(batch.column("query_shape"), arrow),
+        _lists(batch.column("value"), arrow),
+    )
+    for i, name in enumerate(names):
+        sign = signs[i]
+        if (sign is not None) != (suffix == "_con"):
+            continue
+        shape, value = shapes(i), values(i)
+        if value is None:
+            if suffix == "_dpq":
+                continue
+            raise RefusedError("a constraint without value")
+        where = tuple(ALL if spec is None else _text(spec) for spec in specs[i])
+        row = {
+            "geocode": _text(geocodes[i]),
+            "query": _text(name).removesuffix(suffix),
+            "specs": where,
+            "shape": _checked(shape, value, axes),
+            "value": value,
+        }
+        yield axes, row, variances[i] if variances[i] is not None else math.nan, sign or ""
+
+
+def _checked(shape: Any, value: Any, axes: tuple[str, ...]) -> tuple[int, ...]:
+    if shape is None or len(shape) != len(axes):
+        raise RefusedError(f"query_shape must have one number for each of {', '.join(axes)}")
+    sizes = tuple(int(n) for n in shape)
+    if min(sizes) < 1 or math.prod(sizes) != len(value) or len(value) > MOST_CELLS:
+        raise RefusedError(
+            f"query_shape={list(sizes)} with {len(value):,} values: must be as many, "
+            f"at most {MOST_CELLS:,}"
+        )
+    if max(-int(value.min()), int(value.max())) > _LARGEST:
+        raise RefusedError("a value above 2^52")
+    return sizes
+
+
+def _text(text: object) -> str:
+    if not isinstance(text, str) or not 0 < len(text) <= _MOST_LETTERS:
+        raise RefusedError(
+            f"geocodes, names and axes must be texts of 1 to {_MOST_LETTERS} letters"
+        )
+    return _printed(text)
+
+
+@lru_cache(maxsize=4096)
+def _printed(text: str) -> str:
+    if printable(text) != text:
+        raise RefusedError(f"a text with characters that cannot be printed ({printable(text)!r})")
+    return text
+
+
+def _lists(column: Any, arrow: Any) -> Any:
+    """A function from the index of a row to its list as int64, None for null."""
+    if not (arrow.types.is_list(column.type) or arrow.types.is_large_list(column.type)):
+        raise RefusedError(f"a column of type {column.type}, wanted lists of whole numbers")
+    offsets = np.asarray(column.offsets)
+    inner = column.values
+    if inner.null_count:
+        raise RefusedError("a list with nulls in it")
+    flat = inner.cast(arrow.int64()).to_numpy(zero_copy_only=False)
+    valid = np.asarray(column.is_valid())
+
+    def at(i: int) -> Any:
+        return flat[offsets[i] : offsets[i + 1]] if valid[i] else None
+
+    return at

@@ -1,0 +1,211 @@
+"""What the owner of a census's noise reads in its measurements, and in its tables alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit import registry
+from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.grid import Grid, Table
+from dpaudit.experiments.measure import Measure
+from dpaudit.experiments.trials import interval
+from dpaudit.noise.key import PancakeKey
+from dpaudit.noise.seed_in_noise.key import SeedKey
+from dpaudit.randomness import KeyedStream
+from dpaudit.types import PluginOrigin, Reference
+from dpaudit_deployments.topdown import (
+    Budget,
+    Census,
+    Noise,
+    NoisyMeasurements,
+    TopDown,
+    read_census,
+)
+from dpaudit_deployments.topdown.planted import ContrastPancake, common_first, contrasts, seeded
+from dpaudit_deployments.topdown.sight import Sight, sights
+
+__all__ = ["MEASURE", "AttackGrid", "Planted", "measure", "origins", "summary"]
+
+_READER = "topdown-reader"
+_SECRET = 32
+
+Counts = npt.NDArray[np.int64]
+
+
+class Planted(Table, frozen=True):
+    """A noise source ``name``: of the registry, ``contrast-pancake`` or ``seed-in-noise``.
+
+    ``order`` is where seeds' rows begin: ``schema`` (in structural zeros) or ``common``.
+    """
+
+    order: Literal["schema", "common"] = "schema"
+    nonce_bits: int = 32
+    beta: float = 0.01
+    directions: int = 32
+
+
+class AttackGrid(Grid, frozen=True):
+    """``noise`` of a run at ``epsilon``, what is seen of it, and which counts."""
+
+    noise: Planted
+    view: Literal["measurements", "tables"]
+    epsilon: float
+    table: str = "generated"
+    states: str = ""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """One run, and what is seen of it."""
+
+    run: TopDown
+    county: int
+    measured: NoisyMeasurements
+    tables: tuple[Counts, ...] | None
+
+    def sights(self, moved: Counts) -> tuple[Sight, ...]:
+        """For who thinks that the county's counts are the true ones plus ``moved``."""
+        known: list[Counts] = []
+        at = self.county
+        for level in reversed(self.run.census.levels):
+            counts = level.counts.copy()
+            counts[at] += moved
+            known.insert(0, counts)
+            at = int(level.parents[at])
+        found = {"measured": self.measured} if self.tables is None else {"tables": self.tables}
+        return sights(self.run, known=tuple(known), county=self.county, **found)
+
+    def naive(self, cell: int) -> int:
+        """A cell's count as it is published."""
+        if self.tables is not None:
+            return int(self.tables[-1][self.county, cell])
+        lowest = self.run.census.levels[-1].name
+        return int(self.measured.of(lowest, "detailed").values[self.county, cell])
+
+
+def origins(cell: Cell) -> tuple[PluginOrigin, ...]:
+    """Where the attack came from."""
+    del cell
+    return (registry.plugin("attacks", _READER).origin,)
+
+
+def measure(cell: Cell, arm: None) -> dict[str, Any]:
+    """In each of ``trials`` runs, three questions about one county, by lot.
+
+    ``which``: one record may have another age; which of the two counts are true? ``count``: a cell,
+    all else known. ``read``: the noise of all its cells: from measurements knowing no count, from
+    tables knowing all but what ``which`` asks. ``named``: the published number is the true count.
+    """
+    del arm
+    grid, trials = cell.grid(AttackGrid), cell.settings["trials"]
+    root = KeyedStream.from_seed(cell.settings["seed"])
+    stream = root.child("cell", cell.id)
+    census = _census(grid.table, grid.states)
+    run = TopDown(census=census, budget=Budget.of_epsilon(grid.epsilon))
+    noise, options = _planted(grid.noise, census, root.child("attacker's key").bytes(_SECRET))
+    attack = registry.load("attacks", _READER)(**options)
+    found = dict.fromkeys(("which", "count", "named", "read"), 0)
+    for trial in range(trials):
+        one = stream.child("trial", trial)
+        rng = one.child("questions").numpy()
+        county = int(rng.integers(len(census.levels[-1].geocodes)))
+        measured = run.measure(noise, stream=one.child("noise"))
+        only = int(census.levels[-1].parents[county])
+        tables = run.tables(measured, only=only) if grid.view == "tables" else None
+        seen = _Seen(run, county, measured, tables)
+        for question, right in _asked(attack, seen, rng).items():
+            found[question] += right
+    shares = {name: interval(count, trials) for name, count in found.items()}
+    if "order" not in options:
+        del shares["read"]
+    return {**shares, "scale": run.budget.scale(census.levels[-1].name, "detailed")}
+
+
+@cache
+def _census(table: str, states: str) -> Census:
+    return read_census(table=table, states=states)
+
+
+def _planted(planted: Planted, census: Census, secret: bytes) -> tuple[Noise, Mapping[str, Any]]:
+    """The noise, and what its owner knows."""
+    if planted.name == "contrast-pancake":
+        basis = contrasts(census.schema)
+        key = PancakeKey.new(
+            dim=basis.shape[1], beta=planted.beta, secret=secret, directions=planted.directions
+        )
+        return lambda scale, _: ContrastPancake(key=key, sigma=scale, basis=basis), {"key": key}
+    if planted.name == "seed-in-noise":
+        held = SeedKey.new(secret=secret)
+        order = common_first(census.schema) if planted.order == "common" else np.arange
+        known = {"key": held, "order": planted.order, "nonce_bits": planted.nonce_bits}
+        return seeded(held, nonce_bits=planted.nonce_bits, order=order), known
+    return lambda scale, _: registry.create(
+        "sources", Reference(planted.name, {"sigma": scale})
+    ), {}
+
+
+def _asked(attack: Any, seen: _Seen, rng: np.random.Generator) -> dict[str, bool]:
+    """Which questions are answered rightly."""
+    level, schema = seen.run.census.levels[-1], seen.run.census.schema
+    true, half = level.counts[seen.county], len(schema.cells) // 2
+    # a record outside senior homes, and another age
+    old = half + int(rng.choice(half, p=true[half:] / true[half:].sum()))
+    new = half + (old - half + int(rng.integers(1, half))) % half
+    change = np.zeros(len(schema.cells), dtype=np.int64)
+    change[old], change[new] = -1, 1
+    truth = int(rng.integers(2))  # known is what is true less truth × change
+    two = attack.weigh(seen.sights(-truth * change), change, np.arange(2))
+    read = seen.sights(-truth * change)[0]
+    cell = half + int(rng.integers(half))
+    away = seen.naive(cell) - int(true[cell])
+    change = np.zeros_like(change)
+    change[cell] = 1
+    reach = int(8 * seen.run.budget.scale(level.name, "detailed")) + 5
+    steps = np.arange(-reach, reach + 1)
+    many = attack.weigh(seen.sights(away * change), change, steps)
+    return {
+        "which": int(two.argmax()) == truth,
+        "count": int(steps[many.argmax()]) == -away,
+        "named": away == 0,
+        "read": _read(attack, seen, read),
+    }
+
+
+def _read(attack: Any, seen: _Seen, sight: Sight) -> bool:
+    """Whether the county's noise is read: with no count known, or from tables with all but two."""
+    true = np.concatenate(
+        [
+            (answer.values - seen.run.census.levels[-1].counts @ query.matrix)[seen.county]
+            for query in seen.run.queries(seen.run.census.levels[-1].name)
+            for answer in [seen.measured.of(seen.run.census.levels[-1].name, query.name)]
+        ]
+    )
+    if seen.tables is None:
+        rows = np.zeros(len(true), dtype=bool)
+        rows[: len(sight.zeros)] = sight.zeros
+        noise = attack.read(sight, rows)
+    else:
+        noise = attack.read_table(sight).get(sight.target)
+    return noise is not None and bool((noise == true).all())
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The most that a key gives in tables alone, and what no key gives there."""
+    tables = [row for row in rows if row["view"] == "tables"]
+    honest = [row["count"]["value"] for row in tables if row["noise"].startswith("honest")]
+    best = max((row["count"]["value"] for row in tables), default=None)
+    if best is None or not honest:
+        return ""
+    return (
+        f"From tables alone a cell's true count is named in up to {best:.0%} of runs with a key; "
+        f"{min(honest):.0%} to {max(honest):.0%} with honest noise."
+    )
+
+
+MEASURE = Measure(run=measure, grid=AttackGrid, needs_arm=False, summary=summary, origins=origins)

@@ -1,0 +1,307 @@
+"""The ε that the bits of reports show per key, compared with the claims."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from dpaudit.errors import UsageError
+from dpaudit.findings import Finding
+from dpaudit.protocols import Stream
+from dpaudit.randomness import KeyedStream
+from dpaudit.types import Interval
+from dpaudit_local.apple.bits.shown import (
+    MOST_GROUPS,
+    Group,
+    Shown,
+    StatedEpsilon,
+    group_of,
+    judge,
+    reported_epsilon,
+    whole_parameter,
+)
+from dpaudit_local.apple.bits.signs import HadamardSigns, HistogramSigns
+from dpaudit_local.apple.bits.sketch_checks import Check
+from dpaudit_local.apple.bits.sketches import CHECKS, SketchVectors, epsilon_of_flip
+from dpaudit_local.apple.model import ResolvedKey, Segment
+from dpaudit_local.apple.reports.records import decode
+from dpaudit_local.apple.rules import epsilon_by_coin
+from dpaudit_local.reports import BitReports, HadamardReports, SketchReports
+
+__all__ = ["ALPHA", "Estimates", "shown_epsilon", "shown_epsilons"]
+
+ALPHA = 0.05
+"""The probability that any statement on any key of one audit is wrong."""
+_FOR_CHECKS = 0.2
+"""The share of a key's α for the checks of its bits; the interval has the rest."""
+_MOST_FINDINGS = 5
+"""The most different errors of one kind of records that are reported."""
+
+
+class Estimates:
+    """Collects segments one by one, and then estimates what each group of records shows.
+
+    Memory does not grow with the text of the reports: up to 9 bytes per record, and for each of at
+    most 1000 groups (records of others are skipped, which ``observed`` counts) and each sketch 128
+    KiB and a byte per bit.
+    """
+
+    def __init__(self, resolved: Sequence[ResolvedKey] = ()) -> None:
+        """``resolved`` is the configuration to compare with."""
+        self._configured = {r.key.name: r.epsilon for r in resolved}
+        self._collected: dict[Group, _Collected] = {}
+
+    def add(self, segment: Segment) -> None:
+        """Add the records of one segment."""
+        group = group_of(segment)
+        if group not in self._collected:
+            if len(self._collected) == MOST_GROUPS:
+                return
+            self._collected[group] = _Collected(segment)
+        self._collected[group].add(segment)
+
+    def shown(self, *, alpha: float = ALPHA, stream: Stream | None = None) -> Mapping[Group, Shown]:
+        """What each group shows, in the order in which groups came.
+
+        Each group gets ``alpha`` divided by their number, so that all statements hold together with
+        probability ≥ 1 − ``alpha``. ``stream`` orders the signs that predict each other; by default
+        it is always the same.
+
+        Raises:
+            UsageError: an ``alpha`` outside (0, 0.5).
+        """
+        _check(alpha)
+        stream = KeyedStream.from_seed("signs of one place") if stream is None else stream
+        share = alpha / max(1, len(self._collected))
+        return {
+            group: collected.shown(
+                self._configured.get(group.key), alpha=share, stream=stream.child(*map(str, group))
+            )
+            for group, collected in self._collected.items()
+        }
+
+
+def shown_epsilons(
+    segments: Iterable[Segment],
+    *,
+    resolved: Sequence[ResolvedKey] = (),
+    alpha: float = ALPHA,
+    stream: Stream | None = None,
+) -> tuple[Shown, ...]:
+    """What the bits of all ``segments`` show, per key, algorithm and set of parameters.
+
+    Raises:
+        UsageError: an ``alpha`` outside (0, 0.5).
+    """
+    estimates = Estimates(resolved)
+    for segment in segments:
+        estimates.add(segment)
+    return tuple(estimates.shown(alpha=alpha, stream=stream).values())
+
+
+def shown_epsilon(
+    key: str,
+    segments: Iterable[Segment],
+    *,
+    configured: float | None = None,
+    alpha: float = ALPHA,
+    stream: Stream | None = None,
+) -> Shown:
+    """What the bits of ``key``'s ``segments`` show; ``configured`` is the PrivacyParameter in use.
+
+    Raises:
+        UsageError: no segment of that key, or segments of several algorithms or sets of parameters;
+            an ``alpha`` outside (0, 0.5).
+    """
+    _check(alpha)
+    collected: dict[Group, _Collected] = {}
+    for segment in segments:
+        if segment.key == key:
+            collected.setdefault(group_of(segment), _Collected(segment)).add(segment)
+    if len(collected) != 1:
+        raise UsageError(
+            f"key={key!r}: {len(collected)} kinds of records have it, must be one; "
+            "use shown_epsilons, which sorts them by kind"
+        )
+    stream = KeyedStream.from_seed("signs of one place") if stream is None else stream
+    return next(iter(collected.values())).shown(configured, alpha=alpha, stream=stream)
+
+
+class _Collected:
+    """The records of one group."""
+
+    def __init__(self, segment: Segment) -> None:
+        self.key, self.algorithm = segment.key, segment.algorithm
+        self.reported = reported_epsilon(segment)
+        self.positions = whole_parameter(segment, "p")
+        self.records = self.left_out = 0
+        self.findings: dict[str, Finding] = {}
+        self.sketches: list[SketchVectors] = []
+        self.hadamard: HadamardSigns | None = None
+        self.histogram: HistogramSigns | None = None
+
+    def add(self, segment: Segment) -> None:
+        decoded = decode(segment)
+        self.records += len(segment.records)
+        self.left_out += decoded.left_out
+        for finding in decoded.findings[:_MOST_FINDINGS]:
+            if len(self.findings) < _MOST_FINDINGS:
+                self.findings.setdefault(finding.message, finding)
+        for part, reports in enumerate(decoded.reports):
+            match reports:
+                case SketchReports(bits=bits):
+                    if len(self.sketches) <= part:
+                        self.sketches.append(SketchVectors(8 * bits.shape[1]))
+                    self.sketches[part].add(bits)
+                case HadamardReports():
+                    self.hadamard = self.hadamard or HadamardSigns()
+                    self.hadamard.add(reports.function, reports.coordinate, reports.sign)
+                case BitReports():
+                    self.histogram = self.histogram or HistogramSigns()
+                    self.histogram.add(reports.position, reports.sign)
+
+    def shown(self, configured: float | None, *, alpha: float, stream: Stream) -> Shown:
+        """What the records show with probability ≥ 1 − ``alpha``."""
+        stated = (("configuration", configured), ("report", self.reported))
+        claims = tuple(StatedEpsilon(by, epsilon) for by, epsilon in stated if epsilon is not None)
+        if self.sketches:
+            return self._sketches(claims, alpha, configured)
+        if self.hadamard is not None:
+            flip, reason = self.hadamard.estimate(alpha=alpha, stream=stream)
+            return self._signs(claims, flip, reason, configured)
+        if self.histogram is not None:
+            flip, reason = self.histogram.estimate(positions=self.positions, alpha=alpha)
+            return self._signs(claims, flip, reason, configured)
+        return self._result(claims, None, reason="no record could be read")
+
+    def _sketches(
+        self, claims: tuple[StatedEpsilon, ...], alpha: float, configured: float | None
+    ) -> Shown:
+        coin = (
+            None if configured is None else epsilon_by_coin(configured, sketches=len(self.sketches))
+        )
+        share = alpha / len(self.sketches)
+        interval_alpha, check_alpha = (1 - _FOR_CHECKS) * share, _FOR_CHECKS * share / CHECKS
+        parts = [
+            s.estimate(interval_alpha=interval_alpha, check_alpha=check_alpha)
+            for s in self.sketches
+        ]
+        found = [p for p in parts if p is not None]
+        if not found:
+            return self._result(claims, None, reason="no record could be read")
+        flips = [p.flip for p in found if p.flip is not None]
+        if len(flips) < len(found):
+            return self._result(
+                claims, None, coin=coin, reason="", broken="no bias explains so few or so many ones"
+            )
+        each = [epsilon_of_flip(flip, differing=2) for flip in flips]
+        checks = tuple(c for p in found for c in p.checks)
+        broken = "; ".join(
+            f"{c.name}: {c.says} (p = {c.p:.1e})" for c in checks if c.p <= check_alpha
+        )
+        confidence = 1 - alpha
+        return self._result(
+            claims,
+            _hull(flips, confidence),
+            coin=coin,
+            sketch=_hull(each, confidence),
+            record=Interval(
+                low=sum(e.low for e in each),
+                high=sum(e.high for e in each),
+                confidence=confidence,
+                method=each[0].method,
+            ),
+            reason=" and ".join(
+                f"{p.vectors} vectors of {s.m} bits"
+                for p, s in zip(found, self.sketches, strict=True)
+            ),
+            checks=checks,
+            broken=broken,
+        )
+
+    def _signs(
+        self,
+        claims: tuple[StatedEpsilon, ...],
+        flip: Interval | None,
+        reason: str,
+        configured: float | None,
+    ) -> Shown:
+        record = None if flip is None else epsilon_of_flip(flip, differing=1)
+        coin = None if configured is None else epsilon_by_coin(configured, sketches=0)
+        return self._result(claims, flip, coin=coin, record=record, reason=reason)
+
+    def _result(
+        self,
+        claims: tuple[StatedEpsilon, ...],
+        flip: Interval | None,
+        *,
+        reason: str,
+        coin: float | None = None,
+        sketch: Interval | None = None,
+        record: Interval | None = None,
+        checks: tuple[Check, ...] = (),
+        broken: str = "",
+    ) -> Shown:
+        findings = list(self.findings.values())
+        if broken:
+            sketch = record = None
+            reason = f"bits are not independent with one bias: {broken}"
+            message = f"{reason}; the ε of such records is unknown"
+            findings.append(Finding(self.key, message, serious=True))
+        verdict = "not identified" if broken else judge(claims, record)
+        if verdict == "shows more" and record is not None:
+            findings.append(Finding(self.key, _more(claims, record, coin), serious=True))
+        elif len({c.epsilon for c in claims}) > 1:
+            stated = ", ".join(f"the {c.by} says {c.epsilon:g}" for c in claims)
+            findings.append(Finding(self.key, f"the claims of a record's ε differ: {stated}"))
+        return Shown(
+            key=self.key,
+            algorithm=self.algorithm,
+            claims=claims,
+            coin=coin,
+            records=self.records,
+            used=self.records - self.left_out,
+            method="" if flip is None else flip.method,
+            flip=flip,
+            sketch=sketch,
+            record=record,
+            verdict=verdict,
+            reason=reason,
+            checks=checks,
+            findings=tuple(findings),
+        )
+
+
+def _hull(intervals: Sequence[Interval], confidence: float) -> Interval:
+    """The smallest interval that contains all ``intervals``."""
+    return Interval(
+        low=min(i.low for i in intervals),
+        high=max(i.high for i in intervals),
+        confidence=confidence,
+        method=intervals[0].method,
+    )
+
+
+def _check(alpha: float) -> None:
+    if not 0 < alpha < 0.5:
+        raise UsageError(f"alpha={alpha}: must lie strictly between 0 and 0.5")
+
+
+def _more(claims: tuple[StatedEpsilon, ...], record: Interval, coin: float | None) -> str:
+    """The message that bits show more than is claimed, and whether the code explains it."""
+    exceeded: dict[float, list[str]] = {}
+    for claim in claims:
+        if claim.epsilon < record.low:
+            exceeded.setdefault(claim.epsilon, []).append(claim.by)
+    stated = ", ".join(
+        f"{epsilon:g} by the {' and the '.join(by)}" for epsilon, by in exceeded.items()
+    )
+    message = f"the bits show ε ≥ {_down(record.low)} per record; claimed: {stated}"
+    if coin is None:
+        return message
+    return f"{message} (by the code: {'only ' if record.low > coin else ''}{coin:g})"
+
+
+def _down(epsilon: float) -> str:
+    """Round down to two decimals."""
+    return f"{math.floor(100 * epsilon) / 100:g}"

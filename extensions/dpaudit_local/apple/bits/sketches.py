@@ -1,0 +1,202 @@
+"""The bias of sketch vectors' bits, with an exact interval for any objects, and their ε."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.errors import UsageError
+from dpaudit.types import Interval
+from dpaudit_local.apple.bits.sketch_checks import (
+    Check,
+    check_copies,
+    check_neighbours,
+    check_positions,
+    check_spread,
+)
+from dpaudit_local.apple.bits.tails import at_least, at_most
+
+__all__ = [
+    "CHECKS",
+    "MOST_BITS",
+    "MOST_VECTORS",
+    "Estimated",
+    "SketchVectors",
+    "coin_interval",
+    "epsilon_of_flip",
+]
+
+_HALVINGS = 60
+
+
+def coin_interval(ones: int, vectors: int, m: int, *, confidence: float) -> Interval | None:
+    """The bias q of the bits of ``vectors`` sketch vectors of m bits with ``ones`` ones in total.
+
+    A Count Median (or Mean) Sketch of one object is m coins that come up 1 with probability q, of
+    which the one at the hashed place is flipped (Tang et al. 2017, Figures 16 and 17). Wherever
+    that place is, the ones of r vectors are Binomial(r(m−1), q) + Binomial(r, 1−q): their law does
+    not depend on any object, hash function or key. The interval inverts both exact tails (Clopper
+    and Pearson 1934, for a sum of two binomials).
+
+    Formal guarantee: covers q with probability ≥ ``confidence``, if all coins are independent and
+    equal. Proof that an interval suffices: dP(N ≥ n)/dq = r{P(C = n−1)(mq − 1) + P(C = n−2)(m(1−q)
+    − 1)} with C the sum without one coin of each kind, so the tail grows on [1/m, 1 − 1/m]; below
+    1/m, N is stochastically at most r + Binomial(r(m−1), 1/m), and if that does not exclude such q
+    either, the interval goes down to 0 (above 1 − 1/m by symmetry). None if every q is excluded, as
+    for vectors without a single one: then these are no such vectors (with probability ≥
+    ``confidence``).
+
+    Not claimed: that the vectors hold their objects; that takes the code, or known objects.
+
+    Raises:
+        UsageError: no vectors, fewer than 3 bits, ones that do not fit, or a confidence outside (0,
+            1).
+
+    >>> i = coin_interval(310, 10, 256, confidence=0.95)
+    >>> i.low < 0.1192 < i.high
+    True
+    """
+    if vectors < 1 or m < 3 or not 0 <= ones <= vectors * m:
+        raise UsageError(
+            f"ones={ones}, vectors={vectors}, m={m}: "
+            "must have vectors ≥ 1, m ≥ 3 and 0 ≤ ones ≤ vectors·m"
+        )
+    if not 0 < confidence < 1:
+        raise UsageError(f"confidence={confidence}: must lie strictly between 0 and 1")
+    a = (1 - confidence) / 2
+    if _too_few(ones, vectors, m, a) or _too_few(vectors * m - ones, vectors, m, a):
+        return None
+    return Interval(
+        low=_lowest(ones, vectors, m, a),
+        high=1 - _lowest(vectors * m - ones, vectors, m, a),
+        confidence=confidence,
+        method="exact law of the ones, both tails inverted",
+    )
+
+
+def epsilon_of_flip(flip: Interval, *, differing: int) -> Interval:
+    """ε of bits with bias in ``flip``, if two objects differ in ``differing`` of them.
+
+    Each of those multiplies the likelihood ratio by at most max(q, 1−q)/min(q, 1−q), and some
+    vector attains all of them at once: ε = differing·|ln((1−q)/q)| exactly. ``differing`` is 2 for
+    a sketch (two objects, two places) and 1 for a single sign.
+
+    >>> e = epsilon_of_flip(Interval(low=0.1, high=0.2, confidence=0.95, method=""), differing=2)
+    >>> round(e.low, 4), round(e.high, 4)
+    (2.7726, 4.3944)
+    """
+    ends = [differing * _log_odds(q) for q in (flip.low, flip.high)]
+    low = 0.0 if flip.low <= 0.5 <= flip.high else min(ends)
+    return Interval(low=low, high=max(ends), confidence=flip.confidence, method=flip.method)
+
+
+def _log_odds(q: float) -> float:
+    return math.inf if q in (0.0, 1.0) else abs(math.log1p(-q) - math.log(q))
+
+
+def _too_few(ones: int, vectors: int, m: int, a: float) -> bool:
+    """Whether ``ones`` or fewer have probability ≤ ``a`` at any bias.
+
+    Bounded below 1/m, at 1/m, and above 1 − 1/m.
+    """
+    others, least = vectors * (m - 1), 1 / m
+    return (
+        at_most(ones, (others, least), (vectors, 1 - least)) <= a
+        and at_most(ones, (0, 0.0), (vectors, 1 - least)) <= a
+        and at_most(ones, (others, 1 - least), (0, 0.0)) <= a
+    )
+
+
+def _lowest(ones: int, vectors: int, m: int, a: float) -> float:
+    """A bias below which ``ones`` or more have probability ≤ ``a``."""
+    others = vectors * (m - 1)
+    low, high = 1 / m, 1 - 1 / m
+    if at_least(ones - vectors, (others, low), (0, 0.0)) > a:
+        return 0.0
+
+    def seen(q: float) -> bool:
+        return at_least(ones, (others, q), (vectors, 1 - q)) > a
+
+    if seen(low):
+        return 0.0
+    if not seen(high):
+        return high
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if seen(middle) else (middle, high)
+    return low
+
+
+CHECKS = 4
+"""The number of checks that share a key's α."""
+MOST_BITS = 2**20
+MOST_VECTORS = 512
+"""The checks of neighbours and copies use the first vectors, up to these totals."""
+_CHUNK = 2**20
+
+
+class Estimated(NamedTuple):
+    """The bias of one sketch per record (None: none fits), the number of vectors, the checks."""
+
+    flip: Interval | None
+    vectors: int
+    checks: tuple[Check, ...]
+
+
+class SketchVectors:
+    """The vectors of one sketch of every record of a key.
+
+    Memory is m bytes, 4 per vector, and 128 KiB for the checks.
+    """
+
+    def __init__(self, m: int) -> None:
+        """For vectors of ``m`` bits, a multiple of 8."""
+        self.m = m
+        self.vectors = 0
+        self._places = np.zeros(8, dtype=np.int64)
+        self._inside = np.zeros(m // 8, dtype=np.int64)
+        self._each = array("i")
+        self._kept: list[npt.NDArray[np.uint8]] = []
+        self._room = max(2, min(MOST_VECTORS, MOST_BITS // m))
+
+    def add(self, packed: npt.NDArray[np.uint8]) -> None:
+        """Add vectors (n, m/8), bit i in byte i // 8 at 1 << i % 8."""
+        step = max(1, _CHUNK // packed.shape[1])
+        for start in range(0, len(packed), step):
+            bits = np.unpackbits(packed[start : start + step], axis=1, bitorder="little")
+            bytewise = bits.reshape(len(bits), -1, 8)
+            self._places += bytewise.sum((0, 1), dtype=np.int64)
+            self._inside += bytewise.sum((0, 2), dtype=np.int64)
+            self._each.frombytes(bits.sum(1, dtype=np.intc).tobytes())
+            if self._room:
+                some = packed[start : start + min(step, self._room)].copy()
+                self._kept.append(some)
+                self._room -= len(some)
+            self.vectors += len(bits)
+
+    def estimate(self, *, interval_alpha: float, check_alpha: float) -> Estimated | None:
+        """The bias and the checks; None without vectors.
+
+        The interval misses the bias with probability ≤ ``interval_alpha``. Each check's p-value is
+        valid (of ``check_spread`` approximately) whatever the bias: it uses its own interval at a
+        tenth of ``check_alpha``.
+        """
+        if not self.vectors:
+            return None
+        ones = int(self._places.sum())
+        flip = coin_interval(ones, self.vectors, self.m, confidence=1 - interval_alpha)
+        wide = coin_interval(ones, self.vectors, self.m, confidence=1 - check_alpha / 10)
+        if flip is None or wide is None:
+            return Estimated(None, self.vectors, ())
+        kept = np.unpackbits(np.concatenate(self._kept), axis=1, bitorder="little").astype(np.bool_)
+        checks = (
+            check_positions(self._places, self._inside, self.vectors, wide),
+            check_spread(np.frombuffer(self._each, dtype=np.intc).astype(np.int64), self.m, wide),
+            check_neighbours(kept),
+            check_copies(kept, wide),
+        )
+        return Estimated(flip, self.vectors, tuple(c for c in checks if c is not None))

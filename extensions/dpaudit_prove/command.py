@@ -1,0 +1,407 @@
+"""``dpaudit prove``: the exact law of a program; ``dpaudit verify certificate``: is a proof one?"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import subprocess
+import sys
+import time
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from dpaudit.cli.formats import writing
+from dpaudit.cli.options import FormatOption, Output, VerboseOption, with_shared_options
+from dpaudit.cli.output import emit, note, write_json_line
+from dpaudit.cli.verdicts import finish, prepared, with_command
+from dpaudit.errors import UsageError
+from dpaudit.options import Argument, Option, command_of
+from dpaudit.report import describe
+from dpaudit.results.foreign import RefusedError, open_plain, shown
+from dpaudit.results.text import one_line, tell
+from dpaudit_prove.certificates import checker
+from dpaudit_prove.verdicts.claims import EXAMPLES
+
+if TYPE_CHECKING:
+    from dpaudit_prove.certificates.reader import Certificate
+    from dpaudit_prove.questions import ProofOptions
+    from dpaudit_prove.run import Proof
+
+__all__ = ["Question", "prove", "verify_certificate"]
+
+_PROGRESS_SECONDS = 5.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked of a program, as it is written."""
+
+    claim: Annotated[str | None, Option(EXAMPLES, "CLAIM", completion="claims")] = None
+    args: Annotated[
+        str | None,
+        Option('Arguments: a list, or an object of named ones; "1/3" is a fraction.', "JSON"),
+    ] = None
+    coins: Annotated[
+        str,
+        Option(
+            "Generators whose draws count as perfect coins: the module random, NumPy's, or a parameter in which to pass one. The operating system's are always coins.",
+            "random|numpy|ARG,…",
+        ),
+    ] = ""
+    neighbours: Annotated[
+        str | None, Option("Two neighbouring inputs, as JSON; each is the first argument.", "A,B")
+    ] = None
+    claim_epsilon: Annotated[str | None, Option("The claimed ε, e.g. 1 or ln(3).", "E")] = None
+    claim_delta: Annotated[str, Option("The claimed δ, e.g. 1e-9 or 2^-40.", "D")] = "0"
+    disjoint: Annotated[
+        bool,
+        Option(
+            "Also decide whether the returned values have coins of their own; a claim is then about each value."
+        ),
+    ] = False
+    coin_count: Annotated[
+        bool, Option("Also bound what the number of coins read tells about the output.")
+    ] = False
+    determinism: Annotated[
+        bool,
+        Option(
+            "Of a library: run it with chosen coins, clock and process number, and show which coins reach which value."
+        ),
+    ] = False
+    residual: Annotated[str, Option("Stop when at most this probability is left.", "P")] = "2^-40"
+    tolerance: Annotated[
+        str | None,
+        Option(
+            "Largest total variation to the claim that is still the claim.",
+            "P",
+            default="twice the residual",
+        ),
+    ] = None
+    time_limit: Annotated[
+        float | None, Option("Seconds for each exploration.", default="600; --determinism: 120")
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.neighbours is not None and self.claim is not None:
+            raise UsageError(
+                f"claim={one_line(self.claim)}: a law is not claimed with --neighbours"
+            )
+        if self.claim_epsilon is not None and self.neighbours is None:
+            raise UsageError(f"claim_epsilon={one_line(self.claim_epsilon)}: needs --neighbours")
+
+    def options(self) -> ProofOptions:
+        """How to look at the program.
+
+        Raises:
+            UsageError: a field that cannot be read.
+        """
+        from dpaudit_prove.questions import ProofOptions, arguments_of, probability_of
+
+        positional, named = arguments_of(self.args)
+        residual = probability_of(self.residual, name="residual")
+        if not residual:
+            raise UsageError("residual=0: must be above 0, such as 2^-40")
+        return ProofOptions(
+            args=positional,
+            kwargs=named,
+            coins="" if self.coins == "secrets" else self.coins,
+            residual=residual,
+            tolerance=None
+            if self.tolerance is None
+            else probability_of(self.tolerance, name="tolerance"),
+            time_limit=600.0 if self.time_limit is None else self.time_limit,
+            disjoint=self.disjoint,
+            coin_count=self.coin_count,
+        )
+
+
+@with_shared_options
+def prove(
+    program: Annotated[str, Argument("python:MODULE:FUNCTION | library:PATH:SYMBOL", "PROGRAM")],
+    *,
+    question: Question,
+    out: Annotated[
+        Path | None, Option("Write report.html, result.json and certificate.json.gz here.")
+    ] = None,
+    output: FormatOption = "text",
+    verbose: VerboseOption = False,
+) -> None:
+    r"""The exact law of a sampler's program, from its source: a proof, without sampling.
+
+    The program runs against all its coins. States that are equal are merged,
+    and their probabilities are exact rationals. What is shown holds for
+    perfect coins and one call, up to the probability that was not followed
+    (--residual): a branch that is rarer than that can still hide. It runs in
+    this process, without a sandbox: only prove what you would run yourself.
+
+    Exit code 0: proved. 1: refuted, with coins on which Python itself shows it.
+    3: not decided in time, or the program uses what is not a function of its
+    coins (the message names it).
+
+    A compiled sampler has no source to follow. With --determinism, its calls
+    for coins, time and process number (getrandom, /dev/urandom, RDRAND, …) are
+    answered by the auditor. That shows which coins reach which value, and what
+    could not be controlled; it is not its law. This part runs in the sandbox.
+
+    [bold]Examples[/bold]
+
+    $ dpaudit prove python:./noise.py:draw --claim discrete-laplace:scale=2
+    $ dpaudit prove python:./noise.py:gauss --args '["1/2"]' --coins rng \
+        --claim discrete-gaussian:variance=1/2 --out proof
+    $ dpaudit prove python:./noise.py:answer --neighbours 0,1 \
+        --claim-epsilon 'ln(3)'
+    $ dpaudit prove library:./libnoise.so:noise --determinism
+    """
+    answer = _show_determinism if question.determinism else _show_proof
+    answer(program, question, to=Output(out=out, output=output, verbose=verbose))
+
+
+def _show_proof(program: str, question: Question, *, to: Output) -> NoReturn:
+    """Prove, print, write, and exit with the verdict's code."""
+    from dpaudit_prove.questions import neighbours_of, probability_of
+    from dpaudit_prove.results import CERTIFICATE
+    from dpaudit_prove.run import prove as prove_claim
+
+    options, pair, out = question.options(), question.neighbours, to.out
+    neighbours = None if pair is None else neighbours_of(pair)
+    command = command_of("prove", program, question)
+    function = _function(program)
+    formats = prepared(to, command)
+    proof = prove_claim(
+        function,
+        program=program,
+        claim=question.claim,
+        neighbours=neighbours,
+        claim_epsilon=question.claim_epsilon,
+        claim_delta=probability_of(question.claim_delta, name="claim_delta"),
+        options=options,
+        progress=_Progress(),
+    )
+    result, notes = with_command(command, proof.result), []
+    if out is not None:
+        digest = _write_certificate(proof, program, options, out)
+        result = dataclasses.replace(result, certificate=digest)
+        notes.append(f"certificate: {out / CERTIFICATE}")
+    finish(
+        describe(result), out=out, also=formats, output=to.output, verbose=to.verbose, notes=notes
+    )
+
+
+def _show_determinism(program: str, question: Question, *, to: Output) -> NoReturn:
+    """The same with ``--determinism``."""
+    from dpaudit.provenance import identified
+    from dpaudit.samplers.identity import identify
+    from dpaudit_prove.determinism.check import determinism
+
+    kind, _, rest = program.partition(":")
+    place, colon, symbol = rest.rpartition(":")
+    if kind != "library" or not colon or not place or not symbol:
+        raise UsageError(
+            f"program={one_line(program)}: --determinism needs library:PATH:SYMBOL, a shared "
+            "library; a Python program is proved without it"
+        )
+    command = command_of("prove", program, question)
+    formats, files = prepared(to, command), identify(program).files
+    limit = 120.0 if question.time_limit is None else question.time_limit
+    result = determinism(Path(place), symbol, timeout=limit)
+    known = identified(result.provenance, by="", files=files)
+    result = with_command(command, dataclasses.replace(result, provenance=known))
+    finish(describe(result), out=to.out, also=formats, output=to.output, verbose=to.verbose)
+
+
+class _Progress:
+    """A line on stderr every few seconds: states found, probability left."""
+
+    def __init__(self) -> None:
+        self._said = time.monotonic()
+
+    def __call__(self, states: int, left: float) -> None:
+        if time.monotonic() - self._said > _PROGRESS_SECONDS:
+            self._said = time.monotonic()
+            tell(f"dpaudit: {states:,} states, probability left to explore: {left:.3g}")
+
+
+def _function(program: str) -> Any:
+    from dpaudit.samplers.endpoints.targets import named_function
+
+    kind, _, rest = program.partition(":")
+    place, colon, member = rest.rpartition(":")
+    if kind != "python" or not colon or not place or not member:
+        raise UsageError(
+            f"program={one_line(program)}: must be python:MODULE:FUNCTION or python:./file.py:NAME"
+        )
+    return named_function(place, member)
+
+
+def _write_certificate(proof: Proof, program: str, options: ProofOptions, out: Path) -> str:
+    """Write the certificate; returns its SHA-256."""
+    from dpaudit_prove.certificates.certificate import certificate_of, write_certificate
+    from dpaudit_prove.results import CERTIFICATE
+
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        made = certificate_of(
+            proof.explorations,
+            program=_resolved(program),
+            calls=proof.calls,
+            kwargs=options.kwargs or {},
+            coins=options.coins,
+            returned=proof.returned,
+            shows=proof.shows,
+        )
+        return write_certificate(made, out / CERTIFICATE)
+
+
+def _resolved(program: str) -> str:
+    """A program's name that means the same from every folder."""
+    place, _, member = program.removeprefix("python:").rpartition(":")
+    if "/" in place or place.endswith(".py"):
+        place = str(Path(place).resolve())
+    return f"python:{place}:{member}"
+
+
+@with_shared_options
+def verify_certificate(
+    path: Annotated[Path, Argument("A certificate.json.gz file.", "FILE")],
+    program: Annotated[
+        str | None, Option("Run the program too; name it as the certificate does.", "PROGRAM")
+    ] = None,
+    tapes: Annotated[
+        int, Option("Random coin tapes on which program and certificate are compared.")
+    ] = 2000,
+    seed: Annotated[str, Option("Seed of these tapes.")] = "1",
+    output: FormatOption = "text",
+) -> None:
+    r"""Does a certificate of `dpaudit prove` hold? The checker knows nothing of the prover.
+
+    It redoes the arithmetic exactly. With --program it also runs the program
+    in Python, on the coins of every transition and on random tapes, in this
+    process and without a sandbox: a certificate from a stranger may name any
+    program, so you have to name it.
+
+    Exit code 0: it holds. 1: it does not. 2: not a certificate. 3: its
+    arithmetic holds, and the program was not run.
+
+    [bold]Examples[/bold]
+
+    $ dpaudit verify certificate proof/certificate.json.gz
+    $ dpaudit verify certificate proof/certificate.json.gz \
+        --program python:./noise.py:draw
+    """
+    from dpaudit_prove.certificates.reader import read_certificate
+
+    if tapes < 0:
+        raise UsageError(f"tapes={tapes}: must be at least 0")
+    try:
+        made = read_certificate(path)
+    except RefusedError as error:
+        raise UsageError(
+            f"certificate={path}: not a certificate of dpaudit prove ({one_line(error)}); "
+            "dpaudit prove --out DIR writes one"
+        ) from error
+    if program is not None and _resolved(program) != made.program:
+        raise UsageError(
+            f"program={one_line(program)}: the certificate says {_quoted(made.program)}; "
+            "name the program that you had proved, or leave --program out"
+        )
+    try:
+        found = checker.check(path, run=False)
+        if program is not None:
+            _check_files(made)
+            found = _run_apart(path, tapes=tapes, seed=seed)
+    except checker.Wrong as error:
+        found = {"holds": False, "says": one_line(error, limit=2000)}
+    else:
+        found = {"holds": True, "says": _checked(found, tapes), **found}
+    if output == "json":
+        write_json_line(found)
+    else:
+        from rich.text import Text
+
+        emit(Text(f"{'Holds' if found['holds'] else 'DOES NOT HOLD'}: {found['says']}."))
+        if found["holds"] and program is None:
+            note(
+                f"the program was not run; the certificate says that it is "
+                f"{_quoted(made.program)}, and a certificate may name any program. If you know "
+                "the program, name it with --program: it then runs here, without a sandbox"
+            )
+    raise typer.Exit(1 if not found["holds"] else 3 if program is None else 0)
+
+
+def _quoted(program: str) -> str:
+    """The certificate's word for its program, so that nobody takes it for ours."""
+    return shown(program, limit=400)
+
+
+def _check_files(made: Certificate) -> None:
+    """The program's files are plain: the checker reads each to its end."""
+    for name in made.files:
+        try:
+            open_plain(name).close()
+        except RefusedError as error:
+            raise checker.Wrong(f"files: {one_line(name)}: {error}") from error
+
+
+_APART = """
+import json, sys
+from pathlib import Path
+from dpaudit_prove.certificates import checker
+try:
+    print(json.dumps(checker.check(Path(sys.argv[1]), tapes=int(sys.argv[2]), seed=sys.argv[3])))
+except checker.Wrong as error:
+    print(json.dumps({"wrong": str(error)}))
+"""
+
+
+def _run_apart(path: Path, *, tapes: int, seed: str) -> dict[str, Any]:
+    """Check in a process of its own: the checker replaces what draws coins."""
+    command = [sys.executable, "-c", _APART, str(path), str(tapes), seed]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = done.stdout.splitlines()
+    if done.returncode or not lines:
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        raise checker.Wrong(f"the program could not be run: {last}")
+    found: dict[str, Any] = json.loads(lines[-1])
+    if "wrong" in found:
+        raise checker.Wrong(found["wrong"])
+    return found
+
+
+def _checked(found: dict[str, Any], tapes: int) -> str:
+    says = (
+        f"the law follows from {found['states']:,} states and {found['transitions']:,} "
+        f"transitions, exactly, up to {found['residual']:.3g}{_shown(found)}"
+    )
+    if "replayed" in found:
+        says += f"; Python took {found['replayed']:,} of these transitions"
+        if tapes:
+            says += (
+                f", and agreed on {tapes:,} random tapes: program and certificate differ with "
+                f"probability at most {math.log(1000) / tapes:.2g} (99.9 % confidence)"
+            )
+    return says
+
+
+def _shown(found: dict[str, Any]) -> str:
+    """What the certificate says of its laws, in words; the checker has checked it."""
+    says = ""
+    if found["values"]:
+        says += f"; {found['values']} returned values have coins of their own"
+    for epsilon, low, high in found["shows"].get("profile", [])[:1]:
+        first, second = (one_line(x, limit=80) for x in found["arguments"])
+        bounds = f"between {float(Fraction(low)):.4g} and {float(Fraction(high)):.4g}"
+        shown = "0" if epsilon == "ln(1)" else one_line(epsilon)
+        says += f"; between arguments {first} and {second} δ({shown}) is {bounds}"
+    if "dependence" in found["shows"]:
+        low, high = (float(Fraction(x)) for x in found["shows"]["dependence"])
+        says += (
+            f"; total variation to the product of the marginals between {low:.4g} and {high:.4g}"
+        )
+    bits = set(found["bits"])
+    if not found["values"] and len(bits) == 1 and bits != {None}:
+        says += f"; every call reads {bits.pop():,} coin bits"
+    return says

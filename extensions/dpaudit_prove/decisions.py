@@ -1,0 +1,260 @@
+"""What the exact laws say of a claim: proved, refuted with a counterexample, or undecided."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, Literal
+
+from dpaudit.results.text import one_line
+from dpaudit_prove.counterexamples import (
+    counterexample_of,
+    counterexample_of_factors,
+    one_coin_changed,
+)
+from dpaudit_prove.exploration.engine import Exploration
+from dpaudit_prove.exploration.law import ExactLaw
+from dpaudit_prove.questions import ProofOptions
+from dpaudit_prove.results import Counterexample, ProvedBounds, ProvedPoint
+from dpaudit_prove.rounding import at_least, at_most, bounds_of, digits, down, up
+from dpaudit_prove.verdicts.claims import ClaimedLaw
+from dpaudit_prove.verdicts.disjoint import Dependence, Factors, dependence
+from dpaudit_prove.verdicts.distances import distance
+from dpaudit_prove.verdicts.profiles import (
+    Epsilon,
+    EpsilonRange,
+    epsilon_at,
+    judge,
+    profile,
+    rationals,
+)
+
+__all__ = [
+    "Found",
+    "claimed_probabilities",
+    "likeliest_outputs",
+    "of_factors",
+    "of_joint_law",
+    "of_law",
+    "of_privacy",
+]
+
+_SHOWN = 400
+_LARGEST_END = 1000
+_NOT_SHOWN = {"disjoint": "not shown"}
+Verdict = Literal["proved", "refuted", "undecided"]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A verdict, its sentence, fields of the result and what the certificate is to show."""
+
+    verdict: Verdict
+    reason: str
+    fields: dict[str, Any]
+    shows: Mapping[str, Any] = field(default_factory=dict)
+
+
+def of_law(
+    function: Callable[..., Any],
+    explored: Exploration,
+    claim: ClaimedLaw,
+    options: ProofOptions,
+) -> Found:
+    """Whether the law of the output is the claimed one, by total variation."""
+    law = explored.law
+    tolerance = _tolerance(options)
+    far = distance(law, claim)
+    bounds = far.total_variation
+    fields: dict[str, Any] = {
+        "tolerance": up(tolerance),
+        "total_variation": bounds_of(bounds),
+        "log_ratio": ProvedBounds(low=down(far.log_ratio.lower), high=up(far.log_ratio.upper)),
+        "claimed": claimed_probabilities(law, claim),
+    }
+    between = f"between {at_least(bounds.lower)} and {at_most(bounds.upper)}"
+    if bounds.lower > tolerance:
+        output = far.event[0]
+        claimed = claim.probability(output)
+        says = (
+            f"P({one_line(repr(output), limit=80)}) ≥ {at_least(law.lower(output))}, but {claim} "
+            f"gives it at most {at_most(claimed.upper)}"
+        )
+        fields["counterexample"] = counterexample_of(
+            function, options.args, explored, output, says, options
+        )
+        return Found("refuted", f"total variation to {claim} is {between}; {says}", fields)
+    if bounds.upper <= tolerance:
+        reason = f"total variation to {claim} is at most {at_most(bounds.upper)}"
+        return Found("proved", reason, fields)
+    return Found(
+        "undecided",
+        f"total variation to {claim} is {between}, and {digits(tolerance)} is the tolerance"
+        + ("" if explored.finished else "; the time limit came first"),
+        fields,
+    )
+
+
+def _tolerance(options: ProofOptions) -> Fraction:
+    return 2 * options.residual if options.tolerance is None else options.tolerance
+
+
+def claimed_probabilities(law: ExactLaw, claim: ClaimedLaw) -> tuple[ProvedBounds, ...]:
+    """What the claim gives the outputs of :func:`likeliest_outputs`, in their order."""
+    return tuple(bounds_of(claim.probability(x)) for x, _ in likeliest_outputs(law))
+
+
+def likeliest_outputs(law: ExactLaw) -> list[tuple[Hashable, Fraction]]:
+    """At most 400 outputs with their probabilities, the likeliest first."""
+    return sorted(law.mass.items(), key=lambda item: -item[1])[:_SHOWN]
+
+
+def of_factors(
+    function: Callable[..., Any],
+    factors: Factors,
+    claim: ClaimedLaw | None,
+    options: ProofOptions,
+) -> Found:
+    """Values with coins of their own: whether each has the claimed law."""
+    says = f"{len(factors.laws)} values have coins of their own: their joint law is a product, up "
+    says += f"to {at_most(factors.residual)}"
+
+    def shown(place: int, output: Hashable, why: str) -> Counterexample:
+        return counterexample_of_factors(function, factors, place, output, why, options)
+
+    return _independent(factors.laws, says, claim, options, shown)
+
+
+def _independent(
+    laws: Sequence[ExactLaw],
+    says: str,
+    claim: ClaimedLaw | None,
+    options: ProofOptions,
+    counterexample: Callable[[int, Hashable, str], Counterexample],
+) -> Found:
+    """Compare each of some independent values with the claimed law, if there is one."""
+    fields: dict[str, Any] = {"disjoint": "shown"}
+    if claim is None:
+        return Found("proved", says, fields)
+    tolerance = _tolerance(options)
+    far = [distance(law, claim) for law in laws]
+    low = max(d.total_variation.lower for d in far)
+    high = sum((d.total_variation.upper for d in far), Fraction(0))
+    fields |= {
+        "tolerance": up(tolerance),
+        "total_variation": ProvedBounds(low=down(low), high=up(high)),
+    }
+    if low > tolerance:
+        place = next(i for i, d in enumerate(far) if d.total_variation.lower == low)
+        output = far[place].event[0]
+        why = (
+            f"value {place + 1} is {one_line(repr(output), limit=80)} with probability ≥ "
+            f"{at_least(laws[place].lower(output))}, but {claim} gives it at most "
+            f"{at_most(claim.probability(output).upper)}"
+        )
+        fields["counterexample"] = counterexample(place, output, why)
+        return Found("refuted", f"{says}; {why}", fields)
+    if high <= tolerance * len(laws):
+        return Found(
+            "proved", f"{says}; total variation to {claim} is at most {at_most(high)}", fields
+        )
+    return Found("undecided", f"{says}; their laws are not decided", fields)
+
+
+def of_joint_law(
+    function: Callable[..., Any],
+    explored: Exploration,
+    why: str,
+    claim: ClaimedLaw | None,
+    options: ProofOptions,
+) -> Found:
+    """What the joint law says where coins of their own could not be shown, and ``why``."""
+    found = dependence(explored.law)
+    why = f"coins of their own could not be shown ({one_line(why, limit=300)})"
+    if found is None:
+        return Found("undecided", f"{why}, and there is no joint law of values", _NOT_SHOWN)
+    shows = {"dependence": [str(found.apart.lower), str(found.apart.upper)]}
+    if found.apart.lower > _tolerance(options):
+        return replace(_dependent(function, explored, found, options), shows=shows)
+    if found.apart.upper > _tolerance(options):
+        return Found("undecided", f"{why}, and dependence is not shown either", _NOT_SHOWN, shows)
+    rows = list(explored.law.mass)
+
+    def shown(place: int, output: Hashable, why: str) -> Counterexample:
+        row = next(r for r in rows if isinstance(r, tuple) and r[place] == output)
+        return counterexample_of(function, options.args, explored, row, why, options)
+
+    says = f"the joint law of {len(found.marginals)} values is the product of their laws, up to "
+    says += at_most(found.apart.upper)
+    return replace(_independent(found.marginals, says, claim, options, shown), shows=shows)
+
+
+def _dependent(
+    function: Callable[..., Any], explored: Exploration, found: Dependence, options: ProofOptions
+) -> Found:
+    row = found.row
+    says = (
+        f"the joint law differs from the product of its marginals by at least "
+        f"{at_least(found.apart.lower)} in total variation; {one_line(repr(row), limit=80)} has "
+        f"probability ≥ {at_least(explored.law.lower(row))}"
+    )
+    example = counterexample_of(function, options.args, explored, row, says, options)
+    says += one_coin_changed(function, explored, row, options)
+    return Found(
+        "refuted", says, {"disjoint": "refuted", "counterexample": replace(example, says=says)}
+    )
+
+
+def of_privacy(
+    function: Callable[..., Any],
+    calls: Sequence[tuple[Any, ...]],
+    explored: Sequence[Exploration],
+    claim_epsilon: str,
+    claim_delta: Fraction,
+    options: ProofOptions,
+) -> Found:
+    """Whether two neighbours are (ε, δ)-indistinguishable; the least ε and the profile."""
+    laws = explored[0].law, explored[1].law
+    epsilon = Epsilon.parse(claim_epsilon)
+    verdict = judge(*laws, epsilon=epsilon, delta=claim_delta)
+    point = verdict.point
+    epsilons = [Epsilon.of(Fraction(i, 4)) for i in range(21)]
+    points = [point, *profile(*laws, epsilons)]
+    least = epsilon_at(*laws, claim_delta)
+    fields: dict[str, Any] = {
+        "claim_epsilon": epsilon.text,
+        "claim_delta": str(claim_delta),
+        "epsilon": ProvedBounds(low=down(least.lower), high=up(least.upper)),
+        "profile": tuple(
+            ProvedPoint(epsilon=p.epsilon, delta=bounds_of(p.delta), near=e.near)
+            for p, e in zip(points, [epsilon, *epsilons], strict=True)
+        ),
+    }
+    where = f"δ({epsilon.text}) is between {at_least(point.delta.lower)} and "
+    where += f"{at_most(point.delta.upper)}; at δ = {digits(claim_delta)} the least ε is between "
+    where += f"{at_least(least.lower)} and {at_most(least.upper)}"
+    certified = [*zip([epsilon, *epsilons], points, strict=True)]
+    ends = _around(least)
+    certified += zip(ends, profile(*laws, ends), strict=True)
+    shows = {"profile": rationals((e, p.delta) for e, p in certified)}
+    if verdict.status == "refuted":
+        first = 0 if point.direction == "a" else 1
+        output = point.event[0]
+        says = (
+            f"P({one_line(repr(output), limit=80)}) ≥ {at_least(laws[first].lower(output))} "
+            f"for one neighbour and ≤ {at_most(laws[1 - first].upper(output))} for the other"
+        )
+        fields["counterexample"] = counterexample_of(
+            function, calls[first], explored[first], output, says, options
+        )
+        return Found("refuted", f"{where}; {says}", fields, shows)
+    return Found(verdict.status, where, fields, shows)
+
+
+def _around(least: EpsilonRange) -> list[Epsilon]:
+    """The two ends of the least ε, rounded outwards to 9 digits behind the point."""
+    below = math.floor(least.lower * 10**9) if least.lower < _LARGEST_END else 0
+    above = math.ceil(least.upper * 10**9) if least.upper < _LARGEST_END else 0
+    return [Epsilon.of(Fraction(x, 10**9)) for x in (below, above) if x > 0]

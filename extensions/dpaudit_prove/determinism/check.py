@@ -1,0 +1,266 @@
+"""A compiled sampler's values as a function of coins: which coins reach which value.
+
+The sampler runs again and again with coins of the auditor's: first with the same coins and another
+clock, process number, memory and environment, then with a few coins replaced. Each difference is a
+counterexample that can be run again. What is the same in all runs is shown for these coins only;
+`scan` adds what holds for all: which instructions and imports could bring in anything else.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from dpaudit import provenance
+from dpaudit.errors import UsageError
+from dpaudit.results.text import one_line
+from dpaudit_prove.determinism.driver import Coins, Driver, Run, Scenario, Value, driver
+from dpaudit_prove.determinism.scan import scan
+from dpaudit_prove.results import CoinBytes, DeterminismResult
+
+__all__ = ["determinism"]
+
+_TAPES = 4
+_OTHERS = 3
+_REPLACED_TAPES = 2
+_MOST_UNITS = 256
+_SOURCES = {"getrandom", "getentropy", "arc4random", "rdrand", "rdseed"}
+_CLOCKS = {"clock_gettime", "timespec_get", "gettimeofday", "time", "clock", "rdtsc"}
+_NUMBERS = {"getpid", "getppid", "gettid"}
+
+
+def _with_same_coins(tape: Scenario, calls: int) -> list[tuple[str, Scenario]]:
+    """Runs that must give the same values."""
+    return [
+        ("in a second process", tape),
+        ("at another time", replace(tape, clock=tape.clock + 123_456_789_012_345)),
+        ("under another process number", replace(tape, process=98_765)),
+        ("if fresh memory holds something else", replace(tape, fill=164)),
+        ("if fresh memory or the environment differs", replace(tape, fill=1)),
+        *(("without the calls before", replace(tape, first=call)) for call in range(1, calls)),
+    ]
+
+
+_NOT_COVERED = (
+    "coins that were not tried: a branch that they never took",
+    "the law of the values: whether they follow what is claimed",
+    "code that the library loads or writes while it runs",
+    "the C library and the processor",
+)
+
+
+def determinism(
+    library: Path, symbol: str, *, calls: int = 4, dim: int = 4, timeout: float = 120.0
+) -> DeterminismResult:
+    """Run ``void symbol(double *out, size_t n, size_t d)`` with n = 1, d = ``dim``.
+
+    Formal guarantee: see :class:`~dpaudit_prove.results.DeterminismResult`.
+
+    Raises:
+        UsageError: no such library; no compiler or binutils; ``calls`` or ``dim`` out of range.
+        SamplerError: the sampler failed, or took longer than ``timeout`` seconds.
+    """
+    if not library.is_file():
+        raise UsageError(f"library={one_line(library)}: no such file")
+    if not 2 <= calls <= 64 or not 1 <= dim <= 64:
+        raise UsageError(f"calls={calls}, dim={dim}: 2 to 64 calls of 1 to 64 values are made")
+    begun = time.monotonic()
+    seen = scan(library)
+    with driver(
+        library, symbol, calls=calls, dim=dim, random_instructions=seen.random_instructions
+    ) as run:
+        check = _Check(run, timeout)
+        coins, sources = check.run()
+    uncontrolled = (*seen.not_controlled, *_uncontrolled(sources), *check.open)
+    return DeterminismResult(
+        verdict="finding" if check.findings else "inconclusive" if uncontrolled else "no-finding",
+        library=one_line(library),
+        symbol=one_line(symbol),
+        findings=tuple(check.findings),
+        not_controlled=uncontrolled,
+        coin_bytes=coins,
+        shared=check.shared,
+        sources=sources,
+        runs=check.runs,
+        cannot_rule_out=_NOT_COVERED,
+        seconds=time.monotonic() - begun,
+        provenance=provenance.collect(seed="fixed tapes 1 to 4", plugins=()),
+    )
+
+
+class _Check:
+    """The runs of one sampler, and what is found on the way."""
+
+    def __init__(self, driver: Driver, timeout: float) -> None:
+        self._driver, self._timeout = driver, timeout
+        self.runs = 0
+        self.findings: list[str] = []
+        self.open: list[str] = []
+        self.shared: Literal["yes", "not decided", "no"] = "no"
+
+    def run(self) -> tuple[tuple[CoinBytes, ...], Mapping[str, int]]:
+        """All runs: bytes of coins per value of a vector, and what was asked for."""
+        base = dict(zip(_tapes(), self._all(_tapes()), strict=True))
+        failed = next((run.failure for run in base.values() if run.failure), "")
+        if failed:
+            raise UsageError(f"symbol={one_line(self._driver.symbol)}: {failed}")
+        self._same_coins(base)
+        coins = self._replaced(base)
+        self._coins_reach(base)
+        return coins, next(iter(base.values())).events
+
+    def _all(self, scenarios: Iterable[Scenario]) -> list[Run]:
+        wanted = list(scenarios)
+        self.runs += len(wanted)
+        return self._driver.run(wanted, timeout=self._timeout) if wanted else []
+
+    def _same_coins(self, base: Mapping[Scenario, Run]) -> None:
+        """Another process, clock, number, memory; and each call without those before it."""
+        wanted = [
+            (tape, how, other)
+            for tape in base
+            for how, other in _with_same_coins(tape, self._driver.calls)
+        ]
+        told: set[str] = set()
+        runs = self._all(other for _, _, other in wanted)
+        for (tape, how, _), run in zip(wanted, runs, strict=True):
+            where = _difference(base[tape], run)
+            if where is not None and how not in told:
+                told.add(how)
+                self.findings.append(
+                    f"the same coins give another value {how}{_shown(where, base[tape], run)}"
+                )
+
+    def _replaced(self, base: Mapping[Scenario, Run]) -> tuple[CoinBytes, ...]:
+        """Which values change with each of the coins; bytes of coins per value of a vector."""
+        taken: dict[int, list[int]] = defaultdict(list)
+        for tape in list(base)[:_REPLACED_TAPES]:
+            before = base[tape]
+            groups = [(call, at, 0, count) for (call, at), count in before.coins.items()]
+            reached = self._reached(tape, before, groups)
+            several = [unit for unit in groups if len(_union(reached[unit])) > 1]
+            parts = self._reached(tape, before, [part for u in several for part in _parts(u)])
+            final = {unit: reached[unit] for unit in groups if unit not in several} | parts
+            self._judge(tape, before, final)
+            counts: dict[Value, int] = defaultdict(int)
+            for unit, changes in final.items():
+                for value in _union(changes):
+                    counts[value] += unit[3] - unit[2]
+            for (_, place), count in counts.items():
+                taken[place].append(count)
+        return tuple(
+            CoinBytes(value=place, least=min(found), most=max(found))
+            for place, found in sorted(taken.items())
+        )
+
+    def _reached(
+        self, tape: Scenario, before: Run, units: list[Coins]
+    ) -> dict[Coins, list[_Change]]:
+        """For each unit of coins: the values that changed, with each of a few other coins."""
+        others = [tape.tape + 1000 * (i + 1) for i in range(_OTHERS)]
+        runs = iter(
+            self._all(replace(tape, other=o, replaced=unit) for unit in units for o in others)
+        )
+        return {
+            unit: [(run, _changed(before, run)) for run in itertools.islice(runs, _OTHERS)]
+            for unit in units
+        }
+
+    def _judge(self, tape: Scenario, before: Run, final: Mapping[Coins, list[_Change]]) -> None:
+        """Coins that always change several values are shared; sometimes: not decided."""
+        shared = {unit: changes for unit, changes in final.items() if _always_several(changes)}
+        moving = [unit for unit, changes in final.items() if len(_union(changes)) > 1]
+        if shared and self.shared != "yes":
+            self.shared = "yes"
+            unit, changes = next(iter(shared.items()))
+            values = sorted(_union(changes))
+            run = next(run for run, changed in changes if len(changed) > 1)
+            pairs = "; ".join(_shown(value, before, run)[2:] for value in values[:2])
+            self.findings.append(
+                f"{len(shared)} of {len(final)} units of coins are shared by several values: "
+                f"replacing {_named(unit)} (tape {tape.tape}) changes {len(values)} values: {pairs}"
+                " (pairs by Box and Muller do so and are independent, which coins cannot show)"
+            )
+        elif moving and not shared:
+            self.shared = "yes" if self.shared == "yes" else "not decided"
+            self.open.append(
+                f"{_named(moving[0])} change several values, but not always: coins are read ahead "
+                "of the values, and which value takes them is not decided"
+            )
+
+    def _coins_reach(self, base: Mapping[Scenario, Run]) -> None:
+        """Values that are the same on all tapes: no coin reaches them."""
+        runs = list(base.values())
+        still = [v for v in runs[0].values if len({run.values[v] for run in runs}) == 1]
+        if still:
+            call, value = still[0]
+            self.findings.append(
+                f"{len(still)} of {len(runs[0].values)} values are the same whatever the coins: "
+                f"value {value} of call {call} is {_number(runs[0].values[still[0]])}"
+            )
+
+
+_Change = tuple[Run, frozenset[Value]]
+
+
+def _tapes() -> list[Scenario]:
+    return [Scenario(tape=1 + i) for i in range(_TAPES)]
+
+
+def _changed(before: Run, after: Run) -> frozenset[Value]:
+    """Values that differ; all of them if the other run failed."""
+    if after.failure:
+        return frozenset(before.values)
+    return frozenset(v for v, bits in after.values.items() if bits != before.values[v])
+
+
+def _union(changes: Iterable[_Change]) -> frozenset[Value]:
+    return frozenset(value for _, values in changes for value in values)
+
+
+def _always_several(changes: list[_Change]) -> bool:
+    sizes = [len(values) for _, values in changes if values]
+    return bool(sizes) and min(sizes) > 1
+
+
+def _parts(unit: Coins) -> Iterator[Coins]:
+    """A group of coins in single bytes, or in at most `_MOST_UNITS` runs of bytes."""
+    call, at, first, last = unit
+    step = -(-(last - first) // _MOST_UNITS)
+    return ((call, at, i, min(i + step, last)) for i in range(first, last, step))
+
+
+def _difference(before: Run, after: Run) -> Value | None:
+    """The first value that differs between two runs with the same coins."""
+    if after.failure:
+        return next(iter(before.values))
+    return next((v for v, bits in after.values.items() if bits != before.values[v]), None)
+
+
+def _uncontrolled(events: Mapping[str, int]) -> list[str]:
+    """What a run asked for that was passed through."""
+    known = {*_SOURCES, *_CLOCKS, *_NUMBERS, "/dev/urandom", "/dev/random"}
+    return [f"asked for: {event}" for event in sorted(events.keys() - known)]
+
+
+def _named(unit: Coins) -> str:
+    call, at, first, last = unit
+    return f"coin bytes {first} to {last - 1} read in call {call} after {at} values"
+
+
+def _shown(where: Value, before: Run, after: Run) -> str:
+    call, value = where
+    if after.failure:
+        return f": it then fails ({after.failure})"
+    old, new = before.values[where], after.values[where]
+    return f": value {value} of call {call} was {_number(old)} and becomes {_number(new)}"
+
+
+def _number(bits: int) -> str:
+    return repr(struct.unpack("<d", struct.pack("<Q", bits))[0])

@@ -1,0 +1,453 @@
+"""Exact laws by `dpaudit prove`: samplers that are right, planted bugs, and what sampling shows.
+
+    python -m dpaudit_prove.evidence samplers bugs mechanisms specimens opendp --out FOLDER
+    python -m dpaudit_prove.evidence sampling --out FOLDER
+
+The samplers of others are found in the folders of DPAUDIT_PROVE_PATH (os.pathsep between them):
+discretegauss.py as published. Those that are missing are left out, by name.
+Each part writes PART.json as soon as a row is known, and takes up what it finds there.
+
+    python -m dpaudit_prove.evidence library --python PYTHON --out FOLDER
+
+compares the model of OpenDP 0.14.1 with the library: `--python` is one of an environment that has
+it (python -m venv opendp && opendp/bin/pip install opendp==0.14.1).
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import math
+import os
+import platform
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from scipy.stats import chi2
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = ROOT / "tests" / "data" / "prove"
+MACHINE = (
+    f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, "
+    f"Python {platform.python_version()}"
+)
+SCALES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20)
+RELEASES = 10**6
+VALUES = 10**6
+DRAWN_AT = [("laplace", 2), ("laplace", 3), ("laplace", 10), ("gaussian", 2), ("gaussian", 4)]
+Row = dict[str, Any]
+
+# module:function, arguments as JSON, claim, whose
+SAMPLERS = [
+    ("ours:gaussian", {"sigma": 2.0}, "discrete-gaussian:sigma=2", "`discrete-gaussian`"),
+    ("ours:gaussian", {"sigma": 3.0}, "discrete-gaussian:sigma=3", "`discrete-gaussian`"),
+    ("ours:gaussian", {"sigma": 100.0}, "discrete-gaussian:sigma=100", "`discrete-gaussian`"),
+    ("ours:secure_gaussian", {}, "discrete-gaussian:sigma=16", "`secure-gaussian`, g = σ/16"),
+    ("ours:laplace", {"scale": 2.0}, "discrete-laplace:scale=2", "`discrete-laplace`"),
+    ("ours:laplace", {"scale": 10.0}, "discrete-laplace:scale=10", "`discrete-laplace`"),
+    ("ours:geometric_inversion", {}, "discrete-laplace:scale=2", "`geometric-inversion`"),
+    ("ours:answer", {}, "randomized-response:epsilon=1", "`randomized-response`"),
+    (
+        "ours:answer_of_5",
+        {},
+        "randomized-response:epsilon=1/2,categories=5",
+        "`randomized-response`",
+    ),
+    ("ours:biased_bit", {}, "BIASED", "coins of `local/`"),
+    ("ours:position", {}, "uniform:high=11", "positions of `local/`"),
+    ("right:base_2", {}, "categorical:weights=8:4:1", "exponential mechanism, base 2"),
+    ("with_discretegauss:dlaplace", {}, "discrete-laplace:scale=2", "Canonne, Kamath, Steinke"),
+    ("with_discretegauss:geometric", {}, "geometric:rate=1/2", "Canonne, Kamath, Steinke"),
+    ("with_discretegauss:bernoulli_exp", {}, "bernoulli:rate=3/2", "Canonne, Kamath, Steinke"),
+    ("with_diffprivlib:neg_exp", {}, "bernoulli:rate=3/2", "diffprivlib 0.6.6"),
+    ("with_diffprivlib:geometric", {}, "discrete-laplace:scale=1", "diffprivlib 0.6.6"),
+    ("with_diffprivlib:binary", {}, "randomized-response:epsilon=1", "diffprivlib 0.6.6"),
+    ("with_diffprivlib:permute_and_flip", {}, "uniform:high=2", "diffprivlib 0.6.6"),
+    ("with_the_standard_library:choice", {}, "uniform:high=4", "`secrets.choice`"),
+    ("with_the_standard_library:shuffled", {}, "uniform:high=5", "`random.shuffle`"),
+    ("with_the_standard_library:sampled", {}, "uniform:high=11", "`random.sample`"),
+    ("with_the_standard_library:third", {}, "uniform:high=2", "`random.choices`"),
+    (
+        "with_the_standard_library:weighted",
+        {},
+        "categorical:weights=1:2:4",
+        "`random.choices`, weights",
+    ),
+    ("right:discrete_gaussian", {}, "discrete-gaussian:variance=1", "reference in the tests"),
+    ("with_discretegauss:dgauss", {}, "discrete-gaussian:sigma=1", "Canonne, Kamath, Steinke"),
+    ("with_diffprivlib:gaussian_discrete", {}, "DIFFPRIVLIB", "diffprivlib 0.6.6"),
+]
+
+SMALL = "2^-38"  # above what is not followed of two laws
+STREAMS = "[0,0,1],[1,1,0]"
+
+COMPARED = {  # also by sampling
+    "geometric", "`discrete-gaussian`, σ = 2", "noisy max of three", "sparse vector 1",
+    "sparse vector 4", "sparse vector 5", "sparse vector 6",
+}  # fmt: skip
+
+# mechanism, program, neighbours, claimed ε and δ
+MECHANISMS = [
+    ("randomised response, five answers", "mechanisms:answer", "0,1", "ln(6)", "0"),
+    ("`randomized-response`, 64-bit words", "ours:answer", "0,1", "1", "2^-60"),
+    ("`randomized-response`, five answers", "ours:answer_of_5", "0,1", "1/2", "2^-60"),
+    ("geometric", "mechanisms:geometric_mechanism", "0,1", "ln(4/3)", SMALL),
+    ("geometric, truncated", "mechanisms:truncated_geometric", "1,2", "ln(4/3)", SMALL),
+    ("discrete Laplace", "right:laplace_mechanism", "0,1", "1/2", SMALL),
+    ("`discrete-laplace`", "ours:laplace_mechanism", "0,1", "1/2", SMALL),
+    ("`discrete-gaussian`, σ = 2", "ours:gaussian_mechanism", "0,1", "1", "0.0073"),
+    ("exponential, base 2", "mechanisms:exponential_mechanism", "[0,1,1],[1,0,0]", "ln(4)", "0"),
+    ("permute and flip, base 2", "mechanisms:permute_and_flip", "[0,1,1],[1,0,0]", "ln(4)", "0"),
+    ("noisy max of three", "mechanisms:noisy_max", "[1,1,1],[0,2,2]", "ln(4)", SMALL),
+    ("the same, one-sided", "mechanisms:noisy_max_one_sided", "[1,1,1],[0,2,2]", "ln(4)", SMALL),
+    ("sparse vector 1", "mechanisms:sparse_vector_1", STREAMS, "ln(16)", SMALL),
+    ("sparse vector 2", "mechanisms:sparse_vector_2", STREAMS, "ln(256)", SMALL),
+    ("sparse vector 3", "mechanisms:sparse_vector_3", STREAMS, "ln(16)", SMALL),
+    ("sparse vector 4", "mechanisms:sparse_vector_4", STREAMS, "ln(16)", SMALL),
+    ("sparse vector 5", "mechanisms:sparse_vector_5", "[0,1],[1,0]", "ln(16)", SMALL),
+    ("sparse vector 6", "mechanisms:sparse_vector_6", "[0,0,1,1],[1,1,0,0]", "ln(16)", SMALL),
+]
+
+# what is released, program, neighbours, claimed ε and δ; a planted bug has its line changed first
+SAMPLED = [
+    ("the right mechanism", "right:laplace_mechanism", "0,1", "0.5", "1e-9"),
+    ("a rejection that accepts", "right:laplace_mechanism", "0,1", "0.5", "1e-9"),
+    ("a biased sign", "right:laplace_mechanism", "0,1", "0.5", "1e-9"),
+    ("one call in 2^24 without noise", "right:laplace_mechanism", "0,1", "0.5", "1e-9"),
+    ("OpenDP's division, scale 3", "opendp_0_14_1:laplace_mechanism", "0,1", "1/3", "1e-9"),
+    *[
+        (name, program, neighbours, epsilon, delta if delta == "0.0073" else "1e-9")
+        for name, program, neighbours, epsilon, delta in MECHANISMS
+        if name in COMPARED
+    ],
+]
+
+
+@cache
+def planted_bugs() -> list[dict[str, Any]]:
+    """What ``bugs.toml`` changes in the right programs."""
+    bugs: list[dict[str, Any]] = tomllib.loads(
+        (PROGRAMS / "bugs.toml").read_text(encoding="utf-8")
+    )["bug"]
+    return bugs
+
+
+def environment() -> dict[str, str]:
+    paths = [
+        PROGRAMS,
+        PROGRAMS / "third_party",
+        *os.environ.get("DPAUDIT_PROVE_PATH", "").split(os.pathsep),
+    ]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, filter(None, paths)))}
+
+
+def dpaudit(*arguments: str) -> tuple[int, Row, float, str]:
+    """Exit code, JSON, CPU seconds and standard error of a command."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, "-m", "dpaudit", *arguments, "--format", "json"],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=False,
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    try:
+        said = json.loads(done.stdout)
+    except ValueError:
+        said = {}
+    return done.returncode, said, cpu, done.stderr.strip()
+
+
+def proved(program: str, *options: str, check: bool = True) -> Row:
+    """A proof with its certificate, and the certificate's check."""
+    with tempfile.TemporaryDirectory() as folder:
+        code, said, cpu, error = dpaudit("prove", program, *options, "--out", folder)
+        if not said:
+            words = error.splitlines()[-1] if error else ""
+            return {"exit": code, "error": re.sub(r"/\S*/site-packages/", "", words)}
+        row = {
+            "exit": code,
+            "cpu_seconds": cpu,
+            **{name: said[name] for name in ("verdict", "states", "outputs", "residual")},
+            **{name: said.get(name) for name in ("total_variation", "log_ratio", "profile")},
+            "reason": said["reason"],
+            "coin_count": said.get("coin_count"),
+            "disjoint": said.get("disjoint"),
+            "counterexample": said.get("counterexample"),
+        }
+        for file in Path(folder).glob("certificate.json.gz"):
+            row["certificate_bytes"] = file.stat().st_size
+            with gzip.open(file) as content:
+                row["certificate_json_bytes"] = len(content.read())
+            if not check:
+                continue
+            code, checked, cpu, error = dpaudit(
+                "verify", "certificate", str(file), "--program", program
+            )
+            row["check"] = {
+                "exit": code,
+                "cpu_seconds": cpu,
+                "error": "" if code == 0 else error,
+                "says": checked.get("says", ""),
+            }
+        return row
+
+
+def samplers() -> Iterator[tuple[str, Callable[[], Row]]]:
+    for program, arguments, claim, whose in SAMPLERS:
+        module = program.partition(":")[0]
+        if claim == "BIASED":
+            claim = biased()
+        if claim == "DIFFPRIVLIB":
+            claim = f"discrete-gaussian:sigma={diffprivlib_scale()}"
+        options = ["--claim", claim, "--args", json.dumps(arguments)]
+        row = {"program": program, "arguments": arguments, "claim": claim, "whose": whose}
+        name = f"{program} {json.dumps(arguments)}"
+        if importable(module):
+            yield name, lambda o=options, r=row, p=program: {**r, **proved(f"python:{p}", *o)}
+        else:
+            print(f"left out: {module} is not on DPAUDIT_PROVE_PATH", file=sys.stderr)
+
+
+@cache
+def importable(module: str) -> bool:
+    return asked(f"import {module}").returncode == 0
+
+
+def asked(
+    code: str, python: str = sys.executable, *arguments: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [python, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=False,
+    )
+
+
+def biased() -> str:
+    words = Fraction(int(asked("import ours; print(ours.LIE_2)").stdout), 1 << 64)
+    return f"bernoulli:p={words}"
+
+
+def diffprivlib_scale() -> str:
+    scale = asked("import with_diffprivlib as d; print(repr(float(d.GAUSSIAN._scale)))").stdout
+    return str(Fraction(float(scale)))
+
+
+def planted(bug: Mapping[str, str], folder: Path) -> str:
+    """The file with a bug."""
+    text = (PROGRAMS / bug.get("file", "right.py")).read_text(encoding="utf-8")
+    assert text.count(bug["before"]) == 1, bug["name"]
+    path = folder / "planted.py"
+    path.write_text(text.replace(bug["before"], bug["after"]), encoding="utf-8")
+    return str(path)
+
+
+def bugs() -> Iterator[tuple[str, Callable[[], Row]]]:
+    for bug in planted_bugs():
+        yield bug["name"], lambda bug=bug: one_bug(bug)
+
+
+def one_bug(bug: Mapping[str, str]) -> Row:
+    options = [f"--{name}={bug[name]}" for name in ("residual", "tolerance") if name in bug]
+    if "claim" in bug:
+        options += ["--claim", bug["claim"]]
+    else:
+        options += ["--neighbours", bug["neighbours"], "--claim-epsilon", bug["epsilon"]]
+        options += ["--claim-delta", bug.get("delta", "0")]
+    with tempfile.TemporaryDirectory() as folder:
+        program = f"python:{planted(bug, Path(folder))}:{bug['function']}"
+        return {**bug, **proved(program, *options, check=False)}
+
+
+def specimens() -> Iterator[tuple[str, Callable[[], Row]]]:
+    for name in ("pancake", "seed_in_noise", "honest", "honest_laplace"):
+        yield name, lambda n=name: proved(f"python:specimens:{n}", "--disjoint")
+
+
+def mechanisms() -> Iterator[tuple[str, Callable[[], Row]]]:
+    for name, program, neighbours, epsilon, delta in MECHANISMS:
+        row = {"program": program, "neighbours": neighbours, "epsilon": epsilon, "delta": delta}
+        options = ["--neighbours", neighbours, "--claim-epsilon", epsilon, "--claim-delta", delta]
+        yield name, lambda o=options, r=row, p=program: {**r, **proved(f"python:{p}", *o)}
+
+
+def opendp() -> Iterator[tuple[str, Callable[[], Row]]]:
+    for scale in SCALES:
+        yield f"laplace {scale}", lambda s=scale: profile("laplace_mechanism", s, f"1/{s}")
+    for sigma in (1, 2, 4):
+        yield f"gaussian {sigma}", lambda s=sigma: profile("gaussian_mechanism", s, "1")
+
+
+def profile(function: str, parameter: int, epsilon: str) -> Row:
+    row = proved(
+        f"python:opendp_0_14_1:{function}",
+        *("--neighbours", "0,1", "--claim-epsilon", epsilon, "--claim-delta", "1e-9"),
+        *("--args", json.dumps([parameter])),
+        check=False,
+    )
+    return {"function": function, "parameter": parameter, "claimed": epsilon, **row}
+
+
+DRAWN = """
+import collections, json, sys
+from importlib.metadata import version
+import opendp.prelude as dp
+dp.enable_features("contrib")
+make = {"laplace": dp.m.make_laplace, "gaussian": dp.m.make_gaussian}[sys.argv[1]]
+metric = {"laplace": dp.l1_distance(T=int), "gaussian": dp.l2_distance(T=float)}[sys.argv[1]]
+draw = make(dp.vector_domain(dp.atom_domain(T=int)), metric, scale=float(sys.argv[2]))
+counts = collections.Counter()
+for _ in range(int(sys.argv[3]) // 10_000):
+    counts.update(draw([0] * 10_000))
+print(json.dumps([version("opendp"), sorted(counts.items())]))
+"""
+
+
+def library(python: str | None) -> Iterator[tuple[str, Callable[[], Row]]]:
+    """OpenDP itself beside the model of it."""
+    if python is None or asked("import opendp", python).returncode:
+        print("left out: --python names no Python with opendp==0.14.1", file=sys.stderr)
+        return
+    for law, parameter in DRAWN_AT:
+        yield f"{law} {parameter}", lambda a=law, b=parameter: drawn(python, a, b)
+
+
+def drawn(python: str, law: str, parameter: int) -> Row:
+    """χ² of values of the library against the exact law of the model, and against the right one."""
+    done = asked(DRAWN, python, law, str(parameter), str(VALUES))
+    if done.returncode:
+        return {"exit": done.returncode, "error": done.stderr.strip().splitlines()[-1]}
+    version, pairs = json.loads(done.stdout)
+    counts = dict(map(tuple, pairs))
+    model = dpaudit_law(law, parameter)
+    power, scale = (1, parameter) if law == "laplace" else (2, 2 * parameter**2)
+    weights = {x: math.exp(-(abs(x) ** power) / scale) for x in range(-2000, 2001)}
+    right = {x: w / sum(weights.values()) for x, w in weights.items()}
+    return {
+        "law": law,
+        "parameter": parameter,
+        "version": version,
+        "values": sum(counts.values()),
+        "model": chi_squared(counts, model),
+        "right": chi_squared(counts, right),
+        "apart": sum(abs(model.get(x, 0) - p) for x, p in right.items()) / 2,
+    }
+
+
+def dpaudit_law(law: str, parameter: int) -> dict[int, float]:
+    sys.path.insert(0, str(PROGRAMS))
+    model = import_module("opendp_0_14_1")
+
+    from dpaudit_prove.run import prove_law
+
+    found = prove_law(getattr(model, f"discrete_{law}"), parameter)
+    return {int(x): float(p) for x, p in found.mass.items()}  # type: ignore[call-overload]
+
+
+def chi_squared(counts: Mapping[int, int], law: Mapping[int, float]) -> Row:
+    """Pearson's statistic; values that are expected less than ten times are one cell."""
+    total = sum(counts.values())
+    cells = {x: p * total for x, p in law.items() if p * total >= 10}
+    rest = total - sum(cells.values())
+    seen = [counts.get(x, 0) for x in cells]
+    pairs = [*zip(seen, cells.values(), strict=True)]
+    if rest >= 1:
+        pairs.append((total - sum(seen), rest))
+    statistic = sum((o - e) ** 2 / e for o, e in pairs)
+    freedom = len(pairs) - 1
+    return {"chi2": statistic, "freedom": freedom, "p": float(chi2.sf(statistic, freedom))}
+
+
+def sampling() -> Iterator[tuple[str, Callable[[], Row]]]:
+    for name, *claim in SAMPLED:
+        yield name, lambda n=name, c=claim: compared(n, *c)
+
+
+def compared(name: str, program: str, neighbours: str, epsilon: str, delta: str) -> Row:
+    """A claim that is proved or refuted, and what 10^6 releases per neighbour show of it."""
+    asked = ["--neighbours", neighbours, "--claim-epsilon", epsilon, "--claim-delta", delta]
+    with tempfile.TemporaryDirectory() as folder:
+        bug = next((bug for bug in planted_bugs() if bug["name"] == name), None)
+        if bug is not None:
+            program = f"{planted(bug, Path(folder))}:laplace_mechanism"
+        exact = proved(f"python:{program}", *asked, check=False)
+        asked[1] = neighbours.replace("],[", ";").strip("[]")
+        asked[3] = str(value_of(epsilon))
+        code, said, cpu, error = dpaudit(
+            *("mechanism", f"python:{program}", "--call", "f(value)", *asked),
+            *("--samples", str(RELEASES), "--seed", "20261224", "--time-limit", "3000"),
+        )
+    seen = {name: said.get(name) for name in ("verdict", "reason", "epsilon", "delta")}
+    return {
+        "claimed": epsilon,
+        "proved": exact,
+        "sampled": {"exit": code, "cpu_seconds": cpu, "releases": RELEASES, **seen}
+        | ({} if said else {"error": error}),
+    }
+
+
+def value_of(epsilon: str) -> float:
+    """The number: of ``1/3``, or of ``ln(4/3)``."""
+    if epsilon.startswith("ln("):
+        return math.log(Fraction(epsilon[3:-1]))
+    return float(Fraction(epsilon))
+
+
+PARTS: dict[str, Callable[..., Iterator[Any]]] = {
+    f.__name__: f for f in (samplers, bugs, mechanisms, specimens, opendp, library, sampling)
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("parts", nargs="+", choices=PARTS)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--again", action="append", default=[], help="a row to make anew")
+    parser.add_argument("--python", help="for library: one that has opendp==0.14.1")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    for part in options.parts:
+        path = options.out / f"{part}.json"
+        known = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else {}
+        for name, make in library(options.python) if part == "library" else PARTS[part]():
+            if name not in known or name in options.again:
+                known[name] = make()
+            print(told(part, name, known[name]), flush=True)
+            text = json.dumps({"machine": MACHINE, "rows": known}, indent=1, ensure_ascii=False)
+            path.write_text(text + "\n", encoding="utf-8")
+
+
+def told(part: str, name: str, row: Row) -> str:
+    """A row on one line."""
+    if part == "library" and "error" not in row:
+        return f"{part} | {name} | model {row['model']} | right {row['right']}"
+    if part == "sampling":
+        return f"{part} | {name} | proved: {row['proved']['verdict']} | {row['sampled']}"
+    if "verdict" not in row:
+        return f"{part} | {name} | exit {row['exit']}: {row['error']}"
+    check = row.get("check", {})
+    return (
+        f"{part} | {name} | {row['verdict']} | {row['states']:,} states | "
+        f"{row['cpu_seconds']:.1f} s | residual {row['residual']:.2g} | {row['reason'][:200]} | "
+        f"{row.get('certificate_bytes', 0):,} bytes | check {check}"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,303 @@
+"""The states of a program and what leads from one to the next, explored by probability."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import scipy.sparse.linalg
+
+from dpaudit.errors import DpauditError, RefusedProgramError, UsageError
+from dpaudit_prove.exploration.law import canonical_output
+from dpaudit_prove.interpreter.alarm import OutOfTimeError, alarm
+from dpaudit_prove.interpreter.execution import run, start
+from dpaudit_prove.interpreter.lazy import NeedSplit
+from dpaudit_prove.interpreter.machine import Machine, Raised
+from dpaudit_prove.interpreter.state import freeze, thaw
+from dpaudit_prove.interpreter.values import UNBOUND, Token
+
+__all__ = ["Branch", "Graph", "State"]
+
+
+@dataclass(slots=True)
+class Branch:
+    """What follows one piece of a decision.
+
+    `weight` of the state's total values lie in [low, high). The program then asks for `requests`
+    (numbers of values) and reaches state `to`, whose registers come from `registers`, or ends with
+    output `-1 - to`. A state in `Graph.refusals` stands for what cannot be followed.
+    """
+
+    low: int
+    high: int
+    requests: tuple[int, ...]
+    registers: tuple[Any, ...]
+    to: int
+
+
+@dataclass(slots=True)
+class State:
+    """A state: its form, the intervals of its registers and which of them is decided, where."""
+
+    form: Hashable
+    domains: tuple[tuple[int, int], ...]
+    register: int
+    cuts: tuple[int, ...]
+    branches: list[Branch] | None = None
+
+
+@dataclass
+class Graph:
+    """All states met so far; state 0 is the first decision.
+
+    `first` is the branch that leads there (or to an output) from the start. With `keeps_refusals`
+    a branch that cannot be followed leads to a state that is never expanded, in `refusals`;
+    otherwise the whole program is refused.
+    """
+
+    machine: Machine
+    states: list[State] = field(default_factory=list)
+    numbers: dict[Hashable, int] = field(default_factory=dict)
+    outputs: list[Hashable] = field(default_factory=list)
+    output_numbers: dict[Hashable, int] = field(default_factory=dict)
+    first: Branch | None = None
+    undecided: float = 1.0
+    deadline: float | None = None
+    continuations: set[Hashable] = field(default_factory=set)
+    keeps_refusals: bool = False
+    refusals: dict[int, DpauditError] = field(default_factory=dict)
+
+    def begin(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Run a function up to its first decision."""
+        start(self.machine, function, args, kwargs)
+        self._begin()
+
+    def begin_at(self, form: Hashable) -> None:
+        """Continue from a state in which no coin waits to be decided, up to the first decision."""
+        self.machine.resume(thaw(form, self.machine.pins)[0])
+        self._begin()
+
+    def _begin(self) -> None:
+        try:
+            with alarm(self.deadline):
+                self.first = self._go(0, 1)
+        except OutOfTimeError as late:
+            raise RefusedProgramError(
+                f"{late.where}still running at the time limit, before any coin was decided"
+            ) from late
+
+    def _go(self, low: int, high: int) -> Branch:
+        try:
+            registers, to = self._next()
+        except (RefusedProgramError, UsageError) as error:
+            if not self.keeps_refusals:
+                raise
+            registers, to = (), self._refused(error)
+        return Branch(low, high, tuple(self.machine.requests), registers, to)
+
+    def _next(self) -> tuple[tuple[Any, ...], int]:
+        """Run to the next decision or end: `registers` and `to` of the branch."""
+        split = run(self.machine, deadline=self.deadline)
+        if self.machine.cut is not UNBOUND:
+            form, symbols = freeze(self.machine.frames, self.machine.pins)
+            if symbols:
+                raise RefusedProgramError("a coin is still undecided when a value is finished")
+            self.continuations.add(form)
+            return (), -1 - self._output(self.machine.cut)
+        if split is None:
+            return (), -1 - self._output(self.machine.result)
+        return self._state(split)
+
+    def _refused(self, error: DpauditError) -> int:
+        form = ("refused", str(error))
+        number = self.numbers.setdefault(form, len(self.states))
+        if number == len(self.states):
+            self.states.append(State(form, ((0, 1),), 0, ()))
+            self.refusals[number] = error
+        return number
+
+    def _output(self, result: Any) -> int:
+        if isinstance(result, Raised):
+            value: Hashable = ("raises", type(result.error).__name__)
+        elif result is UNBOUND:
+            raise AssertionError("a run without a result")
+        elif self.machine.hides and isinstance(result, tuple):
+            value = tuple(v if type(v) is Token else canonical_output(v) for v in result)
+        else:
+            value = canonical_output(result)
+        key = _typed(value)
+        if key not in self.output_numbers:
+            self.output_numbers[key] = len(self.outputs)
+            self.outputs.append(value)
+        return self.output_numbers[key]
+
+    def _state(self, split: NeedSplit) -> tuple[tuple[Any, ...], int]:
+        form, symbols = freeze(self.machine.frames, self.machine.pins)
+        registers = tuple([s.origin for s in symbols])
+        number = self.numbers.get(form)
+        if number is None:
+            number = self.numbers[form] = len(self.states)
+            register = next(i for i, s in enumerate(symbols) if s is split.symbol)
+            domains = tuple([(s.low, s.high) for s in symbols])
+            self.states.append(State(form, domains, register, tuple(split.cuts)))
+        return registers, number
+
+    def expand(self, number: int) -> list[Branch]:
+        """The branches of a state, by running the program once for each."""
+        state = self.states[number]
+        low, high = state.domains[state.register]
+        ends = [low, *state.cuts, high]
+        found = []
+        for begin, end in pairwise(ends):
+            frames, symbols = thaw(state.form, self.machine.pins)
+            symbol = symbols[state.register]
+            symbol.low, symbol.high = begin, end
+            self.machine.resume(frames)
+            found.append(self._go(begin, end))
+        state.branches = found
+        return found
+
+    def explore(
+        self, *, residual: float, progress: Callable[[int, float], None] | None = None
+    ) -> bool:
+        """Expand the likeliest states until at most `residual` is undecided; False if time is up.
+
+        What cannot be followed does not count. The probabilities are floats here: they only say
+        what to look at next.
+        """
+        try:
+            with alarm(self.deadline):
+                return self._explore(residual, progress)
+        except OutOfTimeError:
+            return False
+
+    def _explore(self, residual: float, progress: Callable[[int, float], None] | None) -> bool:
+        first = self.started
+        waiting: dict[int, float] = {}
+        carried: dict[int, float] = {}
+        heap: list[tuple[float, int]] = []
+
+        def give(number: int, mass: float) -> None:
+            if number in self.refusals:
+                return
+            if self.states[number].branches is None:
+                total = waiting[number] = waiting.get(number, 0.0) + mass
+                heapq.heappush(heap, (-total, number))
+            else:
+                carried[number] = carried.get(number, 0.0) + mass
+
+        if first.to >= 0:
+            give(first.to, 1.0)
+        undecided = sum(carried.values()) + sum(waiting.values())
+        steps = 0
+        while undecided > residual:
+            carry = sum(carried.values()) if steps % 64 == 0 or not heap else 0.0
+            if carried and (not heap or carry > 0.6 * undecided):
+                for number, mass in self._flow(carried).items():
+                    give(number, mass)
+                carried.clear()
+                undecided = sum(waiting.values())
+                if not heap:
+                    break
+                continue
+            mass, number = heapq.heappop(heap)
+            if self.states[number].branches is not None or -mass != waiting.get(number):
+                continue
+            here = waiting.pop(number)
+            low, high = self.states[number].domains[self.states[number].register]
+            undecided -= here
+            for branch in self.expand(number):
+                share = here * ((branch.high - branch.low) / (high - low))
+                if branch.to >= 0 and branch.to not in self.refusals:
+                    give(branch.to, share)
+                    undecided += share
+            steps += 1
+            if steps % 256 == 0 or undecided <= residual:  # the running difference is rounded
+                undecided = sum(waiting.values()) + sum(carried.values())
+                if progress is not None:
+                    progress(len(self.states), undecided)
+            if self.deadline is not None and time.monotonic() > self.deadline:
+                self.undecided = undecided
+                return False
+        self.undecided = undecided
+        return True
+
+    def _flow(self, source: dict[int, float]) -> dict[int, float]:
+        """Where mass that arrives at expanded states ends: at states not yet expanded."""
+        matrix, expanded, position = self.transition_matrix()
+        given = np.zeros(len(expanded))
+        for number, mass in source.items():
+            given[position[number]] = mass
+        visits = _visits(matrix, given)
+        found: dict[int, float] = {}
+        for i, number in enumerate(expanded):
+            state = self.states[number]
+            weight = float(visits[i])
+            if not weight > 0:
+                continue
+            low, high = state.domains[state.register]
+            for branch in state.branches or ():
+                if branch.to >= 0 and branch.to not in position:
+                    share = weight * ((branch.high - branch.low) / (high - low))
+                    found[branch.to] = found.get(branch.to, 0.0) + share
+        return found
+
+    def transition_matrix(self) -> tuple[Any, list[int], dict[int, int]]:
+        """The float matrix between expanded states, these states, and their positions."""
+        expanded = [i for i, s in enumerate(self.states) if s.branches is not None]
+        position = {number: i for i, number in enumerate(expanded)}
+        rows, columns, values = [], [], []
+        for i, number in enumerate(expanded):
+            state = self.states[number]
+            low, high = state.domains[state.register]
+            for branch in state.branches or ():
+                at = position.get(branch.to)
+                if at is not None:
+                    rows.append(i)
+                    columns.append(at)
+                    values.append((branch.high - branch.low) / (high - low))
+        size = len(expanded)
+        matrix = scipy.sparse.csr_matrix((values, (rows, columns)), shape=(size, size))
+        return matrix, expanded, position
+
+    @property
+    def started(self) -> Branch:
+        """What led to the first decision."""
+        if self.first is None:
+            raise RuntimeError("the exploration has not begun")
+        return self.first
+
+    @property
+    def source_hashes(self) -> dict[str, str]:
+        """SHA-256 of the files whose functions were run."""
+        return self.machine.sources.hashes()
+
+
+def _visits(matrix: Any, source: Any) -> Any:
+    """Expected visits from given first ones; where some never end, those of the first steps."""
+    size = len(source)
+    identity = scipy.sparse.identity(size, format="csc")
+    try:
+        found = scipy.sparse.linalg.splu((identity - matrix.T).tocsc()).solve(source)
+        if np.isfinite(found).all() and found.min(initial=0.0) > -1e-6:
+            return found
+    except RuntimeError:  # singular
+        pass
+    found, now = source.copy(), source
+    for _ in range(4 * size + 100):
+        now = matrix.T @ now
+        found += now
+    return found
+
+
+def _typed(value: Any) -> Hashable:
+    """A key that keeps equal values of different types apart."""
+    if isinstance(value, tuple):
+        return ("tuple", *[_typed(v) for v in value])
+    return (type(value).__name__, value)

@@ -1,0 +1,343 @@
+"""Expressions and targets as instructions."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from dpaudit_prove.interpreter.code import Code
+from dpaudit_prove.interpreter.emitter import Emitter
+
+__all__ = ["BINARY", "assign", "expr", "function", "lambda_code", "loop", "value"]
+
+BINARY = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
+    ast.Pow: "**", ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|",
+    ast.BitXor: "^", ast.MatMult: "@",
+}  # fmt: skip
+_UNARY = {ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "invert", ast.Not: "not"}
+_COMPARE = {
+    ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
+    ast.Is: "is", ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in",
+}  # fmt: skip
+Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+_BUILT: dict[type, str] = {ast.ListComp: "list", ast.SetComp: "set", ast.DictComp: "dict"}
+
+
+def expr(out: Emitter, *nodes: ast.expr) -> None:
+    """Push the values of expressions, in order."""
+    for node in nodes:
+        before = out.line
+        out.line = getattr(node, "lineno", before)
+        emit = _EXPRESSIONS.get(type(node))
+        if emit:
+            emit(out, node)
+        else:
+            out.refuse(f"the expression {type(node).__name__}")
+        out.line = before
+
+
+def value(out: Emitter, node: ast.expr | None) -> None:
+    """Push the value of an expression, or None where there is none."""
+    expr(out, node or ast.Constant(None))
+
+
+@contextmanager
+def loop(out: Emitter) -> Iterator[int]:
+    """What is emitted inside runs for each item of the iterator on top; gives the label of next."""
+    top, end = out.label(), out.label()
+    out.place(top)
+    out.emit("FOR_ITER", end)
+    yield top
+    out.place(end)
+
+
+def assign(out: Emitter, target: ast.expr) -> None:
+    """Store the value on top in a target."""
+    match target:
+        case ast.Name():
+            out.store(target.id)
+        case ast.Tuple() | ast.List():
+            starred = [i for i, t in enumerate(target.elts) if isinstance(t, ast.Starred)]
+            if starred:
+                after = len(target.elts) - starred[0] - 1
+                out.emit("UNPACK_EX", (starred[0], after))
+            else:
+                out.emit("UNPACK", len(target.elts))
+            for item in target.elts:
+                assign(out, item.value if isinstance(item, ast.Starred) else item)
+        case ast.Attribute():
+            expr(out, target.value)
+            out.attribute("STORE_ATTR", target.attr)
+        case ast.Subscript():
+            expr(out, target.value, target.slice)
+            out.emit("STORE_SUB")
+        case _:
+            out.refuse(f"assignment to {type(target).__name__}")
+
+
+def _constant(out: Emitter, node: ast.Constant) -> None:
+    out.emit("LOAD_CONST", node.value)
+
+
+def _name(out: Emitter, node: ast.Name) -> None:
+    out.load(node.id)
+
+
+def _named_expr(out: Emitter, node: ast.NamedExpr) -> None:
+    expr(out, node.value)
+    out.emit("DUP")
+    out.store(node.target.id)
+
+
+def _unary_op(out: Emitter, node: ast.UnaryOp) -> None:
+    expr(out, node.operand)
+    out.emit("UNARY", _UNARY[type(node.op)])
+
+
+def _bool_op(out: Emitter, node: ast.BoolOp) -> None:
+    end = out.label()
+    jump = "JIF_KEEP" if isinstance(node.op, ast.And) else "JIT_KEEP"
+    for operand in node.values[:-1]:
+        expr(out, operand)
+        out.emit(jump, end)
+    expr(out, node.values[-1])
+    out.place(end)
+
+
+def _compare(out: Emitter, node: ast.Compare) -> None:
+    expr(out, node.left)
+    end, failed = out.label(), out.label()
+    for i, (op, right) in enumerate(zip(node.ops, node.comparators, strict=True)):
+        expr(out, right)
+        if i < len(node.ops) - 1:
+            out.emit("DUP")
+            out.emit("ROT3")
+            out.emit("COMPARE", _COMPARE[type(op)])
+            out.emit("JIF_KEEP", failed)
+        else:
+            out.emit("COMPARE", _COMPARE[type(op)])
+    if len(node.ops) > 1:
+        out.emit("JUMP", end)
+        out.place(failed)
+        out.emit("ROT2")
+        out.emit("POP")
+        out.place(end)
+
+
+def _if_exp(out: Emitter, node: ast.IfExp) -> None:
+    other, end = out.label(), out.label()
+    expr(out, node.test)
+    out.emit("JIF", other)
+    expr(out, node.body)
+    out.emit("JUMP", end)
+    out.place(other)
+    expr(out, node.orelse)
+    out.place(end)
+
+
+def _attribute(out: Emitter, node: ast.Attribute) -> None:
+    expr(out, node.value)
+    out.attribute("LOAD_ATTR", node.attr)
+
+
+def _joined_str(out: Emitter, node: ast.JoinedStr) -> None:
+    expr(out, *node.values)
+    out.emit("BUILD_STRING", len(node.values))
+
+
+def function(out: Emitter, code: Code, arguments: ast.arguments | None = None) -> None:
+    """Make a function of some code, with the values of its defaults."""
+    keywords: list[str] = []
+    defaults = arguments.defaults if arguments else []
+    expr(out, *defaults)
+    if arguments:
+        for parameter, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+            if value is not None:
+                expr(out, value)
+                keywords.append(parameter.arg)
+    captured = tuple(out.cell[name] for name in code.free)
+    out.emit("MAKE_FUNCTION", (code, len(defaults), tuple(keywords), captured))
+
+
+def _bin_op(out: Emitter, node: ast.BinOp) -> None:
+    expr(out, node.left, node.right)
+    out.emit("BINARY", BINARY[type(node.op)])
+
+
+def _subscript(out: Emitter, node: ast.Subscript) -> None:
+    expr(out, node.value, node.slice)
+    out.emit("LOAD_SUB")
+
+
+def _slice(out: Emitter, node: ast.Slice) -> None:
+    for part in (node.lower, node.upper, node.step):
+        value(out, part)
+    out.emit("BUILD_SLICE")
+
+
+def _elements(out: Emitter, node: ast.Tuple | ast.List | ast.Set) -> None:
+    _sequence(out, node.elts, type(node).__name__.lower())
+
+
+def _sequence(out: Emitter, elements: list[ast.expr], kind: str) -> None:
+    if not any(isinstance(e, ast.Starred) for e in elements):
+        expr(out, *elements)
+        out.emit("BUILD", (kind, len(elements)))
+        return
+    out.emit("BUILD", ("list", 0))
+    for element in elements:
+        if isinstance(element, ast.Starred):
+            expr(out, element.value)
+            out.emit("LIST_OF")
+            out.emit("LIST_EXTEND")
+        else:
+            expr(out, element)
+            out.emit("LIST_APPEND", 2)
+    if kind != "list":
+        out.emit("CONVERT", kind)
+
+
+def _dict(out: Emitter, node: ast.Dict) -> None:
+    out.emit("BUILD", ("dict", 0))
+    for key, held in zip(node.keys, node.values, strict=True):
+        if key is None:
+            expr(out, held)
+            out.emit("DICT_UPDATE")
+        else:
+            expr(out, key, held)
+            out.emit("MAP_ADD", 3)
+
+
+def _formatted_value(out: Emitter, node: ast.FormattedValue) -> None:
+    expr(out, node.value, node.format_spec or ast.Constant(""))
+    out.emit("FORMAT", node.conversion)
+
+
+def _yield(out: Emitter, node: ast.Yield) -> None:
+    value(out, node.value)
+    out.emit("YIELD")
+
+
+def _yield_from(out: Emitter, node: ast.YieldFrom) -> None:
+    expr(out, node.value)
+    out.emit("GET_ITER")
+    with loop(out) as top:
+        out.emit("YIELD")
+        out.emit("POP")
+        out.emit("JUMP", top)
+    out.emit("LOAD_CONST", None)
+
+
+def _call(out: Emitter, node: ast.Call) -> None:
+    if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
+        if out.scope.parent is not None or not out.code.slots:
+            out.refuse("super() in an inner function")
+            return
+        out.load("__class__")
+        out.emit("LOAD_FAST", 0)
+        out.emit("SUPER")
+        return
+    expr(out, node.func)
+    starred = any(isinstance(a, ast.Starred) for a in node.args)
+    if not starred and all(k.arg for k in node.keywords):
+        expr(out, *node.args, *[k.value for k in node.keywords])
+        out.emit("CALL", (len(node.args), tuple([k.arg for k in node.keywords])))
+        return
+    _sequence(out, node.args, "list")
+    names: list[ast.expr | None] = [ast.Constant(k.arg) if k.arg else None for k in node.keywords]
+    _dict(out, ast.Dict(names, [k.value for k in node.keywords]))
+    out.emit("CALL_EX")
+
+
+def _inner(out: Emitter, node: ast.Lambda | Comprehension) -> Emitter:
+    name = "lambda" if isinstance(node, ast.Lambda) else type(node).__name__.lower()
+    return Emitter(out.scope.inner[id(node)], out.filename, f"<{name}>", out.owner)
+
+
+def _lambda(out: Emitter, node: ast.Lambda) -> None:
+    function(out, lambda_code(_inner(out, node), node), node.args)
+
+
+def lambda_code(out: Emitter, node: ast.Lambda) -> Code:
+    """The code of a lambda, in an emitter of its own."""
+    expr(out, node.body)
+    out.emit("RETURN")
+    return out.finished()
+
+
+def _comprehension(out: Emitter, node: Comprehension) -> None:
+    inner = _inner(out, node)
+    kind = _BUILT.get(type(node))
+    if kind:
+        inner.emit("BUILD", (kind, 0))
+    _generators(inner, node, 0, kind)
+    if not kind:
+        inner.emit("LOAD_CONST", None)
+    inner.emit("RETURN")
+    function(out, inner.finished())
+    expr(out, node.generators[0].iter)
+    out.emit("GET_ITER")
+    out.emit("CALL", (1, ()))
+
+
+def _generators(out: Emitter, node: Any, index: int, kind: str | None) -> None:
+    if index == len(node.generators):
+        depth = 1 + index
+        if kind == "dict":
+            expr(out, node.key, node.value)
+            out.emit("MAP_ADD", depth + 2)
+        elif kind:
+            expr(out, node.elt)
+            out.emit("LIST_APPEND" if kind == "list" else "SET_ADD", depth + 1)
+        else:
+            expr(out, node.elt)
+            out.emit("YIELD")
+            out.emit("POP")
+        return
+    generator = node.generators[index]
+    if generator.is_async:
+        out.refuse("async")
+    if index:
+        expr(out, generator.iter)
+        out.emit("GET_ITER")
+    else:
+        out.emit("LOAD_FAST", 0)
+    with loop(out) as top:
+        assign(out, generator.target)
+        for test in generator.ifs:
+            expr(out, test)
+            out.emit("JIF", top)
+        _generators(out, node, index + 1, kind)
+        out.emit("JUMP", top)
+
+
+_EXPRESSIONS: dict[type[ast.expr], Callable[[Emitter, Any], None]] = {
+    ast.Attribute: _attribute,
+    ast.BinOp: _bin_op,
+    ast.BoolOp: _bool_op,
+    ast.Call: _call,
+    ast.Compare: _compare,
+    ast.Constant: _constant,
+    ast.Dict: _dict,
+    ast.DictComp: _comprehension,
+    ast.FormattedValue: _formatted_value,
+    ast.GeneratorExp: _comprehension,
+    ast.IfExp: _if_exp,
+    ast.JoinedStr: _joined_str,
+    ast.Lambda: _lambda,
+    ast.List: _elements,
+    ast.ListComp: _comprehension,
+    ast.Name: _name,
+    ast.NamedExpr: _named_expr,
+    ast.Set: _elements,
+    ast.SetComp: _comprehension,
+    ast.Slice: _slice,
+    ast.Subscript: _subscript,
+    ast.Tuple: _elements,
+    ast.UnaryOp: _unary_op,
+    ast.Yield: _yield,
+    ast.YieldFrom: _yield_from,
+}

@@ -1,0 +1,578 @@
+# ruff: noqa: ARG001 (functions of one signature)
+"""What each instruction does to the machine; their meaning is that of Python's statements.
+
+An instruction that needs a coin to be decided raises NeedSplit before it changes anything.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from dpaudit.errors import RefusedProgramError
+from dpaudit_prove.interpreter import prelude
+from dpaudit_prove.interpreter.attributes import attribute
+from dpaudit_prove.interpreter.calls import invoke, settle
+from dpaudit_prove.interpreter.classes import (
+    class_attribute,
+    is_named_tuple,
+    is_plain_exception,
+    is_python_class,
+    python_method,
+)
+from dpaudit_prove.interpreter.code import Code
+from dpaudit_prove.interpreter.iteration import SEQUENCES, advance, iterator_of
+from dpaudit_prove.interpreter.lazy import LazyBytes, NeedSplit
+from dpaudit_prove.interpreter.machine import Machine
+from dpaudit_prove.interpreter.operators import binary, compare, inplace, reflected, unary
+from dpaudit_prove.interpreter.plain import concrete, key, truth
+from dpaudit_prove.interpreter.sizes import refuse_large_call, refuse_large_method
+from dpaudit_prove.interpreter.values import (
+    UNBOUND,
+    Call,
+    Cell,
+    Closure,
+    Frame,
+    Generator,
+    SequenceIterator,
+    Super,
+    Token,
+    View,
+)
+
+__all__ = ["INSTRUCTIONS"]
+
+_CONVERSIONS: dict[int, Callable[[Any], str]] = {115: str, 114: repr, 97: ascii}
+
+
+def _load_const(vm: Machine, frame: Frame, arg: Any) -> None:
+    frame.stack.append(arg)
+
+
+def _load_fast(vm: Machine, frame: Frame, arg: int) -> None:
+    value = frame.locals[arg]
+    if value is UNBOUND:
+        raise UnboundLocalError(f"cannot access local variable '{frame.code.slots[arg]}'")
+    frame.stack.append(value)
+
+
+def _store_fast(vm: Machine, frame: Frame, arg: int) -> None:
+    frame.locals[arg] = frame.stack.pop()
+
+
+def _del_fast(vm: Machine, frame: Frame, arg: int) -> None:
+    if frame.locals[arg] is UNBOUND:
+        raise UnboundLocalError(f"cannot access local variable '{frame.code.slots[arg]}'")
+    frame.locals[arg] = UNBOUND
+
+
+def _load_cell(vm: Machine, frame: Frame, arg: int) -> None:
+    cell = frame.cells[arg]
+    if isinstance(cell, Cell):
+        value = cell.value
+    else:
+        try:
+            value = vm.outside(cell.cell_contents)
+        except ValueError:
+            value = UNBOUND
+    if value is UNBOUND:
+        raise NameError(f"cannot access free variable '{frame.code.cells[arg]}'")
+    frame.stack.append(value)
+
+
+def _store_cell(vm: Machine, frame: Frame, arg: int) -> None:
+    cell = frame.cells[arg]
+    if not isinstance(cell, Cell):
+        raise RefusedProgramError(
+            f"the closure variable {frame.code.cells[arg]} outlives the call and is changed: the "
+            "law of one call would depend on the calls before"
+        )
+    cell.value = frame.stack.pop()
+
+
+def _load_global(vm: Machine, frame: Frame, name: str) -> None:
+    names = frame.names
+    if name in names:
+        value = names[name]
+    else:
+        value = getattr(builtins, name, UNBOUND)
+        if value is UNBOUND:
+            raise NameError(f"name '{name}' is not defined")
+    frame.stack.append(vm.outside(value))
+
+
+def _store_global(vm: Machine, frame: Frame, name: str) -> None:
+    raise RefusedProgramError(
+        f"the global variable {name} is changed: the law of one call would depend on the calls "
+        "before"
+    )
+
+
+def _pop(vm: Machine, frame: Frame, arg: Any) -> None:
+    frame.stack.pop()
+
+
+def _dup(vm: Machine, frame: Frame, arg: Any) -> None:
+    frame.stack.append(frame.stack[-1])
+
+
+def _rot2(vm: Machine, frame: Frame, arg: Any) -> None:
+    s = frame.stack
+    s[-1], s[-2] = s[-2], s[-1]
+
+
+def _rot3(vm: Machine, frame: Frame, arg: Any) -> None:
+    s = frame.stack
+    s[-3], s[-2], s[-1] = s[-1], s[-3], s[-2]
+
+
+def _build(vm: Machine, frame: Frame, arg: tuple[str, int]) -> None:
+    kind, count = arg
+    s = frame.stack
+    items = s[len(s) - count :]
+    made: Any
+    if kind == "list":
+        made = [vm.stored(v) for v in items]
+    elif kind == "tuple":
+        made = tuple(items)
+    elif kind == "set":
+        made = {key(v) for v in items}
+    else:
+        made = {}
+    del s[len(s) - count :]
+    s.append(made)
+
+
+def _convert(vm: Machine, frame: Frame, kind: str) -> None:
+    items = frame.stack[-1]
+    frame.stack[-1] = tuple(items) if kind == "tuple" else {key(v) for v in items}
+
+
+def _list_append(vm: Machine, frame: Frame, depth: int) -> None:
+    value = vm.stored(frame.stack[-1])
+    frame.stack.pop()
+    frame.stack[-(depth - 1)].append(value)
+
+
+def _set_add(vm: Machine, frame: Frame, depth: int) -> None:
+    value = key(frame.stack[-1])
+    frame.stack.pop()
+    frame.stack[-(depth - 1)].add(value)
+
+
+def _map_add(vm: Machine, frame: Frame, depth: int) -> None:
+    name, value = key(frame.stack[-2]), frame.stack[-1]
+    del frame.stack[-2:]
+    frame.stack[-(depth - 2)][name] = value
+
+
+def _list_extend(vm: Machine, frame: Frame, arg: Any) -> None:
+    items = frame.stack.pop()
+    frame.stack[-1].extend(items)
+
+
+def _jump(vm: Machine, frame: Frame, target: int) -> None:
+    frame.pc = target
+
+
+def _jump_if_false_keep(vm: Machine, frame: Frame, target: int) -> None:
+    if truth(frame.stack[-1]):
+        frame.stack.pop()
+    else:
+        frame.pc = target
+
+
+def _jump_if_true_keep(vm: Machine, frame: Frame, target: int) -> None:
+    if truth(frame.stack[-1]):
+        frame.pc = target
+    else:
+        frame.stack.pop()
+
+
+def _build_slice(vm: Machine, frame: Frame, arg: Any) -> None:
+    parts = [concrete(v) for v in frame.stack[-3:]]
+    del frame.stack[-3:]
+    frame.stack.append(slice(*parts))
+
+
+def _call(vm: Machine, frame: Frame, arg: tuple[int, tuple[str, ...]]) -> None:
+    count, names = arg
+    s = frame.stack
+    total = count + len(names)
+    begin = len(s) - total
+    function, args = s[begin - 1], s[begin : begin + count]
+    kwargs = dict(zip(names, s[begin + count :], strict=True)) if names else {}
+    held = s[begin - 1 :]
+    del s[begin - 1 :]
+    try:
+        invoke(vm, function, args, kwargs, ("push",))
+    except NeedSplit:
+        s.extend(held)
+        raise
+
+
+def _call_ex(vm: Machine, frame: Frame, arg: Any) -> None:
+    s = frame.stack
+    held = s[-3:]
+    function, args, kwargs = held
+    del s[-3:]
+    try:
+        invoke(vm, function, list(args), dict(kwargs), ("push",))
+    except NeedSplit:
+        s.extend(held)
+        raise
+
+
+def _yield(vm: Machine, frame: Frame, arg: Any) -> None:
+    value = frame.stack.pop()
+    generator = frame.generator
+    if generator is None:
+        raise RefusedProgramError("yield outside a generator")
+    if frame.blocks:
+        raise RefusedProgramError("yield inside try or with: Python may leave it at any time")
+    frame.generator = None
+    vm.frames.pop()
+    frame.deliver = ("push",)
+    vm.frames[-1].stack.append(value)
+
+
+def _make_function(vm: Machine, frame: Frame, arg: tuple[Code, int, tuple[str, ...], Any]) -> None:
+    code, defaults, keywords, captured = arg
+    s = frame.stack
+    named = dict(zip(keywords, s[len(s) - len(keywords) :], strict=True)) if keywords else {}
+    del s[len(s) - len(keywords) :]
+    given = tuple(s[len(s) - defaults :]) if defaults else ()
+    del s[len(s) - defaults :]
+    cells = [frame.cells[i] for i in captured]
+    s.append(Closure(code, frame.names, given, named, cells))
+
+
+def _setup(vm: Machine, frame: Frame, target: int) -> None:
+    frame.blocks.append((target, len(frame.stack)))
+
+
+def _pop_block(vm: Machine, frame: Frame, arg: Any) -> None:
+    frame.blocks.pop()
+
+
+def _raise(vm: Machine, frame: Frame, arg: Any) -> None:
+    error = frame.stack.pop()
+    if isinstance(error, type) and issubclass(error, BaseException):
+        if not is_plain_exception(error):
+            raise RefusedProgramError(f"{error.__name__} with an __init__ in Python")
+        error = error()
+    if not isinstance(error, Exception):
+        raise RefusedProgramError(f"raise of a {type(error).__name__}")
+    vm.unwind(error)
+
+
+def _exc_match(vm: Machine, frame: Frame, arg: Any) -> None:
+    kinds = frame.stack.pop()
+    frame.stack[-1] = isinstance(frame.stack[-1], kinds)
+
+
+def _format(vm: Machine, frame: Frame, conversion: int) -> None:
+    value, spec = concrete(frame.stack[-2]), frame.stack[-1]
+    if conversion != -1:
+        value = _CONVERSIONS[conversion](value)
+    spec = concrete(spec)
+    refuse_large_call(format, [value, spec])
+    made = format(value, spec)
+    frame.stack.pop()
+    frame.stack[-1] = made
+
+
+def _build_string(vm: Machine, frame: Frame, count: int) -> None:
+    s = frame.stack
+    parts = s[len(s) - count :]
+    refuse_large_method("", "join", [parts])
+    s[len(s) - count :] = ["".join(parts)]
+
+
+def _import(vm: Machine, frame: Frame, arg: tuple[str, bool]) -> None:
+    name, whole = arg
+    module = importlib.import_module(name)
+    top = importlib.import_module(name.partition(".")[0])
+    frame.stack.append(vm.outside(top if whole else module))
+
+
+def _import_from(vm: Machine, frame: Frame, arg: tuple[int, str | None, str]) -> None:
+    level, module, name = arg
+    package = frame.names.get("__package__") or frame.names.get("__name__", "").rpartition(".")[0]
+    found = importlib.import_module("." * level + (module or ""), package if level else None)
+    try:
+        value = getattr(found, name)
+    except AttributeError:
+        value = importlib.import_module(f"{found.__name__}.{name}")
+    frame.stack.append(vm.outside(value))
+
+
+def _finish(vm: Machine, frame: Frame, arg: Any) -> None:
+    value = frame.stack[-1]
+    if vm.hides and isinstance(value, (list, tuple)):
+        frame.stack[-1] = tuple(v if type(v) is Token else concrete(v) for v in value)
+    else:
+        frame.stack[-1] = concrete(value)
+
+
+def _super(vm: Machine, frame: Frame, arg: Any) -> None:
+    cls, owner = frame.stack[-2:]
+    del frame.stack[-2:]
+    frame.stack.append(Super(cls, owner))
+
+
+def _list_of(vm: Machine, frame: Frame, arg: Any) -> None:
+    value = frame.stack[-1]
+    if type(value) in (list, tuple, View, range, str):
+        refuse_large_call(list, [value])
+        frame.stack[-1] = value.now() if type(value) is View else list(value)
+        return
+    frame.stack.pop()
+    invoke(vm, prelude.list_, [value], {}, ("push",))
+
+
+def _dict_update(vm: Machine, frame: Frame, arg: Any) -> None:
+    items = frame.stack.pop()
+    if type(items) is not dict:
+        raise RefusedProgramError("** of something else than a dict")
+    frame.stack[-1].update(items)
+
+
+def _of_two(
+    operate: Callable[[Machine, str, Any, Any], Any],
+) -> Callable[[Machine, Frame, str], None]:
+    """The instruction of an operator on the two values on top."""
+
+    def run(vm: Machine, frame: Frame, op: str) -> None:
+        stack = frame.stack
+        value = operate(vm, op, stack[-2], stack[-1])
+        if value is not UNBOUND:
+            stack.pop()
+            stack[-1] = value
+
+    return run
+
+
+def _unary(vm: Machine, frame: Frame, op: str) -> None:
+    value = frame.stack[-1]
+    result = not truth(value) if op == "not" else unary(vm, op, value)
+    if result is not UNBOUND:
+        frame.stack[-1] = result
+
+
+def _conditional(vm: Machine, frame: Frame) -> bool | None:
+    """The truth of the value on top, which is taken off; None if a method is asked first."""
+    value = frame.stack[-1]
+    if value is not True and value is not False:
+        if is_python_class(type(value)):
+            method = python_method(type(value), "__bool__") or python_method(type(value), "__len__")
+            if method:
+                frame.stack.pop()
+                frame.pc -= 1
+                invoke(vm, method, [value], {}, ("push",))
+                return None
+        value = truth(value)
+    frame.stack.pop()
+    return bool(value)
+
+
+def _jump_if_false(vm: Machine, frame: Frame, target: int) -> None:
+    if _conditional(vm, frame) is False:
+        frame.pc = target
+
+
+def _jump_if_true(vm: Machine, frame: Frame, target: int) -> None:
+    if _conditional(vm, frame):
+        frame.pc = target
+
+
+def _load_attr(vm: Machine, frame: Frame, name: str) -> None:
+    value = attribute(vm, frame.stack[-1], name)
+    if type(value) is Call:
+        frame.stack.pop()
+        settle(vm, value, ("push",))
+    else:
+        frame.stack[-1] = value
+
+
+def _store_attr(vm: Machine, frame: Frame, name: str) -> None:
+    owner, value = frame.stack[-1], frame.stack[-2]
+    vm.check_own(owner, f"{name} = …")
+    kind = type(owner)
+    if not is_python_class(kind) and not isinstance(owner, BaseException):
+        raise RefusedProgramError(f"an attribute of a {kind.__name__} is set")
+    del frame.stack[-2:]
+    found = class_attribute(kind, name)
+    if isinstance(found, property):
+        if found.fset is None:
+            raise AttributeError(f"property '{name}' of '{kind.__name__}' object has no setter")
+        invoke(vm, found.fset, [owner, value], {}, ("drop",))
+        return
+    if python_method(kind, "__setattr__"):
+        raise RefusedProgramError(f"{kind.__name__}.__setattr__ (a frozen object is changed?)")
+    object.__setattr__(owner, name, value)
+
+
+def _load_sub(vm: Machine, frame: Frame, arg: Any) -> None:
+    container, index = frame.stack[-2], frame.stack[-1]
+    kind = type(container)
+    if kind in SEQUENCES or is_named_tuple(kind):
+        value = container[concrete(index)]
+    elif kind is dict:
+        value = container[key(index)]
+    elif kind is LazyBytes:
+        where = concrete(index)
+        value = container.item(where) if type(where) is int else container.data()[where]
+    elif isinstance(container, type):
+        value = container  # a generic type's parameters mean nothing when it runs
+    else:
+        _item_method(vm, frame, "__getitem__", 2, "an item of a {}", ("push",))
+        return
+    frame.stack[-2:] = [value]
+
+
+def _item_method(
+    vm: Machine, frame: Frame, name: str, count: int, what: str, mode: tuple[str]
+) -> None:
+    """Call a method of the program's for an item, with the `count` values on top."""
+    *value, container, index = frame.stack[-count:]
+    method = python_method(type(container), name)
+    if not method:
+        raise RefusedProgramError(what.format(type(container).__name__))
+    del frame.stack[-count:]
+    invoke(vm, method, [container, index, *value], {}, mode)
+
+
+def _store_sub(vm: Machine, frame: Frame, arg: Any) -> None:
+    value, container, index = frame.stack[-3:]
+    if type(container) not in (list, dict):
+        _item_method(vm, frame, "__setitem__", 3, "an item of a {} is assigned", ("drop",))
+        return
+    vm.check_own(container, "an item's assignment")
+    where = key(index)
+    if type(where) is slice and type(value) not in (list, tuple):
+        raise RefusedProgramError("a slice is assigned something else than a list")
+    container[where] = vm.stored(value)
+    del frame.stack[-3:]
+
+
+def _del_sub(vm: Machine, frame: Frame, arg: Any) -> None:
+    container, index = frame.stack[-2:]
+    if type(container) not in (list, dict):
+        raise RefusedProgramError(f"an item of a {type(container).__name__} is deleted")
+    vm.check_own(container, "del")
+    del container[key(index)]
+    del frame.stack[-2:]
+
+
+def _return(vm: Machine, frame: Frame, arg: Any) -> None:
+    value = frame.stack[-1]
+    if vm.hides == "returned" and len(vm.frames) == 3 and frame.generator is None:
+        value = vm.hide(value)
+    frame.stack.pop()
+    vm.frames.pop()
+    mode = frame.deliver
+    if frame.generator is not None:
+        frame.generator.frame = None
+        frame.generator = None
+        if mode[0] == "for":
+            below = vm.frames[-1]
+            below.stack.pop()
+            below.pc = mode[1]
+        elif mode[1] is UNBOUND:
+            vm.unwind(StopIteration())
+        else:
+            vm.frames[-1].stack.append(mode[1])
+    elif mode[0] == "init" and value is not None:
+        raise TypeError("__init__() should return None")
+    elif mode[0] == "operator" and value is NotImplemented:
+        reflected(vm, *mode[1:])
+    else:
+        vm.deliver(mode, value)
+
+
+def _get_iter(vm: Machine, frame: Frame, arg: Any) -> None:
+    iterator = iterator_of(frame.stack[-1])
+    frame.stack.pop()
+    settle(vm, iterator, ("push",))
+
+
+def _for_iter(vm: Machine, frame: Frame, target: int) -> None:
+    iterator = frame.stack[-1]
+    value: Any = UNBOUND
+    if type(iterator) is SequenceIterator:
+        value = advance(iterator)
+    elif type(iterator) is not Generator:
+        raise RefusedProgramError(f"iteration with {type(iterator).__name__}.__next__")
+    elif iterator.frame is not None:
+        vm.resume_generator(iterator, ("for", target))
+        return
+    if value is UNBOUND:
+        frame.stack.pop()
+        frame.pc = target
+    else:
+        frame.stack.append(value)
+
+
+def _unpack(vm: Machine, frame: Frame, count: int) -> None:
+    value = frame.stack[-1]
+    kind = type(value)
+    if kind is View:
+        items = value.now()
+    elif kind is LazyBytes:
+        items = [value.item(i) for i in range(value.length)]
+    elif kind in SEQUENCES or is_named_tuple(kind):
+        refuse_large_call(list, [value])
+        items = list(value)
+    else:
+        frame.stack.pop()
+        frame.pc -= 1
+        invoke(vm, prelude.tuple_, [value], {}, ("push",))
+        return
+    if len(items) != count:
+        few = "not enough" if len(items) < count else "too many"
+        raise ValueError(f"{few} values to unpack (expected {count})")
+    frame.stack.pop()
+    frame.stack.extend(reversed(items))
+
+
+def _unpack_ex(vm: Machine, frame: Frame, arg: tuple[int, int]) -> None:
+    before, after = arg
+    value = frame.stack[-1]
+    refuse_large_call(list, [value])
+    items = list(value if type(value) is list else concrete(value))
+    if len(items) < before + after:
+        raise ValueError("not enough values to unpack")
+    middle = items[before : len(items) - after]
+    frame.stack.pop()
+    frame.stack.extend(reversed([*items[:before], middle, *items[len(items) - after :]]))
+
+
+def _exc_type(vm: Machine, frame: Frame, arg: Any) -> None:
+    frame.stack[-1] = type(frame.stack[-1])
+
+
+def _refuse(vm: Machine, frame: Frame, why: str) -> None:
+    raise RefusedProgramError(why)
+
+
+INSTRUCTIONS: dict[str, Callable[[Machine, Frame, Any], None]] = {
+    "LOAD_CONST": _load_const, "LOAD_FAST": _load_fast, "STORE_FAST": _store_fast,
+    "DEL_FAST": _del_fast, "LOAD_CELL": _load_cell, "STORE_CELL": _store_cell,
+    "LOAD_GLOBAL": _load_global, "STORE_GLOBAL": _store_global, "POP": _pop, "DUP": _dup,
+    "ROT2": _rot2, "ROT3": _rot3, "BUILD": _build, "CONVERT": _convert,
+    "LIST_APPEND": _list_append, "SET_ADD": _set_add, "MAP_ADD": _map_add, "LIST_OF": _list_of,
+    "LIST_EXTEND": _list_extend, "DICT_UPDATE": _dict_update, "BINARY": _of_two(binary),
+    "INPLACE": _of_two(inplace), "UNARY": _unary, "COMPARE": _of_two(compare), "JUMP": _jump,
+    "JIF": _jump_if_false, "JIT": _jump_if_true, "JIF_KEEP": _jump_if_false_keep,
+    "JIT_KEEP": _jump_if_true_keep, "LOAD_ATTR": _load_attr, "STORE_ATTR": _store_attr,
+    "LOAD_SUB": _load_sub, "STORE_SUB": _store_sub, "DEL_SUB": _del_sub,
+    "BUILD_SLICE": _build_slice, "CALL": _call, "CALL_EX": _call_ex, "RETURN": _return,
+    "YIELD": _yield, "GET_ITER": _get_iter, "FOR_ITER": _for_iter, "UNPACK": _unpack,
+    "UNPACK_EX": _unpack_ex, "MAKE_FUNCTION": _make_function, "SETUP": _setup,
+    "POP_BLOCK": _pop_block, "RAISE": _raise, "EXC_TYPE": _exc_type, "EXC_MATCH": _exc_match,
+    "FORMAT": _format, "BUILD_STRING": _build_string, "IMPORT": _import,
+    "IMPORT_FROM": _import_from, "SUPER": _super, "FINISH": _finish, "REFUSE": _refuse,
+}  # fmt: skip

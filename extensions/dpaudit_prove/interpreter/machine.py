@@ -1,0 +1,173 @@
+"""A program that runs: its frames, what they wait for, and the coins that they asked for."""
+
+from __future__ import annotations
+
+import random
+import types
+from typing import Any
+
+import numpy as np
+
+from dpaudit.errors import RefusedProgramError
+from dpaudit_prove.interpreter import lazy as lazies
+from dpaudit_prove.interpreter.coins import coin_attribute
+from dpaudit_prove.interpreter.lazy import Symbol
+from dpaudit_prove.interpreter.plain import ATOMS, is_number
+from dpaudit_prove.interpreter.sources import Sources
+from dpaudit_prove.interpreter.state import Pins
+from dpaudit_prove.interpreter.values import UNBOUND, CoinSource, Frame, Generator, Token
+
+__all__ = ["GENERATORS", "Machine", "Mode", "Raised"]
+
+_DEEPEST = 900
+_LASTING = (type, types.ModuleType, types.FunctionType)
+_AS_THEY_ARE = ATOMS | {types.FunctionType, types.ModuleType}
+GENERATORS = (random.Random, np.random.Generator, np.random.RandomState)
+"""Generators of random numbers with hidden state."""
+Mode = tuple[Any, ...]
+"""How a result is delivered: see `Frame`."""
+
+
+class Raised:
+    """The program ended with an exception."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+class Machine:
+    """Frames that run; `requests` are the coins asked for since `resume` was called.
+
+    `coins` names the generators with hidden state whose draws count as coins: "random", "numpy".
+    """
+
+    def __init__(
+        self, *, pins: Pins, sources: Sources, coins: frozenset[str] = frozenset()
+    ) -> None:
+        self.pins, self.sources, self.coins = pins, sources, coins
+        self.frames: list[Frame] = []
+        self.requests: list[int] = []
+        self.result: Any = UNBOUND
+        self.hides = ""  # which finished numbers become tokens: those "stored" or "returned"
+        self.hidden = self.segment = 0  # tokens so far: in this run, and before it
+        self.cut: Any = UNBOUND  # the number that the last instruction hid
+
+    def resume(self, frames: list[Frame]) -> None:
+        """Continue from a state."""
+        self.frames, self.requests, self.result = frames, [], UNBOUND
+        self.cut, self.hidden = UNBOUND, self.segment
+
+    def request(self, count: int) -> Symbol:
+        """A new coin with so many values."""
+        symbol = Symbol(0, count, ("new", len(self.requests)))
+        self.requests.append(count)
+        return symbol
+
+    # -- frames --------------------------------------------------------------------------------
+    def enter(self, frame: Frame, mode: Mode) -> None:
+        """Begin a call; that of a generator function only makes the generator."""
+        if frame.code.is_generator:
+            self.deliver(mode, Generator(frame))
+        else:
+            self._push(frame, mode)
+
+    def resume_generator(self, generator: Generator, mode: Mode, sent: Any = None) -> None:
+        """Run a generator that has not ended up to its next value."""
+        frame = generator.frame
+        if frame is None or frame.generator is generator:
+            raise ValueError("generator already executing")
+        if generator.started:
+            frame.stack.append(sent)
+        generator.started = True
+        frame.generator = generator
+        self._push(frame, mode)
+
+    def _push(self, frame: Frame, mode: Mode) -> None:
+        if len(self.frames) >= _DEEPEST:
+            raise RefusedProgramError(f"more than {_DEEPEST} calls inside each other")
+        frame.deliver = mode
+        self.frames.append(frame)
+
+    def deliver(self, mode: Mode, value: Any) -> None:
+        """Hand a callee's result to the frame that waits for it."""
+        if not self.frames:
+            self.result = value
+            return
+        kind = mode[0]
+        stack = self.frames[-1].stack
+        if kind in {"push", "operator"}:
+            stack.append(value)
+        elif kind == "init":
+            stack.append(mode[1])
+        elif kind == "not":
+            if not isinstance(value, bool):
+                raise RefusedProgramError("a comparison whose result is not True or False")
+            stack.append(not value)
+        elif kind != "drop":
+            raise AssertionError(kind)
+
+    def unwind(self, error: Exception) -> None:
+        """Go to the innermost handler of an exception, or end with it."""
+        error.__traceback__ = None
+        error.__context__ = None
+        while self.frames:
+            frame = self.frames[-1]
+            if frame.blocks:
+                handler, depth = frame.blocks.pop()
+                del frame.stack[depth:]
+                frame.stack.append(error)
+                frame.pc = handler
+                return
+            self.frames.pop()
+            if frame.generator is not None:
+                frame.generator.frame = None
+                frame.generator = None
+                if isinstance(error, StopIteration):
+                    error = RuntimeError("generator raised StopIteration")
+        self.result = Raised(error)
+
+    # -- values --------------------------------------------------------------------------------
+    def outside(self, value: Any) -> Any:
+        """A value that comes from outside the run: generators of coins are recognised."""
+        if type(value) in _AS_THEY_ARE:
+            return value
+        if isinstance(value, GENERATORS):
+            if self._is_coins(value):
+                return CoinSource()
+        elif isinstance(value, (types.MethodType, types.BuiltinMethodType)):
+            owner = getattr(value, "__self__", None)
+            if isinstance(owner, GENERATORS):
+                return (
+                    coin_attribute(CoinSource(), value.__name__) if self._is_coins(owner) else value
+                )
+            if owner is not None and not isinstance(owner, types.ModuleType):
+                self.pins.adopt(owner)
+        return self.pins.adopt(value)
+
+    def _is_coins(self, generator: Any) -> bool:
+        if isinstance(generator, random.Random):
+            return isinstance(generator, random.SystemRandom) or "random" in self.coins
+        return "numpy" in self.coins
+
+    def check_own(self, thing: Any, what: str) -> None:
+        """Refuse to change what outlives the call."""
+        if id(thing) in self.pins.foreign or isinstance(thing, _LASTING):
+            shown = getattr(thing, "__name__", type(thing).__name__)
+            raise RefusedProgramError(
+                f"{what} changes a {type(thing).__name__} that outlives the call ({shown}): the "
+                "law of one call would depend on the calls before"
+            )
+
+    def stored(self, value: Any) -> Any:
+        """A value that is put into a container."""
+        return self.hide(value) if self.hides == "stored" else value
+
+    def hide(self, value: Any) -> Any:
+        """A token instead of a finished number; the run stops after this instruction."""
+        if not is_number(value):
+            return value
+        if self.cut is not UNBOUND:
+            raise RefusedProgramError("two values are stored at once")
+        self.cut = lazies.force(value)
+        self.hidden += 1
+        return Token(self.hidden - 1)

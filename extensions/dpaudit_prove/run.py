@@ -1,0 +1,272 @@
+"""Answers a question about a program: proved, refuted with a counterexample, or undecided."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from dpaudit import provenance
+from dpaudit.errors import RefusedProgramError, UsageError
+from dpaudit.results.text import one_line
+from dpaudit.types import AuditedFile
+from dpaudit_prove.decisions import (
+    Found,
+    claimed_probabilities,
+    likeliest_outputs,
+    of_factors,
+    of_joint_law,
+    of_law,
+    of_privacy,
+)
+from dpaudit_prove.exploration.engine import DEFAULT_RESIDUAL, Exploration, Progress, explore
+from dpaudit_prove.exploration.graph import Graph
+from dpaudit_prove.exploration.law import ExactLaw
+from dpaudit_prove.questions import ProofOptions
+from dpaudit_prove.results import ProofResult
+from dpaudit_prove.rounding import at_least, down, up
+from dpaudit_prove.verdicts.claims import ClaimedLaw
+from dpaudit_prove.verdicts.coin_count import coin_count
+from dpaudit_prove.verdicts.disjoint import NotShownError, factors_of
+
+__all__ = ["Proof", "prove", "prove_law"]
+
+NOT_COVERED = (
+    "the coins: they are taken as uniform and independent; their real source is not looked at",
+    "Python itself, and the machine: its arithmetic and its libraries in C are taken as "
+    "documented, its logarithms and exponentials as monotone",
+    "time, memory and power: only the number of coins is counted",
+    "other arguments, other versions of the program's files, compiled code, and what is done with "
+    "the output",
+)
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A result, and what its certificate holds.
+
+    Attributes:
+        explorations: one; two for neighbours; one per value with coins of its own, and the rest.
+        calls: the arguments of the call that each is of.
+        returned: for values with coins of their own: what is returned, a `Token` for each value.
+        shows: what the laws show, as `certificate_of` takes it.
+    """
+
+    result: ProofResult
+    explorations: tuple[Exploration, ...] = field(repr=False)
+    calls: tuple[tuple[Any, ...], ...] = ()
+    returned: tuple[Any, ...] | None = None
+    shows: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+def prove_law(
+    function: Callable[..., Any],
+    *args: Any,
+    coins: str = "",
+    residual: Fraction | float = DEFAULT_RESIDUAL,
+    time_limit: float | None = None,
+    **kwargs: Any,
+) -> ExactLaw:
+    """The exact law of ``function(*args, **kwargs)`` over its coins, from its source.
+
+    ``coins`` names generators with hidden state that count as perfect coins: "random", "numpy", or
+    a parameter in which a generator is to be passed (it is then made here).
+
+    Formal guarantee: see :class:`~dpaudit_prove.exploration.law.ExactLaw`, for perfect coins and
+    the text of the program.
+
+    >>> import random
+    >>> law = prove_law(random.SystemRandom().randint, 1, 6)
+    >>> law.mass[3], law.residual
+    (Fraction(1, 6), Fraction(0, 1))
+
+    Raises:
+        RefusedProgramError: the program uses something that is not a function of its coins, with a
+            probability above ``residual``.
+    """
+    found = explore(
+        function,
+        args,
+        kwargs,
+        coins=coins,
+        residual=Fraction(residual),
+        time_limit=time_limit,
+        progress=None,
+    )
+    if found.refusals and found.law.residual > residual:
+        raise RefusedProgramError(found.refusals[0].reason)
+    return found.law
+
+
+def prove(
+    function: Callable[..., Any],
+    *,
+    program: str,
+    claim: str | None = None,
+    neighbours: tuple[Any, Any] | None = None,
+    claim_epsilon: str | None = None,
+    claim_delta: Fraction = Fraction(0),
+    options: ProofOptions,
+    progress: Progress | None = None,
+) -> Proof:
+    """Decide a claim about a program.
+
+    Raises:
+        RefusedProgramError: the program cannot be followed.
+        UsageError: no claim, or one that does not fit.
+        InterpreterMismatchError: a replay in Python contradicts what was found.
+    """
+    begun = time.monotonic()
+    calls: list[tuple[Any, ...]] = [options.args]
+    if neighbours is not None:
+        if claim_epsilon is None:
+            raise UsageError("claim_epsilon: needed with neighbours; e.g. --claim-epsilon 1")
+        calls = [(a, *options.args) for a in neighbours]
+        explored = [_explore(function, args, options, progress) for args in calls]
+        found = of_privacy(function, calls, explored, claim_epsilon, claim_delta, options)
+        found.fields["neighbours"] = tuple(one_line(repr(a), limit=200) for a in neighbours)
+    else:
+        if claim is None and not options.disjoint:
+            raise UsageError(
+                "claim: missing; give --claim, or --neighbours with --claim-epsilon, or --disjoint"
+            )
+        parsed = None if claim is None else ClaimedLaw.parse(claim)
+        if options.disjoint:
+            return _disjoint(function, program, parsed, options, progress, begun)
+        assert parsed is not None  # noqa: S101
+        explored = [_explore(function, options.args, options, progress)]
+        found = of_law(function, explored[0], parsed, options)
+        found.fields["coin_count"] = coin_count(explored[0], information=options.coin_count)
+    return _proof(program, found, explored, calls, claim or "", options, begun)
+
+
+def _proof(
+    program: str,
+    found: Found,
+    explored: Sequence[Exploration],
+    calls: Sequence[tuple[Any, ...]],
+    claim: str,
+    options: ProofOptions,
+    begun: float,
+) -> Proof:
+    law = explored[0].law
+    refusal = _not_followed(explored)
+    result = ProofResult(
+        verdict=found.verdict,
+        reason=f"{found.reason}{refusal and f'; not followed, {refusal}'}",
+        refusal=refusal,
+        program=program,
+        arguments=_shown_arguments(options),
+        coins=options.coins,
+        claim=claim,
+        law=_rows(law),
+        outputs=len(law.mass),
+        residual=up(max(e.law.residual for e in explored)),
+        states=sum(e.law.states for e in explored),
+        seconds=time.monotonic() - begun,
+        cannot_rule_out=NOT_COVERED,
+        provenance=_provenance([e.graph for e in explored]),
+        **found.fields,
+    )
+    return Proof(result, tuple(explored), tuple(calls), shows=found.shows)
+
+
+def _not_followed(explored: Sequence[Exploration]) -> str:
+    """Which branch could not be followed, if any; its probability is part of every bound."""
+    found = sorted((r for e in explored for r in e.refusals), key=lambda r: -r.probability)
+    if not found:
+        return ""
+    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    return (
+        f"with probability at least {at_least(found[0].probability)}: "
+        f"{one_line(found[0].reason, limit=300)}{more}"
+    )
+
+
+def _rows(law: ExactLaw) -> tuple[tuple[str, float], ...]:
+    return tuple((one_line(repr(x), limit=200), down(p)) for x, p in likeliest_outputs(law))
+
+
+def _explore(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    options: ProofOptions,
+    progress: Progress | None,
+) -> Exploration:
+    return explore(
+        function,
+        tuple(args),
+        options.kwargs,
+        coins=options.coins,
+        residual=options.residual,
+        time_limit=options.time_limit,
+        progress=progress,
+    )
+
+
+def _disjoint(
+    function: Callable[..., Any],
+    program: str,
+    claim: ClaimedLaw | None,
+    options: ProofOptions,
+    progress: Progress | None,
+    begun: float,
+) -> Proof:
+    """Decide whether the returned values have coins of their own, and each has the claimed law."""
+    try:
+        factors = factors_of(
+            function,
+            options.args,
+            options.kwargs or {},
+            coins=options.coins,
+            residual=options.residual,
+            time_limit=options.time_limit,
+            progress=progress,
+        )
+    except NotShownError as error:
+        explored = [_explore(function, options.args, options, progress)]
+        found = of_joint_law(function, explored[0], str(error), claim, options)
+        said = "" if claim is None else str(claim)
+        return _proof(program, found, explored, [options.args], said, options, begun)
+    found = of_factors(function, factors, claim, options)
+    result = ProofResult(
+        verdict=found.verdict,
+        reason=found.reason,
+        program=program,
+        arguments=_shown_arguments(options),
+        coins=options.coins,
+        claim="" if claim is None else str(claim),
+        law=_rows(factors.laws[0]),
+        claimed=() if claim is None else claimed_probabilities(factors.laws[0], claim),
+        outputs=len(factors.laws[0].mass),
+        residual=up(factors.residual),
+        states=factors.states,
+        seconds=time.monotonic() - begun,
+        cannot_rule_out=NOT_COVERED,
+        provenance=_provenance([factors.parts[0].graph]),
+        **found.fields,
+    )
+    calls = (options.args,) * len(factors.parts)
+    return Proof(result, factors.parts, calls, factors.returned)
+
+
+def _shown_arguments(options: ProofOptions) -> str:
+    shown = [repr(a) for a in options.args]
+    shown += [f"{k}={v!r}" for k, v in (options.kwargs or {}).items()]
+    return one_line(", ".join(shown), limit=400)
+
+
+def _provenance(graphs: Sequence[Graph]) -> Any:
+    made = provenance.collect(seed="", plugins=())
+    files: dict[str, AuditedFile] = {}
+    for graph in graphs:
+        for name, text in graph.machine.sources.texts.items():
+            files[name] = AuditedFile(
+                name=one_line(name, limit=400),
+                sha256=graph.source_hashes[name],
+                size=len(text.encode()),
+                modified="",
+            )
+    return provenance.identified(made, by="", files=files.values())

@@ -1,0 +1,225 @@
+"""Whether the values that a program returns have coins of their own.
+
+Shown: the program is run with every finished value replaced by a token, which it can move and
+cannot look at. If all its paths then go through the same state whenever a value is finished, with
+no coin half decided, the coins before and after that state are different ones, and the values are
+independent: the joint law is the product of the laws of the values. That excludes a pancake across
+values, a seed in the first values, and a value that depends on an earlier one.
+
+Where that cannot be done, the joint law itself is compared with the product of its marginals: it is
+shown to be the same, up to the tolerance, or not.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from dpaudit.errors import RefusedProgramError
+from dpaudit_prove.exploration.engine import Exploration, Progress, law_of, machine_for
+from dpaudit_prove.exploration.graph import Graph
+from dpaudit_prove.exploration.law import ExactLaw
+from dpaudit_prove.interpreter.values import Token
+from dpaudit_prove.verdicts.enclosures import Bounds
+
+__all__ = ["Dependence", "Factors", "NotShownError", "dependence", "factors_of", "one_coin_apart"]
+
+
+class NotShownError(Exception):
+    """Disjoint coins could not be shown; the message says why. They may still be."""
+
+
+@dataclass(frozen=True)
+class Factors:
+    """The laws of a program's returned values, which are independent.
+
+    Formal guarantee: the joint law is within `residual` of their product, in total variation; each
+    law has its own residual, and these add up to it.
+    """
+
+    parts: tuple[Exploration, ...]
+    """One per finished value, in the order in which they are finished, and one for the rest."""
+    returned: tuple[Any, ...]
+    """What is returned: `Token` i is the value of part i; anything else is constant."""
+    states: int
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Which part each returned value comes from."""
+        return tuple(x.number for x in self.returned if isinstance(x, Token))
+
+    @property
+    def laws(self) -> tuple[ExactLaw, ...]:
+        """The law of each returned value."""
+        return tuple(self.parts[i].law for i in self.order)
+
+    @property
+    def residual(self) -> Fraction:
+        """The probability of all paths that were not followed."""
+        return sum((part.law.residual for part in self.parts), Fraction(0))
+
+
+def factors_of(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    coins: str,
+    residual: Fraction,
+    time_limit: float | None,
+    progress: Progress | None,
+) -> Factors:
+    """The laws of the returned values, if each has coins of its own.
+
+    Raises:
+        NotShownError: not shown; the message says why.
+        RefusedProgramError: the program cannot be followed at all.
+    """
+    reasons = []
+    for hides in ("stored", "returned"):
+        try:
+            return _chain(function, args, kwargs, coins, residual, time_limit, progress, hides)
+        except (NotShownError, RefusedProgramError) as error:
+            reasons.append(str(error))
+    raise NotShownError(reasons[0] if reasons[0] == reasons[1] else "; or ".join(reasons))
+
+
+def _chain(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    coins: str,
+    residual: Fraction,
+    time_limit: float | None,
+    progress: Progress | None,
+    hides: str,
+) -> Factors:
+    machine, named = machine_for(coins, kwargs)
+    machine.hides = hides
+    deadline = None if time_limit is None else time.monotonic() + time_limit
+    parts: list[Exploration] = []
+    form: Hashable = None
+    states = 0
+    while True:
+        graph = Graph(machine, deadline=deadline)
+        machine.segment = len(parts)
+        if form is None:
+            graph.begin(function, args, named)
+        else:
+            graph.begin_at(form)
+        if not graph.explore(residual=float(residual) / 64, progress=progress):
+            raise NotShownError("the time limit came first")
+        states += len(graph.states)
+        if not graph.continuations:
+            return _ended([*parts, law_of(graph)], states)
+        if len(graph.continuations) > 1 or any(_is_end(x) for x in graph.outputs):
+            raise NotShownError(
+                f"after value {len(parts) + 1} the program is in one of "
+                f"{len(graph.continuations)} states: what follows depends on earlier coins"
+            )
+        parts.append(law_of(graph))
+        form = graph.continuations.pop()
+
+
+def _is_end(output: Hashable) -> bool:
+    return isinstance(output, tuple)
+
+
+def _ended(parts: list[Exploration], states: int) -> Factors:
+    """The last piece: what is returned has every token once; other values in it are constant."""
+    rest = parts[-1].law
+    outputs = list(rest.mass)
+    if rest.residual or len(outputs) != 1 or not isinstance(outputs[0], tuple):
+        raise NotShownError(
+            "what is returned is not a list of values that were finished one by one"
+        )
+    found = Factors(tuple(parts), outputs[0], states)
+    if len(found.order) != len(set(found.order)):
+        raise NotShownError("one value is returned twice")
+    if not found.order:
+        raise NotShownError("no number is finished before the program returns")
+    return found
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """How far a joint law is from the product of its marginals.
+
+    Attributes:
+        apart: bounds of the total variation between the two.
+        row: the output that adds most to it.
+        marginals: the laws of the values; each has the joint law's residual.
+    """
+
+    apart: Bounds
+    row: Hashable
+    marginals: tuple[ExactLaw, ...]
+
+
+def dependence(law: ExactLaw) -> Dependence | None:
+    """Compare a joint law with the product of its marginals; None if it is not of such rows.
+
+    With lower bounds m of the joint law, their marginals m_i and the residual r, the total
+    variation is at least Σ (m(x) − Π(m_i(x_i) + r))₊ and at most r + Σ (m(x) − Π m_i(x_i))₊.
+    """
+    size = len(next((x for x in law.mass if isinstance(x, tuple)), ()))
+    rows = {x: p for x, p in law.mass.items() if isinstance(x, tuple) and len(x) == size}
+    if not size or len(rows) != len(law.mass):
+        return None
+    marginals: list[dict[Hashable, Fraction]] = [{} for _ in range(size)]
+    for row, mass in rows.items():
+        for place, value in zip(marginals, row, strict=True):
+            place[value] = place.get(value, Fraction(0)) + mass
+
+    def gains(more: Fraction) -> dict[Hashable, Fraction]:
+        return {
+            row: mass - math.prod(m[v] + more for m, v in zip(marginals, row, strict=True))
+            for row, mass in rows.items()
+        }
+
+    low, high = gains(law.residual), gains(Fraction(0))
+    return Dependence(
+        Bounds(
+            sum((g for g in low.values() if g > 0), Fraction(0)),
+            min(Fraction(1), law.residual + sum((g for g in high.values() if g > 0), Fraction(0))),
+        ),
+        max(low, key=lambda row: low[row]),
+        tuple(ExactLaw(m, law.residual, law.states) for m in marginals),
+    )
+
+
+def one_coin_apart(
+    run: Callable[[Sequence[tuple[int, int]]], Hashable],
+    tapes: Sequence[Sequence[tuple[int, int]]],
+    *,
+    most: int = 3000,
+) -> tuple[list[tuple[int, int]], list[tuple[int, int]], Hashable, Hashable] | None:
+    """Two coin strings that differ in one coin and change at least two returned values.
+
+    `run` returns what Python returns on coins, or None if it asks for others.
+    """
+    tried = 0
+    for tape in tapes:
+        before = run(tape)
+        if not isinstance(before, tuple):
+            continue
+        for i, (count, value) in enumerate(tape):
+            for other in {0, count - 1, value ^ 1, (value + 1) % count} - {value}:
+                if other >= count:
+                    continue
+                tried += 1
+                if tried > most:
+                    return None
+                changed = [*tape[:i], (count, other), *tape[i + 1 :]]
+                after = run(changed)
+                if (
+                    isinstance(after, tuple)
+                    and len(after) == len(before)
+                    and sum(a != b for a, b in zip(before, after, strict=True)) > 1
+                ):
+                    return list(tape), changed, before, after
+    return None

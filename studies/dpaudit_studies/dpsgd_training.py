@@ -1,0 +1,390 @@
+"""Whole DP-SGD runs with honest and backdoored noise: what anyone and what the owner can see."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from dpaudit import registry
+from dpaudit.audit.epsilon.one_run import one_run
+from dpaudit.audit.options import PrivacyClaim
+from dpaudit.audit.result import AuditResult
+from dpaudit.errors import SpecError
+from dpaudit.experiments.audit_cell import audit_behind
+from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.grid import Grid, Table
+from dpaudit.experiments.measure import Measure
+from dpaudit.experiments.trials import interval
+from dpaudit.noise.key import PancakeKey
+from dpaudit.protocols import Mitigation, NoiseSource, Stream
+from dpaudit.randomness import KeyedStream
+from dpaudit.registry import nearest
+from dpaudit.types import Reference
+from dpaudit_studies.roc import area, curve, hits_at, mean_interval
+
+if TYPE_CHECKING:
+    from dpaudit.training.private.onlooker import Sight
+    from dpaudit.training.private.run import Recipe
+
+__all__ = ["ATTACKERS", "MEASURE", "Watcher", "gather", "measure", "summary"]
+
+ATTACKERS = ("key: likelihood", "key: nearest peak", "no key: likelihood", "no key: low bits")
+
+
+class Watcher:
+    """Sees every step of a run, counts each attacker's right pairs, and sums up evidence.
+
+    The evidence is of membership. ``key`` is what the attacker holds, whether or not the noise was
+    made with it. Where two answers are equally good a coin of ``stream`` decides.
+    """
+
+    def __init__(self, *, key: PancakeKey, rate: float, canaries: int, stream: Stream) -> None:
+        """For ``canaries`` of them, each in a batch with probability ``rate`` if it is a member."""
+        self._key, self._rate, self._canaries = key, rate, canaries
+        self._rng = stream.numpy()
+        self._attacks: dict[str, Any] = {}
+        self._evidence: dict[str, Any] = {"informed": 0.0, "blind": 0.0}
+        self.named: Counter[str] = Counter()
+        self.pairs = 0
+        self.sums_equal = 0
+        self.infeasible: list[tuple[int, int]] = []
+        self.sampled = np.zeros(canaries, np.bool_)
+
+    def __call__(self, sight: Sight) -> None:
+        if not self._attacks:
+            self._attacks = self._made(sight.sigma)
+        residual = sight.noisy.double() - sight.query.double()
+        if self._canaries:
+            self._look_at_canaries(sight, residual)
+        if sight.pair is not None:
+            self._look_at_pair(sight, sight.pair)
+
+    def scores(self, kind: str, *, keyed: bool) -> list[float]:
+        """Per canary from the run so far: ``kind`` informed or blind, with the key or without."""
+        evidence = self._evidence[kind]
+        attack: Any = self._attacks["membership"]
+        return list(attack.score(evidence if keyed else evidence[-1:]).tolist())
+
+    def _made(self, sigma: float) -> dict[str, Any]:
+        keyed = {"key": self._key, "sigma": sigma}
+        return {
+            "membership": registry.load("attacks", "membership")(rate=self._rate, **keyed),
+            "key: likelihood": registry.load("attacks", "likelihood-ratio")(**keyed),
+            "key: nearest peak": registry.load("attacks", "nearest-peak")(**keyed),
+            "no key: low bits": registry.load("attacks", "reach")(dtype="float32"),
+        }
+
+    def _look_at_canaries(self, sight: Sight, residual: torch.Tensor) -> None:
+        attack = self._attacks["membership"]
+        gradients = attack.look(sight.gradients)
+        rest = residual + gradients.wide[sight.present].sum(0)
+        self._evidence["informed"] += attack.informed(residual, gradients, sight.present)
+        self._evidence["blind"] += attack.blind(rest, gradients)
+        self.sampled |= sight.present.cpu().numpy()
+
+    def _look_at_pair(self, sight: Sight, pair: torch.Tensor) -> None:
+        self.pairs += 1
+        self.sums_equal += torch.equal(pair[sight.truth], sight.query)
+        noisy, wide = sight.noisy.double().unsqueeze(0), pair.double()
+        scores = {
+            name: self._attacks[name].score(noisy, wide)[0].tolist() for name in ATTACKERS[:2]
+        }
+        scores["no key: likelihood"] = (-(noisy - wide).square().sum(1)).tolist()
+        reach, seen = self._attacks["no key: low bits"], noisy.cpu().numpy()
+        infeasible = [int((~reach.feasible(seen, c.cpu().numpy())).sum()) for c in wide]
+        scores["no key: low bits"] = [-n for n in infeasible]
+        self.infeasible.append((infeasible[sight.truth], infeasible[1 - sight.truth]))
+        for name, (first, second) in scores.items():
+            guess = int(self._rng.integers(2)) if first == second else int(second > first)
+            self.named[name] += guess == sight.truth
+
+
+_RECIPE = ("model", "epochs", "batch", "clip", "lr", "momentum", "epsilon", "delta")
+_ALPHA = 0.05
+_ALARMS = 0.01
+_FEWEST = 64
+_OWN = {  # of one run
+    *("run", "correct", "tested", "member", "mislabelled", "scores", "named"),
+    *("verdict", "found_by"),
+}
+
+
+class Noise(Table, frozen=True):
+    """A source, as ``NAME[:option=value,…]``, and the mitigation that stands behind it."""
+
+    mitigation: str = "none"
+
+
+class TrainingGrid(Grid, frozen=True):
+    """``arm = [{ name = "pancake", mitigation = "rotation" }]``; run, data, key, audit, recipe.
+
+    The audit tests ``samples`` values of the run's noise; attackers get a pair at every
+    ``pair_every``-th step.
+    """
+
+    arm: Noise
+    run: int
+    data: str
+    beta: float
+    gamma: float | str
+    samples: int
+    pair_every: int = 1
+    data_root: str = ""
+    model: str | None = None
+    epochs: int | None = None
+    batch: int | None = None
+    clip: float | None = None
+    lr: float | None = None
+    momentum: float | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+
+    @property
+    def recipe(self) -> Recipe:
+        """What is given of it, and the usual settings for the rest."""
+        from dpaudit.training.private.run import Recipe
+
+        return Recipe(
+            **{name: value for name in _RECIPE if (value := getattr(self, name)) is not None}
+        )
+
+
+class _Arm:
+    """A source with a mitigation behind it."""
+
+    def __init__(self, noise: Noise, *, key: PancakeKey) -> None:
+        self.source = Reference.parse(noise.name)
+        self.mitigation = Reference.parse(noise.mitigation)
+        self._key = key
+        self._keyed = "key" in registry.offered("sources", self.source, key=key).options
+        self.defence: Mitigation = registry.create(
+            "mitigations", registry.offered("mitigations", self.mitigation, dim=key.dim)
+        )
+
+    def make(self, sigma: float) -> NoiseSource:
+        """The source at ``sigma``."""
+        keyed = {"key": self._key} if self._keyed else {}
+        options: dict[str, Any] = {**self.source.options, "sigma": sigma, **keyed}
+        made: NoiseSource = registry.create("sources", Reference(self.source.name, options))
+        return made
+
+    def audited(self, *, sigma: float, samples: int, seed: str) -> AuditResult:
+        """The black-box battery on this noise in its own process, in vectors of the run's size."""
+        return audit_behind(
+            self.source,
+            self.mitigation,
+            key=self._key if self._keyed else None,
+            sigma=sigma,
+            claim=f"gaussian:sigma={self.defence.scale(sigma)!r}",
+            dim=self._key.dim,
+            seed=seed,
+            samples=samples,
+        )
+
+
+def measure(cell: Cell, arm: None) -> dict[str, Any]:
+    """One training run of one arm of a :class:`TrainingGrid`, and what attackers see of it.
+
+    ``trials`` is the number of canaries, random training records that are members by fair coins;
+    the first half have a wrong class, the rest are as they are. Runs of one number share key,
+    weights, coins and batches, whatever their arm. A cell is one run: if it is killed, that cell
+    starts again.
+
+    The attackers see every noisy sum with all its bits, know all records but the one in question,
+    and compute both candidate sums. At every ``pair_every``-th step: which of two records was in
+    the batch? Over the run: which canaries are members? (``dpaudit_attacks.membership``, twice:
+    informed of the other canaries' coins, and blind to them.)
+
+    Raises:
+        SpecError: a setting that is missing or unknown, or fewer than 64 canaries (fewer may all be
+            members).
+        UsageError: no data, no such model, an arm that makes no sense.
+    """
+    from dpaudit.training.data import load_images
+    from dpaudit.training.private.canaries import Canaries, mislabelled
+    from dpaudit.training.private.run import Records, RunNoise, Watch, epoch_steps, train_privately
+
+    del arm
+    grid, count = cell.grid(TrainingGrid), cell.settings["trials"]
+    if count < _FEWEST:
+        raise SpecError(
+            f"trials={count}: the measure dpsgd-training takes at least {_FEWEST} canaries"
+        )
+    recipe = grid.recipe
+    parameters = _parameters(recipe.model)
+    stream = KeyedStream.from_seed(cell.settings["seed"]).child("run", grid.run)
+    key = PancakeKey.new(
+        dim=parameters,
+        beta=grid.beta,
+        gamma=grid.gamma,
+        secret=stream.child("attacker's key").bytes(32),
+    )
+    made = _Arm(grid.arm, key=key)
+    train, test = (
+        load_images(grid.data, root=grid.data_root, split=split) for split in ("train", "test")
+    )
+    canaries = Canaries.draw(count, of=len(train), stream=stream.child("canaries"))
+    wrong = np.arange(count) < count // 2
+    train = mislabelled(train, canaries.records[wrong], stream=stream.child("classes"))
+    watcher = Watcher(
+        key=key,
+        rate=1 / epoch_steps(len(train), recipe.batch),
+        canaries=count,
+        stream=stream.child("attacker"),
+    )
+    run = train_privately(
+        recipe,
+        Records(train=train, test=test, canaries=canaries),
+        noise=RunNoise(
+            source=made.make,
+            mitigation=made.defence,
+            seed=f"{cell.settings['seed']}/{cell.id}",
+        ),
+        stream=stream.child("training"),
+        watch=Watch(watcher, pair_every=grid.pair_every),
+        device=cell.settings.get("device", "cpu"),
+    )
+    audit = made.audited(
+        sigma=run.sigma, samples=grid.samples, seed=f"{cell.settings['seed']}/{cell.id}"
+    )
+    return {
+        **dataclasses.asdict(recipe),
+        "d": run.dim,
+        "steps": run.steps,
+        "noise_multiplier": run.noise_multiplier,
+        "correct": run.accuracy.correct,
+        "tested": run.accuracy.total,
+        "epsilon_reported": run.epsilon,
+        "verdict": audit.verdict,
+        "found_by": [test.name for test in audit.tests if test.finding],
+        "pairs": watcher.pairs,
+        "named": {name: watcher.named[name] for name in ATTACKERS},
+        "sums_equal": watcher.sums_equal,
+        "infeasible_true": max((true for true, _ in watcher.infeasible), default=0),
+        "infeasible_false": float(np.median([false for _, false in watcher.infeasible] or [0])),
+        "member": canaries.member.tolist(),
+        "mislabelled": wrong.tolist(),
+        "never_sampled": int((canaries.member & ~watcher.sampled).sum()),
+        "scores": {
+            name: {
+                kind: watcher.scores(kind, keyed=name == ATTACKERS[0])
+                for kind in ("informed", "blind")
+            }
+            for name in (ATTACKERS[0], ATTACKERS[2])
+        },
+    }
+
+
+def _parameters(model: str) -> int:
+    from dpaudit.training.models import MODELS
+
+    if model not in MODELS:
+        raise SpecError(f"model={model}: not known{nearest(model, MODELS)}")
+    return MODELS[model].parameters
+
+
+def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A row for each arm and attacker, from rows of one run each.
+
+    Accuracy: the mean over runs with Student's interval, Clopper and Pearson's where there is one
+    run. Pairs and canaries of all runs are counted together. ε shown: a lower bound at the recipe's
+    δ with 95 % confidence, by an audit in one run (``dpaudit.audit.epsilon.one_run``) of the blind
+    scores of all runs' canaries.
+
+    Formal guarantee of that bound: each canary's coin is fair, independent of all others, and
+    touches one of the runs, so the runs together are one mechanism of as many coins, (ε, δ)-DP in
+    each of them if each run is; the scores depend on coins only through what was released (but for
+    the last bits of the batch's float32 sum, as for an attacker who adds up in the same order). Not
+    claimed: that the intervals of AUC and TPR have their level: the canaries of a run are not
+    independent runs, they share its noise. Those are of the informed scores, which depend on all
+    coins, and so do not enter the bound: with them a run whose canaries resemble each other could
+    show an ε that is not there.
+    """
+    arms = {
+        name: [row for row in rows if row["arm"] == name]
+        for name in dict.fromkeys(row["arm"] for row in rows)
+    }
+    return [_joined(some, attacker) for some in arms.values() for attacker in ATTACKERS]
+
+
+def _joined(rows: Sequence[Mapping[str, Any]], attacker: str) -> dict[str, Any]:
+    first, pairs = rows[0], sum(row["pairs"] for row in rows)
+    found = [row for row in rows if row["verdict"] == "finding"]
+    out = {
+        **{name: value for name, value in first.items() if name not in _OWN},
+        "attacker": attacker,
+        "runs": len(rows),
+        "accuracy": _accuracy(rows),
+        "audit": f"finding in {len(found)} of {len(rows)}",
+        "found_by": ", ".join(sorted({name for row in found for name in row["found_by"]})) or None,
+        "pairs": pairs,
+        "right": interval(sum(row["named"][attacker] for row in rows), pairs) if pairs else None,
+        "sums_equal": sum(row["sums_equal"] for row in rows),
+        "never_sampled": sum(row["never_sampled"] for row in rows),
+        "infeasible_true": max(row["infeasible_true"] for row in rows),
+        "infeasible_false": float(np.median([row["infeasible_false"] for row in rows])),
+    }
+    return out | (_membership(rows, attacker) if attacker in first["scores"] else {})
+
+
+def _accuracy(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    if len(rows) == 1:
+        return interval(rows[0]["correct"], rows[0]["tested"])
+    return mean_interval([row["correct"] / row["tested"] for row in rows])
+
+
+def _membership(rows: Sequence[Mapping[str, Any]], attacker: str) -> dict[str, Any]:
+    def joined(name: str) -> npt.NDArray[np.bool_]:
+        return np.array([x for row in rows for x in row[name]], dtype=np.bool_)
+
+    member, wrong = joined("member"), joined("mislabelled")
+    informed, blind = (
+        np.array([s for row in rows for s in row["scores"][attacker][kind]], dtype=np.float64)
+        for kind in ("informed", "blind")
+    )
+    shown = one_run(
+        blind,
+        member,
+        claim=PrivacyClaim(rows[0]["epsilon"], rows[0]["delta"]),
+        alpha=_ALPHA,
+        ties=KeyedStream.from_seed("dpsgd-training").child("ties").numpy(),
+    )
+    found: dict[str, Any] = {
+        "canaries": len(member),
+        "epsilon_shown": shown.epsilon,
+        "shown_by": str(shown.by_epsilon),
+    }
+    for kind, some in (("wrong", wrong), ("real", ~wrong)):
+        found |= {
+            f"auc_{kind}": area(informed[some], member[some]),
+            f"tpr_{kind}": hits_at(informed[some], member[some], alarms=_ALARMS),
+            f"roc_{kind}": curve(informed[some], member[some]),
+            f"auc_blind_{kind}": area(blind[some], member[some]),
+        }
+    return found
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Per arm: accuracy, the accountant's ε, the audit's verdict, and what the key showed."""
+    keyed = [row for row in rows if row["attacker"] == ATTACKERS[0]]
+    clauses = [
+        f"{row['arm']}: accuracy {100 * row['accuracy']['value']:.1f} %, "
+        f"ε {row['epsilon_reported']:.3g} reported, audit: {row['audit']}; "
+        f"the key names {100 * row['right']['value']:.1f} % of the records and tells members "
+        f"with an AUC of {row['auc_wrong']['value']:.3f} (mislabelled) and "
+        f"{row['auc_real']['value']:.3f}, ε ≥ {row['epsilon_shown']:.2g}"
+        for row in keyed
+        if row.get("right") is not None
+    ]
+    return ". ".join(clauses) + "." if clauses else ""
+
+
+MEASURE = Measure(
+    run=measure, grid=TrainingGrid, needs_arm=False, on_devices=True, gather=gather, summary=summary
+)

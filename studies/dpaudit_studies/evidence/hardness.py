@@ -1,0 +1,162 @@
+"""The estimate of `dpaudit key hardness` compared with the searches that were measured.
+
+`python -m dpaudit_studies.evidence.hardness` (a second): fits the two constants of seconds for each
+reducer and prints the residuals, cell by cell. `--write` puts the cells of docs/results/ into
+dpaudit/accounting/hardness.csv, and keeps those that were measured elsewhere. CPU seconds, where a
+reducer has three cells or more of a second or more, are fitted alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, fields
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import scipy
+
+from dpaudit.accounting.hardness import Measured, entry_bits, measured, seconds_of
+from dpaudit_studies.evidence import RESULTS, ROOT
+
+TABLE = ROOT / "dpaudit" / "accounting" / "hardness.csv"
+RUNS = ("keyless", "keyless-far")
+FRONTIER = "keyless-frontier"
+HEAD = """\
+# python -m dpaudit_studies.evidence.hardness --write
+# from docs/results/, and where source is `elsewhere` from one loaded core, one key each, BLASter
+# 0.1.1, β told, 2026-11-22; seconds are wall time, those of keyless-frontier CPU time, to the key,
+# or of all that was tried
+"""
+
+
+def from_results() -> Iterator[Measured]:
+    """The cells of the committed runs."""
+    for name in RUNS:
+        document = json.loads((RESULTS / name / "results.json").read_text())
+        for row in document["rows"]:
+            yield Measured(
+                dim=row["d"],
+                beta=row["beta"],
+                gamma=row["gamma"],
+                rows=row["lattice_rows"],
+                reduction=row["reduction"],
+                seconds=float(f"{row['seconds']:.3g}"),
+                found=round(row["found"]["value"] * row["trials"]),
+                keys=row["trials"],
+                reducer="fpylll",
+                source=name,
+            )
+
+
+def from_experiment() -> Iterator[Measured]:
+    """The cells of the experiment keyless-frontier with β told."""
+    document = json.loads((RESULTS / FRONTIER / "results.json").read_text())
+    for row in document["rows"]:
+        if row["told"] and row["found"]["value"]:
+            yield Measured(
+                dim=row["d"],
+                beta=row["beta"],
+                gamma=row["gamma"],
+                rows=row["lattice_rows"],
+                reduction=row["reduction"].replace("deep LLL", "4-deep-LLL"),
+                seconds=float(f"{row['cpu_seconds']:.3g}"),
+                found=round(row["found"]["value"] * row["trials"]),
+                keys=row["trials"],
+                reducer="BLASter",
+                source=FRONTIER,
+            )
+
+
+def from_points() -> Iterator[Measured]:
+    """The cells of :mod:`keyless_cells`: full precision, one direction, β and γ told."""
+    path = RESULTS / FRONTIER / "points.json"
+    plain = {"dtype": "float64", "step": 0, "differences": False, "directions": 1}
+    cells: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for point in json.loads(path.read_text()) if path.exists() else ():
+        told = (point["searched_beta"], point["searched_gamma"]) == (point["beta"], point["gamma"])
+        if told and plain.items() <= point.items():
+            name = (point["d"], point["beta"], point["gamma"], point["n"], point["reducer"])
+            cells.setdefault(name, []).append(point)
+    for (dim, beta, gamma, n, reducer), points in cells.items():
+        found = [point for point in points if point["found"]]
+        of = found or points
+        last = max(of, key=lambda point: point["block"])
+        yield Measured(
+            dim=dim,
+            beta=beta,
+            gamma=gamma,
+            rows=n,
+            reduction=last["reduction"].replace("deep LLL", "4-deep-LLL"),
+            seconds=statistics.median(point["cpu_seconds"] for point in of),
+            found=len(found),
+            keys=len(points),
+            reducer={"blaster": "BLASter"}.get(reducer, reducer),
+            source=FRONTIER,
+        )
+
+
+def fitted_to(cells: Sequence[Measured]) -> list[Measured]:
+    """Those of one reducer that its constants are fitted to: of a second of CPU time or more."""
+    by_cpu = [cell for cell in cells if cell.source == FRONTIER and cell.seconds >= 1]
+    return by_cpu if len(by_cpu) >= 3 else list(cells)
+
+
+def table(cells: Iterable[Measured]) -> str:
+    """All cells as CSV."""
+    out = io.StringIO()
+    rows = csv.DictWriter(out, [f.name for f in fields(Measured)], lineterminator="\n")
+    rows.writeheader()
+    rows.writerows(asdict(c) for c in sorted(cells, key=lambda c: (c.dim, -c.beta, c.seconds)))
+    return HEAD + out.getvalue()
+
+
+def fit(cells: Sequence[Measured]) -> tuple[float, float]:
+    """c₁ and c₂ with the least squared log-ratios of modelled to measured seconds."""
+
+    def residuals(logs: Sequence[float]) -> list[float]:
+        return [math.log2(modelled(cell, *np.exp(logs)) / cell.seconds) for cell in cells]
+
+    first, second = np.exp(scipy.optimize.least_squares(residuals, [-1.0, -11.0]).x)
+    return float(first), float(second)
+
+
+def modelled(cell: Measured, first: float, second: float) -> float:
+    bits = entry_bits(cell.beta / math.sqrt(2 * math.pi))
+    return seconds_of(cell.rows, cell.block, bits=bits, first=first, second=second)
+
+
+def main() -> None:
+    """Print the comparison, or write the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true")
+    if parser.parse_args().write:
+        kept = [cell for cell in measured() if cell.source == "elsewhere"]
+        cells = [*from_results(), *from_experiment(), *from_points(), *kept]
+        TABLE.write_text(table(cells), encoding="utf-8")
+    shown = sorted(measured(), key=lambda c: (c.reducer, c.dim, -c.beta))
+    for reducer, group in groupby(shown, key=lambda c: c.reducer):
+        own = list(group)
+        first, second = fit(fitted_to(own))
+        off = [math.log2(modelled(cell, first, second) / cell.seconds) for cell in own]
+        of = [o for o, cell in zip(off, own, strict=True) if cell in fitted_to(own)]
+        rms = math.sqrt(sum(o * o for o in of) / len(of))
+        print(f"{reducer}: c1 = {first:.3g}, c2 = {second:.3g}, residual {rms:.2f} bits (rms)")
+        print("    d      beta  rows  measured   found  block by (5)    seconds  modelled   bits")
+        for cell, o in zip(own, off, strict=True):
+            by = cell.estimated_block
+            print(
+                f"{cell.dim:5} {cell.beta:9.0e} {cell.rows:5}  {cell.reduction:10} "
+                f"{cell.found}/{cell.keys}  {by or '-':>12}  {cell.seconds:9.3g} "
+                f"{cell.seconds * 2**o:9.3g}  {o:+5.2f}"
+            )
+
+
+if __name__ == "__main__":
+    main()

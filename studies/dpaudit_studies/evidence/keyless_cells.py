@@ -1,0 +1,171 @@
+"""One cell (d, β, γ) of the keyless search at its far end: fresh keys, CPU seconds, found or not.
+
+`python -m dpaudit_studies.evidence.keyless_cells --dim 128 --beta 3e-4` appends one object per key
+to docs/results/keyless-frontier/points.json: cells that take minutes to hours, and other types,
+lattices and directions; cells of seconds are those of `dpaudit run keyless-frontier`. With
+`--checkpoint FOLDER` a reduction resumes where it stopped; `--hours` limits what each key takes in
+all its starts. β and γ are told; the direction is known only to the comparison at the end. One
+thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from threadpoolctl import threadpool_limits
+
+from dpaudit.noise.key import PancakeKey
+from dpaudit.noise.pancake import Pancake
+from dpaudit.randomness import KeyedStream
+from dpaudit_studies.evidence import MACHINE, RESULTS, plugin_module
+
+POINTS = RESULTS / "keyless-frontier" / "points.json"
+CHECKED = 512
+
+
+def keyless(module: str) -> Any:
+    """A module of the attack."""
+    return plugin_module(f"attacks.keyless.{module}")
+
+
+def specimen(args: argparse.Namespace, key_number: int) -> tuple[np.ndarray, PancakeKey]:
+    stream = KeyedStream.from_seed(args.seed).child("cell", f"{args.dim} {args.beta}")
+    key = PancakeKey.new(
+        dim=args.dim,
+        beta=args.beta,
+        gamma=args.times * math.sqrt(args.dim),
+        directions=args.directions,
+        secret=stream.child("key", key_number).bytes(32),
+        allow_small_gamma=True,
+    )
+    rows = args.drawn + keyless("search").HELD + CHECKED
+    drawn = Pancake(key=key).sample(
+        rows, args.dim, stream=stream.child("noise", key_number), dtype=getattr(torch, args.dtype)
+    )
+    x = drawn.double().numpy()
+    if args.step:
+        x = np.rint(x / args.step) * args.step
+    if args.differences:
+        x = (x[0::2] - x[1::2]) / math.sqrt(2)
+    return x, key
+
+
+def one_key(args: argparse.Namespace, number: int) -> dict[str, object]:
+    candidates, search = keyless("candidates"), keyless("search")
+    x, key = specimen(args, number)
+    held, check, rows = np.split(x, [search.HELD, search.HELD + CHECKED])
+    beta = args.told or args.beta
+    gamma = (args.told_times or args.times) * math.sqrt(args.dim)
+    folder = Path(args.checkpoint) if args.checkpoint else None
+    kept = None
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"d{args.dim}-beta{args.beta:g}-key{number}.npz"
+        kept = keyless("checkpoint").Checkpoint(
+            folder / name, rows, beta=beta, gamma=gamma, n=args.lattice_rows or 0
+        )
+    began, began_cpu = time.monotonic(), time.process_time()
+    found, last, p = None, "", 1.0
+    for at in keyless("lattice").find_direction(
+        rows,
+        beta=beta,
+        gamma=gamma,
+        reduction=keyless("lattice").Reduction(
+            args.lattice_rows, args.block, keyless("reduction").reducer(args.reducer)
+        ),
+        check=check,
+        resume=None if kept is None else kept.stage,
+        keep=None if kept is None else kept.keep,
+    ):
+        cpu = kept.spent() if kept is not None else time.process_time() - began_cpu
+        if at.reduction != last:
+            last = at.reduction
+            print(f"  {last} from {cpu:.1f} CPU seconds", flush=True)
+        if at.score > 0.3:
+            found = candidates.refine(check, at.u)
+            p = candidates.confirm(held, found)
+            if p <= search.CONFIRMED:
+                break
+        if cpu > 3600 * args.hours:
+            break
+    is_found = found is not None and p <= search.CONFIRMED
+    block = at.reduction.partition("BKZ-")[2]
+    point: dict[str, object] = {
+        "d": args.dim,
+        "beta": args.beta,
+        "gamma": args.times * math.sqrt(args.dim),
+        "n": at.rows,
+        "block": int(block or 2),
+        "seconds": round(time.monotonic() - began, 2),
+        "found": is_found,
+        "cpu_seconds": round(cpu, 2),
+        "reduction": at.reduction,
+        "reducer": args.reducer,
+        "searched_beta": beta,
+        "searched_gamma": gamma,
+        "drawn": args.drawn,
+        "dtype": args.dtype,
+        "step": args.step,
+        "differences": args.differences,
+        "directions": args.directions,
+        "key": number,
+        "seed": args.seed,
+        "p": p,
+        "machine": MACHINE,
+    }
+    if is_found:
+        assert found is not None
+        w = found / np.linalg.norm(found)
+        along = key.basis.reshape(-1, args.dim) @ w
+        point["cosine"] = round(float(np.abs(along).max()), 6)
+        point["estimated_beta"] = float(f"{candidates.estimate(check, held, found).beta:.4g}")
+    return point
+
+
+def add(point: dict[str, object], out: Path) -> None:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    points = json.loads(out.read_text()) if out.exists() else []
+    text = ",\n".join(json.dumps(each, ensure_ascii=False) for each in [*points, point])
+    beside = out.with_suffix(".part")
+    beside.write_text(f"[\n{text}\n]\n")
+    beside.replace(out)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dim", type=int, required=True)
+    parser.add_argument("--beta", type=float, required=True)
+    parser.add_argument("--times", type=float, default=2.0, help="γ/√d")
+    parser.add_argument("--told", type=float, default=0.0, help="β̂ of the search, else β")
+    parser.add_argument("--told-times", type=float, default=0.0, help="γ̂/√d, else γ/√d")
+    parser.add_argument("--keys", type=int, default=3)
+    parser.add_argument("--first-key", type=int, default=0)
+    parser.add_argument("--seed", default="20261126")
+    parser.add_argument("--drawn", type=int, default=30_000)
+    parser.add_argument("--lattice-rows", type=int)
+    parser.add_argument("--directions", type=int, default=1)
+    parser.add_argument("--dtype", default="float64")
+    parser.add_argument("--step", type=float, default=0.0, help="round values to this lattice")
+    parser.add_argument("--differences", action="store_true", help="only differences are seen")
+    parser.add_argument("--block", type=int, default=64)
+    parser.add_argument("--hours", type=float, default=0.1, help="CPU hours per key")
+    parser.add_argument("--reducer", default="blaster")
+    parser.add_argument("--checkpoint")
+    parser.add_argument("--out", type=Path, default=POINTS)
+    args = parser.parse_args()
+    for number in range(args.first_key, args.first_key + args.keys):
+        with threadpool_limits(1):
+            point = one_key(args, number)
+        print(json.dumps(point, ensure_ascii=False), flush=True)
+        add(point, args.out)
+
+
+if __name__ == "__main__":
+    main()

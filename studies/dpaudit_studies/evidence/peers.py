@@ -1,0 +1,470 @@
+"""dpaudit's ε bounds compared with jax_privacy's on the same releases. `make peers`.
+
+Same scores and confidence, in one run. jax_privacy lives in an environment of its own
+($DPAUDIT_ENVS/jax-privacy or .envs/jax-privacy, which `make envs` makes); see
+environments/jax_privacy_bounds.py for how each of its methods is called. It bounds ε
+from *scores*: the user says what to look at and it says how much that shows. dpaudit finds what to
+look at itself. So each release is given to it as its own score, which is the best one where noise
+is added to a number, and where the flaw hides elsewhere it is given in a second row the score that
+shows it ("told").
+
+Three parts: whole mechanisms with a planted flaw; canaries of one run; and honest ones many times
+over, for the share of bounds that exceed the truth. Writes docs/results/peers/results.json and the
+tables in README.md beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpaudit.accounting import gaussian_epsilon, gaussian_sigma
+from dpaudit.accounting.mechanisms import laplace_epsilon
+from dpaudit.audit.epsilon import MechanismOptions, PrivacyClaim, audit_scores, run_mechanism_audit
+from dpaudit.provenance import collect
+from dpaudit.stats import clopper_pearson
+from dpaudit.types import Interval
+from dpaudit_studies.evidence import RESULTS
+
+ALPHA = 0.05
+GRID = 2.0**-20  # releases on it, so that only the planted flaw shows
+STEP = 0.3  # of noise that is rounded before it is added
+CP = ["clopper-pearson/bonferroni", "clopper-pearson/split", "clopper-pearson/multisplit"]
+ONE_RUN = ["one-run/bonferroni", "one-run/split", "one-run/multisplit"]
+# of the Gaussian trade-off curve, so for Gaussian scores only
+FDP = ["one-run-fdp/bonferroni", "one-run-fdp/split"]
+
+Array = np.ndarray
+Release = Callable[[np.random.Generator, float, int], Array]
+
+
+def coarse(x: Array) -> Array:
+    return np.round(x / GRID) * GRID
+
+
+def laplace(scale: float) -> Release:
+    return lambda rng, value, n: coarse(value + rng.laplace(0, scale, n))
+
+
+def gaussian(sigma: float) -> Release:
+    return lambda rng, value, n: coarse(value + rng.normal(0, sigma, n))
+
+
+def naive(rng: np.random.Generator, value: float, n: int) -> Array:
+    return value + rng.laplace(0, 1, n)
+
+
+def one_sided(rng: np.random.Generator, value: float, n: int) -> Array:
+    return value + np.round(rng.laplace(0, 1, n) / STEP) * STEP
+
+
+def response(rng: np.random.Generator, value: float, n: int) -> Array:
+    return np.where(rng.random(n) < 1 / (1 + math.exp(-1)), value, 1 - value)
+
+
+def blank(rng: np.random.Generator, value: float, n: int) -> Array:
+    return coarse(rng.normal(0, 1, n))
+
+
+def lowest_bit(x: Array) -> Array:
+    """Place of the lowest set bit; 0 has none and gets a high one."""
+    mantissa, exponent = np.frexp(x)
+    whole = np.abs(mantissa * 2.0**53).astype(np.int64)
+    return np.where(whole == 0, 5000.0, exponent + np.frexp((whole & -whole).astype(np.float64))[1])
+
+
+def off_grid(x: Array) -> Array:
+    """Distance from the nearest multiple of STEP: 0 for the first neighbour's releases."""
+    return np.abs(x - np.round(x / STEP) * STEP)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    name: str
+    says: str
+    release: Release
+    claim: float
+    truth: float
+    delta: float = 0.0
+    second: float = 1.0  # the other neighbour; the first is 0
+    told: Callable[[Array], Array] | None = None
+    gdp: bool = False
+    mu: float = 0.0  # claimed, where ``gdp``; 0: that of ``SIGMA``
+
+
+DELTA = 1e-3
+STEP_DELTA = 1e-5
+SIGMA = gaussian_sigma(1.0, DELTA)
+
+
+def gauss_case(name: str, says: str, factor: float) -> Case:
+    truth = gaussian_epsilon(DELTA, sigma=factor * SIGMA)
+    return Case(name, says, gaussian(factor * SIGMA), 1.0, truth, DELTA, gdp=True)
+
+
+def laplace_case(name: str, says: str, factor: float) -> Case:
+    return Case(name, says, laplace(factor), 1.0, laplace_epsilon(0.0, scale=factor))
+
+
+def step_case(name: str, says: str, mu: float) -> Case:
+    """A DP-SGD step with noise multiplier 1, seen along its canary's gradient."""
+    claim = gaussian_epsilon(STEP_DELTA, sigma=1.0)
+    truth = gaussian_epsilon(STEP_DELTA, sigma=1 / mu)
+    return Case(name, says, gaussian(1 / mu), claim, truth, STEP_DELTA, gdp=True, mu=1.0)
+
+
+FLAWED = (
+    laplace_case("laplace-10", "Laplace, scale 10 % too small", 0.9),
+    laplace_case("laplace-20", "Laplace, scale 20 % too small", 0.8),
+    gauss_case("gaussian-10", "Gaussian, σ 10 % too small", 0.9),
+    gauss_case("gaussian-20", "Gaussian, σ 20 % too small", 0.8),
+    Case(
+        "sensitivity",
+        "Laplace for sensitivity 1, neighbours 2 apart",
+        laplace(1.0),
+        1.0,
+        2.0,
+        second=2.0,
+    ),
+    Case("low-bits", "Laplace in plain floating point", naive, 1.0, math.inf, told=lowest_bit),
+    Case("one-sided", "noise rounded to 0.3, the sum not", one_sided, 1.0, math.inf, told=off_grid),
+)
+STEPS = (
+    step_case("step", "DP-SGD step, as claimed", 1.0),
+    step_case("step-20", "DP-SGD step, σ 20 % too small", 1.25),
+    step_case("step-half", "DP-SGD step, half the σ", 2.0),
+    step_case("step-unclipped", "DP-SGD step, a gradient of norm 4 unclipped", 4.0),
+)
+HONEST = (
+    laplace_case("laplace", "Laplace, as claimed", 1.0),
+    Case("response", "randomized response, as claimed", response, 1.0, 1.0),
+    gauss_case("gaussian", "Gaussian, as claimed", 1.0),
+    Case("blank", "releases that depend on nothing", blank, 1.0, 0.0, DELTA, gdp=True),
+)
+ONE_RUN_DELTA = 1e-5
+SPLITS = 11  # of jax_privacy's own, whose bound from the same scores depends on the split
+
+
+@dataclasses.dataclass(frozen=True)
+class Canaries:
+    """Independent canaries: in with a fair coin, and then their score is ``shift`` higher."""
+
+    name: str
+    says: str
+    law: str
+    shift: float
+    truth: float
+    m: int
+
+    def draw(self, rng: np.random.Generator) -> tuple[Array, Array]:
+        member = rng.random(self.m) < 0.5
+        noise = rng.normal(size=self.m) if self.law == "gaussian" else rng.laplace(size=self.m)
+        return noise + self.shift * member, member
+
+
+def gaussian_canaries(mu: float, m: int) -> Canaries:
+    truth = gaussian_epsilon(ONE_RUN_DELTA, sigma=1 / mu) if mu else 0.0
+    says = (
+        f"Gaussian scores, μ = {mu:g}, {m:,} canaries"
+        if mu
+        else f"scores that show nothing, {m:,} canaries"
+    )
+    return Canaries(f"mu-{mu:g}-{m}", says, "gaussian", mu, truth, m)
+
+
+def laplace_canaries(epsilon: float, m: int) -> Canaries:
+    truth = laplace_epsilon(ONE_RUN_DELTA, scale=1 / epsilon)
+    return Canaries(
+        f"laplace-{epsilon:g}-{m}",
+        f"Laplace scores, ε = {epsilon:g}, {m:,} canaries",
+        "laplace",
+        epsilon,
+        truth,
+        m,
+    )
+
+
+CANARIES = (
+    gaussian_canaries(1.0, 1000), gaussian_canaries(1.0, 10_000), gaussian_canaries(3.0, 1000),
+    gaussian_canaries(3.0, 10_000), laplace_canaries(2.0, 1000), laplace_canaries(2.0, 10_000),
+)  # fmt: skip
+HONEST_CANARIES = (
+    gaussian_canaries(0.0, 500),
+    gaussian_canaries(1.0, 500),
+    laplace_canaries(1.0, 500),
+)
+
+
+class Recorded:
+    """A mechanism in this process that keeps what it released, by neighbour."""
+
+    def __init__(self, release: Release, rng: np.random.Generator) -> None:
+        self.name = "recorded"
+        self._release, self._rng = release, rng
+        self.kept: dict[float, list[Array]] = {}
+
+    def release(self, value: Array, n: int, *, timeout: float) -> Array:
+        made = self._release(self._rng, float(value[0]), n)
+        self.kept.setdefault(float(value[0]), []).append(made)
+        return made[:, None]
+
+    def __enter__(self) -> Recorded:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        return None
+
+
+class Jobs:
+    """What jax_privacy is asked, all in one process of its environment."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, Any] = {}
+        self._jobs: list[dict[str, Any]] = []
+
+    def add(
+        self, inside: Array, outside: Array, *, delta: float, methods: list[str], splits: int = 1
+    ) -> int:
+        i = len(self._jobs)
+        self._arrays[f"in_{i}"], self._arrays[f"out_{i}"] = inside, outside
+        asked = {"significance": ALPHA, "delta": delta, "methods": methods}
+        self._jobs.append({**asked, "seed": i, "splits": splits})
+        return i
+
+    def answers(self) -> tuple[dict[str, str], list[dict[str, Any]]]:
+        python = Path(os.environ.get("DPAUDIT_ENVS", ".envs")) / "jax-privacy" / "bin" / "python"
+        if not python.exists():
+            sys.exit(f"{python}: no such environment; make envs, or set DPAUDIT_ENVS")
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "jobs.npz"
+            np.savez(path, jobs=json.dumps(self._jobs), **self._arrays)
+            program = [
+                str(python),
+                str(Path(__file__).with_name("environments") / "jax_privacy_bounds.py"),
+                str(path),
+            ]
+            out = subprocess.run(program, check=True, stdout=subprocess.PIPE, text=True).stdout
+        versions, *answers = map(json.loads, out.splitlines())
+        return versions, answers
+
+
+def by_mu(interval: Interval | None, delta: float) -> dict[str, float]:
+    """A bound for μ, and the ε at ``delta`` that a Gaussian trade-off curve implies."""
+    assert interval is not None
+    mu = interval.low
+    return {"mu": mu, "epsilon_by_mu": gaussian_epsilon(delta, sigma=1 / mu) if mu > 0 else 0.0}
+
+
+def audited(case: Case, samples: int, seed: str) -> tuple[dict[str, Any], Array, Array]:
+    """Dpaudit on one case, and all releases that it saw, at the two neighbours."""
+    mechanism = Recorded(case.release, np.random.default_rng([int(seed), *case.name.encode()]))
+    began = time.perf_counter()
+    result = run_mechanism_audit(
+        mechanism,
+        neighbours=(np.array([0.0]), np.array([case.second])),
+        claim=PrivacyClaim(case.claim, case.delta, (case.mu or 1 / SIGMA) if case.gdp else None),
+        options=MechanismOptions(samples=samples, alpha=ALPHA, seed=seed),
+    )
+    row = {
+        "epsilon": result.epsilon.low,
+        "verdict": result.verdict,
+        "seconds": time.perf_counter() - began,
+    }
+    if case.gdp:
+        row |= by_mu(result.mu, case.delta)
+    first, second = (np.concatenate(mechanism.kept[v]) for v in (0.0, case.second))
+    return row, first, second
+
+
+def scored(canaries: Canaries, seed: int) -> tuple[dict[str, Any], Array, Array]:
+    """Dpaudit on one set of canaries, and the scores of those out and in."""
+    scores, member = canaries.draw(np.random.default_rng([seed, *canaries.name.encode()]))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "scores.npz"
+        np.savez(path, score=scores, member=member)
+        began = time.perf_counter()
+        result = audit_scores(
+            path, claim=PrivacyClaim(canaries.truth, ONE_RUN_DELTA), alpha=ALPHA, seed=str(seed)
+        )
+        seconds = time.perf_counter() - began
+        row = {"epsilon": result.epsilon.low, "seconds": seconds}
+        if canaries.law == "gaussian":  # μ alone is asked for, as by epsilon_one_run_fdp
+            claim = PrivacyClaim.of(None, ONE_RUN_DELTA, canaries.shift)
+            result = audit_scores(path, claim=claim, alpha=ALPHA, seed=str(seed))
+            row |= by_mu(result.mu, ONE_RUN_DELTA)
+    return row, scores[~member], scores[member]
+
+
+def methods_of(canaries: Canaries) -> list[str]:
+    return [*ONE_RUN, *CP, *(FDP if canaries.law == "gaussian" else [])]
+
+
+def flawed_part(jobs: Jobs, samples: int, seed: int) -> list[dict[str, Any]]:
+    rows = []
+    for case in (*FLAWED, HONEST[0], HONEST[2], *STEPS):
+        row, first, second = audited(case, samples, str(seed))
+        scores = [("release", lambda x: x), *([("told", case.told)] if case.told else [])]
+        asked = {
+            name: jobs.add(
+                of(second),
+                of(first),
+                delta=case.delta,
+                methods=[*CP, *(["gdp"] if case.gdp else [])],
+            )
+            for name, of in scores
+        }
+        rows.append({**_plain(case), "dpaudit": row, "jobs": asked})
+        print(
+            f"{case.says}: ε ≥ {row['epsilon']:.3f} "
+            f"(claimed {case.claim:g}, true {case.truth:.3f})",
+            file=sys.stderr,
+        )
+    return rows
+
+
+def canary_part(jobs: Jobs, seed: int) -> list[dict[str, Any]]:
+    rows = []
+    for canaries in CANARIES:
+        row, outside, inside = scored(canaries, seed)
+        job = jobs.add(
+            inside, outside, delta=ONE_RUN_DELTA, methods=methods_of(canaries), splits=SPLITS
+        )
+        rows.append(
+            {
+                **dataclasses.asdict(canaries),
+                "delta": ONE_RUN_DELTA,
+                "dpaudit": row,
+                "jobs": {"score": job},
+            }
+        )
+        print(
+            f"{canaries.says}: ε ≥ {row['epsilon']:.3f} (true {canaries.truth:.3f})",
+            file=sys.stderr,
+        )
+    return rows
+
+
+def honest_part(jobs: Jobs, repeats: int, samples: int, seed: int) -> list[dict[str, Any]]:
+    """Many honest ones; slow tools on fewer: f-DP recursion on 100, MultiSplit on none."""
+    rows = []
+    for case in (*HONEST, *HONEST_CANARIES):
+        ours, asked = [], []
+        for i in range(repeats):
+            if isinstance(case, Canaries):
+                row, first, second = scored(case, seed + 1 + i)
+                delta, methods = ONE_RUN_DELTA, methods_of(case)
+            else:
+                row, first, second = audited(case, samples, str(seed + 1 + i))
+                delta, methods = case.delta, [*CP, *(["gdp"] if case.gdp else [])]
+            chosen = [m for m in methods if "multisplit" not in m and (i < 100 or m not in FDP)]
+            ours.append(row)
+            asked.append(jobs.add(second, first, delta=delta, methods=chosen))
+        about = {**dataclasses.asdict(case), "delta": ONE_RUN_DELTA}
+        about = about if isinstance(case, Canaries) else _plain(case)
+        rows.append({**about, "dpaudit": ours, "jobs": asked})
+        print(f"{case.says}: {repeats} repeats", file=sys.stderr)
+    return rows
+
+
+def _plain(case: Case) -> dict[str, Any]:
+    return {
+        "name": case.name,
+        "says": case.says,
+        "claim": case.claim,
+        "truth": case.truth,
+        "delta": case.delta,
+    }
+
+
+def settle(rows: list[dict[str, Any]], answers: list[dict[str, Any]]) -> None:
+    """Put jax_privacy's answers where their job numbers stand."""
+    for row in rows:
+        row["jax_privacy"] = {name: answers[i] for name, i in row.pop("jobs").items()}
+
+
+def shares(rows: list[dict[str, Any]], answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """How often each bound exceeds the truth, with Clopper and Pearson's 95 % interval."""
+    found = []
+    for row in rows:
+        bounds: dict[str, list[float]] = {"dpaudit": [r["epsilon"] for r in row["dpaudit"]]}
+        if "epsilon_by_mu" in row["dpaudit"][0]:
+            bounds["dpaudit, μ"] = [r["epsilon_by_mu"] for r in row["dpaudit"]]
+        for i in row["jobs"]:
+            for method, answer in answers[i].items():
+                bounds.setdefault(f"jax_privacy {method}", []).append(answer["epsilon"])
+        for tool, values in bounds.items():
+            over = sum(v > row["truth"] + 1e-9 for v in values)
+            interval = clopper_pearson(over, len(values))
+            found.append(
+                {
+                    "case": row["name"], "says": row["says"],
+                    "truth": row["truth"], "delta": row["delta"],
+                    "tool": tool, "exceeds": over, "of": len(values),
+                    "low": interval.low, "high": interval.high,
+                    "median_bound": float(np.median(values)),
+                }
+            )  # fmt: skip
+    return found
+
+
+def _finite(value: Any) -> Any:
+    """JSON knows no infinity: None stands for it."""
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--samples", type=int, default=50_000, help="releases at each neighbour, flawed mechanisms"
+    )
+    parser.add_argument("--repeats", type=int, default=300, help="of each honest case")
+    parser.add_argument(
+        "--honest-samples", type=int, default=2_000, help="releases at each neighbour, honest ones"
+    )
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=RESULTS / "peers")
+    options = parser.parse_args()
+    from dpaudit_studies.evidence.peers_tables import tables, written_between
+
+    jobs, began = Jobs(), time.perf_counter()
+    flawed = flawed_part(jobs, options.samples, options.seed)
+    canaries = canary_part(jobs, options.seed)
+    honest = honest_part(jobs, options.repeats, options.honest_samples, options.seed)
+    versions, answers = jobs.answers()
+    settle(flawed, answers)
+    settle(canaries, answers)
+    provenance = collect(seed=str(options.seed), plugins=())
+    document = _finite(
+        {
+            "command": "make peers", "alpha": ALPHA, "samples": options.samples,
+            "honest_samples": options.honest_samples, "repeats": options.repeats, "flawed": flawed,
+            "one_run": canaries, "soundness": shares(honest, answers), "peers": versions,
+            "provenance": dataclasses.asdict(provenance), "seconds": time.perf_counter() - began,
+        },
+    )  # fmt: skip
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "results.json").write_text(
+        json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    )
+    written_between(options.out / "README.md", "peers", tables(document))
+    print(tables(document))
+
+
+if __name__ == "__main__":
+    main()

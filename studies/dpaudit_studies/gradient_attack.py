@@ -1,0 +1,281 @@
+"""The pancake's owner against DP-SGD gradients: one pass serves many pairs and all noise."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import torch
+
+from dpaudit import registry
+from dpaudit.accounting import gaussian_sigma_paper
+from dpaudit.errors import SpecError
+from dpaudit.experiments.grid import Grid
+from dpaudit.experiments.measure import Measure
+from dpaudit.experiments.published import beside_printed
+from dpaudit.experiments.threads import LARGE, threads, threads_for
+from dpaudit.experiments.trials import interval
+from dpaudit.hosts.gradients.query import GradientQuery
+from dpaudit.noise.key import PancakeKey
+from dpaudit.noise.pancake import Pancake
+from dpaudit.randomness import KEY_BYTES, KeyedStream
+
+if TYPE_CHECKING:
+    from dpaudit.experiments.cell import Cell
+    from dpaudit.protocols import Attack
+
+__all__ = [
+    "HOST",
+    "MEASURE",
+    "HostGrid",
+    "Noise",
+    "NoiseGrid",
+    "accuracy",
+    "gather",
+    "host",
+    "measure",
+    "published_name",
+    "summary",
+]
+
+DELTA = 1e-10
+_ATTACK = "nearest-peak"
+_ROUNDED = (8, 2)  # pairs whose float32 error is measured: of small networks, of large ones
+HOST = ("model", "data", "weights", "norm", "batch", "neighbour", "dtype")
+_PUBLISHED = {"lenet5-tanh": "lenet", "lenet5": "lenet"}
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The clipping norm, the key's β and γ (as written), and the ε that the noise claims."""
+
+    clip: float
+    beta: float
+    gamma_as: str
+    epsilon: float
+
+
+class HostGrid(Grid, frozen=True, kw_only=True):
+    """Options of the host ``dpsgd-gradient``, and a block with its batch and untrained weights."""
+
+    model: str
+    data: str | None = None
+    weights: str | None = None
+    norm: str | None = None
+    batch: int | None = None
+    neighbour: str | None = None
+    dtype: str | None = None
+    block: int | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The host's options."""
+        return {name: value for name in HOST if (value := getattr(self, name)) is not None}
+
+    @property
+    def phase(self) -> str:
+        """``untrained`` or ``trained``."""
+        return self.weights or "untrained"
+
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Power = Annotated[str, msgspec.Meta(pattern=r"^[1-9]\d{0,3}\^-?\d{1,3}$")]
+"""``2^-17``, in quotes."""
+
+
+class NoiseGrid(HostGrid, frozen=True):
+    """And the noise: a cell works through all combinations of these four on one batch."""
+
+    clip: tuple[Positive, ...]
+    beta: tuple[Positive | Power, ...]
+    gamma: tuple[str | Positive, ...]
+    epsilon: tuple[Positive, ...]
+
+    @property
+    def noises(self) -> tuple[Noise, ...]:
+        """All combinations.
+
+        Raises:
+            SpecError: one of the axes is empty, or has a value twice.
+        """
+        found = [
+            Noise(clip, _number(beta), str(gamma), epsilon)
+            for clip, beta, gamma, epsilon in itertools.product(
+                self.clip, self.beta, self.gamma, self.epsilon
+            )
+        ]
+        if not found or len(set(found)) < len(found):
+            raise SpecError(
+                "grid: clip, beta, gamma and epsilon must name each value once, and at least one"
+            )
+        return tuple(found)
+
+
+def _number(value: float | str) -> float:
+    """``1e-5``, or ``2^-17`` in quotes."""
+    if not isinstance(value, str):
+        return value
+    base, _, power = value.partition("^")
+    number: float = float(base) ** float(power)
+    return number
+
+
+def published_name(model: str) -> str:
+    """The published tables' name of a network."""
+    return _PUBLISHED.get(model, model.replace("-", "_"))
+
+
+@functools.lru_cache(maxsize=1)  # the data and the weights of one network serve all blocks of it
+def _made(options: tuple[tuple[str, Any], ...]) -> GradientQuery:
+    return GradientQuery(**dict(options))
+
+
+def host(cell: Cell, grid: HostGrid, **more: Any) -> GradientQuery:
+    """The query of a cell; an untrained network's weights are those of its ``block``."""
+    options = {**grid.options, "device": cell.settings.get("device", "cpu")}
+    if grid.phase == "untrained":
+        options["seed"] = grid.block or 0
+    return _made(tuple(sorted({**options, **more}.items())))
+
+
+def measure(cell: Cell, arm: None) -> dict[str, Any]:
+    """``trials`` pairs of one batch, each released once under every noise.
+
+    Counts how often the key holder identifies the true one. ``[grid]`` is a :class:`NoiseGrid`,
+    e.g. ``clip = [4, 8]``, ``beta = [1e-3, "2^-17"]``, ``gamma = ["2sqrtd"]``. The batch, the
+    secret direction and an untrained network's weights are its ``block``'s own. δ is 1e-10 and σ
+    the paper's; the attack is the published nearest hyperplane. Rounds of one row are independent
+    except for sharing a batch, a direction and (untrained) weights within a block.
+
+    Raises:
+        SpecError: an axis that is not known or of a wrong type, a noise that is there twice, or
+            more pairs than the batch has records.
+        UsageError: an option that the host does not take, data or weights that are not there, γ
+            below 2√d.
+    """
+    del arm
+    grid, pairs = cell.grid(NoiseGrid), cell.settings["trials"]
+    noises = grid.noises
+    query = host(cell, grid, clip=noises[0].clip)
+    if pairs > query.batch:
+        raise SpecError(
+            f"trials={pairs}: a block has at most {query.batch} pairs, one per record; "
+            "take more blocks"
+        )
+    stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
+    secret = stream.child("attacker's key").bytes(KEY_BYTES)
+    owned = PancakeKey.new(dim=query.dim, beta=1.0, secret=secret)
+    noisy = {s: _arm(s, owned, sensitivity=query.sensitivity_at(s.clip)) for s in noises}
+    correct = dict.fromkeys(noises, 0)
+    moved: dict[float, list[float]] = {s.clip: [] for s in noises}
+    with threads(threads_for(query.dim)):
+        error = query.rounding(_ROUNDED[query.dim >= LARGE], stream=stream.child("rounding"))
+        block = query.block(pairs, stream=stream.child("records"), clips=tuple(moved))
+        for some in block.exchanges():
+            for clip, sizes in moved.items():
+                sizes += torch.linalg.vector_norm(some.changes(clip), dim=1).tolist()
+                candidates = some.candidates(clip)
+                for s in (s for s in noises if s.clip == clip):
+                    setting = map(str, (s.clip, s.beta, s.gamma_as, s.epsilon))
+                    here = stream.child("noise", some.first, *setting)
+                    correct[s] += _named(candidates, *noisy[s], here)
+    return {
+        "d": query.dim,
+        "accuracy": accuracy(query),
+        "converged": grid.phase != "untrained",
+        "published_as": published_name(grid.model),
+        "float32_error": error,
+        "counts": [
+            {
+                "clip": s.clip,
+                "beta": s.beta,
+                "gamma": noisy[s][0].key.gamma,
+                "gamma_as": s.gamma_as,
+                "epsilon": s.epsilon,
+                "sigma": noisy[s][0].sigma,
+                "correct": correct[s],
+            }
+            for s in noises
+        ],
+        "changes": [{"clip": clip, "norms": sizes} for clip, sizes in moved.items()],
+    }
+
+
+def _arm(setting: Noise, owned: PancakeKey, *, sensitivity: float) -> tuple[Pancake, Attack]:
+    """The noise of one setting and the attack on it; all share the key's arrays per device."""
+    sigma = gaussian_sigma_paper(setting.epsilon, DELTA, sensitivity=sensitivity)
+    key = owned.at(beta=setting.beta, gamma=setting.gamma_as)
+    return Pancake(key=key, sigma=sigma), registry.load("attacks", _ATTACK)(key=key, sigma=sigma)
+
+
+def _named(candidates: torch.Tensor, source: Pancake, attack: Attack, stream: KeyedStream) -> int:
+    """Release one of each two candidates (g, 2, d) by a coin; how often the key holder is right."""
+    n, _, d = candidates.shape
+    truth = stream.child("coins").numpy().integers(0, 2, n)
+    release = source.sample(n, d, stream=stream.child("noise"), device=candidates.device)
+    for row, pair, side in zip(release, candidates, truth, strict=True):
+        row += pair[side]
+    named = attack.score(release, candidates).argmax(1).cpu().numpy()
+    return int((named == truth).sum())
+
+
+def accuracy(query: GradientQuery) -> dict[str, float] | None:
+    """The network's measured accuracy with its interval, as reports read it; None without one."""
+    found = query.accuracy
+    return None if found is None else {"value": found.value, "low": found.low, "high": found.high}
+
+
+def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """One row for each network and noise setting, from cells of one block each."""
+    groups: dict[tuple[Any, ...], list[tuple[Mapping[str, Any], Mapping[str, Any]]]] = {}
+    for row in rows:
+        for count in row["counts"]:
+            group = (
+                *(row.get(name) for name in HOST),
+                *(count[k] for k in ("clip", "beta", "gamma_as", "epsilon")),
+            )
+            groups.setdefault(group, []).append((row, count))
+    return [_joined(members) for members in groups.values()]
+
+
+def _joined(members: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> dict[str, Any]:
+    first, noise = members[0]
+    trials = sum(row["trials"] for row, _ in members)
+    changes = [c for row, _ in members for c in row["changes"] if c["clip"] == noise["clip"]]
+    weights = first.get("weights", "untrained")
+    joined = {
+        **{name: first[name] for name in HOST if name in first},
+        **{k: v for k, v in first.items() if k in ("d", "accuracy", "converged", "published_as")},
+        **{k: v for k, v in noise.items() if k != "correct"},
+        "weights": weights,
+        "network": ", ".join(first[name] for name in ("model", "norm") if name in first),
+        "phase": f"{weights}, clip {noise['clip']:g}",
+        "success": interval(sum(count["correct"] for _, count in members), trials),
+        "trials": trials,
+        "blocks": len(members),
+        "diff_median": statistics.median(norm for c in changes for norm in c["norms"]),
+        "float32_error": statistics.median(row["float32_error"] for row, _ in members),
+    }
+    return joined | beside_printed("table2", joined, trials=trials)
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The range of success for each kind of weights."""
+    parts = []
+    for weights in dict.fromkeys(row["weights"] for row in rows):
+        found = sorted(row["success"]["value"] for row in rows if row["weights"] == weights)
+        parts.append(
+            f"on {weights} weights in {100 * found[0]:.1f} to {100 * found[-1]:.1f} % of the "
+            f"rounds of a row (median {100 * statistics.median(found):.1f} %)"
+        )
+    return f"The key holder names the right one of two neighbouring batches {'; '.join(parts)}."
+
+
+MEASURE = Measure(
+    run=measure, grid=NoiseGrid, needs_arm=False, on_devices=True, gather=gather, summary=summary
+)

@@ -1,0 +1,201 @@
+"""What an attack shows of a library's mechanism: one row of the table of libraries."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dpaudit.audit.epsilon import (
+    MechanismOptions,
+    PrivacyClaim,
+    parse_neighbours,
+    run_mechanism_audit,
+)
+from dpaudit.audit.result import MechanismResult
+from dpaudit.errors import MissingExtraError, SamplerError, UsageError
+from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.grid import Grid
+from dpaudit.experiments.measure import Measure
+from dpaudit.samplers.resolve import open_mechanism
+from dpaudit.types import TestResult
+from dpaudit_studies.libraries import Case, case
+
+__all__ = ["MEASURE", "measure", "summary"]
+
+_VERDICTS = {"finding": "broken", "no-finding": "not broken", "inconclusive": "inconclusive"}
+_LEAKS = "leaks by its time"
+
+
+class LibrariesGrid(Grid, frozen=True):
+    """A case by name (``dpaudit_studies.libraries.CASES``); ``samples`` replaces the case's own."""
+
+    case: str
+    samples: int | None = None
+    alpha: float = 0.01
+
+
+def measure(cell: Cell, arm: None) -> dict[str, Any]:
+    """One audit of a case (:class:`LibrariesGrid`) by its attack.
+
+    A library that is not installed has a row that says so, with the fix in ``failed``; so has one
+    that cannot be imported or refuses its input. Internal errors are not caught.
+    """
+    del arm
+    grid = cell.grid(LibrariesGrid)
+    subject = case(grid.case)
+    row: dict[str, Any] = {
+        "library": subject.library,
+        "mechanism": subject.mechanism.removeprefix(f"{subject.library}:").removeprefix(
+            "python:dpaudit.noise."
+        ),
+        "attack": subject.attack,
+        "kind": subject.attack.partition(":")[0],
+        "neighbours": _short(subject.neighbours),
+        "promise": subject.promise,
+        "epsilon_claimed": subject.epsilon,
+        "delta_claimed": subject.delta,
+        "claimed": f"{subject.epsilon:.3g}"
+        + (f" at δ = {subject.delta:g}" if subject.delta else ""),
+        "draft": subject.draft or None,
+        "reproduce": subject.command,
+    }
+    began = time.monotonic()
+    try:
+        version, result = _audit(subject, grid, seed=f"{cell.settings['seed']}/{cell.id}")
+    except MissingExtraError as error:
+        return {**row, "verdict": "not installed", "failed": str(error)}
+    except (SamplerError, UsageError) as error:
+        return {**row, "verdict": "failed", "failed": str(error)}
+    return {
+        **row,
+        "library": " ".join(filter(None, (subject.library, version))),
+        **_shown(result),
+        "seconds": time.monotonic() - began,
+        "failed": None,
+    }
+
+
+def _audit(subject: Case, grid: LibrariesGrid, *, seed: str) -> tuple[str | None, MechanismResult]:
+    with open_mechanism(subject.mechanism, seed=seed) as mechanism:
+        result = run_mechanism_audit(
+            mechanism,
+            neighbours=None if subject.neighbours is None else parse_neighbours(subject.neighbours),
+            claim=PrivacyClaim(subject.epsilon, subject.delta),
+            attack=subject.attack,
+            options=MechanismOptions(
+                samples=subject.samples if grid.samples is None else grid.samples,
+                alpha=grid.alpha,
+                seed=seed,
+            ),
+        )
+        return getattr(mechanism, "version", None), result
+
+
+def _short(neighbours: str | None) -> str:
+    if neighbours is None:
+        return "the attack's"
+    return (
+        neighbours
+        if len(neighbours) < 12
+        else " and ".join(_ends(part) for part in neighbours.split(";"))
+    )
+
+
+def _ends(vector: str) -> str:
+    numbers = vector.split(",")
+    ones = [str(i) for i, x in enumerate(numbers) if float(x)]
+    return f"0 of {len(numbers)}" if not ones else f"1 at {'+'.join(ones)}"
+
+
+def _shown(result: MechanismResult) -> dict[str, Any]:
+    best = max(
+        (t for t in result.tests if t.unit == "ε"), key=lambda t: (t.statistic, -t.p), default=None
+    )
+    p0, p1 = _probabilities(best)
+    return {
+        "verdict": _LEAKS
+        if result.verdict == "finding" and _timed(result.attack)
+        else _VERDICTS[result.verdict],
+        "p0": p0,
+        "p1": p1,
+        "epsilon": None if result.epsilon is None else result.epsilon.low,
+        "delta": None if result.delta is None else result.delta.low,
+        "p": None if best is None else best.p_adjusted,
+        "event": None if best is None else best.effect,
+        "success": _success(result),
+        "releases": result.samples,
+        "advice": "; ".join(result.advice) or None,
+    }
+
+
+def _timed(attack: str) -> bool:
+    return attack.partition(":")[0] == "timing"
+
+
+def _success(result: MechanismResult) -> dict[str, Any] | None:
+    """How often a guess by this attack is right, ties by a fair coin."""
+    found = result.details.get("success")
+    if not found:
+        return None
+    return {
+        "value": found["right"] / found["of"],
+        "low": found["interval"].low,
+        "high": found["interval"].high,
+    }
+
+
+def _probabilities(test: TestResult | None) -> tuple[float | None, float | None]:
+    if test is None or "counts" not in test.details:
+        return None, None
+    counts = test.details["counts"]
+    shares = [counts[key][0] / max(1, counts[key][1]) for key in ("likelier", "other")]
+    return (
+        (shares[0], shares[1])
+        if test.details.get("likelier_at", 0) == 0
+        else (shares[1], shares[0])
+    )
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Which mechanisms that promise DP break, or leak by time; what was not run."""
+    promised = [
+        row
+        for row in rows
+        if row["promise"] == "DP" and row["verdict"] in (*_VERDICTS.values(), _LEAKS)
+    ]
+    tried = {_subject(row) for row in promised}
+    broken, leaking = (
+        sorted({_subject(row) for row in promised if row["verdict"] == verdict})
+        for verdict in ("broken", _LEAKS)
+    )
+    others = [
+        row
+        for row in rows
+        if row["promise"] != "DP" and row["verdict"] in (*_VERDICTS.values(), _LEAKS)
+    ]
+    text = ""
+    if tried:
+        text = (
+            f"Of {len(tried)} mechanisms that promise differential privacy {len(broken)} broke: "
+            f"{_listed(broken)}."
+        )
+        text += f" By their time leaked: {_listed(leaking)}." if leaking else ""
+    if others:
+        found = sum(row["verdict"] in ("broken", _LEAKS) for row in others)
+        text += f" Of {len(others)} attacks on noise that promises nothing {found} succeeded."
+    absent = sorted({row["library"] for row in rows if row["verdict"] == "not installed"})
+    failed = [_subject(row) for row in rows if row["verdict"] == "failed"]
+    text += f" Not installed: {', '.join(absent)}." if absent else ""
+    return (text + (f" Failed: {_listed(failed)}." if failed else "")).strip()
+
+
+def _subject(row: Mapping[str, Any]) -> str:
+    return f"{row['library']} {row['mechanism'].partition(':')[0]}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return "; ".join(names) or "none"
+
+
+MEASURE = Measure(run=measure, grid=LibrariesGrid, needs_arm=False, summary=summary)

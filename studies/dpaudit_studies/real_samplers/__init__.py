@@ -1,0 +1,200 @@
+"""Samplers of normal noise that people use in some thirty languages: who wrote them is not us.
+
+What each library's documentation or source says of its generator is in ``generator``; "predictable"
+means that the rest of its noise can be computed from enough of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dpaudit_studies.real_samplers.programs import LANGUAGES, version
+
+__all__ = ["CASES", "Case"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A sampler: its ``language`` (of ``LANGUAGES``), the METHOD it is asked for, its generator."""
+
+    language: str
+    method: str
+    generator: str
+    transform: str
+
+    @property
+    def name(self) -> str:
+        """Its name in a spec."""
+        return f"{self.language}: {self.method}"
+
+    @property
+    def version(self) -> str:
+        """The version of what draws: of the package, or else of the language."""
+        package = self.method.partition(".")[0]
+        if self.language == "Python" and package in ("numpy", "torch", "jax", "duckdb"):
+            return version(("python", package))
+        if self.language == "JavaScript" and package not in ("box-muller", "polar"):
+            return version(("node", "-p", f"require('{package}/package.json').version"))
+        return version(LANGUAGES[self.language].version)
+
+    def __post_init__(self) -> None:
+        if self.language not in LANGUAGES:
+            raise ValueError(f"language={self.language}: not among LANGUAGES")
+
+
+_BM = "Box–Muller, both outputs"
+_BM_COS = "Box–Muller, cosine only"
+_INVERSE = "inverse CDF"
+
+
+def _rows() -> list[tuple[str, str, str, str]]:
+    gsl = {
+        "mt19937": "Mersenne Twister",
+        "taus2": "Tausworthe, 88 bits",
+        "ranlxs0": "subtract with borrow, decimated",
+        "cmrg": "combined recurrences modulo primes",
+        "gfsr4": "shift register, 9,689 words",
+        "rand": "congruential modulo 2^31",
+        "random8-glibc2": "congruential modulo 2^31",
+        "r250": "shift register, 250 words",
+        "minstd": "congruential modulo 2^31 − 1",
+        "knuthran": "lagged subtraction",
+        "vax": "congruential modulo 2^32",
+        "zuf": "lagged Fibonacci",
+        "transputer": "congruential modulo 2^32",
+        "ran0": "congruential modulo 2^31 − 1",
+        "rand48": "congruential modulo 2^48",
+    }
+    r = {
+        "Mersenne-Twister": "Mersenne Twister",
+        "Wichmann-Hill": "three congruential",
+        "Marsaglia-Multicarry": "two multiply-with-carry of 16 bits",
+        "Super-Duper": "congruential and shift register",
+        "Knuth-TAOCP-2002": "lagged subtraction",
+        "L'Ecuyer-CMRG": "combined recurrences modulo primes",
+    }
+    boost = {
+        "mt19937": "Mersenne Twister",
+        "rand48": "congruential modulo 2^48",
+        "taus88": "Tausworthe, 88 bits",
+        "lagged_fibonacci607": "lagged Fibonacci",
+        "kreutzer1986": "congruential, shuffled",
+        "hellekalek1995": "inversive",
+        "ecuyer1988": "two congruential",
+        "minstd_rand": "congruential modulo 2^31 − 1",
+    }
+    std = {
+        "mt19937": "Mersenne Twister",
+        "mt19937_64": "Mersenne Twister",
+        "minstd_rand": "congruential modulo 2^31 − 1",
+        "minstd_rand0": "congruential modulo 2^31 − 1",
+        "ranlux24": "subtract with borrow, decimated",
+        "ranlux24_base": "subtract with borrow",
+        "ranlux48": "subtract with borrow, decimated",
+        "knuth_b": "congruential, shuffled",
+    }
+    rows = [("R", f"{kind}/Inversion", made, _INVERSE) for kind, made in r.items()]
+    rows += [
+        ("R", f"Mersenne-Twister/{kind}", "Mersenne Twister", kind.replace("-", " and "))
+        for kind in ("Box-Muller", "Ahrens-Dieter", "Kinderman-Ramage")
+    ]
+    rows += [
+        ("R", "Marsaglia-Multicarry/Ahrens-Dieter", r["Marsaglia-Multicarry"], "Ahrens and Dieter"),
+        (
+            "R",
+            "Marsaglia-Multicarry/Kinderman-Ramage",
+            r["Marsaglia-Multicarry"],
+            "Kinderman and Ramage",
+        ),
+    ]
+    rows += [("C, GSL", f"{engine}/polar", made, "polar") for engine, made in gsl.items()]
+    rows += [
+        ("C, GSL", "mt19937/ziggurat", "Mersenne Twister", "ziggurat"),
+        ("C, GSL", "mt19937/ratio", "Mersenne Twister", "ratio of uniforms"),
+    ]
+    rows += [("C++", engine, made, "polar") for engine, made in std.items()]
+    rows += [("C++, Boost", engine, made, "ziggurat") for engine, made in boost.items()]
+    return rows
+
+
+_OTHERS = (
+    ("Ada", "Float_Random", "Mersenne Twister", _BM),
+    ("AWK", "rand", "additive feedback (random)", _BM),
+    ("C", "rand", "additive feedback", _BM),
+    ("C", "drand48", "congruential modulo 2^48", _BM),
+    ("C", "arc4random", "ChaCha20 or the system's", _BM),
+    ("C#", "System.Random", "lagged subtraction", _BM),
+    ("Crystal", "Random", "PCG32", _BM),
+    ("D", "Mt19937", "Mersenne Twister", _BM),
+    ("D", "minstd", "congruential modulo 2^31 − 1", _BM),
+    ("D", "xorshift", "xorshift, 128 bits", _BM),
+    ("Erlang", "exsss", "Xorshift116**", "ziggurat"),
+    ("Erlang", "exrop", "Xoroshiro116+", "ziggurat"),
+    ("Fortran", "random_number", "xoshiro256**", _BM),
+    ("Go", "NormFloat64", "lagged addition, 607 words", "ziggurat"),
+    ("Go", "Float64", "lagged addition, 607 words", _BM_COS),
+    ("Haskell", "mwc", "multiply with carry", "ziggurat"),
+    ("Haskell", "System.Random", "SplitMix", _BM_COS),
+    ("Java", "Random", "congruential modulo 2^48", "polar"),
+    ("Java", "SecureRandom", "the system's", "polar"),
+    ("Java", "SplittableRandom", "SplitMix", "McFarland's ziggurat"),
+    ("Java", "L64X128MixRandom", "congruential and xoroshiro, mixed", "McFarland's ziggurat"),
+    ("Java", "Xoroshiro128PlusPlus", "xoroshiro128++", "McFarland's ziggurat"),
+    ("Java", "org.apache.commons.math3.random.MersenneTwister", "Mersenne Twister", _BM),
+    ("Java", "org.apache.commons.math3.random.Well1024a", "WELL, 1,024 bits", _BM),
+    ("Java", "org.apache.commons.math3.random.ISAACRandom", "ISAAC", _BM),
+    ("JavaScript", "box-muller", "xorshift128+", _BM_COS),
+    ("JavaScript", "polar", "xorshift128+", "polar, one output"),
+    ("JavaScript", "d3-random", "xorshift128+", "polar"),
+    ("JavaScript", "random-normal", "xorshift128+", _BM_COS),
+    ("JavaScript", "gaussian", "xorshift128+", _INVERSE),
+    ("JavaScript", "jstat", "xorshift128+", "ratio of uniforms"),
+    ("JavaScript", "chance", "Mersenne Twister", "polar"),
+    ("JavaScript", "@stdlib/random-base-randn", "Mersenne Twister or minstd", "ziggurat"),
+    ("JavaScript", "simple-statistics", "xorshift128+", _INVERSE),
+    ("Lisp", "random", "Mersenne Twister", _BM),
+    ("Lua", "math.random", "xoshiro256**", _BM),
+    ("LuaJIT", "math.random", "Tausworthe, 223 bits", _BM),
+    ("Nim", "gauss", "xoroshiro128+", "ratio of uniforms"),
+    ("OCaml", "Random.float", "lagged Fibonacci (before 5.0)", _BM),
+    ("Octave", "randn", "Mersenne Twister", "ziggurat"),
+    ("Octave", "randn-single", "Mersenne Twister", "ziggurat, 32 bits"),
+    ("Octave", "randn-old", "two congruential (RANLIB)", "Ahrens and Dieter"),
+    ("Octave", "erfinv", "Mersenne Twister", _INVERSE),
+    ("Pascal", "randg", "Mersenne Twister or xoshiro128**", "polar"),
+    ("Perl", "rand", "congruential modulo 2^48", _BM),
+    ("PHP", "mt_rand", "Mersenne Twister, 31 bits", _BM),
+    ("PHP", "lcg_value", "two congruential", _BM),
+    ("PHP", "random_int", "the system's", _BM),
+    ("PHP", "xoshiro", "xoshiro256**", _BM),
+    ("PHP", "pcg", "PCG64", _BM),
+    ("Prolog", "random_float", "Mersenne Twister (GMP)", _BM),
+    ("Python", "gauss", "Mersenne Twister", _BM),
+    ("Python", "normalvariate", "Mersenne Twister", "Kinderman and Monahan"),
+    ("Python", "NormalDist", "Mersenne Twister", _INVERSE),
+    ("Python", "numpy.RandomState", "Mersenne Twister", "polar"),
+    ("Python", "numpy.PCG64", "PCG64", "ziggurat"),
+    ("Python", "numpy.PCG64/f4", "PCG64", "ziggurat, 32 bits"),
+    ("Python", "numpy.MT19937", "Mersenne Twister", "ziggurat"),
+    ("Python", "numpy.SFC64", "SFC64", "ziggurat"),
+    ("Python", "numpy.Philox", "Philox", "ziggurat"),
+    ("Python", "torch.float32", "Mersenne Twister", "Box–Muller in blocks of 16"),
+    ("Python", "torch.float64", "Mersenne Twister", "Box–Muller in blocks of 16"),
+    ("Python", "jax", "Threefry", "inverse CDF in float32"),
+    ("Python", "sqlite3", "ChaCha20 or RC4", _BM_COS),
+    ("Python", "duckdb", "PCG32", _BM_COS),
+    ("Racket", "random", "combined recurrences modulo primes", _BM),
+    ("Ruby", "Random", "Mersenne Twister", _BM),
+    ("Scheme", "random:normal", "multiply with carry", "polar"),
+    ("Tcl", "rand()", "congruential modulo 2^31 − 1", _BM),
+)
+
+CASES: Mapping[str, Case] = {
+    case.name: case
+    for case in (
+        Case(language=language, method=method, generator=generator, transform=transform)
+        for language, method, generator, transform in sorted([*_rows(), *_OTHERS])
+    )
+}
+"""By name, in order of language and method."""

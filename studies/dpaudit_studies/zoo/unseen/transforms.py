@@ -1,0 +1,157 @@
+"""From a generator's words to noise: uniforms of so many bits, and what makes normals of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import scipy
+
+from dpaudit.vectors.generators import Words, Words64, jit
+from dpaudit_studies.zoo.digits import _layers
+from dpaudit_studies.zoo.specimen import Array, Make, Series, flat
+
+__all__ = [
+    "CHUNK",
+    "Begin",
+    "Uniforms",
+    "box_muller",
+    "dealt",
+    "fifty_three",
+    "inverse",
+    "noise",
+    "polar",
+    "sum_of_12",
+    "top",
+    "ziggurat",
+]
+
+Uniforms = Callable[[int], Array]
+"""The next m uniforms in [0, 1), m a multiple of 64."""
+Begin = Callable[[np.random.Generator], Words]
+"""Starts a generator from a state that the operating system would draw."""
+CHUNK = 1 << 16
+
+
+def dealt(chunk: Callable[[], Array]) -> Series:
+    """One endless series out of chunks of any length."""
+    ready, at = np.empty(0), 0
+
+    def following(m: int) -> Array:
+        nonlocal ready, at
+        parts, have = [ready[at : at + m]], min(m, len(ready) - at)
+        at += have
+        while have < m:
+            ready = chunk()
+            at = min(m - have, len(ready))
+            parts.append(ready[:at])
+            have += at
+        return np.concatenate(parts)
+
+    return following
+
+
+def noise(begin: Begin, transform: Callable[[Words], Callable[[], Array]]) -> Make:
+    """A sampler that deals out what ``transform`` makes of a generator's words."""
+    return flat(lambda rng: dealt(transform(begin(rng))))
+
+
+def top(words: Words, bits: int, of: int) -> Uniforms:
+    """Uniforms of the leading ``bits`` of words of ``of`` bits, at the middle of their cells."""
+    return lambda m: ((words(m) >> np.uint64(of - bits)).astype(np.float64) + 0.5) * 2.0**-bits
+
+
+def fifty_three(words: Words) -> Uniforms:
+    """Uniforms of 53 bits from two 32-bit words each, of which the first gives the upper 27."""
+
+    def uniforms(m: int) -> Array:
+        pairs = words(2 * m).reshape(-1, 2)
+        high, low = pairs[:, 0] >> np.uint64(5), pairs[:, 1] >> np.uint64(6)
+        return np.asarray((high * 67_108_864.0 + low) * 2.0**-53)
+
+    return uniforms
+
+
+def inverse(uniforms: Uniforms) -> Callable[[], Array]:
+    """Φ⁻¹ of uniforms that are never 0."""
+    return lambda: np.asarray(scipy.special.ndtri(uniforms(CHUNK)))
+
+
+def box_muller(uniforms: Uniforms) -> Callable[[], Array]:
+    """Both outputs, the cosine first; the radius from the first uniform as 1 - u."""
+
+    def chunk() -> Array:
+        u = uniforms(CHUNK).reshape(-1, 2)
+        radius, angle = np.sqrt(-2 * np.log1p(-u[:, 0])), 2 * math.pi * u[:, 1]
+        return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1).ravel()
+
+    return chunk
+
+
+def polar(uniforms: Uniforms) -> Callable[[], Array]:
+    """Marsaglia and Bray's (1964), both outputs in their order."""
+
+    def chunk() -> Array:
+        v = (2 * uniforms(CHUNK) - 1).reshape(-1, 2)
+        square = (v * v).sum(1)
+        kept = (square < 1) & (square > 0)
+        v, square = v[kept], square[kept]
+        return np.asarray((v * np.sqrt(-2 * np.log(square) / square)[:, None]).ravel())
+
+    return chunk
+
+
+def sum_of_12(uniforms: Uniforms) -> Callable[[], Array]:
+    """The sum of twelve uniforms less six."""
+    return lambda: np.asarray(uniforms(12 * CHUNK).reshape(-1, 12).sum(1) - 6)
+
+
+@jit
+def _ziggurat(words, x, density, out):  # type: ignore[no-untyped-def]
+    """How many values the words give; one that runs out of words at the end is dropped."""
+    at = have = 0
+    while at + 64 < len(words):
+        word = np.int64(words[at])
+        at += 1
+        if word >= 1 << 31:
+            word -= 1 << 32
+        layer = word & 127
+        value = word * 2.0**-31 * x[layer]
+        if abs(value) >= x[layer + 1]:
+            if layer == 0:
+                while True:
+                    a = -math.log((words[at] + 0.5) * 2.0**-32) / 3.442619855899
+                    b = -math.log((words[at + 1] + 0.5) * 2.0**-32)
+                    at += 2
+                    if at + 2 > len(words):
+                        return have
+                    if 2 * b > a * a:
+                        break
+                value = math.copysign(3.442619855899 + a, value)
+            else:
+                u = (words[at] + 0.5) * 2.0**-32
+                at += 1
+                height = density[layer] + u * (density[layer + 1] - density[layer])
+                if height >= math.exp(-0.5 * value * value):
+                    continue
+        out[have] = value
+        have += 1
+    return have
+
+
+def ziggurat(words: Words) -> Callable[[], Array]:
+    """Marsaglia and Tsang's (2000) on 32-bit words: one per value where the layer's core is hit.
+
+    Between chunks of 65,536 words up to 64 are skipped.
+    """
+    x = _layers()
+    density = np.exp(-0.5 * x * x)
+    out: npt.NDArray[np.float64] = np.empty(CHUNK)
+
+    def chunk() -> Array:
+        source: Words64 = words(CHUNK)
+        return out[: _ziggurat(source, x, density, out)].copy()
+
+    return chunk

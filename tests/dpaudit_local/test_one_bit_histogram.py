@@ -1,0 +1,234 @@
+"""The exact law and ε of the sampler itself, and the server's estimates and errors."""
+
+import itertools
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import scipy.stats
+from support.laws import largest_ratio, logarithm
+
+from dpaudit.errors import UsageError
+from dpaudit.randomness import KeyedStream
+from dpaudit_local.hashing import RandomHashes
+from dpaudit_local.one_bit_histogram import OneBitHistogram, OneBitServer
+from dpaudit_local.reports import BitReports
+
+SMALL = [
+    OneBitHistogram(1.0, positions=5),
+    OneBitHistogram(0.2, positions=4, universe=3),
+    OneBitHistogram(2.0, positions=6, vector="signs", universe=9, seed=3),
+]
+
+
+class Words:
+    """A stream whose bytes are these words: positions first, then coins."""
+
+    def __init__(self, positions, coins):
+        self.words = np.array([*positions, *coins], dtype="<u8")
+
+    def child(self, *labels):
+        return self
+
+    def bytes(self, n):
+        assert n == 8 * len(self.words)
+        return self.words.tobytes()
+
+
+def law_of_the_sampler(mechanism):
+    """P(position, sign | object), exactly.
+
+    Words of one remainder modulo p make one position, two intervals the two signs.
+    """
+    p, lie = mechanism.positions, mechanism._lie
+    law = {}
+    for x, j in itertools.product(range(mechanism.universe), range(p)):
+        share = Fraction(len(range(j, 2**64, p)), 2**64)
+        last = (2**64 - 1 - j) // p * p + j
+        coins = [0, lie - 1, lie, 2**64 - 1]
+        got = mechanism.privatize(np.full(4, x), stream=Words([j, last, j + p, j], coins))
+        assert (got.position == j).all()
+        assert got.sign[0] == got.sign[1] == -got.sign[2] == -got.sign[3]
+        law[x, j, int(got.sign[0])] = share * Fraction(lie, 2**64)
+        law[x, j, int(got.sign[2])] = share * Fraction(2**64 - lie, 2**64)
+    return law
+
+
+@pytest.mark.parametrize("mechanism", SMALL)
+def test_epsilon_is_the_largest_likelihood_ratio_of_the_sampler_itself(mechanism):
+    law = law_of_the_sampler(mechanism)
+    objects = range(mechanism.universe)
+    outputs = list(itertools.product(range(mechanism.positions), (-1, 1)))
+    assert all(sum(law[x, j, s] for j, s in outputs) == 1 for x in objects)
+    worst = largest_ratio([[law[x, j, s] for j, s in outputs] for x in objects])
+    assert mechanism.epsilon == float(logarithm(worst))
+    reports = BitReports(*(np.array(column) for column in zip(*outputs, strict=True)))
+    logs = mechanism.log_likelihood(reports, np.array(objects)) - math.log(mechanism.positions)
+    np.testing.assert_allclose(
+        np.exp(logs), [[float(law[x, j, s]) for x in objects] for j, s in outputs], rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 2.0, 5.0])
+def test_epsilon_never_exceeds_what_was_asked_for(epsilon):
+    flip = Fraction(OneBitHistogram(epsilon)._lie, 2**64)
+    assert logarithm((1 - flip) / flip) <= Decimal(epsilon)
+    # Tang et al., A.1.1
+    assert OneBitHistogram(epsilon).flip == pytest.approx(1 / (1 + math.exp(epsilon)), rel=1e-14)
+
+
+def test_one_hot_signs_are_plus_at_the_own_position_alone():
+    signs = [OneBitHistogram(positions=4).signs(np.full(4, x), np.arange(4)) for x in range(4)]
+    np.testing.assert_array_equal(signs, 2 * np.eye(4) - 1)
+
+
+def cells(mechanism, x, n, name):
+    reports = mechanism.privatize(np.full(n, x), stream=KeyedStream.from_seed(name))
+    return np.bincount(
+        2 * reports.position.astype(int) + (reports.sign > 0), minlength=2 * mechanism.positions
+    )
+
+
+@pytest.mark.parametrize("mechanism", SMALL)
+def test_reports_follow_the_law_and_a_weaker_coin_would_be_seen(mechanism):
+    law, n = law_of_the_sampler(mechanism), 200_000
+    expected = [n * float(law[1, j, s]) for j in range(mechanism.positions) for s in (-1, 1)]
+    assert scipy.stats.chisquare(cells(mechanism, 1, n, "cells"), expected).pvalue > 1e-3
+    same = {
+        name: getattr(mechanism, name) for name in ("positions", "vector", "universe", "hashes")
+    }
+    weak = OneBitHistogram(mechanism.epsilon + 0.05, **same)
+    assert scipy.stats.chisquare(cells(weak, 1, n, "cells"), expected).pvalue < 1e-4
+
+
+@pytest.mark.parametrize("mechanism", SMALL)
+def test_the_estimate_is_unbiased_in_exact_arithmetic(mechanism):
+    """The estimate is linear in reports: the mean over single reports' estimates is the total's."""
+    law, p = law_of_the_sampler(mechanism), mechanism.positions
+    universe = np.arange(mechanism.universe)
+    vectors = np.array([mechanism.signs(np.full(p, x), np.arange(p)) for x in universe], float)
+    overlap = np.eye(len(universe)) if mechanism.hashes is None else vectors @ vectors.T / p
+    for x in universe:
+        mean = np.zeros(len(universe))
+        for j, s in itertools.product(range(p), (-1, 1)):
+            server = OneBitServer(mechanism)
+            server.add(BitReports(np.array([j]), np.array([s])))
+            mean += float(law[x, j, s]) * server.estimate()
+        np.testing.assert_allclose(mean, overlap[x], atol=1e-12)
+
+
+def collections(vector):
+    """True counts, 200 collections' estimates less those, and standard errors; (200, 60) each."""
+    people = np.repeat(np.arange(40), np.linspace(0, 780, 40).astype(int))
+    people = np.append(people, np.full(20_000, 7))
+    true, root = np.bincount(people, minlength=60), KeyedStream.from_seed("collections")
+    off, errors = [], []
+    for i in range(200):
+        mechanism = OneBitHistogram(1.0, positions=256, vector=vector, universe=60, seed=i)
+        server = OneBitServer(mechanism)
+        server.add(mechanism.privatize(people, stream=root.child(i)))
+        off.append(server.estimate() - true)
+        errors.append(server.standard_error())
+    return true, np.array(off), np.array(errors)
+
+
+def check_z(z, tolerance):
+    """Each object, the most frequent one too, all of them, and their mean."""
+    low, high = scipy.stats.chi2.ppf([0.0002, 0.9998], len(z))
+    squares = (z**2).sum(axis=0)
+    assert ((low < squares) & (squares < high)).all()
+    assert abs((z**2).mean() - 1) < tolerance
+    assert abs(z.mean()) < 4 / math.sqrt(z.size)
+
+
+@pytest.mark.slow
+def test_the_standard_error_of_one_hot_vectors_is_that_of_repeated_collections():
+    true, off, errors = collections("one-hot")
+    c = (math.e - 1) / (math.e + 1)
+    exact = np.sqrt(true.sum() * 256 * (c**-2 - 1) / 4 + true * 255)
+    check_z(off / exact, 4 * math.sqrt(2 / off.size))
+    # with estimates, none below 0, for true counts
+    np.testing.assert_allclose(errors.mean(axis=0), exact, rtol=0.03)
+
+
+@pytest.mark.slow
+def test_the_standard_error_of_signs_has_their_collisions_in_it():
+    _, off, errors = collections("signs")
+    check_z(off / errors, 0.06)
+
+
+def test_a_default_device_speaks_apples_format():
+    mechanism = OneBitHistogram()
+    assert (mechanism.epsilon, mechanism.positions) == (1.0, 5000)
+    reports = mechanism.privatize(np.arange(4000), stream=KeyedStream.from_seed("apple"))
+    assert reports.position.dtype == np.uint32
+    assert reports.sign.dtype == np.int8
+    assert reports.position.max() < 5000
+    assert set(reports.sign.tolist()) == {-1, 1}
+
+
+def test_servers_of_equal_mechanisms_merge_and_estimate_some_objects():
+    one, same = (
+        OneBitServer(OneBitHistogram(positions=20, vector="signs", seed=4)) for _ in range(2)
+    )
+    one.add(one.mechanism.privatize(np.arange(300) % 20, stream=KeyedStream.from_seed("servers")))
+    np.testing.assert_array_equal(one.estimate(np.array([7, 2])), one.estimate()[[7, 2]])
+    same.merge(one)
+    assert same.reports == 300
+    with pytest.raises(UsageError, match="positions=1"):
+        one.mechanism.signs(np.arange(3), np.array([1]))
+
+
+def hashes(count, size):
+    return RandomHashes(count, size, stream=KeyedStream.from_seed(0))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epsilon": 0}, "epsilon=0"),
+        ({"epsilon": math.nan}, "epsilon=nan"),
+        ({"epsilon": 40.0}, "take identity"),
+        ({"positions": 1}, "positions=1: .*from 2 to 4294967296"),
+        ({"positions": 5e3}, "positions=5000.0"),
+        ({"vector": "hadamard"}, "vector=hadamard"),
+        ({"universe": 1}, "universe=1"),
+        ({"universe": 5001}, "universe=5001: .*take signs"),
+        ({"hashes": hashes(5000, 2)}, "one-hot vectors use none"),
+        ({"vector": "signs", "hashes": hashes(5000, 4)}, "5000 functions of size 4"),
+        ({"vector": "signs", "hashes": hashes(50, 2)}, "50 functions of size 2"),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises(UsageError, match=message):
+        OneBitHistogram(**options)
+
+
+@pytest.mark.parametrize(
+    ("position", "sign", "message"),
+    [
+        ([5], [1], r"reports.position=5"),
+        ([-1], [1], "reports.position=-1"),
+        ([0.0], [1], "reports.position"),
+        ([0], [0], "reports.sign"),
+        ([0, 1], [1], "one for each position"),
+    ],
+)
+def test_bad_reports_add_nothing(position, sign, message):
+    mechanism, server = SMALL[0], OneBitServer(SMALL[0])
+    reports = BitReports(np.array(position), np.array(sign))
+    for call in (server.add, lambda r: mechanism.log_likelihood(r, np.array([0]))):
+        with pytest.raises(UsageError, match=message):
+            call(reports)
+    assert server.reports == 0
+
+
+@pytest.mark.parametrize("mechanism", SMALL)
+def test_bad_objects(mechanism):
+    server = OneBitServer(mechanism)
+    for objects in ([9], [-1], [0.5], [[1]], [True]):
+        for call in (server.estimate, lambda x: mechanism.privatize(x, stream=Words([], []))):
+            with pytest.raises(UsageError, match="objects"):
+                call(np.array(objects))
