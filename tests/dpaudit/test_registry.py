@@ -226,7 +226,7 @@ def test_a_plug_in_is_described_by_its_class(install, monkeypatch, tmp_path):
     [
         ("import no_such_module.at_all", "", None, "no_such_module"),
         ("import mpyc_gone", "", None, "mpyc_gone"),
-        ("import flwr", "", "flower", "flwr"),
+        ("import pydp", "", "python-dp", "pydp"),
         ("class A:\n    games = (", "SyntaxError", None, ""),
         ("1 / 0", "ZeroDivisionError", None, ""),
         ("raise SystemExit('ends')", "SystemExit", None, ""),
@@ -236,7 +236,7 @@ def test_a_plug_in_is_described_by_its_class(install, monkeypatch, tmp_path):
 def test_one_that_cannot_be_imported_says_why(
     install, monkeypatch, tmp_path, source, says, extra, missing
 ):
-    monkeypatch.setattr(sys, "meta_path", [Nothing("flwr"), *sys.meta_path])
+    monkeypatch.setattr(sys, "meta_path", [Nothing("pydp"), *sys.meta_path])
     known = read(install, monkeypatch, tmp_path, source)
     about = registry.describe(known)
     assert about.says.startswith(f"cannot be imported: {says}" if says else "")

@@ -38,9 +38,9 @@ def rows(kind, *, trials, **grid):
 
 def test_options_go_where_they_belong():
     attack = attack_of({**SMALL, "adversaries": ["weak", "non-private"], "observations": [3, 9]})
-    assert (attack.setting.name, attack.setting.universe, attack.m) == ("news", 200, 256)
+    assert (attack.people.name, attack.people.universe, attack.m) == ("news", 200, 256)
     assert (attack.adversaries, attack.observations) == (("weak", "non-private"), (3, 9))
-    assert attack_of({"setting": "news:universe=300"}).setting.universe == 300
+    assert attack_of({"setting": "news:universe=300"}).people.universe == 300
     pools = setting_of({"setting": "equal-pools", "size": 5, "zipf": 0.0})
     assert pools.entropies()[0] == pytest.approx(math.log2(5))
 

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import zipfile
+from functools import partial
 
 import pytest
 from support.distributions import CONSTRAINTS, PIP, ROOT, built, environment, run
@@ -27,20 +28,23 @@ def installed(clean):
     return run(*PIP, "--python", clean / "python", "list").split()
 
 
-def test_top_level_names_are_the_three_packages(wheel):
+EXTENSIONS = ("dpaudit_deployments", "dpaudit_local", "dpaudit_prove")
+OURS = {"dpaudit", "dpaudit_attacks", "dpaudit_mitigations", "dpaudit_studies", *EXTENSIONS}
+
+
+def test_top_level_names_are_our_packages(wheel):
     inside = zipfile.ZipFile(wheel).namelist()
     names = {name.split("/")[0] for name in inside}
-    packages = {"dpaudit", "dpaudit_attacks", "dpaudit_mitigations"}
-    assert {n for n in names if not n.endswith(".dist-info")} == packages
+    assert {n for n in names if not n.endswith(".dist-info")} == OURS
     for needed in (
         "dpaudit/py.typed",
         "dpaudit/hosts/data/us_county_population_2000.csv",
         "dpaudit/experiments/specs/demo.toml",
         "dpaudit/gates/github/action.yml",
-        "studies/dpaudit_studies/published/hist-da.csv",
+        "dpaudit_studies/published/hist-da.csv",
         "dpaudit/render/templates/report.html.j2",
-        "dpaudit_attacks/pool_inference/data/emoji_v11.txt",
-        "dpaudit_attacks/pool_inference/data/LICENSE.unicode",
+        "dpaudit_local/pool_inference/data/emoji_v11.txt",
+        "dpaudit_local/pool_inference/data/LICENSE.unicode",
     ):
         assert needed in inside
 
@@ -57,6 +61,44 @@ def test_it_audits_without_torch(clean, installed, tmp_path):
         out = run(clean / "dpaudit", "audit", *words, *claimed, cwd=tmp_path)
         # a permitted prediction makes the verdict longer than a line
         assert any(line.startswith("No finding") for line in out.splitlines()[-4:])
+
+
+def test_the_core_runs_without_extensions_and_studies(clean, tmp_path):
+    """Taken off the disk: the commands of the core work, and the rest is said to be missing."""
+    (site,) = (clean.parent / "lib").glob("python*/site-packages")
+    (tmp_path / "users.py").write_text(
+        "def train(*, records, member, seed):\n"
+        "    return [seed * 0.0 + len(records)]\n\n\n"
+        "def noise(n, d):\n"
+        "    import numpy\n"
+        "    return numpy.random.default_rng().normal(size=(n, d))\n"
+    )
+    aside = [name for name in (*EXTENSIONS, "dpaudit_studies")]
+    for name in aside:
+        (site / name).rename(tmp_path / name)
+    try:
+        command = partial(run, clean / "dpaudit", cwd=tmp_path)
+        assert "prove" not in command("--help").partition("Commands")[2]
+        for words in (
+            "audit python:./users.py:noise --claim gaussian:sigma=1 --samples 1e5 --alpha 1e-6",
+            "mechanism numpy:laplace --neighbours 0,1 --claim-epsilon 1 --samples 20000 --alpha 1e-6",
+            "demo --out demo --jobs 1",
+            "report demo",
+            "run demo --trials 20 --out run",
+            "key new --dim 64 --beta 1e-2 --gamma 2sqrtd --out key.json",
+            "key show key.json",
+            "explain tails",
+            "list tests",
+            "list experiments",
+            "training --help",
+        ):
+            command(*words.split())
+        done = subprocess.run([clean / "dpaudit", "prove", "x"], capture_output=True, text=True)
+        assert done.returncode == 2
+        assert "Traceback" not in done.stderr
+    finally:
+        for name in aside:
+            (tmp_path / name).rename(site / name)
 
 
 def test_what_needs_torch_says_so(clean, tmp_path):
