@@ -81,7 +81,7 @@ def test_the_core_runs_without_extensions_and_studies(clean, tmp_path):
         assert "prove" not in command("--help").partition("Commands")[2]
         for words in (
             "audit python:./users.py:noise --claim gaussian:sigma=1 --samples 1e5 --alpha 1e-6",
-            "mechanism numpy:laplace --neighbours 0,1 --claim-epsilon 1 --samples 2e4 --alpha 1e-6",
+            "mechanism numpy:laplace --neighbours 0,1 --claim-epsilon 1 --real-numbers --alpha 1e-6",
             "demo --out demo --jobs 1",
             "report demo",
             "run demo --trials 20 --out run",
