@@ -338,13 +338,15 @@ def load(kind: str, name: str) -> Any:
 
     Raises:
         UnknownNameError: no such name.
-        MissingExtraError: it needs an optional dependency.
+        MissingExtraError: it needs an optional dependency, or its package was taken away.
     """
     found = _known(kind, name)
     try:
         return found.entry_point.load()
     except ModuleNotFoundError as error:
         hint = missing_extra(error)
+        if not found.on_disk:
+            hint = f"its package {error.name} is not there; reinstall {found.origin.distribution}"
         if hint is None:
             raise
         raise MissingExtraError(f"{kind.removesuffix('s')}={name}: {hint}") from error

@@ -81,7 +81,7 @@ def test_the_core_runs_without_extensions_and_studies(clean, tmp_path):
         assert "prove" not in command("--help").partition("Commands")[2]
         for words in (
             "audit python:./users.py:noise --claim gaussian:sigma=1 --samples 1e5 --alpha 1e-6",
-            "mechanism numpy:laplace --neighbours 0,1 --claim-epsilon 1 --real-numbers --alpha 1e-6",
+            "mechanism numpy:laplace --neighbours 0,1 --claim-epsilon 1 --real-numbers",
             "demo --out demo --jobs 1",
             "report demo",
             "run demo --trials 20 --out run",
@@ -95,7 +95,7 @@ def test_the_core_runs_without_extensions_and_studies(clean, tmp_path):
             command(*words.split())
         done = subprocess.run([clean / "dpaudit", "prove", "x"], capture_output=True, text=True)
         assert done.returncode == 2
-        assert "Traceback" not in done.stderr
+        assert "dpaudit_prove is not there" in done.stderr
     finally:
         for name in aside:
             (tmp_path / name).rename(site / name)
