@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KINDS",
+    "PACKAGES",
     "Description",
     "Kind",
     "Plugin",
@@ -66,6 +67,16 @@ Kind = Literal[
     "deployments",
 ]
 KINDS: tuple[str, ...] = get_args(Kind)
+PACKAGES = (
+    "dpaudit",
+    "dpaudit_attacks",
+    "dpaudit_mitigations",
+    "dpaudit_deployments",
+    "dpaudit_local",
+    "dpaudit_prove",
+    "dpaudit_studies",
+)
+"""The import packages of this distribution; the core imports none of the others."""
 
 _CPU_BUILD = (
     " (on Linux that is 5 GB with CUDA; without a GPU, first install torch's CPU build: "

@@ -12,6 +12,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 from dpaudit import registry
+from dpaudit.errors import DuplicatePluginError
 
 __all__ = ["published_files", "shipped_specs"]
 
@@ -20,25 +21,32 @@ def shipped_specs() -> Mapping[str, Traversable]:
     """The spec files of all packages, by the experiment's name.
 
     Raises:
-        DuplicatePluginError: two distributions register one package name.
+        DuplicatePluginError: two packages have an experiment of one name.
     """
     return _files("specs", ".toml")
 
 
 def published_files() -> Mapping[str, Traversable]:
-    """The files of published values of all packages, by name."""
+    """The files of published values of all packages, by name.
+
+    Raises:
+        DuplicatePluginError: two packages have a file of one name.
+    """
     return _files("published", ".csv")
 
 
 @functools.cache
 def _files(folder: str, ending: str) -> Mapping[str, Traversable]:
     found: dict[str, Traversable] = {}
-    for plugin in registry.plugins("experiments").values():
-        try:
-            place = files(plugin.target) / folder
-        except ModuleNotFoundError:  # taken off the disk: its experiments are not there
-            continue
-        if place.is_dir():
-            inside = (p for p in place.iterdir() if p.name.endswith(ending))
-            found |= {p.name.removesuffix(ending): p for p in inside}
+    for plugin in filter(lambda p: p.on_disk, registry.plugins("experiments").values()):
+        place = files(plugin.target) / folder
+        for file in place.iterdir() if place.is_dir() else ():
+            name = file.name.removesuffix(ending)
+            if name == file.name:
+                continue
+            if name in found:
+                raise DuplicatePluginError(
+                    f"{folder}={name}: {found[name]} and {file}; rename one, or uninstall it"
+                )
+            found[name] = file
     return dict(sorted(found.items()))

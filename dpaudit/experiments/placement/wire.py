@@ -22,21 +22,11 @@ from dpaudit.codec import convert_value, to_dict
 from dpaudit.errors import MessageError, UsageError
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.placement.work import Outcome, attempt
-from dpaudit.registry import source_hash
+from dpaudit.registry import PACKAGES, source_hash
 from dpaudit.results.foreign import RefusedError
 from dpaudit.types import CellFailure, CellResult
 
 __all__ = ["answer", "difference", "identity", "parse", "request"]
-
-_PACKAGES = (
-    "dpaudit",
-    "dpaudit_attacks",
-    "dpaudit_mitigations",
-    "dpaudit_deployments",
-    "dpaudit_local",
-    "dpaudit_prove",
-    "dpaudit_studies",
-)
 
 
 @functools.cache
@@ -44,7 +34,7 @@ def identity() -> dict[str, str]:
     """The version of dpaudit, and the SHA-256 of the sources of its packages."""
     return {
         "version": version("dpaudit"),
-        **{package: source_hash(package) for package in _PACKAGES},
+        **{package: source_hash(package) for package in PACKAGES},
     }
 
 

@@ -19,6 +19,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dpaudit.registry import PACKAGES
+
 __all__ = [
     "View",
     "compiled_code",
@@ -34,15 +36,6 @@ _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 hidden, not used
 _ALWAYS = (*_HOMES, "/run", *_TEMPORARY)
 _RUN_ON = ("/bin", "/sbin", "/usr", "/lib", "/lib64", "/nix", "/proc", "/sys", "/dev")
 _SYSTEM = (*_RUN_ON, "/etc", "/opt", "/var", "/boot")
-_OURS = (
-    "dpaudit",
-    "dpaudit_attacks",
-    "dpaudit_mitigations",
-    "dpaudit_deployments",
-    "dpaudit_local",
-    "dpaudit_prove",
-    "dpaudit_studies",
-)
 _FOLDERS_OF_PROGRAMS = {"bin", "sbin"}
 
 _PASSED = re.compile(
@@ -159,7 +152,7 @@ def _python() -> tuple[str, ...]:
     places: list[str | None] = [*_prefixes(), *sys.path, site.USER_SITE]
     places += os.environ.get("PYTHONPATH", "").split(os.pathsep)
     places.append(os.path.dirname(os.path.realpath(sys.executable)))
-    for name in _OURS:
+    for name in PACKAGES:
         spec = importlib.util.find_spec(name)
         places += [] if spec is None else spec.submodule_search_locations or []
     return tuple(os.path.abspath(place) for place in places if place and os.path.exists(place))

@@ -1,15 +1,18 @@
 import math
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from dpaudit.errors import SpecError, UnknownNameError
+from dpaudit import registry
+from dpaudit.errors import DuplicatePluginError, SpecError, UnknownNameError
 from dpaudit.experiments import load_spec, make_result, spec_names
 from dpaudit.experiments.arm import build_arm
 from dpaudit.experiments.arm_reading import has_key
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import written
 from dpaudit.experiments.placement.work import run_cell
+from dpaudit.experiments.shipped import _files, shipped_specs
 from dpaudit_studies.keyless import KeylessGrid
 
 GOOD = """
@@ -301,3 +304,26 @@ def test_the_holder_of_a_bare_secret_is_a_key_holder():
     (row,) = make_result(described, [result], command="").rows
     assert has_key(row, row.attacks[0])
     assert row.attacks[0].successes == 5
+
+
+def test_one_name_in_two_packages_is_refused_and_a_package_that_is_gone_left_out(
+    tmp_path, monkeypatch
+):
+    packages = {"first_specs": ["a", "b"], "second_specs": ["b"], "gone_specs": []}
+    for package, names in packages.items():
+        (tmp_path / package / "specs").mkdir(parents=True)
+        (tmp_path / package / "__init__.py").touch()
+        for name in names:
+            (tmp_path / package / "specs" / f"{name}.toml").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    plugins = {p: SimpleNamespace(target=p, on_disk=p != "gone_specs") for p in packages}
+    monkeypatch.setattr(registry, "plugins", lambda kind: plugins)
+    read = _files.__wrapped__
+    with pytest.raises(DuplicatePluginError, match=r"specs=b: .*first_specs.*second_specs"):
+        read("specs", ".toml")
+    del plugins["second_specs"]
+    assert list(read("specs", ".toml")) == ["a", "b"]
+
+
+def test_our_packages_ship_each_experiment_once():
+    assert {"demo", "gpm-fig4"} <= set(shipped_specs())
