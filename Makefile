@@ -113,13 +113,13 @@ catalogue: $(READY) ## Sound and broken mechanisms with their true ε, our bound
 	mkdir -p runs/catalogue
 	$(BIN)/python -m dpaudit_studies.evidence.catalogue > runs/catalogue/catalogue.txt
 	$(BIN)/python -m dpaudit_studies.evidence.catalogue --validity 150 > runs/catalogue/validity.txt
-	cp runs/catalogue/*.txt docs/results/catalogue/
+	cp runs/catalogue/*.txt docs/studies/results/catalogue/
 
 gpu: $(if $(GPU),,$(READY)) ## On a CUDA machine: tests, training, gpm-table2, gpm-table3, benchmarks (GPU=python3: your own environment)
 	$(CUDA) -m pytest -m gpu
 	for model in $(CIFAR); do $(CUDA) -m dpaudit train $$model --device cuda --resume || exit; done
-	for name in gpm-table2 gpm-table3; do $(CUDA) -m dpaudit run $$name --device cuda --out runs/$$name --resume && mkdir -p docs/results/$$name && cp runs/$$name/results.json docs/results/$$name/ || exit; done
-	mkdir -p docs/results/gpu && $(CUDA) benchmarks/noise.py --device cuda > docs/results/gpu/bench_noise.txt && cat docs/results/gpu/bench_noise.txt
+	for name in gpm-table2 gpm-table3; do $(CUDA) -m dpaudit run $$name --device cuda --out runs/$$name --resume && mkdir -p docs/studies/results/$$name && cp runs/$$name/results.json docs/studies/results/$$name/ || exit; done
+	mkdir -p docs/studies/results/gpu && $(CUDA) benchmarks/noise.py --device cuda > docs/studies/results/gpu/bench_noise.txt && cat docs/studies/results/gpu/bench_noise.txt
 
 zoo: $(READY) ## Audit every flawed sampler of the zoo at 10^7 values (an hour or more; go on with the same command)
 	$(BIN)/dpaudit run zoo --out runs/zoo --resume

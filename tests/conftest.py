@@ -16,7 +16,7 @@ from dpaudit.randomness import KeyedStream
 
 # for ``oracles`` and ``result_tables``: importlib mode puts no folder on the path
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "docs")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "docs" / "studies")]
 
 
 # deadline: a loaded machine

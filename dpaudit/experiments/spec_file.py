@@ -109,7 +109,7 @@ def spec_names() -> list[str]:
 def spec_heads() -> list[dict[str, Any]]:
     """Name, title and minutes on two cores of the experiments that ship with dpaudit.
 
-    ``minutes`` is rough, from the runs in ``docs/results``; None where nobody measured it.
+    ``minutes`` is rough, from the runs in ``docs/studies/results``; None where nobody measured it.
     """
     raw = {name: _table_of(name) for name in spec_names()}
     return [

@@ -73,7 +73,7 @@ def test_links_lead_somewhere(page):
 @pytest.mark.parametrize(
     ("text", "count"),
     [
-        ("[a](docs/results/README.md)", 0),
+        ("[a](docs/studies/results/README.md)", 0),
         ("[a](#own-one) and [b](#own-one-1)\n\n## Own `one`\n\n## Own one", 0),
         ("[a](attacks/README.md#without-the-key-keyless)", 0),
         ("`[a](nowhere.md)`\n\n```text\n[a](nowhere.md)\n```", 0),

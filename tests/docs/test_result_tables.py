@@ -107,7 +107,7 @@ def test_the_tables_of_mitigations() -> None:
 
 
 def sentences() -> Iterator[tuple[str, str]]:
-    """Numbers in sentences, with the words around them, by page of `docs/reproduce/` or README."""
+    """Numbers in sentences, with the words around them, by page of `docs/studies/` or README."""
     for page, found in (
         ("blackbox", [*zoo(), *unseen(), *calibrated()]),
         ("predictable", real()),
@@ -235,7 +235,7 @@ SEEDS = {
 
 
 def text_of(page: str) -> str:
-    return TEXTS["README.md" if page == "README" else f"docs/reproduce/{page}.md"]
+    return TEXTS["README.md" if page == "README" else f"docs/studies/{page}.md"]
 
 
 @pytest.mark.parametrize("page", SEEDS)
@@ -244,9 +244,9 @@ def test_seeds_on_a_page_are_those_of_the_runs(page: str) -> None:
         assert re.search(rf"eed {results(name)['provenance']['seed']}\b", text_of(page)), name
 
 
-# -------------------- docs/results/peers/README.md: its tables are those of the results beside it
+# -------------------- results/peers/README.md: its tables are those of the results beside it
 
-PEERS = ROOT / "docs" / "results" / "peers"
+PEERS = ROOT / "docs" / "studies" / "results" / "peers"
 
 
 def tool(epsilon: float, **more: Any) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def deployment_attribution(options: AttributionOptions) -> Described:
     reports is tested against the discrete Laplace law of scale 65,536/ε, where a
     bucket's true value is known. Aggregatable reports are added up against the
     contribution budget of a source. Without files, the laws that registrations
-    have. The formats are in docs/reproduce/attribution.md.
+    have. The formats are in docs/studies/attribution.md.
 
     Exit code 1: a finding. Exit code 3: nothing recorded could be tested.
 

@@ -263,5 +263,5 @@ def _lines(path: Path, kind: type[T]) -> Iterator[tuple[int, T]]:
 def _refused(path: Path, error: Exception, *, line: int | None = None) -> UsageError:
     where = f"file={path}" + ("" if line is None else f", line {line}")
     return UsageError(
-        f"{where}: {printable(error, limit=200)}; see docs/reproduce/attribution.md for the format"
+        f"{where}: {printable(error, limit=200)}; see docs/studies/attribution.md for the format"
     )

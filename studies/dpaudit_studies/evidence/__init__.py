@@ -1,6 +1,6 @@
 """Commands that measured what the documents quote: ``python -m dpaudit_studies.evidence.NAME``.
 
-They run in a checkout: results go to ``docs/results/``, inputs are in ``tests/data``.
+They run in a checkout: results go to ``docs/studies/results/``, inputs are in ``tests/data``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["MACHINE", "RESULTS", "ROOT", "plugin_module"]
 
 ROOT = Path(__file__).resolve().parents[3]
 """The checkout."""
-RESULTS = ROOT / "docs" / "results"
+RESULTS = ROOT / "docs" / "studies" / "results"
 
 MACHINE = (
     f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, "

@@ -13,8 +13,8 @@ dp_sniper_bounds.py and dp_auditorium_bounds.py in environments/.
 Releases and the peers' answers are kept in ``--keep`` and used again. Seconds are CPU seconds of
 one thread, training included, releases not. An interval holds the difference of two bounds in 95 %
 of 200 parametric bootstrap samples: all counts are drawn anew at the rates seen. Writes
-docs/results/peers/catalogue.json and its table in README.md beside it; with names, or without a
-peer, it prints alone.
+docs/studies/results/peers/catalogue.json and its table in README.md beside it; with names, or
+without a peer, it prints alone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One cell (d, β, γ) of the keyless search at its far end: fresh keys, CPU seconds, found or not.
 
 `python -m dpaudit_studies.evidence.keyless_cells --dim 128 --beta 3e-4` appends one object per key
-to docs/results/keyless-frontier/points.json: cells that take minutes to hours, and other types,
-lattices and directions; cells of seconds are those of `dpaudit run keyless-frontier`. With
+to docs/studies/results/keyless-frontier/points.json: cells that take minutes to hours, and other
+types, lattices and directions; cells of seconds are those of `dpaudit run keyless-frontier`. With
 `--checkpoint FOLDER` a reduction resumes where it stopped; `--hours` limits what each key takes in
 all its starts. β and γ are told; the direction is known only to the comparison at the end. One
 thread.

@@ -1,4 +1,4 @@
-"""The figure of (d, β) with contours of seconds: docs/reproduce/keyless-map.svg.
+"""The figure of (d, β) with contours of seconds: docs/studies/keyless-map.svg.
 
 `python -m dpaudit_studies.evidence.keyless_map`. Contours are the estimate
 (`dpaudit.accounting.hardness`), dots the cells that were measured with BLASter, with their CPU
@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from dpaudit.accounting.hardness import estimate, measured
 from dpaudit_studies.evidence import ROOT
 
-OUT = ROOT / "docs" / "reproduce" / "keyless-map.svg"
+OUT = ROOT / "docs" / "studies" / "keyless-map.svg"
 DIMS = np.arange(24, 297, 8)
 BETAS = np.geomspace(1e-9, 0.2, 60)
 CONTOURS = {1.0: "1 s", 10.0: "10 s", 60.0: "1 min", 3600.0: "1 h", 86400.0: "1 day"}

@@ -1,4 +1,4 @@
-"""The Markdown tables of docs/results/peers/README.md, from results.json's document."""
+"""The Markdown tables of docs/studies/results/peers/README.md, from results.json's document."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 `python -m dpaudit_studies.evidence.predictable` draws noise in rows of 64, twice as many values at
 a time, until one test of the battery predicts held-out values or bits with p < 1e-9. Per row it
 prints the values drawn, those that the test says are enough, its CPU seconds at that size (without
-drawing), and what it predicted. `--write` keeps the table in docs/results/predictable/; `--only
-NAME` runs (and writes) some rows. Seeds are fixed. A new row is one line in ROWS.
+drawing), and what it predicted. `--write` keeps the table in docs/studies/results/predictable/;
+`--only NAME` runs (and writes) some rows. Seeds are fixed. A new row is one line in ROWS.
 """
 
 from __future__ import annotations

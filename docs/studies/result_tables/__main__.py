@@ -1,4 +1,4 @@
-"""Write every marked table of the documents anew from `docs/results/`."""
+"""Write every marked table of the documents anew from `docs/studies/results/`."""
 
 from result_tables import PAGES, written
 

@@ -176,7 +176,7 @@ def dpsgd() -> Iterator[str]:
 
 
 def peers_short() -> Iterator[str]:
-    """Some of `docs/results/peers/`: a large flaw, one unseen, two in low bits, an honest one."""
+    """Some of `results/peers/`: a large flaw, one unseen, two in low bits, an honest one."""
     named = {row["name"]: row for row in results("peers")["flawed"]}
     for name in ("laplace-10", "gaussian-20", "low-bits", "one-sided", "laplace"):
         row = named[name]

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from result_tables.reading import ROOT, line
+from result_tables.reading import RESULTS, line
 
 _RELEASES = (16, 256, 4_096, 65_536, 1 << 20)
 
 
 def _kept(name: str) -> Any:
-    return json.loads((ROOT / "docs" / "results" / "seed-in-noise" / name).read_text())
+    return json.loads((RESULTS / "seed-in-noise" / name).read_text())
 
 
 def audits() -> Iterator[str]:

@@ -8,12 +8,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
+RESULTS = ROOT / "docs" / "studies" / "results"
 
 
 @cache
 def results(name: str) -> Mapping[str, Any]:
-    path = ROOT / "docs" / "results" / name / "results.json"
+    path = RESULTS / name / "results.json"
     found: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
 

@@ -1,7 +1,8 @@
-"""The tables of measured results in the documents, built from `docs/results/`.
+"""The tables of measured results in the documents, built from `docs/studies/results/`.
 
 A table between `<!-- NAME -->` and `<!-- end -->` on a page has the rows that `TABLES[NAME]()`
-yields, under a head of its own. `PYTHONPATH=docs python -m result_tables` writes them all anew.
+yields, under a head of its own. `PYTHONPATH=docs/studies python -m result_tables` writes them
+all anew.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from result_tables.reading import ROOT
 
 __all__ = ["MARKED", "PAGES", "TABLES", "written", "wrong_rows"]
 
-PAGES: tuple[Path, ...] = (ROOT / "README.md", *sorted((ROOT / "docs" / "reproduce").glob("*.md")))
+PAGES: tuple[Path, ...] = (ROOT / "README.md", *sorted((ROOT / "docs" / "studies").glob("*.md")))
 MARKED = re.compile(r"(<!-- ([\w-]+) -->\n\|.*\n\|[-|: ]+\n)((?:\|.*\n)*)(\n?<!-- end -->)")
 TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "attribution": attribution.files,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from result_tables.reading import ROOT, line, results
+from result_tables.reading import RESULTS, line, results
 
 __all__ = ["bad", "cost"]
 
 
 def _libraries() -> list[str]:
-    folder = ROOT / "docs" / "results" / "history"
+    folder = RESULTS / "history"
     return sorted(path.parent.name for path in folder.glob("*/results.json"))
 
 

@@ -1,6 +1,6 @@
 """The README's picture of the demo; after `make demo`:
 
-`python docs/reproduce/picture.py dpaudit-demo FILE.svg`
+`python docs/studies/picture.py dpaudit-demo FILE.svg`
 """
 
 import re

@@ -11,7 +11,7 @@ from typing import Any
 
 from dpaudit.accounting.hardness import REACH, Measured, blur, estimate, measured
 from dpaudit.cli.commands.key import paper
-from result_tables.reading import ROOT, interval, line, rows
+from result_tables.reading import RESULTS, interval, line, rows
 
 TRIED_BEFORE = {
     (12, 0.1): "0.2 s",
@@ -104,7 +104,7 @@ def elsewhere() -> Iterator[str]:
 
 def variants() -> Iterator[str]:
     """Other forms of noise and other guesses, by `dpaudit_studies.evidence.keyless_cells`."""
-    path = ROOT / "docs" / "results" / "keyless-frontier" / "variants.json"
+    path = RESULTS / "keyless-frontier" / "variants.json"
     cells: dict[tuple[object, ...], list[Mapping[str, Any]]] = {}
     for point in json.loads(path.read_text(encoding="utf-8")):
         root = math.sqrt(point["d"])

@@ -7,13 +7,13 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from result_tables.reading import ROOT, line
+from result_tables.reading import RESULTS, line
 
 Row = Mapping[str, Any]
 
 
 def _rows(part: str) -> Mapping[str, Row]:
-    text = (ROOT / "docs" / "results" / "prove" / f"{part}.json").read_text(encoding="utf-8")
+    text = (RESULTS / "prove" / f"{part}.json").read_text(encoding="utf-8")
     found: Mapping[str, Row] = json.loads(text)["rows"]
     return found
 
