@@ -2,8 +2,8 @@
 
 `python -m dpaudit_studies.evidence.hardness` (a second): fits the two constants of seconds for each
 reducer and prints the residuals, cell by cell. `--write` puts the cells of docs/studies/results/
-into dpaudit/accounting/hardness.csv, and keeps those that were measured elsewhere. CPU seconds, where a
-reducer has three cells or more of a second or more, are fitted alone.
+into dpaudit/accounting/hardness.csv, and keeps those that were measured elsewhere. CPU seconds,
+where a reducer has three cells or more of a second or more, are fitted alone.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ FRONTIER = "keyless-frontier"
 HEAD = """\
 # python -m dpaudit_studies.evidence.hardness --write
 # from docs/studies/results/, and where source is `elsewhere` from one loaded core, one key each,
-# BLASter 0.1.1, β told, 2026-11-22; seconds are wall time, those of keyless-frontier CPU time, to the key,
-# or of all that was tried
+# BLASter 0.1.1, β told, 2026-11-22; seconds are wall time, those of keyless-frontier CPU time, to
+# the key, or of all that was tried
 """
 
 

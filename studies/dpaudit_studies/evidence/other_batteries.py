@@ -8,8 +8,9 @@ million values). Each is stopped after 15 CPU seconds, or as many as the audit t
 more. Drawing is in no row's seconds. A p-value of Rabbit is a finding beyond 1e-4 (39 of them:
 0.8 % for right bits), one of PractRand where it says FAIL.
 
-docs/studies/other-batteries.md says how both programs are built. What is not given or not
-installed is left out. Writes docs/studies/results/other-batteries/results.json after every row, and resumes there.
+docs/studies/other-batteries.md says how both programs are built. What is not given or not installed
+is left out. Writes docs/studies/results/other-batteries/results.json after every row, and resumes
+there.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ is added to a number, and where the flaw hides elsewhere it is given in a second
 shows it ("told").
 
 Three parts: whole mechanisms with a planted flaw; canaries of one run; and honest ones many times
-over, for the share of bounds that exceed the truth. Writes docs/studies/results/peers/results.json and
-the tables in README.md beside it.
+over, for the share of bounds that exceed the truth. Writes docs/studies/results/peers/results.json
+and the tables in README.md beside it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Whether other shares of α would find more of the zoo's training half than equal ones.
 
 `python -m dpaudit_studies.evidence.shares` reads the training half's rows of
-docs/studies/results/zoo-unseen, and prints how many specimens are found with equal shares, which
-is what the battery has (Holm), and which of the others any shares at all could find. `--samples 2e5` audits
-each specimen of the training half once instead, with the zoo's seeds and all values, and prints how
-many are found with equal shares, with the best ones for these specimens, and with shares that were
-chosen without the specimen that they judge; `--kept FILE` keeps the p-values, one specimen per
-line, and goes on from there. It never draws from, or reads, the test half.
+docs/studies/results/zoo-unseen, and prints how many specimens are found with equal shares, which is
+what the battery has (Holm), and which of the others any shares at all could find. `--samples 2e5`
+audits each specimen of the training half once instead, with the zoo's seeds and all values, and
+prints how many are found with equal shares, with the best ones for these specimens, and with shares
+that were chosen without the specimen that they judge; `--kept FILE` keeps the p-values, one
+specimen per line, and goes on from there. It never draws from, or reads, the test half.
 """
 
 from __future__ import annotations
