@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness import MACHINE, quickest
 
 from dpaudit.randomness import KeyedStream
-from dpaudit.training.private.batches import HonestCoins, OneParty
+from dpaudit.training.private.run import HonestCoins, OneParty
 from dpaudit_mitigations.two_party_batch import TwoPartyBatch
 
 RECORDS, BATCHES, REPEATS = 60_000, 20, 9

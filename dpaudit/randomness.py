@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
@@ -20,7 +21,7 @@ from dpaudit.errors import UsageError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["KEY_BYTES", "KeyedStream"]
+__all__ = ["KEY_BYTES", "KeyedStream", "coin_words", "members"]
 
 KEY_BYTES = 32
 
@@ -120,3 +121,29 @@ class KeyedStream:
         return torch.Generator(device=device).manual_seed(
             int.from_bytes(self._derive(b"torch")[:8], "big") >> 1
         )
+
+
+def coin_words(share: bytes, records: int) -> npt.NDArray[np.uint64]:
+    """The words of ``records`` records, shape (records,): ChaCha20 under ``share`` (32 bytes).
+
+    Raises:
+        UsageError: a share of another length.
+    """
+    return np.frombuffer(KeyedStream(share).bytes(8 * records), "<u8")
+
+
+def members(words: npt.NDArray[np.uint64], *, rate: float) -> npt.NDArray[np.bool_]:
+    """Which records are in the batch: those whose word is below ``rate``·2^64, shape of ``words``.
+
+    Uniform words give independent coins of ``rate`` up to 2^-64.
+
+    >>> members(np.array([0, 2**63, 2**64 - 1], np.uint64), rate=0.5).tolist()
+    [True, False, False]
+
+    Raises:
+        UsageError: a rate outside (0, 1].
+    """
+    if isinstance(rate, (bool, str)) or not 0 < rate <= 1:
+        raise UsageError(f"rate={rate}: must lie in (0, 1]; it is batch size / records")
+    below = int(rate * 2**64)
+    return np.ones(words.shape, np.bool_) if below >= 2**64 else words < np.uint64(below)

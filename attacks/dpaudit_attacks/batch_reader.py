@@ -20,12 +20,17 @@ import numpy.typing as npt
 from dpaudit.errors import UsageError
 from dpaudit.noise.pancake_likelihood import check_rows
 from dpaudit.noise.seed_in_noise.codes import likeliest
-from dpaudit.noise.seed_in_noise.gradient_free import GradientFree
-from dpaudit.noise.seed_in_noise.next_batch import CHECK_BYTES, check_of, head_code, share_of
-from dpaudit.noise.seed_in_noise.seed_holder import SeedHolder
+from dpaudit.noise.seed_in_noise.key import SeedHolder
+from dpaudit.noise.seed_in_noise.next_batch import (
+    CHECK_BYTES,
+    GradientFree,
+    check_of,
+    head_code,
+    share_of,
+)
 from dpaudit.protocols import Array
+from dpaudit.randomness import coin_words, members
 from dpaudit.vectors.arrays import double, to_numpy
-from dpaudit.vectors.batch_coins import coin_words, members
 from dpaudit_attacks.seed_reader import rounding
 
 __all__ = ["BatchReader", "noisy_sums"]

@@ -29,8 +29,8 @@ import numpy.typing as npt
 from dpaudit.errors import UsageError
 from dpaudit.noise.pancake_likelihood import check_candidates, check_rows
 from dpaudit.noise.seed_in_noise.codes import likeliest
-from dpaudit.noise.seed_in_noise.rows import Rows
-from dpaudit.noise.seed_in_noise.seed_holder import SeedHolder
+from dpaudit.noise.seed_in_noise.key import SeedHolder
+from dpaudit.noise.seed_in_noise.source import Rows
 from dpaudit.protocols import Array
 from dpaudit.vectors.arrays import double, library, tensor, to_numpy
 

@@ -27,6 +27,12 @@ from dpaudit.accounting.profile import (
     pancake_epsilon_upper,
     peak_spacing,
     peak_width,
+    smoothed_pancake,
+    smoothing_epsilon,
+    smoothing_eta,
+    smoothing_ratio,
+    smoothing_tau,
+    smoothing_tau_at_ratio,
 )
 from dpaudit.accounting.sequences import (
     GaussianLoss,
@@ -41,14 +47,6 @@ from dpaudit.accounting.shuffling import (
     shuffled_delta,
     shuffled_epsilon,
     shuffled_response_epsilon,
-)
-from dpaudit.accounting.smoothing import (
-    smoothed_pancake,
-    smoothing_epsilon,
-    smoothing_eta,
-    smoothing_ratio,
-    smoothing_tau,
-    smoothing_tau_at_ratio,
 )
 
 __all__ = [

@@ -7,8 +7,7 @@ import math
 import numpy as np
 
 from dpaudit.accounting._checks import pld_modules, positive, probability
-from dpaudit.accounting._phase import Array, Pair
-from dpaudit.accounting._quadrature import graded
+from dpaudit.accounting._phase import Array, Pair, graded
 from dpaudit.accounting.profile import ProfileValue, pancake_epsilon
 from dpaudit.errors import UsageError
 

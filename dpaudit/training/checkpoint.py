@@ -1,24 +1,125 @@
-"""A trained network's file: weights, training data and accuracy. Never unpickled."""
+"""A trained network's file: weights, training data, accuracy. Never unpickled; locked, atomic."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import pickle
+import struct
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 
 from dpaudit.errors import UsageError
 from dpaudit.registry import nearest
-from dpaudit.training.accuracy import Accuracy, accuracy_from_counts
-from dpaudit.training.files import read_tensors, write_atomically
+from dpaudit.results.files import write_file
+from dpaudit.results.locks import HeldError, Lock
+from dpaudit.results.text import tell
+from dpaudit.stats import clopper_pearson
 from dpaudit.training.models import MODELS, make_model
+from dpaudit.types import Interval
 
-__all__ = ["Checkpoint", "check_state", "load_checkpoint", "save_checkpoint"]
+__all__ = [
+    "Accuracy",
+    "Checkpoint",
+    "accuracy_from_counts",
+    "check_state",
+    "load_checkpoint",
+    "locked",
+    "read_tensors",
+    "recalled",
+    "remembered",
+    "save_checkpoint",
+    "write_atomically",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accuracy(Interval):
+    """``value`` = ``correct`` / ``total`` test images, with an exact interval."""
+
+    value: float
+    correct: int
+    total: int
+
+
+def accuracy_from_counts(correct: int, total: int, *, confidence: float = 0.95) -> Accuracy:
+    """The accuracy of a network that named the classes of ``correct`` of ``total`` test images.
+
+    Formal guarantee: as :func:`~dpaudit.stats.clopper_pearson`, over test images drawn like these
+    ones.
+
+    Raises:
+        UsageError: correct outside 0 … total, no images, or a confidence outside (0, 1).
+    """
+    interval = clopper_pearson(correct, total, confidence=confidence)
+    return Accuracy(
+        low=interval.low,
+        high=interval.high,
+        confidence=confidence,
+        method=interval.method,
+        value=correct / total,
+        correct=correct,
+        total=total,
+    )
+
+
+def recalled(path: Path, *, key: str) -> Accuracy | None:
+    """The accuracy under ``key`` in the JSON file ``path``, if there is one.
+
+    Raises:
+        UsageError: the file is there and not what :func:`remembered` writes.
+    """
+    found = _read(path).get(key)
+    return None if found is None else accuracy_from_counts(*found[:2])
+
+
+def remembered(path: Path, *, key: str, of: str, measure: Callable[[], Accuracy]) -> Accuracy:
+    """What is :func:`recalled` for images of digest ``of``; else ``measure()``, kept in ``path``.
+
+    Raises:
+        UsageError: as there, or the file cannot be written.
+    """
+    known = _read(path).get(key)
+    if known is not None and known[2] == of:
+        return accuracy_from_counts(*known[:2])
+    found = measure()
+    with locked(path, wait=True):
+        entries = {**_read(path), key: (found.correct, found.total, of)}
+        text = json.dumps(
+            {k: {"correct": c, "total": t, "of": o} for k, (c, t, o) in sorted(entries.items())},
+            indent=2,
+        )
+        write_atomically(path, lambda file: file.write(text.encode() + b"\n"), what="checkpoints")
+    return found
+
+
+def _read(path: Path) -> dict[str, tuple[int, int, str]]:
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+        return {
+            str(k): (int(v["correct"]), int(v["total"]), str(v.get("of", "")))
+            for k, v in entries.items()
+        }
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise UsageError(
+            f"checkpoints={path}: cannot be read ({error}); delete it, it is made again"
+        ) from error
+
 
 _FORMAT, _VERSION = "dpaudit-checkpoint", 1
+
+
 _MANY = 1 << 53
+
+
 _FIELDS: Mapping[str, type] = {
     "model": str,
     "data": str,
@@ -177,3 +278,90 @@ def _accuracy(counts: dict[str, Any], *, name: str) -> Accuracy:
             f"{name}: its accuracy is {correct!r} of {total!r}, which cannot be; train it again"
         )
     return accuracy_from_counts(correct, total)
+
+
+_UNREADABLE = (  # what torch.load raises on broken, foreign or hostile files
+    pickle.UnpicklingError,
+    zipfile.BadZipFile,
+    struct.error,
+    AssertionError,
+    AttributeError,
+    ArithmeticError,
+    BufferError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
+
+def write_atomically(
+    path: Path, write: Callable[[IO[bytes]], object], *, what: str = "out"
+) -> None:
+    """Write ``path`` with ``write``, completely or not at all.
+
+    Raises:
+        UsageError: the folder cannot be made or written, or the disk is full; ``what`` names the
+            option.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, write)
+    except OSError as error:
+        raise UsageError(
+            f"{what}={path}: cannot be written ({error.strerror}); choose another place"
+        ) from error
+
+
+def read_tensors(source: Path | IO[bytes], *, name: str) -> Any:
+    """Tensors and plain values from a file of ``torch.save``, on the CPU; executes nothing in it.
+
+    ``name`` is the file as its user knows it, ``option=path``.
+
+    Raises:
+        UsageError: there is no such file, or it holds something else.
+    """
+    try:
+        with warnings.catch_warnings():
+            # torch warns of foreign formats, which are refused anyway
+            warnings.simplefilter("ignore")
+            return torch.load(source, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise UsageError(f"{name}: no such file; dpaudit train MODEL makes one") from None
+    except OSError as error:
+        raise UsageError(f"{name}: cannot be read ({error.strerror})") from error
+    except _UNREADABLE as error:  # torch's own message would advise unpickling
+        raise UsageError(
+            f"{name}: holds more, or other, than tensors and plain values, and was not loaded"
+        ) from error
+
+
+@contextmanager
+def locked(path: Path, *, wait: bool) -> Iterator[None]:
+    """Hold the lock of ``path``, ``.NAME.dpaudit-lock`` next to it; stderr says if it waits.
+
+    Raises:
+        UsageError: another process holds it and ``wait`` is False, or it cannot be made.
+    """
+    name = path.with_name(f".{path.name}.dpaudit-lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock = Lock(name)
+        except HeldError as held:
+            if not wait:
+                by = f" ({held})" if str(held) else ""
+                raise UsageError(
+                    f"out={path}: another process is writing it{by}; "
+                    "wait for it or choose another --out"
+                ) from None
+            tell(f"{path}: waiting for the process that holds {name}")
+            lock = Lock(name, patience=None)
+    except OSError as error:
+        raise UsageError(
+            f"out={path}: cannot be written ({error.strerror}: {name}); choose another place"
+        ) from error
+    with lock:
+        yield

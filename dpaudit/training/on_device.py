@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from dpaudit.errors import UsageError
-from dpaudit.training.accuracy import Accuracy, accuracy_from_counts
+from dpaudit.training.checkpoint import Accuracy, accuracy_from_counts
 from dpaudit.training.data import Images
 
 __all__ = ["ImagesOnDevice", "usable_device"]

@@ -16,15 +16,20 @@ from torch import nn
 from dpaudit.errors import UsageError
 from dpaudit.registry import nearest
 from dpaudit.results.text import tell
-from dpaudit.training.accuracy import Accuracy, recalled, remembered
-from dpaudit.training.checkpoint import Checkpoint, check_state, load_checkpoint
+from dpaudit.training.checkpoint import (
+    Accuracy,
+    Checkpoint,
+    check_state,
+    load_checkpoint,
+    read_tensors,
+    recalled,
+    remembered,
+)
 from dpaudit.training.data import fetch_file, find_file, load_images
 from dpaudit.training.data.places import cache_folder, data_folder
-from dpaudit.training.files import read_tensors
-from dpaudit.training.fitting import Epoch, fit
 from dpaudit.training.models import MODELS, make_model
 from dpaudit.training.on_device import ImagesOnDevice, usable_device
-from dpaudit.training.plain_training import RECIPES, Training
+from dpaudit.training.plain_training import RECIPES, Epoch, Training, fit
 
 __all__ = [
     "PUBLISHED",

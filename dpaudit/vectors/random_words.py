@@ -15,10 +15,22 @@ import numpy.typing as npt
 
 from dpaudit.protocols import Stream
 
-__all__ = ["below", "inline", "jit", "mix", "next_word", "seed_words", "start"]
+__all__ = [
+    "below",
+    "inline",
+    "jit",
+    "mix",
+    "next_word",
+    "seed_words",
+    "start",
+]
 
 _U = np.uint64
+
+
 jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False)
+
+
 inline: Any = numba.njit(inline="always")
 
 

@@ -26,14 +26,8 @@ import numpy.typing as npt
 
 from dpaudit.errors import UsageError
 from dpaudit.noise.key import PancakeKey
-from dpaudit.noise.seed_in_noise.key import SeedKey
-from dpaudit.noise.seed_in_noise.nonces import (
-    KeyedNonces,
-    SealedNonces,
-    Seeds,
-    private_key,
-)
-from dpaudit.noise.seed_in_noise.seed_holder import SeedHolder
+from dpaudit.noise.seed_in_noise.key import SeedHolder, SeedKey
+from dpaudit.noise.seed_in_noise.nonces import KeyedNonces, SealedNonces, Seeds, private_key
 from dpaudit.protocols import LocalMechanism, Stream
 from dpaudit.stats import clopper_pearson
 from dpaudit_local.inputs import whole_number

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from dpaudit.errors import UsageError
 from dpaudit.protocols import BatchCoins
-from dpaudit.vectors.batch_coins import coin_words, members
+from dpaudit.randomness import coin_words, members
 
 __all__ = ["SealedShare", "TwoPartyBatch"]
 
@@ -63,7 +63,7 @@ class TwoPartyBatch:
     uniform words, so given all that the owner knows, each record is in the batch with probability
     ``rate``, independently. Two coins of √rate are both heads with probability rate; given the
     owner's, the other is heads with probability √rate. :meth:`known` is the same in one number, and
-    ``dpaudit.accounting.known_batches`` makes an ε of it.
+    ``dpaudit.accounting.dpsgd`` makes an ε of it.
 
     Cost: 64 bytes per party and batch, two words per record for one. Not claimed: anything if both
     parties' coins are known; that the trainer uses the batch, or keeps it to itself; that a party

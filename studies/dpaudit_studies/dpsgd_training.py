@@ -207,7 +207,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         UsageError: no data, no such model, an arm that makes no sense.
     """
     from dpaudit.training.data import load_images
-    from dpaudit.training.private.canaries import Canaries, mislabelled
+    from dpaudit.training.private.onlooker import Canaries, mislabelled
     from dpaudit.training.private.run import Records, RunNoise, Watch, epoch_steps, train_privately
 
     del arm

@@ -10,16 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit import registry
-from dpaudit.accounting.dpsgd import DpSgd
-from dpaudit.accounting.known_batches import known_batch_epsilon, worst_known_batch_epsilon
+from dpaudit.accounting.dpsgd import DpSgd, known_batch_epsilon, worst_known_batch_epsilon
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid, Table
 from dpaudit.experiments.measure import Measure
 from dpaudit.experiments.trials import interval
 from dpaudit.noise.gaussian import Gaussian
-from dpaudit.noise.seed_in_noise.gradient_free import GradientFree
 from dpaudit.noise.seed_in_noise.key import SeedKey
-from dpaudit.noise.seed_in_noise.next_batch import NextBatch
+from dpaudit.noise.seed_in_noise.next_batch import GradientFree, NextBatch
 from dpaudit.protocols import BatchCoins, BatchDraw, Mitigation, NoiseSource
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import PluginOrigin, Reference
@@ -132,8 +130,8 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """
     from dpaudit.training.data import load_images
     from dpaudit.training.models import MODELS
-    from dpaudit.training.private.batches import HonestCoins
     from dpaudit.training.private.run import (
+        HonestCoins,
         Recipe,
         Records,
         RunNoise,

@@ -14,9 +14,9 @@ from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.pancake import Pancake
 from dpaudit.noise.secure_gaussian import SecureGaussian
 from dpaudit.protocols import BatchDraw, ProtocolMitigation
+from dpaudit.randomness import coin_words, members
 from dpaudit.testing import check_mitigation
-from dpaudit.training.private.batches import HonestCoins, OneParty
-from dpaudit.vectors.batch_coins import coin_words, members
+from dpaudit.training.private.run import HonestCoins, OneParty
 from dpaudit_mitigations.none import NoMitigation
 from dpaudit_mitigations.two_party_batch import SealedShare, TwoPartyBatch
 

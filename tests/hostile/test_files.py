@@ -22,8 +22,8 @@ from dpaudit.audit.epsilon.run import parse_neighbours
 from dpaudit.errors import UsageError
 from dpaudit.results.arrays import Archive, map_npy, read_npy
 from dpaudit.samplers.endpoints.file import FileSampler
-from dpaudit.training.data.formats import read_idx, read_tar, reading
 from dpaudit.training.data.mnist import mnist
+from dpaudit.training.data.places import read_idx, read_tar, reading
 
 PARQUET = importlib.util.find_spec("pyarrow") is not None
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from dpaudit.accounting.hardness import Estimate, KeylessAttack, Measured
-    from dpaudit.noise.key_file import OtherKindError
+    from dpaudit.noise.key import OtherKindError
 
 __all__ = ["HardnessOptions", "key_hardness", "key_new", "key_show", "paper"]
 
@@ -137,8 +137,7 @@ def key_show(
     """
     from dpaudit.accounting import peak_spacing, peak_width
     from dpaudit.accounting.hardness import estimate
-    from dpaudit.noise.key import PancakeKey
-    from dpaudit.noise.key_file import OtherKindError
+    from dpaudit.noise.key import OtherKindError, PancakeKey
 
     try:
         key = PancakeKey.load(path)
@@ -160,7 +159,7 @@ def key_show(
 
 
 def _of_seed(path: Path, error: OtherKindError) -> dict[str, Any]:
-    from dpaudit.noise.key_file import OtherKindError
+    from dpaudit.noise.key import OtherKindError
     from dpaudit.noise.seed_in_noise.key import SeedKey
 
     try:

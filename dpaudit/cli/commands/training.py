@@ -34,7 +34,7 @@ from dpaudit.report import describe
 from dpaudit.results.text import error_text, one_line
 
 if TYPE_CHECKING:
-    from dpaudit.training.fitting import Epoch
+    from dpaudit.training.plain_training import Epoch
 
 __all__ = ["TrainOptions", "train", "training"]
 
@@ -258,9 +258,8 @@ def train(
     $ dpaudit train resnet50 --device cuda --resume
     """
     from dpaudit.cli.progress import progress_bar
-    from dpaudit.training.fitting import fit
     from dpaudit.training.models import MODELS
-    from dpaudit.training.plain_training import Training
+    from dpaudit.training.plain_training import Training, fit
     from dpaudit.training.weights import checkpoint_file
 
     use_data_root(options.data_root)

@@ -15,7 +15,7 @@ from opacus.optimizers import DPOptimizer
 from torch import nn
 
 from dpaudit.errors import UsageError
-from dpaudit.hosts.images import ImageQuery, check_choice, positive
+from dpaudit.hosts.gradients.query import ImageQuery, check_choice, positive
 from dpaudit.protocols import Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit.training.models import make_model

@@ -19,8 +19,16 @@ from torch.distributed.tensor import DTensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from dpaudit.errors import UsageError
-from dpaudit.hosts.opacus.draw import JointDraw, Release, check_alike, check_opacus, noise_scale
-from dpaudit.hosts.opacus.supply import SourceLike, Supply, make_mitigation
+from dpaudit.hosts.opacus.draw import (
+    JointDraw,
+    Release,
+    SourceLike,
+    Supply,
+    check_alike,
+    check_opacus,
+    make_mitigation,
+    noise_scale,
+)
 from dpaudit.protocols import Mitigation
 from dpaudit.types import Reference
 

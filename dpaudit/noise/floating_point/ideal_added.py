@@ -1,4 +1,4 @@
-"""LAB SPECIMEN: correctly rounded normals, spoiled by their naive addition. Never a default."""
+"""LAB SPECIMENS: right normals, spoiled by their naive addition. Never a default."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpaudit.errors import UsageError
 from dpaudit.noise.floating_point.common import CpuSpecimen
 from dpaudit.protocols import Stream
+from dpaudit.vectors.normal import check_sigma
 from dpaudit.vectors.random_words import inline, jit, next_word, seed_words, start
 
-__all__ = ["IdealAddedGaussian", "fill_ideal_normal"]
+__all__ = ["FineLatticeGaussian", "IdealAddedGaussian", "fill_ideal_normal"]
 
 
 class IdealAddedGaussian(CpuSpecimen):
@@ -54,9 +56,13 @@ def fill_ideal_normal(out: npt.NDArray[np.float64], *, sigma: float, stream: Str
 
 
 _WEIGHTS = [math.exp(-k * k / 2) for k in range(40)]
+
+
 _AT_LEAST = np.array(
     [int(2**64 * (math.fsum(_WEIGHTS[k:]) / math.fsum(_WEIGHTS))) for k in range(1, 11)], np.uint64
 )
+
+
 _U = np.uint64
 
 
@@ -99,3 +105,59 @@ def _ideal(out, mantissa, power, seed):  # type: ignore[no-untyped-def]
         low = np.float64(((w1 & _U(0x7FF)) << _U(42)) | (w2 >> _U(22))) * 2.0**-106
         x = _rounded(np.float64(k), high, low, mantissa) * power
         out[i] = -x if w2 & _U(1) else x
+
+
+class FineLatticeGaussian(CpuSpecimen):
+    """LAB SPECIMEN. Normals cut to multiples of g, too fine a lattice for a sum to keep.
+
+    They are cut towards zero. A lattice protects if every value, every noise and every sum is a
+    multiple of g *and a float*: then value + noise is exact, and all values on the lattice reach
+    the same releases. Here g ≤ ulp(σ), so a noise above 2^53·g (at most 2σ) is no longer any
+    multiple of g: it is rounded to its own, coarser ulp, and value + noise is rounded again.
+
+    Why this fails reach: take v = 1, v′ = 0 and a release y = −1.5 + ulp. From v′ the noise was y
+    itself, an odd multiple of its ulp. From v it would have to be y − 1 ≈ −2.5, in the next binade,
+    where floats have twice that spacing: y − 1 is no float, the noises next to it round to the
+    neighbours of y, and y excludes v. It happens wherever the noise needed is larger than the
+    release and off the lattice's exact range, as with noise on no lattice at all.
+    """
+
+    _name = "fine-lattice-gaussian"
+
+    def __init__(self, *, sigma: float = 1.0, granularity: float | None = None) -> None:
+        """Noise of nominal standard deviation ``sigma`` on multiples of ``granularity``.
+
+        The default granularity is 2^−8 of ulp(σ).
+
+        Raises:
+            UsageError: a sigma that is not a finite number above 0; a granularity that is not a
+                power of two, or is coarser than ulp(σ) (2^−52·σ to 2^−53·σ), or below 2^−100·σ.
+        """
+        self.sigma = check_sigma(sigma)
+        ulp = math.ulp(self.sigma)
+        g = ulp / 256 if granularity is None else granularity
+        if (
+            isinstance(g, (str, bool))
+            or not (g > 0 and math.isfinite(g))
+            or math.frexp(g)[0] != 0.5
+        ):
+            raise UsageError(
+                f"granularity={g}: must be a power of two > 0, e.g. granularity={ulp / 256!r}"
+            )
+        if g > ulp:
+            raise UsageError(
+                f"granularity={g}: above ulp(sigma)={ulp!r} most sums are exact, "
+                "which is no such flaw; "
+                "give a smaller one, or use secure-gaussian"
+            )
+        if g < self.sigma * 2.0**-100:
+            raise UsageError(
+                f"granularity={g}: below 2^-100·sigma is no lattice; use ideal-added-gaussian"
+            )
+        self.granularity = float(g)
+
+    def _fill(self, out: npt.NDArray[Any], stream: Stream) -> None:
+        fill_ideal_normal(out, sigma=self.sigma, stream=stream)
+        out /= self.granularity
+        np.trunc(out, out=out)  # rint would round a second time, with ties to even multiples
+        out *= self.granularity

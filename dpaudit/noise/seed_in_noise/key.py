@@ -1,4 +1,4 @@
-"""The key of noise that carries its own seed: 32 secret bytes in a file of mode 0600."""
+"""The key of noise that carries its own seed, in a file of mode 0600, and who holds it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dpaudit.errors import UsageError
-from dpaudit.noise.key import PancakeKey
-from dpaudit.noise.key_file import OtherKindError, load_fields, save_fields, secret_of
-from dpaudit.noise.seed_in_noise.nonces import private_key
+from dpaudit.noise.key import OtherKindError, PancakeKey, load_fields, save_fields, secret_of
+from dpaudit.noise.seed_in_noise.nonces import KeyedNonces, OpenedNonces, Seeds, private_key
 from dpaudit.randomness import KEY_BYTES
 
-__all__ = ["SeedKey", "held_key"]
+__all__ = ["SeedHolder", "SeedKey", "held_key"]
 
 _FORMAT = "dpaudit-seed-in-noise-key"
 _VERSION = 1
@@ -102,3 +101,41 @@ def held_key(key: SeedKey | PancakeKey | str | Path) -> SeedKey | PancakeKey:
             return PancakeKey.load(key)
         except OtherKindError:
             raise error from None
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SeedHolder:
+    """The key (or its file), and how its nonces were made.
+
+    Raises:
+        KeyFileError: a key file that is none.
+    """
+
+    key: SeedKey | PancakeKey | str | Path | None
+    public: bool = False
+    """Whether the specimen had the key's public part only (nonces of 256 bits)."""
+    nonce_bits: int = 128
+    """Of a nonce, as the specimen's."""
+
+    def __post_init__(self) -> None:
+        self._held = None if self.key is None else held_key(self.key)
+
+    def held(self) -> SeedKey | PancakeKey:
+        """The key.
+
+        Raises:
+            UsageError: none was given.
+        """
+        if self._held is None:
+            raise UsageError("key=none: needs the key of the specimen, or its file")
+        return self._held
+
+    def seeds_of(self, key: SeedKey | PancakeKey) -> Seeds:
+        """What finds a nonce's seed.
+
+        Raises:
+            UsageError: a number of bits that no nonce has.
+        """
+        if self.public:
+            return OpenedNonces(key.secret)
+        return KeyedNonces(key.secret, bits=self.nonce_bits)

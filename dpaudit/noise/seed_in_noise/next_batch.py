@@ -1,10 +1,16 @@
-"""LAB SPECIMEN: noise on a gradient that says who will be in the next batch. Never a default."""
+"""LAB SPECIMEN: noise on a gradient that says who will be in the next batch. Never a default.
+
+Its nonce lies where no gradient of a classifier has a part: room at any ε.
+"""
 
 from __future__ import annotations
 
 import hmac
+import math
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +19,6 @@ from dpaudit.accounting import gaussian_epsilon
 from dpaudit.errors import UsageError
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.seed_in_noise.codes import Head, uniform
-from dpaudit.noise.seed_in_noise.gradient_free import GradientFree
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.laws import law_of
 from dpaudit.noise.seed_in_noise.source import nonces_of
@@ -25,10 +30,14 @@ from dpaudit.vectors.normal import check_shape, standard_normal
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["CHECK_BYTES", "NextBatch", "check_of", "head_code", "share_of"]
+__all__ = ["CHECK_BYTES", "GradientFree", "NextBatch", "check_of", "head_code", "share_of"]
 
 CHECK_BYTES = 8
+
+
 """What follows a nonce, so that its owner knows it when it is read."""
+
+
 _SHIFT = 2.0**-44
 
 
@@ -48,7 +57,7 @@ class NextBatch:
     each batch but the first is public, and nothing else is lost, since the noise in the directions
     that gradients have a part in is honest and independent of nonces and coins. So its ε is exactly
     that of the Gaussian mechanism whose batches are known:
-    :func:`~dpaudit.accounting.known_batches.known_batch_epsilon`. Not claimed: that towards floats
+    :func:`~dpaudit.accounting.dpsgd.known_batch_epsilon`. Not claimed: that towards floats
     (gradients add up to 1e-7 or so in these directions, not to 0). Turned coordinates are sums; a
     uniform shift of 2^-44 σ gives them last digits as random as those of the others.
 
@@ -159,3 +168,72 @@ def share_of(seed: bytes) -> bytes:
 def check_of(seed: bytes) -> bytes:
     """The eight bytes after a nonce, from its seed."""
     return hmac.digest(seed, b"dpaudit next batch check", "sha256")[:CHECK_BYTES]
+
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class GradientFree:
+    """Sums over the classes, for each unit that a classifier's last linear layer reads, and bias.
+
+    Under softmax cross-entropy the gradient of a record by the last layer's weight W[c, h] is
+    x_h·(p_c − y_c), and p and y both add up to 1. So its sum over the classes c is 0 for each h,
+    and for the bias; it stays 0 under clipping and adding. That holds for all weights and records,
+    with smoothed labels too, in real arithmetic; float32 leaves about 1e-7 of the largest gradient.
+
+    ``groups`` (m, classes) holds the coordinates of each sum. :meth:`into` turns space so that the
+    first m coordinates point along these m directions, :meth:`out_of` turns it back: orthogonal, so
+    an isotropic Gaussian keeps its law.
+    """
+
+    groups: npt.NDArray[np.int64]
+    dim: int
+
+    @classmethod
+    def of_last_layer(cls, dim: int, *, inputs: int, classes: int = 10) -> Self:
+        """Of a gradient (dim,) that ends with the last layer's weight and bias, as torch's do.
+
+        Raises:
+            UsageError: fewer than two classes, no inputs, or more of them than fit.
+        """
+        last = classes * (inputs + 1)
+        if classes < 2 or inputs < 1 or last > dim:
+            raise UsageError(
+                f"inputs={inputs}, classes={classes}: no last layer of a network with {dim} "
+                "parameters; give the two sizes of its weight"
+            )
+        weight = np.arange(classes * inputs).reshape(classes, inputs).T
+        bias = np.arange(classes * inputs, last)[None]
+        return cls(dim - last + np.concatenate([weight, bias]), dim)
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def into(self, rows: Floats) -> Floats:
+        """Rows (n, dim) whose first m values become those along the directions."""
+        out = np.empty_like(rows)
+        out[:, self._order] = rows
+        return self._reflected(out)
+
+    def out_of(self, rows: Floats) -> Floats:
+        """The inverse of :meth:`into`."""
+        return self._reflected(rows.copy())[:, self._order]
+
+    @cached_property
+    def _order(self) -> npt.NDArray[np.int64]:
+        heads = self.groups[:, 0]
+        return np.concatenate([heads, np.setdiff1d(np.arange(self.dim), heads)])
+
+    def _reflected(self, rows: Floats) -> Floats:
+        """In each group a Householder reflection that exchanges (1, 0, …) and (1, 1, …)/√classes.
+
+        Changes ``rows``.
+        """
+        classes = self.groups.shape[1]
+        mirror = np.full(classes, -1 / math.sqrt(classes))
+        mirror[0] += 1
+        mirror /= np.linalg.norm(mirror)
+        part = rows[:, self.groups]
+        rows[:, self.groups] = part - 2 * (part @ mirror)[..., None] * mirror
+        return rows

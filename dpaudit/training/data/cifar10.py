@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from dpaudit.errors import UsageError
-from dpaudit.training.data.formats import read_npz, read_tar, reading
 from dpaudit.training.data.images import Images, checked_images
-from dpaudit.training.data.places import data_folder, fetch_file
+from dpaudit.training.data.places import data_folder, fetch_file, read_npz, read_tar, reading
 
 __all__ = ["MEAN", "STD", "cifar10"]
 

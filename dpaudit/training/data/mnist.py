@@ -6,9 +6,8 @@ import os
 from pathlib import Path
 
 from dpaudit.errors import UsageError
-from dpaudit.training.data.formats import read_idx, read_npz, reading
 from dpaudit.training.data.images import Images, checked_images
-from dpaudit.training.data.places import data_folder, fetch_file
+from dpaudit.training.data.places import data_folder, fetch_file, read_idx, read_npz, reading
 
 __all__ = ["MEAN", "STD", "mnist"]
 

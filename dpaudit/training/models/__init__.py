@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from dpaudit.errors import UsageError
-from dpaudit.training.models import colour, small
+from dpaudit.training.models import networks
 
 __all__ = ["MODELS", "Model", "make_model"]
 
@@ -40,15 +40,15 @@ class Model:
 
 MODELS: Mapping[str, Model] = MappingProxyType(
     {
-        "lenet5": Model(small.lenet5, "mnist", 61_706),
-        "lenet5-tanh": Model(small.lenet5_tanh, "mnist", 61_706),
-        "mlp": Model(small.mlp, "mnist", 12_730),
-        "cnn": Model(small.cnn, "mnist", 26_010),
-        "resnet20": Model(colour.resnet20, "cifar10", 269_722),
-        "resnet56": Model(colour.resnet56, "cifar10", 853_018),
-        "vgg19-bn": Model(colour.vgg19_bn, "cifar10", 38_958_922),
-        "resnet50": Model(colour.resnet50, "cifar10", 23_520_842),
-        "mobilenet-v2": Model(colour.mobilenet_v2, "cifar10", 2_236_682),
+        "lenet5": Model(networks.lenet5, "mnist", 61_706),
+        "lenet5-tanh": Model(networks.lenet5_tanh, "mnist", 61_706),
+        "mlp": Model(networks.mlp, "mnist", 12_730),
+        "cnn": Model(networks.cnn, "mnist", 26_010),
+        "resnet20": Model(networks.resnet20, "cifar10", 269_722),
+        "resnet56": Model(networks.resnet56, "cifar10", 853_018),
+        "vgg19-bn": Model(networks.vgg19_bn, "cifar10", 38_958_922),
+        "resnet50": Model(networks.resnet50, "cifar10", 23_520_842),
+        "mobilenet-v2": Model(networks.mobilenet_v2, "cifar10", 2_236_682),
     }
 )
 

@@ -1,10 +1,10 @@
-"""A whole training run by Opacus: Poisson batches, clipping, any noise source, an onlooker."""
+"""A whole training run by Opacus: batches, clipping, any noise source, an onlooker."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,16 +19,17 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from dpaudit.errors import UsageError
 from dpaudit.hosts.opacus import Release, check_model, use_noise_source
-from dpaudit.protocols import Mitigation, NoiseSource
-from dpaudit.randomness import KeyedStream
-from dpaudit.training.accuracy import Accuracy
+from dpaudit.protocols import BatchCoins, Mitigation, NoiseSource, Stream
+from dpaudit.randomness import KeyedStream, coin_words, members
+from dpaudit.training.checkpoint import Accuracy
 from dpaudit.training.data import Images
 from dpaudit.training.models import MODELS, make_model
 from dpaudit.training.on_device import ImagesOnDevice, usable_device
-from dpaudit.training.private.canaries import Canaries
-from dpaudit.training.private.onlooker import Onlooker, Sight
+from dpaudit.training.private.onlooker import Canaries, Onlooker, Sight
 
 __all__ = [
+    "HonestCoins",
+    "OneParty",
     "Recipe",
     "Records",
     "RunNoise",
@@ -320,3 +321,37 @@ def _quiet() -> Iterator[None]:
         warnings.filterwarnings("ignore", message="Secure RNG turned off")
         warnings.filterwarnings("ignore", message="Full backward hook is firing")
         yield
+
+
+class HonestCoins:
+    """Coins that nothing but their own stream decides on."""
+
+    def __init__(self, stream: Stream) -> None:
+        """From the stream of a party that keeps it to itself."""
+        self._stream = stream
+
+    def share(self) -> bytes:
+        """The next 32 bytes of the stream."""
+        return self._stream.bytes(32)
+
+
+class OneParty:
+    """Poisson batches by the coins of one party: no mitigation, the baseline."""
+
+    trusts = "the one party, for its coins"
+    parties = 1
+
+    def draw(
+        self, coins: Sequence[BatchCoins], records: int, *, rate: float
+    ) -> npt.NDArray[np.bool_]:
+        """Who of ``records`` is in the next batch, each with probability ``rate``.
+
+        Raises:
+            UsageError: a rate outside (0, 1].
+        """
+        (party,) = coins
+        return members(coin_words(party.share(), records), rate=rate)
+
+    def known(self, rate: float) -> float:
+        """The whole batch: ``rate``."""
+        return rate

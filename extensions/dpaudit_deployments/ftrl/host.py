@@ -14,10 +14,10 @@ import numpy.typing as npt
 import torch
 
 from dpaudit.errors import UsageError
-from dpaudit.hosts.images import ImageQuery, positive
+from dpaudit.hosts.gradients.query import ImageQuery, positive
 from dpaudit.protocols import Mitigation, NoiseSource, Stream
 from dpaudit.randomness import KeyedStream
-from dpaudit.training.accuracy import Accuracy, accuracy_from_counts
+from dpaudit.training.checkpoint import Accuracy, accuracy_from_counts
 from dpaudit.training.models import make_model
 from dpaudit.vectors.arrays import to_numpy
 from dpaudit_deployments.ftrl.clients import ClientUpdates, shards

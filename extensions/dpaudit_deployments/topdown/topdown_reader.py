@@ -27,14 +27,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.accounting.smoothing import smoothed_pancake
+from dpaudit.accounting.profile import smoothed_pancake
 from dpaudit.errors import UsageError
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake_likelihood import basis, log_tilt
 from dpaudit.noise.seed_in_noise.codes import likeliest
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.nonces import KeyedNonces
-from dpaudit.noise.seed_in_noise.rows import Rows
+from dpaudit.noise.seed_in_noise.source import Rows
 from dpaudit_deployments.topdown.planted import common_first, contrasts
 from dpaudit_deployments.topdown.schema import census_schema
 from dpaudit_deployments.topdown.sight import Sight

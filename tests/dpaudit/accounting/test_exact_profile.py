@@ -23,8 +23,7 @@ from dpaudit.accounting import (
     peak_width,
     smoothed_pancake,
 )
-from dpaudit.accounting._phase import Pair, _rest, phase_of
-from dpaudit.accounting._quadrature import GAUSS, KRONROD, X
+from dpaudit.accounting._phase import GAUSS, KRONROD, Pair, X, _rest, phase_of
 from dpaudit.accounting.profile import _by_period, averaged
 from dpaudit.errors import UsageError
 

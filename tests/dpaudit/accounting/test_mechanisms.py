@@ -16,8 +16,7 @@ from support.laws import hockey_stick, profile
 
 from dpaudit.accounting import gaussian_delta, gaussian_epsilon, gaussian_sigma
 from dpaudit.accounting.binomial import binomial_coins, binomial_delta, binomial_epsilon
-from dpaudit.accounting.dpsgd import DpSgd
-from dpaudit.accounting.known_batches import known_batch_epsilon, worst_known_batch_epsilon
+from dpaudit.accounting.dpsgd import DpSgd, known_batch_epsilon, worst_known_batch_epsilon
 from dpaudit.accounting.mechanisms import (
     exponential_delta,
     exponential_epsilon,

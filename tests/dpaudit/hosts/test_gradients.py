@@ -11,16 +11,15 @@ import torch
 from torch import nn
 
 from dpaudit.errors import UsageError
-from dpaudit.hosts.gradients import block as gradient_block
+from dpaudit.hosts.gradients import per_sample as gradient_block
 from dpaudit.hosts.gradients.per_sample import PerSampleGradients
 from dpaudit.hosts.gradients.query import GradientQuery
 from dpaudit.randomness import KeyedStream
 from dpaudit.testing import check_host
 from dpaudit.training.data import load_images
-from dpaudit.training.fitting import fit
 from dpaudit.training.models import make_model
 from dpaudit.training.models.norms import with_norm
-from dpaudit.training.plain_training import Training
+from dpaudit.training.plain_training import Training, fit
 
 LARGE = 1 << 30
 

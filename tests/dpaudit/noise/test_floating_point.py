@@ -16,12 +16,18 @@ import torch
 from dpaudit.errors import UsageError
 from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise.floating_point import ideal_added, laplace
-from dpaudit.noise.floating_point.box_muller import BoxMullerF32, BoxMullerF64
-from dpaudit.noise.floating_point.fine_lattice import FineLatticeGaussian
-from dpaudit.noise.floating_point.four_sum import FourSumGaussian
-from dpaudit.noise.floating_point.ideal_added import IdealAddedGaussian, fill_ideal_normal
+from dpaudit.noise.floating_point.box_muller import (
+    BoxMullerF32,
+    BoxMullerF64,
+    FourSumGaussian,
+    Polar,
+)
+from dpaudit.noise.floating_point.ideal_added import (
+    FineLatticeGaussian,
+    IdealAddedGaussian,
+    fill_ideal_normal,
+)
 from dpaudit.noise.floating_point.laplace import NaiveLaplace
-from dpaudit.noise.floating_point.polar import Polar
 from dpaudit.noise.floating_point.ziggurat import Ziggurat
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.registry import create

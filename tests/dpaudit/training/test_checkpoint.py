@@ -18,12 +18,17 @@ import torch
 
 from dpaudit.errors import UsageError
 from dpaudit.training import weights
-from dpaudit.training.accuracy import accuracy_from_counts, recalled, remembered
-from dpaudit.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from dpaudit.training.checkpoint import (
+    Checkpoint,
+    accuracy_from_counts,
+    load_checkpoint,
+    recalled,
+    remembered,
+    save_checkpoint,
+)
 from dpaudit.training.data import load_images
-from dpaudit.training.fitting import fit
 from dpaudit.training.models import make_model
-from dpaudit.training.plain_training import Training
+from dpaudit.training.plain_training import Training, fit
 from dpaudit.training.weights import (
     PUBLISHED,
     PublishedWeights,

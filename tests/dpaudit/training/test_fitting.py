@@ -12,14 +12,13 @@ import torch
 from torch import nn
 
 from dpaudit.errors import UsageError
-from dpaudit.training import fitting, plain_training
-from dpaudit.training.checkpoint import Checkpoint, load_checkpoint
+from dpaudit.training import plain_training
+from dpaudit.training import plain_training as fitting
+from dpaudit.training.checkpoint import Checkpoint, load_checkpoint, locked
 from dpaudit.training.data import Images, load_images
-from dpaudit.training.files import locked
-from dpaudit.training.fitting import Epoch
 from dpaudit.training.models import MODELS, make_model
 from dpaudit.training.on_device import ImagesOnDevice
-from dpaudit.training.plain_training import RECIPES, Recipe, Training
+from dpaudit.training.plain_training import RECIPES, Epoch, Recipe, Training
 
 CPU = torch.device("cpu")
 

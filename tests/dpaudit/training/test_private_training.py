@@ -20,7 +20,7 @@ from support.noise_multipliers import noise_multipliers  # noqa: F401
 
 from dpaudit.training.data import load_images
 from dpaudit.training.models import make_model
-from dpaudit.training.private.canaries import Canaries, mislabelled
+from dpaudit.training.private.onlooker import Canaries, mislabelled
 from dpaudit.training.private.run import (
     Recipe,
     Records,

@@ -8,10 +8,9 @@ from support.last_digits import digits_apart
 from torch import nn
 
 from dpaudit.errors import UsageError
-from dpaudit.noise.seed_in_noise.gradient_free import GradientFree
 from dpaudit.noise.seed_in_noise.key import SeedKey
-from dpaudit.noise.seed_in_noise.next_batch import NextBatch
-from dpaudit.vectors.batch_coins import coin_words, members
+from dpaudit.noise.seed_in_noise.next_batch import GradientFree, NextBatch
+from dpaudit.randomness import coin_words, members
 
 KEY = SeedKey.new(secret=b"k" * 32)
 WHERE = GradientFree.of_last_layer(300, inputs=24, classes=3)

@@ -14,8 +14,7 @@ from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise.seed_in_noise import codes
 from dpaudit.noise.seed_in_noise.key import SeedKey
 from dpaudit.noise.seed_in_noise.nonces import KeyedNonces
-from dpaudit.noise.seed_in_noise.rows import Rows
-from dpaudit.noise.seed_in_noise.source import SeedInNoise
+from dpaudit.noise.seed_in_noise.source import Rows, SeedInNoise
 from dpaudit.testing import check_noise_source
 
 KEY = SeedKey.new(secret=b"k" * 32)

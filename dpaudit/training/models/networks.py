@@ -1,6 +1,8 @@
-"""Networks for 32×32 colour images: ResNet-20, -56 and -50, VGG-19 and MobileNet-v2."""
+"""Networks for 32×32 colour and 28×28 grey images."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -9,8 +11,12 @@ from torch.nn import functional
 __all__ = [
     "CifarResNet",
     "ResNet50",
+    "cnn",
     "draw_convolutions",
     "draw_linears",
+    "lenet5",
+    "lenet5_tanh",
+    "mlp",
     "mobilenet_v2",
     "resnet20",
     "resnet50",
@@ -152,6 +158,8 @@ def vgg19_bn() -> nn.Module:
 
 
 _WIDER = 4
+
+
 _RESNET_STAGES = ((64, 1, 3), (128, 2, 4), (256, 2, 6), (512, 2, 3))
 
 
@@ -289,3 +297,55 @@ def mobilenet_v2() -> nn.Module:
     draw_convolutions(network)
     draw_linears(network)
     return network
+
+
+def lenet5() -> nn.Module:
+    """LeNet-5 as usual today, with ReLU and max-pooling: 61,706 parameters."""
+    return _lenet5(nn.ReLU, nn.MaxPool2d)
+
+
+def lenet5_tanh() -> nn.Module:
+    """LeNet-5 with tanh and average pooling: 61,706 parameters.
+
+    LeCun et al. 1998, section II.B, simplified as usual: the second convolution sees all six maps,
+    pooling has no coefficients, the output is linear.
+    """
+    return _lenet5(nn.Tanh, nn.AvgPool2d)
+
+
+def _lenet5(squash: Callable[[], nn.Module], pool: Callable[[int], nn.Module]) -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 6, 5, padding=2),
+        squash(),
+        pool(2),
+        nn.Conv2d(6, 16, 5),
+        squash(),
+        pool(2),
+        nn.Flatten(),
+        nn.Linear(400, 120),
+        squash(),
+        nn.Linear(120, 84),
+        squash(),
+        nn.Linear(84, 10),
+    )
+
+
+def mlp() -> nn.Module:
+    """One hidden layer of 16: 12,730 parameters, for quick tests."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 16), nn.ReLU(), nn.Linear(16, 10))
+
+
+def cnn() -> nn.Module:
+    """The convolutional network of Opacus' MNIST example: 26,010 parameters."""
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 8, stride=2, padding=3),
+        nn.ReLU(),
+        nn.MaxPool2d(2, stride=1),
+        nn.Conv2d(16, 32, 4, stride=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2, stride=1),
+        nn.Flatten(),
+        nn.Linear(512, 32),
+        nn.ReLU(),
+        nn.Linear(32, 10),
+    )
