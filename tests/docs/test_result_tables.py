@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import scipy
 from result_tables import MARKED, PAGES, TABLES, written, wrong_rows
+from result_tables.audits import zoo_whole
 from result_tables.defences import mitigations, submissions
 from result_tables.reading import ROOT, interval, results, rows
 
@@ -115,6 +116,7 @@ def sentences() -> Iterator[tuple[str, str]]:
         ("keyless", keyless()),
     ):
         yield from ((page, words) for words in found)
+    yield "README", zoo_whole()
     every = rows("calibrate")[-1]
     shown = f"{interval(every['share'], digits=2)} report a finding"
     yield "README", f"Of {every['audits']:,} audits of honest noise at α = 0.05, {shown}"

@@ -130,4 +130,4 @@ def test_page(name, tmp_path):
     ]
     assert not wrong, "\n\n".join(wrong)
     if name == "README.md":
-        assert len(steps) >= 15
+        assert len(steps) >= 6

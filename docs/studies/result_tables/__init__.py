@@ -61,7 +61,6 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "other-batteries": audits.other_batteries,
     "real-samplers": audits.real_samplers,
     "opacus-replay": defences.opacus_replay,
-    "peers-short": audits.peers_short,
     "pools": papers.pools,
     "proved-bugs": proofs.bugs,
     "proved-disjoint": proofs.specimens,
@@ -80,7 +79,6 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "topdown-attack": topdown.attack,
     "training": defences.training,
     "zoo": audits.zoo,
-    "zoo-short": audits.zoo_short,
     "zoo-unseen": audits.zoo_unseen,
 }
 
