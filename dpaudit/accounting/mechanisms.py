@@ -10,16 +10,12 @@ from dpaudit.accounting._checks import below_one, bisect, least_epsilon, positiv
 from dpaudit.errors import UsageError
 
 __all__ = [
-    "exponential_delta",
-    "exponential_epsilon",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_sigma",
-    "gaussian_sigma_classical",
     "gaussian_sigma_paper",
     "laplace_delta",
     "laplace_epsilon",
-    "laplace_scale",
 ]
 
 
@@ -134,99 +130,3 @@ def laplace_epsilon(delta: float, *, scale: float, sensitivity: float = 1.0) -> 
     below_one(delta)
     positive(scale=scale, sensitivity=sensitivity)
     return max(0.0, sensitivity / scale + 2 * math.log1p(-delta))
-
-
-def laplace_scale(epsilon: float, delta: float = 0.0, *, sensitivity: float = 1.0) -> float:
-    """The least scale at which one number plus Laplace noise is (ε, δ)-DP.
-
-    It is Δ/(ε − 2·ln(1 − δ)): Δ/ε at δ = 0. Not claimed: anything about noise in floating point,
-    whose low bits reveal the value (Mironov 2012). The sources ``discrete-laplace`` and
-    ``snapping`` are safe; the latter needs a little more scale.
-
-    Raises:
-        UsageError: ε or Δ not a finite number above 0, or δ outside [0, 1).
-
-    >>> laplace_scale(0.5)
-    2.0
-    """
-    below_one(delta)
-    positive(epsilon=epsilon, sensitivity=sensitivity)
-    return sensitivity / (epsilon - 2 * math.log1p(-delta))
-
-
-def exponential_delta(epsilon: float, *, bound: float) -> float:
-    """The exact worst-case profile δ(ε) of a mechanism whose log ratios lie within ``bound`` nats.
-
-    The log ratios are those between two neighbours. That is ``bound``-bounded range (Durfee and
-    Rogers 2019), and what an exponential mechanism of ε
-    = ``bound`` has: its loss at an outcome is η·(change of the utility) plus one number for all
-    outcomes. The worst loss sits on the two ends, t and t − bound, for some 0 ≤ t ≤ bound; then δ =
-    (e^bound − e^t)(1 − e^(ε − t))/(e^bound − 1), greatest at t = (bound + ε)/2:
-
-        δ(ε) = (1 − e^((ε − bound)/2))² / (1 − e^(−bound)) for 0 ≤ ε ≤ bound, and 0 above.
-
-    Formal guarantee: no such mechanism has more, and some exponential mechanism comes as near as
-    one likes (two groups of outcomes, one with utilities up by the sensitivity, the other down, in
-    the right proportion). At ε = 0 it is tanh(bound/4), as much as randomised response with
-    bound/2. Source: Dong, Durfee and Rogers 2020 (arXiv 1909.13830) for the two ends; the closed
-    form is derived here: δ = E(1 − e^ε·Y)₊ is convex in Y = e^(−loss), E Y = 1.
-
-    Raises:
-        UsageError: ε negative or NaN, or ``bound`` not a finite number above 0.
-
-    >>> exponential_delta(1.0, bound=1.0), round(exponential_delta(0.0, bound=1.0), 6)
-    (0.0, 0.244919)
-    """
-    if not epsilon >= 0:
-        raise UsageError(f"epsilon={epsilon}: must be a number ≥ 0")
-    positive(bound=bound)
-    return math.expm1((epsilon - bound) / 2) ** 2 / -math.expm1(-bound) if epsilon < bound else 0.0
-
-
-def exponential_epsilon(
-    eta: float, delta: float = 0.0, *, sensitivity: float = 1.0, monotone: bool = False
-) -> float:
-    """The least ε ≥ 0 at which every exponential mechanism with P ∝ exp(η·utility) is (ε, δ)-DP.
-
-    Utilities change by at most ``sensitivity`` Δ between neighbours, so the log ratios lie within
-    2ηΔ of one another; if ``monotone``, all change the same way and they lie within ηΔ (McSherry
-    and Talwar 2007, Theorem 6). At δ = 0 that is ε; else the inverse of :func:`exponential_delta`.
-
-    Raises:
-        UsageError: η or Δ not a finite number above 0, or δ outside [0, 1).
-
-    >>> exponential_epsilon(0.5), exponential_epsilon(0.5, monotone=True)
-    (1.0, 0.5)
-    """
-    below_one(delta)
-    positive(eta=eta, sensitivity=sensitivity)
-    bound = (1 if monotone else 2) * eta * sensitivity
-    # 1 − e^((ε − bound)/2) = √(δ·(1 − e^−bound))
-    return max(0.0, bound + 2 * math.log1p(-math.sqrt(delta * -math.expm1(-bound))))
-
-
-def gaussian_sigma_classical(epsilon: float, delta: float, *, sensitivity: float = 1.0) -> float:
-    """σ = Δ·√(2 ln(1.25/δ))/ε, the formula of textbooks, for ε ≤ 1 only.
-
-    Dwork and Roth 2014, Theorem A.1.
-
-    Formal guarantee: N(0, σ²I) is then (ε, δ)-DP. The theorem's proof needs ε < 1; above that the
-    formula is no proof, and for large ε it is false: at ε = 20, δ = 1e-5 the exact δ of that σ is
-    over a hundred times as large. :func:`~dpaudit.accounting.gaussian_sigma` is right for every ε,
-    and smaller.
-
-    Raises:
-        UsageError: ε not above 0 or above 1, δ not strictly between 0 and 1, Δ not a finite number
-            above 0.
-
-    >>> round(gaussian_sigma_classical(1.0, 1e-5), 4)
-    4.8448
-    """
-    positive(epsilon=epsilon, sensitivity=sensitivity)
-    probability(delta)
-    if epsilon > 1:
-        raise UsageError(
-            f"epsilon={epsilon}: the classical formula is proven for ε ≤ 1 and wrong for large ε; "
-            "use gaussian_sigma"
-        )
-    return sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / epsilon

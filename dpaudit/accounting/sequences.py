@@ -1,4 +1,4 @@
-"""Many releases about the same person: basic, advanced, optimal and numerical composition."""
+"""Many releases about the same person: basic, advanced and optimal composition."""
 
 from __future__ import annotations
 
@@ -6,22 +6,18 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.accounting._checks import below_one, bisect, pld_modules, positive
+from dpaudit.accounting._checks import below_one, bisect, positive
 from dpaudit.errors import UsageError
 
 __all__ = [
-    "GaussianLoss",
-    "LaplaceLoss",
     "Loss",
     "Method",
-    "PrivacyLoss",
     "compose",
     "optimal_delta",
 ]
@@ -45,62 +41,16 @@ class Loss:
         below_one(self.delta)
 
 
-@dataclass(frozen=True, slots=True)
-class LaplaceLoss:
-    """One number of sensitivity Δ plus Laplace noise of this scale.
-
-    Raises:
-        UsageError: a value that is not a finite number above 0.
-    """
-
-    scale: float
-    sensitivity: float = 1.0
-
-    def __post_init__(self) -> None:
-        positive(scale=self.scale, sensitivity=self.sensitivity)
-
-
-@dataclass(frozen=True, slots=True)
-class GaussianLoss:
-    """A query of L2 sensitivity Δ plus N(0, σ²I).
-
-    Raises:
-        UsageError: a value that is not a finite number above 0, or a Δ/σ that is not.
-    """
-
-    sigma: float
-    sensitivity: float = 1.0
-
-    def __post_init__(self) -> None:
-        positive(sigma=self.sigma, sensitivity=self.sensitivity)
-        if not 0 < self.sensitivity / self.sigma < math.inf:
-            raise UsageError(
-                f"sigma={self.sigma}: Δ/σ is not a finite number above 0; "
-                "take the two in other units"
-            )
-
-
-PrivacyLoss = Loss | LaplaceLoss | GaussianLoss
-
-
-Method = Literal["best", "basic", "advanced", "optimal", "pld"]
+Method = Literal["best", "basic", "advanced", "optimal"]
 Array = npt.NDArray[np.float64]
 
 _ATOMS = 1 << 21
-_CELLS = 4_000_000
 _SUM = 1e-11  # relative error of sums over atoms, to which 1e-15·Σ ln kᵢ! of the binomials comes
 _ROOT = 1e-14  # of the root, relative to Σεᵢ, and of the atoms' losses
 _SMALLEST = 1e-290  # of δ: below, probabilities that matter underflow
-_FOURIER = 1e-15  # of δ, per composition on a grid
 
 
-def compose(
-    losses: Sequence[PrivacyLoss],
-    *,
-    delta: float,
-    method: Method = "best",
-    discretization: float | None = None,
-) -> float:
+def compose(losses: Sequence[Loss], *, delta: float, method: Method = "best") -> float:
     """An ε such that all of ``losses`` together are (ε, ``delta``)-DP.
 
     It is infinite where the method has none at this δ.
@@ -111,25 +61,18 @@ def compose(
       Vadhan 2010, Theorem III.3, and its proof for unequal εᵢ).
     - ``optimal``: the least ε that holds for *all* mechanisms with these (εᵢ, δᵢ), exact but for
       rounding; see :func:`optimal_delta`.
-    - ``pld``: privacy loss distributions on a grid of ``discretization`` nats, rounded up, by
-      dp-accounting: the only one that takes :class:`LaplaceLoss` and :class:`GaussianLoss`. A
-      single ε falls on the grid's points, so that nothing but the library's truncation and what we
-      take off δ for its Fourier transform's rounding (1e-15 per release) comes on top of the exact
-      one; several are rounded up by up to one cell each. Default: 1/200 of the smallest ε or of
-      Δ/scale, but for at most 4 million cells.
-    - ``best``: the least of the first three that can be had (``optimal`` cannot where there are too
+    - ``best``: the least of these that can be had (``optimal`` cannot where there are too
       many different εᵢ).
 
     Formal guarantee: an upper bound (but for the last digit of Σεᵢ), for releases chosen
     adaptively, each of which has its loss whatever came before (the composition that Kairouz, Oh
     and Viswanath 2015 define). Not claimed: parameters that are themselves chosen adaptively; those
-    need a filter or an odometer.
+    need a filter or an odometer. Noise of a known law composes to less by its own profile: take
+    dp-accounting.
 
     Raises:
-        MissingExtraError: ``pld`` without dp-accounting.
-        UsageError: no losses; δ outside [0, 1), or below 2e-15 per release with ``pld``; noise for
-            a method other than ``pld``; too many different losses for ``optimal``, or too many
-            cells for ``pld``.
+        UsageError: no losses; δ outside [0, 1); another method; too many different losses for
+            ``optimal``.
 
     >>> compose([Loss(4.0)] * 3, delta=0.0)
     12.0
@@ -140,14 +83,9 @@ def compose(
     if not losses:
         raise UsageError("losses=[]: at least one release")
     below_one(delta)
-    if method not in ("best", "basic", "advanced", "optimal", "pld"):
-        raise UsageError(f"method={method}: must be best, basic, advanced, optimal or pld")
-    counted = Counter(losses)
-    if method == "pld":
-        return _numerical(counted, delta, discretization)
-    if discretization is not None:
-        raise UsageError(f"discretization={discretization}: for method pld only")
-    pure = _only_pairs(counted, method)
+    if method not in ("best", "basic", "advanced", "optimal"):
+        raise UsageError(f"method={method}: must be best, basic, advanced or optimal")
+    pure = Counter(losses)
     if method == "basic":
         return _basic(pure, delta)
     if method == "advanced":
@@ -175,26 +113,16 @@ def optimal_delta(epsilon: float, *, losses: Sequence[Loss]) -> float:
     of the losses' last digit, which matters where ε comes near the largest.
 
     Raises:
-        UsageError: ε negative or NaN; no losses; more than 2^21 terms (take
-            ``compose(…, method="pld")``).
+        UsageError: ε negative or NaN; no losses; more than 2^21 terms.
     """
     if not epsilon >= 0:
         raise UsageError(f"epsilon={epsilon}: must be a number ≥ 0")
     if not losses:
         raise UsageError("losses=[]: at least one release")
-    pure = _only_pairs(Counter(losses), "optimal")
+    pure = Counter(losses)
     loss, log_mass = _response(pure)
     log_kept = sum(n * math.log1p(-one.delta) for one, n in pure.items())
     return -math.expm1(log_kept) + math.exp(log_kept) * _hockey_stick(epsilon, loss, log_mass)
-
-
-def _only_pairs(counted: Counter[PrivacyLoss], method: str) -> Counter[Loss]:
-    for one in counted:
-        if not isinstance(one, Loss):
-            raise UsageError(
-                f"losses={one}: method {method} takes Loss(ε, δ) only; take method pld"
-            )
-    return Counter({one: n for one, n in counted.items() if isinstance(one, Loss)})
 
 
 def _basic(pure: Counter[Loss], delta: float) -> float:
@@ -228,7 +156,7 @@ def _response(pure: Counter[Loss]) -> tuple[Array, Array]:
     """Losses above 0 of all the randomised responses together, and their log probabilities."""
     if _atoms(pure) > _ATOMS:
         raise UsageError(
-            f"losses: {_atoms(pure):.2g} different outcomes, at most {_ATOMS}; take method pld"
+            f"losses: {_atoms(pure):.2g} different outcomes, at most {_ATOMS}; take method best"
         )
     loss, log_mass = np.zeros(1), np.zeros(1)
     for epsilon, n in _by_epsilon(pure).items():
@@ -271,69 +199,3 @@ def _optimal(pure: Counter[Loss], delta: float) -> float:
     if beyond(1.0) > 0:  # a loss that rounding put above the sum
         return top
     return min(top, top * (bisect(beyond, 0.0, 1.0) + _ROOT))
-
-
-def _scale(one: PrivacyLoss) -> float:
-    """The size of one release's loss, in nats."""
-    if isinstance(one, Loss):
-        return one.epsilon
-    return one.sensitivity / (one.scale if isinstance(one, LaplaceLoss) else one.sigma)
-
-
-def _dividing(epsilon: float, step: float) -> float:
-    """A step near ``step`` of which ε is a whole multiple, so that ±ε need no rounding up."""
-    cells = max(1, round(epsilon / step))
-    while epsilon / (epsilon / cells) != cells:
-        cells += 1  # powers of two always end this
-    return epsilon / cells
-
-
-def _numerical(counted: Counter[PrivacyLoss], delta: float, discretization: float | None) -> float:
-    lost = _FOURIER * sum(counted.values())
-    if delta < 2 * lost:
-        raise UsageError(
-            f"delta={delta}: method pld needs at least {2 * lost:.1e} here; "
-            "take method optimal or basic"
-        )
-    common, distribution = pld_modules("method=pld", "common", "privacy_loss_distribution")
-    scales = {one: _scale(one) for one in counted}
-    # all but 1e-15 of the composed loss lies within this of 0; the library's arrays are that long
-    reach = sum(
-        n * scales[one] * min(1.0, scales[one]) + 9 * math.sqrt(n) * scales[one]
-        for one, n in counted.items()
-    )
-    step = (
-        max(min(scales.values()) / 200, 2 * reach / _CELLS)
-        if discretization is None
-        else discretization
-    )
-    positive(discretization=step)
-    if all(isinstance(one, Loss) for one in counted) and len(set(scales.values())) == 1:
-        step = _dividing(next(iter(scales.values())), step)
-    if 2 * reach / step > 2 * _CELLS or max(scales.values()) / step > _CELLS:
-        raise UsageError(
-            f"discretization={step:.3g}: more than {_CELLS} cells; take a coarser grid"
-        )
-    parts = []
-    for one, n in counted.items():
-        if isinstance(one, Loss):
-            single = distribution.from_privacy_parameters(
-                common.DifferentialPrivacyParameters(one.epsilon, one.delta),
-                value_discretization_interval=step,
-            )
-        elif isinstance(one, LaplaceLoss):
-            single = distribution.from_laplace_mechanism(
-                one.scale, sensitivity=one.sensitivity, value_discretization_interval=step
-            )
-        else:
-            # n Gaussians are one (Dong, Roth and Su 2022): no grid is needed between them
-            single = distribution.from_gaussian_mechanism(
-                one.sigma / math.sqrt(n),
-                sensitivity=one.sensitivity,
-                value_discretization_interval=step,
-            )
-        parts.append(single if isinstance(one, GaussianLoss) else single.self_compose(n))
-    found = float(reduce(lambda a, b: a.compose(b), parts).get_epsilon_for_delta(delta - lost))
-    pairs = Counter({one: n for one, n in counted.items() if isinstance(one, Loss)})
-    plain = _basic(pairs, delta) if len(pairs) == len(counted) else math.inf
-    return max(0.0, min(found, plain))

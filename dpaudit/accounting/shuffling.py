@@ -13,10 +13,8 @@ from dpaudit.accounting._checks import positive, probability
 from dpaudit.errors import UsageError
 
 __all__ = [
-    "shuffled_closed_form",
     "shuffled_delta",
     "shuffled_epsilon",
-    "shuffled_response_epsilon",
 ]
 
 Array = npt.NDArray[np.float64]
@@ -28,36 +26,6 @@ _ROUNDING = 1e-9
 _HALVINGS = 60
 _MOST = 1 << 53
 _LARGEST = 700.0
-
-
-def shuffled_closed_form(local_epsilon: float, delta: float, *, users: int) -> float:
-    """ε of ``users`` shuffled reports, each ``local_epsilon``-DP, in closed form.
-
-    Feldman, McMillan and Talwar 2021, Theorem 3.1:
-
-    ε = ln(1 + (e^ε₀ − 1)/(e^ε₀ + 1)·(8√(e^ε₀·ln(4/δ)/n) + 8e^ε₀/n)), or ε₀ where that is less.
-
-    Formal guarantee: as for :func:`shuffled_epsilon`, under the theorem's condition, which we check
-    with 4/δ (the authors' program does; their text has 2/δ, which allows a little more): ε₀ ≤
-    ln(n/(16·ln(4/δ))).
-
-    Raises:
-        UsageError: a parameter out of range, or the condition does not hold;
-            :func:`shuffled_epsilon` has none.
-
-    >>> round(shuffled_closed_form(1.0, 1e-6, users=1_000_000), 4)
-    0.0235
-    """
-    _check(local_epsilon, users)
-    probability(delta)
-    if math.exp(local_epsilon) > users / (16 * math.log(4 / delta)):
-        raise UsageError(
-            f"local_epsilon={local_epsilon}: Theorem 3.1 holds up to ln(n/(16 ln(4/δ))) only; "
-            "use shuffled_epsilon"
-        )
-    x = math.exp(local_epsilon) / users
-    spread = 8 * math.sqrt(x * math.log(4 / delta)) + 8 * x
-    return min(local_epsilon, math.log1p(math.tanh(local_epsilon / 2) * spread))
 
 
 def shuffled_delta(epsilon: float, *, local_epsilon: float, users: int) -> float:
@@ -73,9 +41,9 @@ def shuffled_delta(epsilon: float, *, local_epsilon: float, users: int) -> float
     Formal guarantee: no less than the pair's δ: C's tails count as if they gave everything away,
     blocks of values of C are put to their lower end (one more clone is post-processing, so δ given
     C never rises with C), and the sum is raised for rounding, by 1e-9 relative and a little more
-    from 10^9 users on. Not claimed: tightness beyond that; :func:`shuffled_response_epsilon` is
-    smaller for randomised response, and later work (Feldman, McMillan and Talwar 2023) has more
-    clones.
+    from 10^9 users on. Not claimed: tightness beyond that; randomised response hides more (the
+    privacy blanket of Balle, Bell, Gascón and Nissim 2019), and later work (Feldman, McMillan and
+    Talwar 2023) has more clones.
 
     Raises:
         UsageError: ε negative or NaN, ε₀ not a finite number above 0, or ``users`` not from 1 to
@@ -109,44 +77,6 @@ def shuffled_epsilon(local_epsilon: float, delta: float, *, users: int) -> float
     probability(delta)
     clones = _Clones(local_epsilon, users - 1, math.exp(-local_epsilon), lost=_TAIL * delta)
     return _invert(clones, delta, local_epsilon)
-
-
-def shuffled_response_epsilon(
-    local_epsilon: float, delta: float, *, users: int, categories: int
-) -> float:
-    """An ε of ``users`` shuffled answers of k-ary randomised response, where more are clones.
-
-    Never above :func:`shuffled_epsilon`'s. With q = 1/(e^ε₀ + k − 1), everybody else's answer is
-    one of the two categories in question, either equally often, with probability 2q whatever their
-    own category (further answers there only help), and the person's own answer is neither with
-    probability (k − 2)q in both worlds. Show which answers are clones and whether the person's is
-    neither: the rest is the pair of :func:`shuffled_delta` with C ~ Bin(n − 1, 2q), in (e^ε₀ + 1)q
-    of all cases, so that δ is that times the pair's. 2q ≥ e^−ε₀ only for e^ε₀ ≥ k − 1; the smaller
-    of the two bounds is returned. Source: the decomposition of Balle, Bell, Gascón and Nissim 2019
-    (the privacy blanket), for two categories; ours in detail.
-
-    Raises:
-        UsageError: a parameter out of range, or fewer than 2 categories.
-
-    >>> round(shuffled_response_epsilon(1.0, 1e-6, users=1_000_000, categories=2), 5)
-    0.00351
-    """
-    _check(local_epsilon, users)
-    probability(delta)
-    if (
-        isinstance(categories, bool)
-        or not isinstance(categories, (int, np.integer))
-        or categories < 2
-    ):
-        raise UsageError(f"categories={categories}: must be a whole number of at least 2")
-    general = shuffled_epsilon(local_epsilon, delta, users=users)
-    # q without overflow
-    lie = math.exp(-local_epsilon) / (1 + (categories - 1) * math.exp(-local_epsilon))
-    share = (1 + math.exp(-local_epsilon)) / (1 + (categories - 1) * math.exp(-local_epsilon))
-    if delta >= share:
-        return 0.0
-    clones = _Clones(local_epsilon, users - 1, min(1.0, 2 * lie), lost=_TAIL * delta / share)
-    return min(general, _invert(clones, delta / share, local_epsilon))
 
 
 def _check(local_epsilon: float, users: int) -> None:

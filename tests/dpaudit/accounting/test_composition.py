@@ -23,8 +23,7 @@ from dpaudit.accounting import (
     pancake_epsilon,
     smoothed_pancake,
 )
-from dpaudit.accounting.mechanisms import laplace_epsilon
-from dpaudit.accounting.sequences import GaussianLoss, LaplaceLoss, Loss, compose, optimal_delta
+from dpaudit.accounting.sequences import Loss, compose, optimal_delta
 from dpaudit.errors import MissingExtraError, UsageError
 
 PERIOD = math.sqrt(2 * math.pi)
@@ -138,12 +137,8 @@ def test_without_the_library_the_extra_is_named(monkeypatch):
     law = {"sigma": 20.0, "beta": 0.5, "gamma": 32.0, "along": 0.5, "across": 0.8}
     for module in ("", ".pld", ".pld.pld_pmf", ".pld.common", ".pld.privacy_loss_distribution"):
         monkeypatch.setitem(sys.modules, f"dp_accounting{module}", None)
-    for call in (
-        lambda: compose_epsilon(1e-6, n=2, **law),
-        lambda: compose([Loss(1.0)], delta=1e-6, method="pld"),
-    ):
-        with pytest.raises(MissingExtraError, match=r"dpaudit\[accounting\]"):
-            call()
+    with pytest.raises(MissingExtraError, match=r"dpaudit\[accounting\]"):
+        compose_epsilon(1e-6, n=2, **law)
 
 
 # ---------------------------------------------------------------- sequences of losses
@@ -219,15 +214,13 @@ def _binomial_delta(factor, k, local):
     ("ratio", "k"), [(Fraction(11, 10), 200), (Fraction(3, 1), 30), (Fraction(50, 1), 12)]
 )
 @pytest.mark.parametrize("delta", [1e-8, 1e-3])
-def test_every_bound_holds_for_randomised_response_and_the_optimal_one_is_tight(
-    library, ratio, k, delta
-):
-    losses, methods = [Loss(math.log(ratio))] * k, ("basic", "advanced", "optimal", "pld", "best")
+def test_every_bound_holds_for_randomised_response_and_the_optimal_one_is_tight(ratio, k, delta):
+    losses, methods = [Loss(math.log(ratio))] * k, ("basic", "advanced", "optimal", "best")
     found = {m: compose(losses, delta=delta, method=m) for m in methods}
     for name, epsilon in found.items():
         factor = Fraction(math.exp(min(epsilon, 700.0)))  # beyond, δ = 0 whatever the ε
         assert float(_binomial_delta(factor, k, ratio)) <= delta * (1 + 1e-6), name
-    assert found["optimal"] == found["best"] == pytest.approx(found["pld"], rel=1e-6)
+    assert found["optimal"] == found["best"]
     assert found["optimal"] <= min(found["basic"], found["advanced"])
     below = Fraction(math.exp(found["optimal"] * (1 - 1e-6)))
     assert float(_binomial_delta(below, k, ratio)) > delta
@@ -293,34 +286,6 @@ def test_the_sum_is_the_answer_where_delta_is_below_all_rounding():
     assert compose([Loss(1e308)] * 10, delta=0.1) == math.inf
 
 
-def test_the_grid_pays_for_its_rounding(library):
-    """The library's transforms alone give 2.3073 at δ = 1e-14, where 2.3245 is the least."""
-    losses = [Loss(0.01)] * 1000
-    for delta in (2.1e-12, 1e-11, 1e-9, 1e-6):
-        grid = compose(losses, delta=delta, method="pld")
-        assert 1 <= grid / compose(losses, delta=delta, method="optimal") < 1.02
-    with pytest.raises(UsageError, match="at least 2"):
-        compose(losses, delta=1.9e-12, method="pld")
-
-
-def test_on_a_grid_different_losses_stay_above_the_optimal_and_one_epsilon_falls_on_it(library):
-    losses = [Loss(4.0)] * 6 + [Loss(1.0, 1e-9)] * 10 + [Loss(0.37)] * 8
-    optimal, grid = (compose(losses, delta=1e-6, method=m) for m in ("optimal", "pld"))
-    assert optimal * (1 - 1e-9) <= grid <= optimal * 1.01
-    losses = [Loss(0.1)] * 100
-    found = compose(losses, delta=1e-6, method="pld", discretization=0.0007)
-    assert found == pytest.approx(compose(losses, delta=1e-6, method="optimal"), rel=1e-8)
-
-
-def test_noise_composes_by_its_own_profile(library):
-    exact = gaussian_epsilon(1e-6, sigma=3 / math.sqrt(10))
-    assert exact <= compose([GaussianLoss(3.0)] * 10, delta=1e-6, method="pld") <= exact * 1.001
-    one, other = laplace_epsilon(0.01, scale=3.0), gaussian_epsilon(0.01, sigma=3.0)
-    assert one <= compose([LaplaceLoss(3.0)], delta=0.01, method="pld") <= one * 1.001
-    both = compose([GaussianLoss(3.0), LaplaceLoss(3.0)], delta=0.01, method="pld")
-    assert max(one, other) < both < one + other + 0.1
-
-
 def test_what_cannot_be_had_is_infinite_or_refused():
     leaky = [Loss(1.0, 1e-4)] * 20
     for method in ("basic", "advanced", "optimal", "best"):
@@ -335,13 +300,8 @@ def test_what_cannot_be_had_is_infinite_or_refused():
         lambda: compose([Loss(1.0)], delta=1.0),
         lambda: compose([Loss(1.0)], delta=math.nan),
         lambda: compose([Loss(1.0)], delta=1e-6, method="rdp"),
-        lambda: compose([GaussianLoss(1.0)], delta=1e-6),
-        lambda: compose([Loss(1.0)], delta=0.0, method="pld"),
-        lambda: compose([Loss(1.0)], delta=1e-6, discretization=0.1),
-        lambda: compose([Loss(1.0)] * 9, delta=1e-6, method="pld", discretization=1e-9),
         lambda: Loss(0.0),
         lambda: Loss(1.0, 1.0),
-        lambda: GaussianLoss(math.inf),
         lambda: optimal_delta(-1.0, losses=[Loss(1.0)]),
     ):
         with pytest.raises(UsageError):

@@ -11,10 +11,8 @@ import pytest
 
 from dpaudit.accounting.shuffling import (
     _Clones,
-    shuffled_closed_form,
     shuffled_delta,
     shuffled_epsilon,
-    shuffled_response_epsilon,
 )
 from dpaudit.errors import UsageError
 
@@ -53,13 +51,9 @@ def test_the_bounds_hold_for_every_set_of_answers(users, categories, local):
         assert true <= shuffled_delta(epsilon, local_epsilon=local, users=users) * (1 + 1e-12)
         if not 0 < true < 1:
             continue
-        for bound in (
-            shuffled_epsilon(local, true, users=users),
-            shuffled_response_epsilon(local, true, users=users, categories=categories),
-        ):
-            # the bound at the true δ cannot lie below the ε that the δ belongs to
-            assert bound >= epsilon * (1 - 1e-9)
-            assert bound <= local
+        bound = shuffled_epsilon(local, true, users=users)
+        # the bound at the true δ cannot lie below the ε that the δ belongs to
+        assert epsilon * (1 - 1e-9) <= bound <= local
 
 
 def _pair_delta(epsilon, *, local, users, clone):
@@ -123,9 +117,6 @@ def test_epsilon_is_the_least_with_that_delta(local, users):
         assert listed(epsilon, math.exp(-local)) <= delta
         if epsilon > 0:
             assert listed(epsilon * (1 - 1e-3), math.exp(-local)) > delta * (1 - 2e-4)
-        binary = shuffled_response_epsilon(local, delta, users=users, categories=2)
-        assert listed(binary, 2 / (math.exp(local) + 1)) <= delta
-        assert binary <= epsilon
 
 
 @pytest.mark.slow
@@ -137,16 +128,6 @@ def test_blocks_of_clones_round_up_and_only_a_little():
         scaled.append(root * shuffled_epsilon(1.0, 1e-3 / root, users=users))
     assert scaled == sorted(scaled, reverse=True)
     assert scaled[-1] > scaled[0] * 0.998
-
-
-@pytest.mark.parametrize(("local", "delta"), [(0.1, 1e-8), (4.0, 1e-4)])
-def test_the_closed_form_is_no_smaller_and_asks_its_condition(local, delta):
-    asked = 16 * math.log(4 / delta) * math.exp(local)
-    for users in (math.ceil(asked), 10 * math.ceil(asked), 10**8):
-        closed = shuffled_closed_form(local, delta, users=users)
-        assert shuffled_epsilon(local, delta, users=users) <= closed <= local
-    with pytest.raises(UsageError, match="shuffled_epsilon"):
-        shuffled_closed_form(local, delta, users=math.floor(asked) - 1)
 
 
 @pytest.mark.slow
@@ -169,7 +150,6 @@ def test_more_people_or_a_larger_delta_never_cost_more():
         lambda: shuffled_epsilon(1.0, 1e-6, users=0),
         lambda: shuffled_epsilon(1.0, 1e-6, users=1.5),
         lambda: shuffled_delta(-1.0, local_epsilon=1.0, users=10),
-        lambda: shuffled_response_epsilon(1.0, 1e-6, users=10, categories=1),
     ],
 )
 def test_values_out_of_range_are_refused(call):
