@@ -6,7 +6,6 @@ Source: SIGMOD 2026 (best paper), arXiv 2509.23834.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -216,27 +215,6 @@ class Pancake:
             first_block=first,
         )
         return as_asked(out, dtype, device)
-
-    def sample_like(self, tensors: Sequence[torch.Tensor], *, stream: Stream) -> list[torch.Tensor]:
-        """One release over a list of parameter tensors, as if flattened and joined in order.
-
-        Raises:
-            UsageError: their sizes do not add up to the key's dimension, or dtypes or devices
-                differ.
-        """
-        kinds = {(t.dtype, t.device) for t in tensors}
-        if len(kinds) != 1:
-            raise UsageError(
-                f"tensors of {len(kinds)} different dtypes or devices: one key draws one kind; "
-                "convert them"
-            )
-        ((dtype, device),) = kinds
-        total = sum(t.numel() for t in tensors)
-        flat = self.sample(1, total, stream=stream, dtype=dtype, device=device)[0]
-        return [
-            p.view(t.shape)
-            for p, t in zip(flat.split([t.numel() for t in tensors]), tensors, strict=True)
-        ]
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
         """Towards the key holder, at the most exposed neighbour: the exact profile, with its error.

@@ -335,16 +335,6 @@ def test_threads_do_not_change_the_numbers(make_key, stream):
         torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-def test_sample_like_is_the_sample_split(make_key, stream, dtype):
-    source = Pancake(key=make_key(dim=BLOCK + 30))
-    model = [torch.zeros(shape, dtype=dtype) for shape in ((BLOCK // 4, 4), (), (29,))]
-    noise = source.sample_like(model, stream=stream)
-    assert [(p.shape, p.dtype) for p in noise] == [(t.shape, t.dtype) for t in model]
-    flat = torch.cat([p.reshape(-1) for p in noise])
-    assert torch.equal(flat, source.sample(1, source.dim, stream=stream, dtype=dtype)[0])
-
-
 @pytest.mark.parametrize(
     ("start", "stop"),
     [(1, BLOCK), (0, BLOCK + 1), (BLOCK, BLOCK), (-BLOCK, BLOCK), (0, 4 * BLOCK), (SEVERAL,) * 2],
@@ -356,14 +346,6 @@ def test_bad_borders(several, stream, start, stop):
 
 def test_what_it_cannot_fill_is_refused(make_key, several, stream):
     small = Pancake(key=make_key(dim=64))
-    for model, says in (
-        ([torch.zeros(60), torch.zeros(3)], r"d=63.*dim=64"),
-        ([torch.zeros(32), torch.zeros(32, dtype=torch.float64)], "2 different dtypes"),
-        ([], "0 different dtypes"),
-        ([torch.zeros(64, dtype=torch.int64)], "no integer law"),
-    ):
-        with pytest.raises(UsageError, match=says):
-            small.sample_like(model, stream=stream)
     with pytest.raises(UsageError, match=r"d=65.*dim=64"):
         small.sample(1, 65, stream=stream, dtype=torch.float64)
     for dtype in (torch.int64, torch.bool):
