@@ -14,7 +14,7 @@ import statistics
 
 from harness import MACHINE, clocked, cpu, options
 
-from dpaudit.accounting.binomial import binomial_coins
+from dpaudit.accounting.mechanisms import binomial_coins
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.verifiable_counts.challenges import Challenges
 from dpaudit_mitigations.verifiable_counts.client_records import check_bit, prove_bit

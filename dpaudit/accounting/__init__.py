@@ -5,8 +5,12 @@
 
 from __future__ import annotations
 
-from dpaudit.accounting.composition import compose_epsilon, compose_epsilon_trivial
-from dpaudit.accounting.host import pancake_host_composition, pancake_host_epsilon
+from dpaudit.accounting.composition import (
+    compose_epsilon,
+    compose_epsilon_trivial,
+    pancake_host_composition,
+    pancake_host_epsilon,
+)
 from dpaudit.accounting.mechanisms import (
     gaussian_delta,
     gaussian_epsilon,

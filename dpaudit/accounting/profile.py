@@ -1,4 +1,7 @@
-"""The exact profile of the Gaussian pancake towards its key holder, also under added noise."""
+"""The exact profile of the Gaussian pancake towards its key holder, also under added noise.
+
+The proof for added noise is written out in ``dpaudit_mitigations/smoothing/PROOF.md``.
+"""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ import scipy.stats
 import torch
 
 from dpaudit.noise.pancake import Pancake
+from dpaudit.noise.pancake_cuda import condition_
 from dpaudit.vectors import BLOCK
-from dpaudit.vectors.conditioning import condition_
 
 pytestmark = [
     pytest.mark.gpu,

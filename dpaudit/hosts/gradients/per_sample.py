@@ -71,7 +71,7 @@ class PerSampleGradients:
                 raise UsageError(
                     f"model: {name} is a {type(layer).__name__} in training mode, so records have "
                     "no gradients of their own; convert it with "
-                    "dpaudit.training.models.norms.with_norm, or call eval()"
+                    "dpaudit.training.models.networks.with_norm, or call eval()"
                 )
         self.dtype, self.device, self._loss = dtype, torch.device(device), loss
         self._memory = room(self.device, cpu=32 << 20, part=8) if memory is None else memory

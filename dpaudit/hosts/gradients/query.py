@@ -18,7 +18,7 @@ from dpaudit.protocols import Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit.training.data import Images, load_images
 from dpaudit.training.models import MODELS
-from dpaudit.training.models.norms import with_norm
+from dpaudit.training.models.networks import with_norm
 from dpaudit.training.on_device import usable_device
 from dpaudit.training.weights import trained_network
 

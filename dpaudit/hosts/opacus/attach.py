@@ -225,7 +225,7 @@ def check_model(model: nn.Module) -> None:
         raise UsageError(
             f"model={type(model).__name__}: BatchNorm in {', '.join(mixing[:3])}{more} makes each "
             "record's gradient depend on the rest of its batch; convert it with "
-            "dpaudit.training.models.norms.with_norm(model, 'group') or 'frozen'"
+            "dpaudit.training.models.networks.with_norm(model, 'group') or 'frozen'"
         )
     for name, module in model.named_modules():
         check = ModuleValidator.VALIDATORS.get(type(module))

@@ -17,7 +17,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.accounting.distributed import discrete_gaussian_sum_bounds, skellam_bounds
+from dpaudit.accounting.discrete import discrete_gaussian_sum_bounds, skellam_bounds
 from dpaudit.errors import UsageError
 from dpaudit.protocols import Stream
 from dpaudit.types import EpsilonBounds

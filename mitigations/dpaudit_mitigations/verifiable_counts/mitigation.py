@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from dpaudit.accounting.binomial import binomial_coins, binomial_epsilon
+from dpaudit.accounting.mechanisms import binomial_coins, binomial_epsilon
 from dpaudit.errors import UsageError
 from dpaudit.protocols import Array, Host, NoiseSource, Stream
 from dpaudit.types import EpsilonBounds, Rehearsal
@@ -116,7 +116,7 @@ class VerifiableCounts:
     SHA-512 as a random oracle); a verifier that chooses coins flips uniform bits. What an honest
     prover sends can be simulated from the release. A vendor who knows every private bit but not the
     verifier's coins sees binomial noise too, as far as SHAKE-256 of 32 secret bytes, which these
-    coins are, is random. ε is the exact profile (``dpaudit.accounting.binomial``).
+    coins are, is random. ε is the exact profile (``dpaudit.accounting.mechanisms``).
 
     Not claimed: that the counts are true (a prover commits to any counts, unless clients commit to
     their own records: ``client_records.py``); anything against somebody with the transcript *and*

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from dpaudit.accounting.binomial import binomial_epsilon
+from dpaudit.accounting.mechanisms import binomial_epsilon
 from dpaudit.codec import to_dict
 from dpaudit.errors import CheatingError, MessageError, UsageError
 from dpaudit.randomness import KeyedStream

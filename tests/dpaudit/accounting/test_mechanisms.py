@@ -15,9 +15,11 @@ import scipy
 from support.laws import hockey_stick
 
 from dpaudit.accounting import gaussian_delta, gaussian_epsilon
-from dpaudit.accounting.binomial import binomial_coins, binomial_delta, binomial_epsilon
 from dpaudit.accounting.dpsgd import DpSgd, known_batch_epsilon, worst_known_batch_epsilon
 from dpaudit.accounting.mechanisms import (
+    binomial_coins,
+    binomial_delta,
+    binomial_epsilon,
     laplace_delta,
     laplace_epsilon,
 )

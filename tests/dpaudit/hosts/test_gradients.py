@@ -18,7 +18,7 @@ from dpaudit.randomness import KeyedStream
 from dpaudit.testing import check_host
 from dpaudit.training.data import load_images
 from dpaudit.training.models import make_model
-from dpaudit.training.models.norms import with_norm
+from dpaudit.training.models.networks import with_norm
 from dpaudit.training.plain_training import Training, fit
 
 LARGE = 1 << 30

@@ -20,9 +20,9 @@ from dpaudit.errors import MissingExtraError
 from dpaudit.noise import pancake_triton
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
+from dpaudit.noise.pancake_cuda import condition_
 from dpaudit.randomness import KeyedStream
 from dpaudit.vectors import BLOCK
-from dpaudit.vectors.conditioning import condition_
 
 SEED = (123 << 54) + 7
 SIGMA = 2.0

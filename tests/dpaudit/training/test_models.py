@@ -15,7 +15,7 @@ from opacus import GradSampleModule
 from opacus.validators import ModuleValidator
 
 from dpaudit.training.models import MODELS, make_model
-from dpaudit.training.models.norms import NORMS, FrozenNorm2d, with_norm
+from dpaudit.training.models.networks import NORMS, FrozenNorm2d, with_norm
 
 SHAPE = {"mnist": (1, 28, 28), "cifar10": (3, 32, 32)}
 

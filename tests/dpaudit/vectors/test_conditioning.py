@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from dpaudit.noise.pancake import Pancake
+from dpaudit.noise.pancake_cuda import condition_
 from dpaudit.vectors import BLOCK
-from dpaudit.vectors.conditioning import condition_
 from dpaudit.vectors.kernels import fill_normal, fill_pancake
 
 SEVERAL = 3 * BLOCK + 17

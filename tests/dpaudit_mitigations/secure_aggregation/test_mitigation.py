@@ -13,7 +13,7 @@ from support.keyed_attackers import guesses, half_a_spacing
 from support.laws import profile
 
 from dpaudit.accounting import gaussian_epsilon
-from dpaudit.accounting.distributed import (
+from dpaudit.accounting.discrete import (
     discrete_gaussian_sum_bounds,
     discrete_gaussian_sum_factor,
     skellam_bounds,

@@ -12,7 +12,7 @@ import scipy.stats
 import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from dpaudit.accounting.binomial import binomial_coins, binomial_epsilon
+from dpaudit.accounting.mechanisms import binomial_coins, binomial_epsilon
 from dpaudit.errors import CheatingError, MessageError, UsageError
 from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise.gaussian import Gaussian

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from dpaudit.accounting.binomial import binomial_epsilon
+from dpaudit.accounting.mechanisms import binomial_epsilon
 from dpaudit.errors import UsageError
 from dpaudit_mitigations.verifiable_counts.commitments import open_counts
 from dpaudit_mitigations.verifiable_counts.group import (
