@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from dpaudit_local.coins import LARGEST_EPSILON
 from dpaudit_local.count_mean_sketch import CountMeanSketch
 from dpaudit_local.hashing import HashFamily
@@ -47,7 +45,7 @@ class CountMedianSketch(CountMeanSketch):
         *,
         m: int | None = None,
         functions: int | None = None,
-        hashes: HashFamily | Literal["random", "three-wise"] = "random",
+        hashes: HashFamily | None = None,
         seed: int = 0,
     ) -> None:
         """``functions`` (285) hash functions to ``m`` (32,768) positions, or your own ``hashes``.
@@ -61,7 +59,7 @@ class CountMedianSketch(CountMeanSketch):
         self.privacy_parameter = privacy_number(
             "privacy_parameter", privacy_parameter, LARGEST_EPSILON
         )
-        if isinstance(hashes, str):
+        if hashes is None:
             m, functions = 32768 if m is None else m, 285 if functions is None else functions
         super().__init__(
             2 * self.privacy_parameter, m=m, functions=functions, hashes=hashes, seed=seed

@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.errors import UsageError
 from dpaudit.vectors.random_words import jit
 from dpaudit_local.hadamard_sketch import HadamardSketch
 from dpaudit_local.reports import HadamardReports
 from dpaudit_local.sketch_sums import MeanServer, read_only
 
-__all__ = ["HadamardServer", "walsh_hadamard"]
+__all__ = ["HadamardServer"]
 
 
 @jit
 def _transform(values):  # type: ignore[no-untyped-def]
+    """H·values of ``values`` (m,) in place, exactly; H[l, p] = (−1)^(ones of l & p)."""
     half = 1
     while half < values.size:
         for first in range(0, values.size, 2 * half):
@@ -29,26 +29,6 @@ def _transform(values):  # type: ignore[no-untyped-def]
 def _add(sums, functions, coordinates, signs):  # type: ignore[no-untyped-def]
     for i in range(signs.size):
         sums[functions[i], coordinates[i]] += signs[i]
-
-
-def walsh_hadamard(values: npt.NDArray[np.int64]) -> None:
-    """Replace ``values`` (m,) by H·values in place, exactly, in m·log2 m additions.
-
-    H[l, p] = (−1)^(ones of l & p).
-
-    Raises:
-        UsageError: m is no power of two.
-
-    >>> v = np.array([1, 0, 0, 2])
-    >>> walsh_hadamard(v)
-    >>> v.tolist()
-    [3, -1, -1, 3]
-    """
-    if values.ndim != 1 or values.size < 1 or values.size & (values.size - 1):
-        raise UsageError(
-            f"values={values.shape}: the transform needs one axis whose length is a power of two"
-        )
-    _transform(values)
 
 
 class HadamardServer(MeanServer[HadamardSketch]):

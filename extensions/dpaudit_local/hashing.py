@@ -1,4 +1,4 @@
-"""Families of hash functions for sketches: the position that each function gives an object.
+"""The hash functions of sketches: the position that each function gives an object.
 
 A family is public: it hides nothing, and no mechanism's ε rests on it. What it must give is utility
 (few chance collisions), and for an attack no regularity that real families would not have.
@@ -6,125 +6,160 @@ A family is public: it hides nothing, and no mechanism's ε rests on it. What it
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import Literal
+from typing import NoReturn, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
+from dpaudit.protocols import Stream
 from dpaudit.randomness import KeyedStream
-from dpaudit_local.hash_family import (
-    HashFamily,
-    RandomHashes,
-    ThreeWiseHashes,
-    check_family,
-    check_function,
-    check_functions,
-    refuse,
-)
+from dpaudit.vectors.random_words import inline, jit, mix, seed_words
+from dpaudit_local.inputs import whole_number
 
-__all__ = [
-    "HashFamily",
-    "RandomHashes",
-    "Sha256Hashes",
-    "ThreeWiseHashes",
-    "pair_positions",
-    "sketch_hashes",
-]
+__all__ = ["HashFamily", "RandomHashes", "pair_positions", "sketch_hashes"]
 
 _U = np.uint64
-_KEPT = 1 << 26  # positions that are remembered, 256 MiB
 
 
-class Sha256Hashes:
-    """Apple's functions: SHA-256 of the function's index and the UTF-8 string, modulo m.
+@runtime_checkable
+class HashFamily(Protocol):
+    """``count`` functions from objects (integers from 0) to positions 0 … ``size`` − 1.
 
-    The index has 32 bits, big-endian. Tang et al. 2017, Figure 16 (``_DPCMSSample
-    dataFor:hashAtIndex:…``): ``bswap ecx``, ``CC_SHA256_Update`` with those 4 bytes, again with
-    ``UTF8String`` of ``strlen`` bytes, then ``(var_50 & 0xffff0000 | var_50 & 0xffffffff) %
-    bitCount``, where ``var_50`` is the start of the digest. Read as what it says on a little-endian
-    processor: digest bytes 0 … 3 as a little-endian 32-bit number (the masks' union is all 32
-    bits). What the line leaves open: the odd masks may stand for a load of 16 bits, which for m a
-    power of two up to 65,536 (Apple's are 256, 1,024 and 32,768) gives the same position; and no
-    byte swap of the digest is shown, so none is made. Figure 17 writes 0 for the position.
+    Equal families compare equal.
     """
 
-    def __init__(self, count: int, size: int, *, names: Sequence[str]) -> None:
-        """``count`` functions to ``size`` positions; object i is the string ``names[i]``.
+    @property
+    def count(self) -> int:
+        """The number of functions."""
 
-        Raises:
-            UsageError: ``count`` or ``size`` out of range, no names, or a name that UTF-8 or
-                ``strlen`` would cut short.
-        """
-        self.count, self.size = check_family(count, size)
-        if not names:
-            raise UsageError("names=(): the family needs the string of each object")
-        self._names = tuple(_encoded(name) for name in names)
-        self._whole = lru_cache(maxsize=max(1, _KEPT // len(names)))(self._positions_of_all)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sha256Hashes) and (self.count, self.size, self._names) == (
-            other.count,
-            other.size,
-            other._names,
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.count, self.size, self._names))
-
-    def _positions_of_all(self, function: int) -> npt.NDArray[np.uint32]:
-        start = hashlib.sha256(function.to_bytes(4, "big"))
-        words = bytearray()
-        for name in self._names:
-            digest = start.copy()
-            digest.update(name)
-            words += digest.digest()[:4]
-        return _reduced(words, self.size)
-
-    def _check_objects(self, objects: npt.NDArray[np.int64]) -> None:
-        if objects.size and not 0 <= objects.min() <= objects.max() < len(self._names):
-            refuse(objects, len(self._names))
+    @property
+    def size(self) -> int:
+        """The number of positions, m."""
 
     def positions(self, objects: npt.NDArray[np.int64], function: int) -> npt.NDArray[np.uint32]:
-        """See :meth:`HashFamily.positions`; objects are indices into the names.
+        """Positions (n,) of ``objects`` (n,) under one function.
 
-        The first call for a function hashes all names (about half a microsecond each); the last
-        functions' positions, 256 MiB of them, are remembered.
+        Raises:
+            UsageError: an object or the function is outside the family's range.
         """
-        check_function(function, self.count)
-        self._check_objects(objects)
-        return self._whole(int(function))[objects]
 
     def each(
         self, objects: npt.NDArray[np.int64], functions: npt.NDArray[np.uint32]
     ) -> npt.NDArray[np.uint32]:
-        """See :meth:`HashFamily.each`; one hash per element, nothing remembered."""
-        check_functions(functions, objects, self.count)
-        self._check_objects(objects)
-        words = bytearray()
-        for x, function in zip(objects.tolist(), functions.tolist(), strict=True):
-            words += hashlib.sha256(function.to_bytes(4, "big") + self._names[x]).digest()[:4]
-        return _reduced(words, self.size)
+        """Positions (n,) of ``objects`` (n,), each under its own of ``functions`` (n,).
+
+        The same as :meth:`positions`.
+
+        Raises:
+            UsageError: an object or a function is outside the family's range.
+        """
 
 
-def _reduced(words: bytearray, size: int) -> npt.NDArray[np.uint32]:
-    return (np.frombuffer(words, dtype="<u4").astype(np.uint64) % _U(size)).astype(np.uint32)
+@inline
+def _keys(seed, function):  # type: ignore[no-untyped-def]
+    """Two words for one function."""
+    word = mix(seed[0] + _U(function) * _U(0x9E3779B97F4A7C15))
+    return word + seed[1], mix(word ^ seed[2])
 
 
-def _encoded(name: str) -> bytes:
-    if "\0" in name:
-        raise UsageError(
-            f"names={name!r}: strlen ends a name at its first NUL; leave such names out"
+@inline
+def _random(x, key, second, size):  # type: ignore[no-untyped-def]
+    word = mix(mix(_U(x) * _U(0x9E3779B97F4A7C15) + key) ^ second)
+    return np.uint32(((word >> _U(32)) * size) >> _U(32))
+
+
+@jit
+def _positions(out, objects, seed, function, size):  # type: ignore[no-untyped-def]
+    key, second = _keys(seed, function)
+    every = np.int64(0)
+    for i in range(objects.size):
+        every |= objects[i]
+        out[i] = _random(objects[i], key, second, size)
+    return every >= 0
+
+
+@jit
+def _each(out, objects, functions, seed, size):  # type: ignore[no-untyped-def]
+    every = np.int64(0)
+    for i in range(objects.size):
+        every |= objects[i]
+        key, second = _keys(seed, functions[i])
+        out[i] = _random(objects[i], key, second, size)
+    return every >= 0
+
+
+class RandomHashes:
+    """Hash values as good as independent: the "fully random" family of Gadotti et al.
+
+    A 64-bit mixer (SplitMix64's, four rounds) over 192 bits of the stream, the function and the
+    object; the upper 32 bits of the word times m, its upper half, is the position. So each
+    position's probability is within 2^-32 of 1/m, and exactly 1/m where m is a power of two. Not
+    claimed: anything but statistical quality (in particular no defence against someone who chooses
+    objects to collide).
+
+    >>> from dpaudit.randomness import KeyedStream
+    >>> family = RandomHashes(65536, 1024, stream=KeyedStream.from_seed(1))
+    >>> objects = np.arange(3)
+    >>> bool((family.positions(objects, 7) == family.each(objects, np.full(3, 7, np.uint32))).all())
+    True
+    """
+
+    def __init__(self, count: int, size: int, *, stream: Stream) -> None:
+        """``count`` functions to ``size`` positions, fixed by ``stream``.
+
+        Raises:
+            UsageError: ``count`` is not in 1 … 2^32 or ``size`` is not in 2 … 2^32.
+        """
+        self.count = whole_number("count", count, 1, 1 << 32, hint=": so many hash functions")
+        self.size = whole_number("size", size, 2, 1 << 32, hint=": so many positions has a sketch")
+        self._seed = seed_words(stream)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, RandomHashes)
+            and (self.count, self.size) == (other.count, other.size)
+            and bool((self._seed == other._seed).all())
         )
-    try:
-        return name.encode()
-    except UnicodeEncodeError as error:
-        raise UsageError(
-            f"names={name!r}: not a string of Unicode characters ({error.reason}); fix it"
-        ) from error
+
+    def __hash__(self) -> int:
+        return hash((self.count, self.size, self._seed.tobytes()))
+
+    def positions(self, objects: npt.NDArray[np.int64], function: int) -> npt.NDArray[np.uint32]:
+        """See :meth:`HashFamily.positions`; objects are any whole numbers from 0."""
+        if not 0 <= function < self.count:
+            last = self.count - 1
+            raise UsageError(f"function={function}: the family's functions are 0 … {last}")
+        out = np.empty(objects.shape, np.uint32)
+        if not _positions(out, objects, self._seed, function, _U(self.size)):
+            _refuse(objects)
+        return out
+
+    def each(
+        self, objects: npt.NDArray[np.int64], functions: npt.NDArray[np.uint32]
+    ) -> npt.NDArray[np.uint32]:
+        """See :meth:`HashFamily.each`; objects are any whole numbers from 0."""
+        if functions.shape != objects.shape:
+            raise UsageError(
+                f"functions={functions.shape}: one function per object, "
+                f"and there are {objects.shape}"
+            )
+        if functions.size and not 0 <= functions.min() <= functions.max() < self.count:
+            raise UsageError(
+                f"functions={functions.min()} … {functions.max()}: "
+                f"the family's are 0 … {self.count - 1}"
+            )
+        out = np.empty(objects.shape, np.uint32)
+        if not _each(out, objects, functions, self._seed, _U(self.size)):
+            _refuse(objects)
+        return out
+
+
+def _refuse(objects: npt.NDArray[np.int64]) -> NoReturn:
+    raise UsageError(
+        f"objects={objects.min()} … {objects.max()}: "
+        f"objects are whole numbers from 0 to {(1 << 63) - 1}"
+    )
 
 
 def pair_positions(
@@ -145,31 +180,22 @@ def pair_positions(
 
 
 def sketch_hashes(
-    hashes: HashFamily | Literal["random", "three-wise"],
-    *,
-    functions: int | None,
-    m: int | None,
-    seed: int,
+    hashes: HashFamily | None, *, functions: int | None, m: int | None, seed: int
 ) -> HashFamily:
-    """The family itself, or one of that kind under ``seed``.
+    """The family itself, or random functions under ``seed`` where there is none.
 
     By default 65,536 functions to 1,024 positions, as Apple's.
 
     Raises:
-        UsageError: no such kind, or ``functions`` or ``m`` that differ from those of the family
-            given.
+        UsageError: no family, or ``functions`` or ``m`` that differ from those of the family given.
     """
-    if isinstance(hashes, str):
-        kinds: dict[str, type[RandomHashes] | type[ThreeWiseHashes]] = {
-            "random": RandomHashes,
-            "three-wise": ThreeWiseHashes,
-        }
-        if hashes not in kinds:
-            raise UsageError(f"hashes={hashes}: a family, or one of {', '.join(kinds)}")
-        stream = KeyedStream.from_seed(seed).child("hashes", hashes)
-        return kinds[hashes](
+    if hashes is None:
+        stream = KeyedStream.from_seed(seed).child("hashes", "random")
+        return RandomHashes(
             65536 if functions is None else functions, 1024 if m is None else m, stream=stream
         )
+    if not isinstance(hashes, HashFamily):
+        raise UsageError(f"hashes={hashes}: no family of hash functions; none makes random ones")
     for name, asked, has in (("functions", functions, hashes.count), ("m", m, hashes.size)):
         if asked is not None and asked != has:
             raise UsageError(f"{name}={asked}: the hashes given have {has}; leave it out")

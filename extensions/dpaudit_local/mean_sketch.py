@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,18 +30,17 @@ class MeanSketch(abc.ABC):
         *,
         m: int | None = None,
         functions: int | None = None,
-        hashes: HashFamily | Literal["random", "three-wise"] = "random",
+        hashes: HashFamily | None = None,
         seed: int = 0,
     ) -> None:
-        """Use your own ``hashes``, or ``functions`` (65,536) of a kind to ``m`` (1,024) positions.
+        """Use your own ``hashes``, or ``functions`` (65,536) random ones of ``seed``.
 
-        ``seed`` fixes a family of such a kind.
+        They lead to ``m`` (1,024) positions.
 
         Raises:
             UsageError: ε not above 0 or beyond 32·``differing``; an ``m`` that the sketch refuses
-                (a Count Mean Sketch takes multiples of 8, a Hadamard one powers of two); an
-                unknown kind of hashes; ``m`` or ``functions`` that are not those of the ``hashes``
-                given.
+                (a Count Mean Sketch takes multiples of 8, a Hadamard one powers of two);
+                ``hashes`` that are no family; ``m`` or ``functions`` that are not theirs.
         """
         epsilon = privacy_number("epsilon", epsilon, self.differing * LARGEST_EPSILON)
         self.flip_words = lying_words(epsilon / self.differing, 2)

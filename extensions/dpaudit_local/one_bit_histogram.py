@@ -26,10 +26,10 @@ from dpaudit.protocols import Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit_local.coins import WORDS, epsilon_of_words, lying_words
 from dpaudit_local.hashing import HashFamily, RandomHashes
-from dpaudit_local.inputs import check_merge, check_objects, whole_number
+from dpaudit_local.inputs import check_objects, whole_number
 from dpaudit_local.reports import BitReports
 
-__all__ = ["OneBitHistogram", "OneBitServer"]
+__all__ = ["OneBitHistogram"]
 
 _BLOCK = 1 << 14
 
@@ -100,11 +100,6 @@ class OneBitHistogram:
     def flip(self) -> float:
         """F, the probability of the wrong sign."""
         return self._lie / WORDS
-
-    @property
-    def contrast(self) -> float:
-        """K − F = (e^ε − 1)/(e^ε + 1): what a reported sign keeps of the true one on average."""
-        return (WORDS - 2 * self._lie) / WORDS
 
     def _law(self) -> tuple[object, ...]:
         return self._lie, self.positions, self.vector, self.universe, self.hashes
@@ -187,93 +182,3 @@ class OneBitHistogram:
                 "reports.sign: each is −1 or +1, one for each position; a bit 0 of a database is −1"
             )
         return position.astype(np.uint32), sign.astype(np.int8)
-
-
-class OneBitServer:
-    """Adds signs up by position; memory p, however many reports.
-
-    With n reports, N_j of them at position j, S_j the sum of their signs and c the contrast, the
-    count of object x is estimated as p·(S_x/c + N_x)/2 for one-hot vectors, and as Σ_j S_j·φ_j(x)/c
-    for sign vectors φ.
-
-    Claimed: the first is unbiased; so is the second over the choice of the signs. Not claimed: that
-    it is so for signs once chosen, which add Σ_{y≠x} n_y·⟨φ(x), φ(y)⟩/p for good;
-    :meth:`standard_error` allows for that.
-    """
-
-    def __init__(self, mechanism: OneBitHistogram) -> None:
-        """A server with no reports yet, for devices with this ``mechanism``."""
-        self.mechanism = mechanism
-        self._sums = np.zeros(mechanism.positions, dtype=np.int64)
-        self._visits = np.zeros(mechanism.positions, dtype=np.int64)
-
-    @property
-    def reports(self) -> int:
-        """How many reports were added."""
-        return int(self._visits.sum())
-
-    def add(self, reports: BitReports) -> None:
-        """Take in reports.
-
-        Raises:
-            UsageError: positions or signs of another shape or type, or out of range; nothing is
-                added then.
-        """
-        position, sign = self.mechanism._checked(reports)
-        p = self.mechanism.positions
-        visits = np.bincount(position, minlength=p)
-        self._visits += visits
-        self._sums += 2 * np.bincount(position[sign > 0], minlength=p) - visits
-
-    def merge(self, other: OneBitServer) -> None:
-        """Take in what another server of the same mechanism added up.
-
-        Raises:
-            UsageError: its devices have another mechanism, or it is this server.
-        """
-        check_merge(self, other)
-        self._sums += other._sums
-        self._visits += other._visits
-
-    def estimate(self, objects: npt.NDArray[np.int64] | None = None) -> npt.NDArray[np.float64]:
-        """The estimated count of each of ``objects``, or of the whole universe; not clipped.
-
-        Sign vectors take u·p steps.
-
-        Raises:
-            UsageError: objects of another shape or type, or outside 0 … ``universe`` − 1.
-        """
-        law = self.mechanism
-        every = np.arange(law.universe) if objects is None else objects
-        every = check_objects(every, law.universe).astype(np.int64)
-        if law.hashes is None:
-            return np.asarray(
-                law.positions * (self._sums[every] / law.contrast + self._visits[every]) / 2
-            )
-        total = np.full(len(every), float(self._sums.sum()))
-        for j in np.flatnonzero(self._sums).tolist():
-            total -= 2.0 * self._sums[j] * law.hashes.positions(every, j)
-        return total / law.contrast
-
-    def standard_error(
-        self, objects: npt.NDArray[np.int64] | None = None
-    ) -> npt.NDArray[np.float64]:
-        """The standard error of :meth:`estimate`, the people being as they are.
-
-        Estimated counts stand for the true ones. One-hot: of positions and flips, √(n·p·(1/c² −
-        1)/4 + n_x·(p − 1)). Signs: of the choice of signs as well, √(Σ_j S_j²/c² − n_x²/p), the
-        second moment of a sum whose signs are random for anybody but x.
-
-        Raises:
-            UsageError: objects of another shape or type, or outside 0 … ``universe`` − 1.
-        """
-        law, n = self.mechanism, self.reports
-        have = np.clip(self.estimate(objects), 0, n)
-        if law.hashes is None:
-            variance = n * law.positions * (law.contrast**-2 - 1) / 4 + have * (law.positions - 1)
-        else:
-            variance = (
-                np.square(self._sums, dtype=np.float64).sum() / law.contrast**2
-                - have**2 / law.positions
-            )
-        return np.asarray(np.sqrt(np.maximum(variance, 0.0)))

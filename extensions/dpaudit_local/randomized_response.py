@@ -7,7 +7,6 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.errors import UsageError
 from dpaudit.protocols import Stream
 from dpaudit_local.coins import WORDS, epsilon_of_words, lying_words
 from dpaudit_local.inputs import check_merge, check_objects
@@ -41,34 +40,6 @@ class RandomizedResponse:
         """
         self._lie = lying_words(epsilon, categories)
         self.categories = int(categories)
-
-    @classmethod
-    def from_truth(cls, probability: float) -> RandomizedResponse:
-        """Warner's own parameter: the probability that the spinner points at the question.
-
-        It lies in (½, 1). The lie's probability is 1 − ``probability``, rounded up to a multiple of
-        2^-64; ε is ln(P/(1 − P)).
-
-        Raises:
-            UsageError: not in (½, 1), or so near to 1 that ε is beyond 32.
-        """
-        if not 0.5 < probability < 1:
-            raise UsageError(
-                f"probability={probability}: must lie in (0.5, 1); at 0.5 an answer says nothing"
-            )
-        answer = cls(math.log(probability / (1 - probability)))
-        numerator, denominator = float(probability).as_integer_ratio()
-        answer._lie = -(-WORDS * (denominator - numerator) // denominator)
-        return answer
-
-    @classmethod
-    def two_coins(cls) -> RandomizedResponse:
-        """The two-coin survey of textbooks.
-
-        Heads, tell the truth; tails, throw again and say yes for heads, no for tails. The truth has
-        probability ½ + ½·½ = ¾ and the lie ¼: ε = ln 3, both probabilities exact.
-        """
-        return cls.from_truth(0.75)
 
     @property
     def epsilon(self) -> float:

@@ -84,8 +84,8 @@ def sample_sketch(
     2·k·m binomials always.
 
     Raises:
-        UsageError: ``counts`` are negative, no whole numbers, or objects that the hash family does
-            not know.
+        UsageError: ``counts`` are negative, no whole numbers, or of more objects than the hash
+            family knows.
     """
     counts = np.asarray(counts)
     if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts < 0).any():

@@ -75,10 +75,10 @@ def sketch_error(
         Var = (m/(m − 1))²·[f(x)·own + (n − f(x))·(others + (1 − 1/m)/m) + (1 − 1/m)/(k·m)·Σ_{y≠x}
         f(y)·(f(y) − 1)]
 
-    over the devices' randomness and that of a three-wise independent family. Derived here: Pan 2024
-    (arXiv 2406.03785) finds errors in the expectation and variance of Apple's paper ("Learning with
-    Privacy at Scale", 2017). Not claimed: the error under one given family, whose collisions (the
-    last term) are the same at every collection.
+    over the devices' randomness and that of a three-wise independent family, as random functions
+    are. Derived here: Pan 2024 (arXiv 2406.03785) finds errors in the expectation and variance of
+    Apple's paper ("Learning with Privacy at Scale", 2017). Not claimed: the error under one given
+    family, whose collisions (the last term) are the same at every collection.
 
     Raises:
         UsageError: ``counts`` are negative, above ``n``, or no (u,) array of finite numbers.

@@ -15,31 +15,20 @@ from dpaudit_local.count_mean_sketch import CountMeanSketch
 from dpaudit_local.count_median_sketch import CountMedianSketch
 from dpaudit_local.hadamard_server import HadamardServer
 from dpaudit_local.hadamard_sketch import HadamardSketch
-from dpaudit_local.hashing import Sha256Hashes
 from dpaudit_local.identity import Identity
-from dpaudit_local.one_bit_histogram import OneBitHistogram, OneBitServer
+from dpaudit_local.one_bit_histogram import OneBitHistogram
 from dpaudit_local.randomized_response import RandomizedResponse, RandomizedResponseServer
 from dpaudit_local.rappor import Rappor
 from dpaudit_local.rappor_server import RapporServer
 from dpaudit_local.second_coins import SecondCoins
 
-
-def sha256(count, size, n):
-    return Sha256Hashes(count, size, names=[f"w{i}" for i in range(n)])
-
-
 CONFORM = {
     "count-mean-sketch": CountMeanSketch(2.0, m=16, functions=8),
     "count-mean-sketch of Apple's size": CountMeanSketch(4.0),
-    "count-mean-sketch, three-wise": CountMeanSketch(
-        4.0, hashes="three-wise", m=256, functions=500
-    ),
-    "count-mean-sketch, sha256": CountMeanSketch(2.0, hashes=sha256(100, 1024, 20)),
     "count-median-sketch": CountMedianSketch(),
     "count-median-sketch, small": CountMedianSketch(2.0, m=64, functions=16),
     "hadamard-sketch": HadamardSketch(2.0, m=16, functions=8),
     "hadamard-sketch of Apple's size": HadamardSketch(4.0),
-    "hadamard-sketch, three-wise": HadamardSketch(2.0, hashes="three-wise"),
     "identity": Identity(),
     "one-bit-histogram": OneBitHistogram(1.0, positions=12),
     "one-bit-histogram of signs": OneBitHistogram(1.0, positions=12, vector="signs", universe=12),
@@ -121,8 +110,6 @@ SERVERS = {
     ),
     "count-median-sketch": (CountMeanServer, CountMedianSketch(1.0, m=64, functions=16)),
     "hadamard-sketch": (HadamardServer, HadamardSketch(2.1, m=16, functions=8)),
-    "one-bit-histogram": (OneBitServer, OneBitHistogram(1.5, positions=12)),
-    "one-bit-histogram of signs": (OneBitServer, OneBitHistogram(1.0, positions=13)),
     "randomized-response": (RandomizedResponseServer, RandomizedResponse(1.6, categories=12)),
     "rappor": (RapporServer, Rappor(seed=1)),
 }

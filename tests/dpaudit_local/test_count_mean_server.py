@@ -109,7 +109,7 @@ def errors(kind, server, trials, *, m, functions, epsilon):
     objects = np.repeat(np.arange(COUNTS.size), COUNTS)
     out = np.empty((trials, COUNTS.size))
     for i in range(trials):
-        mechanism = kind(epsilon, m=m, functions=functions, hashes="three-wise", seed=i)
+        mechanism = kind(epsilon, m=m, functions=functions, seed=i)
         one = server(mechanism)
         one.add(mechanism.privatize(objects, stream=KeyedStream.from_seed(i).child("trial")))
         out[i] = one.estimate(np.arange(COUNTS.size)) - COUNTS

@@ -13,7 +13,7 @@ from support.laws import largest_ratio, logarithm
 from dpaudit.errors import UsageError
 from dpaudit.randomness import KeyedStream
 from dpaudit_local.hashing import RandomHashes
-from dpaudit_local.one_bit_histogram import OneBitHistogram, OneBitServer
+from dpaudit_local.one_bit_histogram import OneBitHistogram
 from dpaudit_local.reports import BitReports
 
 SMALL = [
@@ -103,62 +103,6 @@ def test_reports_follow_the_law_and_a_weaker_coin_would_be_seen(mechanism):
     assert scipy.stats.chisquare(cells(weak, 1, n, "cells"), expected).pvalue < 1e-4
 
 
-@pytest.mark.parametrize("mechanism", SMALL)
-def test_the_estimate_is_unbiased_in_exact_arithmetic(mechanism):
-    """The estimate is linear in reports: the mean over single reports' estimates is the total's."""
-    law, p = law_of_the_sampler(mechanism), mechanism.positions
-    universe = np.arange(mechanism.universe)
-    vectors = np.array([mechanism.signs(np.full(p, x), np.arange(p)) for x in universe], float)
-    overlap = np.eye(len(universe)) if mechanism.hashes is None else vectors @ vectors.T / p
-    for x in universe:
-        mean = np.zeros(len(universe))
-        for j, s in itertools.product(range(p), (-1, 1)):
-            server = OneBitServer(mechanism)
-            server.add(BitReports(np.array([j]), np.array([s])))
-            mean += float(law[x, j, s]) * server.estimate()
-        np.testing.assert_allclose(mean, overlap[x], atol=1e-12)
-
-
-def collections(vector):
-    """True counts, 200 collections' estimates less those, and standard errors; (200, 60) each."""
-    people = np.repeat(np.arange(40), np.linspace(0, 780, 40).astype(int))
-    people = np.append(people, np.full(20_000, 7))
-    true, root = np.bincount(people, minlength=60), KeyedStream.from_seed("collections")
-    off, errors = [], []
-    for i in range(200):
-        mechanism = OneBitHistogram(1.0, positions=256, vector=vector, universe=60, seed=i)
-        server = OneBitServer(mechanism)
-        server.add(mechanism.privatize(people, stream=root.child(i)))
-        off.append(server.estimate() - true)
-        errors.append(server.standard_error())
-    return true, np.array(off), np.array(errors)
-
-
-def check_z(z, tolerance):
-    """Each object, the most frequent one too, all of them, and their mean."""
-    low, high = scipy.stats.chi2.ppf([0.0002, 0.9998], len(z))
-    squares = (z**2).sum(axis=0)
-    assert ((low < squares) & (squares < high)).all()
-    assert abs((z**2).mean() - 1) < tolerance
-    assert abs(z.mean()) < 4 / math.sqrt(z.size)
-
-
-@pytest.mark.slow
-def test_the_standard_error_of_one_hot_vectors_is_that_of_repeated_collections():
-    true, off, errors = collections("one-hot")
-    c = (math.e - 1) / (math.e + 1)
-    exact = np.sqrt(true.sum() * 256 * (c**-2 - 1) / 4 + true * 255)
-    check_z(off / exact, 4 * math.sqrt(2 / off.size))
-    # with estimates, none below 0, for true counts
-    np.testing.assert_allclose(errors.mean(axis=0), exact, rtol=0.03)
-
-
-@pytest.mark.slow
-def test_the_standard_error_of_signs_has_their_collisions_in_it():
-    _, off, errors = collections("signs")
-    check_z(off / errors, 0.06)
-
-
 def test_a_default_device_speaks_apples_format():
     mechanism = OneBitHistogram()
     assert (mechanism.epsilon, mechanism.positions) == (1.0, 5000)
@@ -167,18 +111,6 @@ def test_a_default_device_speaks_apples_format():
     assert reports.sign.dtype == np.int8
     assert reports.position.max() < 5000
     assert set(reports.sign.tolist()) == {-1, 1}
-
-
-def test_servers_of_equal_mechanisms_merge_and_estimate_some_objects():
-    one, same = (
-        OneBitServer(OneBitHistogram(positions=20, vector="signs", seed=4)) for _ in range(2)
-    )
-    one.add(one.mechanism.privatize(np.arange(300) % 20, stream=KeyedStream.from_seed("servers")))
-    np.testing.assert_array_equal(one.estimate(np.array([7, 2])), one.estimate()[[7, 2]])
-    same.merge(one)
-    assert same.reports == 300
-    with pytest.raises(UsageError, match="positions=1"):
-        one.mechanism.signs(np.arange(3), np.array([1]))
 
 
 def hashes(count, size):
@@ -216,19 +148,19 @@ def test_bad_options(options, message):
         ([0, 1], [1], "one for each position"),
     ],
 )
-def test_bad_reports_add_nothing(position, sign, message):
-    mechanism, server = SMALL[0], OneBitServer(SMALL[0])
+def test_bad_reports(position, sign, message):
     reports = BitReports(np.array(position), np.array(sign))
-    for call in (server.add, lambda r: mechanism.log_likelihood(r, np.array([0]))):
-        with pytest.raises(UsageError, match=message):
-            call(reports)
-    assert server.reports == 0
+    with pytest.raises(UsageError, match=message):
+        SMALL[0].log_likelihood(reports, np.array([0]))
 
 
 @pytest.mark.parametrize("mechanism", SMALL)
 def test_bad_objects(mechanism):
-    server = OneBitServer(mechanism)
     for objects in ([9], [-1], [0.5], [[1]], [True]):
-        for call in (server.estimate, lambda x: mechanism.privatize(x, stream=Words([], []))):
-            with pytest.raises(UsageError, match="objects"):
-                call(np.array(objects))
+        with pytest.raises(UsageError, match="objects"):
+            mechanism.privatize(np.array(objects), stream=Words([], []))
+
+
+def test_positions_are_one_for_each_object():
+    with pytest.raises(UsageError, match="positions=1"):
+        SMALL[0].signs(np.arange(3), np.array([1]))

@@ -76,25 +76,6 @@ def test_one_word_fewer_for_lies_would_break_the_claim():
     assert next(map(logarithm, ratios)) <= 1 < next(map(logarithm, ratios))
 
 
-def test_two_coins_of_the_survey():
-    survey = RandomizedResponse.two_coins()
-    truth, lie = Fraction(0), Fraction(0)
-    # of somebody whose truth is yes
-    for first, second in itertools.product(("heads", "tails"), repeat=2):
-        said_yes = first == "heads" or second == "heads"
-        truth, lie = truth + Fraction(said_yes, 4), lie + Fraction(not said_yes, 4)
-    assert survey.words == (truth * 2**64, lie * 2**64)
-    assert survey.epsilon == math.log(3)
-    assert law_of_the_sampler(survey)[1, 0] == Fraction(1, 4)
-
-
-@pytest.mark.parametrize("probability", [0.5000001, 0.75, 0.9, 1 - 1e-9])
-def test_warners_spinner(probability):
-    mechanism = RandomizedResponse.from_truth(probability)
-    assert mechanism.truth == pytest.approx(probability, rel=1e-15)
-    assert mechanism.epsilon == pytest.approx(math.log(probability / (1 - probability)), rel=1e-7)
-
-
 def frequencies(mechanism, x, n, name):
     said = mechanism.privatize(np.full(n, x), stream=KeyedStream.from_seed(name)).category
     return np.bincount(said, minlength=mechanism.categories)
@@ -175,7 +156,6 @@ def test_numpys_numbers_are_numbers():
         # more categories than words
         ("epsilon", lambda k: RandomizedResponse(1e-9, categories=k), (1 << 40, (1 << 40) + 1)),
         ("epsilon", RandomizedResponse, (1e-30,)),
-        ("probability", RandomizedResponse.from_truth, (0.5, 1.0, 0.2, math.nan)),
     ],
 )
 def test_what_is_out_of_range(name, make, values):

@@ -11,7 +11,7 @@ from support.laws import largest_ratio
 
 from dpaudit.errors import UsageError
 from dpaudit.randomness import KeyedStream
-from dpaudit_local.hashing import RandomHashes, Sha256Hashes
+from dpaudit_local.hashing import RandomHashes
 from dpaudit_local.rappor import Rappor
 from dpaudit_local.reports import BloomReports
 
@@ -182,16 +182,6 @@ def test_bloom_filters_agree_with_positions_and_share_nothing_between_cohorts():
         assert min(map(len, sets)) < 3  # collisions are there to be seen
     apart = mechanism.positions(objects, 0) != mechanism.positions(objects, 1)
     assert apart.any(axis=1).mean() > 0.9
-
-
-def test_strings_by_apples_hash_functions():
-    names = ["google.com", "example.org", "wikipedia.org"]
-    hashes = Sha256Hashes(64, 32, names=names)
-    mechanism = Rappor(bits=32, cohorts=32, universe=3, hashes=hashes)
-    assert mechanism.positions(np.array([1]), 31)[0].tolist() == [
-        hashes.positions(np.array([1]), f)[0] for f in (62, 63)
-    ]
-    assert len(mechanism.privatize(np.array([0, 2]), stream=KeyedStream.from_seed(0))) == 2
 
 
 def test_cohorts_are_drawn_uniformly_and_a_seed_makes_another_mechanism():

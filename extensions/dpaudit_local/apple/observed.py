@@ -20,7 +20,7 @@ from dpaudit_local.apple.configuration.resolving import resolve
 from dpaudit_local.apple.model import Configuration, Database, Report
 from dpaudit_local.apple.report_limits import ReportLimits
 
-__all__ = ["UNKNOWN", "Day", "Observed", "Spending", "Spent", "observe"]
+__all__ = ["UNKNOWN", "Day", "Observed", "Spending", "Spent"]
 
 UNKNOWN = "(not in the configuration)"
 """The budget of keys that the configuration does not have."""
@@ -171,20 +171,6 @@ class Spending:
                 f"records, or {MOST_SUMS} days and kinds; audit the reports in parts",
                 serious=True,
             )
-
-
-def observe(
-    reports: Iterable[Report],
-    configuration: Configuration,
-    *,
-    database: Database | None = None,
-    shown: Mapping[Group, Shown] | None = None,
-) -> Observed:
-    """What ``reports`` spent of the budgets of ``configuration``; only sums are kept in memory."""
-    spending = Spending(configuration, database=database)
-    for report in reports:
-        spending.add(report)
-    return spending.observed(shown)
 
 
 def _rate(claimed: float, span: int) -> str:

@@ -40,7 +40,6 @@ class _Game:
     mechanism: LocalMechanism
     held: dict[str, npt.NDArray[np.float64] | None]
     evidence: dict[str, PoolEvidence]
-    priors: dict[str, npt.NDArray[np.float64] | None]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -87,23 +86,18 @@ class PoolInference(DeviceOptions):
     """A policy with its options, e.g. ``capped:limit=30``."""
     popularity_submissions: int = 1_000_000
     """Other people's submissions that a strong adversary estimates popularity from."""
-    pool_size_prior: bool = False
-    """Multiply scores by p̂(P_i), each pool's size or estimated mass, as the authors' code does."""
     memoised: bool | None = None
     """Whether adversaries take equal reports as one object's; None: if the policy is so named."""
     gamma: float | None = None
     """Everybody's relevant interest; None: uniform."""
     delta: float | None = None
     """Everybody's polarisation; None: uniform."""
-    nodes: int | None = None
-    """Of the quadrature, a side; None: ``posterior.default_nodes``."""
     threads: int = 2
     """Changes no number."""
 
     def __post_init__(self) -> None:
-        for name in ("pool_size_prior", "memoised"):
-            if getattr(self, name) not in (True, False, None):
-                raise UsageError(f"{name}={getattr(self, name)!r}: must be true or false")
+        if self.memoised not in (True, False, None):
+            raise UsageError(f"memoised={self.memoised!r}: must be true or false")
         self.people = load_setting(self.setting)
         self.adversaries = check_adversaries(self.adversaries)
         if isinstance(self.observations, (int, str)) or not len(self.observations):
@@ -118,8 +112,6 @@ class PoolInference(DeviceOptions):
             self.memoised = Reference.parse(self.submissions).name == "memoised"
         for name in ("popularity_submissions", "threads"):
             setattr(self, name, whole_number(name, getattr(self, name), 1))
-        if self.nodes is not None:
-            self.nodes = whole_number("nodes", self.nodes, 1)
 
     def play(
         self, users: int, *, stream: Stream, progress: Callable[[int, int], None] | None = None
@@ -200,11 +192,7 @@ class PoolInference(DeviceOptions):
             evidence = {
                 adversary: shared.against(popularity) for adversary, popularity in held.items()
             }
-        masses = {**held, NON_PRIVATE: None}
-        priors = {
-            a: pools.masses(p)[1:] if self.pool_size_prior else None for a, p in masses.items()
-        }
-        return _Game(mechanism, held, evidence, priors)
+        return _Game(mechanism, held, evidence)
 
     def _posteriors(
         self, game: _Game, crowd: People, stream: Stream
@@ -234,13 +222,13 @@ class PoolInference(DeviceOptions):
                 [(seen == i).cumsum(axis=1) for i in range(self.people.k + 1)], axis=2
             )
             taken = counts[:, np.array(self.observations) - 1]
-            found[NON_PRIVATE] = count_posterior(taken, pool_prior=game.priors[NON_PRIVATE])
+            found[NON_PRIVATE] = count_posterior(taken)
         return {adversary: found[adversary] for adversary in self.adversaries}
 
     def _posterior(
         self, game: _Game, adversary: str, reports: Any, users: int
     ) -> npt.NDArray[np.float64]:
-        prior, n = game.priors[adversary], len(reports) // users
+        n = len(reports) // users
         prefixes = sorted({min(n, asked) for asked in self.observations})
         column = [prefixes.index(min(n, asked)) for asked in self.observations]
         if self.memoised and self.policy.linked:
@@ -251,19 +239,14 @@ class PoolInference(DeviceOptions):
                 reports,
                 users=users,
                 prefixes=prefixes,
-                pool_prior=prior,
             )
             return posterior[:, column]
         evidence = game.evidence[adversary](reports, threads=self.threads)
         if not self.policy.linked:
-            return np.repeat(
-                unlinked_posterior(evidence, pool_prior=prior)[:, None], len(column), axis=1
-            )
+            return np.repeat(unlinked_posterior(evidence)[:, None], len(column), axis=1)
         posterior = pool_posterior(
             evidence.reshape(users, n, -1),
             prefixes=prefixes,
-            nodes=self.nodes,
-            pool_prior=prior,
             threads=self.threads,
         )
         return posterior[:, column]

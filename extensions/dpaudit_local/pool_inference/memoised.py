@@ -56,7 +56,6 @@ def memoised_posterior(
     *,
     users: int,
     prefixes: Sequence[int],
-    pool_prior: npt.NDArray[np.float64] | None = None,
     cells: int = 48,
 ) -> npt.NDArray[np.float64]:
     """Pr[preferred pool = i | the first n reports], shape (users, prefixes, k).
@@ -111,7 +110,7 @@ def memoised_posterior(
         for b, prefix in enumerate(prefixes):
             tables, quiet = _tables(parts, shares, copies[mine, b], prefix, cells)
             _fill(tuple(tables), tuple(quiet), copies[mine, b], own_starts, scores[rows, b])
-    return normalized(scores, pool_prior)
+    return normalized(scores)
 
 
 def _tables(

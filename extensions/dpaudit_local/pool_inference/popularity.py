@@ -27,7 +27,6 @@ __all__ = [
     "ADVERSARIES",
     "NON_PRIVATE",
     "SERVERS",
-    "average_projections",
     "check_adversaries",
     "estimate_popularity",
     "popularities",
@@ -47,7 +46,11 @@ def project(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     >>> project(np.array([0.5, 0.7, -3.0])).round(3).tolist()
     [0.4, 0.6, 0.0]
     """
-    values = _checked(values)
+    values = np.asarray(values, np.float64)
+    if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
+        raise UsageError(
+            f"values of shape {values.shape}: a projection needs one axis of finite numbers"
+        )
     # the same projection, and the 1 of the sum is not lost beside huge values
     values = values - values.max()
     falling = np.sort(values)[::-1]
@@ -56,42 +59,6 @@ def project(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     nearest: npt.NDArray[np.float64] = np.maximum(values - thetas[last], 0.0)
     nearest /= nearest.sum()
     return nearest
-
-
-def average_projections(
-    values: npt.NDArray[np.float64], *, steps: int = 1000, tolerance: float = 1e-6
-) -> npt.NDArray[np.float64]:
-    """A point of the simplex by averaged projections; not the nearest one.
-
-    The authors of pool inference find theirs in this way. Each step is the mean of the projections
-    onto {Σ = 1} and onto {all ≥ 0} (Bauschke and Borwein 1993, "On the convergence of von Neumann's
-    alternating projection algorithm"), until a step's root mean square is at most ``tolerance``, or
-    for ``steps``; what is left below 0 is then cut off and the rest scaled to 1.
-
-    Raises:
-        UsageError: no values, one that is not finite, or no step.
-    """
-    values = _checked(values).copy()
-    if steps < 1:
-        raise UsageError(f"steps={steps}: must be at least 1")
-    for _ in range(steps):
-        following = (values + (1 - values.sum()) / len(values) + np.maximum(values, 0.0)) / 2
-        moved = float(np.sqrt(np.mean((following - values) ** 2)))
-        values = following
-        if moved <= tolerance:
-            break
-    values = np.maximum(values, 0.0)
-    values /= values.sum()
-    return values
-
-
-def _checked(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    values = np.asarray(values, np.float64)
-    if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
-        raise UsageError(
-            f"values of shape {values.shape}: a projection needs one axis of finite numbers"
-        )
-    return values
 
 
 _BLOCK = 1 << 16  # submissions in memory at a time
@@ -135,14 +102,12 @@ def estimate_popularity(
     *,
     stream: Stream,
     submissions: int = 1_000_000,
-    projection: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]] = project,
 ) -> npt.NDArray[np.float64]:
     """p̂ (universe,) from privatised ``submissions`` of other people.
 
     They choose by the true ``popularity`` (universe,). Their objects are drawn independently,
     privatised by ``mechanism`` itself, counted by its own server, divided by their number and
-    projected onto the simplex: exactly (``project``) or as ``projection`` says
-    (``average_projections`` is the paper's). RAPPOR's decoding gives 0 to objects that it does not
+    projected onto the simplex (``project``). RAPPOR's decoding gives 0 to objects that it does not
     select.
 
     Not claimed: calibration of an adversary who takes p̂ for the truth. The noise of p̂ makes
@@ -177,7 +142,7 @@ def estimate_popularity(
         here = min(_BLOCK, submissions - start)
         objects = np.searchsorted(ends, part.child("objects").numpy().random(here), side="right")
         server.add(mechanism.privatize(objects, stream=part.child("reports")))
-    return projection(server.estimate(np.arange(len(p))) / submissions)
+    return project(server.estimate(np.arange(len(p))) / submissions)
 
 
 NON_PRIVATE = "non-private"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
@@ -22,17 +22,14 @@ from dpaudit.errors import UsageError
 __all__ = [
     "BLOCK",
     "HALVES",
-    "Prior",
     "count_posterior",
     "default_nodes",
     "exact_nodes",
     "fill_log_scores",
     "normalized",
     "pool_posterior",
-    "rule",
     "unit_rule",
     "unlinked_posterior",
-    "weighed",
 ]
 
 
@@ -133,33 +130,11 @@ def fill_log_scores(  # type: ignore[no-untyped-def]
                 out[u, b, i] = np.log(total[b, i]) + top[b, i] * 0.6931471805599453
 
 
-def normalized(
-    log_scores: npt.NDArray[np.float64], pool_prior: npt.NDArray[np.float64] | None
-) -> npt.NDArray[np.float64]:
-    """exp(log_scores) times the prior of each pool, scaled to sum to 1.
-
-    The last axis holds the pools.
-
-    Raises:
-        UsageError: a prior of another length, negative, not finite, or 0 for all pools.
-    """
-    if pool_prior is not None:
-        prior = np.asarray(pool_prior, np.float64)
-        k = log_scores.shape[-1]
-        if prior.shape != (k,) or not (np.isfinite(prior) & (prior >= 0)).all() or not prior.any():
-            raise UsageError(
-                f"pool_prior of shape {prior.shape}: "
-                f"needs one weight ≥ 0 for each of {k} pools, not all 0"
-            )
-        with np.errstate(divide="ignore"):
-            log_scores = log_scores + np.log(prior)
+def normalized(log_scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """exp(log_scores) scaled to sum to 1 over the last axis, the pools."""
     scores: npt.NDArray[np.float64] = np.exp(log_scores - log_scores.max(axis=-1, keepdims=True))
     scores /= scores.sum(axis=-1, keepdims=True)
     return scores
-
-
-Prior = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
-"""A density, up to a constant, at an array of values of γ or of δ."""
 
 
 def exact_nodes(observations: int) -> int:
@@ -196,47 +171,10 @@ def unit_rule(nodes: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float
     return (x + 1) / 2, w / 2
 
 
-def rule(
-    observations: int, nodes: int | None
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """The nodes in (0, 1) and weights for so many observations; ``nodes`` a side where given.
-
-    Raises:
-        UsageError: fewer than one node.
-    """
-    return unit_rule(default_nodes(observations) if nodes is None else nodes)
-
-
-def weighed(
-    weights: npt.NDArray[np.float64],
-    prior: Prior | None,
-    values: npt.NDArray[np.float64],
-    *,
-    name: str,
-) -> npt.NDArray[np.float64]:
-    """Quadrature weights times a prior's density at the nodes ``values``.
-
-    Uniform where there is no prior.
-
-    Raises:
-        UsageError: a density that is negative, not finite, or 0 at every node.
-    """
-    if prior is None:
-        return weights
-    density = np.broadcast_to(np.asarray(prior(values), np.float64), values.shape)
-    if not np.isfinite(density).all() or density.min() < 0 or not density.max() > 0:
-        raise UsageError(
-            f"{name}: a prior is a density, finite and ≥ 0, not 0 at all of the quadrature's nodes"
-        )
-    return weights * density
-
-
 _TINY = 1e-280  # below this scipy's function loses digits to underflow
 
 
-def count_posterior(
-    counts: npt.NDArray[np.integer], *, pool_prior: npt.NDArray[np.float64] | None = None
-) -> npt.NDArray[np.float64]:
+def count_posterior(counts: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:
     """Pr[preferred pool = i | how many objects of each pool], shape (…, k).
 
     For ``counts`` (…, k + 1), the neutral pool first. With objects in the clear the score of
@@ -273,9 +211,7 @@ def count_posterior(
         log_upper = np.log(upper)
     for at in np.argwhere(upper < _TINY):
         log_upper[tuple(at)] = _log_tail(here[tuple(at)], others[tuple(at)], k)
-    return normalized(
-        here * np.log(k - 1) + scipy.special.betaln(here + 1, others + 1) + log_upper, pool_prior
-    )
+    return normalized(here * np.log(k - 1) + scipy.special.betaln(here + 1, others + 1) + log_upper)
 
 
 def _log_tail(here: float, others: float, k: int) -> float:
@@ -304,9 +240,6 @@ def pool_posterior(
     *,
     prefixes: Sequence[int],
     nodes: int | None = None,
-    gamma_prior: Prior | None = None,
-    delta_prior: Prior | None = None,
-    pool_prior: npt.NDArray[np.float64] | None = None,
     threads: int = 2,
 ) -> npt.NDArray[np.float64]:
     """Pr[preferred pool = i | the first n submissions], for each n of ``prefixes``.
@@ -327,16 +260,14 @@ def pool_posterior(
     ``default_nodes``, far below 1e-10 off where measured) serves all prefixes. Products are kept
     with integer exponents of their own for each node, so nothing under- or overflows, whatever n.
 
-    Priors (Appendix A.6): ``gamma_prior`` and ``delta_prior`` are densities at arrays of γ in (0,
-    1) and δ in (1/k, 1), up to a constant (exactness is then the quadrature's for that density),
-    ``pool_prior`` (k,) weighs the pools; all uniform by default. ``threads`` changes no number.
+    γ, δ and the preferred pool are uniform. ``threads`` changes no number.
 
     Not claimed: that people behave as the model says; the posterior is calibrated only for those
     who do.
 
     Raises:
         UsageError: shapes that do not fit, prefixes that do not rise within 1 … n, evidence that is
-            negative, not finite or all 0 for a submission, or a prior that is no density.
+            negative, not finite or all 0 for a submission.
     """
     evidence = np.ascontiguousarray(evidence, np.float64)
     if evidence.ndim != 3 or evidence.shape[2] < 3:
@@ -352,30 +283,21 @@ def pool_posterior(
         raise UsageError(
             "evidence: must be finite and ≥ 0, and above 0 for some pool at every submission"
         )
-    k = width - 1
-    x, w = rule(prefixes[-1], nodes)
-    about_gamma = weighed(w, gamma_prior, x, name="gamma_prior")
-    about_delta = weighed(w, delta_prior, (1 + (k - 1) * x) / k, name="delta_prior")
-    # where a prior is 0, products could outgrow all that count
-    g, a = about_gamma > 0, about_delta > 0
-    gamma, polarisation, weights = x[g], x[a], np.outer(about_gamma[g], about_delta[a])
+    x, w = unit_rule(default_nodes(prefixes[-1]) if nodes is None else nodes)
+    weights = np.outer(w, w)
     slots, ends = _layout(prefixes)
-    scores = np.empty((users, len(prefixes), k))
+    scores = np.empty((users, len(prefixes), width - 1))
 
     def work(start: int) -> None:
         rows = slice(start, start + _CHUNK)
-        fill_log_scores(
-            evidence[rows], slots, ends, gamma, polarisation, weights, HALVES, scores[rows]
-        )
+        fill_log_scores(evidence[rows], slots, ends, x, x, weights, HALVES, scores[rows])
 
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(work, range(0, users, _CHUNK)))
-    return normalized(scores, pool_prior)
+    return normalized(scores)
 
 
-def unlinked_posterior(
-    evidence: npt.NDArray[np.float64], *, pool_prior: npt.NDArray[np.float64] | None = None
-) -> npt.NDArray[np.float64]:
+def unlinked_posterior(evidence: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """What single submissions say of their senders, (n, k), if nobody can link them.
 
     For ``evidence`` (n, k + 1). Each submission is a person of its own to an adversary who cannot
@@ -386,7 +308,7 @@ def unlinked_posterior(
         UsageError: as :func:`pool_posterior`.
     """
     evidence = np.asarray(evidence, np.float64)
-    return pool_posterior(evidence[:, None, :], prefixes=(1,), pool_prior=pool_prior)[:, 0]
+    return pool_posterior(evidence[:, None, :], prefixes=(1,))[:, 0]
 
 
 def _check_prefixes(prefixes: Sequence[int], n: int) -> None:

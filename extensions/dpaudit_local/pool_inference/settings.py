@@ -100,29 +100,22 @@ def equal_pools(*, size: int, zipf: float, universe: int = 2600, pools: int = 6)
     )
 
 
-def news(*, universe: int = 2000, seed: int = 0, masses: str = "equal") -> Setting:
+def news(*, universe: int = 2000, seed: int = 0) -> Setting:
     """Setting 2: five pools of 14, 13, 13, 10 and 10 websites.
 
-    Each website's popularity is uniform in [0, 1], then scaled. ``seed`` draws the popularity (the
-    paper drew it once). Apple's universe has 250,000 websites, the paper's tables 2,000. ``masses``
-    says how it is scaled. ``drawn``, as the paper's text has it: all at once, so that a pool's
-    share is about that of its websites. ``equal``, as in the program that made the paper's tables:
-    each pool and the rest to the same share, 1/6. Users and the weak adversary are the same in both
-    (equation 6 scales within each pool). The strong one estimates pools far better in the second,
-    and a sketch's estimates are worse there, since hash collisions with a website count in
-    proportion to its share.
+    Each website's popularity is uniform in [0, 1], then scaled so that each pool and the rest have
+    the same share, 1/6, as in the program that made the paper's tables (its text has pools of the
+    share that is drawn; users and the weak adversary are the same in both, as equation 6 scales
+    within each pool). ``seed`` draws the popularity (the paper drew it once). Apple's universe has
+    250,000 websites, the paper's tables 2,000.
 
     Raises:
-        UsageError: nothing is left outside the pools, or other ``masses``.
+        UsageError: nothing is left outside the pools.
     """
     whole("news", universe=universe)
-    if masses not in ("equal", "drawn"):
-        raise UsageError(f"setting=news: masses={masses!r} must be equal or drawn")
     pools = _in_a_row(universe, NEWS_POOLS)
     popularity = KeyedStream.from_seed(f"news {seed}").numpy().random(universe)
-    if masses == "equal":
-        shares = np.bincount(pools.labels, popularity)
-        popularity /= shares[pools.labels]
+    popularity /= np.bincount(pools.labels, popularity)[pools.labels]
     return Setting("news", pools, popularity / popularity.sum(), RATINGS)
 
 

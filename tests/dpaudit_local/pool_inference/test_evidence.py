@@ -8,7 +8,7 @@ from dpaudit.randomness import KeyedStream
 from dpaudit_local.count_mean_sketch import CountMeanSketch
 from dpaudit_local.count_median_sketch import CountMedianSketch
 from dpaudit_local.hadamard_sketch import HadamardSketch
-from dpaudit_local.hashing import RandomHashes, Sha256Hashes, ThreeWiseHashes
+from dpaudit_local.hashing import RandomHashes
 from dpaudit_local.identity import Identity
 from dpaudit_local.one_bit_histogram import OneBitHistogram
 from dpaudit_local.pool_inference.evidence import EVIDENCE, evidence_for
@@ -80,14 +80,7 @@ WAYS = {
     "sketch": (CountMeanSketch(3.0, hashes=hashes(64)), sketch_law),
     "sketch, 24 positions": (CountMeanSketch(1.0, hashes=hashes(24)), sketch_law),
     "sketch, a function a report": (CountMeanSketch(8.0, hashes=hashes(128, 70_000)), sketch_law),
-    "sketch, three-wise": (
-        CountMeanSketch(2.0, hashes=ThreeWiseHashes(9, 136, stream=STREAM.child("polynomials"))),
-        sketch_law,
-    ),
-    "sketch, Apple's": (
-        CountMeanSketch(2.0, hashes=Sha256Hashes(9, 64, names=[str(i) for i in range(UNIVERSE)])),
-        sketch_law,
-    ),
+    "sketch, 136 positions": (CountMeanSketch(2.0, hashes=hashes(136)), sketch_law),
     "count median": (CountMedianSketch(1.5, hashes=hashes(64)), sketch_law),
     "hadamard": (HadamardSketch(2.0, hashes=hashes(64)), hadamard_law),
     "response": (RandomizedResponse(3.0, categories=UNIVERSE), response_law),

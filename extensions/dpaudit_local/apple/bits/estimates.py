@@ -28,7 +28,7 @@ from dpaudit_local.apple.reports.records import decode
 from dpaudit_local.apple.rules import epsilon_by_coin
 from dpaudit_local.reports import BitReports, HadamardReports, SketchReports
 
-__all__ = ["ALPHA", "Estimates", "shown_epsilon", "shown_epsilons"]
+__all__ = ["ALPHA", "Estimates", "shown_epsilons"]
 
 ALPHA = 0.05
 """The probability that any statement on any key of one audit is wrong."""
@@ -97,34 +97,6 @@ def shown_epsilons(
     for segment in segments:
         estimates.add(segment)
     return tuple(estimates.shown(alpha=alpha, stream=stream).values())
-
-
-def shown_epsilon(
-    key: str,
-    segments: Iterable[Segment],
-    *,
-    configured: float | None = None,
-    alpha: float = ALPHA,
-    stream: Stream | None = None,
-) -> Shown:
-    """What the bits of ``key``'s ``segments`` show; ``configured`` is the PrivacyParameter in use.
-
-    Raises:
-        UsageError: no segment of that key, or segments of several algorithms or sets of parameters;
-            an ``alpha`` outside (0, 0.5).
-    """
-    _check(alpha)
-    collected: dict[Group, _Collected] = {}
-    for segment in segments:
-        if segment.key == key:
-            collected.setdefault(group_of(segment), _Collected(segment)).add(segment)
-    if len(collected) != 1:
-        raise UsageError(
-            f"key={key!r}: {len(collected)} kinds of records have it, must be one; "
-            "use shown_epsilons, which sorts them by kind"
-        )
-    stream = KeyedStream.from_seed("signs of one place") if stream is None else stream
-    return next(iter(collected.values())).shown(configured, alpha=alpha, stream=stream)
 
 
 class _Collected:

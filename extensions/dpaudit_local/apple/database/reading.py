@@ -1,8 +1,7 @@
 """Reads the daemon's database: balances, numbers of privatised records, and plain data.
 
 The schema is Tang et al.'s, see ``schema``; of ZCMSRECORD the paper says only that it exists. Of
-that table we need ZKEY, ZSUBMITTED and ZCREATIONDATE, look for plain data, and know three columns
-of our own.
+that table we need ZKEY, ZSUBMITTED and ZCREATIONDATE, and look for plain data.
 """
 
 from __future__ import annotations
@@ -31,16 +30,10 @@ from dpaudit_local.apple.database.schema import (
     plain_data,
     table_columns,
 )
-from dpaudit_local.apple.model import (
-    Balance,
-    BitRecord,
-    Database,
-    RecordCount,
-    SketchRecord,
-)
+from dpaudit_local.apple.model import Balance, Database, RecordCount
 from dpaudit_local.apple.quoting import quoted
 
-__all__ = ["read_bits", "read_database", "read_sketches"]
+__all__ = ["read_database"]
 
 MOST_GROUPS = 10_000
 """The most balances, or pairs of key and state, read from one table; a daemon has few."""
@@ -67,51 +60,6 @@ def read_database(path: Path) -> Database:
             for c in _guarded(table, _counts, connection, findings, size)
         )
     return Database(path, balances, counts, (*findings, *odd_balances(balances)))
-
-
-def read_bits(path: Path) -> Iterator[BitRecord]:
-    """The rows of ZOBHRECORD one by one, in the order of Z_PK; none if there is no such table.
-
-    Rows without key or state are left out, which :func:`read_database` reports; a time, version,
-    position or value of the wrong type is None.
-
-    Raises:
-        UsageError: as :func:`read_database`, and when a damaged page is reached.
-    """
-    wanted = ("ZREPORTVERSION", "ZSEQUENCEBITPOSITION", "ZSEQUENCEBITVALUE")
-    for key, submitted, created, plain, version, position, value in _rows(path, BITS, wanted):
-        yield BitRecord(
-            key,
-            from_coredata(created),
-            bool(submitted),
-            _whole(version),
-            _whole(position),
-            _whole(value),
-            bool(plain),
-        )
-
-
-def read_sketches(path: Path) -> Iterator[SketchRecord]:
-    """The rows of ZCMSRECORD; with the text of a sketch if the table has the columns of ours.
-
-    Raises:
-        UsageError: as :func:`read_bits`.
-    """
-    wanted = ("ZREPORTVERSION", "ZSEQUENCEHASHINDEX", "ZSEQUENCESKETCH", "ZFRAGMENTSKETCH")
-    for key, submitted, created, plain, version, function, sequence, fragment in _rows(
-        path, SKETCHES, wanted
-    ):
-        text = None
-        if _whole(function) is not None and isinstance(sequence, str):
-            text = f"{function},{sequence}"
-            text += f":{fragment}" if isinstance(fragment, str) and fragment else ""
-        yield SketchRecord(
-            key, from_coredata(created), bool(submitted), _whole(version), text, bool(plain)
-        )
-
-
-def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) else None
 
 
 def _guarded(
@@ -202,15 +150,3 @@ def _counts(
             yield RecordCount(
                 table, key, bool(state), count, from_coredata(first), from_coredata(last), plain
             )
-
-
-def _rows(path: Path, table: str, wanted: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
-    with open_read_only(path) as connection:
-        columns = table_columns(connection, table, [])
-        if not columns >= NEEDED:
-            return
-        chosen = ", ".join(name if name in columns else "NULL" for name in wanted)
-        what = f"ZKEY, {STATE} AS s, {CREATED}, {plain_data(columns)}, {chosen}"
-        order = "ORDER BY Z_PK" if "Z_PK" in columns else ""
-        query = f"SELECT {what} FROM {table} WHERE {KEY} IS NOT NULL AND s IS NOT NULL {order}"  # noqa: S608
-        yield from connection.execute(query)
