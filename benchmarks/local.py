@@ -10,11 +10,12 @@ import numpy as np
 from harness import MACHINE, clocked, cpu, options, quickest
 
 from dpaudit.randomness import KeyedStream
-from dpaudit_local.count_mean_server import CountMeanServer
-from dpaudit_local.count_mean_sketch import CountMeanSketch
-from dpaudit_local.hadamard_server import HadamardServer
-from dpaudit_local.hadamard_sketch import HadamardSketch
-from dpaudit_local.sketch_sampling import sample_sketch
+from dpaudit_local.mechanisms.count_mean_sketch import (
+    CountMeanServer,
+    CountMeanSketch,
+    sample_sketch,
+)
+from dpaudit_local.mechanisms.hadamard_sketch import HadamardServer, HadamardSketch
 
 SEED = KeyedStream.from_seed("bench local")
 FUNCTIONS, M, UNIVERSE = 65536, 1024, 2000

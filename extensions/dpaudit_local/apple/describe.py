@@ -25,11 +25,11 @@ from dpaudit.report import (
 )
 from dpaudit.types import Interval
 from dpaudit.wording import NOTHING, count, quantity, upwards
-from dpaudit_local.apple.bits.shown import Shown
+from dpaudit_local.apple.audit import AppleResult
+from dpaudit_local.apple.bits.estimates import Shown
 from dpaudit_local.apple.charts import claim_of, claims_chart, days_chart
 from dpaudit_local.apple.ledger import Ledger, Line
 from dpaudit_local.apple.observed import Observed, Spent
-from dpaudit_local.apple.result import AppleResult
 
 __all__ = ["describe"]
 

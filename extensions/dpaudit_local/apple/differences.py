@@ -10,7 +10,7 @@ from typing import Any
 from dpaudit_local.apple.ledger import make_ledger
 from dpaudit_local.apple.model import Budget, Configuration, Key, Properties
 
-__all__ = ["ABSENT", "PRESENT", "Difference", "compare", "effect"]
+__all__ = ["Difference", "compare", "effect"]
 
 PRESENT, ABSENT = "yes", "no"
 _FIELDS = {

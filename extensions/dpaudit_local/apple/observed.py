@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from datetime import date
 
 from dpaudit.findings import Finding
-from dpaudit_local.apple.bits.shown import (
+from dpaudit_local.apple.bits.estimates import (
     MOST_GROUPS,
     Group,
     Shown,
     group_of,
     reported_epsilon,
 )
-from dpaudit_local.apple.configuration.resolving import resolve
+from dpaudit_local.apple.configuration import resolve
 from dpaudit_local.apple.model import Configuration, Database, Report
 from dpaudit_local.apple.report_limits import ReportLimits
 

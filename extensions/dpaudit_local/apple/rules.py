@@ -19,7 +19,6 @@ __all__ = [
     "epsilon_by_coin",
     "reports_within",
     "sessions_within",
-    "sketches_in_record",
 ]
 
 DAY = 86_400

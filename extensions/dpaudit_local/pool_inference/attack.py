@@ -14,7 +14,7 @@ from dpaudit import registry
 from dpaudit.errors import UsageError
 from dpaudit.protocols import LocalMechanism, Stream, SubmissionPolicy
 from dpaudit.types import Reference
-from dpaudit_local.inputs import whole_number
+from dpaudit_local.mechanisms.reports import whole_number
 from dpaudit_local.pool_inference.evidence import PoolEvidence, evidence_for
 from dpaudit_local.pool_inference.game import DeviceOptions, People, people
 from dpaudit_local.pool_inference.memoised import memoised_posterior

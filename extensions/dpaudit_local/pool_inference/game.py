@@ -17,8 +17,8 @@ from dpaudit.errors import UsageError
 from dpaudit.protocols import LocalMechanism, Stream
 from dpaudit.registry import nearest
 from dpaudit.types import Reference
-from dpaudit_local.hashing import RandomHashes
-from dpaudit_local.pool_inference.pools import Setting
+from dpaudit_local.mechanisms.hashing import RandomHashes
+from dpaudit_local.pool_inference.settings import Setting
 
 __all__ = ["DeviceOptions", "People", "people"]
 

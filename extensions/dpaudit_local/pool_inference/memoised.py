@@ -12,12 +12,12 @@ import numpy.typing as npt
 
 from dpaudit.errors import UsageError
 from dpaudit.protocols import LocalMechanism
-from dpaudit_local.pool_inference.evidence.objects import likelihoods
-from dpaudit_local.pool_inference.pools import Pools
+from dpaudit_local.mechanisms.reports import Reports
+from dpaudit_local.pool_inference.evidence import likelihoods
 from dpaudit_local.pool_inference.posterior import normalized
-from dpaudit_local.reports import Reports
+from dpaudit_local.pool_inference.settings import Pools
 
-__all__ = ["equal_reports", "memoised_posterior"]
+__all__ = ["memoised_posterior"]
 
 _CELLS = 1 << 22  # report-object pairs at a time: 32 MiB
 

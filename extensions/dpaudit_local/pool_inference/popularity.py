@@ -11,22 +11,24 @@ import numpy.typing as npt
 from dpaudit.errors import UsageError
 from dpaudit.protocols import LocalMechanism, Stream
 from dpaudit.registry import nearest
-from dpaudit_local.count_mean_server import CountMeanServer
-from dpaudit_local.count_mean_sketch import CountMeanSketch
-from dpaudit_local.count_median_sketch import CountMedianSketch
-from dpaudit_local.hadamard_server import HadamardServer
-from dpaudit_local.hadamard_sketch import HadamardSketch
-from dpaudit_local.identity import Identity
-from dpaudit_local.pool_inference.pools import Setting
-from dpaudit_local.randomized_response import RandomizedResponse, RandomizedResponseServer
-from dpaudit_local.rappor import Rappor
-from dpaudit_local.rappor_decoding import decode
-from dpaudit_local.rappor_server import RapporServer
+from dpaudit_local.mechanisms.count_mean_sketch import (
+    CountMeanServer,
+    CountMeanSketch,
+    CountMedianSketch,
+)
+from dpaudit_local.mechanisms.hadamard_sketch import HadamardServer, HadamardSketch
+from dpaudit_local.mechanisms.randomized_response import (
+    Identity,
+    RandomizedResponse,
+    RandomizedResponseServer,
+)
+from dpaudit_local.mechanisms.rappor import Rappor, RapporServer
+from dpaudit_local.mechanisms.rappor_decoding import decode
+from dpaudit_local.pool_inference.settings import Setting
 
 __all__ = [
     "ADVERSARIES",
     "NON_PRIVATE",
-    "SERVERS",
     "check_adversaries",
     "estimate_popularity",
     "popularities",

@@ -20,15 +20,11 @@ import scipy.special
 from dpaudit.errors import UsageError
 
 __all__ = [
-    "BLOCK",
-    "HALVES",
     "count_posterior",
     "default_nodes",
     "exact_nodes",
-    "fill_log_scores",
     "normalized",
     "pool_posterior",
-    "unit_rule",
     "unlinked_posterior",
 ]
 

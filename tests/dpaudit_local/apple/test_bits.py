@@ -15,16 +15,18 @@ import scipy
 from dpaudit.errors import UsageError
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import Interval
-from dpaudit_local.apple.bits.estimates import ALPHA, Estimates, shown_epsilons
-from dpaudit_local.apple.bits.shown import group_of
+from dpaudit_local.apple.bits.estimates import ALPHA, Estimates, group_of, shown_epsilons
 from dpaudit_local.apple.bits.signs import HistogramSigns, histogram_flip, predictable_flip
-from dpaudit_local.apple.bits.sketch_checks import check_spread
-from dpaudit_local.apple.bits.sketches import SketchVectors, coin_interval, epsilon_of_flip
+from dpaudit_local.apple.bits.sketches import (
+    SketchVectors,
+    check_spread,
+    coin_interval,
+    epsilon_of_flip,
+)
 from dpaudit_local.apple.bits.tails import at_least, at_most, runs_two_sided
-from dpaudit_local.apple.configuration.reading import read_configuration
-from dpaudit_local.apple.configuration.resolving import resolve
+from dpaudit_local.apple.configuration import read_configuration, resolve
 from dpaudit_local.apple.model import Segment
-from dpaudit_local.apple.reports.reading import read_reports
+from dpaudit_local.apple.reports import read_reports
 
 
 def law(first, second):

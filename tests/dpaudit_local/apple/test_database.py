@@ -16,11 +16,14 @@ import pytest
 
 from dpaudit.errors import UsageError
 from dpaudit.results import sqlite
-from dpaudit_local.apple.configuration.reading import read_configuration
-from dpaudit_local.apple.database import opening, reading
-from dpaudit_local.apple.database.balances import check_balances
-from dpaudit_local.apple.database.reading import read_database
-from dpaudit_local.apple.database.schema import from_coredata
+from dpaudit_local.apple import database as database_module
+from dpaudit_local.apple import sqlite_file
+from dpaudit_local.apple.configuration import read_configuration
+from dpaudit_local.apple.database import (
+    check_balances,
+    from_coredata,
+    read_database,
+)
 from tests.support.apple.scenario import to_coredata
 
 DATA = Path(__file__).parents[2] / "data" / "apple"
@@ -159,7 +162,7 @@ def test_a_journal_of_a_crash_is_rolled_back_in_a_copy_only(figure: Path, tmp_pa
 def test_a_locked_database_is_an_error_within_bounds(
     figure: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "_PATIENCE", 0.05)
+    monkeypatch.setattr(sqlite_file, "_PATIENCE", 0.05)
     code = (
         "import sqlite3, sys\nc = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
         "c.execute('BEGIN EXCLUSIVE')\n"
@@ -419,13 +422,13 @@ def test_pages_that_are_referred_to_many_times_over(
     data += b"".join(interior(first + level + 1) for level in range(18)) + leaf
     data[28:32] = (len(data) // size).to_bytes(4, "big")
     figure.write_bytes(data)
-    allowed, bound = [], reading.bound_steps
+    allowed, bound = [], database_module.bound_steps
 
     def bounded(connection: sqlite3.Connection, *, size: int) -> None:
         allowed.append(size)
         bound(connection, size=min(size, len(data)))  # a larger one would take years
 
-    monkeypatch.setattr(reading, "bound_steps", bounded)
+    monkeypatch.setattr(database_module, "bound_steps", bounded)
     assert "more rows than a file of its size can hold" in messages(figure, "ZOBHRECORD")
     assert set(allowed) == {len(data)}
     assert len(read_database(figure).balances) == 7

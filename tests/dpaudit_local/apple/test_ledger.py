@@ -16,11 +16,9 @@ from support.laws import largest_ratio
 
 from dpaudit.errors import UsageError
 from dpaudit.randomness import KeyedStream
-from dpaudit_local.apple.bits.estimates import Estimates
-from dpaudit_local.apple.bits.shown import MOST_GROUPS
-from dpaudit_local.apple.configuration.reading import read_configuration
-from dpaudit_local.apple.configuration.resolving import resolve
-from dpaudit_local.apple.database.reading import read_database
+from dpaudit_local.apple.bits.estimates import MOST_GROUPS, Estimates
+from dpaudit_local.apple.configuration import read_configuration, resolve
+from dpaudit_local.apple.database import read_database
 from dpaudit_local.apple.ledger import make_ledger
 from dpaudit_local.apple.model import (
     Balance,
@@ -33,7 +31,7 @@ from dpaudit_local.apple.model import (
     Segment,
 )
 from dpaudit_local.apple.observed import UNKNOWN, Spending
-from dpaudit_local.apple.reports.reading import read_reports
+from dpaudit_local.apple.reports import read_reports
 from dpaudit_local.apple.rules import coin_epsilon
 from tests.support.apple.daemon import Daemon
 from tests.support.apple.scenario import make_scenario

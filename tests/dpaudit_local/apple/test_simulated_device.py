@@ -12,13 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpaudit.randomness import KeyedStream
-from dpaudit_local.apple.configuration.reading import read_configuration
-from dpaudit_local.apple.database.balances import check_balances
-from dpaudit_local.apple.database.reading import read_database
+from dpaudit_local.apple.configuration import read_configuration
+from dpaudit_local.apple.database import check_balances, read_database
 from dpaudit_local.apple.model import Budget, Configuration, Key, Properties
-from dpaudit_local.apple.reports.reading import read_reports
-from dpaudit_local.apple.reports.records import decode
-from dpaudit_local.reports import SketchReports
+from dpaudit_local.apple.records import decode
+from dpaudit_local.apple.reports import read_reports
+from dpaudit_local.mechanisms.reports import SketchReports
 from tests.support.apple.daemon import Daemon, GeneratedReport
 from tests.support.apple.scenario import Scenario, make_scenario
 

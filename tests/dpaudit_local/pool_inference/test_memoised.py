@@ -7,11 +7,11 @@ import pytest
 
 from dpaudit.errors import UsageError
 from dpaudit.randomness import KeyedStream
-from dpaudit_local.count_mean_sketch import CountMeanSketch
+from dpaudit_local.mechanisms.count_mean_sketch import CountMeanSketch
 from dpaudit_local.pool_inference.evidence import evidence_for
 from dpaudit_local.pool_inference.memoised import memoised_posterior
-from dpaudit_local.pool_inference.pools import Pools
 from dpaudit_local.pool_inference.posterior import pool_posterior
+from dpaudit_local.pool_inference.settings import Pools
 
 STREAM = KeyedStream.from_seed("memoised")
 POOLS = Pools(6, (np.array([0, 1]), np.array([3])))

@@ -8,18 +8,16 @@ from hypothesis.extra import numpy as hnp
 
 from dpaudit.errors import UsageError
 from dpaudit.randomness import KeyedStream
-from dpaudit_local.count_mean_sketch import CountMeanSketch
-from dpaudit_local.count_median_sketch import CountMedianSketch
-from dpaudit_local.hadamard_sketch import HadamardSketch
-from dpaudit_local.identity import Identity
-from dpaudit_local.one_bit_histogram import OneBitHistogram
+from dpaudit_local.mechanisms.count_mean_sketch import CountMeanSketch, CountMedianSketch
+from dpaudit_local.mechanisms.hadamard_sketch import HadamardSketch
+from dpaudit_local.mechanisms.one_bit_histogram import OneBitHistogram
+from dpaudit_local.mechanisms.randomized_response import Identity, RandomizedResponse
+from dpaudit_local.mechanisms.rappor import Rappor
 from dpaudit_local.pool_inference import popularity
 from dpaudit_local.pool_inference.popularity import (
     estimate_popularity,
     project,
 )
-from dpaudit_local.randomized_response import RandomizedResponse
-from dpaudit_local.rappor import Rappor
 
 STREAM = KeyedStream.from_seed("popularity")
 TRUTH = np.array([0.3, 0.25, 0.2, 0.1, 0.1, 0.05, 0.0, 0.0])

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from dpaudit.errors import UsageError
 from dpaudit.randomness import KeyedStream
-from dpaudit_local.count_mean_sketch import CountMeanSketch
+from dpaudit_local.mechanisms.count_mean_sketch import CountMeanSketch
 from dpaudit_local.pool_inference.evidence import evidence_for
-from dpaudit_local.pool_inference.pools import Pools
 from dpaudit_local.pool_inference.posterior import (
     count_posterior,
     default_nodes,
@@ -18,6 +17,7 @@ from dpaudit_local.pool_inference.posterior import (
     pool_posterior,
     unlinked_posterior,
 )
+from dpaudit_local.pool_inference.settings import Pools
 
 
 def tanh_sinh(step, low, high):

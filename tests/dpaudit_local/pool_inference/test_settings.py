@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import UsageError
-from dpaudit_local.pool_inference.pools import Setting
 from dpaudit_local.pool_inference.settings import (
+    Setting,
     equal_pools,
     load_setting,
     rated_domains,

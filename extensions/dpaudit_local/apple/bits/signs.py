@@ -11,12 +11,7 @@ from dpaudit.protocols import Stream
 from dpaudit.stats import clopper_pearson
 from dpaudit.types import Interval
 
-__all__ = [
-    "HadamardSigns",
-    "HistogramSigns",
-    "histogram_flip",
-    "predictable_flip",
-]
+__all__ = ["HadamardSigns", "HistogramSigns", "histogram_flip", "predictable_flip"]
 
 
 def predictable_flip(
