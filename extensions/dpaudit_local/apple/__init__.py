@@ -8,7 +8,7 @@ Source: Tang et al. 2017, arXiv 1709.02753.
 ``ledger``          the ε that a configuration permits; ``differences`` compares two configurations
 ``database``        what a device kept: balances and stored records (``sqlite_file`` opens it)
 ``reports``         what a device sent; ``records`` decodes the records into bits
-``observed``        what the reports spent, and (``report_limits``) whether they keep the limits
+``observed``        what the reports spent, and whether they keep the limits
 ``bits/``           the ε that the bits of reports show, whatever is claimed
 ``audit``           all of these, for ``command``; ``describe`` and ``charts`` report it
 ==================  ================================================================================

@@ -19,11 +19,13 @@ from dpaudit_local.apple.bits.estimates import ALPHA, Estimates, group_of, shown
 from dpaudit_local.apple.bits.signs import HistogramSigns, histogram_flip, predictable_flip
 from dpaudit_local.apple.bits.sketches import (
     SketchVectors,
+    at_least,
+    at_most,
     check_spread,
     coin_interval,
     epsilon_of_flip,
+    runs_two_sided,
 )
-from dpaudit_local.apple.bits.tails import at_least, at_most, runs_two_sided
 from dpaudit_local.apple.configuration import read_configuration, resolve
 from dpaudit_local.apple.model import Segment
 from dpaudit_local.apple.reports import read_reports
