@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from itertools import accumulate
@@ -255,10 +255,10 @@ class Spending:
     def observed(self, shown: Mapping[Group, Shown] | None = None) -> Observed:
         """What was spent; ``shown`` is what the bits of each group of records show."""
         each = {group: self._epsilon(group, (shown or {}).get(group)) for group in self._claims}
-        by_day: dict[date, list[_Amount]] = {}
+        by_day: dict[date, list[Spent]] = {}
         everything = []
         for (day, budget, group), records in self._records.items():
-            amount = _Amount(budget, records, *each[group])
+            amount = Spent(budget, records, *(records * e if records else 0.0 for e in each[group]))
             everything.append(amount)
             if day is not None:
                 by_day.setdefault(day, []).append(amount)
@@ -323,28 +323,18 @@ def _rate(claimed: float, span: int) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Amount:
-    budget: str
-    records: int
-    claimed: float
-    low: float
-    high: float
-
-
-def _sum(budget: str, amounts: Iterable[_Amount]) -> Spent:
-    amounts = [a for a in amounts if a.records]
+def _sum(budget: str, amounts: Sequence[Spent]) -> Spent:
     return Spent(
         budget,
         sum(a.records for a in amounts),
-        math.fsum(a.records * a.claimed for a in amounts),
-        math.fsum(a.records * a.low for a in amounts),
-        math.fsum(a.records * a.high for a in amounts),
+        math.fsum(a.claimed for a in amounts),
+        math.fsum(a.shown_low for a in amounts),
+        math.fsum(a.shown_high for a in amounts),
     )
 
 
-def _by_budget(amounts: Iterable[_Amount]) -> tuple[Spent, ...]:
-    of: dict[str, list[_Amount]] = {}
+def _by_budget(amounts: Iterable[Spent]) -> tuple[Spent, ...]:
+    of: dict[str, list[Spent]] = {}
     for amount in amounts:
         of.setdefault(amount.budget, []).append(amount)
     return tuple(_sum(budget, of[budget]) for budget in sorted(of))

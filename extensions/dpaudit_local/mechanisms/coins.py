@@ -24,6 +24,7 @@ __all__ = [
     "epsilon_of_words",
     "lying_words",
     "packed",
+    "unpacked_words",
 ]
 
 WORDS = 1 << 64
@@ -106,6 +107,13 @@ def _fill(out, threshold, seed):  # type: ignore[no-untyped-def]
 def packed(words: npt.NDArray[np.uint64], bits: int) -> npt.NDArray[np.uint8]:
     """64-bit words as rows of bytes, bit i in byte i // 8 at 1 << i % 8, cut to ``bits``."""
     return words.astype("<u8", copy=False).view(np.uint8)[:, : bits // 8]
+
+
+def unpacked_words(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
+    """Rows of bytes as 64-bit words, bit i at 1 << i % 64; missing bytes are 0."""
+    spare = -bits.shape[1] % 8
+    full = np.ascontiguousarray(np.pad(bits, ((0, 0), (0, spare))) if spare else bits)
+    return full.view("<u8").astype(np.uint64, copy=False)
 
 
 def biased_bits(n: int, bits: int, *, words: int, stream: Stream) -> npt.NDArray[np.uint8]:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from dpaudit.errors import UsageError
 from dpaudit.protocols import Stream
 from dpaudit.vectors.random_words import below, jit, seed_words, start
-from dpaudit_local.mechanisms.coins import LARGEST_EPSILON, biased_word, packed
+from dpaudit_local.mechanisms.coins import LARGEST_EPSILON, biased_word, packed, unpacked_words
 from dpaudit_local.mechanisms.hashing import HashFamily
 from dpaudit_local.mechanisms.mean_sketches import MeanServer, MeanSketch, read_only, smallest_type
 from dpaudit_local.mechanisms.reports import SketchReports, check_indices, privacy_number
@@ -241,12 +241,8 @@ class CountMeanServer(MeanServer[CountMeanSketch]):
             UsageError: they are not reports of this mechanism; nothing was added then.
         """
         self.mechanism.check(reports)
-        short = -reports.bits.shape[1] % 8
-        bits = np.ascontiguousarray(
-            np.pad(reports.bits, ((0, 0), (0, short))) if short else reports.bits
-        )
         self._take_in(np.bincount(reports.function, minlength=self.mechanism.functions))
-        _add(self._sums, reports.function, bits.view("<u8").astype(np.uint64, copy=False))
+        _add(self._sums, reports.function, unpacked_words(reports.bits))
 
     def estimate(self, objects: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """How many of the reports were of each of ``objects`` (n,); may be negative.

@@ -15,7 +15,7 @@ from dpaudit.errors import UsageError
 from dpaudit.protocols import Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit.vectors.random_words import inline, jit, mix, seed_words
-from dpaudit_local.mechanisms.reports import whole_number
+from dpaudit_local.mechanisms.reports import EqualByLaw, whole_number
 
 __all__ = ["HashFamily", "RandomHashes", "pair_positions", "sketch_hashes"]
 
@@ -89,7 +89,7 @@ def _each(out, objects, functions, seed, size):  # type: ignore[no-untyped-def]
     return every >= 0
 
 
-class RandomHashes:
+class RandomHashes(EqualByLaw):
     """Hash values as good as independent: the "fully random" family of Gadotti et al.
 
     A 64-bit mixer (SplitMix64's, four rounds) over 192 bits of the stream, the function and the
@@ -115,15 +115,8 @@ class RandomHashes:
         self.size = whole_number("size", size, 2, 1 << 32, hint=": so many positions has a sketch")
         self._seed = seed_words(stream)
 
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, RandomHashes)
-            and (self.count, self.size) == (other.count, other.size)
-            and bool((self._seed == other._seed).all())
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.count, self.size, self._seed.tobytes()))
+    def _law(self) -> tuple[object, ...]:
+        return self.count, self.size, self._seed.tobytes()
 
     def positions(self, objects: npt.NDArray[np.int64], function: int) -> npt.NDArray[np.uint32]:
         """See :meth:`HashFamily.positions`; objects are any whole numbers from 0."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
@@ -13,12 +12,12 @@ from dpaudit.errors import UsageError
 from dpaudit.vectors.random_words import jit
 from dpaudit_local.mechanisms.coins import LARGEST_EPSILON, WORDS, epsilon_of_words, lying_words
 from dpaudit_local.mechanisms.hashing import HashFamily, pair_positions, sketch_hashes
-from dpaudit_local.mechanisms.reports import check_merge, check_objects, privacy_number
+from dpaudit_local.mechanisms.reports import EqualByLaw, check_merge, check_objects, privacy_number
 
 __all__ = ["MeanServer", "MeanSketch", "read_only", "sketch_error", "smallest_type"]
 
 
-class MeanSketch(abc.ABC):
+class MeanSketch(EqualByLaw):
     """A public family of hash functions, and bits that are flipped with probability q.
 
     ``differing`` is the largest number of bits in which the reports of two objects differ before
@@ -77,15 +76,6 @@ class MeanSketch(abc.ABC):
     def _law(self) -> tuple[object, ...]:
         return self.flip_words, self.hashes
 
-    def __eq__(self, other: object) -> bool:
-        """The same kind of sketch (one class is the other's), coin and hash functions."""
-        if not (isinstance(other, type(self)) or isinstance(self, type(other))):
-            return False
-        return isinstance(other, MeanSketch) and self._law() == other._law()
-
-    def __hash__(self) -> int:
-        return hash(self._law())
-
     @staticmethod
     def _objects(objects: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         return check_objects(objects, 1 << 63).astype(np.int64, copy=False)
@@ -106,24 +96,6 @@ _OBJECTS = 1 << 14  # so many positions stay in cache
 def _gather(total, row, positions):  # type: ignore[no-untyped-def]
     for i in range(positions.size):
         total[i] += np.int64(row[positions[i]])
-
-
-def at_positions(
-    row: Callable[[int], npt.NDArray[Any]],
-    *,
-    functions: npt.NDArray[np.int64],
-    objects: npt.NDArray[np.int64],
-    hashes: HashFamily,
-) -> npt.NDArray[np.int64]:
-    """Σ over ``functions`` j of row(j)[h_j(object)], per object (n,); rows are integers (m,)."""
-    objects = check_objects(objects, 1 << 63).astype(np.int64, copy=False)
-    total = np.zeros(objects.shape, np.int64)
-    parts = [slice(first, first + _OBJECTS) for first in range(0, len(objects), _OBJECTS)]
-    for function in functions.tolist():
-        values = row(function)
-        for part in parts:
-            _gather(total[part], values, hashes.positions(objects[part], function))
-    return total
 
 
 def smallest_type(largest: int, *, signed: bool = False) -> np.dtype[Any]:
@@ -229,11 +201,16 @@ class MeanServer(abc.ABC, Generic[Sketch]):
         return np.asarray(self._sums[function])
 
     def _total(self, objects: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """S of each object (u,), over the functions that have reports."""
-        heard = np.flatnonzero(self._visits)
-        return at_positions(
-            self._row, functions=heard, objects=objects, hashes=self.mechanism.hashes
-        )
+        """S of each object (u,): Σ of row(j)[h_j(object)] over functions j that have reports."""
+        objects = check_objects(objects, 1 << 63).astype(np.int64, copy=False)
+        total = np.zeros(objects.shape, np.int64)
+        parts = [slice(first, first + _OBJECTS) for first in range(0, len(objects), _OBJECTS)]
+        for function in np.flatnonzero(self._visits).tolist():
+            values = self._row(function)
+            for part in parts:
+                places = self.mechanism.hashes.positions(objects[part], function)
+                _gather(total[part], values, places)
+        return total
 
     @abc.abstractmethod
     def _variances(self) -> tuple[float, float]:

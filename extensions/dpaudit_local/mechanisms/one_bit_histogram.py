@@ -26,14 +26,14 @@ from dpaudit.protocols import Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit_local.mechanisms.coins import WORDS, epsilon_of_words, lying_words
 from dpaudit_local.mechanisms.hashing import HashFamily, RandomHashes
-from dpaudit_local.mechanisms.reports import BitReports, check_objects, whole_number
+from dpaudit_local.mechanisms.reports import BitReports, EqualByLaw, check_objects, whole_number
 
 __all__ = ["OneBitHistogram"]
 
 _BLOCK = 1 << 14
 
 
-class OneBitHistogram:
+class OneBitHistogram(EqualByLaw):
     """A random position j and the object's sign there, flipped with probability 1/(1 + e^ε).
 
     Formal guarantee: ``epsilon``-differential privacy of one report. The position is drawn without
@@ -66,7 +66,7 @@ class OneBitHistogram:
                 neither of the two; one-hot vectors of more objects than positions; hashes of
                 another shape, or for one-hot vectors.
         """
-        self._lie = lying_words(epsilon, 2)
+        self.flip_words = lying_words(epsilon, 2)
         positions = whole_number("positions", positions, 2, 1 << 32, hint="; Apple's p is 5000")
         if vector not in ("one-hot", "signs"):
             raise UsageError(f"vector={vector}: one-hot or signs")
@@ -93,21 +93,15 @@ class OneBitHistogram:
     @property
     def epsilon(self) -> float:
         """The exact ε of one report, ln(K/F)."""
-        return epsilon_of_words(self._lie, 2)
+        return epsilon_of_words(self.flip_words, 2)
 
     @property
     def flip(self) -> float:
         """F, the probability of the wrong sign."""
-        return self._lie / WORDS
+        return self.flip_words / WORDS
 
     def _law(self) -> tuple[object, ...]:
-        return self._lie, self.positions, self.vector, self.universe, self.hashes
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, OneBitHistogram) and self._law() == other._law()
-
-    def __hash__(self) -> int:
-        return hash(self._law())
+        return self.flip_words, self.positions, self.vector, self.universe, self.hashes
 
     def signs(
         self, objects: npt.NDArray[np.int64], positions: npt.NDArray[np.uint32]
@@ -143,7 +137,7 @@ class OneBitHistogram:
         source = stream.child("one-bit-histogram")
         position = np.empty(len(objects), dtype=np.uint32)
         sign = np.empty(len(objects), dtype=np.int8)
-        p, lie = np.uint64(self.positions), np.uint64(self._lie)
+        p, lie = np.uint64(self.positions), np.uint64(self.flip_words)
         for start in range(0, len(objects), _BLOCK):
             rows = slice(start, min(start + _BLOCK, len(objects)))
             words = np.frombuffer(source.bytes(16 * (rows.stop - start)), dtype="<u8").reshape(

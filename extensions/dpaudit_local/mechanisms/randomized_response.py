@@ -12,14 +12,14 @@ import numpy.typing as npt
 
 from dpaudit.protocols import Stream
 from dpaudit_local.mechanisms.coins import WORDS, epsilon_of_words, lying_words
-from dpaudit_local.mechanisms.reports import CategoryReports, check_merge, check_objects
+from dpaudit_local.mechanisms.reports import CategoryReports, EqualByLaw, check_merge, check_objects
 
 __all__ = ["Identity", "RandomizedResponse", "RandomizedResponseServer"]
 
 _BLOCK = 1 << 15  # answers whose words stay in cache
 
 
-class RandomizedResponse:
+class RandomizedResponse(EqualByLaw):
     """The truth with probability e^ε/(e^ε + k − 1), else any other category, each equally likely.
 
     Warner 1965 (k = 2; the spinner points at "the question" or at its opposite) and Kairouz,
@@ -68,14 +68,8 @@ class RandomizedResponse:
         """T − L, how much likelier an answer is for someone who has it, without rounding either."""
         return (WORDS - self.categories * self._lie) / WORDS
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, RandomizedResponse) and (self.categories, self._lie) == (
-            other.categories,
-            other._lie,
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.categories, self._lie))
+    def _law(self) -> tuple[object, ...]:
+        return self.categories, self._lie
 
     def privatize(self, objects: npt.NDArray[np.int64], *, stream: Stream) -> CategoryReports:
         """An answer for each object (n,), independent of each other.
@@ -109,12 +103,6 @@ class RandomizedResponse:
         known = check_objects(objects, self.categories)
         said = check_objects(reports.category, self.categories, name="reports.category")
         return np.where(said[:, None] == known, math.log(self.truth), math.log(self.lie))
-
-    def estimate(self, reports: CategoryReports) -> npt.NDArray[np.float64]:
-        """How many devices have each category, (categories,): unbiased, not clipped to 0 … n."""
-        server = RandomizedResponseServer(self)
-        server.add(reports)
-        return server.estimate()
 
 
 class RandomizedResponseServer:

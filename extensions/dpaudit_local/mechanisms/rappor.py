@@ -15,7 +15,13 @@ from dpaudit.protocols import Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit_local.mechanisms.coins import WORDS, biased_bits
 from dpaudit_local.mechanisms.hashing import HashFamily, RandomHashes
-from dpaudit_local.mechanisms.reports import BloomReports, check_merge, check_objects, whole_number
+from dpaudit_local.mechanisms.reports import (
+    BloomReports,
+    EqualByLaw,
+    check_merge,
+    check_objects,
+    whole_number,
+)
 
 __all__ = ["Rappor", "RapporServer"]
 
@@ -26,7 +32,7 @@ _BLOCK = 1 << 22  # pairs of objects compared at a time
 
 
 @dataclass(eq=False, repr=False)
-class Rappor:
+class Rappor(EqualByLaw):
     """Randomized Aggregatable Privacy-Preserving Ordinal Response (RAPPOR).
 
     Erlingsson, Pihur and Korolova 2014 (arXiv 1407.6981). A device belongs to one of ``cohorts``,
@@ -240,12 +246,6 @@ class Rappor:
     def _law(self) -> tuple[object, ...]:
         coins = self._flip, self._low, self._high
         return *coins, self.bits, self.per_object, self.cohorts, self.universe, self._hashes
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Rappor) and self._law() == other._law()
-
-    def __hash__(self) -> int:
-        return hash(self._law())
 
     def draw_cohorts(self, n: int, *, stream: Stream) -> npt.NDArray[np.uint32]:
         """Cohorts for ``n`` devices, uniform."""

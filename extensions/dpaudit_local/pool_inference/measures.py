@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -306,10 +306,12 @@ class Watched:
         """Submit by the policy; the reports are added up.
 
         Raises:
-            SpecError: no server is known for the mechanism.
+            UsageError: no server is known for the mechanism.
         """
         if self._server is None:
-            self.mechanism, self._server = mechanism, _server_of(mechanism)(mechanism)
+            from dpaudit_local.pool_inference.popularity import server_of
+
+            self.mechanism, self._server = mechanism, server_of(mechanism)
         reports, owner = self._policy.submit(objects, mechanism, stream=stream)
         self.chosen += np.bincount(objects.ravel(), minlength=len(self.chosen))
         self._server.add(reports)
@@ -340,28 +342,13 @@ class Watched:
         }
 
 
-def _server_of(mechanism: LocalMechanism) -> Callable[[Any], Any]:
-    from dpaudit_local.mechanisms.count_mean_sketch import CountMeanServer, CountMeanSketch
-    from dpaudit_local.mechanisms.hadamard_sketch import HadamardServer, HadamardSketch
-
-    known: dict[type, Callable[[Any], Any]] = {
-        CountMeanSketch: CountMeanServer,
-        HadamardSketch: HadamardServer,
-    }
-    if type(mechanism) not in known:
-        raise SpecError(
-            f"mechanism={type(mechanism).__name__}: pool-defences adds up reports of "
-            "count-mean-sketch and hadamard-sketch"
-        )
-    return known[type(mechanism)]
-
-
 def measure_defences(cell: Cell, arm: None) -> dict[str, Any]:
     """A game of ``trials`` users under the policy ``[grid] submissions``, and its utility.
 
     Raises:
-        SpecError: no setting, or a mechanism whose reports cannot be added up here.
-        UsageError: an option that is not known, or a setting that makes no sense.
+        SpecError: no setting.
+        UsageError: an option that is not known, a setting that makes no sense, or a mechanism whose
+            reports cannot be added up here.
     """
     del arm
     grid, users = cell.grid(PoolDefencesGrid), cell.settings["trials"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from dpaudit.errors import UsageError
 from dpaudit.protocols import LocalMechanism
 from dpaudit_local.mechanisms.reports import Reports
 from dpaudit_local.pool_inference.evidence import likelihoods
-from dpaudit_local.pool_inference.posterior import normalized
+from dpaudit_local.pool_inference.posterior import check_prefixes, normalized
 from dpaudit_local.pool_inference.settings import Pools
 
 __all__ = ["memoised_posterior"]
@@ -86,12 +85,7 @@ def memoised_posterior(
     """
     number, first = equal_reports(reports, users)
     n = len(reports) // users
-    if (
-        not prefixes
-        or any(a >= b for a, b in itertools.pairwise((0, *prefixes)))
-        or prefixes[-1] > n
-    ):
-        raise UsageError(f"prefixes={tuple(prefixes)}: must rise, from 1 at least to {n} at most")
+    check_prefixes(prefixes, n)
     time = np.arange(len(reports)) % n
     copies = np.stack(
         [np.bincount(number[time < p], minlength=len(first)) for p in prefixes], axis=1

@@ -33,6 +33,7 @@ __all__ = [
     "estimate_popularity",
     "popularities",
     "project",
+    "server_of",
 ]
 
 
@@ -71,6 +72,10 @@ class _IdentityServer:
         del mechanism
         self._objects: list[npt.NDArray[np.int64]] = []
 
+    @property
+    def reports(self) -> int:
+        return sum(map(len, self._objects))
+
     def add(self, reports: Any) -> None:
         self._objects.append(reports.category)
 
@@ -95,7 +100,21 @@ SERVERS: dict[type, Callable[[Any], Any]] = {
     RandomizedResponse: RandomizedResponseServer,
     Rappor: _RapporEstimator,
 }
-"""The server of each mechanism: ``add(reports)``, ``estimate(objects)``."""
+"""The server of each mechanism: ``add(reports)``, ``reports``, ``estimate(objects)``."""
+
+
+def server_of(mechanism: LocalMechanism) -> Any:
+    """A server without reports yet, for devices with this ``mechanism``.
+
+    Raises:
+        UsageError: a mechanism without a server here.
+    """
+    if type(mechanism) not in SERVERS:
+        names = ", ".join(sorted(t.__name__ for t in SERVERS))
+        raise UsageError(
+            f"mechanism={type(mechanism).__name__}: popularity can be estimated for {names}"
+        )
+    return SERVERS[type(mechanism)](mechanism)
 
 
 def estimate_popularity(
@@ -131,12 +150,7 @@ def estimate_popularity(
         )
     if submissions < 1:
         raise UsageError(f"submissions={submissions}: an estimate needs at least 1")
-    if type(mechanism) not in SERVERS:
-        names = ", ".join(sorted(t.__name__ for t in SERVERS))
-        raise UsageError(
-            f"mechanism={type(mechanism).__name__}: popularity can be estimated for {names}"
-        )
-    server = SERVERS[type(mechanism)](mechanism)
+    server = server_of(mechanism)
     ends = np.cumsum(p) / p.sum()
     ends[np.flatnonzero(p)[-1] :] = 1.0
     for start in range(0, submissions, _BLOCK):

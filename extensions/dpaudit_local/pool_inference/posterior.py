@@ -20,6 +20,7 @@ import scipy.special
 from dpaudit.errors import UsageError
 
 __all__ = [
+    "check_prefixes",
     "count_posterior",
     "default_nodes",
     "exact_nodes",
@@ -271,7 +272,7 @@ def pool_posterior(
             f"evidence of shape {evidence.shape}: must be (users, n, k + 1), two pools or more"
         )
     users, n, width = evidence.shape
-    _check_prefixes(prefixes, n)
+    check_prefixes(prefixes, n)
     evidence = evidence[:, : prefixes[-1]]
     if evidence.size and not (
         np.isfinite(evidence).all() and evidence.min() >= 0 and evidence.max(axis=2).min() > 0
@@ -307,7 +308,8 @@ def unlinked_posterior(evidence: npt.NDArray[np.float64]) -> npt.NDArray[np.floa
     return pool_posterior(evidence[:, None, :], prefixes=(1,))[:, 0]
 
 
-def _check_prefixes(prefixes: Sequence[int], n: int) -> None:
+def check_prefixes(prefixes: Sequence[int], n: int) -> None:
+    """Refuse (``UsageError``) prefixes of ``n`` submissions that do not rise within 1 … n."""
     rising = all(a < b for a, b in itertools.pairwise(prefixes))
     if not len(prefixes) or prefixes[0] < 1 or prefixes[-1] > n or not rising:
         raise UsageError(f"prefixes={tuple(prefixes)}: must rise, from 1 at least to {n} at most")

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from numba import types
 from numba.extending import intrinsic
 
+from dpaudit_local.mechanisms.coins import unpacked_words
 from dpaudit_local.mechanisms.hashing import HashFamily
 from dpaudit_local.mechanisms.reports import HadamardReports, SketchReports
 from dpaudit_local.pool_inference.settings import Pools
@@ -309,7 +310,7 @@ class SketchEvidence(_Tabled):
         """
         tables = self._tables
         self._mechanism.check(reports)
-        words = _words(reports.bits)
+        words = unpacked_words(reports.bits)
         out = np.empty((len(words), tables.pools.k + 1))
 
         gain = math.expm1(self._mechanism.epsilon)
@@ -319,13 +320,6 @@ class SketchEvidence(_Tabled):
 
         by_function(reports.function, tables, work, threads=threads)
         return out
-
-
-def _words(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
-    """Packed bits as 64-bit words, bit i at 1 << i % 64."""
-    spare = -bits.shape[1] % 8
-    full = np.pad(bits, ((0, 0), (0, spare))) if spare else np.ascontiguousarray(bits)
-    return full.view("<u8")
 
 
 @intrinsic

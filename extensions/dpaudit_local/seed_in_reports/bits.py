@@ -50,13 +50,13 @@ class ReportBits:
 
     values: int
     """Values of the public coin."""
-    bits: int
+    bits: int = 1
     """Noisy bits in a report."""
     low: Fraction
     high: Fraction
-    differing: int
+    differing: int = 1
     """In so many of the objects' own bits two objects differ at most."""
-    balanced: bool
+    balanced: bool = False
     """Whether the objects' own bits are 1 as often as 0."""
     truth: Callable[[Coins, npt.NDArray[np.int64]], Bits]
     """The own bits (n, bits) of objects (n,) under public coins (n,)."""
@@ -64,6 +64,12 @@ class ReportBits:
     """Reports with these coins (n,) and bits (n, bits)."""
     parts: Callable[[Any], tuple[Coins, Bits]]
     """The coins and bits of reports."""
+
+    @classmethod
+    def flipping(cls, words: int, **parts: Any) -> ReportBits:
+        """A mechanism that flips each bit with probability ``words`` / 2^64."""
+        flip = Fraction(words, WORDS)
+        return cls(low=flip, high=1 - flip, **parts)
 
     @property
     def flips(self) -> bool:
@@ -141,14 +147,11 @@ def _sketch(law: CountMeanSketch) -> ReportBits:
         out[np.arange(len(objects)), law.hashes.each(objects, coins.astype(np.uint32))] = True
         return out
 
-    flip = Fraction(law.flip_words, WORDS)
-    return ReportBits(
+    return ReportBits.flipping(
+        law.flip_words,
         values=law.functions,
         bits=law.m,
-        low=flip,
-        high=1 - flip,
         differing=2,
-        balanced=False,
         truth=truth,
         reports=lambda coins, bits: SketchReports(coins.astype(np.uint32), _packed(bits)),
         parts=lambda reports: (reports.function.astype(np.int64), _unpacked(reports.bits)),
@@ -161,13 +164,9 @@ def _hadamard(law: HadamardSketch) -> ReportBits:
         odd = np.bitwise_count(places & (coins % law.m).astype(np.uint32)) & 1
         return np.asarray(odd[:, None] == 1)
 
-    flip = Fraction(law.flip_words, WORDS)
-    return ReportBits(
+    return ReportBits.flipping(
+        law.flip_words,
         values=law.functions * law.m,
-        bits=1,
-        low=flip,
-        high=1 - flip,
-        differing=1,
         balanced=True,
         truth=truth,
         reports=lambda coins, bits: HadamardReports(
@@ -181,13 +180,9 @@ def _hadamard(law: HadamardSketch) -> ReportBits:
 
 
 def _one_bit(law: OneBitHistogram) -> ReportBits:
-    flip = Fraction(law._lie, WORDS)
-    return ReportBits(
+    return ReportBits.flipping(
+        law.flip_words,
         values=law.positions,
-        bits=1,
-        low=flip,
-        high=1 - flip,
-        differing=1,
         balanced=law.vector == "signs",
         truth=lambda coins, objects: law.signs(objects, coins.astype(np.uint32))[:, None] < 0,
         reports=lambda coins, bits: BitReports(coins.astype(np.uint32), _signs(bits)),
@@ -198,14 +193,9 @@ def _one_bit(law: OneBitHistogram) -> ReportBits:
 def _answer(law: RandomizedResponse) -> ReportBits:
     if law.categories != 2:
         raise UsageError(f"categories={law.categories}: only yes and no; take categories=2")
-    flip = Fraction(law.words[1], WORDS)
-    return ReportBits(
+    return ReportBits.flipping(
+        law.words[1],
         values=1,
-        bits=1,
-        low=flip,
-        high=1 - flip,
-        differing=1,
-        balanced=False,
         truth=lambda _, objects: objects[:, None] == 1,
         reports=lambda _, bits: CategoryReports(bits[:, 0].astype(np.int64)),
         parts=lambda reports: (
@@ -223,7 +213,6 @@ def _rappor(law: Rappor) -> ReportBits:
         low=low,
         high=high,
         differing=2 * law.per_object,
-        balanced=False,
         truth=lambda coins, objects: _unpacked(law.bloom(objects, coins.astype(np.uint32))),
         reports=lambda coins, bits: BloomReports(coins.astype(np.uint32), _packed(bits)),
         parts=lambda reports: (reports.cohort.astype(np.int64), _unpacked(reports.bits)),

@@ -42,7 +42,7 @@ def law_of_the_sampler(mechanism):
 
     Words of one remainder modulo p make one position, two intervals the two signs.
     """
-    p, lie = mechanism.positions, mechanism._lie
+    p, lie = mechanism.positions, mechanism.flip_words
     law = {}
     for x, j in itertools.product(range(mechanism.universe), range(p)):
         share = Fraction(len(range(j, 2**64, p)), 2**64)
@@ -73,7 +73,7 @@ def test_epsilon_is_the_largest_likelihood_ratio_of_the_sampler_itself(mechanism
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 2.0, 5.0])
 def test_epsilon_never_exceeds_what_was_asked_for(epsilon):
-    flip = Fraction(OneBitHistogram(epsilon)._lie, 2**64)
+    flip = Fraction(OneBitHistogram(epsilon).flip_words, 2**64)
     assert logarithm((1 - flip) / flip) <= Decimal(epsilon)
     # Tang et al., A.1.1
     assert OneBitHistogram(epsilon).flip == pytest.approx(1 / (1 + math.exp(epsilon)), rel=1e-14)
