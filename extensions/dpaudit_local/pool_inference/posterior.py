@@ -30,10 +30,10 @@ __all__ = [
 ]
 
 
-BLOCK = 8
+_BLOCK = 8
 """Factors multiplied between two looks at the exponents."""
 
-HALVES = 2.0 ** -np.arange(1100.0)
+_HALVES = 2.0 ** -np.arange(1100.0)
 
 _jit: Any = numba.njit(
     nogil=True, cache=True, boundscheck=False, error_model="numpy", fastmath={"contract"}
@@ -41,90 +41,95 @@ _jit: Any = numba.njit(
 
 
 @_jit
-def fill_log_scores(  # type: ignore[no-untyped-def]
-    evidence, slots, ends, gamma, a, weights, halves, out
+def _fill_factors(evidence, slots, neutral, slope, tilt):  # type: ignore[no-untyped-def]
+    """One person's factors (see :func:`_fill_log_scores`), from ``evidence`` (n, k + 1).
+
+    Rows are first divided by their largest entry.
+    """
+    n, width = evidence.shape
+    for t in range(n):
+        largest, mean = evidence[t, 0], 0.0
+        for i in range(1, width):
+            largest = max(largest, evidence[t, i])
+            mean += evidence[t, i]
+        mean /= (width - 1) * largest
+        s = slots[t]
+        neutral[s] = evidence[t, 0] / largest
+        slope[s] = mean - neutral[s]
+        for i in range(width - 1):
+            tilt[i, s] = evidence[t, i + 1] / largest - mean
+
+
+@_jit
+def _add_products(  # type: ignore[no-untyped-def]
+    base, d, step, ends, weights, product, exponent, total, top
 ):
+    """Add to each prefix's ``total``·2^``top`` the sum over ``step`` of the products up to it.
+
+    After each block of :data:`_BLOCK` factors the exponents go into integers, one for each node.
+    """
+    nodes = step.size
+    bits = product.view(np.int64)
+    product[:], exponent[:] = 1.0, 0
+    s = 0
+    for b in range(ends.size):
+        while s < ends[b]:
+            c0, c1, c2, c3 = base[s], base[s + 1], base[s + 2], base[s + 3]
+            c4, c5, c6, c7 = base[s + 4], base[s + 5], base[s + 6], base[s + 7]
+            d0, d1, d2, d3 = d[s], d[s + 1], d[s + 2], d[s + 3]
+            d4, d5, d6, d7 = d[s + 4], d[s + 5], d[s + 6], d[s + 7]
+            for q in range(nodes):
+                x = step[q]
+                first = ((c0 + x * d0) * (c1 + x * d1)) * ((c2 + x * d2) * (c3 + x * d3))
+                second = ((c4 + x * d4) * (c5 + x * d5)) * ((c6 + x * d6) * (c7 + x * d7))
+                product[q] *= first * second
+            for q in range(nodes):
+                e = (bits[q] >> 52) - 1023
+                exponent[q] += e
+                bits[q] -= e << 52
+            s += 8
+        here = exponent.max()
+        part = 0.0
+        for q in range(nodes):
+            part += weights[q] * product[q] * _HALVES[min(here - exponent[q], _HALVES.size - 1)]
+        if here > top[b]:
+            total[b] *= _HALVES[min(here - top[b], _HALVES.size - 1)]
+            top[b] = here
+            total[b] += part
+        else:
+            total[b] += part * _HALVES[min(top[b] - here, _HALVES.size - 1)]
+
+
+@_jit
+def _fill_log_scores(evidence, slots, ends, x, weights, out):  # type: ignore[no-untyped-def]
     """Logarithms of scores into ``out`` (users, prefixes, k), from ``evidence`` (users, n, k + 1).
 
     A factor is E_0 + γ(M − E_0) + γa(E_i − M), where M is the mean of E_1 … E_k and a = (kδ − 1)/(k
-    − 1). Rows of evidence are first divided by their largest entry, so that a factor is at most 1
-    and at least (1 − γ)(1 − a)γ/k at a node: far above 2^-127 for any number of nodes one would
-    use, and a block of 8 stays a normal double. After each block the exponents go into integers,
-    one for each node.
+    − 1); γ and a are at the nodes ``x``, with ``weights`` (nodes of γ, nodes of a). As evidence is
+    divided by its largest entry, a factor is at most 1 and at least (1 − γ)(1 − a)γ/k at a node:
+    far above 2^-127 for any number of nodes one would use, and a block of 8 stays a normal double.
 
     ``slots[t]`` is where observation t goes when every prefix is filled up to whole blocks with
-    factors of 1, ``ends`` the prefixes' ends in that layout; ``weights`` (nodes of γ, nodes of a).
-    ``contract`` alone of fast mathematics is allowed: a product and a sum may be rounded once
-    instead of twice.
+    factors of 1, ``ends`` the prefixes' ends in that layout. ``contract`` alone of fast mathematics
+    is allowed: a product and a sum may be rounded once instead of twice.
     """
-    users, n, width = evidence.shape
-    k = width - 1
-    count, nodes = ends.size, a.size
-    length = ends[-1]
-    neutral, slope, base = np.ones(length), np.zeros(length), np.empty(length)
-    tilt = np.zeros((k, length))
-    product, exponent, step = np.empty(nodes), np.empty(nodes, np.int64), np.empty(nodes)
-    bits = product.view(np.int64)
-    total, top = np.empty((count, k)), np.empty((count, k), np.int64)
+    users, _, width = evidence.shape
+    k, length = width - 1, ends[-1]
+    neutral, slope, tilt = np.ones(length), np.zeros(length), np.zeros((k, length))
+    product, exponent = np.empty(x.size), np.empty(x.size, np.int64)
+    total, top = np.empty((k, ends.size)), np.empty((k, ends.size), np.int64)
     for u in range(users):
-        for t in range(n):
-            largest, mean = evidence[u, t, 0], 0.0
-            for i in range(1, width):
-                largest = max(largest, evidence[u, t, i])
-                mean += evidence[u, t, i]
-            mean /= k * largest
-            s = slots[t]
-            neutral[s] = evidence[u, t, 0] / largest
-            slope[s] = mean - neutral[s]
-            for i in range(k):
-                tilt[i, s] = evidence[u, t, i + 1] / largest - mean
+        _fill_factors(evidence[u], slots, neutral, slope, tilt)
         total[:], top[:] = 0.0, -(1 << 62)
-        for p in range(gamma.size):
-            for s in range(length):
-                base[s] = neutral[s] + gamma[p] * slope[s]
-            for q in range(nodes):
-                step[q] = gamma[p] * a[q]
+        for p in range(x.size):
+            base, step = neutral + x[p] * slope, x[p] * x
             for i in range(k):
-                d = tilt[i]
-                product[:], exponent[:] = 1.0, 0
-                s = 0
-                for b in range(count):
-                    while s < ends[b]:
-                        c0, c1, c2, c3 = base[s], base[s + 1], base[s + 2], base[s + 3]
-                        c4, c5, c6, c7 = base[s + 4], base[s + 5], base[s + 6], base[s + 7]
-                        d0, d1, d2, d3 = d[s], d[s + 1], d[s + 2], d[s + 3]
-                        d4, d5, d6, d7 = d[s + 4], d[s + 5], d[s + 6], d[s + 7]
-                        for q in range(nodes):
-                            x = step[q]
-                            first = ((c0 + x * d0) * (c1 + x * d1)) * (
-                                (c2 + x * d2) * (c3 + x * d3)
-                            )
-                            second = ((c4 + x * d4) * (c5 + x * d5)) * (
-                                (c6 + x * d6) * (c7 + x * d7)
-                            )
-                            product[q] *= first * second
-                        for q in range(nodes):
-                            e = (bits[q] >> 52) - 1023
-                            exponent[q] += e
-                            bits[q] -= e << 52
-                        s += 8
-                    here = exponent.max()
-                    part = 0.0
-                    for q in range(nodes):
-                        part += (
-                            weights[p, q]
-                            * product[q]
-                            * halves[min(here - exponent[q], halves.size - 1)]
-                        )
-                    if here > top[b, i]:
-                        total[b, i] *= halves[min(here - top[b, i], halves.size - 1)]
-                        top[b, i] = here
-                        total[b, i] += part
-                    else:
-                        total[b, i] += part * halves[min(top[b, i] - here, halves.size - 1)]
-        for b in range(count):
+                _add_products(
+                    base, tilt[i], step, ends, weights[p], product, exponent, total[i], top[i]
+                )
+        for b in range(ends.size):
             for i in range(k):
-                out[u, b, i] = np.log(total[b, i]) + top[b, i] * 0.6931471805599453
+                out[u, b, i] = np.log(total[i, b]) + top[i, b] * 0.6931471805599453
 
 
 def normalized(log_scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -287,7 +292,7 @@ def pool_posterior(
 
     def work(start: int) -> None:
         rows = slice(start, start + _CHUNK)
-        fill_log_scores(evidence[rows], slots, ends, x, x, weights, HALVES, scores[rows])
+        _fill_log_scores(evidence[rows], slots, ends, x, weights, scores[rows])
 
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(work, range(0, users, _CHUNK)))
@@ -322,7 +327,7 @@ def _layout(prefixes: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray
     before, end = 0, 0
     for prefix in prefixes:
         slots += range(end, end + prefix - before)
-        end += -(-(prefix - before) // BLOCK) * BLOCK
+        end += -(-(prefix - before) // _BLOCK) * _BLOCK
         ends.append(end)
         before = prefix
     return np.array(slots), np.array(ends)
