@@ -13,11 +13,10 @@ import numpy.typing as npt
 
 from dpaudit.errors import UsageError
 from dpaudit.protocols import Stream
-from dpaudit.randomness import KeyedStream
 from dpaudit.vectors.random_words import inline, jit, mix, seed_words
 from dpaudit_local.mechanisms.reports import EqualByLaw, whole_number
 
-__all__ = ["HashFamily", "RandomHashes", "pair_positions", "sketch_hashes"]
+__all__ = ["HashFamily", "RandomHashes"]
 
 _U = np.uint64
 
@@ -153,43 +152,3 @@ def _refuse(objects: npt.NDArray[np.int64]) -> NoReturn:
         f"objects={objects.min()} … {objects.max()}: "
         f"objects are whole numbers from 0 to {(1 << 63) - 1}"
     )
-
-
-def pair_positions(
-    hashes: HashFamily,
-    *,
-    functions: npt.NDArray[np.unsignedinteger],
-    objects: npt.NDArray[np.int64],
-) -> npt.NDArray[np.uint32]:
-    """The position of each object (u,) under each of ``functions`` (n,): shape (n, u).
-
-    Raises:
-        UsageError: an object or a function is outside the family's range.
-    """
-    out = np.empty((len(functions), len(objects)), np.uint32)
-    for row, function in enumerate(functions.tolist()):
-        out[row] = hashes.positions(objects, function)
-    return out
-
-
-def sketch_hashes(
-    hashes: HashFamily | None, *, functions: int | None, m: int | None, seed: int
-) -> HashFamily:
-    """The family itself, or random functions under ``seed`` where there is none.
-
-    By default 65,536 functions to 1,024 positions, as Apple's.
-
-    Raises:
-        UsageError: no family, or ``functions`` or ``m`` that differ from those of the family given.
-    """
-    if hashes is None:
-        stream = KeyedStream.from_seed(seed).child("hashes", "random")
-        return RandomHashes(
-            65536 if functions is None else functions, 1024 if m is None else m, stream=stream
-        )
-    if not isinstance(hashes, HashFamily):
-        raise UsageError(f"hashes={hashes}: no family of hash functions; none makes random ones")
-    for name, asked, has in (("functions", functions, hashes.count), ("m", m, hashes.size)):
-        if asked is not None and asked != has:
-            raise UsageError(f"{name}={asked}: the hashes given have {has}; leave it out")
-    return hashes

@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
+from dpaudit.randomness import KeyedStream
 from dpaudit.vectors.random_words import jit
 from dpaudit_local.mechanisms.coins import LARGEST_EPSILON, WORDS, epsilon_of_words, lying_words
-from dpaudit_local.mechanisms.hashing import HashFamily, pair_positions, sketch_hashes
+from dpaudit_local.mechanisms.hashing import HashFamily, RandomHashes
 from dpaudit_local.mechanisms.reports import EqualByLaw, check_merge, check_objects, privacy_number
 
-__all__ = ["MeanServer", "MeanSketch", "read_only", "sketch_error", "smallest_type"]
+__all__ = ["MeanServer", "MeanSketch", "read_only", "smallest_type"]
 
 
 class MeanSketch(EqualByLaw):
@@ -46,7 +47,16 @@ class MeanSketch(EqualByLaw):
         """
         epsilon = privacy_number("epsilon", epsilon, self.differing * LARGEST_EPSILON)
         self.flip_words = lying_words(epsilon / self.differing, 2)
-        self.hashes = sketch_hashes(hashes, functions=functions, m=m, seed=seed)
+        if hashes is None:
+            stream = KeyedStream.from_seed(seed).child("hashes", "random")
+            count, size = 65536 if functions is None else functions, 1024 if m is None else m
+            hashes = RandomHashes(count, size, stream=stream)
+        elif not isinstance(hashes, HashFamily):
+            raise UsageError(f"hashes={hashes}: no family of hash functions; leave it out")
+        for name, given, has in (("functions", functions, hashes.count), ("m", m, hashes.size)):
+            if given is not None and given != has:
+                raise UsageError(f"{name}={given}: the hashes given have {has}; leave it out")
+        self.hashes: HashFamily = hashes
         self._check_m()
 
     @abc.abstractmethod
@@ -84,7 +94,11 @@ class MeanSketch(EqualByLaw):
         self, functions: npt.NDArray[np.unsignedinteger[Any]], objects: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.uint32]:
         """The position of each object (u,) under each of ``functions`` (n,): shape (n, u)."""
-        return pair_positions(self.hashes, functions=functions, objects=self._objects(objects))
+        objects = self._objects(objects)
+        out = np.empty((len(functions), len(objects)), np.uint32)
+        for row, function in enumerate(functions.tolist()):
+            out[row] = self.hashes.positions(objects, function)
+        return out
 
 
 Sketch = TypeVar("Sketch", bound=MeanSketch)
@@ -113,16 +127,18 @@ def read_only(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return view
 
 
-def sketch_error(
-    counts: npt.NDArray[Any], n: int, hashes: HashFamily, *, own: float, others: float
-) -> npt.NDArray[np.float64]:
-    """Standard deviations of a mean sketch's estimates, for true ``counts`` (u,) of ``n`` reports.
+class MeanServer(abc.ABC, Generic[Sketch]):
+    """What both servers keep: sums by hash function and position, and reports by hash function.
 
-    Report i adds m/(m − 1)·(X_i − 1/m) to the estimate of x, and X_i has mean 1 and variance
-    ``own`` where i's object is x; else it has the mean 1 or 0, as j collides (probability 1/m) or
-    not, and the variance ``others`` besides. Two reports depend on each other only through a shared
-    function (1 / k): not if their objects differ, as three positions of a function are independent,
-    but two reports of one object y ≠ x collide with x together. So, if f has all frequent objects,
+    Sums are exact, of the smallest type that can hold the busiest function's reports. Reports are
+    added as they come and forgotten; the order does not matter.
+
+    Errors of estimates, for true counts f of n reports: report i adds m/(m − 1)·(X_i − 1/m) to the
+    estimate of x, and X_i has mean 1 and variance ``own`` where i's object is x; else it has the
+    mean 1 or 0, as j collides (probability 1/m) or not, and the variance ``others`` besides. Two
+    reports depend on each other only through a shared function (1 / k): not if their objects
+    differ, as three positions of a function are independent, but two reports of one object y ≠ x
+    collide with x together. So, if f has all frequent objects,
 
         Var = (m/(m − 1))²·[f(x)·own + (n − f(x))·(others + (1 − 1/m)/m) + (1 − 1/m)/(k·m)·Σ_{y≠x}
         f(y)·(f(y) − 1)]
@@ -131,28 +147,6 @@ def sketch_error(
     are. Derived here: Pan 2024 (arXiv 2406.03785) finds errors in the expectation and variance of
     Apple's paper ("Learning with Privacy at Scale", 2017). Not claimed: the error under one given
     family, whose collisions (the last term) are the same at every collection.
-
-    Raises:
-        UsageError: ``counts`` are negative, above ``n``, or no (u,) array of finite numbers.
-    """
-    f = np.asarray(counts, np.float64)
-    if f.ndim != 1 or not ((f >= 0) & (f <= n)).all():
-        raise UsageError(
-            f"counts=…: needs true counts (u,), not objects, in 0 … {n}; "
-            "clip estimates to that first"
-        )
-    m, k = hashes.size, hashes.count
-    pairs = f * np.maximum(f - 1, 0)
-    collide = (1 - 1 / m) / m
-    variance = f * own + (n - f) * (others + collide) + collide / k * (pairs.sum() - pairs)
-    return np.asarray(m / (m - 1) * np.sqrt(variance))
-
-
-class MeanServer(abc.ABC, Generic[Sketch]):
-    """What both servers keep: sums by hash function and position, and reports by hash function.
-
-    Sums are exact, of the smallest type that can hold the busiest function's reports. Reports are
-    added as they come and forgotten; the order does not matter.
     """
 
     _signed = False
@@ -214,14 +208,25 @@ class MeanServer(abc.ABC, Generic[Sketch]):
 
     @abc.abstractmethod
     def _variances(self) -> tuple[float, float]:
-        """``own`` and ``others`` of :func:`sketch_error`."""
+        """``own`` and ``others`` of :meth:`standard_error`."""
 
     def standard_error(self, counts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Standard deviations (u,) of the estimates of objects with true ``counts`` (u,).
 
         The argument holds counts, not objects. Where the truth is unknown, put in estimates clipped
-        to 0 … n; leave out no frequent object. See
-        :func:`~dpaudit_local.mechanisms.mean_sketches.sketch_error`.
+        to 0 … n; leave out no frequent object.
+
+        Raises:
+            UsageError: ``counts`` are negative, above n, or no (u,) array of finite numbers.
         """
-        own, others = self._variances()
-        return sketch_error(counts, self.reports, self.mechanism.hashes, own=own, others=others)
+        f, n = np.asarray(counts, np.float64), self.reports
+        (own, others), m, k = self._variances(), self.mechanism.m, self.mechanism.functions
+        if f.ndim != 1 or not ((f >= 0) & (f <= n)).all():
+            raise UsageError(
+                f"counts=…: needs true counts (u,), not objects, in 0 … {n}; "
+                "clip estimates to that first"
+            )
+        pairs = f * np.maximum(f - 1, 0)
+        collide = (1 - 1 / m) / m
+        variance = f * own + (n - f) * (others + collide) + collide / k * (pairs.sum() - pairs)
+        return np.asarray(m / (m - 1) * np.sqrt(variance))

@@ -176,10 +176,7 @@ class Identity:
     [3, 1]
     """
 
-    @property
-    def epsilon(self) -> float:
-        """Infinity."""
-        return math.inf
+    epsilon = math.inf
 
     def privatize(self, objects: npt.NDArray[np.int64], *, stream: Stream) -> CategoryReports:  # noqa: ARG002
         """The objects (n,); nothing is drawn from ``stream``.

@@ -27,20 +27,21 @@ from dpaudit_local.pool_inference.sketch_evidence import HadamardEvidence, Sketc
 __all__ = ["EVIDENCE", "PoolEvidence", "UniverseEvidence", "evidence_for", "likelihoods"]
 
 
-class IdentityEvidence:
-    """1 for the object's pool, else 0: its popularity is one factor for all (footnote 4)."""
+class _Weighed:
+    """Evidence in reports for an adversary with ``popularity`` (universe,); None is uniform."""
 
     def __init__(
         self, mechanism: Any, pools: Pools, popularity: npt.NDArray[np.float64] | None = None
     ) -> None:
-        """The popularity changes nothing."""
-        del mechanism, popularity
-        self._pools = pools
+        self._mechanism, self._pools, self._weights = mechanism, pools, pools.weights(popularity)
 
-    def against(self, popularity: npt.NDArray[np.float64] | None) -> IdentityEvidence:
-        """The same: the popularity changes nothing."""
-        del popularity
-        return self
+    def against(self, popularity: npt.NDArray[np.float64] | None) -> Self:
+        """The same for an adversary with another popularity."""
+        return type(self)(self._mechanism, self._pools, popularity)
+
+
+class IdentityEvidence(_Weighed):
+    """1 for the object's pool, else 0: its popularity is one factor for all (footnote 4)."""
 
     def __call__(self, reports: CategoryReports, *, threads: int = 2) -> npt.NDArray[np.float64]:
         """Evidence (n, k + 1) of reports.
@@ -58,19 +59,6 @@ class IdentityEvidence:
         out = np.zeros((len(objects), self._pools.k + 1))
         out[np.arange(len(objects)), self._pools.labels[objects]] = 1.0
         return out
-
-
-class _Weighed:
-    """Evidence in reports for an adversary with ``popularity`` (universe,); None is uniform."""
-
-    def __init__(
-        self, mechanism: Any, pools: Pools, popularity: npt.NDArray[np.float64] | None = None
-    ) -> None:
-        self._mechanism, self._pools, self._weights = mechanism, pools, pools.weights(popularity)
-
-    def against(self, popularity: npt.NDArray[np.float64] | None) -> Self:
-        """The same for an adversary with another popularity."""
-        return type(self)(self._mechanism, self._pools, popularity)
 
 
 class ResponseEvidence(_Weighed):

@@ -165,18 +165,17 @@ class Estimates:
             self._collected[group] = _Collected(segment)
         self._collected[group].add(segment)
 
-    def shown(self, *, alpha: float = ALPHA, stream: Stream | None = None) -> Mapping[Group, Shown]:
+    def shown(self, *, alpha: float = ALPHA) -> Mapping[Group, Shown]:
         """What each group shows, in the order in which groups came.
 
         Each group gets ``alpha`` divided by their number, so that all statements hold together with
-        probability ≥ 1 − ``alpha``. ``stream`` orders the signs that predict each other; by default
-        it is always the same.
+        probability ≥ 1 − ``alpha``. Signs that predict each other are always in the same order.
 
         Raises:
             UsageError: an ``alpha`` outside (0, 0.5).
         """
         _check(alpha)
-        stream = KeyedStream.from_seed("signs of one place") if stream is None else stream
+        stream = KeyedStream.from_seed("signs of one place")
         share = alpha / max(1, len(self._collected))
         return {
             group: collected.shown(
@@ -191,7 +190,6 @@ def shown_epsilons(
     *,
     resolved: Sequence[ResolvedKey] = (),
     alpha: float = ALPHA,
-    stream: Stream | None = None,
 ) -> tuple[Shown, ...]:
     """What the bits of all ``segments`` show, per key, algorithm and set of parameters.
 
@@ -201,7 +199,7 @@ def shown_epsilons(
     estimates = Estimates(resolved)
     for segment in segments:
         estimates.add(segment)
-    return tuple(estimates.shown(alpha=alpha, stream=stream).values())
+    return tuple(estimates.shown(alpha=alpha).values())
 
 
 class _Collected:
