@@ -99,36 +99,33 @@ def _bits(parameters: Mapping[str, Any]) -> _Reader:
     return read, finish
 
 
-def _sketches(parameters: Mapping[str, Any]) -> _Reader:
-    k, m = _size(parameters, "k", _WORD), _bit_count(parameters, "m")
+def _sketches(*names: tuple[str, str]) -> Callable[[Mapping[str, Any]], _Reader]:
+    """Of records with a sketch for each pair of ``names``: of its hash functions and its bits."""
 
-    def read(fields: list[str]) -> tuple[int, bytes]:
-        function, digits = _fields(fields, 2)
-        return _number(function, k, "function"), _hex(digits, m)
+    def reader(parameters: Mapping[str, Any]) -> _Reader:
+        k = min([_size(parameters, functions, _WORD) for functions, _ in names])
+        sizes = [_bit_count(parameters, bits) for _, bits in names]
 
-    def finish(rows: list[tuple[int, bytes]]) -> _Made:
-        return (_sketch_reports([row[0] for row in rows], [row[1] for row in rows], m),), []
+        def read(fields: list[str]) -> tuple[int, list[bytes]]:
+            function, digits = _fields(fields, 2)
+            parts = digits.split(":", len(sizes) - 1) if len(sizes) > 1 else [digits]
+            if len(parts) < len(sizes):
+                raise _RefusedError("no ':' between two sketches")
+            number = _number(function, k, "function")
+            return number, [_hex(part, m) for part, m in zip(parts, sizes, strict=True)]
 
-    return read, finish
+        def finish(rows: list[tuple[int, list[bytes]]]) -> _Made:
+            functions = np.array([function for function, _ in rows], dtype=np.uint32)
+            made = []
+            for i, m in enumerate(sizes):
+                packed = bytearray().join(sketches[i] for _, sketches in rows)
+                bits = np.frombuffer(packed, dtype=np.uint8).reshape(-1, m // 8)
+                made.append(SketchReports(functions, bits))
+            return tuple(made), []
 
+        return read, finish
 
-def _puzzles(parameters: Mapping[str, Any]) -> _Reader:
-    k = min(_size(parameters, "sequenceK", _WORD), _size(parameters, "fragmentK", _WORD))
-    m, fragment_m = _bit_count(parameters, "sequenceM"), _bit_count(parameters, "fragmentM")
-
-    def read(fields: list[str]) -> tuple[int, bytes, bytes]:
-        function, digits = _fields(fields, 2)
-        sequence, colon, fragment = digits.partition(":")
-        if not colon:
-            raise _RefusedError("no ':' between two sketches")
-        return _number(function, k, "function"), _hex(sequence, m), _hex(fragment, fragment_m)
-
-    def finish(rows: list[tuple[int, bytes, bytes]]) -> _Made:
-        functions = [row[0] for row in rows]
-        first = _sketch_reports(functions, [row[1] for row in rows], m)
-        return (first, _sketch_reports(functions, [row[2] for row in rows], fragment_m)), []
-
-    return read, finish
+    return reader
 
 
 def _hadamards(parameters: Mapping[str, Any]) -> _Reader:
@@ -152,10 +149,12 @@ def _hadamards(parameters: Mapping[str, Any]) -> _Reader:
 
 
 ALGORITHMS: Mapping[str, Callable[[Mapping[str, Any]], _Reader]] = {
-    "CountMedianSketch": _sketches,
+    "CountMedianSketch": _sketches(("k", "m")),
     "HadamardCountMedianSketch": _hadamards,
     "OneBitHistogram": _bits,
-    "SequenceFragmentPuzzle+CountMedianSketch": _puzzles,
+    "SequenceFragmentPuzzle+CountMedianSketch": _sketches(
+        ("sequenceK", "sequenceM"), ("fragmentK", "fragmentM")
+    ),
 }
 """The values of a segment's ``algorithm``."""
 
@@ -212,8 +211,3 @@ def _hex(digits: str, m: int) -> bytes:
 
 def _columns(rows: list[Any], count: int) -> npt.NDArray[np.int64]:
     return np.array(rows, dtype=np.int64).reshape(-1, count).T
-
-
-def _sketch_reports(functions: list[int], sketches: list[bytes], m: int) -> SketchReports:
-    bits = np.frombuffer(bytearray().join(sketches), dtype=np.uint8).reshape(-1, m // 8)
-    return SketchReports(np.array(functions, dtype=np.uint32), bits)

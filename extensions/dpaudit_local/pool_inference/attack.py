@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,26 +113,21 @@ class PoolInference(DeviceOptions):
         for name in ("popularity_submissions", "threads"):
             setattr(self, name, whole_number(name, getattr(self, name), 1))
 
-    def play(
-        self, users: int, *, stream: Stream, progress: Callable[[int, int], None] | None = None
-    ) -> dict[str, dict[str, Any]]:
+    def play(self, users: int, *, stream: Stream) -> dict[str, dict[str, Any]]:
         """Each adversary's outcomes after each number of observations.
 
-        ``{adversary: {"7": Outcome.to_dict(), …}}``. The same stream gives the same game.
-        ``progress(done, users)`` is called after each batch; batches have a size that depends on
-        ``observations`` alone, and a stream of their own each.
+        ``{adversary: {"7": Outcome.to_dict(), …}}``. The same stream gives the same game. Batches
+        have a size that depends on ``observations`` alone, and a stream of their own each.
 
         Raises:
             UsageError: no users, or options that do not fit each other.
         """
         return {
             adversary: {str(n): outcome.to_dict() for n, outcome in found.items()}
-            for adversary, found in self.outcomes(users, stream=stream, progress=progress).items()
+            for adversary, found in self.outcomes(users, stream=stream).items()
         }
 
-    def outcomes(
-        self, users: int, *, stream: Stream, progress: Callable[[int, int], None] | None = None
-    ) -> dict[str, dict[int, Outcome]]:
+    def outcomes(self, users: int, *, stream: Stream) -> dict[str, dict[int, Outcome]]:
         """As :meth:`play`, with every user's confidence, and whether it was right to have it.
 
         Raises:
@@ -160,8 +155,6 @@ class PoolInference(DeviceOptions):
                 ties = part.child("ties", adversary).numpy()
                 named, confidence[adversary][here] = _named(posterior, ties)
                 correct[adversary][here] = named == crowd.preferred[:, None]
-            if progress is not None:
-                progress(here.stop, users)
         return {
             a: {
                 n: Outcome(
