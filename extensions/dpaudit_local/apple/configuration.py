@@ -203,12 +203,12 @@ def _table(
         if name is None:
             continue
         entry.where = f"{path.name}: {name}"
-        made = make(name, entry)
-        if made is None or name in refused:
+        row = make(name, entry)
+        if row is None or name in refused:
             continue
         if name not in table:
-            table[name] = made
-        elif table[name] == made:
+            table[name] = row
+        elif table[name] == row:
             entry.odd("is listed twice, identically")
         else:
             refused.add(name)

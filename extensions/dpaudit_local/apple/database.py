@@ -208,8 +208,8 @@ def has_columns(
 
 def plain_data(columns: frozenset[str]) -> str:
     """SQL: 1 if a row holds plain data, else 0."""
-    held = [f"({c} IS NOT NULL AND length({c}) > 0)" for c in PLAIN if c in columns]
-    return " OR ".join(held) or "0"
+    conditions = [f"({c} IS NOT NULL AND length({c}) > 0)" for c in PLAIN if c in columns]
+    return " OR ".join(conditions) or "0"
 
 
 def impossible_bit(columns: frozenset[str]) -> str:
@@ -285,10 +285,10 @@ def check_balances(database: Database, configuration: Configuration) -> tuple[Fi
                 f"{most} in {periods} periods"
             )
             findings.append(Finding(BUDGETS, message, serious=True))
-    held = {row.key for row in database.balances}
+    keys = {row.key for row in database.balances}
     findings += [
         Finding(BUDGETS, f"{quoted(name)}: the configuration's budget has no row")
         for name in configuration.budgets
-        if name not in held
+        if name not in keys
     ]
     return tuple(findings)

@@ -52,9 +52,9 @@ class ReportLimits:
         for row in database.balances if database else ():
             self._created[row.key] = min(row.created, self._created.get(row.key, row.created))
         self._submitted: dict[str, Counter[date]] = defaultdict(Counter)
-        self._found: dict[str, list[Finding]] = defaultdict(list)
+        self._findings: dict[str, list[Finding]] = defaultdict(list)
         self._more: Counter[str] = Counter()
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
 
     def add(self, report: Report) -> None:
         """Add one report."""
@@ -72,7 +72,7 @@ class ReportLimits:
                     f"{quoted(name)} has {count} records in one report, but "
                     f"min(SessionAmount, {MOST_RECORDS}) = {key.records_per_report} are allowed"
                 )
-                self._say("key", Finding(report.path.name, message, serious=True))
+                self._list("key", Finding(report.path.name, message, serious=True))
             if key.priority >= NEVER_SUBMITTED and count:
                 message = f"submitted despite its SubmissionPriority {key.priority}"
                 self._once("priority", name, message, serious=True)
@@ -83,12 +83,12 @@ class ReportLimits:
         """The findings, serious ones first."""
         for budget, days in sorted(self._submitted.items()):
             for finding in self._balance(self._budgets[budget], days):
-                self._say(f"balance of {budget}", finding)
-        found = [f for findings in self._found.values() for f in findings]
+                self._list(f"balance of {budget}", finding)
+        every = [f for some in self._findings.values() for f in some]
         for kind, n in self._more.items():
             message = f"at least {n} more findings like those before ({kind})"
-            found.append(Finding("reports", message, serious=self._found[kind][0].serious))
-        return tuple(sorted(found, key=lambda f: not f.serious))
+            every.append(Finding("reports", message, serious=self._findings[kind][0].serious))
+        return tuple(sorted(every, key=lambda f: not f.serious))
 
     def _balance(self, budget: Budget, days: Counter[date]) -> Iterator[Finding]:
         created = self._created.get(budget.name)
@@ -127,13 +127,13 @@ class ReportLimits:
         self._once("unknown", name, message, serious=not self._patterns)
 
     def _once(self, kind: str, name: str, message: str, *, serious: bool = False) -> None:
-        if len(self._told) < _MOST * 100 and (kind, name) not in self._told:
-            self._told.add((kind, name))
-            self._say(kind, Finding(name, message, serious))
+        if len(self._reported) < _MOST * 100 and (kind, name) not in self._reported:
+            self._reported.add((kind, name))
+            self._list(kind, Finding(name, message, serious))
 
-    def _say(self, kind: str, finding: Finding) -> None:
-        if len(self._found[kind]) < _MOST:
-            self._found[kind].append(finding)
+    def _list(self, kind: str, finding: Finding) -> None:
+        if len(self._findings[kind]) < _MOST:
+            self._findings[kind].append(finding)
         else:
             self._more[kind] += 1
 

@@ -116,12 +116,12 @@ def _sketches(*names: tuple[str, str]) -> Callable[[Mapping[str, Any]], _Reader]
 
         def finish(rows: list[tuple[int, list[bytes]]]) -> _Made:
             functions = np.array([function for function, _ in rows], dtype=np.uint32)
-            made = []
+            reports = []
             for i, m in enumerate(sizes):
                 packed = bytearray().join(sketches[i] for _, sketches in rows)
                 bits = np.frombuffer(packed, dtype=np.uint8).reshape(-1, m // 8)
-                made.append(SketchReports(functions, bits))
-            return tuple(made), []
+                reports.append(SketchReports(functions, bits))
+            return tuple(reports), []
 
         return read, finish
 

@@ -48,9 +48,9 @@ def time_in(name: str) -> datetime | None:
     >>> time_in("DifferentialPrivacy_2017-08-08-082230_mac.dpsub")
     datetime.datetime(2017, 8, 8, 8, 22, 30, tzinfo=datetime.timezone.utc)
     """
-    for found in _TIME.finditer(name):
+    for match in _TIME.finditer(name):
         try:
-            return datetime.strptime("".join(found.groups()), "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+            return datetime.strptime("".join(match.groups()), "%Y%m%d%H%M%S").replace(tzinfo=UTC)
         except ValueError:
             continue
     return None
@@ -91,12 +91,12 @@ def _walk(folder: Path, limit: int) -> Iterator[Report]:
         path, depth = waiting.pop()
         try:
             with os.scandir(path) as entries:
-                found = sorted(entries, key=lambda entry: entry.name, reverse=True)
+                listing = sorted(entries, key=lambda entry: entry.name, reverse=True)
         except OSError as error:
             yield _unread(path, f"cannot be listed ({error.strerror}); its files are not read")
             continue
         folders = []
-        for entry in reversed(found):
+        for entry in reversed(listing):
             here = path / entry.name
             if entry.is_symlink():
                 yield _unread(here, "a symbolic link; not followed")
@@ -137,17 +137,17 @@ def read_report(path: Path, *, limit: int = MOST_BYTES) -> Report:
         documents, errors = read_documents(text)
     except RefusedJsonError as error:
         return _unread(path, f"{error}; not read")
-    found = _Findings(path_text(path), [])
+    findings = _Findings(path_text(path), [])
     for overlooked in errors:
-        found.add(f"{overlooked}; overlooked")
+        findings.add(f"{overlooked}; overlooked")
     versions: list[int] = []
-    segments = tuple(s for document in documents for s in _segments(document, versions, found))
+    segments = tuple(s for document in documents for s in _segments(document, versions, findings))
     if len(set(versions)) > 1:
-        found.add(f"{len(set(versions))} different versions; the first, {versions[0]}, is shown")
+        findings.add(f"{len(set(versions))} different versions; the first, {versions[0]}, is shown")
     if not versions:
-        found.add("no whole number as version")
+        findings.add("no whole number as version")
     version = versions[0] if versions else None
-    return Report(path, version, time_in(path.name), segments, found.all())
+    return Report(path, version, time_in(path.name), segments, findings.all())
 
 
 @dataclass
@@ -326,17 +326,17 @@ def _documents(text: str, *, strict: bool) -> tuple[list[Any], bool]:
 
 
 def _after(text: str, place: int) -> int:
-    found = _BETWEEN.match(text, place)
-    return place if found is None else found.end()
+    match = _BETWEEN.match(text, place)
+    return place if match is None else match.end()
 
 
 def _without_commas(text: str) -> tuple[str, int]:
     commas = 0
 
-    def replaced(found: re.Match[str]) -> str:
+    def replaced(match: re.Match[str]) -> str:
         nonlocal commas
-        if found.group() != ",":
-            return found.group()
+        if match.group() != ",":
+            return match.group()
         commas += 1
         return " "
 

@@ -73,14 +73,14 @@ def _refuse(path: Path, why: str) -> UsageError:
 
 def _state(path: Path) -> tuple[int, int, int]:
     try:
-        found = path.stat()
+        status = path.stat()
     except (OSError, ValueError) as error:
         raise _refuse(
             path, f"cannot be read ({getattr(error, 'strerror', None) or error}); check the path"
         ) from None
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise _refuse(path, "not a plain file; give the database file itself")
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _unchanged(path: Path, before: tuple[int, int, int]) -> None:

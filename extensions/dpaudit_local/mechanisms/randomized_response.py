@@ -101,8 +101,8 @@ class RandomizedResponse(EqualByLaw):
                 ``categories`` − 1.
         """
         known = check_objects(objects, self.categories)
-        said = check_objects(reports.category, self.categories, name="reports.category")
-        return np.where(said[:, None] == known, math.log(self.truth), math.log(self.lie))
+        answers = check_objects(reports.category, self.categories, name="reports.category")
+        return np.where(answers[:, None] == known, math.log(self.truth), math.log(self.lie))
 
 
 class RandomizedResponseServer:
@@ -125,8 +125,10 @@ class RandomizedResponseServer:
             UsageError: a category of another type, or outside 0 … ``categories`` − 1; nothing is
                 added then.
         """
-        said = check_objects(reports.category, self.mechanism.categories, name="reports.category")
-        self._answers += np.bincount(said, minlength=self.mechanism.categories)
+        answers = check_objects(
+            reports.category, self.mechanism.categories, name="reports.category"
+        )
+        self._answers += np.bincount(answers, minlength=self.mechanism.categories)
 
     def merge(self, other: RandomizedResponseServer) -> None:
         """Take in what another server counted.

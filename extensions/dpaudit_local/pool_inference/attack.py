@@ -38,7 +38,7 @@ class _Game:
     """What is the same for all users of one game."""
 
     mechanism: LocalMechanism
-    held: dict[str, npt.NDArray[np.float64] | None]
+    popularity: dict[str, npt.NDArray[np.float64] | None]
     evidence: dict[str, PoolEvidence]
 
 
@@ -123,8 +123,8 @@ class PoolInference(DeviceOptions):
             UsageError: no users, or options that do not fit each other.
         """
         return {
-            adversary: {str(n): outcome.to_dict() for n, outcome in found.items()}
-            for adversary, found in self.outcomes(users, stream=stream).items()
+            adversary: {str(n): outcome.to_dict() for n, outcome in outcomes.items()}
+            for adversary, outcomes in self.outcomes(users, stream=stream).items()
         }
 
     def outcomes(self, users: int, *, stream: Stream) -> dict[str, dict[int, Outcome]]:
@@ -172,7 +172,7 @@ class PoolInference(DeviceOptions):
     def _start(self, stream: Stream) -> _Game:
         pools = self.people.pools
         mechanism = self.device(pools.universe, stream=stream.child("mechanism"))
-        held = popularities(
+        popularity = popularities(
             self.adversaries,
             self.people,
             mechanism,
@@ -183,16 +183,16 @@ class PoolInference(DeviceOptions):
         if not (self.memoised and self.policy.linked):
             shared = evidence_for(mechanism, pools)
             evidence = {
-                adversary: shared.against(popularity) for adversary, popularity in held.items()
+                adversary: shared.against(estimate) for adversary, estimate in popularity.items()
             }
-        return _Game(mechanism, held, evidence)
+        return _Game(mechanism, popularity, evidence)
 
     def _posteriors(
         self, game: _Game, crowd: People, stream: Stream
     ) -> dict[str, npt.NDArray[np.float64]]:
         """Each adversary's posteriors (users, observations, k) of one batch."""
-        found = {}
-        if game.held:
+        posteriors = {}
+        if game.popularity:
             reports, owner = self.policy.submit(
                 crowd.objects.astype(np.int64), game.mechanism, stream=stream.child("submissions")
             )
@@ -207,28 +207,28 @@ class PoolInference(DeviceOptions):
                 order = order[np.cumsum(each) - each]  # of each user the first one, all alike
             if len(order) < len(reports) or (order[1:] < order[:-1]).any():
                 reports = reports[order]
-            for adversary in game.held:
-                found[adversary] = self._posterior(game, adversary, reports, len(crowd))
+            for adversary in game.popularity:
+                posteriors[adversary] = self._posterior(game, adversary, reports, len(crowd))
         if NON_PRIVATE in self.adversaries:
             seen = self.people.pools.labels[crowd.objects]
             counts = np.stack(
                 [(seen == i).cumsum(axis=1) for i in range(self.people.k + 1)], axis=2
             )
             taken = counts[:, np.array(self.observations) - 1]
-            found[NON_PRIVATE] = count_posterior(taken)
-        return {adversary: found[adversary] for adversary in self.adversaries}
+            posteriors[NON_PRIVATE] = count_posterior(taken)
+        return {adversary: posteriors[adversary] for adversary in self.adversaries}
 
     def _posterior(
         self, game: _Game, adversary: str, reports: Any, users: int
     ) -> npt.NDArray[np.float64]:
         n = len(reports) // users
-        prefixes = sorted({min(n, asked) for asked in self.observations})
-        column = [prefixes.index(min(n, asked)) for asked in self.observations]
+        prefixes = sorted({min(n, count) for count in self.observations})
+        column = [prefixes.index(min(n, count)) for count in self.observations]
         if self.memoised and self.policy.linked:
             posterior = memoised_posterior(
                 game.mechanism,
                 self.people.pools,
-                game.held[adversary],
+                game.popularity[adversary],
                 reports,
                 users=users,
                 prefixes=prefixes,

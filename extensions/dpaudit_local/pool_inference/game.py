@@ -87,8 +87,8 @@ class DeviceOptions:
         ):
             size, count = options.pop("m", self.m), options.pop("functions", self.functions)
             options["hashes"] = RandomHashes(count, size, stream=stream.child("hashes"))
-        made: LocalMechanism = factory(**options)
-        return made
+        mechanism: LocalMechanism = factory(**options)
+        return mechanism
 
 
 jit: Any = numba.njit(nogil=True, cache=True)

@@ -61,8 +61,8 @@ def attack_of(grid: Mapping[str, Any]) -> GameAttack:
     given = Reference.parse(grid["setting"])
     own = {name: value for name, value in grid.items() if name not in taken}
     setting = str(Reference(given.name, {**given.options, **own}))
-    made: GameAttack = factory(setting=setting, **options)
-    return made
+    attack: GameAttack = factory(setting=setting, **options)
+    return attack
 
 
 def setting_of(grid: Mapping[str, Any]) -> Any:
@@ -113,8 +113,8 @@ def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [
         outcome_row(row, adversary, n, outcome)
         for row in rows
-        for adversary, found in row["outcomes"].items()
-        for n, outcome in found.items()
+        for adversary, outcomes in row["outcomes"].items()
+        for n, outcome in outcomes.items()
     ]
 
 
@@ -149,12 +149,12 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
         own = [row for row in rows if row["adversary"] == adversary]
         few, many = min(r["n"] for r in own), max(r["n"] for r in own)
         ends = [[r["auc_pn"]["value"] for r in own if r["n"] == n] for n in (few, many)]
-        said = " to ".join(
+        areas = " to ".join(
             f"{max(end):.2f}" if len(end) == 1 else f"{min(end):.2f} … {max(end):.2f}"
             for end in ends
         )
         parts.append(
-            f"{adversary} {said}" if few < many else f"{adversary} {said.partition(' to ')[0]}"
+            f"{adversary} {areas}" if few < many else f"{adversary} {areas.partition(' to ')[0]}"
         )
     few, many = min(r["n"] for r in rows), max(r["n"] for r in rows)
     over = f"{few} to {many} observations" if few < many else f"{many} observations"
@@ -375,13 +375,13 @@ def measure_defences(cell: Cell, arm: None) -> dict[str, Any]:
 
 def gather_defences(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """A row for each policy, ε and adversary, after all submissions."""
-    found = []
+    gathered = []
     for row in rows:
         own = {name: value for name, value in row.items() if name != "utility"}
         for adversary, outcomes in row["outcomes"].items():
             n = max(outcomes, key=int)
-            found.append({**outcome_row(own, adversary, n, outcomes[n]), **row["utility"]})
-    return found
+            gathered.append({**outcome_row(own, adversary, n, outcomes[n]), **row["utility"]})
+    return gathered
 
 
 def defences_summary(rows: Sequence[Mapping[str, Any]]) -> str:

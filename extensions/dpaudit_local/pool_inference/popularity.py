@@ -86,9 +86,9 @@ class _IdentityServer:
 
 class _RapporEstimator(RapporServer):
     def estimate(self, objects: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        found = decode(self, objects)
+        decoded = decode(self, objects)
         counts = np.zeros(int(objects.max()) + 1)
-        counts[found.candidates] = found.estimate
+        counts[decoded.candidates] = decoded.estimate
         return counts[objects]
 
 
@@ -200,14 +200,14 @@ def popularities(
     Raises:
         UsageError: as ``popularity.estimate_popularity``, where a strong one is among them.
     """
-    held: dict[str, npt.NDArray[np.float64] | None] = {}
+    estimates: dict[str, npt.NDArray[np.float64] | None] = {}
     for name in names:
         if name == "weak":
-            held[name] = None
+            estimates[name] = None
         elif name == "strong":
-            held[name] = estimate_popularity(
+            estimates[name] = estimate_popularity(
                 mechanism, setting.popularity, stream=stream, submissions=submissions
             )
         elif name == "informed":
-            held[name] = setting.popularity
-    return held
+            estimates[name] = setting.popularity
+    return estimates

@@ -347,10 +347,10 @@ def rated_domains() -> tuple[tuple[str, str], ...]:
     domain, the one without a path stands, as the paper keeps the news entry of a site that has two.
     """
     entries = [line.rsplit(",", 1) for line in _lines("allsides_2020-04.csv")]
-    found: dict[str, str] = {}
+    ratings: dict[str, str] = {}
     for name, rating in sorted(entries, key=lambda entry: "/" in entry[0]):
-        found.setdefault(name.partition("/")[0], rating)
-    return tuple(found.items())
+        ratings.setdefault(name.partition("/")[0], rating)
+    return tuple(ratings.items())
 
 
 def real_news(*, universe: int = 250_000, popularity: str = "uniform", seed: int = 0) -> Setting:

@@ -352,7 +352,7 @@ def _fill_bits(words, part, weights, gain, out):  # type: ignore[no-untyped-def]
     width, m, length = out.shape[1], neutral.shape[1], words.shape[1]
     blocks = (width + LANES - 1) // LANES
     table = np.empty((blocks, m + 1, LANES))  # position m has nobody: it fills up the last four
-    found = np.empty(64 * length + 3, np.uint32)  # unsigned: no look at whether an index is below 0
+    ones = np.empty(64 * length + 3, np.uint32)  # unsigned: no look at whether an index is below 0
     near = np.empty((_GATHERED, length), np.uint64)
     sums = np.empty(LANES)
     for f in range(at.size):
@@ -367,16 +367,16 @@ def _fill_bits(words, part, weights, gain, out):  # type: ignore[no-untyped-def]
                 for w in range(length):
                     word = near[r, w]
                     while word != _U(0):
-                        found[count] = (w << 6) + np.int64(_lowest(word))  # type: ignore[call-arg]
+                        ones[count] = (w << 6) + np.int64(_lowest(word))  # type: ignore[call-arg]
                         count += 1
                         word &= word - _U(1)
-                found[count : count + 3] = m
+                ones[count : count + 3] = m
                 for b in range(blocks):
                     rows = table[b]
                     for i in range(LANES):
                         sums[i] = 0.0
                     for c in range(0, count, 4):
-                        p0, p1, p2, p3 = found[c], found[c + 1], found[c + 2], found[c + 3]
+                        p0, p1, p2, p3 = ones[c], ones[c + 1], ones[c + 2], ones[c + 3]
                         for i in range(LANES):
                             sums[i] += (rows[p0, i] + rows[p1, i]) + (rows[p2, i] + rows[p3, i])
                     for i in range(min(LANES, width - b * LANES)):

@@ -119,14 +119,14 @@ def report_bits(mechanism: Any) -> ReportBits:
     """
     for kind, view in _VIEWS:
         if type(mechanism) is kind:
-            found: ReportBits = view(mechanism)
-            fine = found.low < found.high and found.low + found.high >= 1
-            if not fine or (found.low * WORDS).denominator != 1:
+            parts: ReportBits = view(mechanism)
+            fine = parts.low < parts.high and parts.low + parts.high >= 1
+            if not fine or (parts.low * WORDS).denominator != 1:
                 raise UsageError(
-                    f"p*={float(found.low):g}, q*={float(found.high):g}: needs p* < q*, p* + q* of "
+                    f"p*={float(parts.low):g}, q*={float(parts.high):g}: needs p* < q*, p* + q* of "
                     "at least 1, and p* a multiple of 2^-64; take RAPPOR's f=0.5, p=0.5, q=0.75"
                 )
-            return found
+            return parts
     raise UsageError(
         f"mechanism={type(mechanism).__name__}: one of "
         f"{', '.join(kind.__name__ for kind, _ in _VIEWS)}"

@@ -62,20 +62,20 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         second_epsilon=device.second if grid.coins.endswith("second") else None,
     )
     stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
-    found = dict(attack.play(cell.settings["trials"], stream=stream))
-    return {**found, "series": device.series, "nonce_bits": device.nonce_bits}
+    outcome = dict(attack.play(cell.settings["trials"], stream=stream))
+    return {**outcome, "series": device.series, "nonce_bits": device.nonce_bits}
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """The least that is read with the key, and the most behind a second stage."""
-    said = []
+    shares_read = []
     for coins, pick, words in (
         ("seeded", min, "with the key at least {:.1%} of devices are read"),
         ("seeded + second", max, "behind a second stage at most {:.1%}"),
     ):
         shares = [row["read"]["value"] for row in rows if row["coins"] == coins]
-        said += [words.format(pick(shares))] if shares else []
-    return f"Exactly: {', '.join(said)}." if said else ""
+        shares_read += [words.format(pick(shares))] if shares else []
+    return f"Exactly: {', '.join(shares_read)}." if shares_read else ""
 
 
 MEASURE = Measure(run=measure, grid=CoinsGrid, needs_arm=False, summary=summary, origins=origins)

@@ -154,8 +154,8 @@ class ReportReader(DeviceOptions, SeedHolder):
             for who, left in ("_honest", likeliest), ("", fits[i] if fits[i].any() else likeliest):
                 right[f"read{who}"] += int((left == same).all())
                 right[f"named{who}"] += int(lot.choice(np.flatnonzero(left)) == own[i])
-            told = _best(-(_sent(view, coins[i], truth) != bits).sum(1).astype(np.float64))
-            right["named_told"] += int(lot.choice(np.flatnonzero(told)) == own[i])
+            informed = _best(-(_sent(view, coins[i], truth) != bits).sum(1).astype(np.float64))
+            right["named_told"] += int(lot.choice(np.flatnonzero(informed)) == own[i])
         if second is None or self.coins == "honest":
             del right["named_told"]
         claimed = (mechanism if second is None else second).epsilon * self.series
@@ -178,8 +178,8 @@ def _vendor(coins: str, claimed: float, second: SecondCoins | None, series: int)
 
 
 def _share(count: int, users: int) -> dict[str, float]:
-    found = clopper_pearson(count, users)
-    return {"value": count / users, "low": found.low, "high": found.high}
+    interval = clopper_pearson(count, users)
+    return {"value": count / users, "low": interval.low, "high": interval.high}
 
 
 def _best(scores: npt.NDArray[np.float64]) -> Bits:
@@ -215,8 +215,8 @@ def _fits(
     for number, head in enumerate(heads):
         mine = np.flatnonzero(group.ravel() == number)
         for first in _undone(coins.view, bits[: coins.bits], head):
-            for made in _made(coins, seeds, public, first):
-                out[mine] |= (_sent(coins.view, made, truth[mine]) == bits).all(1)
+            for device in _candidates(coins, seeds, public, first):
+                out[mine] |= (_sent(coins.view, device, truth[mine]) == bits).all(1)
     return out
 
 
@@ -229,12 +229,12 @@ def _undone(view: ReportBits, bits: Bits, own: Bits) -> Iterator[Bits]:
         yield first
 
 
-def _made(
+def _candidates(
     coins: SeededCoins, seeds: Seeds, public: npt.NDArray[np.int64], first: Bits
 ) -> Iterator[DeviceCoins]:
     """All coins of the nonces that agree with the head's coins, and with the other public ones."""
     low, high = coins.interval(public, first)
     for nonce in coins.nonces(low, high, limit=_TRIES):
-        made = coins.tail(nonce, seeds.seed(nonce), low, high, first)
-        if made is not None and (made.public[coins.coins :] == public[coins.coins :]).all():
-            yield made
+        device = coins.tail(nonce, seeds.seed(nonce), low, high, first)
+        if device is not None and (device.public[coins.coins :] == public[coins.coins :]).all():
+            yield device

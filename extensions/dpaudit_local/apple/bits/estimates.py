@@ -261,16 +261,16 @@ class _Collected:
             s.estimate(interval_alpha=interval_alpha, check_alpha=check_alpha)
             for s in self.sketches
         ]
-        found = [p for p in parts if p is not None]
-        if not found:
+        estimates = [p for p in parts if p is not None]
+        if not estimates:
             return self._result(claims, None, reason="no record could be read")
-        flips = [p.flip for p in found if p.flip is not None]
-        if len(flips) < len(found):
+        flips = [p.flip for p in estimates if p.flip is not None]
+        if len(flips) < len(estimates):
             return self._result(
                 claims, None, coin=coin, reason="", broken="no bias explains so few or so many ones"
             )
         each = [epsilon_of_flip(flip, differing=2) for flip in flips]
-        checks = tuple(c for p in found for c in p.checks)
+        checks = tuple(c for p in estimates for c in p.checks)
         broken = "; ".join(
             f"{c.name}: {c.says} (p = {c.p:.1e})" for c in checks if c.p <= check_alpha
         )
@@ -288,7 +288,7 @@ class _Collected:
             ),
             reason=" and ".join(
                 f"{p.vectors} vectors of {s.m} bits"
-                for p, s in zip(found, self.sketches, strict=True)
+                for p, s in zip(estimates, self.sketches, strict=True)
             ),
             checks=checks,
             broken=broken,
