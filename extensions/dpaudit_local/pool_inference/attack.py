@@ -49,7 +49,7 @@ class PoolInference(DeviceOptions):
     Against any local mechanism and submission policy.
 
     Threat model: a server that follows the protocol and keeps what each device submits (under its
-    policy, see ``dpaudit.submissions``). It knows mechanism, policy, hash functions, universe and
+    policy, see ``submissions``). It knows mechanism, policy, hash functions, universe and
     pools; nothing of the person.
 
     Each person prefers one of k pools, with relevant interest γ and polarisation δ as in equation

@@ -31,7 +31,7 @@ class DeviceOptions:
     """The local mechanism that people's devices run, with ``epsilon`` per report."""
 
     mechanism: str = "count-mean-sketch"
-    """A plug-in's name (``dpaudit_local``) with options of its own: ``NAME[:option=value,…]``."""
+    """A plug-in's name (``dpaudit.local``) with options of its own: ``NAME[:option=value,…]``."""
     epsilon: float | None = 4.0
     """Of one report, where the mechanism takes one."""
     m: int = 1024

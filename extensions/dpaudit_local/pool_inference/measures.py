@@ -66,7 +66,7 @@ def attack_of(grid: Mapping[str, Any]) -> GameAttack:
 
 
 def setting_of(grid: Mapping[str, Any]) -> Any:
-    """The attack's ``pool_inference.pools.Setting`` alone, for measures without an attack.
+    """The attack's ``settings.Setting`` alone, for measures without an attack.
 
     Raises:
         SpecError: no setting.
@@ -121,7 +121,7 @@ def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def outcome_row(
     row: Mapping[str, Any], adversary: str, n: str | int, outcome: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The flat row of one adversary's outcome (``pool_inference.metrics``) in a cell's ``row``."""
+    """The flat row of one adversary's outcome (``metrics.Outcome``) in a cell's ``row``."""
     setting = Reference.parse(row["setting"])
     kept = {
         name: value
@@ -188,10 +188,9 @@ class SketchGrid(Grid, frozen=True, forbid_unknown_fields=False):
 def measure_utility(cell: Cell, arm: None) -> dict[str, Any]:
     """The error of one collection of ``[grid] records`` submissions under ``epsilon``.
 
-    They come from people of a ``setting``. The server's state is drawn at once
-    (``dpaudit_local.mechanisms.count_mean_sketch``), by the law of as many
-    submissions. Hash functions are random ones, drawn anew for each cell; ``m`` (1,024) and
-    ``functions`` (65,536) may be given. ``trials`` is not used.
+    They come from people of a ``setting``. The server's state is drawn at once (``sample_sketch``),
+    by the law of as many submissions. Hash functions are random ones, drawn anew for each cell;
+    ``m`` (1,024) and ``functions`` (65,536) may be given. ``trials`` is not used.
 
     Raises:
         SpecError: no setting, epsilon or records.
@@ -329,7 +328,7 @@ class Watched:
         return int(self._server.reports)
 
     def errors(self) -> dict[str, float]:
-        """MAE and MAPE80 of the shares that the server estimates (``sketch_utility.errors``).
+        """MAE and MAPE80 of the shares that the server estimates (:func:`errors`).
 
         Objects that nobody chose are left out of MAPE80, which divides by their share.
         """
