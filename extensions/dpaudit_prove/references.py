@@ -171,7 +171,7 @@ def below(bound: int, *, coins: Coins = _SYSTEM) -> int:
 def hadamard_choice(
     functions: int, m: int, lie: int, *, coins: Coins = _SYSTEM
 ) -> tuple[int, int, int]:
-    """What one report of ``dpaudit_local.HadamardSketch`` draws: function, coordinate, whether it
+    """What one report of ``HadamardSketch`` draws: function, coordinate, whether it
     lies; ``lie`` words of 2^64 do.
     """
     function, coordinate = below(functions, coins=coins), below(m, coins=coins)
