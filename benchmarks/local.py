@@ -10,26 +10,26 @@ import numpy as np
 from harness import MACHINE, clocked, cpu, options, quickest
 
 from dpaudit.randomness import KeyedStream
-from dpaudit_local.count_mean_server import CountMeanServer
-from dpaudit_local.count_mean_sketch import CountMeanSketch
-from dpaudit_local.hadamard_server import HadamardServer
-from dpaudit_local.hadamard_sketch import HadamardSketch
-from dpaudit_local.sketch_sampling import sample_sketch
+from dpaudit_local.mechanisms.count_mean_sketch import (
+    CountMeanServer,
+    CountMeanSketch,
+    sample_sketch,
+)
+from dpaudit_local.mechanisms.hadamard_sketch import HadamardServer, HadamardSketch
 
 SEED = KeyedStream.from_seed("bench local")
 FUNCTIONS, M, UNIVERSE = 65536, 1024, 2000
 KINDS = {
-    "Count Mean Sketch": (CountMeanSketch, CountMeanServer, "random"),
-    "  three-wise hashes": (CountMeanSketch, CountMeanServer, "three-wise"),
-    "Hadamard sketch": (HadamardSketch, HadamardServer, "random"),
+    "Count Mean Sketch": (CountMeanSketch, CountMeanServer),
+    "Hadamard sketch": (HadamardSketch, HadamardServer),
 }
 
 
 def records(n: int) -> None:
     print(f"\n{'records per CPU second':32}{'device':>12}{'server':>12}")
     objects = SEED.child("objects").numpy().integers(0, UNIVERSE, n)
-    for name, (sketch, kind, hashes) in KINDS.items():
-        mechanism = sketch(4.0, m=M, functions=FUNCTIONS, hashes=hashes)
+    for name, (sketch, kind) in KINDS.items():
+        mechanism = sketch(4.0, m=M, functions=FUNCTIONS)
         device = quickest(lambda m=mechanism: m.privatize(objects, stream=SEED))
         reports, server = mechanism.privatize(objects, stream=SEED), kind(mechanism)
         taken = quickest(lambda server=server, reports=reports: server.add(reports))
@@ -39,8 +39,7 @@ def records(n: int) -> None:
 def estimates(n: int, universe: int) -> None:
     print(f"\nCPU seconds of estimates over {FUNCTIONS:,} functions")
     objects = SEED.child("objects").numpy().integers(0, UNIVERSE, 4 * n)
-    for name in ("Count Mean Sketch", "Hadamard sketch"):
-        sketch, kind, _ = KINDS[name]
+    for name, (sketch, kind) in KINDS.items():
         server = kind(sketch(4.0, m=M, functions=FUNCTIONS))
         server.add(server.mechanism.privatize(objects, stream=SEED))
         server.estimate(np.arange(10))

@@ -13,12 +13,11 @@ import numpy as np
 from harness import MACHINE, cpu
 
 from dpaudit.randomness import KeyedStream
-from dpaudit_local.count_mean_sketch import CountMeanSketch
+from dpaudit_local.mechanisms.count_mean_sketch import CountMeanSketch
 from dpaudit_local.pool_inference.evidence import evidence_for
 from dpaudit_local.pool_inference.game import people
-from dpaudit_local.pool_inference.pools import Setting
 from dpaudit_local.pool_inference.posterior import pool_posterior
-from dpaudit_local.pool_inference.settings import load_setting
+from dpaudit_local.pool_inference.settings import Setting, load_setting
 
 SEED = KeyedStream.from_seed("bench pool inference")
 FUNCTIONS, USERS, DAYS = 4096, 2000, 180

@@ -7,11 +7,10 @@ Run: python examples/07_apple_budget.py
 from pathlib import Path
 
 from dpaudit_local.apple.bits.estimates import shown_epsilons
-from dpaudit_local.apple.configuration.reading import read_configuration
-from dpaudit_local.apple.configuration.resolving import resolve
+from dpaudit_local.apple.configuration import read_configuration, resolve
 from dpaudit_local.apple.differences import compare
 from dpaudit_local.apple.ledger import make_ledger
-from dpaudit_local.apple.reports.reading import read_reports
+from dpaudit_local.apple.reports import read_reports
 
 DATA = Path(__file__).resolve().parents[1] / "tests" / "data" / "apple"
 old, new = read_configuration(DATA / "10.12.1"), read_configuration(DATA / "10.12.3")

@@ -9,7 +9,7 @@ Run: python examples/08_pool_inference.py
 import numpy as np
 
 from dpaudit.randomness import KeyedStream
-from dpaudit_local.count_mean_sketch import CountMeanSketch
+from dpaudit_local.mechanisms.count_mean_sketch import CountMeanSketch
 from dpaudit_local.pool_inference.attack import PoolInference
 from dpaudit_local.pool_inference.evidence import evidence_for
 from dpaudit_local.pool_inference.game import people

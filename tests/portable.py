@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 NUMERICAL = [
     *(f"tests/dpaudit/accounting/test_{name}.py" for name in ("composition", "mechanisms")),
     *(
-        f"tests/dpaudit_local/test_{name}.py"
+        f"tests/dpaudit_local/mechanisms/test_{name}.py"
         for name in ("conformance", "count_mean_server", "rappor", "rappor_decoding")
     ),
     "tests/dpaudit/vectors/test_conditioning.py",
@@ -97,9 +97,8 @@ def measured() -> dict[str, object]:
     from dpaudit.noise.pancake import Pancake
     from dpaudit.randomness import KeyedStream
     from dpaudit_attacks.keyed_distinguisher import LikelihoodRatio
-    from dpaudit_local.rappor import Rappor
-    from dpaudit_local.rappor_decoding import decode
-    from dpaudit_local.rappor_server import RapporServer
+    from dpaudit_local.mechanisms.rappor import Rappor, RapporServer
+    from dpaudit_local.mechanisms.rappor_decoding import decode
 
     stream = KeyedStream.from_seed("portable")
     key = PancakeKey.new(dim=4096, beta=1e-2, gamma="2sqrtd", secret=stream.child("key").bytes(32))

@@ -23,7 +23,7 @@ class LocalMechanism(Protocol):
         """The exact ε of one report: the largest log ratio of probabilities between two objects."""
 
     def privatize(self, objects: npt.NDArray[np.int64], *, stream: Stream) -> Any:
-        """Independent reports of objects (n,), one of the shapes in ``dpaudit_local.reports``."""
+        """Independent reports of objects (n,), a shape of ``dpaudit_local.mechanisms.reports``."""
 
     def log_likelihood(
         self, reports: Any, objects: npt.NDArray[np.int64]

@@ -138,7 +138,7 @@ def geometric_inversion(scale: float = 10.0, *, coins: Coins = _SYSTEM) -> int:
 
 
 def k_ary_answer(value: int, lie: int, categories: int, *, coins: Coins = _SYSTEM) -> int:
-    """One answer of ``dpaudit_local.randomized_response``; ``lie`` words of 2^64 per wrong one."""
+    """An answer of ``RandomizedResponse`` (local privacy); ``lie`` words of 2^64 per wrong one."""
     word = coins.getrandbits(64)
     if word >= (categories - 1) * lie:
         return value
@@ -146,7 +146,7 @@ def k_ary_answer(value: int, lie: int, categories: int, *, coins: Coins = _SYSTE
 
 
 def biased_bit(threshold: int, *, coins: Coins = _SYSTEM) -> int:
-    """One lane of ``dpaudit_local.biased_bits``: 1 with probability ``threshold`` / 2^64.
+    """One lane of ``dpaudit_local.mechanisms.coins``: 1 with probability ``threshold`` / 2^64.
 
     Bits of a uniform binary fraction are compared with the threshold's, from the first on.
     """
@@ -171,7 +171,7 @@ def below(bound: int, *, coins: Coins = _SYSTEM) -> int:
 def hadamard_choice(
     functions: int, m: int, lie: int, *, coins: Coins = _SYSTEM
 ) -> tuple[int, int, int]:
-    """What one report of ``dpaudit_local.HadamardSketch`` draws: function, coordinate, whether it
+    """What one report of ``HadamardSketch`` draws: function, coordinate, whether it
     lies; ``lie`` words of 2^64 do.
     """
     function, coordinate = below(functions, coins=coins), below(m, coins=coins)

@@ -30,8 +30,8 @@ from dpaudit_attacks.seed_reader import SeedReader
 from dpaudit_attacks.sensitivity import SensitivityProbes
 from dpaudit_attacks.timing import Timing, timing_leak
 from dpaudit_attacks.which_bin import WhichBin
-from dpaudit_local.count_mean_sketch import CountMeanSketch
-from dpaudit_local.report_reader import ReportReader
+from dpaudit_local.mechanisms.count_mean_sketch import CountMeanSketch
+from dpaudit_local.seed_in_reports.reader import ReportReader
 
 ATTACKS = {
     name: p for name, p in registry.plugins("attacks").items() if p.origin.distribution == "dpaudit"

@@ -16,10 +16,10 @@ from dpaudit.noise.seed_in_noise.nonces import KeyedNonces, SealedNonces
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import clopper_pearson
 from dpaudit_attacks.norm_reader import NormReader
-from dpaudit_local.count_mean_sketch import CountMeanSketch
-from dpaudit_local.rappor import Rappor
-from dpaudit_local.report_reader import ReportReader
-from dpaudit_local.seed_in_reports import SeedInReports
+from dpaudit_local.mechanisms.count_mean_sketch import CountMeanSketch
+from dpaudit_local.mechanisms.rappor import Rappor
+from dpaudit_local.seed_in_reports.reader import ReportReader
+from dpaudit_local.seed_in_reports.specimen import SeedInReports
 
 SIGMA = gaussian_sigma_paper(0.25, 1e-10)
 

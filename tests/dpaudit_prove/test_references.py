@@ -15,9 +15,9 @@ from dpaudit.randomness import KeyedStream
 from dpaudit.vectors.exact_integers import draw_integers
 from dpaudit.vectors.exact_law import IntegerLaw
 from dpaudit.vectors.random_words import next_word, seed_words, start
-from dpaudit_local.biased_bits import _fill
-from dpaudit_local.hadamard_sketch import _draw
-from dpaudit_local.randomized_response import RandomizedResponse
+from dpaudit_local.mechanisms.coins import _fill
+from dpaudit_local.mechanisms.hadamard_sketch import _draw
+from dpaudit_local.mechanisms.randomized_response import RandomizedResponse
 from dpaudit_prove.references import (
     Trials,
     _accepted,

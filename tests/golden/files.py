@@ -10,7 +10,7 @@ from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
 from dpaudit_deployments.census.simulation import make_files
-from dpaudit_local.apple.configuration.reading import read_configuration
+from dpaudit_local.apple.configuration import read_configuration
 
 TESTS = Path(__file__).parents[1]
 EVENT_RATE = 0.05

@@ -25,14 +25,12 @@ from dpaudit.noise.key import PancakeKey, parse_gamma
 from dpaudit.render.documents import report_json
 from dpaudit.types import Reference
 from dpaudit_local.apple.bits.estimates import Estimates
-from dpaudit_local.apple.configuration.reading import FILES, read_configuration
-from dpaudit_local.apple.configuration.resolving import resolve, unresolved
-from dpaudit_local.apple.database.balances import check_balances
-from dpaudit_local.apple.database.reading import read_bits, read_database, read_sketches
+from dpaudit_local.apple.configuration import FILES, read_configuration, resolve, unresolved
+from dpaudit_local.apple.database import check_balances, read_database
 from dpaudit_local.apple.differences import compare, effect
 from dpaudit_local.apple.ledger import make_ledger
 from dpaudit_local.apple.observed import Spending
-from dpaudit_local.apple.reports.reading import read_reports
+from dpaudit_local.apple.reports import read_reports
 
 for measure in registry.plugins("measures"):  # torch and others, before memory is limited
     registry.load("measures", measure)
@@ -391,9 +389,7 @@ def reports_door(folder):
 def database_door(path):
     found = read_database(path)
     check_balances(found, CONFIGURATION)
-    return (
-        sum(1 for _ in read_bits(path)) + sum(1 for _ in read_sketches(path)) + len(found.balances)
-    )
+    return sum(c.rows for c in found.counts) + len(found.balances)
 
 
 def test_mutated_configurations(tmp_path):

@@ -11,7 +11,7 @@ from dpaudit.experiments.results import AttackResult, ExperimentResult, Measurem
 from dpaudit.report import Report, describe
 from dpaudit_deployments.attribution.result import AttributionResult
 from dpaudit_deployments.census.result import CensusResult
-from dpaudit_local.apple.result import AppleResult
+from dpaudit_local.apple.audit import AppleResult
 from dpaudit_prove.results import DeterminismResult, ProofResult
 from support import attribution, census, deployments, documents, measured, mechanisms, proofs
 

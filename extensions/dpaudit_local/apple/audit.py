@@ -2,26 +2,74 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from dpaudit.findings import Finding
 from dpaudit.provenance import collect
-from dpaudit_local.apple.bits.estimates import Estimates
-from dpaudit_local.apple.bits.shown import Shown
-from dpaudit_local.apple.configuration.reading import read_configuration
-from dpaudit_local.apple.configuration.resolving import resolve, unresolved
-from dpaudit_local.apple.database.balances import check_balances
-from dpaudit_local.apple.database.reading import read_database
-from dpaudit_local.apple.differences import compare, effect
-from dpaudit_local.apple.ledger import make_ledger
-from dpaudit_local.apple.model import Configuration, Database
+from dpaudit.report import Described
+from dpaudit.types import Provenance, Verdict
+from dpaudit_local.apple.bits.estimates import Estimates, Shown
+from dpaudit_local.apple.configuration import read_configuration, resolve, unresolved
+from dpaudit_local.apple.database import check_balances, read_database
+from dpaudit_local.apple.differences import Difference, compare, effect
+from dpaudit_local.apple.ledger import Ledger, make_ledger
+from dpaudit_local.apple.model import Balance, Configuration, Database, RecordCount
 from dpaudit_local.apple.observed import Observed, Spending
 from dpaudit_local.apple.quoting import path_text
-from dpaudit_local.apple.reports.reading import read_reports
-from dpaudit_local.apple.result import AppleResult, OlderConfiguration, Sizes, Stored
+from dpaudit_local.apple.reports import read_reports
 
-__all__ = ["audit_device"]
+__all__ = ["AppleResult", "audit_device"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """A configuration's folder, and the number of its entries."""
+
+    folder: str
+    keys: int
+    properties: int
+    budgets: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OlderConfiguration(Sizes):
+    """The configuration to compare with; ``effect`` is one sentence on what the changes do."""
+
+    effect: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What the device's database holds."""
+
+    balances: tuple[Balance, ...]
+    counts: tuple[RecordCount, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppleResult(Described):
+    """The configuration's ledger and, if given, an older one, the database and the reports.
+
+    ``differences`` are from ``against``; ``shown`` is what the bits of ``observed`` records show,
+    per key.
+    """
+
+    kind: ClassVar[str] = "deployment"
+
+    system: Literal["apple"]
+    verdict: Verdict
+    configuration: Sizes
+    ledger: Ledger
+    against: OlderConfiguration | None
+    differences: tuple[Difference, ...] | None
+    database: Stored | None
+    observed: Observed | None
+    shown: tuple[Shown, ...]
+    findings: tuple[Finding, ...]
+    provenance: Provenance
+
 
 _MOST_FINDINGS = 1000
 """How many findings about report files are kept: a folder may hold millions of broken ones."""

@@ -8,9 +8,9 @@ from datetime import date, timedelta
 
 from dpaudit.report import Axis, Chart, Line, Mark, Panel, Series
 from dpaudit.wording import bounds, quantity
-from dpaudit_local.apple.bits.shown import Shown
+from dpaudit_local.apple.audit import AppleResult
+from dpaudit_local.apple.bits.estimates import Shown
 from dpaudit_local.apple.observed import Day
-from dpaudit_local.apple.result import AppleResult
 
 __all__ = ["claim_of", "claims_chart", "days_chart"]
 

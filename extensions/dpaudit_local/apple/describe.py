@@ -25,11 +25,11 @@ from dpaudit.report import (
 )
 from dpaudit.types import Interval
 from dpaudit.wording import NOTHING, count, quantity, upwards
-from dpaudit_local.apple.bits.shown import Shown
+from dpaudit_local.apple.audit import AppleResult
+from dpaudit_local.apple.bits.estimates import Shown
 from dpaudit_local.apple.charts import claim_of, claims_chart, days_chart
 from dpaudit_local.apple.ledger import Ledger, Line
 from dpaudit_local.apple.observed import Observed, Spent
-from dpaudit_local.apple.result import AppleResult
 
 __all__ = ["describe"]
 
@@ -74,8 +74,8 @@ def _headline(result: AppleResult) -> str:
         return f"Inconclusive: there is no verdict; {permitted}."
     if not serious:
         return f"No finding: {permitted}."
-    found = f"{serious} findings are" if serious > 1 else "a finding is"
-    return f"Finding: {permitted}, and {found} against the user{_worst(result)}."
+    findings = f"{serious} findings are" if serious > 1 else "a finding is"
+    return f"Finding: {permitted}, and {findings} against the user{_worst(result)}."
 
 
 def _worst(result: AppleResult) -> str:
@@ -138,12 +138,12 @@ def _sections(result: AppleResult) -> Iterator[Section]:
     ledger, observed = result.ledger, result.observed
     facts = Facts(tuple(_facts(result)), terminal=_FACTS_TOO if observed else ())
     yield Section(title="At a glance", blocks=(facts,))
-    found: Block = Text("No inconsistencies in the files.", terminal=True)
+    findings: Block = Text("No inconsistencies in the files.", terminal=True)
     if result.findings:
         against = "Against\nthe user"
         caption = "Findings against the user first"
-        found = findings_table(result.findings, serious=against, caption=caption)
-    yield Section(title="Findings", blocks=(found,))
+        findings = findings_table(result.findings, serious=against, caption=caption)
+    yield Section(title="Findings", blocks=(findings,))
     if ledger.lines:
         yield Section(title="What the configuration permits", blocks=tuple(_permitted(result)))
     if result.shown:

@@ -10,7 +10,7 @@ from typing import Any
 from dpaudit_local.apple.ledger import make_ledger
 from dpaudit_local.apple.model import Budget, Configuration, Key, Properties
 
-__all__ = ["ABSENT", "PRESENT", "Difference", "compare", "effect"]
+__all__ = ["Difference", "compare", "effect"]
 
 PRESENT, ABSENT = "yes", "no"
 _FIELDS = {
@@ -57,14 +57,14 @@ def compare(old: Configuration, new: Configuration) -> tuple[Difference, ...]:
     properties in one version have and none in the other (SubmissionPriority), and the KeyNames that
     come or go together with their properties (a note counts them).
     """
-    found = (
+    differences = (
         *_entries("BudgetName", old.budgets, new.budgets, _budget_fields),
         *_properties(old, new),
         *_keys(old, new),
         *_entries("ServerAlgorithmString", old.parameters, new.parameters, dict),
     )
     order = ("BudgetName", "PropertiesName", "KeyName", "ServerAlgorithmString")
-    return tuple(sorted(found, key=lambda d: (order.index(d.table), d.name, d.field)))
+    return tuple(sorted(differences, key=lambda d: (order.index(d.table), d.name, d.field)))
 
 
 def effect(old: Configuration, new: Configuration) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dpaudit.errors import UsageError
-from dpaudit_local.apple.configuration.resolving import resolve
+from dpaudit_local.apple.configuration import resolve
 from dpaudit_local.apple.model import Budget, Configuration, ResolvedKey
 from dpaudit_local.apple.rules import (
     DAY,
@@ -19,18 +19,7 @@ from dpaudit_local.apple.rules import (
     sessions_within,
 )
 
-__all__ = [
-    "ANNOUNCED",
-    "PLATFORMS",
-    "Application",
-    "Burst",
-    "Ledger",
-    "Line",
-    "Loss",
-    "Total",
-    "application_of",
-    "make_ledger",
-]
+__all__ = ["Ledger", "Line", "make_ledger"]
 
 PLATFORMS = ("macOS", "iOS")
 
@@ -149,7 +138,7 @@ class Ledger:
     announced: int
     """The number of initially announced applications: 4, whatever is configured."""
     left_out: int
-    """KeyNames that could not be traced to a budget (:func:`~.resolving.unresolved`)."""
+    """KeyNames that could not be traced to a budget (:func:`~.configuration.unresolved`)."""
     lines: tuple[Line, ...]
     permitted: Total
     platforms: tuple[Total, ...]

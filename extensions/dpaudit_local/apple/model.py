@@ -12,7 +12,6 @@ from dpaudit.findings import Finding
 
 __all__ = [
     "Balance",
-    "BitRecord",
     "Budget",
     "Check",
     "Configuration",
@@ -23,7 +22,6 @@ __all__ = [
     "Report",
     "ResolvedKey",
     "Segment",
-    "SketchRecord",
 ]
 
 
@@ -133,41 +131,13 @@ class RecordCount:
 
 
 @dataclass(frozen=True, slots=True)
-class BitRecord:
-    """A row of ZOBHRECORD: one privatised bit of a one-bit histogram."""
-
-    key: str
-    created: datetime | None
-    submitted: bool
-    version: int | None
-    position: int | None
-    value: int | None
-    """The bit, 0 or 1; a report writes it as -1 or +1."""
-    plain: bool
-    """Whether the row also holds the plain sequence or fragment (it must not)."""
-
-
-@dataclass(frozen=True, slots=True)
-class SketchRecord:
-    """A row of ZCMSRECORD: privatised sketches."""
-
-    key: str
-    created: datetime | None
-    submitted: bool
-    version: int | None
-    text: str | None
-    """``function,HEX`` or ``function,HEX:HEX`` as in a report; None if the columns are not ours."""
-    plain: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Database:
     """What the budget database holds, read without changing it."""
 
     path: Path
     balances: tuple[Balance, ...]
     counts: tuple[RecordCount, ...]
-    """By table, key and state; ``read_bits`` and ``read_sketches`` give the rows one by one."""
+    """By table, key and state."""
     findings: tuple[Finding, ...] = ()
 
 

@@ -19,7 +19,6 @@ __all__ = [
     "epsilon_by_coin",
     "reports_within",
     "sessions_within",
-    "sketches_in_record",
 ]
 
 DAY = 86_400
@@ -44,7 +43,7 @@ def reports_within(seconds: float) -> int:
     >>> reports_within(18 * 3600), reports_within(86_400), reports_within(3 * 86_400)
     (1, 2, 4)
     """
-    return _starts(seconds, REPORT_SECONDS)
+    return sessions_within(seconds, REPORT_SECONDS)
 
 
 def sessions_within(seconds: float, session_seconds: float) -> int:
@@ -53,11 +52,7 @@ def sessions_within(seconds: float, session_seconds: float) -> int:
     >>> sessions_within(86_400, 86_400), sessions_within(8 * 86_400, 7 * 86_400)
     (1, 2)
     """
-    return _starts(seconds, session_seconds)
-
-
-def _starts(seconds: float, period: float) -> int:
-    return max(0, -int(-seconds // period))
+    return max(0, -int(-seconds // session_seconds))
 
 
 _PUZZLE = "SequenceFragmentPuzzle"

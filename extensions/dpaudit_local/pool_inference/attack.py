@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from dpaudit import registry
 from dpaudit.errors import UsageError
 from dpaudit.protocols import LocalMechanism, Stream, SubmissionPolicy
 from dpaudit.types import Reference
-from dpaudit_local.inputs import whole_number
+from dpaudit_local.mechanisms.reports import whole_number
 from dpaudit_local.pool_inference.evidence import PoolEvidence, evidence_for
 from dpaudit_local.pool_inference.game import DeviceOptions, People, people
 from dpaudit_local.pool_inference.memoised import memoised_posterior
@@ -38,9 +38,8 @@ class _Game:
     """What is the same for all users of one game."""
 
     mechanism: LocalMechanism
-    held: dict[str, npt.NDArray[np.float64] | None]
+    popularity: dict[str, npt.NDArray[np.float64] | None]
     evidence: dict[str, PoolEvidence]
-    priors: dict[str, npt.NDArray[np.float64] | None]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -50,7 +49,7 @@ class PoolInference(DeviceOptions):
     Against any local mechanism and submission policy.
 
     Threat model: a server that follows the protocol and keeps what each device submits (under its
-    policy, see ``dpaudit.submissions``). It knows mechanism, policy, hash functions, universe and
+    policy, see ``submissions``). It knows mechanism, policy, hash functions, universe and
     pools; nothing of the person.
 
     Each person prefers one of k pools, with relevant interest γ and polarisation δ as in equation
@@ -87,23 +86,18 @@ class PoolInference(DeviceOptions):
     """A policy with its options, e.g. ``capped:limit=30``."""
     popularity_submissions: int = 1_000_000
     """Other people's submissions that a strong adversary estimates popularity from."""
-    pool_size_prior: bool = False
-    """Multiply scores by p̂(P_i), each pool's size or estimated mass, as the authors' code does."""
     memoised: bool | None = None
     """Whether adversaries take equal reports as one object's; None: if the policy is so named."""
     gamma: float | None = None
     """Everybody's relevant interest; None: uniform."""
     delta: float | None = None
     """Everybody's polarisation; None: uniform."""
-    nodes: int | None = None
-    """Of the quadrature, a side; None: ``posterior.default_nodes``."""
     threads: int = 2
     """Changes no number."""
 
     def __post_init__(self) -> None:
-        for name in ("pool_size_prior", "memoised"):
-            if getattr(self, name) not in (True, False, None):
-                raise UsageError(f"{name}={getattr(self, name)!r}: must be true or false")
+        if self.memoised not in (True, False, None):
+            raise UsageError(f"memoised={self.memoised!r}: must be true or false")
         self.people = load_setting(self.setting)
         self.adversaries = check_adversaries(self.adversaries)
         if isinstance(self.observations, (int, str)) or not len(self.observations):
@@ -118,29 +112,22 @@ class PoolInference(DeviceOptions):
             self.memoised = Reference.parse(self.submissions).name == "memoised"
         for name in ("popularity_submissions", "threads"):
             setattr(self, name, whole_number(name, getattr(self, name), 1))
-        if self.nodes is not None:
-            self.nodes = whole_number("nodes", self.nodes, 1)
 
-    def play(
-        self, users: int, *, stream: Stream, progress: Callable[[int, int], None] | None = None
-    ) -> dict[str, dict[str, Any]]:
+    def play(self, users: int, *, stream: Stream) -> dict[str, dict[str, Any]]:
         """Each adversary's outcomes after each number of observations.
 
-        ``{adversary: {"7": Outcome.to_dict(), …}}``. The same stream gives the same game.
-        ``progress(done, users)`` is called after each batch; batches have a size that depends on
-        ``observations`` alone, and a stream of their own each.
+        ``{adversary: {"7": Outcome.to_dict(), …}}``. The same stream gives the same game. Batches
+        have a size that depends on ``observations`` alone, and a stream of their own each.
 
         Raises:
             UsageError: no users, or options that do not fit each other.
         """
         return {
-            adversary: {str(n): outcome.to_dict() for n, outcome in found.items()}
-            for adversary, found in self.outcomes(users, stream=stream, progress=progress).items()
+            adversary: {str(n): outcome.to_dict() for n, outcome in outcomes.items()}
+            for adversary, outcomes in self.outcomes(users, stream=stream).items()
         }
 
-    def outcomes(
-        self, users: int, *, stream: Stream, progress: Callable[[int, int], None] | None = None
-    ) -> dict[str, dict[int, Outcome]]:
+    def outcomes(self, users: int, *, stream: Stream) -> dict[str, dict[int, Outcome]]:
         """As :meth:`play`, with every user's confidence, and whether it was right to have it.
 
         Raises:
@@ -168,8 +155,6 @@ class PoolInference(DeviceOptions):
                 ties = part.child("ties", adversary).numpy()
                 named, confidence[adversary][here] = _named(posterior, ties)
                 correct[adversary][here] = named == crowd.preferred[:, None]
-            if progress is not None:
-                progress(here.stop, users)
         return {
             a: {
                 n: Outcome(
@@ -187,7 +172,7 @@ class PoolInference(DeviceOptions):
     def _start(self, stream: Stream) -> _Game:
         pools = self.people.pools
         mechanism = self.device(pools.universe, stream=stream.child("mechanism"))
-        held = popularities(
+        popularity = popularities(
             self.adversaries,
             self.people,
             mechanism,
@@ -198,20 +183,16 @@ class PoolInference(DeviceOptions):
         if not (self.memoised and self.policy.linked):
             shared = evidence_for(mechanism, pools)
             evidence = {
-                adversary: shared.against(popularity) for adversary, popularity in held.items()
+                adversary: shared.against(estimate) for adversary, estimate in popularity.items()
             }
-        masses = {**held, NON_PRIVATE: None}
-        priors = {
-            a: pools.masses(p)[1:] if self.pool_size_prior else None for a, p in masses.items()
-        }
-        return _Game(mechanism, held, evidence, priors)
+        return _Game(mechanism, popularity, evidence)
 
     def _posteriors(
         self, game: _Game, crowd: People, stream: Stream
     ) -> dict[str, npt.NDArray[np.float64]]:
         """Each adversary's posteriors (users, observations, k) of one batch."""
-        found = {}
-        if game.held:
+        posteriors = {}
+        if game.popularity:
             reports, owner = self.policy.submit(
                 crowd.objects.astype(np.int64), game.mechanism, stream=stream.child("submissions")
             )
@@ -226,44 +207,39 @@ class PoolInference(DeviceOptions):
                 order = order[np.cumsum(each) - each]  # of each user the first one, all alike
             if len(order) < len(reports) or (order[1:] < order[:-1]).any():
                 reports = reports[order]
-            for adversary in game.held:
-                found[adversary] = self._posterior(game, adversary, reports, len(crowd))
+            for adversary in game.popularity:
+                posteriors[adversary] = self._posterior(game, adversary, reports, len(crowd))
         if NON_PRIVATE in self.adversaries:
             seen = self.people.pools.labels[crowd.objects]
             counts = np.stack(
                 [(seen == i).cumsum(axis=1) for i in range(self.people.k + 1)], axis=2
             )
             taken = counts[:, np.array(self.observations) - 1]
-            found[NON_PRIVATE] = count_posterior(taken, pool_prior=game.priors[NON_PRIVATE])
-        return {adversary: found[adversary] for adversary in self.adversaries}
+            posteriors[NON_PRIVATE] = count_posterior(taken)
+        return {adversary: posteriors[adversary] for adversary in self.adversaries}
 
     def _posterior(
         self, game: _Game, adversary: str, reports: Any, users: int
     ) -> npt.NDArray[np.float64]:
-        prior, n = game.priors[adversary], len(reports) // users
-        prefixes = sorted({min(n, asked) for asked in self.observations})
-        column = [prefixes.index(min(n, asked)) for asked in self.observations]
+        n = len(reports) // users
+        prefixes = sorted({min(n, count) for count in self.observations})
+        column = [prefixes.index(min(n, count)) for count in self.observations]
         if self.memoised and self.policy.linked:
             posterior = memoised_posterior(
                 game.mechanism,
                 self.people.pools,
-                game.held[adversary],
+                game.popularity[adversary],
                 reports,
                 users=users,
                 prefixes=prefixes,
-                pool_prior=prior,
             )
             return posterior[:, column]
         evidence = game.evidence[adversary](reports, threads=self.threads)
         if not self.policy.linked:
-            return np.repeat(
-                unlinked_posterior(evidence, pool_prior=prior)[:, None], len(column), axis=1
-            )
+            return np.repeat(unlinked_posterior(evidence)[:, None], len(column), axis=1)
         posterior = pool_posterior(
             evidence.reshape(users, n, -1),
             prefixes=prefixes,
-            nodes=self.nodes,
-            pool_prior=prior,
             threads=self.threads,
         )
         return posterior[:, column]

@@ -17,8 +17,8 @@ from dpaudit.errors import UsageError
 from dpaudit.protocols import LocalMechanism, Stream
 from dpaudit.registry import nearest
 from dpaudit.types import Reference
-from dpaudit_local.hashing import RandomHashes
-from dpaudit_local.pool_inference.pools import Setting
+from dpaudit_local.mechanisms.hashing import RandomHashes
+from dpaudit_local.pool_inference.settings import Setting
 
 __all__ = ["DeviceOptions", "People", "people"]
 
@@ -31,7 +31,7 @@ class DeviceOptions:
     """The local mechanism that people's devices run, with ``epsilon`` per report."""
 
     mechanism: str = "count-mean-sketch"
-    """A plug-in's name (``dpaudit_local``) with options of its own: ``NAME[:option=value,…]``."""
+    """A plug-in's name (``dpaudit.local``) with options of its own: ``NAME[:option=value,…]``."""
     epsilon: float | None = 4.0
     """Of one report, where the mechanism takes one."""
     m: int = 1024
@@ -87,8 +87,8 @@ class DeviceOptions:
         ):
             size, count = options.pop("m", self.m), options.pop("functions", self.functions)
             options["hashes"] = RandomHashes(count, size, stream=stream.child("hashes"))
-        made: LocalMechanism = factory(**options)
-        return made
+        mechanism: LocalMechanism = factory(**options)
+        return mechanism
 
 
 jit: Any = numba.njit(nogil=True, cache=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,12 +11,12 @@ import numpy.typing as npt
 
 from dpaudit.errors import UsageError
 from dpaudit.protocols import LocalMechanism
-from dpaudit_local.pool_inference.evidence.objects import likelihoods
-from dpaudit_local.pool_inference.pools import Pools
-from dpaudit_local.pool_inference.posterior import normalized
-from dpaudit_local.reports import Reports
+from dpaudit_local.mechanisms.reports import Reports
+from dpaudit_local.pool_inference.evidence import likelihoods
+from dpaudit_local.pool_inference.posterior import check_prefixes, normalized
+from dpaudit_local.pool_inference.settings import Pools
 
-__all__ = ["equal_reports", "memoised_posterior"]
+__all__ = ["memoised_posterior"]
 
 _CELLS = 1 << 22  # report-object pairs at a time: 32 MiB
 
@@ -56,7 +55,6 @@ def memoised_posterior(
     *,
     users: int,
     prefixes: Sequence[int],
-    pool_prior: npt.NDArray[np.float64] | None = None,
     cells: int = 48,
 ) -> npt.NDArray[np.float64]:
     """Pr[preferred pool = i | the first n reports], shape (users, prefixes, k).
@@ -87,12 +85,7 @@ def memoised_posterior(
     """
     number, first = equal_reports(reports, users)
     n = len(reports) // users
-    if (
-        not prefixes
-        or any(a >= b for a, b in itertools.pairwise((0, *prefixes)))
-        or prefixes[-1] > n
-    ):
-        raise UsageError(f"prefixes={tuple(prefixes)}: must rise, from 1 at least to {n} at most")
+    check_prefixes(prefixes, n)
     time = np.arange(len(reports)) % n
     copies = np.stack(
         [np.bincount(number[time < p], minlength=len(first)) for p in prefixes], axis=1
@@ -111,7 +104,7 @@ def memoised_posterior(
         for b, prefix in enumerate(prefixes):
             tables, quiet = _tables(parts, shares, copies[mine, b], prefix, cells)
             _fill(tuple(tables), tuple(quiet), copies[mine, b], own_starts, scores[rows, b])
-    return normalized(scores, pool_prior)
+    return normalized(scores)
 
 
 def _tables(
@@ -152,54 +145,66 @@ _jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False, error_model="n
 
 
 @_jit
-def _fill(tables, quiet, copies, starts, out):  # type: ignore[no-untyped-def]
-    """Logarithms of scores into ``out`` (users, k).
+def _fill_row(tables, copies, i, u, product, exponent):  # type: ignore[no-untyped-def]
+    """Products over the reports of one user in the cells of row ``u``, exponents kept apart.
 
-    A product over reports in each cell, exponents kept apart. A report's factor in a cell below
-    1e-150 of its largest anywhere counts as 1e-150 of it.
+    A report's factor in a cell below 1e-150 of its largest anywhere counts as 1e-150 of it.
     """
     neutral, own, other = tables
-    quiet_neutral, quiet_own, quiet_other = quiet
-    cells, k = own.shape[2], out.shape[1]
+    count, bits = product.size, product.view(np.int64)
+    everyone = np.empty(count)
+    product[:], exponent[:] = 1.0, 0
+    for g in range(copies.size):
+        if copies[g] == 0:
+            continue
+        everyone[:] = neutral[g, 0, u]
+        for j in range(own.shape[1]):
+            if j != i:
+                for s in range(count):
+                    everyone[s] += other[g, j, s]
+        for v in range(count):
+            product[v] *= max(own[g, i, v] + everyone[count - 1 - v], 1e-150)
+        for v in range(count):
+            e = (bits[v] >> 52) - 1023
+            exponent[v] += e
+            bits[v] -= e << 52
+
+
+@_jit
+def _expected(quiet, i, u, v, s):  # type: ignore[no-untyped-def]
+    """How many distinct reports are expected in a cell."""
+    neutral, own, other = quiet
+    expected = neutral[0, u] + own[i, v]
+    for j in range(own.shape[0]):
+        if j != i:
+            expected += other[j, s]
+    return expected
+
+
+@_jit
+def _fill(tables, quiet, copies, starts, out):  # type: ignore[no-untyped-def]
+    """Logarithms of scores into ``out`` (users, k): a sum over cells of products over reports."""
+    cells, k = tables[1].shape[2], out.shape[1]
     product, exponent, logs = np.empty(cells), np.empty(cells, np.int64), np.empty((cells, cells))
-    bits = product.view(np.int64)
-    everyone = np.empty(cells + 1)
     for x in range(out.shape[0]):
+        mine = slice(starts[x], starts[x + 1])
+        reports = (tables[0][mine], tables[1][mine], tables[2][mine])
         for i in range(k):
             top = -np.inf
             for u in range(cells):
                 count = cells - u  # cells of a_i up to the edge a_0 + a_i = 1
-                product[:], exponent[:] = 1.0, 0
-                for g in range(starts[x], starts[x + 1]):
-                    if copies[g] == 0:
-                        continue
-                    for s in range(count):
-                        everyone[s] = neutral[g, 0, u]
-                    for j in range(k):
-                        if j != i:
-                            for s in range(count):
-                                everyone[s] += other[g, j, s]
-                    for v in range(count):
-                        product[v] *= max(own[g, i, v] + everyone[count - 1 - v], 1e-150)
-                    for v in range(count):
-                        e = (bits[v] >> 52) - 1023
-                        exponent[v] += e
-                        bits[v] -= e << 52
+                _fill_row(reports, copies[mine], i, u, product[:count], exponent[:count])
                 for v in range(count):
                     s = count - 1 - v
                     # of the cell, δ > 1/k
                     inside = min(max((v + 0.5 - s / (k - 1)) * (k - 1) / k + 0.5, 0.0), 1.0)
                     if s == 0:
                         inside *= 0.5  # the edge δ = 1 cuts it in two
-                    expected = quiet_neutral[0, u] + quiet_own[i, v]
-                    for j in range(k):
-                        if j != i:
-                            expected += quiet_other[j, s]
                     gamma = 1.0 - (u + 0.5) / cells  # dδ = da_i/γ
                     logs[u, v] = (
                         np.log(product[v])
                         + 0.6931471805599453 * exponent[v]
-                        - expected
+                        - _expected(quiet, i, u, v, s)
                         + np.log(inside / gamma)
                     )
                     top = max(top, logs[u, v])

@@ -137,13 +137,13 @@ class Outcome:
         users = np.bincount(place, minlength=bins)
         right = np.bincount(place, self.correct, bins)
         mean = np.bincount(place, self.confidence, bins) / np.maximum(users, 1)
-        found = []
+        filled = []
         for i in np.flatnonzero(users):
             ends = clopper_pearson(int(right[i]), int(users[i]))
-            found.append({"confidence": float(mean[i]), "users": int(users[i]),
+            filled.append({"confidence": float(mean[i]), "users": int(users[i]),
                           "success": float(right[i] / users[i]),
                           "low": ends.low, "high": ends.high})  # fmt: skip
-        return found
+        return filled
 
     def calibration_error(self, bins: int = 20) -> float:
         """The expected calibration error.

@@ -11,27 +11,29 @@ import numpy.typing as npt
 from dpaudit.errors import UsageError
 from dpaudit.protocols import LocalMechanism, Stream
 from dpaudit.registry import nearest
-from dpaudit_local.count_mean_server import CountMeanServer
-from dpaudit_local.count_mean_sketch import CountMeanSketch
-from dpaudit_local.count_median_sketch import CountMedianSketch
-from dpaudit_local.hadamard_server import HadamardServer
-from dpaudit_local.hadamard_sketch import HadamardSketch
-from dpaudit_local.identity import Identity
-from dpaudit_local.pool_inference.pools import Setting
-from dpaudit_local.randomized_response import RandomizedResponse, RandomizedResponseServer
-from dpaudit_local.rappor import Rappor
-from dpaudit_local.rappor_decoding import decode
-from dpaudit_local.rappor_server import RapporServer
+from dpaudit_local.mechanisms.count_mean_sketch import (
+    CountMeanServer,
+    CountMeanSketch,
+    CountMedianSketch,
+)
+from dpaudit_local.mechanisms.hadamard_sketch import HadamardServer, HadamardSketch
+from dpaudit_local.mechanisms.randomized_response import (
+    Identity,
+    RandomizedResponse,
+    RandomizedResponseServer,
+)
+from dpaudit_local.mechanisms.rappor import Rappor, RapporServer
+from dpaudit_local.mechanisms.rappor_decoding import decode
+from dpaudit_local.pool_inference.settings import Setting
 
 __all__ = [
     "ADVERSARIES",
     "NON_PRIVATE",
-    "SERVERS",
-    "average_projections",
     "check_adversaries",
     "estimate_popularity",
     "popularities",
     "project",
+    "server_of",
 ]
 
 
@@ -47,7 +49,11 @@ def project(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     >>> project(np.array([0.5, 0.7, -3.0])).round(3).tolist()
     [0.4, 0.6, 0.0]
     """
-    values = _checked(values)
+    values = np.asarray(values, np.float64)
+    if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
+        raise UsageError(
+            f"values of shape {values.shape}: a projection needs one axis of finite numbers"
+        )
     # the same projection, and the 1 of the sum is not lost beside huge values
     values = values - values.max()
     falling = np.sort(values)[::-1]
@@ -58,42 +64,6 @@ def project(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return nearest
 
 
-def average_projections(
-    values: npt.NDArray[np.float64], *, steps: int = 1000, tolerance: float = 1e-6
-) -> npt.NDArray[np.float64]:
-    """A point of the simplex by averaged projections; not the nearest one.
-
-    The authors of pool inference find theirs in this way. Each step is the mean of the projections
-    onto {Σ = 1} and onto {all ≥ 0} (Bauschke and Borwein 1993, "On the convergence of von Neumann's
-    alternating projection algorithm"), until a step's root mean square is at most ``tolerance``, or
-    for ``steps``; what is left below 0 is then cut off and the rest scaled to 1.
-
-    Raises:
-        UsageError: no values, one that is not finite, or no step.
-    """
-    values = _checked(values).copy()
-    if steps < 1:
-        raise UsageError(f"steps={steps}: must be at least 1")
-    for _ in range(steps):
-        following = (values + (1 - values.sum()) / len(values) + np.maximum(values, 0.0)) / 2
-        moved = float(np.sqrt(np.mean((following - values) ** 2)))
-        values = following
-        if moved <= tolerance:
-            break
-    values = np.maximum(values, 0.0)
-    values /= values.sum()
-    return values
-
-
-def _checked(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    values = np.asarray(values, np.float64)
-    if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
-        raise UsageError(
-            f"values of shape {values.shape}: a projection needs one axis of finite numbers"
-        )
-    return values
-
-
 _BLOCK = 1 << 16  # submissions in memory at a time
 
 
@@ -101,6 +71,10 @@ class _IdentityServer:
     def __init__(self, mechanism: Identity) -> None:
         del mechanism
         self._objects: list[npt.NDArray[np.int64]] = []
+
+    @property
+    def reports(self) -> int:
+        return sum(map(len, self._objects))
 
     def add(self, reports: Any) -> None:
         self._objects.append(reports.category)
@@ -112,9 +86,9 @@ class _IdentityServer:
 
 class _RapporEstimator(RapporServer):
     def estimate(self, objects: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        found = decode(self, objects)
+        decoded = decode(self, objects)
         counts = np.zeros(int(objects.max()) + 1)
-        counts[found.candidates] = found.estimate
+        counts[decoded.candidates] = decoded.estimate
         return counts[objects]
 
 
@@ -126,7 +100,21 @@ SERVERS: dict[type, Callable[[Any], Any]] = {
     RandomizedResponse: RandomizedResponseServer,
     Rappor: _RapporEstimator,
 }
-"""The server of each mechanism: ``add(reports)``, ``estimate(objects)``."""
+"""The server of each mechanism: ``add(reports)``, ``reports``, ``estimate(objects)``."""
+
+
+def server_of(mechanism: LocalMechanism) -> Any:
+    """A server without reports yet, for devices with this ``mechanism``.
+
+    Raises:
+        UsageError: a mechanism without a server here.
+    """
+    if type(mechanism) not in SERVERS:
+        names = ", ".join(sorted(t.__name__ for t in SERVERS))
+        raise UsageError(
+            f"mechanism={type(mechanism).__name__}: popularity can be estimated for {names}"
+        )
+    return SERVERS[type(mechanism)](mechanism)
 
 
 def estimate_popularity(
@@ -135,14 +123,12 @@ def estimate_popularity(
     *,
     stream: Stream,
     submissions: int = 1_000_000,
-    projection: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]] = project,
 ) -> npt.NDArray[np.float64]:
     """p̂ (universe,) from privatised ``submissions`` of other people.
 
     They choose by the true ``popularity`` (universe,). Their objects are drawn independently,
     privatised by ``mechanism`` itself, counted by its own server, divided by their number and
-    projected onto the simplex: exactly (``project``) or as ``projection`` says
-    (``average_projections`` is the paper's). RAPPOR's decoding gives 0 to objects that it does not
+    projected onto the simplex (``project``). RAPPOR's decoding gives 0 to objects that it does not
     select.
 
     Not claimed: calibration of an adversary who takes p̂ for the truth. The noise of p̂ makes
@@ -164,12 +150,7 @@ def estimate_popularity(
         )
     if submissions < 1:
         raise UsageError(f"submissions={submissions}: an estimate needs at least 1")
-    if type(mechanism) not in SERVERS:
-        names = ", ".join(sorted(t.__name__ for t in SERVERS))
-        raise UsageError(
-            f"mechanism={type(mechanism).__name__}: popularity can be estimated for {names}"
-        )
-    server = SERVERS[type(mechanism)](mechanism)
+    server = server_of(mechanism)
     ends = np.cumsum(p) / p.sum()
     ends[np.flatnonzero(p)[-1] :] = 1.0
     for start in range(0, submissions, _BLOCK):
@@ -177,7 +158,7 @@ def estimate_popularity(
         here = min(_BLOCK, submissions - start)
         objects = np.searchsorted(ends, part.child("objects").numpy().random(here), side="right")
         server.add(mechanism.privatize(objects, stream=part.child("reports")))
-    return projection(server.estimate(np.arange(len(p))) / submissions)
+    return project(server.estimate(np.arange(len(p))) / submissions)
 
 
 NON_PRIVATE = "non-private"
@@ -219,14 +200,14 @@ def popularities(
     Raises:
         UsageError: as ``popularity.estimate_popularity``, where a strong one is among them.
     """
-    held: dict[str, npt.NDArray[np.float64] | None] = {}
+    estimates: dict[str, npt.NDArray[np.float64] | None] = {}
     for name in names:
         if name == "weak":
-            held[name] = None
+            estimates[name] = None
         elif name == "strong":
-            held[name] = estimate_popularity(
+            estimates[name] = estimate_popularity(
                 mechanism, setting.popularity, stream=stream, submissions=submissions
             )
         elif name == "informed":
-            held[name] = setting.popularity
-    return held
+            estimates[name] = setting.popularity
+    return estimates

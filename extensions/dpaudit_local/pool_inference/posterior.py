@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
@@ -20,26 +20,20 @@ import scipy.special
 from dpaudit.errors import UsageError
 
 __all__ = [
-    "BLOCK",
-    "HALVES",
-    "Prior",
+    "check_prefixes",
     "count_posterior",
     "default_nodes",
     "exact_nodes",
-    "fill_log_scores",
     "normalized",
     "pool_posterior",
-    "rule",
-    "unit_rule",
     "unlinked_posterior",
-    "weighed",
 ]
 
 
-BLOCK = 8
+_BLOCK = 8
 """Factors multiplied between two looks at the exponents."""
 
-HALVES = 2.0 ** -np.arange(1100.0)
+_HALVES = 2.0 ** -np.arange(1100.0)
 
 _jit: Any = numba.njit(
     nogil=True, cache=True, boundscheck=False, error_model="numpy", fastmath={"contract"}
@@ -47,119 +41,102 @@ _jit: Any = numba.njit(
 
 
 @_jit
-def fill_log_scores(  # type: ignore[no-untyped-def]
-    evidence, slots, ends, gamma, a, weights, halves, out
+def _fill_factors(evidence, slots, neutral, slope, tilt):  # type: ignore[no-untyped-def]
+    """One person's factors (see :func:`_fill_log_scores`), from ``evidence`` (n, k + 1).
+
+    Rows are first divided by their largest entry.
+    """
+    n, width = evidence.shape
+    for t in range(n):
+        largest, mean = evidence[t, 0], 0.0
+        for i in range(1, width):
+            largest = max(largest, evidence[t, i])
+            mean += evidence[t, i]
+        mean /= (width - 1) * largest
+        s = slots[t]
+        neutral[s] = evidence[t, 0] / largest
+        slope[s] = mean - neutral[s]
+        for i in range(width - 1):
+            tilt[i, s] = evidence[t, i + 1] / largest - mean
+
+
+@_jit
+def _add_products(  # type: ignore[no-untyped-def]
+    base, d, step, ends, weights, product, exponent, total, top
 ):
+    """Add to each prefix's ``total``·2^``top`` the sum over ``step`` of the products up to it.
+
+    After each block of :data:`_BLOCK` factors the exponents go into integers, one for each node.
+    """
+    nodes = step.size
+    bits = product.view(np.int64)
+    product[:], exponent[:] = 1.0, 0
+    s = 0
+    for b in range(ends.size):
+        while s < ends[b]:
+            c0, c1, c2, c3 = base[s], base[s + 1], base[s + 2], base[s + 3]
+            c4, c5, c6, c7 = base[s + 4], base[s + 5], base[s + 6], base[s + 7]
+            d0, d1, d2, d3 = d[s], d[s + 1], d[s + 2], d[s + 3]
+            d4, d5, d6, d7 = d[s + 4], d[s + 5], d[s + 6], d[s + 7]
+            for q in range(nodes):
+                x = step[q]
+                first = ((c0 + x * d0) * (c1 + x * d1)) * ((c2 + x * d2) * (c3 + x * d3))
+                second = ((c4 + x * d4) * (c5 + x * d5)) * ((c6 + x * d6) * (c7 + x * d7))
+                product[q] *= first * second
+            for q in range(nodes):
+                e = (bits[q] >> 52) - 1023
+                exponent[q] += e
+                bits[q] -= e << 52
+            s += 8
+        here = exponent.max()
+        part = 0.0
+        for q in range(nodes):
+            part += weights[q] * product[q] * _HALVES[min(here - exponent[q], _HALVES.size - 1)]
+        if here > top[b]:
+            total[b] *= _HALVES[min(here - top[b], _HALVES.size - 1)]
+            top[b] = here
+            total[b] += part
+        else:
+            total[b] += part * _HALVES[min(top[b] - here, _HALVES.size - 1)]
+
+
+@_jit
+def _fill_log_scores(evidence, slots, ends, x, weights, out):  # type: ignore[no-untyped-def]
     """Logarithms of scores into ``out`` (users, prefixes, k), from ``evidence`` (users, n, k + 1).
 
     A factor is E_0 + γ(M − E_0) + γa(E_i − M), where M is the mean of E_1 … E_k and a = (kδ − 1)/(k
-    − 1). Rows of evidence are first divided by their largest entry, so that a factor is at most 1
-    and at least (1 − γ)(1 − a)γ/k at a node: far above 2^-127 for any number of nodes one would
-    use, and a block of 8 stays a normal double. After each block the exponents go into integers,
-    one for each node.
+    − 1); γ and a are at the nodes ``x``, with ``weights`` (nodes of γ, nodes of a). As evidence is
+    divided by its largest entry, a factor is at most 1 and at least (1 − γ)(1 − a)γ/k at a node:
+    far above 2^-127 for any number of nodes one would use, and a block of 8 stays a normal double.
 
     ``slots[t]`` is where observation t goes when every prefix is filled up to whole blocks with
-    factors of 1, ``ends`` the prefixes' ends in that layout; ``weights`` (nodes of γ, nodes of a).
-    ``contract`` alone of fast mathematics is allowed: a product and a sum may be rounded once
-    instead of twice.
+    factors of 1, ``ends`` the prefixes' ends in that layout. ``contract`` alone of fast mathematics
+    is allowed: a product and a sum may be rounded once instead of twice.
     """
-    users, n, width = evidence.shape
-    k = width - 1
-    count, nodes = ends.size, a.size
-    length = ends[-1]
-    neutral, slope, base = np.ones(length), np.zeros(length), np.empty(length)
-    tilt = np.zeros((k, length))
-    product, exponent, step = np.empty(nodes), np.empty(nodes, np.int64), np.empty(nodes)
-    bits = product.view(np.int64)
-    total, top = np.empty((count, k)), np.empty((count, k), np.int64)
+    users, _, width = evidence.shape
+    k, length = width - 1, ends[-1]
+    neutral, slope, tilt = np.ones(length), np.zeros(length), np.zeros((k, length))
+    product, exponent = np.empty(x.size), np.empty(x.size, np.int64)
+    total, top = np.empty((k, ends.size)), np.empty((k, ends.size), np.int64)
     for u in range(users):
-        for t in range(n):
-            largest, mean = evidence[u, t, 0], 0.0
-            for i in range(1, width):
-                largest = max(largest, evidence[u, t, i])
-                mean += evidence[u, t, i]
-            mean /= k * largest
-            s = slots[t]
-            neutral[s] = evidence[u, t, 0] / largest
-            slope[s] = mean - neutral[s]
-            for i in range(k):
-                tilt[i, s] = evidence[u, t, i + 1] / largest - mean
+        _fill_factors(evidence[u], slots, neutral, slope, tilt)
         total[:], top[:] = 0.0, -(1 << 62)
-        for p in range(gamma.size):
-            for s in range(length):
-                base[s] = neutral[s] + gamma[p] * slope[s]
-            for q in range(nodes):
-                step[q] = gamma[p] * a[q]
+        for p in range(x.size):
+            base, step = neutral + x[p] * slope, x[p] * x
             for i in range(k):
-                d = tilt[i]
-                product[:], exponent[:] = 1.0, 0
-                s = 0
-                for b in range(count):
-                    while s < ends[b]:
-                        c0, c1, c2, c3 = base[s], base[s + 1], base[s + 2], base[s + 3]
-                        c4, c5, c6, c7 = base[s + 4], base[s + 5], base[s + 6], base[s + 7]
-                        d0, d1, d2, d3 = d[s], d[s + 1], d[s + 2], d[s + 3]
-                        d4, d5, d6, d7 = d[s + 4], d[s + 5], d[s + 6], d[s + 7]
-                        for q in range(nodes):
-                            x = step[q]
-                            first = ((c0 + x * d0) * (c1 + x * d1)) * (
-                                (c2 + x * d2) * (c3 + x * d3)
-                            )
-                            second = ((c4 + x * d4) * (c5 + x * d5)) * (
-                                (c6 + x * d6) * (c7 + x * d7)
-                            )
-                            product[q] *= first * second
-                        for q in range(nodes):
-                            e = (bits[q] >> 52) - 1023
-                            exponent[q] += e
-                            bits[q] -= e << 52
-                        s += 8
-                    here = exponent.max()
-                    part = 0.0
-                    for q in range(nodes):
-                        part += (
-                            weights[p, q]
-                            * product[q]
-                            * halves[min(here - exponent[q], halves.size - 1)]
-                        )
-                    if here > top[b, i]:
-                        total[b, i] *= halves[min(here - top[b, i], halves.size - 1)]
-                        top[b, i] = here
-                        total[b, i] += part
-                    else:
-                        total[b, i] += part * halves[min(top[b, i] - here, halves.size - 1)]
-        for b in range(count):
+                _add_products(
+                    base, tilt[i], step, ends, weights[p], product, exponent, total[i], top[i]
+                )
+        for b in range(ends.size):
             for i in range(k):
-                out[u, b, i] = np.log(total[b, i]) + top[b, i] * 0.6931471805599453
+                out[u, b, i] = np.log(total[i, b]) + top[i, b] * 0.6931471805599453
 
 
-def normalized(
-    log_scores: npt.NDArray[np.float64], pool_prior: npt.NDArray[np.float64] | None
-) -> npt.NDArray[np.float64]:
-    """exp(log_scores) times the prior of each pool, scaled to sum to 1.
-
-    The last axis holds the pools.
-
-    Raises:
-        UsageError: a prior of another length, negative, not finite, or 0 for all pools.
-    """
-    if pool_prior is not None:
-        prior = np.asarray(pool_prior, np.float64)
-        k = log_scores.shape[-1]
-        if prior.shape != (k,) or not (np.isfinite(prior) & (prior >= 0)).all() or not prior.any():
-            raise UsageError(
-                f"pool_prior of shape {prior.shape}: "
-                f"needs one weight ≥ 0 for each of {k} pools, not all 0"
-            )
-        with np.errstate(divide="ignore"):
-            log_scores = log_scores + np.log(prior)
+def normalized(log_scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """exp(log_scores) scaled to sum to 1 over the last axis, the pools."""
     scores: npt.NDArray[np.float64] = np.exp(log_scores - log_scores.max(axis=-1, keepdims=True))
     scores /= scores.sum(axis=-1, keepdims=True)
     return scores
-
-
-Prior = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
-"""A density, up to a constant, at an array of values of γ or of δ."""
 
 
 def exact_nodes(observations: int) -> int:
@@ -196,47 +173,10 @@ def unit_rule(nodes: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float
     return (x + 1) / 2, w / 2
 
 
-def rule(
-    observations: int, nodes: int | None
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """The nodes in (0, 1) and weights for so many observations; ``nodes`` a side where given.
-
-    Raises:
-        UsageError: fewer than one node.
-    """
-    return unit_rule(default_nodes(observations) if nodes is None else nodes)
-
-
-def weighed(
-    weights: npt.NDArray[np.float64],
-    prior: Prior | None,
-    values: npt.NDArray[np.float64],
-    *,
-    name: str,
-) -> npt.NDArray[np.float64]:
-    """Quadrature weights times a prior's density at the nodes ``values``.
-
-    Uniform where there is no prior.
-
-    Raises:
-        UsageError: a density that is negative, not finite, or 0 at every node.
-    """
-    if prior is None:
-        return weights
-    density = np.broadcast_to(np.asarray(prior(values), np.float64), values.shape)
-    if not np.isfinite(density).all() or density.min() < 0 or not density.max() > 0:
-        raise UsageError(
-            f"{name}: a prior is a density, finite and ≥ 0, not 0 at all of the quadrature's nodes"
-        )
-    return weights * density
-
-
 _TINY = 1e-280  # below this scipy's function loses digits to underflow
 
 
-def count_posterior(
-    counts: npt.NDArray[np.integer], *, pool_prior: npt.NDArray[np.float64] | None = None
-) -> npt.NDArray[np.float64]:
+def count_posterior(counts: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:
     """Pr[preferred pool = i | how many objects of each pool], shape (…, k).
 
     For ``counts`` (…, k + 1), the neutral pool first. With objects in the clear the score of
@@ -273,9 +213,7 @@ def count_posterior(
         log_upper = np.log(upper)
     for at in np.argwhere(upper < _TINY):
         log_upper[tuple(at)] = _log_tail(here[tuple(at)], others[tuple(at)], k)
-    return normalized(
-        here * np.log(k - 1) + scipy.special.betaln(here + 1, others + 1) + log_upper, pool_prior
-    )
+    return normalized(here * np.log(k - 1) + scipy.special.betaln(here + 1, others + 1) + log_upper)
 
 
 def _log_tail(here: float, others: float, k: int) -> float:
@@ -304,9 +242,6 @@ def pool_posterior(
     *,
     prefixes: Sequence[int],
     nodes: int | None = None,
-    gamma_prior: Prior | None = None,
-    delta_prior: Prior | None = None,
-    pool_prior: npt.NDArray[np.float64] | None = None,
     threads: int = 2,
 ) -> npt.NDArray[np.float64]:
     """Pr[preferred pool = i | the first n submissions], for each n of ``prefixes``.
@@ -327,16 +262,14 @@ def pool_posterior(
     ``default_nodes``, far below 1e-10 off where measured) serves all prefixes. Products are kept
     with integer exponents of their own for each node, so nothing under- or overflows, whatever n.
 
-    Priors (Appendix A.6): ``gamma_prior`` and ``delta_prior`` are densities at arrays of γ in (0,
-    1) and δ in (1/k, 1), up to a constant (exactness is then the quadrature's for that density),
-    ``pool_prior`` (k,) weighs the pools; all uniform by default. ``threads`` changes no number.
+    γ, δ and the preferred pool are uniform. ``threads`` changes no number.
 
     Not claimed: that people behave as the model says; the posterior is calibrated only for those
     who do.
 
     Raises:
         UsageError: shapes that do not fit, prefixes that do not rise within 1 … n, evidence that is
-            negative, not finite or all 0 for a submission, or a prior that is no density.
+            negative, not finite or all 0 for a submission.
     """
     evidence = np.ascontiguousarray(evidence, np.float64)
     if evidence.ndim != 3 or evidence.shape[2] < 3:
@@ -344,7 +277,7 @@ def pool_posterior(
             f"evidence of shape {evidence.shape}: must be (users, n, k + 1), two pools or more"
         )
     users, n, width = evidence.shape
-    _check_prefixes(prefixes, n)
+    check_prefixes(prefixes, n)
     evidence = evidence[:, : prefixes[-1]]
     if evidence.size and not (
         np.isfinite(evidence).all() and evidence.min() >= 0 and evidence.max(axis=2).min() > 0
@@ -352,30 +285,21 @@ def pool_posterior(
         raise UsageError(
             "evidence: must be finite and ≥ 0, and above 0 for some pool at every submission"
         )
-    k = width - 1
-    x, w = rule(prefixes[-1], nodes)
-    about_gamma = weighed(w, gamma_prior, x, name="gamma_prior")
-    about_delta = weighed(w, delta_prior, (1 + (k - 1) * x) / k, name="delta_prior")
-    # where a prior is 0, products could outgrow all that count
-    g, a = about_gamma > 0, about_delta > 0
-    gamma, polarisation, weights = x[g], x[a], np.outer(about_gamma[g], about_delta[a])
+    x, w = unit_rule(default_nodes(prefixes[-1]) if nodes is None else nodes)
+    weights = np.outer(w, w)
     slots, ends = _layout(prefixes)
-    scores = np.empty((users, len(prefixes), k))
+    scores = np.empty((users, len(prefixes), width - 1))
 
     def work(start: int) -> None:
         rows = slice(start, start + _CHUNK)
-        fill_log_scores(
-            evidence[rows], slots, ends, gamma, polarisation, weights, HALVES, scores[rows]
-        )
+        _fill_log_scores(evidence[rows], slots, ends, x, weights, scores[rows])
 
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(work, range(0, users, _CHUNK)))
-    return normalized(scores, pool_prior)
+    return normalized(scores)
 
 
-def unlinked_posterior(
-    evidence: npt.NDArray[np.float64], *, pool_prior: npt.NDArray[np.float64] | None = None
-) -> npt.NDArray[np.float64]:
+def unlinked_posterior(evidence: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """What single submissions say of their senders, (n, k), if nobody can link them.
 
     For ``evidence`` (n, k + 1). Each submission is a person of its own to an adversary who cannot
@@ -386,10 +310,11 @@ def unlinked_posterior(
         UsageError: as :func:`pool_posterior`.
     """
     evidence = np.asarray(evidence, np.float64)
-    return pool_posterior(evidence[:, None, :], prefixes=(1,), pool_prior=pool_prior)[:, 0]
+    return pool_posterior(evidence[:, None, :], prefixes=(1,))[:, 0]
 
 
-def _check_prefixes(prefixes: Sequence[int], n: int) -> None:
+def check_prefixes(prefixes: Sequence[int], n: int) -> None:
+    """Refuse (``UsageError``) prefixes of ``n`` submissions that do not rise within 1 … n."""
     rising = all(a < b for a, b in itertools.pairwise(prefixes))
     if not len(prefixes) or prefixes[0] < 1 or prefixes[-1] > n or not rising:
         raise UsageError(f"prefixes={tuple(prefixes)}: must rise, from 1 at least to {n} at most")
@@ -402,7 +327,7 @@ def _layout(prefixes: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray
     before, end = 0, 0
     for prefix in prefixes:
         slots += range(end, end + prefix - before)
-        end += -(-(prefix - before) // BLOCK) * BLOCK
+        end += -(-(prefix - before) // _BLOCK) * _BLOCK
         ends.append(end)
         before = prefix
     return np.array(slots), np.array(ends)

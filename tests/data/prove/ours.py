@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dpaudit.noise.secure_gaussian import SecureGaussian
 from dpaudit.vectors.exact_law import IntegerLaw
-from dpaudit_local.randomized_response import RandomizedResponse
+from dpaudit_local.mechanisms.randomized_response import RandomizedResponse
 from dpaudit_prove import references
 from dpaudit_prove.references import Trials
 

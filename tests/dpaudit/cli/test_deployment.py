@@ -14,7 +14,7 @@ from dpaudit import registry
 from dpaudit.cli.output import write_json_line
 from dpaudit.randomness import KeyedStream
 from dpaudit.report import Described, Report
-from dpaudit_local.apple.configuration.reading import read_configuration
+from dpaudit_local.apple.configuration import read_configuration
 from tests.support.apple.scenario import make_scenario
 
 DATA = Path(__file__).parents[2] / "data" / "apple"

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from dpaudit.cli.app import app
 from dpaudit.errors import DpauditError
-from dpaudit_local.apple.configuration.reading import FILES
+from dpaudit_local.apple.configuration import FILES
 
 DATA = Path(__file__).parents[2] / "data" / "apple"
 KEYNAMES, PROPERTIES, _, BUDGETS = FILES

@@ -6,6 +6,7 @@ import itertools
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,16 +15,20 @@ import scipy
 from dpaudit.errors import UsageError
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import Interval
-from dpaudit_local.apple.bits.estimates import Estimates, shown_epsilon, shown_epsilons
-from dpaudit_local.apple.bits.shown import group_of
+from dpaudit_local.apple.bits.estimates import ALPHA, Estimates, group_of, shown_epsilons
 from dpaudit_local.apple.bits.signs import HistogramSigns, histogram_flip, predictable_flip
-from dpaudit_local.apple.bits.sketch_checks import check_spread
-from dpaudit_local.apple.bits.sketches import SketchVectors, coin_interval, epsilon_of_flip
-from dpaudit_local.apple.bits.tails import at_least, at_most, runs_two_sided
-from dpaudit_local.apple.configuration.reading import read_configuration
-from dpaudit_local.apple.configuration.resolving import resolve
+from dpaudit_local.apple.bits.sketches import (
+    SketchVectors,
+    at_least,
+    at_most,
+    check_spread,
+    coin_interval,
+    epsilon_of_flip,
+    runs_two_sided,
+)
+from dpaudit_local.apple.configuration import read_configuration, resolve
 from dpaudit_local.apple.model import Segment
-from dpaudit_local.apple.reports.reading import read_reports
+from dpaudit_local.apple.reports import read_reports
 
 
 def law(first, second):
@@ -437,6 +442,13 @@ def one_bit_reports(rng, n, *, q, key="emoji", epsilon=1):
     return Segment(key, "OneBitHistogram", {"epsilon": epsilon, "p": 5000}, records)
 
 
+def shown_one(key, segments, *, configured=None, alpha=ALPHA):
+    """What the one kind of records shows, at this PrivacyParameter in use."""
+    resolved = SimpleNamespace(key=SimpleNamespace(name=key), epsilon=configured)
+    (shown,) = shown_epsilons(segments, resolved=[resolved] if configured else (), alpha=alpha)
+    return shown
+
+
 def test_apples_printed_emoji_vectors_show_twice_their_claim():
     segments = [s for report in read_reports(DATA / "reports") for s in report.segments]
     resolved = resolve(read_configuration(DATA / "ios-11"))
@@ -453,7 +465,7 @@ def test_apples_printed_emoji_vectors_show_twice_their_claim():
 
 def test_a_new_word_has_two_sketches():
     segment = puzzle_reports(np.random.default_rng(1), 20, q=coin(2))
-    shown = shown_epsilon(segment.key, [segment], configured=2.0)
+    shown = shown_one(segment.key, [segment], configured=2.0)
     assert shown.sketch.low < 4 < shown.sketch.high
     assert shown.record.low < 8 < shown.record.high
     assert shown.record.low > 4  # more than either claim: 2 by the configuration, 4 by the report
@@ -463,9 +475,9 @@ def test_a_new_word_has_two_sketches():
 
 def test_an_honest_sketch_agrees_and_one_with_too_much_noise_shows_less():
     rng = np.random.default_rng(2)
-    agrees = shown_epsilon("words", [sketch_reports(rng, 30, q=coin(1))])
+    agrees = shown_one("words", [sketch_reports(rng, 30, q=coin(1))])
     assert (agrees.verdict, agrees.findings) == ("agrees", ())
-    less = shown_epsilon("words", [sketch_reports(rng, 30, q=coin(0.4))])
+    less = shown_one("words", [sketch_reports(rng, 30, q=coin(0.4))])
     assert less.verdict == "shows less"
     assert less.findings == ()
 
@@ -473,29 +485,29 @@ def test_an_honest_sketch_agrees_and_one_with_too_much_noise_shows_less():
 def test_broken_vectors_have_no_verdict_and_a_serious_finding():
     segment = sketch_reports(np.random.default_rng(3), 20, q=coin(1))
     twice = replace(segment, records=segment.records + segment.records[:1])
-    shown = shown_epsilon("words", [twice])
+    shown = shown_one("words", [twice])
     assert (shown.verdict, shown.record, shown.sketch) == ("not identified", None, None)
     assert "copies" in shown.reason
     assert [f.serious for f in shown.findings] == [True]
     zeros = replace(segment, records=("0," + "0" * 64,) * 8)
-    assert "no bias explains so few" in shown_epsilon("words", [zeros]).reason
+    assert "no bias explains so few" in shown_one("words", [zeros]).reason
 
 
 @pytest.mark.parametrize(("epsilon", "verdict"), [(1, "agrees"), (4, "shows more")])
 def test_one_bit_histograms(epsilon, verdict):
     segment = one_bit_reports(np.random.default_rng(4), 300, q=coin(epsilon))
-    assert shown_epsilon("emoji", [segment], configured=1.0, alpha=1e-3).verdict == verdict
+    assert shown_one("emoji", [segment], configured=1.0, alpha=1e-3).verdict == verdict
 
 
 def test_single_hadamard_signs_identify_nothing():
     records = tuple(f"{j},{j},+1" for j in range(50))
     parameters = {"epsilon": 1, "k": 64, "m": 64}
     segment = Segment("domains", "HadamardCountMedianSketch", parameters, records)
-    shown = shown_epsilon("domains", [segment])
+    shown = shown_one("domains", [segment])
     assert (shown.verdict, shown.record) == ("not identified", None)
     assert "no two records" in shown.reason
     again = replace(segment, records=("3,5,+1",) * 200)
-    assert shown_epsilon("domains", [again]).verdict == "shows more"  # never turned over
+    assert shown_one("domains", [again]).verdict == "shows more"  # never turned over
 
 
 @pytest.mark.slow
@@ -529,8 +541,6 @@ def test_other_parameters_are_another_group():
     for segment in two:
         estimates.add(segment)
     assert list(estimates.shown()) == [group_of(s) for s in two]
-    with pytest.raises(UsageError, match="2 kinds of records"):
-        shown_epsilon("words", two)
     with pytest.raises(UsageError, match="alpha=1"):
         estimates.shown(alpha=1)
 
@@ -539,22 +549,22 @@ def test_other_parameters_are_another_group():
 def test_a_claim_that_is_none(epsilon):
     parameters = {"p": 5000} | ({} if epsilon is None else {"epsilon": epsilon})
     segment = Segment("emoji", "OneBitHistogram", parameters, ("1,-1",) * 50)
-    shown = shown_epsilon("emoji", [segment])
+    shown = shown_one("emoji", [segment])
     assert shown.claims == ()
     assert shown.verdict == "not identified"
 
 
 def test_what_the_code_s_own_coin_explains():
     rng = np.random.default_rng(4)
-    honest = shown_epsilon("words", [sketch_reports(rng, 60, q=coin(2))], configured=2.0)
+    honest = shown_one("words", [sketch_reports(rng, 60, q=coin(2))], configured=2.0)
     assert honest.coin == 4
     assert honest.findings[-1].message.endswith(" (by the code: 4)")
-    worse = shown_epsilon("words", [sketch_reports(rng, 60, q=coin(3))], configured=2.0)
+    worse = shown_one("words", [sketch_reports(rng, 60, q=coin(3))], configured=2.0)
     assert worse.findings[-1].message.endswith(" (by the code: only 4)")
-    assert shown_epsilon("emoji", [one_bit_reports(rng, 300, q=coin(1))], configured=1.0).coin == 1
+    assert shown_one("emoji", [one_bit_reports(rng, 300, q=coin(1))], configured=1.0).coin == 1
 
 
 @pytest.mark.parametrize("alpha", [0, 0.5, 0.9, 1, math.nan])
 def test_an_alpha_that_is_none(alpha):
     with pytest.raises(UsageError, match=r"between 0 and 0\.5"):
-        shown_epsilon("k", [Segment("k", "HadamardCountMedianSketch", {}, ())], alpha=alpha)
+        shown_one("k", [Segment("k", "HadamardCountMedianSketch", {}, ())], alpha=alpha)

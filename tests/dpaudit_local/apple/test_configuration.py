@@ -21,12 +21,11 @@ from hypothesis import strategies as st
 
 from dpaudit.errors import UsageError
 from dpaudit.findings import Finding
-from dpaudit_local.apple.configuration.plists import read_plist
-from dpaudit_local.apple.configuration.reading import FILES, read_configuration
-from dpaudit_local.apple.configuration.resolving import resolve, unresolved
+from dpaudit_local.apple.configuration import FILES, read_configuration, resolve, unresolved
 from dpaudit_local.apple.differences import Difference, compare, effect
 from dpaudit_local.apple.ledger import make_ledger
 from dpaudit_local.apple.model import Budget, Configuration, Key, Properties
+from dpaudit_local.apple.plists import read_plist
 
 VALUE = [
     {"KeyName": "com.apple.a", "n": 2, "r": 0.5, "yes": True, "inner": {"x": [1, -2, 2**40]}},

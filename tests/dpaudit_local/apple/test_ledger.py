@@ -16,11 +16,9 @@ from support.laws import largest_ratio
 
 from dpaudit.errors import UsageError
 from dpaudit.randomness import KeyedStream
-from dpaudit_local.apple.bits.estimates import Estimates
-from dpaudit_local.apple.bits.shown import MOST_GROUPS
-from dpaudit_local.apple.configuration.reading import read_configuration
-from dpaudit_local.apple.configuration.resolving import resolve
-from dpaudit_local.apple.database.reading import read_database
+from dpaudit_local.apple.bits.estimates import MOST_GROUPS, Estimates
+from dpaudit_local.apple.configuration import read_configuration, resolve
+from dpaudit_local.apple.database import read_database
 from dpaudit_local.apple.ledger import make_ledger
 from dpaudit_local.apple.model import (
     Balance,
@@ -32,8 +30,8 @@ from dpaudit_local.apple.model import (
     Report,
     Segment,
 )
-from dpaudit_local.apple.observed import UNKNOWN, observe
-from dpaudit_local.apple.reports.reading import read_reports
+from dpaudit_local.apple.observed import UNKNOWN, Spending
+from dpaudit_local.apple.reports import read_reports
 from dpaudit_local.apple.rules import coin_epsilon
 from tests.support.apple.daemon import Daemon
 from tests.support.apple.scenario import make_scenario
@@ -253,10 +251,17 @@ def opened(day):
     return Database(Path("db"), (balance,), (), ())
 
 
+def spent_by(reports, configuration, *, database=None, shown=None):
+    spending = Spending(configuration, database=database)
+    for one in reports:
+        spending.add(one)
+    return spending.observed(shown)
+
+
 def test_the_arithmetic():
     first = [report(0, segment(EMOJI, 1), segment(WORDS, 2)), report(0, segment(FRENCH, 1))]
     rest = [report(3, segment(WORDS, 1)), report(None, segment(EMOJI, 1))]
-    observed = observe([*first, *rest], SIERRA)
+    observed = spent_by([*first, *rest], SIERRA)
     assert (observed.reports, observed.undated, observed.span) == (4, 1, 4)
     days = [(d.date, d.total.records, d.total.claimed) for d in observed.days]
     assert days == [("2017-05-01", 4, 6.0), ("2017-05-04", 1, 2.0)]
@@ -275,7 +280,7 @@ def test_what_the_bits_show_replaces_the_claim_where_it_is_known():
         estimates.add(s)
     shown = estimates.shown()
     (emoji,) = [s for s in shown.values() if "Emoji" in s.key]
-    observed = observe(reports, SIERRA, shown=shown)
+    observed = spent_by(reports, SIERRA, shown=shown)
     spent = {b.budget: b for b in observed.budgets}
     assert spent["com.apple.keyboard.Emoji"].claimed == 10  # by the configuration: 1 a record
     assert spent["com.apple.keyboard.Emoji"].shown_low == pytest.approx(10 * emoji.record.low)
@@ -287,7 +292,7 @@ def test_what_the_bits_show_replaces_the_claim_where_it_is_known():
 
 def test_records_that_nobody_puts_an_epsilon_on():
     unheard = Segment("unheard of", "OneBitHistogram", {}, ("1,-1",) * 3)
-    observed = observe([report(0, unheard)], SIERRA)
+    observed = spent_by([report(0, unheard)], SIERRA)
     assert (observed.unclaimed, observed.total.claimed) == (3, 0)
     assert (observed.total.shown_low, observed.total.shown_high) == (0, math.inf)
     assert any("3 records have no stated ε" in f.message and f.serious for f in observed.findings)
@@ -300,14 +305,14 @@ def test_bits_are_taken_where_nothing_is_claimed():
     unheard = report(0, Segment("unheard of", "CountMedianSketch", {"k": 9, "m": 256}, records))
     estimates = Estimates()
     estimates.add(unheard.segments[0])
-    observed = observe([unheard], SIERRA, shown=estimates.shown())
+    observed = spent_by([unheard], SIERRA, shown=estimates.shown())
     assert 30 * 3 < observed.total.shown_low < 30 * 4 < observed.total.shown_high < 30 * 5
 
 
 def test_files_without_records_are_no_reports():
-    observed = observe([report(0, segment(EMOJI, 1)), report(1), report(None)], SIERRA)
+    observed = spent_by([report(0, segment(EMOJI, 1)), report(1), report(None)], SIERRA)
     assert (observed.reports, observed.unread, observed.undated) == (1, 2, 0)
-    observed = observe([], SIERRA)
+    observed = spent_by([], SIERRA)
     assert (observed.reports, observed.days, observed.busiest, observed.per_day) == (0, (), None, 0)
 
 
@@ -318,7 +323,7 @@ def test_more_kinds_of_records_than_are_kept():
     for s in segments:
         estimates.add(s)
     assert len(estimates.shown()) == MOST_GROUPS
-    observed = observe([report(0, *segments)], SIERRA)
+    observed = spent_by([report(0, *segments)], SIERRA)
     assert observed.total.records == MOST_GROUPS
     assert any(m.startswith("7 records are in no sum") for m in messages(observed, serious=True))
 
@@ -327,7 +332,7 @@ def test_a_simulated_device_keeps_every_limit(tmp_path):
     stream = KeyedStream.from_seed(5)
     scenario = make_scenario(SIERRA, out=tmp_path / "device", days=20, stream=stream)
     database = read_database(scenario.database)
-    observed = observe(read_reports(scenario.reports), SIERRA, database=database)
+    observed = spent_by(read_reports(scenario.reports), SIERRA, database=database)
     assert observed.findings == ()
     assert observed.total.records == sum(len(r.records) for r in scenario.daemon.report_files)
     assert 0 < observed.per_day <= 24
@@ -339,7 +344,7 @@ def messages(observed, *, serious):
 
 
 def test_too_many_records_of_a_key_in_a_report():
-    observed = observe([report(0, segment(WORDS, 2), segment(WORDS, 1))], SIERRA)
+    observed = spent_by([report(0, segment(WORDS, 2), segment(WORDS, 1))], SIERRA)
     (message,) = messages(observed, serious=True)
     assert "has 3 records in one report" in message
     assert "= 2 are allowed" in message
@@ -347,28 +352,28 @@ def test_too_many_records_of_a_key_in_a_report():
 
 def test_more_than_the_budget_can_have_grown_to():
     crowd = [report(day, segment(EMOJI, 1), segment(FRENCH, 1)) for day in range(6)]
-    assert "12 records" not in str(observe(crowd, SIERRA, database=opened(-10)).findings)
-    (message,) = messages(observe(crowd, SIERRA, database=opened(0)), serious=True)
+    assert "12 records" not in str(spent_by(crowd, SIERRA, database=opened(-10)).findings)
+    (message,) = messages(spent_by(crowd, SIERRA, database=opened(0)), serious=True)
     assert message.startswith("6 records were submitted from 2017-05-01")
     # 3, and a day either side for other time zones
     assert message.endswith("to 2017-05-03; it can have allowed 5")
-    older = observe(crowd, SIERRA, database=opened(4))
+    older = spent_by(crowd, SIERRA, database=opened(4))
     assert any("older than the budget" in m for m in messages(older, serious=False))
 
 
 def test_rolled_over_budget_is_a_remark_where_nothing_proves_more():
     languages = [k for k in SIERRA.keys if k.startswith("com.apple.keyboard.Emoji.")][:5]
-    observed = observe([report(0, *(segment(k, 1) for k in languages))], SIERRA)
+    observed = spent_by([report(0, *(segment(k, 1) for k in languages))], SIERRA)
     assert messages(observed, serious=True) == []
     (message,) = messages(observed, serious=False)
     assert message.startswith("5 records on 2017-05-01")
     two = [report(0, segment(EMOJI, 1)), report(0, segment(FRENCH, 1))]
-    assert observe(two, SIERRA).findings == ()
+    assert spent_by(two, SIERRA).findings == ()
 
 
 def test_keys_that_should_not_be_there(tmp_path):
     segments = segment("com.apple.unheard.of", 1), segment(EMOJI, 1, "CountMedianSketch")
-    observed = observe([report(0, *segments)], SIERRA)
+    observed = spent_by([report(0, *segments)], SIERRA)
     assert messages(observed, serious=True) == ["submitted, but not in the configuration"]
     assert messages(observed, serious=False)[0].startswith("privatised with 'CountMedianSketch'")
 
@@ -378,12 +383,12 @@ def test_a_refused_key_that_was_submitted():
     name = SIERRA.keys[EMOJI].properties
     properties[name] = dataclasses.replace(properties[name], parameter=3.0)
     refusing = dataclasses.replace(SIERRA, properties=properties)
-    observed = observe([report(0, segment(EMOJI, 1))], refusing)
+    observed = spent_by([report(0, segment(EMOJI, 1))], refusing)
     assert any("99999" in m for m in messages(observed, serious=True))
 
 
 def test_a_thousand_slips_are_counted_not_listed():
-    observed = observe(
+    observed = spent_by(
         (report(day, segment(WORDS, 3)) for day in range(0, 2000, 2)), SIERRA, database=opened(-10)
     )
     assert len(observed.findings) < 50

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from dpaudit.errors import UsageError
 from dpaudit_local.apple.model import Segment
-from dpaudit_local.apple.reports.reading import read_report, read_reports, time_in
-from dpaudit_local.apple.reports.records import ALGORITHMS, decode
-from dpaudit_local.reports import BitReports, HadamardReports, SketchReports
+from dpaudit_local.apple.records import ALGORITHMS, decode
+from dpaudit_local.apple.reports import read_report, read_reports, time_in
+from dpaudit_local.mechanisms.reports import BitReports, HadamardReports, SketchReports
 
 FIGURES = Path(__file__).parents[2] / "data" / "apple" / "reports"
 SEGMENT: dict[str, Any] = {"key": "k", "algorithm": "OneBitHistogram"}

@@ -3,15 +3,13 @@
 import mpmath
 import numpy as np
 import pytest
-import scipy.integrate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpaudit.errors import UsageError
 from dpaudit.randomness import KeyedStream
-from dpaudit_local.count_mean_sketch import CountMeanSketch
+from dpaudit_local.mechanisms.count_mean_sketch import CountMeanSketch
 from dpaudit_local.pool_inference.evidence import evidence_for
-from dpaudit_local.pool_inference.pools import Pools
 from dpaudit_local.pool_inference.posterior import (
     count_posterior,
     default_nodes,
@@ -19,6 +17,7 @@ from dpaudit_local.pool_inference.posterior import (
     pool_posterior,
     unlinked_posterior,
 )
+from dpaudit_local.pool_inference.settings import Pools
 
 
 def tanh_sinh(step, low, high):
@@ -153,35 +152,6 @@ def test_default_nodes_are_as_good_as_exact_ones(n):
     assert np.abs(default - pool_posterior(hard, prefixes=(n,), nodes=exact_nodes(n))).max() < 1e-10
 
 
-def test_behavioural_and_pool_priors():
-    evidence = np.random.default_rng(4).random((1, 3, 4))
-    about_gamma, about_delta = lambda g: g * (1 - g) ** 2, lambda d: np.exp(-3 * d)
-    pool_prior, scores = np.array([1.0, 5.0, 2.0]), []
-    priors = {"gamma_prior": about_gamma, "delta_prior": about_delta, "pool_prior": pool_prior}
-    found = pool_posterior(evidence, prefixes=(3,), nodes=12, **priors)[0, 0]
-    for i in (1, 2, 3):
-
-        def density(d, g, i=i):
-            a = np.full(4, g * (1 - d) / 2)
-            a[0], a[i] = 1 - g, g * d
-            return about_gamma(g) * about_delta(d) * (evidence[0] @ a).prod()
-
-        scores.append(pool_prior[i - 1] * scipy.integrate.dblquad(density, 0, 1, 1 / 3, 1)[0])
-    assert found == pytest.approx(np.array(scores) / sum(scores), abs=1e-10)
-
-
-def test_a_prior_that_rules_out_where_products_are_largest():
-    evidence, prior = np.tile([0.0, 1.0, 0.9, 0.1], (1, 5000, 1)), lambda g: 1.0 * (g < 0.3)
-    found = pool_posterior(evidence, prefixes=(5000,), gamma_prior=prior)
-    assert found[0, 0] == pytest.approx([1, 0, 0], abs=1e-6)
-    narrow = pool_posterior(evidence[:, :40], prefixes=(40,), nodes=200, gamma_prior=prior)
-    g, w = np.polynomial.legendre.leggauss(60)
-    gamma, delta = (a.ravel() for a in np.meshgrid((g + 1) / 2 * 0.3, (g + 2) / 3))
-    law = [gamma * delta * e + gamma * (1 - delta) / 2 * (2 - e) for e in (1.0, 0.9, 0.1)]
-    scores = [np.exp(40 * (np.log(p) - np.log(0.3))) @ np.outer(w, w).ravel() for p in law]
-    assert narrow[0, 0] == pytest.approx(np.array(scores) / sum(scores), abs=0.01)
-
-
 @given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.integers(2, 9))
 @settings(max_examples=30, deadline=None)
 def test_pools_and_submissions_have_no_order(seed, n, k):
@@ -210,9 +180,6 @@ def test_prefixes_threads_and_other_users_change_nothing():
         *((np.ones((2, 3, 3)), {"prefixes": p}) for p in ((), (2, 2), (0, 2), (4,))),
         *((value * np.ones((2, 3, 3)), {}) for value in (0, -1, np.nan)),
         (np.ones((2, 3, 3)), {"nodes": 0}),
-        *((np.ones((2, 3, 3)), {"pool_prior": p}) for p in (np.ones(3), np.zeros(2))),
-        (np.ones((2, 3, 3)), {"gamma_prior": np.zeros_like}),
-        (np.ones((2, 3, 3)), {"delta_prior": np.negative}),
     ],
 )
 def test_what_is_refused(evidence, options):

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from dpaudit.protocols import Stream
-from dpaudit_local.apple.configuration.resolving import resolve
+from dpaudit_local.apple.configuration import resolve
 from dpaudit_local.apple.model import Balance, Budget, Configuration, ResolvedKey
 from dpaudit_local.apple.rules import NEVER_SUBMITTED, REPORT_SECONDS
 

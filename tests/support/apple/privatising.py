@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 from dpaudit.protocols import Stream
 from dpaudit.randomness import KeyedStream
-from dpaudit_local.apple.database.schema import BITS, SKETCHES
+from dpaudit_local.apple.database import BITS, SKETCHES
 from dpaudit_local.apple.model import ResolvedKey
-from dpaudit_local.biased_bits import biased_bits
-from dpaudit_local.count_median_sketch import CountMedianSketch
-from dpaudit_local.hadamard_sketch import HadamardSketch
-from dpaudit_local.hashing import RandomHashes
-from dpaudit_local.one_bit_histogram import OneBitHistogram
+from dpaudit_local.mechanisms.coins import biased_bits
+from dpaudit_local.mechanisms.count_mean_sketch import CountMedianSketch
+from dpaudit_local.mechanisms.hadamard_sketch import HadamardSketch
+from dpaudit_local.mechanisms.hashing import RandomHashes
+from dpaudit_local.mechanisms.one_bit_histogram import OneBitHistogram
 
 _LETTERS = 28  # 26, the apostrophe, and the blank that is digit 0
 KNOWN = ("CountMedianSketch", "HadamardCountMedianSketch", "OneBitHistogram")

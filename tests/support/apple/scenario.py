@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dpaudit.protocols import Stream
-from dpaudit_local.apple.database.schema import BITS, BUDGETS, EPOCH, SKETCHES
+from dpaudit_local.apple.database import BITS, BUDGETS, EPOCH, SKETCHES
 from dpaudit_local.apple.model import Balance, Configuration, ResolvedKey, Segment
 
 from .daemon import (

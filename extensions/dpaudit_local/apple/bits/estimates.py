@@ -4,31 +4,136 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from dpaudit.errors import UsageError
 from dpaudit.findings import Finding
 from dpaudit.protocols import Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import Interval
-from dpaudit_local.apple.bits.shown import (
-    MOST_GROUPS,
-    Group,
-    Shown,
-    StatedEpsilon,
-    group_of,
-    judge,
-    reported_epsilon,
-    whole_parameter,
-)
 from dpaudit_local.apple.bits.signs import HadamardSigns, HistogramSigns
-from dpaudit_local.apple.bits.sketch_checks import Check
 from dpaudit_local.apple.bits.sketches import CHECKS, SketchVectors, epsilon_of_flip
-from dpaudit_local.apple.model import ResolvedKey, Segment
-from dpaudit_local.apple.reports.records import decode
+from dpaudit_local.apple.model import Check, ResolvedKey, Segment
+from dpaudit_local.apple.records import decode
 from dpaudit_local.apple.rules import epsilon_by_coin
-from dpaudit_local.reports import BitReports, HadamardReports, SketchReports
+from dpaudit_local.mechanisms.reports import BitReports, HadamardReports, SketchReports
 
-__all__ = ["ALPHA", "Estimates", "shown_epsilon", "shown_epsilons"]
+__all__ = [
+    "ALPHA",
+    "MOST_GROUPS",
+    "Estimates",
+    "Group",
+    "Shown",
+    "group_of",
+    "reported_epsilon",
+    "shown_epsilons",
+]
+
+_LONGEST = 200
+MOST_GROUPS = 1000
+"""The most groups of one audit, the first to come; Apple's configuration has 160 keys."""
+
+
+class Group(NamedTuple):
+    """What distinguishes records whose flip probabilities may differ."""
+
+    key: str
+    algorithm: str
+    parameters: tuple[tuple[str, str], ...]
+    """Sorted; values as ``repr`` gives them, cut after 200 characters."""
+
+
+def group_of(segment: Segment) -> Group:
+    """The group that a segment's records belong to."""
+    named = sorted(
+        (str(name)[:_LONGEST], repr(value)[:_LONGEST]) for name, value in segment.parameters.items()
+    )
+    return Group(segment.key, segment.algorithm, tuple(named))
+
+
+def reported_epsilon(segment: Segment) -> float | None:
+    """The ``epsilon`` among a segment's parameters, if it is a finite number above 0."""
+    value = segment.parameters.get("epsilon")
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if 0 < value < 1e300 and math.isfinite(value) else None
+
+
+def whole_parameter(segment: Segment, name: str) -> int | None:
+    """A parameter that is a whole number above 0 and below 2^32, else None."""
+    value = segment.parameters.get(name)
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 < value < 2**32 else None
+
+
+ShownVerdict = Literal["agrees", "shows more", "shows less", "not identified"]
+
+
+@dataclass(frozen=True, slots=True)
+class StatedEpsilon:
+    """A claimed ε of a record, by the ``configuration`` (PrivacyParameter in use) or ``report``."""
+
+    by: str
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One key's records of one algorithm with one set of parameters: claims, estimate and verdict.
+
+    Formal guarantee: the intervals of all keys of one audit hold together with probability ≥ 1 − α
+    (Bonferroni), under the assumption that ``method`` names: independent bits of one bias, laid out
+    as in the announced algorithm. Not claimed: that a record holds its object, nor anything about
+    an algorithm of another form.
+    """
+
+    key: str
+    algorithm: str
+    claims: tuple[StatedEpsilon, ...]
+    coin: float | None
+    """ε of such a record by the code at the configured PrivacyParameter; None without one."""
+    records: int
+    """Records seen, readable or not."""
+    used: int
+    """Records that the estimate rests on."""
+    method: str
+    """How the interval was made; empty without one."""
+    flip: Interval | None
+    """The probability with which a bit or sign is flipped."""
+    sketch: Interval | None
+    """ε of one sketch; None if records hold none or checks fail."""
+    record: Interval | None
+    """ε of one record: of all its sketches, or of its sign."""
+    verdict: ShownVerdict
+    reason: str
+    """Why nothing is identified, or the basis of the verdict."""
+    checks: tuple[Check, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    in_documents = ("claimed",)
+
+    @property
+    def claimed(self) -> float | None:
+        """The strictest claim."""
+        return min((c.epsilon for c in self.claims), default=None)
+
+
+def judge(claims: tuple[StatedEpsilon, ...], record: Interval | None) -> ShownVerdict:
+    """The verdict on the strictest of the ``claims``.
+
+    An interval without an upper bound can contradict a claim but not confirm it.
+    """
+    if record is None or not claims:
+        return "not identified"
+    claimed = min(c.epsilon for c in claims)
+    if record.low > claimed:
+        return "shows more"
+    if record.high < claimed:
+        return "shows less"
+    return "agrees" if record.high < float("inf") else "not identified"
+
 
 ALPHA = 0.05
 """The probability that any statement on any key of one audit is wrong."""
@@ -60,18 +165,17 @@ class Estimates:
             self._collected[group] = _Collected(segment)
         self._collected[group].add(segment)
 
-    def shown(self, *, alpha: float = ALPHA, stream: Stream | None = None) -> Mapping[Group, Shown]:
+    def shown(self, *, alpha: float = ALPHA) -> Mapping[Group, Shown]:
         """What each group shows, in the order in which groups came.
 
         Each group gets ``alpha`` divided by their number, so that all statements hold together with
-        probability ≥ 1 − ``alpha``. ``stream`` orders the signs that predict each other; by default
-        it is always the same.
+        probability ≥ 1 − ``alpha``. Signs that predict each other are always in the same order.
 
         Raises:
             UsageError: an ``alpha`` outside (0, 0.5).
         """
         _check(alpha)
-        stream = KeyedStream.from_seed("signs of one place") if stream is None else stream
+        stream = KeyedStream.from_seed("signs of one place")
         share = alpha / max(1, len(self._collected))
         return {
             group: collected.shown(
@@ -86,7 +190,6 @@ def shown_epsilons(
     *,
     resolved: Sequence[ResolvedKey] = (),
     alpha: float = ALPHA,
-    stream: Stream | None = None,
 ) -> tuple[Shown, ...]:
     """What the bits of all ``segments`` show, per key, algorithm and set of parameters.
 
@@ -96,35 +199,7 @@ def shown_epsilons(
     estimates = Estimates(resolved)
     for segment in segments:
         estimates.add(segment)
-    return tuple(estimates.shown(alpha=alpha, stream=stream).values())
-
-
-def shown_epsilon(
-    key: str,
-    segments: Iterable[Segment],
-    *,
-    configured: float | None = None,
-    alpha: float = ALPHA,
-    stream: Stream | None = None,
-) -> Shown:
-    """What the bits of ``key``'s ``segments`` show; ``configured`` is the PrivacyParameter in use.
-
-    Raises:
-        UsageError: no segment of that key, or segments of several algorithms or sets of parameters;
-            an ``alpha`` outside (0, 0.5).
-    """
-    _check(alpha)
-    collected: dict[Group, _Collected] = {}
-    for segment in segments:
-        if segment.key == key:
-            collected.setdefault(group_of(segment), _Collected(segment)).add(segment)
-    if len(collected) != 1:
-        raise UsageError(
-            f"key={key!r}: {len(collected)} kinds of records have it, must be one; "
-            "use shown_epsilons, which sorts them by kind"
-        )
-    stream = KeyedStream.from_seed("signs of one place") if stream is None else stream
-    return next(iter(collected.values())).shown(configured, alpha=alpha, stream=stream)
+    return tuple(estimates.shown(alpha=alpha).values())
 
 
 class _Collected:
@@ -186,16 +261,16 @@ class _Collected:
             s.estimate(interval_alpha=interval_alpha, check_alpha=check_alpha)
             for s in self.sketches
         ]
-        found = [p for p in parts if p is not None]
-        if not found:
+        estimates = [p for p in parts if p is not None]
+        if not estimates:
             return self._result(claims, None, reason="no record could be read")
-        flips = [p.flip for p in found if p.flip is not None]
-        if len(flips) < len(found):
+        flips = [p.flip for p in estimates if p.flip is not None]
+        if len(flips) < len(estimates):
             return self._result(
                 claims, None, coin=coin, reason="", broken="no bias explains so few or so many ones"
             )
         each = [epsilon_of_flip(flip, differing=2) for flip in flips]
-        checks = tuple(c for p in found for c in p.checks)
+        checks = tuple(c for p in estimates for c in p.checks)
         broken = "; ".join(
             f"{c.name}: {c.says} (p = {c.p:.1e})" for c in checks if c.p <= check_alpha
         )
@@ -213,7 +288,7 @@ class _Collected:
             ),
             reason=" and ".join(
                 f"{p.vectors} vectors of {s.m} bits"
-                for p, s in zip(found, self.sketches, strict=True)
+                for p, s in zip(estimates, self.sketches, strict=True)
             ),
             checks=checks,
             broken=broken,

@@ -11,12 +11,7 @@ from dpaudit.protocols import Stream
 from dpaudit.stats import clopper_pearson
 from dpaudit.types import Interval
 
-__all__ = [
-    "HadamardSigns",
-    "HistogramSigns",
-    "histogram_flip",
-    "predictable_flip",
-]
+__all__ = ["HadamardSigns", "HistogramSigns", "histogram_flip", "predictable_flip"]
 
 
 def predictable_flip(
@@ -134,19 +129,19 @@ class HadamardSigns:
         """The flip interval at confidence 1 − ``alpha`` and its basis, or None and the reason."""
         if not self._sign:
             return None, "no record could be read"
-        found = predictable_flip(
+        bounded = predictable_flip(
             np.frombuffer(self._function, dtype=np.uint32),
             np.frombuffer(self._coordinate, dtype=np.uint32),
             np.frombuffer(self._sign, dtype=np.int8),
             confidence=1 - alpha,
             stream=stream,
         )
-        if found is None:
+        if bounded is None:
             return None, (
                 "a sign alone shows no flip probability while its object is unknown, and no two "
                 "records have the same function and coordinate"
             )
-        bound, predictions = found
+        bound, predictions = bounded
         basis = f"{predictions} signs were predicted by others at the same place"
         return bound, f"a lower bound for ε only: {basis}"
 

@@ -1,34 +1,136 @@
-"""The bias of sketch vectors' bits, with an exact interval for any objects, and their ε."""
+"""The bits of sketch vectors: their bias, with an exact interval for any objects, and their ε.
+
+Exact tails of sums of two binomials and of runs around a circle are behind the interval, and behind
+checks of whether bits are independent and equally biased; no object can make a good generator fail.
+"""
 
 from __future__ import annotations
 
 import math
 from array import array
+from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
 from dpaudit.errors import UsageError
 from dpaudit.types import Interval
-from dpaudit_local.apple.bits.sketch_checks import (
-    Check,
-    check_copies,
-    check_neighbours,
-    check_positions,
-    check_spread,
-)
-from dpaudit_local.apple.bits.tails import at_least, at_most
+from dpaudit_local.apple.model import Check
 
 __all__ = [
     "CHECKS",
-    "MOST_BITS",
-    "MOST_VECTORS",
-    "Estimated",
     "SketchVectors",
+    "at_least",
+    "at_most",
+    "check_spread",
     "coin_interval",
     "epsilon_of_flip",
+    "runs_two_sided",
 ]
+
+LEAST_SPREAD = 8
+"""The least number of vectors for the check of their spread."""
+
+
+def check_positions(
+    places: npt.NDArray[np.int64], inside: npt.NDArray[np.int64], vectors: int, flip: Interval
+) -> Check:
+    """Whether some bit of all bytes, or some byte, has too many or too few ones.
+
+    ``places`` (8,) counts the ones at each bit of all bytes, ``inside`` (m/8,) those in each byte
+    of all vectors. The hashed place may be anywhere, so a group of g positions in r vectors has at
+    most r hashed ones: its count is stochastically between Binomial(r(g−1), q) + Binomial(r, min(q,
+    1−q)) and the same with max. With q anywhere in ``flip`` the tails are bounded by its ends; p is
+    Bonferroni over all groups, plus what ``flip`` may miss. Exact and conservative.
+    """
+    least, most = min(flip.low, 1 - flip.high), max(flip.high, 1 - flip.low)
+    groups = len(places) + len(inside)
+    p, says = 1.0, "every place has about as many ones"
+    for what, counts, g in (
+        ("bit {} of all bytes", places, len(inside)),
+        ("byte {}", inside, len(places)),
+    ):
+        for i in (int(counts.argmax()), int(counts.argmin())):
+            c = int(counts[i])
+            tail = min(
+                at_least(c, (vectors * (g - 1), flip.high), (vectors, most)),
+                at_most(c, (vectors * (g - 1), flip.low), (vectors, least)),
+            )
+            if (adjusted := 2 * groups * tail) < p:
+                p, says = adjusted, f"{what.format(i)} has {c} ones in {vectors * g} bits"
+    return Check("positions", min(1.0, p + 1 - flip.confidence), says)
+
+
+def check_spread(ones: npt.NDArray[np.int64], m: int, flip: Interval) -> Check | None:
+    """Whether the ones per vector, ``ones`` (r,), vary more or less than those of equal coins.
+
+    The ones of a vector have variance m·q(1−q) wherever its hashed place is. Their sum of squares
+    over it is χ² with r−1 degrees of freedom up to the law's own skewness (an approximation, good
+    for m·q ≥ 20); computed at the ends of ``flip``. None for fewer than 8 vectors.
+    """
+    r = len(ones)
+    if r < LEAST_SPREAD:
+        return None
+    squares = float(((ones - ones.mean()) ** 2).sum())
+    variances = sorted(m * q * (1 - q) for q in (flip.low, flip.high))
+    largest = m / 4 if flip.low <= 0.5 <= flip.high else variances[1]
+    if variances[0] <= 0:
+        return None
+    over = float(scipy.special.chdtrc(r - 1, squares / largest))
+    under = float(scipy.special.chdtr(r - 1, squares / variances[0]))
+    expected = (r - 1) * m * (flip.low + flip.high) / 2 * (1 - (flip.low + flip.high) / 2)
+    p = min(1.0, 2 * min(over, under) + 1 - flip.confidence)
+    ratio = squares / expected
+    return Check("spread", p, f"the ones per vector vary {ratio:.3g} times as much as expected")
+
+
+def check_neighbours(bits: npt.NDArray[np.bool_]) -> Check:
+    """Whether adjacent bits, or the same bit of adjacent bytes, are correlated; ``bits`` (r, m).
+
+    Given the number of ones in a vector, their arrangement *up to rotation of the vector* is that
+    of ones placed at random, whatever the bias and wherever the hashed place: a rotation moves that
+    place along, and each class of arrangements that are rotations of each other has the hashed bit
+    set in the same share of its members. So the number of runs of ones around the circle has a
+    known law, as has the number around the eight circles of every eighth bit. Exact.
+    """
+    r, m = bits.shape
+    whole = _runs_p(bits)
+    apart = _runs_p(bits.reshape(r, m // 8, 8).transpose(0, 2, 1).reshape(8 * r, m // 8))
+    worst = "adjacent bits" if whole <= apart else "the same bits of adjacent bytes"
+    p = min(1.0, 2 * min(whole, apart))
+    says = f"{worst} are less independent" if p < 1 else "adjacent bits are independent"
+    return Check("neighbours", p, says)
+
+
+def check_copies(bits: npt.NDArray[np.bool_], flip: Interval) -> Check | None:
+    """Whether two vectors are too similar to be independent; ``bits`` (r, m).
+
+    At each position two vectors differ with probability ≥ 2q(1−q), so their distance is
+    stochastically at least Binomial(m, 2q(1−q)), wherever the hashed places are; Bonferroni over
+    pairs. Exact and conservative. None for fewer than two vectors.
+    """
+    r, m = bits.shape
+    if r < 2:
+        return None
+    x = bits.astype(np.float32)
+    distance = np.rint(x.sum(1)[:, None] + x.sum(1)[None, :] - 2 * (x @ x.T)).astype(np.int64)
+    distance[np.tril_indices(r)] = m + 1
+    i, j = divmod(int(distance.argmin()), r)
+    d = int(distance[i, j])
+    differ = 2 * min(flip.low * (1 - flip.low), flip.high * (1 - flip.high))
+    p = math.comb(r, 2) * at_most(d, (m, differ), (0, 0.0)) + 1 - flip.confidence
+    return Check("copies", min(1.0, p), f"vectors {i} and {j} differ in {d} of {m} bits")
+
+
+def _runs_p(circles: npt.NDArray[np.bool_]) -> float:
+    size = circles.shape[1]
+    starts = circles & ~np.roll(circles, 1, axis=1)
+    ones = circles.sum(1)
+    return runs_two_sided(int(starts.sum()), [(size, int(k)) for k in ones])
+
 
 _HALVINGS = 60
 
@@ -200,3 +302,118 @@ class SketchVectors:
             check_copies(kept, wide),
         )
         return Estimated(flip, self.vectors, tuple(c for c in checks if c is not None))
+
+
+_NEGLIGIBLE = 1e-15
+"""Added to every tail: more than the mass that is cut off the ends of the summed laws."""
+
+
+def at_least(successes: int, first: tuple[int, float], second: tuple[int, float]) -> float:
+    """P(X + Y ≥ successes), at most 1, of independent X ~ Binomial(*first), Y ~ Binomial(*second).
+
+    Never below the exact value beyond rounding (relative 1e-9): Y's law is summed over all but
+    1e-20 of its mass, and 1e-15 is added. The second pair should be the smaller one: time and
+    memory grow with its standard deviation.
+
+    >>> round(at_least(1, (2, 0.5), (1, 0.5)), 6)
+    0.875
+    """
+    values, law = _binomial_law(*second)
+    return min(1.0, float(law @ _upper(successes - values, *first)) + _NEGLIGIBLE)
+
+
+def at_most(successes: int, first: tuple[int, float], second: tuple[int, float]) -> float:
+    """P(X + Y ≤ successes), as :func:`at_least`.
+
+    >>> round(at_most(0, (2, 0.5), (1, 0.5)), 6)
+    0.125
+    """
+    (n, p), (k, r) = first, second
+    return at_least(n + k - successes, (n, 1 - p), (k, 1 - r))
+
+
+def runs_two_sided(runs: int, circles: Iterable[tuple[int, int]]) -> float:
+    """Twice the smaller exact tail of the number of runs of ones, at most 1.
+
+    Each circle is (size, ones): its ones lie anywhere on it, every arrangement equally likely. With
+    N ones among m places P(k runs) = (m/k)·C(N−1, k−1)·C(m−N−1, k−1) / C(m, N); circles are
+    independent.
+
+    >>> round(runs_two_sided(2, [(4, 2)]), 6)  # of the six arrangements two have the ones apart
+    0.666667
+    """
+    start, law = 0, np.ones(1)
+    for (size, ones), times in sorted(Counter(circles).items()):
+        if 0 < ones < size:
+            start, law = _sum((start, law), _power(_runs_law(size, ones), times))
+    below = float(law[: max(0, runs - start + 1)].sum())
+    above = float(law[max(0, runs - start) :].sum())
+    return min(1.0, 2 * (min(below, above) + _NEGLIGIBLE))
+
+
+def _binomial_law(n: int, p: float) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """The values of a binomial variable with non-negligible mass, and their probabilities."""
+    width = math.ceil(10 * math.sqrt(n * p * (1 - p)) + 40)
+    values = np.arange(max(0, math.floor(n * p) - width), min(n, math.ceil(n * p) + width) + 1)
+    logs = (
+        scipy.special.xlogy(values, p)
+        + scipy.special.xlog1py(n - values, -p)
+        + _log_choose(n, values)
+    )
+    return values, np.exp(logs)
+
+
+def _upper(successes: npt.NDArray[np.int64], n: int, p: float) -> npt.NDArray[np.float64]:
+    """P(Binomial(n, p) ≥ successes), elementwise."""
+    inside = np.clip(successes, 1, max(n, 1))
+    tail = scipy.special.betainc(inside, n - inside + 1, p) if n else np.zeros(len(successes))
+    return np.where(successes <= 0, 1.0, np.where(successes > n, 0.0, tail))
+
+
+def _runs_law(size: int, ones: int) -> tuple[int, npt.NDArray[np.float64]]:
+    mean = ones * (size - ones) / (size - 1)  # the variance is smaller than that
+    width = math.ceil(10 * math.sqrt(mean) + 40)
+    k = np.arange(
+        max(1, math.floor(mean) - width), min(ones, size - ones, math.ceil(mean) + width) + 1
+    )
+    logs = (
+        math.log(size)
+        - np.log(k)
+        + _log_choose(ones - 1, k - 1)
+        + _log_choose(size - ones - 1, k - 1)
+    )
+    return _trimmed(int(k[0]), np.exp(logs - _log_choose(size, np.asarray(ones))))
+
+
+def _power(
+    law: tuple[int, npt.NDArray[np.float64]], times: int
+) -> tuple[int, npt.NDArray[np.float64]]:
+    """The law of the sum of ``times`` independent copies."""
+    result: tuple[int, npt.NDArray[np.float64]] = (0, np.ones(1))
+    while times:
+        if times & 1:
+            result = _sum(result, law)
+        times >>= 1
+        if times:
+            law = _sum(law, law)
+    return result
+
+
+def _sum(
+    a: tuple[int, npt.NDArray[np.float64]], b: tuple[int, npt.NDArray[np.float64]]
+) -> tuple[int, npt.NDArray[np.float64]]:
+    return _trimmed(a[0] + b[0], np.convolve(a[1], b[1]))
+
+
+def _trimmed(start: int, law: npt.NDArray[np.float64]) -> tuple[int, npt.NDArray[np.float64]]:
+    """The law without its ends, which hold less than 1e-22 of the mass each."""
+    kept = np.flatnonzero((np.cumsum(law) > 1e-22) & (np.cumsum(law[::-1])[::-1] > 1e-22))
+    return start + int(kept[0]), law[kept[0] : kept[-1] + 1]
+
+
+def _log_choose(n: int, k: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    return np.asarray(
+        scipy.special.gammaln(n + 1)
+        - scipy.special.gammaln(k + 1)
+        - scipy.special.gammaln(n - k + 1)
+    )

@@ -1,1 +1,0 @@
-"""The four configuration files: ``plists``, ``reading``; ``resolving`` finds each key's ε."""

@@ -1,1 +1,0 @@
-"""Report files: ``reading`` reads them (``tolerant_json``), ``records`` decodes their records."""
