@@ -10,7 +10,7 @@ CIFAR := vgg19-bn resnet50 mobilenet-v2
 
 unexport PYTHONDONTWRITEBYTECODE # else every start compiles dpaudit anew, and the suite starts many
 
-.PHONY: help setup envs demo test check lint types doctests browser pages docs format slow golden mutants portable bench gpu calibrate clean zoo peers catalogue
+.PHONY: help setup envs demo test check lint types doctests browser pages docs format slow golden mutants portable bench gpu calibrate clean zoo peers catalogue size
 
 help: ## What there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -126,6 +126,10 @@ zoo: $(READY) ## Audit every flawed sampler of the zoo at 10^7 values (an hour o
 
 calibrate: $(READY) ## 2,100 audits of honest noise: the type-I table (half an hour; go on with the same command)
 	$(BIN)/dpaudit run calibrate --out runs/calibrate --resume
+
+size: ## Lines and files of Python in each room
+	@git ls-files '*.py' | awk -F/ '{room = $$1 == "extensions" ? $$1 "/" $$2 : $$1; while ((getline line < $$0) > 0) lines[room]++; close($$0); files[room]++} \
+		END {for (room in files) print lines[room], files[room], room}' | sort -k3 | column -t
 
 clean: ## Remove what make made
 	rm -rf $(VENV) .envs dist build docs/_build dpaudit-demo runs
