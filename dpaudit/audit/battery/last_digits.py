@@ -104,6 +104,7 @@ class LastDigits:
     harm = "messages"
     causal_order = 7
     costly = True
+    loops = "dpaudit.audit.battery.predictable.loops"
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
         self._claim = claim

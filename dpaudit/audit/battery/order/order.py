@@ -34,6 +34,7 @@ class Order:
     harm = "dependence"
     causal_order = 16
     costly = True
+    loops = "dpaudit.audit.battery.order.loops"
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
         del claim, stream

@@ -1,4 +1,4 @@
-"""Compiled loops over bits, words of generators and lattices; only imported once needed."""
+"""Compiled loops over bits and words of generators; only imported once needed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ __all__ = [
     "array_states",
     "hashes",
     "known",
-    "lattice",
     "mark",
     "polar",
     "recurrence",
@@ -136,47 +135,6 @@ def array_states(key, start, state):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _subtract(rows, mu, k, j):  # type: ignore[no-untyped-def]
-    times = np.rint(mu[k, j])
-    if times == 0:
-        return
-    for i in range(len(rows)):
-        rows[k, i] -= times * rows[j, i]
-    mu[k, j] -= times
-    for i in range(j):
-        mu[k, i] -= times * mu[j, i]
-
-
-@_jit
-def lattice(rows, mu, size, delta, most):  # type: ignore[no-untyped-def]
-    """Reduce ``rows`` (n, n) in place, given their Gram-Schmidt coefficients and squared sizes."""
-    n = len(rows)
-    k, swaps = 1, 0
-    while k < n and swaps < most:
-        _subtract(rows, mu, k, k - 1)
-        part = mu[k, k - 1]
-        if size[k] >= (delta - part * part) * size[k - 1]:
-            for j in range(k - 2, -1, -1):
-                _subtract(rows, mu, k, j)
-            k += 1
-            continue
-        swaps += 1
-        new = size[k] + part * part * size[k - 1]
-        turned = part * size[k - 1] / new
-        size[k], size[k - 1] = size[k - 1] * size[k] / new, new
-        for i in range(n):
-            rows[k, i], rows[k - 1, i] = rows[k - 1, i], rows[k, i]
-        for i in range(k - 1):
-            mu[k, i], mu[k - 1, i] = mu[k - 1, i], mu[k, i]
-        mu[k, k - 1] = turned
-        for i in range(k + 1, n):
-            above, here = mu[i, k - 1], mu[i, k]
-            mu[i, k - 1] = here + turned * (above - part * here)
-            mu[i, k] = above - part * here
-        k = max(k - 1, 1)
-
-
-@_jit
 def _hash(a, b, c, cells):  # type: ignore[no-untyped-def]
     total = np.uint64(np.int64(np.floor(a * cells))) * np.uint64(0x9E3779B97F4A7C15)
     total += np.uint64(np.int64(np.floor(b * cells))) * np.uint64(0xC2B2AE3D27D4EB4F)
@@ -254,4 +212,3 @@ def use_once() -> None:
     mark(places.view(np.uint64), np.uint64(57), np.zeros(2, np.uint64))
     known(three, 2.0, np.zeros(2, np.uint64), np.uint64(57), places, places.view(np.uint64))
     polar(three, three.copy(), False)
-    lattice(np.eye(2), np.eye(2), np.ones(2), 0.99, 10)

@@ -62,6 +62,7 @@ class Predictable:
     harm = "predictable"
     causal_order = 1
     costly = True
+    loops = "dpaudit.audit.battery.predictable.loops"
     predictability = True
     compares_processes = True
 

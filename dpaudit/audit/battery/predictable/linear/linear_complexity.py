@@ -69,6 +69,7 @@ class LinearComplexity:
     harm = "predictable"
     causal_order = 4
     costly = True
+    loops = "dpaudit.audit.battery.predictable.loops"
     predictability = True
 
     def __init__(self, claim: Claim, stream: Stream) -> None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.audit.battery.predictable.congruential.held_out import HeldOut, held_out
-from dpaudit.audit.battery.predictable.congruential.uniforms import Sequence
+from dpaudit_attacks.congruential.held_out import HeldOut, held_out
+from dpaudit_attacks.congruential.uniforms import Sequence
 
 __all__ = ["CANDIDATES", "Lags", "counted", "found"]
 

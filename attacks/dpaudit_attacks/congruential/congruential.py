@@ -7,32 +7,34 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from dpaudit.audit.battery.predictable.congruential import lags, polar
-from dpaudit.audit.battery.predictable.congruential.held_out import NOTHING, HeldOut
-from dpaudit.audit.battery.predictable.congruential.known import Known, known, named
-from dpaudit.audit.battery.predictable.congruential.peaks import Peak, replayed
-from dpaudit.audit.battery.predictable.congruential.polar_peaks import replayed_polar
-from dpaudit.audit.battery.predictable.congruential.relations import (
+from dpaudit.claims import Claim
+from dpaudit.protocols import Block, Stream
+from dpaudit.stats import bonferroni
+from dpaudit.types import BlindSpot, Evidence
+from dpaudit_attacks.congruential import lags
+from dpaudit_attacks.congruential.held_out import NOTHING, HeldOut
+from dpaudit_attacks.congruential.known import Known, known, named
+from dpaudit_attacks.congruential.peaks import Peak, replayed, replayed_polar
+from dpaudit_attacks.congruential.relations import (
     DEEPER,
+    RISE,
     SEARCH,
+    SHORTEST,
     Recurrence,
     Relations,
     Search,
     constancy,
     model_of,
     predicted,
+    predicted_pairs,
     recurrence,
 )
-from dpaudit.audit.battery.predictable.congruential.uniforms import (
+from dpaudit_attacks.congruential.uniforms import (
     Sequence,
     Stretches,
     polar_sequences,
     sequences,
 )
-from dpaudit.claims import Claim
-from dpaudit.protocols import Block, Stream
-from dpaudit.stats import bonferroni
-from dpaudit.types import BlindSpot, Evidence
 
 __all__ = ["Congruential"]
 
@@ -92,6 +94,7 @@ class Congruential:
     causal_order = 2
     costly = True
     predictability = True
+    loops = "dpaudit_attacks.congruential.relations"
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
         self._claim = claim
@@ -240,11 +243,11 @@ def _published(sequence: Sequence) -> Iterator[_Found]:
 
 def _published_polar(sequence: Sequence) -> Iterator[_Found]:
     for one in known():
-        if len(one.vector) < _COARSE and abs(one.vector).max() >= polar.SHORTEST:
-            counts = constancy(sequence, one.vector, rise=polar.RISE)
+        if len(one.vector) < _COARSE and abs(one.vector).max() >= SHORTEST:
+            counts = constancy(sequence, one.vector, rise=RISE)
             yield _Found(_KNOWN, counts, *_of(one, sequence))
             sure = counts.p < _CERTAIN
-            counts = polar.predicted_pairs(sequence, one) if sure else NOTHING
+            counts = predicted_pairs(sequence, one) if sure else NOTHING
             yield _Found("values", counts, *_of(one, sequence, *_NEEDED))
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
+
+from dpaudit.vectors.random_words import jit
 
 __all__ = ["SPAN", "follows", "recovered", "relations", "taps", "tempered", "top_bits_relation"]
 
@@ -26,8 +26,6 @@ _MOST = 16_000  # unknown bits: seconds
 _TOP = np.uint32(0xFFFFC000)  # the 18 bits that the relation below needs
 _KEEPS = 0.02  # of the relations may fail
 _LEAST = 48
-
-jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False)
 
 
 def recovered(words: Words, known: Words) -> np.random.MT19937 | None:
