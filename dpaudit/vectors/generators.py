@@ -1,8 +1,8 @@
 """Published generators of words: linear over GF(2), and by arithmetic modulo a number.
 
 Each function takes the state and gives ``words(m)``, the next m words, uint64 (m,). From the
-published definitions; the tests have their published outputs. Not here: what the battery solves for
-(the same recurrences as equations in unknown bits, or over many seeds at once).
+published definitions; the tests have their published outputs. Not here: generators of the battery
+over many seeds at once.
 """
 
 from __future__ import annotations

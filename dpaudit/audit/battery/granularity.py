@@ -9,13 +9,17 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.audit.battery._digits import Precision, nonzero, significand_bits
-from dpaudit.audit.battery._distinct import Bulk, Largest, poisson_bound
-from dpaudit.audit.battery._grids import (
+from dpaudit.audit.battery.resolution import (
     FINEST,
+    Bulk,
     Grid,
+    Largest,
+    Precision,
     lengths_and_angles,
+    nonzero,
     on_a_grid,
+    poisson_bound,
+    significand_bits,
     single_values,
 )
 from dpaudit.claims import Claim
@@ -49,7 +53,7 @@ class Granularity:
     """Duplicates among magnitudes, and among lengths and angles of pairs; lattices; grids.
 
     For continuous claims only. Looks at all values and the 2,000 largest for duplicates
-    (:mod:`~dpaudit.audit.battery._distinct`), and closely at up to 2^17, in stretches of at most
+    (:mod:`~dpaudit.audit.battery.resolution`), and closely at up to 2^17, in stretches of at most
     2^13 at keyed places over the whole run: half from the first half of a call, half from the same
     places of its second half, so that both layouts of Box and Muller's pairs (neighbours; two
     halves) can be rebuilt.
@@ -69,7 +73,7 @@ class Granularity:
     significand that is neither single nor double, is 0 with probability at most 3/4. Of a block's
     first 2^16 values, how many are in magnitude the one before, the second before or the one a row
     before: binomial. Uniforms behind values and pairs have no grid of 2^-48 or coarser that
-    rounding does not hide (:func:`~dpaudit.audit.battery._grids.on_a_grid`). Combined by
+    rounding does not hide (:func:`~dpaudit.audit.battery.resolution.on_a_grid`). Combined by
     Bonferroni.
 
     So single precision may be allowed where double is not: an inverse CDF of 24 or 32 bits is a

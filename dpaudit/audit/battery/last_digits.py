@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.audit.battery._digits import Precision
 from dpaudit.audit.battery.predictable.linear.berlekamp_massey import shortest_recurrence
+from dpaudit.audit.battery.resolution import Precision
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.audit.battery._distinct import poisson_bound
-from dpaudit.audit.battery._grids import on_a_grid
+from dpaudit.audit.battery.resolution import on_a_grid, poisson_bound
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni, kolmogorov_p
@@ -46,7 +45,7 @@ class Norms:
     with probability at most 0.3e-11·√d, and 2^-32 more is allowed for what lies behind them; the
     number of repeats is at most Poisson, exactly (as for granularity). And whether lengths, or
     their probabilities under χ_d, lie on a grid of 2^-16 to 2^-37
-    (:func:`~dpaudit.audit.battery._grids.on_a_grid`). Rows of float32 numbers have lengths much
+    (:func:`~dpaudit.audit.battery.resolution.on_a_grid`). Rows of float32 numbers have lengths much
     finer than both. Combined by Bonferroni.
     """
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dpaudit.audit.battery.order.harmonics import Harmonics
 from dpaudit.audit.battery.order.part import Part
-from dpaudit.audit.battery.order.periods import LONGEST, Periods
+from dpaudit.audit.battery.order.periods import LONGEST, Harmonics, Periods
 from dpaudit.audit.battery.order.ranks import Ranks
 from dpaudit.audit.battery.order.signs import FAR, FarLags, Parities, RowParities, TwoLags
 from dpaudit.claims import Claim
@@ -24,7 +23,7 @@ class Order:
     Looks at every value of the first 2^24 (a quarter for signs at two lags), then at every eighth
     block. Null: exact, part by part
     (:class:`~dpaudit.audit.battery.order.periods.Periods`,
-    :class:`~dpaudit.audit.battery.order.harmonics.Harmonics`,
+    :class:`~dpaudit.audit.battery.order.periods.Harmonics`,
     :class:`~dpaudit.audit.battery.order.ranks.Ranks`, and the four of
     :mod:`dpaudit.audit.battery.order.signs`); the parts are combined by Bonferroni. Not claimed:
     periods of single values beyond 8,192, products of signs farther apart, or of more than 16.
