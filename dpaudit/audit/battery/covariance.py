@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from dpaudit.audit.battery.parts import nothing
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni
@@ -233,8 +234,7 @@ class Covariance:
                     if parts[f"d={d}, {part}"] < _SHOWN:
                         details[f"d={d}, {name} direction"] = vectors[:, side].tolist()
         if not parts:
-            effect = "one value or one row per dimension: no covariance"
-            return Evidence(p=1.0, statistic=1.0, effect=effect)
+            return nothing("one value or one row per dimension: no covariance", statistic=1.0)
         worst = min(parts, key=lambda name: parts[name])
         d = int(worst[2 : worst.index(",")])
         low, high, rows, columns = found[d]

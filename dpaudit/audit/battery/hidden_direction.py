@@ -13,6 +13,7 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.audit.battery import detectable_effect
+from dpaudit.audit.battery.parts import nothing
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni, chi_square_two_sided, kolmogorov_p
@@ -286,8 +287,7 @@ class HiddenDirection:
                 most_unusual[name] = min(alike, key=lambda v: v.p)
                 rows[name] = halves.judged
         if not parts:
-            effect = "too few rows of up to 64 values to search"
-            return Evidence(p=1.0, statistic=0.0, effect=effect)
+            return nothing("too few rows of up to 64 values to search")
         worst = min(parts, key=lambda name: parts[name])
         view, n = most_unusual[worst], rows[worst]
         p = bonferroni(list(parts.values()))

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from dpaudit.audit.battery.parts import nothing
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni
@@ -279,7 +280,7 @@ class Repeats:
         table = self._table
         total = sum(table.windows.values())
         if not total:
-            return Evidence(p=1.0, statistic=0.0, effect="too few values for one window")
+            return nothing("too few values for one window")
         parts, found, repeated = {}, list[Repeat](), 0
         for name, calls in (("whole calls", True), ("runs", False)):
             count, places = table.repeats(calls=calls)
@@ -375,7 +376,7 @@ class Forks:
     def evidence(self, *, alpha: float) -> Evidence:
         del alpha
         if not self._pairs:
-            return Evidence(p=1.0, statistic=0.0, effect="nothing was drawn over a fork")
+            return nothing("nothing was drawn over a fork")
         shared, expected = [], 0.0
         for calls in (True, False):
             shared += [r for r in self._table.repeats(calls=calls)[1] if r.across_processes]

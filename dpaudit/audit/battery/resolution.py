@@ -27,6 +27,7 @@ __all__ = [
     "nonzero",
     "on_a_grid",
     "poisson_bound",
+    "repeats_p",
     "significand_bits",
     "single_values",
 ]
@@ -282,8 +283,13 @@ class Largest:
         repeats = len(top) - len(np.unique(top))
         if not repeats or len(top) * atom > 0.5:
             return 1.0, ""
-        p = float(scipy.special.gammainc(repeats, poisson_bound(len(top), 1 / atom)))
-        return p, f"{len(top) - repeats:,} of the {len(top):,} largest magnitudes are distinct"
+        says = f"{len(top) - repeats:,} of the {len(top):,} largest magnitudes are distinct"
+        return repeats_p(repeats, len(top), 1 / atom), says
+
+
+def repeats_p(repeats: int, n: int, atoms: float) -> float:
+    """P(so many of n values repeat an earlier one), where none is likelier than 1/``atoms``."""
+    return float(scipy.special.gammainc(repeats, poisson_bound(n, atoms))) if repeats else 1.0
 
 
 def poisson_bound(n: int, atoms: float) -> float:

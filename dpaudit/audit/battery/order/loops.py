@@ -16,7 +16,6 @@ __all__ = [
     "count_places",
     "events",
     "fold",
-    "odd_products",
     "ones_of_pairs",
     "sums_of_eight",
     "use_once",
@@ -37,21 +36,6 @@ def _generate_ones(typing: Any, word: Any) -> Any:
 
 
 _ones: Any = intrinsic(_generate_ones)
-
-
-@_jit
-def odd_products(shifted, odd):  # type: ignore[no-untyped-def]
-    """Add to ``odd[a, b]``, 0 < a < b, the ones of shifted[0] ^ shifted[a] ^ shifted[b]."""
-    lags, words = shifted.shape
-    base = np.empty(words, np.uint64)
-    for a in range(1, lags - 1):
-        for i in range(words):
-            base[i] = shifted[0, i] ^ shifted[a, i]
-        for b in range(a + 1, lags):
-            total = np.uint64(0)
-            for i in range(words):
-                total += _ones(base[i] ^ shifted[b, i])
-            odd[a, b] += np.int64(total)
 
 
 @_jit
@@ -81,13 +65,16 @@ def biased_pairs(shifted, least, first, second):  # type: ignore[no-untyped-def]
 
 @_jit
 def ones_of_pairs(shifted, first, second, ones):  # type: ignore[no-untyped-def]
-    """Ones of shifted[0] ^ shifted[a] ^ shifted[b] for each a of ``first``, b of ``second``."""
+    """Add to ``ones`` those of shifted[0] ^ shifted[a] ^ shifted[b], for each pair a, b.
+
+    a from ``first``, b from ``second``.
+    """
     for k in range(len(ones)):
         now, near, far = shifted[0], shifted[first[k]], shifted[second[k]]
         total = np.uint64(0)
         for i in range(len(now)):
             total += _ones(now[i] ^ near[i] ^ far[i])
-        ones[k] = np.int64(total)
+        ones[k] += np.int64(total)
 
 
 @_jit
@@ -220,7 +207,6 @@ def use_once() -> None:
     count_places(z, counts[0], counts[1])
     count_orders(z, counts[0])
     sums_of_eight(z, np.zeros(8), np.zeros(8))
-    odd_products(shifted, np.zeros((4, 4), np.int64))
     biased_pairs(shifted, 0, where[:3], where[3:6])
     ones_of_pairs(shifted, where[:1], where[:1], where[1:2])
     fold(where, where, longest=64)

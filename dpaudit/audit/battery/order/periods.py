@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.audit.battery.order.part import Part
+from dpaudit.audit.battery.parts import Part
 
 __all__ = ["LONGEST", "Harmonics", "Periods"]
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpaudit.audit.battery.parts import DISCRETE, nothing
 from dpaudit.audit.battery.predictable.catalogue import PREFIX, Seeding, seedings
 from dpaudit.audit.battery.predictable.windows import TOLERANCE, Index, Place, Windows
 from dpaudit.claims import Claim
@@ -182,8 +183,7 @@ class Predictable:
     def evidence(self, *, alpha: float) -> Evidence:
         del alpha
         if self._claim.discrete:
-            effect = "not applicable: the claimed law is discrete"
-            return Evidence(p=1.0, statistic=0.0, effect=effect)
+            return nothing(DISCRETE)
         family = self._claim.family
         most = min(_MOST, max(_FEW, self._seen // _VALUES_PER_SEED))
         search = _Search(self._windows.index())
