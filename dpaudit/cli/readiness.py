@@ -93,8 +93,7 @@ def _train_once() -> None:
 
 def _all_of(name: str, *, but: Sequence[str] = ()) -> None:
     for found in pkgutil.iter_modules(importlib.import_module(name).__path__, f"{name}."):
-        # a program of its own; loops of tests that may not be asked for
-        if found.name.endswith((".supervisor", ".loops")) or found.name in but:
+        if found.name.endswith(".supervisor") or found.name in but:  # a program of its own
             continue
         importlib.import_module(found.name)
         if found.ispkg:

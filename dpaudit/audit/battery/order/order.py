@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from dpaudit.audit.battery.order.loops import count_orders, count_places
 from dpaudit.audit.battery.order.periods import LONGEST, Harmonics, Periods
 from dpaudit.audit.battery.order.signs import FAR, FarLags, Parities, RowParities, TwoLags
 from dpaudit.audit.battery.parts import Part, least, nothing
@@ -45,8 +46,6 @@ class Ranks:
 
     def update(self, z: Array, at: int) -> None:
         """Take in rows (n, d) whose first value is number ``at`` in draw order."""
-        from dpaudit.audit.battery.order.loops import count_orders, count_places  # a compiler
-
         self._answers += 1
         flat = z.ravel()
         for name, skip in self._counted(_EIGHT, at).items():

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from dpaudit.audit.battery.order.loops import events, fold, sums_of_eight
 from dpaudit.audit.battery.parts import Part
 
 __all__ = ["LONGEST", "Harmonics", "Periods"]
@@ -56,8 +57,6 @@ class Periods:
         in_call = self._room["in each call"] > 0 and _LONG_CALL <= each <= _FARTHEST
         if not (in_order or in_call):
             return
-        from dpaudit.audit.battery.order.loops import events  # loads a compiler
-
         where = np.empty(len(z), np.int64)
         where = where[: events(z, _LARGE, where)]
         upper = z[where] > 0
@@ -79,8 +78,6 @@ class Periods:
         return {f"periods {name}": self._part(name) for name in _KEPT if self._lengths[name]}
 
     def _part(self, name: str) -> Part:
-        from dpaudit.audit.battery.order.loops import fold
-
         lengths = np.array(list(self._lengths[name].items()), dtype=np.int64)
         longest = int(min(LONGEST, lengths[:, 0].max() // 2, lengths.prod(1).sum() // _EACH_CLASS))
         if longest < _FEWEST or (longest // 2) ** 2 < lengths[:, 0].max():  # see loops.fold
@@ -139,8 +136,6 @@ Complex = npt.NDArray[np.complex128]
 
 def _sums(z: Array) -> Array:
     """Sums of eight values, and of their squares less one, of variance 1, shape (2, n // 8)."""
-    from dpaudit.audit.battery.order.loops import sums_of_eight  # loads a compiler
-
     out = np.zeros((2, len(z) // _FOLD))
     sums_of_eight(z, out[0], out[1])
     out[0] *= 1 / math.sqrt(_FOLD)

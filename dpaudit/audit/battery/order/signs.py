@@ -7,6 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from dpaudit.audit.battery.order.loops import biased_pairs, ones_of_pairs
 from dpaudit.audit.battery.parts import Part, fair_coins, least
 
 __all__ = ["FAR", "FarLags", "Parities", "RowParities", "TwoLags"]
@@ -148,8 +149,6 @@ class TwoLags:
         words = np.packbits(signs[: len(signs) // _WORD * _WORD]).view(">u8").astype(np.uint64)
         if len(words) < 2:
             return
-        from dpaudit.audit.battery.order.loops import ones_of_pairs  # loads a compiler
-
         now, after = words[:-1], words[1:]
         shifted = np.empty((_LAGS + 1, len(now)), np.uint64)
         shifted[0] = now
@@ -196,8 +195,6 @@ class FarLags:
 
     def parts(self) -> dict[str, Part]:
         """One part."""
-        from dpaudit.audit.battery.order.loops import biased_pairs, ones_of_pairs
-
         coins = min(self._drawn // _FAR_SHARE, len(self._signs) - 2 * FAR)
         choosing = min(_FAR_CHOOSING, coins // _FAR_SHARE_CHOOSING) // _WORD * _WORD
         judging = (coins - choosing) // _WORD * _WORD

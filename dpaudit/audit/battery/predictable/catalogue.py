@@ -19,6 +19,7 @@ import scipy.special
 
 from dpaudit.audit.battery.predictable import generators
 from dpaudit.audit.battery.predictable.generators import GENERATORS
+from dpaudit.audit.battery.predictable.loops import polar
 
 __all__ = ["PREFIX", "TRANSFORMS", "Seeding", "Transform", "seedings", "ziggurat"]
 
@@ -31,9 +32,8 @@ _AREA = 0.00492867323399  # of each of its 256 layers
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """A short name, what it says, how many uniforms so many values need, and the magnitudes."""
+    """What it says, how many uniforms so many values need, and the magnitudes."""
 
-    name: str
     says: str
     needs: Callable[[int], int]
     apply: Callable[[Floats, int], Floats]
@@ -64,8 +64,6 @@ def _box_muller(
 
 def _polar(u: Floats, count: int, *, second_first: bool) -> Floats:
     """Marsaglia's polar method; the pairs inside the circle, in order."""
-    from dpaudit.audit.battery.predictable.loops import polar  # loads a compiler
-
     out = np.empty((count, u.shape[1]))
     polar(np.ascontiguousarray(u), out, second_first)
     return out
@@ -137,51 +135,40 @@ def _with_rejects(count: int) -> int:
     return 4 * count + 12
 
 
-def _box_muller_kinds() -> list[Transform]:
+def _box_muller_kinds() -> Iterator[Transform]:
     kinds = (("", "cs"), (", sine first", "sc"), (", cosine only", "c"), (", sine only", "s"))
-    found = []
     for angle_first in (False, True):
         for mirrored in (False, True):
             for which, outputs in kinds:
-                name = "angle first" if angle_first else "Box-Muller"
-                name += which + (", from 1 - u" if mirrored else "")
-                says = name if not angle_first else f"Box-Muller, {name}"
-                needs = _even if len(outputs) == 2 else _each_two
-                apply = partial(
-                    _box_muller, mirrored=mirrored, angle_first=angle_first, outputs=outputs
+                yield Transform(
+                    f"Box-Muller{', angle first' * angle_first}{which}{_FROM_THE_END * mirrored}",
+                    _even if len(outputs) == 2 else _each_two,
+                    partial(
+                        _box_muller, mirrored=mirrored, angle_first=angle_first, outputs=outputs
+                    ),
                 )
-                found.append(Transform(name, says, needs, apply))
-    return found
 
 
+_FROM_THE_END = ", from 1 - u"
+_INVERSE, _POLAR, _RATIO = (
+    "the inverse distribution function", "the polar method", "the ratio of uniforms"
+)  # fmt: skip
+_POLAR_SECOND, _DIFFERENCE = f"{_POLAR}, second value first", "two exponentials' difference"
 TRANSFORMS: Mapping[str, tuple[Transform, ...]] = {
     "gaussian": (
-        Transform("inverse", "the inverse distribution function", int, _inverse_normal),
+        Transform(_INVERSE, int, _inverse_normal),
         *_box_muller_kinds(),
-        *(
-            Transform(
-                "polar" + (", second first" if second else ""),
-                "the polar method" + (", second value first" if second else ""),
-                _with_rejects,
-                partial(_polar, second_first=second),
-            )
-            for second in (False, True)
-        ),
-        Transform("ratio of uniforms", "the ratio of uniforms", _with_rejects, _kinderman_monahan),
+        Transform(_POLAR, _with_rejects, partial(_polar, second_first=False)),
+        Transform(_POLAR_SECOND, _with_rejects, partial(_polar, second_first=True)),
+        Transform(_RATIO, _with_rejects, _kinderman_monahan),
     ),
     "laplace": (
-        Transform("inverse", "the inverse distribution function", int, _inverse_laplace),
-        Transform("exponentials", "two exponentials' difference", _each_two, _exponentials),
-        Transform(
-            "exponentials of 1 - u",
-            "two exponentials' difference, from 1 - u",
-            _each_two,
-            _mirrored_exponentials,
-        ),
+        Transform(_INVERSE, int, _inverse_laplace),
+        Transform(_DIFFERENCE, _each_two, _exponentials),
+        Transform(_DIFFERENCE + _FROM_THE_END, _each_two, _mirrored_exponentials),
         *(
             Transform(
-                f"{order}{', from 1 - u' if mirrored else ''}",
-                f"a {order}{', from 1 - u' if mirrored else ''}",
+                f"a {order}{_FROM_THE_END * mirrored}",
                 _each_two,
                 partial(_signed, sign_first=order == "sign and exponential", mirrored=mirrored),
             )
@@ -267,28 +254,23 @@ def _places(
 @cache
 def _groups(family: str) -> tuple[tuple[Seeding, ...], ...]:
     """Those in a group share their numbers."""
+
+    def each(name: str, numbers: Callable[[Seeds, int], Numbers], kind: _Kind) -> list[Seeding]:
+        return [_seeding(name, numbers, t, kind) for t in TRANSFORMS[family]]
+
     twister = [
-        _seeding("numpy.random.RandomState", generators.by_genrand, t, _FIFTY_THREE)
-        for t in TRANSFORMS[family]
+        *each("numpy.random.RandomState", generators.by_genrand, _FIFTY_THREE),
+        *each("std::mt19937", generators.by_genrand, _CANONICAL),
+        *each("MT19937 of 32 bits", generators.by_genrand, _THIRTY_TWO),
+        _torch(family),
     ]
-    for name, kind in (("std::mt19937", _CANONICAL), ("MT19937 of 32 bits", _THIRTY_TWO)):
-        twister += [_seeding(name, generators.by_genrand, t, kind) for t in TRANSFORMS[family]]
-    twister.append(_torch(family))
-    python = [
-        _seeding("Python's random.seed", generators.by_array, t, _FIFTY_THREE)
-        for t in TRANSFORMS[family]
-    ]
-    groups = [twister, python]
+    groups = [twister, each("Python's random.seed", generators.by_array, _FIFTY_THREE)]
     for name, words in _NUMPY.items():
-        kind = _FIFTY_THREE if name == "MT19937" else _LONG
-        own = [_seeding(f"numpy.random.{name}", words, t, kind) for t in TRANSFORMS[family]]
+        own = each(f"numpy.random.{name}", words, _FIFTY_THREE if name == "MT19937" else _LONG)
         groups.append([*own, *([_zigguratted(name, words)] if family == "gaussian" else [])])
     if family == "gaussian":
         groups.append([Seeding("R's set.seed and rnorm", generators.by_r, _twice, _r_normal, True)])
-    groups += [
-        [_seeding(name, uniforms, t, _UNIFORM) for t in TRANSFORMS[family]]
-        for name, uniforms in GENERATORS.items()
-    ]
+    groups += [each(name, uniforms, _UNIFORM) for name, uniforms in GENERATORS.items()]
     return tuple(map(tuple, groups))
 
 
@@ -308,23 +290,24 @@ _FIFTY_THREE = _Kind(
 )
 _CANONICAL = _Kind(2, lambda w: np.asarray((w[::2] + w[1::2] * 2.0**32) * 2.0**-64))  # libstdc++
 
+_COSINES = ("Box-Muller", "Box-Muller, cosine only")
 _USUAL = {
-    "numpy.random.RandomState": ("polar, second first", "inverse"),
-    "Python's random.seed": ("angle first, from 1 - u", "ratio of uniforms", "inverse"),
-    "std::mt19937": ("polar, second first", "inverse"),
-    "std::minstd_rand0": ("polar, second first", "inverse"),
-    "std::minstd_rand": ("polar, second first", "inverse"),
-    "java.util.Random": ("polar", "inverse"),
-    "glibc's rand": ("Box-Muller", "Box-Muller, cosine only", "polar", "inverse"),
-    "drand48": ("Box-Muller", "Box-Muller, cosine only", "polar", "inverse"),
+    "numpy.random.RandomState": (_POLAR_SECOND, _INVERSE),
+    "Python's random.seed": ("Box-Muller, angle first, from 1 - u", _RATIO, _INVERSE),
+    "std::mt19937": (_POLAR_SECOND, _INVERSE),
+    "std::minstd_rand0": (_POLAR_SECOND, _INVERSE),
+    "std::minstd_rand": (_POLAR_SECOND, _INVERSE),
+    "java.util.Random": (_POLAR, _INVERSE),
+    "glibc's rand": (*_COSINES, _POLAR, _INVERSE),
+    "drand48": (*_COSINES, _POLAR, _INVERSE),
 }
-_ELSEWHERE = ("Box-Muller", "inverse", "exponentials", "sign and exponential")
+_ELSEWHERE = ("Box-Muller", _INVERSE, _DIFFERENCE, "a sign and exponential")
 
 
 def _seeding(
     name: str, numbers: Callable[[Seeds, int], Numbers], t: Transform, kind: _Kind
 ) -> Seeding:
-    usual = t.name in _USUAL.get(name, _ELSEWHERE)
+    usual = t.says in _USUAL.get(name, _ELSEWHERE)
     return Seeding(
         f"{name} and {t.says}",
         numbers,

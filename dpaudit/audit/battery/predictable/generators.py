@@ -13,6 +13,8 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from dpaudit.audit.battery.predictable.loops import array_states, stepped
+
 __all__ = [
     "GENERATORS",
     "by_array",
@@ -228,8 +230,6 @@ def _kept(first: Words, wanted: slice, factor: int, add: int) -> Words:
 
     ``add`` −1: as ``init_genrand`` does it, where the number of the word is added.
     """
-    from dpaudit.audit.battery.predictable.loops import stepped  # loads a compiler
-
     out = np.empty((wanted.stop - wanted.start, len(first)), np.uint32)
     mixes = add < 0
     stepped(first.copy(), np.uint32(factor), np.uint32(max(add, 0)), mixes, wanted.start, out)
@@ -238,8 +238,6 @@ def _kept(first: Words, wanted: slice, factor: int, add: int) -> Words:
 
 def _array(seeds: Seeds, words: int) -> Words:
     """The state after ``init_by_array`` of keys of so many words."""
-    from dpaudit.audit.battery.predictable.loops import array_states  # loads a compiler
-
     key = [(seeds >> np.uint64(32 * j)).astype(np.uint32) + np.uint32(j) for j in range(words)]
     start = _kept(np.array([19650218], np.uint32), slice(0, _N), *_GENRAND)[:, 0]
     state = np.empty((_N, len(seeds)), np.uint32)
