@@ -18,9 +18,9 @@ smallest eigenvalue is treated the same way, from below.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -201,71 +201,89 @@ class Covariance:
             self._room += moments.multiply_held()
 
     def evidence(self, *, alpha: float) -> Evidence:
-        parts: dict[str, float] = {}
-        found: dict[int, tuple[float, float, int, int]] = {}
-        details: dict[str, Any] = {}
-        says: dict[str, str] = {}
-        for d, moments in self._moments.items():
-            if moments.rows < 2:
-                continue
-            gram, rows, columns = moments.gram()
-            values, vectors = np.linalg.eigh(gram)
-            kept = min(rows, columns)
-            high = float(values[-1])
-            low = max(0.0, float(values[-kept])) + _ROUNDING * high  # never smaller than it is
-            found[d] = low, high, rows, columns
-            shape = {"rows": rows, "columns": columns}
-            parts[f"d={d}, largest"] = largest_eigenvalue_p(high, **shape)
-            parts[f"d={d}, smallest"] = smallest_eigenvalue_p(low, **shape)
-            size = np.maximum(np.diag(gram), _NO_ZERO)
-            cosine = np.triu(gram, 1) ** 2 / np.outer(size, size)
-            parts[f"d={d}, correlations"] = off_diagonal_p(rows * float(cosine.sum()), **shape)
-            parts[f"d={d}, one pair"] = _largest_cosine_p(float(cosine.max()), **shape)
-            if moments.held and moments.rows >= _FEWEST:
-                name = f"d={d}, one pair of columns"
-                r, i, j = moments.largest_cosine()
-                parts[name] = _largest_cosine_p(r * r, rows=moments.rows, columns=d)
-                says[name] = f"columns {i} and {j}, correlation {r:+.3f} in {moments.rows:,} rows"
-            if columns == d <= _SHOWN_COLUMNS:
-                for name, part, side in (
-                    ("strongest", "largest", -1),
-                    ("weakest", "smallest", d - kept),
-                ):
-                    if parts[f"d={d}, {part}"] < _SHOWN:
-                        details[f"d={d}, {name} direction"] = vectors[:, side].tolist()
+        looks = {d: _look(d, second) for d, second in self._moments.items() if second.rows > 1}
+        parts = {f"d={d}, {name}": p for d, look in looks.items() for name, p in look.parts.items()}
         if not parts:
             return nothing("one value or one row per dimension: no covariance", statistic=1.0)
         worst = min(parts, key=lambda name: parts[name])
         d = int(worst[2 : worst.index(",")])
-        low, high, rows, columns = found[d]
-        if self._moments[d].held:
-            rows = columns  # they were turned round
+        look = looks[d]
+        # XXᵀ of rows that are kept: they were turned round
+        rows = look.columns if self._moments[d].held else look.rows
         along = (
-            f"{rows:,} rows, variances along eigenvectors {low / rows:.4f} to "
-            f"{high / rows:.4f} × claimed"
+            f"{rows:,} rows, variances along eigenvectors {look.low / rows:.4f} to "
+            f"{look.high / rows:.4f} × claimed"
         )
-        tail = (1 - _CONFIDENCE) / (2 * len(found))
+        tail = (1 - _CONFIDENCE) / (2 * len(looks))
         interval = Interval(
-            low=high / largest_eigenvalue_quantile(tail, rows=rows, columns=d),
-            high=high / float(scipy.special.chdtri(rows, 1 - tail)),
+            low=look.high / largest_eigenvalue_quantile(tail, rows=rows, columns=d),
+            high=look.high / float(scipy.special.chdtri(rows, 1 - tail)),
             confidence=_CONFIDENCE,
             method="exact, Bonferroni over dimensions",
         )
-        largest = max(found.values(), key=lambda f: f[2] * f[3])[2:]
+        largest = max(looks.values(), key=lambda look: look.rows * look.columns)
         return Evidence(
             p=bonferroni(list(parts.values())),
-            statistic=(low if worst.endswith("smallest") else high) / rows,
-            effect=f"most unusual: {worst} ({says.get(worst, along)})",
+            statistic=(look.low if worst.endswith("smallest") else look.high) / rows,
+            effect=f"most unusual: {worst} "
+            f"({look.pair if worst.endswith('of columns') else along})",
             parts=parts,
-            blind_spots=_blind(largest, alpha / len(parts)),
+            blind_spots=_blind(largest.rows, largest.columns, alpha / len(parts)),
             interval=interval,
             unit=f"× the claimed variance, along the strongest direction of {d}",
-            details=details,
+            details={
+                f"d={d}, {name} direction": vector
+                for d, look in looks.items()
+                for name, vector in look.directions.items()
+            },
         )
 
 
-def _blind(shape: tuple[int, int], share: float) -> tuple[BlindSpot, ...]:
-    rows, d = shape
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What the rows of one d show: extreme eigenvalues of a Gram matrix of this shape, p-values.
+
+    ``pair``: which columns the largest correlation is of, where rows are kept; ``directions``: the
+    strongest and the weakest, where they are unusual and short enough to show.
+    """
+
+    low: float
+    high: float
+    rows: int
+    columns: int
+    parts: Mapping[str, float]
+    pair: str
+    directions: Mapping[str, list[float]]
+
+
+def _look(d: int, second: _Second) -> _Look:
+    gram, rows, columns = second.gram()
+    values, vectors = np.linalg.eigh(gram)
+    kept = min(rows, columns)
+    high = float(values[-1])
+    low = max(0.0, float(values[-kept])) + _ROUNDING * high  # never smaller than it is
+    shape = {"rows": rows, "columns": columns}
+    size = np.maximum(np.diag(gram), _NO_ZERO)
+    cosine = np.triu(gram, 1) ** 2 / np.outer(size, size)
+    parts = {
+        "largest": largest_eigenvalue_p(high, **shape),
+        "smallest": smallest_eigenvalue_p(low, **shape),
+        "correlations": off_diagonal_p(rows * float(cosine.sum()), **shape),
+        "one pair": _largest_cosine_p(float(cosine.max()), **shape),
+    }
+    pair, directions = "", {}
+    if second.held and second.rows >= _FEWEST:
+        r, i, j = second.largest_cosine()
+        parts["one pair of columns"] = _largest_cosine_p(r * r, rows=second.rows, columns=d)
+        pair = f"columns {i} and {j}, correlation {r:+.3f} in {second.rows:,} rows"
+    if columns == d <= _SHOWN_COLUMNS:
+        for name, part, side in (("strongest", "largest", -1), ("weakest", "smallest", d - kept)):
+            if parts[part] < _SHOWN:
+                directions[name] = vectors[:, side].tolist()
+    return _Look(low, high, rows, columns, parts, pair, directions)
+
+
+def _blind(rows: int, d: int, share: float) -> tuple[BlindSpot, ...]:
     # The largest eigenvalue is at least the strong direction's own: (1 + more)·χ²_n.
     edge = largest_eigenvalue_quantile(min(share, 0.09), rows=rows, columns=d)
     more = edge / float(scipy.special.chdtri(rows, 0.9)) - 1

@@ -338,11 +338,6 @@ def _relative(x: Array, precision: Precision) -> bool:
     return len(np.unique(exponent[odd & ends])) >= _BINADES
 
 
-def _multiples(x: Array, step: float) -> bool:
-    scaled = x / step
-    return bool((np.abs(scaled - np.rint(scaled)) <= 1e-6).all())
-
-
 def _grid(
     x: Array, pairs: Mapping[str, tuple[Array, Array]], claim: Claim, precision: Precision
 ) -> _Look:
