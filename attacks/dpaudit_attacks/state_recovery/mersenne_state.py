@@ -8,9 +8,9 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.vectors.random_words import jit
+from dpaudit.vectors.generators import jit, tempered
 
-__all__ = ["SPAN", "follows", "recovered", "relations", "taps", "tempered", "top_bits_relation"]
+__all__ = ["SPAN", "follows", "recovered", "relations", "taps", "top_bits_relation"]
 
 Words = npt.NDArray[np.uint32]
 Bits = npt.NDArray[np.uint64]
@@ -132,14 +132,6 @@ def taps() -> tuple[int, ...]:
     for power in chosen:
         total ^= power << _N ^ power << _M
     return tuple(i for i in range(SPAN + 1) if total >> i & 1)
-
-
-def tempered(x: Words) -> Words:
-    """The twister's output for words of its state."""
-    x = x ^ (x >> np.uint32(11))
-    x ^= (x << np.uint32(7)) & _B
-    x ^= (x << np.uint32(15)) & _C
-    return np.asarray(x ^ (x >> np.uint32(18)))
 
 
 def untempered(y: Words) -> Words:

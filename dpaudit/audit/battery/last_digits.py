@@ -13,7 +13,7 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.audit.battery.parts import DISCRETE, Part, nothing
-from dpaudit.audit.battery.predictable.linear.berlekamp_massey import shortest_recurrence
+from dpaudit.audit.battery.predictable.berlekamp_massey import shortest_recurrence
 from dpaudit.audit.battery.resolution import Precision
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream

@@ -1,14 +1,15 @@
-"""Compiled loops over values and events; only imported once a block has come."""
+"""Compiled loops over values and events."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 from numba.core import types
 from numba.extending import intrinsic
+
+from dpaudit.vectors.random_words import jit
 
 __all__ = [
     "biased_pairs",
@@ -20,8 +21,6 @@ __all__ = [
     "sums_of_eight",
     "use_once",
 ]
-
-_jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False)
 
 
 def _generate_ones(typing: Any, word: Any) -> Any:
@@ -38,7 +37,7 @@ def _generate_ones(typing: Any, word: Any) -> Any:
 _ones: Any = intrinsic(_generate_ones)
 
 
-@_jit
+@jit
 def biased_pairs(shifted, least, first, second):  # type: ignore[no-untyped-def]
     """0 < a < b where the ones of shifted[0] ^ shifted[a] ^ shifted[b] lie ``least`` from half.
 
@@ -63,7 +62,7 @@ def biased_pairs(shifted, least, first, second):  # type: ignore[no-untyped-def]
     return found
 
 
-@_jit
+@jit
 def ones_of_pairs(shifted, first, second, ones):  # type: ignore[no-untyped-def]
     """Add to ``ones`` those of shifted[0] ^ shifted[a] ^ shifted[b], for each pair a, b.
 
@@ -77,7 +76,7 @@ def ones_of_pairs(shifted, first, second, ones):  # type: ignore[no-untyped-def]
         ones[k] += np.int64(total)
 
 
-@_jit
+@jit
 def sums_of_eight(z, sums, squares):  # type: ignore[no-untyped-def]
     """Σz and Σz² of each eight consecutive values, added to ``sums`` and ``squares``.
 
@@ -90,7 +89,7 @@ def sums_of_eight(z, sums, squares):  # type: ignore[no-untyped-def]
         squares[i] += ((a * a + b * b) + (c * c + d * d)) + ((e * e + f * f) + (g * g + h * h))
 
 
-@_jit
+@jit
 def events(z, limit, where):  # type: ignore[no-untyped-def]
     """Indices of values beyond ±limit into ``where``, which is as long; returns their number."""
     found = 0
@@ -101,7 +100,7 @@ def events(z, limit, where):  # type: ignore[no-untyped-def]
     return found
 
 
-@_jit
+@jit
 def count_places(z, largest, smallest):  # type: ignore[no-untyped-def]
     """Count in which of eight places the largest and the smallest of each eight values stand."""
     for start in range(0, len(z) // 8 * 8, 8):
@@ -117,7 +116,7 @@ def count_places(z, largest, smallest):  # type: ignore[no-untyped-def]
         smallest[bottom] += 1
 
 
-@_jit
+@jit
 def count_orders(z, counts):  # type: ignore[no-untyped-def]
     """Count, by the bits a < b, b < c, a < c, the orders of each three values."""
     for start in range(0, len(z) // 3 * 3, 3):
@@ -125,7 +124,7 @@ def count_orders(z, counts):  # type: ignore[no-untyped-def]
         counts[4 * (a < b) + 2 * (b < c) + (a < c)] += 1
 
 
-@_jit
+@jit
 def _look(above, below, period, found, places):  # type: ignore[no-untyped-def]
     for i in range(period):
         up, down = above[i], below[i]
@@ -140,7 +139,7 @@ def _look(above, below, period, found, places):  # type: ignore[no-untyped-def]
             found[period, 3], places[period, 3] = down, i
 
 
-@_jit
+@jit
 def _advance(quotient, residue, period):  # type: ignore[no-untyped-def]
     """From places modulo ``period`` − 1 to places modulo ``period``; quotients below periods."""
     # in 16 bits at each step, so that 32 are done at once
@@ -151,7 +150,7 @@ def _advance(quotient, residue, period):  # type: ignore[no-untyped-def]
         quotient[i] = np.int16(quotient[i] + less)
 
 
-@_jit
+@jit
 def _fold(above, below, longest, found, places):  # type: ignore[no-untyped-def]
     half = longest // 2
     counts = np.zeros((2, longest), np.int32)

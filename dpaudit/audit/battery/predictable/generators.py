@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.audit.battery.predictable.loops import array_states, stepped
+from dpaudit.vectors.generators import tempered
 
 __all__ = [
     "GENERATORS",
@@ -187,7 +188,7 @@ def by_seed_sequence(seeds: Seeds, count: int) -> Words:
     """The same of ``numpy.random.MT19937(seed)``, whose first word is the state's last."""
     mixed = pool(seeds)
     top = np.full(len(seeds), _UPPER)
-    last = _tempered(state_word(mixed, _N - 1))[None]
+    last = tempered(state_word(mixed, _N - 1))[None]
     if count == 1:
         return last
     rest = _words(
@@ -222,7 +223,7 @@ def _words(state: Callable[[slice], Words], count: int) -> Words:
     y = (both[0][:-1] & _UPPER) | (both[0][1:] & _LOWER)
     x = both[1] ^ (y >> np.uint32(1))
     x ^= (y & np.uint32(1)) * _MATRIX
-    return _tempered(x)
+    return tempered(x)
 
 
 def _kept(first: Words, wanted: slice, factor: int, add: int) -> Words:
@@ -243,13 +244,6 @@ def _array(seeds: Seeds, words: int) -> Words:
     state = np.empty((_N, len(seeds)), np.uint32)
     array_states(np.stack(key), np.ascontiguousarray(start), state)
     return state
-
-
-def _tempered(x: Words) -> Words:
-    x = x ^ (x >> np.uint32(11))
-    x ^= (x << np.uint32(7)) & np.uint32(0x9D2C5680)
-    x ^= (x << np.uint32(15)) & np.uint32(0xEFC60000)
-    return np.asarray(x ^ (x >> np.uint32(18)))
 
 
 def _continued(state: Words, count: int) -> Words:

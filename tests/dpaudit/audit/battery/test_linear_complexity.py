@@ -10,10 +10,10 @@ import scipy
 import torch
 from support.battery import evidence_of
 
-from dpaudit.audit.battery.predictable.linear.berlekamp_massey import shortest_recurrence
-from dpaudit.audit.battery.predictable.linear.bit_streams import LONGEST
-from dpaudit.audit.battery.predictable.linear.linear_complexity import LinearComplexity, _chance
-from dpaudit.audit.battery.predictable.linear.rejected import REGISTERS, replayed
+from dpaudit.audit.battery.predictable.berlekamp_massey import shortest_recurrence
+from dpaudit.audit.battery.predictable.bit_streams import LONGEST
+from dpaudit.audit.battery.predictable.linear_complexity import LinearComplexity, _chance
+from dpaudit.audit.battery.predictable.rejected import REGISTERS, replayed
 from dpaudit.audit.block import SampleBlock
 from dpaudit.audit.options import AuditOptions
 from dpaudit.audit.run import run_audit

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.audit.battery.predictable.linear.berlekamp_massey import (
+from dpaudit.audit.battery.predictable.berlekamp_massey import (
     Recurrence,
     shortest_recurrence,
 )
-from dpaudit.audit.battery.predictable.linear.bit_streams import BitStream, Stretches, bit_streams
-from dpaudit.audit.battery.predictable.linear.rejected import Replay, replayed
+from dpaudit.audit.battery.predictable.bit_streams import BitStream, Stretches, bit_streams
+from dpaudit.audit.battery.predictable.rejected import Replay, replayed
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.types import BlindSpot, Evidence
@@ -67,7 +67,7 @@ class LinearComplexity:
     harm = "predictable"
     causal_order = 4
     costly = True
-    loops = "dpaudit.audit.battery.predictable.linear.rejected"
+    loops = "dpaudit.audit.battery.predictable.rejected"
     predictability = True
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
