@@ -117,7 +117,7 @@ _LONG_PAIR = "lengths (above or below the median)"
 
 @dataclass(frozen=True, slots=True)
 class BitStream:
-    """One bit of every so many values: ``read(count)`` gives up to ``count`` of them.
+    """One bit of every so many values, or of every so many pairs.
 
     ``stride``: values drawn per bit. ``long``: looked at as far as it goes.
     """
@@ -125,7 +125,12 @@ class BitStream:
     name: str
     stride: int
     long: bool
-    read: Callable[[int], Bits]
+    reader: Callable[..., Bits]
+    values: tuple[Array, ...]
+
+    def read(self, count: int) -> Bits:
+        """The first bits, up to ``count``."""
+        return self.reader(*(x[:count] for x in self.values))
 
 
 def bit_streams(stretches: Stretches, claim: Claim) -> Iterator[BitStream]:
@@ -133,17 +138,13 @@ def bit_streams(stretches: Stretches, claim: Claim) -> Iterator[BitStream]:
     read, run = _readers(claim), stretches.run
     for view in _views(stretches):
         for what, reader in read.items():
-            yield BitStream(
-                f"{what} of {view.name}",
-                view.stride,
-                what in view.long,
-                _of_values(reader, view.values),
-            )
+            name, long = f"{what} of {view.name}", what in view.long
+            yield BitStream(name, view.stride, long, reader, (view.values,))
     if claim.family == "gaussian" and run:
-        for name, stride, first, second in _pairs(run, claim.scale):
+        for layout, stride, first, second in _pairs(run, claim.scale):
             for what, pairs in _PAIRS.items():
-                long = what == _LONG_PAIR and name == "neighbours"
-                yield BitStream(f"{what} of {name}", stride, long, _of_pairs(pairs, first, second))
+                long = what == _LONG_PAIR and layout == "neighbours"
+                yield BitStream(f"{what} of {layout}", stride, long, pairs, (first, second))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,16 +178,6 @@ def _views(stretches: Stretches) -> Iterator[_View]:
     for s in (1, 2):
         name = "the first values" if s == 1 else "every 2nd of the first values"
         yield _View(name, first[::s], s, signs)
-
-
-def _of_values(reader: _Reader, values: Array) -> Callable[[int], Bits]:
-    return lambda count: reader(values[:count])
-
-
-def _of_pairs(
-    reader: Callable[[Array, Array], Bits], first: Array, second: Array
-) -> Callable[[int], Bits]:
-    return lambda count: reader(first[:count], second[:count])
 
 
 def _readers(claim: Claim) -> Mapping[str, _Reader]:
