@@ -11,8 +11,7 @@ from support.slow import partly
 
 from dpaudit.claims import Claim
 from dpaudit.randomness import KeyedStream
-from dpaudit_attacks.congruential import lags
-from dpaudit_attacks.congruential.congruential import Congruential
+from dpaudit_attacks.congruential.congruential import Congruential, lag_pairs
 from dpaudit_attacks.congruential.held_out import held_out
 from dpaudit_attacks.congruential.known import Known, known, named
 from dpaudit_attacks.congruential.peaks import GENERATORS, replayed, replayed_polar, starts
@@ -387,7 +386,7 @@ def test_repeated_or_few_values_and_other_processes_say_nothing():
         assert evidence_of(z).effect == few
     assert evidence_of(NORMAL(uniforms(*MINSTD)), process=1).effect == few
     u = np.repeat(RNG.random(40), 200)
-    assert not list(lags.found(Sequence("", u)))  # at once: every pair of lags would do
+    assert not list(lag_pairs(Sequence("", u)))  # at once: every pair of lags would do
 
 
 @pytest.mark.parametrize("bits", [20, 53])
