@@ -22,7 +22,6 @@ __all__ = ["WAYS", "polar_fits"]
 
 Floats = npt.NDArray[np.float64]
 Words = npt.NDArray[np.uint32]
-Keys = npt.NDArray[np.uint64]
 Places = npt.NDArray[np.int64]
 
 _UNIT = 2.0**-53

@@ -120,8 +120,6 @@ _STRIPS = 16
 _FINE = 2.0**-40  # what a magnitude in double may be as likely as
 _FINE_SINGLE = 2.0**-22  # the same for float32, apart from the tail
 
-Words = npt.NDArray[np.uint64]
-
 
 def heaviest(claim: Claim, precision: Precision, low: float, high: float) -> float:
     """How likely one magnitude within [low, high) may be: twice what rounding leaves.

@@ -29,7 +29,6 @@ _FAR_ERRORS = 2.33  # standard errors, beyond which one pair in 50 is
 _FEWEST_WORDS = 4
 _SPARE = 128  # rows beyond the number of coordinates
 _MOST_COORDINATES = 1024
-Array = npt.NDArray[np.float64]
 Bits = npt.NDArray[np.bool_]
 Counts = npt.NDArray[np.int64]
 
