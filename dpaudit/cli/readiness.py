@@ -27,15 +27,6 @@ _JUDGES = ("dpaudit.audit", _SANDBOX, "dpaudit.results", "dpaudit.accounting")
 # scikit-learn, which an audit of noise does not need
 _RELEASES = ("dpaudit.audit.epsilon", "dpaudit.audit.training_loops")
 _ATTACKS = ("reach", "bit-features")  # which the audit of a mechanism uses by default
-# loops of tests; numba imports much of itself, and may compile, on first use
-_PREDICTABLE = "dpaudit.audit.battery.predictable.loops"
-_LOOPS = {
-    "order": "dpaudit.audit.battery.order.loops",
-    "predictable": _PREDICTABLE,
-    "linear-complexity": _PREDICTABLE,
-    "congruential": _PREDICTABLE,
-    "last-digits": _PREDICTABLE,
-}
 
 
 @functools.cache
@@ -52,15 +43,17 @@ def be_ready(*, writes: bool, releases: bool = False, tests: tuple[str, ...] | N
             _all_of(name, but=() if releases else _RELEASES)
     if releases:
         _train_once()
-    elif used := {module for test, module in _LOOPS.items() if tests is None or test in tests}:
-        for module in sorted(used):
-            importlib.import_module(module).use_once()
+    loops = set()  # modules; numba imports much of itself, and may compile, on first use
     for group, names in (("tests", registry.plugins("tests")), ("attacks", _ATTACKS)):
         for name in names:
             try:
-                registry.load(group, name)
+                plugin = registry.load(group, name)
             except MissingExtraError:  # the audit reports it if the user asked for this one
                 continue
+            if not releases and group == "tests" and (tests is None or name in tests):
+                loops.add(getattr(plugin, "loops", None))
+    for module in sorted(filter(None, loops)):
+        importlib.import_module(module).use_once()
     _all_of("dpaudit.render")
     read_table()
     cell_len("…")  # rich then imports its table of widths
@@ -100,8 +93,7 @@ def _train_once() -> None:
 
 def _all_of(name: str, *, but: Sequence[str] = ()) -> None:
     for found in pkgutil.iter_modules(importlib.import_module(name).__path__, f"{name}."):
-        # a program of its own; loops of tests that may not be asked for
-        if found.name.endswith((".supervisor", ".loops")) or found.name in but:
+        if found.name.endswith(".supervisor") or found.name in but:  # a program of its own
             continue
         importlib.import_module(found.name)
         if found.ispkg:

@@ -78,7 +78,8 @@ class SearchingTest(Test, Protocol):
     On any test the class attribute ``advisory = True`` keeps its p-value out of the verdict (it is
     shown, and no α is spent on it); ``costly = True`` says that its evidence takes a second and is
     not computed in between; ``predictability = True`` says that it looks for noise that can be
-    computed from other noise or from a guess, which an audit of a simulation takes for advice.
+    computed from other noise or from a guess, which an audit of a simulation takes for advice;
+    ``loops`` names a module whose ``use_once()`` compiles its loops before a sampler starts.
     """
 
     def search(self, *, deadline: float) -> None:

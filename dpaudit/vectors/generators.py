@@ -1,8 +1,8 @@
 """Published generators of words: linear over GF(2), and by arithmetic modulo a number.
 
 Each function takes the state and gives ``words(m)``, the next m words, uint64 (m,). From the
-published definitions; the tests have their published outputs. Not here: what the battery solves for
-(the same recurrences as equations in unknown bits, or over many seeds at once).
+published definitions; the tests have their published outputs. Not here: generators of the battery
+over many seeds at once.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
+
+from dpaudit.vectors.random_words import jit
 
 __all__ = [
     "ADD",
@@ -37,6 +38,7 @@ __all__ = [
     "splitmix64",
     "subtract_with_borrow",
     "tausworthe",
+    "tempered",
     "well512",
     "xoroshiro128_plus",
     "xorshift32",
@@ -47,8 +49,6 @@ __all__ = [
 
 Words64 = npt.NDArray[np.uint64]
 Words = Callable[[int], Words64]
-
-jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False)
 
 # (bits, q, s) of the components (L'Ecuyer 1996, 1999)
 TAUS88 = ((31, 13, 12), (29, 2, 4), (28, 3, 17))
@@ -70,6 +70,14 @@ def mt19937(key: npt.NDArray[np.uint32]) -> Words:
     generator = np.random.MT19937(0)
     generator.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": 624}}
     return lambda m: np.asarray(generator.random_raw(m))
+
+
+def tempered(x: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    """The Mersenne Twister's output for words of its state."""
+    x = x ^ (x >> np.uint32(11))
+    x ^= (x << np.uint32(7)) & np.uint32(0x9D2C5680)
+    x ^= (x << np.uint32(15)) & np.uint32(0xEFC60000)
+    return np.asarray(x ^ (x >> np.uint32(18)))
 
 
 @jit

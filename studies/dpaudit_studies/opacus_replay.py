@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from dpaudit import registry
 from dpaudit.accounting.dpsgd import DpSgd
-from dpaudit.audit.battery.predictable.state_recovery.inversions import BLOCK, TORCH_NORMAL
-from dpaudit.audit.battery.predictable.state_recovery.mersenne_state import recovered
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid
 from dpaudit.experiments.measure import Measure
@@ -22,10 +21,11 @@ from dpaudit.randomness import KeyedStream
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["MEASURE", "OpacusReplayGrid", "Step", "measure", "state_from_noise", "summary"]
+__all__ = ["MEASURE", "OpacusReplayGrid", "Step", "measure", "summary"]
 
 _FEWEST = (1_500, 1_750, 2_000, 2_500, 3_000, 4_000, 6_000, 8_000)
 _WORDS = 624
+_BLOCK = 16  # values that torch makes at a time
 _CLOSE = 1e-4  # of σ: the transform in double precision beside torch's in float32
 _EXACT = 1e-3  # of the gradient's norm: float32 adds noise and gradient to seven digits
 
@@ -54,21 +54,6 @@ class Step:
     def __init__(self, shown: Tensors, hidden: Tensors, records: npt.NDArray[np.int64]) -> None:
         """``shown``: the noisy sum per parameter; ``hidden``: the same without noise."""
         self.shown, self.hidden, self.records = shown, hidden, records
-
-
-def state_from_noise(
-    noise: npt.NDArray[np.float64], *, std: float, errors: npt.NDArray[np.float64] | None = None
-) -> np.random.MT19937 | None:
-    """The generator just before ``torch.normal(0, std, (n,))`` gave ``noise`` (n,) on the CPU.
-
-    ``noise`` is float32's, known up to absolute ``errors`` (n,). About 2,000 values are enough at
-    full precision. None if no state fits. Of n that 16 does not divide the last 16 values are made
-    anew by torch, and are not used.
-    """
-    whole = len(noise) // BLOCK * BLOCK - (BLOCK if len(noise) % BLOCK else 0)
-    some = None if errors is None else errors[:whole] / std
-    uniforms = TORCH_NORMAL.back(noise[:whole] / std, some)
-    return recovered(*TORCH_NORMAL.layouts[0].shown(uniforms))
 
 
 def _as_torch(twister: np.random.MT19937) -> torch.Generator:
@@ -103,14 +88,15 @@ class _Attacker:
         noise = (shown.double() - known.double()).numpy()
         # the sum, and its division by the batch's size, were rounded
         errors = 2.0**-22 * np.abs(shown.double().numpy())
+        recovery: Any = registry.load("tests", "state-recovery")
         for count in (*(n for n in _FEWEST if n < len(noise)), len(noise)):
-            twister = state_from_noise(noise[:count], std=self._std, errors=errors[:count])
+            twister = recovery.torch_state(noise[:count], std=self._std, errors=errors[:count])
             if twister is None:
                 continue
-            words = twister.random_raw(len(noise) + (BLOCK if len(noise) % BLOCK else 0))
-            whole = words[: len(noise) // BLOCK * BLOCK].astype(np.uint32)
-            given = self._std * TORCH_NORMAL.forth(TORCH_NORMAL.layouts[0].made(whole))
-            if np.abs(given - noise[: len(given)])[:-BLOCK].max() > _CLOSE * self._std:
+            words = twister.random_raw(len(noise) + (_BLOCK if len(noise) % _BLOCK else 0))
+            whole = words[: len(noise) // _BLOCK * _BLOCK].astype(np.uint32)
+            given = recovery.torch_noise(whole, std=self._std)
+            if np.abs(given - noise[: len(given)])[:-_BLOCK].max() > _CLOSE * self._std:
                 continue  # some bits of the state were open
             self._generator, self.needed = _as_torch(twister), count
             for i in range(largest + 1, len(self._sizes)):

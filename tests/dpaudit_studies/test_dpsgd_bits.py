@@ -8,8 +8,9 @@ from dpaudit.errors import SpecError, UnknownNameError, UsageError
 from dpaudit.experiments.cell import Cell
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import Reference
+from dpaudit_attacks.state_recovery.state_recovery import StateRecovery
 from dpaudit_studies import dpsgd_bits, opacus_replay
-from dpaudit_studies.opacus_replay import OpacusReplayGrid, state_from_noise
+from dpaudit_studies.opacus_replay import OpacusReplayGrid
 
 pytest.importorskip("opacus")
 
@@ -126,11 +127,12 @@ def test_the_generator_goes_on_as_torch_does(size):
     made = torch.Generator().manual_seed(7)
     torch.rand(777, generator=made)
     noise = torch.normal(0.0, 1.3, (size,), generator=made)
-    twister = state_from_noise(noise.double().numpy(), std=1.3)
+    twister = StateRecovery.torch_state(noise.double().numpy(), std=1.3)
     twister.random_raw(size + (16 if size % 16 else 0))
     again = opacus_replay._as_torch(twister)
     assert (torch.rand(1000, generator=again) == torch.rand(1000, generator=made)).all()
-    assert state_from_noise(np.random.default_rng(1).standard_normal(4096), std=1.0) is None
+    honest = np.random.default_rng(1).standard_normal(4096)
+    assert StateRecovery.torch_state(honest, std=1.0) is None
 
 
 @pytest.mark.slow

@@ -41,6 +41,7 @@ def test_top_level_names_are_our_packages(wheel):
         "dpaudit/hosts/data/us_county_population_2000.csv",
         "dpaudit/experiments/specs/demo.toml",
         "dpaudit/gates/github/action.yml",
+        "dpaudit_attacks/congruential/known.csv",
         "dpaudit_studies/published/hist-da.csv",
         "dpaudit/render/templates/report.html.j2",
         "dpaudit_local/pool_inference/data/emoji_v11.txt",

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.audit.battery import detectable_effect
+from dpaudit.audit.battery.parts import nothing
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni, normal_two_sided
@@ -69,7 +70,7 @@ class Drift:
 
     def evidence(self, *, alpha: float) -> Evidence:
         if len(self._segments) < _LEAST:
-            return Evidence(p=1.0, statistic=0.0, effect="too few blocks to see a drift")
+            return nothing("too few blocks to see a drift")
         n, sums, squares, beyond = map(np.array, zip(*self._segments, strict=True))
         spread = self._stream.numpy().random(len(n))
         root = np.sqrt(n)

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.audit.battery._digits import Precision, nonzero, significand_bits
-from dpaudit.audit.battery._distinct import Bulk, Largest, poisson_bound
-from dpaudit.audit.battery._grids import (
+from dpaudit.audit.battery.parts import DISCRETE, nothing
+from dpaudit.audit.battery.resolution import (
     FINEST,
-    Grid,
+    Bulk,
+    Largest,
+    Precision,
     lengths_and_angles,
+    nonzero,
     on_a_grid,
+    repeats_p,
+    significand_bits,
     single_values,
 )
 from dpaudit.claims import Claim
@@ -49,7 +55,7 @@ class Granularity:
     """Duplicates among magnitudes, and among lengths and angles of pairs; lattices; grids.
 
     For continuous claims only. Looks at all values and the 2,000 largest for duplicates
-    (:mod:`~dpaudit.audit.battery._distinct`), and closely at up to 2^17, in stretches of at most
+    (:mod:`~dpaudit.audit.battery.resolution`), and closely at up to 2^17, in stretches of at most
     2^13 at keyed places over the whole run: half from the first half of a call, half from the same
     places of its second half, so that both layouts of Box and Muller's pairs (neighbours; two
     halves) can be rebuilt.
@@ -69,7 +75,7 @@ class Granularity:
     significand that is neither single nor double, is 0 with probability at most 3/4. Of a block's
     first 2^16 values, how many are in magnitude the one before, the second before or the one a row
     before: binomial. Uniforms behind values and pairs have no grid of 2^-48 or coarser that
-    rounding does not hide (:func:`~dpaudit.audit.battery._grids.on_a_grid`). Combined by
+    rounding does not hide (:func:`~dpaudit.audit.battery.resolution.on_a_grid`). Combined by
     Bonferroni.
 
     So single precision may be allowed where double is not: an inverse CDF of 24 or 32 bits is a
@@ -130,71 +136,26 @@ class Granularity:
     def evidence(self, *, alpha: float) -> Evidence:
         del alpha
         if self._claim.discrete:
-            effect = "not applicable: the claimed law is discrete"
-            return Evidence(p=1.0, statistic=0.0, effect=effect)
+            return nothing(DISCRETE)
         if not self._stretches:
-            return Evidence(p=1.0, statistic=0.0, effect="too few values")
+            return nothing("too few values")
         x = np.concatenate([half.ravel() for pair in self._stretches for half in pair])
-        ordered = np.sort(np.abs(x))
-        parts: dict[str, float] = {}
-        bits: dict[str, float] = {}
-        parts["magnitudes"], bits["magnitudes"] = _duplicates(ordered, 2.0**_VALUE_BITS)
-        near = list(zip(self._equal, self._near, strict=True))
-        # given the values before it, a value equals in magnitude a fixed one of them with P ≤ 2^-20
-        parts["equal neighbours"] = bonferroni(
-            [
-                float(scipy.special.bdtrc(equal - 1, pairs, 2.0**-_VALUE_BITS)) if equal else 1.0
-                for equal, pairs in near
-            ]
-        )
-        compared = [math.log2(pairs / max(equal, 1)) for equal, pairs in near if pairs]
-        if compared:  # calls of one value have no neighbours
-            bits["equal neighbours"] = min(compared)
-        strips = self._strips(ordered)
-        parts["strips"] = bonferroni([p for p, _ in strips])
-        bits["strips"] = min(b for _, b in strips)
-        if self._claim.family == "gaussian":
-            for name, bins in self._pairs().items():
-                parts[name], bits[name] = _duplicates(np.sort(bins), 2.0**_PAIR_BITS)
-        step, parts["lattice"] = self._lattice(x)
-        precision = Precision.of(np.concatenate([x, self._largest.values()[1]]), self._claim.scale)
-        says: dict[str, str] = {}
-        parts["all values"], bits["all values"], distinct = self._bulk.repeats(
-            self._claim, precision
-        )
-        says["all values"] = f"{distinct}: {bits['all values']:.1f} bits"
-        parts["largest values"], says["largest values"] = self._largest.repeats(
-            self._claim, precision
-        )
-        parts["digits"], says["digits"], zero_digits = self._last_digits(x, precision)
-        grids = self._grids(x, precision)
-        found = min(grids, key=lambda name: grids[name].p)
-        parts["grid"] = min(1.0, len(grids) * grids[found].p)
-        says["grid"] = f"uniforms of {grids[found].bits} bits: {grids[found].says(found)}"
+        looks = self._looks(x)
+        worst = min(looks, key=lambda name: looks[name].p)
+        finest = min(look.bits for look in looks.values())
         details: dict[str, Any] = {
-            f"bits, {name}": round(b, 2) for name, b in bits.items() if math.isfinite(b)
+            f"bits, {name}": round(look.bits, 2)
+            for name, look in looks.items()
+            if math.isfinite(look.bits)
         }
         details["significand bits"] = significand_bits(x)
-        if distinct:
-            details["all values"] = distinct
-        worst = min(parts, key=lambda name: parts[name])
-        cause = ""
-        if step is not None:
-            details["lattice step"] = step
-            effect = f"all values are multiples of {step:g}"
-            cause = f"rounded to {step:g}"
-        elif parts["grid"] < _CERTAIN:
-            details["uniforms"] = grids[found].bits
-            effect = says["grid"]
-            cause = _cause_of_grid(grids[found].bits, grids[found].says(found))
-        elif parts[worst] < _CERTAIN:
-            effect = says.get(worst) or f"about {bits[worst]:.1f} effective bits in {worst}"
-            if worst in bits:
-                cause = f"noise of {bits[worst]:.1f} bits only"
-            elif worst == "digits":
-                cause = zero_digits
+        details |= looks["all values"].details
+        if looks["lattice"].effect:
+            decisive = looks["lattice"]
+        elif min(looks["grid"].p, looks[worst].p) >= _CERTAIN:
+            decisive = _Look(1.0, effect=f"finer than {math.floor(finest)} bits wherever looked at")
         else:
-            effect = f"finer than {math.floor(min(bits.values()))} bits wherever looked at"
+            decisive = looks["grid" if looks["grid"].p < _CERTAIN else worst]
         blind = BlindSpot(
             test="granularity",
             flaw="coarse noise",
@@ -204,71 +165,57 @@ class Granularity:
             f"{FINEST} bits lie behind values or neighbouring pairs, or values repeat more often "
             "than their digits say",
         )
+        parts = {name: look.p for name, look in looks.items()}
         return Evidence(
             p=bonferroni(list(parts.values())),
-            statistic=min(bits.values()),
-            effect=effect,
+            statistic=finest,
+            effect=decisive.effect,
             parts=parts,
-            cause=cause,
+            cause=decisive.cause,
             cause_rank=7,
             blind_spots=(blind,),
-            details=details,
+            details={**details, **decisive.details},
         )
 
-    def _last_digits(self, x: Array, precision: Precision) -> tuple[float, str, str]:
-        """Last digits that are always 0: of the largest magnitudes, or of a longer format.
-
-        A p-value, what was seen, and its cause, if it is known.
-        """
+    def _looks(self, x: Array) -> dict[str, _Look]:
+        """All of them, by name; ``x``: the values that are looked at closely."""
+        claim, ordered = self._claim, np.sort(np.abs(x))
         _, top = self._largest.values()
-        zeros = int(np.count_nonzero(precision.last_digits(top) % 2 == 0))
-        p = float(scipy.special.bdtrc(zeros - 1, len(top), _ZERO)) if zeros else 1.0
-        cause = ""
-        says = f"the last of {precision.bits} digits is 0 in {zeros:,} of the {len(top):,} largest"
-        if 24 < precision.bits < 53 and _relative(nonzero(x), precision):
-            short = _ZERO ** min(len(x), 1000)
-            if short < p:
-                p = short
-                spare = 53 - precision.bits
-                says = f"zero bits at the end of every double: {spare}"
-                cause = f"a shorter number format: the last {spare} binary digits are always 0"
-        return min(1.0, 2 * p), says, cause
-
-    def _grids(self, x: Array, precision: Precision) -> dict[str, Grid]:
-        """Grids behind single values, and behind lengths and angles of pairs."""
-        grids = {
-            name: on_a_grid(*sides)
-            for name, sides in single_values(x, self._claim, precision).items()
+        precision = Precision.of(np.concatenate([x, top]), claim.scale)
+        pairs = self._pairs() if claim.family == "gaussian" else {}
+        p, bits, distinct = self._bulk.repeats(claim, precision)
+        p_top, distinct_top = self._largest.repeats(claim, precision)
+        return {
+            "magnitudes": _counted("magnitudes", *_duplicates(ordered, 2.0**_VALUE_BITS)),
+            "equal neighbours": self._equal_neighbours(),
+            "strips": _strips(ordered, claim),
+            **_equal_pairs(pairs),
+            "lattice": _lattice(x, claim.standard_deviation),
+            "all values": _Look(
+                p,
+                bits,
+                f"{distinct}: {bits:.1f} bits",
+                _few_bits(bits),
+                {"all values": distinct} if distinct else {},
+            ),
+            "largest values": _Look(p_top, effect=distinct_top),
+            "digits": _zero_digits(x, top, precision),
+            "grid": _grid(x, pairs, claim, precision),
         }
-        if self._claim.family == "gaussian":
-            for layout, (a, b) in self._sides().items():
-                for name, sides in lengths_and_angles(a, b, self._claim, precision).items():
-                    grids[f"{name} of {layout}"] = on_a_grid(*sides)
-        return grids
 
-    def _strips(self, ordered: Array) -> list[tuple[float, float]]:
-        """Duplicates in each of 16 strips of |value| that the claimed law hits equally often."""
-        q = np.arange(1, _STRIPS) / _STRIPS
-        edges = (
-            scipy.special.ndtri((1 + q) / 2) if self._claim.family == "gaussian" else -np.log1p(-q)
-        )
-        places = np.searchsorted(ordered, edges * self._claim.scale)
-        # Given how many values fall into a strip, they are independent, with atoms of at most 2^-20
-        # over its probability.
-        parts = np.split(ordered, places)
-        found = [_duplicates(part, 2.0**_VALUE_BITS / _STRIPS) for part in parts]
-        return [(p, b + math.log2(_STRIPS)) for p, b in found]
+    def _equal_neighbours(self) -> _Look:
+        """Values that equal in magnitude a fixed one of those before: each with P ≤ 2^-20."""
+        near = list(zip(self._equal, self._near, strict=True))
+        tails = [
+            float(scipy.special.bdtrc(equal - 1, pairs, 2.0**-_VALUE_BITS)) if equal else 1.0
+            for equal, pairs in near
+        ]
+        # calls of one value have no neighbours
+        bits = [math.log2(pairs / max(equal, 1)) for equal, pairs in near if pairs]
+        return _counted("equal neighbours", bonferroni(tails), min(bits, default=math.inf))
 
-    def _pairs(self) -> dict[str, Bins]:
-        """Squared lengths and angles to 9 digits, of neighbours and of a call's two halves."""
-        bins = {}
-        for name, (a, b) in self._sides().items():
-            bins[f"lengths of {name}"] = _rounded(np.log(np.maximum(a * a + b * b, 1e-300)))
-            bins[f"angles of {name}"] = _rounded(np.arctan2(b, a))
-        return bins
-
-    def _sides(self) -> dict[str, tuple[Array, Array]]:
-        """First and second values of pairs, in claimed standard deviations."""
+    def _pairs(self) -> dict[str, tuple[Array, Array]]:
+        """First and second values of pairs, in claimed standard deviations, by their layout."""
         near = [h for pair in self._stretches for h in pair if h.shape[1] > 1]
         layouts = {
             "neighbours": [
@@ -276,35 +223,34 @@ class Granularity:
             ],
             "halves": [(a.ravel(), b.ravel()) for a, b in self._stretches],
         }
-        found = {}
+        pairs = {}
         for name, stretches in layouts.items():
             if stretches:
                 a, b = (
                     np.clip(np.concatenate(side) / self._claim.scale, -_FARTHEST, _FARTHEST)
                     for side in zip(*stretches, strict=True)
                 )
-                found[name] = a, b
-        return found
-
-    def _lattice(self, x: Array) -> tuple[float | None, float]:
-        """The coarsest step 2^-k or 10^-k above 2^-24 σ that divides all values, and a p-value."""
-        x = x[:: max(1, len(x) // _LATTICE_VALUES)]
-        finest = _LATTICE * self._claim.standard_deviation
-        m = int(np.count_nonzero((np.abs(x) < self._claim.standard_deviation / 2) & (x != 0)))
-        for base in (10.0, 2.0) if m else ():
-            k = math.ceil(-math.log(finest, base)) - 1  # base^-k is the finest step above the limit
-            if _multiples(x, base**-k):
-                while (
-                    _multiples(x, base ** (1 - k))
-                    and base ** (1 - k) < self._claim.standard_deviation
-                ):
-                    k -= 1
-                return base**-k, min(1.0, 2 * 2.0 ** -min(m, 1000))
-        return None, 1.0
+                pairs[name] = a, b
+        return pairs
 
 
-def _rounded(x: Array) -> Bins:
-    return np.floor(x * _DIGITS).astype(np.int64)
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A p-value; bits of resolution, where they are counted; what it says if it decides."""
+
+    p: float
+    bits: float = math.inf
+    effect: str = ""
+    cause: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _few_bits(bits: float) -> str:
+    return f"noise of {bits:.1f} bits only"
+
+
+def _counted(name: str, p: float, bits: float) -> _Look:
+    return _Look(p, bits, f"about {bits:.1f} effective bits in {name}", _few_bits(bits))
 
 
 def _duplicates(ordered: Array | Bins, atoms: float) -> tuple[float, float]:
@@ -317,12 +263,71 @@ def _duplicates(ordered: Array | Bins, atoms: float) -> tuple[float, float]:
         return 1.0, math.log2(atoms)
     new = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1], [True]]))
     runs = np.diff(new).astype(np.float64)
-    repeats = n - len(runs)
     pairs = float((runs * (runs - 1)).sum()) / 2
     bits = math.log2(n * (n - 1) / 2 / max(pairs, 1.0))
-    if not repeats:
-        return 1.0, bits
-    return float(scipy.special.gammainc(repeats, poisson_bound(n, atoms))), bits
+    return repeats_p(n - len(runs), n, atoms), bits
+
+
+def _strips(ordered: Array, claim: Claim) -> _Look:
+    """Duplicates in each of 16 strips of |value| that the claimed law hits equally often.
+
+    Given how many values fall into a strip, they are independent, with atoms of at most 2^-20 over
+    its probability.
+    """
+    q = np.arange(1, _STRIPS) / _STRIPS
+    edges = scipy.special.ndtri((1 + q) / 2) if claim.family == "gaussian" else -np.log1p(-q)
+    strips = np.split(ordered, np.searchsorted(ordered, edges * claim.scale))
+    p, bits = zip(*(_duplicates(x, 2.0**_VALUE_BITS / _STRIPS) for x in strips), strict=True)
+    return _counted("strips", bonferroni(p), min(bits) + math.log2(_STRIPS))
+
+
+def _equal_pairs(pairs: Mapping[str, tuple[Array, Array]]) -> dict[str, _Look]:
+    """Equal squared lengths and equal angles, to 9 digits."""
+    looks = {}
+    for layout, (a, b) in pairs.items():
+        for name, x in (
+            (f"lengths of {layout}", np.log(np.maximum(a * a + b * b, 1e-300))),
+            (f"angles of {layout}", np.arctan2(b, a)),
+        ):
+            bins = np.sort(np.floor(x * _DIGITS).astype(np.int64))
+            looks[name] = _counted(name, *_duplicates(bins, 2.0**_PAIR_BITS))
+    return looks
+
+
+def _lattice(x: Array, deviation: float) -> _Look:
+    """The coarsest step 2^-k or 10^-k above 2^-24 σ that divides all values."""
+    x = x[:: max(1, len(x) // _LATTICE_VALUES)]
+    m = int(np.count_nonzero((np.abs(x) < deviation / 2) & (x != 0)))
+    for base in (10.0, 2.0) if m else ():
+        # base^-k is the finest step above the limit
+        k = math.ceil(-math.log(_LATTICE * deviation, base)) - 1
+        if _multiples(x, base**-k):
+            while _multiples(x, base ** (1 - k)) and base ** (1 - k) < deviation:
+                k -= 1
+            step, p = base**-k, min(1.0, 2 * 2.0 ** -min(m, 1000))
+            effect, details = f"all values are multiples of {step:g}", {"lattice step": step}
+            return _Look(p, effect=effect, cause=f"rounded to {step:g}", details=details)
+    return _Look(1.0)
+
+
+def _multiples(x: Array, step: float) -> bool:
+    scaled = x / step
+    return bool((np.abs(scaled - np.rint(scaled)) <= 1e-6).all())
+
+
+def _zero_digits(x: Array, top: Array, precision: Precision) -> _Look:
+    """Last digits that are always 0: of the largest magnitudes, or of a longer format."""
+    zeros = int(np.count_nonzero(precision.last_digits(top) % 2 == 0))
+    p = float(scipy.special.bdtrc(zeros - 1, len(top), _ZERO)) if zeros else 1.0
+    effect = f"the last of {precision.bits} digits is 0 in {zeros:,} of the {len(top):,} largest"
+    cause = ""
+    if 24 < precision.bits < 53 and _relative(nonzero(x), precision):
+        short = _ZERO ** min(len(x), 1000)
+        if short < p:
+            p, spare = short, 53 - precision.bits
+            effect = f"zero bits at the end of every double: {spare}"
+            cause = f"a shorter number format: the last {spare} binary digits are always 0"
+    return _Look(min(1.0, 2 * p), effect=effect, cause=cause)
 
 
 def _relative(x: Array, precision: Precision) -> bool:
@@ -333,9 +338,22 @@ def _relative(x: Array, precision: Precision) -> bool:
     return len(np.unique(exponent[odd & ends])) >= _BINADES
 
 
-def _multiples(x: Array, step: float) -> bool:
-    scaled = x / step
-    return bool((np.abs(scaled - np.rint(scaled)) <= 1e-6).all())
+def _grid(
+    x: Array, pairs: Mapping[str, tuple[Array, Array]], claim: Claim, precision: Precision
+) -> _Look:
+    """Grids behind single values, and behind lengths and angles of pairs."""
+    grids = {name: on_a_grid(*sides) for name, sides in single_values(x, claim, precision).items()}
+    for layout, (a, b) in pairs.items():
+        for name, sides in lengths_and_angles(a, b, claim, precision).items():
+            grids[f"{name} of {layout}"] = on_a_grid(*sides)
+    what = min(grids, key=lambda name: grids[name].p)
+    grid, law = grids[what], grids[what].says(what)
+    return _Look(
+        min(1.0, len(grids) * grid.p),
+        effect=f"uniforms of {grid.bits} bits: {law}",
+        cause=_cause_of_grid(grid.bits, law),
+        details={"uniforms": grid.bits},
+    )
 
 
 def _cause_of_grid(bits: int, law: str) -> str:

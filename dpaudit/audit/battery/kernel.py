@@ -10,6 +10,7 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.audit.battery import detectable_effect
+from dpaudit.audit.battery.parts import nothing
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni
@@ -137,7 +138,7 @@ class Kernel:
                 parts[name] = float(scipy.special.chdtrc(degrees, square))
                 excess[name] = square / degrees, f.vectors
         if not parts:
-            return Evidence(p=1.0, statistic=1.0, effect="too few values to compare")
+            return nothing("too few values to compare", statistic=1.0)
         worst = min(parts, key=lambda name: parts[name])
         ratio, vectors = excess[worst]
         most = max(f.vectors for f in self._features.values())

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.audit.battery._digits import Precision
-from dpaudit.audit.battery.predictable.linear.berlekamp_massey import shortest_recurrence
+from dpaudit.audit.battery.parts import DISCRETE, Part, nothing
+from dpaudit.audit.battery.predictable.berlekamp_massey import shortest_recurrence
+from dpaudit.audit.battery.resolution import Precision
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni
@@ -104,6 +105,7 @@ class LastDigits:
     harm = "messages"
     causal_order = 7
     costly = True
+    loops = "dpaudit.audit.battery.predictable.loops"
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
         self._claim = claim
@@ -142,16 +144,14 @@ class LastDigits:
     def evidence(self, *, alpha: float) -> Evidence:
         del alpha
         if self._claim.discrete:
-            effect = "not applicable: the claimed law is discrete"
-            return Evidence(p=1.0, statistic=0.0, effect=effect)
+            return nothing(DISCRETE)
         if not self._stretches:
-            return Evidence(p=1.0, statistic=0.0, effect="too few values")
+            return nothing("too few values")
         x = np.concatenate([s.values for s in self._stretches])
         precision = Precision.of(x, self._claim.scale)
         digits = min(_DIGITS, precision.bits - _LEADING)
         if digits < 1:
-            effect = f"not applicable: values have {precision.bits} digits"
-            return Evidence(p=1.0, statistic=0.0, effect=effect)
+            return nothing(f"not applicable: values have {precision.bits} digits")
         last = [precision.last_digits(s.values) for s in self._stretches]
         views = (
             ("place", self._by_place(last, digits)),
@@ -160,12 +160,12 @@ class LastDigits:
             ("call before", self._by_call(precision, digits)),
             ("frequency", self._frequencies(np.concatenate(last), x, digits)),
         )
-        found = {name: min(seen, default=_Seen(1.0, "")) for name, seen in views}
+        found = {name: min(seen, default=Part(1.0, "")) for name, seen in views}
         parts = {name: seen.p for name, seen in found.items()}
         worst = min(parts, key=lambda name: max(parts[name], _ALIKE))
         effect = f"nothing in the last {digits} of {precision.bits} digits of {len(x):,} values"
         if parts[worst] < _CERTAIN:
-            effect = found[worst].says
+            effect = found[worst].effect
         details: dict[str, Any] = {"digits": precision.bits, "values": len(x)}
         blind = BlindSpot(
             test="last-digits",
@@ -184,7 +184,7 @@ class LastDigits:
             details=details,
         )
 
-    def _frequencies(self, last: npt.NDArray[np.uint8], x: Array, digits: int) -> Iterator[_Seen]:
+    def _frequencies(self, last: npt.NDArray[np.uint8], x: Array, digits: int) -> Iterator[Part]:
         """How often each sum of digits modulo 2 is 1, alone and with the sign."""
         large = np.abs(x) >= self._claim.standard_deviation / 2  # where sums lose one digit at most
         last, x = last[large], x[large]
@@ -202,9 +202,9 @@ class LastDigits:
             p = min(1.0, (4 << digits) * math.exp(-0.5 * len(x) * beyond[which] ** 2))
             odd = (1 - means[which]) / 2
             says = f"the sum of digits {places} from the end{name} is odd in {odd:.2%}"
-            yield _Seen(p, f"{says} of {len(x):,} values")
+            yield Part(p, f"{says} of {len(x):,} values")
 
-    def _by_place(self, last: list[npt.NDArray[np.uint8]], digits: int) -> Iterator[_Seen]:
+    def _by_place(self, last: list[npt.NDArray[np.uint8]], digits: int) -> Iterator[Part]:
         """Each digit against each binary digit of a place."""
         names = list(self._stretches[0].places())
         shift = np.arange(_PLACE_BITS)[:, None]
@@ -227,9 +227,9 @@ class LastDigits:
         i, k, j = map(int, np.unravel_index(int(np.argmax(score)), score.shape))
         says = f"{_digit(j)} follows binary digit {k} of {names[i]}"
         p = min(1.0, 2 * score.size * math.exp(-0.5 * float(score[i, k, j])))
-        yield _Seen(p, f"{says}: {_share(products[i, k, j] / n, n)}")
+        yield Part(p, f"{says}: {_share(products[i, k, j] / n, n)}")
 
-    def _by_call(self, precision: Precision, digits: int) -> Iterator[_Seen]:
+    def _by_call(self, precision: Precision, digits: int) -> Iterator[Part]:
         """Each digit against the same place of the call before."""
         total, sums, n = np.zeros(digits), np.zeros((2, digits)), 0
         for (call, before), (following, after) in itertools.pairwise(self._heads):
@@ -243,17 +243,7 @@ class LastDigits:
             beyond = np.abs(total / n - sums[0] * sums[1] / n**2)
             j = int(np.argmax(beyond))
             says = f"{_digit(j)} is that of the same place of the call before"
-            yield _Seen(
-                _covariance_p(beyond, n, tries=digits), f"{says}: {_share(total[j] / n, n)}"
-            )
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class _Seen:
-    """A p-value for all that was tried, and what it says."""
-
-    p: float
-    says: str
+            yield Part(_covariance_p(beyond, n, tries=digits), f"{says}: {_share(total[j] / n, n)}")
 
 
 def _signs(last: npt.NDArray[np.uint8], digits: int) -> Array:
@@ -269,7 +259,7 @@ def _covariance_p(beyond: npt.NDArray[np.float64] | float, n: Any, *, tries: int
 
 def _order(
     last: list[npt.NDArray[np.uint8]], values: list[Array], claim: Claim, digits: int
-) -> Iterator[_Seen]:
+) -> Iterator[Part]:
     """Each digit against each other one, signs and sizes, at other places."""
     reach = min(_LAGS, max(map(len, values)) - 1)
     series = [*range(digits), _SIGNS, _SIZES]
@@ -300,7 +290,7 @@ def _order(
     p = _covariance_p(beyond, terms, tries=beyond.size)
     other = {_SIGNS: "the sign", _SIZES: "whether |value| is large"}.get(b, _digit(b))
     where = f"{abs(lag):,} {'after' if lag > 0 else 'before'}"
-    yield _Seen(p, f"{_digit(a)} is {other} {where}: {_share(shares[pair, at], int(terms[at]))}")
+    yield Part(p, f"{_digit(a)} is {other} {where}: {_share(shares[pair, at], int(terms[at]))}")
 
 
 def _correlations(stretches: list[Array], length: int) -> Array:
@@ -320,7 +310,7 @@ def _correlations(stretches: list[Array], length: int) -> Array:
     return np.asarray(scipy.fft.irfft(np.moveaxis(total, 0, 2), 2 * length))
 
 
-def _registers(last: list[npt.NDArray[np.uint8]], digits: int) -> Iterator[_Seen]:
+def _registers(last: list[npt.NDArray[np.uint8]], digits: int) -> Iterator[Part]:
     """Held-out digits that a short linear recurrence predicts."""
     long = [x for x in last if len(x) >= _LEARNED + _PREDICTED][:_REGISTERS]
     for x in long:
@@ -334,7 +324,7 @@ def _registers(last: list[npt.NDArray[np.uint8]], digits: int) -> Iterator[_Seen
             hits = int(np.count_nonzero(held_out))
             p = float(scipy.special.bdtrc(hits - 1, _PREDICTED, (1 + _ANY_BIAS) / 2))
             says = f"{_digit(j)} follows from the {length} before it (a shift register): {hits:,} "
-            yield _Seen(
+            yield Part(
                 min(1.0, len(long) * digits * p),
                 f"{says}of {_PREDICTED:,} held-out digits predicted",
             )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.audit.battery._distinct import poisson_bound
-from dpaudit.audit.battery._grids import on_a_grid
+from dpaudit.audit.battery.parts import Part, least, nothing
+from dpaudit.audit.battery.resolution import on_a_grid, repeats_p
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni, kolmogorov_p
@@ -46,7 +45,7 @@ class Norms:
     with probability at most 0.3e-11·√d, and 2^-32 more is allowed for what lies behind them; the
     number of repeats is at most Poisson, exactly (as for granularity). And whether lengths, or
     their probabilities under χ_d, lie on a grid of 2^-16 to 2^-37
-    (:func:`~dpaudit.audit.battery._grids.on_a_grid`). Rows of float32 numbers have lengths much
+    (:func:`~dpaudit.audit.battery.resolution.on_a_grid`). Rows of float32 numbers have lengths much
     finer than both. Combined by Bonferroni.
     """
 
@@ -87,12 +86,12 @@ class Norms:
             if counts.sum() >= _FEWEST_ROWS
         }
         if not law:
-            return Evidence(p=1.0, statistic=0.0, effect="too few vectors")
+            return nothing("too few vectors")
         worst = min(law, key=lambda d: law[d][1])
         distance, rows = law[worst][0], int(self._counts[worst].sum())
         squares = {d: np.concatenate(self._squares[d]) for d in law if d in self._squares}
-        alike, alike_says = _least(_equal(x, d) for d, x in squares.items())
-        grid, grid_says = _least(_on_grids(x, d) for d, x in squares.items())
+        alike, alike_says = least(sorted(_equal(x, d) for d, x in squares.items()))
+        grid, grid_says = least(sorted(_on_grids(x, d) for d, x in squares.items()))
         effect = (
             f"largest distance of distribution functions {distance:.2e} "
             f"over {rows:,} vectors of {worst}"
@@ -108,30 +107,21 @@ class Norms:
         )
 
 
-def _least(found: Iterable[tuple[float, str]]) -> tuple[float, str]:
-    """The least p-value, times their number, and what it says."""
-    all_found = list(found) or [(1.0, "")]
-    p, says = min(all_found)
-    return min(1.0, len(all_found) * p), says
-
-
 def _inner_edges(d: int) -> npt.NDArray[np.float64]:
     edges = math.sqrt(d) - _REACH + np.arange(1, _CELLS) * (2 * _REACH / _CELLS)
     return np.asarray(np.maximum(edges, 0.0))
 
 
-def _equal(square: Array, d: int) -> tuple[float, str]:
+def _equal(square: Array, d: int) -> Part:
     """A p-value of equal lengths, and how many there are."""
     ordered = np.sort(np.floor(np.log(np.maximum(square, 1e-300)) / _ROUNDED))
     repeats = int(np.count_nonzero(ordered[1:] == ordered[:-1]))
     says = f"{repeats:,} of {len(square):,} lengths of vectors of {d} occurred before"
-    if not repeats:
-        return 1.0, says
     atom = _FINE + 0.3 * math.sqrt(d) * _ROUNDED
-    return float(scipy.special.gammainc(repeats, poisson_bound(len(square), 1 / atom))), says
+    return Part(repeats_p(repeats, len(square), 1 / atom), says)
 
 
-def _on_grids(square: Array, d: int) -> tuple[float, str]:
+def _on_grids(square: Array, d: int) -> Part:
     """A p-value of grids of the lengths, and of their probabilities in the nearer tail."""
     square = square[:_ON_GRIDS]
     below = square < d
@@ -142,4 +132,5 @@ def _on_grids(square: Array, d: int) -> tuple[float, str]:
         "P(length < |z|)": on_a_grid(scipy.special.chdtr(d, square[below]), blur[below]),
         "P(length > |z|)": on_a_grid(scipy.special.chdtrc(d, square[~below]), blur[~below]),
     }
-    return _least((g.p, f"{g.says(what)}, for vectors of {d}") for what, g in grids.items())
+    says = f"for vectors of {d}"
+    return least(sorted(Part(g.p, f"{g.says(what)}, {says}") for what, g in grids.items()))

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.audit.battery import detectable_effect
+from dpaudit.audit.battery.parts import nothing
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import normal_two_sided
@@ -54,7 +55,7 @@ class Timing:
 
     def evidence(self, *, alpha: float) -> Evidence:
         if self._calls < _LEAST:
-            return Evidence(p=1.0, statistic=0.0, effect="too few timed short calls")
+            return nothing("too few timed short calls")
         r, error = self._sum / self._weight, 1 / math.sqrt(self._weight)
         low, high = max(-1.0, r - 1.96 * error), min(1.0, r + 1.96 * error)
         p = float(normal_two_sided(r / error))

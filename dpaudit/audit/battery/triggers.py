@@ -10,6 +10,7 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.audit.battery.drift import chi_square_score
+from dpaudit.audit.battery.parts import nothing
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.stats import bonferroni, chi_square_two_sided, normal_two_sided
@@ -177,7 +178,7 @@ class Triggers:
 
     def evidence(self, *, alpha: float) -> Evidence:
         if not self._dims:
-            return Evidence(p=1.0, statistic=0.0, effect="no values")
+            return nothing("no values")
         parts: dict[str, float] = {}
         effects: dict[str, str] = {}
         tried = 4 * sum(e.calls for e in self._extremes.values())

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.audit.battery import detectable_effect
+from dpaudit.audit.battery.parts import nothing
 from dpaudit.audit.block import cell_probabilities
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
@@ -80,7 +81,7 @@ class ValueDependence:
     def evidence(self, *, alpha: float) -> Evidence:
         groups = self._groups
         if len(groups) < 2:
-            return Evidence(p=1.0, statistic=0.0, effect="the sampler is not told a value")
+            return nothing("the sampler is not told a value")
         n = sum(g.n for g in groups.values())
         total = sum(g.total for g in groups.values())
         square = sum(g.square for g in groups.values())

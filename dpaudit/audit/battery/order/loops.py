@@ -1,14 +1,15 @@
-"""Compiled loops over values and events; only imported once a block has come."""
+"""Compiled loops over values and events."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 from numba.core import types
 from numba.extending import intrinsic
+
+from dpaudit.vectors.random_words import jit
 
 __all__ = [
     "biased_pairs",
@@ -16,13 +17,10 @@ __all__ = [
     "count_places",
     "events",
     "fold",
-    "odd_products",
     "ones_of_pairs",
     "sums_of_eight",
     "use_once",
 ]
-
-_jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False)
 
 
 def _generate_ones(typing: Any, word: Any) -> Any:
@@ -39,22 +37,7 @@ def _generate_ones(typing: Any, word: Any) -> Any:
 _ones: Any = intrinsic(_generate_ones)
 
 
-@_jit
-def odd_products(shifted, odd):  # type: ignore[no-untyped-def]
-    """Add to ``odd[a, b]``, 0 < a < b, the ones of shifted[0] ^ shifted[a] ^ shifted[b]."""
-    lags, words = shifted.shape
-    base = np.empty(words, np.uint64)
-    for a in range(1, lags - 1):
-        for i in range(words):
-            base[i] = shifted[0, i] ^ shifted[a, i]
-        for b in range(a + 1, lags):
-            total = np.uint64(0)
-            for i in range(words):
-                total += _ones(base[i] ^ shifted[b, i])
-            odd[a, b] += np.int64(total)
-
-
-@_jit
+@jit
 def biased_pairs(shifted, least, first, second):  # type: ignore[no-untyped-def]
     """0 < a < b where the ones of shifted[0] ^ shifted[a] ^ shifted[b] lie ``least`` from half.
 
@@ -79,18 +62,21 @@ def biased_pairs(shifted, least, first, second):  # type: ignore[no-untyped-def]
     return found
 
 
-@_jit
+@jit
 def ones_of_pairs(shifted, first, second, ones):  # type: ignore[no-untyped-def]
-    """Ones of shifted[0] ^ shifted[a] ^ shifted[b] for each a of ``first``, b of ``second``."""
+    """Add to ``ones`` those of shifted[0] ^ shifted[a] ^ shifted[b], for each pair a, b.
+
+    a from ``first``, b from ``second``.
+    """
     for k in range(len(ones)):
         now, near, far = shifted[0], shifted[first[k]], shifted[second[k]]
         total = np.uint64(0)
         for i in range(len(now)):
             total += _ones(now[i] ^ near[i] ^ far[i])
-        ones[k] = np.int64(total)
+        ones[k] += np.int64(total)
 
 
-@_jit
+@jit
 def sums_of_eight(z, sums, squares):  # type: ignore[no-untyped-def]
     """Σz and Σz² of each eight consecutive values, added to ``sums`` and ``squares``.
 
@@ -103,7 +89,7 @@ def sums_of_eight(z, sums, squares):  # type: ignore[no-untyped-def]
         squares[i] += ((a * a + b * b) + (c * c + d * d)) + ((e * e + f * f) + (g * g + h * h))
 
 
-@_jit
+@jit
 def events(z, limit, where):  # type: ignore[no-untyped-def]
     """Indices of values beyond ±limit into ``where``, which is as long; returns their number."""
     found = 0
@@ -114,7 +100,7 @@ def events(z, limit, where):  # type: ignore[no-untyped-def]
     return found
 
 
-@_jit
+@jit
 def count_places(z, largest, smallest):  # type: ignore[no-untyped-def]
     """Count in which of eight places the largest and the smallest of each eight values stand."""
     for start in range(0, len(z) // 8 * 8, 8):
@@ -130,7 +116,7 @@ def count_places(z, largest, smallest):  # type: ignore[no-untyped-def]
         smallest[bottom] += 1
 
 
-@_jit
+@jit
 def count_orders(z, counts):  # type: ignore[no-untyped-def]
     """Count, by the bits a < b, b < c, a < c, the orders of each three values."""
     for start in range(0, len(z) // 3 * 3, 3):
@@ -138,7 +124,7 @@ def count_orders(z, counts):  # type: ignore[no-untyped-def]
         counts[4 * (a < b) + 2 * (b < c) + (a < c)] += 1
 
 
-@_jit
+@jit
 def _look(above, below, period, found, places):  # type: ignore[no-untyped-def]
     for i in range(period):
         up, down = above[i], below[i]
@@ -153,7 +139,7 @@ def _look(above, below, period, found, places):  # type: ignore[no-untyped-def]
             found[period, 3], places[period, 3] = down, i
 
 
-@_jit
+@jit
 def _advance(quotient, residue, period):  # type: ignore[no-untyped-def]
     """From places modulo ``period`` − 1 to places modulo ``period``; quotients below periods."""
     # in 16 bits at each step, so that 32 are done at once
@@ -164,7 +150,7 @@ def _advance(quotient, residue, period):  # type: ignore[no-untyped-def]
         quotient[i] = np.int16(quotient[i] + less)
 
 
-@_jit
+@jit
 def _fold(above, below, longest, found, places):  # type: ignore[no-untyped-def]
     half = longest // 2
     counts = np.zeros((2, longest), np.int32)
@@ -220,7 +206,6 @@ def use_once() -> None:
     count_places(z, counts[0], counts[1])
     count_orders(z, counts[0])
     sums_of_eight(z, np.zeros(8), np.zeros(8))
-    odd_products(shifted, np.zeros((4, 4), np.int64))
     biased_pairs(shifted, 0, where[:3], where[3:6])
     ones_of_pairs(shifted, where[:1], where[:1], where[1:2])
     fold(where, where, longest=64)

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.audit.battery.order.part import Part, fair_coins, least
+from dpaudit.audit.battery.order.loops import biased_pairs, ones_of_pairs
+from dpaudit.audit.battery.parts import Part, fair_coins, least
 
 __all__ = ["FAR", "FarLags", "Parities", "RowParities", "TwoLags"]
 
@@ -28,7 +29,6 @@ _FAR_ERRORS = 2.33  # standard errors, beyond which one pair in 50 is
 _FEWEST_WORDS = 4
 _SPARE = 128  # rows beyond the number of coordinates
 _MOST_COORDINATES = 1024
-Array = npt.NDArray[np.float64]
 Bits = npt.NDArray[np.bool_]
 Counts = npt.NDArray[np.int64]
 
@@ -134,7 +134,8 @@ class TwoLags:
     """
 
     def __init__(self) -> None:
-        self._odd = np.zeros((_LAGS + 1, _LAGS + 1), np.int64)
+        self._first, self._second = (lags + 1 for lags in np.triu_indices(_LAGS, 1))
+        self._odd = np.zeros(len(self._first), np.int64)
         self._coins = 0
 
     def update(self, signs: Bits) -> None:
@@ -147,28 +148,25 @@ class TwoLags:
         words = np.packbits(signs[: len(signs) // _WORD * _WORD]).view(">u8").astype(np.uint64)
         if len(words) < 2:
             return
-        from dpaudit.audit.battery.order.loops import odd_products  # loads a compiler
-
         now, after = words[:-1], words[1:]
         shifted = np.empty((_LAGS + 1, len(now)), np.uint64)
         shifted[0] = now
         for lag in range(1, _LAGS + 1):
             shifted[lag] = (now << np.uint64(lag)) | (after >> np.uint64(_WORD - lag))
         self._coins += _WORD * len(now)
-        odd_products(shifted, self._odd)
+        ones_of_pairs(shifted, self._first, self._second, self._odd)
 
     def parts(self) -> dict[str, Part]:
         """One part."""
         if not self._coins:
             return {}
-        upper = np.triu(np.ones(self._odd.shape, bool), 1)
-        upper[0] = False
-        total = np.where(upper, self._coins - 2 * self._odd, 0)
-        a, b = np.unravel_index(int(np.abs(total).argmax()), total.shape)
-        p = int(upper.sum()) * fair_coins(int(total[a, b]), self._coins)
+        totals = self._coins - 2 * self._odd
+        most = int(np.abs(totals).argmax())
+        a, b, total = self._first[most], self._second[most], int(totals[most])
+        p = len(totals) * fair_coins(total, self._coins)
         effect = (
             f"the product of the signs at lags 0, {a} and {b} is biased by "
-            f"{abs(int(total[a, b])) / self._coins:.4f} over {self._coins:,} places"
+            f"{abs(total) / self._coins:.4f} over {self._coins:,} places"
         )
         return {"signs at two lags": Part(min(1.0, p), effect)}
 
@@ -196,8 +194,6 @@ class FarLags:
 
     def parts(self) -> dict[str, Part]:
         """One part."""
-        from dpaudit.audit.battery.order.loops import biased_pairs, ones_of_pairs
-
         coins = min(self._drawn // _FAR_SHARE, len(self._signs) - 2 * FAR)
         choosing = min(_FAR_CHOOSING, coins // _FAR_SHARE_CHOOSING) // _WORD * _WORD
         judging = (coins - choosing) // _WORD * _WORD
@@ -211,7 +207,7 @@ class FarLags:
             return {}
         # beyond the farthest sign that chose
         shifted = _shifted_words(self._signs[choosing + FAR :], judging)
-        odd = np.empty(chosen, np.int64)
+        odd = np.zeros(chosen, np.int64)
         ones_of_pairs(shifted, first[:chosen], second[:chosen], odd)
         most = int(np.abs(judging - 2 * odd).argmax())
         total = judging - 2 * int(odd[most])

@@ -1,17 +1,15 @@
-"""Compiled loops over bits, words of generators and lattices; only imported once needed."""
+"""Compiled loops over bits and words of generators."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import numba
 import numpy as np
+
+from dpaudit.vectors.random_words import jit
 
 __all__ = [
     "array_states",
     "hashes",
     "known",
-    "lattice",
     "mark",
     "polar",
     "recurrence",
@@ -19,12 +17,10 @@ __all__ = [
     "use_once",
 ]
 
-_jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False)
-
 _N = 624
 
 
-@_jit
+@jit
 def recurrence(bits, taps):  # type: ignore[no-untyped-def]
     """Length of the shortest recurrence of ``bits`` (Massey 1969).
 
@@ -82,7 +78,7 @@ def recurrence(bits, taps):  # type: ignore[no-untyped-def]
     return length
 
 
-@_jit
+@jit
 def stepped(first, factor, add, mixes, start, out):  # type: ignore[no-untyped-def]
     """Words ``start`` … of states (m, n): x = factor·(x ^ x >> 30 if ``mixes``) + add (or number).
 
@@ -103,7 +99,7 @@ def stepped(first, factor, add, mixes, start, out):  # type: ignore[no-untyped-d
                 out[i - start, begin : begin + 512] = x
 
 
-@_jit
+@jit
 def array_states(key, start, state):  # type: ignore[no-untyped-def]
     """MT19937's state (624, n) after ``init_by_array`` of keys (words, n) and their numbers.
 
@@ -135,48 +131,7 @@ def array_states(key, start, state):  # type: ignore[no-untyped-def]
     state[0] = np.uint32(1 << 31)
 
 
-@_jit
-def _subtract(rows, mu, k, j):  # type: ignore[no-untyped-def]
-    times = np.rint(mu[k, j])
-    if times == 0:
-        return
-    for i in range(len(rows)):
-        rows[k, i] -= times * rows[j, i]
-    mu[k, j] -= times
-    for i in range(j):
-        mu[k, i] -= times * mu[j, i]
-
-
-@_jit
-def lattice(rows, mu, size, delta, most):  # type: ignore[no-untyped-def]
-    """Reduce ``rows`` (n, n) in place, given their Gram-Schmidt coefficients and squared sizes."""
-    n = len(rows)
-    k, swaps = 1, 0
-    while k < n and swaps < most:
-        _subtract(rows, mu, k, k - 1)
-        part = mu[k, k - 1]
-        if size[k] >= (delta - part * part) * size[k - 1]:
-            for j in range(k - 2, -1, -1):
-                _subtract(rows, mu, k, j)
-            k += 1
-            continue
-        swaps += 1
-        new = size[k] + part * part * size[k - 1]
-        turned = part * size[k - 1] / new
-        size[k], size[k - 1] = size[k - 1] * size[k] / new, new
-        for i in range(n):
-            rows[k, i], rows[k - 1, i] = rows[k - 1, i], rows[k, i]
-        for i in range(k - 1):
-            mu[k, i], mu[k - 1, i] = mu[k - 1, i], mu[k, i]
-        mu[k, k - 1] = turned
-        for i in range(k + 1, n):
-            above, here = mu[i, k - 1], mu[i, k]
-            mu[i, k - 1] = here + turned * (above - part * here)
-            mu[i, k] = above - part * here
-        k = max(k - 1, 1)
-
-
-@_jit
+@jit
 def _hash(a, b, c, cells):  # type: ignore[no-untyped-def]
     total = np.uint64(np.int64(np.floor(a * cells))) * np.uint64(0x9E3779B97F4A7C15)
     total += np.uint64(np.int64(np.floor(b * cells))) * np.uint64(0xC2B2AE3D27D4EB4F)
@@ -185,14 +140,14 @@ def _hash(a, b, c, cells):  # type: ignore[no-untyped-def]
     return total * np.uint64(0xBF58476D1CE4E5B9)
 
 
-@_jit
+@jit
 def hashes(values, cells, out):  # type: ignore[no-untyped-def]
     """Hashes (n,) of the cells, ``cells`` to a unit, in which three values (3, n) lie."""
     for i in range(len(out)):
         out[i] = _hash(values[0, i], values[1, i], values[2, i], cells)
 
 
-@_jit
+@jit
 def mark(words, shift, marks):  # type: ignore[no-untyped-def]
     """Set the bit of each hash's leading 64 − ``shift`` bits."""
     for word in words:
@@ -200,7 +155,7 @@ def mark(words, shift, marks):  # type: ignore[no-untyped-def]
         marks[at >> np.uint64(6)] |= np.uint64(1) << (at & np.uint64(63))
 
 
-@_jit
+@jit
 def known(values, cells, marks, shift, places, out):  # type: ignore[no-untyped-def]
     """Columns of ``values`` (3 or 2, n) whose hash is marked, and these hashes; their number.
 
@@ -216,7 +171,7 @@ def known(values, cells, marks, shift, places, out):  # type: ignore[no-untyped-
     return found
 
 
-@_jit
+@jit
 def polar(u, out, second_first):  # type: ignore[no-untyped-def]
     """Magnitudes (count, n) of Marsaglia's polar method from uniforms (m, n) of n seeds.
 
@@ -254,4 +209,3 @@ def use_once() -> None:
     mark(places.view(np.uint64), np.uint64(57), np.zeros(2, np.uint64))
     known(three, 2.0, np.zeros(2, np.uint64), np.uint64(57), places, places.view(np.uint64))
     polar(three, three.copy(), False)
-    lattice(np.eye(2), np.eye(2), np.ones(2), 0.99, 10)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.audit.battery.predictable.catalogue import PREFIX
+from dpaudit.audit.battery.predictable.loops import hashes, known, mark
 from dpaudit.protocols import Block
 
 __all__ = ["TOLERANCE", "Place", "Windows"]
@@ -171,8 +172,6 @@ class Index:
 
 def _marked(hashes: Seeds) -> Seeds:
     """A bit for each of the leading bits of a hash: whether it is one of these."""
-    from dpaudit.audit.battery.predictable.loops import mark  # loads a compiler
-
     marks = np.zeros(1 << _BITS - 6, np.uint64)
     mark(hashes, np.uint64(64 - _BITS), marks)
     return marks
@@ -180,8 +179,6 @@ def _marked(hashes: Seeds) -> Seeds:
 
 def _known(values: Floats, marks: Seeds) -> tuple[Places, Seeds]:
     """Columns of ``values`` (3 or 2, n) whose cells are marked, and their hashes."""
-    from dpaudit.audit.battery.predictable.loops import known  # loads a compiler
-
     near = np.empty(values.shape[1], np.int64)
     hashes = np.empty(len(near), np.uint64)
     values = np.ascontiguousarray(values)
@@ -191,8 +188,6 @@ def _known(values: Floats, marks: Seeds) -> tuple[Places, Seeds]:
 
 def _hash(cells: Floats) -> Seeds:
     """Hashes of the numbers (3, n) of cells."""
-    from dpaudit.audit.battery.predictable.loops import hashes  # loads a compiler
-
     found = np.empty(cells.shape[1], np.uint64)
     hashes(np.ascontiguousarray(cells), 1.0, found)
     return found

@@ -7,12 +7,18 @@ import pytest
 import scipy
 from support.battery import evidence_of
 
-from dpaudit.audit.battery._digits import Precision
-from dpaudit.audit.battery._distinct import Bulk, Largest, heaviest, survival
-from dpaudit.audit.battery._grids import on_a_grid, single_values
 from dpaudit.audit.battery.granularity import Granularity
 from dpaudit.audit.battery.last_digits import LastDigits
 from dpaudit.audit.battery.norms import Norms
+from dpaudit.audit.battery.resolution import (
+    Bulk,
+    Largest,
+    Precision,
+    heaviest,
+    on_a_grid,
+    single_values,
+    survival,
+)
 from dpaudit.audit.block import SampleBlock
 from dpaudit.claims import Claim
 from dpaudit.randomness import KeyedStream
@@ -84,7 +90,7 @@ def test_no_magnitude_of_rounded_noise_is_likelier_than_allowed(claim):
 
 
 def test_duplicates_are_seen_across_the_whole_run_in_little_memory(monkeypatch):
-    monkeypatch.setattr("dpaudit.audit.battery._distinct._KEPT", 1 << 12)
+    monkeypatch.setattr("dpaudit.audit.battery.resolution._KEPT", 1 << 12)
     rng = np.random.default_rng(3)
     bulk = Bulk(rng)
     blocks = [scipy.special.ndtri(uniforms(rng, 24, 20_000)) for _ in range(40)]

@@ -10,11 +10,10 @@ import scipy
 import torch
 from support.battery import evidence_of
 
-from dpaudit.audit.battery.predictable.linear.berlekamp_massey import shortest_recurrence
-from dpaudit.audit.battery.predictable.linear.linear_complexity import LinearComplexity, _chance
-from dpaudit.audit.battery.predictable.linear.registers import REGISTERS
-from dpaudit.audit.battery.predictable.linear.rejected import replayed
-from dpaudit.audit.battery.predictable.linear.stretches import LONGEST
+from dpaudit.audit.battery.predictable.berlekamp_massey import shortest_recurrence
+from dpaudit.audit.battery.predictable.bit_streams import LONGEST
+from dpaudit.audit.battery.predictable.linear_complexity import LinearComplexity, _chance
+from dpaudit.audit.battery.predictable.rejected import REGISTERS, replayed
 from dpaudit.audit.block import SampleBlock
 from dpaudit.audit.options import AuditOptions
 from dpaudit.audit.run import run_audit
@@ -284,11 +283,10 @@ def polar(u, *, second_first=False):
 
 
 def numbers(register, count):
-    rng, made = np.random.default_rng(7), []
+    rng = np.random.default_rng(7)
     state = [int(w) for w in rng.integers(1 << 31, 1 << min(63, register.wide), register.words)]
-    for _ in range(-(-count // register.block)):
-        made += [register.step(state) for _ in range(register.block)][::-1]
-    return made
+    made = register.numbers(state)(-(-count // register.block) * register.block)
+    return made.reshape(-1, register.block)[:, ::-1].ravel().tolist()
 
 
 @pytest.mark.parametrize(("name", "make"), [("LuaJIT", of_luajit), ("V8", of_v8)])
@@ -330,7 +328,7 @@ def test_registers_have_the_recurrences_of_their_names(name):
 def test_xorshift128_is_marsaglias():
     register = next(r for r in REGISTERS if r.name == "xorshift128")
     state = [123456789, 362436069, 521288629, 88675123]
-    assert [register.step(state) for _ in range(2)] == [3701687786, 458299110]
+    assert register.numbers(state)(2).tolist() == [3701687786, 458299110]
 
 
 def test_every_replay_is_paid_for():

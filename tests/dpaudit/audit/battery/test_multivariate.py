@@ -8,15 +8,22 @@ import pytest
 import scipy
 from support.battery import evidence_of
 
-from dpaudit.audit.battery._directions import best_frequencies, climb, scan
-from dpaudit.audit.battery._wishart import (
+from dpaudit.audit.battery.coordinates import Coordinates
+from dpaudit.audit.battery.covariance import (
+    Covariance,
     largest_eigenvalue_p,
     largest_eigenvalue_quantile,
+    off_diagonal_p,
     smallest_eigenvalue_p,
 )
-from dpaudit.audit.battery.coordinates import Coordinates
-from dpaudit.audit.battery.covariance import Covariance, off_diagonal_p
-from dpaudit.audit.battery.hidden_direction import HiddenDirection, fourth_order_p, phase_p
+from dpaudit.audit.battery.hidden_direction import (
+    HiddenDirection,
+    best_frequencies,
+    climb,
+    fourth_order_p,
+    phase_p,
+    scan,
+)
 from dpaudit.audit.battery.kernel import Kernel, _hotelling, _law
 from dpaudit.audit.block import SampleBlock
 from dpaudit.claims import Claim

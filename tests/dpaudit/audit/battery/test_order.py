@@ -6,8 +6,8 @@ import scipy
 
 from dpaudit.audit.battery.order.loops import fold
 from dpaudit.audit.battery.order.order import Order
-from dpaudit.audit.battery.order.part import fair_coins
 from dpaudit.audit.battery.order.signs import FarLags
+from dpaudit.audit.battery.parts import fair_coins
 from dpaudit.audit.battery.triggers import Triggers
 from dpaudit.audit.block import SampleBlock
 from dpaudit.claims import Claim

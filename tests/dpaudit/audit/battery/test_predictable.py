@@ -11,12 +11,10 @@ import pytest
 import torch
 from support.battery import evidence_of
 
-from dpaudit.audit.battery.predictable import mersenne, predictable, seed_sequence
-from dpaudit.audit.battery.predictable.catalogue import seedings
-from dpaudit.audit.battery.predictable.predictable import Predictable
-from dpaudit.audit.battery.predictable.seeds import dates, made_from, near, small
-from dpaudit.audit.battery.predictable.small_generators import GENERATORS
-from dpaudit.audit.battery.predictable.transforms import TRANSFORMS
+from dpaudit.audit.battery.predictable import generators, predictable
+from dpaudit.audit.battery.predictable.catalogue import TRANSFORMS, seedings
+from dpaudit.audit.battery.predictable.generators import GENERATORS
+from dpaudit.audit.battery.predictable.predictable import Predictable, dates, made_from, near, small
 from dpaudit.audit.battery.predictable.windows import TOLERANCE, Windows
 from dpaudit.audit.block import SampleBlock
 from dpaudit.audit.options import AuditOptions
@@ -39,21 +37,21 @@ def honest(*shape):
 @pytest.mark.parametrize("count", [1, 30, 227, 700])
 def test_twisters_are_those_of_numpy_and_python(count):
     words = [np.random.RandomState(int(s))._bit_generator.random_raw(count) for s in SEEDS[:5]]
-    np.testing.assert_array_equal(mersenne.by_genrand(SEEDS[:5], count), np.stack(words, 1))
+    np.testing.assert_array_equal(generators.by_genrand(SEEDS[:5], count), np.stack(words, 1))
     pythons = [random.Random(int(s)) for s in SEEDS]
     words = [[one.getrandbits(32) for _ in range(count)] for one in pythons]
-    np.testing.assert_array_equal(mersenne.by_array(SEEDS, count), np.stack(words, 1))
+    np.testing.assert_array_equal(generators.by_array(SEEDS, count), np.stack(words, 1))
 
 
 @pytest.mark.parametrize("count", [1, 9, 300])
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
-        (mersenne.by_seed_sequence, np.random.MT19937),
-        (seed_sequence.pcg64, np.random.PCG64),
-        (seed_sequence.pcg64_dxsm, np.random.PCG64DXSM),
-        (seed_sequence.philox, np.random.Philox),
-        (seed_sequence.sfc64, np.random.SFC64),
+        (generators.by_seed_sequence, np.random.MT19937),
+        (generators.pcg64, np.random.PCG64),
+        (generators.pcg64_dxsm, np.random.PCG64DXSM),
+        (generators.philox, np.random.Philox),
+        (generators.sfc64, np.random.SFC64),
     ],
 )
 def test_seed_sequences_are_numpys(ours, theirs, count):
@@ -120,7 +118,7 @@ def test_small_generators_give_their_published_numbers():
 
 def test_java_and_the_polar_method_give_nextgaussian():
     """``new Random(42).nextGaussian()``, as Java prints it."""
-    polar = {t.name: t for t in TRANSFORMS["gaussian"]}["polar"]
+    polar = {t.says: t for t in TRANSFORMS["gaussian"]}["the polar method"]
     u = GENERATORS["java.util.Random"](np.array([42], np.uint64), polar.needs(1))
     assert polar.apply(u, 1)[0, 0] == pytest.approx(1.1419053154730547, abs=1e-12)
 

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 import scipy
 
-from dpaudit.audit.battery._distinct import poisson_bound
 from dpaudit.audit.battery.drift import Drift
-from dpaudit.audit.battery.forks import Forks
 from dpaudit.audit.battery.granularity import Granularity
-from dpaudit.audit.battery.repeats import Repeats, _Law
+from dpaudit.audit.battery.repeats import Forks, Repeats, _Law
+from dpaudit.audit.battery.resolution import poisson_bound
 from dpaudit.audit.battery.spectrum import Spectrum
 from dpaudit.audit.battery.timing import Timing, _ranks
 from dpaudit.audit.battery.triggers import Triggers, _folded

@@ -7,20 +7,20 @@ state of a *known* generator: linear equations over GF(2), with some to spare.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cache
-from itertools import islice, product
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.audit.battery.predictable.linear.registers import REGISTERS, Register
 from dpaudit.audit.battery.predictable.windows import TOLERANCE
+from dpaudit.vectors import generators
+from dpaudit.vectors.generators import Words, Words64
 
-__all__ = ["Replay", "replayed"]
+__all__ = ["REGISTERS", "Register", "Replay", "replayed", "use_once"]
 
 Array = npt.NDArray[np.float64]
 
@@ -32,7 +32,68 @@ _STARTS = 256
 _MOST_PAIRS = 16  # in a row
 _HELD_OUT = 1_000
 _GLANCE = 8
+_TRIES = 16  # pairs of numbers per normal
 _FITS = 400  # states that are tried
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A generator, linear over GF(2), of numbers of ``bits`` bits.
+
+    Its state has ``words`` words of ``wide`` bits; ``start`` runs it on from one. A number is made
+    of ``each`` words: ``join``. ``block`` numbers are given out together, the last first.
+    """
+
+    name: str
+    words: int
+    wide: int
+    bits: int
+    start: Callable[[Words64], Words]
+    each: int = 1
+    join: Callable[[Words64], Words64] = np.asarray
+    block: int = 1
+
+    def numbers(self, state: Iterable[int]) -> Words:
+        """The numbers from a state on, in the order made: all m of each call that asks for m."""
+        words = self.start(np.array(state, np.uint64))
+        return lambda m: self.join(words(self.each * m))
+
+
+def _fifty_three(w: Words64) -> Words64:
+    """27 and 26 bits of two words, as Python and numpy combine them."""
+    return w[::2] >> np.uint64(5) << np.uint64(26) | w[1::2] >> np.uint64(6)
+
+
+def _low_first(w: Words64) -> Words64:
+    """Two words, as libstdc++'s ``generate_canonical`` combines them."""
+    return w[1::2] << np.uint64(32) | w[::2]
+
+
+_taus88 = partial(generators.tausworthe, size=32, parts=generators.TAUS88)
+_lfsr113 = partial(generators.tausworthe, size=32, parts=generators.LFSR113)
+_luajit = partial(generators.tausworthe, size=64, parts=generators.TW223)
+_v8 = partial(generators.xorshift128_plus, added=False)
+_OF_32_BITS = (
+    Register("xorshift32", 1, 32, 32, generators.xorshift32),
+    Register("xorshift128", 4, 32, 32, generators.xorshift128),
+    Register("taus88", 3, 32, 32, _taus88),
+    Register("lfsr113", 4, 32, 32, _lfsr113),
+    Register("WELL512a", 16, 32, 32, generators.well512),
+)
+REGISTERS = (
+    Register(
+        "TW223, the generator of LuaJIT", 4, 64, 52, _luajit,
+        join=lambda w: w & np.uint64((1 << 52) - 1),
+    ),
+    Register(
+        "xorshift128+ as V8 gives it (Node, Chrome)", 2, 64, 52, _v8,
+        join=lambda w: w >> np.uint64(12), block=64,
+    ),
+    Register("xorshift64", 1, 64, 64, generators.xorshift64),
+    *_OF_32_BITS,
+    *(replace(one, bits=53, each=2, join=_fifty_three) for one in _OF_32_BITS),
+    *(replace(one, bits=64, each=2, join=_low_first) for one in _OF_32_BITS),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +153,7 @@ def _leading(uniforms: Array, depth: int) -> list[int]:
 def _hits(system: _System, state: list[int], later: Array, *, swapped: bool) -> int:
     """How many of ``later`` follow from a state; none if the first few do not."""
     for part in (later[:_GLANCE], later):
-        given = islice(_polar(system, state, swapped=swapped, tries=16 * len(part)), len(part))
-        wanted = np.array(list(given))
+        wanted = _polar(system, state, swapped=swapped, count=len(part))
         part = part[: len(wanted)]
         near = np.abs(wanted - part) <= TOLERANCE * np.maximum(np.abs(part), 1.0)
         hits = int(np.count_nonzero(near))
@@ -102,25 +162,23 @@ def _hits(system: _System, state: list[int], later: Array, *, swapped: bool) -> 
     return hits
 
 
-def _polar(system: _System, state: list[int], *, swapped: bool, tries: int) -> Iterator[float]:
-    """The normals that follow the pairs that a state was learned from."""
-    numbers = _numbers(system.register, state, after=2 * system.pairs)
-    for _ in range(tries):
-        v, w = (2 * next(numbers) - 1 for _ in range(2))
-        s = v * v + w * w
-        if 0 < s < 1:
-            factor = math.sqrt(-2 * math.log(s) / s)
-            yield from (w * factor, v * factor) if swapped else (v * factor, w * factor)
+def _polar(system: _System, state: list[int], *, swapped: bool, count: int) -> Array:
+    """The first normals (n,) that follow the pairs that a state was learned from.
 
-
-def _numbers(register: Register, state: list[int], *, after: int) -> Iterator[float]:
-    """Uniforms; where blocks are given out backwards, the last word of one was learned first."""
-    state = list(state)
-    for _ in range(max(after, register.block) if register.block > 1 else after):
-        register.step(state)
-    while True:
-        block = [register.step(state) for _ in range(register.block)]
-        yield from (word * 2.0**-register.bits for word in reversed(block))
+    n is ``count``, less if hardly any pair is accepted. Where blocks are given out backwards, the
+    last word of one was learned first.
+    """
+    register = system.register
+    made = register.numbers(state)
+    made(max(2 * system.pairs, register.block) if register.block > 1 else 2 * system.pairs)
+    if register.block > 1:
+        made = generators.reversed_blocks(made, register.block)
+    v = 2 * (made(2 * _TRIES * count).reshape(-1, 2) * 2.0**-register.bits) - 1
+    s = v[:, 0] ** 2 + v[:, 1] ** 2
+    inside = (s > 0) & (s < 1)
+    v, s = v[inside], s[inside]
+    normals = v * np.sqrt(-2 * np.log(s) / s)[:, None]
+    return np.asarray(normals[:, :: -1 if swapped else 1].ravel()[:count])
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,14 +241,27 @@ def _solved(register: Register, pairs: int, depth: int) -> _System:
 
 def _equations(register: Register, count: int, depth: int) -> Iterator[int]:
     """Which bits of the state make each leading bit of the next words, the lowest bit first."""
-    unknowns = register.words * register.wide
-    places = np.arange(unknowns)
-    one = np.uint64(1) << (places % register.wide).astype(np.uint64)
-    state = [
-        np.where(places // register.wide == i, one, np.uint64(0)) for i in range(register.words)
-    ]
-    words = [register.step(state) >> (register.bits - depth) for _ in range(count)]
+    made = register.join(_words_of_units(register.start, register.words, register.wide))
+    words = list(made[:count] >> np.uint64(register.bits - depth))
     for word in reversed(words) if register.block > 1 else words:
         for place in range(depth):
             bits = (word >> np.uint64(place) & np.uint64(1)).astype(np.uint8)
             yield int.from_bytes(np.packbits(bits, bitorder="little").tobytes(), "little")
+
+
+@cache
+def _words_of_units(start: Callable[[Words64], Words], words: int, wide: int) -> Words64:
+    """The words (64, n) after each state in which one of n bits is set, the n-th in the n-th."""
+    units = np.zeros((words * wide, words), np.uint64)
+    place = np.arange(len(units))
+    units[place, place // wide] = np.uint64(1) << (place % wide).astype(np.uint64)
+    return np.stack([start(unit)(4 * _MOST_PAIRS) for unit in units], axis=1)
+
+
+def use_once() -> None:
+    """Call each loop of the test, here and elsewhere, on a few values: numba compiles then."""
+    from dpaudit.audit.battery.predictable import loops
+
+    loops.use_once()
+    for register in REGISTERS:
+        register.numbers(range(register.words))(1)

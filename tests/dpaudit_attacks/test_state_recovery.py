@@ -7,21 +7,21 @@ import pytest
 import torch
 from support.battery import evidence_of
 
-from dpaudit.audit.battery.predictable.state_recovery import mersenne_state as mersenne
-from dpaudit.audit.battery.predictable.state_recovery import state_recovery, uniforms
-from dpaudit.audit.battery.predictable.state_recovery.state_recovery import (
-    Prediction,
-    StateRecovery,
-    predictions,
-    ways,
-)
 from dpaudit.audit.options import AuditOptions
 from dpaudit.audit.run import run_audit
 from dpaudit.claims import Claim
 from dpaudit.options import words_of
 from dpaudit.samplers.callables import CallableSampler
+from dpaudit_attacks.state_recovery import inversions, state_recovery
+from dpaudit_attacks.state_recovery import mersenne_state as mersenne
+from dpaudit_attacks.state_recovery.state_recovery import (
+    Prediction,
+    StateRecovery,
+    predictions,
+    ways,
+)
 
-LAYOUTS = (uniforms.DOUBLE, uniforms.CANONICAL, uniforms.SINGLE, uniforms.LOW_24, uniforms.LOW_53)
+LAYOUTS = (*inversions.LAYOUTS, inversions.LOW_24, inversions.LOW_53)
 
 
 def seen(blocks, claim="gaussian:sigma=1", calls=1):
@@ -81,11 +81,11 @@ def test_a_layout_shows_only_what_is_certain(layout):
     assert ((numbers >= 0) & (numbers < 1)).all()
     error = 3 * 2.0**-layout.bits
     moved = numbers + np.random.default_rng(1).uniform(-error, error, len(numbers))
-    shown, known = layout.shown(uniforms.Uniforms(moved, np.full(len(numbers), error)))
+    shown, known = layout.shown(inversions.Uniforms(moved, np.full(len(numbers), error)))
     assert (shown == words & known).all()
     each = layout.bits / layout.words
     assert each - 5 < np.bitwise_count(known).mean() < each
-    exact, every = layout.shown(uniforms.Uniforms(numbers, np.zeros(len(numbers))))
+    exact, every = layout.shown(inversions.Uniforms(numbers, np.zeros(len(numbers))))
     assert np.bitwise_count(every).mean() == each
     assert (layout.nearest(numbers) == exact).all()
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dpaudit.audit.battery.predictable.loops import recurrence
+
 __all__ = ["Recurrence", "shortest_recurrence"]
 
 Bits = npt.NDArray[np.uint8]
@@ -71,8 +73,6 @@ def shortest_recurrence(bits: Bits) -> Recurrence:
     >>> shortest_recurrence(np.array([0, 0, 1, 0, 1, 1, 1, 0, 0, 1], np.uint8)).length
     3
     """
-    from dpaudit.audit.battery.predictable.loops import recurrence  # loads a compiler
-
     n = len(bits)
     words = np.zeros(n // 64 + 3, np.uint64)
     length = int(recurrence(np.ascontiguousarray(bits, np.uint8), words))

@@ -10,22 +10,25 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln
 
-from dpaudit.audit.battery.predictable.state_recovery.inversions import (
+from dpaudit.claims import Claim
+from dpaudit.protocols import Block, Stream
+from dpaudit.types import BlindSpot, Evidence
+from dpaudit_attacks.state_recovery.inversions import (
+    BLOCK,
+    DOUBLE,
     INVERSIONS,
     SINGLE_PRECISION,
+    TORCH_NORMAL,
     Inversion,
+    Layout,
+    Uniforms,
 )
-from dpaudit.audit.battery.predictable.state_recovery.mersenne_state import (
+from dpaudit_attacks.state_recovery.mersenne_state import (
     follows,
     recovered,
     top_bits_relation,
 )
-from dpaudit.audit.battery.predictable.state_recovery.polar import WAYS, polar_fits
-from dpaudit.audit.battery.predictable.state_recovery.uniforms import DOUBLE, Layout, Uniforms
-from dpaudit.audit.battery.predictable.windows import TOLERANCE
-from dpaudit.claims import Claim
-from dpaudit.protocols import Block, Stream
-from dpaudit.types import BlindSpot, Evidence
+from dpaudit_attacks.state_recovery.polar import WAYS, polar_fits
 
 __all__ = ["Prediction", "StateRecovery", "predictions"]
 
@@ -36,6 +39,7 @@ _ENOUGH = 0.99  # of the held-out values: no more values are needed
 _HELD_OUT = 128  # at least
 _LEAST = _SIZES[0] + _HELD_OUT  # values worth trying
 _FARTHEST = 1e6  # in units of the scale: beyond anything of the claimed law
+_TOLERANCE = 2.0**-19  # times the number, above 1: float32 is finer
 _ALIKE = 2.0**-16  # an honest value lies within the tolerance of a number at most so often
 
 Floats = npt.NDArray[np.float64]
@@ -150,6 +154,26 @@ class StateRecovery:
             },
         )
 
+    @staticmethod
+    def torch_state(
+        noise: Floats, *, std: float, errors: Floats | None = None
+    ) -> np.random.MT19937 | None:
+        """The generator just before ``torch.normal(0, std, (n,))`` gave ``noise`` (n,) on the CPU.
+
+        ``noise`` is float32's, known up to absolute ``errors`` (n,). About 2,000 values are enough
+        at full precision. None if no state fits. Of n that 16 does not divide the last 16 values
+        are made anew by torch, and are not used.
+        """
+        whole = len(noise) // BLOCK * BLOCK - (BLOCK if len(noise) % BLOCK else 0)
+        some = None if errors is None else errors[:whole] / std
+        uniforms = TORCH_NORMAL.back(noise[:whole] / std, some)
+        return recovered(*TORCH_NORMAL.layouts[0].shown(uniforms))
+
+    @staticmethod
+    def torch_noise(words: npt.NDArray[np.uint32], *, std: float) -> Floats:
+        """What ``torch.normal(0, std, (n,))`` makes of n words, n a multiple of 16."""
+        return std * TORCH_NORMAL.forth(TORCH_NORMAL.layouts[0].made(words))
+
 
 def ways(family: str) -> int:
     """How many ways are tried for a claimed family, each from values in all sizes."""
@@ -166,7 +190,7 @@ def predictions(values: Floats, *, family: str) -> Iterator[Prediction]:
         found: Prediction | None = None
         for says, used, given in attempts:
             wanted = values[used : used + len(given)]
-            alike = np.abs(given - wanted) <= TOLERANCE * np.maximum(np.abs(given), 1.0)
+            alike = np.abs(given - wanted) <= _TOLERANCE * np.maximum(np.abs(given), 1.0)
             one = Prediction(f"MT19937 and {says}", used, int(alike.sum()), len(wanted))
             if found is None or one.log_p < found.log_p:
                 found = one

@@ -2,39 +2,63 @@
 
 In k neighbours x of a congruential generator modulo m, Σ c_i·x_i is constant modulo m for a lattice
 of vectors c of determinant m: some are about m^(1/k) long. So Σ c_i·u_i modulo 1 hardly changes.
+
+Behind Marsaglia's polar method some pairs of uniforms were rejected, and leave gaps: a relation
+among four pairs holds where none of three was rejected, in (π/4)³ = 48 % of the windows.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.audit.battery.predictable.congruential.held_out import NOTHING, HeldOut, held_out
-from dpaudit.audit.battery.predictable.congruential.known import Known
-from dpaudit.audit.battery.predictable.congruential.reduction import inverse, reduced
-from dpaudit.audit.battery.predictable.congruential.uniforms import Sequence
+from dpaudit.vectors.random_words import jit
+from dpaudit_attacks.congruential.held_out import NOTHING, HeldOut, held_out
+from dpaudit_attacks.congruential.known import Known
+from dpaudit_attacks.congruential.uniforms import Sequence
 
 __all__ = [
     "DEEPER",
+    "RISE",
     "SEARCH",
+    "SHORTEST",
     "Recurrence",
     "Relations",
     "Search",
     "constancy",
     "model_of",
     "predicted",
+    "predicted_pairs",
     "recurrence",
+    "use_once",
 ]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Rows = list[list[int]]
 
 _LARGEST = 1 << 8  # of the coefficient by which an honest image's blur is multiplied
 _CONCENTRATED = 0.5  # length of the mean of e^(2πi·phase) in the training half
 _OWN = 512  # numbers of a published generator
 _WINDOWS = 512  # of each half are looked at
+_DELTA, _SWAPS = 0.99, 50_000
+
+SHORTEST = 6
+"""The largest coefficient of a vector that is used here is at least this."""
+RISE = 1.25
+"""Bound for the density of c·u modulo 1, c ≥ 6.
+
+Given the other of its pair, u is uniform on an interval of length l, and E[1/l] = 4/π: the density
+is at most 1 + 4/(π·c).
+"""
+_DENSITY = 4 / np.pi  # of one uniform of an accepted pair, at most
+_TOLERANCE = 2.0**-12
+_PAIRS = 1_000
+_FITTED = 8  # pairs that tell the right state from wrong ones
+_TRIES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +102,7 @@ class Relations:
         basis[:more, width:] = np.eye(more)
         basis[more:, :width] = unit * np.eye(width)
         basis[more:, width:] = apart.T
-        rows = reduced(basis)
+        rows = _reduced(basis)
         shortest = rows[np.argsort((rows * rows).sum(axis=1))[:width]]
         return cls(np.rint(shortest[:, :width] / unit).astype(np.int64))
 
@@ -131,7 +155,7 @@ class Recurrence:
 
 def recurrence(relations: Relations) -> Recurrence | None:
     """Modulus and multipliers of the lattice that the relations determine; None if none does."""
-    found = inverse(relations.vectors.tolist())
+    found = _inverse(relations.vectors.tolist())
     if found is None or found[0] < 2:
         return None
     modulus, rows = found
@@ -190,3 +214,126 @@ def _windows(u: Floats, width: int, step: int) -> Floats:
 
 def _centred(x: Floats) -> Floats:
     return np.asarray(x - np.rint(x))
+
+
+def predicted_pairs(sequence: Sequence, generator: Known) -> HeldOut:
+    """Predict up to 1,000 pairs of the second half from four neighbouring ones of it.
+
+    The first windows in turn give a state each. The state that gives the next 8 pairs is taken, and
+    the first uniforms of the pairs after those are counted.
+    """
+    drawn = sequence.u[len(sequence.u) // 4 * 2 :].reshape(-1, 2)
+    model = model_of(generator)
+    if model is None:
+        return NOTHING
+    width = len(model.factors)
+    # low bits that all states have in common: differences do not tell them
+    apart = generator.modulus // model.modulus
+    zeros = [np.array(generator.numbers(low, width)) / generator.modulus for low in range(apart)]
+    for start in range(min(_TRIES, len(drawn) - 2 * _FITTED)):
+        seen = drawn[start : start + _PAIRS]
+        for low, zero in enumerate(zeros):
+            state = low + apart * model.state(_centred(seen.ravel()[:width] - zero))
+            near = _accepted(generator, state, _FITTED) - seen[:_FITTED]
+            if np.abs(_centred(near)).max() <= _TOLERANCE:
+                errors = _centred(_accepted(generator, state, len(seen)) - seen)
+                return held_out(errors[:_FITTED, 0], errors[_FITTED:, 0], rise=_DENSITY)
+    return NOTHING
+
+
+def _accepted(generator: Known, state: int, pairs: int) -> Floats:
+    """The next pairs (pairs, 2) inside the circle.
+
+    Of 4·n + 64 uniforms at least n pairs are, but with probability 1e-20.
+    """
+    numbers = generator.numbers(state, 4 * pairs + 64)
+    u = np.array([x / generator.modulus for x in numbers]).reshape(-1, 2)
+    inside = np.square(2 * u - 1).sum(axis=1) < 1
+    return np.asarray(u[inside][:pairs])
+
+
+@jit
+def _subtract(rows, mu, k, j):  # type: ignore[no-untyped-def]
+    times = np.rint(mu[k, j])
+    if times == 0:
+        return
+    for i in range(len(rows)):
+        rows[k, i] -= times * rows[j, i]
+    mu[k, j] -= times
+    for i in range(j):
+        mu[k, i] -= times * mu[j, i]
+
+
+@jit
+def _lattice(rows, mu, size, delta, most):  # type: ignore[no-untyped-def]
+    """Reduce ``rows`` (n, n) in place, given their Gram-Schmidt coefficients and squared sizes."""
+    n = len(rows)
+    k, swaps = 1, 0
+    while k < n and swaps < most:
+        _subtract(rows, mu, k, k - 1)
+        part = mu[k, k - 1]
+        if size[k] >= (delta - part * part) * size[k - 1]:
+            for j in range(k - 2, -1, -1):
+                _subtract(rows, mu, k, j)
+            k += 1
+            continue
+        swaps += 1
+        new = size[k] + part * part * size[k - 1]
+        turned = part * size[k - 1] / new
+        size[k], size[k - 1] = size[k - 1] * size[k] / new, new
+        for i in range(n):
+            rows[k, i], rows[k - 1, i] = rows[k - 1, i], rows[k, i]
+        for i in range(k - 1):
+            mu[k, i], mu[k - 1, i] = mu[k - 1, i], mu[k, i]
+        mu[k, k - 1] = turned
+        for i in range(k + 1, n):
+            above, here = mu[i, k - 1], mu[i, k]
+            mu[i, k - 1] = here + turned * (above - part * here)
+            mu[i, k] = above - part * here
+        k = max(k - 1, 1)
+
+
+def _reduced(basis: Floats) -> Floats:
+    """A basis (n, n) reduced as Lenstra, Lenstra and Lovász do it (1982), in doubles.
+
+    For at most some 40 rows whose entries lie within 2^45 of each other; after so many swaps (an
+    order of magnitude above what such bases need) it returns what it has.
+    """
+    rows = np.array(basis, np.float64)
+    r = np.linalg.qr(rows.T, mode="r")
+    size = np.square(np.diag(r))
+    _lattice(rows, np.ascontiguousarray((r / np.diag(r)[:, None]).T), size, _DELTA, _SWAPS)
+    return rows
+
+
+def _inverse(rows: Rows) -> tuple[int, Rows] | None:
+    """(m, a) with a/m the inverse of an integer matrix and m its determinant's magnitude.
+
+    None if it is singular.
+    """
+    n = len(rows)
+    left = [[Fraction(x) for x in row] for row in rows]
+    right = [[Fraction(int(i == j)) for j in range(n)] for i in range(n)]
+    m = Fraction(1)
+    for k in range(n):
+        pivot = next((i for i in range(k, n) if left[i][k]), None)
+        if pivot is None:
+            return None
+        left[k], left[pivot] = left[pivot], left[k]
+        right[k], right[pivot] = right[pivot], right[k]
+        by = left[k][k]
+        m *= by
+        left[k] = [x / by for x in left[k]]
+        right[k] = [x / by for x in right[k]]
+        for i in range(n):
+            times = left[i][k]
+            if i != k and times:
+                left[i] = [x - times * y for x, y in zip(left[i], left[k], strict=True)]
+                right[i] = [x - times * y for x, y in zip(right[i], right[k], strict=True)]
+    whole = abs(int(m))
+    return whole, [[int(x * whole) for x in row] for row in right]
+
+
+def use_once() -> None:
+    """Reduce a small lattice: numba imports much of itself, and compiles, on first use."""
+    _reduced(np.eye(2))

@@ -15,19 +15,13 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.audit.battery.predictable.state_recovery.mersenne_state import recovered, relations
-from dpaudit.audit.battery.predictable.state_recovery.uniforms import (
-    CANONICAL,
-    DOUBLE,
-    Layout,
-    Uniforms,
-)
+from dpaudit_attacks.state_recovery.inversions import CANONICAL, DOUBLE, Layout, Uniforms
+from dpaudit_attacks.state_recovery.mersenne_state import recovered, relations
 
 __all__ = ["WAYS", "polar_fits"]
 
 Floats = npt.NDArray[np.float64]
 Words = npt.NDArray[np.uint32]
-Keys = npt.NDArray[np.uint64]
 Places = npt.NDArray[np.int64]
 
 _UNIT = 2.0**-53

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SPAN", "follows", "recovered", "relations", "taps", "tempered", "top_bits_relation"]
+from dpaudit.vectors.generators import jit, tempered
+
+__all__ = ["SPAN", "follows", "recovered", "relations", "taps", "top_bits_relation"]
 
 Words = npt.NDArray[np.uint32]
 Bits = npt.NDArray[np.uint64]
@@ -26,8 +26,6 @@ _MOST = 16_000  # unknown bits: seconds
 _TOP = np.uint32(0xFFFFC000)  # the 18 bits that the relation below needs
 _KEEPS = 0.02  # of the relations may fail
 _LEAST = 48
-
-jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False)
 
 
 def recovered(words: Words, known: Words) -> np.random.MT19937 | None:
@@ -134,14 +132,6 @@ def taps() -> tuple[int, ...]:
     for power in chosen:
         total ^= power << _N ^ power << _M
     return tuple(i for i in range(SPAN + 1) if total >> i & 1)
-
-
-def tempered(x: Words) -> Words:
-    """The twister's output for words of its state."""
-    x = x ^ (x >> np.uint32(11))
-    x ^= (x << np.uint32(7)) & _B
-    x ^= (x << np.uint32(15)) & _C
-    return np.asarray(x ^ (x >> np.uint32(18)))
 
 
 def untempered(y: Words) -> Words:

@@ -9,19 +9,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.audit.battery.predictable.linear.berlekamp_massey import (
+from dpaudit.audit.battery.predictable.berlekamp_massey import (
     Recurrence,
     shortest_recurrence,
 )
-from dpaudit.audit.battery.predictable.linear.bit_streams import BitStream, bit_streams
-from dpaudit.audit.battery.predictable.linear.generators import known_as
-from dpaudit.audit.battery.predictable.linear.rejected import Replay, replayed
-from dpaudit.audit.battery.predictable.linear.stretches import Stretches
+from dpaudit.audit.battery.predictable.bit_streams import BitStream, Stretches, bit_streams
+from dpaudit.audit.battery.predictable.rejected import Replay, replayed
 from dpaudit.claims import Claim
 from dpaudit.protocols import Block, Stream
 from dpaudit.types import BlindSpot, Evidence
 
-__all__ = ["LinearComplexity"]
+__all__ = ["LinearComplexity", "known_as"]
 
 _SHORT = 4_096  # bits that a recurrence is learned from, of every stream
 _LONG = 40_960  # of a few
@@ -69,6 +67,7 @@ class LinearComplexity:
     harm = "predictable"
     causal_order = 4
     costly = True
+    loops = "dpaudit.audit.battery.predictable.rejected"
     predictability = True
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
@@ -208,3 +207,41 @@ def _likelihood(one: _Prediction) -> tuple[float, int, int]:
     """Certain predictions first, and of these the ones that need the fewest values."""
     length = one.recurrence.length if one.recurrence else 0
     return max(one.p, _CERTAIN), length * one.stream.stride, one.stream.stride
+
+
+_KNOWN = {
+    23: "a shift register of 23 bits (PRBS23)",
+    31: "a shift register of 31 bits (PRBS31)",
+    32: "xorshift32",
+    64: "xorshift64",
+    88: "taus88",
+    96: "xorshift96",
+    113: "lfsr113",
+    128: "xorshift128, xorshift128+ or xoroshiro128",
+    160: "xorwow",
+    223: "the combined Tausworthe generator of LuaJIT",
+    250: "R250",
+    256: "xoshiro256",
+    258: "lfsr258",
+    512: "WELL512 or xoshiro512",
+    521: "a shift register of 521 places",
+    607: "a Mersenne Twister or shift register of 607 bits",
+    800: "TT800",
+    1024: "WELL1024 or xorshift1024",
+    1279: "a shift register of 1,279 places",
+    9689: "a shift register of 9,689 places",
+    11213: "a Mersenne Twister of 11,213 bits",
+    19937: "the Mersenne Twister MT19937, or WELL19937",
+}
+
+
+_V8 = 64, 128  # numbers per block, length of the recurrence
+
+
+def known_as(recurrence: Recurrence, *, stride: int) -> str | None:
+    """The best known linear generators with this recurrence of every ``stride``-th value."""
+    turns, length = recurrence.registers
+    if (turns * stride, length) == _V8 and turns > 1:
+        return "xorshift128+ in blocks of 64, the last first, as V8 (Node, Chrome) gives them"
+    name = _KNOWN.get(length)
+    return name if name is None or turns == 1 else f"{name}, {turns} in turn"

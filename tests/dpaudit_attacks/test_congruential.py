@@ -9,27 +9,24 @@ import scipy.stats
 from support import battery
 from support.slow import partly
 
-from dpaudit.audit.battery.predictable.congruential import lags, polar
-from dpaudit.audit.battery.predictable.congruential.congruential import Congruential
-from dpaudit.audit.battery.predictable.congruential.held_out import held_out
-from dpaudit.audit.battery.predictable.congruential.known import known, named
-from dpaudit.audit.battery.predictable.congruential.peaks import replayed
-from dpaudit.audit.battery.predictable.congruential.polar_peaks import (
-    GENERATORS,
-    Generator,
-    replayed_polar,
-    starts,
-)
-from dpaudit.audit.battery.predictable.congruential.relations import constancy
-from dpaudit.audit.battery.predictable.congruential.uniforms import Sequence
 from dpaudit.claims import Claim
 from dpaudit.randomness import KeyedStream
+from dpaudit_attacks.congruential.congruential import Congruential, lag_pairs
+from dpaudit_attacks.congruential.held_out import held_out
+from dpaudit_attacks.congruential.known import Known, known, named
+from dpaudit_attacks.congruential.peaks import GENERATORS, replayed, replayed_polar, starts
+from dpaudit_attacks.congruential.relations import RISE, SHORTEST, constancy
+from dpaudit_attacks.congruential.uniforms import Sequence
 
 MANY = 6_000
 JAVA = (2**48, 0x5DEECE66D, 11)
 MINSTD = (2**31 - 1, 48271)
 NORMAL = scipy.special.ndtri
 RNG = np.random.default_rng(20261125)
+
+
+def generator(modulus, multiplier, increment):
+    return Known("", modulus, multiplier, increment, 1, np.empty(0, np.int64))
 
 
 def evidence_of(z, *, d=64, claim="gaussian:sigma=1", **more):
@@ -305,7 +302,7 @@ def test_a_replay_pays_for_all_states_and_places():
 
 def polar_after_a_peak(kept, *numbers):
     """300 values, the first of a pair near (0, 0): one of each pair that is not rejected."""
-    one = Generator("", *numbers)
+    one = generator(*numbers)
     begins = starts(one, 3e-3)
     begins = begins[begins % 2 == 1]  # without (0, 0)
     pairs = np.stack([begins, one.after(begins)]) * (2 / one.modulus) - 1
@@ -335,7 +332,7 @@ def test_one_value_of_the_polar_method_is_replayed_from_an_outlier(kept, numbers
 
 @pytest.mark.parametrize("half", [0.003, 0.05, 0.2])
 def test_starts_are_all_states_in_the_square(half):
-    for one in (Generator("", 65_537, 75, 74), Generator("", 1 << 16, 65_533, 5)):
+    for one in (generator(65_537, 75, 74), generator(1 << 16, 65_533, 5)):
         s = np.arange(one.modulus, dtype=np.uint64)
         reach = half * one.modulus / 2 + 2
         inside = np.abs(np.stack([s, one.after(s)]) - one.modulus / 2) <= reach
@@ -346,7 +343,7 @@ def test_starts_are_all_states_in_the_square(half):
 def test_a_replay_of_one_polar_value_pays_for_all_pairs_and_places():
     z = np.abs(polar_after_a_peak(1, 2**31 - 1, 16807, 0))[:6]
     name = "minstd (multiplier 16807) and one value of the polar method"
-    pairs = len(starts(Generator("", 2**31 - 1, 16807, 0), np.exp(-(z[0] ** 2) / 4)))
+    pairs = len(starts(generator(2**31 - 1, 16807, 0), np.exp(-(z[0] ** 2) / 4)))
     few, many = (dict(replayed_polar(z, seen=seen))[name].p for seen in (1000, 2000))
     assert few == pytest.approx(1000 * 2 * pairs * 2.0 ** (-16 * 5), rel=1e-6, abs=0)
     assert many == pytest.approx(2 * few, rel=1e-9, abs=0)
@@ -389,7 +386,7 @@ def test_repeated_or_few_values_and_other_processes_say_nothing():
         assert evidence_of(z).effect == few
     assert evidence_of(NORMAL(uniforms(*MINSTD)), process=1).effect == few
     u = np.repeat(RNG.random(40), 200)
-    assert not list(lags.found(Sequence("", u)))  # at once: every pair of lags would do
+    assert not list(lag_pairs(Sequence("", u)))  # at once: every pair of lags would do
 
 
 @pytest.mark.parametrize("bits", [20, 53])
@@ -411,8 +408,8 @@ def test_uniforms_of_the_polar_method_are_uniform_enough():
         u = rng.random(4096)
         disk = u.reshape(-1, 2)[np.square(2 * u.reshape(-1, 2) - 1).sum(axis=1) < 1].ravel()
         vector = np.zeros(8, np.int64)
-        vector[0] = polar.SHORTEST
-        ps.append(constancy(Sequence("", disk, 2), vector, rise=polar.RISE).p)
+        vector[0] = SHORTEST
+        ps.append(constancy(Sequence("", disk, 2), vector, rise=RISE).p)
     assert np.mean(np.array(ps) <= 0.05) <= 0.05
 
 

@@ -44,6 +44,11 @@ class Known:
                 state = (self.multiplier * state + self.increment) % self.modulus
         return found
 
+    def after(self, states: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+        """The next states; of a modulus up to 2^32."""
+        following = states * np.uint64(self.multiplier) + np.uint64(self.increment)
+        return np.asarray(following % np.uint64(self.modulus))
+
 
 @cache
 def known() -> tuple[Known, ...]:

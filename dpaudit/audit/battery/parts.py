@@ -1,0 +1,41 @@
+"""What one look of a test says, and several of them together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import scipy
+
+from dpaudit.types import Evidence
+
+__all__ = ["DISCRETE", "Part", "fair_coins", "least", "nothing"]
+
+DISCRETE = "not applicable: the claimed law is discrete"
+
+
+class Part(NamedTuple):
+    """A p-value, valid for all that was tried, and its effect in words."""
+
+    p: float
+    effect: str
+
+
+def least(parts: Iterable[Part]) -> Part:
+    """The most unusual of ``parts``, its p-value corrected for their number; 1 of none."""
+    every = list(parts) or [Part(1.0, "")]
+    best = min(every, key=lambda part: part.p)
+    return best._replace(p=min(1.0, len(every) * best.p))
+
+
+def nothing(effect: str, *, statistic: float = 0.0) -> Evidence:
+    """The evidence where there was nothing to look at."""
+    return Evidence(p=1.0, statistic=statistic, effect=effect)
+
+
+def fair_coins(total: int, tosses: int) -> float:
+    """Two-sided p-value of a sum ``total`` of ``tosses`` independent ±1, exact."""
+    if not tosses:
+        return 1.0
+    heads = (tosses + abs(total)) // 2
+    return min(1.0, 2 * float(scipy.special.betainc(heads, tosses - heads + 1, 0.5)))

@@ -1,1 +1,0 @@
-"""Bits of noise that follow a linear recurrence over GF(2)."""
