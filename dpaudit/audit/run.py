@@ -45,7 +45,7 @@ from dpaudit.samplers.callables import (
     same_search_path,
     subject,
 )
-from dpaudit.samplers.endpoints.worker import SourceSampler
+from dpaudit.samplers.endpoints.worker import SourceTarget
 from dpaudit.samplers.identity import Identity, identify
 from dpaudit.samplers.sandbox.policy import joined
 from dpaudit.types import BlindSpot, PowerPoint, TestResult, Verdict
@@ -179,7 +179,7 @@ def audit_named(
         call=options.call,
     )
     mitigated = options.mitigation is not None
-    if law is None and (mitigated or not isinstance(closed, SourceSampler)):
+    if law is None and (mitigated or not isinstance(closed, SourceTarget)):
         law = _own_claim(closed, mitigated=mitigated)
     with joined() as sandbox, closed as opened:
         law = _own_claim(opened, mitigated=False) if law is None else law

@@ -24,10 +24,16 @@ import numpy.typing as npt
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.results.text import error_text
+from dpaudit.samplers.calls import python_call
 from dpaudit.samplers.check import finite, raised_at, released, request
-from dpaudit.samplers.functions import AnyReleasesBy, ReleasesBy, noise_by, sessions
-from dpaudit.samplers.signatures import python_call
-from dpaudit.samplers.transcripts import Adversary, transcripts
+from dpaudit.samplers.functions import (
+    Adversary,
+    AnyReleasesBy,
+    ReleasesBy,
+    noise_by,
+    sessions,
+    transcripts,
+)
 from dpaudit.types import BlindSpot, WithTests
 
 __all__ = [
@@ -309,7 +315,7 @@ class CallableOnDatasets(_InThisProcess):
         """``call`` is as for :class:`CallableMechanism`; ``features`` turns a release to numbers.
 
         With ``calls`` or ``sessions`` above 1, or an ``adversary``, it makes sessions
-        (:func:`~dpaudit.samplers.transcripts.transcripts`).
+        (:func:`~dpaudit.samplers.functions.transcripts`).
 
         Raises:
             UsageError: it cannot be called so, or its parameters do not tell.

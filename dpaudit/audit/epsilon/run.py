@@ -108,7 +108,7 @@ def audit_mechanism(
     ``sessions`` above 1 it makes what they share, and calling that opens a session: they are called
     in turn, ``calls`` times each. An ``adversary``, a function of the answers so far
     (``MODULE:FUNCTION`` for ``python:``), chooses each next input: a session then is a function of
-    the value and the input (:func:`~dpaudit.samplers.transcripts.transcripts`).
+    the value and the input (:func:`~dpaudit.samplers.functions.transcripts`).
 
     Formal guarantee: see :class:`~dpaudit.audit.result.MechanismResult`.
 
