@@ -39,7 +39,7 @@ from dpaudit.results.text import one_line
 from dpaudit.samplers import open_sampler
 from dpaudit.samplers.callables import (
     ONE_PROCESS,
-    CallableSampler,
+    CallableTarget,
     Subject,
     reproducible,
     same_search_path,
@@ -140,7 +140,7 @@ def audit_subject(
         raise UsageError(
             f"mitigation={options.mitigation}: works on a registered source only; leave it out"
         )
-    with CallableSampler(what.called, name=what.name, call=options.call) as closed:
+    with CallableTarget(what.called, name=what.name, call=options.call) as closed:
         opened = dataclasses.replace(options, call=None)
         found = run_audit(closed, claim=Claim.parse(claim), options=opened, progress=progress)
     how = "" if options.call is None else f"call={options.call!r}, "

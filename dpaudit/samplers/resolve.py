@@ -56,7 +56,7 @@ def open_sampler(
     :mod:`dpaudit.samplers.calls`.
 
     Every foreign process is held to limits on memory, output, files, processes and time
-    (:class:`~dpaudit.samplers.sandbox.limits.Limits`) and ends, with all that it started, when the
+    (:class:`~dpaudit.samplers.sandbox.policy.Limits`) and ends, with all that it started, when the
     ``with`` block does or this process dies. On Linux, where the kernel allows, it runs in
     namespaces of its own: without the network, and without a way to reach a process outside; home
     directories and the working tree are hidden except what it needs, and all but a scratch of its

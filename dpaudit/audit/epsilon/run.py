@@ -38,8 +38,7 @@ from dpaudit.provenance import identified
 from dpaudit.results.arrays import read_npy
 from dpaudit.samplers.callables import (
     SAME_PROCESS,
-    CallableMechanism,
-    CallableOnDatasets,
+    CallableTarget,
     Subject,
     reproducible,
     same_search_path,
@@ -230,8 +229,8 @@ def audit_subject(
         return _asked_here(what, asked, attack, claim=claim, options=options, progress=progress)
     pair = None if neighbours is None else parse_neighbours(neighbours)
     try:
-        with CallableMechanism(
-            what.called, name=what.name, call=options.call, calls=options.calls
+        with CallableTarget(
+            what.called, name=what.name, role="mechanism", call=options.call, calls=options.calls
         ) as mechanism:
             result = run_mechanism_audit(
                 mechanism,
@@ -301,9 +300,10 @@ def _asked_here(
             "itself"
         )
     together = options.claimed(claim)
-    with CallableOnDatasets(
+    with CallableTarget(
         what.called,
         name=what.name,
+        role="datasets",
         call=options.call,
         features=features,
         calls=options.calls,

@@ -21,9 +21,16 @@ from dpaudit.results.text import error_text
 from dpaudit.samplers.calls import python_call
 from dpaudit.samplers.check import raised_at
 from dpaudit.samplers.endpoints.symbols import Symbol
-from dpaudit.samplers.functions import AnyReleasesBy, ReleasesBy, noise_by, sessions, transcripts
+from dpaudit.samplers.functions import (
+    Adversary,
+    AnyReleasesBy,
+    ReleasesBy,
+    noise_by,
+    sessions,
+    transcripts,
+)
 
-__all__ = ["Target", "named_function", "open_target"]
+__all__ = ["Target", "datasets_target", "function_target", "named_function", "open_target"]
 
 Array = npt.NDArray[np.float64]
 
@@ -115,36 +122,80 @@ def named_function(place: str, member: str) -> Callable[..., Any]:
 
 
 def _python(spec: Mapping[str, Any]) -> Target:
-    function, name = named_function(spec["place"], spec["member"]), spec["name"]
-    if "features" in spec:
-        return _on_datasets(function, spec)
-    releases = spec["role"] == "mechanism"
-    if (calls := spec.get("calls", 1)) > 1:
-        function = sessions(function, calls, name=name)
-    call = python_call(function, spec["call"], name=name, releases=releases)
-    if releases:
-        by = ReleasesBy(call, function)
-        return Target(release=by, once=by.once, ours=True, called=str(call))
-    noise = noise_by(call, function, name=name)
-    return Target(
-        noise=lambda n, d, _, value: noise(n, d, value),
-        takes_value=call.any_value,
-        called=str(call),
-    )
-
-
-def _on_datasets(function: Callable[..., Any], spec: Mapping[str, Any]) -> Target:
-    """A Python function of a data set, with any release, and a function of features or none."""
+    function, name, call = named_function(spec["place"], spec["member"]), spec["name"], spec["call"]
+    calls = spec.get("calls", 1)
+    if "features" not in spec:
+        return function_target(function, name=name, call=call, role=spec["role"], calls=calls)
     features, adversary = (
         None if place is None else named_function(*place.rsplit(":", 1))
         for place in (spec["features"], spec["adversary"])
     )
-    calls, many, name = spec["calls"], spec["sessions"], spec["name"]
-    if calls * many > 1 or adversary is not None:
-        function = transcripts(function, calls=calls, sessions=many, adversary=adversary, name=name)
-    call = python_call(function, spec["call"], name=name, releases=True, dataset=True)
-    releases = AnyReleasesBy(call, function, name=name, features=features)
-    return Target(release_any=releases, ours=True, called=str(call))
+    return datasets_target(
+        function,
+        name=name,
+        call=call,
+        features=features,
+        calls=calls,
+        sessions=spec["sessions"],
+        adversary=adversary,
+    )
+
+
+def function_target(
+    function: Callable[..., Any],
+    *,
+    name: str,
+    call: str | None = None,
+    role: str,
+    calls: int = 1,
+) -> Target:
+    """A Python function as noise or, of ``role`` mechanism, as releases of a query result.
+
+    ``call`` says how to call it, e.g. ``f(value)``; otherwise its parameters do. With ``calls``
+    above 1, it makes sessions (:func:`~dpaudit.samplers.functions.sessions`).
+
+    Raises:
+        UsageError: it cannot be called so, or its parameters do not tell.
+    """
+    if calls > 1:
+        function = sessions(function, calls, name=name)
+    how = python_call(function, call, name=name, releases=role == "mechanism")
+    if role == "mechanism":
+        by = ReleasesBy(how, function)
+        return Target(release=by, once=by.once, ours=True, called=str(how))
+    noise = noise_by(how, function, name=name)
+    return Target(
+        noise=lambda n, d, _, value: noise(n, d, value),
+        takes_value=how.any_value,
+        called=str(how),
+    )
+
+
+def datasets_target(
+    function: Callable[..., Any],
+    *,
+    name: str,
+    call: str | None = None,
+    features: Callable[[Any], Any] | None = None,
+    calls: int = 1,
+    sessions: int = 1,
+    adversary: Adversary | None = None,
+) -> Target:
+    """A Python function of a data set, with any release; ``features`` turns a release to numbers.
+
+    With ``calls`` or ``sessions`` above 1, or an ``adversary``, it makes sessions
+    (:func:`~dpaudit.samplers.functions.transcripts`).
+
+    Raises:
+        UsageError: as :func:`function_target`.
+    """
+    if calls * sessions > 1 or adversary is not None:
+        function = transcripts(
+            function, calls=calls, sessions=sessions, adversary=adversary, name=name
+        )
+    how = python_call(function, call, name=name, releases=True, dataset=True)
+    releases = AnyReleasesBy(how, function, name=name, features=features)
+    return Target(release_any=releases, ours=True, called=str(how))
 
 
 def _library(spec: Mapping[str, Any]) -> Target:

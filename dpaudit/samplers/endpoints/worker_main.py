@@ -30,7 +30,7 @@ from dpaudit.samplers.check import MOST, RELEASES, answered, numbers, raised_at,
 from dpaudit.samplers.endpoints.channel import HEADER
 from dpaudit.samplers.endpoints.targets import Target, open_target
 from dpaudit.samplers.plain import packed, unpacked_dataset
-from dpaudit.samplers.sandbox.limits import cpu_seconds
+from dpaudit.samplers.sandbox.policy import cpu_seconds
 
 _MAGIC = b"dpa1"
 _F64 = np.dtype(np.float64)

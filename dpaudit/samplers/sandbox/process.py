@@ -19,8 +19,7 @@ from pathlib import Path
 from dpaudit.errors import SamplerError, UsageError
 from dpaudit.results.text import one_line
 from dpaudit.samplers.sandbox import policy, process_tree, view
-from dpaudit.samplers.sandbox.cgroup import Group
-from dpaudit.samplers.sandbox.limits import DEFAULT, Limits, cpu_seconds
+from dpaudit.samplers.sandbox.policy import DEFAULT, Limits, cpu_seconds
 
 try:
     import fcntl
@@ -342,7 +341,7 @@ class Process:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._popen.wait(_LAST_PATIENCE)
         if sys.platform == "linux":
-            Group.forget(self._popen.pid)
+            process_tree.Group.forget(self._popen.pid)
         self._hear()
         with contextlib.suppress(SamplerError):  # ending() raises it
             self._note_level()

@@ -47,8 +47,7 @@ from dpaudit.samplers.sandbox import namespaces, process_tree
 
 _LINUX = sys.platform == "linux"
 if _LINUX:
-    from dpaudit.samplers.sandbox import confinement, mounts
-    from dpaudit.samplers.sandbox.cgroup import Group
+    from dpaudit.samplers.sandbox import confinement
 
 _LOOK_EVERY = 0.05  # seconds between checks of the parent and the process tree
 _LOOK_SHARE = 50  # a check that took long is followed by a pause this many times longer,
@@ -174,11 +173,11 @@ def _first(
     _offer_to_the_oom_killer()
     if apart:
         if not config.network:
-            mounts.loopback()
+            namespaces.loopback()
         with contextlib.suppress(OSError):  # then the program has the number 2
             namespaces.number_from(int.from_bytes(os.urandom(4), "little"))
         most = config.limits["written"]
-        lacking += mounts.set_up(
+        lacking += namespaces.set_up(
             hidden=config.hidden,
             kept=config.kept,
             home=config.home,
@@ -328,7 +327,7 @@ class _Counters:
             self._proc = os.open(f"{top}/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             if apart:
                 self._scratch_fd = os.open(
-                    f"{top}{mounts.SCRATCH}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+                    f"{top}{namespaces.SCRATCH}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
                 )
 
     def passed(self) -> tuple[str, int] | None:
@@ -378,7 +377,7 @@ def _size(folder: str) -> tuple[int, int]:
 
 
 def _watch(
-    parent: int, holder: int, counters: _Counters, group: Group | None
+    parent: int, holder: int, counters: _Counters, group: process_tree.Group | None
 ) -> tuple[str, int] | None:
     """Wait for the end of the program or parent, a SIGTERM, or a limit: the one that is passed."""
     due = time.monotonic() + _LOOK_EVERY
@@ -414,7 +413,7 @@ def _pause(took: float) -> float:
     return min(max(_LOOK_EVERY, _LOOK_SHARE * took), _LONGEST_PAUSE)
 
 
-def _end(holder: int, group: Group | None, *, apart: bool) -> None:
+def _end(holder: int, group: process_tree.Group | None, *, apart: bool) -> None:
     # gone; macOS says so with PermissionError
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(holder, signal.SIGKILL)
@@ -515,8 +514,9 @@ def _last_look(counters: _Counters, used: str) -> tuple[str, int] | None:
     return None
 
 
-def _grouped(config: _Configuration, held: _Held, *, apart: bool) -> Group | None:
-    group = Group.below_ours(config.limits, to_limit=apart)  # the end of a namespace needs none
+def _grouped(config: _Configuration, held: _Held, *, apart: bool) -> process_tree.Group | None:
+    # the end of a namespace needs none
+    group = process_tree.Group.below_ours(config.limits, to_limit=apart)
     if group is not None:
         try:
             for pid in (*_below(held.holder), held.holder):

@@ -19,7 +19,7 @@ from dpaudit.audit.options import AuditOptions
 from dpaudit.audit.run import run_audit
 from dpaudit.claims import Claim
 from dpaudit.options import words_of
-from dpaudit.samplers.callables import CallableSampler
+from dpaudit.samplers.callables import CallableTarget
 
 LAYOUTS = (uniforms.DOUBLE, uniforms.CANONICAL, uniforms.SINGLE, uniforms.LOW_24, uniforms.LOW_53)
 
@@ -202,7 +202,7 @@ def audited(**options):
 
     asked = {"seed": "1", "samples": 20_000, "dim": 8, "alpha": 1e-4, **options}
     options = AuditOptions(tests=("state-recovery", "moments"), **asked)
-    with CallableSampler(draw, name="f", call=None) as opened:
+    with CallableTarget(draw, name="f", call=None) as opened:
         return run_audit(opened, claim=Claim.parse("gaussian:sigma=1"), options=options)
 
 
