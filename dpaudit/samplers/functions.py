@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,9 @@ import numpy.typing as npt
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.samplers.calls import Call
 from dpaudit.samplers.check import answered, numbers
-from dpaudit.samplers.plain import dataset_copy, releases_of
+from dpaudit.samplers.plain import dataset_copy
 
-__all__ = ["Adversary", "AnyReleasesBy", "ReleasesBy", "noise_by", "sessions", "transcripts"]
+__all__ = ["Adversary", "ReleasesBy", "noise_by", "sessions", "transcripts"]
 
 _PIECE = 1 << 16  # numbers collected at a time, from a function that gives one
 
@@ -174,37 +174,11 @@ def _takes_nothing(make: Callable[..., Any], who: str, hint: str) -> None:
 
 
 class ReleasesBy:
-    """``(value, n)`` → what ``n`` releases of ``value`` (m,) are, as the function returned them.
+    """``(value, n)`` → what ``n`` releases of ``value`` are, as the function returned them.
 
-    A query of one number is passed as a float, a longer one as an array. A call without ``n`` makes
-    one release, and is made again for each.
-    """
-
-    def __init__(self, call: Call, function: Callable[..., Any]) -> None:
-        self._call, self._function = call, function
-
-    def __call__(self, value: Array, n: int) -> Any:
-        if "n" in self._call.slots:
-            return self._call.bound(self._function, value=_told(value), n=n)()
-        return [one() for one in self._each(value, n)]
-
-    def once(self, value: Array) -> Callable[[], Any]:
-        """A call that makes one release and nothing else."""
-        return self._call.bound(self._function, value=_told(value), n=1)
-
-    def _each(self, value: Array, n: int) -> Iterator[Callable[[], Any]]:
-        if len(value) == 1:
-            one = self.once(value)
-            return (one for _ in range(n))
-        return (self.once(value) for _ in range(n))  # a copy each: it may be changed
-
-
-class AnyReleasesBy:
-    """``(dataset, n)`` → ``n`` releases of any kind, plain, in the order made.
-
-    The function gets a copy of the data set in each call, which it may sort or append to; records
-    themselves are shared. A call without ``n`` makes one release, and is made again for each.
-    ``features`` turns a release, as the function returned it, to numbers.
+    ``value`` is a query result (m,), of which a single number is passed as a float, or whatever
+    ``copied`` takes. Each call gets a copy of its own, which it may change. A call without ``n``
+    makes one release, and is made again for each.
     """
 
     def __init__(
@@ -212,24 +186,25 @@ class AnyReleasesBy:
         call: Call,
         function: Callable[..., Any],
         *,
-        name: str,
-        features: Callable[[Any], Any] | None = None,
+        copied: Callable[[Any], Any] | None = None,
     ) -> None:
-        self._call, self._function, self._name = call, function, name
-        self._features = features
+        self._call, self._function, self._copied = call, function, copied or _query_result
 
-    def __call__(self, dataset: Any, n: int) -> Array | list[Any]:
+    def __call__(self, value: Any, n: int) -> Any:
         if "n" in self._call.slots:
-            given = self._bound(dataset, n=n)()
-        else:
-            given = [self._bound(dataset, n=1)() for _ in range(n)]
-        if self._features is not None:
-            given = [self._features(release) for release in given]
-        return releases_of(given, n, who=f"mechanism {self._name}")
+            return self._bound(value, n)()
+        if isinstance(self._copied(value), float):
+            one = self.once(value)
+            return [one() for _ in range(n)]
+        return [self.once(value)() for _ in range(n)]
 
-    def _bound(self, dataset: Any, *, n: int) -> Callable[[], Any]:
-        return self._call.bound(self._function, value=dataset_copy(dataset), n=n)
+    def once(self, value: Any) -> Callable[[], Any]:
+        """A call that makes one release and nothing else."""
+        return self._bound(value, 1)
+
+    def _bound(self, value: Any, n: int) -> Callable[[], Any]:
+        return self._call.bound(self._function, value=self._copied(value), n=n)
 
 
-def _told(value: Array) -> Any:
+def _query_result(value: Array) -> Any:
     return float(value[0]) if len(value) == 1 else value.copy()

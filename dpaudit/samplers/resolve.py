@@ -103,9 +103,9 @@ def check_sampler(text: str) -> None:
         return
     _refuse_unknown(text, kinds, sources)
     library = registry.load("samplers", name)
-    from dpaudit.samplers.adapters.base import Adapter
+    from dpaudit.samplers.adapters.base import Library
 
-    if isinstance(library, Adapter):
+    if isinstance(library, Library):
         library.find(target)
 
 
@@ -168,7 +168,7 @@ def open_mechanism(
         UnknownNameError: no such source, mitigation, library, mechanism or option.
         UsageError: the text does not fit.
     """
-    from dpaudit.samplers.adapters.base import Adapter
+    from dpaudit.samplers.adapters.base import Library
     from dpaudit.samplers.endpoints.worker import SourceTarget
 
     name, _, target = text.partition(":")
@@ -202,7 +202,7 @@ def open_mechanism(
         near = registry.nearest(name, [*sources, *kinds])
         raise UnknownNameError(f"mechanism={text}: {name!r} is not known{near}; {example}")
     library = registry.load("samplers", name)
-    if not isinstance(library, Adapter):
+    if not isinstance(library, Library):
         raise UsageError(
             f"mechanism={text}: {name} gives noise, not releases of a value; {example}"
         )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NUMBER_TYPES",
-    "Adapter",
     "AdapterTarget",
     "Aggregate",
     "Each",
@@ -38,10 +37,8 @@ __all__ = [
     "advice",
     "claimed",
     "claims",
-    "each",
     "installed",
     "law",
-    "numbers",
     "of_data",
     "open_adapter",
 ]
@@ -95,48 +92,13 @@ class LibraryMechanism:
     sampled separately.
     """
 
-    make: Callable[..., Release]
+    make: Callable[..., Release] = field(kw_only=False)
     options: Mapping[str, Option | None]
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: {"dtype": NUMBER_TYPES})
     claim: Callable[..., str] | None = None
     told: bool = False
     whole: bool = False
     data: bool = False
-
-
-@runtime_checkable
-class Adapter(Protocol):
-    """What the entry point of a library in ``dpaudit.samplers`` is, wherever the library lives."""
-
-    @property
-    def name(self) -> str:
-        """What users write before the colon."""
-
-    @property
-    def distribution(self) -> str:
-        """The library's name on PyPI; '' for what comes with Python."""
-
-    @property
-    def tested(self) -> str:
-        """The version that the adapter was written and tested with."""
-
-    @property
-    def version(self) -> str | None:
-        """The version installed here, read without importing the library; None if there is none."""
-
-    @property
-    def advice(self) -> str:
-        """What to know if ``version`` is not ``tested``; '' otherwise."""
-
-    @property
-    def table(self) -> Mapping[str, LibraryMechanism]:
-        """Its mechanisms by name."""
-
-    def find(self, target: str) -> tuple[LibraryMechanism, dict[str, Any]]:
-        """The table's entry for ``MECH[:option=value,…]``, and all its options."""
-
-    def mechanism(self, target: str) -> Any:
-        """The :class:`~dpaudit.protocols.Mechanism` ``MECH[:option=value,…]``."""
 
 
 _SPREAD = frozenset({"scale", "sigma", "std", "stddev", "sd", "b"})
@@ -147,7 +109,9 @@ _SPREAD = frozenset({"scale", "sigma", "std", "stddev", "sd", "b"})
 class Library:
     """A library of this Python, by the ``name`` of its entry point in ``dpaudit.samplers``.
 
-    ``module`` is what ``make`` gets, ``install`` how to install it. Calling it makes a closed
+    ``distribution`` is its name on PyPI ('' for what comes with Python), ``tested`` the version
+    that the adapter was written and tested with, ``table`` its mechanisms by name, ``module`` what
+    ``make`` gets, and ``install`` how to install it. Calling it makes a closed
     sampler, as every sampler kind does; :meth:`mechanism` makes a whole mechanism.
     """
 
@@ -365,21 +329,29 @@ def added(draw: Callable[[tuple[int, int]], Any]) -> Release:
     return lambda value, n: value + draw((n, len(value)))
 
 
+class _OneByOne:
+    """Releases that are made one at a time; each call of what ``once(value)`` gives is one."""
+
+    def once(self, value: Array) -> Callable[[], Any]:
+        """A call that makes one release and nothing else."""
+        raise NotImplementedError
+
+    def __call__(self, value: Array, n: int) -> Any:
+        """``n`` releases (n, k), in the number type that the library gives."""
+        once = self.once(value)
+        return np.array([once() for _ in range(n)]).reshape(n, -1)
+
+
 @dataclass(frozen=True, slots=True)
-class Each:
-    """A release of one number at a time, row by row: ``randomise(x)`` for each x of the value."""
+class Each(_OneByOne):
+    """A release of one number at a time: ``randomise(x)`` for each x of the value."""
 
     randomise: Callable[[Any], float]
     whole: bool = False
 
-    def __call__(self, value: Array, n: int) -> Any:
-        """``n`` releases (n, m), in the number type that the library gives."""
-        row, randomise = numbers(value, whole=self.whole), self.randomise
-        return np.array([randomise(x) for _ in range(n) for x in row]).reshape(n, len(row))
-
     def once(self, value: Array) -> Callable[[], Any]:
         """A call that makes one release and nothing else."""
-        row, randomise = numbers(value, whole=self.whole), self.randomise
+        row, randomise = _numbers(value, whole=self.whole), self.randomise
         if len(row) == 1:
             only = row[0]
             return lambda: randomise(only)
@@ -387,34 +359,24 @@ class Each:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
+class Aggregate(_OneByOne):
     """A release of one aggregate of a data set, ``value``: each is ``aggregate(ready(value))``."""
 
     aggregate: Callable[[Any], Any]
     ready: Callable[[Array], Any]
 
-    def __call__(self, value: Array, n: int) -> Any:
-        """``n`` releases (n, k)."""
-        once = self.once(value)
-        return np.array([once() for _ in range(n)]).reshape(n, -1)
-
     def once(self, value: Array) -> Callable[[], Any]:
         """A call that makes one release and nothing else."""
-        told, aggregate = self.ready(value), self.aggregate
-        return lambda: aggregate(told)
-
-
-def each(randomise: Callable[[Any], float], *, whole: bool = False) -> Release:
-    """A release of one number at a time, row by row."""
-    return Each(randomise, whole)
+        data, aggregate = self.ready(value), self.aggregate
+        return lambda: aggregate(data)
 
 
 def of_data(aggregate: Callable[[Any], Any], *, whole: bool = False) -> Release:
     """A release of ``aggregate`` of a list of numbers, whole ones or floats."""
-    return Aggregate(aggregate, lambda value: numbers(value, whole=whole))
+    return Aggregate(aggregate, lambda value: _numbers(value, whole=whole))
 
 
-def numbers(value: Array, *, whole: bool) -> list[Any]:
+def _numbers(value: Array, *, whole: bool) -> list[Any]:
     """``value`` (m,) as a list of Python's integers if ``whole``, otherwise floats."""
     return [int(x) for x in value.tolist()] if whole else value.tolist()
 

@@ -52,18 +52,16 @@ LIBRARY = Library(
     tested="2.4.6",
     table={
         "normal": LibraryMechanism(
-            make=_normal,
-            options={**_SCALE, "dtype": "f64"},
-            claim=claims("gaussian:sigma", "scale"),
+            _normal, options={**_SCALE, "dtype": "f64"}, claim=claims("gaussian:sigma", "scale")
         ),
         "laplace": LibraryMechanism(
-            make=_laplace, options=_SCALE, claim=claims("laplace:scale", "scale")
+            _laplace, options=_SCALE, claim=claims("laplace:scale", "scale")
         ),
         "legacy-normal": LibraryMechanism(
-            make=_legacy_normal, options=_SCALE, claim=claims("gaussian:sigma", "scale")
+            _legacy_normal, options=_SCALE, claim=claims("gaussian:sigma", "scale")
         ),
         "legacy-laplace": LibraryMechanism(
-            make=_legacy_laplace, options=_SCALE, claim=claims("laplace:scale", "scale")
+            _legacy_laplace, options=_SCALE, claim=claims("laplace:scale", "scale")
         ),
     },
 )

@@ -37,17 +37,12 @@ LIBRARY = Library(
     distribution="scipy",
     tested="1.17.1",
     table={
-        "norm": LibraryMechanism(
-            make=_norm, options=_SCALE, claim=claims("gaussian:sigma", "scale")
-        ),
+        "norm": LibraryMechanism(_norm, options=_SCALE, claim=claims("gaussian:sigma", "scale")),
         "laplace": LibraryMechanism(
-            make=_laplace, options=_SCALE, claim=claims("laplace:scale", "scale")
+            _laplace, options=_SCALE, claim=claims("laplace:scale", "scale")
         ),
         "dlaplace": LibraryMechanism(
-            make=_dlaplace,
-            options=_SCALE,
-            claim=claims("discrete-laplace:scale", "scale"),
-            whole=True,
+            _dlaplace, options=_SCALE, claim=claims("discrete-laplace:scale", "scale"), whole=True
         ),
     },
 )

@@ -162,9 +162,7 @@ class Channel:
             raise self._error(answer, opening=answer is self._about)
         return answer
 
-    def _answer(
-        self, process: Process, room: memoryview | int, deadline: float, call: str
-    ) -> bytearray | dict[str, Any] | None:
+    def _answer(self, process: Process, room: memoryview | int, deadline: float, call: str) -> Any:
         """Bytes, a dict in JSON, or None if ``room`` was filled."""
         header = bytearray(HEADER.size)
         if process.read(memoryview(header), deadline=deadline) < len(header):

@@ -21,14 +21,8 @@ from dpaudit.results.text import error_text
 from dpaudit.samplers.calls import python_call
 from dpaudit.samplers.check import raised_at
 from dpaudit.samplers.endpoints.symbols import Symbol
-from dpaudit.samplers.functions import (
-    Adversary,
-    AnyReleasesBy,
-    ReleasesBy,
-    noise_by,
-    sessions,
-    transcripts,
-)
+from dpaudit.samplers.functions import Adversary, ReleasesBy, noise_by, sessions, transcripts
+from dpaudit.samplers.plain import dataset_copy, releases_of
 
 __all__ = ["Target", "datasets_target", "function_target", "named_function", "open_target"]
 
@@ -181,8 +175,10 @@ def datasets_target(
     sessions: int = 1,
     adversary: Adversary | None = None,
 ) -> Target:
-    """A Python function of a data set, with any release; ``features`` turns a release to numbers.
+    """A Python function of a data set, with any release, plain and in the order made.
 
+    The function gets a copy of the data set in each call, which it may sort or append to; records
+    themselves are shared. ``features`` turns a release, as the function returned it, to numbers.
     With ``calls`` or ``sessions`` above 1, or an ``adversary``, it makes sessions
     (:func:`~dpaudit.samplers.functions.transcripts`).
 
@@ -194,8 +190,15 @@ def datasets_target(
             function, calls=calls, sessions=sessions, adversary=adversary, name=name
         )
     how = python_call(function, call, name=name, releases=True, dataset=True)
-    releases = AnyReleasesBy(how, function, name=name, features=features)
-    return Target(release_any=releases, ours=True, called=str(how))
+    releases = ReleasesBy(how, function, copied=dataset_copy)
+
+    def release_any(dataset: Any, n: int) -> Array | list[Any]:
+        given = releases(dataset, n)
+        if features is not None:
+            given = [features(release) for release in given]
+        return releases_of(given, n, who=f"mechanism {name}")
+
+    return Target(release_any=release_any, ours=True, called=str(how))
 
 
 def _library(spec: Mapping[str, Any]) -> Target:
@@ -229,11 +232,12 @@ def _source(spec: Mapping[str, Any]) -> Target:
             raise UsageError(
                 f"value of {len(value)} numbers: source {text} has dim={dim}; give it {dim}"
             )
-        query = np.tile(value, (n, 1))
+        assert defence is not None  # noqa: S101 of releases, at least ``none``
+        query, released = np.tile(value, (n, 1)), defence.release
 
         def release() -> npt.NDArray[Any]:
             stream = root.child("release", next(releases))
-            return to_numpy(defence.release(query, source, stream=stream))
+            return to_numpy(released(query, source, stream=stream))
 
         return release
 

@@ -6,8 +6,7 @@ import base64
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, Self
@@ -201,7 +200,8 @@ class _Function(Worker):
             )
         spec = {"kind": self._kind, "place": self._place(place), "member": member, "call": call}
         super().__init__(name, {**spec, "role": role, **more}, needs=self._files)
-        self._given = partial(type(self), target, call=call, role=role, **more)
+        self._target = target
+        self._given: dict[str, Any] = {"call": call, "role": role, **more}
 
     def _is_path(self, place: str) -> bool:
         return "/" in place
@@ -214,7 +214,7 @@ class _Function(Worker):
 
     def again(self) -> Self:
         """The same function for a process of its own."""
-        return self._given()
+        return type(self)(self._target, **self._given)
 
 
 class PythonTarget(_Function):
@@ -251,8 +251,15 @@ class PythonTarget(_Function):
         for other in (features, adversary):
             if other is not None:
                 cls(other)  # checks the name
-        more = {"features": features, "adversary": adversary, "calls": calls, "sessions": sessions}
-        return cls(target, call=call, role="mechanism", **more)
+        return cls(
+            target,
+            call=call,
+            role="mechanism",
+            features=features,
+            adversary=adversary,
+            calls=calls,
+            sessions=sessions,
+        )
 
     def _is_path(self, place: str) -> bool:
         return "/" in place or place.endswith(".py")
@@ -367,13 +374,11 @@ class SourceTarget(Worker):
             shared=lambda: compiled_code(origin.distribution),
         )
         self.version = origin.version
-        self._with_seed: Callable[..., Self] = partial(
-            type(self), text, mitigation=mitigation, role=role
-        )
+        self._given: dict[str, Any] = {"mitigation": mitigation, "role": role}
         self._others = 0
-        self._prepared: deque[Self] = deque()
+        self._prepared: deque[SourceTarget] = deque()
 
-    def again(self) -> Self:
+    def again(self) -> SourceTarget:
         """The same source for a process of its own, with a seed that follows from this one's.
 
         An honest source has no randomness but its stream, so with the same seed we would cause the
@@ -395,9 +400,10 @@ class SourceTarget(Worker):
             self._prepared.popleft().__exit__()
         super().__exit__(*exc)
 
-    def _next(self) -> Self:
+    def _next(self) -> SourceTarget:
         self._others += 1
-        return self._with_seed(seed=f"{self._spec['seed']}/again/{self._others}")
+        seed = f"{self._spec['seed']}/again/{self._others}"
+        return type(self)(self.name, seed=seed, **self._given)
 
     @property
     def dim(self) -> int | None:

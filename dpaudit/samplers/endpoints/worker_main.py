@@ -99,8 +99,8 @@ class Dispatcher:
         if "dataset" in question:
             return self._release_any(question["dataset"], n)
         if "release" in question:
-            value = np.frombuffer(base64.b64decode(question["release"])).copy()
-            return (self._timed if question.get("timed") else self._release)(value, n)
+            result = np.frombuffer(base64.b64decode(question["release"])).copy()
+            return (self._timed if question.get("timed") else self._release)(result, n)
         if "calls" in question:
             return self._calls(question["calls"], n, d, call)
         if "fork_seconds" in question:

@@ -9,7 +9,6 @@ file              what it does
 ``supervisor``    a small process between the auditor and the program; standard library only
 ``namespaces``    Linux namespaces; mounts: all read-only, home and working tree empty, a scratch
 ``confinement``   capabilities, no new privileges, seccomp, Landlock
-``system_calls``  system calls that Python has no name for
 ``process_tree``  who the processes are, what they use, how all of them are ended; control groups
 ================  ==================================================================================
 

@@ -1,6 +1,8 @@
 """Unprivileged Linux namespaces for a foreign program: processes, mounts, network, shared memory.
 
-They are made by system calls alone, because the supervisor starts with the standard library only.
+They are made by system calls alone, because the supervisor starts with the standard library only;
+Python has no name for some, whose numbers, given out since Linux 5.0, are the same on every
+processor.
 The user namespace maps every user to itself if the auditor may do so (root), and otherwise only the
 auditor, so that files are read as before. Not claimed: that a namespace contains code which
 exploits a kernel bug.
@@ -23,12 +25,13 @@ import struct
 import sys
 from collections.abc import Sequence
 
-from dpaudit.samplers.sandbox.confinement import DEVICES
-from dpaudit.samplers.sandbox.system_calls import call, prctl, syscall
+__all__ = ["DEVICES", "SCRATCH", "become_subreaper", "call", "die_with_parent", "leave"]
+__all__ += ["loopback", "map_users", "number_from", "prctl", "set_up", "syscall"]
 
-__all__ = ["SCRATCH", "become_subreaper", "die_with_parent", "leave", "loopback", "map_users"]
-__all__ += ["number_from", "set_up"]
+DEVICES = ("null", "zero", "full", "random", "urandom")
+"""The devices that a program gets, below ``/dev``; and NVIDIA's, if there are any."""
 
+_libc = ctypes.CDLL(None, use_errno=True)
 _NEWNS, _NEWIPC, _NEWUSER = 0x20000, 0x0800_0000, 0x1000_0000
 _NEWPID, _NEWNET = 0x2000_0000, 0x4000_0000
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -45,6 +48,39 @@ _READ_ONLY, _NOSUID, _NODEV = 1, 2, 4
 _INODES = 1 << 16
 _AF_INET, _SOCK_DGRAM = 2, 2
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
+
+
+def call(name: str, *arguments: object) -> int:
+    """A function of the C library that returns a negative number on failure.
+
+    Raises:
+        OSError: it failed.
+    """
+    done: int = getattr(_libc, name)(*arguments)
+    if done < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+    return done
+
+
+def syscall(number: int, *arguments: object) -> int:
+    """A system call by its number; whole numbers are passed in full width.
+
+    Raises:
+        OSError: it failed.
+    """
+    wide = [ctypes.c_long(a) if isinstance(a, int) else a for a in (number, *arguments)]
+    return call("syscall", *wide)
+
+
+def prctl(option: int, *arguments: int) -> int:
+    """``prctl(2)``; missing arguments are 0.
+
+    Raises:
+        OSError: it failed.
+    """
+    values = [ctypes.c_ulong(a) for a in (*arguments, 0, 0, 0, 0)[:4]]
+    return call("prctl", ctypes.c_int(option), *values)
 
 
 def die_with_parent(number: signal.Signals) -> None:
