@@ -292,7 +292,7 @@ def open_adapter(spec: Mapping[str, Any]) -> Target:
     )
     if spec["role"] == "sampler":
         return Target(
-            noise=lambda n, d, _, value: release(np.full(d, value), n),
+            noise=lambda n, d, _, value: release(np.full(d, value) if value else np.zeros(d), n),
             takes_value=mechanism.told,
             ours=True,
         )
