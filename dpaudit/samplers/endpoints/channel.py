@@ -104,7 +104,7 @@ class Channel:
             UsageError: it cannot find or import it.
             SamplerError: it died, or had not started after ``timeout`` seconds.
         """
-        self._asked(None, 0, timeout, " while it was opened")
+        self._exchange(None, 0, timeout, " while it was opened")
 
     def _ask(
         self, room: memoryview | int, n: int, d: int, timeout: float, *, used: int = 1, **more: Any
@@ -118,9 +118,9 @@ class Channel:
         call, self._calls = self._calls, self._calls + used
         seconds = timeout if math.isfinite(timeout) else _NO_END
         question = {"n": n, "d": d, "call": call, "seconds": seconds, **more}
-        return self._asked(question, room, timeout, f" (call n={n}, d={d})")
+        return self._exchange(question, room, timeout, f" (call n={n}, d={d})")
 
-    def _asked(
+    def _exchange(
         self, question: Mapping[str, Any] | None, room: memoryview | int, timeout: float, call: str
     ) -> Any:
         """Send a question (None: await the start) and return its answer."""
@@ -172,14 +172,14 @@ class Channel:
         right = 0 < size <= room if isinstance(room, int) else 0 < size == len(room)
         if magic != b"dpa1" or not (right if kind == 0 else kind == 1 and size <= _LONGEST_REPLY):
             raise self._foreign(call)
-        came = bytearray(size if kind or isinstance(room, int) else 0)
-        view = room if kind == 0 and isinstance(room, memoryview) else memoryview(came)
+        body = bytearray(size if kind or isinstance(room, int) else 0)
+        view = room if kind == 0 and isinstance(room, memoryview) else memoryview(body)
         if process.read(view, deadline=deadline) < size:
             raise self._died(process, call)
         if kind == 0:
-            return came or None
+            return body or None
         try:
-            answer = json.loads(bytes(came))
+            answer = json.loads(bytes(body))
         except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):

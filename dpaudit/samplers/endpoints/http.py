@@ -374,18 +374,18 @@ class HttpTarget:
 
     def _connect(self, deadline: float) -> _Reader:
         """Connect in a thread, since a name lookup has no time limit."""
-        came: queue.SimpleQueue[socket.socket | OSError] = queue.SimpleQueue()
+        arrived: queue.SimpleQueue[socket.socket | OSError] = queue.SimpleQueue()
         limit = _left(deadline)
 
         def connect() -> None:
             try:
-                came.put(socket.create_connection((self._host, self._port), timeout=limit))
+                arrived.put(socket.create_connection((self._host, self._port), timeout=limit))
             except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
-                came.put(error if isinstance(error, OSError) else OSError(str(error)))
+                arrived.put(error if isinstance(error, OSError) else OSError(str(error)))
 
         threading.Thread(target=connect, daemon=True).start()
         try:
-            connected = came.get(timeout=limit)
+            connected = arrived.get(timeout=limit)
         except queue.Empty:
             raise TimeoutError from None
         if isinstance(connected, OSError):

@@ -119,10 +119,10 @@ class Worker(Channel):
         value = query_result(value)
         question: dict[str, Any] = {"release": base64.b64encode(value.tobytes()).decode()}
         most = 8 * (MOST + n)
-        came = self._ask(most, n, value.size, timeout, timed=timed, **question)
-        if len(came) % (8 * n):
+        reply = self._ask(most, n, value.size, timeout, timed=timed, **question)
+        if len(reply) % (8 * n):
             raise self._foreign(f" (release n={n})")
-        return np.frombuffer(came).reshape(n, -1)
+        return np.frombuffer(reply).reshape(n, -1)
 
     def release_any(self, dataset: Any, n: int, *, timeout: float) -> Array | list[Any]:
         """``n`` releases of ``dataset``, plain; the first also waits for the process to start.
@@ -139,10 +139,10 @@ class Worker(Channel):
         if self._dead:
             self.__exit__()
             self.__enter__()
-        told = base64.b64encode(packed_dataset(dataset)).decode()
-        came = self._ask(8 * MOST, n, 1, timeout, dataset=told)
+        encoded = base64.b64encode(packed_dataset(dataset)).decode()
+        reply = self._ask(8 * MOST, n, 1, timeout, dataset=encoded)
         try:
-            releases = unpacked(bytes(came))
+            releases = unpacked(bytes(reply))
         except ValueError as error:
             raise SamplerOutputError(
                 f"mechanism {self.name}: its releases cannot be read ({error}); fix it"

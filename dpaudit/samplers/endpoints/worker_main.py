@@ -121,14 +121,14 @@ class Dispatcher:
         return answer
 
     @contextlib.contextmanager
-    def _reported(self, asked: str) -> Iterator[None]:
+    def _reported(self, call: str) -> Iterator[None]:
         """Describe what the target raises in this block, but for errors that are our own."""
         try:
             yield
         except BaseException as error:  # foreign code may raise anything
             if isinstance(error, DpauditError if self._target.ours else SamplerOutputError):
                 raise
-            raise _raised(error, self._spec, asked, called=self._target.called) from None
+            raise _raised(error, self._spec, call, called=self._target.called) from None
 
     def _release(self, value: Array, n: int) -> Array:
         """``n`` releases, shape (n, k)."""
@@ -273,18 +273,18 @@ def _main() -> NoReturn:
     os.dup2(2, 1)
     del sys.argv[1:]  # a module that reads its command line finds none
     spec = json.loads(questions.readline())
-    asked = _open(spec)
+    dispatcher = _open(spec)
     for line in questions:
         try:
-            if isinstance(asked, DpauditError):
-                raise asked
-            answer = asked.answer(json.loads(line))
+            if isinstance(dispatcher, DpauditError):
+                raise dispatcher
+            answer = dispatcher.answer(json.loads(line))
         except DpauditError as error:
             _say(answers, {"error": type(error).__name__, "message": str(error)})
             continue
         except BaseException as error:  # noqa: BLE001 an answer's own __array__ is foreign code
-            words = str(_raised(error, spec, ""))
-            _say(answers, {"error": SamplerCrashError.__name__, "message": words})
+            message = str(_raised(error, spec, ""))
+            _say(answers, {"error": SamplerCrashError.__name__, "message": message})
             continue
         if isinstance(answer, dict):
             _say(answers, answer)

@@ -113,15 +113,15 @@ class Process:
         bounds = {name: int(value) for name, value in dataclasses.asdict(self._limits).items()}
         if seconds is not None and math.isfinite(seconds):
             bounds["cpu"] = cpu_seconds(seconds)
-        seen = view.plan(needs, self._policy.visible)
+        plan = view.plan(needs, self._policy.visible)
         self._report, report = os.pipe()
-        asked = {
+        configuration = {
             "parent": os.getpid(),
             "report": report,
             "limits": bounds,
             "level": self._policy.level,
             "apart": _APART,
-            **dataclasses.asdict(seen),
+            **dataclasses.asdict(plan),
             "shared": None if shared is None else str(shared),
             "scratch": tempfile.gettempdir(),
         }
@@ -131,7 +131,7 @@ class Process:
         _protect()
         try:
             return subprocess.Popen(
-                [sys.executable, "-I", "-S", _SUPERVISOR, json.dumps(asked), *argv],
+                [sys.executable, "-I", "-S", _SUPERVISOR, json.dumps(configuration), *argv],
                 stdin=subprocess.PIPE if talks else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
