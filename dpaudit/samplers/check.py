@@ -15,9 +15,11 @@ import numpy.typing as npt
 from dpaudit.errors import NotNumbersError, SamplerOutputError, UsageError
 from dpaudit.results.text import error_text, one_line
 
-__all__ = ["MOST", "RELEASES", "answered", "finite", "numbers", "plain_f64", "query_result"]
-__all__ += ["raised_at", "released", "request", "timed_draws"]
+__all__ = ["MOST", "RELEASES", "TYPES", "answered", "finite", "numbers", "plain_f64"]
+__all__ += ["query_result", "raised_at", "released", "request", "timed_draws"]
 
+TYPES = {"f64": "<f8", "f32": "<f4"}
+"""Number types that bytes from outside may have; little-endian."""
 MOST = 1 << 28
 """Numbers in one answer of a mechanism, at most: 2 GiB."""
 _LONGEST_VALUE = 4096  # numbers, so that a question is shorter than a pipe holds

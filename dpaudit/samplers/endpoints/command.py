@@ -22,14 +22,13 @@ import numpy.typing as npt
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.results.files import write_file
 from dpaudit.results.text import one_line
-from dpaudit.samplers.check import MOST, finite, query_result, request, timed_draws
+from dpaudit.samplers.check import MOST, TYPES, finite, query_result, request, timed_draws
 from dpaudit.samplers.plain import jsonable, of_json
 from dpaudit.samplers.sandbox.process import Process
 from dpaudit.samplers.sandbox.view import files_of_command
 
 __all__ = ["CommandTarget"]
 
-_TYPES = {"f64": "<f8", "f32": "<f4"}
 _CHUNK = 1 << 20
 _CHUNK_OF_TEXT = 1 << 18
 _LONGEST_NUMBER = 400
@@ -90,7 +89,7 @@ class CommandTarget:
         del seed
         self.name = f"command:{target}"
         self.role = "sampler" if role == "sampler" else "mechanism"
-        if dtype not in _TYPES:
+        if dtype not in TYPES:
             raise UsageError(f"dtype={dtype}: a command writes f64 or f32; choose one of them")
         if text_mode and dtype != "f64":
             raise UsageError(
@@ -105,7 +104,7 @@ class CommandTarget:
                     f"mechanism={self.name}: must be told {what}; write {field} for {its}, e.g. "
                     f"command:{self._argv[0]} {form} {{n}}"
                 )
-        self._type = np.dtype(_TYPES[dtype])
+        self._type = np.dtype(TYPES[dtype])
         self._text = text_mode
         self._columns = list(columns)
         self._open = False

@@ -22,12 +22,11 @@ from dpaudit.errors import MissingExtraError, SamplerOutputError, UsageError
 from dpaudit.results.arrays import Archive, fill, map_npy
 from dpaudit.results.foreign import RefusedError, open_plain
 from dpaudit.results.text import one_line
-from dpaudit.samplers.check import finite, plain_f64, request
+from dpaudit.samplers.check import TYPES, finite, plain_f64, request
 
 __all__ = ["READERS", "FileTarget", "RecordedReleases", "lines_of", "open_text"]
 
 _UNREADABLE = (RefusedError, OSError, ValueError, NotImplementedError)
-_TYPES = {"f64": "<f8", "f32": "<f4"}
 _LONGEST_LINE = 1 << 20  # characters
 _TRIED = 256  # lines of a .csv that are parsed when it is opened
 _BATCH = 1 << 16  # values of a .parquet decoded at a time
@@ -67,7 +66,7 @@ class FileTarget:
             raise self._refuse(
                 f"a recorded file ends in {', '.join(most)} or {last}; rename or convert it"
             )
-        plain_f64(self.name, "f64" if ending == ".bin" and dtype in _TYPES else dtype, text_mode)
+        plain_f64(self.name, "f64" if ending == ".bin" and dtype in TYPES else dtype, text_mode)
         if not path.is_file():
             lacks = "not a plain file" if path.exists() else "no such file"
             raise self._refuse(f"{lacks}; check the path")
@@ -251,7 +250,7 @@ def _npy(path: Path, _: str) -> Recording:
 
 
 def _bin(path: Path, dtype: str) -> Recording:
-    kind = np.dtype(_TYPES[dtype])
+    kind = np.dtype(TYPES[dtype])
     with open_plain(path) as file:
         size = os.fstat(file.fileno()).st_size
         if not size or size % kind.itemsize:

@@ -28,12 +28,11 @@ from dpaudit.errors import (
     UsageError,
 )
 from dpaudit.results.text import error_text, one_line
-from dpaudit.samplers.check import MOST, finite, query_result, request
+from dpaudit.samplers.check import MOST, TYPES, finite, query_result, request
 from dpaudit.samplers.plain import jsonable, of_json
 
 __all__ = ["HttpTarget", "HttpsTarget"]
 
-_TYPES = {"f64": "<f8", "f32": "<f4"}
 _PIECE = 1 << 20  # bytes read at a time
 _MOST_TEXT = 1 << 28  # bytes of an answer in JSON
 _LENGTH = re.compile(r"[0-9]{1,18}")
@@ -153,7 +152,7 @@ class HttpTarget:
         """
         del seed
         self.name, self.role = f"{self.scheme}:{target}", role
-        if dtype not in _TYPES:
+        if dtype not in TYPES:
             raise UsageError(
                 f"dtype={dtype}: an endpoint answers in f64 or f32; choose one of them"
             )
@@ -163,7 +162,7 @@ class HttpTarget:
             )
         self._host, self._port, self._head = self._address()
         self._given = (target, dtype, role)
-        self._type = np.dtype(_TYPES[dtype])
+        self._type = np.dtype(TYPES[dtype])
         self._reader: _Reader | None = None
         self._open = False
 

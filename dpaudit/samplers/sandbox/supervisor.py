@@ -159,15 +159,16 @@ def _confine(config: _Configuration, *, apart: bool) -> list[str]:
     return lacking
 
 
+class _Pipes(NamedTuple):
+    """The ends that the holder and ``first`` have: of talks with the supervisor, of the fate."""
+
+    said: int
+    heard: int
+    status: int
+
+
 def _first(
-    config: _Configuration,
-    argv: list[str],
-    mask: set[int],
-    *,
-    said: int,
-    heard: int,
-    status: int,
-    apart: bool,
+    config: _Configuration, argv: list[str], mask: set[int], pipes: _Pipes, *, apart: bool
 ) -> NoReturn:
     lacking = []
     _offer_to_the_oom_killer()
@@ -187,11 +188,11 @@ def _first(
         )
     if _LINUX and config.level != "none":
         lacking += _confine(config, apart=apart)
-    os.write(said, json.dumps(lacking).encode() + b"\n")
-    if os.read(heard, 1) != b"!":
+    os.write(pipes.said, json.dumps(lacking).encode() + b"\n")
+    if os.read(pipes.heard, 1) != b"!":
         os._exit(1)
-    os.close(said)
-    os.close(heard)
+    os.close(pipes.said)
+    os.close(pipes.heard)
     namespaces.die_with_parent(signal.SIGKILL)
     me = os.getpid()
     go, start = os.pipe()
@@ -209,19 +210,12 @@ def _first(
         if ended == program:
             used = resource.getrusage(resource.RUSAGE_CHILDREN)
             code, cpu = os.waitstatus_to_exitcode(how), used.ru_utime + used.ru_stime
-            os.write(status, f"{code} {used.ru_maxrss} {cpu} {used.ru_oublock}".encode())
+            os.write(pipes.status, f"{code} {used.ru_maxrss} {cpu} {used.ru_oublock}".encode())
             os._exit(0)
 
 
 def _holder(
-    config: _Configuration,
-    argv: list[str],
-    mask: set[int],
-    *,
-    said: int,
-    heard: int,
-    status: int,
-    apart: bool,
+    config: _Configuration, argv: list[str], mask: set[int], pipes: _Pipes, *, apart: bool
 ) -> NoReturn:
     """Write ``.`` when it has left, read ``.`` when its users are mapped; then ``first`` talks."""
     try:
@@ -230,14 +224,14 @@ def _holder(
         namespaces.die_with_parent(signal.SIGKILL)
         if apart:
             namespaces.leave(network=config.network)
-            os.write(said, b".")
-            if os.read(heard, 1) != b".":
+            os.write(pipes.said, b".")
+            if os.read(pipes.heard, 1) != b".":
                 os._exit(1)
         first = os.fork()
         if first == 0:
             namespaces.die_with_parent(signal.SIGKILL)
-            _first(config, argv, mask, said=said, heard=heard, status=status, apart=apart)
-        for fd in (said, heard, status):
+            _first(config, argv, mask, pipes, apart=apart)
+        for fd in pipes:
             os.close(fd)
         # with namespaces no process inside sees it, and the supervisor must read through it
         if _LINUX and not apart:
@@ -248,7 +242,9 @@ def _holder(
     except Exception as error:  # noqa: BLE001 the supervisor does without namespaces and says why
         words = error.strerror if isinstance(error, OSError) else None
         with contextlib.suppress(OSError):
-            os.write(said, (words or f"{type(error).__name__}: {error}").encode(errors="replace"))
+            os.write(
+                pipes.said, (words or f"{type(error).__name__}: {error}").encode(errors="replace")
+            )
     finally:
         os._exit(1)
 
@@ -283,11 +279,12 @@ def _start(config: _Configuration, argv: list[str], mask: set[int], *, apart: bo
     hear, said = os.pipe()
     heard, say = os.pipe()
     fate, status = os.pipe()
+    pipes = _Pipes(said, heard, status)
     holder = os.fork()
     if holder == 0:
         os.close(say)
-        _holder(config, argv, mask, said=said, heard=heard, status=status, apart=apart)
-    for fd in (said, heard, status):
+        _holder(config, argv, mask, pipes, apart=apart)
+    for fd in pipes:
         os.close(fd)
     try:
         if apart:
