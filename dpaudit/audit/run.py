@@ -39,13 +39,13 @@ from dpaudit.results.text import one_line
 from dpaudit.samplers import open_sampler
 from dpaudit.samplers.callables import (
     ONE_PROCESS,
-    CallableSampler,
+    CallableTarget,
     Subject,
     reproducible,
     same_search_path,
     subject,
 )
-from dpaudit.samplers.endpoints.worker import SourceSampler
+from dpaudit.samplers.endpoints.worker import SourceTarget
 from dpaudit.samplers.identity import Identity, identify
 from dpaudit.samplers.sandbox.policy import joined
 from dpaudit.types import BlindSpot, PowerPoint, TestResult, Verdict
@@ -140,7 +140,7 @@ def audit_subject(
         raise UsageError(
             f"mitigation={options.mitigation}: works on a registered source only; leave it out"
         )
-    with CallableSampler(what.called, name=what.name, call=options.call) as closed:
+    with CallableTarget(what.called, name=what.name, call=options.call) as closed:
         opened = dataclasses.replace(options, call=None)
         found = run_audit(closed, claim=Claim.parse(claim), options=opened, progress=progress)
     how = "" if options.call is None else f"call={options.call!r}, "
@@ -179,7 +179,7 @@ def audit_named(
         call=options.call,
     )
     mitigated = options.mitigation is not None
-    if law is None and (mitigated or not isinstance(closed, SourceSampler)):
+    if law is None and (mitigated or not isinstance(closed, SourceTarget)):
         law = _own_claim(closed, mitigated=mitigated)
     with joined() as sandbox, closed as opened:
         law = _own_claim(opened, mitigated=False) if law is None else law

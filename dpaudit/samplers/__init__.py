@@ -1,13 +1,12 @@
 """Closed samplers: third-party noise, and whole mechanisms, each behind one small interface.
 
 ``resolve`` opens either from one line of text, ``hints`` guesses what a wrong one was meant to be,
-and ``identity`` says what is behind it. ``signatures`` tells from a function's parameters how it is
-called, ``calls`` reads how its user says it is, and ``functions`` makes noise or releases of these
-calls, in a worker process or, for ``callables``, in this one; ``check`` and ``plain`` say what they
-may return. ``endpoints/`` has the kinds (a Python function, a shared library, a program, an HTTP
-address, a recorded file, a registered source), ``adapters/`` the known libraries, and ``sandbox/``
-confines every foreign program (see ``sandbox.supervisor`` for how, ``sandbox.limits`` for how much
-it may use).
+and ``identity`` says what is behind it. ``calls`` tells how a function is called, by its user or by
+its parameters, and ``functions`` makes noise or releases of these calls, in a worker process or,
+for ``callables``, in this one; ``check`` and ``plain`` say what they may return. ``endpoints/`` has
+the kinds (a Python function, a shared library, a program, an HTTP address, a recorded file, a
+registered source), ``adapters/`` the known libraries, and ``sandbox/`` confines every foreign
+program (see ``sandbox.supervisor`` for how, ``sandbox.policy`` for how much it may use).
 """
 
 from __future__ import annotations

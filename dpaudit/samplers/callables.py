@@ -25,17 +25,13 @@ import numpy.typing as npt
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.results.text import error_text
 from dpaudit.samplers.check import finite, raised_at, released, request
-from dpaudit.samplers.functions import AnyReleasesBy, ReleasesBy, noise_by, sessions
-from dpaudit.samplers.signatures import python_call
-from dpaudit.samplers.transcripts import Adversary, transcripts
+from dpaudit.samplers.endpoints.targets import datasets_target, function_target
 from dpaudit.types import BlindSpot, WithTests
 
 __all__ = [
     "ONE_PROCESS",
     "SAME_PROCESS",
-    "CallableMechanism",
-    "CallableOnDatasets",
-    "CallableSampler",
+    "CallableTarget",
     "Subject",
     "reproducible",
     "same_search_path",
@@ -45,6 +41,7 @@ __all__ = [
 Array = npt.NDArray[np.float64]
 
 R = TypeVar("R", bound=WithTests)
+T = TypeVar("T")
 
 ONE_PROCESS = BlindSpot(
     test="",
@@ -191,16 +188,31 @@ def _known_to_all(folder: str) -> bool:
     )
 
 
-class _InThisProcess:
-    """Calls a function in this process, as ``python:`` would elsewhere.
+class CallableTarget:
+    """A function called in this process, as ``python:`` would elsewhere.
 
-    Not claimed: any protection from it. There is no limit on memory; a time limit is checked after
-    each call and interrupts none; a crash ends this process; there is no other process to compare
-    with.
+    How it can be called is said by :func:`~.endpoints.targets.function_target`, and of data sets by
+    :func:`~.endpoints.targets.datasets_target`. Not claimed: any protection from it. There is no
+    limit on memory; a time limit is checked after each call and interrupts none; a crash ends this
+    process; there is no other process to compare with.
     """
 
-    def __init__(self, name: str) -> None:
+    dim = None
+    available = None
+
+    def __init__(
+        self, function: Callable[..., Any], *, name: str, role: str = "sampler", **how: Any
+    ) -> None:
+        """``role`` is sampler, mechanism or datasets; ``how`` says how to call it.
+
+        Raises:
+            UsageError: it cannot be called so, or its parameters do not tell.
+        """
         self.name = name
+        if role == "datasets":
+            self._target = datasets_target(function, name=name, **how)
+        else:
+            self._target = function_target(function, name=name, role=role, **how)
 
     def __enter__(self) -> Self:
         return self
@@ -208,10 +220,45 @@ class _InThisProcess:
     def __exit__(self, *exc: object) -> None:
         return None
 
-    def _called(self, call: Callable[[], Any], what: str, timeout: float) -> Any:
+    def draw(self, n: int, d: int, *, timeout: float) -> Array:
+        """``n`` vectors, shape (n, d), finite.
+
+        Raises:
+            SamplerCrashError: it raised.
+            SamplerTimeoutError: the call took more than ``timeout`` seconds.
+            SamplerOutputError: its answer is not (n, d) finite numbers.
+        """
+        request(n, d, timeout)
+        call = f"call n={n}, d={d}"
+        return finite(self._called(self._target.noise, call, timeout, n, d, 0, 0.0), self.name)
+
+    def release(self, value: Array, n: int, *, timeout: float) -> Array:
+        """``n`` releases of ``value`` (m,), shape (n, k), finite; one number is passed as a float.
+
+        Raises:
+            SamplerError: as in :meth:`draw`.
+        """
+        m = len(value)
+        call = f"release n={n} of m={m} numbers"
+        given = self._called(self._target.release, call, timeout, value, n)
+        array = np.ascontiguousarray(released(given, n, m, self.name), dtype=np.float64)
+        return finite(array, self.name, "mechanism")
+
+    def release_any(self, dataset: Any, n: int, *, timeout: float) -> Array | list[Any]:
+        """``n`` releases of ``dataset``, plain; it gets a copy.
+
+        Raises:
+            SamplerError: as in :meth:`draw`.
+        """
+        return self._called(self._target.release_any, f"release n={n}", timeout, dataset, n)
+
+    def _called(
+        self, answer: Callable[..., T] | None, what: str, timeout: float, *arguments: Any
+    ) -> T:
+        assert answer is not None  # noqa: S101 the target is asked for what it was made for
         began = time.monotonic()
         try:
-            given = call()
+            given = answer(*arguments)
         except SamplerOutputError:
             raise
         except Exception as error:  # noqa: BLE001 foreign code may raise anything
@@ -223,112 +270,4 @@ class _InThisProcess:
             raise SamplerTimeoutError(
                 f"{self.name} took {took:.3g} s, more than was left of the time limit ({what})"
             )
-        return given
-
-
-class CallableSampler(_InThisProcess):
-    """A closed sampler that calls a function in this process, unprotected."""
-
-    dim = None
-    available = None
-
-    def __init__(self, function: Callable[..., Any], *, name: str, call: str | None = None) -> None:
-        """``call`` says how to call it; otherwise its parameters do.
-
-        Raises:
-            UsageError: it cannot be called so, or its parameters do not tell.
-        """
-        super().__init__(name)
-        how = python_call(function, call, name=name, releases=False)
-        self._noise = noise_by(how, function, name=name)
-
-    def draw(self, n: int, d: int, *, timeout: float) -> Array:
-        """``n`` vectors, shape (n, d), finite.
-
-        Raises:
-            SamplerCrashError: it raised.
-            SamplerTimeoutError: the call took more than ``timeout`` seconds.
-            SamplerOutputError: its answer is not (n, d) finite numbers.
-        """
-        request(n, d, timeout)
-        given = self._called(lambda: self._noise(n, d, 0.0), f"call n={n}, d={d}", timeout)
-        return finite(given, self.name)
-
-
-class CallableMechanism(_InThisProcess):
-    """A mechanism that calls a function in this process, unprotected."""
-
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        *,
-        name: str,
-        call: str | None = None,
-        calls: int = 1,
-    ) -> None:
-        """``call`` says how to call it, e.g. ``f(value)``; otherwise its parameters do.
-
-        With ``calls`` above 1, it makes sessions
-        (:func:`~dpaudit.samplers.functions.sessions`).
-
-        Raises:
-            UsageError: it cannot be called so, or its parameters do not tell.
-        """
-        super().__init__(name)
-        if calls > 1:
-            function = sessions(function, calls, name=name)
-        self._released = ReleasesBy(python_call(function, call, name=name, releases=True), function)
-
-    def release(self, value: Array, n: int, *, timeout: float) -> Array:
-        """``n`` releases of ``value`` (m,), shape (n, k), finite; one number is passed as a float.
-
-        Raises:
-            SamplerError: as in :meth:`CallableSampler.draw`.
-        """
-        m = len(value)
-        call = f"release n={n} of m={m} numbers"
-        given = self._called(lambda: self._released(value, n), call, timeout)
-        array = np.ascontiguousarray(released(given, n, m, self.name), dtype=np.float64)
-        return finite(array, self.name, "mechanism")
-
-
-class CallableOnDatasets(_InThisProcess):
-    """A function of a data set, called in this process, unprotected."""
-
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        *,
-        name: str,
-        call: str | None = None,
-        features: Callable[[Any], Any] | None = None,
-        calls: int = 1,
-        sessions: int = 1,
-        adversary: Adversary | None = None,
-    ) -> None:
-        """``call`` is as for :class:`CallableMechanism`; ``features`` turns a release to numbers.
-
-        With ``calls`` or ``sessions`` above 1, or an ``adversary``, it makes sessions
-        (:func:`~dpaudit.samplers.transcripts.transcripts`).
-
-        Raises:
-            UsageError: it cannot be called so, or its parameters do not tell.
-        """
-        super().__init__(name)
-        if calls * sessions > 1 or adversary is not None:
-            function = transcripts(
-                function, calls=calls, sessions=sessions, adversary=adversary, name=name
-            )
-        how = python_call(function, call, name=name, releases=True, dataset=True)
-        self._released = AnyReleasesBy(how, function, name=name, features=features)
-
-    def release_any(self, dataset: Any, n: int, *, timeout: float) -> Array | list[Any]:
-        """``n`` releases of ``dataset``, plain; it gets a copy.
-
-        Raises:
-            SamplerError: as in :meth:`CallableSampler.draw`.
-        """
-        given: Array | list[Any] = self._called(
-            lambda: self._released(dataset, n), f"release n={n}", timeout
-        )
         return given

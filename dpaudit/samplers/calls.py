@@ -1,4 +1,4 @@
-"""How a third-party function is called, as its user says.
+"""How a third-party function is called: as its user says, or as its parameters tell.
 
 It is one call of ``f``, e.g. ``f(value, epsilon=1.0)`` or ``f(2.0) -> double``. The text is read
 as a syntax tree and never evaluated: its arguments are the names below, and literals.
@@ -7,7 +7,8 @@ as a syntax tree and never evaluated: its arguments are the names below, and lit
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn, Self
@@ -26,6 +27,7 @@ __all__ = [
     "Cast",
     "Constant",
     "c_hint",
+    "python_call",
 ]
 
 GRAMMAR = (
@@ -37,6 +39,15 @@ _WHOLE = ("int", "long")
 _SLOTS = ("n", "d", "value", "dataset", "size", "out", "m")
 _SAME = {"size": "n", "dataset": "value"}
 BOTH = "(n, d)"
+# names of parameters that are passed even if they have a default
+_NOISE_NAMES = {"n": "n", "d": "d", "size": BOTH, "value": "value"}
+_RELEASE_NAMES = {"value": "value", "n": "n", "size": "n"}
+# parameters that say what the noise is, never how much of it
+_NOT_COUNTS = frozenset(
+    {"scale", "sigma", "std", "stddev", "sd", "beta", "epsilon", "eps", "delta", "sensitivity"}
+    | {"loc", "mu", "mean", "var", "variance", "rate", "lam", "lambd", "lower", "upper"}
+    | {"rng", "generator", "seed"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,3 +209,180 @@ def c_hint(*, releases: bool) -> str:
         f"if it is not void f({default}), say how to call it, e.g. --call "
         f"'f({example}) -> double' for double f(double {parameter})"
     )
+
+
+def python_call(
+    function: Callable[..., Any],
+    text: str | None,
+    *,
+    name: str,
+    releases: bool,
+    dataset: bool = False,
+) -> Call:
+    """How to call a Python function: as ``text`` says, or by its parameters where they tell.
+
+    ``releases`` is for a mechanism, which is told a value. By its parameters, noise is ``f()``,
+    ``f(n)``, ``f(size=(n, d))``, ``f(n, d)`` or any of them with ``value``; releases are
+    ``f(value)`` or ``f(value, n)``. Parameters with a default are left to it, unless they have one
+    of these names. Two parameters of other names are ``(n, d)`` or ``(value, n)``. Where the value
+    is a ``dataset``, it may be called ``d`` too.
+
+    Raises:
+        UsageError: ``text`` does not fit the function, or there is none and its parameters do not
+            tell.
+    """
+    signature = _signature(function)
+    if text is None:
+        if signature is None:
+            return _compiled(function, releases=releases)
+        known: Mapping[str, inspect.Parameter] = signature.parameters
+        if dataset and next(iter(known), "") == "d":
+            known = {"value" if key == "d" else key: p for key, p in known.items()}
+        inferred = _inferred(known, releases=releases)
+        if inferred is None:
+            raise _unclear(name, signature, releases, dataset)
+        return inferred
+    call = Call.parse(text)
+    wrong = call.slots & ({"d", "out", "m"} if releases else {"out", "m"})
+    rule = ""
+    if wrong or call.returns:
+        what = f"-> {call.returns}" if call.returns else ", ".join(sorted(wrong))
+        rule = f"{what} does not apply to {name}"
+    elif releases and "value" not in call.slots:
+        rule = f"the mechanism {name} must be told the value"
+    if rule:
+        raise UsageError(f"call={call}: {rule}; {GRAMMAR}")
+    if signature is not None:
+        try:
+            signature.bind(*call.arguments, **{key: None for key, _ in call.named})
+        except TypeError as error:
+            raise UsageError(
+                f"call={call}: {name} has the parameters {one_line(signature, limit=200)} "
+                f"({one_line(error)}); {GRAMMAR}"
+            ) from None
+    return call
+
+
+def _unclear(name: str, signature: inspect.Signature, releases: bool, dataset: bool) -> UsageError:
+    shown = one_line(signature, limit=200)
+    guess = _guess(signature.parameters, releases)
+    if dataset and "value" not in guess:
+        return UsageError(
+            f"mechanism={name}: its parameters {shown} take no data set; write f(dataset) or "
+            "f(dataset, n)"
+        )
+    if releases and "value" not in guess:
+        return UsageError(
+            f"mechanism={name}: its parameters {shown} take no value of a query; write "
+            "f(value, n) or f(value), or audit the noise alone with dpaudit audit"
+        )
+    role = "mechanism" if releases else "sampler"
+    return UsageError(
+        f"{role}={name}: its parameters {shown} do not tell how to call it; say it with "
+        f"--call, e.g. --call '{guess}' (n, d and value are filled in, other names get a constant)"
+    )
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+
+
+def _compiled(function: Callable[..., Any], *, releases: bool) -> Call:
+    """The call of a function without a signature; numpy's docstrings begin with one."""
+    if releases:
+        return Call(("value", "n"))
+    first = (getattr(function, "__doc__", None) or "").lstrip().split("\n")[0]
+    return Call(named=(("size", BOTH),)) if "size=None" in first else Call(("n", "d"))
+
+
+def _inferred(known: Mapping[str, inspect.Parameter], *, releases: bool) -> Call | None:
+    """The one call that the parameters allow; None if they do not tell."""
+    plain = {k: p for k, p in known.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+    required = _required(known)
+    anything = any(p.kind is p.VAR_POSITIONAL for p in known.values())
+    slots = _release_slots(required, anything) if releases else _noise_slots(required, anything)
+    if slots is None:
+        return None
+    used = set(slots.values())
+    for name, slot in (_RELEASE_NAMES if releases else _NOISE_NAMES).items():
+        parts = {"n", "d"} if slot == BOTH else {slot}
+        mine = plain.get(name)
+        if mine is None or mine.kind is mine.POSITIONAL_ONLY or name in slots or parts & used:
+            continue
+        slots[name] = slot
+        used |= parts
+    if releases and "value" not in used:
+        return None
+    named = {k for k in slots if k in plain and not _positional(plain[k], k in required)}
+    if required == ["size"] and plain["size"].kind is not inspect.Parameter.POSITIONAL_ONLY:
+        named.add("size")
+    return Call(
+        tuple(slot for k, slot in slots.items() if k not in named),
+        tuple((k, slot) for k, slot in slots.items() if k in named),
+    )
+
+
+def _required(known: Mapping[str, inspect.Parameter]) -> list[str]:
+    """Names of the parameters without a default."""
+    return [
+        name
+        for name, p in known.items()
+        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+
+
+def _positional(parameter: inspect.Parameter, required: bool) -> bool:
+    return required and parameter.kind is not parameter.KEYWORD_ONLY
+
+
+def _noise_slots(required: Sequence[str], anything: bool) -> dict[str, str] | None:
+    others = [name for name in required if name != "value"]
+    value = {"value": "value"} if "value" in required else {}
+    if anything and not value and len(others) < 2 and not _NOT_COUNTS & set(others):
+        return {(others or ["0"])[0]: "n", "1": "d"}  # f(*args), f(rows, *more)
+    if set(others) <= {"n", "d", "size"}:
+        if "size" in others and len(others) > 1:
+            return None
+        return {name: BOTH if name == "size" else name for name in required}
+    if _NOT_COUNTS & set(others) or "size" in others:
+        return None
+    if len(others) == 2:
+        n, d = reversed(others) if others[1] == "n" or others[0] == "d" else others
+        slots = {n: "n", d: "d", **value}
+        return {name: slots[name] for name in required}
+    return None
+
+
+def _release_slots(required: Sequence[str], anything: bool) -> dict[str, str] | None:
+    if _NOT_COUNTS & set(required) or "d" in required or len(required) > 2:
+        return None
+    if anything and len(required) < 2:  # f(*args), f(value, *more)
+        return {(list(required) or ["0"])[0]: "value", "1": "n"}
+    if not required:
+        return {}
+    counts = [name for name in required if name in ("n", "size")]
+    values = [name for name in required if name not in counts]
+    if len(required) == 2 and not counts:
+        return {required[0]: "value", required[1]: "n"}
+    if len(values) != 1:
+        return None
+    return {name: "n" if name in counts else "value" for name in required}
+
+
+def _guess(known: Mapping[str, inspect.Parameter], releases: bool) -> str:
+    """A call to adapt, for a message: constants for parameters that no name fits."""
+    words, value = list[str](), releases and "value" not in known
+    for name in _required(known):
+        if name in ("n", "value") or (name == "d" and not releases):
+            words.append(name)
+        elif name == "size":
+            words.append("size=n")
+        elif value and name != "d" and name not in _NOT_COUNTS:
+            words, value = [*words, "value"], False
+        else:
+            words.append(f"{name}=1.0")
+    positional = [word for word in words if "=" not in word]
+    return f"f({', '.join([*positional, *(word for word in words if '=' in word)])})"

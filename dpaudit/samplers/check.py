@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+import time
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,12 +15,20 @@ import numpy.typing as npt
 from dpaudit.errors import NotNumbersError, SamplerOutputError, UsageError
 from dpaudit.results.text import error_text, one_line
 
-__all__ = ["answered", "finite", "numbers", "plain_f64", "raised_at", "released", "request"]
-__all__ += ["RELEASES"]
+__all__ = ["MOST", "RELEASES", "TYPES", "answered", "finite", "numbers", "plain_f64"]
+__all__ += ["query_result", "raised_at", "released", "request", "timed_draws"]
 
+TYPES = {"f64": "<f8", "f32": "<f4"}
+"""Number types that bytes from outside may have; little-endian."""
+MOST = 1 << 28
+"""Numbers in one answer of a mechanism, at most: 2 GiB."""
+_LONGEST_VALUE = 4096  # numbers, so that a question is shorter than a pipe holds
+_LEAST = 1e-3  # seconds; a draw with less left times out
 _EXACT = 1 << 53  # float64 holds all whole numbers up to here
 RELEASES = "(release n={} of m={} numbers); return an array of numbers of shape (n,) or (n, k)"
 """What a mechanism was asked for, in messages."""
+
+Array = npt.NDArray[np.float64]
 
 
 def request(n: int, d: int, timeout: float, *, calls: int = 1) -> None:
@@ -36,7 +46,46 @@ def request(n: int, d: int, timeout: float, *, calls: int = 1) -> None:
         raise UsageError(f"timeout={timeout}: a time limit is above 0; give it in seconds")
 
 
-def answered(given: Any, n: int, d: int, name: str) -> npt.NDArray[np.float64]:
+def query_result(value: Array) -> Array:
+    """``value`` as mechanisms get it: float64, shape (m,).
+
+    Raises:
+        UsageError: it is not 1 to 4096 finite numbers.
+    """
+    value = np.asarray(value, dtype=np.float64)
+    if value.ndim != 1 or not 0 < value.size <= _LONGEST_VALUE:
+        raise UsageError(
+            f"value of shape {value.shape}: a query result has 1 to {_LONGEST_VALUE} numbers, "
+            "shape (m,)"
+        )
+    if not np.isfinite(value).all():
+        raise UsageError(
+            f"value={value[~np.isfinite(value)][0]}: a query result is finite; choose another"
+        )
+    return value
+
+
+def timed_draws(
+    draw: Callable[..., Array], calls: int, n: int, d: int, *, timeout: float
+) -> tuple[Array, Array]:
+    """``calls`` times ``draw(n, d, timeout=…)``: values (calls·n, d), and each call's seconds.
+
+    All of them have ``timeout`` seconds together.
+
+    Raises:
+        UsageError, SamplerError: as ``draw`` does.
+    """
+    request(n, d, timeout, calls=calls)
+    deadline = time.monotonic() + timeout
+    values, seconds = np.empty((calls, n, d)), np.empty(calls)
+    for i in range(calls):
+        started = time.perf_counter()
+        values[i] = draw(n, d, timeout=max(deadline - time.monotonic(), _LEAST))
+        seconds[i] = time.perf_counter() - started
+    return values.reshape(calls * n, d), seconds
+
+
+def answered(given: Any, n: int, d: int, name: str) -> Array:
     """An answer as a contiguous float64 array (n, d); (n,) is accepted if d = 1.
 
     Raises:
@@ -130,9 +179,7 @@ def raised_at(error: BaseException) -> str:
     return f"{one_line(os.path.basename(file), limit=80)}, line {line}"
 
 
-def finite(
-    values: npt.NDArray[np.float64], name: str, role: str = "sampler"
-) -> npt.NDArray[np.float64]:
+def finite(values: Array, name: str, role: str = "sampler") -> Array:
     """``values`` (n, d), if all of them are finite; ``role`` is what ``name`` is, for the message.
 
     Raises:

@@ -1,10 +1,14 @@
-"""A Python function as noise, or as releases of a value, however it is called."""
+"""A Python function as noise, or as releases of a value or a data set, however it is called.
+
+A mechanism that keeps state is called in sessions, one or several at once: what all calls of them
+answer is one release.
+"""
 
 from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,13 +17,16 @@ import numpy.typing as npt
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.samplers.calls import Call
 from dpaudit.samplers.check import answered, numbers
-from dpaudit.samplers.plain import dataset_copy, releases_of
+from dpaudit.samplers.plain import dataset_copy
 
-__all__ = ["AnyReleasesBy", "ReleasesBy", "noise_by", "sessions"]
+__all__ = ["Adversary", "ReleasesBy", "noise_by", "sessions", "transcripts"]
 
 _PIECE = 1 << 16  # numbers collected at a time, from a function that gives one
 
 Array = npt.NDArray[np.float64]
+
+Adversary = Callable[[list[Any]], Any]
+"""The next input, from all answers so far; of several sessions, which one and its input."""
 
 
 def noise_by(
@@ -84,55 +91,94 @@ def sessions(
         UsageError: ``make`` needs an argument.
     """
     hint = f"with calls={calls}, {name}() makes a session, a function of the value"
-    try:
-        inspect.signature(make).bind()
-    except TypeError as error:
-        raise UsageError(f"calls={calls}: {name} needs an argument ({error}); {hint}") from None
-    except ValueError:
-        pass  # not known: tried
+    _takes_nothing(make, f"calls={calls}: {name}", hint)
 
     def released(value: float | Array) -> Array:
-        session = make()
-        if not callable(session):
-            raise SamplerOutputError(f"{name} returned {type(session).__name__}; {hint}")
+        session = _callable(make(), name, hint)
         given = [session(copy.copy(value)) for _ in range(calls)]
         return np.concatenate([np.ravel(one) for one in given])
 
     return released
 
 
-class ReleasesBy:
-    """``(value, n)`` → what ``n`` releases of ``value`` (m,) are, as the function returned them.
+def transcripts(
+    make: Callable[..., Any],
+    *,
+    calls: int,
+    sessions: int = 1,
+    adversary: Adversary | None = None,
+    name: str,
+) -> Callable[[Any], list[Any]]:
+    """``released(dataset)``: the answers of ``calls`` calls of each of ``sessions``, as asked.
 
-    A query of one number is passed as a float, a longer one as an array. A call without ``n`` makes
-    one release, and is made again for each.
+    With one session ``make()`` returns it, a function of the data set. With more, ``make()``
+    returns what they share, and each call of that, without arguments, opens a session. They are
+    called in turn. An ``adversary`` gets the answers so far and returns the next input: a session
+    then is a function of the data set and the input. Of several sessions it returns
+    ``(session, input)``, in whatever order it likes, ``calls * sessions`` times in all.
+
+    Everything is made anew for each release. The inputs are no part of a release: what an adversary
+    that draws its inputs at random could learn from them is left out. Not claimed: calls that
+    overlap in time, as of threads.
+
+    Raises:
+        UsageError: ``make`` needs an argument.
     """
+    hint = f"{name}() makes a session, a function of the data set"
+    if adversary is not None:
+        hint = f"{name}() makes a session, a function of the data set and the adversary's input"
+    if sessions > 1:
+        hint = f"{name}() makes what the sessions share, which opens a session when called"
+    _takes_nothing(make, f"mechanism={name}:", hint)
 
-    def __init__(self, call: Call, function: Callable[..., Any]) -> None:
-        self._call, self._function = call, function
+    def released(dataset: Any) -> list[Any]:
+        made = _callable(make(), name, hint)
+        opened = [made]
+        if sessions > 1:
+            sort = "a session is a function"
+            opened = [_callable(made(), f"{name}()()", sort) for _ in range(sessions)]
+        answers: list[Any] = []
+        for i in range(calls * sessions):
+            which, told = i % sessions, list[Any]()
+            if adversary is not None:
+                given = adversary(list(answers))
+                which, told = (0, [given]) if sessions == 1 else _chosen(given, sessions)
+            answers.append(opened[which](dataset_copy(dataset), *told))
+        return answers
 
-    def __call__(self, value: Array, n: int) -> Any:
-        if "n" in self._call.slots:
-            return self._call.bound(self._function, value=_told(value), n=n)()
-        return [one() for one in self._each(value, n)]
-
-    def once(self, value: Array) -> Callable[[], Any]:
-        """A call that makes one release and nothing else."""
-        return self._call.bound(self._function, value=_told(value), n=1)
-
-    def _each(self, value: Array, n: int) -> Iterator[Callable[[], Any]]:
-        if len(value) == 1:
-            one = self.once(value)
-            return (one for _ in range(n))
-        return (self.once(value) for _ in range(n))  # a copy each: it may be changed
+    return released
 
 
-class AnyReleasesBy:
-    """``(dataset, n)`` → ``n`` releases of any kind, plain, in the order made.
+def _callable(given: Any, name: str, hint: str) -> Callable[..., Any]:
+    if not callable(given):
+        raise SamplerOutputError(f"{name} returned {type(given).__name__}; {hint}")
+    return given  # type: ignore[no-any-return]
 
-    The function gets a copy of the data set in each call, which it may sort or append to; records
-    themselves are shared. A call without ``n`` makes one release, and is made again for each.
-    ``features`` turns a release, as the function returned it, to numbers.
+
+def _chosen(given: Any, sessions: int) -> tuple[int, list[Any]]:
+    if isinstance(given, tuple) and len(given) == 2 and given[0] in range(sessions):
+        return int(given[0]), [given[1]]
+    raise SamplerOutputError(
+        f"adversary returned {given!r:.80}; with sessions={sessions} return (session, input), a "
+        f"session from 0 to {sessions - 1}"
+    )
+
+
+def _takes_nothing(make: Callable[..., Any], who: str, hint: str) -> None:
+    try:
+        inspect.signature(make).bind()
+    except TypeError as error:
+        raise UsageError(f"{who} needs an argument ({error}); {hint}") from None
+    except ValueError:
+        pass  # not known: tried
+
+
+class ReleasesBy:
+    """``(value, n)`` → what ``n`` releases of ``value`` are, as the function returned them.
+
+    ``value`` is a query result (m,), of which a single number is passed as a float, or whatever
+    ``copied`` takes. Each call gets a copy of its own, which it may change. A call without ``n``
+    makes one release, and is made again for each.
     """
 
     def __init__(
@@ -140,24 +186,25 @@ class AnyReleasesBy:
         call: Call,
         function: Callable[..., Any],
         *,
-        name: str,
-        features: Callable[[Any], Any] | None = None,
+        copied: Callable[[Any], Any] | None = None,
     ) -> None:
-        self._call, self._function, self._name = call, function, name
-        self._features = features
+        self._call, self._function, self._copied = call, function, copied or _query_result
 
-    def __call__(self, dataset: Any, n: int) -> Array | list[Any]:
+    def __call__(self, value: Any, n: int) -> Any:
         if "n" in self._call.slots:
-            given = self._bound(dataset, n=n)()
-        else:
-            given = [self._bound(dataset, n=1)() for _ in range(n)]
-        if self._features is not None:
-            given = [self._features(release) for release in given]
-        return releases_of(given, n, who=f"mechanism {self._name}")
+            return self._bound(value, n)()
+        if isinstance(self._copied(value), float):
+            one = self.once(value)
+            return [one() for _ in range(n)]
+        return [self.once(value)() for _ in range(n)]
 
-    def _bound(self, dataset: Any, *, n: int) -> Callable[[], Any]:
-        return self._call.bound(self._function, value=dataset_copy(dataset), n=n)
+    def once(self, value: Any) -> Callable[[], Any]:
+        """A call that makes one release and nothing else."""
+        return self._bound(value, 1)
+
+    def _bound(self, value: Any, n: int) -> Callable[[], Any]:
+        return self._call.bound(self._function, value=self._copied(value), n=n)
 
 
-def _told(value: Array) -> Any:
+def _query_result(value: Array) -> Any:
     return float(value[0]) if len(value) == 1 else value.copy()

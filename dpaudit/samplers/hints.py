@@ -57,7 +57,7 @@ def _are_recordings(text: str) -> bool:
     endings = {Path(part.strip()).suffix.lower() for part in text.split(";")}
     if "" in endings:
         return False
-    from dpaudit.samplers.endpoints.recordings import READERS
+    from dpaudit.samplers.endpoints.file import READERS
 
     return endings <= set(READERS)
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from dpaudit import registry
-from dpaudit.samplers.adapters.base import Adapter, claimed
+from dpaudit.samplers.adapters.base import Library, claimed
 from dpaudit.samplers.sandbox.view import files_of_command
 from dpaudit.types import AuditedFile, Reference
 
@@ -68,14 +68,14 @@ def declared_law(name: str) -> str | None:
     if kind not in registry.plugins("samplers"):
         return None
     found = registry.load("samplers", kind)
-    return claimed(*found.find(target)) if isinstance(found, Adapter) else None
+    return claimed(*found.find(target)) if isinstance(found, Library) else None
 
 
 def _versions(kind: str) -> Mapping[str, str]:
     if kind not in registry.plugins("samplers"):
         return {}
     library = registry.load("samplers", kind)
-    version = library.version if isinstance(library, Adapter) else None
+    version = library.version if isinstance(library, Library) else None
     return {library.distribution: version} if version and library.distribution else {}
 
 

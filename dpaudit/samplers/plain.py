@@ -30,6 +30,7 @@ _WIDEST = 1 << 63
 _WRITTEN = ("datetime", "decimal", "fractions", "uuid")
 """Modules whose values are released as text."""
 _SCALARS = (type(None), bool, int, float, str, bytes)
+_NONE_OF_THESE = object()
 
 Array = npt.NDArray[np.float64]
 
@@ -54,51 +55,70 @@ def plain(given: Any, *, depth: int = 0) -> Any:
         return given
     if depth > _DEEPEST:
         raise UsageError(f"a value is nested more than {_DEEPEST} deep; flatten it")
-    into = depth + 1
-    if isinstance(given, np.generic) and not isinstance(given, np.void):
-        return plain(given.item(), depth=into)
-    if isinstance(given, np.ma.MaskedArray):
-        return plain(given.tolist(), depth=into)
-    if isinstance(given, np.ndarray):
-        return _array(given, into)
-    if isinstance(given, complex):
-        return given.real, given.imag
-    if dataclasses.is_dataclass(given) and not isinstance(given, type):
-        fields = dataclasses.fields(given)
-        return {f.name: plain(getattr(given, f.name), depth=into) for f in fields}
-    if isinstance(given, tuple) and hasattr(given, "_asdict"):
-        return plain(given._asdict(), depth=into)
-    if isinstance(given, Mapping):
-        return {_key(key): plain(value, depth=into) for key, value in given.items()}
-    if isinstance(given, tuple):
-        return tuple(plain(item, depth=into) for item in given)
-    if isinstance(given, (bytes, bytearray, memoryview)):
-        return bytes(given)
-    if isinstance(given, Set):
-        return sorted((plain(item, depth=into) for item in given), key=lambda x: (repr(type(x)), x))
-    if _is_frame(given):
-        return _frame(given, into)
-    if hasattr(given, "to_numpy"):  # a series of pandas
-        if not _indexed(given):
-            return plain(given.to_numpy(), depth=into)
-        pairs = list(zip(given.index.tolist(), given.tolist(), strict=True))
-        return plain(dict(pairs) if given.index.is_unique else pairs, depth=into)
-    if hasattr(given, "detach"):  # a tensor of torch
-        return plain(given.detach().cpu().numpy(), depth=into)
-    for kind in (int, float, str):
-        if isinstance(given, kind):  # a subclass, as of an enumeration
-            return kind(given)
-    if isinstance(given, Sequence) or hasattr(given, "__next__"):
-        return [plain(item, depth=into) for item in given]
-    if hasattr(given, "isoformat") or type(given).__module__ in _WRITTEN or isinstance(given, Enum):
-        return str(given)
-    if type(given).__name__ == "NAType":
-        return None
+    for kinds in (_of_numpy, _of_python, _of_libraries, _of_others):
+        found = kinds(given, depth + 1)
+        if found is not _NONE_OF_THESE:
+            return found
     raise UsageError(
         f"type={type(given).__module__}.{type(given).__qualname__}: is neither numbers, text, "
         "bytes, None, nor a list, tuple, dict, array or data frame of these; return one of them, "
         "or turn it into numbers with features="
     )
+
+
+def _of_numpy(given: Any, depth: int) -> Any:
+    if isinstance(given, np.generic) and not isinstance(given, np.void):
+        return plain(given.item(), depth=depth)
+    if isinstance(given, np.ma.MaskedArray):
+        return plain(given.tolist(), depth=depth)
+    return _array(given, depth) if isinstance(given, np.ndarray) else _NONE_OF_THESE
+
+
+def _of_python(given: Any, depth: int) -> Any:
+    """Complex numbers, containers whose order or names say something, bytes and sets."""
+    if isinstance(given, complex):
+        return given.real, given.imag
+    if dataclasses.is_dataclass(given) and not isinstance(given, type):
+        fields = dataclasses.fields(given)
+        return {f.name: plain(getattr(given, f.name), depth=depth) for f in fields}
+    if isinstance(given, tuple) and hasattr(given, "_asdict"):
+        return plain(given._asdict(), depth=depth)
+    if isinstance(given, Mapping):
+        return {_key(key): plain(value, depth=depth) for key, value in given.items()}
+    if isinstance(given, tuple):
+        return tuple(plain(item, depth=depth) for item in given)
+    if isinstance(given, (bytes, bytearray, memoryview)):
+        return bytes(given)
+    if isinstance(given, Set):
+        items = (plain(item, depth=depth) for item in given)
+        return sorted(items, key=lambda x: (repr(type(x)), x))
+    return _NONE_OF_THESE
+
+
+def _of_libraries(given: Any, depth: int) -> Any:
+    """Data frames and series of pandas, tensors of torch."""
+    if _is_frame(given):
+        return _frame(given, depth)
+    if hasattr(given, "to_numpy"):  # a series
+        if not _indexed(given):
+            return plain(given.to_numpy(), depth=depth)
+        pairs = list(zip(given.index.tolist(), given.tolist(), strict=True))
+        return plain(dict(pairs) if given.index.is_unique else pairs, depth=depth)
+    if hasattr(given, "detach"):
+        return plain(given.detach().cpu().numpy(), depth=depth)
+    return _NONE_OF_THESE
+
+
+def _of_others(given: Any, depth: int) -> Any:
+    """Subclasses of numbers and text, as of an enumeration, sequences, dates and the like."""
+    for kind in (int, float, str):
+        if isinstance(given, kind):
+            return kind(given)
+    if isinstance(given, Sequence) or hasattr(given, "__next__"):
+        return [plain(item, depth=depth) for item in given]
+    if hasattr(given, "isoformat") or type(given).__module__ in _WRITTEN or isinstance(given, Enum):
+        return str(given)
+    return None if type(given).__name__ == "NAType" else _NONE_OF_THESE
 
 
 def _is_frame(given: Any) -> bool:

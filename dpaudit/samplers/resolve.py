@@ -56,7 +56,7 @@ def open_sampler(
     :mod:`dpaudit.samplers.calls`.
 
     Every foreign process is held to limits on memory, output, files, processes and time
-    (:class:`~dpaudit.samplers.sandbox.limits.Limits`) and ends, with all that it started, when the
+    (:class:`~dpaudit.samplers.sandbox.policy.Limits`) and ends, with all that it started, when the
     ``with`` block does or this process dies. On Linux, where the kernel allows, it runs in
     namespaces of its own: without the network, and without a way to reach a process outside; home
     directories and the working tree are hidden except what it needs, and all but a scratch of its
@@ -73,9 +73,9 @@ def open_sampler(
     kinds, sources = _known("sampler", name)
     _refuse_call(call, name)
     if name in sources:
-        from dpaudit.samplers.endpoints.worker import SourceSampler
+        from dpaudit.samplers.endpoints.worker import SourceTarget
 
-        return SourceSampler(
+        return SourceTarget(
             text, seed=seed, dtype=dtype, text_mode=text_mode, mitigation=mitigation
         )
     _refuse_unknown(text, kinds, sources)
@@ -103,9 +103,9 @@ def check_sampler(text: str) -> None:
         return
     _refuse_unknown(text, kinds, sources)
     library = registry.load("samplers", name)
-    from dpaudit.samplers.adapters.base import Adapter
+    from dpaudit.samplers.adapters.base import Library
 
-    if isinstance(library, Adapter):
+    if isinstance(library, Library):
         library.find(target)
 
 
@@ -152,7 +152,7 @@ def open_mechanism(
       ``f(value) -> double``;
     - ``command:./mechanism --value={value} {n}``: a program that writes ``n`` releases as
       little-endian float64; see
-      :class:`~dpaudit.samplers.endpoints.command_mechanism.CommandMechanism`;
+      :class:`~dpaudit.samplers.endpoints.command.CommandTarget`;
     - ``http://HOST:PORT/PATH``, ``https://…``: POST of ``{"value": […], "n": n}``, ``n`` releases
       back as raw little-endian float64;
     - ``file:at-0.npy;at-1.npy``: releases recorded at the two ``neighbours``, in the formats of
@@ -168,8 +168,8 @@ def open_mechanism(
         UnknownNameError: no such source, mitigation, library, mechanism or option.
         UsageError: the text does not fit.
     """
-    from dpaudit.samplers.adapters.base import Adapter
-    from dpaudit.samplers.endpoints.releases import ReleasingFunction, SourceMechanism
+    from dpaudit.samplers.adapters.base import Library
+    from dpaudit.samplers.endpoints.worker import SourceTarget
 
     name, _, target = text.partition(":")
     example = (
@@ -184,23 +184,16 @@ def open_mechanism(
     kinds, sources = _known("mechanism", name)
     _refuse_call(call, name)
     if name in sources:
-        return SourceMechanism(text, seed=seed, mitigation=mitigation)
+        return SourceTarget(text, seed=seed, mitigation=mitigation, role="mechanism")
     _refuse_mitigation(mitigation, name)
-    if name in _FUNCTIONS:
-        function = registry.load("samplers", name)(target, seed=seed, call=call)
-        return ReleasingFunction(function, calls=calls)
-    if name == "command":
-        from dpaudit.samplers.endpoints.command_mechanism import CommandMechanism
-
-        return CommandMechanism(target)
     if name == "file":
-        from dpaudit.samplers.endpoints.recorded_mechanism import RecordedReleases
+        from dpaudit.samplers.endpoints.file import RecordedReleases
 
         return RecordedReleases(target, neighbours=neighbours)
-    if name in ("http", "https"):
-        from dpaudit.samplers.endpoints.http_mechanism import HttpMechanism
-
-        return HttpMechanism(text)
+    if name in (*_FUNCTIONS, "command", "http", "https"):
+        how = {"call": call, "calls": calls} if name in _FUNCTIONS else {}
+        opened: Mechanism = registry.load("samplers", name)(target, role="mechanism", **how)
+        return opened
     if name not in kinds:
         from dpaudit.samplers.hints import meant
 
@@ -209,7 +202,7 @@ def open_mechanism(
         near = registry.nearest(name, [*sources, *kinds])
         raise UnknownNameError(f"mechanism={text}: {name!r} is not known{near}; {example}")
     library = registry.load("samplers", name)
-    if not isinstance(library, Adapter):
+    if not isinstance(library, Library):
         raise UsageError(
             f"mechanism={text}: {name} gives noise, not releases of a value; {example}"
         )

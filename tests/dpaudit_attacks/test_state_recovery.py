@@ -11,7 +11,7 @@ from dpaudit.audit.options import AuditOptions
 from dpaudit.audit.run import run_audit
 from dpaudit.claims import Claim
 from dpaudit.options import words_of
-from dpaudit.samplers.callables import CallableSampler
+from dpaudit.samplers.callables import CallableTarget
 from dpaudit_attacks.state_recovery import inversions, state_recovery
 from dpaudit_attacks.state_recovery import mersenne_state as mersenne
 from dpaudit_attacks.state_recovery.state_recovery import (
@@ -202,7 +202,7 @@ def audited(**options):
 
     asked = {"seed": "1", "samples": 20_000, "dim": 8, "alpha": 1e-4, **options}
     options = AuditOptions(tests=("state-recovery", "moments"), **asked)
-    with CallableSampler(draw, name="f", call=None) as opened:
+    with CallableTarget(draw, name="f", call=None) as opened:
         return run_audit(opened, claim=Claim.parse("gaussian:sigma=1"), options=options)
 
 

@@ -21,7 +21,7 @@ from dpaudit.audit.epsilon.canary_scores import read_scores
 from dpaudit.audit.epsilon.run import parse_neighbours
 from dpaudit.errors import UsageError
 from dpaudit.results.arrays import Archive, map_npy, read_npy
-from dpaudit.samplers.endpoints.file import FileSampler
+from dpaudit.samplers.endpoints.file import FileTarget
 from dpaudit.training.data.mnist import mnist
 from dpaudit.training.data.places import read_idx, read_tar, reading
 
@@ -29,7 +29,7 @@ PARQUET = importlib.util.find_spec("pyarrow") is not None
 
 
 def drawn(path, rows=None):
-    with FileSampler(str(path), seed="1") as sampler:
+    with FileTarget(str(path), seed="1") as sampler:
         return sampler.draw(rows or sampler.available, sampler.dim, timeout=1)
 
 
@@ -346,7 +346,7 @@ def test_pipes_and_folders_are_refused_at_once(folder):
 def refused(path, data, says):
     path.write_bytes(data)
     with pytest.raises(UsageError, match=says) as caught:
-        FileSampler(str(path), seed="1")
+        FileTarget(str(path), seed="1")
     assert str(caught.value).isprintable()
     assert not refuses_or_reads(lambda: drawn(path), size=len(data))
 

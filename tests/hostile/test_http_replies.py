@@ -13,9 +13,8 @@ import pytest
 from hostile.fuzzing import fuzz, made_up, refuses_or_reads
 
 from dpaudit.errors import SamplerCrashError, SamplerError, SamplerOutputError, SamplerTimeoutError
-from dpaudit.samplers.endpoints import exchange
-from dpaudit.samplers.endpoints.http import HttpSampler
-from dpaudit.samplers.endpoints.http_mechanism import HttpMechanism
+from dpaudit.samplers.endpoints import http
+from dpaudit.samplers.endpoints.http import HttpTarget
 
 VALUES = np.arange(8.0).tobytes()
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -105,9 +104,9 @@ class Replies:
     def _connect(self, deadline):
         # theirs stays open, so that the question can be sent
         ours, self.theirs = socket.socketpair()
-        wire = exchange._Wire(ours)
+        wire = http._Wire(ours)
         wire.send = self.answer
-        return exchange._Reader(wire, buffer_size=1 << 16)
+        return http._Reader(wire, buffer_size=1 << 16)
 
     def answer(self, question):
         assert question.endswith(self.asked)
@@ -123,11 +122,11 @@ class Replies:
             self.theirs.close()
 
 
-class Noise(Replies, HttpSampler):
+class Noise(Replies, HttpTarget):
     """Asked for four times two values."""
 
 
-class Released(Replies, HttpMechanism):
+class Released(Replies, HttpTarget):
     """The same for releases, of which the reply's length tells how long they are."""
 
     asked = b'{"value": [1.5], "n": 4}'
@@ -141,7 +140,7 @@ def noise(reply, kind=Noise, timeout=5.0):
 
 
 def releases(reply):
-    mechanism = Released("http://127.0.0.1:9/release")
+    mechanism = Released("//127.0.0.1:9/release", role="mechanism")
     mechanism.reply = reply
     with mechanism:
         return mechanism.release(np.array([1.5]), 4, timeout=5.0)

@@ -23,8 +23,7 @@ from support import rude_samplers as rude
 
 import attacks
 from attacks import ATTACKS, attempt, surroundings
-from dpaudit.samplers.sandbox.namespaces import become_subreaper
-from dpaudit.samplers.sandbox.system_calls import call, prctl
+from dpaudit.samplers.sandbox.namespaces import become_subreaper, call, prctl
 
 AUDITS = 200
 LIMIT, PATIENCE = 4.0, 60.0  # seconds: for what hangs, for what is honest

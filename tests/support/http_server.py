@@ -10,7 +10,7 @@ import threading
 import numpy as np
 import pytest
 
-from dpaudit.samplers.endpoints.http import HttpSampler
+from dpaudit.samplers.endpoints.http import HttpTarget
 
 OK = "HTTP/1.1 200 OK\r\n"
 LATEST = 15.0  # seconds: an answer within a time limit comes long before, on a busy machine too
@@ -97,7 +97,7 @@ def honest(send, n, d, _):
 
 
 def sampler_of(server, path="/noise", **options):
-    return HttpSampler(f"//{server.host}{path}", seed="1", **options)
+    return HttpTarget(f"//{server.host}{path}", seed="1", **options)
 
 
 def draw(server, n=4, d=2, timeout=20.0, **options):

@@ -18,7 +18,7 @@ from dpaudit.audit.epsilon.releases import Releases
 from dpaudit.errors import DpauditError, UnknownNameError, UsageError
 from dpaudit.protocols import LearningAttack, ProbingAttack, SupportAttack
 from dpaudit.results.text import error_text, one_line
-from dpaudit.samplers.adapters.base import Adapter
+from dpaudit.samplers.adapters.base import Library
 from dpaudit.stats import clopper_pearson
 from dpaudit.types import PluginOrigin, Reference
 
@@ -114,7 +114,7 @@ def _within_bounds(text: str, factory: Any, mechanism: str) -> str:
         return text
     adapter = registry.load("samplers", library)
     parameters = inspect.signature(factory).parameters
-    if not isinstance(adapter, Adapter) or not set(_BOUNDS) <= set(parameters):
+    if not isinstance(adapter, Library) or not set(_BOUNDS) <= set(parameters):
         return text
     options = adapter.find(target)[1]
     known = {b: options[name] for b, names in _BOUNDS.items() for name in names if name in options}

@@ -13,7 +13,7 @@ from dpaudit.errors import UsageError
 from dpaudit.results.arrays import Archive
 from dpaudit.results.foreign import RefusedError
 from dpaudit.results.text import one_line
-from dpaudit.samplers.endpoints.recordings import lines_of, open_text
+from dpaudit.samplers.endpoints.file import lines_of, open_text
 
 __all__ = ["read_scores"]
 

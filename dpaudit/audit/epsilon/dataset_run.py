@@ -20,9 +20,9 @@ from dpaudit.errors import UsageError
 from dpaudit.protocols import DatasetMechanism
 from dpaudit.randomness import KeyedStream
 from dpaudit.results.text import one_line
-from dpaudit.samplers.endpoints.dataset_command import DatasetCommand
-from dpaudit.samplers.endpoints.dataset_function import DatasetFunction
-from dpaudit.samplers.endpoints.dataset_http import DatasetEndpoint
+from dpaudit.samplers.endpoints.command import CommandTarget
+from dpaudit.samplers.endpoints.http import HttpsTarget, HttpTarget
+from dpaudit.samplers.endpoints.worker import PythonTarget
 
 __all__ = ["audit_question", "on_datasets", "stage_of"]
 
@@ -52,7 +52,7 @@ def on_datasets(name: str, question: Question, *, options: MechanismOptions) -> 
             "'MODULE:FUNCTION', or pass a callable with in_process=True"
         )
     if kind == "python":
-        return DatasetFunction(
+        return PythonTarget.on_datasets(
             target,
             call=options.call,
             features=features,
@@ -69,9 +69,10 @@ def on_datasets(name: str, question: Question, *, options: MechanismOptions) -> 
         if given is not None:
             raise UsageError(f"{option}={given}: only python: has one; leave --{option} out")
     if kind == "command":
-        return DatasetCommand(target, columns=_columns(question))
+        return CommandTarget(target, role="datasets", columns=_columns(question))
     if kind in ("http", "https"):
-        return DatasetEndpoint(name)
+        endpoint = HttpTarget if kind == "http" else HttpsTarget
+        return endpoint(target, role="mechanism")
     raise UsageError(
         f"mechanism={one_line(name, limit=200)}: takes query results, not data sets; data sets go "
         "to python:MODULE:FUNCTION, command:'PROGRAM {dataset} {n}', http://HOST:PORT/PATH, or a "

@@ -38,8 +38,7 @@ from dpaudit.provenance import identified
 from dpaudit.results.arrays import read_npy
 from dpaudit.samplers.callables import (
     SAME_PROCESS,
-    CallableMechanism,
-    CallableOnDatasets,
+    CallableTarget,
     Subject,
     reproducible,
     same_search_path,
@@ -108,7 +107,7 @@ def audit_mechanism(
     ``sessions`` above 1 it makes what they share, and calling that opens a session: they are called
     in turn, ``calls`` times each. An ``adversary``, a function of the answers so far
     (``MODULE:FUNCTION`` for ``python:``), chooses each next input: a session then is a function of
-    the value and the input (:func:`~dpaudit.samplers.transcripts.transcripts`).
+    the value and the input (:func:`~dpaudit.samplers.functions.transcripts`).
 
     Formal guarantee: see :class:`~dpaudit.audit.result.MechanismResult`.
 
@@ -230,8 +229,8 @@ def audit_subject(
         return _asked_here(what, asked, attack, claim=claim, options=options, progress=progress)
     pair = None if neighbours is None else parse_neighbours(neighbours)
     try:
-        with CallableMechanism(
-            what.called, name=what.name, call=options.call, calls=options.calls
+        with CallableTarget(
+            what.called, name=what.name, role="mechanism", call=options.call, calls=options.calls
         ) as mechanism:
             result = run_mechanism_audit(
                 mechanism,
@@ -301,9 +300,10 @@ def _asked_here(
             "itself"
         )
     together = options.claimed(claim)
-    with CallableOnDatasets(
+    with CallableTarget(
         what.called,
         name=what.name,
+        role="datasets",
         call=options.call,
         features=features,
         calls=options.calls,

@@ -17,7 +17,7 @@ from dpaudit.audit.stated_claims.claim import number_text
 from dpaudit.errors import UsageError
 from dpaudit.results.foreign import RefusedError
 from dpaudit.results.text import one_line
-from dpaudit.samplers.endpoints.recordings import lines_of, open_text
+from dpaudit.samplers.endpoints.file import lines_of, open_text
 from dpaudit.stats import rounded_down
 
 if TYPE_CHECKING:

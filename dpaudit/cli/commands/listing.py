@@ -17,7 +17,7 @@ from dpaudit.results.text import one_line
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dpaudit.samplers.adapters.base import Adapter, LibraryMechanism
+    from dpaudit.samplers.adapters.base import Library, LibraryMechanism
 
 __all__ = ["list_"]
 
@@ -137,7 +137,7 @@ def _mechanisms() -> list[Row]:
     rows = []
     for name, plugin in registry.plugins("samplers").items():
         if plugin.target.endswith(":LIBRARY"):
-            library: Adapter = registry.load("samplers", name)
+            library: Library = registry.load("samplers", name)
             about = _described(plugin)
             rows += [
                 _mechanism(library, mechanism, entry, about)
@@ -146,7 +146,7 @@ def _mechanisms() -> list[Row]:
     return rows
 
 
-def _mechanism(library: Adapter, name: str, entry: LibraryMechanism, about: Row) -> Row:
+def _mechanism(library: Library, name: str, entry: LibraryMechanism, about: Row) -> Row:
     return {
         "name": f"{library.name}:{name}",
         "library": library.name,

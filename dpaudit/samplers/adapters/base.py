@@ -2,44 +2,45 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import platform
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import metadata
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.errors import UnknownNameError, UsageError
-from dpaudit.registry import nearest
-from dpaudit.samplers.check import finite, plain_f64
-from dpaudit.samplers.endpoints.releases import ReleasingWorker
+from dpaudit import registry
+from dpaudit.errors import MissingExtraError, UnknownNameError, UsageError
+from dpaudit.results.text import error_text
+from dpaudit.samplers.check import plain_f64
+from dpaudit.samplers.endpoints.targets import Target
 from dpaudit.samplers.endpoints.worker import Worker
 from dpaudit.types import Reference
 
+if TYPE_CHECKING:
+    from dpaudit.samplers.adapters.elsewhere import Elsewhere
+
 __all__ = [
     "NUMBER_TYPES",
-    "Adapter",
+    "AdapterTarget",
     "Aggregate",
     "Each",
     "Library",
     "LibraryMechanism",
-    "LibraryNoise",
     "added",
     "advice",
     "claimed",
     "claims",
-    "each",
     "installed",
     "law",
-    "numbers",
     "of_data",
-    "one_release",
-    "refuse_data",
-    "whole_numbers",
+    "open_adapter",
 ]
 
 
@@ -91,48 +92,13 @@ class LibraryMechanism:
     sampled separately.
     """
 
-    make: Callable[..., Release]
+    make: Callable[..., Release] = field(kw_only=False)
     options: Mapping[str, Option | None]
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: {"dtype": NUMBER_TYPES})
     claim: Callable[..., str] | None = None
     told: bool = False
     whole: bool = False
     data: bool = False
-
-
-@runtime_checkable
-class Adapter(Protocol):
-    """What the entry point of a library in ``dpaudit.samplers`` is, wherever the library lives."""
-
-    @property
-    def name(self) -> str:
-        """What users write before the colon."""
-
-    @property
-    def distribution(self) -> str:
-        """The library's name on PyPI; '' for what comes with Python."""
-
-    @property
-    def tested(self) -> str:
-        """The version that the adapter was written and tested with."""
-
-    @property
-    def version(self) -> str | None:
-        """The version installed here, read without importing the library; None if there is none."""
-
-    @property
-    def advice(self) -> str:
-        """What to know if ``version`` is not ``tested``; '' otherwise."""
-
-    @property
-    def table(self) -> Mapping[str, LibraryMechanism]:
-        """Its mechanisms by name."""
-
-    def find(self, target: str) -> tuple[LibraryMechanism, dict[str, Any]]:
-        """The table's entry for ``MECH[:option=value,…]``, and all its options."""
-
-    def mechanism(self, target: str) -> Any:
-        """The :class:`~dpaudit.protocols.Mechanism` ``MECH[:option=value,…]``."""
 
 
 _SPREAD = frozenset({"scale", "sigma", "std", "stddev", "sd", "b"})
@@ -143,7 +109,9 @@ _SPREAD = frozenset({"scale", "sigma", "std", "stddev", "sd", "b"})
 class Library:
     """A library of this Python, by the ``name`` of its entry point in ``dpaudit.samplers``.
 
-    ``module`` is what ``make`` gets, ``install`` how to install it. Calling it makes a closed
+    ``distribution`` is its name on PyPI ('' for what comes with Python), ``tested`` the version
+    that the adapter was written and tested with, ``table`` its mechanisms by name, ``module`` what
+    ``make`` gets, and ``install`` how to install it. Calling it makes a closed
     sampler, as every sampler kind does; :meth:`mechanism` makes a whole mechanism.
     """
 
@@ -174,7 +142,7 @@ class Library:
         ref = Reference.parse(target)
         if ref.name not in self.table:
             known = ", ".join(self.table)
-            near = nearest(ref.name, self.table)
+            near = registry.nearest(ref.name, self.table)
             near = near if "did you mean" in near else ""
             raise UnknownNameError(
                 f"mechanism={ref.name}: not in {self.name}{near}; {self.name} has: {known}"
@@ -184,7 +152,7 @@ class Library:
             if option not in mechanism.options:
                 word = next((own for own in mechanism.options if {own, option} <= _SPREAD), "")
                 near = f"; {self.name} calls it {word}" if word else ""
-                near += nearest(option, mechanism.options)
+                near += registry.nearest(option, mechanism.options)
                 raise UnknownNameError(
                     f"{option}={given}: {self.name}:{ref.name} has no such option{near}"
                 )
@@ -198,7 +166,7 @@ class Library:
 
     def __call__(
         self, target: str, *, seed: str, dtype: str = "f64", text_mode: bool = False
-    ) -> LibraryNoise:
+    ) -> AdapterTarget:
         """The noise of ``MECH[:option=value,…]``, unseeded: the library draws as it ships.
 
         Raises:
@@ -208,23 +176,15 @@ class Library:
         """
         del seed
         plain_f64(f"{self.name}:{target}", dtype, text_mode)
-        return LibraryNoise(self, target)
+        return AdapterTarget(self, target)
 
-    def mechanism(self, target: str) -> ReleasingWorker:
+    def mechanism(self, target: str) -> AdapterTarget:
         """The whole mechanism ``MECH[:option=value,…]``.
 
         Raises:
             UnknownNameError, UsageError: as above.
         """
-        self.find(target)
-        return ReleasingWorker(
-            f"{self.name}:{target}",
-            place=self.name,
-            member=target,
-            of="library",
-            version=self.version,
-            advice=self.advice,
-        )
+        return AdapterTarget(self, target, role="mechanism")
 
 
 def _check(option: str, value: Option, mechanism: LibraryMechanism) -> None:
@@ -243,27 +203,53 @@ def _check(option: str, value: Option, mechanism: LibraryMechanism) -> None:
         raise UsageError(f"{option}={value}: a scale is above 0, e.g. {option}=1")
 
 
-class LibraryNoise(Worker):
-    """The noise that a library adds to the value 0, or to another one if it is told the value."""
+class AdapterTarget(Worker):
+    """A library's mechanism, asked for releases, or for its noise alone.
 
-    def __init__(self, library: Library, target: str) -> None:
+    That is what the library adds to the value 0, or to another one if it is told the value.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        target: str,
+        *,
+        role: str = "sampler",
+        where: Elsewhere | None = None,
+    ) -> None:
+        """``where`` is the library's own environment, if it is not in this one.
+
+        Raises:
+            UnknownNameError, UsageError: as :meth:`Library.find`; noise of a mechanism of data
+                sets, which has none that could be sampled separately.
+        """
         mechanism, options = library.find(target)
-        refuse_data(mechanism, f"{library.name}:{target}")
-        spec = {"kind": "adapter", "place": library.name, "member": target}
-        super().__init__(f"{library.name}:{target}", spec)
-        self._library, self._target = library, target
-        self.version, self.advice = library.version, library.advice
+        name = f"{library.name}:{target}"
+        if mechanism.data and role == "sampler":
+            raise UsageError(
+                f"sampler={name}: releases an aggregate of a data set, its noise cannot be sampled "
+                "separately; audit it as a whole mechanism"
+            )
+        spec = {"kind": "adapter", "place": library.name, "member": target, "role": role}
+        if where is None:
+            super().__init__(name, spec)
+            self.version, self.advice = library.version, library.advice
+        else:
+            spec["place"], folder = where.adapter, str(where.folder)
+            super().__init__(name, spec, needs=lambda: [folder], interpreter=where.interpreter)
+            self.version = where.version
         self.takes_value = mechanism.told and not mechanism.whole
-        self._mechanism, self._options = mechanism, options
+        self._claim = partial(claimed, mechanism, options)
+        self._again = partial(type(self), library, target, role=role, where=where)
 
     @property
     def claim(self) -> str | None:
         """The law that the library documents for this noise, as a claim; None if it has no name."""
-        return claimed(self._mechanism, self._options)
+        return self._claim()
 
-    def again(self) -> LibraryNoise:
-        """The same noise from a process of its own."""
-        return LibraryNoise(self._library, self._target)
+    def again(self) -> AdapterTarget:
+        """The same mechanism in a process of its own."""
+        return self._again()
 
     def draw_at(self, value: float, n: int, d: int, *, timeout: float) -> Array:
         """``n`` noise vectors (n, d) made for ``value``: what the library released, less ``value``.
@@ -275,9 +261,67 @@ class LibraryNoise(Worker):
         if not self.takes_value or not math.isfinite(value):
             takes = "finite values" if self.takes_value else "none"
             raise UsageError(f"value={value}: {self.name} takes {takes}")
-        values = np.empty((n, d)) if n > 0 and d > 0 else np.empty(0)
-        self._draw(values, n, d, timeout, value=value)
-        return finite(values, self.name)
+        return self._drawn(n, d, timeout, value=value)
+
+
+def open_adapter(spec: Mapping[str, Any]) -> Target:
+    """What a worker calls for ``LIB:MECH[:option=value,…]``.
+
+    Raises:
+        MissingExtraError: the library is not installed.
+        UsageError: it cannot be imported, or refuses the options.
+    """
+    who, (module, colon, name) = f"{spec['role']}={spec['name']}", spec["place"].partition(":")
+    # the adapter by where it is, MODULE:NAME, or by its registered name
+    library: Library = (
+        getattr(importlib.import_module(module), name)
+        if colon
+        else registry.load("samplers", spec["place"])
+    )
+    mechanism, options = library.find(spec["member"])
+    try:
+        release = mechanism.make(_imported(library, who), **options)
+    except UsageError:
+        raise
+    except Exception as error:  # noqa: BLE001 the library's own refusal, whatever its class
+        raise UsageError(
+            f"{who}: {library.name} refuses the options ({error_text(error)}); change them"
+        ) from None
+    once: Callable[[Array], Callable[[], Any]] = getattr(
+        release, "once", lambda value: partial(release, value, 1)
+    )
+    if spec["role"] == "sampler":
+        return Target(
+            noise=lambda n, d, _, value: release(np.full(d, value) if value else np.zeros(d), n),
+            takes_value=mechanism.told,
+            ours=True,
+        )
+
+    def checked(value: Array) -> Array:
+        broken = value[value != np.rint(value)] if mechanism.whole else value[:0]
+        if broken.size:
+            raise UsageError(f"value={broken[0]}: {spec['name']} takes whole numbers; choose one")
+        return value
+
+    return Target(
+        release=lambda value, n: release(checked(value), n),
+        once=lambda value: once(checked(value)),
+        ours=True,
+    )
+
+
+def _imported(library: Library, who: str) -> Any:
+    try:
+        return importlib.import_module(library.module)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        raise MissingExtraError(
+            f"{who}: needs {missing}, which is not installed; {library.install}"
+        ) from None
+    except BaseException as error:  # noqa: BLE001 importing runs foreign code
+        raise UsageError(
+            f"{who}: {library.module} cannot be imported ({error_text(error)}); {library.install}"
+        ) from None
 
 
 def added(draw: Callable[[tuple[int, int]], Any]) -> Release:
@@ -285,21 +329,29 @@ def added(draw: Callable[[tuple[int, int]], Any]) -> Release:
     return lambda value, n: value + draw((n, len(value)))
 
 
+class _OneByOne:
+    """Releases that are made one at a time; each call of what ``once(value)`` gives is one."""
+
+    def once(self, value: Array) -> Callable[[], Any]:
+        """A call that makes one release and nothing else."""
+        raise NotImplementedError
+
+    def __call__(self, value: Array, n: int) -> Any:
+        """``n`` releases (n, k), in the number type that the library gives."""
+        once = self.once(value)
+        return np.array([once() for _ in range(n)]).reshape(n, -1)
+
+
 @dataclass(frozen=True, slots=True)
-class Each:
-    """A release of one number at a time, row by row: ``randomise(x)`` for each x of the value."""
+class Each(_OneByOne):
+    """A release of one number at a time: ``randomise(x)`` for each x of the value."""
 
     randomise: Callable[[Any], float]
     whole: bool = False
 
-    def __call__(self, value: Array, n: int) -> Any:
-        """``n`` releases (n, m), in the number type that the library gives."""
-        row, randomise = numbers(value, whole=self.whole), self.randomise
-        return np.array([randomise(x) for _ in range(n) for x in row]).reshape(n, len(row))
-
     def once(self, value: Array) -> Callable[[], Any]:
         """A call that makes one release and nothing else."""
-        row, randomise = numbers(value, whole=self.whole), self.randomise
+        row, randomise = _numbers(value, whole=self.whole), self.randomise
         if len(row) == 1:
             only = row[0]
             return lambda: randomise(only)
@@ -307,66 +359,26 @@ class Each:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
+class Aggregate(_OneByOne):
     """A release of one aggregate of a data set, ``value``: each is ``aggregate(ready(value))``."""
 
     aggregate: Callable[[Any], Any]
     ready: Callable[[Array], Any]
 
-    def __call__(self, value: Array, n: int) -> Any:
-        """``n`` releases (n, k)."""
-        once = self.once(value)
-        return np.array([once() for _ in range(n)]).reshape(n, -1)
-
     def once(self, value: Array) -> Callable[[], Any]:
         """A call that makes one release and nothing else."""
-        told, aggregate = self.ready(value), self.aggregate
-        return lambda: aggregate(told)
-
-
-def each(randomise: Callable[[Any], float], *, whole: bool = False) -> Release:
-    """A release of one number at a time, row by row."""
-    return Each(randomise, whole)
+        data, aggregate = self.ready(value), self.aggregate
+        return lambda: aggregate(data)
 
 
 def of_data(aggregate: Callable[[Any], Any], *, whole: bool = False) -> Release:
     """A release of ``aggregate`` of a list of numbers, whole ones or floats."""
-    return Aggregate(aggregate, lambda value: numbers(value, whole=whole))
+    return Aggregate(aggregate, lambda value: _numbers(value, whole=whole))
 
 
-def numbers(value: Array, *, whole: bool) -> list[Any]:
+def _numbers(value: Array, *, whole: bool) -> list[Any]:
     """``value`` (m,) as a list of Python's integers if ``whole``, otherwise floats."""
     return [int(x) for x in value.tolist()] if whole else value.tolist()
-
-
-def one_release(release: Release, value: Array) -> Callable[[], Any]:
-    """A call that makes one release of ``value``, with as little overhead as the adapter can."""
-    once: Callable[[Array], Callable[[], Any]] | None = getattr(release, "once", None)
-    return once(value) if once is not None else lambda: release(value, 1)
-
-
-def refuse_data(mechanism: LibraryMechanism, name: str) -> None:
-    """Refuse to sample a mechanism of data sets: it has no separate noise.
-
-    Raises:
-        UsageError: ``mechanism`` is one.
-    """
-    if mechanism.data:
-        raise UsageError(
-            f"sampler={name}: releases an aggregate of a data set, its noise cannot be sampled "
-            "separately; audit it as a whole mechanism"
-        )
-
-
-def whole_numbers(value: Array, name: str) -> None:
-    """Refuse a ``value`` that is not of whole numbers.
-
-    Raises:
-        UsageError: it has a number that is not whole.
-    """
-    broken = value[value != np.rint(value)]
-    if broken.size:
-        raise UsageError(f"value={broken[0]}: {name} takes whole numbers; choose one")
 
 
 def claimed(mechanism: LibraryMechanism, options: Mapping[str, Any]) -> str | None:

@@ -19,11 +19,11 @@ import numpy as np
 
 from dpaudit.samplers.adapters.base import (
     Aggregate,
+    Each,
     Library,
     LibraryMechanism,
     Option,
     Release,
-    each,
     law,
 )
 
@@ -65,10 +65,10 @@ def _one(
     whole: bool = False,
 ) -> tuple[str, LibraryMechanism]:
     def make(mechanisms: Any, **options: Any) -> Release:
-        return each(getattr(mechanisms, name)(**options).randomise, whole=whole)
+        return Each(getattr(mechanisms, name)(**options).randomise, whole=whole)
 
     return name, LibraryMechanism(
-        make=make, options=options, claim=claim, told="lower" not in options, whole=whole
+        make, options=options, claim=claim, told="lower" not in options, whole=whole
     )
 
 
@@ -83,7 +83,7 @@ def _tool(name: str, options: Mapping[str, Option | None]) -> tuple[str, Library
 
         return Aggregate(release, np.array)
 
-    return name, LibraryMechanism(make=make, options=options, data=True)
+    return name, LibraryMechanism(make, options=options, data=True)
 
 
 LIBRARY = Library(

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from dpaudit.samplers.adapters.base import Library, LibraryNoise, installed
-from dpaudit.samplers.endpoints.releases import ReleasingWorker
+from dpaudit.samplers.adapters.base import AdapterTarget, Library, installed
 
 __all__ = ["Elsewhere"]
 
@@ -49,22 +48,21 @@ class Elsewhere:
         found = metadata.Distribution.discover(path=self.packages)
         return ", ".join(sorted(f"{d.name} {d.version}" for d in found))
 
-    def sampler(self, target: str) -> LibraryNoise:
+    def sampler(self, target: str) -> AdapterTarget:
         """The noise of ``MECH[:option=value,…]``.
 
         Raises:
             UnknownNameError, UsageError: as :meth:`~dpaudit.samplers.adapters.base.Library.find`.
         """
-        return _Noise(self, target)
+        return AdapterTarget(self.library, target, where=self)
 
-    def mechanism(self, target: str) -> ReleasingWorker:
+    def mechanism(self, target: str) -> AdapterTarget:
         """The whole mechanism ``MECH[:option=value,…]``.
 
         Raises:
             UnknownNameError, UsageError: as above.
         """
-        self.library.find(target)
-        return _Mechanism(self, target)
+        return AdapterTarget(self.library, target, role="mechanism", where=self)
 
     def interpreter(self) -> list[str]:
         """The command line that starts a worker there."""
@@ -72,39 +70,6 @@ class Elsewhere:
         places = {name: _place(name) for name in ("dpaudit", "msgspec", top)}
         asked = json.dumps({"packages": places, "empty": self.empty})
         return [str(self.folder / "bin" / "python"), "-I", _MAIN, asked]
-
-
-class _Noise(LibraryNoise):
-    def __init__(self, where: Elsewhere, target: str) -> None:
-        super().__init__(where.library, target)
-        self._where = where
-        self._spec = {**self._spec, "place": where.adapter}
-        self.version, self.advice = where.version, ""
-
-    def _interpreter(self) -> list[str]:
-        return self._where.interpreter()
-
-    def _needed_paths(self) -> list[str]:
-        return [str(self._where.folder)]
-
-    def again(self) -> _Noise:
-        """The same noise from a process of its own."""
-        return _Noise(self._where, self._target)
-
-
-class _Mechanism(ReleasingWorker):
-    def __init__(self, where: Elsewhere, target: str) -> None:
-        name = f"{where.library.name}:{target}"
-        super().__init__(
-            name, place=where.adapter, member=target, of="library", version=where.version
-        )
-        self._where = where
-
-    def _interpreter(self) -> list[str]:
-        return self._where.interpreter()
-
-    def _needed_paths(self) -> list[str]:
-        return [str(self._where.folder)]
 
 
 def _place(package: str) -> str:

@@ -8,6 +8,7 @@ adapter does.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,22 +28,16 @@ def _normal(random: Any, *, scale: float, dtype: str) -> Release:
     )
 
 
-def _laplace(random: Any, *, scale: float) -> Release:
-    rng = random.default_rng()
-    return added(lambda size: rng.laplace(0.0, scale, size))
+def _of(generator: str, method: str) -> Callable[..., Release]:
+    def make(random: Any, *, scale: float) -> Release:
+        draw = getattr(getattr(random, generator)(), method)
+        return added(lambda size: draw(0.0, scale, size))
 
-
-def _legacy_normal(random: Any, *, scale: float) -> Release:
-    rng = random.RandomState()
-    return added(lambda size: rng.normal(0.0, scale, size))
-
-
-def _legacy_laplace(random: Any, *, scale: float) -> Release:
-    rng = random.RandomState()
-    return added(lambda size: rng.laplace(0.0, scale, size))
+    return make
 
 
 _SCALE = {"scale": 1.0}
+_GAUSSIAN, _LAPLACE = claims("gaussian:sigma", "scale"), claims("laplace:scale", "scale")
 
 LIBRARY = Library(
     name="numpy",
@@ -51,19 +46,13 @@ LIBRARY = Library(
     distribution="numpy",
     tested="2.4.6",
     table={
-        "normal": LibraryMechanism(
-            make=_normal,
-            options={**_SCALE, "dtype": "f64"},
-            claim=claims("gaussian:sigma", "scale"),
-        ),
-        "laplace": LibraryMechanism(
-            make=_laplace, options=_SCALE, claim=claims("laplace:scale", "scale")
-        ),
+        "normal": LibraryMechanism(_normal, options={**_SCALE, "dtype": "f64"}, claim=_GAUSSIAN),
+        "laplace": LibraryMechanism(_of("default_rng", "laplace"), options=_SCALE, claim=_LAPLACE),
         "legacy-normal": LibraryMechanism(
-            make=_legacy_normal, options=_SCALE, claim=claims("gaussian:sigma", "scale")
+            _of("RandomState", "normal"), options=_SCALE, claim=_GAUSSIAN
         ),
         "legacy-laplace": LibraryMechanism(
-            make=_legacy_laplace, options=_SCALE, claim=claims("laplace:scale", "scale")
+            _of("RandomState", "laplace"), options=_SCALE, claim=_LAPLACE
         ),
     },
 )

@@ -132,12 +132,12 @@ LIBRARY = Library(
     tested="1.6.0",
     table={
         "noise": LibraryMechanism(
-            make=_noise,
+            _noise,
             options={"std": 1.0, "secure_mode": False, "dtype": "f32"},
             claim=claims("gaussian:sigma", "std"),
         ),
         "step": LibraryMechanism(
-            make=_Step,
+            _Step,
             options={
                 "noise_multiplier": 1.0,
                 "max_grad_norm": 1.0,

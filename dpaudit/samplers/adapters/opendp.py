@@ -85,33 +85,33 @@ LIBRARY = Library(
     tested="0.16.0",
     table={
         "gaussian": LibraryMechanism(
-            make=_real("make_gaussian", "l2_distance"),
+            _real("make_gaussian", "l2_distance"),
             options={**_SCALE, "k": _FINEST},
             claim=claims("gaussian:sigma", "scale"),
             told=True,
         ),
         "laplace": LibraryMechanism(
-            make=_real("make_laplace", "l1_distance"),
+            _real("make_laplace", "l1_distance"),
             options={**_SCALE, "k": _FINEST},
             claim=claims("laplace:scale", "scale"),
             told=True,
         ),
         "discrete-gaussian": LibraryMechanism(
-            make=_whole("make_gaussian", "l2_distance", "f64"),
+            _whole("make_gaussian", "l2_distance", "f64"),
             options={"scale": 10.0},
             claim=claims("discrete-gaussian:sigma", "scale"),
             told=True,
             whole=True,
         ),
         "discrete-laplace": LibraryMechanism(
-            make=_whole("make_laplace", "l1_distance", "i64"),
+            _whole("make_laplace", "l1_distance", "i64"),
             options={"scale": 10.0},
             claim=claims("discrete-laplace:scale", "scale"),
             told=True,
             whole=True,
         ),
         "bounded-sum": LibraryMechanism(
-            make=_bounded_sum, options={"epsilon": None, "lower": None, "upper": None}, data=True
+            _bounded_sum, options={"epsilon": None, "lower": None, "upper": None}, data=True
         ),
     },
 )

@@ -16,11 +16,11 @@ import numpy as np
 
 from dpaudit.samplers.adapters.base import (
     Aggregate,
+    Each,
     Library,
     LibraryMechanism,
     Option,
     Release,
-    each,
     law,
 )
 from dpaudit.samplers.adapters.python_dp import gaussian_std
@@ -58,7 +58,7 @@ def _additive(metric: str, combiner: str) -> Callable[..., Release]:
         params = _params(dp, metric, noise_kind, options)
         make_combiner = getattr(importlib.import_module("pipeline_dp.combiners"), combiner)
         made = make_combiner(_spec(params, epsilon, delta), params)
-        return each(made.get_mechanism().add_noise)
+        return Each(made.get_mechanism().add_noise)
 
     return make
 
@@ -124,7 +124,7 @@ LIBRARY = Library(
     tested="0.3.1",
     table={
         "count": LibraryMechanism(
-            make=_additive("COUNT", "CountCombiner"),
+            _additive("COUNT", "CountCombiner"),
             options=_COUNT,
             choices=_CHOICES,
             claim=_additive_law(
@@ -133,7 +133,7 @@ LIBRARY = Library(
             told=True,
         ),
         "sum": LibraryMechanism(
-            make=_additive("SUM", "SumCombiner"),
+            _additive("SUM", "SumCombiner"),
             options=_SUM,
             choices=_CHOICES,
             claim=_additive_law(
@@ -143,7 +143,7 @@ LIBRARY = Library(
             ),
             told=True,
         ),
-        "mean": LibraryMechanism(make=_mean, options=_SUM, choices=_CHOICES, data=True),
-        "vector-sum": LibraryMechanism(make=_vector, options=_VECTOR, choices=_CHOICES, told=True),
+        "mean": LibraryMechanism(_mean, options=_SUM, choices=_CHOICES, data=True),
+        "vector-sum": LibraryMechanism(_vector, options=_VECTOR, choices=_CHOICES, told=True),
     },
 )

@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dpaudit.samplers.adapters.base import (
+    Each,
     Library,
     LibraryMechanism,
     Option,
     Release,
-    each,
     law,
     of_data,
 )
@@ -68,9 +68,9 @@ def _noise(
     def make(_: Any, **options: float) -> Release:
         mechanisms = importlib.import_module("pydp.algorithms.numerical_mechanisms")
         given = {name: float(value) for name, value in options.items()}
-        return each(getattr(mechanisms, kind)(**given).add_noise, whole=whole)
+        return Each(getattr(mechanisms, kind)(**given).add_noise, whole=whole)
 
-    return LibraryMechanism(make=make, options=options, claim=claim, told=True, whole=whole)
+    return LibraryMechanism(make, options=options, claim=claim, told=True, whole=whole)
 
 
 def _aggregate(
@@ -81,7 +81,7 @@ def _aggregate(
         made = algorithm(**options, dtype="int64" if whole else "float")
         return of_data(made.quick_result, whole=whole)
 
-    return LibraryMechanism(make=make, options=options, data=True, whole=whole)
+    return LibraryMechanism(make, options=options, data=True, whole=whole)
 
 
 LIBRARY = Library(

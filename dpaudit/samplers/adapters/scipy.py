@@ -6,6 +6,7 @@ That generator is MT19937, which is not cryptographic: ``state-recovery`` recove
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from dpaudit.samplers.adapters.base import Library, LibraryMechanism, Release, added, claims
@@ -13,14 +14,12 @@ from dpaudit.samplers.adapters.base import Library, LibraryMechanism, Release, a
 __all__ = ["LIBRARY"]
 
 
-def _norm(stats: Any, *, scale: float) -> Release:
-    law = stats.norm(scale=scale)
-    return added(lambda size: law.rvs(size=size))
+def _scaled(name: str) -> Callable[..., Release]:
+    def make(stats: Any, *, scale: float) -> Release:
+        law = getattr(stats, name)(scale=scale)
+        return added(lambda size: law.rvs(size=size))
 
-
-def _laplace(stats: Any, *, scale: float) -> Release:
-    law = stats.laplace(scale=scale)
-    return added(lambda size: law.rvs(size=size))
+    return make
 
 
 def _dlaplace(stats: Any, *, scale: float) -> Release:
@@ -38,16 +37,13 @@ LIBRARY = Library(
     tested="1.17.1",
     table={
         "norm": LibraryMechanism(
-            make=_norm, options=_SCALE, claim=claims("gaussian:sigma", "scale")
+            _scaled("norm"), options=_SCALE, claim=claims("gaussian:sigma", "scale")
         ),
         "laplace": LibraryMechanism(
-            make=_laplace, options=_SCALE, claim=claims("laplace:scale", "scale")
+            _scaled("laplace"), options=_SCALE, claim=claims("laplace:scale", "scale")
         ),
         "dlaplace": LibraryMechanism(
-            make=_dlaplace,
-            options=_SCALE,
-            claim=claims("discrete-laplace:scale", "scale"),
-            whole=True,
+            _dlaplace, options=_SCALE, claim=claims("discrete-laplace:scale", "scale"), whole=True
         ),
     },
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpaudit.samplers.adapters.base import Library, LibraryMechanism, Release, claims, each
+from dpaudit.samplers.adapters.base import Each, Library, LibraryMechanism, Release, claims
 
 __all__ = ["LIBRARY"]
 
@@ -18,10 +18,10 @@ __all__ = ["LIBRARY"]
 def _normal(generator: str, method: str) -> LibraryMechanism:
     def build(random: Any, *, sigma: float) -> Release:
         draw = getattr(getattr(random, generator)(), method)
-        return each(lambda value: value + draw(0.0, sigma))
+        return Each(lambda value: value + draw(0.0, sigma))
 
     claim = claims("gaussian:sigma", "sigma")
-    return LibraryMechanism(make=build, options={"sigma": 1.0}, claim=claim)
+    return LibraryMechanism(build, options={"sigma": 1.0}, claim=claim)
 
 
 LIBRARY = Library(

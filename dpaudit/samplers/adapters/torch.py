@@ -39,14 +39,10 @@ LIBRARY = Library(
     tested="2.13.0",
     table={
         "normal": LibraryMechanism(
-            make=_normal,
-            options={"std": 1.0, "dtype": "f32"},
-            claim=claims("gaussian:sigma", "std"),
+            _normal, options={"std": 1.0, "dtype": "f32"}, claim=claims("gaussian:sigma", "std")
         ),
         "laplace": LibraryMechanism(
-            make=_laplace,
-            options={"scale": 1.0, "dtype": "f32"},
-            claim=claims("laplace:scale", "scale"),
+            _laplace, options={"scale": 1.0, "dtype": "f32"}, claim=claims("laplace:scale", "scale")
         ),
     },
 )

@@ -1,9 +1,9 @@
-"""Kinds of closed samplers and mechanisms: Python, shared library, program, HTTP, recorded file.
+"""Kinds of targets: Python, shared library, program, HTTP, recorded file, registered source.
 
-``worker`` (samplers) and ``releases`` (mechanisms) are the auditor's side of a worker process,
-``worker_main`` is that process, ``targets`` and ``mechanism_targets`` are what it calls.
-``symbols`` calls C. ``command`` and ``command_mechanism`` run a program for each call; ``http`` and
-``http_mechanism`` ask a server through ``exchange``; ``file`` and ``recorded_mechanism`` read
-``recordings``. ``dataset_function``, ``dataset_command`` and ``dataset_http`` are mechanisms that
-take a data set and may release anything.
+A transport is one file, and one class answers what it can be asked: noise, releases of a query
+result, releases of a data set. ``command`` runs a program for each question, ``http`` asks a
+server, ``file`` reads recordings (``whitened`` makes recorded steps independent first).
+``channel`` is a worker process and its channel, ``worker`` what is asked through it: Python
+functions, C functions, registered sources, and library adapters. ``worker_main`` is that process,
+``targets`` is what it calls, and ``symbols`` calls C.
 """

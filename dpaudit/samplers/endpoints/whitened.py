@@ -10,7 +10,7 @@ import numpy.typing as npt
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.results.text import one_line
 from dpaudit.samplers.check import request
-from dpaudit.samplers.endpoints.file import FileSampler
+from dpaudit.samplers.endpoints.file import FileTarget
 
 __all__ = ["WhitenedSampler"]
 
@@ -24,7 +24,7 @@ class WhitenedSampler:
 
     The first file holds the noise N of one run, or of several with the same C one after the other
     (restarts of a tree): a row per step, a column per coordinate. It is in any format of
-    :class:`~.file.FileSampler`. The second holds the public C, square, a row per step. N = C⁻¹·Z
+    :class:`~.file.FileTarget`. The second holds the public C, square, a row per step. N = C⁻¹·Z
     claims that C·N = Z is independent over steps and coordinates. Each coordinate then gives one
     row of as many values as C has steps: first all coordinates of the first run, then of the next.
     So a wrong C, or a seed used in two steps, shows as a correlation between columns, and a seed
@@ -40,7 +40,7 @@ class WhitenedSampler:
     """
 
     def __init__(
-        self, target: str, *, seed: str, dtype: str = "f64", text_mode: bool = False
+        self, target: str, *, seed: str = "", dtype: str = "f64", text_mode: bool = False
     ) -> None:
         """Open both files.
 
@@ -48,6 +48,7 @@ class WhitenedSampler:
             UsageError: not two files, one that cannot be read, a C that is not square, finite and
                 invertible, or a number of rows that is not a multiple of C's.
         """
+        del seed
         self.name = f"whitened:{target}"
         paths = [path.strip() for path in target.split(";")]
         if len(paths) != 2 or "" in paths:
@@ -55,8 +56,8 @@ class WhitenedSampler:
                 f"sampler={one_line(self.name)}: needs two files, the recorded noise and the "
                 "public C; write whitened:'noise.npy;C.npy'"
             )
-        self._noise = FileSampler(paths[0], seed=seed, dtype=dtype, text_mode=text_mode)
-        with FileSampler(paths[1], seed=seed) as file:
+        self._noise = FileTarget(paths[0], dtype=dtype, text_mode=text_mode)
+        with FileTarget(paths[1]) as file:
             steps = file.available
             if steps != file.dim or steps > _MOST_STEPS:
                 raise UsageError(

@@ -1,125 +1,51 @@
-"""Foreign Python, shared libraries and registered sources in worker processes (parent's side)."""
+"""Targets in a worker process: Python, shared libraries, registered sources (auditor's side)."""
 
 from __future__ import annotations
 
-import json
+import base64
 import math
-import struct
-import sys
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit import errors
-from dpaudit.errors import (
-    SamplerCrashError,
-    SamplerError,
-    SamplerOutputError,
-    SamplerTimeoutError,
-    UsageError,
-)
-from dpaudit.results.text import one_line
+from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.samplers.calls import Call, c_hint
-from dpaudit.samplers.check import finite, plain_f64, request
-from dpaudit.samplers.sandbox.process import Process
+from dpaudit.samplers.check import MOST, finite, plain_f64, query_result
+from dpaudit.samplers.endpoints.channel import Channel
+from dpaudit.samplers.plain import packed_dataset, unpacked
 from dpaudit.samplers.sandbox.view import compiled_code, files_of_module, files_of_options
 from dpaudit.types import Reference
 
-__all__ = ["HEADER", "LibrarySampler", "PythonSampler", "SourceSampler", "Worker"]
+__all__ = ["PythonTarget", "SourceTarget", "SymbolTarget", "Worker"]
 
-HEADER = struct.Struct("<4sBQ")  # magic, 0: float64 values or 1: JSON, bytes that follow
-_LONGEST_REPLY = 1 << 16
-_LONGEST_MESSAGE = 2000  # characters of an error from the worker
-_FIRST_LINES = 10.0  # seconds for a new worker's pipe to take the specification
 _START_LIMIT = 60.0  # seconds to import a source, if its dimension is asked before the first draw
 _START_PATIENCE = 2.0  # seconds to import foreign Python, if asked for its parameters before that
 _FORK_SECONDS = 5.0  # limit for a forked child, with half of the time limit
-_DYING = 2.0  # seconds between closing the channel and the end of all processes
-
-# kinds whose worker calls our code, which may refuse
-_MECHANISMS = {"mechanism", "datasets"}
-_OURS = {"source", "adapter", *_MECHANISMS}
-_NO_END = 1e9  # seconds, in JSON, for a time limit that is infinite
 
 Array = npt.NDArray[np.float64]
-Spec = Mapping[str, str | None]
 
 
-class Worker:
-    """One worker process: starts at ``with``, is asked in lines of JSON, ends with the block.
+class Worker(Channel):
+    """What every worker answers: noise, releases of a query result, or releases of a data set.
 
-    After a timeout or a crash it stays dead; after an exception or a wrong answer it may be asked
-    again.
+    One process answers all questions, under the same limits whatever it is asked.
     """
 
     available: int | None = None
-
-    def __init__(self, name: str, spec: Spec) -> None:
-        self.name = name
-        self.role = "mechanism" if spec["kind"] in _MECHANISMS else "sampler"
-        self._spec: Spec = {**spec, "role": self.role}
-        self._process: Process | None = None
-        self._dead = ""
-        self._calls = 0
-        self._about: Mapping[str, Any] = {}
-        self._owed = False  # the worker was asked about itself and has not been heard
+    version: str | None = None
+    """The installed version of what is called; only stored."""
+    advice = ""
 
     @property
     def dim(self) -> int | None:
         """None: any dimension can be drawn."""
         return None
-
-    def __enter__(self) -> Self:
-        if self._process is None:
-            self._dead = ""
-            self._calls = 0
-            self._owed = True
-            argv = [*self._interpreter(), self.name]
-            needs, shared = self._needed_paths(), self._shared()
-            self._process = Process(argv, talks=True, needs=needs, shared=shared)
-            until = time.monotonic() + _FIRST_LINES
-            spec = json.dumps({"name": self.name, **self._spec}).encode()
-            try:
-                self._process.send(spec, deadline=until)
-                self._process.send(b"{}", deadline=until)
-            except TimeoutError:
-                self._dead = f"it did not start within {_FIRST_LINES:g} s"
-                self._process.close()
-            except BaseException:
-                self.__exit__()
-                raise
-        return self
-
-    def _interpreter(self) -> list[str]:
-        """The command line that starts a worker, without its name."""
-        return [sys.executable, "-P", "-m", f"{__package__}.worker_main"]
-
-    def _needed_paths(self) -> list[str]:
-        """Files and folders with the code that the worker calls, for it to see."""
-        return []
-
-    def _shared(self) -> Path | None:
-        """A folder for compiled code that the worker may write; only for registered sources."""
-        return None
-
-    def __exit__(self, *exc: object) -> None:
-        if self._process is not None:
-            self._process.close()
-            self._process = None
-
-    def start(self, *, timeout: float) -> None:
-        """Wait until the worker has imported what it calls; otherwise the first draw waits.
-
-        Raises:
-            UsageError: it cannot find or import it.
-            SamplerError: it died, or had not started after ``timeout`` seconds.
-        """
-        self._ask(None, memoryview(b""), timeout, " while it was opened")
 
     def draw(self, n: int, d: int, *, timeout: float) -> Array:
         """``n`` vectors, shape (n, d), finite; the first draw also waits for the process to start.
@@ -130,9 +56,7 @@ class Worker:
             SamplerCrashError: it raised, or its process died.
             SamplerOutputError: its answer is not (n, d) finite numbers.
         """
-        values = np.empty((n, d)) if n > 0 and d > 0 else np.empty(0)
-        self._draw(values, n, d, timeout)
-        return finite(values, self.name)
+        return self._drawn(n, d, timeout)
 
     def draw_calls(self, calls: int, n: int, d: int, *, timeout: float) -> tuple[Array, Array]:
         """``calls`` calls of ``n`` vectors in turn: values (calls·n, d), and each call's seconds.
@@ -142,7 +66,7 @@ class Worker:
         """
         size = calls * n * d
         both = np.empty(size + calls) if min(calls, n, d) > 0 else np.empty(0)
-        self._draw(both, n, d, timeout, used=calls, calls=calls)
+        self._ask(both.data.cast("B"), n, d, timeout, used=calls, calls=calls)
         return finite(both[:size].reshape(calls * n, d), self.name), both[size:]
 
     def draw_forked(self, n: int, d: int, *, timeout: float) -> tuple[Array, Array] | None:
@@ -158,130 +82,77 @@ class Worker:
             self.draw(1, d, timeout=timeout)
         left = max(deadline - time.monotonic(), 1e-3)
         both = np.empty((2, n, d)) if n > 0 and d > 0 else np.empty(0)
-        answer = self._draw(both, n, d, left, used=2, fork_seconds=min(_FORK_SECONDS, left / 2))
+        patience = min(_FORK_SECONDS, left / 2)
+        answer = self._ask(both.data.cast("B"), n, d, left, used=2, fork_seconds=patience)
         if answer is not None:
             return None
         return finite(both[0], self.name), finite(both[1], self.name)
 
-    def _draw(
-        self, into: Array, n: int, d: int, timeout: float, *, used: int = 1, **more: Any
-    ) -> Any:
-        """Ask for a draw whose values go ``into`` an array, or, if that is empty, for JSON.
+    def _drawn(self, n: int, d: int, timeout: float, **more: Any) -> Array:
+        values = np.empty((n, d)) if n > 0 and d > 0 else np.empty(0)
+        self._ask(values.data.cast("B"), n, d, timeout, **more)
+        return finite(values, self.name)
 
-        ``used`` of the worker's call numbers are spent.
+    def release(self, value: Array, n: int, *, timeout: float) -> Array:
+        """``n`` independent releases of the query result ``value`` (m,), shape (n, k), finite.
+
+        Raises:
+            UsageError: ``value`` is not 1 to 4096 finite numbers, the mechanism refuses it, or
+                cannot be opened.
+            SamplerError: as :meth:`draw`; its answer is not ``n`` rows of finite numbers.
         """
-        request(n, d, timeout, calls=used)
-        call, self._calls = self._calls, self._calls + used
-        seconds = timeout if math.isfinite(timeout) else _NO_END
-        question = {"n": n, "d": d, "call": call, "seconds": seconds, **more}
-        return self._ask(question, into.data.cast("B"), timeout, f" (call n={n}, d={d})")
+        return finite(self._released(value, n, timeout), self.name, self.role)
 
-    def _ask(
-        self, question: Mapping[str, Any] | None, view: memoryview, timeout: float, call: str
-    ) -> Any:
-        """Send a question (None: await the start); values arrive in ``view``, JSON is returned."""
-        process = self._process
-        if process is None:
-            raise UsageError(f"{self.role} {self.name}: not open; draw inside `with`")
+    def release_timed(self, value: Array, n: int, *, timeout: float) -> tuple[Array, Array]:
+        """``n`` releases (n, k) of ``value`` (m,) in as many calls, and each call's seconds (n,).
+
+        The worker calls the mechanism for one release at a time and times each call alone, with the
+        clock of ``time.perf_counter_ns``; a library that gives one number at a time is called m
+        times per release. Not claimed: that the seconds are those of the noise alone. Raises as
+        :meth:`release` does.
+        """
+        both = self._released(value, n, timeout, timed=True)
+        return finite(both[:, :-1], self.name, self.role), np.ascontiguousarray(both[:, -1])
+
+    def _released(self, value: Array, n: int, timeout: float, *, timed: bool = False) -> Array:
+        """Releases (n, k); with ``timed`` the seconds are a last column."""
+        value = query_result(value)
+        question: dict[str, Any] = {"release": base64.b64encode(value.tobytes()).decode()}
+        most = 8 * (MOST + n)
+        reply = self._ask(most, n, value.size, timeout, timed=timed, **question)
+        if len(reply) % (8 * n):
+            raise self._foreign(f" (release n={n})")
+        return np.frombuffer(reply).reshape(n, -1)
+
+    def release_any(self, dataset: Any, n: int, *, timeout: float) -> Array | list[Any]:
+        """``n`` releases of ``dataset``, plain; the first also waits for the process to start.
+
+        The data set and the releases pass as MessagePack of plain values
+        (:mod:`dpaudit.samplers.plain`); nothing is unpickled on either side. After a data set at
+        which the process died or was too slow, the next call starts another process.
+
+        Raises:
+            UsageError: the data set or a release is of no plain kind, or the function cannot be
+                opened.
+            SamplerError: it raised, did not respond in time, or returned fewer.
+        """
         if self._dead:
-            raise SamplerCrashError(
-                f"{self.role} {self.name}: stopped earlier ({self._dead}); open it again"
-            )
-        deadline = time.monotonic() + timeout
+            self.__exit__()
+            self.__enter__()
+        encoded = base64.b64encode(packed_dataset(dataset)).decode()
+        reply = self._ask(8 * MOST, n, 1, timeout, dataset=encoded)
         try:
-            if self._owed:
-                self._about = self._answer(process, memoryview(b""), deadline, call)
-                self._owed = False
-            answer: Any = self._about
-            if question is not None and not _is_error(answer):
-                process.send(json.dumps(question).encode(), deadline=deadline)
-                answer = self._answer(process, view, deadline, call)
-                due = view and "fork_seconds" not in question  # values
-                if due and answer is not None and not _is_error(answer):
-                    raise self._foreign(call)
-        except TimeoutError:
-            self._dead = f"no answer within {timeout:g} s"
-            process.close()
-            raise SamplerTimeoutError(
-                f"{self.role} {self.name} gave no answer before timeout={timeout:g} s{call}; "
-                "raise the time limit or draw less"
+            releases = unpacked(bytes(reply))
+        except ValueError as error:
+            raise SamplerOutputError(
+                f"mechanism {self.name}: its releases cannot be read ({error}); fix it"
             ) from None
-        except SamplerError as error:
-            self._dead = str(error)
-            process.close()
-            raise
-        except BaseException:  # between a question and its answer: the channel is out of step
-            self._dead = "interrupted"
-            process.close()
-            raise
-        if _is_error(answer):
-            raise self._error(answer, opening=answer is self._about)
-        return answer
-
-    def _answer(self, process: Process, view: memoryview, deadline: float, call: str) -> Any:
-        header = bytearray(HEADER.size)
-        if process.read(memoryview(header), deadline=deadline) < len(header):
-            raise self._died(process, call)
-        process.note_level()
-        magic, kind, size = HEADER.unpack(header)
-        right = 0 < size == len(view) if kind == 0 else kind == 1 and size <= _LONGEST_REPLY
-        if magic != b"dpa1" or not right:
-            raise self._foreign(call)
-        body = view if kind == 0 else memoryview(bytearray(size))
-        if process.read(body, deadline=deadline) < size:
-            raise self._died(process, call)
-        if kind == 0:
-            return None
-        try:
-            answer = json.loads(bytes(body))
-        except (ValueError, RecursionError):
-            answer = None
-        if not isinstance(answer, dict):
-            raise self._foreign(call)
-        return answer
-
-    def _foreign(self, call: str) -> SamplerCrashError:
-        return SamplerCrashError(
-            f"{self.role} {self.name}: something else wrote to the worker's channel{call}; "
-            f"fix the {self.role}"
+        many = isinstance(releases, list) or (
+            isinstance(releases, np.ndarray) and releases.ndim > 0
         )
-
-    def _died(self, process: Process, call: str) -> SamplerError:
-        try:
-            _, how = process.ending(deadline=time.monotonic() + _DYING)
-        except TimeoutError:
-            how = "its process closed the channel to the auditor"
-        except SamplerError as error:  # it was not started
-            return error
-        return SamplerCrashError(f"{self.role} {self.name}: {how}{call}; {self._remedy()}")
-
-    def _hint(self, message: str) -> str:
-        """What to add to an error from the worker."""
-        del message
-        return ""
-
-    def _remedy(self) -> str:
-        """What to do about a process that died."""
-        return f"fix the {self.role}"
-
-    def _error(self, answer: Mapping[str, Any], *, opening: bool) -> errors.DpauditError:
-        """The error that a worker reports; foreign code can write it, so a sampler error at most.
-
-        Usage errors are accepted while it opens (no such module or symbol) and from our own code in
-        the worker.
-        """
-        kind = getattr(errors, str(answer["error"]), None)
-        allowed: tuple[type[errors.DpauditError], ...] = (SamplerCrashError, SamplerOutputError)
-        if opening or self._spec["kind"] in _OURS:
-            allowed = (*allowed, UsageError)
-        known = isinstance(kind, type) and issubclass(kind, allowed)
-        found: type[errors.DpauditError] = kind if known else SamplerCrashError  # type: ignore[assignment]
-        message = one_line(answer.get("message"), limit=_LONGEST_MESSAGE)
-        return found(f"{message}{self._hint(message)}")
-
-
-def _is_error(answer: Any) -> bool:
-    return isinstance(answer, dict) and "error" in answer
+        if many and len(releases) == n:
+            return releases  # type: ignore[no-any-return]
+        raise SamplerOutputError(f"mechanism {self.name} did not release n={n}; fix it")
 
 
 class _Function(Worker):
@@ -293,14 +164,18 @@ class _Function(Worker):
         self,
         target: str,
         *,
-        seed: str,
+        seed: str = "",
         dtype: str = "f64",
         text_mode: bool = False,
         call: str | None = None,
+        role: str = "sampler",
+        **more: Any,
     ) -> None:
         """Read the target; the worker opens it. ``seed`` is not used: the function is closed.
 
-        ``call`` says how to call it, e.g. ``f(value)``; see :mod:`dpaudit.samplers.calls`.
+        ``call`` says how to call it, e.g. ``f(value)``; see :mod:`dpaudit.samplers.calls`. ``role``
+        is sampler or mechanism. With ``calls`` above 1, a mechanism makes sessions
+        (:func:`~dpaudit.samplers.functions.sessions`).
 
         Raises:
             UsageError: no name of a function, no such file, a ``dtype`` or ``text_mode``, or a
@@ -313,7 +188,7 @@ class _Function(Worker):
         plain_f64(name, dtype, text_mode)
         place, _, member = target.rpartition(":")
         if not place or not member:
-            from dpaudit.samplers.hints import offers  # not at the top: the worker needs none
+            from dpaudit.samplers.hints import offers  # not at the top: few targets are wrong
 
             raise UsageError(
                 f"target={name}: needs a {self._name}; write {self._kind}:{self._form}"
@@ -324,8 +199,9 @@ class _Function(Worker):
                 f"{self._file}={place}: no such file (from {Path.cwd()}); check the path"
             )
         spec = {"kind": self._kind, "place": self._place(place), "member": member, "call": call}
-        super().__init__(name, spec)
+        super().__init__(name, {**spec, "role": role, **more}, needs=self._files)
         self._target = target
+        self._given: dict[str, Any] = {"call": call, "role": role, **more}
 
     def _is_path(self, place: str) -> bool:
         return "/" in place
@@ -333,28 +209,65 @@ class _Function(Worker):
     def _place(self, place: str) -> str:
         return place
 
+    def _files(self) -> Sequence[str]:
+        raise NotImplementedError
+
     def again(self) -> Self:
         """The same function for a process of its own."""
-        return type(self)(self._target, seed="", call=self._spec["call"])
+        return type(self)(self._target, **self._given)
 
 
-class PythonSampler(_Function):
+class PythonTarget(_Function):
     """``python:MODULE:FUNCTION``: ``f(n, d)``, ``f(size=(n, d))``, …, or what ``--call`` says.
 
     MODULE is dotted (the working directory is searched first) or the path of a ``.py`` file. The
-    function's parameters tell how it is called (:mod:`dpaudit.samplers.signatures`), or ``call``
-    does. It returns an array (n, d), or (n,) when d = 1; ``f(n)`` returns n values and
+    function's parameters tell how it is called (:func:`~dpaudit.samplers.calls.python_call`), or
+    ``call`` does. Noise is an array (n, d), or (n,) when d = 1; ``f(n)`` returns n values and
     ``f()`` one. ``f(size=(n, d))`` fits most of ``numpy.random``. One with a parameter ``value``
-    returns value + noise.
+    returns value + noise. Of data sets it is ``f(dataset)`` or ``f(dataset, n)``, any release.
     """
 
     _kind, _form, _file, _name = "python", "MODULE:FUNCTION", "module", "function"
 
+    @classmethod
+    def on_datasets(
+        cls,
+        target: str,
+        *,
+        call: str | None = None,
+        features: str | None = None,
+        calls: int = 1,
+        sessions: int = 1,
+        adversary: str | None = None,
+    ) -> PythonTarget:
+        """A function of a data set; ``features``, ``MODULE:FUNCTION``, turns releases to numbers.
+
+        With ``calls`` or ``sessions`` above 1, or an ``adversary``, ``MODULE:FUNCTION``, it makes
+        sessions (:func:`~dpaudit.samplers.functions.transcripts`).
+
+        Raises:
+            UsageError: no function, no such file, or a ``call`` that is none.
+        """
+        for other in (features, adversary):
+            if other is not None:
+                cls(other)  # checks the name
+        return cls(
+            target,
+            call=call,
+            role="mechanism",
+            features=features,
+            adversary=adversary,
+            calls=calls,
+            sessions=sessions,
+        )
+
     def _is_path(self, place: str) -> bool:
         return "/" in place or place.endswith(".py")
 
-    def _needed_paths(self) -> list[str]:
-        return files_of_module(str(self._spec["place"]))
+    def _files(self) -> Sequence[str]:
+        others = [self._spec.get(what) for what in ("features", "adversary")]
+        places = [self._spec["place"], *(one.rpartition(":")[0] for one in others if one)]
+        return list(chain.from_iterable(map(files_of_module, places)))
 
     @property
     def takes_value(self) -> bool:
@@ -390,12 +303,10 @@ class PythonSampler(_Function):
             raise UsageError(
                 f"value={value}: {self.name} has no parameter `value`; write f(n, d, value)"
             )
-        values = np.empty((n, d)) if n > 0 and d > 0 else np.empty(0)
-        self._draw(values, n, d, timeout, value=value)
-        return finite(values, self.name)
+        return self._drawn(n, d, timeout, value=value)
 
 
-class LibrarySampler(_Function):
+class SymbolTarget(_Function):
     """``library:./x.so:SYMBOL``: ``void f(double *out, size_t n, size_t d)``, or see ``--call``.
 
     Values are out[n][d]. ``call`` may say otherwise, e.g. ``f(1.0) -> double``
@@ -408,7 +319,7 @@ class LibrarySampler(_Function):
     def _place(self, place: str) -> str:
         return str(Path(place).resolve()) if Path(place).is_file() else place
 
-    def _needed_paths(self) -> list[str]:
+    def _files(self) -> Sequence[str]:
         path = str(self._spec["place"])
         return [path] if "/" in path else []
 
@@ -423,11 +334,12 @@ class LibrarySampler(_Function):
         return f"fix the {self.role} or, {c_hint(releases=self.role == 'mechanism')}"
 
 
-class SourceSampler(Worker):
+class SourceTarget(Worker):
     """``NAME[:opt=value,…]``: a registered noise source, behind a mitigation or none, in a worker.
 
-    Call i draws from ``KeyedStream.from_seed(seed).child("call", i)``, so the same seed and calls
-    give the same numbers.
+    Call i draws from ``KeyedStream.from_seed(seed)``, by its child ("call", i) for noise and
+    ("release", i) for releases, so the same seed and calls give the same numbers, and no two calls
+    share randomness.
     """
 
     def __init__(
@@ -438,35 +350,35 @@ class SourceSampler(Worker):
         dtype: str = "f64",
         text_mode: bool = False,
         mitigation: str | None = None,
+        role: str = "sampler",
     ) -> None:
-        """Look the names up; nothing is imported here.
+        """Look the names up; nothing is imported here. Releases stand behind ``none`` by default.
 
         Raises:
             UnknownNameError: no such source or mitigation.
             UsageError: a broken option, or a ``dtype`` or ``text_mode``.
         """
-        from dpaudit import registry  # not at the top: the worker imports this module too
+        from dpaudit import registry  # not at the top: other targets do not need it
 
         plain_f64(text, dtype, text_mode)
-        registry.plugin("sources", Reference.parse(text).name)
+        origin = registry.plugin("sources", Reference.parse(text).name).origin
+        if mitigation is None and role == "mechanism":
+            mitigation = "none"
         if mitigation is not None:
             registry.plugin("mitigations", Reference.parse(mitigation).name)
-        spec = {"kind": "source", "place": text, "member": mitigation, "seed": seed}
-        super().__init__(text, spec)
-        self._given = (text, seed, mitigation)
+        spec = {"kind": "source", "place": text, "member": mitigation, "seed": seed, "role": role}
+        super().__init__(
+            text,
+            spec,
+            needs=lambda: files_of_options(text, mitigation),
+            shared=lambda: compiled_code(origin.distribution),
+        )
+        self.version = origin.version
+        self._given: dict[str, Any] = {"mitigation": mitigation, "role": role}
         self._others = 0
-        self._prepared: deque[SourceSampler] = deque()
+        self._prepared: deque[SourceTarget] = deque()
 
-    def _needed_paths(self) -> list[str]:
-        return files_of_options(self._given[0], self._given[2])
-
-    def _shared(self) -> Path | None:
-        from dpaudit import registry
-
-        source = registry.plugin("sources", Reference.parse(self._given[0]).name)
-        return compiled_code(source.origin.distribution)
-
-    def again(self) -> SourceSampler:
+    def again(self) -> SourceTarget:
         """The same source for a process of its own, with a seed that follows from this one's.
 
         An honest source has no randomness but its stream, so with the same seed we would cause the
@@ -488,10 +400,10 @@ class SourceSampler(Worker):
             self._prepared.popleft().__exit__()
         super().__exit__(*exc)
 
-    def _next(self) -> SourceSampler:
-        text, seed, mitigation = self._given
+    def _next(self) -> SourceTarget:
         self._others += 1
-        return SourceSampler(text, seed=f"{seed}/again/{self._others}", mitigation=mitigation)
+        seed = f"{self._spec['seed']}/again/{self._others}"
+        return type(self)(self.name, seed=seed, **self._given)
 
     @property
     def dim(self) -> int | None:
@@ -501,7 +413,7 @@ class SourceSampler(Worker):
             UsageError: the source refuses its options.
             SamplerError: it died, or did not start within a minute.
         """
-        dim = self._told("dim")
+        dim = self._stated("dim")
         return None if dim is None else int(dim)
 
     @property
@@ -513,7 +425,7 @@ class SourceSampler(Worker):
         Raises:
             UsageError, SamplerError: as for :attr:`dim`.
         """
-        claim = self._told("claim")
+        claim = self._stated("claim")
         return None if claim is None else str(claim)
 
     @property
@@ -523,10 +435,10 @@ class SourceSampler(Worker):
         Raises:
             UsageError, SamplerError: as for :attr:`dim`.
         """
-        instead = self._told("instead")
+        instead = self._stated("instead")
         return None if instead is None else str(instead)
 
-    def _told(self, what: str) -> Any:
+    def _stated(self, what: str) -> Any:
         if self._owed and self._process is not None:
             self.start(timeout=_START_LIMIT)
         return self._about.get(what)

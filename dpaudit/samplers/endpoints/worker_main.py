@@ -18,25 +18,27 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import DpauditError, SamplerCrashError, SamplerOutputError, UsageError
 from dpaudit.results.text import error_text
-from dpaudit.samplers.check import answered, raised_at
-from dpaudit.samplers.endpoints.targets import OPENERS, Target
-from dpaudit.samplers.endpoints.worker import HEADER
-from dpaudit.samplers.sandbox.limits import cpu_seconds
+from dpaudit.samplers.check import MOST, RELEASES, answered, numbers, raised_at, released
+from dpaudit.samplers.endpoints.channel import HEADER
+from dpaudit.samplers.endpoints.targets import Target, open_target
+from dpaudit.samplers.plain import packed, unpacked_dataset
+from dpaudit.samplers.sandbox.policy import cpu_seconds
 
 _MAGIC = b"dpa1"
 _F64 = np.dtype(np.float64)
 _SPARE, _SLACK = 1.1, 5  # of the CPU time that was used, and seconds
 
 Array = npt.NDArray[np.float64]
-Answer = Array | dict[str, Any]
+T = TypeVar("T")
+Answer = Array | bytes | dict[str, Any]
 
 
 def _write(fd: int, *parts: bytes | memoryview) -> None:
@@ -79,88 +81,127 @@ class Dispatcher:
     def __init__(self, target: Target, spec: Mapping[str, Any]) -> None:
         self._target = target
         self._spec = spec
-        self._name: str = spec["name"]
+        self._who = f"{spec['role']} {spec['name']}"
+        self._dataset: tuple[str, Any] = "", None
 
     def answer(self, question: Mapping[str, Any]) -> Answer:
-        """Values of any shape, or an answer in JSON.
+        """Numbers of any shape, packed releases, or an answer in JSON.
 
         Raises:
             DpauditError: our own, or what describes what the target raised or returned.
         """
         if not question:
             target = self._target
-            takes_value = target.draw_at is not None
             about = {"dim": target.dim, "claim": target.claim, "instead": target.instead}
-            return {**about, "takes_value": takes_value}
+            return {**about, "takes_value": target.takes_value}
         n, d, call = question["n"], question["d"], question["call"]
         _allow(question["seconds"])
         if "dataset" in question:
-            return {"bytes": self._release_any(question["dataset"], n)}
+            return self._release_any(question["dataset"], n)
         if "release" in question:
-            timed = question.get("timed", False)
-            return {"width": self._release(question["release"], n, timed=timed)}
+            result = np.frombuffer(base64.b64decode(question["release"])).copy()
+            return (self._timed if question.get("timed") else self._release)(result, n)
         if "calls" in question:
             return self._calls(question["calls"], n, d, call)
         if "fork_seconds" in question:
             return self._forked(n, d, call, seconds=question["fork_seconds"])
-        if "value" in question:
-            value, draw_at = float(question["value"]), self._target.draw_at
-            assert draw_at is not None  # noqa: S101 the auditor asks only targets that take one
-            return self._call(lambda n, d, call: draw_at(value, n, d, call), n, d, call) - value
-        return self._call(self._target.draw, n, d, call)
+        value = float(question.get("value", 0.0))
+        given = self._noise(n, d, call, value)
+        return given - value if "value" in question else given
 
-    def _call(self, draw: Callable[[int, int, int], Any], n: int, d: int, call: int) -> Array:
+    def _noise(self, n: int, d: int, call: int, value: float = 0.0) -> Array:
+        noise = self._has(self._target.noise, "noise")
+        with self._reported(f"call n={n}, d={d}"):
+            given = noise(n, d, call, value)
+        return answered(given, n, d, self._spec["name"])
+
+    def _has(self, answer: T | None, what: str) -> T:
+        if answer is None:
+            raise UsageError(f"{self._who}: has no {what}; leave them out")
+        return answer
+
+    @contextlib.contextmanager
+    def _reported(self, call: str) -> Iterator[None]:
+        """Describe what the target raises in this block, but for errors that are our own."""
         try:
-            given = draw(n, d, call)
-        except BaseException as error:  # noqa: BLE001 foreign code may raise anything
-            raise self._words(error, n, d) from None
-        return answered(given, n, d, self._name)
+            yield
+        except BaseException as error:  # foreign code may raise anything
+            if isinstance(error, DpauditError if self._target.ours else SamplerOutputError):
+                raise
+            raise _raised(error, self._spec, call, called=self._target.called) from None
 
-    def _words(self, error: BaseException, n: int, d: int) -> DpauditError:
-        if isinstance(error, DpauditError if self._target.ours else SamplerOutputError):
-            return error
-        return _raised(error, self._spec, f"call n={n}, d={d}", called=self._target.called)
+    def _release(self, value: Array, n: int) -> Array:
+        """``n`` releases, shape (n, k)."""
+        release = self._has(self._target.release, "releases")
+        with self._reported(f"call n={n}, d={len(value)}"):
+            given = self._no_text(release(value, n))
+            array = released(given, n, len(value), self._spec["name"])
+        return self._few(np.asarray(array, dtype=np.float64), n, array.shape[1])
 
-    def _release(self, value: str, n: int, *, timed: bool) -> int:
-        """Release ``value`` (base64 of float64) for the next draw; the length of a release."""
-        told = np.frombuffer(base64.b64decode(value)).copy()
-        release = self._target.release_timed if timed else self._target.release
-        if release is None:
-            kind = "timed releases" if timed else "releases"
-            raise UsageError(f"mechanism {self._name}: has no {kind}; leave them out")
-        try:
-            return release(told, n)
-        except BaseException as error:  # noqa: BLE001 as above
-            raise self._words(error, n, len(told)) from None
+    def _timed(self, value: Array, n: int) -> Array:
+        """``n`` releases in as many calls, and each call's seconds as a last column."""
+        make, clock = self._has(self._target.once, "timed releases"), time.perf_counter_ns
+        given, taken = [], np.empty(n, dtype=np.int64)
+        with self._reported(f"call n={n}, d={len(value)}"):
+            once = make(value)
+            for i in range(n):
+                started = clock()
+                one = once()
+                taken[i] = clock() - started
+                given.append(one)
+            who, call = f"{self._who} returned", RELEASES.format(1, len(value))
+            rows = [numbers(self._no_text(one), who, call).ravel() for one in given]
+            lengths = {len(row) for row in rows}
+            if len(lengths) != 1 or not rows[0].size:
+                raise SamplerOutputError(f"{who} shape {tuple(sorted(lengths))} {call}")
+            both = np.column_stack([np.array(rows, dtype=np.float64), taken * 1e-9])
+        return self._few(both, n, both.shape[1] - 1)
 
-    def _release_any(self, dataset: str, n: int) -> int:
-        """Release ``dataset`` (base64 of its packed form) for the next draw; the bytes of all."""
+    def _few(self, releases: Array, n: int, width: int) -> Array:
+        if not 0 < width <= MOST // n:
+            raise SamplerOutputError(
+                f"{self._who} released n={n} rows of {width} numbers; "
+                f"1 to {MOST} in all are accepted, ask for fewer"
+            )
+        return releases
+
+    def _no_text(self, given: Any) -> Any:
+        if isinstance(given, (str, bytes)):  # whatever was drawn, it will never be numbers
+            raise UsageError(
+                f"{self._who} returned type={type(given).__name__}, which is not "
+                "numbers; return an array of numbers of shape (n,) or (n, k)"
+            )
+        return given
+
+    def _release_any(self, dataset: str, n: int) -> bytes:
+        """Releases of ``dataset`` (base64 of its packed form), packed."""
         release_any = self._target.release_any
         if release_any is None:
-            raise UsageError(f"mechanism {self._name}: takes no data set; give it query results")
-        try:
-            return release_any(base64.b64decode(dataset), n)
-        except BaseException as error:
-            if isinstance(error, DpauditError):
-                raise
-            asked = f"release n={n}"
-            raise _raised(error, self._spec, asked, called=self._target.called) from None
+            raise UsageError(f"{self._who}: takes no data set; give it query results")
+        with self._reported(f"release n={n}"):
+            if self._dataset[0] != dataset:
+                self._dataset = dataset, unpacked_dataset(base64.b64decode(dataset))
+            packed_releases = packed(release_any(self._dataset[1], n))
+        if len(packed_releases) > 8 * MOST:
+            size = len(packed_releases)
+            raise SamplerOutputError(
+                f"{self._who} released {size} bytes (n={n}); ask for fewer releases"
+            )
+        return packed_releases
 
     def _calls(self, calls: int, n: int, d: int, first: int) -> Array:
         """``calls`` answers in turn, then the seconds that each call took."""
         answer = np.empty(calls * n * d + calls)
         values, seconds = answer[: calls * n * d].reshape(calls, n, d), answer[calls * n * d :]
-        draw, clock, shape = self._target.draw, time.perf_counter_ns, (n, d)
-        for i in range(calls):
-            started = clock()
-            try:
-                given = draw(n, d, first + i)
-            except BaseException as error:  # noqa: BLE001 as above
-                raise self._words(error, n, d) from None
-            ended = clock()
-            plain = type(given) is np.ndarray and given.dtype is _F64 and given.shape == shape
-            values[i] = given if plain else answered(given, n, d, self._name)
-            seconds[i] = (ended - started) * 1e-9
+        draw, clock, shape = self._has(self._target.noise, "noise"), time.perf_counter_ns, (n, d)
+        with self._reported(f"call n={n}, d={d}"):
+            for i in range(calls):
+                started = clock()
+                given = draw(n, d, first + i, 0.0)
+                ended = clock()
+                plain = type(given) is np.ndarray and given.dtype is _F64 and given.shape == shape
+                values[i] = given if plain else answered(given, n, d, self._spec["name"])
+                seconds[i] = (ended - started) * 1e-9
         return answer
 
     def _forked(self, n: int, d: int, call: int, *, seconds: float) -> Answer:
@@ -170,7 +211,7 @@ class Dispatcher:
         if child == 0:
             try:
                 os.close(hear)
-                _write(say, self._call(self._target.draw, n, d, call).data.cast("B"))
+                _write(say, self._noise(n, d, call).data.cast("B"))
             finally:
                 os._exit(0)
         os.close(say)
@@ -185,7 +226,7 @@ class Dispatcher:
                 os.waitpid(child, 0)
         if not whole:
             return {"forked": False}
-        values[1] = self._call(self._target.draw, n, d, call + 1)
+        values[1] = self._noise(n, d, call + 1)
         return values
 
 
@@ -214,23 +255,8 @@ def _allow(seconds: float) -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
 
 
-def open_target(spec: Mapping[str, Any]) -> Target:
-    """Import or load what the specification names.
-
-    Raises:
-        UsageError: it does not exist, or cannot be imported.
-    """
-    sys.path.insert(0, os.getcwd())
-    kind = spec["kind"]
-    if kind in OPENERS:
-        return OPENERS[kind](spec)
-    from dpaudit.samplers.endpoints import mechanism_targets  # a sampler starts without it
-
-    openers = {"adapter": mechanism_targets.adapter, "datasets": mechanism_targets.on_datasets}
-    return openers.get(kind, mechanism_targets.whole_mechanism)(spec)
-
-
 def _open(spec: Mapping[str, Any]) -> Dispatcher | DpauditError:
+    sys.path.insert(0, os.getcwd())
     try:
         return Dispatcher(open_target(spec), spec)
     except DpauditError as error:
@@ -247,24 +273,25 @@ def _main() -> NoReturn:
     os.dup2(2, 1)
     del sys.argv[1:]  # a module that reads its command line finds none
     spec = json.loads(questions.readline())
-    asked = _open(spec)
+    dispatcher = _open(spec)
     for line in questions:
         try:
-            if isinstance(asked, DpauditError):
-                raise asked
-            answer = asked.answer(json.loads(line))
+            if isinstance(dispatcher, DpauditError):
+                raise dispatcher
+            answer = dispatcher.answer(json.loads(line))
         except DpauditError as error:
             _say(answers, {"error": type(error).__name__, "message": str(error)})
             continue
         except BaseException as error:  # noqa: BLE001 an answer's own __array__ is foreign code
-            words = str(_raised(error, spec, ""))
-            _say(answers, {"error": SamplerCrashError.__name__, "message": words})
+            message = str(_raised(error, spec, ""))
+            _say(answers, {"error": SamplerCrashError.__name__, "message": message})
             continue
         if isinstance(answer, dict):
             _say(answers, answer)
         else:
-            values = np.ascontiguousarray(answer).data.cast("B")
-            _write(answers, HEADER.pack(_MAGIC, 0, len(values)), values)
+            body = answer if isinstance(answer, bytes) else np.ascontiguousarray(answer).data
+            view = memoryview(body).cast("B")
+            _write(answers, HEADER.pack(_MAGIC, 0, len(view)), view)
         del answer
     os._exit(0)  # not through foreign exit handlers
 

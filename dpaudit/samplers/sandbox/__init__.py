@@ -3,17 +3,13 @@
 ================  ==================================================================================
 file              what it does
 ================  ==================================================================================
-``policy``        the level the user asked for and the level reached
+``policy``        how much it may use; the level the user asked for, and the level reached
 ``view``          which folders and environment variables the program sees
 ``process``       the auditor's side of one program: start, talk under deadlines, end
 ``supervisor``    a small process between the auditor and the program; standard library only
-``namespaces``    Linux namespaces
-``mounts``        mounts: all read-only, home and working tree empty, a private scratch
+``namespaces``    Linux namespaces; mounts: all read-only, home and working tree empty, a scratch
 ``confinement``   capabilities, no new privileges, seccomp, Landlock
-``cgroup``        control groups (version 2), where available
-``system_calls``  system calls that Python has no name for
-``process_tree``  who the processes are, what they use, how all of them are ended
-``limits``        how much they may use
+``process_tree``  who the processes are, what they use, how all of them are ended; control groups
 ================  ==================================================================================
 
 What holds at which level, and which test shows it: ``docs/threat-models.md``.

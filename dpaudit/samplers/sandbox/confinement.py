@@ -17,12 +17,9 @@ import stat
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 
-from dpaudit.samplers.sandbox.system_calls import call, prctl, syscall
+from dpaudit.samplers.sandbox.namespaces import DEVICES, call, prctl, syscall
 
-__all__ = ["DEVICES", "drop_privileges", "filter_system_calls", "keep_files", "undumpable"]
-
-DEVICES = ("null", "zero", "full", "random", "urandom")
-"""The devices that a program gets, below ``/dev``; and NVIDIA's, if there are any."""
+__all__ = ["drop_privileges", "filter_system_calls", "keep_files", "undumpable"]
 
 _SET_DUMPABLE, _CAPBSET_DROP, _SET_SECUREBITS, _SET_NO_NEW_PRIVS, _CAP_AMBIENT = 4, 24, 28, 38, 47
 # SECBIT_NOROOT, _NO_SETUID_FIXUP, _KEEP_CAPS off, _NO_CAP_AMBIENT_RAISE, all locked

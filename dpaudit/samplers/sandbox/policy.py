@@ -1,8 +1,9 @@
-"""The sandbox level that a user asks for, and the level reached, per block of code that audits."""
+"""How much a foreign program may use, and the level of the sandbox: asked for, and reached."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
@@ -10,7 +11,48 @@ from dataclasses import dataclass, field
 
 from dpaudit.errors import UsageError
 
-__all__ = ["LEVELS", "Policy", "asking", "current", "joined"]
+__all__ = ["DEFAULT", "LEVELS", "Limits", "Policy", "asking", "cpu_seconds", "current", "joined"]
+
+_CORES = os.cpu_count() or 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits on one sampler and everything it starts; sizes are in bytes.
+
+    The kernel keeps ``reserved``, ``file_size`` and ``open_files`` for each process
+    (``RLIMIT_DATA``, ``RLIMIT_FSIZE``, ``RLIMIT_NOFILE``), and ``tasks`` for all together inside a
+    user namespace of a user who is not root (``RLIMIT_NPROC``), or in a control group. ``written``
+    is kept by the kernel if the sampler has a scratch of its own (sandbox ``full``: a tmpfs of that
+    size and a sixteenth). ``memory``, ``written`` and ``processes`` are checked up to twenty times
+    per second, and at least about once, over all processes together (Linux); if one is exceeded, or
+    cannot be checked, all are killed, and the message says which. Not claimed: what happens between
+    two checks.
+    """
+
+    memory: int = 4 << 30
+    """Resident memory not backed by a file, all processes together, shared pages counted once."""
+    reserved: int = 16 << 30
+    """Writable memory that one process may reserve; thread stacks and CUDA reserve a lot."""
+    file_size: int = 64 << 20
+    """Length of one file."""
+    written: int = 1 << 30
+    """What is written to files in all."""
+    open_files: int = 1024
+    processes: int = 256
+    tasks: int = 4096
+    """Processes and their threads."""
+    network: bool = False
+    """Whether the network can be reached; kept only where namespaces can be had."""
+
+
+DEFAULT = Limits()
+
+
+def cpu_seconds(seconds: float) -> int:
+    """The most CPU time that a process can use in ``seconds`` of wall time on all cores, plus 1."""
+    return math.ceil(seconds * _CORES) + 1
+
 
 LEVELS = ("full", "require", "network", "none")
 """Levels: all that this kernel allows; the same or nothing; all but the network; limits only."""

@@ -19,8 +19,7 @@ from pathlib import Path
 from dpaudit.errors import SamplerError, UsageError
 from dpaudit.results.text import one_line
 from dpaudit.samplers.sandbox import policy, process_tree, view
-from dpaudit.samplers.sandbox.cgroup import Group
-from dpaudit.samplers.sandbox.limits import DEFAULT, Limits, cpu_seconds
+from dpaudit.samplers.sandbox.policy import DEFAULT, Limits, cpu_seconds
 
 try:
     import fcntl
@@ -78,38 +77,7 @@ class Process:
             )
         self._limits = limits
         self._policy = policy.current()
-        bounds = {name: int(value) for name, value in dataclasses.asdict(limits).items()}
-        if seconds is not None and math.isfinite(seconds):
-            bounds["cpu"] = cpu_seconds(seconds)
-        seen = view.plan(needs, self._policy.visible)
-        self._report, report = os.pipe()
-        asked = {
-            "parent": os.getpid(),
-            "report": report,
-            "limits": bounds,
-            "level": self._policy.level,
-            "apart": _APART,
-            **dataclasses.asdict(seen),
-            "shared": None if shared is None else str(shared),
-            "scratch": tempfile.gettempdir(),
-        }
-        variables = view.environment(os.environ, self._policy.passed)
-        if shared is not None:
-            variables["NUMBA_CACHE_DIR"] = str(shared)
-        _protect()
-        try:
-            self._popen = subprocess.Popen(
-                [sys.executable, "-I", "-S", _SUPERVISOR, json.dumps(asked), *argv],
-                stdin=subprocess.PIPE if talks else subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
-                start_new_session=True,
-                pass_fds=(report,),
-                env=variables,
-            )
-        finally:
-            os.close(report)
+        self._popen = self._started(argv, seconds, needs, shared, talks=talks)
         assert self._popen.stdout  # noqa: S101 for mypy: a pipe
         assert self._popen.stderr  # noqa: S101 for mypy: a pipe
         self._out, self._err = self._popen.stdout.fileno(), self._popen.stderr.fileno()
@@ -131,6 +99,49 @@ class Process:
                 self._poll.register(self._ended, select.POLLIN)
         self._poll.register(self._out, select.POLLIN)
         self._poll.register(self._err, select.POLLIN)
+
+    def _started(
+        self,
+        argv: Sequence[str],
+        seconds: float | None,
+        needs: Sequence[str],
+        shared: Path | None,
+        *,
+        talks: bool,
+    ) -> subprocess.Popen[bytes]:
+        """The supervisor, told what to start and within which limits."""
+        bounds = {name: int(value) for name, value in dataclasses.asdict(self._limits).items()}
+        if seconds is not None and math.isfinite(seconds):
+            bounds["cpu"] = cpu_seconds(seconds)
+        plan = view.plan(needs, self._policy.visible)
+        self._report, report = os.pipe()
+        configuration = {
+            "parent": os.getpid(),
+            "report": report,
+            "limits": bounds,
+            "level": self._policy.level,
+            "apart": _APART,
+            **dataclasses.asdict(plan),
+            "shared": None if shared is None else str(shared),
+            "scratch": tempfile.gettempdir(),
+        }
+        variables = view.environment(os.environ, self._policy.passed)
+        if shared is not None:
+            variables["NUMBA_CACHE_DIR"] = str(shared)
+        _protect()
+        try:
+            return subprocess.Popen(
+                [sys.executable, "-I", "-S", _SUPERVISOR, json.dumps(configuration), *argv],
+                stdin=subprocess.PIPE if talks else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                start_new_session=True,
+                pass_fds=(report,),
+                env=variables,
+            )
+        finally:
+            os.close(report)
 
     def send(self, line: bytes, *, deadline: float) -> None:
         """Write one line to the program; that it is dead shows in reading.
@@ -342,7 +353,7 @@ class Process:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._popen.wait(_LAST_PATIENCE)
         if sys.platform == "linux":
-            Group.forget(self._popen.pid)
+            process_tree.Group.forget(self._popen.pid)
         self._hear()
         with contextlib.suppress(SamplerError):  # ending() raises it
             self._note_level()

@@ -47,8 +47,7 @@ from dpaudit.samplers.sandbox import namespaces, process_tree
 
 _LINUX = sys.platform == "linux"
 if _LINUX:
-    from dpaudit.samplers.sandbox import confinement, mounts
-    from dpaudit.samplers.sandbox.cgroup import Group
+    from dpaudit.samplers.sandbox import confinement
 
 _LOOK_EVERY = 0.05  # seconds between checks of the parent and the process tree
 _LOOK_SHARE = 50  # a check that took long is followed by a pause this many times longer,
@@ -160,25 +159,26 @@ def _confine(config: _Configuration, *, apart: bool) -> list[str]:
     return lacking
 
 
+class _Pipes(NamedTuple):
+    """The ends that the holder and ``first`` have: of talks with the supervisor, of the fate."""
+
+    said: int
+    heard: int
+    status: int
+
+
 def _first(
-    config: _Configuration,
-    argv: list[str],
-    mask: set[int],
-    *,
-    said: int,
-    heard: int,
-    status: int,
-    apart: bool,
+    config: _Configuration, argv: list[str], mask: set[int], pipes: _Pipes, *, apart: bool
 ) -> NoReturn:
     lacking = []
     _offer_to_the_oom_killer()
     if apart:
         if not config.network:
-            mounts.loopback()
+            namespaces.loopback()
         with contextlib.suppress(OSError):  # then the program has the number 2
             namespaces.number_from(int.from_bytes(os.urandom(4), "little"))
         most = config.limits["written"]
-        lacking += mounts.set_up(
+        lacking += namespaces.set_up(
             hidden=config.hidden,
             kept=config.kept,
             home=config.home,
@@ -188,11 +188,11 @@ def _first(
         )
     if _LINUX and config.level != "none":
         lacking += _confine(config, apart=apart)
-    os.write(said, json.dumps(lacking).encode() + b"\n")
-    if os.read(heard, 1) != b"!":
+    os.write(pipes.said, json.dumps(lacking).encode() + b"\n")
+    if os.read(pipes.heard, 1) != b"!":
         os._exit(1)
-    os.close(said)
-    os.close(heard)
+    os.close(pipes.said)
+    os.close(pipes.heard)
     namespaces.die_with_parent(signal.SIGKILL)
     me = os.getpid()
     go, start = os.pipe()
@@ -210,19 +210,12 @@ def _first(
         if ended == program:
             used = resource.getrusage(resource.RUSAGE_CHILDREN)
             code, cpu = os.waitstatus_to_exitcode(how), used.ru_utime + used.ru_stime
-            os.write(status, f"{code} {used.ru_maxrss} {cpu} {used.ru_oublock}".encode())
+            os.write(pipes.status, f"{code} {used.ru_maxrss} {cpu} {used.ru_oublock}".encode())
             os._exit(0)
 
 
 def _holder(
-    config: _Configuration,
-    argv: list[str],
-    mask: set[int],
-    *,
-    said: int,
-    heard: int,
-    status: int,
-    apart: bool,
+    config: _Configuration, argv: list[str], mask: set[int], pipes: _Pipes, *, apart: bool
 ) -> NoReturn:
     """Write ``.`` when it has left, read ``.`` when its users are mapped; then ``first`` talks."""
     try:
@@ -231,14 +224,14 @@ def _holder(
         namespaces.die_with_parent(signal.SIGKILL)
         if apart:
             namespaces.leave(network=config.network)
-            os.write(said, b".")
-            if os.read(heard, 1) != b".":
+            os.write(pipes.said, b".")
+            if os.read(pipes.heard, 1) != b".":
                 os._exit(1)
         first = os.fork()
         if first == 0:
             namespaces.die_with_parent(signal.SIGKILL)
-            _first(config, argv, mask, said=said, heard=heard, status=status, apart=apart)
-        for fd in (said, heard, status):
+            _first(config, argv, mask, pipes, apart=apart)
+        for fd in pipes:
             os.close(fd)
         # with namespaces no process inside sees it, and the supervisor must read through it
         if _LINUX and not apart:
@@ -249,7 +242,9 @@ def _holder(
     except Exception as error:  # noqa: BLE001 the supervisor does without namespaces and says why
         words = error.strerror if isinstance(error, OSError) else None
         with contextlib.suppress(OSError):
-            os.write(said, (words or f"{type(error).__name__}: {error}").encode(errors="replace"))
+            os.write(
+                pipes.said, (words or f"{type(error).__name__}: {error}").encode(errors="replace")
+            )
     finally:
         os._exit(1)
 
@@ -284,11 +279,12 @@ def _start(config: _Configuration, argv: list[str], mask: set[int], *, apart: bo
     hear, said = os.pipe()
     heard, say = os.pipe()
     fate, status = os.pipe()
+    pipes = _Pipes(said, heard, status)
     holder = os.fork()
     if holder == 0:
         os.close(say)
-        _holder(config, argv, mask, said=said, heard=heard, status=status, apart=apart)
-    for fd in (said, heard, status):
+        _holder(config, argv, mask, pipes, apart=apart)
+    for fd in pipes:
         os.close(fd)
     try:
         if apart:
@@ -328,7 +324,7 @@ class _Counters:
             self._proc = os.open(f"{top}/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             if apart:
                 self._scratch_fd = os.open(
-                    f"{top}{mounts.SCRATCH}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+                    f"{top}{namespaces.SCRATCH}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
                 )
 
     def passed(self) -> tuple[str, int] | None:
@@ -378,7 +374,7 @@ def _size(folder: str) -> tuple[int, int]:
 
 
 def _watch(
-    parent: int, holder: int, counters: _Counters, group: Group | None
+    parent: int, holder: int, counters: _Counters, group: process_tree.Group | None
 ) -> tuple[str, int] | None:
     """Wait for the end of the program or parent, a SIGTERM, or a limit: the one that is passed."""
     due = time.monotonic() + _LOOK_EVERY
@@ -414,7 +410,7 @@ def _pause(took: float) -> float:
     return min(max(_LOOK_EVERY, _LOOK_SHARE * took), _LONGEST_PAUSE)
 
 
-def _end(holder: int, group: Group | None, *, apart: bool) -> None:
+def _end(holder: int, group: process_tree.Group | None, *, apart: bool) -> None:
     # gone; macOS says so with PermissionError
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(holder, signal.SIGKILL)
@@ -515,8 +511,9 @@ def _last_look(counters: _Counters, used: str) -> tuple[str, int] | None:
     return None
 
 
-def _grouped(config: _Configuration, held: _Held, *, apart: bool) -> Group | None:
-    group = Group.below_ours(config.limits, to_limit=apart)  # the end of a namespace needs none
+def _grouped(config: _Configuration, held: _Held, *, apart: bool) -> process_tree.Group | None:
+    # the end of a namespace needs none
+    group = process_tree.Group.below_ours(config.limits, to_limit=apart)
     if group is not None:
         try:
             for pid in (*_below(held.holder), held.holder):

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from dpaudit.errors import SamplerCrashError, SamplerTimeoutError
 from dpaudit.randomness import KeyedStream
-from dpaudit.samplers.timed_draws import timed_draws
+from dpaudit.samplers.check import timed_draws
 
 __all__ = ["ProgramSampler"]
 

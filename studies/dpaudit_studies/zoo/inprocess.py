@@ -6,7 +6,7 @@ import numpy as np
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError
 from dpaudit.randomness import KeyedStream
-from dpaudit.samplers.timed_draws import timed_draws
+from dpaudit.samplers.check import timed_draws
 from dpaudit_studies.zoo.specimen import Array, Draw, Make, Specimen
 
 __all__ = ["InProcessSampler", "specimen_sampler"]

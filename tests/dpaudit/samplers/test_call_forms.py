@@ -14,10 +14,9 @@ from support.draws import draw, release
 import dpaudit
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, UsageError
 from dpaudit.samplers import open_sampler
-from dpaudit.samplers.calls import Call
+from dpaudit.samplers.calls import Call, python_call
 from dpaudit.samplers.functions import ReleasesBy, noise_by
 from dpaudit.samplers.resolve import open_mechanism
-from dpaudit.samplers.signatures import python_call
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.protocols import RepeatableSampler, ValueSampler
 from dpaudit.samplers import open_sampler
-from dpaudit.samplers.endpoints.worker import SourceSampler
+from dpaudit.samplers.endpoints.worker import SourceTarget
 
 COUNTS = """
     import time
@@ -107,7 +107,7 @@ def test_again_is_the_same_sampler_in_another_process(module):
 
 def test_again_gives_an_honest_source_another_seed_every_time():
     sampler = open_sampler("gaussian", seed="7")
-    assert isinstance(sampler, SourceSampler)
+    assert isinstance(sampler, SourceTarget)
     first, second = sampler.again(), sampler.again()
     same = open_sampler("gaussian", seed="7").again()
     seeds = [one._spec["seed"] for one in (sampler, first, second, first.again(), same)]

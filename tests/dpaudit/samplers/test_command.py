@@ -13,7 +13,7 @@ from support.draws import draw, release
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.protocols import Mechanism, TimedMechanism
 from dpaudit.samplers import open_sampler
-from dpaudit.samplers.endpoints.dataset_command import DatasetCommand
+from dpaudit.samplers.endpoints.command import CommandTarget
 from dpaudit.samplers.resolve import open_mechanism
 from dpaudit.samplers.sandbox.policy import asking
 
@@ -250,7 +250,7 @@ def test_a_program_that_writes_nothing_or_without_end_is_stopped(
     with pytest.raises(SamplerTimeoutError, match=r"timeout=0.5 s \(release n=3\)"):
         release(text, timeout=0.5)
     assert not alive(marker)
-    monkeypatch.setattr("dpaudit.samplers.endpoints.command_mechanism.MOST", 1 << 18)
+    monkeypatch.setattr("dpaudit.samplers.endpoints.command.MOST", 1 << 18)
     with pytest.raises(SamplerOutputError, match="more than 262144 numbers"):
         release(script("import sys\nwhile True: sys.stdout.buffer.write(bytes(1 << 20))"))
 
@@ -271,7 +271,9 @@ def test_commands_that_are_no_mechanism(text, match, here):
 def test_a_data_set_is_a_file_of_records():
     pd = pytest.importorskip("pandas")
     program = "import json,sys; print(json.dumps([sys.argv[1][-4:], open(sys.argv[1]).read()]))"
-    with DatasetCommand(f"{sys.executable} -c '{program}' {{dataset}}") as mechanism:
+    with CommandTarget(
+        f"{sys.executable} -c '{program}' {{dataset}}", role="datasets"
+    ) as mechanism:
         for dataset, written in (
             (pd.DataFrame({"a": [1], "b": ["x"]}), [".csv", "a,b\n1,x\n"]),
             ([], [".csv", "a,b\n"]),

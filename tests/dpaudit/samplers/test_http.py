@@ -28,7 +28,7 @@ from support.http_server import (
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.samplers import open_sampler
-from dpaudit.samplers.endpoints.http import HttpSampler
+from dpaudit.samplers.endpoints.http import HttpTarget
 
 
 def test_the_request_and_its_answer(serve):
@@ -195,7 +195,7 @@ def test_memory_is_that_of_the_values(dtype, serve):
 )
 def test_addresses_and_options_that_do_not_fit(target, options, match):
     with pytest.raises(UsageError, match=match) as caught:
-        HttpSampler(target, seed="1", **options)
+        HttpTarget(target, seed="1", **options)
     assert "secret" not in str(caught.value)
 
 
@@ -220,7 +220,7 @@ def test_the_time_limit_holds_for_many_calls_together(serve):
 def test_a_name_that_is_never_found_ends_at_the_time_limit(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: time.sleep(30) or [])
     start = time.monotonic()
-    with HttpSampler("//noise.invalid/", seed="1") as sampler, pytest.raises(SamplerTimeoutError):
+    with HttpTarget("//noise.invalid/", seed="1") as sampler, pytest.raises(SamplerTimeoutError):
         sampler.draw(1, 1, timeout=0.2)
     assert time.monotonic() - start < LATEST
 
@@ -259,7 +259,7 @@ def test_bytes_that_come_after_the_answer_are_found_at_the_next_request(serve):
 
 
 def test_a_refusal_whose_words_never_come_is_still_reported(serve, monkeypatch):
-    monkeypatch.setattr("dpaudit.samplers.endpoints.exchange._REFUSAL", 0.1)
+    monkeypatch.setattr("dpaudit.samplers.endpoints.http._REFUSAL", 0.1)
 
     def behave(send, n, d, server):
         send("HTTP/1.1 500 Oh\r\nContent-Length: 100\r\n\r\nno en")
@@ -299,7 +299,7 @@ def test_nobody_listens():
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with (
-        HttpSampler(f"//127.0.0.1:{port}/", seed="1") as sampler,
+        HttpTarget(f"//127.0.0.1:{port}/", seed="1") as sampler,
         pytest.raises(SamplerCrashError, match=r"refused.*check the address"),
     ):
         sampler.draw(1, 1, timeout=20)

@@ -19,7 +19,7 @@ from dpaudit.samplers import open_sampler
 from dpaudit.samplers.adapters import opacus
 from dpaudit.samplers.adapters.base import Library, advice, installed
 from dpaudit.samplers.check import numbers
-from dpaudit.samplers.endpoints.worker_main import open_target
+from dpaudit.samplers.endpoints.targets import open_target
 from dpaudit.samplers.resolve import open_mechanism
 
 LIBRARIES = [

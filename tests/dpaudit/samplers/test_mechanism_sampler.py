@@ -16,8 +16,8 @@ from dpaudit.errors import (
     UsageError,
 )
 from dpaudit.protocols import Mechanism, TimedMechanism
-from dpaudit.samplers.endpoints.targets import Target
-from dpaudit.samplers.endpoints.worker_main import Dispatcher, open_target
+from dpaudit.samplers.endpoints.targets import Target, open_target
+from dpaudit.samplers.endpoints.worker_main import Dispatcher
 from dpaudit.samplers.resolve import open_mechanism
 
 ONE = np.array([1.0])
@@ -198,15 +198,15 @@ def test_what_goes_wrong_is_told(module):
         with pytest.raises(kind, match=match):
             timed(f"python:foreign:{function}", [1.0], 3)
     with pytest.raises(UsageError, match=r"value=0\.5"):
-        open_target(
-            {"name": "x", **open_mechanism("scipy:dlaplace", seed="1")._spec}
-        ).release_timed(np.array([0.5]), 3)
+        open_target({"name": "x", **open_mechanism("scipy:dlaplace", seed="1")._spec}).once(
+            np.array([0.5])
+        )
 
 
 def test_a_target_without_timed_releases_says_so():
     spec = {"name": "x", "role": "mechanism"}
-    asked = Dispatcher(Target(draw=lambda *_: None, release=lambda *_: 1, ours=True), spec)
+    asked = Dispatcher(Target(release=lambda _, n: np.ones(n), ours=True), spec)
     question = {"n": 1, "d": 1, "call": 0, "seconds": 1e9, "release": "AAAAAAAAAAA=", "timed": True}
     with pytest.raises(UsageError, match="mechanism x: has no timed releases"):
         asked.answer(question)
-    assert asked.answer({**question, "timed": False}) == {"width": 1}
+    assert asked.answer({**question, "timed": False}).tolist() == [[1.0]]

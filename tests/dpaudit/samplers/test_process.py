@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from dpaudit.samplers.sandbox import limits, policy, process
-from dpaudit.samplers.sandbox.limits import Limits
+from dpaudit.samplers.sandbox import policy, process
+from dpaudit.samplers.sandbox.policy import Limits
 from dpaudit.samplers.sandbox.process import Process
 
 HEAD = "import os, resource, signal, sys, time\n"
@@ -119,7 +119,7 @@ KERNELS = {"a file", "CPU time", "reserved"}
     indirect=["mode"],
 )
 def test_past_a_limit_all_are_killed_and_the_message_says_which(what, mode, here, monkeypatch):
-    monkeypatch.setattr(limits, "_CORES", 1)
+    monkeypatch.setattr(policy, "_CORES", 1)
     code, small, match = PAST[what]
     # and 1 s of CPU time
     words, status, how = run(f"{code}; time.sleep(9)", limits=Limits(**small), seconds=0.0)

@@ -12,8 +12,8 @@ from support.http_server import OK, answer
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.protocols import Mechanism, RecordedMechanism
-from dpaudit.samplers.endpoints import dataset_http
-from dpaudit.samplers.endpoints.dataset_http import DatasetEndpoint
+from dpaudit.samplers.endpoints import http
+from dpaudit.samplers.endpoints.http import HttpTarget
 from dpaudit.samplers.resolve import open_mechanism
 
 ZERO, ONE = np.array([0.0]), np.array([1.0])
@@ -173,7 +173,7 @@ def says(text, head=OK):
 
 
 def released(server, dataset, n=2, timeout=20.0):
-    with DatasetEndpoint(f"http://{server.host}/release") as mechanism:
+    with HttpTarget(f"//{server.host}/release", role="mechanism") as mechanism:
         return mechanism.release_any(dataset, n, timeout=timeout)
 
 
@@ -222,6 +222,6 @@ def test_answers_that_are_no_releases_are_one_sentence(serve, text, head, kind, 
 def test_a_late_answer_and_one_too_large(serve, monkeypatch):
     with pytest.raises(SamplerTimeoutError, match=r"timeout=0\.2"):
         released(serve(lambda send, n, d, server: server.stop.wait(20)), [1], timeout=0.2)
-    monkeypatch.setattr(dataset_http, "_MOST", 5)
+    monkeypatch.setattr(http, "_MOST_TEXT", 5)
     with pytest.raises(SamplerOutputError, match="more than 5 bytes"):
         released(serve(says("[1, 2]")), [1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import sys
 
 import numpy as np
@@ -12,7 +13,8 @@ from dpaudit.errors import DuplicatePluginError, UnknownNameError, UsageError
 from dpaudit.protocols import Mechanism, TimedMechanism
 from dpaudit.randomness import KeyedStream
 from dpaudit.samplers import open_sampler
-from dpaudit.samplers.endpoints.worker_main import open_target
+from dpaudit.samplers.endpoints.targets import open_target
+from dpaudit.samplers.endpoints.worker_main import Dispatcher
 from dpaudit.samplers.resolve import open_mechanism
 
 torch = pytest.importorskip("torch")
@@ -54,7 +56,7 @@ def opened(text, mitigation=None):
 
 def test_a_mitigation_releases_zeros():
     rotation = pytest.importorskip("dpaudit_mitigations.rotation.fresh").Rotation
-    block = opened("gaussian", "rotation").draw(4, 6, 0)
+    block = opened("gaussian", "rotation").noise(4, 6, 0, 0.0)
     stream = KeyedStream.from_seed("7").child("call", 0)
     zeros = torch.zeros((4, 6), dtype=torch.float64)
     np.testing.assert_array_equal(
@@ -85,13 +87,13 @@ class Here:
     """A mechanism whose worker is this process."""
 
     def __init__(self, text, mitigation=None):
-        self.target = open_target(
-            {"name": text, **open_mechanism(text, seed="7", mitigation=mitigation)._spec}
-        )
+        spec = {"name": text, **open_mechanism(text, seed="7", mitigation=mitigation)._spec}
+        self.worker = Dispatcher(open_target(spec), spec)
 
     def release(self, value, n, *, timed=False):
-        release = self.target.release_timed if timed else self.target.release
-        return self.target.draw(n, release(value, n) + timed, 0)
+        told = base64.b64encode(value.tobytes()).decode()
+        asked = {"n": n, "d": len(value), "call": 0, "seconds": 1e9}
+        return self.worker.answer({**asked, "release": told, "timed": timed})
 
 
 def test_calls_release_from_children_of_the_seed():

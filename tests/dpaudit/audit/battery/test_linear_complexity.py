@@ -19,7 +19,7 @@ from dpaudit.audit.options import AuditOptions
 from dpaudit.audit.run import run_audit
 from dpaudit.claims import Claim
 from dpaudit.randomness import KeyedStream
-from dpaudit.samplers.callables import CallableSampler
+from dpaudit.samplers.callables import CallableTarget
 
 MASK = (1 << 64) - 1
 
@@ -360,7 +360,7 @@ def test_what_is_kept_is_bounded():
 def test_an_audit_says_how_much_is_predicted():
     rng = np.random.RandomState(3)
     options = {"seed": "1", "samples": 150_000, "tests": ("linear-complexity", "moments")}
-    with CallableSampler(lambda n, d: rng.laplace(0, 1, (n, d)), name="legacy") as sampler:
+    with CallableTarget(lambda n, d: rng.laplace(0, 1, (n, d)), name="legacy") as sampler:
         options = AuditOptions(alpha=1e-6, **options)
         found = run_audit(sampler, claim=Claim.parse("laplace:scale=1"), options=options)
     (only,) = (t for t in found.tests if t.finding)

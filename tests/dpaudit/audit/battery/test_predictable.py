@@ -21,7 +21,7 @@ from dpaudit.audit.options import AuditOptions
 from dpaudit.audit.run import run_audit
 from dpaudit.claims import Claim
 from dpaudit.randomness import KeyedStream
-from dpaudit.samplers.callables import CallableSampler
+from dpaudit.samplers.callables import CallableTarget
 
 SEEDS = np.array([0, 1, 42, 12345, 2**32 - 1, 2**32, 123456789012345678], np.uint64)
 
@@ -280,7 +280,7 @@ def test_an_audit_names_generator_and_seed():
     options = AuditOptions(tests=("predictable", "moments"), **asked)
 
     def audited(generator):
-        draw = CallableSampler(lambda n, d: generator.standard_normal((n, d)), name="f", call=None)
+        draw = CallableTarget(lambda n, d: generator.standard_normal((n, d)), name="f", call=None)
         with draw as opened:
             return run_audit(opened, claim=Claim.parse("gaussian:sigma=1"), options=options)
 

@@ -17,7 +17,7 @@ from dpaudit.audit.epsilon.neighbour_search import promise
 from dpaudit.audit.epsilon.question import Question, question_of
 from dpaudit.audit.options import DataOptions
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
-from dpaudit.samplers.endpoints.dataset_function import DatasetFunction
+from dpaudit.samplers.endpoints.worker import PythonTarget
 from tests.command_line import here
 
 PEOPLE = "age,city,score\n30,Bonn,0.5\n41,,1e3\n7,Graz,\n"
@@ -302,7 +302,7 @@ def test_a_process_that_died_or_was_stopped_is_started_again(folder):
         "    if 'waits' in data: time.sleep(60)\n"
         "    return len(data)\n"
     )
-    with DatasetFunction(f"{folder}/hard.py:length") as mechanism:
+    with PythonTarget.on_datasets(f"{folder}/hard.py:length") as mechanism:
         assert mechanism.release_any([1], 2, timeout=60) == [1, 1]
         with pytest.raises(SamplerCrashError):
             mechanism.release_any(["dies"], 2, timeout=60)

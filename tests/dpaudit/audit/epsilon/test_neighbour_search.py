@@ -18,7 +18,7 @@ from dpaudit.audit.epsilon.neighbour_search import (
     search,
 )
 from dpaudit.errors import SamplerError, SamplerTimeoutError, UsageError
-from dpaudit.samplers.callables import CallableOnDatasets
+from dpaudit.samplers.callables import CallableTarget
 
 DATA = [0.0, 0.5, 1.0, 0.0, 1.0, 0.5, 0.5, 0.0]
 
@@ -38,7 +38,7 @@ def _found(release, *, adjacency="add-remove", bounds=(0, 1), seconds=60.0, prog
     given = {"deadline": time.monotonic() + seconds, "progress": progress}
     rng = np.random.default_rng(1)
     with np.errstate(all="ignore"):
-        release = CallableOnDatasets(release, name="m")
+        release = CallableTarget(release, name="m", role="datasets")
         return search(release, beginning, rng=rng, **options, **given)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dpaudit.samplers.sandbox import process_tree
-from dpaudit.samplers.sandbox.limits import DEFAULT
+from dpaudit.samplers.sandbox.policy import DEFAULT
 
 SUPERVISOR = Path(process_tree.__file__).with_name("supervisor.py")
 

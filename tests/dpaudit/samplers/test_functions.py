@@ -3,7 +3,7 @@
 import pytest
 
 from dpaudit.errors import SamplerOutputError, UsageError
-from dpaudit.samplers.transcripts import transcripts
+from dpaudit.samplers.functions import transcripts
 
 
 class Shop:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dpaudit.samplers.sandbox.cgroup import Group
+from dpaudit.samplers.sandbox.process_tree import Group
 
 LIMITS = {"memory": 1 << 30, "written": 1 << 20, "tasks": 50}
 FILES = (
