@@ -1,4 +1,7 @@
-"""What the exact laws say of a claim: proved, refuted with a counterexample, or undecided."""
+"""What the exact laws say of a claim: proved, refuted with a counterexample, or undecided.
+
+A counterexample is coins on which Python itself, unmodified, returns what a verdict says.
+"""
 
 from __future__ import annotations
 
@@ -8,37 +11,39 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Literal
 
+from dpaudit.errors import DpauditError
 from dpaudit.results.text import one_line
-from dpaudit_prove.counterexamples import (
-    counterexample_of,
-    counterexample_of_factors,
-    one_coin_changed,
-)
 from dpaudit_prove.exploration.engine import Exploration
+from dpaudit_prove.exploration.graph import Coin, coins_of, path_to
 from dpaudit_prove.exploration.law import ExactLaw
 from dpaudit_prove.questions import ProofOptions
+from dpaudit_prove.replay import ReplayMismatchError, replay, replays
 from dpaudit_prove.results import Counterexample, ProvedBounds, ProvedPoint
-from dpaudit_prove.rounding import at_least, at_most, bounds_of, digits, down, up
 from dpaudit_prove.verdicts.claims import ClaimedLaw
-from dpaudit_prove.verdicts.disjoint import Dependence, Factors, dependence
-from dpaudit_prove.verdicts.distances import distance
-from dpaudit_prove.verdicts.profiles import (
+from dpaudit_prove.verdicts.disjoint import Dependence, Factors, dependence, one_coin_apart
+from dpaudit_prove.verdicts.distances import (
     Epsilon,
     EpsilonRange,
+    distance,
     epsilon_at,
     judge,
     profile,
     rationals,
 )
+from dpaudit_prove.verdicts.enclosures import as_floats, at_least, at_most, digits, down, up
 
 __all__ = [
     "Found",
+    "InterpreterMismatchError",
     "claimed_probabilities",
+    "counterexample_of",
+    "counterexample_of_factors",
     "likeliest_outputs",
     "of_factors",
     "of_joint_law",
     "of_law",
     "of_privacy",
+    "one_coin_changed",
 ]
 
 _SHOWN = 400
@@ -70,7 +75,7 @@ def of_law(
     bounds = far.total_variation
     fields: dict[str, Any] = {
         "tolerance": up(tolerance),
-        "total_variation": bounds_of(bounds),
+        "total_variation": as_floats(bounds),
         "log_ratio": ProvedBounds(low=down(far.log_ratio.lower), high=up(far.log_ratio.upper)),
         "claimed": claimed_probabilities(law, claim),
     }
@@ -103,7 +108,7 @@ def _tolerance(options: ProofOptions) -> Fraction:
 
 def claimed_probabilities(law: ExactLaw, claim: ClaimedLaw) -> tuple[ProvedBounds, ...]:
     """What the claim gives the outputs of :func:`likeliest_outputs`, in their order."""
-    return tuple(bounds_of(claim.probability(x)) for x, _ in likeliest_outputs(law))
+    return tuple(as_floats(claim.probability(x)) for x, _ in likeliest_outputs(law))
 
 
 def likeliest_outputs(law: ExactLaw) -> list[tuple[Hashable, Fraction]]:
@@ -228,7 +233,7 @@ def of_privacy(
         "claim_delta": str(claim_delta),
         "epsilon": ProvedBounds(low=down(least.lower), high=up(least.upper)),
         "profile": tuple(
-            ProvedPoint(epsilon=p.epsilon, delta=bounds_of(p.delta), near=e.near)
+            ProvedPoint(epsilon=p.epsilon, delta=as_floats(p.delta), near=e.near)
             for p, e in zip(points, [epsilon, *epsilons], strict=True)
         ),
     }
@@ -258,3 +263,135 @@ def _around(least: EpsilonRange) -> list[Epsilon]:
     below = math.floor(least.lower * 10**9) if least.lower < _LARGEST_END else 0
     above = math.ceil(least.upper * 10**9) if least.upper < _LARGEST_END else 0
     return [Epsilon.of(Fraction(x, 10**9)) for x in (below, above) if x > 0]
+
+
+_LARGEST_JSON = 1 << 53
+
+
+class InterpreterMismatchError(DpauditError):
+    """Python ran the program otherwise than the interpreter: nothing that was found holds."""
+
+
+def counterexample_of(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    explored: Exploration,
+    output: Hashable,
+    says: str,
+    options: ProofOptions,
+) -> Counterexample:
+    """The coins of a path to ``output``, and what Python returns on them: the same.
+
+    Raises:
+        InterpreterMismatchError: Python returns something else, or asks for other coins.
+    """
+    path = path_to(explored.graph, output)
+    assert path is not None  # noqa: S101 (the output has mass)
+    coins = coins_of(explored.graph, path)
+    returned = _replayed(function, args, coins, options)
+    if returned != output:
+        raise InterpreterMismatchError(
+            f"replay: on the same coins Python returned {one_line(repr(returned), limit=80)}, the "
+            f"interpreter {one_line(repr(output), limit=80)}; please report this program"
+        )
+    return _shown(output, coins, says)
+
+
+def counterexample_of_factors(
+    function: Callable[..., Any],
+    factors: Factors,
+    place: int,
+    output: Hashable,
+    says: str,
+    options: ProofOptions,
+) -> Counterexample:
+    """Coins on which the value at ``place`` of independent ones is ``output``.
+
+    Raises:
+        InterpreterMismatchError: Python returns no such value, or asks for other coins.
+    """
+    wanted = {factors.order[place]: output}
+    coins: list[Coin] = []
+    for i, graph in enumerate(part.graph for part in factors.parts):
+        path = path_to(graph, wanted.get(i, graph.outputs[0]))
+        assert path is not None  # noqa: S101
+        coins += coins_of(graph, path)
+    returned = _replayed(function, options.args, coins, options)
+    numbers = [v for v in returned if _is_number(v)] if isinstance(returned, tuple) else []
+    if output not in numbers:
+        raise InterpreterMismatchError(
+            f"replay: Python returned {one_line(repr(returned), limit=80)}; please report this"
+        )
+    return _shown(returned, coins, says)
+
+
+def one_coin_changed(
+    function: Callable[..., Any], explored: Exploration, row: Hashable, options: ProofOptions
+) -> str:
+    """A sentence of two runs of Python that differ in one coin and in several values, or ""."""
+    tapes = []
+    for output in [row, *list(explored.law.mass)[:20]]:
+        path = path_to(explored.graph, output)
+        if path is not None:
+            tapes.append([(c.count, c.value) for c in coins_of(explored.graph, path)])
+    kwargs = options.kwargs or {}
+    with replays(function, options.args, kwargs, **_replaced(options)) as replay_one:
+
+        def run(tape: Sequence[tuple[int, int]]) -> Hashable:
+            try:
+                return replay_one([Coin(*c) for c in tape])
+            except ReplayMismatchError:
+                return None
+
+        found = one_coin_apart(run, tapes)
+    if found is None:
+        return ""
+    before, after, first, second = found
+    at = next(i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b)
+    return (
+        f"; Python returns {one_line(repr(first), limit=80)}, and with coin {at + 1} alone changed "
+        f"from {before[at][1]} to {after[at][1]} (of {before[at][0]}) "
+        f"{one_line(repr(second), limit=80)}"
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, Fraction))
+
+
+def _shown(output: Hashable, coins: Sequence[Coin], says: str) -> Counterexample:
+    return Counterexample(
+        output=one_line(repr(output), limit=200),
+        coins=tuple((_whole(c.count), _whole(c.value)) for c in coins),
+        says=says,
+    )
+
+
+def _replayed(
+    function: Callable[..., Any], args: Sequence[Any], coins: Sequence[Coin], options: ProofOptions
+) -> Hashable:
+    """What Python itself returns on coins.
+
+    Raises:
+        InterpreterMismatchError: it asked for other coins.
+    """
+    kwargs = options.kwargs or {}
+    try:
+        return replay(function, args, kwargs, coins, **_replaced(options))
+    except ReplayMismatchError as error:
+        raise InterpreterMismatchError(
+            f"replay: {error}; Python ran the program otherwise than the interpreter: please report"
+        ) from error
+
+
+def _replaced(options: ProofOptions) -> dict[str, Any]:
+    """Which generators a replay replaces."""
+    kinds = [c for c in options.coins.split(",") if c]
+    return {
+        "passed": [k for k in kinds if k not in {"random", "numpy", "secrets"}],
+        "everywhere": bool({"random", "numpy"} & set(kinds)),
+    }
+
+
+def _whole(value: int) -> int | str:
+    return value if value < _LARGEST_JSON else str(value)

@@ -26,10 +26,9 @@ from dpaudit_prove.exploration.graph import Graph
 from dpaudit_prove.exploration.law import ExactLaw
 from dpaudit_prove.questions import ProofOptions
 from dpaudit_prove.results import ProofResult
-from dpaudit_prove.rounding import at_least, down, up
 from dpaudit_prove.verdicts.claims import ClaimedLaw
-from dpaudit_prove.verdicts.coin_count import coin_count
-from dpaudit_prove.verdicts.disjoint import NotShownError, factors_of
+from dpaudit_prove.verdicts.disjoint import NotShownError, coin_count, factors_of
+from dpaudit_prove.verdicts.enclosures import at_least, down, up
 
 __all__ = ["Proof", "prove", "prove_law"]
 

@@ -15,9 +15,8 @@ from dpaudit.errors import MissingExtraError, UnknownNameError, UsageError
 from dpaudit_prove.exploration.law import ExactLaw
 from dpaudit_prove.verdicts import enclosures
 from dpaudit_prove.verdicts.claims import ClaimedLaw
-from dpaudit_prove.verdicts.distances import distance
+from dpaudit_prove.verdicts.distances import Epsilon, distance, epsilon_at, judge, profile
 from dpaudit_prove.verdicts.enclosures import Bounds, exp_bounds, log_bounds
-from dpaudit_prove.verdicts.profiles import Epsilon, epsilon_at, judge, profile
 
 F = Fraction
 

@@ -15,8 +15,7 @@ import pytest
 
 from dpaudit_prove.exploration.engine import explore
 from dpaudit_prove.verdicts.claims import ClaimedLaw
-from dpaudit_prove.verdicts.distances import distance
-from dpaudit_prove.verdicts.profiles import Epsilon, epsilon_at, judge
+from dpaudit_prove.verdicts.distances import Epsilon, distance, epsilon_at, judge
 
 DATA = Path(__file__).parents[1] / "data" / "prove"
 RIGHT = (DATA / "right.py").read_text(encoding="utf-8")

@@ -16,9 +16,8 @@ from dpaudit.errors import UsageError
 from dpaudit.results.files import write_file
 from dpaudit.results.text import one_line
 from dpaudit_prove.exploration.engine import Exploration
-from dpaudit_prove.exploration.graph import Branch, Graph
-from dpaudit_prove.exploration.paths import likeliest_branches
-from dpaudit_prove.exploration.solve import SCALE_BITS
+from dpaudit_prove.exploration.graph import Branch, Graph, likeliest_branches
+from dpaudit_prove.exploration.law import SCALE_BITS
 from dpaudit_prove.interpreter.values import Token
 
 __all__ = ["certificate_of", "write_certificate"]

@@ -20,8 +20,7 @@ from typing import Literal
 from dpaudit import provenance
 from dpaudit.errors import UsageError
 from dpaudit.results.text import one_line
-from dpaudit_prove.determinism.driver import Coins, Driver, Run, Scenario, Value, driver
-from dpaudit_prove.determinism.scan import scan
+from dpaudit_prove.determinism.driver import Coins, Driver, Run, Scenario, Value, driver, scan
 from dpaudit_prove.results import CoinBytes, DeterminismResult
 
 __all__ = ["determinism"]

@@ -12,8 +12,7 @@ from typing import Any
 from dpaudit.errors import RefusedProgramError, UsageError
 from dpaudit.results.text import one_line
 from dpaudit_prove.exploration.graph import Graph
-from dpaudit_prove.exploration.law import ExactLaw
-from dpaudit_prove.exploration.solve import SCALE_BITS, Edge, exact_visits, lower_visits
+from dpaudit_prove.exploration.law import SCALE_BITS, Edge, ExactLaw, exact_visits, lower_visits
 from dpaudit_prove.interpreter.machine import Machine
 from dpaudit_prove.interpreter.sources import Sources
 from dpaudit_prove.interpreter.state import Pins

@@ -15,20 +15,24 @@ from dpaudit.errors import RefusedProgramError
 from dpaudit_prove.interpreter import prelude
 from dpaudit_prove.interpreter.attributes import attribute
 from dpaudit_prove.interpreter.calls import invoke, settle
-from dpaudit_prove.interpreter.classes import (
+from dpaudit_prove.interpreter.code import Code
+from dpaudit_prove.interpreter.lazy import LazyBytes, NeedSplit
+from dpaudit_prove.interpreter.machine import Machine
+from dpaudit_prove.interpreter.natives import refuse_large_call, refuse_large_method
+from dpaudit_prove.interpreter.objects import (
+    SEQUENCES,
+    advance,
     class_attribute,
+    concrete,
     is_named_tuple,
     is_plain_exception,
     is_python_class,
+    iterator_of,
+    key,
     python_method,
+    truth,
 )
-from dpaudit_prove.interpreter.code import Code
-from dpaudit_prove.interpreter.iteration import SEQUENCES, advance, iterator_of
-from dpaudit_prove.interpreter.lazy import LazyBytes, NeedSplit
-from dpaudit_prove.interpreter.machine import Machine
 from dpaudit_prove.interpreter.operators import binary, compare, inplace, reflected, unary
-from dpaudit_prove.interpreter.plain import concrete, key, truth
-from dpaudit_prove.interpreter.sizes import refuse_large_call, refuse_large_method
 from dpaudit_prove.interpreter.values import (
     UNBOUND,
     Call,

@@ -10,19 +10,22 @@ from typing import Any
 from dpaudit.errors import RefusedProgramError
 from dpaudit_prove.interpreter import lazy as lazies
 from dpaudit_prove.interpreter.calls import invoke
-from dpaudit_prove.interpreter.classes import (
-    compared_fields,
-    is_named_tuple,
-    is_python_class,
-    python_method,
-)
 from dpaudit_prove.interpreter.lazy import COMPARISONS, PLAIN, Lazy
 from dpaudit_prove.interpreter.machine import Machine
-from dpaudit_prove.interpreter.plain import ATOMS, concrete, is_number, key
-from dpaudit_prove.interpreter.sizes import (
+from dpaudit_prove.interpreter.natives import (
     GROWING,
     refuse_large_method,
     refuse_large_operator,
+)
+from dpaudit_prove.interpreter.objects import (
+    ATOMS,
+    compared_fields,
+    concrete,
+    is_named_tuple,
+    is_number,
+    is_python_class,
+    key,
+    python_method,
 )
 from dpaudit_prove.interpreter.values import (
     UNBOUND,
