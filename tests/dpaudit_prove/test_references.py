@@ -18,7 +18,7 @@ from dpaudit.vectors.random_words import next_word, seed_words, start
 from dpaudit_local.biased_bits import _fill
 from dpaudit_local.hadamard_sketch import _draw
 from dpaudit_local.randomized_response import RandomizedResponse
-from dpaudit_prove.references import (
+from tests.data.prove.references import (
     Trials,
     _accepted,
     _below,

@@ -1,4 +1,4 @@
-# ruff: noqa: ARG001 (functions of one signature)
+# ruff: noqa: ARG001, ARG005 (functions of one signature)
 """What each instruction does to the machine; their meaning is that of Python's statements.
 
 An instruction that needs a coin to be decided raises NeedSplit before it changes anything.
@@ -48,11 +48,8 @@ from dpaudit_prove.interpreter.values import (
 
 __all__ = ["INSTRUCTIONS"]
 
+Instruction = Callable[[Machine, Frame, Any], None]
 _CONVERSIONS: dict[int, Callable[[Any], str]] = {115: str, 114: repr, 97: ascii}
-
-
-def _load_const(vm: Machine, frame: Frame, arg: Any) -> None:
-    frame.stack.append(arg)
 
 
 def _load_fast(vm: Machine, frame: Frame, arg: int) -> None:
@@ -60,10 +57,6 @@ def _load_fast(vm: Machine, frame: Frame, arg: int) -> None:
     if value is UNBOUND:
         raise UnboundLocalError(f"cannot access local variable '{frame.code.slots[arg]}'")
     frame.stack.append(value)
-
-
-def _store_fast(vm: Machine, frame: Frame, arg: int) -> None:
-    frame.locals[arg] = frame.stack.pop()
 
 
 def _del_fast(vm: Machine, frame: Frame, arg: int) -> None:
@@ -107,31 +100,6 @@ def _load_global(vm: Machine, frame: Frame, name: str) -> None:
     frame.stack.append(vm.outside(value))
 
 
-def _store_global(vm: Machine, frame: Frame, name: str) -> None:
-    raise RefusedProgramError(
-        f"the global variable {name} is changed: the law of one call would depend on the calls "
-        "before"
-    )
-
-
-def _pop(vm: Machine, frame: Frame, arg: Any) -> None:
-    frame.stack.pop()
-
-
-def _dup(vm: Machine, frame: Frame, arg: Any) -> None:
-    frame.stack.append(frame.stack[-1])
-
-
-def _rot2(vm: Machine, frame: Frame, arg: Any) -> None:
-    s = frame.stack
-    s[-1], s[-2] = s[-2], s[-1]
-
-
-def _rot3(vm: Machine, frame: Frame, arg: Any) -> None:
-    s = frame.stack
-    s[-3], s[-2], s[-1] = s[-1], s[-3], s[-2]
-
-
 def _build(vm: Machine, frame: Frame, arg: tuple[str, int]) -> None:
     kind, count = arg
     s = frame.stack
@@ -147,11 +115,6 @@ def _build(vm: Machine, frame: Frame, arg: tuple[str, int]) -> None:
         made = {}
     del s[len(s) - count :]
     s.append(made)
-
-
-def _convert(vm: Machine, frame: Frame, kind: str) -> None:
-    items = frame.stack[-1]
-    frame.stack[-1] = tuple(items) if kind == "tuple" else {key(v) for v in items}
 
 
 def _list_append(vm: Machine, frame: Frame, depth: int) -> None:
@@ -172,27 +135,20 @@ def _map_add(vm: Machine, frame: Frame, depth: int) -> None:
     frame.stack[-(depth - 2)][name] = value
 
 
-def _list_extend(vm: Machine, frame: Frame, arg: Any) -> None:
-    items = frame.stack.pop()
-    frame.stack[-1].extend(items)
+def _jump_if(wanted: bool, *, keeps: bool = False) -> Instruction:
+    """The instruction that jumps if the value on top, which it takes off, has this truth.
 
+    With `keeps` the value stays where it jumps.
+    """
 
-def _jump(vm: Machine, frame: Frame, target: int) -> None:
-    frame.pc = target
+    def run(vm: Machine, frame: Frame, target: int) -> None:
+        answer = truth(frame.stack[-1]) if keeps else _conditional(vm, frame)
+        if answer is wanted:
+            frame.pc = target
+        elif keeps:
+            frame.stack.pop()
 
-
-def _jump_if_false_keep(vm: Machine, frame: Frame, target: int) -> None:
-    if truth(frame.stack[-1]):
-        frame.stack.pop()
-    else:
-        frame.pc = target
-
-
-def _jump_if_true_keep(vm: Machine, frame: Frame, target: int) -> None:
-    if truth(frame.stack[-1]):
-        frame.pc = target
-    else:
-        frame.stack.pop()
+    return run
 
 
 def _build_slice(vm: Machine, frame: Frame, arg: Any) -> None:
@@ -251,14 +207,6 @@ def _make_function(vm: Machine, frame: Frame, arg: tuple[Code, int, tuple[str, .
     del s[len(s) - defaults :]
     cells = [frame.cells[i] for i in captured]
     s.append(Closure(code, frame.names, given, named, cells))
-
-
-def _setup(vm: Machine, frame: Frame, target: int) -> None:
-    frame.blocks.append((target, len(frame.stack)))
-
-
-def _pop_block(vm: Machine, frame: Frame, arg: Any) -> None:
-    frame.blocks.pop()
 
 
 def _raise(vm: Machine, frame: Frame, arg: Any) -> None:
@@ -321,12 +269,6 @@ def _finish(vm: Machine, frame: Frame, arg: Any) -> None:
         frame.stack[-1] = concrete(value)
 
 
-def _super(vm: Machine, frame: Frame, arg: Any) -> None:
-    cls, owner = frame.stack[-2:]
-    del frame.stack[-2:]
-    frame.stack.append(Super(cls, owner))
-
-
 def _list_of(vm: Machine, frame: Frame, arg: Any) -> None:
     value = frame.stack[-1]
     if type(value) in (list, tuple, View, range, str):
@@ -344,9 +286,7 @@ def _dict_update(vm: Machine, frame: Frame, arg: Any) -> None:
     frame.stack[-1].update(items)
 
 
-def _of_two(
-    operate: Callable[[Machine, str, Any, Any], Any],
-) -> Callable[[Machine, Frame, str], None]:
+def _of_two(operate: Callable[[Machine, str, Any, Any], Any]) -> Instruction:
     """The instruction of an operator on the two values on top."""
 
     def run(vm: Machine, frame: Frame, op: str) -> None:
@@ -380,16 +320,6 @@ def _conditional(vm: Machine, frame: Frame) -> bool | None:
         value = truth(value)
     frame.stack.pop()
     return bool(value)
-
-
-def _jump_if_false(vm: Machine, frame: Frame, target: int) -> None:
-    if _conditional(vm, frame) is False:
-        frame.pc = target
-
-
-def _jump_if_true(vm: Machine, frame: Frame, target: int) -> None:
-    if _conditional(vm, frame):
-        frame.pc = target
 
 
 def _load_attr(vm: Machine, frame: Frame, name: str) -> None:
@@ -554,29 +484,66 @@ def _unpack_ex(vm: Machine, frame: Frame, arg: tuple[int, int]) -> None:
     frame.stack.extend(reversed([*items[:before], middle, *items[len(items) - after :]]))
 
 
-def _exc_type(vm: Machine, frame: Frame, arg: Any) -> None:
-    frame.stack[-1] = type(frame.stack[-1])
+def _rotate(frame: Frame, count: int) -> None:
+    """The value on top goes below the others of the first `count`."""
+    frame.stack.insert(-count, frame.stack.pop())
 
 
-def _refuse(vm: Machine, frame: Frame, why: str) -> None:
+def _convert(frame: Frame, kind: str) -> None:
+    items = frame.stack[-1]
+    frame.stack[-1] = tuple(items) if kind == "tuple" else {key(v) for v in items}
+
+
+def _list_extend(frame: Frame) -> None:
+    items = frame.stack.pop()
+    frame.stack[-1].extend(items)
+
+
+def _super(frame: Frame) -> None:
+    owner, cls = frame.stack.pop(), frame.stack.pop()
+    frame.stack.append(Super(cls, owner))
+
+
+def _refuse(why: str) -> None:
     raise RefusedProgramError(why)
 
 
-INSTRUCTIONS: dict[str, Callable[[Machine, Frame, Any], None]] = {
-    "LOAD_CONST": _load_const, "LOAD_FAST": _load_fast, "STORE_FAST": _store_fast,
-    "DEL_FAST": _del_fast, "LOAD_CELL": _load_cell, "STORE_CELL": _store_cell,
-    "LOAD_GLOBAL": _load_global, "STORE_GLOBAL": _store_global, "POP": _pop, "DUP": _dup,
-    "ROT2": _rot2, "ROT3": _rot3, "BUILD": _build, "CONVERT": _convert,
+INSTRUCTIONS: dict[str, Instruction] = {
+    "LOAD_CONST": lambda vm, frame, value: frame.stack.append(value),
+    "LOAD_FAST": _load_fast,
+    "STORE_FAST": lambda vm, frame, at: frame.locals.__setitem__(at, frame.stack.pop()),
+    "DEL_FAST": _del_fast,
+    "LOAD_CELL": _load_cell,
+    "STORE_CELL": _store_cell,
+    "LOAD_GLOBAL": _load_global,
+    "STORE_GLOBAL": lambda vm, frame, name: _refuse(
+        f"the global variable {name} is changed: the law of one call would depend on the calls "
+        "before"
+    ),
+    "POP": lambda vm, frame, arg: frame.stack.pop(),
+    "DUP": lambda vm, frame, arg: frame.stack.append(frame.stack[-1]),
+    "ROT2": lambda vm, frame, arg: _rotate(frame, 1),
+    "ROT3": lambda vm, frame, arg: _rotate(frame, 2),
+    "BUILD": _build,
+    "CONVERT": lambda vm, frame, kind: _convert(frame, kind),
     "LIST_APPEND": _list_append, "SET_ADD": _set_add, "MAP_ADD": _map_add, "LIST_OF": _list_of,
-    "LIST_EXTEND": _list_extend, "DICT_UPDATE": _dict_update, "BINARY": _of_two(binary),
-    "INPLACE": _of_two(inplace), "UNARY": _unary, "COMPARE": _of_two(compare), "JUMP": _jump,
-    "JIF": _jump_if_false, "JIT": _jump_if_true, "JIF_KEEP": _jump_if_false_keep,
-    "JIT_KEEP": _jump_if_true_keep, "LOAD_ATTR": _load_attr, "STORE_ATTR": _store_attr,
+    "LIST_EXTEND": lambda vm, frame, arg: _list_extend(frame),
+    "DICT_UPDATE": _dict_update,
+    "BINARY": _of_two(binary), "INPLACE": _of_two(inplace), "COMPARE": _of_two(compare),
+    "UNARY": _unary,
+    "JUMP": lambda vm, frame, target: setattr(frame, "pc", target),
+    "JIF": _jump_if(False), "JIT": _jump_if(True),
+    "JIF_KEEP": _jump_if(False, keeps=True), "JIT_KEEP": _jump_if(True, keeps=True),
+    "LOAD_ATTR": _load_attr, "STORE_ATTR": _store_attr,
     "LOAD_SUB": _load_sub, "STORE_SUB": _store_sub, "DEL_SUB": _del_sub,
     "BUILD_SLICE": _build_slice, "CALL": _call, "CALL_EX": _call_ex, "RETURN": _return,
     "YIELD": _yield, "GET_ITER": _get_iter, "FOR_ITER": _for_iter, "UNPACK": _unpack,
-    "UNPACK_EX": _unpack_ex, "MAKE_FUNCTION": _make_function, "SETUP": _setup,
-    "POP_BLOCK": _pop_block, "RAISE": _raise, "EXC_TYPE": _exc_type, "EXC_MATCH": _exc_match,
+    "UNPACK_EX": _unpack_ex, "MAKE_FUNCTION": _make_function,
+    "SETUP": lambda vm, frame, target: frame.blocks.append((target, len(frame.stack))),
+    "POP_BLOCK": lambda vm, frame, arg: frame.blocks.pop(),
+    "RAISE": _raise, "EXC_MATCH": _exc_match,
+    "EXC_TYPE": lambda vm, frame, arg: frame.stack.append(type(frame.stack.pop())),
     "FORMAT": _format, "BUILD_STRING": _build_string, "IMPORT": _import,
-    "IMPORT_FROM": _import_from, "SUPER": _super, "FINISH": _finish, "REFUSE": _refuse,
+    "IMPORT_FROM": _import_from, "SUPER": lambda vm, frame, arg: _super(frame),
+    "FINISH": _finish, "REFUSE": lambda vm, frame, why: _refuse(why),
 }  # fmt: skip
