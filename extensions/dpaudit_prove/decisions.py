@@ -13,10 +13,9 @@ from typing import Any, Literal
 
 from dpaudit.errors import DpauditError
 from dpaudit.results.text import one_line
-from dpaudit_prove.exploration.engine import Exploration
+from dpaudit_prove.exploration.engine import Exploration, ProofOptions
 from dpaudit_prove.exploration.graph import Coin, coins_of, path_to
 from dpaudit_prove.exploration.law import ExactLaw
-from dpaudit_prove.questions import ProofOptions
 from dpaudit_prove.replay import ReplayMismatchError, replay, replays
 from dpaudit_prove.results import Counterexample, ProvedBounds, ProvedPoint
 from dpaudit_prove.verdicts.claims import ClaimedLaw
@@ -129,7 +128,10 @@ def of_factors(
     def shown(place: int, output: Hashable, why: str) -> Counterexample:
         return counterexample_of_factors(function, factors, place, output, why, options)
 
-    return _independent(factors.laws, says, claim, options, shown)
+    found = _independent(factors.laws, says, claim, options, shown)
+    if claim is not None:
+        found.fields["claimed"] = claimed_probabilities(factors.laws[0], claim)
+    return found
 
 
 def _independent(

@@ -8,8 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from dpaudit_prove.exploration.engine import explore
-from dpaudit_prove.questions import ProofOptions
+from dpaudit_prove.exploration.engine import ProofOptions, explore
 from dpaudit_prove.run import prove
 from dpaudit_prove.verdicts.disjoint import coin_count
 from tests.dpaudit_prove import oracle

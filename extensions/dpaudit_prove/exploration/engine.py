@@ -22,6 +22,7 @@ __all__ = [
     "DEFAULT_RESIDUAL",
     "Exploration",
     "Progress",
+    "ProofOptions",
     "Refusal",
     "explore",
     "law_of",
@@ -30,6 +31,33 @@ __all__ = [
 
 DEFAULT_RESIDUAL = Fraction(1, 1 << 40)
 Progress = Callable[[int, float], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProofOptions:
+    """How to look at a program.
+
+    Attributes:
+        args: positional arguments, after the neighbour if there are neighbours.
+        kwargs: arguments by name.
+        coins: "random", "numpy", or parameters that a generator is passed in by, comma-separated.
+        residual: stop when at most this probability is left.
+        tolerance: a law is the claimed one if their total variation is at most this; by default
+            twice the residual.
+        time_limit: seconds.
+        disjoint: also decide whether the returned values have coins of their own; a claim is then
+            about each value.
+        coin_count: also bound what the number of coins tells about the output.
+    """
+
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] | None = None
+    coins: str = ""
+    residual: Fraction = DEFAULT_RESIDUAL
+    tolerance: Fraction | None = None
+    time_limit: float | None = None
+    disjoint: bool = False
+    coin_count: bool = False
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,19 @@ import heapq
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from dpaudit.errors import RefusedProgramError
-from dpaudit_prove.exploration.engine import Exploration, Progress, law_of, machine_for
+from dpaudit_prove.exploration.engine import (
+    Exploration,
+    Progress,
+    ProofOptions,
+    law_of,
+    machine_for,
+)
 from dpaudit_prove.exploration.graph import Graph
 from dpaudit_prove.exploration.law import SCALE_BITS, ExactLaw
 from dpaudit_prove.interpreter.values import Token
@@ -76,14 +82,7 @@ class Factors:
 
 
 def factors_of(
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    *,
-    coins: str,
-    residual: Fraction,
-    time_limit: float | None,
-    progress: Progress | None,
+    function: Callable[..., Any], options: ProofOptions, progress: Progress | None = None
 ) -> Factors:
     """The laws of the returned values, if each has coins of its own.
 
@@ -94,25 +93,19 @@ def factors_of(
     reasons = []
     for hides in ("stored", "returned"):
         try:
-            return _chain(function, args, kwargs, coins, residual, time_limit, progress, hides)
+            return _chain(function, options, progress, hides)
         except (NotShownError, RefusedProgramError) as error:
             reasons.append(str(error))
     raise NotShownError(reasons[0] if reasons[0] == reasons[1] else "; or ".join(reasons))
 
 
 def _chain(
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    coins: str,
-    residual: Fraction,
-    time_limit: float | None,
-    progress: Progress | None,
-    hides: str,
+    function: Callable[..., Any], options: ProofOptions, progress: Progress | None, hides: str
 ) -> Factors:
-    machine, named = machine_for(coins, kwargs)
+    machine, named = machine_for(options.coins, options.kwargs or {})
     machine.hides = hides
-    deadline = None if time_limit is None else time.monotonic() + time_limit
+    limit = options.time_limit
+    deadline = None if limit is None else time.monotonic() + limit
     parts: list[Exploration] = []
     form: Hashable = None
     states = 0
@@ -120,10 +113,10 @@ def _chain(
         graph = Graph(machine, deadline=deadline)
         machine.segment = len(parts)
         if form is None:
-            graph.begin(function, args, named)
+            graph.begin(function, options.args, named)
         else:
             graph.begin_at(form)
-        if not graph.explore(residual=float(residual) / 64, progress=progress):
+        if not graph.explore(residual=float(options.residual) / 64, progress=progress):
             raise NotShownError("the time limit came first")
         states += len(graph.states)
         if not graph.continuations:
