@@ -21,6 +21,7 @@ from dpaudit.errors import RefusedProgramError
 __all__ = [
     "COMPARISONS",
     "LARGEST_FORCED",
+    "MONOTONE_STEPS",
     "PLAIN",
     "Lazy",
     "LazyBytes",
@@ -158,6 +159,16 @@ class LazyBytes:
         return whole.to_bytes(self.length, order)
 
 
+_LOGARITHMS = ("log", "log2", "log10")
+_SAME_IN_NUMPY = ("floor", "ceil", "round", "exp", "expm1", *_LOGARITHMS, "log1p")
+MONOTONE_STEPS: dict[str, Callable[[Any], Any]] = {
+    "int": int, "float": float, "fraction": Fraction, "round": round,
+    "float64": np.float64, "int64": np.int64, "npint": np.rint,
+    **{n: getattr(math, n) for n in _SAME_IN_NUMPY if n != "round"},
+    **{n: getattr(math, n) for n in ("trunc", "sqrt", "isqrt")},
+    **{f"np{n}": getattr(np, n) for n in _SAME_IN_NUMPY},
+}  # fmt: skip
+"""Functions of one number that never fall as it rises, each a step of a lazy value."""
 _STEPS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "radd": lambda x, c: c + x,
@@ -170,39 +181,13 @@ _STEPS: dict[str, Callable[[Any, Any], Any]] = {
     "//": operator.floordiv,
     "rfloordiv": lambda x, c: c // x,
     "**": operator.pow,
-    "int": lambda x, _: int(x),
-    "float": lambda x, _: float(x),
-    "float64": lambda x, _: np.float64(x),
-    "int64": lambda x, _: np.int64(x),
-    "floor": lambda x, _: math.floor(x),
-    "ceil": lambda x, _: math.ceil(x),
-    "trunc": lambda x, _: math.trunc(x),
-    "round": lambda x, _: round(x),
-    "sqrt": lambda x, _: math.sqrt(x),
-    "isqrt": lambda x, _: math.isqrt(x),
-    "fraction": lambda x, _: Fraction(x),
     "over": lambda x, c: Fraction(x, c),
     "bit_length": lambda x, _: x.bit_length(),
-    "npfloor": lambda x, _: np.floor(x),
-    "npceil": lambda x, _: np.ceil(x),
-    "npround": lambda x, _: np.round(x),
-    "npint": lambda x, _: np.rint(x),
-    "exp": lambda x, _: math.exp(x),
-    "expm1": lambda x, _: math.expm1(x),
-    "log": lambda x, _: math.log(x),
-    "log1p": lambda x, _: math.log1p(x),
-    "log2": lambda x, _: math.log2(x),
-    "log10": lambda x, _: math.log10(x),
-    "npexp": lambda x, _: np.exp(x),
-    "npexpm1": lambda x, _: np.expm1(x),
-    "nplog": lambda x, _: np.log(x),
-    "nplog1p": lambda x, _: np.log1p(x),
-    "nplog2": lambda x, _: np.log2(x),
-    "nplog10": lambda x, _: np.log10(x),
+    **{name: lambda x, _, f=native: f(x) for name, native in MONOTONE_STEPS.items()},
 }
 # a function's domain begins above or at a number; what lies below is decided before it is applied
 _OPEN_ABOVE = {
-    **dict.fromkeys(("log", "log2", "log10", "nplog", "nplog2", "nplog10"), 0),
+    **dict.fromkeys((*_LOGARITHMS, *(f"np{n}" for n in _LOGARITHMS)), 0),
     **dict.fromkeys(("log1p", "nplog1p"), -1),
 }
 _CLOSED_ABOVE = {"sqrt": 0, "isqrt": 0}

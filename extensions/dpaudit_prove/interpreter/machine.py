@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import types
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from dpaudit_prove.interpreter.values import (
     Token,
 )
 
-__all__ = ["GENERATORS", "Machine", "Mode", "Raised", "Requests", "coin_attribute", "draw"]
+__all__ = ["GENERATORS", "Machine", "Mode", "Raised", "coin_attribute", "draw"]
 
 _DEEPEST = 900
 _LASTING = (type, types.ModuleType, types.FunctionType)
@@ -189,26 +189,19 @@ class Machine:
 _LARGEST_BITS = 1 << 16
 
 
-class Requests(Protocol):
-    """Who hands out symbols."""
-
-    def request(self, count: int) -> Symbol:
-        """A new symbol with so many values."""
-
-
 def _refuse_more(bits: int) -> None:
     if bits > _LARGEST_BITS:
         raise RefusedProgramError(f"a request for coins has more than {_LARGEST_BITS:,} bits")
 
 
-def _below(vm: Requests, count: int) -> Any:
+def _below(vm: Machine, count: int) -> Any:
     _refuse_more((count - 1).bit_length())
     if count == 1:
         return 0
     return Lazy(vm.request(count))
 
 
-def _between(vm: Requests, low: int, high: int) -> Any:
+def _between(vm: Machine, low: int, high: int) -> Any:
     found = _below(vm, high - low)
     return binary("+", found, low) if low else found
 
@@ -222,7 +215,7 @@ def _whole(name: str, value: Any) -> int:
     return int(value)
 
 
-def _randrange(vm: Requests, start: Any, stop: Any = None, step: Any = 1) -> Any:
+def _randrange(vm: Machine, start: Any, stop: Any = None, step: Any = 1) -> Any:
     low, high = (0, start) if stop is None else (start, stop)
     low, high, step = _whole("start", low), _whole("stop", high), _whole("step", step)
     if step == 0:
@@ -236,18 +229,18 @@ def _randrange(vm: Requests, start: Any, stop: Any = None, step: Any = 1) -> Any
     return binary("+", found, low) if low else found
 
 
-def _randint(vm: Requests, low: Any, high: Any) -> Any:
+def _randint(vm: Machine, low: Any, high: Any) -> Any:
     return _randrange(vm, low, _whole("b", high) + 1)
 
 
-def _randbelow(vm: Requests, count: Any) -> Any:
+def _randbelow(vm: Machine, count: Any) -> Any:
     count = _whole("n", count)
     if count <= 0:
         raise ValueError("Upper bound must be positive.")
     return _below(vm, count)
 
 
-def _bits(vm: Requests, k: Any) -> Any:
+def _bits(vm: Machine, k: Any) -> Any:
     k = _whole("k", k)
     if k < 0:
         raise ValueError("number of bits must be non-negative")
@@ -255,11 +248,11 @@ def _bits(vm: Requests, k: Any) -> Any:
     return _below(vm, 1 << k)
 
 
-def _uniform53(vm: Requests) -> Any:
+def _uniform53(vm: Machine) -> Any:
     return Lazy(vm.request(1 << 53)).then("*", 2.0**-53)
 
 
-def _bytes(vm: Requests, length: Any = 32) -> Any:
+def _bytes(vm: Machine, length: Any = 32) -> Any:
     length = _whole("nbytes", 32 if length is None else length)
     if length == 0:
         return b""
@@ -268,7 +261,7 @@ def _bytes(vm: Requests, length: Any = 32) -> Any:
 
 
 def _integers(
-    vm: Requests,
+    vm: Machine,
     low: Any,
     high: Any = None,
     size: Any = None,
@@ -285,7 +278,7 @@ def _integers(
     return _between(vm, first, last)
 
 
-def _random(vm: Requests, size: Any = None) -> Any:
+def _random(vm: Machine, size: Any = None) -> Any:
     if size is not None:
         raise RefusedProgramError("random(size=…): draw one value at a time")
     return _uniform53(vm)
@@ -317,6 +310,6 @@ def coin_attribute(source: CoinSource, name: str) -> CoinMethod | Bound:
     raise RefusedProgramError(f"the method {name} of a generator of random numbers")
 
 
-def draw(vm: Requests, name: str, args: list[Any], kwargs: Any) -> Any:
+def draw(vm: Machine, name: str, args: list[Any], kwargs: Any) -> Any:
     """Draw once; the arguments are decided."""
     return _DRAWS[name](vm, *args, **kwargs)  # type: ignore[operator]

@@ -22,6 +22,7 @@ import numpy as np
 
 from dpaudit.errors import RefusedProgramError
 from dpaudit_prove.interpreter import prelude
+from dpaudit_prove.interpreter.lazy import MONOTONE_STEPS
 
 __all__ = [
     "GROWING",
@@ -75,60 +76,25 @@ PURE_TYPES: frozenset[Any] = frozenset(
     }
 )  # fmt: skip
 
+_PRELUDE = (
+    "list tuple set dict any all enumerate zip map filter reversed sum max min sorted"
+).split()
 PRELUDE: dict[int, Any] = {
-    id(native): written
-    for native, written in [
-        (list, prelude.list_),
-        (tuple, prelude.tuple_),
-        (set, prelude.set_),
-        (dict, prelude.dict_),
-        (any, prelude.any_),
-        (all, prelude.all_),
-        (enumerate, prelude.enumerate_),
-        (zip, prelude.zip_),
-        (map, prelude.map_),
-        (filter, prelude.filter_),
-        (reversed, prelude.reversed_),
-        (sum, prelude.sum_),
-        (max, prelude.max_),
-        (min, prelude.min_),
-        (sorted, prelude.sorted_),
-        (itertools.count, prelude.count),
-        (itertools.repeat, prelude.repeat),
-        (itertools.chain, prelude.chain),
-        (itertools.islice, prelude.islice),
-        (itertools.accumulate, prelude.accumulate),
-        (functools.reduce, prelude.reduce),
-        (functools.partial, prelude.partial),
-        (bisect.bisect_right, prelude.bisect_right),
-        (bisect.bisect_left, prelude.bisect_left),
-    ]
+    **{id(getattr(builtins, n)): getattr(prelude, f"{n}_") for n in _PRELUDE},
+    **{
+        id(getattr(module, n)): getattr(prelude, n)
+        for module, names in [
+            (itertools, "count repeat chain islice accumulate"),
+            (functools, "reduce partial"),
+            (bisect, "bisect_right bisect_left"),
+        ]
+        for n in names.split()
+    },
 }
 """Builtins that have Python code for arguments which the native one cannot take."""
 
-MONOTONE: dict[int, str] = {
-    id(native): name
-    for native, name in [
-        (int, "int"),
-        (float, "float"),
-        (Fraction, "fraction"),
-        (math.floor, "floor"),
-        (math.ceil, "ceil"),
-        (math.trunc, "trunc"),
-        (math.sqrt, "sqrt"),
-        (math.isqrt, "isqrt"),
-        (round, "round"),
-        (np.floor, "npfloor"),
-        (np.ceil, "npceil"),
-        (np.round, "npround"),
-        (np.rint, "npint"),
-        *((getattr(math, n), n) for n in ("exp", "expm1", "log", "log1p", "log2", "log10")),
-        *((getattr(np, n), f"np{n}") for n in ("exp", "expm1", "log", "log1p", "log2", "log10")),
-        (np.float64, "float64"),
-        (np.int64, "int64"),
-    ]
-}
-"""Functions of one number that never fall as it rises; a coin stays a coin in them."""
+MONOTONE: dict[int, str] = {id(native): name for name, native in MONOTONE_STEPS.items()}
+"""Functions of one number that never fall as it rises, by name; a coin stays a coin in them."""
 
 MUTATORS: frozenset[str] = frozenset(
     "append extend pop insert reverse sort clear remove setdefault update add discard popitem "

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import fields
 from fractions import Fraction
 from typing import Any
 
@@ -105,14 +106,12 @@ _SHARED = frozenset(
     {list, dict, set, frozenset, Cell, Closure, Generator, SequenceIterator, Symbol}
 )  # what is told apart by identity; so are exceptions and objects of the program's classes
 _RECORDS: dict[type, tuple[str, ...]] = {
-    Bound: ("function", "owner"),
-    CoinMethod: ("source", "name"),
-    CoinSource: ("kind",),
+    **{
+        kind: tuple([f.name for f in fields(kind)])
+        for kind in (Bound, CoinMethod, CoinSource, NativeMethod, Super, Token)
+    },
     Fraction: ("numerator", "denominator"),
     LazyBytes: ("symbol", "length"),
-    NativeMethod: ("owner", "name"),
-    Super: ("cls", "owner"),
-    Token: ("number",),
     View: ("owner", "kind", "keys"),
     complex: ("real", "imag"),
     range: ("start", "stop", "step"),
@@ -132,8 +131,8 @@ class _Freezer:
         kind = type(value)
         if kind is int or kind is str or value is None:
             return value  # type: ignore[no-any-return]
-        if fields := _RECORDS.get(kind):
-            return (kind.__name__, *[self.freeze(getattr(value, name)) for name in fields])
+        if names := _RECORDS.get(kind):
+            return (kind.__name__, *[self.freeze(getattr(value, name)) for name in names])
         method = _FREEZE.get(kind)
         if method is None or kind in _SHARED:
             if id(value) in self.pins.foreign or isinstance(value, _PINNED):
