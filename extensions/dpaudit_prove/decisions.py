@@ -22,7 +22,6 @@ from dpaudit_prove.verdicts.claims import ClaimedLaw
 from dpaudit_prove.verdicts.disjoint import Dependence, Factors, dependence, one_coin_apart
 from dpaudit_prove.verdicts.distances import (
     Epsilon,
-    EpsilonRange,
     distance,
     epsilon_at,
     judge,
@@ -75,7 +74,7 @@ def of_law(
     fields: dict[str, Any] = {
         "tolerance": up(tolerance),
         "total_variation": as_floats(bounds),
-        "log_ratio": ProvedBounds(low=down(far.log_ratio.lower), high=up(far.log_ratio.upper)),
+        "log_ratio": as_floats(far.log_ratio),
         "claimed": claimed_probabilities(law, claim),
     }
     between = f"between {at_least(bounds.lower)} and {at_most(bounds.upper)}"
@@ -225,15 +224,14 @@ def of_privacy(
     """Whether two neighbours are (ε, δ)-indistinguishable; the least ε and the profile."""
     laws = explored[0].law, explored[1].law
     epsilon = Epsilon.parse(claim_epsilon)
-    verdict = judge(*laws, epsilon=epsilon, delta=claim_delta)
-    point = verdict.point
+    verdict, point = judge(*laws, epsilon=epsilon, delta=claim_delta)
     epsilons = [Epsilon.of(Fraction(i, 4)) for i in range(21)]
     points = [point, *profile(*laws, epsilons)]
     least = epsilon_at(*laws, claim_delta)
     fields: dict[str, Any] = {
         "claim_epsilon": epsilon.text,
         "claim_delta": str(claim_delta),
-        "epsilon": ProvedBounds(low=down(least.lower), high=up(least.upper)),
+        "epsilon": as_floats(least),
         "profile": tuple(
             ProvedPoint(epsilon=p.epsilon, delta=as_floats(p.delta), near=e.near)
             for p, e in zip(points, [epsilon, *epsilons], strict=True)
@@ -246,7 +244,7 @@ def of_privacy(
     ends = _around(least)
     certified += zip(ends, profile(*laws, ends), strict=True)
     shows = {"profile": rationals((e, p.delta) for e, p in certified)}
-    if verdict.status == "refuted":
+    if verdict == "refuted":
         first = 0 if point.direction == "a" else 1
         output = point.event[0]
         says = (
@@ -257,10 +255,10 @@ def of_privacy(
             function, calls[first], explored[first], output, says, options
         )
         return Found("refuted", f"{where}; {says}", fields, shows)
-    return Found(verdict.status, where, fields, shows)
+    return Found(verdict, where, fields, shows)
 
 
-def _around(least: EpsilonRange) -> list[Epsilon]:
+def _around(least: Range) -> list[Epsilon]:
     """The two ends of the least ε, rounded outwards to 9 digits behind the point."""
     below = math.floor(least.lower * 10**9) if least.lower < _LARGEST_END else 0
     above = math.ceil(least.upper * 10**9) if least.upper < _LARGEST_END else 0

@@ -166,7 +166,7 @@ def law_of(graph: Graph) -> Exploration:
         return Exploration(_law({}, 1), graph, {}, False, False, 0.0, refusals)
     position = {number: i for i, number in enumerate(expanded)}
     edges = [
-        (position[i], position[b.to], b.high - b.low, _total(graph, i))
+        (position[i], position[b.to], b.high - b.low, graph.states[i].total)
         for i in expanded
         for b in graph.states[i].branches or ()
         if b.to in position
@@ -215,12 +215,6 @@ def _leading_out(graph: Graph) -> list[int]:
     return [i for i, s in enumerate(graph.states) if s.branches is not None and i in found]
 
 
-def _total(graph: Graph, number: int) -> int:
-    state = graph.states[number]
-    low, high = state.domains[state.register]
-    return high - low
-
-
 def _merged(edges: list[Edge]) -> list[Edge]:
     found: dict[tuple[int, int], tuple[int, int]] = {}
     for source, target, over, below in edges:
@@ -234,10 +228,10 @@ def _ends(graph: Graph, visits: Mapping[int, Fraction], *, exact: bool) -> dict[
     mass: dict[int, Fraction] = {}
     scale = 1 << SCALE_BITS
     for number, weight in visits.items():
-        total = _total(graph, number)
-        for branch in graph.states[number].branches or ():
+        state = graph.states[number]
+        for branch in state.branches or ():
             if branch.to < 0 or branch.to in graph.refusals:
-                share = weight * (branch.high - branch.low) / total
+                share = weight * (branch.high - branch.low) / state.total
                 if not exact:
                     share = Fraction(share.numerator * scale // share.denominator, scale)
                 mass[branch.to] = mass.get(branch.to, Fraction(0)) + share

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 import math
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -62,6 +62,17 @@ class State:
     register: int
     cuts: tuple[int, ...]
     branches: list[Branch] | None = None
+
+    @property
+    def total(self) -> int:
+        """How many values the register that is decided has."""
+        low, high = self.domains[self.register]
+        return high - low
+
+    def shares(self) -> Iterator[tuple[Branch, float]]:
+        """The branches, and nearly how probable each is here."""
+        for branch in self.branches or ():
+            yield branch, (branch.high - branch.low) / self.total
 
 
 @dataclass
@@ -222,13 +233,12 @@ class Graph:
             if self.states[number].branches is not None or -mass != waiting.get(number):
                 continue
             here = waiting.pop(number)
-            low, high = self.states[number].domains[self.states[number].register]
             undecided -= here
-            for branch in self.expand(number):
-                share = here * ((branch.high - branch.low) / (high - low))
+            self.expand(number)
+            for branch, share in self.states[number].shares():
                 if branch.to >= 0 and branch.to not in self.refusals:
-                    give(branch.to, share)
-                    undecided += share
+                    give(branch.to, here * share)
+                    undecided += here * share
             steps += 1
             if steps % 256 == 0 or undecided <= residual:  # the running difference is rounded
                 undecided = sum(waiting.values()) + sum(carried.values())
@@ -242,41 +252,27 @@ class Graph:
 
     def _flow(self, source: dict[int, float]) -> dict[int, float]:
         """Where mass that arrives at expanded states ends: at states not yet expanded."""
-        matrix, expanded, position = self.transition_matrix()
+        expanded = [i for i, s in enumerate(self.states) if s.branches is not None]
+        position = {number: i for i, number in enumerate(expanded)}
+        inside: list[tuple[int, int, float]] = []
+        outside: list[tuple[int, int, float]] = []
+        for i, number in enumerate(expanded):
+            for branch, share in self.states[number].shares():
+                if branch.to in position:
+                    inside.append((i, position[branch.to], share))
+                elif branch.to >= 0:
+                    outside.append((i, branch.to, share))
         given = np.zeros(len(expanded))
         for number, mass in source.items():
             given[position[number]] = mass
-        visits = _visits(matrix, given)
+        rows, columns, values = zip(*inside, strict=True) if inside else ((), (), ())
+        shape = len(expanded), len(expanded)
+        visits = _visits(scipy.sparse.csr_matrix((values, (rows, columns)), shape=shape), given)
         found: dict[int, float] = {}
-        for i, number in enumerate(expanded):
-            state = self.states[number]
-            weight = float(visits[i])
-            if not weight > 0:
-                continue
-            low, high = state.domains[state.register]
-            for branch in state.branches or ():
-                if branch.to >= 0 and branch.to not in position:
-                    share = weight * ((branch.high - branch.low) / (high - low))
-                    found[branch.to] = found.get(branch.to, 0.0) + share
+        for i, to, share in outside:
+            if visits[i] > 0:
+                found[to] = found.get(to, 0.0) + float(visits[i]) * share
         return found
-
-    def transition_matrix(self) -> tuple[Any, list[int], dict[int, int]]:
-        """The float matrix between expanded states, these states, and their positions."""
-        expanded = [i for i, s in enumerate(self.states) if s.branches is not None]
-        position = {number: i for i, number in enumerate(expanded)}
-        rows, columns, values = [], [], []
-        for i, number in enumerate(expanded):
-            state = self.states[number]
-            low, high = state.domains[state.register]
-            for branch in state.branches or ():
-                at = position.get(branch.to)
-                if at is not None:
-                    rows.append(i)
-                    columns.append(at)
-                    values.append((branch.high - branch.low) / (high - low))
-        size = len(expanded)
-        matrix = scipy.sparse.csr_matrix((values, (rows, columns)), shape=(size, size))
-        return matrix, expanded, position
 
     @property
     def started(self) -> Branch:
@@ -392,9 +388,8 @@ def likeliest_branches(graph: Graph) -> dict[int, tuple[float, int, Branch]]:
             continue
         done.add(number)
         state = graph.states[number]
-        low, high = state.domains[state.register]
         for branch in state.branches or ():
-            more = cost + math.log((high - low) / (branch.high - branch.low))
+            more = cost + math.log(state.total / (branch.high - branch.low))
             if branch.to not in best or more < best[branch.to][0]:
                 best[branch.to] = (more, number, branch)
                 heapq.heappush(heap, (more, branch.to))

@@ -40,18 +40,14 @@ class ExactLaw:
         mass: a lower bound of each output's probability, each above 0.
         residual: the probability of all paths that were cut off.
         states: how many different states the program had at a request for coins.
-        coins: a lower bound of the probability of each number of coin bits read, or None.
     """
 
     mass: Mapping[Hashable, Fraction]
     residual: Fraction
     states: int
-    coins: Mapping[int, Fraction] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mass", MappingProxyType(dict(self.mass)))
-        if self.coins is not None:
-            object.__setattr__(self, "coins", MappingProxyType(dict(self.coins)))
         if any(mass <= 0 for mass in self.mass.values()) or self.residual < 0:
             raise UsageError("mass: every probability is above 0, and the residual is not below 0")
         if sum(self.mass.values()) + self.residual != 1:

@@ -326,9 +326,8 @@ def _joint(graph: Graph) -> tuple[dict[tuple[int, Hashable], float], float]:
                 left -= mass
                 continue
             state = graph.states[to]
-            low, high = state.domains[state.register]
             for branch in state.branches or ():
-                share = mass * (branch.high - branch.low) // (high - low)
+                share = mass * (branch.high - branch.low) // state.total
                 more = bits_of(branch.requests)
                 if share:
                     target = layer if not more else layers[count + more]

@@ -20,14 +20,11 @@ from dpaudit.errors import UsageError
 from dpaudit.results.text import one_line
 from dpaudit_prove.exploration.law import ExactLaw
 from dpaudit_prove.verdicts.claims import ClaimedLaw
-from dpaudit_prove.verdicts.enclosures import Bounds, exp_bounds, log_bounds
+from dpaudit_prove.verdicts.enclosures import Bounds, Range, exp_bounds, log_bounds
 
 __all__ = [
     "Distance",
     "Epsilon",
-    "EpsilonRange",
-    "LogRatio",
-    "PrivacyVerdict",
     "ProfilePoint",
     "distance",
     "epsilon_at",
@@ -41,25 +38,6 @@ _COARSE_BITS = 96
 
 
 @dataclass(frozen=True)
-class LogRatio:
-    """The largest |ln(P(x)/Q(x))|, over the outputs whose own ratio is known to within 2^-10.
-
-    Attributes:
-        lower: proved for the output `where`; math.inf if the claim gives it no probability.
-        upper: proved for every resolved output.
-        where: the output of the lower bound; None if nothing is resolved.
-        outputs: how many outputs are resolved.
-        unresolved: P of all other outputs together is at most this.
-    """
-
-    lower: Fraction | float
-    upper: Fraction | float
-    where: Hashable
-    outputs: int
-    unresolved: Fraction
-
-
-@dataclass(frozen=True)
 class Distance:
     """A program's law P against a claimed law Q.
 
@@ -67,12 +45,13 @@ class Distance:
         total_variation: bounds of sup |P(S) − Q(S)| over all sets S of outputs.
         event: outputs, each of which P is proved to have more often than Q, most first: together
             they are the set S of the lower bound.
-        log_ratio: see :class:`LogRatio`.
+        log_ratio: bounds of the largest |ln(P(x)/Q(x))|, over the outputs whose own ratio is known
+            to within 2^-10; infinite if the claim gives one of them no probability.
     """
 
     total_variation: Bounds
     event: tuple[Hashable, ...]
-    log_ratio: LogRatio
+    log_ratio: Range
 
 
 def distance(law: ExactLaw, claim: ClaimedLaw) -> Distance:
@@ -97,25 +76,16 @@ def distance(law: ExactLaw, claim: ClaimedLaw) -> Distance:
     )
 
 
-def _log_ratio(law: ExactLaw, claimed: dict[Hashable, Bounds]) -> LogRatio:
+def _log_ratio(law: ExactLaw, claimed: dict[Hashable, Bounds]) -> Range:
     low: Fraction | float = Fraction(0)
     high: Fraction | float = Fraction(0)
-    least: Fraction | float
-    most: Fraction | float
-    where: Hashable = None
-    outputs, resolved = 0, Fraction(0)
     for output, mass in law.mass.items():
         if claimed[output].upper == 0:
-            least = most = math.inf
-        else:
-            least, most = _absolute_log(mass, law.upper(output), claimed[output])
-            if most - least > _RESOLVED:
-                continue
-        outputs, resolved = outputs + 1, resolved + mass
-        high = max(high, most)
-        if where is None or least > low:
-            low, where = least, output
-    return LogRatio(low, high, where, outputs, 1 - resolved)
+            return Range(math.inf, math.inf)
+        least, most = _absolute_log(mass, law.upper(output), claimed[output])
+        if most - least <= _RESOLVED:
+            low, high = max(low, least), max(high, most)
+    return Range(low, high)
 
 
 def _absolute_log(
@@ -201,28 +171,6 @@ class ProfilePoint:
     event: tuple[Hashable, ...]
 
 
-@dataclass(frozen=True)
-class EpsilonRange:
-    """Bounds of the least ε with δ(ε) ≤ δ; the upper one is infinite if none is proved."""
-
-    lower: Fraction | float
-    upper: Fraction | float
-
-
-@dataclass(frozen=True)
-class PrivacyVerdict:
-    """Whether a mechanism has (ε, δ)-differential privacy between two neighbours.
-
-    Attributes:
-        status: "proved" if δ(ε) is at most the claimed δ, "refuted" if it is above, "undecided" if
-            the claimed δ lies within the bounds.
-        point: the bounds of δ(ε), with the event that refutes.
-    """
-
-    status: Literal["proved", "refuted", "undecided"]
-    point: ProfilePoint
-
-
 class _Direction:
     """D of the module's docstring as a function of e^ε, for one order of the neighbours."""
 
@@ -305,20 +253,26 @@ def _point(directions: tuple[_Direction, _Direction], epsilon: Epsilon) -> Profi
     )
 
 
-def judge(law_a: ExactLaw, law_b: ExactLaw, *, epsilon: Epsilon, delta: Fraction) -> PrivacyVerdict:
+def judge(
+    law_a: ExactLaw, law_b: ExactLaw, *, epsilon: Epsilon, delta: Fraction
+) -> tuple[Literal["proved", "refuted", "undecided"], ProfilePoint]:
     """Whether the mechanism is (ε, δ)-differentially private between these two neighbours.
 
-    A residual above 0 leaves an upper bound above 0, so that δ = 0 is not proved then.
+    "proved" if δ(ε) is at most the claimed δ, "refuted" if it is above, "undecided" if the claimed
+    δ lies within the bounds; and these, with the event that refutes. A residual above 0 leaves an
+    upper bound above 0, so that δ = 0 is not proved then.
 
     Raises:
         UsageError: δ not in [0, 1].
     """
+    _check_delta(delta)
+    (point,) = profile(law_a, law_b, [epsilon])
+    return point.delta.below(delta), point
+
+
+def _check_delta(delta: Fraction) -> None:
     if not 0 <= delta <= 1:
         raise UsageError(f"delta={float(delta):g}: must lie between 0 and 1")
-    (point,) = profile(law_a, law_b, [epsilon])
-    if point.delta.lower > delta:
-        return PrivacyVerdict("refuted", point)
-    return PrivacyVerdict("proved" if point.delta.upper <= delta else "undecided", point)
 
 
 def rationals(points: Iterable[tuple[Epsilon, Bounds]]) -> list[list[str]]:
@@ -337,8 +291,9 @@ def rationals(points: Iterable[tuple[Epsilon, Bounds]]) -> list[list[str]]:
     return found
 
 
-def epsilon_at(law_a: ExactLaw, law_b: ExactLaw, delta: Fraction) -> EpsilonRange:
-    """Bounds of the least ε ≥ 0 at which both directions have δ(ε) ≤ ``delta``.
+def epsilon_at(law_a: ExactLaw, law_b: ExactLaw, delta: Fraction) -> Range:
+    """Bounds of the least ε ≥ 0 at which both directions have δ(ε) ≤ ``delta``; the upper one is
+    infinite if none is proved.
 
     With S the first outputs in the order of m_a/m_b, δ(ε) ≤ δ needs e^ε ≥ (m_a(S) − δ)/(m_b(S) +
     r_b) for each S, and e^ε ≥ (m_a(S) + r_a − δ)/m_b(S) for each S suffices: both ends are
@@ -347,12 +302,11 @@ def epsilon_at(law_a: ExactLaw, law_b: ExactLaw, delta: Fraction) -> EpsilonRang
     Raises:
         UsageError: δ not in [0, 1].
     """
-    if not 0 <= delta <= 1:
-        raise UsageError(f"delta={float(delta):g}: must lie between 0 and 1")
+    _check_delta(delta)
     directions = _directions(law_a, law_b)
     needed = max(direction.needed_ratio(delta) for direction in directions)
     enough = max(direction.sufficient_ratio(delta) for direction in directions)
-    return EpsilonRange(
+    return Range(
         lower=math.inf if needed == math.inf else log_bounds(Fraction(needed)).lower,
         upper=math.inf if enough == math.inf else log_bounds(Fraction(enough)).upper,
     )

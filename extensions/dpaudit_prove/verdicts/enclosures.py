@@ -13,13 +13,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 from dpaudit.errors import MissingExtraError, UsageError
 from dpaudit_prove.results import ProvedBounds
 
 __all__ = [
     "Bounds",
+    "Range",
     "as_floats",
     "at_least",
     "at_most",
@@ -48,6 +49,20 @@ class Bounds:
     def __post_init__(self) -> None:
         if self.lower > self.upper:
             raise UsageError(f"lower={self.lower}: must not be above upper={self.upper}")
+
+    def below(self, limit: Fraction) -> Literal["proved", "refuted", "undecided"]:
+        """Whether the number is at most a limit."""
+        if self.lower > limit:
+            return "refuted"
+        return "proved" if self.upper <= limit else "undecided"
+
+
+@dataclass(frozen=True)
+class Range:
+    """As `Bounds`, of what may be infinite: then the bound is the float `math.inf`."""
+
+    lower: Fraction | float
+    upper: Fraction | float
 
 
 def flint() -> Any:
@@ -140,7 +155,7 @@ def up(value: Fraction | float) -> float:
     return math.nextafter(near, math.inf)
 
 
-def as_floats(bounds: Bounds) -> ProvedBounds:
+def as_floats(bounds: Bounds | Range) -> ProvedBounds:
     """Bounds as floats, rounded outwards."""
     return ProvedBounds(low=down(bounds.lower), high=up(bounds.upper))
 
