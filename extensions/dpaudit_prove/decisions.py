@@ -28,7 +28,7 @@ from dpaudit_prove.verdicts.distances import (
     profile,
     rationals,
 )
-from dpaudit_prove.verdicts.enclosures import as_floats, at_least, at_most, digits, down, up
+from dpaudit_prove.verdicts.enclosures import Range, as_floats, at_least, at_most, digits, down, up
 
 __all__ = [
     "Found",

@@ -32,7 +32,16 @@ from dpaudit_prove.interpreter.objects import (
     python_method,
     truth,
 )
-from dpaudit_prove.interpreter.operators import binary, compare, inplace, reflected, unary
+from dpaudit_prove.interpreter.operators import (
+    binary,
+    compare,
+    delete_item,
+    inplace,
+    load_item,
+    reflected,
+    store_item,
+    unary,
+)
 from dpaudit_prove.interpreter.values import (
     UNBOUND,
     Call,
@@ -349,58 +358,6 @@ def _store_attr(vm: Machine, frame: Frame, name: str) -> None:
     object.__setattr__(owner, name, value)
 
 
-def _load_sub(vm: Machine, frame: Frame, arg: Any) -> None:
-    container, index = frame.stack[-2], frame.stack[-1]
-    kind = type(container)
-    if kind in SEQUENCES or is_named_tuple(kind):
-        value = container[concrete(index)]
-    elif kind is dict:
-        value = container[key(index)]
-    elif kind is LazyBytes:
-        where = concrete(index)
-        value = container.item(where) if type(where) is int else container.data()[where]
-    elif isinstance(container, type):
-        value = container  # a generic type's parameters mean nothing when it runs
-    else:
-        _item_method(vm, frame, "__getitem__", 2, "an item of a {}", ("push",))
-        return
-    frame.stack[-2:] = [value]
-
-
-def _item_method(
-    vm: Machine, frame: Frame, name: str, count: int, what: str, mode: tuple[str]
-) -> None:
-    """Call a method of the program's for an item, with the `count` values on top."""
-    *value, container, index = frame.stack[-count:]
-    method = python_method(type(container), name)
-    if not method:
-        raise RefusedProgramError(what.format(type(container).__name__))
-    del frame.stack[-count:]
-    invoke(vm, method, [container, index, *value], {}, mode)
-
-
-def _store_sub(vm: Machine, frame: Frame, arg: Any) -> None:
-    value, container, index = frame.stack[-3:]
-    if type(container) not in (list, dict):
-        _item_method(vm, frame, "__setitem__", 3, "an item of a {} is assigned", ("drop",))
-        return
-    vm.check_own(container, "an item's assignment")
-    where = key(index)
-    if type(where) is slice and type(value) not in (list, tuple):
-        raise RefusedProgramError("a slice is assigned something else than a list")
-    container[where] = vm.stored(value)
-    del frame.stack[-3:]
-
-
-def _del_sub(vm: Machine, frame: Frame, arg: Any) -> None:
-    container, index = frame.stack[-2:]
-    if type(container) not in (list, dict):
-        raise RefusedProgramError(f"an item of a {type(container).__name__} is deleted")
-    vm.check_own(container, "del")
-    del container[key(index)]
-    del frame.stack[-2:]
-
-
 def _return(vm: Machine, frame: Frame, arg: Any) -> None:
     value = frame.stack[-1]
     if vm.hides == "returned" and len(vm.frames) == 3 and frame.generator is None:
@@ -535,7 +492,7 @@ INSTRUCTIONS: dict[str, Instruction] = {
     "JIF": _jump_if(False), "JIT": _jump_if(True),
     "JIF_KEEP": _jump_if(False, keeps=True), "JIT_KEEP": _jump_if(True, keeps=True),
     "LOAD_ATTR": _load_attr, "STORE_ATTR": _store_attr,
-    "LOAD_SUB": _load_sub, "STORE_SUB": _store_sub, "DEL_SUB": _del_sub,
+    "LOAD_SUB": load_item, "STORE_SUB": store_item, "DEL_SUB": delete_item,
     "BUILD_SLICE": _build_slice, "CALL": _call, "CALL_EX": _call_ex, "RETURN": _return,
     "YIELD": _yield, "GET_ITER": _get_iter, "FOR_ITER": _for_iter, "UNPACK": _unpack,
     "UNPACK_EX": _unpack_ex, "MAKE_FUNCTION": _make_function,

@@ -1,4 +1,4 @@
-"""Operators, comparisons, `is` and `in`."""
+"""Operators, comparisons, `is` and `in`, and items of containers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from dpaudit.errors import RefusedProgramError
 from dpaudit_prove.interpreter import lazy as lazies
 from dpaudit_prove.interpreter.calls import invoke
-from dpaudit_prove.interpreter.lazy import COMPARISONS, PLAIN, Lazy
+from dpaudit_prove.interpreter.lazy import COMPARISONS, PLAIN, Lazy, LazyBytes
 from dpaudit_prove.interpreter.machine import Machine
 from dpaudit_prove.interpreter.natives import (
     GROWING,
@@ -19,6 +19,7 @@ from dpaudit_prove.interpreter.natives import (
 )
 from dpaudit_prove.interpreter.objects import (
     ATOMS,
+    SEQUENCES,
     compared_fields,
     concrete,
     is_named_tuple,
@@ -33,12 +34,22 @@ from dpaudit_prove.interpreter.values import (
     Closure,
     CoinMethod,
     CoinSource,
+    Frame,
     NativeMethod,
     Token,
     View,
 )
 
-__all__ = ["binary", "compare", "inplace", "reflected", "unary"]
+__all__ = [
+    "binary",
+    "compare",
+    "delete_item",
+    "inplace",
+    "load_item",
+    "reflected",
+    "store_item",
+    "unary",
+]
 
 _UNARY: dict[str, Callable[[Any], Any]] = {
     "neg": operator.neg, "pos": operator.pos, "invert": operator.invert,
@@ -242,3 +253,58 @@ def _contains(item: Any, container: Any) -> Any:
     if python_method(kind, "__contains__"):
         return UNBOUND
     raise RefusedProgramError(f"'in' with a {kind.__name__}")
+
+
+def load_item(vm: Machine, frame: Frame, _: Any) -> None:
+    """The item of a container, with an index on top, in their place."""
+    container, index = frame.stack[-2], frame.stack[-1]
+    kind = type(container)
+    if kind in SEQUENCES or is_named_tuple(kind):
+        value = container[concrete(index)]
+    elif kind is dict:
+        value = container[key(index)]
+    elif kind is LazyBytes:
+        where = concrete(index)
+        value = container.item(where) if type(where) is int else container.data()[where]
+    elif isinstance(container, type):
+        value = container  # a generic type's parameters mean nothing when it runs
+    else:
+        _item_method(vm, frame, "__getitem__", 2, "an item of a {}", ("push",))
+        return
+    frame.stack[-2:] = [value]
+
+
+def _item_method(
+    vm: Machine, frame: Frame, name: str, count: int, what: str, mode: tuple[str]
+) -> None:
+    """Call a method of the program's for an item, with the `count` values on top."""
+    *value, container, index = frame.stack[-count:]
+    method = python_method(type(container), name)
+    if not method:
+        raise RefusedProgramError(what.format(type(container).__name__))
+    del frame.stack[-count:]
+    invoke(vm, method, [container, index, *value], {}, mode)
+
+
+def store_item(vm: Machine, frame: Frame, _: Any) -> None:
+    """Assign an item: the value, the container and the index are on top."""
+    value, container, index = frame.stack[-3:]
+    if type(container) not in (list, dict):
+        _item_method(vm, frame, "__setitem__", 3, "an item of a {} is assigned", ("drop",))
+        return
+    vm.check_own(container, "an item's assignment")
+    where = key(index)
+    if type(where) is slice and type(value) not in (list, tuple):
+        raise RefusedProgramError("a slice is assigned something else than a list")
+    container[where] = vm.stored(value)
+    del frame.stack[-3:]
+
+
+def delete_item(vm: Machine, frame: Frame, _: Any) -> None:
+    """Delete an item: the container and the index are on top."""
+    container, index = frame.stack[-2:]
+    if type(container) not in (list, dict):
+        raise RefusedProgramError(f"an item of a {type(container).__name__} is deleted")
+    vm.check_own(container, "del")
+    del container[key(index)]
+    del frame.stack[-2:]
