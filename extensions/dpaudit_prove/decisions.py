@@ -31,7 +31,7 @@ from dpaudit_prove.verdicts.distances import (
 from dpaudit_prove.verdicts.enclosures import Range, as_floats, at_least, at_most, digits, down, up
 
 __all__ = [
-    "Found",
+    "Decision",
     "InterpreterMismatchError",
     "claimed_probabilities",
     "counterexample_of",
@@ -51,7 +51,7 @@ Verdict = Literal["proved", "refuted", "undecided"]
 
 
 @dataclass(frozen=True)
-class Found:
+class Decision:
     """A verdict, its sentence, fields of the result and what the certificate is to show."""
 
     verdict: Verdict
@@ -65,7 +65,7 @@ def of_law(
     explored: Exploration,
     claim: ClaimedLaw,
     options: ProofOptions,
-) -> Found:
+) -> Decision:
     """Whether the law of the output is the claimed one, by total variation."""
     law = explored.law
     tolerance = _tolerance(options)
@@ -88,11 +88,11 @@ def of_law(
         fields["counterexample"] = counterexample_of(
             function, options.args, explored, output, says, options
         )
-        return Found("refuted", f"total variation to {claim} is {between}; {says}", fields)
+        return Decision("refuted", f"total variation to {claim} is {between}; {says}", fields)
     if bounds.upper <= tolerance:
         reason = f"total variation to {claim} is at most {at_most(bounds.upper)}"
-        return Found("proved", reason, fields)
-    return Found(
+        return Decision("proved", reason, fields)
+    return Decision(
         "undecided",
         f"total variation to {claim} is {between}, and {digits(tolerance)} is the tolerance"
         + ("" if explored.finished else "; the time limit came first"),
@@ -119,7 +119,7 @@ def of_factors(
     factors: Factors,
     claim: ClaimedLaw | None,
     options: ProofOptions,
-) -> Found:
+) -> Decision:
     """Values with coins of their own: whether each has the claimed law."""
     says = f"{len(factors.laws)} values have coins of their own: their joint law is a product, up "
     says += f"to {at_most(factors.residual)}"
@@ -139,11 +139,11 @@ def _independent(
     claim: ClaimedLaw | None,
     options: ProofOptions,
     counterexample: Callable[[int, Hashable, str], Counterexample],
-) -> Found:
+) -> Decision:
     """Compare each of some independent values with the claimed law, if there is one."""
     fields: dict[str, Any] = {"disjoint": "shown"}
     if claim is None:
-        return Found("proved", says, fields)
+        return Decision("proved", says, fields)
     tolerance = _tolerance(options)
     far = [distance(law, claim) for law in laws]
     low = max(d.total_variation.lower for d in far)
@@ -161,12 +161,12 @@ def _independent(
             f"{at_most(claim.probability(output).upper)}"
         )
         fields["counterexample"] = counterexample(place, output, why)
-        return Found("refuted", f"{says}; {why}", fields)
+        return Decision("refuted", f"{says}; {why}", fields)
     if high <= tolerance * len(laws):
-        return Found(
+        return Decision(
             "proved", f"{says}; total variation to {claim} is at most {at_most(high)}", fields
         )
-    return Found("undecided", f"{says}; their laws are not decided", fields)
+    return Decision("undecided", f"{says}; their laws are not decided", fields)
 
 
 def of_joint_law(
@@ -175,17 +175,19 @@ def of_joint_law(
     why: str,
     claim: ClaimedLaw | None,
     options: ProofOptions,
-) -> Found:
+) -> Decision:
     """What the joint law says where coins of their own could not be shown, and ``why``."""
     found = dependence(explored.law)
     why = f"coins of their own could not be shown ({one_line(why, limit=300)})"
     if found is None:
-        return Found("undecided", f"{why}, and there is no joint law of values", _NOT_SHOWN)
+        return Decision("undecided", f"{why}, and there is no joint law of values", _NOT_SHOWN)
     shows = {"dependence": [str(found.apart.lower), str(found.apart.upper)]}
     if found.apart.lower > _tolerance(options):
         return replace(_dependent(function, explored, found, options), shows=shows)
     if found.apart.upper > _tolerance(options):
-        return Found("undecided", f"{why}, and dependence is not shown either", _NOT_SHOWN, shows)
+        return Decision(
+            "undecided", f"{why}, and dependence is not shown either", _NOT_SHOWN, shows
+        )
     rows = list(explored.law.mass)
 
     def shown(place: int, output: Hashable, why: str) -> Counterexample:
@@ -199,7 +201,7 @@ def of_joint_law(
 
 def _dependent(
     function: Callable[..., Any], explored: Exploration, found: Dependence, options: ProofOptions
-) -> Found:
+) -> Decision:
     row = found.row
     says = (
         f"the joint law differs from the product of its marginals by at least "
@@ -208,7 +210,7 @@ def _dependent(
     )
     example = counterexample_of(function, options.args, explored, row, says, options)
     says += one_coin_changed(function, explored, row, options)
-    return Found(
+    return Decision(
         "refuted", says, {"disjoint": "refuted", "counterexample": replace(example, says=says)}
     )
 
@@ -220,7 +222,7 @@ def of_privacy(
     claim_epsilon: str,
     claim_delta: Fraction,
     options: ProofOptions,
-) -> Found:
+) -> Decision:
     """Whether two neighbours are (ε, δ)-indistinguishable; the least ε and the profile."""
     laws = explored[0].law, explored[1].law
     epsilon = Epsilon.parse(claim_epsilon)
@@ -254,8 +256,8 @@ def of_privacy(
         fields["counterexample"] = counterexample_of(
             function, calls[first], explored[first], output, says, options
         )
-        return Found("refuted", f"{where}; {says}", fields, shows)
-    return Found(verdict, where, fields, shows)
+        return Decision("refuted", f"{where}; {says}", fields, shows)
+    return Decision(verdict, where, fields, shows)
 
 
 def _around(least: Range) -> list[Epsilon]:

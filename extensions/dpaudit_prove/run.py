@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -13,6 +13,7 @@ from dpaudit.errors import RefusedProgramError, UsageError
 from dpaudit.results.text import one_line
 from dpaudit.types import AuditedFile
 from dpaudit_prove.decisions import (
+    Decision,
     likeliest_outputs,
     of_factors,
     of_joint_law,
@@ -30,7 +31,7 @@ from dpaudit_prove.exploration.graph import Graph
 from dpaudit_prove.exploration.law import ExactLaw
 from dpaudit_prove.results import ProofResult
 from dpaudit_prove.verdicts.claims import ClaimedLaw
-from dpaudit_prove.verdicts.disjoint import NotShownError, coin_count, factors_of
+from dpaudit_prove.verdicts.disjoint import Factors, NotShownError, coin_count, factors_of
 from dpaudit_prove.verdicts.enclosures import at_least, down, up
 
 __all__ = ["Proof", "prove", "prove_law"]
@@ -128,18 +129,18 @@ def prove(
             raise UsageError("claim_epsilon: needed with neighbours; e.g. --claim-epsilon 1")
         calls = [(a, *options.args) for a in neighbours]
         explored = [_explore(function, args, options, progress) for args in calls]
-        found = of_privacy(function, calls, explored, claim_epsilon, claim_delta, options)
-        found.fields["neighbours"] = tuple(one_line(repr(a), limit=200) for a in neighbours)
+        decision = of_privacy(function, calls, explored, claim_epsilon, claim_delta, options)
+        decision.fields["neighbours"] = tuple(one_line(repr(a), limit=200) for a in neighbours)
     elif options.disjoint:
         parsed = None if claim is None else ClaimedLaw.parse(claim)
         said = "" if parsed is None else str(parsed)
         try:
             factors = factors_of(function, options, progress)
             explored, calls = [*factors.parts], calls * len(factors.parts)
-            found = of_factors(function, factors, parsed, options)
+            decision = of_factors(function, factors, parsed, options)
         except NotShownError as error:
             explored = [_explore(function, options.args, options, progress)]
-            found = of_joint_law(function, explored[0], str(error), parsed, options)
+            decision = of_joint_law(function, explored[0], str(error), parsed, options)
     elif claim is None:
         raise UsageError(
             "claim: missing; give --claim, or --neighbours with --claim-epsilon, or --disjoint"
@@ -147,29 +148,42 @@ def prove(
     else:
         parsed = ClaimedLaw.parse(claim)
         explored = [_explore(function, options.args, options, progress)]
-        found = of_law(function, explored[0], parsed, options)
-        found.fields["coin_count"] = coin_count(explored[0], information=options.coin_count)
+        decision = of_law(function, explored[0], parsed, options)
+        decision.fields["coin_count"] = coin_count(explored[0], information=options.coin_count)
+    result = _result(decision, explored, factors, program, said, options)
+    result = replace(result, seconds=time.monotonic() - begun)
+    returned = factors.returned if factors else None
+    return Proof(result, tuple(explored), tuple(calls), returned, decision.shows)
+
+
+def _result(
+    decision: Decision,
+    explored: Sequence[Exploration],
+    factors: Factors | None,
+    program: str,
+    claim: str,
+    options: ProofOptions,
+) -> ProofResult:
+    """What was decision, without its time."""
     law = factors.laws[0] if factors else explored[0].law
     refusal = _not_followed(explored)
-    result = ProofResult(
-        verdict=found.verdict,
-        reason=f"{found.reason}{refusal and f'; not followed, {refusal}'}",
+    return ProofResult(
+        verdict=decision.verdict,
+        reason=f"{decision.reason}{refusal and f'; not followed, {refusal}'}",
         refusal=refusal,
         program=program,
         arguments=_shown_arguments(options),
         coins=options.coins,
-        claim=said,
+        claim=claim,
         law=tuple((one_line(repr(x), limit=200), down(p)) for x, p in likeliest_outputs(law)),
         outputs=len(law.mass),
         residual=up(factors.residual if factors else max(e.law.residual for e in explored)),
         states=factors.states if factors else sum(e.law.states for e in explored),
-        seconds=time.monotonic() - begun,
+        seconds=0.0,
         cannot_rule_out=NOT_COVERED,
         provenance=_provenance([e.graph for e in explored]),
-        **found.fields,
+        **decision.fields,
     )
-    returned = factors.returned if factors else None
-    return Proof(result, tuple(explored), tuple(calls), returned, found.shows)
 
 
 def _not_followed(explored: Sequence[Exploration]) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import types
+from collections.abc import Set
 from typing import Any
 
 from dpaudit.errors import RefusedProgramError
@@ -50,56 +51,63 @@ __all__ = ["attribute", "call_method"]
 
 def attribute(vm: Machine, owner: Any, name: str) -> Any:
     """owner.name; a `Call` of the getter if it is a property."""
-    kind = type(owner)
-    if kind is CoinSource:
-        return coin_attribute(owner, name)
-    if kind is Lazy:
+    if type(owner) is Lazy:
         if name == "bit_length" and not lazies.compare("<", owner, 0):
             return NativeMethod(owner, name)
         owner = lazies.force(owner)
-        kind = type(owner)
+    kind = type(owner)
+    if kind is CoinSource:
+        return coin_attribute(owner, name)
     if kind is Super:
         return _super_attribute(vm, owner, name)
-    if kind is Generator:
-        if name in {"__next__", "send", "close"}:
-            return NativeMethod(owner, name)
-        raise RefusedProgramError(f"the attribute {name} of a generator")
     if isinstance(owner, types.ModuleType):
         return vm.outside(getattr(owner, name))
     if isinstance(owner, type):
         return _type_attribute(vm, owner, name)
-    if kind is View:
-        raise RefusedProgramError(f"the attribute {name} of a dict's view")
-    if kind is LazyBytes:
-        if name == "hex":
-            return NativeMethod(owner.data(), name)
-        raise RefusedProgramError(f"the attribute {name} of random bytes")
     if kind in METHODS:
-        if name in METHODS[kind]:
-            found = getattr(owner, name)
-            return NativeMethod(owner, name) if callable(found) else found
-        if not hasattr(owner, name):
-            raise AttributeError(f"'{kind.__name__}' object has no attribute '{name}'")
-        raise RefusedProgramError(f"the attribute {name} of a {kind.__name__}")
+        return _listed_attribute(owner, name)
+    if kind is Generator:
+        return _one_of(owner, name, "a generator", methods={"__next__", "send", "close"})
+    if kind is View:
+        return _one_of(owner, name, "a dict's view")
+    if kind is LazyBytes:
+        bits = owner.data() if name == "hex" else owner
+        return _one_of(bits, name, "random bytes", methods={"hex"})
     if isinstance(owner, NUMPY):
-        if name in {"item", "is_integer", "bit_count"}:
-            return NativeMethod(owner, name)
-        if name in {"real", "imag"}:
-            return getattr(owner, name)
-        raise RefusedProgramError(f"the attribute {name} of a numpy number")
-    if isinstance(owner, BaseException):
-        if name == "args":
-            return owner.args
-        if name in owner.__dict__:
-            return owner.__dict__[name]
-    if isinstance(owner, types.FunctionType) and name in {"__name__", "__qualname__"}:
-        return getattr(owner, name)
-    if isinstance(owner, GENERATORS):
-        known = hasattr(owner, name)
-        raise RefusedProgramError(
-            why_refused(getattr(owner, name, owner)) if known else f"{kind.__name__}.{name}"
-        )
+        methods, values = {"item", "is_integer", "bit_count"}, {"real", "imag"}
+        return _one_of(owner, name, "a numpy number", methods=methods, values=values)
     return _instance_attribute(vm, owner, name)
+
+
+def _one_of(
+    owner: Any,
+    name: str,
+    what: str,
+    *,
+    methods: Set[str] = frozenset(),
+    values: Set[str] = frozenset(),
+) -> Any:
+    """One of a few attributes.
+
+    Raises:
+        RefusedProgramError: another one.
+    """
+    if name in methods:
+        return NativeMethod(owner, name)
+    if name in values:
+        return getattr(owner, name)
+    raise RefusedProgramError(f"the attribute {name} of {what}")
+
+
+def _listed_attribute(owner: Any, name: str) -> Any:
+    """An attribute of one of Python's own values."""
+    kind = type(owner)
+    if name in METHODS[kind]:
+        found = getattr(owner, name)
+        return NativeMethod(owner, name) if callable(found) else found
+    if not hasattr(owner, name):
+        raise AttributeError(f"'{kind.__name__}' object has no attribute '{name}'")
+    raise RefusedProgramError(f"the attribute {name} of a {kind.__name__}")
 
 
 def _type_attribute(vm: Machine, cls: type, name: str) -> Any:
@@ -153,14 +161,30 @@ def _bind(vm: Machine, found: Any, owner: Any, name: str) -> Any:
 
 def _instance_attribute(vm: Machine, owner: Any, name: str) -> Any:
     kind = type(owner)
+    if isinstance(owner, BaseException):
+        if name == "args":
+            return owner.args
+        if name in owner.__dict__:
+            return owner.__dict__[name]
+    if isinstance(owner, types.FunctionType) and name in {"__name__", "__qualname__"}:
+        return getattr(owner, name)
+    if isinstance(owner, GENERATORS):
+        known = hasattr(owner, name)
+        raise RefusedProgramError(
+            why_refused(getattr(owner, name, owner)) if known else f"{kind.__name__}.{name}"
+        )
     if is_named_tuple(kind) and name in kind._fields:
         return getattr(owner, name)
     if is_named_tuple(kind) and name == "_replace" and has_own_replace(kind):
         return NativeMethod(owner, name)
     if not is_python_class(kind) and not isinstance(owner, BaseException):
         raise RefusedProgramError(f"the attribute {name} of a {kind.__module__}.{kind.__name__}")
-    if name == "__class__":
-        return kind
+    return kind if name == "__class__" else _found_attribute(vm, owner, name)
+
+
+def _found_attribute(vm: Machine, owner: Any, name: str) -> Any:
+    """An attribute by Python's own order: data descriptors, the object's own, the class's."""
+    kind = type(owner)
     if class_attribute(kind, "__getattribute__") is not object.__getattribute__:
         raise RefusedProgramError(f"{kind.__name__}.__getattribute__")
     found = class_attribute(kind, name)
@@ -202,17 +226,9 @@ def call_method(vm: Machine, method: NativeMethod, args: list[Any], kwargs: dict
     if name in MUTATORS and kind in (list, dict, set):
         vm.check_own(owner, f"{kind.__name__}.{name}")
     if kind is list:
-        if name in {"append", "insert"}:
-            where = [concrete(a) for a in args[:-1]]
-            return getattr(owner, name)(*where, vm.stored(args[-1]))
-        if name == "extend":
-            if type(args[0]) not in SEQUENCES:
-                raise RefusedProgramError("list.extend of an iterator: make it a list first")
-            return owner.extend([vm.stored(a) for a in args[0]])
-        if name in _MOVES_ITEMS:
-            return getattr(owner, name)(*[concrete(a) for a in args])
-        if name == "sort" and kwargs.get("key") is not None:
-            return Call(prelude.sort, [owner], kwargs)
+        answer = _of_list(vm, owner, name, args, kwargs)
+        if answer is not UNBOUND:
+            return answer
     if kind is dict:
         return _of_dict(owner, name, args, kwargs)
     if kind is str and name == "join" and not is_simple(args):
@@ -224,6 +240,24 @@ def call_method(vm: Machine, method: NativeMethod, args: list[Any], kwargs: dict
         owner = concrete(owner)
     plain = [concrete(a, sets=of_a_set) for a in args]
     return getattr(owner, name)(*plain, **{k: concrete(v) for k, v in kwargs.items()})
+
+
+def _of_list(
+    vm: Machine, owner: list[Any], name: str, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
+    """What a method that only moves items answers; UNBOUND of another one."""
+    if name in {"append", "insert"}:
+        where = [concrete(a) for a in args[:-1]]
+        return getattr(owner, name)(*where, vm.stored(args[-1]))
+    if name == "extend":
+        if type(args[0]) not in SEQUENCES:
+            raise RefusedProgramError("list.extend of an iterator: make it a list first")
+        return owner.extend([vm.stored(a) for a in args[0]])
+    if name in _MOVES_ITEMS:
+        return getattr(owner, name)(*[concrete(a) for a in args])
+    if name == "sort" and kwargs.get("key") is not None:
+        return Call(prelude.sort, [owner], kwargs)
+    return UNBOUND
 
 
 def _of_dict(owner: dict[Any, Any], name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:

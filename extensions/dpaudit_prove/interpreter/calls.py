@@ -452,17 +452,23 @@ def bind(
             variables[at] = value
     if layout.kwarg is not None:
         variables[layout.kwarg] = extra
-    first = count - len(defaults)
-    for i in range(count):
+    _fill_defaults(variables, layout, defaults, keyword_defaults, name)
+
+
+def _fill_defaults(
+    variables: list[Any], layout: _Layout, defaults: tuple[Any, ...], named: _Kwargs, name: str
+) -> None:
+    first = len(layout.positional) - len(defaults)
+    for i, parameter in enumerate(layout.positional):
         if variables[i] is UNBOUND:
             if i < first:
-                raise TypeError(f"{name}() missing the argument '{layout.positional[i]}'")
+                raise TypeError(f"{name}() missing the argument '{parameter}'")
             variables[i] = defaults[i - first]
     for key, at in layout.keyword_only.items():
         if variables[at] is UNBOUND:
-            if key not in keyword_defaults:
+            if key not in named:
                 raise TypeError(f"{name}() missing the keyword argument '{key}'")
-            variables[at] = keyword_defaults[key]
+            variables[at] = named[key]
 
 
 def fill_dataclass(

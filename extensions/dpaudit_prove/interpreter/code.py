@@ -96,13 +96,6 @@ class _Names(ast.NodeVisitor):
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
 
-    def visit_Global(self, node: ast.Global) -> None:
-        self.scope.globals.update(node.names)
-
-    def visit_Nonlocal(self, node: ast.Nonlocal) -> None:
-        self.scope.nonlocals.update(node.names)
-        self.scope.reads.update(node.names)
-
     def visit_Name(self, node: ast.Name) -> None:
         if isinstance(node.ctx, ast.Load):
             self.scope.reads.add(node.id)
@@ -221,6 +214,7 @@ class _Declared(ast.NodeVisitor):
 
     def visit_Nonlocal(self, node: ast.Nonlocal) -> None:
         self.scope.nonlocals.update(node.names)
+        self.scope.reads.update(node.names)
 
     def _skip(self, node: ast.AST) -> None:
         """What is inside has declarations of its own."""

@@ -57,7 +57,7 @@ from dpaudit_prove.interpreter.values import (
 
 __all__ = ["INSTRUCTIONS"]
 
-Instruction = Callable[[Machine, Frame, Any], None]
+Instruction = Callable[[Machine, Frame, Any], Any]
 _CONVERSIONS: dict[int, Callable[[Any], str]] = {115: str, 114: repr, 97: ascii}
 
 
@@ -126,16 +126,17 @@ def _build(vm: Machine, frame: Frame, arg: tuple[str, int]) -> None:
     s.append(made)
 
 
-def _list_append(vm: Machine, frame: Frame, depth: int) -> None:
-    value = vm.stored(frame.stack[-1])
-    frame.stack.pop()
-    frame.stack[-(depth - 1)].append(value)
+def _add(
+    convert: Callable[[Machine, Any], Any], method: str
+) -> Callable[[Machine, Frame, int], None]:
+    """The instruction that puts the value on top into a container at some depth."""
 
+    def run(vm: Machine, frame: Frame, depth: int) -> None:
+        value = convert(vm, frame.stack[-1])
+        frame.stack.pop()
+        getattr(frame.stack[-(depth - 1)], method)(value)
 
-def _set_add(vm: Machine, frame: Frame, depth: int) -> None:
-    value = key(frame.stack[-1])
-    frame.stack.pop()
-    frame.stack[-(depth - 1)].add(value)
+    return run
 
 
 def _map_add(vm: Machine, frame: Frame, depth: int) -> None:
@@ -169,28 +170,27 @@ def _build_slice(vm: Machine, frame: Frame, arg: Any) -> None:
 def _call(vm: Machine, frame: Frame, arg: tuple[int, tuple[str, ...]]) -> None:
     count, names = arg
     s = frame.stack
-    total = count + len(names)
-    begin = len(s) - total
-    function, args = s[begin - 1], s[begin : begin + count]
+    begin = len(s) - count - len(names)
     kwargs = dict(zip(names, s[begin + count :], strict=True)) if names else {}
-    held = s[begin - 1 :]
-    del s[begin - 1 :]
-    try:
-        invoke(vm, function, args, kwargs, ("push",))
-    except NeedSplit:
-        s.extend(held)
-        raise
+    _call_top(vm, frame, begin - 1, s[begin : begin + count], kwargs)
 
 
 def _call_ex(vm: Machine, frame: Frame, arg: Any) -> None:
+    _, args, kwargs = frame.stack[-3:]
+    _call_top(vm, frame, len(frame.stack) - 3, list(args), dict(kwargs))
+
+
+def _call_top(
+    vm: Machine, frame: Frame, begin: int, args: list[Any], kwargs: dict[str, Any]
+) -> None:
+    """Call the function at a place of the stack; all stays where it is if a coin is needed."""
     s = frame.stack
-    held = s[-3:]
-    function, args, kwargs = held
-    del s[-3:]
+    taken = s[begin:]
+    del s[begin:]
     try:
-        invoke(vm, function, list(args), dict(kwargs), ("push",))
+        invoke(vm, taken[0], args, kwargs, ("push",))
     except NeedSplit:
-        s.extend(held)
+        s.extend(taken)
         raise
 
 
@@ -483,7 +483,8 @@ INSTRUCTIONS: dict[str, Instruction] = {
     "ROT3": lambda vm, frame, arg: _rotate(frame, 2),
     "BUILD": _build,
     "CONVERT": lambda vm, frame, kind: _convert(frame, kind),
-    "LIST_APPEND": _list_append, "SET_ADD": _set_add, "MAP_ADD": _map_add, "LIST_OF": _list_of,
+    "LIST_APPEND": _add(Machine.stored, "append"), "SET_ADD": _add(lambda vm, v: key(v), "add"),
+    "MAP_ADD": _map_add, "LIST_OF": _list_of,
     "LIST_EXTEND": lambda vm, frame, arg: _list_extend(frame),
     "DICT_UPDATE": _dict_update,
     "BINARY": _of_two(binary), "INPLACE": _of_two(inplace), "COMPARE": _of_two(compare),

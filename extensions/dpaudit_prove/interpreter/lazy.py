@@ -169,6 +169,13 @@ MONOTONE_STEPS: dict[str, Callable[[Any], Any]] = {
     **{f"np{n}": getattr(np, n) for n in _SAME_IN_NUMPY},
 }  # fmt: skip
 """Functions of one number that never fall as it rises, each a step of a lazy value."""
+
+
+def _alone(function: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+    """A step without a constant."""
+    return lambda x, _: function(x)
+
+
 _STEPS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "radd": lambda x, c: c + x,
@@ -183,7 +190,7 @@ _STEPS: dict[str, Callable[[Any, Any], Any]] = {
     "**": operator.pow,
     "over": lambda x, c: Fraction(x, c),
     "bit_length": lambda x, _: x.bit_length(),
-    **{name: lambda x, _, f=native: f(x) for name, native in MONOTONE_STEPS.items()},
+    **{name: _alone(native) for name, native in MONOTONE_STEPS.items()},
 }
 # a function's domain begins above or at a number; what lies below is decided before it is applied
 _OPEN_ABOVE = {

@@ -13,7 +13,7 @@ import numpy as np
 
 from dpaudit.errors import RefusedProgramError
 from dpaudit_prove.interpreter import lazy as lazies
-from dpaudit_prove.interpreter import prelude
+from dpaudit_prove.interpreter import prelude, values
 from dpaudit_prove.interpreter.lazy import Lazy, LazyBytes, Symbol, settled
 from dpaudit_prove.interpreter.natives import PURE_TYPES
 from dpaudit_prove.interpreter.state import is_plain_class
@@ -21,15 +21,12 @@ from dpaudit_prove.interpreter.values import (
     UNBOUND,
     Bound,
     Call,
-    Cell,
     Closure,
     CoinMethod,
     CoinSource,
-    Frame,
     Generator,
     NativeMethod,
     SequenceIterator,
-    Super,
     Token,
     View,
 )
@@ -57,12 +54,7 @@ __all__ = [
     "type_of",
 ]
 
-_OURS = frozenset(
-    {
-        Frame, Generator, Cell, Closure, Bound, NativeMethod, Super, CoinSource, CoinMethod,
-        SequenceIterator, View, Lazy, LazyBytes, Symbol, Fraction, type(UNBOUND), Token,
-    }
-)  # fmt: skip
+_OURS = {Lazy, LazyBytes, Symbol, Fraction} | {v for v in vars(values).values() if type(v) is type}
 _SHOWN_AS: dict[type, type] = {
     CoinSource: random.SystemRandom,
     LazyBytes: bytes,
@@ -214,30 +206,16 @@ def concrete(value: Any, *, sets: bool = False) -> Any:
         return lazies.force(value)
     if kind is View:
         return concrete(value.now())
-    if kind is list:
-        for i, item in enumerate(value):
-            simple = concrete(item)
-            if simple is not item:
-                value[i] = simple
-        return value
-    if kind is tuple:
-        simple = tuple([concrete(item) for item in value])
-        return simple if any(a is not b for a, b in zip(simple, value, strict=True)) else value
-    if kind is dict:
-        for name, item in value.items():
-            concrete(name)
-            simple = concrete(item)
-            if simple is not item:
-                value[name] = simple
-        return value
+    if kind in (list, tuple, dict):
+        return _concrete_items(value)
     if kind in (set, frozenset) and len(value) > 1 and not sets:
         raise RefusedProgramError("the order of a set is not part of the language: sort it")
-    if kind in (set, frozenset, range) or isinstance(value, (type, *NUMPY)):
-        return value
     if kind is slice:
         return slice(*[concrete(v) for v in (value.start, value.stop, value.step)])
     if kind is LazyBytes:
         return value.data()
+    if kind in (set, frozenset, range) or isinstance(value, (type, *NUMPY)):
+        return value
     if value is ... or value is NotImplemented:
         return value
     if isinstance(value, (BaseException, tuple)) and runs_no_python(kind):
@@ -245,6 +223,19 @@ def concrete(value: Any, *, sets: bool = False) -> Any:
     if kind is Token:
         raise RefusedProgramError("a returned value is read again after it was made")
     raise RefusedProgramError(f"a {kind.__name__} is given to one of Python's own functions")
+
+
+def _concrete_items(value: Any) -> Any:
+    """The same of a list or a dict, in their place, and of a tuple."""
+    if type(value) is tuple:
+        simple = tuple([concrete(item) for item in value])
+        return simple if any(a is not b for a, b in zip(simple, value, strict=True)) else value
+    for name, item in value.items() if type(value) is dict else enumerate(value):
+        concrete(name)
+        decided = concrete(item)
+        if decided is not item:
+            value[name] = decided
+    return value
 
 
 def key(value: Any) -> Any:
