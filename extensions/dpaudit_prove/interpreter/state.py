@@ -102,9 +102,6 @@ _ATOMS = frozenset(
 )
 Form = Hashable
 _DEAD: Form = ("dead",)
-_SHARED = frozenset(
-    {list, dict, set, frozenset, Cell, Closure, Generator, SequenceIterator, Symbol}
-)  # what is told apart by identity; so are exceptions and objects of the program's classes
 _RECORDS: dict[type, tuple[str, ...]] = {
     **{
         kind: tuple([f.name for f in fields(kind)])
@@ -131,20 +128,24 @@ class _Freezer:
         kind = type(value)
         if kind is int or kind is str or value is None:
             return value  # type: ignore[no-any-return]
-        if names := _RECORDS.get(kind):
-            return (kind.__name__, *[self.freeze(getattr(value, name)) for name in names])
-        method = _FREEZE.get(kind)
-        if method is None or kind in _SHARED:
-            if id(value) in self.pins.foreign or isinstance(value, _PINNED):
-                return ("P", self.pins.number(value))
-            if method is None:
-                method = _family(value)
-            if kind in _SHARED or method in (_Freezer.exception, _Freezer.instance):
-                known = self.seen.get(id(value))
-                if known is not None:
-                    return ("R", known)
-                self.seen[id(value)] = len(self.seen)
+        if method := _FREEZE.get(kind):
+            return method(self, value)
+        if id(value) in self.pins.foreign or isinstance(value, _PINNED):
+            return ("P", self.pins.number(value))
+        if isinstance(value, (np.number, np.bool_)):
+            return ("N", value.dtype.str, value.tobytes())
+        if isinstance(value, tuple):  # a named tuple
+            return ("T+", self.pins.number(kind), self.each(value))
+        method = _FREEZE_ONCE.get(kind) or _family(value)
+        known = self.seen.get(id(value))
+        if known is not None:
+            return ("R", known)
+        self.seen[id(value)] = len(self.seen)
         return method(self, value)
+
+    def record(self, value: Any) -> Form:
+        kind = type(value)
+        return (kind.__name__, *[self.freeze(getattr(value, name)) for name in _RECORDS[kind]])
 
     def each(self, values: Iterable[Any]) -> tuple[Form, ...]:
         return tuple([self.freeze(v) for v in values])
@@ -160,9 +161,6 @@ class _Freezer:
         slots = [name for name in _slots_of(type(value)) if hasattr(value, name)]
         held = getattr(value, "__dict__", {}) | {name: getattr(value, name) for name in slots}
         return ("O", self.pins.number(type(value)), self.named(held))
-
-    def named_tuple(self, value: tuple[Any, ...]) -> Form:
-        return ("T+", self.pins.number(type(value)), self.each(value))
 
     def symbol(self, symbol: Symbol) -> Form:
         if symbol.parts is None:
@@ -214,14 +212,10 @@ class _Freezer:
 
 
 def _family(value: Any) -> Callable[[_Freezer, Any], Form]:
-    """How to freeze a value of a type that is in no table."""
+    """How to freeze an exception, or an object of the program's classes."""
     kind = type(value)
-    if isinstance(value, (np.number, np.bool_)):
-        return lambda _, v: ("N", v.dtype.str, v.tobytes())
     if isinstance(value, BaseException):
         return _Freezer.exception
-    if isinstance(value, tuple):
-        return _Freezer.named_tuple
     if is_plain_class(kind):
         return _Freezer.instance
     raise RefusedProgramError(
@@ -249,6 +243,7 @@ def is_plain_class(kind: type) -> bool:
 
 
 _FREEZE: dict[type, Callable[[_Freezer, Any], Form]] = {
+    **dict.fromkeys(_RECORDS, _Freezer.record),
     bool: lambda _, v: ("b", 1 if v else 0),
     float: lambda _, v: ("f", v.hex()),
     bytes: lambda _, v: v,
@@ -256,18 +251,21 @@ _FREEZE: dict[type, Callable[[_Freezer, Any], Form]] = {
     type(NotImplemented): lambda _, v: ("NI",),
     type(UNBOUND): lambda _, v: ("unbound",),
     tuple: lambda f, v: ("T", f.each(v)),
+    Lazy: _Freezer.lazy,
+    Frame: _Freezer.frame,
+}
+_FREEZE_ONCE: dict[type, Callable[[_Freezer, Any], Form]] = {
     list: lambda f, v: ("A", f.each(v)),
     dict: lambda f, v: ("D", f.named(v)),
     set: lambda f, v: ("s", frozenset(f.each(v))),
     frozenset: lambda f, v: ("fs", frozenset(f.each(v))),
     Symbol: _Freezer.symbol,
-    Lazy: _Freezer.lazy,
-    Frame: _Freezer.frame,
     Generator: _Freezer.generator,
     Closure: _Freezer.closure,
     Cell: lambda f, v: ("C", f.freeze(v.value)),
     SequenceIterator: lambda f, v: ("I", f.freeze(v.sequence), v.index),
 }
+"""What is told apart by identity, and so frozen where it is met first; objects are so too."""
 
 
 def freeze(frames: list[Frame], pins: Pins) -> tuple[Form, list[Symbol]]:
@@ -286,8 +284,8 @@ class _Thawer:
     def thaw(self, form: Any) -> Any:
         if type(form) is not tuple:
             return form
-        kind = _RECORD_TYPES.get(form[0])
-        return _THAW[form[0]](self, form) if kind is None else kind(*self.each(form[1:]))
+        method = _THAW.get(form[0])
+        return method(self, form) if method else _RECORD_TYPES[form[0]](*self.each(form[1:]))
 
     def each(self, forms: Any) -> list[Any]:
         return [self.thaw(f) if type(f) is tuple else f for f in forms]
