@@ -68,6 +68,10 @@ def _load_fast(vm: Machine, frame: Frame, arg: int) -> None:
     frame.stack.append(value)
 
 
+def _store_fast(vm: Machine, frame: Frame, arg: int) -> None:
+    frame.locals[arg] = frame.stack.pop()
+
+
 def _del_fast(vm: Machine, frame: Frame, arg: int) -> None:
     if frame.locals[arg] is UNBOUND:
         raise UnboundLocalError(f"cannot access local variable '{frame.code.slots[arg]}'")
@@ -143,6 +147,10 @@ def _map_add(vm: Machine, frame: Frame, depth: int) -> None:
     name, value = key(frame.stack[-2]), frame.stack[-1]
     del frame.stack[-2:]
     frame.stack[-(depth - 2)][name] = value
+
+
+def _jump(vm: Machine, frame: Frame, target: int) -> None:
+    frame.pc = target
 
 
 def _jump_if(wanted: bool, *, keeps: bool = False) -> Instruction:
@@ -468,7 +476,7 @@ def _refuse(why: str) -> None:
 INSTRUCTIONS: dict[str, Instruction] = {
     "LOAD_CONST": lambda vm, frame, value: frame.stack.append(value),
     "LOAD_FAST": _load_fast,
-    "STORE_FAST": lambda vm, frame, at: frame.locals.__setitem__(at, frame.stack.pop()),
+    "STORE_FAST": _store_fast,
     "DEL_FAST": _del_fast,
     "LOAD_CELL": _load_cell,
     "STORE_CELL": _store_cell,
@@ -489,7 +497,7 @@ INSTRUCTIONS: dict[str, Instruction] = {
     "DICT_UPDATE": _dict_update,
     "BINARY": _of_two(binary), "INPLACE": _of_two(inplace), "COMPARE": _of_two(compare),
     "UNARY": _unary,
-    "JUMP": lambda vm, frame, target: setattr(frame, "pc", target),
+    "JUMP": _jump,
     "JIF": _jump_if(False), "JIT": _jump_if(True),
     "JIF_KEEP": _jump_if(False, keeps=True), "JIT_KEEP": _jump_if(True, keeps=True),
     "LOAD_ATTR": _load_attr, "STORE_ATTR": _store_attr,

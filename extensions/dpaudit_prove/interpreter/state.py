@@ -172,7 +172,8 @@ class _Freezer:
         simple = settled(value)
         if not isinstance(simple, Lazy):
             return self.freeze(simple)
-        return ("L", self.freeze(simple.symbol), self.each(simple.steps))
+        steps = tuple([(name, self.freeze(c)) for name, c in simple.steps])
+        return ("L", self.freeze(simple.symbol), steps)
 
     def frame(self, frame: Frame) -> Form:
         code, pc = frame.code, frame.pc
@@ -191,7 +192,7 @@ class _Freezer:
             tuple(frame.blocks),
             self.each(frame.deliver),
             self.pins.number(frame.names),
-            self.freeze(frame.generator),
+            None if frame.generator is None else self.freeze(frame.generator),
         )
 
     def generator(self, value: Generator) -> Form:
@@ -344,14 +345,15 @@ class _Thawer:
 
     def frame(self, form: Any) -> Frame:
         _, code, pc, variables, stack, cells, blocks, deliver, names, generator = form
-        frame = Frame(self.objects[code], self.objects[names])
+        frame = Frame.__new__(Frame)
+        frame.code, frame.names = self.objects[code], self.objects[names]
         frame.pc = pc
         frame.locals = self.each(variables)
         frame.stack = self.each(stack)
         frame.cells = self.each(cells)
         frame.blocks = list(blocks)
         frame.deliver = tuple(self.each(deliver))
-        frame.generator = self.thaw(generator)
+        frame.generator = None if generator is None else self.thaw(generator)
         if frame.generator is not None:
             frame.generator.frame = frame
         return frame
@@ -399,7 +401,7 @@ _THAW: dict[str, Callable[[_Thawer, Any], Any]] = {
     "fs": _Thawer.set,
     "S": _Thawer.symbol,
     "SP": _Thawer.divided,
-    "L": lambda t, f: Lazy(t.thaw(f[1]), tuple(t.each(f[2]))),
+    "L": lambda t, f: Lazy(t.thaw(f[1]), tuple([(name, t.thaw(c)) for name, c in f[2]])),
     "F": _Thawer.frame,
     "G": _Thawer.generator,
     "C": _Thawer.cell,
