@@ -37,16 +37,10 @@ from dpaudit_prove.results import (
 
 __all__ = ["command_of", "describe_proof", "fields_of", "not_covered"]
 
-_WORDS = {"proved": "Proved", "refuted": "Refuted", "undecided": "Not decided"}
-_VERDICTS: dict[str, Verdict] = {
-    "proved": "no-finding",
-    "refuted": "finding",
-    "undecided": "inconclusive",
-}
-_OUTCOMES: dict[str, Outcome] = {
-    "proved": "pass",
-    "refuted": "finding",
-    "undecided": "undecided",
+_VERDICTS: dict[str, tuple[str, Verdict, Outcome]] = {
+    "proved": ("Proved", "no-finding", "pass"),
+    "refuted": ("Refuted", "finding", "finding"),
+    "undecided": ("Not decided", "inconclusive", "undecided"),
 }
 _PROVED = ("total_variation", "log_ratio", "tolerance", "epsilon", "residual", "disjoint")
 _MOST_COINS = 400  # of a counterexample in the table
@@ -56,14 +50,14 @@ _PAGE_FACTS = ("Claim", "Arguments", "Coins", "Coin bits per call", "Outputs", "
 
 def describe_proof(result: ProofResult) -> Report:
     """The report of a proof or a refutation."""
-    verdict = _VERDICTS[result.verdict]
+    badge, verdict, outcome = _VERDICTS[result.verdict]
     says = {"law": _law, "privacy": _privacy, "independent values": _independent}
-    headline = f"{_WORDS[result.verdict]}: {says[_question(result)](result)}{_residual(result)}"
+    headline = f"{badge}: {says[_question(result)](result)}{_residual(result)}"
     found = result.counterexample
     check = Check(
         group="proof",
         name=_question(result),
-        outcome=_OUTCOMES[result.verdict],
+        outcome=outcome,
         looks_at="the exact law of the program's text",
         effect=found.says if found else result.reason,
         reproduce=result.provenance.command,
@@ -77,7 +71,7 @@ def describe_proof(result: ProofResult) -> Report:
         claim=_claim(result),
         verdict=verdict,
         headline=headline,
-        badge=_WORDS[result.verdict],
+        badge=badge,
         meaning=tuple(_proof_meaning(result)),
         checks=with_verdict([check], verdict, headline),
         sections=tuple(_proof_sections(result)),

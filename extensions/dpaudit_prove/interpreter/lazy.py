@@ -12,6 +12,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,6 @@ __all__ = [
     "binary",
     "compare",
     "force",
-    "negative",
     "settled",
     "truth",
 ]
@@ -210,6 +210,10 @@ def _same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and a == b and (a != 0 or str(a) == str(b))
 
 
+def _differ(a: Any, b: Any) -> bool:
+    return not _same(a, b)
+
+
 def _normal(lazy: Lazy) -> Lazy:
     """Drop what a division of the symbol has made independent."""
     while lazy.symbol.parts is not None and lazy.steps and lazy.steps[0][0] == "//":
@@ -222,16 +226,18 @@ def _normal(lazy: Lazy) -> Lazy:
     return lazy
 
 
-def settled(lazy: Lazy) -> Any:
+def settled(value: Any) -> Any:
     """The value, if it is decided; else the lazy value in its simplest form."""
-    lazy = _normal(lazy)
+    if not isinstance(value, Lazy):
+        return value
+    lazy = _normal(value)
     a, b = lazy.ends()
     return a if _same(a, b) else lazy
 
 
-def _first(lazy: Lazy, holds: Callable[[Any], bool]) -> int:
+def _first(lazy: Lazy, holds: Callable[[Any], bool], ends: tuple[int, int] | None = None) -> int:
     """The first x whose value satisfies a condition that fails at the low end and holds at last."""
-    low, high = lazy.symbol.bounds()
+    low, high = ends or lazy.symbol.bounds()
     while high - low > 1:
         middle = (low + high) // 2
         if holds(lazy.at(middle)):
@@ -245,9 +251,7 @@ def compare(op: str, left: Any, right: Any) -> bool:
     """Compare a lazy value with a number; raises NeedSplit where the symbol must be cut."""
     if not isinstance(left, Lazy):
         left, right, op = right, left, _MIRRORED[op]
-    left = settled(left)
-    if isinstance(right, Lazy):
-        right = settled(right)
+    left, right = settled(left), settled(right)
     if isinstance(left, Lazy) and isinstance(right, Lazy):
         _force_smaller(left, right)
     if not isinstance(left, Lazy):
@@ -308,14 +312,9 @@ def _changes(lazy: Lazy) -> Iterator[int]:
         step = 1
         while x + step < last and _same(lazy.at(x + step), value):
             step *= 2
-        low, high = x + step // 2, min(x + step, last)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if _same(lazy.at(middle), value):
-                low = middle
-            else:
-                high = middle
-        x, value = high, lazy.at(high)
+        ends = x + step // 2, min(x + step, last)
+        x = _first(lazy, partial(_differ, value), ends)
+        value = lazy.at(x)
         yield x
 
 
@@ -333,8 +332,6 @@ def _cuts(lazy: Lazy) -> list[int] | None:
 
 def force(value: Any) -> Any:
     """The value of a lazy number; raises NeedSplit, one piece per value, if it is not decided."""
-    if not isinstance(value, Lazy):
-        return value
     value = settled(value)
     if not isinstance(value, Lazy):
         return value
@@ -362,14 +359,9 @@ def _force_smaller(left: Lazy, right: Lazy) -> None:
         force(right if sizes[0] <= sizes[1] else left)
 
 
-def negative(lazy: Lazy) -> Lazy:
-    """Minus a lazy number."""
-    return lazy.then("*", -1)
-
-
 def absolute(lazy: Lazy) -> Any:
     """abs() of a lazy number: the sign is decided first."""
-    return negative(lazy) if compare("<", lazy, 0) else lazy
+    return lazy.then("*", -1) if compare("<", lazy, 0) else lazy
 
 
 def _checked(value: Any) -> Any:
@@ -380,8 +372,7 @@ def _checked(value: Any) -> Any:
 
 def binary(op: str, left: Any, right: Any) -> Any:
     """An operator of which at least one operand is lazy."""
-    left = settled(left) if isinstance(left, Lazy) else left
-    right = settled(right) if isinstance(right, Lazy) else right
+    left, right = settled(left), settled(right)
     if isinstance(left, Lazy) and isinstance(right, Lazy):
         _force_smaller(left, right)
     if isinstance(left, Lazy):
@@ -464,8 +455,7 @@ def _symbol_remainder(symbol: Symbol, m: int) -> Any:
     if symbol.parts is None:
         if symbol.divide(m):
             return _symbol_remainder(symbol, m)
-        below, above = -(-symbol.low // m) * m, symbol.high // m * m
-        raise NeedSplit(symbol, sorted({x for x in (below, above) if symbol.low < x < symbol.high}))
+        raise NeedSplit(symbol, _multiples(symbol, m))
     d, quotient, rest = symbol.parts
     if d % m == 0:
         return _remainder(Lazy(rest), m)
@@ -474,6 +464,12 @@ def _symbol_remainder(symbol: Symbol, m: int) -> Any:
         return settled(Lazy(rest, (("+", d * known),)))
     force(Lazy(quotient))
     return _remainder(Lazy(symbol), m)
+
+
+def _multiples(symbol: Symbol, m: int) -> list[int]:
+    """The first and the last multiple of m inside an interval."""
+    ends = {-(-symbol.low // m) * m, symbol.high // m * m}
+    return sorted(x for x in ends if symbol.low < x < symbol.high)
 
 
 def _remainder_is_decided(symbol: Symbol, m: int) -> bool:
@@ -486,9 +482,7 @@ def _digit(symbol: Symbol, c: int, m: int) -> Any:
     if symbol.parts is None:
         if symbol.divide(c):
             return _digit(symbol, c, m)
-        below, above = -(-symbol.low // c) * c, symbol.high // c * c
-        cuts = sorted({x for x in (below, above) if symbol.low < x < symbol.high})
-        if cuts:
+        if cuts := _multiples(symbol, c):
             raise NeedSplit(symbol, cuts)
         force(Lazy(symbol, (("//", c),)))
     else:
