@@ -130,9 +130,7 @@ def _build(vm: Machine, frame: Frame, arg: tuple[str, int]) -> None:
     s.append(made)
 
 
-def _add(
-    convert: Callable[[Machine, Any], Any], method: str
-) -> Callable[[Machine, Frame, int], None]:
+def _add(convert: Callable[[Machine, Any], Any], method: str) -> Instruction:
     """The instruction that puts the value on top into a container at some depth."""
 
     def run(vm: Machine, frame: Frame, depth: int) -> None:
@@ -204,9 +202,6 @@ def _call_top(
 
 def _yield(vm: Machine, frame: Frame, arg: Any) -> None:
     value = frame.stack.pop()
-    generator = frame.generator
-    if generator is None:
-        raise RefusedProgramError("yield outside a generator")
     if frame.blocks:
         raise RefusedProgramError("yield inside try or with: Python may leave it at any time")
     frame.generator = None
@@ -459,16 +454,6 @@ def _convert(frame: Frame, kind: str) -> None:
     frame.stack[-1] = tuple(items) if kind == "tuple" else {key(v) for v in items}
 
 
-def _list_extend(frame: Frame) -> None:
-    items = frame.stack.pop()
-    frame.stack[-1].extend(items)
-
-
-def _super(frame: Frame) -> None:
-    owner, cls = frame.stack.pop(), frame.stack.pop()
-    frame.stack.append(Super(cls, owner))
-
-
 def _refuse(why: str) -> None:
     raise RefusedProgramError(why)
 
@@ -493,7 +478,7 @@ INSTRUCTIONS: dict[str, Instruction] = {
     "CONVERT": lambda vm, frame, kind: _convert(frame, kind),
     "LIST_APPEND": _add(Machine.stored, "append"), "SET_ADD": _add(lambda vm, v: key(v), "add"),
     "MAP_ADD": _map_add, "LIST_OF": _list_of,
-    "LIST_EXTEND": lambda vm, frame, arg: _list_extend(frame),
+    "LIST_EXTEND": lambda vm, frame, arg: frame.stack[-2].extend(frame.stack.pop()),
     "DICT_UPDATE": _dict_update,
     "BINARY": _of_two(binary), "INPLACE": _of_two(inplace), "COMPARE": _of_two(compare),
     "UNARY": _unary,
@@ -510,6 +495,9 @@ INSTRUCTIONS: dict[str, Instruction] = {
     "RAISE": _raise, "EXC_MATCH": _exc_match,
     "EXC_TYPE": lambda vm, frame, arg: frame.stack.append(type(frame.stack.pop())),
     "FORMAT": _format, "BUILD_STRING": _build_string, "IMPORT": _import,
-    "IMPORT_FROM": _import_from, "SUPER": lambda vm, frame, arg: _super(frame),
+    "IMPORT_FROM": _import_from,
+    "SUPER": lambda vm, frame, arg: frame.stack.append(
+        Super(owner=frame.stack.pop(), cls=frame.stack.pop())
+    ),
     "FINISH": _finish, "REFUSE": lambda vm, frame, why: _refuse(why),
 }  # fmt: skip

@@ -22,6 +22,7 @@ from dpaudit.errors import RefusedProgramError
 __all__ = [
     "COMPARISONS",
     "LARGEST_FORCED",
+    "METHODS",
     "MONOTONE_STEPS",
     "PLAIN",
     "Lazy",
@@ -176,18 +177,23 @@ def _alone(function: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
     return lambda x, _: function(x)
 
 
+METHODS = {
+    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow",
+    "<<": "lshift", ">>": "rshift", "&": "and", "|": "or", "^": "xor", "@": "matmul",
+    "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne",
+}  # fmt: skip
+"""Operators, and the names of their special methods."""
+PLAIN: dict[str, Callable[[Any, Any], Any]] = {
+    op: getattr(operator, f"__{name}__") for op, name in METHODS.items()
+}
+COMPARISONS = {op: PLAIN[op] for op in ("<", "<=", ">", ">=", "==", "!=")}
 _STEPS: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add,
+    **{op: PLAIN[op] for op in ("+", "-", "*", "/", "//", "**")},
     "radd": lambda x, c: c + x,
-    "-": operator.sub,
     "rsub": lambda x, c: c - x,
-    "*": operator.mul,
     "rmul": lambda x, c: c * x,
-    "/": operator.truediv,
     "rdiv": lambda x, c: c / x,
-    "//": operator.floordiv,
     "rfloordiv": lambda x, c: c // x,
-    "**": operator.pow,
     "over": lambda x, c: Fraction(x, c),
     "bit_length": lambda x, _: x.bit_length(),
     **{name: _alone(native) for name, native in MONOTONE_STEPS.items()},
@@ -198,10 +204,6 @@ _OPEN_ABOVE = {
     **dict.fromkeys(("log1p", "nplog1p"), -1),
 }
 _CLOSED_ABOVE = {"sqrt": 0, "isqrt": 0}
-COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-    "==": operator.eq, "!=": operator.ne,
-}  # fmt: skip
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 _NUMBERS = (int, float, Fraction, np.integer, np.floating, np.bool_)
 
@@ -384,14 +386,6 @@ def binary(op: str, left: Any, right: Any) -> Any:
             return PLAIN[op](left, force(right))
         return _constant_with(op, _checked(left), right)
     return PLAIN[op](left, right)
-
-
-PLAIN: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
-    "//": operator.floordiv, "%": operator.mod, "**": operator.pow, "<<": operator.lshift,
-    ">>": operator.rshift, "&": operator.and_, "|": operator.or_, "^": operator.xor,
-    "@": operator.matmul,
-}  # fmt: skip
 
 
 def _whole(lazy: Lazy) -> bool:

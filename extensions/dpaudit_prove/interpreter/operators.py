@@ -10,7 +10,7 @@ from typing import Any
 from dpaudit.errors import RefusedProgramError
 from dpaudit_prove.interpreter import lazy as lazies
 from dpaudit_prove.interpreter.calls import invoke
-from dpaudit_prove.interpreter.lazy import COMPARISONS, PLAIN, Lazy, LazyBytes
+from dpaudit_prove.interpreter.lazy import COMPARISONS, METHODS, PLAIN, Lazy, LazyBytes
 from dpaudit_prove.interpreter.machine import Machine
 from dpaudit_prove.interpreter.natives import (
     GROWING,
@@ -54,11 +54,6 @@ __all__ = [
 _UNARY: dict[str, Callable[[Any], Any]] = {
     "neg": operator.neg, "pos": operator.pos, "invert": operator.invert,
 }  # fmt: skip
-_METHODS = {
-    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow",
-    "<<": "lshift", ">>": "rshift", "&": "and", "|": "or", "^": "xor", "@": "matmul",
-    "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne",
-}  # fmt: skip
 _MIRROR = {"<": "gt", "<=": "ge", ">": "lt", ">=": "le", "==": "eq", "!=": "ne"}
 _INPLACE: dict[tuple[str, type], Callable[[Any, Any], Any]] = {
     ("|", set): operator.ior, ("&", set): operator.iand, ("-", set): operator.isub,
@@ -99,7 +94,7 @@ def binary(vm: Machine, op: str, left: Any, right: Any) -> Any:
 
 def _by_method(vm: Machine, op: str, left: Any, right: Any) -> None:
     del vm.frames[-1].stack[-2:]
-    name = f"__{_METHODS[op]}__"
+    name = f"__{METHODS[op]}__"
     method = python_method(type(left), name)
     if method and is_python_class(type(left)):
         if op in COMPARISONS and compared_fields(type(left), name) is not None:
@@ -112,7 +107,7 @@ def _by_method(vm: Machine, op: str, left: Any, right: Any) -> None:
 
 def reflected(vm: Machine, op: str, left: Any, right: Any) -> None:
     """Ask the right side, where the left one has no method or gave NotImplemented."""
-    name = f"__{_MIRROR[op]}__" if op in _MIRROR else f"__r{_METHODS[op]}__"
+    name = f"__{_MIRROR[op]}__" if op in _MIRROR else f"__r{METHODS[op]}__"
     method = python_method(type(right), name)
     written = method and compared_fields(type(right), name) is not None
     if method and is_python_class(type(right)) and not written:
@@ -140,8 +135,8 @@ def inplace(vm: Machine, op: str, left: Any, right: Any) -> Any:
         if change is None or type(right) is not kind:
             raise RefusedProgramError(f"{op}= of a {kind.__name__}")
         return change(left, right)
-    if python_method(kind, f"__i{_METHODS[op]}__"):
-        raise RefusedProgramError(f"{kind.__name__}.__i{_METHODS[op]}__")
+    if python_method(kind, f"__i{METHODS[op]}__"):
+        raise RefusedProgramError(f"{kind.__name__}.__i{METHODS[op]}__")
     return binary(vm, op, left, right)
 
 
@@ -198,7 +193,7 @@ def _compare_fields(op: str, left: Any, right: Any) -> Any:
     if type(right) is not kind or not is_python_class(kind):
         return UNBOUND
     by_default = op == "!=" and not python_method(kind, "__ne__")
-    fields = compared_fields(kind, "__eq__" if by_default else f"__{_METHODS[op]}__")
+    fields = compared_fields(kind, "__eq__" if by_default else f"__{METHODS[op]}__")
     if fields is None:
         return UNBOUND
     sides = [concrete(tuple([getattr(x, name) for name in fields])) for x in (left, right)]
