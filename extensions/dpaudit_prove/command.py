@@ -365,22 +365,9 @@ def verify_certificate(
     $ dpaudit verify certificate proof/certificate.json.gz \
         --program python:./noise.py:draw
     """
-    from dpaudit_prove.certificates.reader import read_certificate
-
     if tapes < 0:
         raise UsageError(f"tapes={tapes}: must be at least 0")
-    try:
-        made = read_certificate(path)
-    except RefusedError as error:
-        raise UsageError(
-            f"certificate={path}: not a certificate of dpaudit prove ({one_line(error)}); "
-            "dpaudit prove --out DIR writes one"
-        ) from error
-    if program is not None and _resolved(program) != made.program:
-        raise UsageError(
-            f"program={one_line(program)}: the certificate says {_quoted(made.program)}; "
-            "name the program that you had proved, or leave --program out"
-        )
+    made = _certificate_at(path, program)
     try:
         found = checker.check(path, run=False)
         if program is not None:
@@ -403,6 +390,29 @@ def verify_certificate(
                 "the program, name it with --program: it then runs here, without a sandbox"
             )
     raise typer.Exit(1 if not found["holds"] else 3 if program is None else 0)
+
+
+def _certificate_at(path: Path, program: str | None) -> Certificate:
+    """The certificate in a file.
+
+    Raises:
+        UsageError: it is none, or is of another program than ``program``.
+    """
+    from dpaudit_prove.certificates.reader import read_certificate
+
+    try:
+        made = read_certificate(path)
+    except RefusedError as error:
+        raise UsageError(
+            f"certificate={path}: not a certificate of dpaudit prove ({one_line(error)}); "
+            "dpaudit prove --out DIR writes one"
+        ) from error
+    if program is not None and _resolved(program) != made.program:
+        raise UsageError(
+            f"program={one_line(program)}: the certificate says {_quoted(made.program)}; "
+            "name the program that you had proved, or leave --program out"
+        )
+    return made
 
 
 def _quoted(program: str) -> str:
