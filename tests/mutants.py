@@ -35,6 +35,7 @@ PACKAGES = {
     "dpaudit_local": "extensions",
     "dpaudit_prove": "extensions",
     "dpaudit_studies": "studies",
+    "tests": ".",
 }
 # seconds for one run; a mutant that hangs counts as killed (each test has a timeout)
 LIMIT = 600

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 import subprocess
 import sys
 import time
@@ -28,12 +29,14 @@ from dpaudit_prove.verdicts.claims import EXAMPLES
 
 if TYPE_CHECKING:
     from dpaudit_prove.certificates.reader import Certificate
-    from dpaudit_prove.questions import ProofOptions
+    from dpaudit_prove.exploration.engine import ProofOptions
     from dpaudit_prove.run import Proof
 
 __all__ = ["Question", "prove", "verify_certificate"]
 
 _PROGRESS_SECONDS = 5.0
+_FRACTION = re.compile(r"-?[0-9]+/[0-9]+")
+_POWER = re.compile(r"2\^-([0-9]{1,4})")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +102,7 @@ class Question:
         Raises:
             UsageError: a field that cannot be read.
         """
-        from dpaudit_prove.questions import ProofOptions, arguments_of, probability_of
+        from dpaudit_prove.exploration.engine import ProofOptions
 
         positional, named = arguments_of(self.args)
         residual = probability_of(self.residual, name="residual")
@@ -117,6 +120,77 @@ class Question:
             disjoint=self.disjoint,
             coin_count=self.coin_count,
         )
+
+
+def arguments_of(text: str | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Read ``--args``: a JSON list, or an object of named arguments; "1/3" is a fraction.
+
+    >>> arguments_of('[1, "1/3"]')
+    ((1, Fraction(1, 3)), {})
+
+    Raises:
+        UsageError: it is neither.
+    """
+    if text is None:
+        return (), {}
+    value = _json("args", text)
+    if isinstance(value, list):
+        return tuple(_exact(v) for v in value), {}
+    if isinstance(value, dict):
+        return (), {k: _exact(v) for k, v in value.items()}
+    raise UsageError(f"args={one_line(text)}: must be a JSON list or object, such as '[1, 2]'")
+
+
+def neighbours_of(text: str) -> tuple[Any, Any]:
+    """Read ``--neighbours a,b``: two JSON values.
+
+    >>> neighbours_of("[0, 1],[1, 1]")
+    ([0, 1], [1, 1])
+
+    Raises:
+        UsageError: not two values.
+    """
+    values = _json("neighbours", f"[{text}]")
+    if len(values) != 2:
+        raise UsageError(
+            f"neighbours={one_line(text)}: give two values, such as 0,1 or [0,1],[1,1]"
+        )
+    return _exact(values[0]), _exact(values[1])
+
+
+def probability_of(text: str, *, name: str) -> Fraction:
+    """Read a probability: ``1e-6``, ``1/3`` or ``2^-40``.
+
+    Raises:
+        UsageError: none of these, or not in [0, 1].
+    """
+    found = _POWER.fullmatch(text.strip())
+    try:
+        value = Fraction(1, 1 << int(found[1])) if found else Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        value = Fraction(-1)
+    if not 0 <= value <= 1:
+        raise UsageError(f"{name}={one_line(text)}: must be a probability, such as 1e-9 or 2^-40")
+    return value
+
+
+def _json(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise UsageError(
+            f"{name}={one_line(text)}: not JSON; quote it for the shell, such as '[1, \"1/3\"]'"
+        ) from None
+
+
+def _exact(value: Any) -> Any:
+    if isinstance(value, str) and _FRACTION.fullmatch(value):
+        return Fraction(value)
+    if isinstance(value, list):
+        return [_exact(v) for v in value]
+    if isinstance(value, dict):
+        return {k: _exact(v) for k, v in value.items()}
+    return value
 
 
 @with_shared_options
@@ -162,7 +236,6 @@ def prove(
 
 def _show_proof(program: str, question: Question, *, to: Output) -> NoReturn:
     """Prove, print, write, and exit with the verdict's code."""
-    from dpaudit_prove.questions import neighbours_of, probability_of
     from dpaudit_prove.results import CERTIFICATE
     from dpaudit_prove.run import prove as prove_claim
 
@@ -292,22 +365,9 @@ def verify_certificate(
     $ dpaudit verify certificate proof/certificate.json.gz \
         --program python:./noise.py:draw
     """
-    from dpaudit_prove.certificates.reader import read_certificate
-
     if tapes < 0:
         raise UsageError(f"tapes={tapes}: must be at least 0")
-    try:
-        made = read_certificate(path)
-    except RefusedError as error:
-        raise UsageError(
-            f"certificate={path}: not a certificate of dpaudit prove ({one_line(error)}); "
-            "dpaudit prove --out DIR writes one"
-        ) from error
-    if program is not None and _resolved(program) != made.program:
-        raise UsageError(
-            f"program={one_line(program)}: the certificate says {_quoted(made.program)}; "
-            "name the program that you had proved, or leave --program out"
-        )
+    made = _certificate_at(path, program)
     try:
         found = checker.check(path, run=False)
         if program is not None:
@@ -330,6 +390,29 @@ def verify_certificate(
                 "the program, name it with --program: it then runs here, without a sandbox"
             )
     raise typer.Exit(1 if not found["holds"] else 3 if program is None else 0)
+
+
+def _certificate_at(path: Path, program: str | None) -> Certificate:
+    """The certificate in a file.
+
+    Raises:
+        UsageError: it is none, or is of another program than ``program``.
+    """
+    from dpaudit_prove.certificates.reader import read_certificate
+
+    try:
+        made = read_certificate(path)
+    except RefusedError as error:
+        raise UsageError(
+            f"certificate={path}: not a certificate of dpaudit prove ({one_line(error)}); "
+            "dpaudit prove --out DIR writes one"
+        ) from error
+    if program is not None and _resolved(program) != made.program:
+        raise UsageError(
+            f"program={one_line(program)}: the certificate says {_quoted(made.program)}; "
+            "name the program that you had proved, or leave --program out"
+        )
+    return made
 
 
 def _quoted(program: str) -> str:

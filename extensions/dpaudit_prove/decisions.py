@@ -1,4 +1,7 @@
-"""What the exact laws say of a claim: proved, refuted with a counterexample, or undecided."""
+"""What the exact laws say of a claim: proved, refuted with a counterexample, or undecided.
+
+A counterexample is coins on which Python itself, unmodified, returns what a verdict says.
+"""
 
 from __future__ import annotations
 
@@ -8,37 +11,37 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Literal
 
+from dpaudit.errors import DpauditError
 from dpaudit.results.text import one_line
-from dpaudit_prove.counterexamples import (
-    counterexample_of,
-    counterexample_of_factors,
-    one_coin_changed,
-)
-from dpaudit_prove.exploration.engine import Exploration
+from dpaudit_prove.exploration.engine import Exploration, ProofOptions
+from dpaudit_prove.exploration.graph import Coin, coins_of, path_to
 from dpaudit_prove.exploration.law import ExactLaw
-from dpaudit_prove.questions import ProofOptions
+from dpaudit_prove.replay import ReplayMismatchError, replay, replays
 from dpaudit_prove.results import Counterexample, ProvedBounds, ProvedPoint
-from dpaudit_prove.rounding import at_least, at_most, bounds_of, digits, down, up
 from dpaudit_prove.verdicts.claims import ClaimedLaw
-from dpaudit_prove.verdicts.disjoint import Dependence, Factors, dependence
-from dpaudit_prove.verdicts.distances import distance
-from dpaudit_prove.verdicts.profiles import (
+from dpaudit_prove.verdicts.disjoint import Dependence, Factors, dependence, one_coin_apart
+from dpaudit_prove.verdicts.distances import (
     Epsilon,
-    EpsilonRange,
+    distance,
     epsilon_at,
     judge,
     profile,
     rationals,
 )
+from dpaudit_prove.verdicts.enclosures import Range, as_floats, at_least, at_most, digits, down, up
 
 __all__ = [
-    "Found",
+    "Decision",
+    "InterpreterMismatchError",
     "claimed_probabilities",
+    "counterexample_of",
+    "counterexample_of_factors",
     "likeliest_outputs",
     "of_factors",
     "of_joint_law",
     "of_law",
     "of_privacy",
+    "one_coin_changed",
 ]
 
 _SHOWN = 400
@@ -48,7 +51,7 @@ Verdict = Literal["proved", "refuted", "undecided"]
 
 
 @dataclass(frozen=True)
-class Found:
+class Decision:
     """A verdict, its sentence, fields of the result and what the certificate is to show."""
 
     verdict: Verdict
@@ -62,7 +65,7 @@ def of_law(
     explored: Exploration,
     claim: ClaimedLaw,
     options: ProofOptions,
-) -> Found:
+) -> Decision:
     """Whether the law of the output is the claimed one, by total variation."""
     law = explored.law
     tolerance = _tolerance(options)
@@ -70,8 +73,8 @@ def of_law(
     bounds = far.total_variation
     fields: dict[str, Any] = {
         "tolerance": up(tolerance),
-        "total_variation": bounds_of(bounds),
-        "log_ratio": ProvedBounds(low=down(far.log_ratio.lower), high=up(far.log_ratio.upper)),
+        "total_variation": as_floats(bounds),
+        "log_ratio": as_floats(far.log_ratio),
         "claimed": claimed_probabilities(law, claim),
     }
     between = f"between {at_least(bounds.lower)} and {at_most(bounds.upper)}"
@@ -85,11 +88,11 @@ def of_law(
         fields["counterexample"] = counterexample_of(
             function, options.args, explored, output, says, options
         )
-        return Found("refuted", f"total variation to {claim} is {between}; {says}", fields)
+        return Decision("refuted", f"total variation to {claim} is {between}; {says}", fields)
     if bounds.upper <= tolerance:
         reason = f"total variation to {claim} is at most {at_most(bounds.upper)}"
-        return Found("proved", reason, fields)
-    return Found(
+        return Decision("proved", reason, fields)
+    return Decision(
         "undecided",
         f"total variation to {claim} is {between}, and {digits(tolerance)} is the tolerance"
         + ("" if explored.finished else "; the time limit came first"),
@@ -103,7 +106,7 @@ def _tolerance(options: ProofOptions) -> Fraction:
 
 def claimed_probabilities(law: ExactLaw, claim: ClaimedLaw) -> tuple[ProvedBounds, ...]:
     """What the claim gives the outputs of :func:`likeliest_outputs`, in their order."""
-    return tuple(bounds_of(claim.probability(x)) for x, _ in likeliest_outputs(law))
+    return tuple(as_floats(claim.probability(x)) for x, _ in likeliest_outputs(law))
 
 
 def likeliest_outputs(law: ExactLaw) -> list[tuple[Hashable, Fraction]]:
@@ -116,7 +119,7 @@ def of_factors(
     factors: Factors,
     claim: ClaimedLaw | None,
     options: ProofOptions,
-) -> Found:
+) -> Decision:
     """Values with coins of their own: whether each has the claimed law."""
     says = f"{len(factors.laws)} values have coins of their own: their joint law is a product, up "
     says += f"to {at_most(factors.residual)}"
@@ -124,7 +127,10 @@ def of_factors(
     def shown(place: int, output: Hashable, why: str) -> Counterexample:
         return counterexample_of_factors(function, factors, place, output, why, options)
 
-    return _independent(factors.laws, says, claim, options, shown)
+    found = _independent(factors.laws, says, claim, options, shown)
+    if claim is not None:
+        found.fields["claimed"] = claimed_probabilities(factors.laws[0], claim)
+    return found
 
 
 def _independent(
@@ -133,11 +139,11 @@ def _independent(
     claim: ClaimedLaw | None,
     options: ProofOptions,
     counterexample: Callable[[int, Hashable, str], Counterexample],
-) -> Found:
+) -> Decision:
     """Compare each of some independent values with the claimed law, if there is one."""
     fields: dict[str, Any] = {"disjoint": "shown"}
     if claim is None:
-        return Found("proved", says, fields)
+        return Decision("proved", says, fields)
     tolerance = _tolerance(options)
     far = [distance(law, claim) for law in laws]
     low = max(d.total_variation.lower for d in far)
@@ -155,12 +161,12 @@ def _independent(
             f"{at_most(claim.probability(output).upper)}"
         )
         fields["counterexample"] = counterexample(place, output, why)
-        return Found("refuted", f"{says}; {why}", fields)
+        return Decision("refuted", f"{says}; {why}", fields)
     if high <= tolerance * len(laws):
-        return Found(
+        return Decision(
             "proved", f"{says}; total variation to {claim} is at most {at_most(high)}", fields
         )
-    return Found("undecided", f"{says}; their laws are not decided", fields)
+    return Decision("undecided", f"{says}; their laws are not decided", fields)
 
 
 def of_joint_law(
@@ -169,17 +175,19 @@ def of_joint_law(
     why: str,
     claim: ClaimedLaw | None,
     options: ProofOptions,
-) -> Found:
+) -> Decision:
     """What the joint law says where coins of their own could not be shown, and ``why``."""
     found = dependence(explored.law)
     why = f"coins of their own could not be shown ({one_line(why, limit=300)})"
     if found is None:
-        return Found("undecided", f"{why}, and there is no joint law of values", _NOT_SHOWN)
+        return Decision("undecided", f"{why}, and there is no joint law of values", _NOT_SHOWN)
     shows = {"dependence": [str(found.apart.lower), str(found.apart.upper)]}
     if found.apart.lower > _tolerance(options):
         return replace(_dependent(function, explored, found, options), shows=shows)
     if found.apart.upper > _tolerance(options):
-        return Found("undecided", f"{why}, and dependence is not shown either", _NOT_SHOWN, shows)
+        return Decision(
+            "undecided", f"{why}, and dependence is not shown either", _NOT_SHOWN, shows
+        )
     rows = list(explored.law.mass)
 
     def shown(place: int, output: Hashable, why: str) -> Counterexample:
@@ -193,7 +201,7 @@ def of_joint_law(
 
 def _dependent(
     function: Callable[..., Any], explored: Exploration, found: Dependence, options: ProofOptions
-) -> Found:
+) -> Decision:
     row = found.row
     says = (
         f"the joint law differs from the product of its marginals by at least "
@@ -202,7 +210,7 @@ def _dependent(
     )
     example = counterexample_of(function, options.args, explored, row, says, options)
     says += one_coin_changed(function, explored, row, options)
-    return Found(
+    return Decision(
         "refuted", says, {"disjoint": "refuted", "counterexample": replace(example, says=says)}
     )
 
@@ -214,21 +222,20 @@ def of_privacy(
     claim_epsilon: str,
     claim_delta: Fraction,
     options: ProofOptions,
-) -> Found:
+) -> Decision:
     """Whether two neighbours are (ε, δ)-indistinguishable; the least ε and the profile."""
     laws = explored[0].law, explored[1].law
     epsilon = Epsilon.parse(claim_epsilon)
-    verdict = judge(*laws, epsilon=epsilon, delta=claim_delta)
-    point = verdict.point
+    verdict, point = judge(*laws, epsilon=epsilon, delta=claim_delta)
     epsilons = [Epsilon.of(Fraction(i, 4)) for i in range(21)]
     points = [point, *profile(*laws, epsilons)]
     least = epsilon_at(*laws, claim_delta)
     fields: dict[str, Any] = {
         "claim_epsilon": epsilon.text,
         "claim_delta": str(claim_delta),
-        "epsilon": ProvedBounds(low=down(least.lower), high=up(least.upper)),
+        "epsilon": as_floats(least),
         "profile": tuple(
-            ProvedPoint(epsilon=p.epsilon, delta=bounds_of(p.delta), near=e.near)
+            ProvedPoint(epsilon=p.epsilon, delta=as_floats(p.delta), near=e.near)
             for p, e in zip(points, [epsilon, *epsilons], strict=True)
         ),
     }
@@ -239,7 +246,7 @@ def of_privacy(
     ends = _around(least)
     certified += zip(ends, profile(*laws, ends), strict=True)
     shows = {"profile": rationals((e, p.delta) for e, p in certified)}
-    if verdict.status == "refuted":
+    if verdict == "refuted":
         first = 0 if point.direction == "a" else 1
         output = point.event[0]
         says = (
@@ -249,12 +256,144 @@ def of_privacy(
         fields["counterexample"] = counterexample_of(
             function, calls[first], explored[first], output, says, options
         )
-        return Found("refuted", f"{where}; {says}", fields, shows)
-    return Found(verdict.status, where, fields, shows)
+        return Decision("refuted", f"{where}; {says}", fields, shows)
+    return Decision(verdict, where, fields, shows)
 
 
-def _around(least: EpsilonRange) -> list[Epsilon]:
+def _around(least: Range) -> list[Epsilon]:
     """The two ends of the least ε, rounded outwards to 9 digits behind the point."""
     below = math.floor(least.lower * 10**9) if least.lower < _LARGEST_END else 0
     above = math.ceil(least.upper * 10**9) if least.upper < _LARGEST_END else 0
     return [Epsilon.of(Fraction(x, 10**9)) for x in (below, above) if x > 0]
+
+
+_LARGEST_JSON = 1 << 53
+
+
+class InterpreterMismatchError(DpauditError):
+    """Python ran the program otherwise than the interpreter: nothing that was found holds."""
+
+
+def counterexample_of(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    explored: Exploration,
+    output: Hashable,
+    says: str,
+    options: ProofOptions,
+) -> Counterexample:
+    """The coins of a path to ``output``, and what Python returns on them: the same.
+
+    Raises:
+        InterpreterMismatchError: Python returns something else, or asks for other coins.
+    """
+    path = path_to(explored.graph, output)
+    assert path is not None  # noqa: S101 (the output has mass)
+    coins = coins_of(explored.graph, path)
+    returned = _replayed(function, args, coins, options)
+    if returned != output:
+        raise InterpreterMismatchError(
+            f"replay: on the same coins Python returned {one_line(repr(returned), limit=80)}, the "
+            f"interpreter {one_line(repr(output), limit=80)}; please report this program"
+        )
+    return _shown(output, coins, says)
+
+
+def counterexample_of_factors(
+    function: Callable[..., Any],
+    factors: Factors,
+    place: int,
+    output: Hashable,
+    says: str,
+    options: ProofOptions,
+) -> Counterexample:
+    """Coins on which the value at ``place`` of independent ones is ``output``.
+
+    Raises:
+        InterpreterMismatchError: Python returns no such value, or asks for other coins.
+    """
+    wanted = {factors.order[place]: output}
+    coins: list[Coin] = []
+    for i, graph in enumerate(part.graph for part in factors.parts):
+        path = path_to(graph, wanted.get(i, graph.outputs[0]))
+        assert path is not None  # noqa: S101
+        coins += coins_of(graph, path)
+    returned = _replayed(function, options.args, coins, options)
+    numbers = [v for v in returned if _is_number(v)] if isinstance(returned, tuple) else []
+    if output not in numbers:
+        raise InterpreterMismatchError(
+            f"replay: Python returned {one_line(repr(returned), limit=80)}; please report this"
+        )
+    return _shown(returned, coins, says)
+
+
+def one_coin_changed(
+    function: Callable[..., Any], explored: Exploration, row: Hashable, options: ProofOptions
+) -> str:
+    """A sentence of two runs of Python that differ in one coin and in several values, or ""."""
+    tapes = []
+    for output in [row, *list(explored.law.mass)[:20]]:
+        path = path_to(explored.graph, output)
+        if path is not None:
+            tapes.append([(c.count, c.value) for c in coins_of(explored.graph, path)])
+    kwargs = options.kwargs or {}
+    with replays(function, options.args, kwargs, **_replaced(options)) as replay_one:
+
+        def run(tape: Sequence[tuple[int, int]]) -> Hashable:
+            try:
+                return replay_one([Coin(*c) for c in tape])
+            except ReplayMismatchError:
+                return None
+
+        found = one_coin_apart(run, tapes)
+    if found is None:
+        return ""
+    before, after, first, second = found
+    at = next(i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b)
+    return (
+        f"; Python returns {one_line(repr(first), limit=80)}, and with coin {at + 1} alone changed "
+        f"from {before[at][1]} to {after[at][1]} (of {before[at][0]}) "
+        f"{one_line(repr(second), limit=80)}"
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, Fraction))
+
+
+def _shown(output: Hashable, coins: Sequence[Coin], says: str) -> Counterexample:
+    return Counterexample(
+        output=one_line(repr(output), limit=200),
+        coins=tuple((_whole(c.count), _whole(c.value)) for c in coins),
+        says=says,
+    )
+
+
+def _replayed(
+    function: Callable[..., Any], args: Sequence[Any], coins: Sequence[Coin], options: ProofOptions
+) -> Hashable:
+    """What Python itself returns on coins.
+
+    Raises:
+        InterpreterMismatchError: it asked for other coins.
+    """
+    kwargs = options.kwargs or {}
+    try:
+        return replay(function, args, kwargs, coins, **_replaced(options))
+    except ReplayMismatchError as error:
+        raise InterpreterMismatchError(
+            f"replay: {error}; Python ran the program otherwise than the interpreter: please report"
+        ) from error
+
+
+def _replaced(options: ProofOptions) -> dict[str, Any]:
+    """Which generators a replay replaces."""
+    kinds = [c for c in options.coins.split(",") if c]
+    return {
+        "passed": [k for k in kinds if k not in {"random", "numpy", "secrets"}],
+        "everywhere": bool({"random", "numpy"} & set(kinds)),
+    }
+
+
+def _whole(value: int) -> int | str:
+    return value if value < _LARGEST_JSON else str(value)

@@ -1,4 +1,4 @@
-"""What a proof about a program reports, and what runs with chosen coins do."""
+"""What a proof about a program reports."""
 
 from __future__ import annotations
 
@@ -31,24 +31,16 @@ from dpaudit.types import Provenance, Verdict
 from dpaudit_prove.charts import delta_text, law_charts, law_is_of, log_ratio, outputs_of
 from dpaudit_prove.results import (
     CERTIFICATE,
-    CoinBytes,
-    DeterminismResult,
     ProofResult,
     ProvedBounds,
 )
 
-__all__ = ["describe_determinism", "describe_proof"]
+__all__ = ["command_of", "describe_proof", "fields_of", "not_covered"]
 
-_WORDS = {"proved": "Proved", "refuted": "Refuted", "undecided": "Not decided"}
-_VERDICTS: dict[str, Verdict] = {
-    "proved": "no-finding",
-    "refuted": "finding",
-    "undecided": "inconclusive",
-}
-_OUTCOMES: dict[str, Outcome] = {
-    "proved": "pass",
-    "refuted": "finding",
-    "undecided": "undecided",
+_VERDICTS: dict[str, tuple[str, Verdict, Outcome]] = {
+    "proved": ("Proved", "no-finding", "pass"),
+    "refuted": ("Refuted", "finding", "finding"),
+    "undecided": ("Not decided", "inconclusive", "undecided"),
 }
 _PROVED = ("total_variation", "log_ratio", "tolerance", "epsilon", "residual", "disjoint")
 _MOST_COINS = 400  # of a counterexample in the table
@@ -58,18 +50,18 @@ _PAGE_FACTS = ("Claim", "Arguments", "Coins", "Coin bits per call", "Outputs", "
 
 def describe_proof(result: ProofResult) -> Report:
     """The report of a proof or a refutation."""
-    verdict = _VERDICTS[result.verdict]
+    badge, verdict, outcome = _VERDICTS[result.verdict]
     says = {"law": _law, "privacy": _privacy, "independent values": _independent}
-    headline = f"{_WORDS[result.verdict]}: {says[_question(result)](result)}{_residual(result)}"
+    headline = f"{badge}: {says[_question(result)](result)}{_residual(result)}"
     found = result.counterexample
     check = Check(
         group="proof",
         name=_question(result),
-        outcome=_OUTCOMES[result.verdict],
+        outcome=outcome,
         looks_at="the exact law of the program's text",
         effect=found.says if found else result.reason,
         reproduce=result.provenance.command,
-        facts=_fields(result, _PROVED),
+        facts=fields_of(result, _PROVED),
     )
     return Report(
         kind="proof",
@@ -79,13 +71,13 @@ def describe_proof(result: ProofResult) -> Report:
         claim=_claim(result),
         verdict=verdict,
         headline=headline,
-        badge=_WORDS[result.verdict],
+        badge=badge,
         meaning=tuple(_proof_meaning(result)),
         checks=with_verdict([check], verdict, headline),
         sections=tuple(_proof_sections(result)),
         blind_spots=open_spots(result.cannot_rule_out),
         hazards=_proof_hazards(result),
-        facts=_fields(result, ("residual", "states", "outputs", "arguments", "certificate")),
+        facts=fields_of(result, ("residual", "states", "outputs", "arguments", "certificate")),
         data=to_dict(result),
         provenance=to_dict(result.provenance),
         seconds=result.seconds,
@@ -93,7 +85,7 @@ def describe_proof(result: ProofResult) -> Report:
     )
 
 
-def _fields(result: object, names: tuple[str, ...]) -> dict[str, object]:
+def fields_of(result: object, names: tuple[str, ...]) -> dict[str, object]:
     """The fields that are not None, JSON-ready."""
     return {n: to_dict(value) for n in names if (value := getattr(result, n)) is not None}
 
@@ -215,7 +207,7 @@ def _proof_sections(result: ProofResult) -> Iterator[Section]:
     facts: list[Block] = [*files, Facts(rows, terminal=shown)]
     if result.verdict == "undecided" and not result.disjoint:
         facts.append(Text(f"Reason: {result.reason.rstrip('.')}.", terminal=True))
-    facts += _command(result.provenance, "To repeat this proof:")
+    facts += command_of(result.provenance, "To repeat this proof:")
     yield Section(title="Program and claim", blocks=tuple(facts))
     if result.counterexample is not None:
         yield Section(title="Counterexample", blocks=tuple(_counterexample(result)))
@@ -226,7 +218,7 @@ def _proof_sections(result: ProofResult) -> Iterator[Section]:
     if charts:
         yield Section(title="Figures", blocks=tuple(charts))
     says = "A proof is about the text of a program. It has no error probability, and it"
-    yield _not_covered(says, result.cannot_rule_out)
+    yield not_covered(says, result.cannot_rule_out)
     yield Section(title="Check it", blocks=tuple(_certificate(result)))
     if result.profile:
         yield Section(title="The privacy profile", blocks=(_profile_table(result),))
@@ -258,7 +250,8 @@ def _renamed(own: Facts) -> Facts:
     return Facts((("Program’s file", own.rows[0][1]), *own.rows[1:]), file=True)
 
 
-def _command(provenance: Provenance, label: str) -> list[Command]:
+def command_of(provenance: Provenance, label: str) -> list[Command]:
+    """The command that repeats it, if it is known."""
     return [Command(provenance.command, label)] if provenance.command else []
 
 
@@ -419,148 +412,7 @@ def _proof_hazards(result: ProofResult) -> tuple[Hazard, ...]:
     return pyramid.hazards()
 
 
-def describe_determinism(result: DeterminismResult) -> Report:
-    """The report of runs of a compiled sampler with chosen coins."""
-    headline = _determinism_headline(result)
-    checks = [
-        Check(
-            group="coins",
-            name=f"finding {i}",
-            outcome="finding",
-            looks_at="values as a function of chosen coins",
-            effect=finding,
-            reproduce=result.provenance.command,
-        )
-        for i, finding in enumerate(result.findings, 1)
-    ]
-    pyramid = Pyramid()
-    if result.findings:
-        pyramid.add(TRUST, "a value is not a function of coins of its own")
-    pyramid.leave_open(TRUST, "branches that the coins tried never took")
-    pyramid.leave_open(ALGORITHMS, "the law of the values")
-    return Report(
-        kind="determinism",
-        label="coins of a compiled sampler",
-        subject=f"library:{result.library}:{result.symbol}",
-        title=f"Coins of {result.symbol}",
-        verdict=result.verdict,
-        headline=headline,
-        meaning=(_determinism_meaning(result.verdict),),
-        checks=with_verdict(checks, result.verdict, headline),
-        sections=tuple(_determinism_sections(result)),
-        blind_spots=open_spots(result.cannot_rule_out),
-        hazards=pyramid.hazards(),
-        facts=_fields(result, ("runs", "not_controlled")),
-        data=to_dict(result),
-        provenance=to_dict(result.provenance),
-        seconds=result.seconds,
-        command=result.provenance.command,
-    )
-
-
-def _determinism_headline(result: DeterminismResult) -> str:
-    name = f"{result.symbol} in {result.library.rpartition('/')[2]}"
-    runs = f"in {wording.count(result.runs)} runs with chosen coins"
-    if result.verdict == "finding":
-        first = result.findings[0] if result.findings else "no reason given"
-        return f"Finding: a value of {name} is not a function of coins of its own: {first}."
-    if result.verdict == "no-finding":
-        return f"No finding: {runs} each value of {name} was a function of coins of its own."
-    first, *others = result.not_controlled or ("no reason given",)
-    more = f"; and {len(others)} more" if others else ""
-    return (
-        f"Inconclusive: {runs}, something that {name} uses could not be controlled: {first}{more}."
-    )
-
-
-def _determinism_meaning(verdict: Verdict) -> Meaning:
-    if verdict == "finding":
-        says = (
-            "Something other than fresh coins decides a value, or several values share coins, so "
-            "noise may be predictable or repeat. Have the source examined before you use it; a "
-            "finding says nothing about intent."
-        )
-        return Meaning(heading="Values depend on more than coins of their own", says=says)
-    if verdict == "inconclusive":
-        says = (
-            "The function uses something that the auditor could not answer in its place, so the "
-            "runs cannot show where its values come from. This is neither a pass nor a finding."
-        )
-        return Meaning(heading="No verdict", says=says)
-    says = (
-        "With the same coins the function gave the same values, and no coin reached two of them, "
-        "in all runs. That is evidence against stored state and shared seeds, not a proof: other "
-        "coins were not tried, and whether the values follow the claimed law was not looked at "
-        "(dpaudit audit does that)."
-    )
-    return Meaning(heading="Each value came from coins of its own", says=says)
-
-
-def _determinism_sections(result: DeterminismResult) -> Iterator[Section]:
-    shared = {"yes": "yes: see what was found", "not decided": "not decided"}
-    shared["no"] = "none in these runs" if result.verdict == "no-finding" else ""
-    facts = [
-        ("Library", result.library),
-        ("Function", result.symbol),
-        ("Runs", wording.count(result.runs)),
-        ("Values with coins", wording.count(len(result.coin_bytes))),
-        ("Coins shared by values", shared[result.shared]),
-        ("Time", wording.seconds(result.seconds)),
-    ]
-    rows = tuple((name, value) for name, value in facts if value)
-    tested: list[Block] = [*file_facts(result.provenance)[:1], Facts(rows, terminal=("Runs",))]
-    tested += _command(result.provenance, "To repeat this:")
-    yield Section(title="What was tested", blocks=tuple(tested))
-    found: Block = Text("No pair of runs with the same coins differed, and no coin reached two "
-                        "values.")  # fmt: skip
-    if result.findings:
-        found = Table(
-            columns=(Column("Finding", result.findings),),
-            caption="What is not a function of coins of its own",
-            marked=(True,) * len(result.findings),
-            terminal="Findings",
-        )
-    taken = () if not result.coin_bytes else (_bytes_table(result.coin_bytes),)
-    yield Section(title="What was found", blocks=(found, *taken))
-    says = "These calls and instructions were answered with the auditor’s coins, clock and process"
-    asked: Block = Text("The function asked for nothing.", terminal=True)
-    if result.sources:
-        asked = Table(
-            columns=(
-                Column("Asked for", tuple(result.sources)),
-                Column(
-                    "Times in one run", tuple(map(wording.count, result.sources.values())), True
-                ),
-            ),
-            caption="What the function asked for in one run",
-            ordered=True,
-            terminal="Asked for in one run",
-        )
-    yield Section(title="What was interposed", blocks=(Text(f"{says} number."), asked))
-    if result.not_controlled:
-        items = Table(
-            columns=(Column("Not controlled", result.not_controlled),),
-            caption="What was not answered in the function’s place",
-            terminal="Not controlled",
-        )
-        yield Section(title="What could not be controlled", blocks=(items,))
-    says = "This is less than a proof of the law: the runs are a few of all that are possible. It"
-    yield _not_covered(says, result.cannot_rule_out)
-
-
-def _not_covered(says: str, spots: tuple[str, ...]) -> Section:
+def not_covered(says: str, spots: tuple[str, ...]) -> Section:
+    """What a result says nothing about, with the beginning of a sentence."""
     blocks = (Text(f"{says} says nothing about:"), Items(spots))
     return Section(title="What this does not cover", blocks=blocks)
-
-
-def _bytes_table(taken: tuple[CoinBytes, ...]) -> Table:
-    return Table(
-        columns=(
-            Column("Value", tuple(wording.count(t.value) for t in taken), True),
-            Column("Bytes of coins at least", tuple(wording.count(t.least) for t in taken), True),
-            Column("Bytes of coins at most", tuple(wording.count(t.most) for t in taken), True),
-        ),
-        caption="Bytes of coins that each value of a vector depends on, over all runs",
-        ordered=True,
-        terminal="Coins of each value of a vector",
-    )

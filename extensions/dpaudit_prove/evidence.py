@@ -48,99 +48,13 @@ VALUES = 10**6
 DRAWN_AT = [("laplace", 2), ("laplace", 3), ("laplace", 10), ("gaussian", 2), ("gaussian", 4)]
 Row = dict[str, Any]
 
-# module:function, arguments as JSON, claim, whose
-SAMPLERS = [
-    ("ours:gaussian", {"sigma": 2.0}, "discrete-gaussian:sigma=2", "`discrete-gaussian`"),
-    ("ours:gaussian", {"sigma": 3.0}, "discrete-gaussian:sigma=3", "`discrete-gaussian`"),
-    ("ours:gaussian", {"sigma": 100.0}, "discrete-gaussian:sigma=100", "`discrete-gaussian`"),
-    ("ours:secure_gaussian", {}, "discrete-gaussian:sigma=16", "`secure-gaussian`, g = σ/16"),
-    ("ours:laplace", {"scale": 2.0}, "discrete-laplace:scale=2", "`discrete-laplace`"),
-    ("ours:laplace", {"scale": 10.0}, "discrete-laplace:scale=10", "`discrete-laplace`"),
-    ("ours:geometric_inversion", {}, "discrete-laplace:scale=2", "`geometric-inversion`"),
-    ("ours:answer", {}, "randomized-response:epsilon=1", "`randomized-response`"),
-    (
-        "ours:answer_of_5",
-        {},
-        "randomized-response:epsilon=1/2,categories=5",
-        "`randomized-response`",
-    ),
-    ("ours:biased_bit", {}, "BIASED", "coins of `local/`"),
-    ("ours:position", {}, "uniform:high=11", "positions of `local/`"),
-    ("right:base_2", {}, "categorical:weights=8:4:1", "exponential mechanism, base 2"),
-    ("with_discretegauss:dlaplace", {}, "discrete-laplace:scale=2", "Canonne, Kamath, Steinke"),
-    ("with_discretegauss:geometric", {}, "geometric:rate=1/2", "Canonne, Kamath, Steinke"),
-    ("with_discretegauss:bernoulli_exp", {}, "bernoulli:rate=3/2", "Canonne, Kamath, Steinke"),
-    ("with_diffprivlib:neg_exp", {}, "bernoulli:rate=3/2", "diffprivlib 0.6.6"),
-    ("with_diffprivlib:geometric", {}, "discrete-laplace:scale=1", "diffprivlib 0.6.6"),
-    ("with_diffprivlib:binary", {}, "randomized-response:epsilon=1", "diffprivlib 0.6.6"),
-    ("with_diffprivlib:permute_and_flip", {}, "uniform:high=2", "diffprivlib 0.6.6"),
-    ("with_the_standard_library:choice", {}, "uniform:high=4", "`secrets.choice`"),
-    ("with_the_standard_library:shuffled", {}, "uniform:high=5", "`random.shuffle`"),
-    ("with_the_standard_library:sampled", {}, "uniform:high=11", "`random.sample`"),
-    ("with_the_standard_library:third", {}, "uniform:high=2", "`random.choices`"),
-    (
-        "with_the_standard_library:weighted",
-        {},
-        "categorical:weights=1:2:4",
-        "`random.choices`, weights",
-    ),
-    ("right:discrete_gaussian", {}, "discrete-gaussian:variance=1", "reference in the tests"),
-    ("with_discretegauss:dgauss", {}, "discrete-gaussian:sigma=1", "Canonne, Kamath, Steinke"),
-    ("with_diffprivlib:gaussian_discrete", {}, "DIFFPRIVLIB", "diffprivlib 0.6.6"),
-]
-
-SMALL = "2^-38"  # above what is not followed of two laws
-STREAMS = "[0,0,1],[1,1,0]"
-
-COMPARED = {  # also by sampling
-    "geometric", "`discrete-gaussian`, σ = 2", "noisy max of three", "sparse vector 1",
-    "sparse vector 4", "sparse vector 5", "sparse vector 6",
-}  # fmt: skip
-
-# mechanism, program, neighbours, claimed ε and δ
-MECHANISMS = [
-    ("randomised response, five answers", "mechanisms:answer", "0,1", "ln(6)", "0"),
-    ("`randomized-response`, 64-bit words", "ours:answer", "0,1", "1", "2^-60"),
-    ("`randomized-response`, five answers", "ours:answer_of_5", "0,1", "1/2", "2^-60"),
-    ("geometric", "mechanisms:geometric_mechanism", "0,1", "ln(4/3)", SMALL),
-    ("geometric, truncated", "mechanisms:truncated_geometric", "1,2", "ln(4/3)", SMALL),
-    ("discrete Laplace", "right:laplace_mechanism", "0,1", "1/2", SMALL),
-    ("`discrete-laplace`", "ours:laplace_mechanism", "0,1", "1/2", SMALL),
-    ("`discrete-gaussian`, σ = 2", "ours:gaussian_mechanism", "0,1", "1", "0.0073"),
-    ("exponential, base 2", "mechanisms:exponential_mechanism", "[0,1,1],[1,0,0]", "ln(4)", "0"),
-    ("permute and flip, base 2", "mechanisms:permute_and_flip", "[0,1,1],[1,0,0]", "ln(4)", "0"),
-    ("noisy max of three", "mechanisms:noisy_max", "[1,1,1],[0,2,2]", "ln(4)", SMALL),
-    ("the same, one-sided", "mechanisms:noisy_max_one_sided", "[1,1,1],[0,2,2]", "ln(4)", SMALL),
-    ("sparse vector 1", "mechanisms:sparse_vector_1", STREAMS, "ln(16)", SMALL),
-    ("sparse vector 2", "mechanisms:sparse_vector_2", STREAMS, "ln(256)", SMALL),
-    ("sparse vector 3", "mechanisms:sparse_vector_3", STREAMS, "ln(16)", SMALL),
-    ("sparse vector 4", "mechanisms:sparse_vector_4", STREAMS, "ln(16)", SMALL),
-    ("sparse vector 5", "mechanisms:sparse_vector_5", "[0,1],[1,0]", "ln(16)", SMALL),
-    ("sparse vector 6", "mechanisms:sparse_vector_6", "[0,0,1,1],[1,1,0,0]", "ln(16)", SMALL),
-]
-
-# what is released, program, neighbours, claimed ε and δ; a planted bug has its line changed first
-SAMPLED = [
-    ("the right mechanism", "right:laplace_mechanism", "0,1", "0.5", "1e-9"),
-    ("a rejection that accepts", "right:laplace_mechanism", "0,1", "0.5", "1e-9"),
-    ("a biased sign", "right:laplace_mechanism", "0,1", "0.5", "1e-9"),
-    ("one call in 2^24 without noise", "right:laplace_mechanism", "0,1", "0.5", "1e-9"),
-    ("OpenDP's division, scale 3", "opendp_0_14_1:laplace_mechanism", "0,1", "1/3", "1e-9"),
-    *[
-        (name, program, neighbours, epsilon, delta if delta == "0.0073" else "1e-9")
-        for name, program, neighbours, epsilon, delta in MECHANISMS
-        if name in COMPARED
-    ],
-]
-
 
 @cache
-def planted_bugs() -> list[dict[str, Any]]:
-    """What ``bugs.toml`` changes in the right programs."""
-    bugs: list[dict[str, Any]] = tomllib.loads(
-        (PROGRAMS / "bugs.toml").read_text(encoding="utf-8")
-    )["bug"]
-    return bugs
+def listed(kind: str) -> list[dict[str, Any]]:
+    """What is proved: a table of ``evidence.toml``, or a "bug" that changes a right program."""
+    name = "bugs.toml" if kind == "bug" else "evidence.toml"
+    tables: list[dict[str, Any]] = tomllib.loads((PROGRAMS / name).read_text("utf-8"))[kind]
+    return tables
 
 
 def environment() -> dict[str, str]:
@@ -207,24 +121,20 @@ def proved(program: str, *options: str, check: bool = True) -> Row:
 
 
 def samplers() -> Iterator[tuple[str, Callable[[], Row]]]:
-    for program, arguments, claim, whose in SAMPLERS:
+    computed = {"BIASED": biased, "DIFFPRIVLIB": diffprivlib}
+    for table in listed("sampler"):
+        program, arguments = table["program"], json.dumps(table.get("arguments", {}))
         module = program.partition(":")[0]
-        if claim == "BIASED":
-            claim = biased()
-        if claim == "DIFFPRIVLIB":
-            claim = f"discrete-gaussian:sigma={diffprivlib_scale()}"
-        options = ["--claim", claim, "--args", json.dumps(arguments)]
-        row = {"program": program, "arguments": arguments, "claim": claim, "whose": whose}
-        name = f"{program} {json.dumps(arguments)}"
-        if importable(module):
-            yield name, lambda o=options, r=row, p=program: {**r, **proved(f"python:{p}", *o)}
-        else:
+        if asked(f"import {module}").returncode:
             print(f"left out: {module} is not on DPAUDIT_PROVE_PATH", file=sys.stderr)
-
-
-@cache
-def importable(module: str) -> bool:
-    return asked(f"import {module}").returncode == 0
+            continue
+        claim = computed.get(table["claim"], lambda t=table: t["claim"])()
+        options = ["--claim", claim, "--args", arguments]
+        row = {"arguments": {}, **table, "claim": claim}
+        yield (
+            f"{program} {arguments}",
+            lambda o=options, r=row, p=program: {**r, **proved(f"python:{p}", *o)},
+        )
 
 
 def asked(
@@ -244,12 +154,12 @@ def biased() -> str:
     return f"bernoulli:p={words}"
 
 
-def diffprivlib_scale() -> str:
+def diffprivlib() -> str:
     scale = asked("import with_diffprivlib as d; print(repr(float(d.GAUSSIAN._scale)))").stdout
-    return str(Fraction(float(scale)))
+    return f"discrete-gaussian:sigma={Fraction(float(scale))}"
 
 
-def planted(bug: Mapping[str, str], folder: Path) -> str:
+def planted(bug: Row, folder: Path) -> str:
     """The file with a bug."""
     text = (PROGRAMS / bug.get("file", "right.py")).read_text(encoding="utf-8")
     assert text.count(bug["before"]) == 1, bug["name"]
@@ -259,20 +169,16 @@ def planted(bug: Mapping[str, str], folder: Path) -> str:
 
 
 def bugs() -> Iterator[tuple[str, Callable[[], Row]]]:
-    for bug in planted_bugs():
+    for bug in listed("bug"):
         yield bug["name"], lambda bug=bug: one_bug(bug)
 
 
-def one_bug(bug: Mapping[str, str]) -> Row:
+def one_bug(bug: Row) -> Row:
     options = [f"--{name}={bug[name]}" for name in ("residual", "tolerance") if name in bug]
-    if "claim" in bug:
-        options += ["--claim", bug["claim"]]
-    else:
-        options += ["--neighbours", bug["neighbours"], "--claim-epsilon", bug["epsilon"]]
-        options += ["--claim-delta", bug.get("delta", "0")]
+    claim = ["--claim", bug["claim"]] if "claim" in bug else asks(bug, delta=bug.get("delta", "0"))
     with tempfile.TemporaryDirectory() as folder:
         program = f"python:{planted(bug, Path(folder))}:{bug['function']}"
-        return {**bug, **proved(program, *options, check=False)}
+        return {**bug, **proved(program, *options, *claim, check=False)}
 
 
 def specimens() -> Iterator[tuple[str, Callable[[], Row]]]:
@@ -281,10 +187,16 @@ def specimens() -> Iterator[tuple[str, Callable[[], Row]]]:
 
 
 def mechanisms() -> Iterator[tuple[str, Callable[[], Row]]]:
-    for name, program, neighbours, epsilon, delta in MECHANISMS:
-        row = {"program": program, "neighbours": neighbours, "epsilon": epsilon, "delta": delta}
-        options = ["--neighbours", neighbours, "--claim-epsilon", epsilon, "--claim-delta", delta]
-        yield name, lambda o=options, r=row, p=program: {**r, **proved(f"python:{p}", *o)}
+    for table in listed("mechanism"):
+        row = {name: table[name] for name in ("program", "neighbours", "epsilon", "delta")}
+        yield table["name"], lambda r=row: {**r, **proved(f"python:{r['program']}", *asks(r))}
+
+
+def asks(row: Row, *, delta: str | None = None) -> list[str]:
+    """The options of a claim about two neighbours."""
+    delta = row["delta"] if delta is None else delta
+    claim = ["--claim-epsilon", row["epsilon"], "--claim-delta", delta]
+    return ["--neighbours", row["neighbours"], *claim]
 
 
 def opendp() -> Iterator[tuple[str, Callable[[], Row]]]:
@@ -375,19 +287,20 @@ def chi_squared(counts: Mapping[int, int], law: Mapping[int, float]) -> Row:
 
 
 def sampling() -> Iterator[tuple[str, Callable[[], Row]]]:
-    for name, *claim in SAMPLED:
-        yield name, lambda n=name, c=claim: compared(n, *c)
+    for table in [*listed("release"), *(t for t in listed("mechanism") if "sampled" in t)]:
+        yield table["name"], lambda t=table: compared(t)
 
 
-def compared(name: str, program: str, neighbours: str, epsilon: str, delta: str) -> Row:
+def compared(table: Row) -> Row:
     """A claim that is proved or refuted, and what 10^6 releases per neighbour show of it."""
-    asked = ["--neighbours", neighbours, "--claim-epsilon", epsilon, "--claim-delta", delta]
+    program, epsilon = table["program"], table["epsilon"]
+    asked = asks(table, delta=table.get("delta") if table.get("delta") == "0.0073" else "1e-9")
     with tempfile.TemporaryDirectory() as folder:
-        bug = next((bug for bug in planted_bugs() if bug["name"] == name), None)
+        bug = next((bug for bug in listed("bug") if bug["name"] == table["name"]), None)
         if bug is not None:
             program = f"{planted(bug, Path(folder))}:laplace_mechanism"
         exact = proved(f"python:{program}", *asked, check=False)
-        asked[1] = neighbours.replace("],[", ";").strip("[]")
+        asked[1] = asked[1].replace("],[", ";").strip("[]")
         asked[3] = str(value_of(epsilon))
         code, said, cpu, error = dpaudit(
             *("mechanism", f"python:{program}", "--call", "f(value)", *asked),
@@ -418,7 +331,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("parts", nargs="+", choices=PARTS)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--again", action="append", default=[], help="a row to make anew")
     parser.add_argument("--python", help="for library: one that has opendp==0.14.1")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -426,27 +338,11 @@ def main() -> None:
         path = options.out / f"{part}.json"
         known = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else {}
         for name, make in library(options.python) if part == "library" else PARTS[part]():
-            if name not in known or name in options.again:
+            if name not in known:
                 known[name] = make()
-            print(told(part, name, known[name]), flush=True)
+            print(part, name, json.dumps(known[name])[:400], sep=" | ", flush=True)
             text = json.dumps({"machine": MACHINE, "rows": known}, indent=1, ensure_ascii=False)
             path.write_text(text + "\n", encoding="utf-8")
-
-
-def told(part: str, name: str, row: Row) -> str:
-    """A row on one line."""
-    if part == "library" and "error" not in row:
-        return f"{part} | {name} | model {row['model']} | right {row['right']}"
-    if part == "sampling":
-        return f"{part} | {name} | proved: {row['proved']['verdict']} | {row['sampled']}"
-    if "verdict" not in row:
-        return f"{part} | {name} | exit {row['exit']}: {row['error']}"
-    check = row.get("check", {})
-    return (
-        f"{part} | {name} | {row['verdict']} | {row['states']:,} states | "
-        f"{row['cpu_seconds']:.1f} s | residual {row['residual']:.2g} | {row['reason'][:200]} | "
-        f"{row.get('certificate_bytes', 0):,} bytes | check {check}"
-    )
 
 
 if __name__ == "__main__":

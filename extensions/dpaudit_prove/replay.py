@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
+from dpaudit_prove.exploration.graph import Coin
 from dpaudit_prove.exploration.law import canonical_output
-from dpaudit_prove.exploration.paths import Coin
 
 __all__ = ["ReplayMismatchError", "Tape", "replay", "replays"]
 

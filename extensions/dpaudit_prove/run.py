@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -13,23 +13,26 @@ from dpaudit.errors import RefusedProgramError, UsageError
 from dpaudit.results.text import one_line
 from dpaudit.types import AuditedFile
 from dpaudit_prove.decisions import (
-    Found,
-    claimed_probabilities,
+    Decision,
     likeliest_outputs,
     of_factors,
     of_joint_law,
     of_law,
     of_privacy,
 )
-from dpaudit_prove.exploration.engine import DEFAULT_RESIDUAL, Exploration, Progress, explore
+from dpaudit_prove.exploration.engine import (
+    DEFAULT_RESIDUAL,
+    Exploration,
+    Progress,
+    ProofOptions,
+    explore,
+)
 from dpaudit_prove.exploration.graph import Graph
 from dpaudit_prove.exploration.law import ExactLaw
-from dpaudit_prove.questions import ProofOptions
 from dpaudit_prove.results import ProofResult
-from dpaudit_prove.rounding import at_least, down, up
 from dpaudit_prove.verdicts.claims import ClaimedLaw
-from dpaudit_prove.verdicts.coin_count import coin_count
-from dpaudit_prove.verdicts.disjoint import NotShownError, factors_of
+from dpaudit_prove.verdicts.disjoint import Factors, NotShownError, coin_count, factors_of
+from dpaudit_prove.verdicts.enclosures import at_least, down, up
 
 __all__ = ["Proof", "prove", "prove_law"]
 
@@ -120,57 +123,67 @@ def prove(
     """
     begun = time.monotonic()
     calls: list[tuple[Any, ...]] = [options.args]
+    factors, said = None, claim or ""
     if neighbours is not None:
         if claim_epsilon is None:
             raise UsageError("claim_epsilon: needed with neighbours; e.g. --claim-epsilon 1")
         calls = [(a, *options.args) for a in neighbours]
         explored = [_explore(function, args, options, progress) for args in calls]
-        found = of_privacy(function, calls, explored, claim_epsilon, claim_delta, options)
-        found.fields["neighbours"] = tuple(one_line(repr(a), limit=200) for a in neighbours)
-    else:
-        if claim is None and not options.disjoint:
-            raise UsageError(
-                "claim: missing; give --claim, or --neighbours with --claim-epsilon, or --disjoint"
-            )
+        decision = of_privacy(function, calls, explored, claim_epsilon, claim_delta, options)
+        decision.fields["neighbours"] = tuple(one_line(repr(a), limit=200) for a in neighbours)
+    elif options.disjoint:
         parsed = None if claim is None else ClaimedLaw.parse(claim)
-        if options.disjoint:
-            return _disjoint(function, program, parsed, options, progress, begun)
-        assert parsed is not None  # noqa: S101
+        said = "" if parsed is None else str(parsed)
+        try:
+            factors = factors_of(function, options, progress)
+            explored, calls = [*factors.parts], calls * len(factors.parts)
+            decision = of_factors(function, factors, parsed, options)
+        except NotShownError as error:
+            explored = [_explore(function, options.args, options, progress)]
+            decision = of_joint_law(function, explored[0], str(error), parsed, options)
+    elif claim is None:
+        raise UsageError(
+            "claim: missing; give --claim, or --neighbours with --claim-epsilon, or --disjoint"
+        )
+    else:
+        parsed = ClaimedLaw.parse(claim)
         explored = [_explore(function, options.args, options, progress)]
-        found = of_law(function, explored[0], parsed, options)
-        found.fields["coin_count"] = coin_count(explored[0], information=options.coin_count)
-    return _proof(program, found, explored, calls, claim or "", options, begun)
+        decision = of_law(function, explored[0], parsed, options)
+        decision.fields["coin_count"] = coin_count(explored[0], information=options.coin_count)
+    result = _result(decision, explored, factors, program, said, options)
+    result = replace(result, seconds=time.monotonic() - begun)
+    returned = factors.returned if factors else None
+    return Proof(result, tuple(explored), tuple(calls), returned, decision.shows)
 
 
-def _proof(
-    program: str,
-    found: Found,
+def _result(
+    decision: Decision,
     explored: Sequence[Exploration],
-    calls: Sequence[tuple[Any, ...]],
+    factors: Factors | None,
+    program: str,
     claim: str,
     options: ProofOptions,
-    begun: float,
-) -> Proof:
-    law = explored[0].law
+) -> ProofResult:
+    """What was decision, without its time."""
+    law = factors.laws[0] if factors else explored[0].law
     refusal = _not_followed(explored)
-    result = ProofResult(
-        verdict=found.verdict,
-        reason=f"{found.reason}{refusal and f'; not followed, {refusal}'}",
+    return ProofResult(
+        verdict=decision.verdict,
+        reason=f"{decision.reason}{refusal and f'; not followed, {refusal}'}",
         refusal=refusal,
         program=program,
         arguments=_shown_arguments(options),
         coins=options.coins,
         claim=claim,
-        law=_rows(law),
+        law=tuple((one_line(repr(x), limit=200), down(p)) for x, p in likeliest_outputs(law)),
         outputs=len(law.mass),
-        residual=up(max(e.law.residual for e in explored)),
-        states=sum(e.law.states for e in explored),
-        seconds=time.monotonic() - begun,
+        residual=up(factors.residual if factors else max(e.law.residual for e in explored)),
+        states=factors.states if factors else sum(e.law.states for e in explored),
+        seconds=0.0,
         cannot_rule_out=NOT_COVERED,
         provenance=_provenance([e.graph for e in explored]),
-        **found.fields,
+        **decision.fields,
     )
-    return Proof(result, tuple(explored), tuple(calls), shows=found.shows)
 
 
 def _not_followed(explored: Sequence[Exploration]) -> str:
@@ -183,10 +196,6 @@ def _not_followed(explored: Sequence[Exploration]) -> str:
         f"with probability at least {at_least(found[0].probability)}: "
         f"{one_line(found[0].reason, limit=300)}{more}"
     )
-
-
-def _rows(law: ExactLaw) -> tuple[tuple[str, float], ...]:
-    return tuple((one_line(repr(x), limit=200), down(p)) for x, p in likeliest_outputs(law))
 
 
 def _explore(
@@ -204,52 +213,6 @@ def _explore(
         time_limit=options.time_limit,
         progress=progress,
     )
-
-
-def _disjoint(
-    function: Callable[..., Any],
-    program: str,
-    claim: ClaimedLaw | None,
-    options: ProofOptions,
-    progress: Progress | None,
-    begun: float,
-) -> Proof:
-    """Decide whether the returned values have coins of their own, and each has the claimed law."""
-    try:
-        factors = factors_of(
-            function,
-            options.args,
-            options.kwargs or {},
-            coins=options.coins,
-            residual=options.residual,
-            time_limit=options.time_limit,
-            progress=progress,
-        )
-    except NotShownError as error:
-        explored = [_explore(function, options.args, options, progress)]
-        found = of_joint_law(function, explored[0], str(error), claim, options)
-        said = "" if claim is None else str(claim)
-        return _proof(program, found, explored, [options.args], said, options, begun)
-    found = of_factors(function, factors, claim, options)
-    result = ProofResult(
-        verdict=found.verdict,
-        reason=found.reason,
-        program=program,
-        arguments=_shown_arguments(options),
-        coins=options.coins,
-        claim="" if claim is None else str(claim),
-        law=_rows(factors.laws[0]),
-        claimed=() if claim is None else claimed_probabilities(factors.laws[0], claim),
-        outputs=len(factors.laws[0].mass),
-        residual=up(factors.residual),
-        states=factors.states,
-        seconds=time.monotonic() - begun,
-        cannot_rule_out=NOT_COVERED,
-        provenance=_provenance([factors.parts[0].graph]),
-        **found.fields,
-    )
-    calls = (options.args,) * len(factors.parts)
-    return Proof(result, factors.parts, calls, factors.returned)
 
 
 def _shown_arguments(options: ProofOptions) -> str:

@@ -15,9 +15,8 @@ from dpaudit.errors import MissingExtraError, UnknownNameError, UsageError
 from dpaudit_prove.exploration.law import ExactLaw
 from dpaudit_prove.verdicts import enclosures
 from dpaudit_prove.verdicts.claims import ClaimedLaw
-from dpaudit_prove.verdicts.distances import distance
+from dpaudit_prove.verdicts.distances import Epsilon, distance, epsilon_at, judge, profile
 from dpaudit_prove.verdicts.enclosures import Bounds, exp_bounds, log_bounds
-from dpaudit_prove.verdicts.profiles import Epsilon, epsilon_at, judge, profile
 
 F = Fraction
 
@@ -181,15 +180,12 @@ def test_a_law_that_is_the_claim_has_a_distance_of_at_most_the_residual() -> Non
     assert found.event == ()
     assert found.log_ratio.lower == 0
     assert 0 < found.log_ratio.upper < F(1, 1000)
-    assert 0 < found.log_ratio.outputs < 50
-    assert found.log_ratio.unresolved < F(1, 10**4)
 
 
-def test_the_largest_log_ratio_and_its_output() -> None:
+def test_the_largest_log_ratio() -> None:
     found = distance(
         law((0, F(1, 2)), (1, F(1, 4)), (2, F(1, 4))), ClaimedLaw.parse("categorical:weights=2:1:5")
     )
-    assert found.log_ratio.where == 2
     assert found.log_ratio.lower <= F(math.log(5 / 2)) + F(1, 10**12)
     assert abs(found.log_ratio.lower - F(math.log(5 / 2))) < F(1, 10**12)
     assert found.log_ratio.upper - found.log_ratio.lower < F(1, 10**20)
@@ -237,28 +233,28 @@ def test_the_profile_of_every_completion_lies_within_the_bounds() -> None:
 def test_the_event_of_a_refutation_really_refutes() -> None:
     a = law(("yes", F(3, 4)), ("no", F(1, 4) - F(1, 2**20)), residual=F(1, 2**20))
     b = law(("yes", F(1, 4)), ("no", F(3, 4)))
-    verdict = judge(a, b, epsilon=Epsilon.parse("1"), delta=F(0))
-    assert verdict.status == "refuted"
-    first, second = (a, b) if verdict.point.direction == "a" else (b, a)
-    event = verdict.point.event
+    status, point = judge(a, b, epsilon=Epsilon.parse("1"), delta=F(0))
+    assert status == "refuted"
+    first, second = (a, b) if point.direction == "a" else (b, a)
+    event = point.event
     gap = sum(first.lower(x) for x in event) - exp_bounds(1).upper * (
         sum(second.lower(x) for x in event) + second.residual
     )
-    assert gap == verdict.point.delta.lower > 0
+    assert gap == point.delta.lower > 0
 
 
 def test_randomised_response_is_proved_at_its_exact_epsilon(mp: ModuleType) -> None:
     a, b = law((0, F(3, 4)), (1, F(1, 4))), law((0, F(1, 4)), (1, F(3, 4)))
     for epsilon, status in (("ln(3)", "proved"), ("1.0986", "refuted"), ("1.0986123", "proved")):
-        assert judge(a, b, epsilon=Epsilon.parse(epsilon), delta=F(0)).status == status
+        assert judge(a, b, epsilon=Epsilon.parse(epsilon), delta=F(0))[0] == status
     found = epsilon_at(a, b, F(0))
     assert holds(Bounds(found.lower, found.upper), mp.log(3))
 
 
 def test_a_residual_leaves_a_claim_undecided() -> None:
     a = law((0, F(1, 2)), (1, F(1, 4)), residual=F(1, 4))
-    assert judge(a, a, epsilon=Epsilon.parse("0"), delta=F(1, 8)).status == "undecided"
-    assert judge(a, a, epsilon=Epsilon.parse("0"), delta=F(1, 4)).status == "proved"
+    assert judge(a, a, epsilon=Epsilon.parse("0"), delta=F(1, 8))[0] == "undecided"
+    assert judge(a, a, epsilon=Epsilon.parse("0"), delta=F(1, 4))[0] == "proved"
     assert epsilon_at(a, a, F(1, 8)).upper == math.inf
     assert epsilon_at(a, a, F(1, 4)).upper == 0
 
@@ -267,7 +263,7 @@ def test_disjoint_supports_have_no_epsilon() -> None:
     a, b = law((0, F(1))), law((1, F(1)))
     assert epsilon_at(a, b, F(0)).lower == math.inf
     assert epsilon_at(a, b, F(1)).upper == 0
-    assert judge(a, b, epsilon=Epsilon.parse("1000"), delta=F(1, 2)).status == "refuted"
+    assert judge(a, b, epsilon=Epsilon.parse("1000"), delta=F(1, 2))[0] == "refuted"
 
 
 @pytest.mark.parametrize("text", ["-1", "ln(1/2)", "x", "1e9", "ln 0", "1/0", ""])

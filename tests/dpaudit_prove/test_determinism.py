@@ -13,7 +13,7 @@ from command_line import here as dpaudit
 
 from dpaudit.errors import UsageError
 from dpaudit_prove.determinism.check import determinism
-from dpaudit_prove.determinism.scan import scan
+from dpaudit_prove.determinism.driver import scan
 
 pytestmark = pytest.mark.skipif(
     platform.system() != "Linux" or not (shutil.which("cc") and shutil.which("objdump")),

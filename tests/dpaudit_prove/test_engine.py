@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import RefusedProgramError
-from dpaudit_prove.exploration import solve
+from dpaudit_prove.exploration import law as laws
 from dpaudit_prove.exploration.engine import Exploration, explore
-from dpaudit_prove.exploration.paths import branches_to, coins_of, likeliest_branches
-from dpaudit_prove.exploration.solve import SCALE_BITS, exact_visits, lower_visits
+from dpaudit_prove.exploration.graph import branches_to, coins_of, likeliest_branches
+from dpaudit_prove.exploration.law import SCALE_BITS, exact_visits, lower_visits
 from dpaudit_prove.replay import replays
 from tests.dpaudit_prove import oracle, programs
 
@@ -236,7 +236,7 @@ def test_what_floats_propose_too_high_is_lowered() -> None:
     exact = exact_visits(40, 0, edges)
     scale = 1 << SCALE_BITS
     proposed = [int(v * scale * Fraction(11, 10)) for v in exact]
-    for truth, bound in zip(exact, solve._lowered(proposed, 40, 0, edges, scale), strict=True):
+    for truth, bound in zip(exact, laws._lowered(proposed, 40, 0, edges, scale), strict=True):
         assert Fraction(bound, scale) <= truth
 
 

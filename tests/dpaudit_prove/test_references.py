@@ -18,7 +18,7 @@ from dpaudit.vectors.random_words import next_word, seed_words, start
 from dpaudit_local.mechanisms.coins import _fill
 from dpaudit_local.mechanisms.hadamard_sketch import _draw
 from dpaudit_local.mechanisms.randomized_response import RandomizedResponse
-from dpaudit_prove.references import (
+from tests.data.prove.references import (
     Trials,
     _accepted,
     _below,

@@ -19,13 +19,12 @@ import pytest
 
 from dpaudit.errors import RefusedProgramError, UsageError
 from dpaudit.vectors.exact_law import IntegerLaw
-from dpaudit_prove.exploration.engine import explore
+from dpaudit_prove.exploration.engine import ProofOptions, explore
 from dpaudit_prove.exploration.graph import Graph
-from dpaudit_prove.questions import ProofOptions
-from dpaudit_prove.references import Trials
 from dpaudit_prove.run import prove, prove_law
 from dpaudit_prove.verdicts.claims import ClaimedLaw
 from dpaudit_prove.verdicts.distances import distance
+from tests.data.prove.references import Trials
 
 PLACE = "test_refusals.py:"
 LOST = Fraction(1, 8)

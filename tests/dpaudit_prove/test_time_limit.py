@@ -14,7 +14,7 @@ import pytest
 
 from dpaudit.errors import RefusedProgramError
 from dpaudit_prove.exploration.engine import explore
-from dpaudit_prove.interpreter import alarm
+from dpaudit_prove.interpreter import execution
 
 pytestmark = pytest.mark.timeout(60, method="thread")  # the alarm is the engine's here
 TRILLION = 10**12
@@ -89,7 +89,7 @@ def unpacks_the_rest():
     ],
 )
 def test_one_operation_that_is_too_large_is_refused(program, says, monkeypatch) -> None:
-    monkeypatch.setattr("dpaudit_prove.interpreter.sizes._MOST_ITEMS", 1 << 20)
+    monkeypatch.setattr("dpaudit_prove.interpreter.natives._MOST_ITEMS", 1 << 20)
     coins = "rng" if program.__code__.co_argcount else ""
     with pytest.raises(RefusedProgramError) as caught:
         explore(program, coins=coins)
@@ -127,17 +127,17 @@ def zips():
 
 @pytest.mark.parametrize("program", [nests, roots, prods, zips], ids=lambda f: f.__name__)
 def test_the_time_limit_holds_inside_one_operation(program, monkeypatch) -> None:
-    monkeypatch.setattr(alarm, "_LATER", 0.01)
+    monkeypatch.setattr(execution, "_LATER", 0.01)
     begun = time.monotonic()
     with pytest.raises(RefusedProgramError, match=r"test_time_limit\.py:\d+: still running"):
         explore(program, time_limit=0.2)
     assert time.monotonic() - begun < 3
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
-    assert signal.getsignal(signal.SIGALRM) != alarm._ring
+    assert signal.getsignal(signal.SIGALRM) != execution._ring
 
 
 def test_what_was_found_before_the_time_limit_is_kept(monkeypatch) -> None:
-    monkeypatch.setattr(alarm, "_LATER", 0.01)
+    monkeypatch.setattr(execution, "_LATER", 0.01)
 
     def half(rng):
         if rng.getrandbits(1):
@@ -153,7 +153,7 @@ def test_an_alarm_of_somebody_else_and_other_threads_are_left_alone() -> None:
     seen = []
 
     def elsewhere():
-        with alarm.alarm(time.monotonic()):
+        with execution.alarm(time.monotonic()):
             seen.append(signal.getitimer(signal.ITIMER_REAL)[0])
 
     thread = threading.Thread(target=elsewhere)
@@ -162,7 +162,7 @@ def test_an_alarm_of_somebody_else_and_other_threads_are_left_alone() -> None:
     assert seen == [0]
     signal.setitimer(signal.ITIMER_REAL, 100)
     try:
-        with alarm.alarm(time.monotonic()):
+        with execution.alarm(time.monotonic()):
             assert signal.getitimer(signal.ITIMER_REAL)[0] > 50
         assert signal.getitimer(signal.ITIMER_REAL)[0] > 50
     finally:

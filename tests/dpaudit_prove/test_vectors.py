@@ -8,10 +8,9 @@ from fractions import Fraction
 
 import pytest
 
-from dpaudit_prove.exploration.engine import explore
-from dpaudit_prove.questions import ProofOptions
+from dpaudit_prove.exploration.engine import ProofOptions, explore
 from dpaudit_prove.run import prove
-from dpaudit_prove.verdicts.coin_count import coin_count
+from dpaudit_prove.verdicts.disjoint import coin_count
 from tests.dpaudit_prove import oracle
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit_prove.certificates.certificate import certificate_of
-from dpaudit_prove.exploration.engine import explore
-from dpaudit_prove.questions import ProofOptions
+from dpaudit_prove.exploration.engine import ProofOptions, explore
 from dpaudit_prove.run import prove
 
 PROGRAM = """

@@ -16,9 +16,8 @@ from dpaudit.errors import UsageError
 from dpaudit.results.files import write_file
 from dpaudit.results.text import one_line
 from dpaudit_prove.exploration.engine import Exploration
-from dpaudit_prove.exploration.graph import Branch, Graph
-from dpaudit_prove.exploration.paths import likeliest_branches
-from dpaudit_prove.exploration.solve import SCALE_BITS
+from dpaudit_prove.exploration.graph import Branch, Graph, likeliest_branches
+from dpaudit_prove.exploration.law import SCALE_BITS
 from dpaudit_prove.interpreter.values import Token
 
 __all__ = ["certificate_of", "write_certificate"]
@@ -160,9 +159,8 @@ def _onward(graph: Graph, kept: Mapping[int, int]) -> dict[int, int]:
     into: dict[int, list[tuple[int, int, float]]] = {}
     for old in kept:
         state = graph.states[old]
-        low, high = state.domains[state.register]
         for i, branch in enumerate(state.branches or ()):
-            cost = math.log(high - low) - math.log(branch.high - branch.low) + 1e-9
+            cost = math.log(state.total) - math.log(branch.high - branch.low) + 1e-9
             into.setdefault(branch.to, []).append((old, i, cost))
     found: dict[int, int] = {}
     heap = [(cost, old, i) for to in into if to < 0 for old, i, cost in into[to]]

@@ -17,14 +17,34 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from dpaudit import provenance
+from dpaudit import provenance, wording
+from dpaudit.codec import to_dict
 from dpaudit.errors import UsageError
+from dpaudit.harms import ALGORITHMS, TRUST, Pyramid
+from dpaudit.provenance import file_facts
+from dpaudit.report import (
+    Block,
+    Check,
+    Column,
+    Facts,
+    Meaning,
+    Report,
+    Section,
+    Table,
+    Text,
+    open_spots,
+    with_verdict,
+)
 from dpaudit.results.text import one_line
-from dpaudit_prove.determinism.driver import Coins, Driver, Run, Scenario, Value, driver
-from dpaudit_prove.determinism.scan import scan
-from dpaudit_prove.results import CoinBytes, DeterminismResult
+from dpaudit.types import Verdict
+from dpaudit_prove.describe import command_of, fields_of, not_covered
+from dpaudit_prove.determinism.driver import Coins, Driver, Run, Scenario, Value, driver, scan
+from dpaudit_prove.results import (
+    CoinBytes,
+    DeterminismResult,
+)
 
-__all__ = ["determinism"]
+__all__ = ["describe_determinism", "determinism"]
 
 _TAPES = 4
 _OTHERS = 3
@@ -264,3 +284,146 @@ def _shown(where: Value, before: Run, after: Run) -> str:
 
 def _number(bits: int) -> str:
     return repr(struct.unpack("<d", struct.pack("<Q", bits))[0])
+
+
+# -- the report --------------------------------------------------------------------------------
+def describe_determinism(result: DeterminismResult) -> Report:
+    """The report of runs of a compiled sampler with chosen coins."""
+    headline = _determinism_headline(result)
+    checks = [
+        Check(
+            group="coins",
+            name=f"finding {i}",
+            outcome="finding",
+            looks_at="values as a function of chosen coins",
+            effect=finding,
+            reproduce=result.provenance.command,
+        )
+        for i, finding in enumerate(result.findings, 1)
+    ]
+    pyramid = Pyramid()
+    if result.findings:
+        pyramid.add(TRUST, "a value is not a function of coins of its own")
+    pyramid.leave_open(TRUST, "branches that the coins tried never took")
+    pyramid.leave_open(ALGORITHMS, "the law of the values")
+    return Report(
+        kind="determinism",
+        label="coins of a compiled sampler",
+        subject=f"library:{result.library}:{result.symbol}",
+        title=f"Coins of {result.symbol}",
+        verdict=result.verdict,
+        headline=headline,
+        meaning=(_determinism_meaning(result.verdict),),
+        checks=with_verdict(checks, result.verdict, headline),
+        sections=tuple(_determinism_sections(result)),
+        blind_spots=open_spots(result.cannot_rule_out),
+        hazards=pyramid.hazards(),
+        facts=fields_of(result, ("runs", "not_controlled")),
+        data=to_dict(result),
+        provenance=to_dict(result.provenance),
+        seconds=result.seconds,
+        command=result.provenance.command,
+    )
+
+
+def _determinism_headline(result: DeterminismResult) -> str:
+    name = f"{result.symbol} in {result.library.rpartition('/')[2]}"
+    runs = f"in {wording.count(result.runs)} runs with chosen coins"
+    if result.verdict == "finding":
+        first = result.findings[0] if result.findings else "no reason given"
+        return f"Finding: a value of {name} is not a function of coins of its own: {first}."
+    if result.verdict == "no-finding":
+        return f"No finding: {runs} each value of {name} was a function of coins of its own."
+    first, *others = result.not_controlled or ("no reason given",)
+    more = f"; and {len(others)} more" if others else ""
+    return (
+        f"Inconclusive: {runs}, something that {name} uses could not be controlled: {first}{more}."
+    )
+
+
+def _determinism_meaning(verdict: Verdict) -> Meaning:
+    if verdict == "finding":
+        says = (
+            "Something other than fresh coins decides a value, or several values share coins, so "
+            "noise may be predictable or repeat. Have the source examined before you use it; a "
+            "finding says nothing about intent."
+        )
+        return Meaning(heading="Values depend on more than coins of their own", says=says)
+    if verdict == "inconclusive":
+        says = (
+            "The function uses something that the auditor could not answer in its place, so the "
+            "runs cannot show where its values come from. This is neither a pass nor a finding."
+        )
+        return Meaning(heading="No verdict", says=says)
+    says = (
+        "With the same coins the function gave the same values, and no coin reached two of them, "
+        "in all runs. That is evidence against stored state and shared seeds, not a proof: other "
+        "coins were not tried, and whether the values follow the claimed law was not looked at "
+        "(dpaudit audit does that)."
+    )
+    return Meaning(heading="Each value came from coins of its own", says=says)
+
+
+def _determinism_sections(result: DeterminismResult) -> Iterator[Section]:
+    shared = {"yes": "yes: see what was found", "not decided": "not decided"}
+    shared["no"] = "none in these runs" if result.verdict == "no-finding" else ""
+    facts = [
+        ("Library", result.library),
+        ("Function", result.symbol),
+        ("Runs", wording.count(result.runs)),
+        ("Values with coins", wording.count(len(result.coin_bytes))),
+        ("Coins shared by values", shared[result.shared]),
+        ("Time", wording.seconds(result.seconds)),
+    ]
+    rows = tuple((name, value) for name, value in facts if value)
+    tested: list[Block] = [*file_facts(result.provenance)[:1], Facts(rows, terminal=("Runs",))]
+    tested += command_of(result.provenance, "To repeat this:")
+    yield Section(title="What was tested", blocks=tuple(tested))
+    found: Block = Text("No pair of runs with the same coins differed, and no coin reached two "
+                        "values.")  # fmt: skip
+    if result.findings:
+        found = Table(
+            columns=(Column("Finding", result.findings),),
+            caption="What is not a function of coins of its own",
+            marked=(True,) * len(result.findings),
+            terminal="Findings",
+        )
+    taken = () if not result.coin_bytes else (_bytes_table(result.coin_bytes),)
+    yield Section(title="What was found", blocks=(found, *taken))
+    says = "These calls and instructions were answered with the auditor’s coins, clock and process"
+    asked: Block = Text("The function asked for nothing.", terminal=True)
+    if result.sources:
+        asked = Table(
+            columns=(
+                Column("Asked for", tuple(result.sources)),
+                Column(
+                    "Times in one run", tuple(map(wording.count, result.sources.values())), True
+                ),
+            ),
+            caption="What the function asked for in one run",
+            ordered=True,
+            terminal="Asked for in one run",
+        )
+    yield Section(title="What was interposed", blocks=(Text(f"{says} number."), asked))
+    if result.not_controlled:
+        items = Table(
+            columns=(Column("Not controlled", result.not_controlled),),
+            caption="What was not answered in the function’s place",
+            terminal="Not controlled",
+        )
+        yield Section(title="What could not be controlled", blocks=(items,))
+    says = "This is less than a proof of the law: the runs are a few of all that are possible. It"
+    yield not_covered(says, result.cannot_rule_out)
+
+
+def _bytes_table(taken: tuple[CoinBytes, ...]) -> Table:
+    return Table(
+        columns=(
+            Column("Value", tuple(wording.count(t.value) for t in taken), True),
+            Column("Bytes of coins at least", tuple(wording.count(t.least) for t in taken), True),
+            Column("Bytes of coins at most", tuple(wording.count(t.most) for t in taken), True),
+        ),
+        caption="Bytes of coins that each value of a vector depends on, over all runs",
+        ordered=True,
+        terminal="Coins of each value of a vector",
+    )

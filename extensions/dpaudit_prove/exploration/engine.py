@@ -12,8 +12,7 @@ from typing import Any
 from dpaudit.errors import RefusedProgramError, UsageError
 from dpaudit.results.text import one_line
 from dpaudit_prove.exploration.graph import Graph
-from dpaudit_prove.exploration.law import ExactLaw
-from dpaudit_prove.exploration.solve import SCALE_BITS, Edge, exact_visits, lower_visits
+from dpaudit_prove.exploration.law import SCALE_BITS, Edge, ExactLaw, exact_visits, lower_visits
 from dpaudit_prove.interpreter.machine import Machine
 from dpaudit_prove.interpreter.sources import Sources
 from dpaudit_prove.interpreter.state import Pins
@@ -23,6 +22,7 @@ __all__ = [
     "DEFAULT_RESIDUAL",
     "Exploration",
     "Progress",
+    "ProofOptions",
     "Refusal",
     "explore",
     "law_of",
@@ -31,6 +31,33 @@ __all__ = [
 
 DEFAULT_RESIDUAL = Fraction(1, 1 << 40)
 Progress = Callable[[int, float], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProofOptions:
+    """How to look at a program.
+
+    Attributes:
+        args: positional arguments, after the neighbour if there are neighbours.
+        kwargs: arguments by name.
+        coins: "random", "numpy", or parameters that a generator is passed in by, comma-separated.
+        residual: stop when at most this probability is left.
+        tolerance: a law is the claimed one if their total variation is at most this; by default
+            twice the residual.
+        time_limit: seconds.
+        disjoint: also decide whether the returned values have coins of their own; a claim is then
+            about each value.
+        coin_count: also bound what the number of coins tells about the output.
+    """
+
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] | None = None
+    coins: str = ""
+    residual: Fraction = DEFAULT_RESIDUAL
+    tolerance: Fraction | None = None
+    time_limit: float | None = None
+    disjoint: bool = False
+    coin_count: bool = False
 
 
 @dataclass(frozen=True)
@@ -139,7 +166,7 @@ def law_of(graph: Graph) -> Exploration:
         return Exploration(_law({}, 1), graph, {}, False, False, 0.0, refusals)
     position = {number: i for i, number in enumerate(expanded)}
     edges = [
-        (position[i], position[b.to], b.high - b.low, _total(graph, i))
+        (position[i], position[b.to], b.high - b.low, graph.states[i].total)
         for i in expanded
         for b in graph.states[i].branches or ()
         if b.to in position
@@ -188,12 +215,6 @@ def _leading_out(graph: Graph) -> list[int]:
     return [i for i, s in enumerate(graph.states) if s.branches is not None and i in found]
 
 
-def _total(graph: Graph, number: int) -> int:
-    state = graph.states[number]
-    low, high = state.domains[state.register]
-    return high - low
-
-
 def _merged(edges: list[Edge]) -> list[Edge]:
     found: dict[tuple[int, int], tuple[int, int]] = {}
     for source, target, over, below in edges:
@@ -207,10 +228,10 @@ def _ends(graph: Graph, visits: Mapping[int, Fraction], *, exact: bool) -> dict[
     mass: dict[int, Fraction] = {}
     scale = 1 << SCALE_BITS
     for number, weight in visits.items():
-        total = _total(graph, number)
-        for branch in graph.states[number].branches or ():
+        state = graph.states[number]
+        for branch in state.branches or ():
             if branch.to < 0 or branch.to in graph.refusals:
-                share = weight * (branch.high - branch.low) / total
+                share = weight * (branch.high - branch.low) / state.total
                 if not exact:
                     share = Fraction(share.numerator * scale // share.denominator, scale)
                 mass[branch.to] = mass.get(branch.to, Fraction(0)) + share

@@ -1,10 +1,14 @@
-"""The states of a program and what leads from one to the next, explored by probability."""
+"""The states of a program and what leads from one to the next, explored by probability.
+
+Paths through them give coins that lead the program to a given output.
+"""
 
 from __future__ import annotations
 
 import heapq
+import math
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -15,14 +19,22 @@ import scipy.sparse.linalg
 
 from dpaudit.errors import DpauditError, RefusedProgramError, UsageError
 from dpaudit_prove.exploration.law import canonical_output
-from dpaudit_prove.interpreter.alarm import OutOfTimeError, alarm
-from dpaudit_prove.interpreter.execution import run, start
+from dpaudit_prove.interpreter.execution import OutOfTimeError, alarm, run, start
 from dpaudit_prove.interpreter.lazy import NeedSplit
 from dpaudit_prove.interpreter.machine import Machine, Raised
 from dpaudit_prove.interpreter.state import freeze, thaw
 from dpaudit_prove.interpreter.values import UNBOUND, Token
 
-__all__ = ["Branch", "Graph", "State"]
+__all__ = [
+    "Branch",
+    "Coin",
+    "Graph",
+    "State",
+    "branches_to",
+    "coins_of",
+    "likeliest_branches",
+    "path_to",
+]
 
 
 @dataclass(slots=True)
@@ -50,6 +62,17 @@ class State:
     register: int
     cuts: tuple[int, ...]
     branches: list[Branch] | None = None
+
+    @property
+    def total(self) -> int:
+        """How many values the register that is decided has."""
+        low, high = self.domains[self.register]
+        return high - low
+
+    def shares(self) -> Iterator[tuple[Branch, float]]:
+        """The branches, and nearly how probable each is here."""
+        for branch in self.branches or ():
+            yield branch, (branch.high - branch.low) / self.total
 
 
 @dataclass
@@ -210,13 +233,12 @@ class Graph:
             if self.states[number].branches is not None or -mass != waiting.get(number):
                 continue
             here = waiting.pop(number)
-            low, high = self.states[number].domains[self.states[number].register]
             undecided -= here
-            for branch in self.expand(number):
-                share = here * ((branch.high - branch.low) / (high - low))
+            self.expand(number)
+            for branch, share in self.states[number].shares():
                 if branch.to >= 0 and branch.to not in self.refusals:
-                    give(branch.to, share)
-                    undecided += share
+                    give(branch.to, here * share)
+                    undecided += here * share
             steps += 1
             if steps % 256 == 0 or undecided <= residual:  # the running difference is rounded
                 undecided = sum(waiting.values()) + sum(carried.values())
@@ -230,41 +252,27 @@ class Graph:
 
     def _flow(self, source: dict[int, float]) -> dict[int, float]:
         """Where mass that arrives at expanded states ends: at states not yet expanded."""
-        matrix, expanded, position = self.transition_matrix()
+        expanded = [i for i, s in enumerate(self.states) if s.branches is not None]
+        position = {number: i for i, number in enumerate(expanded)}
+        inside: list[tuple[int, int, float]] = []
+        outside: list[tuple[int, int, float]] = []
+        for i, number in enumerate(expanded):
+            for branch, share in self.states[number].shares():
+                if branch.to in position:
+                    inside.append((i, position[branch.to], share))
+                elif branch.to >= 0:
+                    outside.append((i, branch.to, share))
         given = np.zeros(len(expanded))
         for number, mass in source.items():
             given[position[number]] = mass
-        visits = _visits(matrix, given)
+        rows, columns, values = zip(*inside, strict=True) if inside else ((), (), ())
+        shape = len(expanded), len(expanded)
+        visits = _visits(scipy.sparse.csr_matrix((values, (rows, columns)), shape=shape), given)
         found: dict[int, float] = {}
-        for i, number in enumerate(expanded):
-            state = self.states[number]
-            weight = float(visits[i])
-            if not weight > 0:
-                continue
-            low, high = state.domains[state.register]
-            for branch in state.branches or ():
-                if branch.to >= 0 and branch.to not in position:
-                    share = weight * ((branch.high - branch.low) / (high - low))
-                    found[branch.to] = found.get(branch.to, 0.0) + share
+        for i, to, share in outside:
+            if visits[i] > 0:
+                found[to] = found.get(to, 0.0) + float(visits[i]) * share
         return found
-
-    def transition_matrix(self) -> tuple[Any, list[int], dict[int, int]]:
-        """The float matrix between expanded states, these states, and their positions."""
-        expanded = [i for i, s in enumerate(self.states) if s.branches is not None]
-        position = {number: i for i, number in enumerate(expanded)}
-        rows, columns, values = [], [], []
-        for i, number in enumerate(expanded):
-            state = self.states[number]
-            low, high = state.domains[state.register]
-            for branch in state.branches or ():
-                at = position.get(branch.to)
-                if at is not None:
-                    rows.append(i)
-                    columns.append(at)
-                    values.append((branch.high - branch.low) / (high - low))
-        size = len(expanded)
-        matrix = scipy.sparse.csr_matrix((values, (rows, columns)), shape=(size, size))
-        return matrix, expanded, position
 
     @property
     def started(self) -> Branch:
@@ -301,3 +309,109 @@ def _typed(value: Any) -> Hashable:
     if isinstance(value, tuple):
         return ("tuple", *[_typed(v) for v in value])
     return (type(value).__name__, value)
+
+
+@dataclass(frozen=True)
+class Coin:
+    """One request: how many values it could have, and which it has."""
+
+    count: int
+    value: int
+
+
+class _Node:
+    """A request, or a part of one; its interval shrinks as decisions are made."""
+
+    def __init__(self, low: int, high: int) -> None:
+        self.low, self.high = low, high
+        self.parts: tuple[int, _Node, _Node] | None = None
+        self.swapped: tuple[int, _Node] | None = None
+
+    def divided(self, m: int) -> tuple[_Node, _Node]:
+        if self.parts is None:
+            self.parts = (m, _Node(self.low // m, self.high // m), _Node(0, m))
+        return self.parts[1], self.parts[2]
+
+    def in_other_order(self, length: int) -> _Node:
+        if self.swapped is None:
+            self.swapped = (length, _Node(self.low, self.high))
+        return self.swapped[1]
+
+    def value(self, *, last: bool) -> int:
+        if self.swapped is not None:
+            length, inside = self.swapped
+            raw = inside.value(last=last).to_bytes(length, "little")
+            return int.from_bytes(raw, "big")
+        if self.parts is not None:
+            m, quotient, rest = self.parts
+            return m * quotient.value(last=last) + rest.value(last=last)
+        return self.high - 1 if last else self.low
+
+
+def coins_of(graph: Graph, branches: list[Branch], *, last: bool = False) -> list[Coin]:
+    """Coins that take the given branches, from the start; the smallest values, or the largest."""
+    requests: list[tuple[int, _Node]] = []
+    registers: list[_Node] = []
+    at = -1
+    for branch in branches:
+        if at >= 0:
+            node = registers[graph.states[at].register]
+            node.low, node.high = branch.low, branch.high
+        new = [_Node(0, count) for count in branch.requests]
+        requests += zip(branch.requests, new, strict=True)
+        registers = [_of(origin, registers, new) for origin in branch.registers]
+        at = branch.to
+    return [Coin(count, node.value(last=last)) for count, node in requests]
+
+
+def _of(origin: Any, registers: list[_Node], new: list[_Node]) -> _Node:
+    kind, at = origin[0], origin[1]
+    if kind in {"register", "new"}:
+        nodes = registers if kind == "register" else new
+        return nodes[int(at)]
+    inside = _of(origin[1], registers, new)
+    if kind == "swap":
+        return inside.in_other_order(origin[2])
+    quotient, rest = inside.divided(origin[2])
+    return quotient if kind == "div" else rest
+
+
+def likeliest_branches(graph: Graph) -> dict[int, tuple[float, int, Branch]]:
+    """For every target (a state, or -1 − output): cost, state before, and branch of a best path."""
+    first = graph.started
+    best: dict[int, tuple[float, int, Branch]] = {first.to: (0.0, -1, first)}
+    heap: list[tuple[float, int]] = [(0.0, first.to)]
+    done: set[int] = set()
+    while heap:
+        cost, number = heapq.heappop(heap)
+        if number in done or number < 0:
+            continue
+        done.add(number)
+        state = graph.states[number]
+        for branch in state.branches or ():
+            more = cost + math.log(state.total / (branch.high - branch.low))
+            if branch.to not in best or more < best[branch.to][0]:
+                best[branch.to] = (more, number, branch)
+                heapq.heappush(heap, (more, branch.to))
+    return best
+
+
+def path_to(graph: Graph, output: Hashable) -> list[Branch] | None:
+    """The branches of a likeliest path to an output; None if there is none."""
+    best = likeliest_branches(graph)
+    for number, value in enumerate(graph.outputs):
+        if value == output and type(value) is type(output) and -1 - number in best:
+            return branches_to(best, -1 - number)
+    return None
+
+
+def branches_to(best: dict[int, tuple[float, int, Branch]], target: int) -> list[Branch]:
+    """The path that `likeliest_branches` found to a target."""
+    path: list[Branch] = []
+    while True:
+        _, before, branch = best[target]
+        path.append(branch)
+        if before == -1:
+            break
+        target = before
+    return path[::-1]

@@ -1,26 +1,41 @@
-"""What an attribute of a value is: lookup along the classes, binding, super, properties."""
+"""What an attribute of a value is, and what the methods of Python's own values answer.
+
+A method answers with a value, a `Call` to make instead, or PENDING.
+"""
 
 from __future__ import annotations
 
 import functools
 import types
+from collections.abc import Set
 from typing import Any
 
 from dpaudit.errors import RefusedProgramError
 from dpaudit_prove.interpreter import lazy as lazies
-from dpaudit_prove.interpreter.classes import (
+from dpaudit_prove.interpreter import prelude
+from dpaudit_prove.interpreter.lazy import Lazy, LazyBytes
+from dpaudit_prove.interpreter.machine import GENERATORS, Machine, coin_attribute
+from dpaudit_prove.interpreter.natives import (
+    METHODS,
+    MUTATORS,
+    PURE_TYPES,
+    refuse_large_method,
+    why_refused,
+)
+from dpaudit_prove.interpreter.objects import (
+    NUMPY,
+    SEQUENCES,
     class_attribute,
+    concrete,
     has_own_replace,
     is_named_tuple,
     is_python_class,
+    is_simple,
+    key,
     python_method,
 )
-from dpaudit_prove.interpreter.coins import coin_attribute
-from dpaudit_prove.interpreter.lazy import Lazy, LazyBytes
-from dpaudit_prove.interpreter.machine import GENERATORS, Machine
-from dpaudit_prove.interpreter.natives import METHODS, PURE_TYPES, why_refused
-from dpaudit_prove.interpreter.plain import NUMPY
 from dpaudit_prove.interpreter.values import (
+    PENDING,
     UNBOUND,
     Bound,
     Call,
@@ -31,61 +46,68 @@ from dpaudit_prove.interpreter.values import (
     View,
 )
 
-__all__ = ["attribute"]
+__all__ = ["attribute", "call_method"]
 
 
 def attribute(vm: Machine, owner: Any, name: str) -> Any:
     """owner.name; a `Call` of the getter if it is a property."""
-    kind = type(owner)
-    if kind is CoinSource:
-        return coin_attribute(owner, name)
-    if kind is Lazy:
+    if type(owner) is Lazy:
         if name == "bit_length" and not lazies.compare("<", owner, 0):
             return NativeMethod(owner, name)
         owner = lazies.force(owner)
-        kind = type(owner)
+    kind = type(owner)
+    if kind is CoinSource:
+        return coin_attribute(owner, name)
     if kind is Super:
         return _super_attribute(vm, owner, name)
-    if kind is Generator:
-        if name in {"__next__", "send", "close"}:
-            return NativeMethod(owner, name)
-        raise RefusedProgramError(f"the attribute {name} of a generator")
     if isinstance(owner, types.ModuleType):
         return vm.outside(getattr(owner, name))
     if isinstance(owner, type):
         return _type_attribute(vm, owner, name)
-    if kind is View:
-        raise RefusedProgramError(f"the attribute {name} of a dict's view")
-    if kind is LazyBytes:
-        if name == "hex":
-            return NativeMethod(owner.data(), name)
-        raise RefusedProgramError(f"the attribute {name} of random bytes")
     if kind in METHODS:
-        if name in METHODS[kind]:
-            found = getattr(owner, name)
-            return NativeMethod(owner, name) if callable(found) else found
-        if not hasattr(owner, name):
-            raise AttributeError(f"'{kind.__name__}' object has no attribute '{name}'")
-        raise RefusedProgramError(f"the attribute {name} of a {kind.__name__}")
+        return _listed_attribute(owner, name)
+    if kind is Generator:
+        return _one_of(owner, name, "a generator", methods={"__next__", "send", "close"})
+    if kind is View:
+        return _one_of(owner, name, "a dict's view")
+    if kind is LazyBytes:
+        bits = owner.data() if name == "hex" else owner
+        return _one_of(bits, name, "random bytes", methods={"hex"})
     if isinstance(owner, NUMPY):
-        if name in {"item", "is_integer", "bit_count"}:
-            return NativeMethod(owner, name)
-        if name in {"real", "imag"}:
-            return getattr(owner, name)
-        raise RefusedProgramError(f"the attribute {name} of a numpy number")
-    if isinstance(owner, BaseException):
-        if name == "args":
-            return owner.args
-        if name in owner.__dict__:
-            return owner.__dict__[name]
-    if isinstance(owner, types.FunctionType) and name in {"__name__", "__qualname__"}:
-        return getattr(owner, name)
-    if isinstance(owner, GENERATORS):
-        known = hasattr(owner, name)
-        raise RefusedProgramError(
-            why_refused(getattr(owner, name, owner)) if known else f"{kind.__name__}.{name}"
-        )
+        methods, values = {"item", "is_integer", "bit_count"}, {"real", "imag"}
+        return _one_of(owner, name, "a numpy number", methods=methods, values=values)
     return _instance_attribute(vm, owner, name)
+
+
+def _one_of(
+    owner: Any,
+    name: str,
+    what: str,
+    *,
+    methods: Set[str] = frozenset(),
+    values: Set[str] = frozenset(),
+) -> Any:
+    """One of a few attributes.
+
+    Raises:
+        RefusedProgramError: another one.
+    """
+    if name in methods:
+        return NativeMethod(owner, name)
+    if name in values:
+        return getattr(owner, name)
+    raise RefusedProgramError(f"the attribute {name} of {what}")
+
+
+def _listed_attribute(owner: Any, name: str) -> Any:
+    """An attribute of one of Python's own values."""
+    kind = type(owner)
+    if name in METHODS[kind]:
+        found = getattr(owner, name)
+        return NativeMethod(owner, name) if callable(found) else found
+    if not hasattr(owner, name):
+        raise AttributeError(f"'{kind.__name__}' object has no attribute '{name}'")
+    raise RefusedProgramError(f"the attribute {name} of a {kind.__name__}")
 
 
 def _type_attribute(vm: Machine, cls: type, name: str) -> Any:
@@ -139,14 +161,30 @@ def _bind(vm: Machine, found: Any, owner: Any, name: str) -> Any:
 
 def _instance_attribute(vm: Machine, owner: Any, name: str) -> Any:
     kind = type(owner)
+    if isinstance(owner, BaseException):
+        if name == "args":
+            return owner.args
+        if name in owner.__dict__:
+            return owner.__dict__[name]
+    if isinstance(owner, types.FunctionType) and name in {"__name__", "__qualname__"}:
+        return getattr(owner, name)
+    if isinstance(owner, GENERATORS):
+        known = hasattr(owner, name)
+        raise RefusedProgramError(
+            why_refused(getattr(owner, name, owner)) if known else f"{kind.__name__}.{name}"
+        )
     if is_named_tuple(kind) and name in kind._fields:
         return getattr(owner, name)
     if is_named_tuple(kind) and name == "_replace" and has_own_replace(kind):
         return NativeMethod(owner, name)
     if not is_python_class(kind) and not isinstance(owner, BaseException):
         raise RefusedProgramError(f"the attribute {name} of a {kind.__module__}.{kind.__name__}")
-    if name == "__class__":
-        return kind
+    return kind if name == "__class__" else _found_attribute(vm, owner, name)
+
+
+def _found_attribute(vm: Machine, owner: Any, name: str) -> Any:
+    """An attribute by Python's own order: data descriptors, the object's own, the class's."""
+    kind = type(owner)
     if class_attribute(kind, "__getattribute__") is not object.__getattribute__:
         raise RefusedProgramError(f"{kind.__name__}.__getattribute__")
     found = class_attribute(kind, name)
@@ -165,3 +203,90 @@ def _instance_attribute(vm: Machine, owner: Any, name: str) -> Any:
     if python_method(kind, "__getattr__"):
         raise RefusedProgramError(f"{kind.__name__}.__getattr__")
     raise AttributeError(f"'{kind.__name__}' object has no attribute '{name}'")
+
+
+_MOVES_ITEMS = frozenset({"pop", "reverse", "copy", "clear", "__getitem__"})
+
+
+def call_method(vm: Machine, method: NativeMethod, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """The answer of owner.name(*args, **kwargs)."""
+    owner, name = method.owner, method.name
+    kind = type(owner)
+    refuse_large_method(owner, name, args)
+    if name.startswith("object."):
+        return object.__new__(args[0]) if name == "object.__new__" else None
+    if owner is int and name == "from_bytes":
+        return _from_bytes(args, kwargs)
+    if kind is Lazy:
+        return lazies.apply("bit_length", owner)
+    if name == "_replace":
+        return owner._replace(**{k: concrete(v) for k, v in kwargs.items()})
+    if kind is Generator:
+        return _of_generator(vm, owner, name, args)
+    if name in MUTATORS and kind in (list, dict, set):
+        vm.check_own(owner, f"{kind.__name__}.{name}")
+    if kind is list:
+        answer = _of_list(vm, owner, name, args, kwargs)
+        if answer is not UNBOUND:
+            return answer
+    if kind is dict:
+        return _of_dict(owner, name, args, kwargs)
+    if kind is str and name == "join" and not is_simple(args):
+        return Call(prelude.join, [owner, *args], kwargs)
+    of_a_set = kind in (set, frozenset)
+    if of_a_set and name != "add":
+        args = [a if type(a) in (set, frozenset, list, tuple, range) else concrete(a) for a in args]
+    if kind in (list, tuple):
+        owner = concrete(owner)
+    plain = [concrete(a, sets=of_a_set) for a in args]
+    return getattr(owner, name)(*plain, **{k: concrete(v) for k, v in kwargs.items()})
+
+
+def _of_list(
+    vm: Machine, owner: list[Any], name: str, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
+    """What a method that only moves items answers; UNBOUND of another one."""
+    if name in {"append", "insert"}:
+        where = [concrete(a) for a in args[:-1]]
+        return getattr(owner, name)(*where, vm.stored(args[-1]))
+    if name == "extend":
+        if type(args[0]) not in SEQUENCES:
+            raise RefusedProgramError("list.extend of an iterator: make it a list first")
+        return owner.extend([vm.stored(a) for a in args[0]])
+    if name in _MOVES_ITEMS:
+        return getattr(owner, name)(*[concrete(a) for a in args])
+    if name == "sort" and kwargs.get("key") is not None:
+        return Call(prelude.sort, [owner], kwargs)
+    return UNBOUND
+
+
+def _of_dict(owner: dict[Any, Any], name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    if name in {"keys", "values", "items"}:
+        return View(owner, name)
+    if name == "update":
+        if args and type(args[0]) is not dict:
+            raise RefusedProgramError("dict.update of something else than a dict")
+        return owner.update(*args, **kwargs)
+    if args:
+        args = [key(args[0]), *args[1:]]
+    return getattr(owner, name)(*args)
+
+
+def _of_generator(vm: Machine, generator: Generator, name: str, args: list[Any]) -> Any:
+    if name == "close":
+        if generator.frame is not None and generator.started and generator.frame.blocks:
+            raise RefusedProgramError("close() of a generator inside try")
+        generator.frame = None
+        return None
+    if generator.frame is None:
+        raise StopIteration
+    vm.resume_generator(generator, ("next", UNBOUND), *args)
+    return PENDING
+
+
+def _from_bytes(args: list[Any], kwargs: dict[str, Any]) -> Any:
+    order = concrete(args[1] if len(args) > 1 else kwargs.get("byteorder", "big"))
+    if type(args[0]) is LazyBytes and not kwargs.get("signed") and order in {"big", "little"}:
+        return args[0].whole(order)
+    plain = [concrete(a) for a in args]
+    return int.from_bytes(*plain, **{k: concrete(v) for k, v in kwargs.items()})

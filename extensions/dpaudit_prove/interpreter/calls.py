@@ -1,35 +1,50 @@
-"""Calls: of interpreted functions, of classes, and of Python's own functions."""
+# ruff: noqa: ARG001 (functions of one signature)
+"""Calls: of interpreted functions, of classes, and of Python's own functions.
+
+Builtins that look at the machine's own values are in `ANSWERED`: each answers with a value, with a
+`Call` that is to be made in its place, or with PENDING.
+"""
 
 from __future__ import annotations
 
+import ast
+import dataclasses
 import functools
 import os
 import random
 import types
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
 from dpaudit.errors import RefusedProgramError
 from dpaudit_prove.interpreter import lazy as lazies
 from dpaudit_prove.interpreter import prelude
-from dpaudit_prove.interpreter.arguments import bind, fill_dataclass
-from dpaudit_prove.interpreter.classes import (
+from dpaudit_prove.interpreter.attributes import attribute, call_method
+from dpaudit_prove.interpreter.code import Code
+from dpaudit_prove.interpreter.lazy import Lazy, LazyBytes
+from dpaudit_prove.interpreter.machine import Machine, Mode, draw
+from dpaudit_prove.interpreter.natives import (
+    MONOTONE,
+    PRELUDE,
+    PURE,
+    PURE_TYPES,
+    refuse_large_call,
+    why_refused,
+)
+from dpaudit_prove.interpreter.objects import (
+    advance,
     class_attribute,
+    concrete,
     is_named_tuple,
     is_plain_exception,
     is_python_class,
+    is_simple,
+    iterator_of,
     python_method,
+    truth,
     type_of,
 )
-from dpaudit_prove.interpreter.code import Code
-from dpaudit_prove.interpreter.coins import draw
-from dpaudit_prove.interpreter.functions import ANSWERED
-from dpaudit_prove.interpreter.lazy import Lazy, LazyBytes
-from dpaudit_prove.interpreter.machine import Machine, Mode
-from dpaudit_prove.interpreter.methods import call_method
-from dpaudit_prove.interpreter.natives import MONOTONE, PRELUDE, PURE, PURE_TYPES, why_refused
-from dpaudit_prove.interpreter.plain import concrete, is_simple, truth
-from dpaudit_prove.interpreter.sizes import refuse_large_call
 from dpaudit_prove.interpreter.values import (
     PENDING,
     UNBOUND,
@@ -40,11 +55,13 @@ from dpaudit_prove.interpreter.values import (
     CoinMethod,
     CoinSource,
     Frame,
+    Generator,
     NativeMethod,
+    SequenceIterator,
     View,
 )
 
-__all__ = ["invoke", "settle"]
+__all__ = ["ANSWERED", "bind", "fill_dataclass", "invoke", "settle"]
 
 _BUILDERS = frozenset({list, tuple, set, dict})
 _SIZED = frozenset({list, tuple, dict, set, frozenset, str, bytes, range})
@@ -234,3 +251,249 @@ def _native_object(cls: type, args: list[Any], kwargs: _Kwargs) -> Any:
     refuse_large_call(cls, args)
     plain, named = _concrete(args, kwargs, sets=cls in (set, frozenset))
     return cls(*plain, **named)
+
+
+def _isinstance(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
+    value, classes = args
+    for cls in classes if isinstance(classes, tuple) else (classes,):
+        check = python_method(type(cls), "__instancecheck__")
+        if check and check.__module__ not in {"abc", "typing"}:
+            raise RefusedProgramError(f"isinstance with {cls.__name__}, whose class decides it")
+    kind = type_of(value)
+    return isinstance(value, classes) if kind is type(value) else issubclass(kind, classes)
+
+
+def _issubclass(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
+    return issubclass(args[0], args[1])
+
+
+def _getattr(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
+    try:
+        return attribute(vm, args[0], args[1])
+    except AttributeError:
+        if len(args) < 3:
+            raise
+        return args[2]
+
+
+def _hasattr(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
+    try:
+        attribute(vm, args[0], args[1])
+    except AttributeError:
+        return False
+    return True
+
+
+def _next(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
+    iterator = args[0]
+    default = args[1] if len(args) > 1 else UNBOUND
+    value: Any = UNBOUND
+    if type(iterator) is SequenceIterator:
+        value = advance(iterator)
+    elif type(iterator) is not Generator:
+        raise RefusedProgramError(f"next() of a {type(iterator).__name__}")
+    elif iterator.frame is not None:
+        vm.resume_generator(iterator, ("next", default))
+        return PENDING
+    if value is UNBOUND:
+        if default is UNBOUND:
+            raise StopIteration
+        return default
+    return value
+
+
+def _iter(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
+    if len(args) != 1:
+        raise RefusedProgramError("iter() with a sentinel")
+    return iterator_of(args[0])
+
+
+def _callable(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
+    value = args[0]
+    if isinstance(value, (Closure, Bound, NativeMethod, CoinMethod)):
+        return True
+    return not isinstance(value, CoinSource) and callable(value)
+
+
+def _sum(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
+    if type(args[0]) not in (list, tuple, range, View):
+        return Call(prelude.sum_, args, kwargs)
+    refuse_large_call(sum, args)
+    plain = [concrete(a) for a in args]
+    return sum(*plain, **{k: concrete(v) for k, v in kwargs.items()})
+
+
+def _order(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
+    scores, reverse = [concrete(a) for a in args]
+    return sorted(range(len(scores)), key=scores.__getitem__, reverse=reverse)
+
+
+def _order_or_refuse(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
+    try:
+        return _order(vm, args, kwargs)
+    except TypeError as error:
+        raise RefusedProgramError("list.sort of what has no order: use sorted()") from error
+
+
+def _matches_sequence(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
+    kind = type_of(args[0])
+    if issubclass(kind, (list, tuple, range)):
+        return True
+    if is_python_class(kind) and issubclass(kind, Sequence):
+        raise RefusedProgramError(f"a pattern in brackets for a {kind.__name__}: use an if")
+    return False
+
+
+def _matches_class(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
+    if not isinstance(args[1], type):
+        raise TypeError("called match pattern must be a class")
+    return _isinstance(vm, args, kwargs)
+
+
+def _matches_itself(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
+    if args[1] not in _MATCH_SELF:
+        raise RefusedProgramError("a class pattern with attributes: use isinstance() and an if")
+    return _isinstance(vm, args, kwargs)
+
+
+_MATCH_SELF = (bool, bytes, dict, float, frozenset, int, list, set, str, tuple)
+
+
+def _update_wrapper(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
+    """What `functools.wraps` does: of a closure neither name nor documentation can be read here."""
+    if type(args[0]) is not Closure:
+        raise RefusedProgramError("functools.wraps of a function that outlives the call")
+    return args[0]
+
+
+def _object_setattr(vm: Machine, args: list[Any], kwargs: _Kwargs) -> Any:
+    owner, name, value = args
+    vm.check_own(owner, f"{name} = …")
+    if not is_python_class(type(owner)):
+        raise RefusedProgramError("object.__setattr__ of one of Python's own values")
+    object.__setattr__(owner, name, value)
+
+
+ANSWERED: dict[int, Callable[[Machine, list[Any], _Kwargs], Any]] = {
+    id(isinstance): _isinstance,
+    id(issubclass): _issubclass,
+    id(getattr): _getattr,
+    id(hasattr): _hasattr,
+    id(next): _next,
+    id(iter): _iter,
+    id(callable): _callable,
+    id(sum): _sum,
+    id(prelude.order): _order,
+    id(prelude.order_or_refuse): _order_or_refuse,
+    id(prelude.matches_sequence): _matches_sequence,
+    id(prelude.matches_class): _matches_class,
+    id(prelude.matches_itself): _matches_itself,
+    id(object.__setattr__): _object_setattr,
+    id(functools.update_wrapper): _update_wrapper,
+}
+
+
+class _Layout:
+    """Which variable each parameter is."""
+
+    def __init__(self, parameters: ast.arguments) -> None:
+        only = [a.arg for a in parameters.posonlyargs]
+        self.positional = only + [a.arg for a in parameters.args]
+        at = len(self.positional)
+        self.vararg = self.kwarg = None
+        if parameters.vararg:
+            self.vararg, at = at, at + 1
+        self.keyword_only = {a.arg: at + i for i, a in enumerate(parameters.kwonlyargs)}
+        at += len(parameters.kwonlyargs)
+        if parameters.kwarg:
+            self.kwarg = at
+        self.by_name = {n: i for i, n in enumerate(self.positional) if i >= len(only)}
+        self.by_name |= self.keyword_only
+
+
+_LAYOUTS: dict[Code, _Layout] = {}
+
+
+def bind(
+    frame: Frame,
+    args: list[Any],
+    kwargs: dict[str, Any],
+    *,
+    defaults: tuple[Any, ...],
+    keyword_defaults: dict[str, Any],
+    name: str,
+) -> None:
+    """Fill a new frame's parameters.
+
+    Raises:
+        TypeError: the arguments do not fit, as in Python.
+    """
+    layout = _LAYOUTS.get(frame.code)
+    if layout is None:
+        layout = _LAYOUTS[frame.code] = _Layout(frame.code.parameters)
+    variables = frame.locals
+    count = len(layout.positional)
+    for i, value in enumerate(args[:count]):
+        variables[i] = value
+    if layout.vararg is not None:
+        variables[layout.vararg] = tuple(args[count:])
+    elif len(args) > count:
+        raise TypeError(f"{name}() takes {count} positional arguments but {len(args)} were given")
+    extra: dict[str, Any] = {}
+    for key, value in kwargs.items():
+        at = layout.by_name.get(key)
+        if at is None:
+            if layout.kwarg is None:
+                raise TypeError(f"{name}() got an unexpected keyword argument '{key}'")
+            extra[key] = value
+        elif variables[at] is not UNBOUND:
+            raise TypeError(f"{name}() got multiple values for argument '{key}'")
+        else:
+            variables[at] = value
+    if layout.kwarg is not None:
+        variables[layout.kwarg] = extra
+    _fill_defaults(variables, layout, defaults, keyword_defaults, name)
+
+
+def _fill_defaults(
+    variables: list[Any], layout: _Layout, defaults: tuple[Any, ...], named: _Kwargs, name: str
+) -> None:
+    first = len(layout.positional) - len(defaults)
+    for i, parameter in enumerate(layout.positional):
+        if variables[i] is UNBOUND:
+            if i < first:
+                raise TypeError(f"{name}() missing the argument '{parameter}'")
+            variables[i] = defaults[i - first]
+    for key, at in layout.keyword_only.items():
+        if variables[at] is UNBOUND:
+            if key not in named:
+                raise TypeError(f"{name}() missing the keyword argument '{key}'")
+            variables[at] = named[key]
+
+
+def fill_dataclass(
+    made: Any, args: list[Any], kwargs: dict[str, Any], *, outside: Callable[[Any], Any]
+) -> None:
+    """What the __init__ that `dataclass` writes does, before __post_init__.
+
+    Raises:
+        TypeError: the arguments do not fit, as in Python.
+    """
+    fields = [f for f in dataclasses.fields(made) if f.init]
+    positional = [f for f in fields if not f.kw_only]
+    if len(args) > len(positional):
+        raise TypeError(f"{type(made).__name__}() takes {len(positional)} arguments")
+    given = {f.name: a for f, a in zip(positional, args, strict=False)}
+    if any(k in given or k not in {f.name for f in fields} for k in kwargs):
+        raise TypeError(f"{type(made).__name__}() got an unexpected argument")
+    given.update(kwargs)
+    for field in dataclasses.fields(made):
+        if field.name in given:
+            value = given[field.name]
+        elif field.default is not dataclasses.MISSING:
+            value = outside(field.default)
+        elif field.default_factory in (list, dict, set, tuple):
+            value = field.default_factory()
+        else:
+            raise TypeError(f"{type(made).__name__}() misses the argument {field.name}")
+        object.__setattr__(made, field.name, value)

@@ -1,4 +1,4 @@
-"""A function as instructions of a small stack machine, with what is alive at each."""
+"""A function as instructions of a small stack machine: names, jumps, what is alive."""
 
 from __future__ import annotations
 
@@ -6,7 +6,16 @@ import ast
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["JUMPS", "Code", "liveness"]
+__all__ = [
+    "COMPREHENSIONS",
+    "JUMPS",
+    "Code",
+    "Emitter",
+    "Scope",
+    "liveness",
+    "parameter_names",
+    "resolved_scope",
+]
 
 Instruction = tuple[str, Any]
 _BRANCHES = frozenset({"JUMP", "JIF", "JIT", "JIF_KEEP", "JIT_KEEP", "FOR_ITER"})
@@ -58,3 +67,284 @@ def liveness(instructions: list[Instruction], handler: list[int | None]) -> list
                 live[i] = frozenset(after)
                 changed = True
     return live
+
+
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+class Scope:
+    """The names that a function-like node binds, declares and reads, and its inner scopes."""
+
+    def __init__(self, node: ast.AST, parent: Scope | None) -> None:
+        self.node, self.parent = node, parent
+        self.bound: dict[str, None] = {}
+        self.reads: set[str] = set()
+        self.globals: set[str] = set()
+        self.nonlocals: set[str] = set()
+        self.inner: dict[int, Scope] = {}
+        self.free: set[str] = set()
+        self.captured: set[str] = set()
+        self.yields = False
+
+    def bind(self, name: str) -> None:
+        if name in self.globals or name in self.nonlocals:
+            return
+        self.bound[name] = None
+
+
+class _Names(ast.NodeVisitor):
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if isinstance(node.ctx, ast.Load):
+            self.scope.reads.add(node.id)
+            if node.id == "super":
+                self.scope.reads.add("__class__")
+        else:
+            self.scope.bind(node.id)
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
+        scope = self.scope
+        while isinstance(scope.node, COMPREHENSIONS):
+            scope.reads.add(node.target.id)
+            if scope.parent is None:
+                break
+            scope = scope.parent
+        scope.bind(node.target.id)
+        self.visit(node.value)
+
+    def visit_alias(self, node: ast.alias) -> None:
+        self.scope.bind((node.asname or node.name).partition(".")[0])
+
+    def _yield(self, node: ast.Yield | ast.YieldFrom) -> None:
+        self.scope.yields = True
+        self.generic_visit(node)
+
+    visit_Yield = visit_YieldFrom = _yield
+
+    def _each(self, *nodes: ast.AST | None) -> None:
+        for node in nodes:
+            if node is not None:
+                self.visit(node)
+
+    def visit_Lambda(self, node: ast.Lambda | ast.FunctionDef) -> None:
+        self._each(*node.args.defaults, *node.args.kw_defaults)
+        self.scope.inner[id(node)] = _scope_of(node, self.scope)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        self.scope.bind(node.name)
+        self._each(*node.decorator_list)
+        self.visit_Lambda(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:  # refused: what is inside never runs
+        self.scope.bind(node.name)
+        self._each(*node.decorator_list, *node.bases, *node.keywords)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:  # refused as well
+        self.scope.bind(node.name)
+        self._each(*node.decorator_list, *node.args.defaults, *node.args.kw_defaults)
+
+    def _captured(self, node: Any) -> None:
+        if node.name:
+            self.scope.bind(node.name)
+        self.generic_visit(node)
+
+    visit_ExceptHandler = visit_MatchAs = visit_MatchStar = _captured
+
+    def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
+        if node.rest:
+            self.scope.bind(node.rest)
+        self.generic_visit(node)
+
+    def _comprehension(self, node: Any) -> None:
+        self.visit(node.generators[0].iter)
+        self.scope.inner[id(node)] = _scope_of(node, self.scope)
+
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
+
+
+def parameter_names(arguments: ast.arguments) -> list[str]:
+    """The parameters, in the order of a function's variables."""
+    found = [a.arg for a in [*arguments.posonlyargs, *arguments.args]]
+    if arguments.vararg:
+        found.append(arguments.vararg.arg)
+    found += [a.arg for a in arguments.kwonlyargs]
+    if arguments.kwarg:
+        found.append(arguments.kwarg.arg)
+    return found
+
+
+def _scope_of(node: Any, parent: Scope | None) -> Scope:
+    scope = Scope(node, parent)
+    names = _Names(scope)
+    if isinstance(node, COMPREHENSIONS):
+        scope.bind(".0")
+        for i, generator in enumerate(node.generators):
+            names.visit(generator.target)
+            if i:
+                names.visit(generator.iter)
+            for test in generator.ifs:
+                names.visit(test)
+        if isinstance(node, ast.DictComp):
+            names.visit(node.key)
+            names.visit(node.value)
+        else:
+            names.visit(node.elt)
+    else:
+        declared = _Declared(scope)
+        body = node.body if isinstance(node.body, list) else [node.body]
+        for statement in body:
+            declared.visit(statement)
+        for name in parameter_names(node.args):
+            scope.bind(name)
+        for statement in body:
+            names.visit(statement)
+    return scope
+
+
+class _Declared(ast.NodeVisitor):
+    """Global and nonlocal declarations of one function, before anything else is read."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+
+    def visit_Global(self, node: ast.Global) -> None:
+        self.scope.globals.update(node.names)
+
+    def visit_Nonlocal(self, node: ast.Nonlocal) -> None:
+        self.scope.nonlocals.update(node.names)
+        self.scope.reads.update(node.names)
+
+    def _skip(self, node: ast.AST) -> None:
+        """What is inside has declarations of its own."""
+
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = visit_Lambda = _skip
+
+
+def resolved_scope(node: ast.AST, free: frozenset[str]) -> Scope:
+    """The scope of a function, with those inside it; `free` are the names of its closure."""
+    scope = _scope_of(node, None)
+    _resolve(scope, free)
+    return scope
+
+
+def _resolve(scope: Scope, outside: frozenset[str]) -> None:
+    """Find the free names of every scope; `outside` are free names of the outermost function."""
+    for inner in scope.inner.values():
+        _resolve(inner, outside)
+        for name in inner.free:
+            if name in scope.bound:
+                scope.captured.add(name)
+            elif name not in scope.globals:
+                scope.free.add(name)
+    for name in scope.reads | scope.nonlocals:
+        if name in scope.bound or name in scope.globals:
+            continue
+        above = scope.parent
+        while above is not None and name not in above.bound:
+            if name in above.globals:
+                break
+            above = above.parent
+        if (above is not None and name in above.bound) or (above is None and name in outside):
+            scope.free.add(name)
+
+
+_OF_COMPREHENSIONS = ast.arguments(
+    posonlyargs=[ast.arg(arg=".0")], args=[], vararg=None, kwonlyargs=[], kw_defaults=[],
+    kwarg=None, defaults=[],
+)  # fmt: skip
+
+
+class Emitter:
+    """The code of a scope, while it is made; it begins with what captures parameters.
+
+    `unwind` are the blocks that a jump out of here leaves, outermost first: kind and data.
+    `handlers` are the labels of the handlers around it.
+    """
+
+    def __init__(self, scope: Scope, filename: str, name: str, owner: str | None) -> None:
+        self.scope, self.filename, self.owner = scope, filename, owner
+        node: Any = scope.node
+        parameters = _OF_COMPREHENSIONS if isinstance(node, COMPREHENSIONS) else node.args
+        first = parameter_names(parameters)
+        slots = first + [n for n in scope.bound if n not in first and n not in scope.captured]
+        own = [n for n in scope.bound if n in scope.captured]
+        self.code = Code(
+            name=name,
+            filename=filename,
+            parameters=parameters,
+            slots=slots,
+            cells=own + sorted(scope.free),
+            free=sorted(scope.free),
+            is_generator=scope.yields or isinstance(node, ast.GeneratorExp),
+        )
+        self.slot = {name: i for i, name in enumerate(slots)}
+        self.cell = {name: i for i, name in enumerate(self.code.cells)}
+        self.handlers: list[int] = []
+        self.unwind: list[tuple[str, Any]] = []
+        self.line = getattr(node, "lineno", 0)
+        self._labels: list[int | None] = []
+        self._handler_at: list[int | None] = []
+        for name in first:
+            if name in scope.captured:
+                self.emit("LOAD_FAST", self.slot[name])
+                self.emit("STORE_CELL", self.cell[name])
+
+    def emit(self, op: str, arg: Any = None) -> None:
+        """Add an instruction; the argument of a jump is a label."""
+        self.code.instructions.append((op, arg))
+        self.code.lines.append(self.line)
+        self._handler_at.append(self.handlers[-1] if self.handlers else None)
+
+    def refuse(self, what: str) -> None:
+        """Add what refuses the program if it comes here."""
+        self.emit("REFUSE", f"{what} is not supported")
+
+    def label(self) -> int:
+        """A new place to jump to."""
+        self._labels.append(None)
+        return len(self._labels) - 1
+
+    def place(self, label: int) -> None:
+        """Say that a label is here."""
+        self._labels[label] = len(self.code.instructions)
+
+    def hidden_slot(self) -> int:
+        """A variable without a name."""
+        self.code.slots.append(f".h{len(self.code.slots)}")
+        return len(self.code.slots) - 1
+
+    def attribute(self, op: str, name: str) -> None:
+        """Load or store an attribute."""
+        if self.owner and name.startswith("__") and not name.endswith("__"):
+            name = f"_{self.owner.lstrip('_')}{name}"  # a class's private name
+        self.emit(op, name)
+
+    def load(self, name: str) -> None:
+        """Load a variable."""
+        if name in self.cell:
+            self.emit("LOAD_CELL", self.cell[name])
+        elif name in self.slot and name in self.scope.bound:
+            self.emit("LOAD_FAST", self.slot[name])
+        else:
+            self.emit("LOAD_GLOBAL", name)
+
+    def store(self, name: str) -> None:
+        """Store a variable."""
+        if name in self.cell:
+            self.emit("STORE_CELL", self.cell[name])
+        elif name in self.scope.globals:
+            self.emit("STORE_GLOBAL", name)
+        else:
+            self.emit("STORE_FAST", self.slot[name])
+
+    def finished(self) -> Code:
+        """The code, with places for labels."""
+        where = self._labels
+        self.code.instructions = [
+            (op, where[arg]) if op in JUMPS else (op, arg) for op, arg in self.code.instructions
+        ]
+        handler = [None if label is None else where[label] for label in self._handler_at]
+        self.code.live = liveness(self.code.instructions, handler)
+        return self.code

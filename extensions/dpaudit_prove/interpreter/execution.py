@@ -1,15 +1,18 @@
-"""Runs a program's instructions until it ends or a coin must be decided."""
+"""Runs a program's instructions until it ends, a coin must be decided, or a deadline comes."""
 
 from __future__ import annotations
 
 import ast
 import functools
+import signal
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from dpaudit.errors import RefusedProgramError
 from dpaudit_prove.interpreter import prelude
-from dpaudit_prove.interpreter.alarm import OutOfTimeError
 from dpaudit_prove.interpreter.code import Code
 from dpaudit_prove.interpreter.instructions import INSTRUCTIONS
 from dpaudit_prove.interpreter.lazy import NeedSplit
@@ -17,7 +20,7 @@ from dpaudit_prove.interpreter.machine import Machine
 from dpaudit_prove.interpreter.state import freeze, thaw
 from dpaudit_prove.interpreter.values import UNBOUND, Frame
 
-__all__ = ["run", "start"]
+__all__ = ["OutOfTimeError", "alarm", "run", "start"]
 
 _LONGEST = 3_000_000
 _BETWEEN_LOOKS = 256  # at the clock
@@ -91,3 +94,41 @@ def _place(vm: Machine, code: Code, pc: int) -> str:
             break
         code, pc = frame.code, frame.pc - 1
     return f"{code.filename}:{code.lines[pc]}: " if code.filename else ""
+
+
+_LATER = 0.5
+
+
+class OutOfTimeError(BaseException):
+    """The deadline came while a program ran; no program may catch this. `where` says which line."""
+
+    where = ""
+
+
+@contextmanager
+def alarm(deadline: float | None) -> Iterator[None]:
+    """Raise OutOfTimeError soon after a deadline (of `time.monotonic`).
+
+    The machine looks at the clock between instructions. This is for one that does not end: it
+    reaches all of Python's own operations that look for signals. It does nothing outside the main
+    thread, or where somebody else has set an alarm.
+    """
+    if (
+        deadline is None
+        or threading.current_thread() is not threading.main_thread()
+        or not hasattr(signal, "setitimer")
+        or signal.getitimer(signal.ITIMER_REAL)[0]
+    ):
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, _ring)
+    signal.setitimer(signal.ITIMER_REAL, max(deadline - time.monotonic(), 0) + _LATER)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _ring(*_: Any) -> None:
+    raise OutOfTimeError

@@ -1,4 +1,9 @@
-"""Expressions and targets as instructions."""
+"""Expressions, targets and patterns of `match` as instructions.
+
+Names in a pattern are stored after the whole of it has matched, as CPython does. Patterns whose
+meaning is the class's own (mappings, attributes) are refused where they are reached, with what to
+write instead.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from dpaudit_prove.interpreter.code import Code
-from dpaudit_prove.interpreter.emitter import Emitter
+from dpaudit_prove.interpreter import prelude
+from dpaudit_prove.interpreter.code import Code, Emitter
 
-__all__ = ["BINARY", "assign", "expr", "function", "lambda_code", "loop", "value"]
+__all__ = ["BINARY", "assign", "expr", "function", "lambda_code", "loop", "pattern", "value"]
 
 BINARY = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
@@ -31,8 +36,11 @@ def expr(out: Emitter, *nodes: ast.expr) -> None:
     for node in nodes:
         before = out.line
         out.line = getattr(node, "lineno", before)
-        emit = _EXPRESSIONS.get(type(node))
-        if emit:
+        if parts := _OPERATIONS.get(type(node)):
+            operands, *instruction = parts(node)
+            expr(out, *operands)
+            out.emit(*instruction)
+        elif emit := _EXPRESSIONS.get(type(node)):
             emit(out, node)
         else:
             out.refuse(f"the expression {type(node).__name__}")
@@ -41,7 +49,7 @@ def expr(out: Emitter, *nodes: ast.expr) -> None:
 
 def value(out: Emitter, node: ast.expr | None) -> None:
     """Push the value of an expression, or None where there is none."""
-    expr(out, node or ast.Constant(None))
+    expr(out, node or _NONE)
 
 
 @contextmanager
@@ -78,10 +86,6 @@ def assign(out: Emitter, target: ast.expr) -> None:
             out.refuse(f"assignment to {type(target).__name__}")
 
 
-def _constant(out: Emitter, node: ast.Constant) -> None:
-    out.emit("LOAD_CONST", node.value)
-
-
 def _name(out: Emitter, node: ast.Name) -> None:
     out.load(node.id)
 
@@ -90,11 +94,6 @@ def _named_expr(out: Emitter, node: ast.NamedExpr) -> None:
     expr(out, node.value)
     out.emit("DUP")
     out.store(node.target.id)
-
-
-def _unary_op(out: Emitter, node: ast.UnaryOp) -> None:
-    expr(out, node.operand)
-    out.emit("UNARY", _UNARY[type(node.op)])
 
 
 def _bool_op(out: Emitter, node: ast.BoolOp) -> None:
@@ -143,11 +142,6 @@ def _attribute(out: Emitter, node: ast.Attribute) -> None:
     out.attribute("LOAD_ATTR", node.attr)
 
 
-def _joined_str(out: Emitter, node: ast.JoinedStr) -> None:
-    expr(out, *node.values)
-    out.emit("BUILD_STRING", len(node.values))
-
-
 def function(out: Emitter, code: Code, arguments: ast.arguments | None = None) -> None:
     """Make a function of some code, with the values of its defaults."""
     keywords: list[str] = []
@@ -160,22 +154,6 @@ def function(out: Emitter, code: Code, arguments: ast.arguments | None = None) -
                 keywords.append(parameter.arg)
     captured = tuple(out.cell[name] for name in code.free)
     out.emit("MAKE_FUNCTION", (code, len(defaults), tuple(keywords), captured))
-
-
-def _bin_op(out: Emitter, node: ast.BinOp) -> None:
-    expr(out, node.left, node.right)
-    out.emit("BINARY", BINARY[type(node.op)])
-
-
-def _subscript(out: Emitter, node: ast.Subscript) -> None:
-    expr(out, node.value, node.slice)
-    out.emit("LOAD_SUB")
-
-
-def _slice(out: Emitter, node: ast.Slice) -> None:
-    for part in (node.lower, node.upper, node.step):
-        value(out, part)
-    out.emit("BUILD_SLICE")
 
 
 def _elements(out: Emitter, node: ast.Tuple | ast.List | ast.Set) -> None:
@@ -209,16 +187,6 @@ def _dict(out: Emitter, node: ast.Dict) -> None:
         else:
             expr(out, key, held)
             out.emit("MAP_ADD", 3)
-
-
-def _formatted_value(out: Emitter, node: ast.FormattedValue) -> None:
-    expr(out, node.value, node.format_spec or ast.Constant(""))
-    out.emit("FORMAT", node.conversion)
-
-
-def _yield(out: Emitter, node: ast.Yield) -> None:
-    value(out, node.value)
-    out.emit("YIELD")
 
 
 def _yield_from(out: Emitter, node: ast.YieldFrom) -> None:
@@ -314,19 +282,31 @@ def _generators(out: Emitter, node: Any, index: int, kind: str | None) -> None:
         out.emit("JUMP", top)
 
 
+_NONE = ast.Constant(None)
+_OPERATIONS: dict[type[ast.expr], Callable[[Any], tuple[Any, ...]]] = {
+    ast.BinOp: lambda node: ([node.left, node.right], "BINARY", BINARY[type(node.op)]),
+    ast.Constant: lambda node: ([], "LOAD_CONST", node.value),
+    ast.FormattedValue: lambda node: (
+        [node.value, node.format_spec or ast.Constant("")], "FORMAT", node.conversion
+    ),
+    ast.JoinedStr: lambda node: (node.values, "BUILD_STRING", len(node.values)),
+    ast.Slice: lambda node: (
+        [part or _NONE for part in (node.lower, node.upper, node.step)], "BUILD_SLICE"
+    ),
+    ast.Subscript: lambda node: ([node.value, node.slice], "LOAD_SUB"),
+    ast.UnaryOp: lambda node: ([node.operand], "UNARY", _UNARY[type(node.op)]),
+    ast.Yield: lambda node: ([node.value or _NONE], "YIELD"),
+}  # fmt: skip
+"""Expressions that are one instruction after the values of some others."""
 _EXPRESSIONS: dict[type[ast.expr], Callable[[Emitter, Any], None]] = {
     ast.Attribute: _attribute,
-    ast.BinOp: _bin_op,
     ast.BoolOp: _bool_op,
     ast.Call: _call,
     ast.Compare: _compare,
-    ast.Constant: _constant,
     ast.Dict: _dict,
     ast.DictComp: _comprehension,
-    ast.FormattedValue: _formatted_value,
     ast.GeneratorExp: _comprehension,
     ast.IfExp: _if_exp,
-    ast.JoinedStr: _joined_str,
     ast.Lambda: _lambda,
     ast.List: _elements,
     ast.ListComp: _comprehension,
@@ -334,10 +314,101 @@ _EXPRESSIONS: dict[type[ast.expr], Callable[[Emitter, Any], None]] = {
     ast.NamedExpr: _named_expr,
     ast.Set: _elements,
     ast.SetComp: _comprehension,
-    ast.Slice: _slice,
-    ast.Subscript: _subscript,
     ast.Tuple: _elements,
-    ast.UnaryOp: _unary_op,
-    ast.Yield: _yield,
     ast.YieldFrom: _yield_from,
 }
+
+
+Captures = list[tuple[str, int]]
+
+
+def pattern(out: Emitter, node: ast.pattern, subject: int, other: int) -> Captures:
+    """Go to the label ``other`` unless the variable ``subject`` matches; what names capture."""
+    if isinstance(node, ast.MatchValue):
+        out.emit("LOAD_FAST", subject)
+        expr(out, node.value)
+        _or_else(out, "==", other)
+    elif isinstance(node, ast.MatchSingleton):
+        out.emit("LOAD_FAST", subject)
+        out.emit("LOAD_CONST", node.value)
+        _or_else(out, "is", other)
+    elif isinstance(node, ast.MatchAs):
+        inside = pattern(out, node.pattern, subject, other) if node.pattern else []
+        return [*inside, (node.name, subject)] if node.name else inside
+    elif isinstance(node, ast.MatchOr):
+        return _any_of(out, node, subject, other)
+    elif isinstance(node, ast.MatchSequence):
+        return _sequence_pattern(out, node, subject, other)
+    elif isinstance(node, ast.MatchClass) and not node.kwd_attrs and len(node.patterns) <= 1:
+        check = prelude.matches_itself if node.patterns else prelude.matches_class
+        out.emit("LOAD_CONST", check)
+        out.emit("LOAD_FAST", subject)
+        expr(out, node.cls)
+        out.emit("CALL", (2, ()))
+        out.emit("JIF", other)
+        return pattern(out, node.patterns[0], subject, other) if node.patterns else []
+    elif isinstance(node, ast.MatchClass):
+        out.emit("REFUSE", "a class pattern with attributes: use isinstance() and an if")
+    else:
+        out.emit("REFUSE", "a mapping pattern: use `in` and an if")
+    return []
+
+
+def _or_else(out: Emitter, comparison: str, other: int) -> None:
+    out.emit("COMPARE", comparison)
+    out.emit("JIF", other)
+
+
+def _any_of(out: Emitter, node: ast.MatchOr, subject: int, other: int) -> Captures:
+    matched = out.label()
+    for choice in node.patterns:
+        following = out.label()
+        if pattern(out, choice, subject, following):
+            out.emit("REFUSE", "a | pattern that captures a name: write two cases")
+        out.emit("JUMP", matched)
+        out.place(following)
+    out.emit("JUMP", other)
+    out.place(matched)
+    return []
+
+
+def _ignored(part: ast.pattern) -> bool:
+    """Whether it is `_` or `*_`."""
+    if isinstance(part, ast.MatchAs):
+        return part.name is None and part.pattern is None
+    return isinstance(part, ast.MatchStar) and part.name is None
+
+
+def _sequence_pattern(out: Emitter, node: ast.MatchSequence, subject: int, other: int) -> Captures:
+    out.emit("LOAD_CONST", prelude.matches_sequence)
+    out.emit("LOAD_FAST", subject)
+    out.emit("CALL", (1, ()))
+    out.emit("JIF", other)
+    parts, captures = node.patterns, Captures()
+    stars = [i for i, part in enumerate(parts) if isinstance(part, ast.MatchStar)]
+    out.emit("LOAD_CONST", len)
+    out.emit("LOAD_FAST", subject)
+    out.emit("CALL", (1, ()))
+    out.emit("LOAD_CONST", len(parts) - len(stars))
+    _or_else(out, ">=" if stars else "==", other)
+    for i, part in enumerate(parts):
+        if _ignored(part):
+            continue
+        slot, from_end = out.hidden_slot(), i - len(parts)
+        if isinstance(part, ast.MatchStar):
+            out.emit("LOAD_CONST", list)
+            out.emit("LOAD_FAST", subject)
+            for end in (i, from_end + 1 or None, None):
+                out.emit("LOAD_CONST", end)
+            out.emit("BUILD_SLICE")
+            out.emit("LOAD_SUB")
+            out.emit("CALL", (1, ()))
+            out.emit("STORE_FAST", slot)
+            captures.append((str(part.name), slot))
+        else:
+            out.emit("LOAD_FAST", subject)
+            out.emit("LOAD_CONST", from_end if stars and i > stars[0] else i)
+            out.emit("LOAD_SUB")
+            out.emit("STORE_FAST", slot)
+            captures += pattern(out, part, slot, other)
+    return captures

@@ -1,4 +1,4 @@
-# ruff: noqa: ARG001 (functions of one signature)
+# ruff: noqa: ARG001, ARG005 (functions of one signature)
 """What each instruction does to the machine; their meaning is that of Python's statements.
 
 An instruction that needs a coin to be decided raises NeedSplit before it changes anything.
@@ -15,20 +15,33 @@ from dpaudit.errors import RefusedProgramError
 from dpaudit_prove.interpreter import prelude
 from dpaudit_prove.interpreter.attributes import attribute
 from dpaudit_prove.interpreter.calls import invoke, settle
-from dpaudit_prove.interpreter.classes import (
+from dpaudit_prove.interpreter.code import Code
+from dpaudit_prove.interpreter.lazy import LazyBytes, NeedSplit
+from dpaudit_prove.interpreter.machine import Machine
+from dpaudit_prove.interpreter.natives import refuse_large_call, refuse_large_method
+from dpaudit_prove.interpreter.objects import (
+    SEQUENCES,
+    advance,
     class_attribute,
+    concrete,
     is_named_tuple,
     is_plain_exception,
     is_python_class,
+    iterator_of,
+    key,
     python_method,
+    truth,
 )
-from dpaudit_prove.interpreter.code import Code
-from dpaudit_prove.interpreter.iteration import SEQUENCES, advance, iterator_of
-from dpaudit_prove.interpreter.lazy import LazyBytes, NeedSplit
-from dpaudit_prove.interpreter.machine import Machine
-from dpaudit_prove.interpreter.operators import binary, compare, inplace, reflected, unary
-from dpaudit_prove.interpreter.plain import concrete, key, truth
-from dpaudit_prove.interpreter.sizes import refuse_large_call, refuse_large_method
+from dpaudit_prove.interpreter.operators import (
+    binary,
+    compare,
+    delete_item,
+    inplace,
+    load_item,
+    reflected,
+    store_item,
+    unary,
+)
 from dpaudit_prove.interpreter.values import (
     UNBOUND,
     Call,
@@ -44,11 +57,8 @@ from dpaudit_prove.interpreter.values import (
 
 __all__ = ["INSTRUCTIONS"]
 
+Instruction = Callable[[Machine, Frame, Any], Any]
 _CONVERSIONS: dict[int, Callable[[Any], str]] = {115: str, 114: repr, 97: ascii}
-
-
-def _load_const(vm: Machine, frame: Frame, arg: Any) -> None:
-    frame.stack.append(arg)
 
 
 def _load_fast(vm: Machine, frame: Frame, arg: int) -> None:
@@ -103,31 +113,6 @@ def _load_global(vm: Machine, frame: Frame, name: str) -> None:
     frame.stack.append(vm.outside(value))
 
 
-def _store_global(vm: Machine, frame: Frame, name: str) -> None:
-    raise RefusedProgramError(
-        f"the global variable {name} is changed: the law of one call would depend on the calls "
-        "before"
-    )
-
-
-def _pop(vm: Machine, frame: Frame, arg: Any) -> None:
-    frame.stack.pop()
-
-
-def _dup(vm: Machine, frame: Frame, arg: Any) -> None:
-    frame.stack.append(frame.stack[-1])
-
-
-def _rot2(vm: Machine, frame: Frame, arg: Any) -> None:
-    s = frame.stack
-    s[-1], s[-2] = s[-2], s[-1]
-
-
-def _rot3(vm: Machine, frame: Frame, arg: Any) -> None:
-    s = frame.stack
-    s[-3], s[-2], s[-1] = s[-1], s[-3], s[-2]
-
-
 def _build(vm: Machine, frame: Frame, arg: tuple[str, int]) -> None:
     kind, count = arg
     s = frame.stack
@@ -145,21 +130,15 @@ def _build(vm: Machine, frame: Frame, arg: tuple[str, int]) -> None:
     s.append(made)
 
 
-def _convert(vm: Machine, frame: Frame, kind: str) -> None:
-    items = frame.stack[-1]
-    frame.stack[-1] = tuple(items) if kind == "tuple" else {key(v) for v in items}
+def _add(convert: Callable[[Machine, Any], Any], method: str) -> Instruction:
+    """The instruction that puts the value on top into a container at some depth."""
 
+    def run(vm: Machine, frame: Frame, depth: int) -> None:
+        value = convert(vm, frame.stack[-1])
+        frame.stack.pop()
+        getattr(frame.stack[-(depth - 1)], method)(value)
 
-def _list_append(vm: Machine, frame: Frame, depth: int) -> None:
-    value = vm.stored(frame.stack[-1])
-    frame.stack.pop()
-    frame.stack[-(depth - 1)].append(value)
-
-
-def _set_add(vm: Machine, frame: Frame, depth: int) -> None:
-    value = key(frame.stack[-1])
-    frame.stack.pop()
-    frame.stack[-(depth - 1)].add(value)
+    return run
 
 
 def _map_add(vm: Machine, frame: Frame, depth: int) -> None:
@@ -168,27 +147,24 @@ def _map_add(vm: Machine, frame: Frame, depth: int) -> None:
     frame.stack[-(depth - 2)][name] = value
 
 
-def _list_extend(vm: Machine, frame: Frame, arg: Any) -> None:
-    items = frame.stack.pop()
-    frame.stack[-1].extend(items)
-
-
 def _jump(vm: Machine, frame: Frame, target: int) -> None:
     frame.pc = target
 
 
-def _jump_if_false_keep(vm: Machine, frame: Frame, target: int) -> None:
-    if truth(frame.stack[-1]):
-        frame.stack.pop()
-    else:
-        frame.pc = target
+def _jump_if(wanted: bool, *, keeps: bool = False) -> Instruction:
+    """The instruction that jumps if the value on top, which it takes off, has this truth.
 
+    With `keeps` the value stays where it jumps.
+    """
 
-def _jump_if_true_keep(vm: Machine, frame: Frame, target: int) -> None:
-    if truth(frame.stack[-1]):
-        frame.pc = target
-    else:
-        frame.stack.pop()
+    def run(vm: Machine, frame: Frame, target: int) -> None:
+        answer = truth(frame.stack[-1]) if keeps else _conditional(vm, frame)
+        if answer is wanted:
+            frame.pc = target
+        elif keeps:
+            frame.stack.pop()
+
+    return run
 
 
 def _build_slice(vm: Machine, frame: Frame, arg: Any) -> None:
@@ -200,36 +176,32 @@ def _build_slice(vm: Machine, frame: Frame, arg: Any) -> None:
 def _call(vm: Machine, frame: Frame, arg: tuple[int, tuple[str, ...]]) -> None:
     count, names = arg
     s = frame.stack
-    total = count + len(names)
-    begin = len(s) - total
-    function, args = s[begin - 1], s[begin : begin + count]
+    begin = len(s) - count - len(names)
     kwargs = dict(zip(names, s[begin + count :], strict=True)) if names else {}
-    held = s[begin - 1 :]
-    del s[begin - 1 :]
-    try:
-        invoke(vm, function, args, kwargs, ("push",))
-    except NeedSplit:
-        s.extend(held)
-        raise
+    _call_top(vm, frame, begin - 1, s[begin : begin + count], kwargs)
 
 
 def _call_ex(vm: Machine, frame: Frame, arg: Any) -> None:
+    _, args, kwargs = frame.stack[-3:]
+    _call_top(vm, frame, len(frame.stack) - 3, list(args), dict(kwargs))
+
+
+def _call_top(
+    vm: Machine, frame: Frame, begin: int, args: list[Any], kwargs: dict[str, Any]
+) -> None:
+    """Call the function at a place of the stack; all stays where it is if a coin is needed."""
     s = frame.stack
-    held = s[-3:]
-    function, args, kwargs = held
-    del s[-3:]
+    taken = s[begin:]
+    del s[begin:]
     try:
-        invoke(vm, function, list(args), dict(kwargs), ("push",))
+        invoke(vm, taken[0], args, kwargs, ("push",))
     except NeedSplit:
-        s.extend(held)
+        s.extend(taken)
         raise
 
 
 def _yield(vm: Machine, frame: Frame, arg: Any) -> None:
     value = frame.stack.pop()
-    generator = frame.generator
-    if generator is None:
-        raise RefusedProgramError("yield outside a generator")
     if frame.blocks:
         raise RefusedProgramError("yield inside try or with: Python may leave it at any time")
     frame.generator = None
@@ -247,14 +219,6 @@ def _make_function(vm: Machine, frame: Frame, arg: tuple[Code, int, tuple[str, .
     del s[len(s) - defaults :]
     cells = [frame.cells[i] for i in captured]
     s.append(Closure(code, frame.names, given, named, cells))
-
-
-def _setup(vm: Machine, frame: Frame, target: int) -> None:
-    frame.blocks.append((target, len(frame.stack)))
-
-
-def _pop_block(vm: Machine, frame: Frame, arg: Any) -> None:
-    frame.blocks.pop()
 
 
 def _raise(vm: Machine, frame: Frame, arg: Any) -> None:
@@ -317,12 +281,6 @@ def _finish(vm: Machine, frame: Frame, arg: Any) -> None:
         frame.stack[-1] = concrete(value)
 
 
-def _super(vm: Machine, frame: Frame, arg: Any) -> None:
-    cls, owner = frame.stack[-2:]
-    del frame.stack[-2:]
-    frame.stack.append(Super(cls, owner))
-
-
 def _list_of(vm: Machine, frame: Frame, arg: Any) -> None:
     value = frame.stack[-1]
     if type(value) in (list, tuple, View, range, str):
@@ -340,9 +298,7 @@ def _dict_update(vm: Machine, frame: Frame, arg: Any) -> None:
     frame.stack[-1].update(items)
 
 
-def _of_two(
-    operate: Callable[[Machine, str, Any, Any], Any],
-) -> Callable[[Machine, Frame, str], None]:
+def _of_two(operate: Callable[[Machine, str, Any, Any], Any]) -> Instruction:
     """The instruction of an operator on the two values on top."""
 
     def run(vm: Machine, frame: Frame, op: str) -> None:
@@ -378,16 +334,6 @@ def _conditional(vm: Machine, frame: Frame) -> bool | None:
     return bool(value)
 
 
-def _jump_if_false(vm: Machine, frame: Frame, target: int) -> None:
-    if _conditional(vm, frame) is False:
-        frame.pc = target
-
-
-def _jump_if_true(vm: Machine, frame: Frame, target: int) -> None:
-    if _conditional(vm, frame):
-        frame.pc = target
-
-
 def _load_attr(vm: Machine, frame: Frame, name: str) -> None:
     value = attribute(vm, frame.stack[-1], name)
     if type(value) is Call:
@@ -413,58 +359,6 @@ def _store_attr(vm: Machine, frame: Frame, name: str) -> None:
     if python_method(kind, "__setattr__"):
         raise RefusedProgramError(f"{kind.__name__}.__setattr__ (a frozen object is changed?)")
     object.__setattr__(owner, name, value)
-
-
-def _load_sub(vm: Machine, frame: Frame, arg: Any) -> None:
-    container, index = frame.stack[-2], frame.stack[-1]
-    kind = type(container)
-    if kind in SEQUENCES or is_named_tuple(kind):
-        value = container[concrete(index)]
-    elif kind is dict:
-        value = container[key(index)]
-    elif kind is LazyBytes:
-        where = concrete(index)
-        value = container.item(where) if type(where) is int else container.data()[where]
-    elif isinstance(container, type):
-        value = container  # a generic type's parameters mean nothing when it runs
-    else:
-        _item_method(vm, frame, "__getitem__", 2, "an item of a {}", ("push",))
-        return
-    frame.stack[-2:] = [value]
-
-
-def _item_method(
-    vm: Machine, frame: Frame, name: str, count: int, what: str, mode: tuple[str]
-) -> None:
-    """Call a method of the program's for an item, with the `count` values on top."""
-    *value, container, index = frame.stack[-count:]
-    method = python_method(type(container), name)
-    if not method:
-        raise RefusedProgramError(what.format(type(container).__name__))
-    del frame.stack[-count:]
-    invoke(vm, method, [container, index, *value], {}, mode)
-
-
-def _store_sub(vm: Machine, frame: Frame, arg: Any) -> None:
-    value, container, index = frame.stack[-3:]
-    if type(container) not in (list, dict):
-        _item_method(vm, frame, "__setitem__", 3, "an item of a {} is assigned", ("drop",))
-        return
-    vm.check_own(container, "an item's assignment")
-    where = key(index)
-    if type(where) is slice and type(value) not in (list, tuple):
-        raise RefusedProgramError("a slice is assigned something else than a list")
-    container[where] = vm.stored(value)
-    del frame.stack[-3:]
-
-
-def _del_sub(vm: Machine, frame: Frame, arg: Any) -> None:
-    container, index = frame.stack[-2:]
-    if type(container) not in (list, dict):
-        raise RefusedProgramError(f"an item of a {type(container).__name__} is deleted")
-    vm.check_own(container, "del")
-    del container[key(index)]
-    del frame.stack[-2:]
 
 
 def _return(vm: Machine, frame: Frame, arg: Any) -> None:
@@ -550,29 +444,60 @@ def _unpack_ex(vm: Machine, frame: Frame, arg: tuple[int, int]) -> None:
     frame.stack.extend(reversed([*items[:before], middle, *items[len(items) - after :]]))
 
 
-def _exc_type(vm: Machine, frame: Frame, arg: Any) -> None:
-    frame.stack[-1] = type(frame.stack[-1])
+def _rotate(frame: Frame, count: int) -> None:
+    """The value on top goes below the others of the first `count`."""
+    frame.stack.insert(-count, frame.stack.pop())
 
 
-def _refuse(vm: Machine, frame: Frame, why: str) -> None:
+def _convert(frame: Frame, kind: str) -> None:
+    items = frame.stack[-1]
+    frame.stack[-1] = tuple(items) if kind == "tuple" else {key(v) for v in items}
+
+
+def _refuse(why: str) -> None:
     raise RefusedProgramError(why)
 
 
-INSTRUCTIONS: dict[str, Callable[[Machine, Frame, Any], None]] = {
-    "LOAD_CONST": _load_const, "LOAD_FAST": _load_fast, "STORE_FAST": _store_fast,
-    "DEL_FAST": _del_fast, "LOAD_CELL": _load_cell, "STORE_CELL": _store_cell,
-    "LOAD_GLOBAL": _load_global, "STORE_GLOBAL": _store_global, "POP": _pop, "DUP": _dup,
-    "ROT2": _rot2, "ROT3": _rot3, "BUILD": _build, "CONVERT": _convert,
-    "LIST_APPEND": _list_append, "SET_ADD": _set_add, "MAP_ADD": _map_add, "LIST_OF": _list_of,
-    "LIST_EXTEND": _list_extend, "DICT_UPDATE": _dict_update, "BINARY": _of_two(binary),
-    "INPLACE": _of_two(inplace), "UNARY": _unary, "COMPARE": _of_two(compare), "JUMP": _jump,
-    "JIF": _jump_if_false, "JIT": _jump_if_true, "JIF_KEEP": _jump_if_false_keep,
-    "JIT_KEEP": _jump_if_true_keep, "LOAD_ATTR": _load_attr, "STORE_ATTR": _store_attr,
-    "LOAD_SUB": _load_sub, "STORE_SUB": _store_sub, "DEL_SUB": _del_sub,
+INSTRUCTIONS: dict[str, Instruction] = {
+    "LOAD_CONST": lambda vm, frame, value: frame.stack.append(value),
+    "LOAD_FAST": _load_fast,
+    "STORE_FAST": _store_fast,
+    "DEL_FAST": _del_fast,
+    "LOAD_CELL": _load_cell,
+    "STORE_CELL": _store_cell,
+    "LOAD_GLOBAL": _load_global,
+    "STORE_GLOBAL": lambda vm, frame, name: _refuse(
+        f"the global variable {name} is changed: the law of one call would depend on the calls "
+        "before"
+    ),
+    "POP": lambda vm, frame, arg: frame.stack.pop(),
+    "DUP": lambda vm, frame, arg: frame.stack.append(frame.stack[-1]),
+    "ROT2": lambda vm, frame, arg: _rotate(frame, 1),
+    "ROT3": lambda vm, frame, arg: _rotate(frame, 2),
+    "BUILD": _build,
+    "CONVERT": lambda vm, frame, kind: _convert(frame, kind),
+    "LIST_APPEND": _add(Machine.stored, "append"), "SET_ADD": _add(lambda vm, v: key(v), "add"),
+    "MAP_ADD": _map_add, "LIST_OF": _list_of,
+    "LIST_EXTEND": lambda vm, frame, arg: frame.stack[-2].extend(frame.stack.pop()),
+    "DICT_UPDATE": _dict_update,
+    "BINARY": _of_two(binary), "INPLACE": _of_two(inplace), "COMPARE": _of_two(compare),
+    "UNARY": _unary,
+    "JUMP": _jump,
+    "JIF": _jump_if(False), "JIT": _jump_if(True),
+    "JIF_KEEP": _jump_if(False, keeps=True), "JIT_KEEP": _jump_if(True, keeps=True),
+    "LOAD_ATTR": _load_attr, "STORE_ATTR": _store_attr,
+    "LOAD_SUB": load_item, "STORE_SUB": store_item, "DEL_SUB": delete_item,
     "BUILD_SLICE": _build_slice, "CALL": _call, "CALL_EX": _call_ex, "RETURN": _return,
     "YIELD": _yield, "GET_ITER": _get_iter, "FOR_ITER": _for_iter, "UNPACK": _unpack,
-    "UNPACK_EX": _unpack_ex, "MAKE_FUNCTION": _make_function, "SETUP": _setup,
-    "POP_BLOCK": _pop_block, "RAISE": _raise, "EXC_TYPE": _exc_type, "EXC_MATCH": _exc_match,
+    "UNPACK_EX": _unpack_ex, "MAKE_FUNCTION": _make_function,
+    "SETUP": lambda vm, frame, target: frame.blocks.append((target, len(frame.stack))),
+    "POP_BLOCK": lambda vm, frame, arg: frame.blocks.pop(),
+    "RAISE": _raise, "EXC_MATCH": _exc_match,
+    "EXC_TYPE": lambda vm, frame, arg: frame.stack.append(type(frame.stack.pop())),
     "FORMAT": _format, "BUILD_STRING": _build_string, "IMPORT": _import,
-    "IMPORT_FROM": _import_from, "SUPER": _super, "FINISH": _finish, "REFUSE": _refuse,
+    "IMPORT_FROM": _import_from,
+    "SUPER": lambda vm, frame, arg: frame.stack.append(
+        Super(owner=frame.stack.pop(), cls=frame.stack.pop())
+    ),
+    "FINISH": _finish, "REFUSE": lambda vm, frame, why: _refuse(why),
 }  # fmt: skip

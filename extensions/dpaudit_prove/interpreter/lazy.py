@@ -12,6 +12,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from dpaudit.errors import RefusedProgramError
 __all__ = [
     "COMPARISONS",
     "LARGEST_FORCED",
+    "METHODS",
+    "MONOTONE_STEPS",
     "PLAIN",
     "Lazy",
     "LazyBytes",
@@ -31,7 +34,6 @@ __all__ = [
     "binary",
     "compare",
     "force",
-    "negative",
     "settled",
     "truth",
 ]
@@ -158,64 +160,60 @@ class LazyBytes:
         return whole.to_bytes(self.length, order)
 
 
+_LOGARITHMS = ("log", "log2", "log10")
+_SAME_IN_NUMPY = ("floor", "ceil", "round", "exp", "expm1", *_LOGARITHMS, "log1p")
+MONOTONE_STEPS: dict[str, Callable[[Any], Any]] = {
+    "int": int, "float": float, "fraction": Fraction, "round": round,
+    "float64": np.float64, "int64": np.int64, "npint": np.rint,
+    **{n: getattr(math, n) for n in _SAME_IN_NUMPY if n != "round"},
+    **{n: getattr(math, n) for n in ("trunc", "sqrt", "isqrt")},
+    **{f"np{n}": getattr(np, n) for n in _SAME_IN_NUMPY},
+}  # fmt: skip
+"""Functions of one number that never fall as it rises, each a step of a lazy value."""
+
+
+def _alone(function: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+    """A step without a constant."""
+    return lambda x, _: function(x)
+
+
+METHODS = {
+    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow",
+    "<<": "lshift", ">>": "rshift", "&": "and", "|": "or", "^": "xor", "@": "matmul",
+    "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne",
+}  # fmt: skip
+"""Operators, and the names of their special methods."""
+PLAIN: dict[str, Callable[[Any, Any], Any]] = {
+    op: getattr(operator, f"__{name}__") for op, name in METHODS.items()
+}
+COMPARISONS = {op: PLAIN[op] for op in ("<", "<=", ">", ">=", "==", "!=")}
 _STEPS: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add,
+    **{op: PLAIN[op] for op in ("+", "-", "*", "/", "//", "**")},
     "radd": lambda x, c: c + x,
-    "-": operator.sub,
     "rsub": lambda x, c: c - x,
-    "*": operator.mul,
     "rmul": lambda x, c: c * x,
-    "/": operator.truediv,
     "rdiv": lambda x, c: c / x,
-    "//": operator.floordiv,
     "rfloordiv": lambda x, c: c // x,
-    "**": operator.pow,
-    "int": lambda x, _: int(x),
-    "float": lambda x, _: float(x),
-    "float64": lambda x, _: np.float64(x),
-    "int64": lambda x, _: np.int64(x),
-    "floor": lambda x, _: math.floor(x),
-    "ceil": lambda x, _: math.ceil(x),
-    "trunc": lambda x, _: math.trunc(x),
-    "round": lambda x, _: round(x),
-    "sqrt": lambda x, _: math.sqrt(x),
-    "isqrt": lambda x, _: math.isqrt(x),
-    "fraction": lambda x, _: Fraction(x),
     "over": lambda x, c: Fraction(x, c),
     "bit_length": lambda x, _: x.bit_length(),
-    "npfloor": lambda x, _: np.floor(x),
-    "npceil": lambda x, _: np.ceil(x),
-    "npround": lambda x, _: np.round(x),
-    "npint": lambda x, _: np.rint(x),
-    "exp": lambda x, _: math.exp(x),
-    "expm1": lambda x, _: math.expm1(x),
-    "log": lambda x, _: math.log(x),
-    "log1p": lambda x, _: math.log1p(x),
-    "log2": lambda x, _: math.log2(x),
-    "log10": lambda x, _: math.log10(x),
-    "npexp": lambda x, _: np.exp(x),
-    "npexpm1": lambda x, _: np.expm1(x),
-    "nplog": lambda x, _: np.log(x),
-    "nplog1p": lambda x, _: np.log1p(x),
-    "nplog2": lambda x, _: np.log2(x),
-    "nplog10": lambda x, _: np.log10(x),
+    **{name: _alone(native) for name, native in MONOTONE_STEPS.items()},
 }
 # a function's domain begins above or at a number; what lies below is decided before it is applied
 _OPEN_ABOVE = {
-    **dict.fromkeys(("log", "log2", "log10", "nplog", "nplog2", "nplog10"), 0),
+    **dict.fromkeys((*_LOGARITHMS, *(f"np{n}" for n in _LOGARITHMS)), 0),
     **dict.fromkeys(("log1p", "nplog1p"), -1),
 }
 _CLOSED_ABOVE = {"sqrt": 0, "isqrt": 0}
-COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-    "==": operator.eq, "!=": operator.ne,
-}  # fmt: skip
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 _NUMBERS = (int, float, Fraction, np.integer, np.floating, np.bool_)
 
 
 def _same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and a == b and (a != 0 or str(a) == str(b))
+
+
+def _differ(a: Any, b: Any) -> bool:
+    return not _same(a, b)
 
 
 def _normal(lazy: Lazy) -> Lazy:
@@ -230,16 +228,18 @@ def _normal(lazy: Lazy) -> Lazy:
     return lazy
 
 
-def settled(lazy: Lazy) -> Any:
+def settled(value: Any) -> Any:
     """The value, if it is decided; else the lazy value in its simplest form."""
-    lazy = _normal(lazy)
+    if not isinstance(value, Lazy):
+        return value
+    lazy = _normal(value)
     a, b = lazy.ends()
     return a if _same(a, b) else lazy
 
 
-def _first(lazy: Lazy, holds: Callable[[Any], bool]) -> int:
+def _first(lazy: Lazy, holds: Callable[[Any], bool], ends: tuple[int, int] | None = None) -> int:
     """The first x whose value satisfies a condition that fails at the low end and holds at last."""
-    low, high = lazy.symbol.bounds()
+    low, high = ends or lazy.symbol.bounds()
     while high - low > 1:
         middle = (low + high) // 2
         if holds(lazy.at(middle)):
@@ -253,9 +253,7 @@ def compare(op: str, left: Any, right: Any) -> bool:
     """Compare a lazy value with a number; raises NeedSplit where the symbol must be cut."""
     if not isinstance(left, Lazy):
         left, right, op = right, left, _MIRRORED[op]
-    left = settled(left)
-    if isinstance(right, Lazy):
-        right = settled(right)
+    left, right = settled(left), settled(right)
     if isinstance(left, Lazy) and isinstance(right, Lazy):
         _force_smaller(left, right)
     if not isinstance(left, Lazy):
@@ -316,14 +314,9 @@ def _changes(lazy: Lazy) -> Iterator[int]:
         step = 1
         while x + step < last and _same(lazy.at(x + step), value):
             step *= 2
-        low, high = x + step // 2, min(x + step, last)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if _same(lazy.at(middle), value):
-                low = middle
-            else:
-                high = middle
-        x, value = high, lazy.at(high)
+        ends = x + step // 2, min(x + step, last)
+        x = _first(lazy, partial(_differ, value), ends)
+        value = lazy.at(x)
         yield x
 
 
@@ -341,8 +334,6 @@ def _cuts(lazy: Lazy) -> list[int] | None:
 
 def force(value: Any) -> Any:
     """The value of a lazy number; raises NeedSplit, one piece per value, if it is not decided."""
-    if not isinstance(value, Lazy):
-        return value
     value = settled(value)
     if not isinstance(value, Lazy):
         return value
@@ -370,14 +361,9 @@ def _force_smaller(left: Lazy, right: Lazy) -> None:
         force(right if sizes[0] <= sizes[1] else left)
 
 
-def negative(lazy: Lazy) -> Lazy:
-    """Minus a lazy number."""
-    return lazy.then("*", -1)
-
-
 def absolute(lazy: Lazy) -> Any:
     """abs() of a lazy number: the sign is decided first."""
-    return negative(lazy) if compare("<", lazy, 0) else lazy
+    return lazy.then("*", -1) if compare("<", lazy, 0) else lazy
 
 
 def _checked(value: Any) -> Any:
@@ -388,8 +374,7 @@ def _checked(value: Any) -> Any:
 
 def binary(op: str, left: Any, right: Any) -> Any:
     """An operator of which at least one operand is lazy."""
-    left = settled(left) if isinstance(left, Lazy) else left
-    right = settled(right) if isinstance(right, Lazy) else right
+    left, right = settled(left), settled(right)
     if isinstance(left, Lazy) and isinstance(right, Lazy):
         _force_smaller(left, right)
     if isinstance(left, Lazy):
@@ -401,14 +386,6 @@ def binary(op: str, left: Any, right: Any) -> Any:
             return PLAIN[op](left, force(right))
         return _constant_with(op, _checked(left), right)
     return PLAIN[op](left, right)
-
-
-PLAIN: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
-    "//": operator.floordiv, "%": operator.mod, "**": operator.pow, "<<": operator.lshift,
-    ">>": operator.rshift, "&": operator.and_, "|": operator.or_, "^": operator.xor,
-    "@": operator.matmul,
-}  # fmt: skip
 
 
 def _whole(lazy: Lazy) -> bool:
@@ -472,8 +449,7 @@ def _symbol_remainder(symbol: Symbol, m: int) -> Any:
     if symbol.parts is None:
         if symbol.divide(m):
             return _symbol_remainder(symbol, m)
-        below, above = -(-symbol.low // m) * m, symbol.high // m * m
-        raise NeedSplit(symbol, sorted({x for x in (below, above) if symbol.low < x < symbol.high}))
+        raise NeedSplit(symbol, _multiples(symbol, m))
     d, quotient, rest = symbol.parts
     if d % m == 0:
         return _remainder(Lazy(rest), m)
@@ -482,6 +458,12 @@ def _symbol_remainder(symbol: Symbol, m: int) -> Any:
         return settled(Lazy(rest, (("+", d * known),)))
     force(Lazy(quotient))
     return _remainder(Lazy(symbol), m)
+
+
+def _multiples(symbol: Symbol, m: int) -> list[int]:
+    """The first and the last multiple of m inside an interval."""
+    ends = {-(-symbol.low // m) * m, symbol.high // m * m}
+    return sorted(x for x in ends if symbol.low < x < symbol.high)
 
 
 def _remainder_is_decided(symbol: Symbol, m: int) -> bool:
@@ -494,9 +476,7 @@ def _digit(symbol: Symbol, c: int, m: int) -> Any:
     if symbol.parts is None:
         if symbol.divide(c):
             return _digit(symbol, c, m)
-        below, above = -(-symbol.low // c) * c, symbol.high // c * c
-        cuts = sorted({x for x in (below, above) if symbol.low < x < symbol.high})
-        if cuts:
+        if cuts := _multiples(symbol, c):
             raise NeedSplit(symbol, cuts)
         force(Lazy(symbol, (("//", c),)))
     else:

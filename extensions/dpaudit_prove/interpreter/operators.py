@@ -1,4 +1,4 @@
-"""Operators, comparisons, `is` and `in`."""
+"""Operators, comparisons, `is` and `in`, and items of containers."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ from typing import Any
 from dpaudit.errors import RefusedProgramError
 from dpaudit_prove.interpreter import lazy as lazies
 from dpaudit_prove.interpreter.calls import invoke
-from dpaudit_prove.interpreter.classes import (
-    compared_fields,
-    is_named_tuple,
-    is_python_class,
-    python_method,
-)
-from dpaudit_prove.interpreter.lazy import COMPARISONS, PLAIN, Lazy
+from dpaudit_prove.interpreter.lazy import COMPARISONS, METHODS, PLAIN, Lazy, LazyBytes
 from dpaudit_prove.interpreter.machine import Machine
-from dpaudit_prove.interpreter.plain import ATOMS, concrete, is_number, key
-from dpaudit_prove.interpreter.sizes import (
+from dpaudit_prove.interpreter.natives import (
     GROWING,
     refuse_large_method,
     refuse_large_operator,
+)
+from dpaudit_prove.interpreter.objects import (
+    ATOMS,
+    SEQUENCES,
+    compared_fields,
+    concrete,
+    is_named_tuple,
+    is_number,
+    is_python_class,
+    key,
+    python_method,
 )
 from dpaudit_prove.interpreter.values import (
     UNBOUND,
@@ -30,20 +34,25 @@ from dpaudit_prove.interpreter.values import (
     Closure,
     CoinMethod,
     CoinSource,
+    Frame,
     NativeMethod,
     Token,
     View,
 )
 
-__all__ = ["binary", "compare", "inplace", "reflected", "unary"]
+__all__ = [
+    "binary",
+    "compare",
+    "delete_item",
+    "inplace",
+    "load_item",
+    "reflected",
+    "store_item",
+    "unary",
+]
 
 _UNARY: dict[str, Callable[[Any], Any]] = {
     "neg": operator.neg, "pos": operator.pos, "invert": operator.invert,
-}  # fmt: skip
-_METHODS = {
-    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow",
-    "<<": "lshift", ">>": "rshift", "&": "and", "|": "or", "^": "xor", "@": "matmul",
-    "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne",
 }  # fmt: skip
 _MIRROR = {"<": "gt", "<=": "ge", ">": "lt", ">=": "le", "==": "eq", "!=": "ne"}
 _INPLACE: dict[tuple[str, type], Callable[[Any, Any], Any]] = {
@@ -85,7 +94,7 @@ def binary(vm: Machine, op: str, left: Any, right: Any) -> Any:
 
 def _by_method(vm: Machine, op: str, left: Any, right: Any) -> None:
     del vm.frames[-1].stack[-2:]
-    name = f"__{_METHODS[op]}__"
+    name = f"__{METHODS[op]}__"
     method = python_method(type(left), name)
     if method and is_python_class(type(left)):
         if op in COMPARISONS and compared_fields(type(left), name) is not None:
@@ -98,7 +107,7 @@ def _by_method(vm: Machine, op: str, left: Any, right: Any) -> None:
 
 def reflected(vm: Machine, op: str, left: Any, right: Any) -> None:
     """Ask the right side, where the left one has no method or gave NotImplemented."""
-    name = f"__{_MIRROR[op]}__" if op in _MIRROR else f"__r{_METHODS[op]}__"
+    name = f"__{_MIRROR[op]}__" if op in _MIRROR else f"__r{METHODS[op]}__"
     method = python_method(type(right), name)
     written = method and compared_fields(type(right), name) is not None
     if method and is_python_class(type(right)) and not written:
@@ -126,8 +135,8 @@ def inplace(vm: Machine, op: str, left: Any, right: Any) -> Any:
         if change is None or type(right) is not kind:
             raise RefusedProgramError(f"{op}= of a {kind.__name__}")
         return change(left, right)
-    if python_method(kind, f"__i{_METHODS[op]}__"):
-        raise RefusedProgramError(f"{kind.__name__}.__i{_METHODS[op]}__")
+    if python_method(kind, f"__i{METHODS[op]}__"):
+        raise RefusedProgramError(f"{kind.__name__}.__i{METHODS[op]}__")
     return binary(vm, op, left, right)
 
 
@@ -135,7 +144,7 @@ def unary(vm: Machine, op: str, value: Any) -> Any:
     """A sign or ~ of a value, as `binary`."""
     if type(value) is Lazy:
         if op == "neg":
-            return lazies.negative(value)
+            return value.then("*", -1)
         return value if op == "pos" else lazies.binary("-", -1, value)
     if not is_python_class(type(value)):
         return _UNARY[op](concrete(value))
@@ -184,7 +193,7 @@ def _compare_fields(op: str, left: Any, right: Any) -> Any:
     if type(right) is not kind or not is_python_class(kind):
         return UNBOUND
     by_default = op == "!=" and not python_method(kind, "__ne__")
-    fields = compared_fields(kind, "__eq__" if by_default else f"__{_METHODS[op]}__")
+    fields = compared_fields(kind, "__eq__" if by_default else f"__{METHODS[op]}__")
     if fields is None:
         return UNBOUND
     sides = [concrete(tuple([getattr(x, name) for name in fields])) for x in (left, right)]
@@ -239,3 +248,58 @@ def _contains(item: Any, container: Any) -> Any:
     if python_method(kind, "__contains__"):
         return UNBOUND
     raise RefusedProgramError(f"'in' with a {kind.__name__}")
+
+
+def load_item(vm: Machine, frame: Frame, _: Any) -> None:
+    """The item of a container, with an index on top, in their place."""
+    container, index = frame.stack[-2], frame.stack[-1]
+    kind = type(container)
+    if kind in SEQUENCES or is_named_tuple(kind):
+        value = container[concrete(index)]
+    elif kind is dict:
+        value = container[key(index)]
+    elif kind is LazyBytes:
+        where = concrete(index)
+        value = container.item(where) if type(where) is int else container.data()[where]
+    elif isinstance(container, type):
+        value = container  # a generic type's parameters mean nothing when it runs
+    else:
+        _item_method(vm, frame, "__getitem__", 2, "an item of a {}", ("push",))
+        return
+    frame.stack[-2:] = [value]
+
+
+def _item_method(
+    vm: Machine, frame: Frame, name: str, count: int, what: str, mode: tuple[str]
+) -> None:
+    """Call a method of the program's for an item, with the `count` values on top."""
+    *value, container, index = frame.stack[-count:]
+    method = python_method(type(container), name)
+    if not method:
+        raise RefusedProgramError(what.format(type(container).__name__))
+    del frame.stack[-count:]
+    invoke(vm, method, [container, index, *value], {}, mode)
+
+
+def store_item(vm: Machine, frame: Frame, _: Any) -> None:
+    """Assign an item: the value, the container and the index are on top."""
+    value, container, index = frame.stack[-3:]
+    if type(container) not in (list, dict):
+        _item_method(vm, frame, "__setitem__", 3, "an item of a {} is assigned", ("drop",))
+        return
+    vm.check_own(container, "an item's assignment")
+    where = key(index)
+    if type(where) is slice and type(value) not in (list, tuple):
+        raise RefusedProgramError("a slice is assigned something else than a list")
+    container[where] = vm.stored(value)
+    del frame.stack[-3:]
+
+
+def delete_item(vm: Machine, frame: Frame, _: Any) -> None:
+    """Delete an item: the container and the index are on top."""
+    container, index = frame.stack[-2:]
+    if type(container) not in (list, dict):
+        raise RefusedProgramError(f"an item of a {type(container).__name__} is deleted")
+    vm.check_own(container, "del")
+    del container[key(index)]
+    del frame.stack[-2:]

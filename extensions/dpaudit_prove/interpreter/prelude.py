@@ -237,27 +237,23 @@ def reduce(function: Any, iterable: Any, initial: Any = _ABSENT) -> Any:
     return total
 
 
-def bisect_right(a: Any, x: Any, lo: Any = 0, hi: Any = None, *, key: Any = None) -> Any:
+def _bisect(a: Any, x: Any, lo: Any, hi: Any, key: Any, *, right: Any) -> Any:
     if lo < 0:
         raise ValueError("lo must be non-negative")
     hi = len(a) if hi is None else hi
     while lo < hi:
         mid = (lo + hi) // 2
-        if x < (a[mid] if key is None else key(a[mid])):
-            hi = mid
-        else:
+        item = a[mid] if key is None else key(a[mid])
+        if not x < item if right else item < x:
             lo = mid + 1
+        else:
+            hi = mid
     return lo
+
+
+def bisect_right(a: Any, x: Any, lo: Any = 0, hi: Any = None, *, key: Any = None) -> Any:
+    return _bisect(a, x, lo, hi, key, right=True)
 
 
 def bisect_left(a: Any, x: Any, lo: Any = 0, hi: Any = None, *, key: Any = None) -> Any:
-    if lo < 0:
-        raise ValueError("lo must be non-negative")
-    hi = len(a) if hi is None else hi
-    while lo < hi:
-        mid = (lo + hi) // 2
-        if (a[mid] if key is None else key(a[mid])) < x:
-            lo = mid + 1
-        else:
-            hi = mid
-    return lo
+    return _bisect(a, x, lo, hi, key, right=False)

@@ -110,19 +110,14 @@ def _all_codes(code: types.CodeType) -> list[types.CodeType]:
     return found
 
 
+_SAME = (
+    "co_name", "co_firstlineno", "co_code", "co_names", "co_varnames", "co_freevars",
+    "co_exceptiontable",
+)  # fmt: skip
+
+
 def _alike(one: types.CodeType, other: types.CodeType) -> bool:
-    if (one.co_name, one.co_firstlineno, one.co_code) != (
-        other.co_name,
-        other.co_firstlineno,
-        other.co_code,
-    ):
-        return False
-    if (one.co_names, one.co_varnames, one.co_freevars, one.co_exceptiontable) != (
-        other.co_names,
-        other.co_varnames,
-        other.co_freevars,
-        other.co_exceptiontable,
-    ):
+    if any(getattr(one, name) != getattr(other, name) for name in _SAME):
         return False
     if len(one.co_consts) != len(other.co_consts):
         return False

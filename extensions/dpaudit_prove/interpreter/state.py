@@ -10,7 +10,8 @@ met, so that aliasing is part of the form. What cannot be captured is refused by
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import fields
 from fractions import Fraction
 from typing import Any
 
@@ -100,6 +101,21 @@ _ATOMS = frozenset(
     {int, bool, float, str, bytes, complex, type(None), Fraction, type(...), type(NotImplemented)}
 )
 Form = Hashable
+_DEAD: Form = ("dead",)
+_RECORDS: dict[type, tuple[str, ...]] = {
+    **{
+        kind: tuple([f.name for f in fields(kind)])
+        for kind in (Bound, CoinMethod, CoinSource, NativeMethod, Super, Token)
+    },
+    Fraction: ("numerator", "denominator"),
+    LazyBytes: ("symbol", "length"),
+    View: ("owner", "kind", "keys"),
+    complex: ("real", "imag"),
+    range: ("start", "stop", "step"),
+    slice: ("start", "stop", "step"),
+}
+"""Types that are made of the values of some attributes, in the order of their parameters."""
+_RECORD_TYPES = {kind.__name__: kind for kind in _RECORDS}
 
 
 class _Freezer:
@@ -108,156 +124,105 @@ class _Freezer:
         self.seen: dict[int, int] = {}
         self.registers: list[Symbol] = []
 
-    def first(self, thing: Any) -> int | None:
-        """The number of an object met before; a new one is numbered and gives None."""
-        known = self.seen.get(id(thing))
-        if known is None:
-            self.seen[id(thing)] = len(self.seen)
-        return known
-
     def freeze(self, value: Any) -> Form:
         kind = type(value)
         if kind is int or kind is str or value is None:
             return value  # type: ignore[no-any-return]
-        method = _FREEZE.get(kind)
-        if method is not None:
+        if method := _FREEZE.get(kind):
             return method(self, value)
         if id(value) in self.pins.foreign or isinstance(value, _PINNED):
             return ("P", self.pins.number(value))
         if isinstance(value, (np.number, np.bool_)):
             return ("N", value.dtype.str, value.tobytes())
-        if isinstance(value, BaseException):
-            return self.exception(value)
         if isinstance(value, tuple):  # a named tuple
-            return ("T+", self.pins.number(kind), tuple([self.freeze(v) for v in value]))
-        if is_plain_class(kind):
-            return self.instance(value)
-        raise RefusedProgramError(
-            f"the program keeps a {kind.__module__}.{kind.__qualname__} across a coin: "
-            "its state cannot be captured"
-        )
+            return ("T+", self.pins.number(kind), self.each(value))
+        method = _FREEZE_ONCE.get(kind) or _family(value)
+        known = self.seen.get(id(value))
+        if known is not None:
+            return ("R", known)
+        self.seen[id(value)] = len(self.seen)
+        return method(self, value)
+
+    def record(self, value: Any) -> Form:
+        kind = type(value)
+        return (kind.__name__, *[self.freeze(getattr(value, name)) for name in _RECORDS[kind]])
+
+    def each(self, values: Iterable[Any]) -> tuple[Form, ...]:
+        return tuple([self.freeze(v) for v in values])
+
+    def named(self, values: Mapping[Any, Any]) -> tuple[Form, ...]:
+        return tuple([(self.freeze(k), self.freeze(v)) for k, v in values.items()])
 
     def exception(self, value: BaseException) -> Form:
-        known = self.first(value)
-        if known is not None:
-            return ("R", known)
-        return (
-            "E",
-            self.pins.number(type(value)),
-            tuple([self.freeze(v) for v in value.args]),
-            tuple([(k, self.freeze(v)) for k, v in value.__dict__.items()]),
-        )
+        number = self.pins.number(type(value))
+        return ("E", number, self.each(value.args), self.named(value.__dict__))
 
     def instance(self, value: Any) -> Form:
-        known = self.first(value)
-        if known is not None:
-            return ("R", known)
-        held = [(k, self.freeze(v)) for k, v in getattr(value, "__dict__", {}).items()]
-        names = [name for name in _slots_of(type(value)) if hasattr(value, name)]
-        held += [(name, self.freeze(getattr(value, name))) for name in names]
-        return ("O", self.pins.number(type(value)), tuple(held))
-
-    def items(self, tag: str, value: Any) -> Form:
-        known = self.first(value)
-        if known is not None:
-            return ("R", known)
-        if id(value) in self.pins.foreign:
-            del self.seen[id(value)]
-            return ("P", self.pins.number(value))
-        return (tag, tuple([self.freeze(v) for v in value]))
-
-    def dictionary(self, value: dict[Any, Any]) -> Form:
-        known = self.first(value)
-        if known is not None:
-            return ("R", known)
-        if id(value) in self.pins.foreign:
-            del self.seen[id(value)]
-            return ("P", self.pins.number(value))
-        return ("D", tuple([(self.freeze(k), self.freeze(v)) for k, v in value.items()]))
-
-    def set(self, tag: str, value: Any) -> Form:
-        known = self.first(value)
-        if known is not None:
-            return ("R", known)
-        if id(value) in self.pins.foreign:
-            del self.seen[id(value)]
-            return ("P", self.pins.number(value))
-        return (tag, frozenset([self.freeze(v) for v in value]))
+        slots = [name for name in _slots_of(type(value)) if hasattr(value, name)]
+        held = getattr(value, "__dict__", {}) | {name: getattr(value, name) for name in slots}
+        return ("O", self.pins.number(type(value)), self.named(held))
 
     def symbol(self, symbol: Symbol) -> Form:
-        known = self.first(symbol)
-        if known is not None:
-            return ("R", known)
         if symbol.parts is None:
             self.registers.append(symbol)
             return ("S", symbol.low, symbol.high, symbol.swapped)
-        m, quotient, rest = symbol.parts
-        return ("SP", m, self.symbol(quotient), self.symbol(rest), symbol.swapped)
+        return ("SP", self.each(symbol.parts), symbol.swapped)
 
     def lazy(self, value: Lazy) -> Form:
         simple = settled(value)
         if not isinstance(simple, Lazy):
             return self.freeze(simple)
         steps = tuple([(name, self.freeze(c)) for name, c in simple.steps])
-        return ("L", self.symbol(simple.symbol), steps)
+        return ("L", self.freeze(simple.symbol), steps)
 
     def frame(self, frame: Frame) -> Form:
         code, pc = frame.code, frame.pc
         live = code.live[pc]
-        variables = tuple(
-            [
-                self.freeze(v) if i in live and v is not UNBOUND else _DEAD_FORM
-                for i, v in enumerate(frame.locals)
-            ]
-        )
+        variables = [
+            self.freeze(v) if i in live and v is not UNBOUND else _DEAD
+            for i, v in enumerate(frame.locals)
+        ]
         return (
             "F",
             self.pins.number(code),
             pc,
-            variables,
-            tuple([self.freeze(v) for v in frame.stack]),
-            tuple([self.freeze(c) for c in frame.cells]),
+            tuple(variables),
+            self.each(frame.stack),
+            self.each(frame.cells),
             tuple(frame.blocks),
-            tuple([self.freeze(v) for v in frame.deliver]),
+            self.each(frame.deliver),
             self.pins.number(frame.names),
             None if frame.generator is None else self.freeze(frame.generator),
         )
 
     def generator(self, value: Generator) -> Form:
-        known = self.first(value)
-        if known is not None:
-            return ("R", known)
         inside: Form = None
-        if value.frame is not None and not _running(value):
+        if value.frame is not None and value.frame.generator is not value:  # not running
             inside = self.frame(value.frame)
         return ("G", inside, value.started, value.frame is not None)
 
-    def cell(self, value: Cell) -> Form:
-        known = self.first(value)
-        return ("R", known) if known is not None else ("C", self.freeze(value.value))
-
     def closure(self, value: Closure) -> Form:
-        known = self.first(value)
-        if known is not None:
-            return ("R", known)
         return (
             "K",
             self.pins.number(value.code),
             self.pins.number(value.names),
-            tuple([self.freeze(v) for v in value.defaults]),
-            tuple([(k, self.freeze(v)) for k, v in value.keyword_defaults.items()]),
-            tuple([self.freeze(c) for c in value.cells]),
+            self.each(value.defaults),
+            self.named(value.keyword_defaults),
+            self.each(value.cells),
         )
 
-    def iterator(self, value: SequenceIterator) -> Form:
-        known = self.first(value)
-        if known is not None:
-            return ("R", known)
-        return ("I", self.freeze(value.sequence), value.index)
 
-
-def _running(generator: Generator) -> bool:
-    return generator.frame is not None and generator.frame.generator is generator
+def _family(value: Any) -> Callable[[_Freezer, Any], Form]:
+    """How to freeze an exception, or an object of the program's classes."""
+    kind = type(value)
+    if isinstance(value, BaseException):
+        return _Freezer.exception
+    if is_plain_class(kind):
+        return _Freezer.instance
+    raise RefusedProgramError(
+        f"the program keeps a {kind.__module__}.{kind.__qualname__} across a coin: "
+        "its state cannot be captured"
+    )
 
 
 def _slots_of(kind: type) -> list[str]:
@@ -278,40 +243,30 @@ def is_plain_class(kind: type) -> bool:
     )
 
 
-_DEAD_FORM: Form = ("dead",)
-_UNBOUND_FORM: Form = ("unbound",)
-
 _FREEZE: dict[type, Callable[[_Freezer, Any], Form]] = {
+    **dict.fromkeys(_RECORDS, _Freezer.record),
     bool: lambda _, v: ("b", 1 if v else 0),
     float: lambda _, v: ("f", v.hex()),
     bytes: lambda _, v: v,
-    Fraction: lambda _, v: ("q", v.numerator, v.denominator),
-    complex: lambda _, v: ("c", v.real.hex(), v.imag.hex()),
     type(...): lambda _, v: ("...",),
     type(NotImplemented): lambda _, v: ("NI",),
-    range: lambda _, v: ("r", v.start, v.stop, v.step),
-    slice: lambda f, v: ("sl", f.freeze(v.start), f.freeze(v.stop), f.freeze(v.step)),
-    type(UNBOUND): lambda _, v: _UNBOUND_FORM,
-    tuple: lambda f, v: ("T", tuple([f.freeze(x) for x in v])),
-    list: lambda f, v: f.items("A", v),
-    View: lambda f, v: ("V", f.freeze(v.owner), v.kind, f.freeze(v.keys)),
-    dict: lambda f, v: f.dictionary(v),
-    set: lambda f, v: f.set("s", v),
-    frozenset: lambda f, v: f.set("fs", v),
-    Lazy: lambda f, v: f.lazy(v),
-    LazyBytes: lambda f, v: ("LB", f.symbol(v.symbol), v.length),
-    Frame: lambda f, v: f.frame(v),
-    Generator: lambda f, v: f.generator(v),
-    Cell: lambda f, v: f.cell(v),
-    Closure: lambda f, v: f.closure(v),
-    Bound: lambda f, v: ("B", f.freeze(v.function), f.freeze(v.owner)),
-    NativeMethod: lambda f, v: ("M", f.freeze(v.owner), v.name),
-    Super: lambda f, v: ("U", f.freeze(v.cls), f.freeze(v.owner)),
-    SequenceIterator: lambda f, v: f.iterator(v),
-    CoinSource: lambda _, v: ("$", v.kind),
-    Token: lambda _, v: ("token", v.number),
-    CoinMethod: lambda f, v: ("$.", f.freeze(v.source), v.name),
+    type(UNBOUND): lambda _, v: ("unbound",),
+    tuple: lambda f, v: ("T", f.each(v)),
+    Lazy: _Freezer.lazy,
+    Frame: _Freezer.frame,
 }
+_FREEZE_ONCE: dict[type, Callable[[_Freezer, Any], Form]] = {
+    list: lambda f, v: ("A", f.each(v)),
+    dict: lambda f, v: ("D", f.named(v)),
+    set: lambda f, v: ("s", frozenset(f.each(v))),
+    frozenset: lambda f, v: ("fs", frozenset(f.each(v))),
+    Symbol: _Freezer.symbol,
+    Generator: _Freezer.generator,
+    Closure: _Freezer.closure,
+    Cell: lambda f, v: ("C", f.freeze(v.value)),
+    SequenceIterator: lambda f, v: ("I", f.freeze(v.sequence), v.index),
+}
+"""What is told apart by identity, and so frozen where it is met first; objects are so too."""
 
 
 def freeze(frames: list[Frame], pins: Pins) -> tuple[Form, list[Symbol]]:
@@ -330,27 +285,31 @@ class _Thawer:
     def thaw(self, form: Any) -> Any:
         if type(form) is not tuple:
             return form
-        return _THAW[form[0]](self, form)
+        method = _THAW.get(form[0])
+        return method(self, form) if method else _RECORD_TYPES[form[0]](*self.each(form[1:]))
 
     def each(self, forms: Any) -> list[Any]:
         return [self.thaw(f) if type(f) is tuple else f for f in forms]
+
+    def named(self, forms: Any) -> Iterator[tuple[Any, Any]]:
+        for name, value in forms:
+            yield self.thaw(name), self.thaw(value)
 
     def keep(self, thing: Any) -> Any:
         self.seen.append(thing)
         return thing
 
     def instance(self, form: Any) -> Any:
-        cls = self.objects[form[1]]
-        made = self.keep(object.__new__(cls))
-        for name, value in form[2]:
-            object.__setattr__(made, name, self.thaw(value))
+        made = self.keep(object.__new__(self.objects[form[1]]))
+        for name, value in self.named(form[2]):
+            object.__setattr__(made, name, value)
         return made
 
     def exception(self, form: Any) -> Any:
         cls = self.objects[form[1]]
         made = self.keep(cls.__new__(cls))
         made.args = tuple(self.each(form[2]))
-        made.__dict__.update({k: self.thaw(v) for k, v in form[3]})
+        made.__dict__.update(self.named(form[3]))
         return made
 
     def items(self, form: Any) -> Any:
@@ -360,9 +319,7 @@ class _Thawer:
 
     def dictionary(self, form: Any) -> Any:
         made: dict[Any, Any] = self.keep({})
-        for key, value in form[1]:
-            name = self.thaw(key)
-            made[name] = self.thaw(value)
+        made.update(self.named(form[1]))
         return made
 
     def set(self, form: Any) -> Any:
@@ -373,19 +330,17 @@ class _Thawer:
         return made
 
     def symbol(self, form: Any) -> Symbol:
-        if form[0] == "R":
-            found: Symbol = self.seen[form[1]]
-            return found
-        if form[0] == "S":
-            made = Symbol(form[1], form[2], ("register", len(self.registers)))
-            made.swapped = form[3]
-            self.registers.append(made)
-            self.seen.append(made)
-            return made
+        made = Symbol(form[1], form[2], ("register", len(self.registers)))
+        made.swapped = form[3]
+        self.registers.append(made)
+        self.seen.append(made)
+        return made
+
+    def divided(self, form: Any) -> Symbol:
         made = Symbol(0, 0, ("parts",))
         self.seen.append(made)
-        made.parts = (form[1], self.symbol(form[2]), self.symbol(form[3]))
-        made.swapped = form[4]
+        m, quotient, rest = self.each(form[1])
+        made.parts, made.swapped = (m, quotient, rest), form[2]
         return made
 
     def frame(self, form: Any) -> Frame:
@@ -418,7 +373,7 @@ class _Thawer:
     def closure(self, form: Any) -> Closure:
         made: Closure = self.keep(Closure(self.objects[form[1]], self.objects[form[2]], (), {}, []))
         made.defaults = tuple(self.each(form[3]))
-        made.keyword_defaults = {k: self.thaw(v) for k, v in form[4]}
+        made.keyword_defaults = dict(self.named(form[4]))
         made.cells = self.each(form[5])
         return made
 
@@ -427,47 +382,33 @@ class _Thawer:
         made.sequence = self.thaw(form[1])
         return made
 
-    def lazy(self, form: Any) -> Lazy:
-        symbol = self.symbol(form[1])
-        return Lazy(symbol, tuple([(name, self.thaw(c)) for name, c in form[2]]))
-
 
 _THAW: dict[str, Callable[[_Thawer, Any], Any]] = {
     "P": lambda t, f: t.objects[f[1]],
+    "R": lambda t, f: t.seen[f[1]],
     "N": lambda _, f: np.frombuffer(f[2], dtype=f[1])[0],
     "b": lambda _, f: f[1] == 1,
     "f": lambda _, f: float.fromhex(f[1]),
-    "q": lambda _, f: Fraction(f[1], f[2]),
-    "c": lambda _, f: complex(float.fromhex(f[1]), float.fromhex(f[2])),
     "...": lambda _, f: ...,
     "NI": lambda _, f: NotImplemented,
-    "r": lambda _, f: range(f[1], f[2], f[3]),
-    "sl": lambda t, f: slice(t.thaw(f[1]), t.thaw(f[2]), t.thaw(f[3])),
     "dead": lambda _, f: UNBOUND,
     "unbound": lambda _, f: UNBOUND,
     "T": lambda t, f: tuple(t.each(f[1])),
     "T+": lambda t, f: tuple.__new__(t.objects[f[1]], t.each(f[2])),
-    "A": lambda t, f: t.items(f),
-    "V": lambda t, f: View(t.thaw(f[1]), f[2], t.thaw(f[3])),
-    "D": lambda t, f: t.dictionary(f),
-    "s": lambda t, f: t.set(f),
-    "fs": lambda t, f: t.set(f),
-    "R": lambda t, f: t.seen[f[1]],
-    "L": lambda t, f: t.lazy(f),
-    "LB": lambda t, f: LazyBytes(t.symbol(f[1]), f[2]),
-    "F": lambda t, f: t.frame(f),
-    "G": lambda t, f: t.generator(f),
-    "C": lambda t, f: t.cell(f),
-    "K": lambda t, f: t.closure(f),
-    "B": lambda t, f: Bound(t.thaw(f[1]), t.thaw(f[2])),
-    "M": lambda t, f: NativeMethod(t.thaw(f[1]), f[2]),
-    "U": lambda t, f: Super(t.thaw(f[1]), t.thaw(f[2])),
-    "I": lambda t, f: t.iterator(f),
-    "$": lambda _, f: CoinSource(f[1]),
-    "token": lambda _, f: Token(f[1]),
-    "$.": lambda t, f: CoinMethod(t.thaw(f[1]), f[2]),
-    "O": lambda t, f: t.instance(f),
-    "E": lambda t, f: t.exception(f),
+    "A": _Thawer.items,
+    "D": _Thawer.dictionary,
+    "s": _Thawer.set,
+    "fs": _Thawer.set,
+    "S": _Thawer.symbol,
+    "SP": _Thawer.divided,
+    "L": lambda t, f: Lazy(t.thaw(f[1]), tuple([(name, t.thaw(c)) for name, c in f[2]])),
+    "F": _Thawer.frame,
+    "G": _Thawer.generator,
+    "C": _Thawer.cell,
+    "K": _Thawer.closure,
+    "I": _Thawer.iterator,
+    "O": _Thawer.instance,
+    "E": _Thawer.exception,
 }
 
 

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from dpaudit_prove.interpreter.code import Code
-from dpaudit_prove.interpreter.emitter import Emitter
+from dpaudit_prove.interpreter.code import Code, Emitter, resolved_scope
 from dpaudit_prove.interpreter.expressions import (
     BINARY,
     assign,
@@ -21,10 +20,9 @@ from dpaudit_prove.interpreter.expressions import (
     function,
     lambda_code,
     loop,
+    pattern,
     value,
 )
-from dpaudit_prove.interpreter.patterns import pattern
-from dpaudit_prove.interpreter.scopes import resolved_scope
 
 __all__ = ["compile_function"]
 

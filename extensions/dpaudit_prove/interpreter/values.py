@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 from dpaudit_prove.interpreter.code import Code
@@ -35,95 +36,78 @@ PENDING = object()
 """The answer of a call that a frame will deliver later."""
 
 
+@dataclass(slots=True, eq=False)
 class Call:
     """A call that is still to be made: a property's getter, Python code for a builtin."""
 
-    __slots__ = ("args", "function", "kwargs")
-
-    def __init__(
-        self, function: Any, args: list[Any], kwargs: dict[str, Any] | None = None
-    ) -> None:
-        self.function, self.args, self.kwargs = function, args, kwargs or {}
+    function: Any
+    args: list[Any]
+    kwargs: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(slots=True, eq=False)
 class Cell:
     """A captured variable of an interpreted function."""
 
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any = UNBOUND) -> None:
-        self.value = value
+    value: Any = UNBOUND
 
 
+@dataclass(slots=True, eq=False)
 class Closure:
     """A function that the program defined while it ran."""
 
-    __slots__ = ("cells", "code", "defaults", "keyword_defaults", "names")
-
-    def __init__(
-        self,
-        code: Code,
-        names: dict[str, Any],
-        defaults: tuple[Any, ...],
-        keyword_defaults: dict[str, Any],
-        cells: list[Any],
-    ) -> None:
-        self.code, self.names, self.defaults = code, names, defaults
-        self.keyword_defaults, self.cells = keyword_defaults, cells
+    code: Code
+    names: dict[str, Any]
+    defaults: tuple[Any, ...]
+    keyword_defaults: dict[str, Any]
+    cells: list[Any]
 
 
+@dataclass(slots=True, eq=False)
 class Bound:
     """A method of an object whose function is interpreted."""
 
-    __slots__ = ("function", "owner")
-
-    def __init__(self, function: Any, owner: Any) -> None:
-        self.function, self.owner = function, owner
+    function: Any
+    owner: Any
 
 
+@dataclass(slots=True, eq=False)
 class NativeMethod:
     """A method of one of Python's own values."""
 
-    __slots__ = ("name", "owner")
-
-    def __init__(self, owner: Any, name: str) -> None:
-        self.owner, self.name = owner, name
+    owner: Any
+    name: str
 
 
+@dataclass(slots=True, eq=False)
 class Super:
     """super() within a method."""
 
-    __slots__ = ("cls", "owner")
-
-    def __init__(self, cls: type, owner: Any) -> None:
-        self.cls, self.owner = cls, owner
+    cls: type
+    owner: Any
 
 
+@dataclass(slots=True, eq=False)
 class CoinSource:
     """A generator of random numbers: every draw of it is a coin."""
 
-    __slots__ = ("kind",)
-
-    def __init__(self, kind: str = "random") -> None:
-        self.kind = kind
+    kind: str = "random"
 
 
+@dataclass(slots=True, eq=False)
 class CoinMethod:
     """A method of a coin source."""
 
-    __slots__ = ("name", "source")
-
-    def __init__(self, source: CoinSource, name: str) -> None:
-        self.source, self.name = source, name
+    source: CoinSource
+    name: str
 
 
+@dataclass(slots=True, eq=False)
 class SequenceIterator:
     """An iterator over something with positions."""
 
-    __slots__ = ("index", "sequence")
-
-    def __init__(self, sequence: Any, index: int = 0) -> None:
-        self.sequence, self.index = sequence, index
+    sequence: Any
+    index: int = 0
 
 
 class View:
@@ -149,19 +133,11 @@ class View:
         )
 
 
+@dataclass(frozen=True, slots=True)
 class Token:
     """A finished number that a program may move, and not look at: `verdicts.disjoint`."""
 
-    __slots__ = ("number",)
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Token) and other.number == self.number
-
-    def __hash__(self) -> int:
-        return hash(("token", self.number))
+    number: int
 
 
 class Frame:

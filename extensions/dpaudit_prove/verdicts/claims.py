@@ -175,14 +175,29 @@ def _exactly(value: Fraction) -> Bounds:
     return Bounds(value, value)
 
 
-def _listed(masses: Mapping[int, Bounds]) -> Probability:
-    """A law on finitely many integers."""
+def _on_integers(of: Callable[[int], Bounds]) -> Probability:
+    """A law on integers."""
 
     def probability(output: Hashable) -> Bounds:
         k = _integer(output)
-        return _ZERO if k is None else masses.get(k, _ZERO)
+        return _ZERO if k is None else of(k)
 
     return probability
+
+
+def _listed(masses: Mapping[int, Bounds]) -> Probability:
+    """A law on finitely many integers."""
+    return _on_integers(lambda k: masses.get(k, _ZERO))
+
+
+def _enclosed(of: Callable[[Any, int], Any]) -> Probability:
+    """A law on integers whose probabilities are balls: of the module ``flint``, and the integer."""
+
+    def bounds(k: int) -> Bounds:
+        with precision() as module:
+            return bounds_of(of(module, k))
+
+    return _on_integers(bounds)
 
 
 def _discrete_gaussian(options: _Options) -> Probability:
@@ -198,14 +213,9 @@ def _discrete_gaussian(options: _Options) -> Probability:
     def normaliser() -> Bounds:
         return _gaussian_sum(half)
 
-    def probability(output: Hashable) -> Bounds:
-        k = _integer(output)
-        if k is None:
-            return _ZERO
-        with precision() as module:
-            return bounds_of(ball(module, -half * k * k).exp() / _around(module, normaliser()))
-
-    return probability
+    return _enclosed(
+        lambda module, k: ball(module, -half * k * k).exp() / _around(module, normaliser())
+    )
 
 
 def _gaussian_sum(half: Fraction) -> Bounds:
@@ -236,37 +246,26 @@ def _discrete_laplace(options: _Options) -> Probability:
     """P(k) = (1 − q)/(1 + q)·q^|k| with q = exp(−1/scale)."""
     rate = 1 / options.number("scale", above=0, high=_LARGEST_SCALE)
 
-    def probability(output: Hashable) -> Bounds:
-        k = _integer(output)
-        if k is None:
-            return _ZERO
-        with precision() as module:
-            q = ball(module, -rate).exp()
-            return bounds_of((1 - q) / (1 + q) * ball(module, -rate * abs(k)).exp())
+    def mass(module: Any, k: int) -> Any:
+        q = ball(module, -rate).exp()
+        return (1 - q) / (1 + q) * ball(module, -rate * abs(k)).exp()
 
-    return probability
+    return _enclosed(mass)
 
 
 def _geometric(options: _Options) -> Probability:
     """P(k) = p·(1 − p)^k for k ≥ 0; with ``rate``, 1 − p = exp(−rate)."""
     if options.either("p", "rate") == "p":
         p = options.number("p", above=0, high=1)
-
-        def rational(output: Hashable) -> Bounds:
-            k = _integer(output)
-            return _ZERO if k is None or k < 0 else _exactly(p * (1 - p) ** k)
-
-        return rational
+        return _on_integers(lambda k: _ZERO if k < 0 else _exactly(p * (1 - p) ** k))
     rate = options.number("rate", above=0, high=_LARGEST_SCALE)
 
-    def probability(output: Hashable) -> Bounds:
-        k = _integer(output)
-        if k is None or k < 0:
-            return _ZERO
-        with precision() as module:
-            return bounds_of(-(ball(module, -rate).expm1()) * ball(module, -rate * k).exp())
+    def mass(module: Any, k: int) -> Any:
+        if k < 0:
+            return module.arb(0)
+        return -(ball(module, -rate).expm1()) * ball(module, -rate * k).exp()
 
-    return probability
+    return _enclosed(mass)
 
 
 def _bernoulli(options: _Options) -> Probability:
@@ -308,12 +307,7 @@ def _uniform(options: _Options) -> Probability:
     low = options.whole("low", default=0, low=-(10**18), high=10**18)
     high = options.whole("high", low=low, high=10**18)
     share = _exactly(Fraction(1, high - low + 1))
-
-    def probability(output: Hashable) -> Bounds:
-        k = _integer(output)
-        return share if k is not None and low <= k <= high else _ZERO
-
-    return probability
+    return _on_integers(lambda k: share if low <= k <= high else _ZERO)
 
 
 def _categorical(options: _Options) -> Probability:

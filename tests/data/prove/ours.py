@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import references
+from references import Trials
+
 from dpaudit.noise.secure_gaussian import SecureGaussian
 from dpaudit.vectors.exact_law import IntegerLaw
 from dpaudit_local.mechanisms.randomized_response import RandomizedResponse
-from dpaudit_prove import references
-from dpaudit_prove.references import Trials
 
 GAUSSIAN = {sigma: Trials.of(IntegerLaw.gaussian(sigma)) for sigma in (2.0, 3.0, 100.0)}
 LAPLACE = {scale: Trials.of(IntegerLaw.laplace(scale)) for scale in (1.0, 2.0, 10.0)}

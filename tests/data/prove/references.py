@@ -1,4 +1,4 @@
-"""Plain Python forms of our compiled samplers, for ``dpaudit prove``; tests tie each to its kernel.
+"""Plain Python forms of our compiled samplers, which are proved; tests tie each to its kernel.
 
 A kernel and its reference read the same coins in the same order and give the same values. What is
 proved of a reference holds for its kernel as far as that test shows it, and no further.
