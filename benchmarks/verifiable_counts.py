@@ -16,12 +16,10 @@ from harness import MACHINE, clocked, cpu, options
 
 from dpaudit.accounting.binomial import binomial_coins
 from dpaudit.randomness import KeyedStream
-from dpaudit_mitigations.verifiable_counts.challenges import Challenges
 from dpaudit_mitigations.verifiable_counts.client_records import check_bit, prove_bit
-from dpaudit_mitigations.verifiable_counts.commitments import open_counts
-from dpaudit_mitigations.verifiable_counts.prover import Prover
-from dpaudit_mitigations.verifiable_counts.terms import CountTerms
-from dpaudit_mitigations.verifiable_counts.verifier import Verifier
+from dpaudit_mitigations.verifiable_counts.group import open_counts
+from dpaudit_mitigations.verifiable_counts.parties import Prover, Verifier
+from dpaudit_mitigations.verifiable_counts.terms import Challenges, CountTerms
 
 SEED = KeyedStream.from_seed("bench")
 TARGET = 5_000

@@ -17,22 +17,21 @@ from support.refusals import SPOILS, Step, never, refused, snapshot, spoils, spo
 from dpaudit.errors import MessageError
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.codec import LARGEST, Message, pack, unpack
-from dpaudit_mitigations.joint_seeds.server import SeedServer
-from dpaudit_mitigations.joint_seeds.terms import SessionTerms
-from dpaudit_mitigations.joint_seeds.verifier import Verifier as SeedVerifier
+from dpaudit_mitigations.joint_seeds.messages import SessionTerms
+from dpaudit_mitigations.joint_seeds.parties import SeedServer
+from dpaudit_mitigations.joint_seeds.parties import Verifier as SeedVerifier
 from dpaudit_mitigations.secure_aggregation.client import Client
 from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
 from dpaudit_mitigations.secure_aggregation.plan import Plan, least_threshold
 from dpaudit_mitigations.secure_aggregation.server import Aggregator
-from dpaudit_mitigations.transport.logs import Log
 from dpaudit_mitigations.transport.vectors import read_vector, vector_frames
+from dpaudit_mitigations.transport.wire import Log
+from dpaudit_mitigations.two_servers.messages import VECTOR, Offer, PublicationReceipt, ReleaseTerms
 from dpaudit_mitigations.two_servers.noise_side import NoiseSide
-from dpaudit_mitigations.two_servers.words import VECTOR, Offer, PublicationReceipt, ReleaseTerms
 from dpaudit_mitigations.verifiable_counts.client_records import check_record, make_record
-from dpaudit_mitigations.verifiable_counts.commitments import open_counts
-from dpaudit_mitigations.verifiable_counts.prover import Prover
+from dpaudit_mitigations.verifiable_counts.group import open_counts
+from dpaudit_mitigations.verifiable_counts.parties import Prover, Verifier
 from dpaudit_mitigations.verifiable_counts.terms import CountTerms
-from dpaudit_mitigations.verifiable_counts.verifier import Verifier
 
 ROOT = KeyedStream.from_seed("hostile protocols")
 

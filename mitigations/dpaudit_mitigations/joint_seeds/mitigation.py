@@ -28,17 +28,16 @@ from dpaudit.vectors.lattice import RoundedHost, add_on_lattice, in_dtype, latti
 from dpaudit.vectors.normal import check_query
 from dpaudit_mitigations.codec import Digest, ExactFloat
 from dpaudit_mitigations.joint_seeds.derivation import Blocks, Integers, cores, vector_blocks
-from dpaudit_mitigations.joint_seeds.record import SignedChain
-from dpaudit_mitigations.joint_seeds.server import SeedServer
-from dpaudit_mitigations.joint_seeds.terms import (
+from dpaudit_mitigations.joint_seeds.messages import (
     LARGEST_WORK,
     MOST_CANDIDATES,
     SessionTerms,
     nearest_steps,
 )
-from dpaudit_mitigations.joint_seeds.verifier import Verifier
+from dpaudit_mitigations.joint_seeds.parties import SeedServer, Verifier
+from dpaudit_mitigations.joint_seeds.record import SignedChain
 
-__all__ = ["JointSeeds", "Link", "SeedSession", "SubstitutingServer", "run_session"]
+__all__ = ["JointSeeds", "SubstitutingServer", "run_session"]
 
 
 T = TypeVar("T")

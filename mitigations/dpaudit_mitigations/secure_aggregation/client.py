@@ -13,10 +13,19 @@ from dpaudit.errors import CheatingError, MessageError, ProtocolError, UsageErro
 from dpaudit.protocols import Stream
 from dpaudit_mitigations.codec import pack
 from dpaudit_mitigations.secure_aggregation import wire
-from dpaudit_mitigations.secure_aggregation.keys import RoundKeys, public_bytes, sign
-from dpaudit_mitigations.secure_aggregation.masking import Mask, apply_masks, own_mask, pair_mask
+from dpaudit_mitigations.secure_aggregation.keys import (
+    Mask,
+    RoundKeys,
+    apply_masks,
+    open_shares,
+    own_mask,
+    pair_mask,
+    public_bytes,
+    seal_shares,
+    sign,
+    split,
+)
 from dpaudit_mitigations.secure_aggregation.plan import Plan, RingArray
-from dpaudit_mitigations.secure_aggregation.shares import open_shares, seal_shares, split
 from dpaudit_mitigations.secure_aggregation.wire import (
     after_adverts,
     after_shares,

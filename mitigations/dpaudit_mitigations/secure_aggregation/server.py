@@ -12,10 +12,15 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from dpaudit.errors import CheatingError, MessageError, ProtocolError, UsageError
 from dpaudit_mitigations.codec import pack
 from dpaudit_mitigations.secure_aggregation import wire
-from dpaudit_mitigations.secure_aggregation.keys import public_bytes
-from dpaudit_mitigations.secure_aggregation.masking import Mask, apply_masks, own_mask, pair_mask
+from dpaudit_mitigations.secure_aggregation.keys import (
+    Mask,
+    apply_masks,
+    own_mask,
+    pair_mask,
+    public_bytes,
+    recombine,
+)
 from dpaudit_mitigations.secure_aggregation.plan import Plan, RingArray, transcript
-from dpaudit_mitigations.secure_aggregation.shares import recombine
 from dpaudit_mitigations.secure_aggregation.wire import (
     after_adverts,
     after_shares,
@@ -24,7 +29,7 @@ from dpaudit_mitigations.secure_aggregation.wire import (
     survivors_statement,
 )
 
-__all__ = ["Aggregate", "Aggregator", "Stage"]
+__all__ = ["Aggregator", "Stage"]
 
 
 class Stage(StrEnum):

@@ -1,6 +1,7 @@
 """The defender's own noise N(0, (τσ)²) on a lattice: two generators, and what each gives alone.
 
-Of noise that carries its own seed, smoothing leaves just that: :func:`seeded_low`.
+Of noise that carries its own seed, smoothing leaves just that: :func:`seeded_low`. Besides, the
+options that smoothing and rounding share.
 """
 
 from __future__ import annotations
@@ -22,7 +23,29 @@ from dpaudit.vectors.exact_law import IntegerLaw
 from dpaudit.vectors.lattice import RoundedHost, lattice_noise, lattice_step
 from dpaudit.vectors.normal import standard_normal
 
-__all__ = ["OwnNoise", "check_own", "own_noise", "seeded_low"]
+__all__ = ["OwnNoise", "check_own", "check_positive", "least_gamma", "own_noise", "seeded_low"]
+
+
+def check_positive(**values: float) -> None:
+    """Raise a UsageError that names the value that is not a finite number above 0."""
+    for name, value in values.items():
+        if isinstance(value, (str, bool)) or not (value > 0 and math.isfinite(value)):
+            raise UsageError(f"{name}={value}: must be a finite number > 0")
+
+
+def least_gamma(*, gamma_min: float | None, dim: int | None) -> float | None:
+    """The smallest γ to defend against: as given, else 2√dim (continuous LWE is hard), or None.
+
+    Raises:
+        UsageError: the value used is not a finite number above 0.
+    """
+    if gamma_min is not None:
+        check_positive(gamma_min=gamma_min)
+        return float(gamma_min)
+    if dim is not None:
+        check_positive(dim=dim)
+        return 2 * math.sqrt(dim)
+    return None
 
 
 _KEYS = 64  # all keys but a share of 2^-64

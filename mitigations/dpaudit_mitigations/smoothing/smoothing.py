@@ -22,8 +22,14 @@ from dpaudit.types import EpsilonBounds
 from dpaudit.vectors.arrays import device_of
 from dpaudit.vectors.lattice import RoundedHost, add_on_lattice, lattice_step
 from dpaudit.vectors.normal import check_query
-from dpaudit_mitigations.smoothing.options import check_positive, least_gamma
-from dpaudit_mitigations.smoothing.own_noise import OwnNoise, check_own, own_noise, seeded_low
+from dpaudit_mitigations.smoothing.own_noise import (
+    OwnNoise,
+    check_own,
+    check_positive,
+    least_gamma,
+    own_noise,
+    seeded_low,
+)
 
 __all__ = ["Smoothing"]
 

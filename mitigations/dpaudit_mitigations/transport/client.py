@@ -9,9 +9,7 @@ from typing import Any
 from dpaudit.errors import MessageError, PeerError, ProtocolError, UsageError
 from dpaudit_mitigations.transport import wire
 from dpaudit_mitigations.transport.certificates import Identity, dns_name
-from dpaudit_mitigations.transport.logs import clean
-from dpaudit_mitigations.transport.pump import TICK, Pump, Silence
-from dpaudit_mitigations.transport.wire import grpc
+from dpaudit_mitigations.transport.wire import TICK, Pump, Silence, clean, grpc
 
 __all__ = ["ask", "call"]
 

@@ -18,11 +18,9 @@ from cryptography import x509
 from dpaudit.errors import PeerError, ProtocolError, UsageError
 from dpaudit_mitigations.transport import wire
 from dpaudit_mitigations.transport.certificates import BROKEN, Identity, check_party, party_of
-from dpaudit_mitigations.transport.logs import Log, clean, logger
-from dpaudit_mitigations.transport.pump import TICK, Pump, Silence
-from dpaudit_mitigations.transport.wire import grpc
+from dpaudit_mitigations.transport.wire import TICK, Log, Pump, Silence, clean, grpc, logger
 
-__all__ = ["Calls", "Handler", "Limits", "Server", "serve"]
+__all__ = ["Handler", "Limits", "serve"]
 
 
 _LARGEST_MESSAGE = 64 << 20

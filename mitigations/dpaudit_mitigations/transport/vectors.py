@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from dpaudit.errors import MessageError, UsageError
 
-__all__ = ["CHUNK", "DTYPES", "MOST_VALUES", "VectorReader", "read_vector", "vector_frames"]
+__all__ = ["DTYPES", "MOST_VALUES", "VectorReader", "read_vector", "vector_frames"]
 
 CHUNK = 1 << 18
 """Values per frame by default; the reader accepts only what it expects itself."""

@@ -1,4 +1,4 @@
-"""What client and server share: gRPC options, cipher suites, a stream's end, error classes.
+"""What client and server share: gRPC options, cipher suites, a stream's end, errors, waiting, logs.
 
 A client's last message is ``END``, which is empty; no other may be. A gRPC server cannot tell a
 client that has finished from one that died just then, so a stream that stops without it was
@@ -15,22 +15,36 @@ so.
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import importlib
+import json
 import os
+import queue
 import re
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from dpaudit.errors import CheatingError, MessageError, PeerError, ProtocolError, UsageError
+from dpaudit.results.text import one_line
 
 __all__ = [
     "END",
     "ERRORS",
     "ERROR_KEY",
     "SERVICE",
+    "TICK",
+    "Log",
+    "Pump",
+    "Silence",
     "check_address",
     "class_name",
+    "clean",
     "grpc",
+    "logger",
     "only_tls13",
     "options",
 ]
@@ -99,3 +113,127 @@ def check_address(address: str) -> None:
 def class_name(error: type[ProtocolError]) -> str:
     """The nearest class of ``error`` that the other side knows."""
     return next(c.__name__ for c in error.__mro__ if c.__name__ in ERRORS)
+
+
+TICK = 0.25
+"""Seconds between two checks of a wait's length."""
+
+_AHEAD = 4
+
+
+class Silence(Exception):
+    """Nothing arrived for too long."""
+
+
+class _End:
+    def __init__(self, error: Exception | None) -> None:
+        self.error = error
+
+
+class Pump:
+    """Iterates over ``source`` in a thread, at most four messages ahead.
+
+    ``next(pump)`` gives the next message, or raises what ``source`` raised, or :class:`Silence`
+    once ``too_long(waited)`` is true for the seconds waited; it is called every ``tick``. After
+    ``close`` the thread ends as soon as ``source`` does.
+    """
+
+    def __init__(
+        self, source: Iterator[bytes], *, too_long: Callable[[float], bool], tick: float
+    ) -> None:
+        self._source, self._too_long, self._tick = source, too_long, tick
+        self._queue: queue.Queue[bytes | _End] = queue.Queue(_AHEAD)
+        self._closed = threading.Event()
+        self._end: _End | None = None
+        threading.Thread(target=self._run, name="dpaudit-pump", daemon=True).start()
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        if self._end is None:
+            item = self._wait()
+            if isinstance(item, bytes):
+                return item
+            self._end = item
+        if self._end.error is not None:
+            raise self._end.error
+        raise StopIteration
+
+    def close(self) -> None:
+        """Take nothing more; drop what still arrives."""
+        self._closed.set()
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._queue.get_nowait()
+
+    def _wait(self) -> bytes | _End:
+        waited = 0.0
+        while True:
+            try:
+                return self._queue.get(timeout=self._tick)
+            except queue.Empty:
+                waited += self._tick
+                if self._too_long(waited):
+                    raise Silence from None
+
+    def _run(self) -> None:
+        error: Exception | None = None
+        try:
+            for item in self._source:
+                if not self._put(item):
+                    return
+        except Exception as raised:  # noqa: BLE001  handed to whoever waits
+            error = raised
+        self._put(_End(error))
+
+    def _put(self, item: bytes | _End) -> bool:
+        while not self._closed.is_set():
+            with contextlib.suppress(queue.Full):
+                self._queue.put(item, timeout=0.2)
+                return True
+        return False
+
+
+_LONGEST = 300
+_WRITING = threading.Lock()
+
+
+def clean(text: str, longest: int = _LONGEST) -> str:
+    """``text`` on one printable line of at most ``longest`` characters: safe to show."""
+    return one_line(text, limit=longest)
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Writes lines with time, service, peer, method, release, outcome, reason; no empty fields."""
+
+    service: str
+
+    def __call__(
+        self,
+        outcome: str,
+        *,
+        peer: str | None = None,
+        method: str | None = None,
+        release: str | None = None,
+        reason: str | None = None,
+    ) -> None:
+        """Write a line: ``outcome`` is a word (served, refused, failed …), ``reason`` a text."""
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+        facts = {
+            "peer": peer,
+            "method": method,
+            "release": release,
+            "outcome": outcome,
+            "reason": reason,
+        }
+        line = {"time": now, "service": self.service} | {k: clean(v) for k, v in facts.items() if v}
+        with _WRITING:
+            sys.stderr.write(json.dumps(line, ensure_ascii=True) + "\n")
+            sys.stderr.flush()
+
+
+def logger(name: str) -> Log:
+    """The log of the service ``name``."""
+    return Log(clean(name))

@@ -25,19 +25,19 @@ from dpaudit_mitigations.codec import pack, unpack
 from dpaudit_mitigations.transport.certificates import Identity
 from dpaudit_mitigations.transport.client import ask
 from dpaudit_mitigations.transport.journal import Journal, durable_write
-from dpaudit_mitigations.transport.logs import Log
 from dpaudit_mitigations.transport.vectors import vector_frames
+from dpaudit_mitigations.transport.wire import Log
 from dpaudit_mitigations.two_servers.lattice import (
     CHUNK,
     REACH,
     Draw,
+    add_query,
     ahead,
     granularity,
     most_steps,
     secure_draw,
 )
-from dpaudit_mitigations.two_servers.sums import add_query
-from dpaudit_mitigations.two_servers.words import (
+from dpaudit_mitigations.two_servers.messages import (
     PUBLISH,
     TERMS,
     VECTOR,
@@ -47,16 +47,7 @@ from dpaudit_mitigations.two_servers.words import (
     check_release,
 )
 
-__all__ = [
-    "DRAWN",
-    "PUBLISHED",
-    "SENT",
-    "AnswerSide",
-    "Contact",
-    "Question",
-    "Seeds",
-    "check_values",
-]
+__all__ = ["AnswerSide", "Contact", "Question", "Seeds"]
 
 
 class Seeds:

@@ -1,4 +1,8 @@
-"""The lattice of both servers' numbers, fixed by public numbers, and noise drawn on it by chunk."""
+"""The lattice of both servers' numbers, fixed by public numbers, and noise drawn on it by chunk.
+
+Sums are made in one compiled pass over a chunk: query + noise, then + server 2's noise. Server 1's
+noise may also be a registry source's, rounded to the lattice: also used for lab specimens.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +10,34 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import numba
 import numpy as np
 import numpy.typing as npt
 
+from dpaudit import registry
 from dpaudit.errors import UsageError
-from dpaudit.protocols import Stream
+from dpaudit.protocols import NoiseSource, Stream
+from dpaudit.types import Reference
 from dpaudit.vectors.exact_integers import draw_integers
 from dpaudit.vectors.exact_law import IntegerLaw
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = [
     "CHUNK",
     "REACH",
     "Draw",
+    "add_query",
+    "add_steps",
     "ahead",
-    "chunks",
+    "draw_of",
     "granularity",
     "most_steps",
+    "named_source",
     "secure_draw",
-    "to_steps",
 ]
 
 T = TypeVar("T")
@@ -115,3 +127,66 @@ def ahead(
             yield start, size, future.result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+_LARGEST = np.int64(2**63 - 1)
+
+jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False)
+
+
+@jit
+def add_query(noise, values, per_step, out):  # type: ignore[no-untyped-def]
+    """``out`` = nearest integers to ``values``·``per_step`` + ``noise``; returns the largest |sum|.
+
+    ``per_step`` is a power of two: exact in float64. The largest |sum| is 2^63 − 1 for −2^63, which
+    has none; only where it is below 2^31 does the int32 ``out`` hold the sums.
+    """
+    most = np.int64(0)
+    for i in range(noise.size):
+        total = np.int64(np.rint(np.float64(values[i]) * per_step)) + noise[i]
+        size = abs(total)
+        most = max(most, size if size >= 0 else _LARGEST)
+        out[i] = np.int32(total)
+    return most
+
+
+@jit
+def add_steps(noise, steps, step, out):  # type: ignore[no-untyped-def]
+    """``out`` = ``step``·(``steps`` + ``noise``), exact in float64 below 2^53 steps.
+
+    It is rounded if ``out`` is float32.
+    """
+    for i in range(noise.size):
+        out[i] = np.float64(steps[i] + noise[i]) * step
+
+
+def named_source(text: str, *, sigma: float, dim: int) -> NoiseSource:
+    """The source ``NAME[:option=value,…]`` with noise of scale ``sigma``, for vectors of ``dim``.
+
+    Raises:
+        UsageError: no such source, or one of another scale or dimension.
+    """
+    source: NoiseSource = registry.create(
+        "sources", registry.offered("sources", Reference.parse(text), sigma=sigma)
+    )
+    if source.sigma != sigma:
+        raise UsageError(f"source={text}: has scale {source.sigma}; must be sigma={sigma}")
+    if source.dim not in (None, dim):
+        raise UsageError(f"source={text}: serves {source.dim} values, the query has {dim}")
+    return source
+
+
+def draw_of(
+    source: NoiseSource, *, dim: int, times: float = 1.0
+) -> Callable[[float, Stream], Draw]:
+    """``times`` the source's noise in lattice steps, as ``AnswerSide`` and ``NoiseSide`` take it.
+
+    The source is asked for noise alone and never gets the query.
+    """
+
+    def make(step: float, stream: Stream) -> Draw:
+        noise = source.sample(1, dim, stream=stream)[0]
+        steps: Steps = to_steps(noise * times if times != 1 else noise, step=step)
+        return lambda at, count: np.array(steps[at : at + count])
+
+    return make

@@ -23,14 +23,13 @@ from dpaudit.types import EpsilonBounds, Rehearsal
 from dpaudit.vectors.arrays import on_tensors, tensor
 from dpaudit.vectors.lattice import in_dtype
 from dpaudit.vectors.normal import check_query, check_sigma
-from dpaudit_mitigations.verifiable_counts.commitments import open_counts
+from dpaudit_mitigations.verifiable_counts.group import open_counts
 from dpaudit_mitigations.verifiable_counts.messages import LARGEST_RELEASE, wire_bytes
-from dpaudit_mitigations.verifiable_counts.prover import Prover
+from dpaudit_mitigations.verifiable_counts.parties import Prover, Verifier
 from dpaudit_mitigations.verifiable_counts.terms import MOST_BINS, MOST_COINS, CountTerms
 from dpaudit_mitigations.verifiable_counts.transcript import Transcript
-from dpaudit_mitigations.verifiable_counts.verifier import Verifier
 
-__all__ = ["CountSession", "VerifiableCounts", "draw_heads", "run_session"]
+__all__ = ["VerifiableCounts", "draw_heads", "run_session"]
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,12 @@ from msgspec import Raw, structs
 from dpaudit.errors import CheatingError, MessageError, PeerError, UsageError
 from dpaudit.stats import clopper_pearson
 from dpaudit_mitigations.codec import Hex64, write_json
-from dpaudit_mitigations.joint_seeds.checks import candidate_noise, noise_commitment
-from dpaudit_mitigations.joint_seeds.commitments import joint_key, labelled_hash
+from dpaudit_mitigations.joint_seeds.derivation import joint_key, labelled_hash
 from dpaudit_mitigations.joint_seeds.messages import Abort, Frame, Noises, Openings, open_frame
 from dpaudit_mitigations.joint_seeds.mitigation import SubstitutingServer
-from dpaudit_mitigations.joint_seeds.server import SeedServer
+from dpaudit_mitigations.joint_seeds.parties import SeedServer, Verifier
+from dpaudit_mitigations.joint_seeds.record import candidate_noise, noise_commitment
 from dpaudit_mitigations.joint_seeds.transcript import verify, write
-from dpaudit_mitigations.joint_seeds.verifier import Verifier
 
 K = 4
 

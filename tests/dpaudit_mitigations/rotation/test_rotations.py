@@ -21,11 +21,14 @@ from dpaudit.stats import clopper_pearson
 from dpaudit.vectors.lattice import lattice_step
 from dpaudit_attacks.floating_point.reach import Reach
 from dpaudit_mitigations.none import NoMitigation
-from dpaudit_mitigations.rotation.dense import DenseRotation, haar_matrix
-from dpaudit_mitigations.rotation.fresh import Rotation
+from dpaudit_mitigations.rotation.mitigation import (
+    DenseRotation,
+    Rotation,
+    SharedRotation,
+    StructuredRotation,
+    haar_matrix,
+)
 from dpaudit_mitigations.rotation.randomness import Randomness
-from dpaudit_mitigations.rotation.shared import SharedRotation
-from dpaudit_mitigations.rotation.structured import StructuredRotation
 
 ALL = (
     "rotation",

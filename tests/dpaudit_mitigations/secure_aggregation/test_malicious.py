@@ -9,8 +9,13 @@ from dpaudit.errors import CheatingError, MessageError, ProtocolError
 from dpaudit_mitigations.codec import pack
 from dpaudit_mitigations.secure_aggregation import client as client_module
 from dpaudit_mitigations.secure_aggregation import wire
-from dpaudit_mitigations.secure_aggregation.keys import derive, public_bytes, sign
-from dpaudit_mitigations.secure_aggregation.shares import open_shares, recombine
+from dpaudit_mitigations.secure_aggregation.keys import (
+    derive,
+    open_shares,
+    public_bytes,
+    recombine,
+    sign,
+)
 
 
 def opened(r, message, kind):

@@ -23,10 +23,10 @@ from typer.testing import CliRunner
 from dpaudit.cli.app import app
 from dpaudit.errors import CheatingError, MessageError, PeerError, ProtocolError, UsageError
 from dpaudit.randomness import KeyedStream
+from dpaudit_mitigations import commands
 from dpaudit_mitigations.codec import pack
-from dpaudit_mitigations.secure_aggregation import commands, network
-from dpaudit_mitigations.secure_aggregation.gathering import Stage
-from dpaudit_mitigations.secure_aggregation.network import aggregate_round, contribute_round
+from dpaudit_mitigations.secure_aggregation import network
+from dpaudit_mitigations.secure_aggregation.network import Stage, aggregate_round, contribute_round
 from dpaudit_mitigations.secure_aggregation.plan import ROUND_BYTES, transcript
 from dpaudit_mitigations.secure_aggregation.terms import RoundTerms
 from dpaudit_mitigations.transport.certificates import load_identity, make_authority

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from dpaudit.errors import MessageError, ProtocolError, UsageError
 from dpaudit.randomness import KeyedStream
-from dpaudit_mitigations.secure_aggregation.gathering import Gathering, Stage
 from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
+from dpaudit_mitigations.secure_aggregation.mitigation import party_names, simulate
+from dpaudit_mitigations.secure_aggregation.network import Gathering, Stage
 from dpaudit_mitigations.secure_aggregation.plan import Plan, least_threshold
-from dpaudit_mitigations.secure_aggregation.simulation import party_names, simulate
 from dpaudit_mitigations.secure_aggregation.terms import RoundTerms
 
 STAGES = ("advertise", "share", "mask", "confirm", "unmask")

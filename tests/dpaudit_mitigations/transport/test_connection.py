@@ -25,9 +25,8 @@ from dpaudit.errors import CheatingError, MessageError, PeerError, ProtocolError
 from dpaudit_mitigations.transport import certificates as certificates_module
 from dpaudit_mitigations.transport.certificates import dns_name, load_identity, make_authority
 from dpaudit_mitigations.transport.client import _Sending, ask, call
-from dpaudit_mitigations.transport.logs import clean, logger
 from dpaudit_mitigations.transport.server import Limits, serve
-from dpaudit_mitigations.transport.wire import grpc
+from dpaudit_mitigations.transport.wire import clean, grpc, logger
 
 CHILD = Path(__file__).with_name("child.py")
 

@@ -368,8 +368,6 @@ def main():
 
 def warm_up():
     """Compile and import what the children need, without a thread or a connection."""
-    import dpaudit_mitigations.transport.logs
-    import dpaudit_mitigations.transport.server  # noqa: F401
 
     draw = lattice.secure_draw(
         sigma=SIGMA, step=lattice.granularity(BOUND, sigma=SIGMA), stream=KeyedStream.fresh()

@@ -19,13 +19,11 @@ from dpaudit.vectors.exact_law import IntegerLaw
 from dpaudit_mitigations.codec import pack, unpack
 from dpaudit_mitigations.transport.certificates import load_identity, make_authority
 from dpaudit_mitigations.transport.client import ask
-from dpaudit_mitigations.transport.logs import Log
 from dpaudit_mitigations.transport.server import Limits, serve
 from dpaudit_mitigations.transport.vectors import vector_frames
+from dpaudit_mitigations.transport.wire import Log
 from dpaudit_mitigations.two_servers.lattice import secure_draw
-from dpaudit_mitigations.two_servers.noise_side import NoiseSide
-from dpaudit_mitigations.two_servers.publication import Draft
-from dpaudit_mitigations.two_servers.words import (
+from dpaudit_mitigations.two_servers.messages import (
     PUBLISH,
     TERMS,
     VECTOR,
@@ -33,6 +31,7 @@ from dpaudit_mitigations.two_servers.words import (
     PublicationReceipt,
     ReleaseTerms,
 )
+from dpaudit_mitigations.two_servers.noise_side import Draft, NoiseSide
 
 DIM, SIGMA, BOUND = (1 << 18) + 5, 2.0, 1000.0  # two frames
 TERMS_HERE = ReleaseTerms(dim=DIM, bound=BOUND, sigma=SIGMA)

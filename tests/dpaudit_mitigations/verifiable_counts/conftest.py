@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from dpaudit_mitigations.verifiable_counts import verifier
-from dpaudit_mitigations.verifiable_counts.commitments import open_counts
+from dpaudit_mitigations.verifiable_counts.group import open_counts
 from dpaudit_mitigations.verifiable_counts.messages import Response
-from dpaudit_mitigations.verifiable_counts.prover import Prover
+from dpaudit_mitigations.verifiable_counts.parties import Prover, Verifier, check_session
 from dpaudit_mitigations.verifiable_counts.terms import CountTerms
-from dpaudit_mitigations.verifiable_counts.verifier import Verifier
 
 
 @dataclass
@@ -34,7 +32,7 @@ class Play:
 
     def check(self, response: Response | bytes) -> list[int]:
         data = response if isinstance(response, bytes) else response.encode(self.terms)
-        return verifier.check_session(
+        return check_session(
             self.terms, self.first, self.second, data, stream=self.stream.child("again")
         )
 

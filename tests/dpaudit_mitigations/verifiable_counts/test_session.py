@@ -16,11 +16,8 @@ from dpaudit.accounting.binomial import binomial_coins, binomial_epsilon
 from dpaudit.errors import CheatingError, MessageError, UsageError
 from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise.gaussian import Gaussian
-from dpaudit_mitigations.verifiable_counts import client_records
-from dpaudit_mitigations.verifiable_counts import prover as prover_module
+from dpaudit_mitigations.verifiable_counts import client_records, parties
 from dpaudit_mitigations.verifiable_counts import terms as terms_module
-from dpaudit_mitigations.verifiable_counts import verifier as verifier_module
-from dpaudit_mitigations.verifiable_counts.challenges import Challenges
 from dpaudit_mitigations.verifiable_counts.client_records import (
     add_commitments,
     add_openings,
@@ -30,12 +27,14 @@ from dpaudit_mitigations.verifiable_counts.client_records import (
     make_record,
     prove_bit,
 )
-from dpaudit_mitigations.verifiable_counts.commitments import Opening, commit, open_counts
 from dpaudit_mitigations.verifiable_counts.group import (
     L,
+    Opening,
+    commit,
     decode_scalars,
     encode_scalar,
     encode_scalars,
+    open_counts,
     random_scalars,
 )
 from dpaudit_mitigations.verifiable_counts.messages import (
@@ -47,9 +46,13 @@ from dpaudit_mitigations.verifiable_counts.messages import (
     wire_bytes,
 )
 from dpaudit_mitigations.verifiable_counts.mitigation import VerifiableCounts, draw_heads
-from dpaudit_mitigations.verifiable_counts.prover import Prover
-from dpaudit_mitigations.verifiable_counts.terms import MOST_BINS, MOST_COINS, CountTerms
-from dpaudit_mitigations.verifiable_counts.verifier import Verifier
+from dpaudit_mitigations.verifiable_counts.parties import Prover, Verifier
+from dpaudit_mitigations.verifiable_counts.terms import (
+    MOST_BINS,
+    MOST_COINS,
+    Challenges,
+    CountTerms,
+)
 
 
 @pytest.mark.parametrize(("bins", "coins"), [(1, 2), (3, 10), (1, 332), (70, 12), (2, 1000)])
@@ -193,7 +196,7 @@ def test_swapped_commitments_and_counts(play, stream):
         other[i], other[j] = other[j], other[i]
         first = Commitments(other[:2], other[2:]).encode(session.terms)
         with pytest.raises(CheatingError):
-            verifier_module.check_session(session.terms, first, *rest, stream=again)
+            parties.check_session(session.terms, first, *rest, stream=again)
 
 
 def test_expected_counts(play, stream):
@@ -229,7 +232,7 @@ def test_truncated_and_lengthened_messages(which, play, stream):
     for data in (b"", own[:-1], own + b"\0", sent[which - 1], bytes(len(own))):
         changed = [*sent[:which], data, *sent[which + 1 :]]
         with pytest.raises(MessageError, match="message"):
-            verifier_module.check_session(session.terms, *changed, stream=again)
+            parties.check_session(session.terms, *changed, stream=again)
 
 
 def test_without_a_stream_nothing_repeats(stream):
@@ -344,8 +347,7 @@ def constant_coins(terms, *, commitments, challenge):
 def test_one_honest_party_makes_the_noise_binomial(dishonest, play, stream, monkeypatch):
     """Bits all 0 with honest coins, coins all 1 with honest bits: 800 draws. Both: no noise."""
     if dishonest in {"verifier", "both"}:
-        monkeypatch.setattr(prover_module, "public_coins", constant_coins)
-        monkeypatch.setattr(verifier_module, "public_coins", constant_coins)
+        monkeypatch.setattr(parties, "public_coins", constant_coins)
     prover = ZeroProver if dishonest in {"prover", "both"} else Prover
     noise = noise_of(play, stream.child(dishonest), 4 if dishonest == "both" else 20, prover)
     if dishonest == "both":

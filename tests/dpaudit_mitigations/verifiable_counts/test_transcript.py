@@ -10,17 +10,17 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpaudit.accounting.binomial import binomial_epsilon
 from dpaudit.errors import UsageError
-from dpaudit_mitigations.verifiable_counts.commitments import open_counts
 from dpaudit_mitigations.verifiable_counts.group import (
     BLINDING_BASE,
     L,
     encode_scalar,
     multiple,
+    open_counts,
     random_scalar,
 )
 from dpaudit_mitigations.verifiable_counts.messages import encode_seed, public_coins, sign_session
 from dpaudit_mitigations.verifiable_counts.mitigation import run_session
-from dpaudit_mitigations.verifiable_counts.prover import Prover
+from dpaudit_mitigations.verifiable_counts.parties import Prover
 from dpaudit_mitigations.verifiable_counts.terms import CountTerms
 from dpaudit_mitigations.verifiable_counts.transcript import Transcript, verify
 
