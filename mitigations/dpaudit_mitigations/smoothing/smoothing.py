@@ -27,7 +27,6 @@ from dpaudit_mitigations.smoothing.own_noise import (
     check_own,
     check_positive,
     least_gamma,
-    own_noise,
     seeded_low,
 )
 
@@ -232,7 +231,7 @@ class Smoothing:
         )
 
     def _own(self, source: NoiseSource) -> OwnNoise:
-        return own_noise(self.own, tau=self.tau, sigma=source.sigma)
+        return OwnNoise(self.tau, source.sigma, secure=self.own == "secure")
 
     def _eta(self, source: Pancake) -> float:
         key = source.key

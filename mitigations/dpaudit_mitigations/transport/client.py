@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -45,8 +46,38 @@ def call(
         raise UsageError(
             f"timeout={timeout:g}, idle={idle:g}: must be positive seconds, timeout < 1e6"
         )
-    dns_name(peer)
-    return _call(address, method, messages, identity, peer, timeout, idle, message_limit)
+    options = [
+        *wire.options(message_limit),
+        ("grpc.ssl_target_name_override", dns_name(peer)),
+    ]
+
+    def answers() -> Iterator[bytes]:
+        who = f"{peer} at {clean(address, 100)}"
+        credentials = grpc.ssl_channel_credentials(
+            identity.authority, identity.key, identity.certificate
+        )
+        sending = _Sending(messages)
+        with grpc.secure_channel(address, credentials, options=options) as channel:
+            rpc = channel.stream_stream(f"/{wire.SERVICE}/{method}")(sending, timeout=timeout)
+            sending.runs(rpc)
+            pump = Pump(
+                rpc, too_long=lambda waited: sending.still() >= idle <= waited, tick=min(TICK, idle)
+            )
+            try:
+                yield from pump
+            except Silence:
+                raise PeerError(f"{who}: silent for {idle:g} s") from None
+            except grpc.RpcError as error:
+                if sending.error is not None:
+                    raise sending.error from None
+                raise _refusal(error, who, timeout) from None
+            finally:
+                rpc.cancel()
+                pump.close()
+            if sending.error is not None:
+                raise sending.error
+
+    return answers()
 
 
 def ask(address: str, method: str, messages: Iterable[bytes], **options: Any) -> bytes:
@@ -56,56 +87,10 @@ def ask(address: str, method: str, messages: Iterable[bytes], **options: Any) ->
         MessageError: no answer, or more than one.
         ProtocolError: as for :func:`call`.
     """
-    answers = list(_at_most_two(call(address, method, messages, **options)))
+    answers = list(itertools.islice(call(address, method, messages, **options), 2))
     if len(answers) != 1:
         raise MessageError(f"{method}: {'more than one' if answers else 'no'} answer, not one")
     return answers[0]
-
-
-def _at_most_two(answers: Iterator[bytes]) -> Iterator[bytes]:
-    for index, answer in enumerate(answers):
-        yield answer
-        if index:
-            return
-
-
-def _call(
-    address: str,
-    method: str,
-    messages: Iterable[bytes],
-    identity: Identity,
-    peer: str,
-    timeout: float,
-    idle: float,
-    message_limit: int,
-) -> Iterator[bytes]:
-    who = f"{peer} at {clean(address, 100)}"
-    credentials = grpc.ssl_channel_credentials(
-        identity.authority, identity.key, identity.certificate
-    )
-    named = ("grpc.ssl_target_name_override", dns_name(peer))
-    sending = _Sending(messages)
-    with grpc.secure_channel(
-        address, credentials, options=[*wire.options(message_limit), named]
-    ) as channel:
-        rpc = channel.stream_stream(f"/{wire.SERVICE}/{method}")(sending, timeout=timeout)
-        sending.runs(rpc)
-        pump = Pump(
-            rpc, too_long=lambda waited: sending.still() >= idle <= waited, tick=min(TICK, idle)
-        )
-        try:
-            yield from pump
-        except Silence:
-            raise PeerError(f"{who}: silent for {idle:g} s") from None
-        except grpc.RpcError as error:
-            if sending.error is not None:
-                raise sending.error from None
-            raise _refusal(error, who, timeout) from None
-        finally:
-            rpc.cancel()
-            pump.close()
-        if sending.error is not None:
-            raise sending.error
 
 
 class _Sending:
