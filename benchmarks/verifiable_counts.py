@@ -34,10 +34,10 @@ def session(bins: int, coins: int, stream: KeyedStream) -> tuple[float, float, i
         stream=stream.child("prover"),
     )
     verifier = Verifier(terms, stream=stream.child("verifier"))
-    first, _, committing = clocked(prover.commit)
-    second, _, challenging = clocked(lambda: verifier.challenge(first))
-    third, _, responding = clocked(lambda: prover.respond(second))
-    checking = cpu(lambda: verifier.check(third))
+    first, _, committing = clocked(lambda: prover.step(None))
+    second, _, challenging = clocked(lambda: verifier.step(first))
+    third, _, responding = clocked(lambda: prover.step(second))
+    checking = cpu(lambda: verifier.step(third))
     return committing + responding, challenging + checking, len(first) + len(second) + len(third)
 
 

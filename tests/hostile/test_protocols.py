@@ -161,14 +161,14 @@ def seeds(tag):
     stream = ROOT.child(tag)
     server = SeedServer(np.arange(2) << 24, terms=terms, key=keys[0], stream=stream.child("s"))
     verifier = SeedVerifier(terms=terms, key=keys[1], stream=stream.child("v"))
-    steps, frame = [], verifier.offer()
+    steps, frame = [], verifier.step(None)
     party = server
     while frame is not None:
         name = f"{party.record.last or 'start'} → {type(party).__name__}"
         told = server.record.last in ("openings", "verdict", "release")
         held = [] if told else list(server._shares)
-        steps.append(step(name, party, frame, "receive", secrets=held))
-        frame = party.receive(frame)
+        steps.append(step(name, party, frame, "step", secrets=held))
+        frame = party.step(frame)
         if frame is None and party is verifier:
             frame = verifier.receipt(server.release)
         party = verifier if party is server else server
@@ -182,14 +182,14 @@ def counts(tag):
     prover = Prover(
         terms, open_counts([7, -3], stream=stream.child("openings")), stream=stream.child("prover")
     )
-    verifier, steps, frame = Verifier(terms, stream=stream.child("verifier")), [], prover.commit()
-    for party, method in ((verifier, "challenge"), (prover, "respond"), (verifier, "check")):
+    verifier, steps, frame = Verifier(terms, stream=stream.child("verifier")), [], prover.step(None)
+    for party, name in ((verifier, "challenge"), (prover, "respond"), (verifier, "check")):
         # another challenge is as good, other commitments will not open
-        late = never if method == "check" else always
+        late = never if name == "check" else always
         ends = always if party is verifier else None
-        steps.append(step(method, party, frame, method, form="bytes", late=late, ends=ends))
-        frame = getattr(party, method)(frame)
-    assert len(frame) == 2
+        steps.append(step(name, party, frame, "step", form="bytes", late=late, ends=ends))
+        frame = party.step(frame)
+    assert len(verifier.released) == 2
     record, _ = make_record(1, terms, client=b"me", stream=stream.child("record"))
     check = lambda _, frames: check_record(*frames, terms, client=b"me")  # noqa: E731
     return [

@@ -91,7 +91,12 @@ class SeedServer:
         self._theirs: Sequence[Hex64] = ()
         self._query = Hex64()
 
-    def receive(self, frame: bytes) -> bytes | None:
+    @property
+    def done(self) -> bool:
+        """Whether the session is over."""
+        return self.record.finished
+
+    def step(self, message: bytes | None) -> bytes | None:
         """The answer to the verifier's next message; None to the receipt, and to an abort.
 
         Raises:
@@ -99,7 +104,9 @@ class SeedServer:
                 committed to) that ends the session.
             CheatingError: the verifier's verdict is that it caught this server.
         """
-        kind, sealed = self.record.receive(frame, sender="verifier")
+        if message is None:
+            raise MessageError("server: the verifier begins the session")
+        kind, sealed = self.record.receive(message, sender="verifier")
         if isinstance(sealed, Salt):
             return self._commit(sealed)
         if isinstance(sealed, SealedShares):
@@ -204,7 +211,7 @@ class SeedServer:
 
 
 class Verifier:
-    """One session of the verifier's side: :meth:`offer`, :meth:`receive`, :meth:`receipt`.
+    """One session of the verifier's side: it begins, and gives a :meth:`receipt` at the end.
 
     It learns neither the query nor the noise: of the used candidate it knows its own share only.
     All secrets come from ``stream``, which must be fresh, secret and never used again; above all
@@ -223,25 +230,23 @@ class Verifier:
         self.record = SignedChain()
         self._terms, self._key, self._stream, self._threads = terms, key, stream, threads
 
-    def offer(self) -> bytes:
-        """The first message."""
-        nonce = self._secret("session")
-        shares = tuple(
-            share_commitment("verifier share", nonce, index, self._share(index))
-            for index in range(self._terms.candidates)
-        )
-        coin = share_commitment("coin", nonce, 0, self._coin())
-        body = Offer(coin=coin, nonce=nonce, shares=shares, terms=self._terms)
-        return self._send(body, sealed=Salt(salt=self._secret("salt")))
+    @property
+    def done(self) -> bool:
+        """Whether the session is over."""
+        return self.record.finished
 
-    def receive(self, frame: bytes) -> bytes | None:
-        """The answer to the server's next message; None to the release (call :meth:`receipt`).
+    def step(self, message: bytes | None) -> bytes | None:
+        """The offer, or the answer to the server's next message; None to its release.
+
+        After that call :meth:`receipt`.
 
         Raises:
             MessageError: a message refused. Nothing is published; after the shares, :meth:`abort`
                 records that for good.
         """
-        kind, _ = self.record.receive(frame, sender="server")
+        if message is None:
+            return self._offer()
+        kind, _ = self.record.receive(message, sender="server")
         if kind == "commit":
             shares = tuple(self._share(index) for index in range(self._terms.candidates))
             return self._send(Shares(), sealed=SealedShares(shares=shares))
@@ -253,6 +258,16 @@ class Verifier:
             wrong = self.wrong()
             return self._send(Verdict(outcome="caught" if any(wrong) else "accepted", wrong=wrong))
         return None
+
+    def _offer(self) -> bytes:
+        nonce = self._secret("session")
+        shares = tuple(
+            share_commitment("verifier share", nonce, index, self._share(index))
+            for index in range(self._terms.candidates)
+        )
+        coin = share_commitment("coin", nonce, 0, self._coin())
+        body = Offer(coin=coin, nonce=nonce, shares=shares, terms=self._terms)
+        return self._send(body, sealed=Salt(salt=self._secret("salt")))
 
     def wrong(self) -> tuple[bool, ...]:
         """For each candidate whether its opening does not hold, after deriving all again."""

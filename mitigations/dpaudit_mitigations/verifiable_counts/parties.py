@@ -78,12 +78,20 @@ class Prover:
         self._commitments = b""
         self._stage = "new"
 
-    def commit(self) -> bytes:
-        """Message 1.
+    @property
+    def done(self) -> bool:
+        """Whether it has answered."""
+        return self._stage == "done"
+
+    def step(self, message: bytes | None) -> bytes:
+        """Message 1 for None; message 3 for message 2.
 
         Raises:
-            MessageError: it was called before.
+            MessageError: message 2 is not one of this session, or the call is out of order.
         """
+        return self._commit() if message is None else self._respond(message)
+
+    def _commit(self) -> bytes:
         self._advance("new", "committed")
         terms = self._terms
         count = terms.bins * terms.coins
@@ -97,12 +105,7 @@ class Prover:
         self._commitments = message.encode(terms)
         return self._commitments
 
-    def respond(self, challenge: bytes) -> bytes:
-        """Message 3, from message 2.
-
-        Raises:
-            MessageError: message 2 is not one of this session, or the call is out of order.
-        """
+    def _respond(self, challenge: bytes) -> bytes:
         terms = self._terms
         decode_seed(challenge, terms)
         self._advance("committed", "done")
@@ -169,43 +172,49 @@ class Verifier:
             raise UsageError(f"counts: {len(counts)} commitments, must be bins={terms.bins}")
         self._terms, self._counts = terms, counts
         self._stream: Stream = KeyedStream.fresh() if stream is None else stream
-        self._commitments = self._challenge = self._response = b""
+        self.messages: dict[str, bytes] = {}
+        self.released: list[int] | None = None
         self._stage = "new"
 
-    def challenge(self, commitments: bytes) -> bytes:
-        """Message 2, from message 1.
+    @property
+    def done(self) -> bool:
+        """Whether it has accepted; then ``released`` has the numbers, one per bin."""
+        return self.released is not None
+
+    def step(self, message: bytes | None) -> bytes | None:
+        """Message 2 for message 1; None for message 3, once it is accepted.
+
+        ``messages`` has all three by name.
 
         Raises:
-            MessageError: message 1 is not one of this session, or the call is out of order.
-            CheatingError: the counts' commitments are not those expected.
+            MessageError: not the message of this session that is due.
+            CheatingError: the counts' commitments are not those expected; a proof or an opening
+                does not hold: the text says which.
         """
+        if message is None:
+            raise MessageError("verifier: the prover begins the session")
+        if self._stage == "new":
+            return self._challenge(message)
+        self._check(message)
+        return None
+
+    def _challenge(self, commitments: bytes) -> bytes:
         self._advance("new", "refused")
         received = Commitments.decode(commitments, self._terms)
         if self._counts is not None and list(received.counts) != list(self._counts):
             raise CheatingError("counts: the prover's commitments are not the sums of the clients'")
-        self._commitments = commitments
-        self._challenge = encode_seed(self._stream.child("public coins").bytes(32), self._terms)
+        challenge = encode_seed(self._stream.child("public coins").bytes(32), self._terms)
+        self.messages = {"commitments": commitments, "challenge": challenge}
         self._stage = "challenged"
-        return self._challenge
+        return challenge
 
-    def check(self, response: bytes) -> list[int]:
-        """The released numbers, one per bin, from message 3.
-
-        Raises:
-            MessageError: message 3 is not one of this session, or the call is out of order.
-            CheatingError: a proof or an opening does not hold; the text says which.
-        """
+    def _check(self, response: bytes) -> None:
         self._advance("challenged", "refused")
-        released = check_session(
-            self._terms,
-            self._commitments,
-            self._challenge,
-            response,
-            stream=self._stream.child("weights"),
+        self.messages["response"] = response
+        self.released = check_session(
+            self._terms, **self.messages, stream=self._stream.child("weights")
         )
-        self._response = response
         self._stage = "done"
-        return released
 
     def sign(self, key: Ed25519PrivateKey) -> bytes:
         """The verifier's signature: it drew these coins after these commitments, and accepted.
@@ -214,13 +223,7 @@ class Verifier:
             MessageError: nothing has been accepted.
         """
         self._advance("done", "done")
-        return sign_session(
-            self._terms,
-            commitments=self._commitments,
-            challenge=self._challenge,
-            response=self._response,
-            key=key,
-        )
+        return sign_session(self._terms, **self.messages, key=key)
 
     def _advance(self, expected: str, to: str) -> None:
         if self._stage != expected:

@@ -45,9 +45,11 @@ def play():
             terms, open_counts(counts, stream=stream.child("counts")), stream=stream.child("prover")
         )
         judge = Verifier(terms, stream=stream.child("verifier"))
-        first = prover.commit()
-        second = judge.challenge(first)
-        third = prover.respond(second)
-        return Play(terms, first, second, third, judge.check(third), stream, prover, judge)
+        first = prover.step(None)
+        second = judge.step(first)
+        third = prover.step(second)
+        assert judge.step(third) is None
+        assert judge.done
+        return Play(terms, first, second, third, judge.released, stream, prover, judge)
 
     return run

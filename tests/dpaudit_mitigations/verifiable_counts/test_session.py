@@ -100,8 +100,8 @@ def test_one_stream_used_twice(play, stream):
             terms, open_counts([0], stream=stream.child("counts")), stream=stream.child("prover")
         )
         judge = Verifier(terms, stream=stream.child("verifier", number))
-        firsts.append(prover.commit())
-        thirds.append(Response.decode(prover.respond(judge.challenge(firsts[-1])), terms))
+        firsts.append(prover.step(None))
+        thirds.append(Response.decode(prover.step(judge.step(firsts[-1])), terms))
     assert firsts[0] == firsts[1]
     assert thirds[0].proofs[0].row_mask != thirds[1].proofs[0].row_mask
     assert thirds[0].sums[0] != thirds[1].sums[0]
@@ -109,7 +109,7 @@ def test_one_stream_used_twice(play, stream):
     for other, count in ((CountTerms(bytes([1] * 32), 1, 8), 0), (terms, 1)):
         openings = open_counts([count], stream=stream.child("counts"))
         prover = Prover(other, openings, stream=stream.child("prover"))
-        assert Commitments.decode(prover.commit(), other).rows != rows
+        assert Commitments.decode(prover.step(None), other).rows != rows
 
 
 def test_only_what_was_accepted_is_signed(play, stream):
@@ -123,7 +123,7 @@ def test_only_what_was_accepted_is_signed(play, stream):
         with pytest.raises(CheatingError, match="signed"):
             check_signature(session.verifier.sign(key), session.terms, **changed, verifier=public)
     judge = Verifier(session.terms, stream=stream.child("verifier"))
-    judge.challenge(session.first)
+    judge.step(session.first)
     for each in (Verifier(session.terms), judge):
         with pytest.raises(MessageError, match="once, in order"):
             each.sign(key)
@@ -132,32 +132,32 @@ def test_only_what_was_accepted_is_signed(play, stream):
 def test_each_step_once_and_in_order(play, stream):
     session = play([1], coins=4, stream=stream)
     for call in (
-        session.prover.commit,
-        lambda: session.prover.respond(session.second),
-        lambda: session.verifier.challenge(session.first),
-        lambda: session.verifier.check(session.third),
+        lambda: session.prover.step(None),
+        lambda: session.prover.step(session.second),
+        lambda: session.verifier.step(session.first),
+        lambda: session.verifier.step(session.third),
     ):
         with pytest.raises(MessageError, match="once, in order"):
             call()
     fresh = Verifier(session.terms, stream=stream)
-    with pytest.raises(MessageError, match="once, in order"):
-        fresh.check(session.third)
+    with pytest.raises(MessageError, match="message 1"):
+        fresh.step(session.third)
     early = Prover(session.terms, open_counts([1], stream=stream), stream=stream)
     with pytest.raises(MessageError, match="once, in order"):
-        early.respond(session.second)
+        early.step(session.second)
 
 
 def test_a_bad_challenge_costs_the_prover_nothing(play, stream):
     terms = CountTerms.fresh(bins=1, coins=4, stream=stream)
     prover = Prover(terms, open_counts([1], stream=stream.child(1)), stream=stream.child(2))
-    first = prover.commit()
+    first = prover.step(None)
     judge = Verifier(terms, stream=stream.child(3))
-    second = judge.challenge(first)
+    second = judge.step(first)
     other = CountTerms.fresh(bins=1, coins=4, stream=stream)
     for bad in (b"", second[:-1], second + b"\0", encode_seed(bytes(32), other), first):
         with pytest.raises(MessageError):
-            prover.respond(bad)
-    judge.check(prover.respond(second))
+            prover.step(bad)
+    judge.step(prover.step(second))
 
 
 def test_replays_are_refused(play, stream):
@@ -172,9 +172,9 @@ def test_replays_are_refused(play, stream):
             one.check(response)
     # the same session id, other coins
     judge = Verifier(one.terms, stream=stream.child("another verifier"))
-    judge.challenge(one.first)
+    judge.step(one.first)
     with pytest.raises(CheatingError):
-        judge.check(one.third)
+        judge.step(one.third)
 
 
 def test_a_proof_moved_to_another_block(play, stream, monkeypatch):
@@ -203,9 +203,9 @@ def test_expected_counts(play, stream):
     session = play([5, 6], coins=8, stream=stream)
     counts = Commitments.decode(session.first, session.terms).counts
     judge = partial(Verifier, session.terms, stream=stream)
-    judge(counts=counts).challenge(session.first)
+    judge(counts=counts).step(session.first)
     with pytest.raises(CheatingError, match="clients"):
-        judge(counts=[counts[0], commit(6, 1)]).challenge(session.first)
+        judge(counts=[counts[0], commit(6, 1)]).step(session.first)
     with pytest.raises(UsageError, match="counts"):
         judge(counts=counts[:1])
 
@@ -214,12 +214,12 @@ def test_a_refusal_is_final(play, stream):
     """After a bad message the verifier takes no other: nobody may try until something passes."""
     session = play([1], coins=4, stream=stream)
     judge, key = Verifier(session.terms, stream=stream.child("verifier")), Ed25519PrivateKey
-    judge.challenge(session.first)
+    judge.step(session.first)
     wrong = replace(session.response, released=[session.released[0] + 1])
     with pytest.raises(CheatingError):
-        judge.check(wrong.encode(session.terms))
+        judge.step(wrong.encode(session.terms))
     with pytest.raises(MessageError, match="refused"):
-        judge.check(session.third)
+        judge.step(session.third)
     with pytest.raises(MessageError, match="once, in order"):
         judge.sign(key.generate())
 
@@ -240,9 +240,9 @@ def test_without_a_stream_nothing_repeats(stream):
     seen, terms = set(), CountTerms(bytes(32), 1, 400)
     for _ in range(3):
         prover, judge = Prover(terms, open_counts([0], stream=stream)), Verifier(terms)
-        first = prover.commit()
-        second = judge.challenge(first)
-        judge.check(prover.respond(second))
+        first = prover.step(None)
+        second = judge.step(first)
+        judge.step(prover.step(second))
         seen |= {first, second, open_counts([5])[0].commitment}
         seen.add(make_record(0, terms, client=b"a")[0])
     assert len(seen) == 12
@@ -265,31 +265,31 @@ def test_terms_out_of_range(session, bins, coins, says):
 class WaitingProver(Prover):
     """LAB SPECIMEN: takes its bits after it has seen the coins, so that every flip shows a head."""
 
-    def respond(self, challenge):
+    def _respond(self, challenge):
         public = public_coins(self._terms, commitments=self._commitments, challenge=challenge)
         self._bits = self._terms.in_rows(1 - public, rest=0)
-        return super().respond(challenge)
+        return super()._respond(challenge)
 
 
 class BiasedProver(Prover):
     """LAB SPECIMEN: adds 3 to what it releases."""
 
-    def respond(self, challenge):
-        response = Response.decode(super().respond(challenge), self._terms)
+    def _respond(self, challenge):
+        response = Response.decode(super()._respond(challenge), self._terms)
         return replace(response, released=[y + 3 for y in response.released]).encode(self._terms)
 
 
 class NoiselessProver(Prover):
     """LAB SPECIMEN: takes the noise off again by opening another count than it committed to."""
 
-    def respond(self, challenge):
+    def _respond(self, challenge):
         public = public_coins(self._terms, commitments=self._commitments, challenge=challenge)
         bits = self._bits.reshape(self._terms.bins, -1)[:, : self._terms.coins]
         noise = (bits ^ public).sum(1, dtype=int) - self._terms.coins // 2
         self._openings = [
             replace(o, value=o.value - int(z)) for o, z in zip(self._openings, noise, strict=True)
         ]
-        return super().respond(challenge)
+        return super()._respond(challenge)
 
 
 @pytest.mark.parametrize("cheat", [WaitingProver, BiasedProver, NoiselessProver])
@@ -393,8 +393,8 @@ def test_clients_to_release(stream):
     assert [o.commitment for o in added] == counts
     prover = Prover(terms, added, stream=stream.child("prover"))
     judge = Verifier(terms, stream=stream.child("verifier"), counts=counts)
-    released = judge.check(prover.respond(judge.challenge(prover.commit())))
-    assert all(abs(y - n) <= 2 for y, n in zip(released, [2, 0, 3], strict=True))
+    assert judge.step(prover.step(judge.step(prover.step(None)))) is None
+    assert all(abs(y - n) <= 2 for y, n in zip(judge.released, [2, 0, 3], strict=True))
 
 
 def test_a_prover_that_drops_or_invents_a_client(stream):
@@ -404,7 +404,7 @@ def test_a_prover_that_drops_or_invents_a_client(stream):
     for wrong in (openings[1:], [*openings, invented]):
         prover = Prover(terms, add_openings(wrong), stream=stream.child("prover"))
         with pytest.raises(CheatingError, match="clients"):
-            Verifier(terms, stream=stream, counts=counts).challenge(prover.commit())
+            Verifier(terms, stream=stream, counts=counts).step(prover.step(None))
 
 
 def test_a_client_that_lies_to_the_prover(stream):
