@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +22,7 @@ from dpaudit.types import EpsilonBounds, Rehearsal
 from dpaudit.vectors.arrays import on_tensors, tensor
 from dpaudit.vectors.lattice import in_dtype
 from dpaudit.vectors.normal import check_query, check_sigma
+from dpaudit_mitigations.rehearsal import Meter
 from dpaudit_mitigations.secure_aggregation.client import Client
 from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
 from dpaudit_mitigations.secure_aggregation.noise import (
@@ -135,85 +134,69 @@ class _Round:
         silent: Mapping[str, Stage],
     ) -> None:
         self.plan, self.clients, self.inputs, self.silent = plan, clients, inputs, silent
-        self.server = Aggregator(plan)
-        self.sent: dict[str, int] = defaultdict(int)
-        self.seconds: dict[str, float] = defaultdict(float)
+        self.server, self.meter = Aggregator(plan), Meter()
 
     def run(self) -> Outcome:
         server = self.server
-        self._ask(lambda c, _: c.advertise(), lambda _: b"", server.take_advert)
-        adverts = self._close(server.close_adverts)
-        self._ask(Client.share_keys, lambda _: adverts, server.take_shares)
-        envelopes = self._close(server.close_shares)
-        self._vectors(envelopes)
-        survivors = self._close(server.close_masked)
-        self._ask(Client.confirm, lambda _: survivors, server.take_confirmation)
-        confirmations = self._close(server.close_confirmations)
-        self._ask(Client.unmask, lambda _: confirmations, server.take_unmasking)
+        self._ask(lambda client, _: client.advertise(), b"", server.take_advert)
+        self._ask(Client.share_keys, self._close(server.close_adverts), server.take_shares)
+        self._ask(self._frames, self._close(server.close_shares), server.take_masked)
+        self._ask(Client.confirm, self._close(server.close_masked), server.take_confirmation)
+        self._ask(Client.unmask, self._close(server.close_confirmations), server.take_unmasking)
         aggregate = self._close(server.finish)
         return Outcome(
             total=aggregate.total,
             survivors=aggregate.survivors,
-            sent=dict(self.sent),
-            seconds=dict(self.seconds),
+            sent=dict(self.meter.sent),
+            seconds=dict(self.meter.seconds),
         )
 
     def _ask(
         self,
-        answer: Callable[[Client, bytes], bytes],
-        told: Callable[[str], bytes],
-        take: Callable[[str, bytes], None],
+        answer: Callable[[Client, bytes], bytes | Iterator[bytes]],
+        message: bytes | Mapping[str, bytes],
+        take: Callable[[str, Any], None],
     ) -> None:
         """Send the stage's message to all asked, and take the answers of those still there."""
-        for name in self._asked(told):
-            with self._work(name):
-                message = answer(self.clients[name], told(name))
-            self.sent[name] += len(message)
-            with self._work(AGGREGATOR):
-                take(name, message)
-
-    def _vectors(self, envelopes: Mapping[str, bytes]) -> None:
-        dtype = self.plan.dtype.name
-        for name in self._asked(envelopes.__getitem__):
-            reader = VectorReader(
-                kind=VECTOR_KIND,
-                session=self.plan.digest,
-                count=self.plan.length,
-                dtype=dtype,
-                bound=None,
-            )
-            with self._work(name):
-                self.clients[name].open_envelopes(envelopes[name])
-                made = self.inputs[name]
-                vector = self.clients[name].masked_input(made() if callable(made) else made)
-                frames = vector_frames(VECTOR_KIND, vector, session=self.plan.digest)
-            while not reader.done:
-                with self._work(name):
-                    frame = next(frames)
-                self.sent[name] += len(frame)
-                with self._work(AGGREGATOR):
-                    reader.take(frame)
-            with self._work(AGGREGATOR):
-                self.server.take_masked(name, reader.array)
-
-    def _asked(self, told: Callable[[str], bytes]) -> Iterator[str]:
         stage = self.server.stage
         for name in self.server.expected:
-            self.sent[AGGREGATOR] += len(told(name))
-            if name not in self.silent or _STAGES.index(self.silent[name]) > _STAGES.index(stage):
-                yield name
+            own = message if isinstance(message, bytes) else message[name]
+            self.meter.carry(AGGREGATOR, own)
+            if name in self.silent and _STAGES.index(self.silent[name]) <= _STAGES.index(stage):
+                continue
+            with self.meter.working(name):
+                answered = answer(self.clients[name], own)
+            if isinstance(answered, bytes):
+                arrived: bytes | RingArray = self.meter.carry(name, answered)
+            else:
+                arrived = self._vector(name, answered)
+            with self.meter.working(AGGREGATOR):
+                take(name, arrived)
+
+    def _frames(self, client: Client, envelopes: bytes) -> Iterator[bytes]:
+        client.open_envelopes(envelopes)
+        made = self.inputs[client.name]
+        vector = client.masked_input(made() if callable(made) else made)
+        return vector_frames(VECTOR_KIND, vector, session=self.plan.digest)
+
+    def _vector(self, name: str, frames: Iterator[bytes]) -> RingArray:
+        reader = VectorReader(
+            kind=VECTOR_KIND,
+            session=self.plan.digest,
+            count=self.plan.length,
+            dtype=self.plan.dtype.name,
+            bound=None,
+        )
+        while not reader.done:
+            with self.meter.working(name):
+                frame = next(frames)
+            with self.meter.working(AGGREGATOR):
+                reader.take(self.meter.carry(name, frame))
+        return reader.array
 
     def _close(self, close: Callable[[], T]) -> T:
-        with self._work(AGGREGATOR):
+        with self.meter.working(AGGREGATOR):
             return close()
-
-    @contextmanager
-    def _work(self, who: str) -> Iterator[None]:
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[who] += time.perf_counter() - start
 
 
 def _silent(dropouts: Mapping[str, Collection[int]], names: Sequence[str]) -> dict[str, Stage]:
