@@ -10,7 +10,6 @@ authority in their own folders, and they check every list they receive.
 from __future__ import annotations
 
 import hashlib
-import io
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -19,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
@@ -39,7 +37,7 @@ from dpaudit_mitigations.secure_aggregation.terms import (
 from dpaudit_mitigations.secure_aggregation.wire import VECTOR_KIND, Bytes32, Name
 from dpaudit_mitigations.transport.certificates import Identity
 from dpaudit_mitigations.transport.client import ask
-from dpaudit_mitigations.transport.journal import Journal, durable_write, file_digest
+from dpaudit_mitigations.transport.journal import Journal, durable_write, file_digest, npy_header
 from dpaudit_mitigations.transport.server import Handler, Limits, serve
 from dpaudit_mitigations.transport.vectors import read_vector, vector_frames
 from dpaudit_mitigations.transport.wire import Log, logger
@@ -472,15 +470,14 @@ class _Aggregation:
     def _publish(self, total: npt.NDArray[Any], survivors: tuple[str, ...]) -> Published:
         """Record what will be published, write the file, then record that it is published."""
         values = self._terms.ring.decode(total)
-        head = io.BytesIO()
-        np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(values))
-        digest = hashlib.sha256(head.getbuffer())
+        head = npy_header(len(values), values.dtype.name)
+        digest = hashlib.sha256(head)
         digest.update(values.data)
         result = Published(path=self._out, survivors=survivors, sha256=digest.hexdigest())
         name = self._terms.round
         facts = {"sha256": result.sha256, "survivors": list(survivors), "out": str(self._out)}
         self._journal.advance(name, "open", "publishing", **facts)
-        durable_write(self._out, [head.getbuffer(), values], replace=False)
+        durable_write(self._out, [head, values], replace=False)
         self._journal.advance(name, "publishing", "published")
         self._log(
             "published",

@@ -7,24 +7,22 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import io
 import os
 import re
 import secrets
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dpaudit.errors import MessageError, PeerError, UsageError
 from dpaudit.randomness import KeyedStream
-from dpaudit.results.files import sync_folder
+from dpaudit.results.files import clear_leftovers, sync_folder
 from dpaudit_mitigations.codec import pack, unpack
-from dpaudit_mitigations.transport.journal import Journal, file_digest, write_all
+from dpaudit_mitigations.transport.journal import Journal, durable_write, file_digest, npy_header
 from dpaudit_mitigations.transport.server import Handler
 from dpaudit_mitigations.transport.vectors import MOST_VALUES, VectorReader
 from dpaudit_mitigations.transport.wire import Log
@@ -46,7 +44,7 @@ from dpaudit_mitigations.two_servers.messages import (
     ReleaseTerms,
 )
 
-__all__ = ["Draft", "NoiseSide", "Publications"]
+__all__ = ["NoiseSide", "Publications"]
 
 _DRAFT = re.compile(r".+@[0-9]+\.[0-9a-f]{16}")
 
@@ -106,9 +104,17 @@ class Publications:
         """Where ``name`` is published."""
         return self._folder / f"{name}.npy"
 
-    def draft(self, name: str, dim: int, dtype: str) -> Draft:
-        """A new draft of ``dim`` values of ``dtype``, under its own name."""
-        return Draft(self._drafts / f"{name}.{secrets.token_hex(8)}", dim, dtype)
+    def draft(self, name: str, parts: Iterable[Any]) -> tuple[str, bytes]:
+        """Write a durable draft of these buffers, or none; its own name, and its SHA-256."""
+        draft, digest = f"{name}.{secrets.token_hex(8)}", hashlib.sha256()
+
+        def hashed() -> Iterator[Any]:
+            for part in parts:
+                digest.update(part)
+                yield part
+
+        durable_write(self._drafts / draft, hashed())
+        return draft, digest.digest()
 
     def publish(self, name: str, draft: str, digest: bytes, *, just_written: bool = False) -> None:
         """Give the durable draft its public name; idempotent. :meth:`discard` deletes the draft.
@@ -137,6 +143,7 @@ class Publications:
 
     def discard_others(self, keep: set[str]) -> None:
         """Delete the drafts that killed processes left, except ``keep``; spare other files."""
+        clear_leftovers(self._drafts)
         for path in self._drafts.iterdir():
             if path.name not in keep and _DRAFT.fullmatch(path.name):
                 path.unlink(missing_ok=True)
@@ -146,53 +153,6 @@ class Publications:
         lock, self._lock = self._lock, -1
         if lock >= 0:
             os.close(lock)
-
-
-class Draft:
-    """One draft: an ``.npy`` file that grows chunk by chunk and is hashed as it grows."""
-
-    def __init__(self, path: Path, dim: int, dtype: str) -> None:
-        self._path = path
-        self._hash = hashlib.sha256()
-        self._file: BinaryIO = path.open("xb", buffering=0)
-        header = io.BytesIO()
-        np.lib.format.write_array_header_1_0(
-            header,
-            {
-                "descr": np.dtype(dtype).newbyteorder("<").str,
-                "fortran_order": False,
-                "shape": (dim,),
-            },
-        )
-        try:
-            self._write(header.getvalue())
-        except OSError:
-            self.abandon()
-            raise
-
-    @property
-    def name(self) -> str:
-        return self._path.name
-
-    def write(self, values: npt.NDArray[Any]) -> None:
-        """The next values, in the draft's dtype."""
-        self._write(values.data.cast("B"))
-
-    def finish(self) -> bytes:
-        """Make it durable; the file's SHA-256."""
-        os.fsync(self._file.fileno())
-        self._file.close()
-        sync_folder(self._path.parent)
-        return self._hash.digest()
-
-    def abandon(self) -> None:
-        """Delete it."""
-        self._file.close()
-        self._path.unlink(missing_ok=True)
-
-    def _write(self, data: bytes | memoryview) -> None:
-        self._hash.update(data)
-        write_all(self._file.fileno(), memoryview(data))
 
 
 RECEIVING, NOISED, PUBLISHED = "receiving", "noised", "published"
@@ -305,10 +265,9 @@ class NoiseSide:
             raise MessageError(f"release {offer.name}: offered under another dim, bound or sigma")
         with self._alone(offer.name), self._owning_up(offer.name, peer):
             state = self._pin(offer, peer)
-            frames = _Frames(offer, step=self._step, request=request)
             if state == RECEIVING:
-                self._take(offer, frames)
-            elif frames.digest_of_all().hex() != self._journal.facts(offer.name)["payload"]:
+                self._take(offer, request)
+            elif self._digest(offer, request).hex() != self._journal.facts(offer.name)["payload"]:
                 raise MessageError(f"release {offer.name}: replayed with another noisy answer")
             facts = self._finish(offer.name, just_written=state == RECEIVING)
         if state != PUBLISHED:
@@ -335,23 +294,45 @@ class NoiseSide:
             raise MessageError(f"release {offer.name}: replayed with other {' and '.join(changed)}")
         return state
 
-    def _take(self, offer: Offer, frames: _Frames) -> None:
+    def _take(self, offer: Offer, request: Iterator[bytes]) -> None:
         """Add our noise to each received chunk in a draft; make it durable, then note it."""
-        draft = self._publications.draft(offer.name, offer.dim, self._dtype)
-        kept = False
-        try:
+        reader = self._reader(offer)
+
+        def parts() -> Iterator[Any]:
+            yield npy_header(offer.dim, self._dtype)
             values = np.empty(min(CHUNK, offer.dim), self._dtype)
-            for at, count, noise in ahead(self._draw(self._step), offer.dim):
-                add_steps(noise, frames.chunk(at), self._step, values[:count])
-                draft.write(values[:count])
-            payload = frames.end()
-            published = draft.finish()
-            facts = {"payload": payload.hex(), "published": published.hex(), "draft": draft.name}
+            noises = ahead(self._draw(self._step), offer.dim)
+            for (_, count, noise), steps in zip(noises, reader.parts(request), strict=True):
+                add_steps(noise, steps, self._step, values[:count])
+                yield values[:count]
+            _nothing_more(offer, request)
+
+        draft, published = self._publications.draft(offer.name, parts())
+        facts = {"payload": reader.digest.hex(), "published": published.hex(), "draft": draft}
+        try:
             self._journal.advance(offer.name, RECEIVING, NOISED, **facts)
-            kept = True
-        finally:
-            if not kept:
-                draft.abandon()
+        except BaseException:
+            self._publications.discard(draft)
+            raise
+
+    def _digest(self, offer: Offer, request: Iterator[bytes]) -> bytes:
+        """The digest of a vector whose values are not needed."""
+        reader = self._reader(offer)
+        for _ in reader.parts(request):
+            pass
+        _nothing_more(offer, request)
+        return reader.digest
+
+    def _reader(self, offer: Offer) -> VectorReader:
+        return VectorReader(
+            kind=VECTOR,
+            session=offer.session,
+            count=offer.dim,
+            chunk=CHUNK,
+            dtype="int32",
+            bound=most_steps(offer.bound, step=self._step),
+            keep=False,
+        )
 
     def _finish(self, name: str, *, just_written: bool = False) -> dict[str, str]:
         facts = self._journal.facts(name)
@@ -395,44 +376,6 @@ class NoiseSide:
                 self._guard.notify_all()
 
 
-class _Frames:
-    """The frames of one vector, each checked as it is read; nothing may follow them."""
-
-    def __init__(self, offer: Offer, *, step: float, request: Iterator[bytes]) -> None:
-        self._reader = VectorReader(
-            kind=VECTOR,
-            session=offer.session,
-            count=offer.dim,
-            chunk=CHUNK,
-            dtype="int32",
-            bound=most_steps(offer.bound, step=step),
-            keep=False,
-        )
-        self._name, self._request = offer.name, request
-
-    def chunk(self, at: int) -> npt.NDArray[np.int32]:
-        """The steps of the next chunk, which begins at ``at``."""
-        if at == 0:
-            self._take()
-        return self._take()
-
-    def end(self) -> bytes:
-        """The digest, after the last chunk."""
-        self._take()
-        if next(self._request, None) is not None:
-            raise MessageError(f"release {self._name}: a message after the last frame")
-        return self._reader.digest
-
-    def digest_of_all(self) -> bytes:
-        """The digest of a vector whose values are not needed."""
-        while self._reader.taken < self._reader.expected - 1:
-            self._take()
-        return self.end()
-
-    def _take(self) -> npt.NDArray[np.int32]:
-        frame = next(self._request, None)
-        if frame is None:
-            raise MessageError(
-                f"{self._name}: cut short: {self._reader.taken} of {self._reader.expected} frames"
-            )
-        return self._reader.take(frame)
+def _nothing_more(offer: Offer, request: Iterator[bytes]) -> None:
+    if next(request, None) is not None:
+        raise MessageError(f"release {offer.name}: a message after the last frame")

@@ -31,15 +31,13 @@ from pathlib import Path
 import numpy as np
 
 from dpaudit.randomness import KeyedStream
+from dpaudit_mitigations import commands
 from dpaudit_mitigations.transport import journal as journals
 from dpaudit_mitigations.transport.certificates import make_authority
 from dpaudit_mitigations.two_servers import (
     answer_side,
-    commands,
     lattice,
     noise_side,
-    publication,
-    seeds,
 )
 
 DIM, CHUNK, SIGMA, BOUND = 300, 150, 2.0, 1000.0
@@ -140,11 +138,10 @@ def watch(trace, kill_at):
     answer_side.vector_frames, os.link = traced_frames, traced_link
     for owner, names in (
         (journals.Journal, ["advance"]),
-        (publication.Publications, ["draft", "publish", "discard"]),
-        (publication.Draft, ["write", "finish"]),
+        (noise_side.Publications, ["draft", "publish", "discard"]),
         (os, ["link", "fsync"]),
         (noise_side.VectorReader, ["take"]),
-        (seeds.Seeds, ["make", "erase"]),
+        (answer_side.Seeds, ["make", "erase"]),
     ):
         for name in names:
             around(owner, name)
@@ -337,7 +334,7 @@ def main():
     for module in (lattice, answer_side, noise_side):
         module.CHUNK = CHUNK  # several frames for a short vector
     if options.forget == "seed":
-        seeds.Seeds.read = lambda self, name: KeyedStream.fresh()
+        answer_side.Seeds.read = lambda self, name: KeyedStream.fresh()
     warm_up()
     began, found = time.monotonic(), {}
     # SIGKILL loses nothing there, and fsync is quick

@@ -17,6 +17,7 @@ from dpaudit.randomness import KeyedStream
 from dpaudit.vectors.exact_integers import draw_integers
 from dpaudit.vectors.exact_law import IntegerLaw
 from dpaudit_mitigations.codec import pack, unpack
+from dpaudit_mitigations.transport import journal as journals
 from dpaudit_mitigations.transport.certificates import load_identity, make_authority
 from dpaudit_mitigations.transport.client import ask
 from dpaudit_mitigations.transport.server import Limits, serve
@@ -31,7 +32,7 @@ from dpaudit_mitigations.two_servers.messages import (
     PublicationReceipt,
     ReleaseTerms,
 )
-from dpaudit_mitigations.two_servers.noise_side import Draft, NoiseSide
+from dpaudit_mitigations.two_servers.noise_side import NoiseSide
 
 DIM, SIGMA, BOUND = (1 << 18) + 5, 2.0, 1000.0  # two frames
 TERMS_HERE = ReleaseTerms(dim=DIM, bound=BOUND, sigma=SIGMA)
@@ -359,15 +360,15 @@ def test_a_full_disk_is_the_servers_fault_and_nothing_is_lost(
     server, parties, tmp_path, monkeypatch, capsys, written
 ):
     """``written`` buffers fit; the peer is told to retry, the log the reason; no draft stays."""
-    write, count = Draft._write, itertools.count()
+    write, count = journals.write_all, itertools.count()
 
-    def full(self, data):
+    def full(fd, part):
         if next(count) >= written:
             raise OSError(28, "No space left on device")
-        write(self, data)
+        write(fd, part)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Draft, "_write", full)
+        patch.setattr(journals, "write_all", full)
         with pytest.raises(PeerError, match="not finished now"):
             send(server, parties("answer"), frames())
     failed = [line for line in lines(capsys.readouterr().err) if line["outcome"] == "failed"]
