@@ -134,10 +134,10 @@ def noise(options: NoiseAdding) -> None:
     import threading
 
     from dpaudit_mitigations.transport.certificates import load_identity
+    from dpaudit_mitigations.transport.connection import logger
     from dpaudit_mitigations.transport.journal import journal_folder
     from dpaudit_mitigations.transport.server import Limits, serve
-    from dpaudit_mitigations.transport.wire import logger
-    from dpaudit_mitigations.two_servers.messages import ReleaseTerms
+    from dpaudit_mitigations.two_servers.agreement import ReleaseTerms
     from dpaudit_mitigations.two_servers.noise_side import NoiseSide
 
     me = load_identity(options.identity)
@@ -193,15 +193,15 @@ def answer(options: Answering) -> None:
 
     from dpaudit.results.arrays import read_npy
     from dpaudit_mitigations.transport.certificates import load_identity
+    from dpaudit_mitigations.transport.connection import logger
     from dpaudit_mitigations.transport.journal import journal_folder
-    from dpaudit_mitigations.transport.wire import logger
     from dpaudit_mitigations.two_servers.answer_side import AnswerSide, Contact, Question
 
     me = load_identity(options.identity)
     values = np.ascontiguousarray(read_npy(options.query, name="query"))
     draw = None
     if options.source != _DEFAULT:
-        from dpaudit_mitigations.two_servers.lattice import draw_of, named_source
+        from dpaudit_mitigations.two_servers.agreement import draw_of, named_source
 
         source = named_source(options.source, sigma=options.sigma, dim=values.size)
         draw = draw_of(source, dim=values.size)

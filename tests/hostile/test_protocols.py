@@ -24,9 +24,14 @@ from dpaudit_mitigations.secure_aggregation.client import Client
 from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
 from dpaudit_mitigations.secure_aggregation.plan import Plan, least_threshold
 from dpaudit_mitigations.secure_aggregation.server import Aggregator
+from dpaudit_mitigations.transport.connection import Log
 from dpaudit_mitigations.transport.vectors import read_vector, vector_frames
-from dpaudit_mitigations.transport.wire import Log
-from dpaudit_mitigations.two_servers.messages import VECTOR, Offer, PublicationReceipt, ReleaseTerms
+from dpaudit_mitigations.two_servers.agreement import (
+    VECTOR,
+    Offer,
+    PublicationReceipt,
+    ReleaseTerms,
+)
 from dpaudit_mitigations.two_servers.noise_side import NoiseSide
 from dpaudit_mitigations.verifiable_counts.client_records import check_record, make_record
 from dpaudit_mitigations.verifiable_counts.group import open_counts

@@ -36,11 +36,10 @@ from dpaudit_mitigations.secure_aggregation.terms import (
 )
 from dpaudit_mitigations.secure_aggregation.wire import VECTOR_KIND, Bytes32, Name
 from dpaudit_mitigations.transport.certificates import Identity
-from dpaudit_mitigations.transport.client import ask
+from dpaudit_mitigations.transport.connection import Log, ask, logger
 from dpaudit_mitigations.transport.journal import Journal, durable_write, file_digest, npy_header
 from dpaudit_mitigations.transport.server import Handler, Limits, serve
 from dpaudit_mitigations.transport.vectors import read_vector, vector_frames
-from dpaudit_mitigations.transport.wire import Log, logger
 
 __all__ = [
     "AGGREGATOR_JOURNAL",

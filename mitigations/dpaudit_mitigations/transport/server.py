@@ -16,9 +16,23 @@ from typing import Any, Protocol
 from cryptography import x509
 
 from dpaudit.errors import PeerError, ProtocolError, UsageError
-from dpaudit_mitigations.transport import wire
 from dpaudit_mitigations.transport.certificates import BROKEN, Identity, check_party, party_of
-from dpaudit_mitigations.transport.wire import TICK, Log, Pump, Silence, clean, grpc, logger
+from dpaudit_mitigations.transport.connection import (
+    END,
+    ERROR_KEY,
+    SERVICE,
+    TICK,
+    Log,
+    Pump,
+    Silence,
+    check_address,
+    class_name,
+    clean,
+    grpc,
+    grpc_options,
+    logger,
+    only_tls13,
+)
 
 __all__ = ["Handler", "Limits", "serve"]
 
@@ -205,7 +219,7 @@ class _Request:
             raise PeerError(f"the peer sent nothing for {self._idle:g} s") from None
         except (grpc.RpcError, StopIteration):
             raise PeerError("the peer disconnected") from None
-        if message == wire.END:
+        if message == END:
             self._ended = True
             raise StopIteration
         return message
@@ -227,7 +241,7 @@ def _code(error: ProtocolError) -> Any:
 
 
 def _abort(context: Any, code: Any, text: str, error: type[ProtocolError]) -> None:
-    context.set_trailing_metadata(((wire.ERROR_KEY, wire.class_name(error)),))
+    context.set_trailing_metadata(((ERROR_KEY, class_name(error)),))
     context.abort(code, clean(text, 1000))
 
 
@@ -256,7 +270,7 @@ def serve(
     Raises:
         UsageError: the address cannot be used, or another argument is not valid.
     """
-    wire.check_address(address)
+    check_address(address)
     for name in handlers:
         if not name.isidentifier():
             raise UsageError(f"method={clean(name)}: must be an identifier")
@@ -279,7 +293,7 @@ class Server:
             handlers=(_Methods(calls),),
             maximum_concurrent_rpcs=concurrent + _SPARE,
             options=[
-                *wire.options(limits.message),
+                *grpc_options(limits.message),
                 ("grpc.max_concurrent_streams", concurrent + _SPARE),
                 ("grpc.server_handshake_timeout_ms", 10_000),
                 ("grpc.max_connection_idle_ms", 300_000),
@@ -300,9 +314,7 @@ class Server:
         self.address = f"{host}:{port}"
         self._server.start()
         versions = (
-            "TLS 1.3 only"
-            if wire.only_tls13
-            else "TLS 1.3 or 1.2 (gRPC was imported before dpaudit)"
+            "TLS 1.3 only" if only_tls13 else "TLS 1.3 or 1.2 (gRPC was imported before dpaudit)"
         )
         calls.log(
             "started",
@@ -342,7 +354,7 @@ class _Methods(grpc.GenericRpcHandler):  # type: ignore[misc]
         self._calls = calls
 
     def service(self, handler_call_details: Any) -> Any:
-        method = str(handler_call_details.method).removeprefix(f"/{wire.SERVICE}/")
+        method = str(handler_call_details.method).removeprefix(f"/{SERVICE}/")
         return grpc.stream_stream_rpc_method_handler(
             lambda request, context: self._calls.run(method, request, context)
         )

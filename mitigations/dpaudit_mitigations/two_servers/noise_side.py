@@ -22,26 +22,24 @@ from dpaudit.errors import MessageError, PeerError, UsageError
 from dpaudit.randomness import KeyedStream
 from dpaudit.results.files import clear_leftovers, sync_folder
 from dpaudit_mitigations.codec import pack, unpack
+from dpaudit_mitigations.transport.connection import Log
 from dpaudit_mitigations.transport.journal import Journal, durable_write, file_digest, npy_header
 from dpaudit_mitigations.transport.server import Handler
 from dpaudit_mitigations.transport.vectors import MOST_VALUES, VectorReader
-from dpaudit_mitigations.transport.wire import Log
-from dpaudit_mitigations.two_servers.lattice import (
+from dpaudit_mitigations.two_servers.agreement import (
     CHUNK,
+    PUBLISH,
+    TERMS,
+    VECTOR,
     Draw,
+    Offer,
+    PublicationReceipt,
+    ReleaseTerms,
     add_steps,
     ahead,
     granularity,
     most_steps,
     secure_draw,
-)
-from dpaudit_mitigations.two_servers.messages import (
-    PUBLISH,
-    TERMS,
-    VECTOR,
-    Offer,
-    PublicationReceipt,
-    ReleaseTerms,
 )
 
 __all__ = ["NoiseSide", "Publications"]

@@ -30,7 +30,7 @@ from dpaudit_mitigations.secure_aggregation.network import Stage, aggregate_roun
 from dpaudit_mitigations.secure_aggregation.plan import ROUND_BYTES, transcript
 from dpaudit_mitigations.secure_aggregation.terms import RoundTerms
 from dpaudit_mitigations.transport.certificates import load_identity, make_authority
-from dpaudit_mitigations.transport.client import ask
+from dpaudit_mitigations.transport.connection import ask
 from dpaudit_mitigations.transport.journal import Journal
 
 PARTIES = ("alice", "bob", "carol", "dave")

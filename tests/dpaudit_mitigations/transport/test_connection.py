@@ -24,9 +24,8 @@ import pytest
 from dpaudit.errors import CheatingError, MessageError, PeerError, ProtocolError, UsageError
 from dpaudit_mitigations.transport import certificates as certificates_module
 from dpaudit_mitigations.transport.certificates import dns_name, load_identity, make_authority
-from dpaudit_mitigations.transport.client import _Sending, ask, call
+from dpaudit_mitigations.transport.connection import _Sending, ask, call, clean, grpc, logger
 from dpaudit_mitigations.transport.server import Limits, serve
-from dpaudit_mitigations.transport.wire import clean, grpc, logger
 
 CHILD = Path(__file__).with_name("child.py")
 

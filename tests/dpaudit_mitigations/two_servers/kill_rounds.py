@@ -35,8 +35,8 @@ from dpaudit_mitigations import commands
 from dpaudit_mitigations.transport import journal as journals
 from dpaudit_mitigations.transport.certificates import make_authority
 from dpaudit_mitigations.two_servers import (
+    agreement,
     answer_side,
-    lattice,
     noise_side,
 )
 
@@ -138,6 +138,7 @@ def watch(trace, kill_at):
     answer_side.vector_frames, os.link = traced_frames, traced_link
     for owner, names in (
         (journals.Journal, ["advance"]),
+        (journals, ["write_all"]),
         (noise_side.Publications, ["draft", "publish", "discard"]),
         (os, ["link", "fsync"]),
         (noise_side.VectorReader, ["take"]),
@@ -331,7 +332,7 @@ def main():
     parser.add_argument("--forget", choices=["answer", "noise", "seed"])
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    for module in (lattice, answer_side, noise_side):
+    for module in (agreement, answer_side, noise_side):
         module.CHUNK = CHUNK  # several frames for a short vector
     if options.forget == "seed":
         answer_side.Seeds.read = lambda self, name: KeyedStream.fresh()
@@ -366,8 +367,8 @@ def main():
 def warm_up():
     """Compile and import what the children need, without a thread or a connection."""
 
-    draw = lattice.secure_draw(
-        sigma=SIGMA, step=lattice.granularity(BOUND, sigma=SIGMA), stream=KeyedStream.fresh()
+    draw = agreement.secure_draw(
+        sigma=SIGMA, step=agreement.granularity(BOUND, sigma=SIGMA), stream=KeyedStream.fresh()
     )
     out = np.empty(4, np.int32)
     answer_side.add_query(draw(0, 4), np.zeros(4, np.float32), 1.0, out)

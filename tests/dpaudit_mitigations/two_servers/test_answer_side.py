@@ -11,16 +11,19 @@ from dpaudit.errors import MessageError, PeerError, UsageError
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.codec import pack
 from dpaudit_mitigations.transport.certificates import load_identity, make_authority
+from dpaudit_mitigations.transport.connection import Log
 from dpaudit_mitigations.transport.server import serve
-from dpaudit_mitigations.transport.wire import Log
-from dpaudit_mitigations.two_servers.answer_side import AnswerSide, Contact, Question, Seeds
-from dpaudit_mitigations.two_servers.lattice import add_query, draw_of, granularity, named_source
-from dpaudit_mitigations.two_servers.messages import (
+from dpaudit_mitigations.two_servers.agreement import (
     PUBLISH,
     TERMS,
     PublicationReceipt,
     ReleaseTerms,
+    add_query,
+    draw_of,
+    granularity,
+    named_source,
 )
+from dpaudit_mitigations.two_servers.answer_side import AnswerSide, Contact, Question, Seeds
 from dpaudit_mitigations.two_servers.noise_side import NoiseSide
 
 TERMS_HERE = ReleaseTerms(dim=6, bound=1000.0, sigma=2.0)

@@ -19,18 +19,17 @@ from dpaudit.vectors.exact_law import IntegerLaw
 from dpaudit_mitigations.codec import pack, unpack
 from dpaudit_mitigations.transport import journal as journals
 from dpaudit_mitigations.transport.certificates import load_identity, make_authority
-from dpaudit_mitigations.transport.client import ask
+from dpaudit_mitigations.transport.connection import Log, ask
 from dpaudit_mitigations.transport.server import Limits, serve
 from dpaudit_mitigations.transport.vectors import vector_frames
-from dpaudit_mitigations.transport.wire import Log
-from dpaudit_mitigations.two_servers.lattice import secure_draw
-from dpaudit_mitigations.two_servers.messages import (
+from dpaudit_mitigations.two_servers.agreement import (
     PUBLISH,
     TERMS,
     VECTOR,
     Offer,
     PublicationReceipt,
     ReleaseTerms,
+    secure_draw,
 )
 from dpaudit_mitigations.two_servers.noise_side import NoiseSide
 

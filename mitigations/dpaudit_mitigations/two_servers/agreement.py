@@ -1,20 +1,24 @@
-"""The lattice of both servers' numbers, fixed by public numbers, and noise drawn on it by chunk.
+"""What both servers agree on: the messages besides the vector, and the lattice of their numbers.
 
-Sums are made in one compiled pass over a chunk: query + noise, then + server 2's noise. Server 1's
-noise may also be a registry source's, rounded to the lattice: also used for lab specimens.
+The lattice is fixed by public numbers, and noise drawn on it by chunk. Sums are made in one
+compiled pass over a chunk: query + noise, then + server 2's noise. Server 1's noise may also be a
+registry source's, rounded to the lattice: also used for lab specimens.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
+import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import numba
 import numpy as np
 import numpy.typing as npt
+from msgspec import Meta
 
 from dpaudit import registry
 from dpaudit.errors import UsageError
@@ -22,23 +26,108 @@ from dpaudit.protocols import NoiseSource, Stream
 from dpaudit.types import Reference
 from dpaudit.vectors.exact_integers import draw_integers
 from dpaudit.vectors.exact_law import IntegerLaw
+from dpaudit_mitigations.codec import Message, pack
+from dpaudit_mitigations.transport.vectors import MOST_VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
     "CHUNK",
+    "PUBLISH",
     "REACH",
+    "TERMS",
+    "VECTOR",
     "Draw",
+    "Offer",
+    "PublicationReceipt",
+    "ReleaseTerms",
     "add_query",
     "add_steps",
     "ahead",
+    "check_release",
     "draw_of",
     "granularity",
     "most_steps",
     "named_source",
     "secure_draw",
 ]
+
+PUBLISH = "publish"
+TERMS = "terms"
+VECTOR = "noisy-answer"
+
+_RELEASE = r"\A[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z"
+_LAST_ROUND = 2**31 - 1
+Positive = Annotated[float, Meta(ge=5e-324, le=1.7976931348623157e308)]
+Release = Annotated[str, Meta(pattern=_RELEASE)]
+Round = Annotated[int, Meta(ge=0, le=_LAST_ROUND)]
+Dimension = Annotated[int, Meta(ge=1, le=MOST_VALUES)]
+SHA256 = Annotated[bytes, Meta(min_length=32, max_length=32)]
+
+
+def check_release(release: str, number: int) -> None:
+    """Refuse what cannot name a release.
+
+    Raises:
+        UsageError: not 1 to 64 letters, digits, - and _, or a round out of range.
+    """
+    if not re.search(_RELEASE, release):
+        raise UsageError(f"release={release}: takes 1 to 64 letters, digits, - and _")
+    if not 0 <= number <= _LAST_ROUND:
+        raise UsageError(f"round={number}: must lie in 0 to {_LAST_ROUND}")
+
+
+class ReleaseTerms(Message, frozen=True, kw_only=True, tag="terms"):
+    """What server 2 publishes: vectors within ``bound`` before its noise of scale ``sigma``."""
+
+    bound: Positive
+    dim: Dimension
+    sigma: Positive
+
+
+class Offer(Message, frozen=True, kw_only=True, tag="offer"):
+    """A release offered by server 1: name, round, its noise's scale, and server 2's terms."""
+
+    bound: Positive
+    dim: Dimension
+    noise_sigma: Positive
+    release: Release
+    round: Round
+    sigma: Positive
+
+    @property
+    def name(self) -> str:
+        """The release with its round, as in journals, logs and files."""
+        return f"{self.release}@{self.round}"
+
+    @property
+    def terms(self) -> ReleaseTerms:
+        return ReleaseTerms(dim=self.dim, bound=self.bound, sigma=self.noise_sigma)
+
+    def facts(self) -> dict[str, Any]:
+        """What must never change under this name."""
+        return {
+            "sigma": self.sigma,
+            "dim": self.dim,
+            "bound": self.bound,
+            "noise_sigma": self.noise_sigma,
+        }
+
+    @property
+    def session(self) -> bytes:
+        """Binds every frame of the vector to this offer."""
+        return hashlib.sha256(pack(self)).digest()
+
+
+class PublicationReceipt(Message, frozen=True, kw_only=True, tag="receipt"):
+    """Server 2 has published: SHA-256 of what it received (``payload``) and of the file."""
+
+    payload: SHA256
+    published: SHA256
+    release: Release
+    round: Round
+
 
 T = TypeVar("T")
 Steps = npt.NDArray[np.int64]
