@@ -23,15 +23,16 @@ from msgspec import Meta
 
 from dpaudit.errors import MessageError, PeerError, ProtocolError, UsageError
 from dpaudit.protocols import Stream
-from dpaudit_mitigations.codec import Message, Record, pack, unpack
+from dpaudit_mitigations.codec import Message, pack, unpack
 from dpaudit_mitigations.secure_aggregation.client import Client
 from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
 from dpaudit_mitigations.secure_aggregation.server import Aggregator
 from dpaudit_mitigations.secure_aggregation.terms import (
-    LARGEST_INTRODUCTION,
-    MOST_PARTIES,
+    Introduced,
+    Roster,
     RoundTerms,
     check_introduction,
+    check_roster,
     introduce,
 )
 from dpaudit_mitigations.secure_aggregation.wire import VECTOR_KIND, Bytes32, Name
@@ -216,22 +217,7 @@ AGGREGATOR_JOURNAL = "secure-aggregation/aggregator"
 CONTRIBUTOR_JOURNAL = "secure-aggregation/contributor"
 """Kinds of the two journals."""
 
-_LEAST = 3  # the sum of two tells each the other's
 _FLUSH = 5.0  # seconds in which the last answers reach the contributors
-
-
-class Introduced(Record, frozen=True, kw_only=True):
-    """One party of the roster, and its introduction."""
-
-    introduction: Annotated[bytes, Meta(min_length=1, max_length=LARGEST_INTRODUCTION)]
-    name: Annotated[str, Meta(max_length=32)]
-
-
-class Roster(Message, frozen=True, kw_only=True, tag="secagg roster"):
-    """To all parties that joined: who joined. ``session`` is the digest of the terms."""
-
-    roster: Annotated[tuple[Introduced, ...], Meta(min_length=1, max_length=MOST_PARTIES)]
-    session: Bytes32
 
 
 class Done(Message, frozen=True, kw_only=True, tag="secagg done"):
@@ -240,15 +226,6 @@ class Done(Message, frozen=True, kw_only=True, tag="secagg done"):
     session: Bytes32
     sha256: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
     survivors: tuple[Name, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Published:
-    """The file ``path`` with the sum of the ``survivors``' vectors and its SHA-256."""
-
-    path: Path
-    survivors: tuple[str, ...]
-    sha256: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,6 +238,13 @@ class RoundReceipt:
 
     survivors: tuple[str, ...]
     sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published(RoundReceipt):
+    """The aggregator's own: the file ``path`` with the sum of the ``survivors``' vectors."""
+
+    path: Path
 
 
 def aggregate_round(
@@ -358,7 +342,7 @@ def contribute_round(
 
     signing = new_signing_key(stream.child("signing"))
     own = introduce(identity, signing=public_bytes(signing), terms=terms.digest)
-    roster = _check_roster(stage("join", [own]), own=own, identity=identity, terms=terms)
+    roster = check_roster(stage("join", [own]), own=own, identity=identity, terms=terms)
     journal.advance(terms.round, None, "joined", terms=terms.digest.hex())
     client = Client(terms.plan(roster), name, signing_key=signing, stream=stream.child("keys"))
     adverts = stage("advertise", [client.advertise()])
@@ -424,7 +408,7 @@ class _Aggregation:
         return published[0]
 
     def _begin(self) -> tuple[Aggregator, bytes]:
-        came, least = sorted(self._introductions), max(_LEAST, self._terms.threshold)
+        came, least = sorted(self._introductions), self._terms.least
         if len(came) < least:
             raise ProtocolError(
                 f"{len(came)} of {len(self._terms.parties)} parties joined, {least} are needed; "
@@ -504,30 +488,6 @@ def _before(journal: Journal, name: str, out: Path) -> Published | None:
     if state == "open":
         journal.advance(name, state, "lost")
     raise UsageError(f"round={name}: was interrupted and published nothing; agree on a new round")
-
-
-def _check_roster(
-    message: bytes, *, own: bytes, identity: Identity, terms: RoundTerms
-) -> dict[str, bytes]:
-    """Names and signing keys of who joined, each certified for exactly our terms."""
-    found = unpack(message, Roster)
-    given = {item.name: item.introduction for item in found.roster}
-    if (
-        found.session != terms.digest
-        or len(given) < len(found.roster)
-        or not given.keys() <= set(terms.parties)
-    ):
-        raise MessageError("roster: of another round, a party twice, or not of this round")
-    if given.get(identity.name) != own:
-        raise MessageError("roster: lacks our own introduction as sent")
-    if len(given) < max(_LEAST, terms.threshold):
-        raise ProtocolError(f"{len(given)} parties joined, too few; nothing was sent to them")
-    return {
-        name: check_introduction(
-            given[name], name=name, authority=identity.authority, terms=terms.digest
-        )
-        for name in given
-    }
 
 
 def _read_done(message: bytes, client: Client) -> RoundReceipt:

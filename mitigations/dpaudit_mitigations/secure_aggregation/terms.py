@@ -25,9 +25,9 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from msgspec import Meta
 
-from dpaudit.errors import KeyFileError, PeerError, UsageError
+from dpaudit.errors import KeyFileError, MessageError, PeerError, ProtocolError, UsageError
 from dpaudit.protocols import Stream
-from dpaudit_mitigations.codec import Message, pack, unpack
+from dpaudit_mitigations.codec import Message, Record, pack, unpack
 from dpaudit_mitigations.secure_aggregation.noise import Law, NoiseShare, finest_granularity
 from dpaudit_mitigations.secure_aggregation.plan import (
     ROUND_BYTES,
@@ -36,9 +36,10 @@ from dpaudit_mitigations.secure_aggregation.plan import (
     RingArray,
     transcript,
 )
+from dpaudit_mitigations.secure_aggregation.wire import Bytes32
 from dpaudit_mitigations.transport.certificates import BROKEN, Identity, check_party, party_of
 
-__all__ = ["LARGEST_INTRODUCTION", "MOST_PARTIES", "RoundTerms", "check_introduction", "introduce"]
+__all__ = ["Introduced", "Roster", "RoundTerms", "check_introduction", "check_roster", "introduce"]
 
 MOST_PARTIES = 500
 """Contributors per round among processes, at most: each waits in a thread of the aggregator."""
@@ -87,6 +88,11 @@ class RoundTerms:
         nobody = {name: transcript("nobody's key", name.encode()) for name in self.parties}
         self._plan(nobody, b"")  # checks the plan's rules first
         _ = self.share  # and the ring's
+
+    @property
+    def least(self) -> int:
+        """How many must join, at least: the sum of two tells each the other's vector."""
+        return max(3, self.threshold)
 
     @property
     def honest(self) -> int:
@@ -174,6 +180,20 @@ class _Statement(Message, frozen=True, kw_only=True, tag="secagg introduction st
     terms: bytes
 
 
+class Introduced(Record, frozen=True, kw_only=True):
+    """One party of the roster, and its introduction."""
+
+    introduction: Annotated[bytes, Meta(min_length=1, max_length=LARGEST_INTRODUCTION)]
+    name: Annotated[str, Meta(max_length=32)]
+
+
+class Roster(Message, frozen=True, kw_only=True, tag="secagg roster"):
+    """To all parties that joined: who joined. ``session`` is the digest of the terms."""
+
+    roster: Annotated[tuple[Introduced, ...], Meta(min_length=1, max_length=MOST_PARTIES)]
+    session: Bytes32
+
+
 def introduce(identity: Identity, *, signing: bytes, terms: bytes) -> bytes:
     """The message in which ``identity`` certifies its Ed25519 key ``signing`` for ``terms``.
 
@@ -226,6 +246,36 @@ def check_introduction(data: bytes, *, name: str, authority: bytes, terms: bytes
             "round, parties, threshold, colluding, dimension, bound, sigma, bits and noise"
         ) from error
     return found.signing
+
+
+def check_roster(
+    message: bytes, *, own: bytes, identity: Identity, terms: RoundTerms
+) -> dict[str, bytes]:
+    """Names and signing keys of who joined, each certified for exactly our terms.
+
+    Raises:
+        MessageError: not this round's roster, or our ``own`` introduction is not in it as sent.
+        ProtocolError: too few joined.
+        PeerError: as :func:`check_introduction`.
+    """
+    found = unpack(message, Roster)
+    given = {item.name: item.introduction for item in found.roster}
+    if (
+        found.session != terms.digest
+        or len(given) < len(found.roster)
+        or not given.keys() <= set(terms.parties)
+    ):
+        raise MessageError("roster: of another round, a party twice, or not of this round")
+    if given.get(identity.name) != own:
+        raise MessageError("roster: lacks our own introduction as sent")
+    if len(given) < terms.least:
+        raise ProtocolError(f"{len(given)} parties joined, too few; nothing was sent to them")
+    return {
+        name: check_introduction(
+            given[name], name=name, authority=identity.authority, terms=terms.digest
+        )
+        for name in given
+    }
 
 
 def _statement(name: str, signing: bytes, terms: bytes) -> bytes:

@@ -28,7 +28,13 @@ from dpaudit_mitigations.codec import pack
 from dpaudit_mitigations.secure_aggregation import network
 from dpaudit_mitigations.secure_aggregation.network import Stage, aggregate_round, contribute_round
 from dpaudit_mitigations.secure_aggregation.plan import ROUND_BYTES, transcript
-from dpaudit_mitigations.secure_aggregation.terms import RoundTerms
+from dpaudit_mitigations.secure_aggregation.terms import (
+    Introduced,
+    Roster,
+    RoundTerms,
+    check_roster,
+    introduce,
+)
 from dpaudit_mitigations.transport.certificates import load_identity, make_authority
 from dpaudit_mitigations.transport.connection import ask
 from dpaudit_mitigations.transport.journal import Journal
@@ -361,7 +367,7 @@ def test_a_roster_is_checked_against_our_own_authority(identities):
 
     def introduction(name, authority="ours", of=terms, signing=None):
         identity = load_identity(identities / authority / name)
-        return network.introduce(
+        return introduce(
             identity, signing=signing or name.encode().ljust(32, b"."), terms=of.digest
         )
 
@@ -369,11 +375,11 @@ def test_a_roster_is_checked_against_our_own_authority(identities):
     honest = {"alice": own, "bob": introduction("bob"), "carol": introduction("carol")}
 
     def roster(entries, digest=terms.digest):
-        listed = tuple(network.Introduced(introduction=v, name=k) for k, v in entries)
-        return pack(network.Roster(roster=listed, session=digest))
+        listed = tuple(Introduced(introduction=v, name=k) for k, v in entries)
+        return pack(Roster(roster=listed, session=digest))
 
     def check(message):
-        return network._check_roster(message, own=own, identity=alice, terms=terms)
+        return check_roster(message, own=own, identity=alice, terms=terms)
 
     assert set(check(roster(honest.items()))) == {"alice", "bob", "carol"}
     others = RoundTerms(**{**asdict(terms), "sigma": 1.0, "parties": PARTIES})
