@@ -23,7 +23,7 @@ from dpaudit_mitigations.joint_seeds.parties import Verifier as SeedVerifier
 from dpaudit_mitigations.secure_aggregation.client import Client
 from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
 from dpaudit_mitigations.secure_aggregation.plan import Plan, least_threshold
-from dpaudit_mitigations.secure_aggregation.server import Aggregator
+from dpaudit_mitigations.secure_aggregation.server import Aggregator, Stage
 from dpaudit_mitigations.transport.connection import Log
 from dpaudit_mitigations.transport.vectors import read_vector, vector_frames
 from dpaudit_mitigations.two_servers.agreement import (
@@ -92,13 +92,13 @@ def aggregation(tag):
     }
     server, steps = Aggregator(plan), []
 
-    def to_server(take, message, who, *, late=never):
+    def to_server(stage, message, who, *, late=never):
         for name in who:
             sent = message(name)
             if name == "b":
-                held = secrets(clients)
-                steps.append(step(take, server, sent, take, name, late=late, secrets=held))
-            getattr(server, take)(name, sent)
+                more = {"late": late, "secrets": secrets(clients)}
+                steps.append(step(f"take {stage}", server, sent, "take", stage, name, **more))
+            server.take(stage, name, sent)
 
     def to_clients(method, answer, who):
         answers = {}
@@ -110,19 +110,19 @@ def aggregation(tag):
             answers[name] = getattr(clients[name], method)(sent)
         return answers
 
-    to_server("take_advert", lambda name: clients[name].advertise(), names)
-    shares = to_clients("share_keys", server.close_adverts(), names)
+    to_server(Stage.ADVERTISE, lambda name: clients[name].advertise(), names)
+    shares = to_clients("share_keys", server.close(), names)
     # another ciphertext is noticed by whom it is for
-    to_server("take_shares", shares.get, names, late=always)
-    to_clients("open_envelopes", server.close_shares(), names)
+    to_server(Stage.SHARE, shares.get, names, late=always)
+    to_clients("open_envelopes", server.close(), names)
     vector = np.arange(4, dtype=plan.dtype)
     for name in "abc":
-        server.take_masked(name, clients[name].masked_input(vector.copy()))
-    signatures = to_clients("confirm", server.close_masked(), "abc")
-    to_server("take_confirmation", signatures.get, "abc")
-    unmaskings = to_clients("unmask", server.close_confirmations(), "abc")
+        server.take(Stage.MASK, name, clients[name].masked_input(vector.copy()))
+    signatures = to_clients("confirm", server.close(), "abc")
+    to_server(Stage.CONFIRM, signatures.get, "abc")
+    unmaskings = to_clients("unmask", server.close(), "abc")
     # another share, by the commitments at the end
-    to_server("take_unmasking", unmaskings.get, "abc", late=always)
+    to_server(Stage.UNMASK, unmaskings.get, "abc", late=always)
     assert (server.finish().total == 3 * vector).all()
     return steps
 

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +38,7 @@ from dpaudit_mitigations.secure_aggregation.plan import (
     RingArray,
     least_threshold,
 )
-from dpaudit_mitigations.secure_aggregation.server import Aggregator, Stage
+from dpaudit_mitigations.secure_aggregation.server import STAGES, Aggregator, Stage
 from dpaudit_mitigations.secure_aggregation.wire import VECTOR_KIND
 from dpaudit_mitigations.transport.vectors import VectorReader, vector_frames
 
@@ -47,7 +47,6 @@ __all__ = ["DistributedGaussian", "party_names", "simulate"]
 AGGREGATOR = "aggregator"
 """The aggregator's name in an outcome's ``sent`` and ``seconds``."""
 
-_STAGES = tuple(stage for stage in Stage if stage is not Stage.ENDED)
 
 Made = RingArray | Callable[[], RingArray]
 T = TypeVar("T")
@@ -137,13 +136,19 @@ class _Round:
         self.server, self.meter = Aggregator(plan), Meter()
 
     def run(self) -> Outcome:
-        server = self.server
-        self._ask(lambda client, _: client.advertise(), b"", server.take_advert)
-        self._ask(Client.share_keys, self._close(server.close_adverts), server.take_shares)
-        self._ask(self._frames, self._close(server.close_shares), server.take_masked)
-        self._ask(Client.confirm, self._close(server.close_masked), server.take_confirmation)
-        self._ask(Client.unmask, self._close(server.close_confirmations), server.take_unmasking)
-        aggregate = self._close(server.finish)
+        answers: dict[Stage, Callable[[Client, bytes], bytes | Iterator[bytes]]] = {
+            Stage.ADVERTISE: lambda client, _: client.advertise(),
+            Stage.SHARE: Client.share_keys,
+            Stage.MASK: self._frames,
+            Stage.CONFIRM: Client.confirm,
+            Stage.UNMASK: Client.unmask,
+        }
+        message: bytes | Mapping[str, bytes] = b""
+        for stage, answer in answers.items():
+            self._ask(stage, answer, message)
+            if stage is not Stage.UNMASK:
+                message = self._close(self.server.close)
+        aggregate = self._close(self.server.finish)
         return Outcome(
             total=aggregate.total,
             survivors=aggregate.survivors,
@@ -153,16 +158,15 @@ class _Round:
 
     def _ask(
         self,
+        stage: Stage,
         answer: Callable[[Client, bytes], bytes | Iterator[bytes]],
         message: bytes | Mapping[str, bytes],
-        take: Callable[[str, Any], None],
     ) -> None:
         """Send the stage's message to all asked, and take the answers of those still there."""
-        stage = self.server.stage
         for name in self.server.expected:
             own = message if isinstance(message, bytes) else message[name]
             self.meter.carry(AGGREGATOR, own)
-            if name in self.silent and _STAGES.index(self.silent[name]) <= _STAGES.index(stage):
+            if name in self.silent and STAGES.index(self.silent[name]) <= STAGES.index(stage):
                 continue
             with self.meter.working(name):
                 answered = answer(self.clients[name], own)
@@ -171,7 +175,7 @@ class _Round:
             else:
                 arrived = self._vector(name, answered)
             with self.meter.working(AGGREGATOR):
-                take(name, arrived)
+                self.server.take(stage, name, arrived)
 
     def _frames(self, client: Client, envelopes: bytes) -> Iterator[bytes]:
         client.open_envelopes(envelopes)
@@ -203,8 +207,8 @@ def _silent(dropouts: Mapping[str, Collection[int]], names: Sequence[str]) -> di
     """From which stage on each party that drops out does not respond."""
     out: dict[str, Stage] = {}
     for stage, parties in dropouts.items():
-        if stage not in _STAGES:
-            raise UsageError(f"dropouts at {stage!r}: takes {', '.join(_STAGES)}")
+        if stage not in STAGES:
+            raise UsageError(f"dropouts at {stage!r}: takes {', '.join(STAGES)}")
         for i in parties:
             if not 0 <= i < len(names):
                 raise UsageError(f"dropouts of party {i}: takes 0 to {len(names) - 1}")

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,7 +27,7 @@ from dpaudit.protocols import Stream
 from dpaudit_mitigations.codec import Message, pack, unpack
 from dpaudit_mitigations.secure_aggregation.client import Client
 from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
-from dpaudit_mitigations.secure_aggregation.server import Aggregator
+from dpaudit_mitigations.secure_aggregation.server import STAGES, Aggregator
 from dpaudit_mitigations.secure_aggregation.terms import (
     Introduced,
     Roster,
@@ -374,38 +375,24 @@ class _Aggregation:
         )
         with self._closing(stage, self._terms.parties):
             server, roster = self._begin()
-        published: list[Published] = []
-
-        def finish() -> bytes:
-            aggregate = server.finish()
-            published.append(self._publish(aggregate.total, aggregate.survivors))
-            return pack(
-                Done(
-                    session=server.plan.digest,
-                    sha256=published[0].sha256,
-                    survivors=aggregate.survivors,
-                )
-            )
-
-        steps: list[
-            tuple[str, Callable[[str, Any], None], Callable[[], bytes | Mapping[str, bytes]]]
-        ] = [
-            ("advertise", server.take_advert, server.close_adverts),
-            ("share", server.take_shares, server.close_shares),
-            ("mask", server.take_masked, server.close_masked),
-            ("confirm", server.take_confirmation, server.close_confirmations),
-            ("unmask", server.take_unmasking, finish),
-        ]
         answer: bytes | Mapping[str, bytes] = roster
-        for name, take, close in steps:
+        for step in STAGES:
             asked = server.expected
-            following = self.gathering.open(Stage(name, asked, take=take, seconds=stage_timeout))
+            following = self.gathering.open(
+                Stage(step, asked, take=partial(server.take, step), seconds=stage_timeout)
+            )
             stage.answer(_for_all(answer, asked))
             stage = following
             with self._closing(stage, asked):
-                answer = close()
+                if step is not STAGES[-1]:
+                    answer = server.close()
+                    continue
+                aggregate = server.finish()
+                done = self._publish(aggregate.total, aggregate.survivors)
+        session, sha256 = server.plan.digest, done.sha256
+        answer = pack(Done(session=session, sha256=sha256, survivors=done.survivors))
         stage.answer(_for_all(answer, asked))
-        return published[0]
+        return done
 
     def _begin(self) -> tuple[Aggregator, bytes]:
         came, least = sorted(self._introductions), self._terms.least

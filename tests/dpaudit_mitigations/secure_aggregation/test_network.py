@@ -65,7 +65,7 @@ class Prompt(Stage):
     """A stage whose time is up by what happens and not by the clock."""
 
     def closing(self, note):
-        owner = self._take.__self__
+        owner = getattr(self._take, "func", self._take).__self__
         number = owner.plan.round if hasattr(owner, "plan") else number_of(owner._terms.round)
         if absent := ABSENT.get((number, self.name)):
             with self._changed:
