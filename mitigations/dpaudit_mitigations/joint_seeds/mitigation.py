@@ -284,7 +284,7 @@ class JointSeeds:
         def run(
             terms: SessionTerms, stream: Stream, kind: type[SeedServer] = SeedServer, **special: Any
         ) -> SeedSession:
-            common = {"terms": terms, "threads": cores()}
+            common: dict[str, Any] = {"terms": terms, "threads": cores()}
             own, other = stream.child("server"), stream.child("verifier")
             return run_session(
                 kind(steps, key=keys["server"], stream=own, **common, **special),

@@ -221,7 +221,7 @@ class VerifiableCounts:
         taken = sum(session.seconds.values())
         seconds = {
             party: each * bins / measured
-            for party, each in (session.seconds | {"total": taken}).items()
+            for party, each in {**session.seconds, "total": taken}.items()
         }
         if measured < bins:
             seconds[f"measured: {measured} of {bins} bins"] = taken
