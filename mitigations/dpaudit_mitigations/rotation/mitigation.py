@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -50,7 +49,7 @@ class Rotation:
 
     Threat model: the source may hide anything in the direction of its noise; the defender's
     generator is trusted and its rotation stays secret (never stored). See ``Randomness`` for what
-    the generators give, and about two parties.
+    the generators give.
 
     Formal guarantee: given its norm, the released noise is uniform on the sphere except for the
     lattice, so only the norm of the source's noise passes; with ``chi`` not even that, and ε is the
@@ -66,22 +65,16 @@ class Rotation:
 
     trusts = "the defender's generator, and that its rotation stays secret"
 
-    def __init__(
-        self,
-        *,
-        renorm: str = "keep",
-        randomness: str = "stream",
-        second_party: bytes | str | Path | None = None,
-    ) -> None:
+    def __init__(self, *, renorm: str = "keep", randomness: str = "stream") -> None:
         """``renorm`` is ``keep`` or ``chi``, ``randomness`` ``stream`` or ``csprng`` (see there).
 
         Raises:
-            UsageError: another value, or an invalid share of the second party.
+            UsageError: another value.
         """
         if renorm not in ("keep", "chi"):
             raise UsageError(f"renorm={renorm}: must be keep or chi")
         self.renorm = renorm
-        self._randomness = Randomness(kind=randomness, second_party=second_party)
+        self._randomness = Randomness(kind=randomness)
 
     def release(self, query: Array, source: NoiseSource, *, stream: Stream) -> Array:
         """``query`` plus rotated noise on the lattice, shape (n, d).
@@ -99,7 +92,7 @@ class Rotation:
             n,
             d,
             sigma=1.0 if keep else source.sigma,
-            stream=self._randomness.own(stream),
+            stream=stream.child("rotation"),
             device=device_of(query),
         )
         factors = np.ones(n) if length is None else length / row_norms(turned)
@@ -191,15 +184,13 @@ class SharedRotation:
         "products within a call"
     )
 
-    def __init__(
-        self, *, randomness: str = "stream", second_party: bytes | str | Path | None = None
-    ) -> None:
-        """``randomness`` is ``stream`` or ``csprng``; see ``Randomness``, also for the share.
+    def __init__(self, *, randomness: str = "stream") -> None:
+        """``randomness`` is ``stream`` or ``csprng``; see ``Randomness``.
 
         Raises:
-            UsageError: another value, or an invalid share.
+            UsageError: another value.
         """
-        self._randomness = Randomness(kind=randomness, second_party=second_party)
+        self._randomness = Randomness(kind=randomness)
 
     @on_tensors
     def release(self, query: Array, source: NoiseSource, *, stream: Stream) -> Array:
@@ -215,7 +206,7 @@ class SharedRotation:
             inner = triangle(noise)
         del noise
         frame = self._randomness.normal(
-            min(n, d), d, stream=self._randomness.own(stream), device=query.device
+            min(n, d), d, stream=stream.child("rotation"), device=query.device
         )
         with _one_thread():
             turned = rotate_together(inner, frame)
