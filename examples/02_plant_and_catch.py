@@ -14,7 +14,7 @@ from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
 from dpaudit_attacks.keyed_distinguisher import LikelihoodRatio
-from dpaudit_mitigations.rotation.mitigation import Rotation
+from dpaudit_mitigations.rotation.fresh import Rotation
 
 DIM, TRIALS = 256, 500
 

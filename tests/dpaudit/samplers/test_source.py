@@ -53,7 +53,7 @@ def opened(text, mitigation=None):
 
 
 def test_a_mitigation_releases_zeros():
-    rotation = pytest.importorskip("dpaudit_mitigations.rotation.mitigation").Rotation
+    rotation = pytest.importorskip("dpaudit_mitigations.rotation.fresh").Rotation
     block = opened("gaussian", "rotation").draw(4, 6, 0)
     stream = KeyedStream.from_seed("7").child("call", 0)
     zeros = torch.zeros((4, 6), dtype=torch.float64)
@@ -104,7 +104,7 @@ def test_calls_release_from_children_of_the_seed():
 
 
 def test_plain_noise_is_added_in_floating_point_and_a_mitigation_may_stand_between():
-    rotation = pytest.importorskip("dpaudit_mitigations.rotation.mitigation").Rotation
+    rotation = pytest.importorskip("dpaudit_mitigations.rotation.fresh").Rotation
     stream = KeyedStream.from_seed("7").child("release", 0)
     released = Here("gaussian:sigma=3").release(VALUE, 6)
     noise = gaussian.Gaussian(sigma=3).sample(6, 3, stream=stream, dtype=torch.float64)

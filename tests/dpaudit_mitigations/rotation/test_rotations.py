@@ -18,14 +18,13 @@ from dpaudit.stats import clopper_pearson
 from dpaudit.vectors.lattice import lattice_step
 from dpaudit_attacks.floating_point.reach import Reach
 from dpaudit_mitigations.none import NoMitigation
-from dpaudit_mitigations.rotation.mitigation import (
+from dpaudit_mitigations.rotation.fresh import Randomness, Rotation
+from dpaudit_mitigations.rotation.tensors import (
     DenseRotation,
-    Rotation,
     SharedRotation,
     StructuredRotation,
     haar_matrix,
 )
-from dpaudit_mitigations.rotation.randomness import Randomness
 
 ALL = (
     "rotation",

@@ -1,10 +1,8 @@
-"""A secret rotation between a noise source and a release, in four kinds.
+"""Secret rotations that work on tensors.
 
-:class:`Rotation`: a separate Haar rotation of every vector. :class:`SharedRotation`: one for all
-vectors of a call. :class:`DenseRotation`: either by a whole matrix, the oracle.
-:class:`StructuredRotation`: signs and fast transforms, which is not Haar. All release on a lattice.
-
-Noise is turned in float64 whatever the query's type: see ``add_on_lattice`` on narrow noise.
+:class:`SharedRotation`: one for all vectors of a call, exactly, without its matrix.
+:class:`DenseRotation`: by a whole matrix, the oracle for small dimensions.
+:class:`StructuredRotation`: signs and fast transforms, which is not Haar.
 """
 
 from __future__ import annotations
@@ -18,136 +16,19 @@ import scipy
 import torch
 
 from dpaudit.errors import UsageError
-from dpaudit.protocols import Array, DType, Host, NoiseSource, Stream
+from dpaudit.protocols import Array, Host, NoiseSource, Stream
 from dpaudit.types import EpsilonBounds
-from dpaudit.vectors.arrays import converted, device_of, drawn_in, library, on_tensors
-from dpaudit.vectors.lattice import add_on_lattice, lattice_step
+from dpaudit.vectors.arrays import on_tensors
 from dpaudit.vectors.normal import check_query, standard_normal
-from dpaudit.vectors.passes import row_norms
 from dpaudit.vectors.random_words import jit
 from dpaudit_mitigations.rotation.bounds import (
-    gaussian_on_lattice,
     haar_rotated,
     haar_rotated_together,
     orthogonally_turned,
 )
-from dpaudit_mitigations.rotation.randomness import Randomness
+from dpaudit_mitigations.rotation.fresh import Randomness, draw, narrow, publish
 
-__all__ = ["DenseRotation", "Rotation", "SharedRotation", "StructuredRotation", "haar_matrix"]
-
-
-class Rotation:
-    """Each noise vector under its own random rotation (arXiv 2509.23834, Section 6.1), in O(d).
-
-    A Haar rotation applied to one vector is, exactly, its norm times an independent uniform
-    direction; no matrix. The turned noise and the query are then each rounded to a lattice of g =
-    σ·2^-24 (down to a power of two) and added there.
-
-    ``renorm="keep"`` is that. ``renorm="chi"`` also redraws the norm from σ·χ_d, from the
-    defender's own randomness: the release is then fresh Gaussian noise without any of the source's,
-    which is not even drawn.
-
-    Threat model: the source may hide anything in the direction of its noise; the defender's
-    generator is trusted and its rotation stays secret (never stored). See ``Randomness`` for what
-    the generators give.
-
-    Formal guarantee: given its norm, the released noise is uniform on the sphere except for the
-    lattice, so only the norm of the source's noise passes; with ``chi`` not even that, and ε is the
-    Gaussian mechanism's at sensitivity Δ + g√d. The release is a function of the query's multiple
-    of g and of noise that does not depend on it: the low bits reveal nothing more of the query. Not
-    claimed: anything about that norm, which a source may use as a channel (``norm-channel``); one
-    rotation of several releases, which is another defence (``shared-rotation``).
-
-    Cost: one Gaussian draw and two passes beyond the source's draw, and at most the memory of one
-    more float64 vector, also for narrower queries (float32 noise has too few values for the
-    lattice: ``add_on_lattice``); the error does not change.
-    """
-
-    trusts = "the defender's generator, and that its rotation stays secret"
-
-    def __init__(self, *, renorm: str = "keep", randomness: str = "stream") -> None:
-        """``renorm`` is ``keep`` or ``chi``, ``randomness`` ``stream`` or ``csprng`` (see there).
-
-        Raises:
-            UsageError: another value.
-        """
-        if renorm not in ("keep", "chi"):
-            raise UsageError(f"renorm={renorm}: must be keep or chi")
-        self.renorm = renorm
-        self._randomness = Randomness(kind=randomness)
-
-    def release(self, query: Array, source: NoiseSource, *, stream: Stream) -> Array:
-        """``query`` plus rotated noise on the lattice, shape (n, d).
-
-        Raises:
-            UsageError: no query (see ``check_query``), values beyond σ·2^28, or that the dtype
-                cannot hold.
-        """
-        n, d = check_query(query)
-        keep, unit = self.renorm == "keep", 2.0**24 * lattice_step(source.sigma)
-        length = None
-        if keep:
-            length = row_norms(draw(query, source, stream=stream, dtype=narrow(query)), unit=unit)
-        turned = self._randomness.normal(
-            n,
-            d,
-            sigma=1.0 if keep else source.sigma,
-            stream=stream.child("rotation"),
-            device=device_of(query),
-        )
-        factors = np.ones(n) if length is None else length / row_norms(turned)
-        return publish(query, turned, sigma=source.sigma, factors=factors)
-
-    def scale(self, sigma: float) -> float:
-        return sigma
-
-    def mixes(self, sigma: float) -> tuple[float, float]:
-        """Gaussian noise of σ; the source's key fits no turned noise."""
-        return 0.0, sigma
-
-    def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
-        """``chi``: the Gaussian's. ``keep``: that for Gaussian noise, near it for a pancake.
-
-        The latter by a theorem; for any other source it is unknown.
-        """
-        if self.renorm == "chi":
-            return gaussian_on_lattice(delta, sigma=source.sigma, host=host)
-        return haar_rotated(source, delta, host=host)
-
-
-def draw(query: Array, source: NoiseSource, *, stream: Stream, dtype: DType | None = None) -> Array:
-    """The source's noise for ``query`` (n, d), not turned yet, float64 unless told otherwise."""
-    n, d = query.shape
-    own = stream.child("source")
-    return source.sample(n, d, stream=own, dtype=dtype, device=device_of(query))
-
-
-def narrow(query: Array) -> DType:
-    """The type of noise used only for lengths and angles: float64 or float32, as the query's."""
-    found: DType = getattr(library(query), np.dtype(drawn_in(query.dtype)).name)
-    return found
-
-
-def publish(
-    query: Array,
-    turned: Array,
-    *,
-    sigma: float,
-    factors: npt.NDArray[np.float64] | None = None,
-) -> Array:
-    """g·(K + Z) in ``query``'s dtype: g = ``lattice_step(sigma)``, Z = factor·turned/g, rounded.
-
-    ``turned`` (n, d), float64, is overwritten.
-
-    Raises:
-        UsageError: values beyond σ·2^28, or that the dtype cannot hold.
-    """
-    fitting = converted(query, narrow(query))
-    step = lattice_step(sigma)
-    return add_on_lattice(
-        fitting, turned, granularity=step, name="a rotation", factors=factors, dtype=query.dtype
-    )
-
+__all__ = ["DenseRotation", "SharedRotation", "StructuredRotation", "haar_matrix"]
 
 _VALUES = 1 << 16  # of a chunk of all rows: in cache
 
