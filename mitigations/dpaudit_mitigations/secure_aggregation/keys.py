@@ -30,18 +30,17 @@ __all__ = [
     "SEALED_BYTES",
     "SHARE_BYTES",
     "SIGNATURE_BYTES",
+    "Envelope",
     "Mask",
     "RoundKeys",
     "apply_masks",
     "check_public",
     "derive",
     "new_signing_key",
-    "open_shares",
     "own_mask",
     "pair_mask",
     "public_bytes",
     "recombine",
-    "seal_shares",
     "sign",
     "split",
     "verify",
@@ -266,55 +265,50 @@ def recombine(shares: Mapping[int, bytes], *, threshold: int) -> bytes:
     return secret.to_bytes(KEY_BYTES, "big")
 
 
-def seal_shares(
-    seed_share: bytes,
-    key_share: bytes,
-    *,
-    own: X25519PrivateKey,
-    other: bytes,
-    agreed: bytes,
-    sender: str,
-    recipient: str,
-) -> bytes:
-    """Both shares for one recipient under AES-256-GCM, 82 bytes; the key serves this one envelope.
+@dataclass(frozen=True, kw_only=True)
+class Envelope:
+    """Carries the two shares of ``sender`` to one ``recipient`` under AES-256-GCM, in 82 bytes.
 
-    Key and associated data are bound to ``agreed`` (the round and all its public keys), the sender
-    and the recipient.
+    ``own`` is this end's private key, ``other`` the other end's public one. Key and associated data
+    are bound to ``agreed`` (the round and all its public keys), the sender and the recipient; the
+    key serves this one envelope.
     """
-    key, bound = _envelope(own, other, agreed, sender, recipient, peer=recipient)
-    return AESGCM(key).encrypt(_NONCE, seed_share + key_share, bound)
 
+    own: X25519PrivateKey = field(repr=False)
+    other: bytes
+    agreed: bytes
+    sender: str
+    recipient: str
 
-def open_shares(
-    sealed: bytes,
-    *,
-    own: X25519PrivateKey,
-    other: bytes,
-    agreed: bytes,
-    sender: str,
-    recipient: str,
-) -> tuple[bytes, bytes]:
-    """(share of the seed, share of the masking key) of ``sender``.
+    def seal(self, seed_share: bytes, key_share: bytes) -> bytes:
+        """The envelope with both shares, at the sender's end.
 
-    Raises:
-        CheatingError: it was changed, moved from another round or meant for someone else.
-    """
-    key, bound = _envelope(own, other, agreed, sender, recipient, peer=sender)
-    try:
-        plain = AESGCM(key).decrypt(_NONCE, sealed, bound)
-    except InvalidTag:
-        raise CheatingError(
-            f"shares from {sender} for {recipient}: not what {sender} sealed"
-        ) from None
-    if len(plain) != 2 * SHARE_BYTES:
-        raise MessageError(f"shares from {sender}: {len(plain)} bytes, takes {2 * SHARE_BYTES}")
-    return plain[:SHARE_BYTES], plain[SHARE_BYTES:]
+        Raises:
+            CheatingError: the recipient's public key is a point of small order.
+        """
+        cipher, bound = self._cipher(self.recipient)
+        return cipher.encrypt(_NONCE, seed_share + key_share, bound)
 
+    def open(self, sealed: bytes) -> tuple[bytes, bytes]:
+        """(share of the seed, share of the masking key), at the recipient's end.
 
-def _envelope(
-    own: X25519PrivateKey, other: bytes, agreed: bytes, sender: str, recipient: str, *, peer: str
-) -> tuple[bytes, bytes]:
-    ends = sender.encode(), recipient.encode()
-    return derive(own, other, "envelope", agreed, *ends, peer=peer), transcript(
-        "envelope", agreed, *ends
-    )
+        Raises:
+            CheatingError: it was changed, moved from another round or meant for someone else.
+        """
+        cipher, bound = self._cipher(self.sender)
+        try:
+            plain = cipher.decrypt(_NONCE, sealed, bound)
+        except InvalidTag:
+            raise CheatingError(
+                f"shares from {self.sender} for {self.recipient}: not what {self.sender} sealed"
+            ) from None
+        if len(plain) != 2 * SHARE_BYTES:
+            raise MessageError(
+                f"shares from {self.sender}: {len(plain)} bytes, takes {2 * SHARE_BYTES}"
+            )
+        return plain[:SHARE_BYTES], plain[SHARE_BYTES:]
+
+    def _cipher(self, peer: str) -> tuple[AESGCM, bytes]:
+        parts = self.agreed, self.sender.encode(), self.recipient.encode()
+        key = derive(self.own, self.other, "envelope", *parts, peer=peer)
+        return AESGCM(key), transcript("envelope", *parts)

@@ -125,7 +125,7 @@ class Calls:
             request, too_long=lambda waited: waited >= self._idle, tick=min(TICK, self._idle)
         )
         try:
-            for answer in self.handlers[method](peer, _Request(pump, self._idle)):
+            for answer in self.handlers[method](peer, _messages(pump, self._idle)):
                 watch.sending(self._idle)
                 yield answer
                 watch.sent()
@@ -201,28 +201,18 @@ class _Watch:
         return bool(self.reason)
 
 
-class _Request:
+def _messages(pump: Pump, idle: float) -> Iterator[bytes]:
     """The peer's messages; timeouts and disconnections become ``PeerError``."""
-
-    def __init__(self, pump: Pump, idle: float) -> None:
-        self._pump, self._idle, self._ended = pump, idle, False
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self
-
-    def __next__(self) -> bytes:
-        if self._ended:
-            raise StopIteration
+    while True:
         try:
-            message = next(self._pump)
+            message = next(pump)
         except Silence:
-            raise PeerError(f"the peer sent nothing for {self._idle:g} s") from None
+            raise PeerError(f"the peer sent nothing for {idle:g} s") from None
         except (grpc.RpcError, StopIteration):
             raise PeerError("the peer disconnected") from None
         if message == END:
-            self._ended = True
-            raise StopIteration
-        return message
+            return
+        yield message
 
 
 def _name(context: Any) -> str:

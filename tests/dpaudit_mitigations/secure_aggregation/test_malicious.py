@@ -10,8 +10,8 @@ from dpaudit_mitigations.codec import pack
 from dpaudit_mitigations.secure_aggregation import client as client_module
 from dpaudit_mitigations.secure_aggregation import wire
 from dpaudit_mitigations.secure_aggregation.keys import (
+    Envelope,
     derive,
-    open_shares,
     public_bytes,
     recombine,
     sign,
@@ -65,9 +65,10 @@ def test_a_swapped_public_key_is_refused(make_round, monkeypatch):
     adverts, message = swapped(r, "b", own)
     sealed = opened(r, r.clients["a"].share_keys(message), wire.Shares)["b"]
     agreed = client_module.after_adverts(r.plan, adverts)
-    open_shares(
-        sealed, own=own[1], other=adverts["a"].sharing, agreed=agreed, sender="a", recipient="b"
+    envelope = Envelope(
+        own=own[1], other=adverts["a"].sharing, agreed=agreed, sender="a", recipient="b"
     )
+    envelope.open(sealed)
 
 
 @pytest.mark.parametrize("point", [bytes(32), bytes([1]) + bytes(31)])

@@ -22,15 +22,14 @@ from dpaudit_mitigations.secure_aggregation.keys import (
     PRIME,
     SEALED_BYTES,
     SHARE_BYTES,
+    Envelope,
     Mask,
     RoundKeys,
     apply_masks,
-    open_shares,
     own_mask,
     pair_mask,
     public_bytes,
     recombine,
-    seal_shares,
     split,
 )
 from dpaudit_mitigations.secure_aggregation.plan import LEAST_HEADROOM, FixedPoint, noise_reach
@@ -219,17 +218,17 @@ def test_envelopes_open_for_one_recipient_one_sender_one_round():
     own, other = X25519PrivateKey.generate(), X25519PrivateKey.generate()
     seed, key = b"1" * SHARE_BYTES, b"2" * SHARE_BYTES
     ends = {"agreed": b"round", "sender": "a", "recipient": "b"}
-    sealed = seal_shares(seed, key, own=own, other=public_bytes(other), **ends)
+    sealed = Envelope(own=own, other=public_bytes(other), **ends).seal(seed, key)
     assert len(sealed) == SEALED_BYTES
     assert seed not in sealed
     back = {"own": other, "other": public_bytes(own)}
-    assert open_shares(sealed, **back, **ends) == (seed, key)
+    assert Envelope(**back, **ends).open(sealed) == (seed, key)
     turned = {"sender": "b", "recipient": "a"}
     for wrong in ({"agreed": b"other"}, {"sender": "c"}, {"recipient": "c"}, turned):
         with pytest.raises(CheatingError, match="not what"):
-            open_shares(sealed, **back, **(ends | wrong))
+            Envelope(**back, **(ends | wrong)).open(sealed)
     # another key in the other direction, though the shared secret is the same
-    assert seal_shares(seed, key, **back, **(ends | turned)) != sealed
+    assert Envelope(**back, **(ends | turned)).seal(seed, key) != sealed
 
 
 @pytest.mark.slow
