@@ -16,11 +16,10 @@ from harness import MACHINE, clocked, options, peak
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.joint_seeds.derivation import cores, derived_noise, vector_digest
+from dpaudit_mitigations.joint_seeds.messages import SessionTerms
 from dpaudit_mitigations.joint_seeds.mitigation import run_session
-from dpaudit_mitigations.joint_seeds.server import SeedServer
-from dpaudit_mitigations.joint_seeds.terms import SessionTerms
+from dpaudit_mitigations.joint_seeds.parties import SeedServer, Verifier
 from dpaudit_mitigations.joint_seeds.transcript import verify, write
-from dpaudit_mitigations.joint_seeds.verifier import Verifier
 
 
 def timed(name: str, work):

@@ -23,9 +23,9 @@ from pathlib import Path
 import numpy as np
 
 from dpaudit.randomness import KeyedStream
+from dpaudit_mitigations.secure_aggregation.mitigation import simulate
 from dpaudit_mitigations.secure_aggregation.noise import NoiseShare
-from dpaudit_mitigations.secure_aggregation.ring import FixedPoint
-from dpaudit_mitigations.secure_aggregation.simulation import simulate
+from dpaudit_mitigations.secure_aggregation.plan import FixedPoint
 from dpaudit_mitigations.transport.certificates import make_authority
 
 PARTIES = ("alice", "bob", "carol")

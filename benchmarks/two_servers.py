@@ -21,9 +21,9 @@ from harness import MACHINE, clocked, options
 
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.transport.certificates import load_identity, make_authority
-from dpaudit_mitigations.transport.logs import Log
+from dpaudit_mitigations.transport.connection import Log
+from dpaudit_mitigations.two_servers.agreement import ahead, secure_draw
 from dpaudit_mitigations.two_servers.answer_side import AnswerSide, Contact, Question
-from dpaudit_mitigations.two_servers.lattice import ahead, secure_draw
 
 SIGMA, BOUND = 2.0, 100.0
 

@@ -16,12 +16,10 @@ from harness import MACHINE, clocked, cpu, options
 
 from dpaudit.accounting.mechanisms import binomial_coins
 from dpaudit.randomness import KeyedStream
-from dpaudit_mitigations.verifiable_counts.challenges import Challenges
 from dpaudit_mitigations.verifiable_counts.client_records import check_bit, prove_bit
-from dpaudit_mitigations.verifiable_counts.commitments import open_counts
-from dpaudit_mitigations.verifiable_counts.prover import Prover
-from dpaudit_mitigations.verifiable_counts.terms import CountTerms
-from dpaudit_mitigations.verifiable_counts.verifier import Verifier
+from dpaudit_mitigations.verifiable_counts.group import open_counts
+from dpaudit_mitigations.verifiable_counts.parties import Prover, Verifier
+from dpaudit_mitigations.verifiable_counts.terms import Challenges, CountTerms
 
 SEED = KeyedStream.from_seed("bench")
 TARGET = 5_000
@@ -36,10 +34,10 @@ def session(bins: int, coins: int, stream: KeyedStream) -> tuple[float, float, i
         stream=stream.child("prover"),
     )
     verifier = Verifier(terms, stream=stream.child("verifier"))
-    first, _, committing = clocked(prover.commit)
-    second, _, challenging = clocked(lambda: verifier.challenge(first))
-    third, _, responding = clocked(lambda: prover.respond(second))
-    checking = cpu(lambda: verifier.check(third))
+    first, _, committing = clocked(lambda: prover.step(None))
+    second, _, challenging = clocked(lambda: verifier.step(first))
+    third, _, responding = clocked(lambda: prover.step(second))
+    checking = cpu(lambda: verifier.step(third))
     return committing + responding, challenging + checking, len(first) + len(second) + len(third)
 
 

@@ -12,10 +12,9 @@ from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
 from dpaudit_attacks.keyed_distinguisher import LikelihoodRatio
-from dpaudit_mitigations.secure_aggregation.mitigation import DistributedGaussian
+from dpaudit_mitigations.secure_aggregation.mitigation import DistributedGaussian, simulate
 from dpaudit_mitigations.secure_aggregation.noise import NoiseShare
-from dpaudit_mitigations.secure_aggregation.ring import FixedPoint
-from dpaudit_mitigations.secure_aggregation.simulation import simulate
+from dpaudit_mitigations.secure_aggregation.plan import FixedPoint
 
 DIM, TRIALS = 4096, 2000
 sigma, stream = gaussian_sigma(0.25, 1e-10), KeyedStream.fresh()

@@ -18,11 +18,10 @@ from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
 from dpaudit.vectors.lattice import lattice_step
+from dpaudit_mitigations.joint_seeds.messages import SessionTerms
 from dpaudit_mitigations.joint_seeds.mitigation import SubstitutingServer, run_session
-from dpaudit_mitigations.joint_seeds.server import SeedServer
-from dpaudit_mitigations.joint_seeds.terms import SessionTerms
+from dpaudit_mitigations.joint_seeds.parties import SeedServer, Verifier
 from dpaudit_mitigations.joint_seeds.transcript import write
-from dpaudit_mitigations.joint_seeds.verifier import Verifier
 from dpaudit_mitigations.verifiable_counts import mitigation as counting
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp())

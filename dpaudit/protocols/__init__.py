@@ -33,7 +33,13 @@ from dpaudit.protocols.noise import (
     ReleasingSource,
     Stream,
 )
-from dpaudit.protocols.parties import BatchCoins, BatchDraw, LocalMechanism, SubmissionPolicy
+from dpaudit.protocols.parties import (
+    BatchCoins,
+    BatchDraw,
+    LocalMechanism,
+    Party,
+    SubmissionPolicy,
+)
 from dpaudit.protocols.targets import (
     ClosedSampler,
     DatasetMechanism,
@@ -71,6 +77,7 @@ __all__ = [
     "Mitigation",
     "NoiseSource",
     "OpenMechanism",
+    "Party",
     "PreparingSampler",
     "ProbingAttack",
     "ProtocolMitigation",

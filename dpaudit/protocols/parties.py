@@ -1,4 +1,4 @@
-"""Who takes part: devices under local differential privacy, and who decides on a batch."""
+"""Who takes part: parties of a protocol, devices under local DP, and who decides on a batch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,27 @@ if TYPE_CHECKING:
 
     from dpaudit.protocols.noise import Stream
 
-__all__ = ["BatchCoins", "BatchDraw", "LocalMechanism", "SubmissionPolicy"]
+__all__ = ["BatchCoins", "BatchDraw", "LocalMechanism", "Party", "SubmissionPolicy"]
+
+
+@runtime_checkable
+class Party(Protocol):
+    """One side of a protocol between two, as a state machine: message in, message out, no I/O.
+
+    Whoever drives it carries the messages (over sockets, in one process, in a test) and has the
+    clock. A refusal is final: nothing can be tried again on the same party.
+    """
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more is to come."""
+
+    def step(self, message: bytes | None) -> bytes | None:
+        """Take the other side's next message (None: begin); the answer, None if there is none.
+
+        Raises:
+            ProtocolError: a message refused, or a step out of order.
+        """
 
 
 @runtime_checkable

@@ -24,7 +24,6 @@ __all__ = [
     "LARGEST",
     "Digest",
     "ExactFloat",
-    "Hex",
     "Hex64",
     "Message",
     "Record",

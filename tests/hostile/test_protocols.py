@@ -17,22 +17,26 @@ from support.refusals import SPOILS, Step, never, refused, snapshot, spoils, spo
 from dpaudit.errors import MessageError
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.codec import LARGEST, Message, pack, unpack
-from dpaudit_mitigations.joint_seeds.server import SeedServer
-from dpaudit_mitigations.joint_seeds.terms import SessionTerms
-from dpaudit_mitigations.joint_seeds.verifier import Verifier as SeedVerifier
+from dpaudit_mitigations.joint_seeds.messages import SessionTerms
+from dpaudit_mitigations.joint_seeds.parties import SeedServer
+from dpaudit_mitigations.joint_seeds.parties import Verifier as SeedVerifier
 from dpaudit_mitigations.secure_aggregation.client import Client
 from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
 from dpaudit_mitigations.secure_aggregation.plan import Plan, least_threshold
-from dpaudit_mitigations.secure_aggregation.server import Aggregator
-from dpaudit_mitigations.transport.logs import Log
+from dpaudit_mitigations.secure_aggregation.server import Aggregator, Stage
+from dpaudit_mitigations.transport.connection import Log
 from dpaudit_mitigations.transport.vectors import read_vector, vector_frames
+from dpaudit_mitigations.two_servers.agreement import (
+    VECTOR,
+    Offer,
+    PublicationReceipt,
+    ReleaseTerms,
+)
 from dpaudit_mitigations.two_servers.noise_side import NoiseSide
-from dpaudit_mitigations.two_servers.words import VECTOR, Offer, PublicationReceipt, ReleaseTerms
 from dpaudit_mitigations.verifiable_counts.client_records import check_record, make_record
-from dpaudit_mitigations.verifiable_counts.commitments import open_counts
-from dpaudit_mitigations.verifiable_counts.prover import Prover
+from dpaudit_mitigations.verifiable_counts.group import open_counts
+from dpaudit_mitigations.verifiable_counts.parties import Prover, Verifier
 from dpaudit_mitigations.verifiable_counts.terms import CountTerms
-from dpaudit_mitigations.verifiable_counts.verifier import Verifier
 
 ROOT = KeyedStream.from_seed("hostile protocols")
 
@@ -88,13 +92,13 @@ def aggregation(tag):
     }
     server, steps = Aggregator(plan), []
 
-    def to_server(take, message, who, *, late=never):
+    def to_server(stage, message, who, *, late=never):
         for name in who:
             sent = message(name)
             if name == "b":
-                held = secrets(clients)
-                steps.append(step(take, server, sent, take, name, late=late, secrets=held))
-            getattr(server, take)(name, sent)
+                more = {"late": late, "secrets": secrets(clients)}
+                steps.append(step(f"take {stage}", server, sent, "take", stage, name, **more))
+            server.take(stage, name, sent)
 
     def to_clients(method, answer, who):
         answers = {}
@@ -106,19 +110,19 @@ def aggregation(tag):
             answers[name] = getattr(clients[name], method)(sent)
         return answers
 
-    to_server("take_advert", lambda name: clients[name].advertise(), names)
-    shares = to_clients("share_keys", server.close_adverts(), names)
+    to_server(Stage.ADVERTISE, lambda name: clients[name].advertise(), names)
+    shares = to_clients("share_keys", server.close(), names)
     # another ciphertext is noticed by whom it is for
-    to_server("take_shares", shares.get, names, late=always)
-    to_clients("open_envelopes", server.close_shares(), names)
+    to_server(Stage.SHARE, shares.get, names, late=always)
+    to_clients("open_envelopes", server.close(), names)
     vector = np.arange(4, dtype=plan.dtype)
     for name in "abc":
-        server.take_masked(name, clients[name].masked_input(vector.copy()))
-    signatures = to_clients("confirm", server.close_masked(), "abc")
-    to_server("take_confirmation", signatures.get, "abc")
-    unmaskings = to_clients("unmask", server.close_confirmations(), "abc")
+        server.take(Stage.MASK, name, clients[name].masked_input(vector.copy()))
+    signatures = to_clients("confirm", server.close(), "abc")
+    to_server(Stage.CONFIRM, signatures.get, "abc")
+    unmaskings = to_clients("unmask", server.close(), "abc")
     # another share, by the commitments at the end
-    to_server("take_unmasking", unmaskings.get, "abc", late=always)
+    to_server(Stage.UNMASK, unmaskings.get, "abc", late=always)
     assert (server.finish().total == 3 * vector).all()
     return steps
 
@@ -162,14 +166,14 @@ def seeds(tag):
     stream = ROOT.child(tag)
     server = SeedServer(np.arange(2) << 24, terms=terms, key=keys[0], stream=stream.child("s"))
     verifier = SeedVerifier(terms=terms, key=keys[1], stream=stream.child("v"))
-    steps, frame = [], verifier.offer()
+    steps, frame = [], verifier.step(None)
     party = server
     while frame is not None:
         name = f"{party.record.last or 'start'} → {type(party).__name__}"
         told = server.record.last in ("openings", "verdict", "release")
         held = [] if told else list(server._shares)
-        steps.append(step(name, party, frame, "receive", secrets=held))
-        frame = party.receive(frame)
+        steps.append(step(name, party, frame, "step", secrets=held))
+        frame = party.step(frame)
         if frame is None and party is verifier:
             frame = verifier.receipt(server.release)
         party = verifier if party is server else server
@@ -183,14 +187,14 @@ def counts(tag):
     prover = Prover(
         terms, open_counts([7, -3], stream=stream.child("openings")), stream=stream.child("prover")
     )
-    verifier, steps, frame = Verifier(terms, stream=stream.child("verifier")), [], prover.commit()
-    for party, method in ((verifier, "challenge"), (prover, "respond"), (verifier, "check")):
+    verifier, steps, frame = Verifier(terms, stream=stream.child("verifier")), [], prover.step(None)
+    for party, name in ((verifier, "challenge"), (prover, "respond"), (verifier, "check")):
         # another challenge is as good, other commitments will not open
-        late = never if method == "check" else always
+        late = never if name == "check" else always
         ends = always if party is verifier else None
-        steps.append(step(method, party, frame, method, form="bytes", late=late, ends=ends))
-        frame = getattr(party, method)(frame)
-    assert len(frame) == 2
+        steps.append(step(name, party, frame, "step", form="bytes", late=late, ends=ends))
+        frame = party.step(frame)
+    assert len(verifier.released) == 2
     record, _ = make_record(1, terms, client=b"me", stream=stream.child("record"))
     check = lambda _, frames: check_record(*frames, terms, client=b"me")  # noqa: E731
     return [

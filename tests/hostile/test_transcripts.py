@@ -20,13 +20,12 @@ from hostile.fuzzing import fuzz, mutated, refuses_or_reads, with_odd_fields
 from dpaudit.cli.commands.verify import verify_transcript
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.joint_seeds import transcript as joint_seeds
-from dpaudit_mitigations.joint_seeds.commitments import labelled_hash
+from dpaudit_mitigations.joint_seeds.derivation import labelled_hash
+from dpaudit_mitigations.joint_seeds.messages import SessionTerms
 from dpaudit_mitigations.joint_seeds.mitigation import run_session as run_joint_seeds
-from dpaudit_mitigations.joint_seeds.opening import Opening
-from dpaudit_mitigations.joint_seeds.server import SeedServer
-from dpaudit_mitigations.joint_seeds.terms import SessionTerms
-from dpaudit_mitigations.joint_seeds.verifier import Verifier
-from dpaudit_mitigations.secure_aggregation.roster import check_introduction, introduce
+from dpaudit_mitigations.joint_seeds.parties import SeedServer, Verifier
+from dpaudit_mitigations.joint_seeds.transcript import Opening
+from dpaudit_mitigations.secure_aggregation.terms import check_introduction, introduce
 from dpaudit_mitigations.transport.certificates import load_identity, make_authority
 from dpaudit_mitigations.verifiable_counts import transcript as verifiable_counts
 from dpaudit_mitigations.verifiable_counts.messages import sign_session

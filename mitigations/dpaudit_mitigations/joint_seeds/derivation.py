@@ -1,4 +1,7 @@
-"""From a candidate's key to its noise, equal bit for bit on every machine, and to vector digests.
+"""From two shares to a candidate: commitments, its key, its noise, and digests of vectors.
+
+Hashes are SHA-256, keys HKDF, all labelled and length-prefixed. Noise is equal bit for bit on
+every machine.
 
 The noise of a key is, for each block of 2^18 coordinates, ``draw_integers`` from the child stream
 ("block", number) of ``KeyedStream(key)``: so a party holds one block per thread, threads share the
@@ -25,12 +28,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import numpy.typing as npt
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from dpaudit.randomness import KeyedStream
 from dpaudit.vectors.exact_integers import draw_integers
 from dpaudit.vectors.exact_law import IntegerLaw
 from dpaudit_mitigations.codec import Digest
-from dpaudit_mitigations.joint_seeds.commitments import labelled_hash
 
 __all__ = [
     "BLOCK",
@@ -39,9 +43,46 @@ __all__ = [
     "block_count",
     "cores",
     "derived_noise",
+    "joint_key",
+    "labelled_hash",
+    "share_commitment",
     "vector_blocks",
     "vector_digest",
 ]
+
+SHARE_BYTES = 32
+
+_PROTOCOL = b"dpaudit joint-seeds 1"
+
+
+def labelled_hash(label: str, *parts: bytes) -> Digest:
+    """SHA-256 of ``label`` and ``parts``, each behind its length: equal only for equal inputs."""
+    state = hashlib.sha256(_PROTOCOL)
+    for part in (label.encode(), *parts):
+        state.update(len(part).to_bytes(8, "big"))
+        state.update(part)
+    return Digest(state.digest())
+
+
+def share_commitment(label: str, context: bytes, index: int, opening: bytes) -> Digest:
+    """Commitment to a share; ``opening`` is share ‖ nonce, 32 bytes each.
+
+    ``context`` binds it to one session.
+    """
+    return labelled_hash(label, context, index.to_bytes(4, "big"), opening)
+
+
+def joint_key(session: bytes, index: int, server: bytes, verifier: bytes) -> bytes:
+    """The 32-byte key of candidate ``index``: HKDF-SHA256 of both shares, with the session as salt.
+
+    As long as one share is uniform, secret, and independent of the other when that is fixed, the
+    key is indistinguishable from uniform to whoever lacks that share (HKDF with SHA-256 as a random
+    oracle).
+    """
+    info = _PROTOCOL + b" candidate" + index.to_bytes(4, "big")
+    shares = server[:SHARE_BYTES] + verifier[:SHARE_BYTES]
+    return HKDF(SHA256(), 32, salt=session, info=info).derive(shares)
+
 
 BLOCK = 1 << 18
 

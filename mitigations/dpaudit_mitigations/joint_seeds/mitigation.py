@@ -7,11 +7,9 @@ change frames.
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,23 +26,17 @@ from dpaudit.vectors.lattice import RoundedHost, add_on_lattice, in_dtype, latti
 from dpaudit.vectors.normal import check_query
 from dpaudit_mitigations.codec import Digest, ExactFloat
 from dpaudit_mitigations.joint_seeds.derivation import Blocks, Integers, cores, vector_blocks
-from dpaudit_mitigations.joint_seeds.record import SignedChain
-from dpaudit_mitigations.joint_seeds.server import SeedServer
-from dpaudit_mitigations.joint_seeds.terms import (
+from dpaudit_mitigations.joint_seeds.messages import (
     LARGEST_WORK,
     MOST_CANDIDATES,
     SessionTerms,
     nearest_steps,
 )
-from dpaudit_mitigations.joint_seeds.verifier import Verifier
+from dpaudit_mitigations.joint_seeds.parties import SeedServer, Verifier
+from dpaudit_mitigations.joint_seeds.record import SignedChain
+from dpaudit_mitigations.rehearsal import Link, Meter, converse
 
-__all__ = ["JointSeeds", "Link", "SeedSession", "SubstitutingServer", "run_session"]
-
-
-T = TypeVar("T")
-
-Link = Callable[[str, bytes], bytes | None]
-"""What happens to a frame in transit: (sender, frame) to what arrives, or None if nothing does."""
+__all__ = ["JointSeeds", "SubstitutingServer", "run_session"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,30 +65,30 @@ def run_session(server: SeedServer, verifier: Verifier, *, link: Link | None = N
         ProtocolError: refused by either party before the shares were sent, when nothing is at
             stake.
     """
-    trip = _Trip(link or (lambda _, frame: frame))
-    frame: bytes | None = trip.timed("verifier", verifier.offer)
+    meter = Meter(link)
     try:
-        while frame is not None:
-            arrived = trip.carry("verifier", frame)
-            answer = trip.timed("server", partial(server.receive, arrived))
-            if answer is None:
-                break
-            back = trip.carry("server", answer)
-            frame = trip.timed("verifier", partial(verifier.receive, back))
-            if frame is None:
-                frame = trip.timed("verifier", lambda: verifier.receipt(_published(server)))
+        converse({"verifier": verifier, "server": server}, meter=meter)
+        if verifier.record.last == "release":
+            with meter.working("verifier"):
+                receipt = verifier.receipt(_published(server))
+            with meter.working("server"):
+                server.step(meter.carry("verifier", receipt))
     except ProtocolError:
-        if not verifier.record.finished:
+        if not verifier.done:
             if verifier.record.owed() is None:
                 raise
-            trip.timed("verifier", verifier.abort)
+            with meter.working("verifier"):
+                verifier.abort()
     endings = {"receipt": "complete", "verdict": "caught"}
     outcome = endings.get(verifier.record.last or "", "aborted")
     release = server.release if outcome == "complete" else None
-    seconds = {**trip.seconds, "total": sum(trip.seconds.values())}
-    wire = trip.wire + (release.nbytes if release is not None else 0)
+    seconds = {party: meter.seconds[party] for party in ("server", "verifier")}
     return SeedSession(
-        outcome=outcome, release=release, record=verifier.record, seconds=seconds, wire=wire
+        outcome=outcome,
+        release=release,
+        record=verifier.record,
+        seconds=seconds | {"total": sum(seconds.values())},
+        wire=meter.wire + (release.nbytes if release is not None else 0),
     )
 
 
@@ -104,29 +96,6 @@ def _published(server: SeedServer) -> npt.NDArray[np.float64]:
     if server.release is None:
         raise PeerError("server: signed a release but published none")
     return server.release
-
-
-class _Trip:
-    """Carries frames; counts bytes and each party's seconds."""
-
-    def __init__(self, link: Link) -> None:
-        self._link = link
-        self.wire = 0
-        self.seconds = {"server": 0.0, "verifier": 0.0}
-
-    def carry(self, sender: str, frame: bytes) -> bytes:
-        self.wire += len(frame)
-        arrived = self._link(sender, frame)
-        if arrived is None:
-            raise PeerError(f"{sender}: sent nothing in time")
-        return arrived
-
-    def timed(self, party: str, work: Callable[[], T]) -> T:
-        started = time.perf_counter()
-        try:
-            return work()
-        finally:
-            self.seconds[party] += time.perf_counter() - started
 
 
 class SubstitutingServer(SeedServer):
@@ -310,42 +279,25 @@ class JointSeeds:
             verifier=Digest(keys["verifier"].public_key().public_bytes_raw()),
         )
         values = query.detach().reshape(-1).to("cpu", torch.float64).numpy()
-        run = _Run(keys["server"], keys["verifier"], nearest_steps(values, terms), cores())
+        steps = nearest_steps(values, terms)
+
+        def run(
+            terms: SessionTerms, stream: Stream, kind: type[SeedServer] = SeedServer, **special: Any
+        ) -> SeedSession:
+            common: dict[str, Any] = {"terms": terms, "threads": cores()}
+            own, other = stream.child("server"), stream.child("verifier")
+            return run_session(
+                kind(steps, key=keys["server"], stream=own, **common, **special),
+                Verifier(key=keys["verifier"], stream=other, **common),
+            )
+
         if not self.deviate:
-            return [run.honest(terms, stream.child("session", 0))]
+            return [run(terms, stream.child("session", 0))]
         own = source.sample(1, d, stream=stream.child("source"), dtype=torch.float64)
         noise = np.rint(own.cpu().numpy().reshape(-1) / step).astype(np.int64)
-        first = run.deviating(terms, stream.child("session", 0), noise)
+        # any candidate is as good: the coin is not the server's own
+        special = {"candidate": 0, "substitute": noise}
+        first = run(terms, stream.child("session", 0), SubstitutingServer, **special)
         if first.outcome == "complete":
             return [first]
-        return [first, run.honest(terms.after(first.record.head), stream.child("session", 1))]
-
-
-@dataclass(frozen=True)
-class _Run:
-    """Two parties and a query, for several sessions."""
-
-    server: Ed25519PrivateKey
-    verifier: Ed25519PrivateKey
-    steps: Integers
-    threads: int
-
-    def honest(self, terms: SessionTerms, stream: Stream) -> SeedSession:
-        server = SeedServer(self.steps, **self._options(terms, stream))
-        return self._run(server, terms, stream)
-
-    def _options(self, terms: SessionTerms, stream: Stream) -> dict[str, Any]:
-        own = stream.child("server")
-        return {"terms": terms, "key": self.server, "stream": own, "threads": self.threads}
-
-    def deviating(self, terms: SessionTerms, stream: Stream, noise: Integers) -> SeedSession:
-        """The server substitutes candidate 0: any is as good, since the coin is not its own."""
-        options = self._options(terms, stream)
-        server = SubstitutingServer(self.steps, candidate=0, substitute=noise, **options)
-        return self._run(server, terms, stream)
-
-    def _run(self, server: SeedServer, terms: SessionTerms, stream: Stream) -> SeedSession:
-        verifier = Verifier(
-            terms=terms, key=self.verifier, stream=stream.child("verifier"), threads=self.threads
-        )
-        return run_session(server, verifier)
+        return [first, run(terms.after(first.record.head), stream.child("session", 1))]

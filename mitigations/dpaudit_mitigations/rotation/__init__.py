@@ -1,6 +1,6 @@
-"""A secret rotation between a noise source and a release, one kind per file.
+"""A secret rotation between a noise source and a release.
 
-``fresh``: a separate Haar rotation of every vector. ``shared``: one for all vectors of a call.
-``dense``: either by a whole matrix, the oracle. ``structured``: signs and fast transforms, which is
-not Haar. All release on a lattice.
+``fresh``: a separate Haar rotation of every vector. ``tensors``: one for all vectors of a call;
+either by a whole matrix, the oracle; and signs and fast transforms, which is not Haar. All release
+on a lattice. ``bounds``: what they leave to a key holder.
 """

@@ -27,8 +27,6 @@ __all__ = [
     "haar_rotated_together",
     "norm_deviation",
     "orthogonally_turned",
-    "pancake_under_haar",
-    "radial_ratio",
     "rotated_epsilon",
 ]
 

@@ -1,23 +1,106 @@
-"""A fresh Haar rotation of every noise vector: the hidden direction changes every time."""
+"""A fresh Haar rotation of every noise vector: the hidden direction changes every time.
+
+And what all rotations share: their own randomness (a fast generator or ChaCha20), drawing the
+source's noise, and releasing turned noise on a lattice. Noise is turned in float64 whatever the
+query's type: see ``add_on_lattice`` on narrow noise.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
+import scipy
 
 from dpaudit.errors import UsageError
-from dpaudit.protocols import Array, Host, NoiseSource, Stream
+from dpaudit.protocols import Array, DType, Host, NoiseSource, Stream
 from dpaudit.types import EpsilonBounds
-from dpaudit.vectors.arrays import device_of
-from dpaudit.vectors.lattice import lattice_step
-from dpaudit.vectors.normal import check_query
+from dpaudit.vectors.arrays import as_asked, converted, device_of, drawn_in, library
+from dpaudit.vectors.kernels import spread
+from dpaudit.vectors.lattice import add_on_lattice, lattice_step
+from dpaudit.vectors.normal import check_query, check_shape, standard_normal
 from dpaudit.vectors.passes import row_norms
 from dpaudit_mitigations.rotation.bounds import gaussian_on_lattice, haar_rotated
-from dpaudit_mitigations.rotation.randomness import Randomness
-from dpaudit_mitigations.rotation.release import draw, narrow, publish
 
-__all__ = ["Rotation"]
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Randomness", "Rotation", "draw", "narrow", "publish"]
+
+_KINDS = ("stream", "csprng")
+_PART = 1 << 16
+
+
+class Randomness:
+    """Normals for a rotation.
+
+    ``kind``:
+
+    - ``stream``: the compiled ziggurat, seeded from the release's stream with 192 bits (CUDA:
+      torch's Philox, 64 bits). Correct in law, and fast; but its SFC64 is not cryptographic. Noise
+      that a known generator can make is a small set: whoever could find a generator's state from
+      the noise that a candidate leaves over would know that this candidate is right. No such attack
+      here is known to us, and nothing rules one out.
+    - ``csprng``: ChaCha20 (``Stream.bytes``) through Φ⁻¹, 64 bits per value and 64 more in the
+      tails, so that there, too, values lie far closer together than a release's lattice: the attack
+      above then needs a break of ChaCha20. Drawn on the CPU, and several times slower.
+    """
+
+    def __init__(self, *, kind: str = "stream") -> None:
+        """Hold the choice.
+
+        Raises:
+            UsageError: another kind.
+        """
+        if kind not in _KINDS:
+            raise UsageError(f"randomness={kind}: must be stream or csprng")
+        self.kind = kind
+
+    def normal(
+        self,
+        n: int,
+        d: int,
+        *,
+        stream: Stream,
+        device: torch.device | None,
+        dtype: DType | None = None,
+        sigma: float = 1.0,
+    ) -> Array:
+        """``sigma`` times independent N(0, 1), shape (n, d), from ``stream``.
+
+        An array, unless a torch dtype or a device asks for a tensor.
+        """
+        if self.kind == "stream":
+            return standard_normal(n, d, sigma=sigma, stream=stream, dtype=dtype, device=device)
+        check_shape(n, d)
+        values = np.empty(n * d, drawn_in(dtype))
+
+        def work(first: int, last: int) -> None:
+            for part in range(first, last):
+                place = values[part * _PART : (part + 1) * _PART]
+                place[:] = _quantiles(len(place), stream.child("part", part)) * sigma
+
+        spread(work, -(-len(values) // _PART), len(values))
+        return as_asked(values.reshape(n, d), dtype, device)
+
+
+def _quantiles(count: int, stream: Stream) -> npt.NDArray[np.float64]:
+    """N(0, 1) from ``stream.bytes``: a sign and 63 bits of a tail probability below 1/2.
+
+    After 24 zeros 64 more bits are used: a grid of 2^-52 would leave values beyond six standard
+    deviations further apart than a lattice of 2^-24.
+    """
+    words = np.frombuffer(stream.bytes(8 * count), dtype="<u8")
+    tail = (words >> np.uint64(1)).astype(np.float64)
+    far = np.flatnonzero(tail < 2.0**39)
+    if len(far):
+        more = np.frombuffer(stream.bytes(8 * len(far)), dtype="<u8")
+        tail[far] += more.astype(np.float64) * 2.0**-64
+    values: npt.NDArray[np.float64] = scipy.special.ndtri(
+        (tail + np.where(tail < 2.0**39, 2.0**-65, 0.5)) * 2.0**-64
+    )
+    return np.where(words & np.uint64(1), -values, values)
 
 
 class Rotation:
@@ -33,7 +116,7 @@ class Rotation:
 
     Threat model: the source may hide anything in the direction of its noise; the defender's
     generator is trusted and its rotation stays secret (never stored). See ``Randomness`` for what
-    the generators give, and about two parties.
+    the generators give.
 
     Formal guarantee: given its norm, the released noise is uniform on the sphere except for the
     lattice, so only the norm of the source's noise passes; with ``chi`` not even that, and ε is the
@@ -49,22 +132,16 @@ class Rotation:
 
     trusts = "the defender's generator, and that its rotation stays secret"
 
-    def __init__(
-        self,
-        *,
-        renorm: str = "keep",
-        randomness: str = "stream",
-        second_party: bytes | str | Path | None = None,
-    ) -> None:
+    def __init__(self, *, renorm: str = "keep", randomness: str = "stream") -> None:
         """``renorm`` is ``keep`` or ``chi``, ``randomness`` ``stream`` or ``csprng`` (see there).
 
         Raises:
-            UsageError: another value, or an invalid share of the second party.
+            UsageError: another value.
         """
         if renorm not in ("keep", "chi"):
             raise UsageError(f"renorm={renorm}: must be keep or chi")
         self.renorm = renorm
-        self._randomness = Randomness(kind=randomness, second_party=second_party)
+        self._randomness = Randomness(kind=randomness)
 
     def release(self, query: Array, source: NoiseSource, *, stream: Stream) -> Array:
         """``query`` plus rotated noise on the lattice, shape (n, d).
@@ -82,7 +159,7 @@ class Rotation:
             n,
             d,
             sigma=1.0 if keep else source.sigma,
-            stream=self._randomness.own(stream),
+            stream=stream.child("rotation"),
             device=device_of(query),
         )
         factors = np.ones(n) if length is None else length / row_norms(turned)
@@ -103,3 +180,37 @@ class Rotation:
         if self.renorm == "chi":
             return gaussian_on_lattice(delta, sigma=source.sigma, host=host)
         return haar_rotated(source, delta, host=host)
+
+
+def draw(query: Array, source: NoiseSource, *, stream: Stream, dtype: DType | None = None) -> Array:
+    """The source's noise for ``query`` (n, d), not turned yet, float64 unless told otherwise."""
+    n, d = query.shape
+    own = stream.child("source")
+    return source.sample(n, d, stream=own, dtype=dtype, device=device_of(query))
+
+
+def narrow(query: Array) -> DType:
+    """The type of noise used only for lengths and angles: float64 or float32, as the query's."""
+    found: DType = getattr(library(query), np.dtype(drawn_in(query.dtype)).name)
+    return found
+
+
+def publish(
+    query: Array,
+    turned: Array,
+    *,
+    sigma: float,
+    factors: npt.NDArray[np.float64] | None = None,
+) -> Array:
+    """g·(K + Z) in ``query``'s dtype: g = ``lattice_step(sigma)``, Z = factor·turned/g, rounded.
+
+    ``turned`` (n, d), float64, is overwritten.
+
+    Raises:
+        UsageError: values beyond σ·2^28, or that the dtype cannot hold.
+    """
+    fitting = converted(query, narrow(query))
+    step = lattice_step(sigma)
+    return add_on_lattice(
+        fitting, turned, granularity=step, name="a rotation", factors=factors, dtype=query.dtype
+    )

@@ -13,10 +13,18 @@ from dpaudit.errors import CheatingError, MessageError, ProtocolError, UsageErro
 from dpaudit.protocols import Stream
 from dpaudit_mitigations.codec import pack
 from dpaudit_mitigations.secure_aggregation import wire
-from dpaudit_mitigations.secure_aggregation.keys import RoundKeys, public_bytes, sign
-from dpaudit_mitigations.secure_aggregation.masking import Mask, apply_masks, own_mask, pair_mask
+from dpaudit_mitigations.secure_aggregation.keys import (
+    Envelope,
+    Mask,
+    RoundKeys,
+    apply_masks,
+    own_mask,
+    pair_mask,
+    public_bytes,
+    sign,
+    split,
+)
 from dpaudit_mitigations.secure_aggregation.plan import Plan, RingArray
-from dpaudit_mitigations.secure_aggregation.shares import open_shares, seal_shares, split
 from dpaudit_mitigations.secure_aggregation.wire import (
     after_adverts,
     after_shares,
@@ -132,15 +140,8 @@ class Client:
                 if name == self.name:
                     self._held[name] = seeds[place], masking[place]
                     continue
-                sealed[name] = seal_shares(
-                    seeds[place],
-                    masking[place],
-                    own=keys.sharing,
-                    other=advert.sharing,
-                    agreed=self._agreed,
-                    sender=self.name,
-                    recipient=name,
-                )
+                envelope = self._envelope(keys, advert, sender=self.name, recipient=name)
+                sealed[name] = envelope.seal(seeds[place], masking[place])
             return pack(
                 wire.Shares(party=self.name, sealed=wire.entries(sealed), session=self.plan.digest)
             )
@@ -161,14 +162,9 @@ class Client:
                 raise MessageError("message envelopes: from a party without keys, or itself")
             self._enough(len(found) + 1, "sent shares")
             for name, sealed in found.items():
-                self._held[name] = open_shares(
-                    sealed,
-                    own=keys.sharing,
-                    other=self._adverts[name].sharing,
-                    agreed=self._agreed,
-                    sender=name,
-                    recipient=self.name,
-                )
+                advert = self._adverts[name]
+                envelope = self._envelope(keys, advert, sender=name, recipient=self.name)
+                self._held[name] = envelope.open(sealed)
             self._agreed = after_shares(self._agreed, self._held)
             self._masks = [own_mask(keys.seed, agreed=self._agreed, party=self.name)]
             for name in sorted(found):
@@ -265,6 +261,9 @@ class Client:
             self.abandon()
             raise
         self._stage = following
+
+    def _envelope(self, keys: RoundKeys, advert: wire.Advert, **ends: str) -> Envelope:
+        return Envelope(own=keys.sharing, other=advert.sharing, agreed=self._agreed, **ends)
 
     def _own_advert(self, keys: RoundKeys) -> wire.Advert:
         unsigned = wire.Advert(

@@ -1,11 +1,16 @@
-"""The distributed Gaussian mechanism: n servers' noise shares, summed under masks."""
+"""The distributed Gaussian mechanism: n servers' noise shares, summed under masks.
+
+:func:`simulate` runs a whole round in this process, with the state machines of real processes, and
+counts all bytes.
+"""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,17 +22,201 @@ from dpaudit.types import EpsilonBounds, Rehearsal
 from dpaudit.vectors.arrays import on_tensors, tensor
 from dpaudit.vectors.lattice import in_dtype
 from dpaudit.vectors.normal import check_query, check_sigma
+from dpaudit_mitigations.rehearsal import Meter
+from dpaudit_mitigations.secure_aggregation.client import Client
+from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
 from dpaudit_mitigations.secure_aggregation.noise import (
     Law,
     NoiseShare,
     finest_granularity,
     least_honest,
 )
-from dpaudit_mitigations.secure_aggregation.plan import RingArray, least_threshold
-from dpaudit_mitigations.secure_aggregation.ring import FixedPoint
-from dpaudit_mitigations.secure_aggregation.simulation import Outcome, simulate
+from dpaudit_mitigations.secure_aggregation.plan import (
+    ROUND_BYTES,
+    FixedPoint,
+    Plan,
+    RingArray,
+    least_threshold,
+)
+from dpaudit_mitigations.secure_aggregation.server import STAGES, Aggregator, Stage
+from dpaudit_mitigations.secure_aggregation.wire import VECTOR_KIND
+from dpaudit_mitigations.transport.vectors import VectorReader, vector_frames
 
-__all__ = ["DistributedGaussian"]
+__all__ = ["DistributedGaussian", "party_names", "simulate"]
+
+AGGREGATOR = "aggregator"
+"""The aggregator's name in an outcome's ``sent`` and ``seconds``."""
+
+
+Made = RingArray | Callable[[], RingArray]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """The result of a round.
+
+    ``total`` (length,) is the ring sum of the ``survivors``' vectors. ``sent`` are the bytes that
+    each party and the aggregator sent, ``seconds`` the working time of each (framing and hashing
+    included; they run one after the other).
+    """
+
+    total: RingArray = field(repr=False)
+    survivors: tuple[str, ...]
+    sent: Mapping[str, int]
+    seconds: Mapping[str, float]
+
+    @property
+    def wire(self) -> int:
+        """Bytes over all links."""
+        return sum(self.sent.values())
+
+
+def party_names(count: int) -> tuple[str, ...]:
+    """``party-001`` and so on: the names of a simulation's parties, in their inputs' order."""
+    return tuple(f"party-{i:03d}" for i in range(1, count + 1))
+
+
+def simulate(
+    inputs: Sequence[Made],
+    *,
+    length: int,
+    bits: int,
+    stream: Stream,
+    threshold: int | None = None,
+    colluding: int = 0,
+    dropouts: Mapping[str, Collection[int]] | None = None,
+    context: bytes = b"",
+) -> Outcome:
+    """One round with ``inputs[i]`` as party i's vector (length,), or a function that makes it.
+
+    Vectors are masked in place. ``dropouts`` maps a stage (``advertise``, ``share``, ``mask``,
+    ``confirm``, ``unmask``) to the parties, counted from 0, that stop responding before they send
+    anything of it. ``threshold`` is the least allowed unless given. Keys come from ``stream`` (the
+    coefficients of Shamir's polynomials always from the operating system).
+
+    Raises:
+        UsageError: vectors that do not fit, an unknown stage or party, or a plan that cannot be.
+        ProtocolError: fewer parties than the threshold are left at some stage.
+    """
+    names = party_names(len(inputs))
+    signing = {name: new_signing_key(stream.child("signing", name)) for name in names}
+    if threshold is None:
+        threshold = least_threshold(len(names), colluding=colluding)
+    plan = Plan(
+        round=stream.child("round").bytes(ROUND_BYTES),
+        roster={name: public_bytes(key) for name, key in signing.items()},
+        threshold=threshold,
+        length=length,
+        bits=bits,
+        colluding=colluding,
+        context=context,
+    )
+    clients = {
+        n: Client(plan, n, signing_key=signing[n], stream=stream.child("party", n)) for n in names
+    }
+    return _Round(
+        plan,
+        clients,
+        inputs=dict(zip(names, inputs, strict=True)),
+        silent=_silent(dropouts or {}, names),
+    ).run()
+
+
+class _Round:
+    def __init__(
+        self,
+        plan: Plan,
+        clients: Mapping[str, Client],
+        *,
+        inputs: Mapping[str, Made],
+        silent: Mapping[str, Stage],
+    ) -> None:
+        self.plan, self.clients, self.inputs, self.silent = plan, clients, inputs, silent
+        self.server, self.meter = Aggregator(plan), Meter()
+
+    def run(self) -> Outcome:
+        answers: dict[Stage, Callable[[Client, bytes], bytes | Iterator[bytes]]] = {
+            Stage.ADVERTISE: lambda client, _: client.advertise(),
+            Stage.SHARE: Client.share_keys,
+            Stage.MASK: self._frames,
+            Stage.CONFIRM: Client.confirm,
+            Stage.UNMASK: Client.unmask,
+        }
+        message: bytes | Mapping[str, bytes] = b""
+        for stage, answer in answers.items():
+            self._ask(stage, answer, message)
+            if stage is not Stage.UNMASK:
+                message = self._close(self.server.close)
+        aggregate = self._close(self.server.finish)
+        return Outcome(
+            total=aggregate.total,
+            survivors=aggregate.survivors,
+            sent=dict(self.meter.sent),
+            seconds=dict(self.meter.seconds),
+        )
+
+    def _ask(
+        self,
+        stage: Stage,
+        answer: Callable[[Client, bytes], bytes | Iterator[bytes]],
+        message: bytes | Mapping[str, bytes],
+    ) -> None:
+        """Send the stage's message to all asked, and take the answers of those still there."""
+        for name in self.server.expected:
+            own = message if isinstance(message, bytes) else message[name]
+            self.meter.carry(AGGREGATOR, own)
+            if name in self.silent and STAGES.index(self.silent[name]) <= STAGES.index(stage):
+                continue
+            with self.meter.working(name):
+                answered = answer(self.clients[name], own)
+            if isinstance(answered, bytes):
+                arrived: bytes | RingArray = self.meter.carry(name, answered)
+            else:
+                arrived = self._vector(name, answered)
+            with self.meter.working(AGGREGATOR):
+                self.server.take(stage, name, arrived)
+
+    def _frames(self, client: Client, envelopes: bytes) -> Iterator[bytes]:
+        client.open_envelopes(envelopes)
+        made = self.inputs[client.name]
+        vector = client.masked_input(made() if callable(made) else made)
+        return vector_frames(VECTOR_KIND, vector, session=self.plan.digest)
+
+    def _vector(self, name: str, frames: Iterator[bytes]) -> RingArray:
+        reader = VectorReader(
+            kind=VECTOR_KIND,
+            session=self.plan.digest,
+            count=self.plan.length,
+            dtype=self.plan.dtype.name,
+            bound=None,
+        )
+        while not reader.done:
+            with self.meter.working(name):
+                frame = next(frames)
+            with self.meter.working(AGGREGATOR):
+                reader.take(self.meter.carry(name, frame))
+        return reader.array
+
+    def _close(self, close: Callable[[], T]) -> T:
+        with self.meter.working(AGGREGATOR):
+            return close()
+
+
+def _silent(dropouts: Mapping[str, Collection[int]], names: Sequence[str]) -> dict[str, Stage]:
+    """From which stage on each party that drops out does not respond."""
+    out: dict[str, Stage] = {}
+    for stage, parties in dropouts.items():
+        if stage not in STAGES:
+            raise UsageError(f"dropouts at {stage!r}: takes {', '.join(STAGES)}")
+        for i in parties:
+            if not 0 <= i < len(names):
+                raise UsageError(f"dropouts of party {i}: takes 0 to {len(names) - 1}")
+            if names[i] in out:
+                raise UsageError(f"dropouts of party {i}: named at two stages; name the first")
+            out[names[i]] = Stage(stage)
+    return out
+
 
 _CHUNK = 1 << 16
 

@@ -10,68 +10,215 @@ authority in their own folders, and they check every list they receive.
 from __future__ import annotations
 
 import hashlib
-import io
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
 from dpaudit.errors import MessageError, PeerError, ProtocolError, UsageError
 from dpaudit.protocols import Stream
-from dpaudit_mitigations.codec import Message, Record, pack, unpack
+from dpaudit_mitigations.codec import Message, pack, unpack
 from dpaudit_mitigations.secure_aggregation.client import Client
-from dpaudit_mitigations.secure_aggregation.gathering import Gathering, Stage
 from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
-from dpaudit_mitigations.secure_aggregation.roster import (
-    LARGEST_INTRODUCTION,
+from dpaudit_mitigations.secure_aggregation.server import STAGES, Aggregator
+from dpaudit_mitigations.secure_aggregation.terms import (
+    Introduced,
+    Roster,
+    RoundTerms,
     check_introduction,
+    check_roster,
     introduce,
 )
-from dpaudit_mitigations.secure_aggregation.server import Aggregator
-from dpaudit_mitigations.secure_aggregation.simulation import VECTOR_KIND
-from dpaudit_mitigations.secure_aggregation.terms import MOST_PARTIES, RoundTerms
-from dpaudit_mitigations.secure_aggregation.wire import Bytes32, Name
+from dpaudit_mitigations.secure_aggregation.wire import VECTOR_KIND, Bytes32, Name
 from dpaudit_mitigations.transport.certificates import Identity
-from dpaudit_mitigations.transport.client import ask
-from dpaudit_mitigations.transport.journal import Journal, durable_write, file_digest
-from dpaudit_mitigations.transport.logs import Log, logger
-from dpaudit_mitigations.transport.server import Limits, serve
+from dpaudit_mitigations.transport.connection import Log, ask, logger
+from dpaudit_mitigations.transport.journal import Journal, durable_write, file_digest, npy_header
+from dpaudit_mitigations.transport.server import Handler, Limits, serve
 from dpaudit_mitigations.transport.vectors import read_vector, vector_frames
 
 __all__ = [
     "AGGREGATOR_JOURNAL",
     "CONTRIBUTOR_JOURNAL",
-    "Published",
-    "RoundReceipt",
+    "Gathering",
+    "Stage",
     "aggregate_round",
     "contribute_round",
 ]
+
+_MARGIN = 300.0  # seconds past a stage's deadline to make and write the sum; then waiters give up
+
+
+class Stage:
+    """One stage: each of the parties ``asked`` owes one message before it closes.
+
+    A party that sends something broken, or disconnects, is out of this stage and of all that
+    follow. A second message while or after the first is taken is refused; the first counts.
+    """
+
+    def __init__(
+        self, name: str, asked: Collection[str], *, take: Callable[[str, Any], None], seconds: float
+    ) -> None:
+        """``take(party, message)`` runs in one thread at a time; its error goes to the sender."""
+        self.name = name
+        self._take = take
+        self._deadline = time.monotonic() + seconds
+        self._changed = threading.Condition()
+        self._due, self._begun, self._came = set(asked), set[str](), set[str]()
+        self._closed = False
+        self._answers: Mapping[str, bytes] | None = None
+        self._error: ProtocolError | None = None
+
+    def begin(self, party: str) -> None:
+        """``party`` is about to send; called before its message is read.
+
+        Raises:
+            MessageError: nothing is due from it: not asked, dropped, or sending a second time.
+        """
+        with self._changed:
+            if self._closed or party not in self._due:
+                second = (
+                    "a second time" if party in self._begun | self._came else "too late or unasked"
+                )
+                raise MessageError(f"stage {self.name}: {party} sends {second}")
+            self._due.remove(party)
+            self._begun.add(party)
+
+    def drop(self, party: str) -> None:
+        """``party``'s message failed: nobody waits for it any longer."""
+        with self._changed:
+            self._begun.discard(party)
+            self._changed.notify_all()
+
+    def hand_in(self, party: str, message: Any) -> None:
+        """Take the message of ``party``, which has begun.
+
+        Raises:
+            MessageError: the stage was closed in the meantime.
+            ProtocolError: what ``take`` raised.
+        """
+        with self._changed:
+            if self._closed:
+                raise MessageError(f"stage {self.name}: {party} came too late; it is dropped")
+            try:
+                self._take(party, message)
+                self._came.add(party)
+            finally:
+                self._begun.discard(party)
+                self._changed.notify_all()
+
+    def await_answer(self, party: str) -> bytes:
+        """Wait until the stage is answered; return the answer for ``party``.
+
+        Raises:
+            ProtocolError: why the round ended.
+        """
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._answers is not None or self._error is not None, self._left() + _MARGIN
+            )
+            if self._error is not None:
+                raise type(self._error)(str(self._error))
+            if self._answers is None or party not in self._answers:
+                raise PeerError(f"stage {self.name}: has no answer for {party}")
+            return self._answers[party]
+
+    @contextmanager
+    def closing(self, note: Callable[[set[str]], None]) -> Iterator[None]:
+        """Close the stage when all have sent or time is up; ``note`` gets the parties that sent.
+
+        No message is taken inside the ``with`` block.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: not self._due and not self._begun, self._left())
+            self._closed = True
+            note(set(self._came))
+            yield
+
+    def answer(self, answers: Mapping[str, bytes]) -> None:
+        """Answer every party whose message was taken."""
+        with self._changed:
+            self._answers = answers
+            self._changed.notify_all()
+
+    def fail(self, error: ProtocolError) -> None:
+        """End the round for everybody who waits. Does nothing to a stage that was answered."""
+        with self._changed:
+            self._closed = True
+            if self._answers is None:
+                self._error = error
+                self._changed.notify_all()
+
+    def _left(self) -> float:
+        return max(0.0, self._deadline - time.monotonic())
+
+
+class Gathering:
+    """The stages of one round in order, as a server's handlers: one per name in ``stages``."""
+
+    def __init__(self, stages: Mapping[str, Callable[[Iterator[bytes]], Any]]) -> None:
+        """``stages`` maps a stage's name to the function that reads a party's message."""
+        self._read = dict(stages)
+        self._lock = threading.Lock()
+        self._stage: Stage | None = None
+        self._over: ProtocolError | None = None
+
+    @property
+    def handlers(self) -> dict[str, Handler]:
+        """By method name, for ``transport.server.serve``."""
+        return {name: self._handler(name) for name in self._read}
+
+    def open(self, stage: Stage) -> Stage:
+        """Make ``stage`` the current one. Call it before the previous one is answered."""
+        with self._lock:
+            self._stage = stage
+        return stage
+
+    def fail(self, error: ProtocolError) -> None:
+        """End the round for everybody, waiting now or calling later."""
+        with self._lock:
+            self._over, stage = error, self._stage
+        if stage is not None:
+            stage.fail(error)
+
+    def _handler(self, name: str) -> Handler:
+        def handle(peer: str, request: Iterator[bytes]) -> Iterator[bytes]:
+            with self._lock:
+                stage, over = self._stage, self._over
+            if over is not None:
+                raise type(over)(str(over))
+            if stage is None or stage.name != name:
+                raise MessageError(f"stage {name}: is not the round's current stage")
+            stage.begin(peer)
+            try:
+                message = self._read[name](request)
+                _nothing_more(request, name)
+            except BaseException:
+                stage.drop(peer)
+                raise
+            stage.hand_in(peer, message)
+            del message  # it may be large, and the wait long
+            yield stage.await_answer(peer)
+
+        return handle
+
+
+def _nothing_more(request: Iterator[bytes], name: str) -> None:
+    if next(request, None) is not None:
+        raise MessageError(f"stage {name}: a message after the last one")
+
 
 AGGREGATOR_JOURNAL = "secure-aggregation/aggregator"
 CONTRIBUTOR_JOURNAL = "secure-aggregation/contributor"
 """Kinds of the two journals."""
 
-_LEAST = 3  # the sum of two tells each the other's
 _FLUSH = 5.0  # seconds in which the last answers reach the contributors
-
-
-class Introduced(Record, frozen=True, kw_only=True):
-    """One party of the roster, and its introduction."""
-
-    introduction: Annotated[bytes, Meta(min_length=1, max_length=LARGEST_INTRODUCTION)]
-    name: Annotated[str, Meta(max_length=32)]
-
-
-class Roster(Message, frozen=True, kw_only=True, tag="secagg roster"):
-    """To all parties that joined: who joined. ``session`` is the digest of the terms."""
-
-    roster: Annotated[tuple[Introduced, ...], Meta(min_length=1, max_length=MOST_PARTIES)]
-    session: Bytes32
 
 
 class Done(Message, frozen=True, kw_only=True, tag="secagg done"):
@@ -80,15 +227,6 @@ class Done(Message, frozen=True, kw_only=True, tag="secagg done"):
     session: Bytes32
     sha256: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
     survivors: tuple[Name, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Published:
-    """The file ``path`` with the sum of the ``survivors``' vectors and its SHA-256."""
-
-    path: Path
-    survivors: tuple[str, ...]
-    sha256: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +239,13 @@ class RoundReceipt:
 
     survivors: tuple[str, ...]
     sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published(RoundReceipt):
+    """The aggregator's own: the file ``path`` with the sum of the ``survivors``' vectors."""
+
+    path: Path
 
 
 def aggregate_round(
@@ -198,7 +343,7 @@ def contribute_round(
 
     signing = new_signing_key(stream.child("signing"))
     own = introduce(identity, signing=public_bytes(signing), terms=terms.digest)
-    roster = _check_roster(stage("join", [own]), own=own, identity=identity, terms=terms)
+    roster = check_roster(stage("join", [own]), own=own, identity=identity, terms=terms)
     journal.advance(terms.round, None, "joined", terms=terms.digest.hex())
     client = Client(terms.plan(roster), name, signing_key=signing, stream=stream.child("keys"))
     adverts = stage("advertise", [client.advertise()])
@@ -230,41 +375,27 @@ class _Aggregation:
         )
         with self._closing(stage, self._terms.parties):
             server, roster = self._begin()
-        published: list[Published] = []
-
-        def finish() -> bytes:
-            aggregate = server.finish()
-            published.append(self._publish(aggregate.total, aggregate.survivors))
-            return pack(
-                Done(
-                    session=server.plan.digest,
-                    sha256=published[0].sha256,
-                    survivors=aggregate.survivors,
-                )
-            )
-
-        steps: list[
-            tuple[str, Callable[[str, Any], None], Callable[[], bytes | Mapping[str, bytes]]]
-        ] = [
-            ("advertise", server.take_advert, server.close_adverts),
-            ("share", server.take_shares, server.close_shares),
-            ("mask", server.take_masked, server.close_masked),
-            ("confirm", server.take_confirmation, server.close_confirmations),
-            ("unmask", server.take_unmasking, finish),
-        ]
         answer: bytes | Mapping[str, bytes] = roster
-        for name, take, close in steps:
+        for step in STAGES:
             asked = server.expected
-            following = self.gathering.open(Stage(name, asked, take=take, seconds=stage_timeout))
+            following = self.gathering.open(
+                Stage(step, asked, take=partial(server.take, step), seconds=stage_timeout)
+            )
             stage.answer(_for_all(answer, asked))
             stage = following
             with self._closing(stage, asked):
-                answer = close()
+                if step is not STAGES[-1]:
+                    answer = server.close()
+                    continue
+                aggregate = server.finish()
+                done = self._publish(aggregate.total, aggregate.survivors)
+        session, sha256 = server.plan.digest, done.sha256
+        answer = pack(Done(session=session, sha256=sha256, survivors=done.survivors))
         stage.answer(_for_all(answer, asked))
-        return published[0]
+        return done
 
     def _begin(self) -> tuple[Aggregator, bytes]:
-        came, least = sorted(self._introductions), max(_LEAST, self._terms.threshold)
+        came, least = sorted(self._introductions), self._terms.least
         if len(came) < least:
             raise ProtocolError(
                 f"{len(came)} of {len(self._terms.parties)} parties joined, {least} are needed; "
@@ -309,15 +440,14 @@ class _Aggregation:
     def _publish(self, total: npt.NDArray[Any], survivors: tuple[str, ...]) -> Published:
         """Record what will be published, write the file, then record that it is published."""
         values = self._terms.ring.decode(total)
-        head = io.BytesIO()
-        np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(values))
-        digest = hashlib.sha256(head.getbuffer())
+        head = npy_header(len(values), values.dtype.name)
+        digest = hashlib.sha256(head)
         digest.update(values.data)
         result = Published(path=self._out, survivors=survivors, sha256=digest.hexdigest())
         name = self._terms.round
         facts = {"sha256": result.sha256, "survivors": list(survivors), "out": str(self._out)}
         self._journal.advance(name, "open", "publishing", **facts)
-        durable_write(self._out, [head.getbuffer(), values], replace=False)
+        durable_write(self._out, [head, values], replace=False)
         self._journal.advance(name, "publishing", "published")
         self._log(
             "published",
@@ -345,30 +475,6 @@ def _before(journal: Journal, name: str, out: Path) -> Published | None:
     if state == "open":
         journal.advance(name, state, "lost")
     raise UsageError(f"round={name}: was interrupted and published nothing; agree on a new round")
-
-
-def _check_roster(
-    message: bytes, *, own: bytes, identity: Identity, terms: RoundTerms
-) -> dict[str, bytes]:
-    """Names and signing keys of who joined, each certified for exactly our terms."""
-    found = unpack(message, Roster)
-    given = {item.name: item.introduction for item in found.roster}
-    if (
-        found.session != terms.digest
-        or len(given) < len(found.roster)
-        or not given.keys() <= set(terms.parties)
-    ):
-        raise MessageError("roster: of another round, a party twice, or not of this round")
-    if given.get(identity.name) != own:
-        raise MessageError("roster: lacks our own introduction as sent")
-    if len(given) < max(_LEAST, terms.threshold):
-        raise ProtocolError(f"{len(given)} parties joined, too few; nothing was sent to them")
-    return {
-        name: check_introduction(
-            given[name], name=name, authority=identity.authority, terms=terms.digest
-        )
-        for name in given
-    }
 
 
 def _read_done(message: bytes, client: Client) -> RoundReceipt:

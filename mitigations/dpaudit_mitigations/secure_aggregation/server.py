@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -12,10 +13,15 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from dpaudit.errors import CheatingError, MessageError, ProtocolError, UsageError
 from dpaudit_mitigations.codec import pack
 from dpaudit_mitigations.secure_aggregation import wire
-from dpaudit_mitigations.secure_aggregation.keys import public_bytes
-from dpaudit_mitigations.secure_aggregation.masking import Mask, apply_masks, own_mask, pair_mask
+from dpaudit_mitigations.secure_aggregation.keys import (
+    Mask,
+    apply_masks,
+    own_mask,
+    pair_mask,
+    public_bytes,
+    recombine,
+)
 from dpaudit_mitigations.secure_aggregation.plan import Plan, RingArray, transcript
-from dpaudit_mitigations.secure_aggregation.shares import recombine
 from dpaudit_mitigations.secure_aggregation.wire import (
     after_adverts,
     after_shares,
@@ -24,7 +30,7 @@ from dpaudit_mitigations.secure_aggregation.wire import (
     survivors_statement,
 )
 
-__all__ = ["Aggregate", "Aggregator", "Stage"]
+__all__ = ["STAGES", "Aggregator", "Stage"]
 
 
 class Stage(StrEnum):
@@ -38,6 +44,18 @@ class Stage(StrEnum):
     ENDED = "ended"
 
 
+STAGES = tuple(stage for stage in Stage if stage is not Stage.ENDED)
+"""In their order."""
+_DONE = {
+    Stage.ADVERTISE: "advertised keys",
+    Stage.SHARE: "sent shares",
+    Stage.MASK: "sent masked vectors",
+    Stage.CONFIRM: "signed the list of survivors",
+    Stage.UNMASK: "gave their shares",
+}
+"""The stages that can be closed, and what their parties have done."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Aggregate:
     """The sum modulo 2^b of the ``survivors``' vectors, shape (length,), of the plan's dtype."""
@@ -49,11 +67,10 @@ class Aggregate:
 class Aggregator:
     """One round at the aggregator: takes each party's message of a stage, then closes the stage.
 
-    ``take_*`` refuses a message (unknown or repeated sender, other round, broken) without changing
-    state, so one bad party does not end the round; the caller authenticates the sender (mTLS) and
-    passes its name. ``close_*`` continues with those that answered, or ends the round with a
-    :class:`ProtocolError` if they are fewer than the threshold. The order: adverts, shares, masked
-    vectors, confirmations, unmaskings. Not thread-safe.
+    A refused message (unknown or repeated sender, other round, broken) changes no state, so one bad
+    party does not end the round; the caller authenticates the sender (mTLS) and passes its name.
+    Closing continues with those that answered, or ends the round if they are fewer than the
+    threshold. The last stage is closed by :meth:`finish`. Not thread-safe.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -73,26 +90,82 @@ class Aggregator:
     @property
     def expected(self) -> tuple[str, ...]:
         """The parties whose message of this stage is still due."""
-        before: dict[Stage, tuple[Mapping[str, object] | tuple[str, ...] | set[str], ...]] = {
-            Stage.ADVERTISE: (self.plan.parties, self._adverts),
-            Stage.SHARE: (self._adverts, self._sealed),
-            Stage.MASK: (self._sealed, self._masked),
-            Stage.CONFIRM: (self._survivors, self._signatures),
-            Stage.UNMASK: (self._signatures, self._shares),
-            Stage.ENDED: ((), ()),
-        }
-        asked, answered = before[self.stage]
+        asked, answered = self._parties
         return tuple(name for name in sorted(asked) if name not in answered)
 
-    def take_advert(self, sender: str, message: bytes) -> None:
-        """Round 0: a party's signed keys.
+    @property
+    def _parties(self) -> tuple[Collection[str], Collection[str]]:
+        """Who is asked in this stage, and who has answered."""
+        return {
+            Stage.ADVERTISE: (self.plan.parties, self._adverts.keys()),
+            Stage.SHARE: (self._adverts.keys(), self._sealed.keys()),
+            Stage.MASK: (self._sealed.keys(), self._masked),
+            Stage.CONFIRM: (self._survivors, self._signatures.keys()),
+            Stage.UNMASK: (self._signatures.keys(), self._shares.keys()),
+            Stage.ENDED: ((), ()),
+        }[self.stage]
+
+    def take(self, stage: Stage, sender: str, message: Any) -> None:
+        """Take ``sender``'s message of ``stage``, as bytes; of the stage ``mask`` its whole vector.
+
+        That is (length,), of the plan's dtype; it is added, not kept. Half a vector cannot be
+        subtracted from the sum again, so a stream is read whole (``transport.vectors.read_vector``)
+        before it is added: memory is the sum and the vectors being received.
 
         Raises:
-            MessageError: not due from this sender, broken, or in another's name.
-            CheatingError: the signature is not the sender's, or the keys would make the other
-                parties leave the round.
+            MessageError: not due from this sender, broken, in another's name, or of another shape;
+                sealed or opened shares of other parties than needed.
+            CheatingError: a signature that is not the sender's, or on other lists of survivors;
+                keys that would make the other parties leave the round.
         """
-        self._from(sender, Stage.ADVERTISE)
+        self._from(sender, stage)
+        take: dict[Stage, Callable[[str, Any], None]] = {
+            Stage.ADVERTISE: self._take_advert,
+            Stage.SHARE: self._take_shares,
+            Stage.MASK: self._take_masked,
+            Stage.CONFIRM: self._take_confirmation,
+            Stage.UNMASK: self._take_unmasking,
+        }
+        take[stage](sender, message)
+
+    def close(self) -> bytes | dict[str, bytes]:
+        """Go on to the next stage; the message to all that answered in this one, or each its own.
+
+        After adverts all signed keys; after shares each sharer's envelopes; after masked vectors
+        who is in the sum and who is not; after confirmations all signatures.
+
+        Raises:
+            ProtocolError: fewer parties than the threshold; the round is over.
+        """
+        stage = self.stage
+        if stage not in STAGES[:-1]:
+            raise UsageError(f"aggregate: cannot close stage {stage}; take finish() for the last")
+        self._enough()
+        self.stage = STAGES[STAGES.index(stage) + 1]
+        session = self.plan.digest
+        if stage is Stage.ADVERTISE:
+            self._agreed = after_adverts(self.plan, self._adverts)
+            adverts = tuple(self._adverts[name] for name in sorted(self._adverts))
+            return pack(wire.Adverts(adverts=adverts, session=session))
+        if stage is Stage.SHARE:
+            self._agreed = after_shares(self._agreed, self._sealed)
+            self._total = np.zeros(self.plan.length, dtype=self.plan.dtype)
+            return {name: self._envelopes(name) for name in self._sealed}
+        if stage is Stage.MASK:
+            self._survivors = tuple(sorted(self._masked))
+            self._dropped = tuple(sorted(self._sealed.keys() - self._masked))
+            self._statement = survivors_statement(self._agreed, self._survivors, self._dropped)
+            return pack(
+                wire.Survivors(
+                    agreed=self._agreed,
+                    dropped=self._dropped,
+                    session=session,
+                    survivors=self._survivors,
+                )
+            )
+        return pack(wire.Confirmations(session=session, signatures=wire.entries(self._signatures)))
+
+    def _take_advert(self, sender: str, message: bytes) -> None:
         advert = wire.read(self.plan, message, wire.AdvertMessage, party=sender).advert
         check_advert(self.plan, advert)
         if any(
@@ -102,53 +175,13 @@ class Aggregator:
             raise CheatingError(f"advert of {sender}: has another party's key")
         self._adverts[sender] = advert
 
-    def close_adverts(self) -> bytes:
-        """All signed keys, the same bytes for each party that sent its own.
-
-        Raises:
-            ProtocolError: fewer parties than the threshold; the round is over.
-        """
-        self._close(Stage.ADVERTISE, len(self._adverts), "advertised keys")
-        self._agreed = after_adverts(self.plan, self._adverts)
-        self.stage = Stage.SHARE
-        adverts = tuple(self._adverts[name] for name in sorted(self._adverts))
-        return pack(wire.Adverts(adverts=adverts, session=self.plan.digest))
-
-    def take_shares(self, sender: str, message: bytes) -> None:
-        """Round 1: a party's sealed shares, one for each other party with keys.
-
-        Raises:
-            MessageError: not due from this sender, broken, or for other recipients.
-        """
-        self._from(sender, Stage.SHARE)
+    def _take_shares(self, sender: str, message: bytes) -> None:
         sealed = wire.by_name(wire.read(self.plan, message, wire.Shares, party=sender).sealed)
         if sealed.keys() != self._adverts.keys() - {sender}:
             raise MessageError(f"message shares: {sender}'s are not one per other party with keys")
         self._sealed[sender] = sealed
 
-    def close_shares(self) -> dict[str, bytes]:
-        """Each sharer's envelopes, by name.
-
-        Raises:
-            ProtocolError: fewer parties than the threshold; the round is over.
-        """
-        self._close(Stage.SHARE, len(self._sealed), "sent shares")
-        self._agreed = after_shares(self._agreed, self._sealed)
-        self.stage = Stage.MASK
-        self._total = np.zeros(self.plan.length, dtype=self.plan.dtype)
-        return {name: self._envelopes(name) for name in self._sealed}
-
-    def take_masked(self, sender: str, vector: RingArray) -> None:
-        """Round 2: a party's whole masked vector (length,), of the plan's dtype; added, not kept.
-
-        Half a vector cannot be subtracted from the sum again, so a stream is read whole
-        (``transport.vectors.read_vector``) before it is added: memory is the sum and the vectors
-        being received.
-
-        Raises:
-            MessageError: not due from this sender, or of another dtype or shape.
-        """
-        self._from(sender, Stage.MASK)
+    def _take_masked(self, sender: str, vector: RingArray) -> None:
         if vector.dtype != self.plan.dtype or vector.shape != (self.plan.length,):
             raise MessageError(
                 f"vector of {sender}: {vector.dtype} {vector.shape}, not of this plan"
@@ -157,57 +190,12 @@ class Aggregator:
         np.add(total, vector, out=total)
         self._masked.add(sender)
 
-    def close_masked(self) -> bytes:
-        """Who is in the sum and who is not, the same bytes for each survivor.
-
-        Raises:
-            ProtocolError: fewer parties than the threshold; the round is over.
-        """
-        self._close(Stage.MASK, len(self._masked), "sent masked vectors")
-        self._survivors = tuple(sorted(self._masked))
-        self._dropped = tuple(sorted(self._sealed.keys() - self._masked))
-        self._statement = survivors_statement(self._agreed, self._survivors, self._dropped)
-        self.stage = Stage.CONFIRM
-        return pack(
-            wire.Survivors(
-                agreed=self._agreed,
-                dropped=self._dropped,
-                session=self.plan.digest,
-                survivors=self._survivors,
-            )
-        )
-
-    def take_confirmation(self, sender: str, message: bytes) -> None:
-        """Round 3: a survivor's signature on the lists.
-
-        Raises:
-            MessageError: not due from this sender, or broken.
-            CheatingError: the signature is not the sender's, or on other lists.
-        """
-        self._from(sender, Stage.CONFIRM)
+    def _take_confirmation(self, sender: str, message: bytes) -> None:
         signature = wire.read(self.plan, message, wire.Confirmation, party=sender).signature
         check_confirmation(self.plan, sender, signature, self._statement)
         self._signatures[sender] = signature
 
-    def close_confirmations(self) -> bytes:
-        """All signatures, the same bytes for each that signed.
-
-        Raises:
-            ProtocolError: fewer than the threshold; the round is over.
-        """
-        self._close(Stage.CONFIRM, len(self._signatures), "signed the list of survivors")
-        self.stage = Stage.UNMASK
-        return pack(
-            wire.Confirmations(session=self.plan.digest, signatures=wire.entries(self._signatures))
-        )
-
-    def take_unmasking(self, sender: str, message: bytes) -> None:
-        """Round 4: the shares that a party reveals.
-
-        Raises:
-            MessageError: not due from this sender, broken, or other shares than those needed.
-        """
-        self._from(sender, Stage.UNMASK)
+    def _take_unmasking(self, sender: str, message: bytes) -> None:
         given = wire.read(self.plan, message, wire.Unmasking, party=sender)
         seeds, keys = wire.by_name(given.seeds), wire.by_name(given.keys)
         if seeds.keys() != set(self._survivors) or keys.keys() != set(self._dropped):
@@ -222,7 +210,9 @@ class Aggregator:
             CheatingError: shares that do not give what their owner committed to; there is no sum.
             MessageError: shares that are no numbers of the field; there is no sum.
         """
-        self._close(Stage.UNMASK, len(self._shares), "gave their shares")
+        if self.stage is not Stage.UNMASK:
+            raise UsageError(f"aggregate: cannot close stage unmask, the round is at {self.stage}")
+        self._enough()
         self.stage = Stage.ENDED
         masks = [-mask for mask in (*self._own_masks(), *self._left_masks())]
         total, self._total = self._sum, None
@@ -274,13 +264,12 @@ class Aggregator:
         if sender not in self.expected:
             raise MessageError(f"message of {sender} for stage {stage}: repeated, or not asked for")
 
-    def _close(self, stage: Stage, count: int, what: str) -> None:
-        if self.stage is not stage:
-            raise UsageError(f"aggregate: cannot close stage {stage}, the round is at {self.stage}")
+    def _enough(self) -> None:
+        count, done = len(self._parties[1]), _DONE[self.stage]
         if count < self.plan.threshold:
             self.stage, self._total = Stage.ENDED, None
             raise ProtocolError(
-                f"{count} of {len(self.plan.roster)} parties {what}, below the threshold of "
+                f"{count} of {len(self.plan.roster)} parties {done}, below the threshold of "
                 f"{self.plan.threshold}: the round is over, nothing was revealed; start another "
                 "with a new round"
             )

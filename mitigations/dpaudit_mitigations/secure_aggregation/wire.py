@@ -18,24 +18,24 @@ from dpaudit.errors import CheatingError, MessageError
 from dpaudit_mitigations.codec import Message, Record, unpack
 from dpaudit_mitigations.secure_aggregation.keys import (
     KEY_BYTES,
+    SEALED_BYTES,
+    SHARE_BYTES,
     SIGNATURE_BYTES,
     check_public,
     verify,
 )
 from dpaudit_mitigations.secure_aggregation.plan import Plan, transcript
-from dpaudit_mitigations.secure_aggregation.shares import SEALED_BYTES, SHARE_BYTES
 
 __all__ = [
+    "VECTOR_KIND",
     "Advert",
     "AdvertMessage",
     "Adverts",
     "Bytes32",
     "Confirmation",
     "Confirmations",
-    "Entry",
     "Envelopes",
     "Name",
-    "RoundMessage",
     "Shares",
     "Survivors",
     "Unmasking",
@@ -48,6 +48,9 @@ __all__ = [
     "read",
     "survivors_statement",
 ]
+
+VECTOR_KIND = "masked"
+"""The kind of the frames that carry a masked vector; their session is the plan's digest."""
 
 Name = Annotated[str, Meta(max_length=64)]
 Bytes32 = Annotated[bytes, Meta(min_length=32, max_length=32)]

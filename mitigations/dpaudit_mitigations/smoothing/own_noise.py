@@ -1,13 +1,13 @@
 """The defender's own noise N(0, (τσ)²) on a lattice: two generators, and what each gives alone.
 
-Of noise that carries its own seed, smoothing leaves just that: :func:`seeded_low`.
+Of noise that carries its own seed, smoothing leaves just that: :func:`seeded_low`. Besides, the
+options that smoothing and rounding share.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -22,7 +22,29 @@ from dpaudit.vectors.exact_law import IntegerLaw
 from dpaudit.vectors.lattice import RoundedHost, lattice_noise, lattice_step
 from dpaudit.vectors.normal import standard_normal
 
-__all__ = ["OwnNoise", "check_own", "own_noise", "seeded_low"]
+__all__ = ["OwnNoise", "check_own", "check_positive", "least_gamma", "seeded_low"]
+
+
+def check_positive(**values: float) -> None:
+    """Raise a UsageError that names the value that is not a finite number above 0."""
+    for name, value in values.items():
+        if isinstance(value, (str, bool)) or not (value > 0 and math.isfinite(value)):
+            raise UsageError(f"{name}={value}: must be a finite number > 0")
+
+
+def least_gamma(*, gamma_min: float | None, dim: int | None) -> float | None:
+    """The smallest γ to defend against: as given, else 2√dim (continuous LWE is hard), or None.
+
+    Raises:
+        UsageError: the value used is not a finite number above 0.
+    """
+    if gamma_min is not None:
+        check_positive(gamma_min=gamma_min)
+        return float(gamma_min)
+    if dim is not None:
+        check_positive(dim=dim)
+        return 2 * math.sqrt(dim)
+    return None
 
 
 _KEYS = 64  # all keys but a share of 2^-64
@@ -56,23 +78,6 @@ def seeded_low(source: SeedInNoise, delta: float, *, host: Host, tau: float, mos
 _SECURE_TAU = (1e-5, 90.0)  # 167 (the proof's Section 5 needs 64) to 2^32 steps of the lattice
 
 
-class OwnNoise(Protocol):
-    """Noise of standard deviation τσ, independent of a source's (σ), on the lattice of ``step``."""
-
-    @property
-    def step(self) -> float:
-        """``lattice_step`` of the source's σ."""
-
-    def added_to(self, noise: Array, *, stream: Stream) -> Array:
-        """``noise`` (n, d) plus own noise, the sum not yet rounded; the argument is unchanged."""
-
-    def alone(self, delta: float, *, host: Host) -> float:
-        """This noise's ε at ``delta`` whatever the source's noise, if independent of the query."""
-
-    def waves(self, key: PancakeKey, /) -> float | None:
-        """How many terms of W it smooths as N(0, (τσ)²I) would (``smoothing_eta``), if known."""
-
-
 def check_own(own: str, tau: float) -> str:
     """Return ``own``, the generator's name.
 
@@ -87,71 +92,58 @@ def check_own(own: str, tau: float) -> str:
     return own
 
 
-def own_noise(own: str, *, tau: float, sigma: float) -> OwnNoise:
-    """Noise from the generator ``own`` (checked) for a source of scale ``sigma``."""
-    step = lattice_step(sigma)
-    return _Fast(tau, sigma, step) if own == "fast" else _Secure(tau, sigma, step)
-
-
 @dataclass(frozen=True)
-class _Fast:
-    """Normals from a fast generator seeded with 256 bits of the stream, float64."""
+class OwnNoise:
+    """Noise of standard deviation τσ, independent of a source's (σ), on the source's lattice.
 
-    tau: float
-    sigma: float
-    step: float
-
-    def added_to(self, noise: Array, *, stream: Stream) -> Array:
-        n, d = noise.shape
-        own = standard_normal(
-            n, d, stream=stream, sigma=self.tau * self.sigma, device=device_of(noise)
-        )
-        own += noise
-        return own
-
-    def alone(self, delta: float, *, host: Host) -> float:
-        sensitivity = RoundedHost(host, self.step).sensitivity
-        return gaussian_epsilon(delta, sigma=self.tau * self.sigma, sensitivity=sensitivity)
-
-    def waves(self, _: PancakeKey, /) -> float | None:
-        return math.inf
-
-
-@dataclass(frozen=True)
-class _Secure:
-    """Exact discrete Gaussians on the lattice, from the stream's bytes.
-
-    The other noise is rounded to the lattice first.
+    Fast: normals from a generator seeded with 256 bits of the stream, float64. ``secure``: exact
+    discrete Gaussians on the lattice, from the stream's bytes; the other noise is rounded to the
+    lattice first.
     """
 
     tau: float
     sigma: float
-    step: float
+    secure: bool
+
+    @property
+    def step(self) -> float:
+        """``lattice_step`` of the source's σ."""
+        return lattice_step(self.sigma)
 
     @property
     def _scale(self) -> float:
         return self.tau * self.sigma / self.step
 
     def added_to(self, noise: Array, *, stream: Stream) -> Array:
-        n, d = noise.shape
+        """``noise`` (n, d) plus own noise, the sum not yet rounded; the argument is unchanged."""
+        (n, d), g, device = noise.shape, self.step, device_of(noise)
+        if not self.secure:
+            own = standard_normal(n, d, stream=stream, sigma=self.tau * self.sigma, device=device)
+            own += noise
+            return own
         law = IntegerLaw.gaussian(self._scale)
-        own = lattice_noise(
-            n, d, law=law, granularity=self.step, stream=stream, dtype=None, device=device_of(noise)
-        )
-        own += library(noise).round(double(noise) / self.step) * self.step
+        own = lattice_noise(n, d, law=law, granularity=g, stream=stream, dtype=None, device=device)
+        own += library(noise).round(double(noise) / g) * g
         return own
 
     def alone(self, delta: float, *, host: Host) -> float:
+        """This noise's ε at ``delta`` whatever the source's noise, if independent of the query."""
+        if not self.secure:
+            sensitivity = RoundedHost(host, self.step).sensitivity
+            return gaussian_epsilon(delta, sigma=self.tau * self.sigma, sensitivity=sensitivity)
         in_steps = host.sensitivity / self.step
         return discrete_gaussian_bounds(
             delta, scale=self._scale, sensitivity=in_steps, dim=host.dim, rounded=True
         ).high
 
-    def waves(self, key: PancakeKey, /) -> float | None:
-        """The terms of frequency at most a quarter of the lattice's in every coordinate.
+    def waves(self, key: PancakeKey) -> float | None:
+        """How many terms of W it smooths as N(0, (τσ)²I) would (``smoothing_eta``), if known.
 
-        See PROOF.md, Section 5.
+        Fast noise all; secure noise those of frequency at most a quarter of the lattice's in every
+        coordinate: see PROOF.md, Section 5.
         """
+        if not self.secure:
+            return math.inf
         if key.directions > 1:
             return None
         period = math.sqrt(2 * math.pi) * self.sigma / key.gamma

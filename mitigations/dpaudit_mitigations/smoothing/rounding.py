@@ -12,7 +12,7 @@ from dpaudit.types import EpsilonBounds
 from dpaudit.vectors.arrays import on_tensors
 from dpaudit.vectors.lattice import RoundedHost, add_on_lattice, in_dtype, lattice_step
 from dpaudit.vectors.normal import check_query
-from dpaudit_mitigations.smoothing.options import check_positive, least_gamma
+from dpaudit_mitigations.smoothing.own_noise import check_positive, least_gamma
 
 __all__ = ["Rounding"]
 

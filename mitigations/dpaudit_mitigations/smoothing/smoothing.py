@@ -22,8 +22,13 @@ from dpaudit.types import EpsilonBounds
 from dpaudit.vectors.arrays import device_of
 from dpaudit.vectors.lattice import RoundedHost, add_on_lattice, lattice_step
 from dpaudit.vectors.normal import check_query
-from dpaudit_mitigations.smoothing.options import check_positive, least_gamma
-from dpaudit_mitigations.smoothing.own_noise import OwnNoise, check_own, own_noise, seeded_low
+from dpaudit_mitigations.smoothing.own_noise import (
+    OwnNoise,
+    check_own,
+    check_positive,
+    least_gamma,
+    seeded_low,
+)
 
 __all__ = ["Smoothing"]
 
@@ -226,7 +231,7 @@ class Smoothing:
         )
 
     def _own(self, source: NoiseSource) -> OwnNoise:
-        return own_noise(self.own, tau=self.tau, sigma=source.sigma)
+        return OwnNoise(self.tau, source.sigma, secure=self.own == "secure")
 
     def _eta(self, source: Pancake) -> float:
         key = source.key

@@ -109,8 +109,7 @@ def make_authority(
     end = start + _BACKDATED + datetime.timedelta(days=days)
     signing = ec.generate_private_key(ec.SECP256R1())
     common = x509.NameAttribute(NameOID.COMMON_NAME, f"dpaudit authority {os.urandom(8).hex()}")
-    issuer = x509.Name([common])
-    authority = _authority(signing, issuer, start, end)
+    authority = _Authority(signing, x509.Name([common]), start, end)
     target = folder.absolute()
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -118,11 +117,11 @@ def make_authority(
     except OSError as error:
         raise UsageError(f"out={folder}: cannot be written ({error.strerror})") from error
     try:
-        pem = authority.public_bytes(Encoding.PEM)
+        pem = authority.own().public_bytes(Encoding.PEM)
         write_file(made / "ca.pem", pem, mode=0o644)
         for party in parties:
             key = ec.generate_private_key(ec.SECP256R1())
-            certificate = _certificate(party, names, key.public_key(), signing, issuer, start, end)
+            certificate = authority.party(party, names, key.public_key())
             home = made / party
             home.mkdir(mode=0o700)
             secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
@@ -215,78 +214,63 @@ def _host_names(hosts: Sequence[str]) -> list[x509.GeneralName]:
     return names
 
 
-def _authority(
-    key: ec.EllipticCurvePrivateKey,
-    name: x509.Name,
-    start: datetime.datetime,
-    end: datetime.datetime,
-) -> x509.Certificate:
-    return (
-        _builder(name, name, key.public_key(), start, end)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs_certificates=True), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, SHA256())
-    )
+@dataclass(frozen=True)
+class _Authority:
+    """Signs certificates for a time; its key is in this object and nowhere else."""
 
+    key: ec.EllipticCurvePrivateKey
+    name: x509.Name
+    start: datetime.datetime
+    end: datetime.datetime
 
-def _certificate(
-    party: str,
-    hosts: Sequence[x509.GeneralName],
-    public: ec.EllipticCurvePublicKey,
-    signing: ec.EllipticCurvePrivateKey,
-    issuer: x509.Name,
-    start: datetime.datetime,
-    end: datetime.datetime,
-) -> x509.Certificate:
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, party)])
-    both = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
-    return (
-        _builder(subject, issuer, public, start, end)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs_certificates=False), critical=True)
-        .add_extension(both, critical=False)
-        .add_extension(
-            x509.SubjectAlternativeName([x509.DNSName(dns_name(party)), *hosts]), critical=False
+    def own(self) -> x509.Certificate:
+        """The authority's own certificate: it signs parties, and no other authority."""
+        return (
+            self._builder(self.name, self.key.public_key())
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_usage("key_cert_sign"), critical=True)
+            .sign(self.key, SHA256())
         )
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key()), critical=False
+
+    def party(
+        self, name: str, hosts: Sequence[x509.GeneralName], public: ec.EllipticCurvePublicKey
+    ) -> x509.Certificate:
+        """The certificate of the party ``name``, as server and as client."""
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        names = x509.SubjectAlternativeName([x509.DNSName(dns_name(name)), *hosts])
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
+        return (
+            self._builder(subject, public)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_usage("digital_signature"), critical=True)
+            .add_extension(x509.ExtendedKeyUsage(both), critical=False)
+            .add_extension(names, critical=False)
+            .add_extension(issuer, critical=False)
+            .sign(self.key, SHA256())
         )
-        .sign(signing, SHA256())
+
+    def _builder(
+        self, subject: x509.Name, public: ec.EllipticCurvePublicKey
+    ) -> x509.CertificateBuilder:
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self.name)
+            .public_key(public)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(self.start)
+            .not_valid_after(self.end)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+        )
+
+
+def _usage(only: str) -> x509.KeyUsage:
+    uses = (
+        *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
+        *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
     )
-
-
-def _builder(
-    subject: x509.Name,
-    issuer: x509.Name,
-    public: ec.EllipticCurvePublicKey,
-    start: datetime.datetime,
-    end: datetime.datetime,
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(public)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(start)
-        .not_valid_after(end)
-    )
-
-
-def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not signs_certificates,
-        key_cert_sign=signs_certificates,
-        crl_sign=False,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
+    return x509.KeyUsage(**{use: use == only for use in uses})
 
 
 def _read(path: Path, *, secret: bool = False) -> bytes:

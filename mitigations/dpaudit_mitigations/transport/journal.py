@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import sqlite3
@@ -13,11 +14,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from dpaudit.errors import MessageError, UsageError
 from dpaudit.results.files import clear_leftovers, sync_folder, write_file
 from dpaudit.results.locks import HeldError, Lock
 
-__all__ = ["Journal", "durable_write", "file_digest", "journal_folder", "write_all"]
+__all__ = ["Journal", "durable_write", "file_digest", "journal_folder", "npy_header", "write_all"]
 
 _PIECE = 8 << 20
 
@@ -52,6 +55,16 @@ def _buffers(data: Any) -> Iterable[memoryview]:
         pass
     for part in data:
         yield memoryview(part)
+
+
+def npy_header(dim: int, dtype: str) -> bytes:
+    """The first bytes of an ``.npy`` file of ``dim`` little-endian values of ``dtype``."""
+    header = io.BytesIO()
+    descr = np.dtype(dtype).newbyteorder("<").str
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": descr, "fortran_order": False, "shape": (dim,)}
+    )
+    return header.getvalue()
 
 
 def write_all(fd: int, part: memoryview) -> None:

@@ -16,13 +16,25 @@ from typing import Any, Protocol
 from cryptography import x509
 
 from dpaudit.errors import PeerError, ProtocolError, UsageError
-from dpaudit_mitigations.transport import wire
 from dpaudit_mitigations.transport.certificates import BROKEN, Identity, check_party, party_of
-from dpaudit_mitigations.transport.logs import Log, clean, logger
-from dpaudit_mitigations.transport.pump import TICK, Pump, Silence
-from dpaudit_mitigations.transport.wire import grpc
+from dpaudit_mitigations.transport.connection import (
+    END,
+    ERROR_KEY,
+    SERVICE,
+    TICK,
+    Log,
+    Pump,
+    Silence,
+    check_address,
+    class_name,
+    clean,
+    grpc,
+    grpc_options,
+    logger,
+    only_tls13,
+)
 
-__all__ = ["Calls", "Handler", "Limits", "Server", "serve"]
+__all__ = ["Handler", "Limits", "serve"]
 
 
 _LARGEST_MESSAGE = 64 << 20
@@ -113,7 +125,7 @@ class Calls:
             request, too_long=lambda waited: waited >= self._idle, tick=min(TICK, self._idle)
         )
         try:
-            for answer in self.handlers[method](peer, _Request(pump, self._idle)):
+            for answer in self.handlers[method](peer, _messages(pump, self._idle)):
                 watch.sending(self._idle)
                 yield answer
                 watch.sent()
@@ -189,28 +201,18 @@ class _Watch:
         return bool(self.reason)
 
 
-class _Request:
+def _messages(pump: Pump, idle: float) -> Iterator[bytes]:
     """The peer's messages; timeouts and disconnections become ``PeerError``."""
-
-    def __init__(self, pump: Pump, idle: float) -> None:
-        self._pump, self._idle, self._ended = pump, idle, False
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self
-
-    def __next__(self) -> bytes:
-        if self._ended:
-            raise StopIteration
+    while True:
         try:
-            message = next(self._pump)
+            message = next(pump)
         except Silence:
-            raise PeerError(f"the peer sent nothing for {self._idle:g} s") from None
+            raise PeerError(f"the peer sent nothing for {idle:g} s") from None
         except (grpc.RpcError, StopIteration):
             raise PeerError("the peer disconnected") from None
-        if message == wire.END:
-            self._ended = True
-            raise StopIteration
-        return message
+        if message == END:
+            return
+        yield message
 
 
 def _name(context: Any) -> str:
@@ -229,7 +231,7 @@ def _code(error: ProtocolError) -> Any:
 
 
 def _abort(context: Any, code: Any, text: str, error: type[ProtocolError]) -> None:
-    context.set_trailing_metadata(((wire.ERROR_KEY, wire.class_name(error)),))
+    context.set_trailing_metadata(((ERROR_KEY, class_name(error)),))
     context.abort(code, clean(text, 1000))
 
 
@@ -258,7 +260,7 @@ def serve(
     Raises:
         UsageError: the address cannot be used, or another argument is not valid.
     """
-    wire.check_address(address)
+    check_address(address)
     for name in handlers:
         if not name.isidentifier():
             raise UsageError(f"method={clean(name)}: must be an identifier")
@@ -281,7 +283,7 @@ class Server:
             handlers=(_Methods(calls),),
             maximum_concurrent_rpcs=concurrent + _SPARE,
             options=[
-                *wire.options(limits.message),
+                *grpc_options(limits.message),
                 ("grpc.max_concurrent_streams", concurrent + _SPARE),
                 ("grpc.server_handshake_timeout_ms", 10_000),
                 ("grpc.max_connection_idle_ms", 300_000),
@@ -302,9 +304,7 @@ class Server:
         self.address = f"{host}:{port}"
         self._server.start()
         versions = (
-            "TLS 1.3 only"
-            if wire.only_tls13
-            else "TLS 1.3 or 1.2 (gRPC was imported before dpaudit)"
+            "TLS 1.3 only" if only_tls13 else "TLS 1.3 or 1.2 (gRPC was imported before dpaudit)"
         )
         calls.log(
             "started",
@@ -344,7 +344,7 @@ class _Methods(grpc.GenericRpcHandler):  # type: ignore[misc]
         self._calls = calls
 
     def service(self, handler_call_details: Any) -> Any:
-        method = str(handler_call_details.method).removeprefix(f"/{wire.SERVICE}/")
+        method = str(handler_call_details.method).removeprefix(f"/{SERVICE}/")
         return grpc.stream_stream_rpc_method_handler(
             lambda request, context: self._calls.run(method, request, context)
         )

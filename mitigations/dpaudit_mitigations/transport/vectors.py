@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from dpaudit.errors import MessageError, UsageError
 
-__all__ = ["CHUNK", "DTYPES", "MOST_VALUES", "VectorReader", "read_vector", "vector_frames"]
+__all__ = ["DTYPES", "MOST_VALUES", "VectorReader", "read_vector", "vector_frames"]
 
 CHUNK = 1 << 18
 """Values per frame by default; the reader accepts only what it expects itself."""
@@ -88,12 +88,8 @@ def read_vector(
     reader = VectorReader(
         kind=kind, session=session, count=count, dtype=dtype, bound=bound, chunk=chunk
     )
-    source = iter(frames)
-    while not reader.done:
-        frame = next(source, None)
-        if frame is None:
-            raise MessageError(f"vector {kind}: cut short: {reader.taken} of {reader.expected}")
-        reader.take(frame)
+    for _ in reader.parts(iter(frames)):
+        pass
     return reader.array
 
 
@@ -142,10 +138,26 @@ class VectorReader:
         if not self._keep:
             raise UsageError(f"vector {self._layout.kind}: keep=False keeps no array; use take")
         if not self.done:
-            raise MessageError(
-                f"vector {self._layout.kind}: cut short: {self.taken} of {self.expected}"
-            )
+            raise self._cut_short()
         return self._array
+
+    def parts(self, frames: Iterator[bytes]) -> Iterator[npt.NDArray[Any]]:
+        """The values of each body frame, as a view; takes the vector's frames and leaves the rest.
+
+        Raises:
+            MessageError: as :meth:`take`, or a frame is missing.
+        """
+        while not self.done:
+            frame = next(frames, None)
+            if frame is None:
+                raise self._cut_short()
+            part = self.take(frame)
+            if part.size:
+                yield part
+
+    def _cut_short(self) -> MessageError:
+        kind = self._layout.kind
+        return MessageError(f"vector {kind}: cut short: {self.taken} of {self.expected} frames")
 
     def take(self, frame: bytes) -> npt.NDArray[Any]:
         """Take the next frame; return its values (none in the first and the last), as a view.

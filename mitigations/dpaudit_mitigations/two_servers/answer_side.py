@@ -23,40 +23,28 @@ from dpaudit.protocols import Stream
 from dpaudit.randomness import KEY_BYTES, KeyedStream
 from dpaudit_mitigations.codec import pack, unpack
 from dpaudit_mitigations.transport.certificates import Identity
-from dpaudit_mitigations.transport.client import ask
+from dpaudit_mitigations.transport.connection import Log, ask
 from dpaudit_mitigations.transport.journal import Journal, durable_write
-from dpaudit_mitigations.transport.logs import Log
 from dpaudit_mitigations.transport.vectors import vector_frames
-from dpaudit_mitigations.two_servers.lattice import (
+from dpaudit_mitigations.two_servers.agreement import (
     CHUNK,
+    PUBLISH,
     REACH,
+    TERMS,
+    VECTOR,
     Draw,
+    Offer,
+    PublicationReceipt,
+    ReleaseTerms,
+    add_query,
     ahead,
+    check_release,
     granularity,
     most_steps,
     secure_draw,
 )
-from dpaudit_mitigations.two_servers.sums import add_query
-from dpaudit_mitigations.two_servers.words import (
-    PUBLISH,
-    TERMS,
-    VECTOR,
-    Offer,
-    PublicationReceipt,
-    ReleaseTerms,
-    check_release,
-)
 
-__all__ = [
-    "DRAWN",
-    "PUBLISHED",
-    "SENT",
-    "AnswerSide",
-    "Contact",
-    "Question",
-    "Seeds",
-    "check_values",
-]
+__all__ = ["AnswerSide", "Contact", "Question", "Seeds"]
 
 
 class Seeds:

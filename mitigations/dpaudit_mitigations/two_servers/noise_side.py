@@ -1,42 +1,157 @@
-"""Server 2: takes noisy answers, adds noise of its own, and publishes each release exactly once."""
+"""Server 2: takes noisy answers, adds noise of its own, and publishes each release exactly once.
+
+A publication is a whole file or none, written once: private, made durable, then linked.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import os
+import re
+import secrets
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dpaudit.errors import MessageError, PeerError, UsageError
 from dpaudit.randomness import KeyedStream
+from dpaudit.results.files import clear_leftovers, sync_folder
 from dpaudit_mitigations.codec import pack, unpack
-from dpaudit_mitigations.transport.journal import Journal
-from dpaudit_mitigations.transport.logs import Log
+from dpaudit_mitigations.transport.connection import Log
+from dpaudit_mitigations.transport.journal import Journal, durable_write, file_digest, npy_header
 from dpaudit_mitigations.transport.server import Handler
 from dpaudit_mitigations.transport.vectors import MOST_VALUES, VectorReader
-from dpaudit_mitigations.two_servers.lattice import (
+from dpaudit_mitigations.two_servers.agreement import (
     CHUNK,
+    PUBLISH,
+    TERMS,
+    VECTOR,
     Draw,
+    Offer,
+    PublicationReceipt,
+    ReleaseTerms,
+    add_steps,
     ahead,
     granularity,
     most_steps,
     secure_draw,
 )
-from dpaudit_mitigations.two_servers.publication import Publications
-from dpaudit_mitigations.two_servers.sums import add_steps
-from dpaudit_mitigations.two_servers.words import (
-    PUBLISH,
-    TERMS,
-    VECTOR,
-    Offer,
-    PublicationReceipt,
-    ReleaseTerms,
-)
 
-__all__ = ["NOISED", "PUBLISHED", "RECEIVING", "NoiseSide"]
+__all__ = ["NoiseSide", "Publications"]
+
+_DRAFT = re.compile(r".+@[0-9]+\.[0-9a-f]{16}")
+
+
+class Publications:
+    """A folder of published vectors ``NAME.npy``, with drafts in its ``.drafts``, mode 0700.
+
+    A draft must stay private: it holds noise that a later attempt would draw anew, and the mean of
+    the two has less.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Make missing folders, lock out other processes, and check that files can be published.
+
+        Raises:
+            UsageError: they cannot be made or written, have no hard links, are another user's, or
+                in use by another process.
+        """
+        self._folder, self._drafts = folder, folder / ".drafts"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._drafts.mkdir(mode=0o700, exist_ok=True)
+            self._lock = os.open(
+                self._drafts, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            )
+        except OSError as error:
+            raise UsageError(f"publish={folder}: cannot be written ({error.strerror})") from error
+        try:
+            self._take()
+        except BaseException:
+            self.close()
+            raise
+
+    def _take(self) -> None:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UsageError(f"publish={self._folder}: another process publishes there") from error
+        if os.fstat(self._lock).st_uid != os.geteuid():
+            raise UsageError(f"publish={self._folder}: its .drafts is another user's")
+        trial, public = self._drafts / "trial", self._folder / ".trial"
+        try:
+            os.fchmod(self._lock, 0o700)
+            for path in (trial, public):
+                path.unlink(missing_ok=True)
+            trial.touch()
+            os.link(trial, public)
+            for path in (trial, public):
+                path.unlink()
+        except OSError as error:
+            raise UsageError(
+                f"publish={self._folder}: nothing can be published there ({error.strerror}); "
+                "choose a local folder that this user can write to"
+            ) from error
+
+    def path(self, name: str) -> Path:
+        """Where ``name`` is published."""
+        return self._folder / f"{name}.npy"
+
+    def draft(self, name: str, parts: Iterable[Any]) -> tuple[str, bytes]:
+        """Write a durable draft of these buffers, or none; its own name, and its SHA-256."""
+        draft, digest = f"{name}.{secrets.token_hex(8)}", hashlib.sha256()
+
+        def hashed() -> Iterator[Any]:
+            for part in parts:
+                digest.update(part)
+                yield part
+
+        durable_write(self._drafts / draft, hashed())
+        return draft, digest.digest()
+
+    def publish(self, name: str, draft: str, digest: bytes, *, just_written: bool = False) -> None:
+        """Give the durable draft its public name; idempotent. :meth:`discard` deletes the draft.
+
+        Raises:
+            MessageError: neither draft nor publication has this digest, or the name is
+                another publication's.
+        """
+        target, source = self.path(name), self._drafts / draft
+        if not just_written and not target.exists() and file_digest(source) != digest:
+            raise MessageError(f"release {name}: its draft is missing or damaged; not drawn again")
+        try:
+            os.link(source, target)  # never over another file, unlike a rename
+        except (FileExistsError, FileNotFoundError) as error:
+            if file_digest(target) != digest:
+                raise MessageError(f"release {name}: {target.name} has other content") from error
+        sync_folder(self._folder)
+
+    def taken(self, name: str) -> bool:
+        """Whether that public name exists, even as a dangling link."""
+        return os.path.lexists(self.path(name))
+
+    def discard(self, draft: str) -> None:
+        """Delete a draft that is no longer needed."""
+        (self._drafts / draft).unlink(missing_ok=True)
+
+    def discard_others(self, keep: set[str]) -> None:
+        """Delete the drafts that killed processes left, except ``keep``; spare other files."""
+        clear_leftovers(self._drafts)
+        for path in self._drafts.iterdir():
+            if path.name not in keep and _DRAFT.fullmatch(path.name):
+                path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Let another process publish here. May be called repeatedly."""
+        lock, self._lock = self._lock, -1
+        if lock >= 0:
+            os.close(lock)
+
 
 RECEIVING, NOISED, PUBLISHED = "receiving", "noised", "published"
 
@@ -148,10 +263,9 @@ class NoiseSide:
             raise MessageError(f"release {offer.name}: offered under another dim, bound or sigma")
         with self._alone(offer.name), self._owning_up(offer.name, peer):
             state = self._pin(offer, peer)
-            frames = _Frames(offer, step=self._step, request=request)
             if state == RECEIVING:
-                self._take(offer, frames)
-            elif frames.digest_of_all().hex() != self._journal.facts(offer.name)["payload"]:
+                self._take(offer, request)
+            elif self._digest(offer, request).hex() != self._journal.facts(offer.name)["payload"]:
                 raise MessageError(f"release {offer.name}: replayed with another noisy answer")
             facts = self._finish(offer.name, just_written=state == RECEIVING)
         if state != PUBLISHED:
@@ -178,23 +292,45 @@ class NoiseSide:
             raise MessageError(f"release {offer.name}: replayed with other {' and '.join(changed)}")
         return state
 
-    def _take(self, offer: Offer, frames: _Frames) -> None:
+    def _take(self, offer: Offer, request: Iterator[bytes]) -> None:
         """Add our noise to each received chunk in a draft; make it durable, then note it."""
-        draft = self._publications.draft(offer.name, offer.dim, self._dtype)
-        kept = False
-        try:
+        reader = self._reader(offer)
+
+        def parts() -> Iterator[Any]:
+            yield npy_header(offer.dim, self._dtype)
             values = np.empty(min(CHUNK, offer.dim), self._dtype)
-            for at, count, noise in ahead(self._draw(self._step), offer.dim):
-                add_steps(noise, frames.chunk(at), self._step, values[:count])
-                draft.write(values[:count])
-            payload = frames.end()
-            published = draft.finish()
-            facts = {"payload": payload.hex(), "published": published.hex(), "draft": draft.name}
+            noises = ahead(self._draw(self._step), offer.dim)
+            for (_, count, noise), steps in zip(noises, reader.parts(request), strict=True):
+                add_steps(noise, steps, self._step, values[:count])
+                yield values[:count]
+            _nothing_more(offer, request)
+
+        draft, published = self._publications.draft(offer.name, parts())
+        facts = {"payload": reader.digest.hex(), "published": published.hex(), "draft": draft}
+        try:
             self._journal.advance(offer.name, RECEIVING, NOISED, **facts)
-            kept = True
-        finally:
-            if not kept:
-                draft.abandon()
+        except BaseException:
+            self._publications.discard(draft)
+            raise
+
+    def _digest(self, offer: Offer, request: Iterator[bytes]) -> bytes:
+        """The digest of a vector whose values are not needed."""
+        reader = self._reader(offer)
+        for _ in reader.parts(request):
+            pass
+        _nothing_more(offer, request)
+        return reader.digest
+
+    def _reader(self, offer: Offer) -> VectorReader:
+        return VectorReader(
+            kind=VECTOR,
+            session=offer.session,
+            count=offer.dim,
+            chunk=CHUNK,
+            dtype="int32",
+            bound=most_steps(offer.bound, step=self._step),
+            keep=False,
+        )
 
     def _finish(self, name: str, *, just_written: bool = False) -> dict[str, str]:
         facts = self._journal.facts(name)
@@ -238,44 +374,6 @@ class NoiseSide:
                 self._guard.notify_all()
 
 
-class _Frames:
-    """The frames of one vector, each checked as it is read; nothing may follow them."""
-
-    def __init__(self, offer: Offer, *, step: float, request: Iterator[bytes]) -> None:
-        self._reader = VectorReader(
-            kind=VECTOR,
-            session=offer.session,
-            count=offer.dim,
-            chunk=CHUNK,
-            dtype="int32",
-            bound=most_steps(offer.bound, step=step),
-            keep=False,
-        )
-        self._name, self._request = offer.name, request
-
-    def chunk(self, at: int) -> npt.NDArray[np.int32]:
-        """The steps of the next chunk, which begins at ``at``."""
-        if at == 0:
-            self._take()
-        return self._take()
-
-    def end(self) -> bytes:
-        """The digest, after the last chunk."""
-        self._take()
-        if next(self._request, None) is not None:
-            raise MessageError(f"release {self._name}: a message after the last frame")
-        return self._reader.digest
-
-    def digest_of_all(self) -> bytes:
-        """The digest of a vector whose values are not needed."""
-        while self._reader.taken < self._reader.expected - 1:
-            self._take()
-        return self.end()
-
-    def _take(self) -> npt.NDArray[np.int32]:
-        frame = next(self._request, None)
-        if frame is None:
-            raise MessageError(
-                f"{self._name}: cut short: {self._reader.taken} of {self._reader.expected} frames"
-            )
-        return self._reader.take(frame)
+def _nothing_more(offer: Offer, request: Iterator[bytes]) -> None:
+    if next(request, None) is not None:
+        raise MessageError(f"release {offer.name}: a message after the last frame")

@@ -17,16 +17,21 @@ import torch
 from dpaudit.protocols import NoiseSource, Stream
 from dpaudit.types import Rehearsal
 from dpaudit_mitigations.transport.certificates import load_identity, make_authority
-from dpaudit_mitigations.transport.logs import Log
+from dpaudit_mitigations.transport.connection import Log
 from dpaudit_mitigations.transport.server import Handler, serve
+from dpaudit_mitigations.two_servers.agreement import (
+    REACH,
+    Draw,
+    ReleaseTerms,
+    Steps,
+    draw_of,
+    secure_draw,
+)
 from dpaudit_mitigations.two_servers.answer_side import AnswerSide, Contact, MakeDraw, Question
-from dpaudit_mitigations.two_servers.key_holder import Backdoored
-from dpaudit_mitigations.two_servers.lattice import REACH, Draw, Steps, secure_draw
-from dpaudit_mitigations.two_servers.named_noise import draw_of
+from dpaudit_mitigations.two_servers.mitigation import Backdoored
 from dpaudit_mitigations.two_servers.noise_side import NoiseSide
-from dpaudit_mitigations.two_servers.words import ReleaseTerms
 
-__all__ = ["Rehearsed", "rehearse"]
+__all__ = ["rehearse"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,8 +37,6 @@ import numpy.typing as npt
 
 from dpaudit.errors import MessageError
 from dpaudit.protocols import Stream
-from dpaudit_mitigations.verifiable_counts.challenges import Challenges
-from dpaudit_mitigations.verifiable_counts.commitments import column_bases, commit
 from dpaudit_mitigations.verifiable_counts.group import (
     BLINDING_BASE,
     SIZE,
@@ -47,12 +45,15 @@ from dpaudit_mitigations.verifiable_counts.group import (
     Relation,
     add,
     blinding_multiple,
+    column_bases,
+    commit,
     decode_points,
     decode_scalars,
     encode_scalars,
     random_scalars,
     sum_of_multiples,
 )
+from dpaudit_mitigations.verifiable_counts.terms import Challenges
 
 __all__ = [
     "BlockProof",

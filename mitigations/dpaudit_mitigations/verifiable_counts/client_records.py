@@ -21,15 +21,15 @@ from collections.abc import Sequence
 from dpaudit.errors import CheatingError, MessageError, UsageError
 from dpaudit.protocols import Stream
 from dpaudit.randomness import KeyedStream
-from dpaudit_mitigations.verifiable_counts.challenges import Challenges
-from dpaudit_mitigations.verifiable_counts.commitments import Opening, commit
 from dpaudit_mitigations.verifiable_counts.group import (
     IDENTITY,
     SIZE,
     VALUE_BASE,
     L,
+    Opening,
     add,
     blinding_multiple,
+    commit,
     decode_points,
     decode_scalar,
     decode_scalars,
@@ -38,10 +38,9 @@ from dpaudit_mitigations.verifiable_counts.group import (
     multiple,
     random_scalars,
 )
-from dpaudit_mitigations.verifiable_counts.terms import CountTerms
+from dpaudit_mitigations.verifiable_counts.terms import Challenges, CountTerms
 
 __all__ = [
-    "PROOF_BYTES",
     "add_commitments",
     "add_openings",
     "check_bit",

@@ -28,9 +28,7 @@ from dpaudit_mitigations.verifiable_counts.group import (
 from dpaudit_mitigations.verifiable_counts.terms import MOST_IN_ALL, SESSION_BYTES, CountTerms
 
 __all__ = [
-    "KEY_BYTES",
     "LARGEST_RELEASE",
-    "SIGNATURE_BYTES",
     "Commitments",
     "Response",
     "check_signature",

@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,30 +21,24 @@ from dpaudit.types import EpsilonBounds, Rehearsal
 from dpaudit.vectors.arrays import on_tensors, tensor
 from dpaudit.vectors.lattice import in_dtype
 from dpaudit.vectors.normal import check_query, check_sigma
-from dpaudit_mitigations.verifiable_counts.commitments import open_counts
+from dpaudit_mitigations.rehearsal import Meter, converse
+from dpaudit_mitigations.verifiable_counts.group import open_counts
 from dpaudit_mitigations.verifiable_counts.messages import LARGEST_RELEASE, wire_bytes
-from dpaudit_mitigations.verifiable_counts.prover import Prover
+from dpaudit_mitigations.verifiable_counts.parties import Prover, Verifier
 from dpaudit_mitigations.verifiable_counts.terms import MOST_BINS, MOST_COINS, CountTerms
 from dpaudit_mitigations.verifiable_counts.transcript import Transcript
-from dpaudit_mitigations.verifiable_counts.verifier import Verifier
 
-__all__ = ["CountSession", "VerifiableCounts", "draw_heads", "run_session"]
+__all__ = ["VerifiableCounts", "draw_heads", "run_session"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CountSession:
-    """The released numbers, the transcript, and the seconds per party."""
+    """The released numbers, the transcript, the seconds per party, and the messages' bytes."""
 
     released: list[int]
     transcript: Transcript
-    prover_seconds: float
-    verifier_seconds: float
-
-    @property
-    def wire(self) -> int:
-        """Bytes of the three messages."""
-        t = self.transcript
-        return len(t.commitments) + len(t.challenge) + len(t.response)
+    seconds: Mapping[str, float]
+    wire: int
 
 
 def run_session(
@@ -60,23 +52,19 @@ def run_session(
     if key is None:
         key = Ed25519PrivateKey.from_private_bytes(of_verifier.child("identity").bytes(32))
     terms = CountTerms.fresh(bins=len(counts), coins=coins, stream=of_verifier.child("session"))
-    times = [time.perf_counter()]
-    prover = Prover(terms, open_counts(counts, stream=of_prover.child("counts")), stream=of_prover)
-    commitments = prover.commit()
-    times.append(time.perf_counter())
+    meter = Meter()
+    with meter.working("prover"):
+        openings = open_counts(counts, stream=of_prover.child("counts"))
+        prover = Prover(terms, openings, stream=of_prover)
     verifier = Verifier(terms, stream=of_verifier)
-    challenge = verifier.challenge(commitments)
-    times.append(time.perf_counter())
-    response = prover.respond(challenge)
-    times.append(time.perf_counter())
-    released = verifier.check(response)
-    times.append(time.perf_counter())
-    committing, challenging, responding, checking = (b - a for a, b in itertools.pairwise(times))
-    public = key.public_key().public_bytes_raw()
-    transcript = Transcript(
-        terms, commitments, challenge, response, verifier=public, signature=verifier.sign(key)
+    converse({"prover": prover, "verifier": verifier}, meter=meter)
+    public, signature = key.public_key().public_bytes_raw(), verifier.sign(key)
+    return CountSession(
+        released=verifier.released or [],
+        transcript=Transcript(terms, **verifier.messages, verifier=public, signature=signature),
+        seconds=dict(meter.seconds),
+        wire=meter.wire,
     )
-    return CountSession(released, transcript, committing + responding, challenging + checking)
 
 
 _CHUNK = 1 << 22  # bytes at a time
@@ -230,13 +218,13 @@ class VerifiableCounts:
         session = run_session(
             counts[0, :measured].tolist(), coins=coins, stream=stream.child("session")
         )
-        times = bins / measured
-        prover, verifier = session.prover_seconds * times, session.verifier_seconds * times
-        seconds = {"prover": prover, "verifier": verifier, "total": prover + verifier}
+        taken = sum(session.seconds.values())
+        seconds = {
+            party: each * bins / measured
+            for party, each in {**session.seconds, "total": taken}.items()
+        }
         if measured < bins:
-            seconds[f"measured: {measured} of {bins} bins"] = (
-                session.prover_seconds + session.verifier_seconds
-            )
+            seconds[f"measured: {measured} of {bins} bins"] = taken
         return Rehearsal(seconds=seconds, wire=wire_bytes(bins=bins, coins=coins))
 
 

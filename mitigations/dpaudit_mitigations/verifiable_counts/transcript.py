@@ -18,10 +18,10 @@ from dpaudit.results.text import one_line
 from dpaudit.types import TranscriptVerdict
 from dpaudit_mitigations.codec import Digest, Hex64, Record, read_json, write_json
 from dpaudit_mitigations.verifiable_counts.messages import Commitments, Response, check_signature
+from dpaudit_mitigations.verifiable_counts.parties import check_session
 from dpaudit_mitigations.verifiable_counts.terms import MOST_BINS, MOST_COINS, CountTerms
-from dpaudit_mitigations.verifiable_counts.verifier import check_session
 
-__all__ = ["KIND", "LARGEST_TRANSCRIPT", "Transcript", "verify"]
+__all__ = ["Transcript", "verify"]
 
 KIND = "verifiable-counts"
 LARGEST_TRANSCRIPT = 1 << 28

@@ -7,10 +7,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpaudit.randomness import KeyedStream
+from dpaudit_mitigations.joint_seeds.messages import SessionTerms
 from dpaudit_mitigations.joint_seeds.mitigation import run_session
-from dpaudit_mitigations.joint_seeds.server import SeedServer
-from dpaudit_mitigations.joint_seeds.terms import SessionTerms
-from dpaudit_mitigations.joint_seeds.verifier import Verifier
+from dpaudit_mitigations.joint_seeds.parties import SeedServer, Verifier
 
 ROOT = KeyedStream.from_seed("joint seeds tests")
 SERVER, VERIFIER = (

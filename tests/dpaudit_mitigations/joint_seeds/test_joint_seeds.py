@@ -25,11 +25,12 @@ from dpaudit.randomness import KeyedStream
 from dpaudit.stats import clopper_pearson
 from dpaudit.vectors.lattice import lattice_step
 from dpaudit_attacks.keyed_distinguisher import LikelihoodRatio
-from dpaudit_mitigations.joint_seeds.commitments import joint_key, labelled_hash
 from dpaudit_mitigations.joint_seeds.derivation import (
     BLOCK,
     block_count,
     derived_noise,
+    joint_key,
+    labelled_hash,
     vector_blocks,
     vector_digest,
 )

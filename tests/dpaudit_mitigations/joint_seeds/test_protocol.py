@@ -11,13 +11,12 @@ from msgspec import Raw, structs
 from dpaudit.errors import CheatingError, MessageError, PeerError, UsageError
 from dpaudit.stats import clopper_pearson
 from dpaudit_mitigations.codec import Hex64, write_json
-from dpaudit_mitigations.joint_seeds.checks import candidate_noise, noise_commitment
-from dpaudit_mitigations.joint_seeds.commitments import joint_key, labelled_hash
+from dpaudit_mitigations.joint_seeds.derivation import joint_key, labelled_hash
 from dpaudit_mitigations.joint_seeds.messages import Abort, Frame, Noises, Openings, open_frame
 from dpaudit_mitigations.joint_seeds.mitigation import SubstitutingServer
-from dpaudit_mitigations.joint_seeds.server import SeedServer
+from dpaudit_mitigations.joint_seeds.parties import SeedServer, Verifier
+from dpaudit_mitigations.joint_seeds.record import candidate_noise, noise_commitment
 from dpaudit_mitigations.joint_seeds.transcript import verify, write
-from dpaudit_mitigations.joint_seeds.verifier import Verifier
 
 K = 4
 
@@ -261,8 +260,8 @@ def test_going_silent_is_on_record_as_cheating(pair, server, missing):
 class Withholder(SeedServer):
     """Signs a release and publishes something else."""
 
-    def receive(self, frame):
-        answer = super().receive(frame)
+    def step(self, frame):
+        answer = super().step(frame)
         if self.release is not None:
             self.release = self.release + self.terms_step
         return answer
@@ -325,7 +324,7 @@ def test_nothing_secret_in_a_repr(pair):
 def test_terms_that_cannot_be_and_terms_that_were_not_agreed_on(pair):
     both, other = pair("a"), pair("a", candidates=5)
     with pytest.raises(MessageError, match="terms"):
-        both.server.receive(other.verifier.offer())
+        both.server.step(other.verifier.step(None))
     for name, value in [
         ("candidates", 1), ("candidates", 257), ("candidates", True), ("dim", 0),
         ("dim", 2**32 + 1), ("scale", 0.5), ("scale", np.nan), ("granularity", 0.3),
@@ -348,10 +347,10 @@ class LateCoin(Verifier):
 class OwnChoice(Verifier):
     """Names another candidate than its coin's, and signs that."""
 
-    def receive(self, frame):
+    def step(self, frame):
         choose = self.record.coin_choice
         self.record.coin_choice = lambda coin, k: (choose(coin, k) + 1) % k
-        return super().receive(frame)
+        return super().step(frame)
 
 
 @pytest.mark.parametrize("verifier", [LateCoin, OwnChoice])
@@ -376,11 +375,11 @@ def test_what_a_party_signs_out_of_order_is_refused(pair):
     tried = 0
     for state in range(len(sent)):
         both = pair("order")
-        both.verifier.offer()
+        both.verifier.step(None)
         parties = {"server": both.server, "verifier": both.verifier}
         for i, (sender, frame) in enumerate(sent[1 : state + 1]):
             assert (
-                parties[sender].receive(sent[i][1]) or both.verifier.receipt(both.server.release)
+                parties[sender].step(sent[i][1]) or both.verifier.receipt(both.server.release)
             ) == frame
         waiting = parties[sent[state][0]]  # it sent the last message, and knows all before it
         due = open_frame(sent[state + 1][1])[0].kind if state + 1 < len(sent) else None
@@ -391,7 +390,7 @@ def test_what_a_party_signs_out_of_order_is_refused(pair):
             head = labelled_hash("signature", waiting.record.head, message.unsigned())
             again = structs.replace(message, signature=Hex64(pair.keys[message.sender].sign(head)))
             with pytest.raises(MessageError, match="cannot follow"):
-                waiting.receive(write_json(Frame(message=again, sealed=Raw(sealed))))
+                waiting.step(write_json(Frame(message=again, sealed=Raw(sealed))))
             tried += 1
     assert tried > 25
 
@@ -405,7 +404,7 @@ class ShortOffer(Verifier):
 
 def test_a_list_has_one_value_a_candidate(pair):
     with pytest.raises(MessageError, match=r"offer\.shares"):
-        pair(verifier=ShortOffer).verifier.offer()
+        pair(verifier=ShortOffer).verifier.step(None)
 
 
 class OtherShares(Verifier):
@@ -417,19 +416,19 @@ class OtherShares(Verifier):
 
 def test_a_verifier_that_adapts_its_share_is_refused_before_any_noise_is_made(pair):
     both = pair(verifier=OtherShares)
-    commit = both.server.receive(both.verifier.offer())
+    commit = both.server.step(both.verifier.step(None))
     with pytest.raises(MessageError, match="share 1"):
-        both.server.receive(both.verifier.receive(commit))
+        both.server.step(both.verifier.step(commit))
 
 
 def test_a_caught_server_is_told_and_has_nothing_to_release(pair):
     both = pair(server=Equivocator)
-    choice = both.verifier.receive(
-        both.server.receive(both.verifier.receive(both.server.receive(both.verifier.offer())))
+    choice = both.verifier.step(
+        both.server.step(both.verifier.step(both.server.step(both.verifier.step(None))))
     )
-    verdict = both.verifier.receive(both.server.receive(choice))
+    verdict = both.verifier.step(both.server.step(choice))
     with pytest.raises(CheatingError, match="nothing is released"):
-        both.server.receive(verdict)
+        both.server.step(verdict)
     assert both.server.release is None
     with pytest.raises(MessageError, match="no release"):
         both.verifier.receipt(np.zeros(4))
@@ -439,9 +438,9 @@ def test_a_caught_server_is_told_and_has_nothing_to_release(pair):
 
 def test_only_the_signed_release_gets_a_receipt(pair):
     both = pair()
-    frame = both.verifier.offer()
+    frame = both.verifier.step(None)
     while frame is not None:
-        frame = both.verifier.receive(both.server.receive(frame))
+        frame = both.verifier.step(both.server.step(frame))
     with pytest.raises(MessageError, match="not what the server signed"):
         both.verifier.receipt(both.server.release + 1)
     for values in (np.zeros(5), np.zeros(4, np.float32), np.zeros((4, 1))):

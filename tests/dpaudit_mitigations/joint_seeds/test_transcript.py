@@ -11,14 +11,17 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec import structs
 
 from dpaudit.errors import KeyFileError, UsageError
-from dpaudit_mitigations.joint_seeds.checks import candidate_noise
-from dpaudit_mitigations.joint_seeds.commitments import joint_key, labelled_hash
-from dpaudit_mitigations.joint_seeds.derivation import vector_blocks, vector_digest
+from dpaudit_mitigations.joint_seeds.derivation import (
+    joint_key,
+    labelled_hash,
+    vector_blocks,
+    vector_digest,
+)
+from dpaudit_mitigations.joint_seeds.messages import MOST_CANDIDATES
 from dpaudit_mitigations.joint_seeds.mitigation import SubstitutingServer
-from dpaudit_mitigations.joint_seeds.server import SeedServer
-from dpaudit_mitigations.joint_seeds.terms import MOST_CANDIDATES
+from dpaudit_mitigations.joint_seeds.parties import SeedServer, Verifier
+from dpaudit_mitigations.joint_seeds.record import candidate_noise
 from dpaudit_mitigations.joint_seeds.transcript import verify, write
-from dpaudit_mitigations.joint_seeds.verifier import Verifier
 
 
 def written(both, path, link=None):

@@ -16,10 +16,8 @@ from dpaudit.noise.norm_channel import NormChannel
 from dpaudit.noise.pancake import Pancake
 from dpaudit.vectors.lattice import RoundedHost, lattice_step
 from dpaudit_mitigations.rotation.bounds import _by_theorem, norm_deviation, rotated_epsilon
-from dpaudit_mitigations.rotation.dense import DenseRotation
 from dpaudit_mitigations.rotation.fresh import Rotation
-from dpaudit_mitigations.rotation.shared import SharedRotation
-from dpaudit_mitigations.rotation.structured import StructuredRotation
+from dpaudit_mitigations.rotation.tensors import DenseRotation, SharedRotation, StructuredRotation
 
 DELTA, SIGMA = 1e-10, 22.4
 HAAR = [Rotation(), SharedRotation(), DenseRotation()]

@@ -1,9 +1,6 @@
 """All rotations: lattice, lengths, laws, seeds of two parties, and what a key holder is left."""
 
-import hashlib
-import hmac
 import math
-import os
 from functools import partial
 from types import SimpleNamespace
 
@@ -15,17 +12,19 @@ import torch
 from support.keyed_attackers import guesses
 
 from dpaudit import registry
-from dpaudit.errors import KeyFileError, UsageError
+from dpaudit.errors import UsageError
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.stats import clopper_pearson
 from dpaudit.vectors.lattice import lattice_step
 from dpaudit_attacks.floating_point.reach import Reach
 from dpaudit_mitigations.none import NoMitigation
-from dpaudit_mitigations.rotation.dense import DenseRotation, haar_matrix
-from dpaudit_mitigations.rotation.fresh import Rotation
-from dpaudit_mitigations.rotation.randomness import Randomness
-from dpaudit_mitigations.rotation.shared import SharedRotation
-from dpaudit_mitigations.rotation.structured import StructuredRotation
+from dpaudit_mitigations.rotation.fresh import Randomness, Rotation
+from dpaudit_mitigations.rotation.tensors import (
+    DenseRotation,
+    SharedRotation,
+    StructuredRotation,
+    haar_matrix,
+)
 
 ALL = (
     "rotation",
@@ -389,7 +388,6 @@ def test_a_source_made_for_it_is_read_with_certainty_and_not_behind_a_haar_rotat
 
 
 CPU = torch.device("cpu")
-SHARE = bytes(range(32))
 
 
 def normals(stream, n, d, dtype=torch.float64, **options):
@@ -450,62 +448,7 @@ def test_csprng_normals_do_not_depend_on_threads(stream):
     assert torch.equal(*made)
 
 
-def hkdf(secret, *, salt, info):
-    """RFC 5869 by hand, one block."""
-    key = hmac.new(salt, secret, hashlib.sha256).digest()
-    return hmac.new(key, info + b"\x01", hashlib.sha256).digest()
-
-
-def test_the_seed_is_made_of_both_shares(stream):
-    alone, both = Randomness(), Randomness(second_party=SHARE)
-    other = Randomness(second_party=SHARE[::-1])
-    mine = stream.child("rotation")
-    assert alone.own(stream).bytes(32) == mine.bytes(32)
-    wanted = hkdf(
-        mine.entropy() + SHARE, salt=b"dpaudit rotation", info=b"two parties' seed, version 1"
-    )
-    assert both.own(stream)._key == wanted
-    made = {
-        r.own(s).bytes(32) for r in (alone, both, other) for s in (stream, stream.child("next"))
-    }
-    assert len(made) == 6
-
-
-@pytest.mark.parametrize("kind", [Rotation, SharedRotation])
-def test_a_second_party_changes_the_release(kind, stream, tmp_path):
-    path = tmp_path / "share"
-    path.touch(mode=0o600)
-    path.write_text(SHARE.hex() + "\n")
-    query = torch.zeros(2, 10, dtype=torch.float64)
-    alone, given, read, other = (
-        kind(second_party=party).release(query, Gaussian(), stream=stream)
-        for party in (None, SHARE, path, SHARE[::-1])
-    )
-    assert torch.equal(given, read)
-    assert not torch.isclose(alone, given).any()
-    assert not torch.isclose(other, given).any()
-
-
-def test_bad_share_files(tmp_path):
-    path = tmp_path / "share"
-    with pytest.raises(KeyFileError, match="second_party"):
-        Rotation(second_party=path)
-    path.touch(mode=0o600)
-    for text in ("", "ab" * 31, "AB" * 32, "zz" * 32, "ab" * 33):
-        path.write_text(text)
-        with pytest.raises(KeyFileError, match="second_party") as caught:
-            Rotation(second_party=str(path))
-        assert not text or text not in str(caught.value)
-    path.write_text("ab" * 32)
-    Rotation(second_party=path)
-    os.chmod(path, 0o640)
-    with pytest.raises(KeyFileError, match=r"\(0640\)"):
-        Rotation(second_party=path)
-
-
-def test_dimensions_and_shares_that_cannot_be(stream):
+def test_dimensions_that_cannot_be(stream):
     for bad, d in ((DenseRotation(), 2001), (StructuredRotation(transform="hadamard"), 12)):
         with pytest.raises(UsageError, match=f"d={d}"):
             bad.release(torch.zeros(1, d), Gaussian(), stream=stream)
-    with pytest.raises(UsageError, match="second_party: 5 bytes"):
-        Rotation(second_party=b"short")

@@ -9,7 +9,7 @@ from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.secure_aggregation.client import Client
 from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
 from dpaudit_mitigations.secure_aggregation.plan import Plan, least_threshold
-from dpaudit_mitigations.secure_aggregation.server import Aggregator
+from dpaudit_mitigations.secure_aggregation.server import Aggregator, Stage
 
 
 class Round:
@@ -53,15 +53,15 @@ class Round:
     def advertise(self, names=None):
         for name in names or self.names:
             self.sent["advert", name] = self.clients[name].advertise()
-            self.server.take_advert(name, self.sent["advert", name])
-        self.adverts = self.server.close_adverts()
+            self.server.take(Stage.ADVERTISE, name, self.sent["advert", name])
+        self.adverts = self.server.close()
         return self.adverts
 
     def share(self, names=None):
         for name in names or self.server.expected:
             self.sent["shares", name] = self.clients[name].share_keys(self.adverts)
-            self.server.take_shares(name, self.sent["shares", name])
-        self.envelopes = self.server.close_shares()
+            self.server.take(Stage.SHARE, name, self.sent["shares", name])
+        self.envelopes = self.server.close()
         return self.envelopes
 
     def mask(self, names=None):
@@ -69,21 +69,21 @@ class Round:
         for name in names or self.server.expected:
             self.clients[name].open_envelopes(self.envelopes[name])
             self.masked[name] = self.clients[name].masked_input(self.vectors[name].copy())
-            self.server.take_masked(name, self.masked[name])
-        self.survivors = self.server.close_masked()
+            self.server.take(Stage.MASK, name, self.masked[name])
+        self.survivors = self.server.close()
         return self.survivors
 
     def confirm(self, names=None):
         for name in names or self.server.expected:
             self.sent["confirmation", name] = self.clients[name].confirm(self.survivors)
-            self.server.take_confirmation(name, self.sent["confirmation", name])
-        self.confirmations = self.server.close_confirmations()
+            self.server.take(Stage.CONFIRM, name, self.sent["confirmation", name])
+        self.confirmations = self.server.close()
         return self.confirmations
 
     def unmask(self, names=None):
         for name in names or self.server.expected:
             self.sent["unmasking", name] = self.clients[name].unmask(self.confirmations)
-            self.server.take_unmasking(name, self.sent["unmasking", name])
+            self.server.take(Stage.UNMASK, name, self.sent["unmasking", name])
         return self.server.finish()
 
     def until(self, stage):

@@ -9,8 +9,14 @@ from dpaudit.errors import CheatingError, MessageError, ProtocolError
 from dpaudit_mitigations.codec import pack
 from dpaudit_mitigations.secure_aggregation import client as client_module
 from dpaudit_mitigations.secure_aggregation import wire
-from dpaudit_mitigations.secure_aggregation.keys import derive, public_bytes, sign
-from dpaudit_mitigations.secure_aggregation.shares import open_shares, recombine
+from dpaudit_mitigations.secure_aggregation.keys import (
+    Envelope,
+    derive,
+    public_bytes,
+    recombine,
+    sign,
+)
+from dpaudit_mitigations.secure_aggregation.server import Stage
 
 
 def opened(r, message, kind):
@@ -59,9 +65,10 @@ def test_a_swapped_public_key_is_refused(make_round, monkeypatch):
     adverts, message = swapped(r, "b", own)
     sealed = opened(r, r.clients["a"].share_keys(message), wire.Shares)["b"]
     agreed = client_module.after_adverts(r.plan, adverts)
-    open_shares(
-        sealed, own=own[1], other=adverts["a"].sharing, agreed=agreed, sender="a", recipient="b"
+    envelope = Envelope(
+        own=own[1], other=adverts["a"].sharing, agreed=agreed, sender="a", recipient="b"
     )
+    envelope.open(sealed)
 
 
 @pytest.mark.parametrize("point", [bytes(32), bytes([1]) + bytes(31)])
@@ -125,14 +132,14 @@ def test_the_server_leaves_out_whose_keys_would_drive_the_others_away(make_round
     """Keys of small order, or a copied one, signed correctly by d."""
     r = make_round(4)
     for name in "abc":
-        r.server.take_advert(name, r.clients[name].advertise())
+        r.server.take(Stage.ADVERTISE, name, r.clients[name].advertise())
     own = wire.read(r.plan, r.clients["d"].advertise(), wire.AdvertMessage).advert
     unsigned = replace(own, masking=bytes(32) if small else r.server._adverts["a"].sharing)
     signature = sign(r.signing["d"], "advert", *unsigned.signed(r.plan))
     message = pack(wire.AdvertMessage.of(replace(unsigned, signature=signature), r.plan))
     with pytest.raises(CheatingError, match="public key of d" if small else "another party's"):
-        r.server.take_advert("d", message)
-    r.adverts = r.server.close_adverts()
+        r.server.take(Stage.ADVERTISE, "d", message)
+    r.adverts = r.server.close()
     r.share()
     r.mask()
     r.confirm()
@@ -283,8 +290,8 @@ def test_an_unmasking_with_other_shares_than_those_needed_is_refused(make_round)
     seeds, keys = opened(r, r.clients["a"].unmask(r.confirmations), wire.Unmasking)
     for s, k in (({n: seeds[n] for n in "abc"}, keys), (seeds, {"d": seeds["d"]})):
         with pytest.raises(MessageError, match="other shares than needed"):
-            r.server.take_unmasking("a", made(r, wire.Unmasking, name="a", seeds=s, keys=k))
-    r.server.take_unmasking("a", made(r, wire.Unmasking, name="a", seeds=seeds, keys=keys))
+            r.server.take(Stage.UNMASK, "a", made(r, wire.Unmasking, name="a", seeds=s, keys=k))
+    r.server.take(Stage.UNMASK, "a", made(r, wire.Unmasking, name="a", seeds=seeds, keys=keys))
 
 
 def test_fewer_shares_than_the_threshold_are_not_enough(make_round):
@@ -329,6 +336,6 @@ def test_wrong_shares_give_no_sum(make_round):
                 owner = "e" if which else "c"
                 parts[which][owner] = bytes(32) + bytes([parts[which][owner][-1] ^ 1])
             message = made(r, wire.Unmasking, name=n, seeds=parts[0], keys=parts[1])
-            r.server.take_unmasking(n, message)
+            r.server.take(Stage.UNMASK, n, message)
         with pytest.raises(CheatingError, match=f"{says}|make no secret"):
             r.server.finish()

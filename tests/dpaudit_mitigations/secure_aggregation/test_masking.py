@@ -18,18 +18,21 @@ from hypothesis import strategies as st
 
 from dpaudit.errors import CheatingError, MessageError, UsageError
 from dpaudit.randomness import KeyedStream
-from dpaudit_mitigations.secure_aggregation.keys import RoundKeys, public_bytes
-from dpaudit_mitigations.secure_aggregation.masking import Mask, apply_masks, own_mask, pair_mask
-from dpaudit_mitigations.secure_aggregation.ring import LEAST_HEADROOM, FixedPoint, noise_reach
-from dpaudit_mitigations.secure_aggregation.shares import (
+from dpaudit_mitigations.secure_aggregation.keys import (
     PRIME,
     SEALED_BYTES,
     SHARE_BYTES,
-    open_shares,
+    Envelope,
+    Mask,
+    RoundKeys,
+    apply_masks,
+    own_mask,
+    pair_mask,
+    public_bytes,
     recombine,
-    seal_shares,
     split,
 )
+from dpaudit_mitigations.secure_aggregation.plan import LEAST_HEADROOM, FixedPoint, noise_reach
 
 D = 1 << 17
 
@@ -215,24 +218,24 @@ def test_envelopes_open_for_one_recipient_one_sender_one_round():
     own, other = X25519PrivateKey.generate(), X25519PrivateKey.generate()
     seed, key = b"1" * SHARE_BYTES, b"2" * SHARE_BYTES
     ends = {"agreed": b"round", "sender": "a", "recipient": "b"}
-    sealed = seal_shares(seed, key, own=own, other=public_bytes(other), **ends)
+    sealed = Envelope(own=own, other=public_bytes(other), **ends).seal(seed, key)
     assert len(sealed) == SEALED_BYTES
     assert seed not in sealed
     back = {"own": other, "other": public_bytes(own)}
-    assert open_shares(sealed, **back, **ends) == (seed, key)
+    assert Envelope(**back, **ends).open(sealed) == (seed, key)
     turned = {"sender": "b", "recipient": "a"}
     for wrong in ({"agreed": b"other"}, {"sender": "c"}, {"recipient": "c"}, turned):
         with pytest.raises(CheatingError, match="not what"):
-            open_shares(sealed, **back, **(ends | wrong))
+            Envelope(**back, **(ends | wrong)).open(sealed)
     # another key in the other direction, though the shared secret is the same
-    assert seal_shares(seed, key, **back, **(ends | turned)) != sealed
+    assert Envelope(**back, **(ends | turned)).seal(seed, key) != sealed
 
 
 @pytest.mark.slow
 def test_the_sharing_library_touches_neither_arguments_nor_logs():
     code = (
         "import sys, logging; sys.argv = ['x', '--threshold', 'no number', '-H', '--help'];"
-        "import dpaudit_mitigations.secure_aggregation.shares;"
+        "import dpaudit_mitigations.secure_aggregation.keys;"
         "assert sys.argv[2] == 'no number'; assert logging.getLogger().handlers == [];"
         "assert 'torch' not in sys.modules"
     )

@@ -26,7 +26,7 @@ from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import clopper_pearson
 from dpaudit_mitigations.none import NoMitigation
-from dpaudit_mitigations.secure_aggregation import ring
+from dpaudit_mitigations.secure_aggregation import plan
 from dpaudit_mitigations.secure_aggregation.mitigation import DistributedGaussian
 from dpaudit_mitigations.secure_aggregation.noise import (
     LARGEST_SKELLAM_SCALE,
@@ -143,7 +143,7 @@ def test_noise_meets_its_coordinates_whatever_the_pieces(stream, monkeypatch):
         return DistributedGaussian().run(query, Gaussian(sigma=2.0), stream=stream)[0]
 
     whole = run()
-    monkeypatch.setattr(ring, "_CHUNK", 7)
+    monkeypatch.setattr(plan, "_CHUNK", 7)
     monkeypatch.setattr(NoiseShare, "drawer", in_one_go)
     assert torch.equal(run(), whole)
 

@@ -24,7 +24,7 @@ def server(folder: str) -> None:
 def client(folder: str, address: str) -> None:
     """Sends messages for ever; prints a line for each answer."""
     from dpaudit_mitigations.transport.certificates import load_identity
-    from dpaudit_mitigations.transport.client import call
+    from dpaudit_mitigations.transport.connection import call
 
     def endless():
         while True:

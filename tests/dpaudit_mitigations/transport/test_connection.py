@@ -24,10 +24,8 @@ import pytest
 from dpaudit.errors import CheatingError, MessageError, PeerError, ProtocolError, UsageError
 from dpaudit_mitigations.transport import certificates as certificates_module
 from dpaudit_mitigations.transport.certificates import dns_name, load_identity, make_authority
-from dpaudit_mitigations.transport.client import _Sending, ask, call
-from dpaudit_mitigations.transport.logs import clean, logger
+from dpaudit_mitigations.transport.connection import _Sending, ask, call, clean, grpc, logger
 from dpaudit_mitigations.transport.server import Limits, serve
-from dpaudit_mitigations.transport.wire import grpc
 
 CHILD = Path(__file__).with_name("child.py")
 
@@ -172,13 +170,14 @@ def test_a_server_that_is_an_impostor(party, start, talk):
 
 def test_an_expired_certificate_is_refused_by_the_other_side(tmp_path, monkeypatch):
     """An authority of ten days ago; only answer's certificate from it has expired since."""
-    build = certificates_module._certificate
+    build = certificates_module._Authority.party
 
-    def answer_is_old(name, hosts, public, signing, issuer, start, end):
+    def answer_is_old(authority, name, hosts, public):
         days = datetime.timedelta(days=2 if name == "answer" else 0)
-        return build(name, hosts, public, signing, issuer, start, end - days)
+        older = dataclasses.replace(authority, end=authority.end - days)
+        return build(older, name, hosts, public)
 
-    monkeypatch.setattr(certificates_module, "_certificate", answer_is_old)
+    monkeypatch.setattr(certificates_module._Authority, "party", answer_is_old)
     monkeypatch.setattr(certificates_module, "_BACKDATED", datetime.timedelta(days=10))
     make_authority(tmp_path / "c", ["answer", "noise", "alice"], days=1)
     noise, alice = load_identity(tmp_path / "c/noise"), load_identity(tmp_path / "c/alice")

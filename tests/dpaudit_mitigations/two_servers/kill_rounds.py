@@ -31,15 +31,13 @@ from pathlib import Path
 import numpy as np
 
 from dpaudit.randomness import KeyedStream
+from dpaudit_mitigations import commands
 from dpaudit_mitigations.transport import journal as journals
 from dpaudit_mitigations.transport.certificates import make_authority
 from dpaudit_mitigations.two_servers import (
+    agreement,
     answer_side,
-    commands,
-    lattice,
     noise_side,
-    publication,
-    seeds,
 )
 
 DIM, CHUNK, SIGMA, BOUND = 300, 150, 2.0, 1000.0
@@ -140,11 +138,11 @@ def watch(trace, kill_at):
     answer_side.vector_frames, os.link = traced_frames, traced_link
     for owner, names in (
         (journals.Journal, ["advance"]),
-        (publication.Publications, ["draft", "publish", "discard"]),
-        (publication.Draft, ["write", "finish"]),
+        (journals, ["write_all"]),
+        (noise_side.Publications, ["draft", "publish", "discard"]),
         (os, ["link", "fsync"]),
         (noise_side.VectorReader, ["take"]),
-        (seeds.Seeds, ["make", "erase"]),
+        (answer_side.Seeds, ["make", "erase"]),
     ):
         for name in names:
             around(owner, name)
@@ -334,10 +332,10 @@ def main():
     parser.add_argument("--forget", choices=["answer", "noise", "seed"])
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    for module in (lattice, answer_side, noise_side):
+    for module in (agreement, answer_side, noise_side):
         module.CHUNK = CHUNK  # several frames for a short vector
     if options.forget == "seed":
-        seeds.Seeds.read = lambda self, name: KeyedStream.fresh()
+        answer_side.Seeds.read = lambda self, name: KeyedStream.fresh()
     warm_up()
     began, found = time.monotonic(), {}
     # SIGKILL loses nothing there, and fsync is quick
@@ -368,11 +366,9 @@ def main():
 
 def warm_up():
     """Compile and import what the children need, without a thread or a connection."""
-    import dpaudit_mitigations.transport.logs
-    import dpaudit_mitigations.transport.server  # noqa: F401
 
-    draw = lattice.secure_draw(
-        sigma=SIGMA, step=lattice.granularity(BOUND, sigma=SIGMA), stream=KeyedStream.fresh()
+    draw = agreement.secure_draw(
+        sigma=SIGMA, step=agreement.granularity(BOUND, sigma=SIGMA), stream=KeyedStream.fresh()
     )
     out = np.empty(4, np.int32)
     answer_side.add_query(draw(0, 4), np.zeros(4, np.float32), 1.0, out)

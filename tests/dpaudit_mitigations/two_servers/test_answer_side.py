@@ -11,14 +11,20 @@ from dpaudit.errors import MessageError, PeerError, UsageError
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.codec import pack
 from dpaudit_mitigations.transport.certificates import load_identity, make_authority
-from dpaudit_mitigations.transport.logs import Log
+from dpaudit_mitigations.transport.connection import Log
 from dpaudit_mitigations.transport.server import serve
+from dpaudit_mitigations.two_servers.agreement import (
+    PUBLISH,
+    TERMS,
+    PublicationReceipt,
+    ReleaseTerms,
+    add_query,
+    draw_of,
+    granularity,
+    named_source,
+)
 from dpaudit_mitigations.two_servers.answer_side import AnswerSide, Contact, Question, Seeds
-from dpaudit_mitigations.two_servers.lattice import granularity
-from dpaudit_mitigations.two_servers.named_noise import draw_of, named_source
 from dpaudit_mitigations.two_servers.noise_side import NoiseSide
-from dpaudit_mitigations.two_servers.sums import add_query
-from dpaudit_mitigations.two_servers.words import PUBLISH, TERMS, PublicationReceipt, ReleaseTerms
 
 TERMS_HERE = ReleaseTerms(dim=6, bound=1000.0, sigma=2.0)
 VALUES = np.array([1.5, -2.25, 314.15927, 0.0, 7.0, -960.0])

@@ -21,8 +21,7 @@ from dpaudit.stats import clopper_pearson
 from dpaudit.vectors.exact_integers import draw_integers
 from dpaudit.vectors.exact_law import IntegerLaw
 from dpaudit.vectors.lattice import lattice_step
-from dpaudit_mitigations.two_servers.key_holder import key_holder_epsilon
-from dpaudit_mitigations.two_servers.mitigation import TwoServers
+from dpaudit_mitigations.two_servers.mitigation import TwoServers, key_holder_epsilon
 from dpaudit_mitigations.two_servers.rehearsal import rehearse
 
 

@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from dpaudit_mitigations.verifiable_counts import verifier
-from dpaudit_mitigations.verifiable_counts.commitments import open_counts
+from dpaudit_mitigations.verifiable_counts.group import open_counts
 from dpaudit_mitigations.verifiable_counts.messages import Response
-from dpaudit_mitigations.verifiable_counts.prover import Prover
+from dpaudit_mitigations.verifiable_counts.parties import Prover, Verifier, check_session
 from dpaudit_mitigations.verifiable_counts.terms import CountTerms
-from dpaudit_mitigations.verifiable_counts.verifier import Verifier
 
 
 @dataclass
@@ -34,7 +32,7 @@ class Play:
 
     def check(self, response: Response | bytes) -> list[int]:
         data = response if isinstance(response, bytes) else response.encode(self.terms)
-        return verifier.check_session(
+        return check_session(
             self.terms, self.first, self.second, data, stream=self.stream.child("again")
         )
 
@@ -47,9 +45,11 @@ def play():
             terms, open_counts(counts, stream=stream.child("counts")), stream=stream.child("prover")
         )
         judge = Verifier(terms, stream=stream.child("verifier"))
-        first = prover.commit()
-        second = judge.challenge(first)
-        third = prover.respond(second)
-        return Play(terms, first, second, third, judge.check(third), stream, prover, judge)
+        first = prover.step(None)
+        second = judge.step(first)
+        third = prover.step(second)
+        assert judge.step(third) is None
+        assert judge.done
+        return Play(terms, first, second, third, judge.released, stream, prover, judge)
 
     return run

@@ -24,8 +24,6 @@ from dpaudit_mitigations.verifiable_counts.bit_proofs import (
     vanishing_at,
     weights_of,
 )
-from dpaudit_mitigations.verifiable_counts.challenges import Challenges, session_challenges
-from dpaudit_mitigations.verifiable_counts.commitments import column_bases, commit, commit_rows
 from dpaudit_mitigations.verifiable_counts.group import (
     BLINDING_BASE,
     IDENTITY,
@@ -34,6 +32,9 @@ from dpaudit_mitigations.verifiable_counts.group import (
     Relation,
     add,
     blinding_multiple,
+    column_bases,
+    commit,
+    commit_rows,
     decode_point,
     decode_scalar,
     encode_scalar,
@@ -43,6 +44,7 @@ from dpaudit_mitigations.verifiable_counts.group import (
     random_scalars,
     sum_of_multiples,
 )
+from dpaudit_mitigations.verifiable_counts.terms import Challenges, session_challenges
 
 K, M = 5, 8
 

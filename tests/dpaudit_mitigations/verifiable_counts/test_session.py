@@ -16,11 +16,8 @@ from dpaudit.accounting.mechanisms import binomial_coins, binomial_epsilon
 from dpaudit.errors import CheatingError, MessageError, UsageError
 from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise.gaussian import Gaussian
-from dpaudit_mitigations.verifiable_counts import client_records
-from dpaudit_mitigations.verifiable_counts import prover as prover_module
+from dpaudit_mitigations.verifiable_counts import client_records, parties
 from dpaudit_mitigations.verifiable_counts import terms as terms_module
-from dpaudit_mitigations.verifiable_counts import verifier as verifier_module
-from dpaudit_mitigations.verifiable_counts.challenges import Challenges
 from dpaudit_mitigations.verifiable_counts.client_records import (
     add_commitments,
     add_openings,
@@ -30,12 +27,14 @@ from dpaudit_mitigations.verifiable_counts.client_records import (
     make_record,
     prove_bit,
 )
-from dpaudit_mitigations.verifiable_counts.commitments import Opening, commit, open_counts
 from dpaudit_mitigations.verifiable_counts.group import (
     L,
+    Opening,
+    commit,
     decode_scalars,
     encode_scalar,
     encode_scalars,
+    open_counts,
     random_scalars,
 )
 from dpaudit_mitigations.verifiable_counts.messages import (
@@ -47,9 +46,13 @@ from dpaudit_mitigations.verifiable_counts.messages import (
     wire_bytes,
 )
 from dpaudit_mitigations.verifiable_counts.mitigation import VerifiableCounts, draw_heads
-from dpaudit_mitigations.verifiable_counts.prover import Prover
-from dpaudit_mitigations.verifiable_counts.terms import MOST_BINS, MOST_COINS, CountTerms
-from dpaudit_mitigations.verifiable_counts.verifier import Verifier
+from dpaudit_mitigations.verifiable_counts.parties import Prover, Verifier
+from dpaudit_mitigations.verifiable_counts.terms import (
+    MOST_BINS,
+    MOST_COINS,
+    Challenges,
+    CountTerms,
+)
 
 
 @pytest.mark.parametrize(("bins", "coins"), [(1, 2), (3, 10), (1, 332), (70, 12), (2, 1000)])
@@ -97,8 +100,8 @@ def test_one_stream_used_twice(play, stream):
             terms, open_counts([0], stream=stream.child("counts")), stream=stream.child("prover")
         )
         judge = Verifier(terms, stream=stream.child("verifier", number))
-        firsts.append(prover.commit())
-        thirds.append(Response.decode(prover.respond(judge.challenge(firsts[-1])), terms))
+        firsts.append(prover.step(None))
+        thirds.append(Response.decode(prover.step(judge.step(firsts[-1])), terms))
     assert firsts[0] == firsts[1]
     assert thirds[0].proofs[0].row_mask != thirds[1].proofs[0].row_mask
     assert thirds[0].sums[0] != thirds[1].sums[0]
@@ -106,7 +109,7 @@ def test_one_stream_used_twice(play, stream):
     for other, count in ((CountTerms(bytes([1] * 32), 1, 8), 0), (terms, 1)):
         openings = open_counts([count], stream=stream.child("counts"))
         prover = Prover(other, openings, stream=stream.child("prover"))
-        assert Commitments.decode(prover.commit(), other).rows != rows
+        assert Commitments.decode(prover.step(None), other).rows != rows
 
 
 def test_only_what_was_accepted_is_signed(play, stream):
@@ -120,7 +123,7 @@ def test_only_what_was_accepted_is_signed(play, stream):
         with pytest.raises(CheatingError, match="signed"):
             check_signature(session.verifier.sign(key), session.terms, **changed, verifier=public)
     judge = Verifier(session.terms, stream=stream.child("verifier"))
-    judge.challenge(session.first)
+    judge.step(session.first)
     for each in (Verifier(session.terms), judge):
         with pytest.raises(MessageError, match="once, in order"):
             each.sign(key)
@@ -129,32 +132,32 @@ def test_only_what_was_accepted_is_signed(play, stream):
 def test_each_step_once_and_in_order(play, stream):
     session = play([1], coins=4, stream=stream)
     for call in (
-        session.prover.commit,
-        lambda: session.prover.respond(session.second),
-        lambda: session.verifier.challenge(session.first),
-        lambda: session.verifier.check(session.third),
+        lambda: session.prover.step(None),
+        lambda: session.prover.step(session.second),
+        lambda: session.verifier.step(session.first),
+        lambda: session.verifier.step(session.third),
     ):
         with pytest.raises(MessageError, match="once, in order"):
             call()
     fresh = Verifier(session.terms, stream=stream)
-    with pytest.raises(MessageError, match="once, in order"):
-        fresh.check(session.third)
+    with pytest.raises(MessageError, match="message 1"):
+        fresh.step(session.third)
     early = Prover(session.terms, open_counts([1], stream=stream), stream=stream)
     with pytest.raises(MessageError, match="once, in order"):
-        early.respond(session.second)
+        early.step(session.second)
 
 
 def test_a_bad_challenge_costs_the_prover_nothing(play, stream):
     terms = CountTerms.fresh(bins=1, coins=4, stream=stream)
     prover = Prover(terms, open_counts([1], stream=stream.child(1)), stream=stream.child(2))
-    first = prover.commit()
+    first = prover.step(None)
     judge = Verifier(terms, stream=stream.child(3))
-    second = judge.challenge(first)
+    second = judge.step(first)
     other = CountTerms.fresh(bins=1, coins=4, stream=stream)
     for bad in (b"", second[:-1], second + b"\0", encode_seed(bytes(32), other), first):
         with pytest.raises(MessageError):
-            prover.respond(bad)
-    judge.check(prover.respond(second))
+            prover.step(bad)
+    judge.step(prover.step(second))
 
 
 def test_replays_are_refused(play, stream):
@@ -169,9 +172,9 @@ def test_replays_are_refused(play, stream):
             one.check(response)
     # the same session id, other coins
     judge = Verifier(one.terms, stream=stream.child("another verifier"))
-    judge.challenge(one.first)
+    judge.step(one.first)
     with pytest.raises(CheatingError):
-        judge.check(one.third)
+        judge.step(one.third)
 
 
 def test_a_proof_moved_to_another_block(play, stream, monkeypatch):
@@ -193,16 +196,16 @@ def test_swapped_commitments_and_counts(play, stream):
         other[i], other[j] = other[j], other[i]
         first = Commitments(other[:2], other[2:]).encode(session.terms)
         with pytest.raises(CheatingError):
-            verifier_module.check_session(session.terms, first, *rest, stream=again)
+            parties.check_session(session.terms, first, *rest, stream=again)
 
 
 def test_expected_counts(play, stream):
     session = play([5, 6], coins=8, stream=stream)
     counts = Commitments.decode(session.first, session.terms).counts
     judge = partial(Verifier, session.terms, stream=stream)
-    judge(counts=counts).challenge(session.first)
+    judge(counts=counts).step(session.first)
     with pytest.raises(CheatingError, match="clients"):
-        judge(counts=[counts[0], commit(6, 1)]).challenge(session.first)
+        judge(counts=[counts[0], commit(6, 1)]).step(session.first)
     with pytest.raises(UsageError, match="counts"):
         judge(counts=counts[:1])
 
@@ -211,12 +214,12 @@ def test_a_refusal_is_final(play, stream):
     """After a bad message the verifier takes no other: nobody may try until something passes."""
     session = play([1], coins=4, stream=stream)
     judge, key = Verifier(session.terms, stream=stream.child("verifier")), Ed25519PrivateKey
-    judge.challenge(session.first)
+    judge.step(session.first)
     wrong = replace(session.response, released=[session.released[0] + 1])
     with pytest.raises(CheatingError):
-        judge.check(wrong.encode(session.terms))
+        judge.step(wrong.encode(session.terms))
     with pytest.raises(MessageError, match="refused"):
-        judge.check(session.third)
+        judge.step(session.third)
     with pytest.raises(MessageError, match="once, in order"):
         judge.sign(key.generate())
 
@@ -229,7 +232,7 @@ def test_truncated_and_lengthened_messages(which, play, stream):
     for data in (b"", own[:-1], own + b"\0", sent[which - 1], bytes(len(own))):
         changed = [*sent[:which], data, *sent[which + 1 :]]
         with pytest.raises(MessageError, match="message"):
-            verifier_module.check_session(session.terms, *changed, stream=again)
+            parties.check_session(session.terms, *changed, stream=again)
 
 
 def test_without_a_stream_nothing_repeats(stream):
@@ -237,9 +240,9 @@ def test_without_a_stream_nothing_repeats(stream):
     seen, terms = set(), CountTerms(bytes(32), 1, 400)
     for _ in range(3):
         prover, judge = Prover(terms, open_counts([0], stream=stream)), Verifier(terms)
-        first = prover.commit()
-        second = judge.challenge(first)
-        judge.check(prover.respond(second))
+        first = prover.step(None)
+        second = judge.step(first)
+        judge.step(prover.step(second))
         seen |= {first, second, open_counts([5])[0].commitment}
         seen.add(make_record(0, terms, client=b"a")[0])
     assert len(seen) == 12
@@ -262,31 +265,31 @@ def test_terms_out_of_range(session, bins, coins, says):
 class WaitingProver(Prover):
     """LAB SPECIMEN: takes its bits after it has seen the coins, so that every flip shows a head."""
 
-    def respond(self, challenge):
+    def _respond(self, challenge):
         public = public_coins(self._terms, commitments=self._commitments, challenge=challenge)
         self._bits = self._terms.in_rows(1 - public, rest=0)
-        return super().respond(challenge)
+        return super()._respond(challenge)
 
 
 class BiasedProver(Prover):
     """LAB SPECIMEN: adds 3 to what it releases."""
 
-    def respond(self, challenge):
-        response = Response.decode(super().respond(challenge), self._terms)
+    def _respond(self, challenge):
+        response = Response.decode(super()._respond(challenge), self._terms)
         return replace(response, released=[y + 3 for y in response.released]).encode(self._terms)
 
 
 class NoiselessProver(Prover):
     """LAB SPECIMEN: takes the noise off again by opening another count than it committed to."""
 
-    def respond(self, challenge):
+    def _respond(self, challenge):
         public = public_coins(self._terms, commitments=self._commitments, challenge=challenge)
         bits = self._bits.reshape(self._terms.bins, -1)[:, : self._terms.coins]
         noise = (bits ^ public).sum(1, dtype=int) - self._terms.coins // 2
         self._openings = [
             replace(o, value=o.value - int(z)) for o, z in zip(self._openings, noise, strict=True)
         ]
-        return super().respond(challenge)
+        return super()._respond(challenge)
 
 
 @pytest.mark.parametrize("cheat", [WaitingProver, BiasedProver, NoiselessProver])
@@ -344,8 +347,7 @@ def constant_coins(terms, *, commitments, challenge):
 def test_one_honest_party_makes_the_noise_binomial(dishonest, play, stream, monkeypatch):
     """Bits all 0 with honest coins, coins all 1 with honest bits: 800 draws. Both: no noise."""
     if dishonest in {"verifier", "both"}:
-        monkeypatch.setattr(prover_module, "public_coins", constant_coins)
-        monkeypatch.setattr(verifier_module, "public_coins", constant_coins)
+        monkeypatch.setattr(parties, "public_coins", constant_coins)
     prover = ZeroProver if dishonest in {"prover", "both"} else Prover
     noise = noise_of(play, stream.child(dishonest), 4 if dishonest == "both" else 20, prover)
     if dishonest == "both":
@@ -391,8 +393,8 @@ def test_clients_to_release(stream):
     assert [o.commitment for o in added] == counts
     prover = Prover(terms, added, stream=stream.child("prover"))
     judge = Verifier(terms, stream=stream.child("verifier"), counts=counts)
-    released = judge.check(prover.respond(judge.challenge(prover.commit())))
-    assert all(abs(y - n) <= 2 for y, n in zip(released, [2, 0, 3], strict=True))
+    assert judge.step(prover.step(judge.step(prover.step(None)))) is None
+    assert all(abs(y - n) <= 2 for y, n in zip(judge.released, [2, 0, 3], strict=True))
 
 
 def test_a_prover_that_drops_or_invents_a_client(stream):
@@ -402,7 +404,7 @@ def test_a_prover_that_drops_or_invents_a_client(stream):
     for wrong in (openings[1:], [*openings, invented]):
         prover = Prover(terms, add_openings(wrong), stream=stream.child("prover"))
         with pytest.raises(CheatingError, match="clients"):
-            Verifier(terms, stream=stream, counts=counts).challenge(prover.commit())
+            Verifier(terms, stream=stream, counts=counts).step(prover.step(None))
 
 
 def test_a_client_that_lies_to_the_prover(stream):

@@ -10,17 +10,17 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpaudit.accounting.mechanisms import binomial_epsilon
 from dpaudit.errors import UsageError
-from dpaudit_mitigations.verifiable_counts.commitments import open_counts
 from dpaudit_mitigations.verifiable_counts.group import (
     BLINDING_BASE,
     L,
     encode_scalar,
     multiple,
+    open_counts,
     random_scalar,
 )
 from dpaudit_mitigations.verifiable_counts.messages import encode_seed, public_coins, sign_session
 from dpaudit_mitigations.verifiable_counts.mitigation import run_session
-from dpaudit_mitigations.verifiable_counts.prover import Prover
+from dpaudit_mitigations.verifiable_counts.parties import Prover
 from dpaudit_mitigations.verifiable_counts.terms import CountTerms
 from dpaudit_mitigations.verifiable_counts.transcript import Transcript, verify
 
@@ -51,14 +51,14 @@ def test_a_prover_that_plays_its_own_verifier(sessions, stream, tmp_path):
     """It draws "the verifier's" coins until the noise is 8 (2.5σ), but it lacks the key."""
     terms = CountTerms.fresh(bins=1, coins=40, stream=stream)
     prover = Prover(terms, open_counts([100], stream=stream), stream=stream.child("prover"))
-    first = prover.commit()
+    first = prover.step(None)
     bits = prover._bits.reshape(1, -1)[:, :40]
     for number in range(10_000):
         second = encode_seed(number.to_bytes(32, "little"), terms)
         if (bits ^ public_coins(terms, commitments=first, challenge=second)).sum() == 28:
             break
     alone = Transcript(
-        terms, first, second, prover.respond(second), verifier=bytes(32), signature=bytes(64)
+        terms, first, second, prover.step(second), verifier=bytes(32), signature=bytes(64)
     )
     genuine, path = sessions[0].transcript, tmp_path / "t.json"
     path.write_bytes(alone.encode())
