@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from dpaudit.audit.options import AuditOptions, MechanismOptions, PrivacyClaim
+from dpaudit.audit.claims import PrivacyClaim
+from dpaudit.audit.options import AuditOptions, MechanismOptions
 from dpaudit.audit.result import AuditResult, MechanismResult
 from dpaudit.provenance import collect, identified
 from dpaudit.samplers.identity import NOTHING, Identity

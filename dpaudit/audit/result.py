@@ -24,10 +24,15 @@ from dpaudit.types import (
     smallest_p,
 )
 
-__all__ = ["AuditResult", "MechanismResult", "StatedClaim", "without_secrets"]
+__all__ = ["AuditResult", "MechanismResult", "StatedClaim", "at_least", "without_secrets"]
 
 _RECOVERED = "w"  # in the details of a test: a unit vector that reads the noise
 R = TypeVar("R", "AuditResult", "MechanismResult")
+
+
+def at_least(low: float, alpha: float, method: str) -> Interval:
+    """The interval of a lower bound shown with confidence 1 − ``alpha``."""
+    return Interval(low=low, high=math.inf, confidence=1 - alpha, method=method)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """The ε audit of whole mechanisms: lower bounds for ε, δ and μ from releases or from one run."""
 
+from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.epsilon.one_run_audits import audit_scores
 from dpaudit.audit.epsilon.run import (
     audit_datasets,
@@ -7,7 +8,7 @@ from dpaudit.audit.epsilon.run import (
     parse_neighbours,
     run_mechanism_audit,
 )
-from dpaudit.audit.options import MechanismOptions, PrivacyClaim
+from dpaudit.audit.options import MechanismOptions
 
 __all__ = [
     "MechanismOptions",

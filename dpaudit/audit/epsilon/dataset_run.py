@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.epsilon.any_release import EncodedReleases
 from dpaudit.audit.epsilon.datasets import described, json_text, records_of
 from dpaudit.audit.epsilon.neighbour_search import Beginning, Found, search
 from dpaudit.audit.epsilon.pair import audit_pair
 from dpaudit.audit.epsilon.question import Question
-from dpaudit.audit.options import MechanismOptions, PrivacyClaim, Progress
+from dpaudit.audit.options import MechanismOptions, Progress
 from dpaudit.audit.result import MechanismResult
 from dpaudit.errors import UsageError
 from dpaudit.protocols import DatasetMechanism

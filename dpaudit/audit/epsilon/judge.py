@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit import registry
+from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.epsilon.bounds import Band, band, epsilon_bounds, hockey_stick_p, least_level
 from dpaudit.audit.epsilon.events import (
     Event,
@@ -22,9 +23,7 @@ from dpaudit.audit.epsilon.events import (
 )
 from dpaudit.audit.epsilon.learned_scores import learned_scores
 from dpaudit.audit.epsilon.shares import divided, possible_shares
-from dpaudit.audit.epsilon.verdict import at_least
-from dpaudit.audit.options import PrivacyClaim
-from dpaudit.audit.result import StatedClaim
+from dpaudit.audit.result import StatedClaim, at_least
 from dpaudit.harms import attack_topic
 from dpaudit.stats import rounded_down
 from dpaudit.types import Reference, TestResult
@@ -199,7 +198,7 @@ def judge(learned: Learned, y0: Array, y1: Array, *, claim: PrivacyClaim, alpha:
         return nested.band(counts[0], len(y0), counts[1], len(y1), alpha=level)
 
     found = at(CURVE_SHARE * alpha)
-    p = least_level(lambda level: _contradicted(at(level), claim))
+    p = least_level(lambda level: claim.contradicted(at(level)))
     tests.append(_curve_test(nested, found, claim, alpha, p))
     deltas = sorted({*_DELTAS.tolist(), claim.delta})
     curve = tuple(zip(deltas, found.epsilons(deltas).tolist(), strict=True))
@@ -235,7 +234,7 @@ def _event_test(
     if claim.stated is None:
         p = hockey_stick_p(inside, outside, draws=draws, epsilon=claim.epsilon, delta=claim.delta)
     else:
-        p = least_level(lambda level: _contradicted(at(level), claim))
+        p = least_level(lambda level: claim.contradicted(at(level)))
     adjusted = min(1.0, p / share)
     told = "" if claim.stated is None else f"; {claim.stated.shown([alone])[1]}"
     harm, topic = _kind(kind)
@@ -289,13 +288,6 @@ _LOOKS_AT = {
     "low bits": "which bits of a float a release uses",
     "learned score": "what a classifier learned to tell the neighbours apart by",
 }
-
-
-def _contradicted(found: Band, claim: PrivacyClaim) -> bool:
-    if claim.stated is not None:
-        return claim.stated.contradicted(found)
-    mu = claim.mu is not None and found.mu() > claim.mu
-    return mu or found.epsilon(claim.delta) > claim.epsilon
 
 
 def _curve_test(

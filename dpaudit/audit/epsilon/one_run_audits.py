@@ -10,17 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.epsilon.canary_scores import read_scores
 from dpaudit.audit.epsilon.one_run import FEWEST, Guesses, OneRun, Ranked, Trial, trials
 from dpaudit.audit.epsilon.one_run_claims import Made, judged
 from dpaudit.audit.epsilon.releases import ASSUMPTION_LEVEL
-from dpaudit.audit.epsilon.verdict import (
-    at_least,
-    one_run_blind_spots,
-    verdict_of,
-)
-from dpaudit.audit.options import PrivacyClaim
-from dpaudit.audit.result import MechanismResult
+from dpaudit.audit.epsilon.verdict import one_run_blind_spots, verdict_of
+from dpaudit.audit.result import MechanismResult, at_least
 from dpaudit.errors import UsageError
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 
+from dpaudit.audit.claims import DeltaCurve, PrivacyClaim, StatedClaim, Steps
 from dpaudit.audit.epsilon.one_run import (
     Inverse,
     OneRun,
@@ -16,10 +17,8 @@ from dpaudit.audit.epsilon.one_run import (
     tradeoff_of_mu,
     tradeoff_of_profile,
 )
-from dpaudit.audit.epsilon.verdict import at_least
-from dpaudit.audit.options import PrivacyClaim
 from dpaudit.audit.result import StatedClaim as Shown
-from dpaudit.audit.stated_claims import DeltaCurve, StatedClaim, Steps
+from dpaudit.audit.result import at_least
 from dpaudit.stats import rounded_down
 from dpaudit.types import TestResult
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.epsilon.any_release import EncodedReleases
 from dpaudit.audit.epsilon.attacks import (
     NamedAttack,
@@ -21,15 +22,14 @@ from dpaudit.audit.epsilon.attacks import (
 from dpaudit.audit.epsilon.judge import Aim, Judged, judge, learn
 from dpaudit.audit.epsilon.releases import Array, Releases, dependence, draw_releases
 from dpaudit.audit.epsilon.verdict import (
-    at_least,
     low_bits_advice,
     misfit_advice,
     shape_advice,
     two_neighbour_blind_spots,
     verdict_of,
 )
-from dpaudit.audit.options import MechanismOptions, PrivacyClaim, Progress
-from dpaudit.audit.result import MechanismResult, StatedClaim
+from dpaudit.audit.options import MechanismOptions, Progress
+from dpaudit.audit.result import MechanismResult, StatedClaim, at_least
 from dpaudit.audit.time_limit import TimeLimit
 from dpaudit.errors import SamplerError, UsageError
 from dpaudit.protocols import LearningAttack, OpenMechanism, SupportAttack

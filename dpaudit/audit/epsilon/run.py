@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit import registry
+from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.epsilon.attacks import Attack, NamedAttack, named_attack, own_attack
 from dpaudit.audit.epsilon.dataset_run import audit_question, on_datasets
 from dpaudit.audit.epsilon.kept_pair import UNWRITTEN
@@ -26,7 +27,6 @@ from dpaudit.audit.options import (
     ClaimOptions,
     DataOptions,
     MechanismOptions,
-    PrivacyClaim,
     Progress,
     refuse_pure_gaussian,
 )
@@ -104,7 +104,7 @@ def audit_mechanism(
     With ``calls`` above 1 the callable, called without arguments, makes a session, which is a
     function of the value: a release is what so many calls of a fresh session release, which may
     share what they keep, and the claim is that of one call
-    (:meth:`~dpaudit.audit.options.PrivacyClaim.repeated`), or with ``together`` that of all. With
+    (:meth:`~dpaudit.audit.claims.PrivacyClaim.repeated`), or with ``together`` that of all. With
     ``sessions`` above 1 it makes what they share, and calling that opens a session: they are called
     in turn, ``calls`` times each. An ``adversary``, a function of the answers so far
     (``MODULE:FUNCTION`` for ``python:``), chooses each next input: a session then is a function of

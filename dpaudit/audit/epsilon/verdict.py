@@ -11,14 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.epsilon.bounds import band, epsilon_bounds
-from dpaudit.audit.options import PrivacyClaim
 from dpaudit.stats import rounded_down
-from dpaudit.types import BlindSpot, Interval, TestResult, Verdict
+from dpaudit.types import BlindSpot, TestResult, Verdict
 
 __all__ = [
     "CEILING",
-    "at_least",
     "low_bits_advice",
     "misfit_advice",
     "one_run_blind_spots",
@@ -32,11 +31,6 @@ CEILING = "how large ε really is"
 
 _never = partial(BlindSpot, size=None, unit="")  # at no sample size
 _CLEARLY_MORE = 0.5
-
-
-def at_least(low: float, alpha: float, method: str) -> Interval:
-    """The interval of a lower bound shown with confidence 1 − ``alpha``."""
-    return Interval(low=low, high=math.inf, confidence=1 - alpha, method=method)
 
 
 def verdict_of(tests: tuple[TestResult, ...], late: str) -> tuple[Verdict, str]:

@@ -7,10 +7,10 @@ import time
 import numpy as np
 import numpy.typing as npt
 
+from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.epsilon.judge import Aim, judge, learn
-from dpaudit.audit.epsilon.verdict import at_least, two_neighbour_blind_spots, verdict_of
-from dpaudit.audit.options import PrivacyClaim
-from dpaudit.audit.result import MechanismResult
+from dpaudit.audit.epsilon.verdict import two_neighbour_blind_spots, verdict_of
+from dpaudit.audit.result import MechanismResult, at_least
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
 

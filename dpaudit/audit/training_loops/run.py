@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.epsilon.one_run import Ranked, trials
 from dpaudit.audit.epsilon.one_run_audits import Coins, result_of
 from dpaudit.audit.epsilon.verdict import CEILING
-from dpaudit.audit.options import ClaimOptions, PrivacyClaim, Progress, TrainingOptions
+from dpaudit.audit.options import ClaimOptions, Progress, TrainingOptions
 from dpaudit.audit.result import MechanismResult
 from dpaudit.audit.training_loops import records
 from dpaudit.audit.training_loops.one_canary import FEWEST_RUNS, result_of_runs

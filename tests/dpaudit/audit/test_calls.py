@@ -9,8 +9,8 @@ import pytest
 from command_line import here as dpaudit
 
 from dpaudit import audit_datasets, audit_mechanism
-from dpaudit.audit.options import PrivacyClaim
-from dpaudit.audit.stated_claims import composed
+from dpaudit.audit.claims import PrivacyClaim
+from dpaudit.audit.claims.tables import composed_pair
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.samplers.functions import sessions
 
@@ -31,7 +31,7 @@ def hockey_stick(epsilon, each, delta, calls):
 @pytest.mark.parametrize("calls", [2, 3, 5])
 @pytest.mark.parametrize(("each", "delta"), [(0.7, 0.0), (0.4, 0.01)])
 def test_a_curve_of_calls_is_that_of_the_worst_mechanism_at_its_corners(calls, each, delta):
-    curve = composed(None, each, delta, None, calls=calls)
+    curve = composed_pair(each, delta, calls=calls)
     assert [e for e, _ in curve.pairs][-1] == calls * each
     assert len(curve.pairs) == calls // 2 + 1 + calls % 2  # ε = 0 too
     for epsilon, found in curve.pairs:
@@ -48,6 +48,7 @@ def test_the_other_claims_add_up():
     assert four.stated.mu == 1.0
     assert four.epsilon == pytest.approx(PrivacyClaim.of(None, mu=1.0).epsilon)
     assert (four.of_each, four.mu) == ("0.5-GDP", None)
+    assert PrivacyClaim.stated_by(four.options).mu == 1.0
     assert PrivacyClaim.of(0.0, 0.1).repeated(2).stated.pairs == ((0.0, pytest.approx(0.19)),)
     once = PrivacyClaim.of(1.0)
     assert once.repeated(1) is once

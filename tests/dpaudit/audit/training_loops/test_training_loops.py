@@ -5,7 +5,7 @@ import pytest
 import scipy.stats
 
 import dpaudit
-from dpaudit.audit.options import PrivacyClaim
+from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.training_loops.loader import audit_loader
 from dpaudit.audit.training_loops.one_canary import result_of_runs
 from dpaudit.audit.training_loops.records import joined, record, taken

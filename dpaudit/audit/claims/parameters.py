@@ -1,17 +1,18 @@
-"""Claims of one parameter: ρ-zCDP, Rényi DP at one order, and μ-GDP."""
+"""Claims of one parameter: ρ-zCDP, Rényi DP at one order, μ-GDP, and the steps of DP-SGD."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 
 from dpaudit.accounting import gaussian_delta, gaussian_epsilon
-from dpaudit.audit.implied_pairs import Profile, of_renyi
-from dpaudit.audit.stated_claims.claim import number_text
+from dpaudit.accounting.dpsgd import DpSgd
+from dpaudit.audit.claims.implied import Profile, of_renyi
+from dpaudit.audit.claims.tables import number_text
 from dpaudit.errors import UsageError
 from dpaudit.results.text import one_line
 from dpaudit.stats import rounded_down
@@ -19,11 +20,20 @@ from dpaudit.stats import rounded_down
 if TYPE_CHECKING:
     from dpaudit.audit.epsilon.bounds import Band
 
-__all__ = ["Gaussian", "Renyi", "ZeroConcentrated", "delta_of_renyi", "epsilon_of_renyi"]
+__all__ = [
+    "Gaussian",
+    "Renyi",
+    "Steps",
+    "ZeroConcentrated",
+    "delta_of_renyi",
+    "epsilon_of_renyi",
+]
 
 _LARGEST_ORDER = 1e6
 _ORDERS = 1 + np.geomspace(1e-3, 1e4, 71)
 _FEW_ORDERS = 1 + np.geomspace(1e-2, 1e3, 26)
+_REACH = 8.0
+_NEAR = 1.02
 
 
 def delta_of_renyi(epsilon: float, *, order: float, divergence: float) -> float:
@@ -46,13 +56,37 @@ def epsilon_of_renyi(delta: float, *, order: float, divergence: float) -> float:
     return max(0.0, divergence + math.log1p(-1 / order) + spent / (order - 1))
 
 
+class _Parameter(Protocol):
+    """A claim that is refuted where a band shows more of its parameter."""
+
+    __slots__ = ()
+
+    @property
+    def unit(self) -> str: ...
+
+    @property
+    def value(self) -> float: ...
+
+    def least(self, band: Band) -> float:
+        """The lower bound for the parameter that a band shows."""
+
+    def contradicted(self, band: Band) -> bool:
+        return self.least(band) > self.value
+
+    def shown(self, bands: Sequence[Band]) -> tuple[float, str]:
+        bound = max(map(self.least, bands))
+        return bound, f"{self.unit} ≥ {rounded_down(bound)}"
+
+
 @dataclass(frozen=True, slots=True)
-class ZeroConcentrated:
+class ZeroConcentrated(_Parameter):
     """ρ-zCDP: D_α(P‖Q) ≤ ρ·α for every order α > 1 (Bun and Steinke 2016, Definition 1.1).
 
     Raises:
         UsageError: ρ is negative or infinite.
     """
+
+    unit: ClassVar[str] = "ρ"
 
     rho: float
 
@@ -62,22 +96,14 @@ class ZeroConcentrated:
 
     @property
     def text(self) -> str:
-        """``0.5-zCDP``."""
         return f"{self.rho:.6g}-zCDP"
 
     @property
     def options(self) -> dict[str, Any]:
-        """``--claim-rho``."""
         return {"rho": self.rho}
 
     @property
-    def unit(self) -> str:
-        """ρ."""
-        return "ρ"
-
-    @property
     def value(self) -> float:
-        """ρ."""
         return self.rho
 
     @property
@@ -86,8 +112,11 @@ class ZeroConcentrated:
         return of_renyi(_FEW_ORDERS, self.rho * _FEW_ORDERS)
 
     def with_value(self, value: float) -> Self:
-        """Another ρ."""
         return type(self)(value)
+
+    def composed(self, calls: int) -> Self:
+        """By Bun and Steinke 2016, Lemma 2.3."""
+        return type(self)(calls * self.rho)
 
     def implied(self, delta: float) -> tuple[float, float]:
         """The least ε over the orders, each of which is valid."""
@@ -96,21 +125,13 @@ class ZeroConcentrated:
         epsilon = self.rho * orders + np.log1p(-1 / orders) + spent / (orders - 1)
         return max(0.0, float(epsilon.min())) * (1 + 1e-9), delta
 
-    def contradicted(self, band: Band) -> bool:
-        """Whether the certified divergence exceeds ρ·α at an order."""
-        return _rho(band) > self.rho
-
-    def shown(self, bands: Sequence[Band]) -> tuple[float, str]:
-        """``ρ ≥ …``: the largest of divergence/order."""
-        return _at_least("ρ", max(map(_rho, bands)))
-
-
-def _rho(band: Band) -> float:
-    return max(0.0, float((band.renyi(_ORDERS) / _ORDERS).max()))
+    def least(self, band: Band) -> float:
+        """The largest of certified divergence/order."""
+        return max(0.0, float((band.renyi(_ORDERS) / _ORDERS).max()))
 
 
 @dataclass(frozen=True, slots=True)
-class Renyi:
+class Renyi(_Parameter):
     """(α, ε)-Rényi DP: D_α(P‖Q) ≤ ε at one order α > 1 (Mironov 2017, Definition 4).
 
     Raises:
@@ -157,12 +178,10 @@ class Renyi:
 
     @property
     def text(self) -> str:
-        """``(8, 0.5)-Rényi DP``."""
         return f"({self.order:.6g}, {self.divergence:.6g})-Rényi DP"
 
     @property
     def options(self) -> dict[str, Any]:
-        """``--claim-renyi``."""
         return {"renyi": f"{number_text(self.order)},{number_text(self.divergence)}"}
 
     @property
@@ -172,7 +191,6 @@ class Renyi:
 
     @property
     def value(self) -> float:
-        """ε."""
         return self.divergence
 
     @property
@@ -181,50 +199,40 @@ class Renyi:
         return of_renyi(np.array([self.order]), np.array([self.divergence]))
 
     def with_value(self, value: float) -> Self:
-        """Another ε at this order."""
         return type(self)(self.order, value)
+
+    def composed(self, calls: int) -> Self:
+        """By Mironov 2017, Proposition 1."""
+        return type(self)(self.order, calls * self.divergence)
 
     def implied(self, delta: float) -> tuple[float, float]:
         """By :func:`epsilon_of_renyi`."""
         epsilon = epsilon_of_renyi(delta, order=self.order, divergence=self.divergence)
         return epsilon * (1 + 1e-9), delta
 
-    def contradicted(self, band: Band) -> bool:
-        """Whether the certified divergence exceeds ε."""
-        return self._least(band) > self.divergence
-
-    def shown(self, bands: Sequence[Band]) -> tuple[float, str]:
-        """``D_α ≥ …``."""
-        return _at_least(self.unit, max(map(self._least, bands)))
-
-    def _least(self, band: Band) -> float:
+    def least(self, band: Band) -> float:
+        """The certified divergence at this order."""
         return float(band.renyi(np.array([self.order]))[0])
 
 
 @dataclass(frozen=True, slots=True)
-class Gaussian:
+class Gaussian(_Parameter):
     """μ-GDP, of several calls together."""
+
+    unit: ClassVar[str] = "μ"
 
     mu: float
 
     @property
     def text(self) -> str:
-        """``1-GDP``."""
         return f"{self.mu:.6g}-GDP"
 
     @property
     def options(self) -> dict[str, Any]:
-        """``--claim-mu``."""
-        return {"claim_mu": self.mu}
-
-    @property
-    def unit(self) -> str:
-        """μ."""
-        return "μ"
+        return {"mu": self.mu}
 
     @property
     def value(self) -> float:
-        """μ."""
         return self.mu
 
     @property
@@ -236,8 +244,11 @@ class Gaussian:
         return tuple((e, gaussian_delta(e, sigma=1 / self.mu) * (1 + 1e-9)) for e in grid)
 
     def with_value(self, value: float) -> Self:
-        """Another μ."""
         return type(self)(value)
+
+    def composed(self, calls: int) -> Self:
+        """By Dong, Roth and Su 2022, Corollary 3.3."""
+        return type(self)(math.sqrt(calls) * self.mu)
 
     def implied(self, delta: float) -> tuple[float, float]:
         """By Dong, Roth and Su 2022, Corollary 2.13."""
@@ -245,14 +256,98 @@ class Gaussian:
             return 0.0, delta
         return gaussian_epsilon(delta, sigma=1 / self.mu) * (1 + 1e-9), delta
 
+    def least(self, band: Band) -> float:
+        return band.mu()
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What the accountant of DP-SGD counts on: noise multiplier, sampling rate, steps.
+
+    It is compared as the whole curve that the accountant gives. What is shown is a noise
+    multiplier: with rate and steps as claimed, all from the least refuted one on are refuted at
+    once, as a larger one keeps a tighter curve.
+    """
+
+    unit: ClassVar[str] = "ε"
+
+    dpsgd: DpSgd
+    delta: float
+    """Where ε is given."""
+
+    @property
+    def text(self) -> str:
+        return f"DP-SGD with {self.dpsgd}"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {"dpsgd": str(self.dpsgd)}
+
+    @property
+    def value(self) -> float:
+        """The accountant's ε."""
+        return self.dpsgd.epsilon(self.delta)
+
+    @property
+    def profile(self) -> Profile:
+        """The privacy loss of the composed steps, rounded up."""
+        return self.dpsgd.profile
+
+    def with_value(self, value: float) -> None:
+        """None: there is a parameter for each of three."""
+
+    def composed(self, calls: int) -> Self:
+        return type(self)(replace(self.dpsgd, steps=calls * self.dpsgd.steps), self.delta)
+
+    def implied(self, delta: float) -> tuple[float, float]:
+        """The accountant's ε."""
+        return self.dpsgd.epsilon(delta), delta
+
     def contradicted(self, band: Band) -> bool:
-        """Whether the band shows a larger μ."""
-        return band.mu() > self.mu
+        """Whether the band shows more ε than the accountant's at some δ."""
+        return _exceeded(self.profile, band)
 
     def shown(self, bands: Sequence[Band]) -> tuple[float, str]:
-        """``μ ≥ …``."""
-        return _at_least("μ", max(band.mu() for band in bands))
+        """The ε of the noise multiplier that the bands leave, and the multiplier in words."""
+        return self.with_noise(
+            self.noise_left(lambda profile: any(_exceeded(profile, band) for band in bands))
+        )
+
+    def with_noise(self, sigma: float | None) -> tuple[float, str]:
+        """ε and words for a noise multiplier that is refuted; 0 and nothing for None."""
+        if sigma is None:
+            return 0.0, ""
+        says = f"a noise multiplier below {sigma:.3g} (claimed: {self.dpsgd.sigma:.4g})"
+        return self.dpsgd.with_sigma(sigma).epsilon(self.delta), says
+
+    def noise_left(self, refuted: Callable[[Profile], bool]) -> float | None:
+        """The least noise multiplier whose curve is ``refuted``, within 2 % from above.
+
+        Searched up to eight times the claimed one, and down to an eighth of it; None if not even
+        the largest is refuted.
+        """
+
+        def at(sigma: float) -> bool:
+            return refuted(self.dpsgd.with_sigma(sigma).profile)
+
+        claimed = low = high = self.dpsgd.sigma
+        if at(high):
+            while low > claimed / _REACH and at(low / 2**0.5):
+                low /= 2**0.5
+            low, high = low / 2**0.5, low
+            if high <= claimed / _REACH:
+                return high
+        else:
+            while not at(high):
+                low, high = high, high * 2
+                if high > claimed * _REACH:
+                    return None
+        while high / low > _NEAR:
+            middle = (low * high) ** 0.5
+            low, high = (low, middle) if at(middle) else (middle, high)
+        return high
 
 
-def _at_least(unit: str, bound: float) -> tuple[float, str]:
-    return bound, f"{unit} ≥ {rounded_down(bound)}"
+def _exceeded(profile: Profile, band: Band) -> bool:
+    rows = np.array(profile)
+    return bool((band.epsilons(rows[:, 1]) > rows[:, 0]).any())
