@@ -13,7 +13,7 @@ import numpy.typing as npt
 from dpaudit.audit.block import SampleBlock
 from dpaudit.audit.options import Progress
 from dpaudit.audit.plan import Call
-from dpaudit.audit.time_limit import TimeLimit
+from dpaudit.audit.progress import TimeLimit
 from dpaudit.claims import Claim
 from dpaudit.errors import SamplerCrashError, SamplerError, SamplerTimeoutError
 from dpaudit.protocols import (

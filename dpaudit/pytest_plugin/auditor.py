@@ -9,13 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
-from dpaudit.audit.epsilon.kept_pair import with_pair_in
-from dpaudit.audit.epsilon.question import question_of
+from dpaudit.audit.epsilon.question import neighbours_text, question_of, with_pair_in
 from dpaudit.audit.epsilon.run import audit_subject as audit_mechanism_subject
-from dpaudit.audit.epsilon.run import neighbours_text
-from dpaudit.audit.nothing import nothing_counted, nothing_drawn
 from dpaudit.audit.options import AuditOptions, ClaimOptions, DataOptions, MechanismOptions
-from dpaudit.audit.result import AuditResult, MechanismResult
+from dpaudit.audit.result import AuditResult, MechanismResult, nothing_counted, nothing_drawn
 from dpaudit.audit.run import audit_subject
 from dpaudit.errors import DpauditError, SamplerError, UsageError
 from dpaudit.options import command_of, from_keywords, parted
@@ -143,11 +140,11 @@ class Auditor:
         __tracebackhide__ = True
         data, claimed, how = parted(options, DataOptions, ClaimOptions, MechanismOptions)
         compared, claims = from_keywords(DataOptions, data), from_keywords(ClaimOptions, claimed)
-        asked = question_of(compared)
-        if asked is None:
+        question = question_of(compared)
+        if question is None:
             compared = DataOptions(neighbours=neighbours_text(compared.neighbours))
         else:
-            compared = DataOptions(neighbours=asked.shown)
+            compared = DataOptions(neighbours=question.shown)
         own = {"samples": RELEASES, "alpha": self._alpha, "seed": self._own_seed()}
         claim = claims.claim()
         return self._audit(
@@ -157,10 +154,10 @@ class Auditor:
             lambda what, options: audit_mechanism_subject(
                 what,
                 claim=claim,
-                neighbours=compared.neighbours if asked is None else None,
+                neighbours=compared.neighbours if question is None else None,
                 attack=attack,
                 options=options,
-                asked=asked,
+                question=question,
             ),
             lambda name, reason, options: nothing_counted(
                 name, reason, claim=claim, attack=attack or "", options=options

@@ -2,12 +2,8 @@
 
 from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.epsilon.one_run_audits import audit_scores
-from dpaudit.audit.epsilon.run import (
-    audit_datasets,
-    audit_mechanism,
-    parse_neighbours,
-    run_mechanism_audit,
-)
+from dpaudit.audit.epsilon.question import parse_neighbours
+from dpaudit.audit.epsilon.run import audit_datasets, audit_mechanism, run_mechanism_audit
 from dpaudit.audit.options import MechanismOptions
 
 __all__ = [

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from dpaudit.audit.claims import PrivacyClaim
-from dpaudit.audit.epsilon.any_release import EncodedReleases
 from dpaudit.audit.epsilon.attacks import (
     NamedAttack,
     guessed,
@@ -20,7 +19,13 @@ from dpaudit.audit.epsilon.attacks import (
     support_statistic,
 )
 from dpaudit.audit.epsilon.judge import Aim, Judged, judge, learn
-from dpaudit.audit.epsilon.releases import Array, Releases, dependence, draw_releases
+from dpaudit.audit.epsilon.releases import (
+    Array,
+    EncodedReleases,
+    Releases,
+    dependence,
+    draw_releases,
+)
 from dpaudit.audit.epsilon.verdict import (
     low_bits_advice,
     misfit_advice,
@@ -29,8 +34,8 @@ from dpaudit.audit.epsilon.verdict import (
     verdict_of,
 )
 from dpaudit.audit.options import MechanismOptions, Progress
+from dpaudit.audit.progress import TimeLimit
 from dpaudit.audit.result import MechanismResult, StatedClaim, at_least
-from dpaudit.audit.time_limit import TimeLimit
 from dpaudit.errors import SamplerError, UsageError
 from dpaudit.protocols import LearningAttack, OpenMechanism, SupportAttack
 from dpaudit.provenance import collect

@@ -1,4 +1,4 @@
-"""Runs an ε audit of a mechanism named by the user, or of an opened one."""
+"""The ε audit of a whole mechanism: plan what is compared, open it, judge releases, describe."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import contextlib
 import dataclasses
 import math
 import shlex
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,16 @@ from dpaudit import registry
 from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.epsilon.attacks import Attack, NamedAttack, named_attack, own_attack
 from dpaudit.audit.epsilon.dataset_run import audit_question, on_datasets
-from dpaudit.audit.epsilon.kept_pair import UNWRITTEN
 from dpaudit.audit.epsilon.one_run_audits import COUNTS, SCORES, audit_counts, audit_scores
 from dpaudit.audit.epsilon.pair import audit_pair, run_probes
-from dpaudit.audit.epsilon.question import Question, any_release, question_of
-from dpaudit.audit.notebook_bar import notebook_bar
+from dpaudit.audit.epsilon.question import (
+    UNWRITTEN,
+    Question,
+    any_release,
+    neighbours_text,
+    parse_neighbours,
+    question_of,
+)
 from dpaudit.audit.options import (
     MINIMUM_SAMPLES,
     ClaimOptions,
@@ -30,38 +34,33 @@ from dpaudit.audit.options import (
     Progress,
     refuse_pure_gaussian,
 )
+from dpaudit.audit.progress import notebook_bar
 from dpaudit.audit.result import MechanismResult
+from dpaudit.audit.run import seen_here
 from dpaudit.errors import NotNumbersError, SamplerOutputError, UsageError
 from dpaudit.options import fields_of, from_keywords, keywords_of, parted, takes, words_of
 from dpaudit.protocols import Mechanism, ProbingAttack, RecordedMechanism
 from dpaudit.provenance import identified
-from dpaudit.results.arrays import read_npy
 from dpaudit.samplers.callables import (
     SAME_PROCESS,
     CallableMechanism,
-    CallableOnDatasets,
     Subject,
     reproducible,
     same_search_path,
     subject,
 )
-from dpaudit.samplers.identity import NOTHING, Identity, declared_law, identify
+from dpaudit.samplers.identity import Identity, declared_law, identify
 from dpaudit.samplers.resolve import open_mechanism
 from dpaudit.samplers.sandbox.policy import joined
 
 __all__ = [
     "audit_datasets",
     "audit_mechanism",
-    "audit_named",
     "audit_subject",
-    "neighbours_text",
-    "parse_neighbours",
     "run_mechanism_audit",
 ]
 
 Vector = npt.NDArray[np.float64]
-Query = float | Sequence[float]
-_HOW = "write two numbers as 0,1, two vectors as '0,0,0;1,0,0', or two files as a.npy;b.npy"
 _LEAST_RECORDED = 1_172  # 1,000 and 5·√1,172
 _REACH = "reach"
 """The attack that every audit without a named one also uses, if it is installed."""
@@ -137,14 +136,14 @@ def audit_mechanism(
         )
     claimed, how = parted(given, ClaimOptions, MechanismOptions)
     claim = from_keywords(ClaimOptions, claimed).claim()
-    asked = from_keywords(MechanismOptions, how, options)
+    options = from_keywords(MechanismOptions, how, options)
     with notebook_bar(progress, unit="releases") as shown:
         return audit_subject(
             subject(mechanism, in_process=in_process),
             claim=claim,
             neighbours=neighbours_text(neighbours),
             attack=attack if attack is None or isinstance(attack, str) else own_attack(attack),
-            options=asked,
+            options=options,
             progress=shown,
         )
 
@@ -178,8 +177,8 @@ def audit_datasets(
     """
     data, claimed, how = parted(given, DataOptions, ClaimOptions, MechanismOptions)
     claim = from_keywords(ClaimOptions, claimed).claim()
-    asked = question_of(from_keywords(DataOptions, data))
-    if asked is None:
+    question = question_of(from_keywords(DataOptions, data))
+    if question is None:
         raise UsageError(
             "neighbours: are no two data sets; dpaudit.audit_mechanism compares query results"
         )
@@ -187,10 +186,8 @@ def audit_datasets(
         return audit_subject(
             subject(mechanism, in_process=in_process),
             claim=claim,
-            neighbours=None,
-            attack=None,
             options=from_keywords(MechanismOptions, how, options),
-            asked=asked,
+            question=question,
             progress=shown,
         )
 
@@ -199,133 +196,197 @@ def audit_subject(
     what: Subject,
     *,
     claim: PrivacyClaim,
+    neighbours: str | None = None,
+    attack: str | NamedAttack | None = None,
+    options: MechanismOptions,
+    question: Question | None = None,
+    identity: Identity | None = None,
+    progress: Progress | None = None,
+) -> MechanismResult:
+    """Audit a whole mechanism where it can be called: in a process of its own or in this one.
+
+    What is compared is the ``question`` on data sets, or else ``neighbours``, query results, by
+    ``attack``. ``identity`` is what :func:`~dpaudit.samplers.identity.identify` said of a target,
+    if it was asked before. Errors are those of :func:`audit_mechanism`.
+    """
+    if what.target is None:
+        return _audited(what, claim, neighbours, attack, options, question, progress)
+    if isinstance(attack, NamedAttack):
+        raise UsageError(
+            f"attack={attack.text}: an object, but {what.name} runs in a process of its own, which "
+            "knows attacks by name; pass a callable with in_process=True, or register it"
+        )
+    with same_search_path() if what.ours else contextlib.nullcontext():
+        identity = identify(what.target) if identity is None else identity
+        refuse_pure_gaussian(declared_law(what.target), claim, name=what.target)
+        if what.target.startswith((SCORES, COUNTS)):
+            at = neighbours if question is None else question.shown
+            result = _audit_scores(what.target, claim, at, attack, options)
+        else:
+            result = _audited(what, claim, neighbours, attack, options, question, progress)
+    files, versions = identity
+    made = identified(result.provenance, by=options.by, files=files, versions=versions)
+    return reproducible(dataclasses.replace(result, provenance=made), what)
+
+
+def _audited(
+    what: Subject,
+    claim: PrivacyClaim,
     neighbours: str | None,
     attack: str | NamedAttack | None,
     options: MechanismOptions,
-    asked: Question | None = None,
-    progress: Progress | None = None,
+    question: Question | None,
+    progress: Progress | None,
 ) -> MechanismResult:
-    """Audit a whole mechanism where it can be called: in a process of its own or in this one."""
-    shown = attack.text if isinstance(attack, NamedAttack) else attack
-    if what.target is not None:
-        if attack is not None and not isinstance(attack, str):
-            raise UsageError(
-                f"attack={shown}: an object, but {what.name} runs in a process of its own, which "
-                "knows attacks by name; pass a callable with in_process=True, or register it"
-            )
-        with same_search_path() if what.ours else contextlib.nullcontext():
-            named = audit_named(
-                what.target,
-                claim=claim,
-                neighbours=neighbours,
-                attack=attack,
-                options=options,
-                asked=asked,
-                progress=progress,
-            )
-        return reproducible(named, what)
+    """Plan, open, draw and judge, and say how to see it again.
+
+    Where releases at two query results turn out to be no numbers, these are compared as data sets.
+    """
     _check_guesses(options)
-    asked = _asked(asked, neighbours, attack, options)
-    if asked is not None:
-        return _asked_here(what, asked, attack, claim=claim, options=options, progress=progress)
+    question = _planned(question, neighbours, attack, options)
+    together = options.claimed(claim)
+    if question is None:
+        try:
+            result = _on_queries(what, together, neighbours, attack, options, progress)
+        except NotNumbersError:
+            only_numbers = what.target is not None and not what.target.startswith("python:")
+            if neighbours is None or attack is not None or only_numbers:
+                raise
+            question = any_release(parse_neighbours(neighbours), neighbours)
+        else:
+            return _again_on_queries(result, what, claim, neighbours, attack, options)
+    with joined() as sandbox, on_datasets(what, question, options=options) as mechanism:
+        result = audit_question(
+            mechanism, question, attack=attack, claim=together, options=options, progress=progress
+        )
+    if what.target is not None:
+        result = dataclasses.replace(result, sandbox=sandbox.reached)
+    return _again_on_datasets(result, what, claim, question, options)
+
+
+def _on_queries(
+    what: Subject,
+    claim: PrivacyClaim,
+    neighbours: str | None,
+    attack: str | NamedAttack | None,
+    options: MechanismOptions,
+    progress: Progress | None,
+) -> MechanismResult:
+    """Open the mechanism, draw releases at query results, and judge them."""
+    call, calls, target = options.call, options.calls, what.target
     pair = None if neighbours is None else parse_neighbours(neighbours)
-    try:
-        with CallableMechanism(
-            what.called, name=what.name, call=options.call, calls=options.calls
-        ) as mechanism:
-            result = run_mechanism_audit(
+    if target is None:
+        with CallableMechanism(what.called, name=what.name, call=call, calls=calls) as mechanism:
+            return run_mechanism_audit(
                 mechanism,
-                claim=options.claimed(claim),
+                claim=claim,
                 neighbours=pair,
                 attack=attack,
                 options=options,
                 progress=progress,
             )
-    except NotNumbersError:
-        if pair is None or attack is not None:
-            raise
-        asked = any_release(pair, str(neighbours))
-        return _asked_here(what, asked, attack, claim=claim, options=options, progress=progress)
+    named = named_attack(attack, mechanism=target) if isinstance(attack, str) else attack
+    closed = open_mechanism(target, seed=options.seed, call=call, calls=calls, neighbours=pair)
+    if not isinstance(closed, RecordedMechanism):
+        _check_neighbours(pair, named, shown=str(neighbours), name=target)
+    with joined() as sandbox, closed as opened:
+        result = run_mechanism_audit(
+            opened, claim=claim, neighbours=pair, attack=named, options=options, progress=progress
+        )
+    return dataclasses.replace(result, sandbox=sandbox.reached)
+
+
+def _again_on_queries(
+    result: MechanismResult,
+    what: Subject,
+    claim: PrivacyClaim,
+    neighbours: str | None,
+    attack: str | NamedAttack | None,
+    options: MechanismOptions,
+) -> MechanismResult:
+    """The result with the command or call that reproduces its findings."""
+    shown = attack.text if isinstance(attack, NamedAttack) else attack
     at = {"neighbours": neighbours, "attack": shown}
-    told = [f"{name}={value!r}" for name, value in at.items() if value is not None]
-    again = ", ".join([*keywords_of(claim.options), *told, *keywords_of(options)])
-    result = _identified(result, options, NOTHING)
-    result = reproducible(result, what, again=f"dpaudit.audit_mechanism(…, {again})")
-    if result.verdict != "no-finding":
-        return result
-    return dataclasses.replace(result, cannot_rule_out=(*result.cannot_rule_out, SAME_PROCESS))
+    given = {name: value for name, value in at.items() if value is not None}
+    if what.target is not None:
+        words = [word for name, value in given.items() for word in (f"--{name}", value)]
+        return _reproducible(result, what.target, claim, words, options)
+    keywords = [f"{name}={value!r}" for name, value in given.items()]
+    again = ", ".join([*keywords_of(claim.options), *keywords, *keywords_of(options)])
+    again = f"dpaudit.audit_mechanism(…, {again})"
+    return seen_here(result, what, again=again, by=options.by, unseen=SAME_PROCESS)
 
 
-def _asked(
-    asked: Question | None, neighbours: str | None, attack: object, options: MechanismOptions
+def _again_on_datasets(
+    result: MechanismResult,
+    what: Subject,
+    claim: PrivacyClaim,
+    question: Question,
+    options: MechanismOptions,
+) -> MechanismResult:
+    """As :func:`_again_on_queries`; of a pair that no file holds, with advice to write it."""
+    alpha, seed = options.alpha, options.seed
+    if what.target is None:
+        name = "audit_mechanism" if question.of_queries else "audit_datasets"
+        again = f"dpaudit.{name}(…, neighbours=…, {alpha=})"
+        return seen_here(result, what, again=again, by=options.by, unseen=SAME_PROCESS)
+    words = question.words(result)
+    if not words:
+        return _with_command(result, f"dpaudit.audit_datasets(…, {alpha=}, {seed=})")
+    if question.unwritten(result) and any(test.finding for test in result.tests):
+        result = dataclasses.replace(result, advice=(*result.advice, UNWRITTEN))
+    return _reproducible(result, what.target, claim, words, options)
+
+
+def _audit_scores(
+    name: str,
+    claim: PrivacyClaim,
+    neighbours: str | None,
+    attack: str | None,
+    options: MechanismOptions,
+) -> MechanismResult:
+    """Audit recorded scores or counts, which have neither neighbours nor calls."""
+    alpha, seed, guesses = options.alpha, options.seed, options.guesses
+    if options.in_sessions:
+        option = options.session_words[0].removeprefix("--")
+        raise UsageError(
+            f"{option}={getattr(options, option)}: recorded scores have no sessions; "
+            f"leave --{option} out"
+        )
+    for option, given in (("neighbours", neighbours), ("attack", attack), ("call", options.call)):
+        if given is not None:
+            raise UsageError(f"{option}={given}: recorded scores have none; leave --{option} out")
+    if name.startswith(SCORES):
+        path = name.removeprefix(SCORES)
+        result = audit_scores(path, claim=claim, alpha=alpha, seed=seed, guesses=guesses)
+    else:
+        _check_guesses(options)
+        result = audit_counts(name.removeprefix(COUNTS), claim=claim, alpha=alpha, seed=seed)
+    return _reproducible(result, name, claim, [], options)
+
+
+def _planned(
+    question: Question | None, neighbours: str | None, attack: object, options: MechanismOptions
 ) -> Question | None:
-    """``asked``; of sessions whose answers are kept as they are, query results too are data sets.
+    """``question``; to sessions whose answers are kept as they are, query results are data sets.
 
     Raises:
         UsageError: an attack, or no neighbours.
     """
-    if asked is not None or not options.transcript:
-        return asked
-    told = " ".join(options.session_words)
+    if question is not None or not options.transcript:
+        return question
+    sessions = " ".join(options.session_words)
     if attack is not None:
         raise UsageError(
-            f"attack={attack}: sees one release of a query result, but with {told} it is the "
+            f"attack={attack}: sees one release of a query result, but with {sessions} it is the "
             "answers of sessions; leave one of them out"
         )
     if neighbours is None:
         raise UsageError(
-            f"neighbours=None: with {told} two query results or data sets are compared; write "
+            f"neighbours=None: with {sessions} two query results or data sets are compared; write "
             "e.g. --neighbours 0,1"
         )
     return any_release(parse_neighbours(neighbours), neighbours)
-
-
-def _asked_here(
-    what: Subject,
-    asked: Question,
-    attack: str | NamedAttack | None,
-    *,
-    claim: PrivacyClaim,
-    options: MechanismOptions,
-    progress: Progress | None,
-) -> MechanismResult:
-    """Audit a callable of this process at data sets."""
-    features = asked.features
-    if isinstance(features, str):
-        raise UsageError(
-            f"features={features}: {what.name} runs in this process; pass the function itself"
-        )
-    if isinstance(options.adversary, str):
-        raise UsageError(
-            f"adversary={options.adversary}: {what.name} runs in this process; pass the function "
-            "itself"
-        )
-    together = options.claimed(claim)
-    with CallableOnDatasets(
-        what.called,
-        name=what.name,
-        call=options.call,
-        features=features,
-        calls=options.calls,
-        sessions=options.sessions,
-        adversary=options.adversary,
-    ) as mechanism:
-        result = audit_question(
-            mechanism, asked, attack=attack, claim=together, options=options, progress=progress
-        )
-    name = "audit_mechanism" if asked.of_queries else "audit_datasets"
-    again = f"dpaudit.{name}(…, neighbours=…, alpha={options.alpha!r})"
-    result = reproducible(_identified(result, options, NOTHING), what, again=again)
-    if result.verdict != "no-finding":
-        return result
-    return dataclasses.replace(result, cannot_rule_out=(*result.cannot_rule_out, SAME_PROCESS))
-
-
-def _refuse_sessions(options: MechanismOptions, of: str) -> None:
-    if options.in_sessions:
-        option = options.session_words[0].removeprefix("--")
-        value = getattr(options, option)
-        raise UsageError(f"{option}={value}: {of} have no sessions; leave --{option} out")
 
 
 def _check_guesses(options: MechanismOptions) -> None:
@@ -336,120 +397,19 @@ def _check_guesses(options: MechanismOptions) -> None:
         )
 
 
-def neighbours_text(neighbours: str | tuple[Query, Query] | None) -> str | None:
-    """Two query results as the command line takes them, to the last digit.
-
-    Raises:
-        UsageError: they are not two numbers or two vectors.
-    """
-    if neighbours is None or isinstance(neighbours, str):
-        return neighbours
-    try:
-        rows = [[float(x) for x in (v if hasattr(v, "__iter__") else [v])] for v in neighbours]
-    except (TypeError, ValueError):
-        raise UsageError(
-            f"neighbours={neighbours!r}: write two numbers or two vectors, e.g. (0, 1)"
-        ) from None
-    return ";".join(",".join(f"{x!r}" for x in row) for row in rows)
-
-
-def audit_named(
+def _reproducible(
+    result: MechanismResult,
     name: str,
-    *,
     claim: PrivacyClaim,
-    neighbours: str | None = None,
-    attack: str | None = None,
+    words: list[str],
     options: MechanismOptions,
-    asked: Question | None = None,
-    what: Identity | None = None,
-    progress: Progress | None = None,
 ) -> MechanismResult:
-    """Open a mechanism by its name, audit it, close it; errors as in :func:`audit_mechanism`.
-
-    ``what`` is what :func:`~dpaudit.samplers.identity.identify` said, if it was asked before.
-    """
-    alpha, seed, guesses = options.alpha, options.seed, options.guesses
-    what = identify(name) if what is None else what
-    words = ["dpaudit", "mechanism", name, *words_of(claim.options)]
-    refuse_pure_gaussian(declared_law(name), claim, name=name)
-    if name.startswith((SCORES, COUNTS)):
-        _refuse_sessions(options, "recorded scores")
-        for option, given in (
-            ("neighbours", neighbours if asked is None else asked.shown),
-            ("attack", attack),
-            ("call", options.call),
-        ):
-            if given is not None:
-                raise UsageError(
-                    f"{option}={given}: recorded scores have none; leave --{option} out"
-                )
-        if name.startswith(SCORES):
-            path = name.removeprefix(SCORES)
-            result = audit_scores(path, claim=claim, alpha=alpha, seed=seed, guesses=guesses)
-        else:
-            _check_guesses(options)
-            result = audit_counts(name.removeprefix(COUNTS), claim=claim, alpha=alpha, seed=seed)
-        result = _identified(result, options, what)
-        return _reproducible(result, [*words, *options.again])
-    _check_guesses(options)
-    asked = _asked(asked, neighbours, attack, options)
-    if asked is not None:
-        together = options.claimed(claim)
-        with joined() as sandbox, on_datasets(name, asked, options=options) as mechanism:
-            result = audit_question(
-                mechanism, asked, attack=attack, claim=together, options=options, progress=progress
-            )
-        result = dataclasses.replace(_identified(result, options, what), sandbox=sandbox.reached)
-        told = asked.words(result)
-        if not told:
-            return _reproducible(result, f"dpaudit.audit_datasets(…, {alpha=}, {seed=})")
-        if asked.unwritten(result) and any(test.finding for test in result.tests):
-            result = dataclasses.replace(result, advice=(*result.advice, UNWRITTEN))
-        return _reproducible(result, [*words, *told, *options.again])
-    named = None if attack is None else named_attack(attack, mechanism=name)
-    pair = None if neighbours is None else parse_neighbours(neighbours)
-    together = options.claimed(claim)
-    closed = open_mechanism(
-        name, seed=seed, call=options.call, calls=options.calls, neighbours=pair
-    )
-    if not isinstance(closed, RecordedMechanism):
-        _check_neighbours(pair, named, shown=str(neighbours), name=name)
-    try:
-        with joined() as sandbox, closed as mechanism:
-            result = run_mechanism_audit(
-                mechanism,
-                claim=together,
-                neighbours=pair,
-                attack=named,
-                options=options,
-                progress=progress,
-            )
-    except NotNumbersError:
-        if pair is None or not name.startswith("python:") or attack is not None:
-            raise
-        asked = any_release(pair, str(neighbours))
-        return audit_named(
-            name, claim=claim, options=options, asked=asked, what=what, progress=progress
-        )
-    result = dataclasses.replace(_identified(result, options, what), sandbox=sandbox.reached)
-    words += [*_option("--neighbours", neighbours), *_option("--attack", attack)]
-    return _reproducible(result, [*words, *options.again])
-
-
-def _identified(
-    result: MechanismResult, options: MechanismOptions, what: Identity
-) -> MechanismResult:
-    made = identified(result.provenance, by=options.by, files=what.files, versions=what.versions)
-    return dataclasses.replace(result, provenance=made)
-
-
-def _option(name: str, value: object) -> list[str]:
-    return [] if value is None else [name, str(value)]
-
-
-def _reproducible(result: MechanismResult, words: list[str] | str) -> MechanismResult:
     """The result with the command that reproduces its findings: the whole audit, for one α."""
-    command = words if isinstance(words, str) else shlex.join(words)
+    command = ["dpaudit", "mechanism", name, *words_of(claim.options), *words, *options.again]
+    return _with_command(result, shlex.join(command))
+
+
+def _with_command(result: MechanismResult, command: str) -> MechanismResult:
     tests = tuple(
         dataclasses.replace(t, reproduce=command) if t.finding else t for t in result.tests
     )
@@ -537,46 +497,3 @@ def _check_neighbours(pair: object, attack: NamedAttack | None, *, shown: str, n
 
 def _reach() -> NamedAttack | None:
     return named_attack(_REACH) if _REACH in registry.plugins("attacks") else None
-
-
-def parse_neighbours(text: str) -> tuple[Vector, Vector]:
-    """Two query results of equal length (m,): ``0,1``, ``0,0,0;1,0,0``, or ``a.npy;b.npy``.
-
-    A semicolon divides the two, commas the coordinates; without a semicolon, a comma divides two
-    numbers (or files).
-
-    Raises:
-        UsageError: not two, different lengths, not finite numbers, or equal to each other.
-
-    >>> parse_neighbours("0,1")
-    (array([0.]), array([1.]))
-    """
-    parts = text.split(";") if ";" in text else text.split(",")
-    if len(parts) != 2:
-        raise UsageError(f"neighbours={text}: {len(parts)} were given, wanted two; {_HOW}")
-    first, second = (_vector(part.strip(), text) for part in parts)
-    if len(first) != len(second):
-        raise UsageError(
-            f"neighbours={text}: lengths {len(first)} and {len(second)} differ; {_HOW}"
-        )
-    if np.array_equal(first, second):
-        raise UsageError(
-            f"neighbours={text}: they are equal (as float64), so nothing could tell them apart; "
-            f"{_HOW}"
-        )
-    return first, second
-
-
-def _vector(part: str, text: str) -> Vector:
-    try:
-        if part.endswith(".npy"):
-            vector = np.atleast_1d(read_npy(Path(part), name="neighbours").astype(np.float64))
-        else:
-            vector = np.array([float(x) for x in part.split(",")])
-    except UsageError:
-        raise
-    except ValueError:
-        raise UsageError(f"neighbours={text}: {part!r} is no list of numbers; {_HOW}") from None
-    if vector.ndim != 1 or not vector.size or not np.isfinite(vector).all():
-        raise UsageError(f"neighbours={text}: {part!r} must be one row of finite numbers; {_HOW}")
-    return vector

@@ -97,7 +97,7 @@ def training(
     $ dpaudit training ./mine.py:train --claim-epsilon 3 --claim-delta 1e-5 \
         --canaries 1000
     """
-    from dpaudit.audit.nothing import nothing_counted
+    from dpaudit.audit.result import nothing_counted
     from dpaudit.audit.training_loops.run import Scoring, audit_with
     from dpaudit.cli.progress import AuditProgress
 

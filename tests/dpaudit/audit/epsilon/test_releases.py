@@ -21,8 +21,8 @@ from dpaudit.audit.epsilon.events import (
     cut,
     low_bit_statistics,
 )
+from dpaudit.audit.epsilon.question import parse_neighbours
 from dpaudit.audit.epsilon.releases import dependence
-from dpaudit.audit.epsilon.run import parse_neighbours
 from dpaudit.audit.epsilon.verdict import shape_advice
 from dpaudit.errors import UsageError
 from dpaudit.stats import binomial_two_sided
