@@ -18,23 +18,16 @@ from dpaudit.audit.battery import CERTAIN, LOOKS, Battery
 from dpaudit.audit.betting import Betting
 from dpaudit.audit.block import BitWriter
 from dpaudit.audit.options import DEFAULT_SAMPLES, MINIMUM_SAMPLES, AuditOptions, Progress
-from dpaudit.audit.plan import Call, growing_plan, make_plan
-from dpaudit.audit.progress import TimeLimit, notebook_bar
+from dpaudit.audit.plan import Plan, plan_audit
+from dpaudit.audit.progress import notebook_bar
 from dpaudit.audit.result import AuditResult, MechanismResult
 from dpaudit.audit.sampling import Sampling
 from dpaudit.audit.verdict import cause_of, excluded_by, judge, predictable, too_slow, verdict_of
 from dpaudit.claims import EXAMPLES, Claim
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.options import from_keywords, takes
-from dpaudit.protocols import (
-    ClosedSampler,
-    PreparingSampler,
-    StartedSampler,
-    Test,
-    ValueSampler,
-)
+from dpaudit.protocols import ClosedSampler, Test
 from dpaudit.provenance import collect, identified
-from dpaudit.randomness import KeyedStream
 from dpaudit.results.text import one_line
 from dpaudit.samplers import open_sampler
 from dpaudit.samplers.callables import (
@@ -53,14 +46,12 @@ from dpaudit.types import BlindSpot, Evidence, TestResult
 __all__ = [
     "SEARCH_SECONDS",
     "Drawn",
-    "Plan",
     "ValuesSampler",
     "audit_sampler",
     "audit_subject",
     "audit_values",
     "conclude",
     "draw",
-    "plan_audit",
     "run_audit",
     "search_deadline",
     "search_seconds",
@@ -71,7 +62,6 @@ R = TypeVar("R", AuditResult, MechanismResult)
 
 EARLY_END = 100  # what an end before the plan's may add to α is 1/this; see run_audit
 CAUSE_SECONDS = 3.0
-DRAWING_SECONDS = 600.0
 _GIVE_ONE = f"give one of {EXAMPLES}"
 SEARCH_SECONDS = 15.0  # after the last value, without a time limit; less for a smaller audit
 
@@ -257,90 +247,6 @@ def _audit(
 ) -> AuditResult:
     plan = plan_audit(sampler, claim=claim, options=options)
     return conclude(plan, draw(plan, sampler, progress=progress))
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What an audit of a sampler asks, decided before any value is seen.
-
-    ``planned`` is the number of values; ``flat``: a recording gives rows of one value, to be joined
-    to rows of the plan's length. All the auditor's randomness comes from ``root``.
-    """
-
-    sampler: str
-    claim: Claim
-    options: AuditOptions
-    calls: tuple[Call, ...]
-    planned: int
-    flat: bool
-    limit: TimeLimit
-    root: KeyedStream
-
-    @property
-    def weight(self) -> float:
-        """By which p-values of the battery count: a sequential audit bets half of α."""
-        return 2.0 if self.options.sequential else 1.0
-
-
-def plan_audit(sampler: ClosedSampler, *, claim: Claim, options: AuditOptions) -> Plan:
-    """Start ``sampler`` and plan its calls; errors are those of :func:`run_audit`."""
-    dim, samples, sequential = options.dim, options.samples, options.sequential
-    seconds = DRAWING_SECONDS if options.time_limit is None else options.time_limit
-    limit = TimeLimit(seconds, time.monotonic())
-    fixed = dim is not None and 0 < dim <= samples
-    if isinstance(sampler, PreparingSampler) and not sequential and fixed:
-        calls = make_plan(samples, dim=dim)
-        sampler.prepare(sum(call.purpose == "other process" for call in calls))
-    if isinstance(sampler, StartedSampler):
-        sampler.start(timeout=seconds)
-    flat = sampler.dim == 1 and sampler.available is not None
-    if sampler.dim is not None and dim not in (None, sampler.dim) and not flat:
-        raise UsageError(
-            f"dim={dim}: {sampler.name} only gives vectors of {sampler.dim}; leave --dim out"
-        )
-    root = KeyedStream.from_seed(options.seed).child("audit")
-    shapes = root.child("shapes").numpy()
-    calls = _calls(sampler, samples, dim if dim is not None else sampler.dim, sequential, shapes)
-    planned = sum(call.size for call in calls)
-    if sampler.available is not None and planned < MINIMUM_SAMPLES:
-        raise SamplerOutputError(
-            f"{sampler.name} holds {planned} values; an audit needs at least {MINIMUM_SAMPLES}"
-        )
-    return Plan(
-        sampler=sampler.name,
-        claim=claim,
-        options=options,
-        calls=calls,
-        planned=planned,
-        flat=flat,
-        limit=limit,
-        root=root,
-    )
-
-
-def _calls(
-    sampler: ClosedSampler,
-    samples: int,
-    dim: int | None,
-    sequential: bool,
-    shapes: np.random.Generator,
-) -> tuple[Call, ...]:
-    takes_value = isinstance(sampler, ValueSampler) and sampler.takes_value
-    if sampler.available is not None or not sequential:
-        rows = sampler.available
-        if rows is not None and dim:
-            rows = rows * (sampler.dim or dim) // dim
-        return make_plan(samples, dim=dim, available=rows, takes_value=takes_value, shapes=shapes)
-    first = growing_plan(samples // 2, dim=dim)
-    return (
-        *first,
-        *make_plan(
-            samples - sum(c.size for c in first),
-            dim=dim,
-            takes_value=takes_value,
-            shapes=shapes,
-        ),
-    )
 
 
 @dataclasses.dataclass(frozen=True)

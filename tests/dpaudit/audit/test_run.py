@@ -364,7 +364,7 @@ class SlowClock:
     def __init__(self, monkeypatch, rate, call=0.0):
         self.now, self.rate, self.call = 0.0, rate, call
         self.rng, self.asked = np.random.default_rng((5, 2311)), []
-        for module in ("sampling", "run", "progress"):
+        for module in ("sampling", "run", "plan", "progress"):
             monkeypatch.setattr(f"dpaudit.audit.{module}.time", self)
 
     def monotonic(self):
