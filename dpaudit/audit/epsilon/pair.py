@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,7 @@ from dpaudit.errors import SamplerError, UsageError
 from dpaudit.protocols import LearningAttack, OpenMechanism, SupportAttack
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
-from dpaudit.types import Interval, TestResult
+from dpaudit.types import Interval, Provenance, TestResult
 
 __all__ = ["audit_pair", "run_probes"]
 
@@ -81,62 +81,135 @@ def audit_pair(
             "real-numbers: does not apply to an attack, which sees releases in its own way; "
             "leave --real-numbers or --attack out"
         )
-    alpha, samples, limit = options.alpha, options.samples, TimeLimit(options.time_limit)
+    limit = TimeLimit(options.time_limit)
     root = KeyedStream.from_seed(options.seed).child("mechanism")
-    timed = attack is not None and bool(getattr(attack.does, "timed", False))
     drawn = draw_releases(
         mechanism,
         neighbours,
-        samples=samples,
+        samples=options.samples,
         limit=limit,
         rng=root.child("turns").numpy(),
         learning=attack is None or not isinstance(attack.does, SupportAttack),
-        timed=timed,
+        timed=_timed(attack),
         progress=progress,
     )
     if isinstance(mechanism, EncodedReleases):
         drawn = mechanism.encoded(drawn)
     unfit = _unfit(drawn)
-    details: dict[str, Any] = {}
-    shares = (0.0, 0.0)
     if unfit:
-        judged = Judged((), 0.0, 0.0, 0.0, ())
+        seen = _Seen(Judged((), 0.0, 0.0, 0.0, ()))
     elif attack is None:
-        rng = root.child("statistics").numpy()
-        more = []
-        if reach is not None and _as_long(drawn, neighbours):
-            more = [support_statistic(reach, neighbours, learn=drawn.learn)]
-        learned = learn(
-            *drawn.learn,
-            neighbours=neighbours,
-            aim=Aim.of(claim, alpha, real_numbers=options.real_numbers),
-            rng=rng,
-            more=more,
-            seconds=_LEARNING_SECONDS,
-            deadline=time.monotonic() + 0.3 * (limit.ends - time.monotonic()),
-        )
-        shares = learned.shares
-        judged = judge(learned, *drawn.count, claim=claim, alpha=alpha)
-        details = {"last_bits_excluded": True} if options.real_numbers else {}
+        seen = _by_events(drawn, neighbours, claim, options, reach=reach, limit=limit, root=root)
     else:
-        seen = reduced(attack, drawn, neighbours, delta=claim.delta, alpha=alpha)
-        shares = seen.learned.shares
-        judged = judge(seen.learned, *seen.counted, claim=claim, alpha=alpha)
-        success = guessed(seen.guesses, rng=root.child("guesses").numpy())
-        details = {**seen.details, "success": success}
+        seen = _by_attack(attack, drawn, neighbours, claim, options.alpha, root=root)
+    return _described(
+        mechanism,
+        drawn,
+        seen,
+        unfit,
+        neighbours=neighbours,
+        claim=claim,
+        options=options,
+        attack=attack,
+        started=limit.started,
+        provenance=collect(seed=options.seed, plugins=origins(attack, reach)),
+    )
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What was counted, the least and the largest share of α of an event, and details for it."""
+
+    judged: Judged
+    shares: tuple[float, float] = (0.0, 0.0)
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _by_events(
+    drawn: Releases,
+    neighbours: tuple[Array, Array],
+    claim: PrivacyClaim,
+    options: MechanismOptions,
+    *,
+    reach: NamedAttack | None,
+    limit: TimeLimit,
+    root: KeyedStream,
+) -> _Seen:
+    """Learn events from the first half of the releases and count them in the second."""
+    alpha, real_numbers = options.alpha, options.real_numbers
+    more = []
+    if reach is not None and drawn.learn[0].shape[1] == len(neighbours[0]):
+        more = [support_statistic(reach, neighbours, learn=drawn.learn)]
+    learned = learn(
+        *drawn.learn,
+        neighbours=neighbours,
+        aim=Aim.of(claim, alpha, real_numbers=real_numbers),
+        rng=root.child("statistics").numpy(),
+        more=more,
+        seconds=_LEARNING_SECONDS,
+        deadline=time.monotonic() + 0.3 * (limit.ends - time.monotonic()),
+    )
+    judged = judge(learned, *drawn.count, claim=claim, alpha=alpha)
+    return _Seen(judged, learned.shares, {"last_bits_excluded": True} if real_numbers else {})
+
+
+def _by_attack(
+    attack: NamedAttack,
+    drawn: Releases,
+    neighbours: tuple[Array, Array],
+    claim: PrivacyClaim,
+    alpha: float,
+    *,
+    root: KeyedStream,
+) -> _Seen:
+    """Count the attack's events, and its right guesses."""
+    seen = reduced(attack, drawn, neighbours, delta=claim.delta, alpha=alpha)
+    judged = judge(seen.learned, *seen.counted, claim=claim, alpha=alpha)
+    success = guessed(seen.guesses, rng=root.child("guesses").numpy())
+    return _Seen(judged, seen.learned.shares, {**seen.details, "success": success})
+
+
+def _described(
+    mechanism: OpenMechanism,
+    drawn: Releases,
+    seen: _Seen,
+    unfit: str,
+    *,
+    neighbours: tuple[Array, Array],
+    claim: PrivacyClaim,
+    options: MechanismOptions,
+    attack: NamedAttack | None,
+    started: float,
+    provenance: Provenance,
+) -> MechanismResult:
+    """The verdict with its bounds, advice, and what a pass does not exclude."""
+    judged, alpha = seen.judged, options.alpha
     verdict, reason = verdict_of(judged.tests, drawn.late)
     if unfit:
         verdict, reason = "inconclusive", unfit
     counted = sum(map(len, drawn.count))
+    first, second = (y[:, :-1] if _timed(attack) else y for y in drawn.count)
     advice = [
-        "" if unfit else shape_advice(*_untimed(drawn.count, timed), *neighbours),
+        "" if unfit else shape_advice(first, second, *neighbours),
         low_bits_advice(judged.tests),
-        misfit_advice(details),
+        misfit_advice(seen.details),
         str(getattr(mechanism, "advice", "")),
     ]
-    learned_events = attack is None or isinstance(attack.does, LearningAttack)
-    events = "learned events" if learned_events else "fixed events"
+    learned = attack is None or isinstance(attack.does, LearningAttack)
+    events = "learned events" if learned else "fixed events"
     named = "" if attack is None else attack.text
+    least, most = seen.shares
+    blind = (
+        two_neighbour_blind_spots(
+            draws=counted,
+            claim=claim,
+            alphas=(least * alpha, most * alpha),
+            attack=named,
+            real_numbers=options.real_numbers,
+        )
+        if verdict == "no-finding"
+        else ()
+    )
     return MechanismResult(
         verdict=verdict,
         reason=reason,
@@ -155,21 +228,17 @@ def audit_pair(
         curve=judged.curve,
         tests=judged.tests,
         samples=counted + sum(map(len, drawn.learn)),
-        samples_requested=2 * samples,
-        seconds=time.monotonic() - limit.started,
+        samples_requested=2 * options.samples,
+        seconds=time.monotonic() - started,
         advice=tuple(filter(None, advice)),
-        details={**details, **claim.details},
-        cannot_rule_out=two_neighbour_blind_spots(
-            draws=counted,
-            claim=claim,
-            alphas=(shares[0] * alpha, shares[1] * alpha),
-            attack=named,
-            real_numbers=options.real_numbers,
-        )
-        if verdict == "no-finding"
-        else (),
-        provenance=collect(seed=options.seed, plugins=origins(attack, reach)),
+        details={**seen.details, **claim.details},
+        cannot_rule_out=blind,
+        provenance=provenance,
     )
+
+
+def _timed(attack: NamedAttack | None) -> bool:
+    return attack is not None and bool(getattr(attack.does, "timed", False))
 
 
 def _unfit(drawn: Releases) -> str:
@@ -190,16 +259,6 @@ def _unfit(drawn: Releases) -> str:
         f"{how}: an audit needs independent releases, otherwise bounds mean nothing; draw noise "
         "for each of the n releases of a call, from a generator that continues from call to call"
     )
-
-
-def _as_long(drawn: Releases, neighbours: tuple[Array, Array]) -> bool:
-    """Whether a release is as long as the query result."""
-    return bool(drawn.learn[0].shape[1] == len(neighbours[0]))
-
-
-def _untimed(counted: tuple[Array, Array], timed: bool) -> tuple[Array, Array]:
-    first, second = (y[:, :-1] if timed else y for y in counted)
-    return first, second
 
 
 def run_probes(
