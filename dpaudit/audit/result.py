@@ -37,6 +37,7 @@ __all__ = [
     "at_least",
     "nothing_counted",
     "nothing_drawn",
+    "with_command",
     "without_secrets",
 ]
 
@@ -178,6 +179,12 @@ def without_secrets(result: R) -> R:
         replace(t, details={k: v for k, v in t.details.items() if k != _RECOVERED})
         for t in result.tests
     )
+    return replace(result, tests=tests)
+
+
+def with_command(result: R, command: str) -> R:
+    """The result with the command that reproduces its findings."""
+    tests = tuple(replace(t, reproduce=command) if t.finding else t for t in result.tests)
     return replace(result, tests=tests)
 
 

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import math
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ from dpaudit.audit.options import (
     refuse_pure_gaussian,
 )
 from dpaudit.audit.progress import notebook_bar
-from dpaudit.audit.result import MechanismResult
+from dpaudit.audit.result import MechanismResult, with_command
 from dpaudit.audit.run import seen_here
 from dpaudit.errors import NotNumbersError, SamplerOutputError, UsageError
 from dpaudit.options import fields_of, from_keywords, keywords_of, parted, takes, words_of
@@ -209,8 +209,9 @@ def audit_subject(
     ``attack``. ``identity`` is what :func:`~dpaudit.samplers.identity.identify` said of a target,
     if it was asked before. Errors are those of :func:`audit_mechanism`.
     """
+    audit = _Audit(what, claim, neighbours, attack, options, question, progress)
     if what.target is None:
-        return _audited(what, claim, neighbours, attack, options, question, progress)
+        return audit.judged()
     if isinstance(attack, NamedAttack):
         raise UsageError(
             f"attack={attack.text}: an object, but {what.name} runs in a process of its own, which "
@@ -219,201 +220,170 @@ def audit_subject(
     with same_search_path() if what.ours else contextlib.nullcontext():
         identity = identify(what.target) if identity is None else identity
         refuse_pure_gaussian(declared_law(what.target), claim, name=what.target)
-        if what.target.startswith((SCORES, COUNTS)):
-            at = neighbours if question is None else question.shown
-            result = _audit_scores(what.target, claim, at, attack, options)
-        else:
-            result = _audited(what, claim, neighbours, attack, options, question, progress)
+        recorded = what.target.startswith((SCORES, COUNTS))
+        result = audit.of_scores(what.target) if recorded else audit.judged()
     files, versions = identity
     made = identified(result.provenance, by=options.by, files=files, versions=versions)
     return reproducible(dataclasses.replace(result, provenance=made), what)
 
 
-def _audited(
-    what: Subject,
-    claim: PrivacyClaim,
-    neighbours: str | None,
-    attack: str | NamedAttack | None,
-    options: MechanismOptions,
-    question: Question | None,
-    progress: Progress | None,
-) -> MechanismResult:
-    """Plan, open, draw and judge, and say how to see it again.
+@dataclasses.dataclass(frozen=True)
+class _Audit:
+    """One audit as it was asked for; see :func:`audit_subject`."""
 
-    Where releases at two query results turn out to be no numbers, these are compared as data sets.
-    """
-    _check_guesses(options)
-    question = _planned(question, neighbours, attack, options)
-    together = options.claimed(claim)
-    if question is None:
+    what: Subject
+    claim: PrivacyClaim
+    neighbours: str | None
+    attack: str | NamedAttack | None
+    options: MechanismOptions
+    question: Question | None
+    progress: Progress | None
+
+    def judged(self) -> MechanismResult:
+        """Plan, open, draw and judge, and say how to see it again.
+
+        Where releases at two query results turn out to be no numbers, these are compared as data
+        sets.
+        """
+        self._check_guesses()
+        question, neighbours = self._planned(), self.neighbours
+        claim = self.options.claimed(self.claim)
+        if question is not None:
+            return self._on_datasets(question, claim)
         try:
-            result = _on_queries(what, together, neighbours, attack, options, progress)
+            return self._again_on_queries(self._on_queries(claim))
         except NotNumbersError:
-            only_numbers = what.target is not None and not what.target.startswith("python:")
-            if neighbours is None or attack is not None or only_numbers:
+            target = self.what.target
+            only_numbers = target is not None and not target.startswith("python:")
+            if neighbours is None or self.attack is not None or only_numbers:
                 raise
-            question = any_release(parse_neighbours(neighbours), neighbours)
+            return self._on_datasets(any_release(parse_neighbours(neighbours), neighbours), claim)
+
+    def _check_guesses(self) -> None:
+        if self.options.guesses is not None:
+            raise UsageError(
+                f"guesses={self.options.guesses}: belongs to a one-run audit of scores:FILE; "
+                "leave --guesses out"
+            )
+
+    def _planned(self) -> Question | None:
+        """The question; to sessions whose answers stay as they are, query results are data sets.
+
+        Raises:
+            UsageError: an attack on sessions, or no neighbours.
+        """
+        if self.question is not None or not self.options.transcript:
+            return self.question
+        sessions = " ".join(self.options.session_words)
+        if self.attack is not None:
+            raise UsageError(
+                f"attack={self.attack}: sees one release of a query result, but with {sessions} it "
+                "is the answers of sessions; leave one of them out"
+            )
+        if self.neighbours is None:
+            raise UsageError(
+                f"neighbours=None: with {sessions} two query results or data sets are compared; "
+                "write e.g. --neighbours 0,1"
+            )
+        return any_release(parse_neighbours(self.neighbours), self.neighbours)
+
+    def _on_queries(self, claim: PrivacyClaim) -> MechanismResult:
+        """Open the mechanism, draw releases at query results, and judge them."""
+        options, neighbours, target = self.options, self.neighbours, self.what.target
+        pair = None if neighbours is None else parse_neighbours(neighbours)
+        how: dict[str, Any] = {"call": options.call, "calls": options.calls}
+        named = self.attack
+        opened: Any
+        if target is None:
+            opened = CallableMechanism(self.what.called, name=self.what.name, **how)
         else:
-            return _again_on_queries(result, what, claim, neighbours, attack, options)
-    with joined() as sandbox, on_datasets(what, question, options=options) as mechanism:
-        result = audit_question(
-            mechanism, question, attack=attack, claim=together, options=options, progress=progress
-        )
-    if what.target is not None:
-        result = dataclasses.replace(result, sandbox=sandbox.reached)
-    return _again_on_datasets(result, what, claim, question, options)
-
-
-def _on_queries(
-    what: Subject,
-    claim: PrivacyClaim,
-    neighbours: str | None,
-    attack: str | NamedAttack | None,
-    options: MechanismOptions,
-    progress: Progress | None,
-) -> MechanismResult:
-    """Open the mechanism, draw releases at query results, and judge them."""
-    call, calls, target = options.call, options.calls, what.target
-    pair = None if neighbours is None else parse_neighbours(neighbours)
-    if target is None:
-        with CallableMechanism(what.called, name=what.name, call=call, calls=calls) as mechanism:
-            return run_mechanism_audit(
+            named = named_attack(named, mechanism=target) if isinstance(named, str) else named
+            opened = open_mechanism(target, seed=options.seed, neighbours=pair, **how)
+            if not isinstance(opened, RecordedMechanism):
+                _check_neighbours(pair, named, shown=str(neighbours), name=target)
+        with joined() as sandbox, opened as mechanism:
+            result = run_mechanism_audit(
                 mechanism,
                 claim=claim,
                 neighbours=pair,
-                attack=attack,
+                attack=named,
                 options=options,
-                progress=progress,
+                progress=self.progress,
             )
-    named = named_attack(attack, mechanism=target) if isinstance(attack, str) else attack
-    closed = open_mechanism(target, seed=options.seed, call=call, calls=calls, neighbours=pair)
-    if not isinstance(closed, RecordedMechanism):
-        _check_neighbours(pair, named, shown=str(neighbours), name=target)
-    with joined() as sandbox, closed as opened:
-        result = run_mechanism_audit(
-            opened, claim=claim, neighbours=pair, attack=named, options=options, progress=progress
-        )
-    return dataclasses.replace(result, sandbox=sandbox.reached)
+        return self._confined(result, sandbox.reached)
 
+    def _on_datasets(self, question: Question, claim: PrivacyClaim) -> MechanismResult:
+        """Open the mechanism, draw releases of data sets, judge them, and say how to repeat it."""
+        opened = on_datasets(self.what, question, options=self.options)
+        with joined() as sandbox, opened as mechanism:
+            result = audit_question(
+                mechanism,
+                question,
+                attack=self.attack,
+                claim=claim,
+                options=self.options,
+                progress=self.progress,
+            )
+        return self._again_on_datasets(self._confined(result, sandbox.reached), question)
 
-def _again_on_queries(
-    result: MechanismResult,
-    what: Subject,
-    claim: PrivacyClaim,
-    neighbours: str | None,
-    attack: str | NamedAttack | None,
-    options: MechanismOptions,
-) -> MechanismResult:
-    """The result with the command or call that reproduces its findings."""
-    shown = attack.text if isinstance(attack, NamedAttack) else attack
-    at = {"neighbours": neighbours, "attack": shown}
-    given = {name: value for name, value in at.items() if value is not None}
-    if what.target is not None:
-        words = [word for name, value in given.items() for word in (f"--{name}", value)]
-        return _reproducible(result, what.target, claim, words, options)
-    keywords = [f"{name}={value!r}" for name, value in given.items()]
-    again = ", ".join([*keywords_of(claim.options), *keywords, *keywords_of(options)])
-    again = f"dpaudit.audit_mechanism(…, {again})"
-    return seen_here(result, what, again=again, by=options.by, unseen=SAME_PROCESS)
+    def _confined(self, result: MechanismResult, reached: str) -> MechanismResult:
+        """The result with how a mechanism in a process of its own was confined."""
+        return result if self.what.target is None else dataclasses.replace(result, sandbox=reached)
 
+    def _again_on_queries(self, result: MechanismResult) -> MechanismResult:
+        """The result with the command or call that reproduces its findings."""
+        attack = self.attack.text if isinstance(self.attack, NamedAttack) else self.attack
+        at = {"neighbours": self.neighbours, "attack": attack}
+        given = {name: value for name, value in at.items() if value is not None}
+        if self.what.target is not None:
+            return self._repeated(result, [w for name in given for w in (f"--{name}", given[name])])
+        keywords = [f"{name}={value!r}" for name, value in given.items()]
+        again = [*keywords_of(self.claim.options), *keywords, *keywords_of(self.options)]
+        return self._seen_here(result, f"dpaudit.audit_mechanism(…, {', '.join(again)})")
 
-def _again_on_datasets(
-    result: MechanismResult,
-    what: Subject,
-    claim: PrivacyClaim,
-    question: Question,
-    options: MechanismOptions,
-) -> MechanismResult:
-    """As :func:`_again_on_queries`; of a pair that no file holds, with advice to write it."""
-    alpha, seed = options.alpha, options.seed
-    if what.target is None:
-        name = "audit_mechanism" if question.of_queries else "audit_datasets"
-        again = f"dpaudit.{name}(…, neighbours=…, {alpha=})"
-        return seen_here(result, what, again=again, by=options.by, unseen=SAME_PROCESS)
-    words = question.words(result)
-    if not words:
-        return _with_command(result, f"dpaudit.audit_datasets(…, {alpha=}, {seed=})")
-    if question.unwritten(result) and any(test.finding for test in result.tests):
-        result = dataclasses.replace(result, advice=(*result.advice, UNWRITTEN))
-    return _reproducible(result, what.target, claim, words, options)
+    def _again_on_datasets(self, result: MechanismResult, question: Question) -> MechanismResult:
+        """The same; of a pair that no file holds, with advice to write it."""
+        alpha, seed = self.options.alpha, self.options.seed
+        if self.what.target is None:
+            name = "audit_mechanism" if question.of_queries else "audit_datasets"
+            return self._seen_here(result, f"dpaudit.{name}(…, neighbours=…, {alpha=})")
+        words = question.words(result)
+        if not words:
+            return with_command(result, f"dpaudit.audit_datasets(…, {alpha=}, {seed=})")
+        if question.unwritten(result) and any(test.finding for test in result.tests):
+            result = dataclasses.replace(result, advice=(*result.advice, UNWRITTEN))
+        return self._repeated(result, words)
 
+    def _repeated(self, result: MechanismResult, words: Sequence[str] = ()) -> MechanismResult:
+        """The result with the command of the whole audit, for one α."""
+        claimed, again = words_of(self.claim.options), self.options.again
+        line = ["dpaudit", "mechanism", str(self.what.target), *claimed, *words, *again]
+        return with_command(result, shlex.join(line))
 
-def _audit_scores(
-    name: str,
-    claim: PrivacyClaim,
-    neighbours: str | None,
-    attack: str | None,
-    options: MechanismOptions,
-) -> MechanismResult:
-    """Audit recorded scores or counts, which have neither neighbours nor calls."""
-    alpha, seed, guesses = options.alpha, options.seed, options.guesses
-    if options.in_sessions:
-        option = options.session_words[0].removeprefix("--")
-        raise UsageError(
-            f"{option}={getattr(options, option)}: recorded scores have no sessions; "
-            f"leave --{option} out"
-        )
-    for option, given in (("neighbours", neighbours), ("attack", attack), ("call", options.call)):
-        if given is not None:
-            raise UsageError(f"{option}={given}: recorded scores have none; leave --{option} out")
-    if name.startswith(SCORES):
-        path = name.removeprefix(SCORES)
-        result = audit_scores(path, claim=claim, alpha=alpha, seed=seed, guesses=guesses)
-    else:
-        _check_guesses(options)
-        result = audit_counts(name.removeprefix(COUNTS), claim=claim, alpha=alpha, seed=seed)
-    return _reproducible(result, name, claim, [], options)
+    def _seen_here(self, result: MechanismResult, again: str) -> MechanismResult:
+        return seen_here(result, self.what, again=again, by=self.options.by, unseen=SAME_PROCESS)
 
-
-def _planned(
-    question: Question | None, neighbours: str | None, attack: object, options: MechanismOptions
-) -> Question | None:
-    """``question``; to sessions whose answers are kept as they are, query results are data sets.
-
-    Raises:
-        UsageError: an attack, or no neighbours.
-    """
-    if question is not None or not options.transcript:
-        return question
-    sessions = " ".join(options.session_words)
-    if attack is not None:
-        raise UsageError(
-            f"attack={attack}: sees one release of a query result, but with {sessions} it is the "
-            "answers of sessions; leave one of them out"
-        )
-    if neighbours is None:
-        raise UsageError(
-            f"neighbours=None: with {sessions} two query results or data sets are compared; write "
-            "e.g. --neighbours 0,1"
-        )
-    return any_release(parse_neighbours(neighbours), neighbours)
-
-
-def _check_guesses(options: MechanismOptions) -> None:
-    if options.guesses is not None:
-        raise UsageError(
-            f"guesses={options.guesses}: belongs to a one-run audit of scores:FILE; "
-            "leave --guesses out"
-        )
-
-
-def _reproducible(
-    result: MechanismResult,
-    name: str,
-    claim: PrivacyClaim,
-    words: list[str],
-    options: MechanismOptions,
-) -> MechanismResult:
-    """The result with the command that reproduces its findings: the whole audit, for one α."""
-    command = ["dpaudit", "mechanism", name, *words_of(claim.options), *words, *options.again]
-    return _with_command(result, shlex.join(command))
-
-
-def _with_command(result: MechanismResult, command: str) -> MechanismResult:
-    tests = tuple(
-        dataclasses.replace(t, reproduce=command) if t.finding else t for t in result.tests
-    )
-    return dataclasses.replace(result, tests=tests)
+    def of_scores(self, name: str) -> MechanismResult:
+        """Audit recorded scores or counts, which have neither neighbours nor calls."""
+        options = self.options
+        if options.in_sessions:
+            option = options.session_words[0].removeprefix("--")
+            raise UsageError(
+                f"{option}={getattr(options, option)}: recorded scores have no sessions; "
+                f"leave --{option} out"
+            )
+        at = self.neighbours if self.question is None else self.question.shown
+        for option, given in (("neighbours", at), ("attack", self.attack), ("call", options.call)):
+            if given is not None:
+                raise UsageError(
+                    f"{option}={given}: recorded scores have none; leave --{option} out"
+                )
+        how: dict[str, Any] = {"claim": self.claim, "alpha": options.alpha, "seed": options.seed}
+        if name.startswith(SCORES):
+            path = name.removeprefix(SCORES)
+            return self._repeated(audit_scores(path, guesses=options.guesses, **how))
+        self._check_guesses()
+        return self._repeated(audit_counts(name.removeprefix(COUNTS), **how))
 
 
 def run_mechanism_audit(

@@ -19,7 +19,7 @@ from dpaudit.audit.epsilon.one_run import Ranked, trials
 from dpaudit.audit.epsilon.one_run_audits import Coins, result_of
 from dpaudit.audit.epsilon.verdict import CEILING, two_neighbour_blind_spots, verdict_of
 from dpaudit.audit.options import ClaimOptions, Progress, TrainingOptions
-from dpaudit.audit.result import MechanismResult, at_least
+from dpaudit.audit.result import MechanismResult, at_least, with_command
 from dpaudit.audit.training_loops import records
 from dpaudit.errors import SamplerCrashError, UsageError
 from dpaudit.options import from_keywords, keywords_of, parted, takes
@@ -262,16 +262,11 @@ def _told(
 ) -> MechanismResult:
     """The result with what was audited, what a pass leaves open, and how to see it again."""
     again = f"dpaudit.audit_training(…, {', '.join(keywords_of(claim.options, options))})"
-    tests = tuple(
-        dataclasses.replace(test, reproduce=again) if test.finding else test
-        for test in result.tests
-    )
     spots = (*result.cannot_rule_out, *_OUTSIDE) if result.verdict == "no-finding" else ()
     if claim.stated is not None and canaries > 1:  # its ceiling is not that of ε at δ alone
         spots = tuple(spot for spot in spots if spot.flaw != CEILING)
     return dataclasses.replace(
-        result,
-        tests=tests,
+        with_command(result, again),
         cannot_rule_out=spots,
         details={**result.details, "runs": options.runs, "canaries": canaries},
         provenance=dataclasses.replace(result.provenance, by=options.by),
