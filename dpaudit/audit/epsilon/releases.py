@@ -283,14 +283,8 @@ def _calls_differ(first: Array, second: Array, sides: Sequence[Sequence[Array]])
 
 def _ranks(values: Array) -> tuple[Array, float]:
     """Ranks in 0…1, ties sharing their middle, and 1 − Σ(ties/n)³: 12 times their variance."""
-    n = len(values)
-    order = np.argsort(values, kind="stable")
-    ordered = values[order]
-    start = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-    times = np.diff(np.append(start, n))
-    ranks = np.empty(n)
-    ranks[order] = np.repeat((start + (times + 1) / 2) / n, times)
-    return ranks, 1 - float(np.sum((times / n) ** 3))
+    n, times = len(values), np.unique(values, return_counts=True)[1]
+    return scipy.stats.rankdata(values) / n, 1 - float(np.sum((times / n) ** 3))
 
 
 _WORTH_SAYING = 0.05
