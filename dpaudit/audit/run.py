@@ -284,16 +284,7 @@ def draw(plan: Plan, sampler: ClosedSampler, *, progress: Progress | None = None
     fail_fast = not (options.all_values or options.sequential or options.bits is not None)
     battery = Battery(options, claim, root, alpha=alpha, fail_fast=fail_fast)
     betting = Betting(claim, root, alpha=alpha) if options.sequential else None
-    sampling = Sampling(
-        sampler,
-        plan.calls,
-        planned=plan.planned,
-        claim=claim,
-        spread=root.child("atoms").numpy(),
-        limit=plan.limit,
-        progress=progress,
-        flat=plan.flat,
-    )
+    sampling = Sampling(sampler, plan, progress=progress)
     # BLAS threads do not help on blocks that fit a cache, and compete with the sampler's process
     with threadpool_limits(1), battery, BitWriter(options.bits) as writer:
         for block in sampling:

@@ -40,7 +40,7 @@ from dpaudit.errors import SamplerError, UsageError
 from dpaudit.protocols import LearningAttack, OpenMechanism, SupportAttack
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
-from dpaudit.types import Interval, Provenance, TestResult
+from dpaudit.types import Interval, TestResult
 
 __all__ = ["audit_pair", "run_probes"]
 
@@ -95,25 +95,11 @@ def audit_pair(
     )
     if isinstance(mechanism, EncodedReleases):
         drawn = mechanism.encoded(drawn)
+    pair = _Pair(mechanism, neighbours, claim, options, attack, reach, drawn, limit, root)
     unfit = _unfit(drawn)
     if unfit:
-        seen = _Seen(Judged((), 0.0, 0.0, 0.0, ()))
-    elif attack is None:
-        seen = _by_events(drawn, neighbours, claim, options, reach=reach, limit=limit, root=root)
-    else:
-        seen = _by_attack(attack, drawn, neighbours, claim, options.alpha, root=root)
-    return _described(
-        mechanism,
-        drawn,
-        seen,
-        unfit,
-        neighbours=neighbours,
-        claim=claim,
-        options=options,
-        attack=attack,
-        started=limit.started,
-        provenance=collect(seed=options.seed, plugins=origins(attack, reach)),
-    )
+        return pair.described(_Seen(Judged((), 0.0, 0.0, 0.0, ())), unfit=unfit)
+    return pair.described(pair.by_events() if attack is None else pair.by_attack(attack))
 
 
 @dataclass(frozen=True)
@@ -125,116 +111,102 @@ class _Seen:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _by_events(
-    drawn: Releases,
-    neighbours: tuple[Array, Array],
-    claim: PrivacyClaim,
-    options: MechanismOptions,
-    *,
-    reach: NamedAttack | None,
-    limit: TimeLimit,
-    root: KeyedStream,
-) -> _Seen:
-    """Learn events from the first half of the releases and count them in the second."""
-    alpha, real_numbers = options.alpha, options.real_numbers
-    more = []
-    if reach is not None and drawn.learn[0].shape[1] == len(neighbours[0]):
-        more = [support_statistic(reach, neighbours, learn=drawn.learn)]
-    learned = learn(
-        *drawn.learn,
-        neighbours=neighbours,
-        aim=Aim.of(claim, alpha, real_numbers=real_numbers),
-        rng=root.child("statistics").numpy(),
-        more=more,
-        seconds=_LEARNING_SECONDS,
-        deadline=time.monotonic() + 0.3 * (limit.ends - time.monotonic()),
-    )
-    judged = judge(learned, *drawn.count, claim=claim, alpha=alpha)
-    return _Seen(judged, learned.shares, {"last_bits_excluded": True} if real_numbers else {})
+@dataclass(frozen=True)
+class _Pair:
+    """Releases of a mechanism that were drawn at two neighbours, to be judged and described."""
 
+    mechanism: OpenMechanism
+    neighbours: tuple[Array, Array]
+    claim: PrivacyClaim
+    options: MechanismOptions
+    attack: NamedAttack | None
+    reach: NamedAttack | None
+    drawn: Releases
+    limit: TimeLimit
+    root: KeyedStream
 
-def _by_attack(
-    attack: NamedAttack,
-    drawn: Releases,
-    neighbours: tuple[Array, Array],
-    claim: PrivacyClaim,
-    alpha: float,
-    *,
-    root: KeyedStream,
-) -> _Seen:
-    """Count the attack's events, and its right guesses."""
-    seen = reduced(attack, drawn, neighbours, delta=claim.delta, alpha=alpha)
-    judged = judge(seen.learned, *seen.counted, claim=claim, alpha=alpha)
-    success = guessed(seen.guesses, rng=root.child("guesses").numpy())
-    return _Seen(judged, seen.learned.shares, {**seen.details, "success": success})
-
-
-def _described(
-    mechanism: OpenMechanism,
-    drawn: Releases,
-    seen: _Seen,
-    unfit: str,
-    *,
-    neighbours: tuple[Array, Array],
-    claim: PrivacyClaim,
-    options: MechanismOptions,
-    attack: NamedAttack | None,
-    started: float,
-    provenance: Provenance,
-) -> MechanismResult:
-    """The verdict with its bounds, advice, and what a pass does not exclude."""
-    judged, alpha = seen.judged, options.alpha
-    verdict, reason = verdict_of(judged.tests, drawn.late)
-    if unfit:
-        verdict, reason = "inconclusive", unfit
-    counted = sum(map(len, drawn.count))
-    first, second = (y[:, :-1] if _timed(attack) else y for y in drawn.count)
-    advice = [
-        "" if unfit else shape_advice(first, second, *neighbours),
-        low_bits_advice(judged.tests),
-        misfit_advice(seen.details),
-        str(getattr(mechanism, "advice", "")),
-    ]
-    learned = attack is None or isinstance(attack.does, LearningAttack)
-    events = "learned events" if learned else "fixed events"
-    named = "" if attack is None else attack.text
-    least, most = seen.shares
-    blind = (
-        two_neighbour_blind_spots(
-            draws=counted,
-            claim=claim,
-            alphas=(least * alpha, most * alpha),
-            attack=named,
-            real_numbers=options.real_numbers,
+    def by_events(self) -> _Seen:
+        """Learn events from the first half of the releases and count them in the second."""
+        drawn, alpha, real_numbers = self.drawn, self.options.alpha, self.options.real_numbers
+        more = []
+        if self.reach is not None and drawn.learn[0].shape[1] == len(self.neighbours[0]):
+            more = [support_statistic(self.reach, self.neighbours, learn=drawn.learn)]
+        learned = learn(
+            *drawn.learn,
+            neighbours=self.neighbours,
+            aim=Aim.of(self.claim, alpha, real_numbers=real_numbers),
+            rng=self.root.child("statistics").numpy(),
+            more=more,
+            seconds=_LEARNING_SECONDS,
+            deadline=time.monotonic() + 0.3 * (self.limit.ends - time.monotonic()),
         )
-        if verdict == "no-finding"
-        else ()
-    )
-    return MechanismResult(
-        verdict=verdict,
-        reason=reason,
-        mechanism=mechanism.name,
-        method="two neighbours",
-        attack=named,
-        neighbours=tuple(tuple(map(float, v)) for v in neighbours),
-        claim_epsilon=claim.epsilon,
-        claim_delta=claim.delta,
-        claim_mu=claim.mu,
-        stated=judged.stated or claim.shown((), alpha),
-        alpha=alpha,
-        epsilon=at_least(judged.epsilon, alpha, f"{events} and trade-off curve, Clopper-Pearson"),
-        delta=at_least(judged.delta, alpha, "trade-off curve, Clopper-Pearson"),
-        mu=at_least(judged.mu, alpha, "trade-off curve, Clopper-Pearson"),
-        curve=judged.curve,
-        tests=judged.tests,
-        samples=counted + sum(map(len, drawn.learn)),
-        samples_requested=2 * options.samples,
-        seconds=time.monotonic() - started,
-        advice=tuple(filter(None, advice)),
-        details={**seen.details, **claim.details},
-        cannot_rule_out=blind,
-        provenance=provenance,
-    )
+        judged = judge(learned, *drawn.count, claim=self.claim, alpha=alpha)
+        return _Seen(judged, learned.shares, {"last_bits_excluded": True} if real_numbers else {})
+
+    def by_attack(self, attack: NamedAttack) -> _Seen:
+        """Count the attack's events, and its right guesses."""
+        claim, alpha = self.claim, self.options.alpha
+        seen = reduced(attack, self.drawn, self.neighbours, delta=claim.delta, alpha=alpha)
+        judged = judge(seen.learned, *seen.counted, claim=claim, alpha=alpha)
+        success = guessed(seen.guesses, rng=self.root.child("guesses").numpy())
+        return _Seen(judged, seen.learned.shares, {**seen.details, "success": success})
+
+    def described(self, seen: _Seen, *, unfit: str = "") -> MechanismResult:
+        """The verdict with its bounds, advice, and what a pass does not exclude."""
+        judged, alpha, claim, drawn = seen.judged, self.options.alpha, self.claim, self.drawn
+        verdict, reason = verdict_of(judged.tests, drawn.late)
+        if unfit:
+            verdict, reason = "inconclusive", unfit
+        counted = sum(map(len, drawn.count))
+        first, second = (y[:, :-1] if _timed(self.attack) else y for y in drawn.count)
+        advice = [
+            "" if unfit else shape_advice(first, second, *self.neighbours),
+            low_bits_advice(judged.tests),
+            misfit_advice(seen.details),
+            str(getattr(self.mechanism, "advice", "")),
+        ]
+        named = "" if self.attack is None else self.attack.text
+        learned = self.attack is None or isinstance(self.attack.does, LearningAttack)
+        curve = "trade-off curve, Clopper-Pearson"
+        least, most = seen.shares
+        blind = (
+            two_neighbour_blind_spots(
+                draws=counted,
+                claim=claim,
+                alphas=(least * alpha, most * alpha),
+                attack=named,
+                real_numbers=self.options.real_numbers,
+            )
+            if verdict == "no-finding"
+            else ()
+        )
+        return MechanismResult(
+            verdict=verdict,
+            reason=reason,
+            mechanism=self.mechanism.name,
+            method="two neighbours",
+            attack=named,
+            neighbours=tuple(tuple(map(float, v)) for v in self.neighbours),
+            claim_epsilon=claim.epsilon,
+            claim_delta=claim.delta,
+            claim_mu=claim.mu,
+            stated=judged.stated or claim.shown((), alpha),
+            alpha=alpha,
+            epsilon=at_least(
+                judged.epsilon, alpha, f"{'learned' if learned else 'fixed'} events and {curve}"
+            ),
+            delta=at_least(judged.delta, alpha, curve),
+            mu=at_least(judged.mu, alpha, curve),
+            curve=judged.curve,
+            tests=judged.tests,
+            samples=counted + sum(map(len, drawn.learn)),
+            samples_requested=2 * self.options.samples,
+            seconds=time.monotonic() - self.limit.started,
+            advice=tuple(filter(None, advice)),
+            details={**seen.details, **claim.details},
+            cannot_rule_out=blind,
+            provenance=collect(seed=self.options.seed, plugins=origins(self.attack, self.reach)),
+        )
 
 
 def _timed(attack: NamedAttack | None) -> bool:
