@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from dpaudit.audit.claims import PrivacyClaim
 
 __all__ = [
-    "DEFAULT_RELEASES",
     "DEFAULT_SAMPLES",
     "MINIMUM_SAMPLES",
     "AuditOptions",

@@ -17,16 +17,7 @@ from dpaudit.protocols import ClosedSampler, PreparingSampler, StartedSampler, V
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import BlindSpot
 
-__all__ = [
-    "MAIN_DIM",
-    "Call",
-    "Plan",
-    "Purpose",
-    "growing_plan",
-    "make_plan",
-    "plan_audit",
-    "special_shapes",
-]
+__all__ = ["Call", "Plan", "make_plan", "plan_audit", "special_shapes"]
 
 DRAWING_SECONDS = 600.0
 

@@ -15,8 +15,6 @@ from dpaudit.types import BlindSpot, PowerPoint
 
 __all__ = [
     "COLUMNS",
-    "Cover",
-    "Proposal",
     "blind_spots",
     "frontier",
     "measured_curves",

@@ -18,7 +18,6 @@ from dpaudit.stats import holm
 from dpaudit.types import LAST_CAUSE, BlindSpot, Evidence, PowerPoint, TestResult, Verdict
 
 __all__ = [
-    "ALWAYS_BLIND",
     "cause_of",
     "excluded_by",
     "judge",

@@ -23,7 +23,7 @@ from dpaudit.stats import rounded_down
 if TYPE_CHECKING:
     from dpaudit.audit.epsilon.bounds import Band
 
-__all__ = ["LARGEST_EPSILON", "DeltaCurve", "Table", "TradeOff", "composed_pair", "number_text"]
+__all__ = ["LARGEST_EPSILON", "DeltaCurve", "TradeOff", "composed_pair", "number_text"]
 
 LARGEST_EPSILON = 500.0
 """A larger ε promises nothing."""

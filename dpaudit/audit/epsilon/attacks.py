@@ -23,19 +23,14 @@ from dpaudit.stats import clopper_pearson
 from dpaudit.types import PluginOrigin, Reference
 
 __all__ = [
-    "ATTACK_SHARE",
     "Attack",
     "NamedAttack",
-    "Reduced",
-    "feasible",
     "guessed",
     "named_attack",
     "origins",
     "own_attack",
     "probes",
     "reduced",
-    "scorer",
-    "settled",
     "support_statistic",
 ]
 

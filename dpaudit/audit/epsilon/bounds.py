@@ -13,15 +13,7 @@ import scipy
 
 from dpaudit.audit.claims.implied import upper_hull
 
-__all__ = [
-    "Band",
-    "band",
-    "epsilon_bounds",
-    "excess_allowed",
-    "hockey_stick_p",
-    "least_level",
-    "one_sided",
-]
+__all__ = ["Band", "band", "epsilon_bounds", "hockey_stick_p", "least_level", "one_sided"]
 
 _FOR_EXCESS = 0.1
 """Share of the error spent on δ."""

@@ -26,7 +26,7 @@ from dpaudit.samplers.endpoints.dataset_command import DatasetCommand
 from dpaudit.samplers.endpoints.dataset_function import DatasetFunction
 from dpaudit.samplers.endpoints.dataset_http import DatasetEndpoint
 
-__all__ = ["audit_question", "on_datasets", "stage_of"]
+__all__ = ["audit_question", "on_datasets"]
 
 _SEARCHING = 0.4
 """Largest share of the time limit that the search may take."""

@@ -34,10 +34,8 @@ __all__ = [
     "Aim",
     "Judged",
     "Learned",
-    "divided",
     "judge",
     "learn",
-    "possible_shares",
 ]
 
 CURVE_SHARE = 1 / 4

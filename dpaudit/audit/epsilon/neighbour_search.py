@@ -28,16 +28,7 @@ from dpaudit.errors import SamplerCrashError, SamplerError, SamplerTimeoutError,
 from dpaudit.protocols import DatasetMechanism
 from dpaudit.results.text import one_line
 
-__all__ = [
-    "ADJACENCIES",
-    "Beginning",
-    "Field",
-    "Found",
-    "Schema",
-    "neighbours_of",
-    "promise",
-    "search",
-]
+__all__ = ["ADJACENCIES", "Beginning", "Found", "search"]
 
 ADJACENCIES = ("add-remove", "replace")
 """What neighbours are: one record more or less, or one record changed."""

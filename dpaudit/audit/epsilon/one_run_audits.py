@@ -44,17 +44,7 @@ from dpaudit.samplers.endpoints.recordings import lines_of, open_text
 from dpaudit.stats import binomial_two_sided, rounded_down
 from dpaudit.types import TestResult, Verdict
 
-__all__ = [
-    "COUNTS",
-    "SCORES",
-    "STATED_SHARE",
-    "Coins",
-    "audit_counts",
-    "audit_scores",
-    "judged",
-    "read_scores",
-    "result_of",
-]
+__all__ = ["COUNTS", "SCORES", "Coins", "audit_counts", "audit_scores", "judged", "result_of"]
 
 COUNTS = "counts:"
 SCORES = "scores:"

@@ -24,16 +24,12 @@ from dpaudit.results.files import write_file
 from dpaudit.results.text import one_line
 
 __all__ = [
-    "ARRAYS",
-    "FILES",
-    "SEARCH",
     "UNWRITTEN",
     "Question",
     "any_release",
     "neighbours_text",
     "parse_neighbours",
     "question_of",
-    "read_bounds",
     "with_pair_in",
 ]
 

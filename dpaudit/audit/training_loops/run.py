@@ -28,7 +28,7 @@ from dpaudit.randomness import KeyedStream
 from dpaudit.results.text import error_text
 from dpaudit.types import BlindSpot
 
-__all__ = ["FEWEST_RUNS", "Scoring", "audit_training", "audit_with", "result_of_runs"]
+__all__ = ["Scoring", "audit_training", "audit_with", "result_of_runs"]
 
 FEWEST_RUNS = 400
 """Below so many runs the guesses of :mod:`~dpaudit.audit.epsilon.one_run` show more."""
