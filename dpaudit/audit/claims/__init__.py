@@ -12,7 +12,6 @@ from dpaudit.audit.claims.parameters import (
     Renyi,
     Steps,
     ZeroConcentrated,
-    delta_of_renyi,
     epsilon_of_renyi,
 )
 from dpaudit.audit.claims.tables import DeltaCurve, TradeOff
@@ -26,6 +25,5 @@ __all__ = [
     "Steps",
     "TradeOff",
     "ZeroConcentrated",
-    "delta_of_renyi",
     "epsilon_of_renyi",
 ]

@@ -25,7 +25,6 @@ __all__ = [
     "Renyi",
     "Steps",
     "ZeroConcentrated",
-    "delta_of_renyi",
     "epsilon_of_renyi",
 ]
 
@@ -36,22 +35,16 @@ _REACH = 8.0
 _NEAR = 1.02
 
 
-def delta_of_renyi(epsilon: float, *, order: float, divergence: float) -> float:
-    """The least δ at ε that a Rényi divergence of at most ``divergence`` at ``order`` implies here.
+def epsilon_of_renyi(delta: float, *, order: float, divergence: float) -> float:
+    """The least ε ≥ 0 at ``delta`` > 0 that a divergence of at most D at order α implies here.
 
     δ = e^{(α−1)(D−ε)}·(1 − 1/α)^{α−1}/α (Canonne, Kamath and Steinke 2020, Proposition 12). Proof:
     for L = ln P/Q, δ = E_P[(1 − e^{ε−L})₊] ≤ E_P[c·e^{(α−1)L}] = c·e^{(α−1)D}, where c is the
     largest (1 − e^{ε−x})₊·e^{−(α−1)x}, which is at e^{ε−x} = 1 − 1/α.
 
-    >>> f"{delta_of_renyi(3.0, order=4.0, divergence=1.0):.3e}"
-    '2.614e-04'
+    >>> f"{epsilon_of_renyi(2.614e-4, order=4.0, divergence=1.0):.3f}"
+    '3.000'
     """
-    log = (order - 1) * (divergence - epsilon + math.log1p(-1 / order)) - math.log(order)
-    return math.exp(min(0.0, log))
-
-
-def epsilon_of_renyi(delta: float, *, order: float, divergence: float) -> float:
-    """The least ε ≥ 0 at ``delta`` > 0 by :func:`delta_of_renyi`."""
     spent = math.log(1 / delta) - math.log(order)
     return max(0.0, divergence + math.log1p(-1 / order) + spent / (order - 1))
 

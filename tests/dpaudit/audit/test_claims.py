@@ -19,7 +19,6 @@ from dpaudit.audit.claims import (
     Renyi,
     TradeOff,
     ZeroConcentrated,
-    delta_of_renyi,
     epsilon_of_renyi,
 )
 from dpaudit.audit.claims.implied import of_renyi
@@ -31,6 +30,12 @@ from dpaudit.report import describe
 from dpaudit.samplers.identity import declared_law
 
 EXACT = 1e-6
+
+
+def delta_of_renyi(epsilon, *, order, divergence):
+    """Canonne, Kamath and Steinke 2020, Proposition 12."""
+    log = (order - 1) * (divergence - epsilon + math.log1p(-1 / order)) - math.log(order)
+    return math.exp(min(0.0, log))
 
 
 def facts_of(result):
