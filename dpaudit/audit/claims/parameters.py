@@ -50,18 +50,25 @@ def epsilon_of_renyi(delta: float, *, order: float, divergence: float) -> float:
 
 
 class _Parameter(Protocol):
-    """A claim that is refuted where a band shows more of its parameter."""
+    """A claim that is refuted where a band shows more of its parameter, the field ``PARAMETER``."""
 
     __slots__ = ()
+
+    PARAMETER: ClassVar[str]
 
     @property
     def unit(self) -> str: ...
 
-    @property
-    def value(self) -> float: ...
-
     def least(self, band: Band) -> float:
         """The lower bound for the parameter that a band shows."""
+
+    @property
+    def value(self) -> float:
+        claimed: float = getattr(self, self.PARAMETER)
+        return claimed
+
+    def with_value(self, value: float) -> Self:
+        return replace(self, **{self.PARAMETER: value})  # type: ignore[type-var]
 
     def contradicted(self, band: Band) -> bool:
         return self.least(band) > self.value
@@ -79,6 +86,7 @@ class ZeroConcentrated(_Parameter):
         UsageError: ρ is negative or infinite.
     """
 
+    PARAMETER: ClassVar[str] = "rho"
     unit: ClassVar[str] = "ρ"
 
     rho: float
@@ -96,20 +104,13 @@ class ZeroConcentrated(_Parameter):
         return {"rho": self.rho}
 
     @property
-    def value(self) -> float:
-        return self.rho
-
-    @property
     def profile(self) -> Profile:
         """What the divergences at some orders imply."""
         return of_renyi(_FEW_ORDERS, self.rho * _FEW_ORDERS)
 
-    def with_value(self, value: float) -> Self:
-        return type(self)(value)
-
     def composed(self, calls: int) -> Self:
         """By Bun and Steinke 2016, Lemma 2.3."""
-        return type(self)(calls * self.rho)
+        return self.with_value(calls * self.rho)
 
     def implied(self, delta: float) -> tuple[float, float]:
         """The least ε over the orders, each of which is valid."""
@@ -131,6 +132,7 @@ class Renyi(_Parameter):
         UsageError: an order of 1 or less or above 1e6, or ε negative or infinite.
     """
 
+    PARAMETER: ClassVar[str] = "divergence"
     EXAMPLE: ClassVar[str] = "8,0.5"
 
     order: float
@@ -183,20 +185,13 @@ class Renyi(_Parameter):
         return f"D_{self.order:.6g}"
 
     @property
-    def value(self) -> float:
-        return self.divergence
-
-    @property
     def profile(self) -> Profile:
         """What the divergence at this order implies."""
         return of_renyi(np.array([self.order]), np.array([self.divergence]))
 
-    def with_value(self, value: float) -> Self:
-        return type(self)(self.order, value)
-
     def composed(self, calls: int) -> Self:
         """By Mironov 2017, Proposition 1."""
-        return type(self)(self.order, calls * self.divergence)
+        return self.with_value(calls * self.divergence)
 
     def implied(self, delta: float) -> tuple[float, float]:
         """By :func:`epsilon_of_renyi`."""
@@ -212,6 +207,7 @@ class Renyi(_Parameter):
 class Gaussian(_Parameter):
     """μ-GDP, of several calls together."""
 
+    PARAMETER: ClassVar[str] = "mu"
     unit: ClassVar[str] = "μ"
 
     mu: float
@@ -225,10 +221,6 @@ class Gaussian(_Parameter):
         return {"mu": self.mu}
 
     @property
-    def value(self) -> float:
-        return self.mu
-
-    @property
     def profile(self) -> Profile:
         """By Dong, Roth and Su 2022, Corollary 2.13."""
         if self.mu == 0:
@@ -236,12 +228,9 @@ class Gaussian(_Parameter):
         grid = np.linspace(0.0, self.implied(1e-12)[0], 240).tolist()
         return tuple((e, gaussian_delta(e, sigma=1 / self.mu) * (1 + 1e-9)) for e in grid)
 
-    def with_value(self, value: float) -> Self:
-        return type(self)(value)
-
     def composed(self, calls: int) -> Self:
         """By Dong, Roth and Su 2022, Corollary 3.3."""
-        return type(self)(math.sqrt(calls) * self.mu)
+        return self.with_value(math.sqrt(calls) * self.mu)
 
     def implied(self, delta: float) -> tuple[float, float]:
         """By Dong, Roth and Su 2022, Corollary 2.13."""
