@@ -294,18 +294,15 @@ def nothing_found(
     """The message for a known-bad control that was not caught."""
     report = safe(describe(result))
     tests = [c for c in report.checks if c.group == "tests" and not c.facts.get("advisory")]
-    nearest = f"  nearest: {finding_text(tests[0])}" if tests else "  no test gave a result"
     by = f" by {printable(wanted, limit=200)}" if wanted else ""
-    return "\n".join(
-        [
-            f"A known-bad control was not caught{by}. {_verdict(report, page)}",
-            f"  audited: {_target(report)}",
-            nearest,
-            "Raise samples=, or check that the control still has the flaw.",
-            f"To see it again: {printable(again, limit=_LONGEST)}",
-            _kept(page),
-        ]
-    )
+    lines = [
+        f"A known-bad control was not caught{by}. {_verdict(report, page)}",
+        f"  audited: {_target(report)}",
+        f"  nearest: {finding_text(tests[0])}" if tests else "  no test gave a result",
+        "Raise samples=, or check that the control still has the flaw.",
+        f"To see it again: {printable(again, limit=_LONGEST)}",
+    ]
+    return "\n".join([*lines, _kept(page)])
 
 
 def _verdict(report: Report, page: Path | None) -> str:
