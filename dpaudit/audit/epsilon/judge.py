@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,7 @@ __all__ = [
     "EVENT_SHARE",
     "LOW_BITS_SHARE",
     "Aim",
+    "Counted",
     "Judged",
     "Learned",
     "judge",
@@ -48,14 +50,23 @@ _DELTAS = 10.0 ** np.linspace(-8, 0, 41)[:-1]
 Array = npt.NDArray[np.float64]
 
 
+class Counted(NamedTuple):
+    """An event to count: its share of α, and its kind or the attack that brought it."""
+
+    event: Event
+    share: float
+    kind: str
+    advisory: bool = False
+
+
 @dataclass(frozen=True)
 class Learned:
-    """The events to count: (event, share of α, kind or attack, advisory); and the nested events.
+    """The events to count, and the nested events.
 
     ``shares`` are the least and the largest that one of the events could have got, unless advisory.
     """
 
-    events: tuple[tuple[Event, float, str, bool], ...]
+    events: tuple[Counted, ...]
     nested: NestedEvents | None
     shares: tuple[float, float]
 
@@ -147,8 +158,8 @@ def learn(
         alpha=alpha,
         rng=rng,
     )
-    events = [(event, s, kind, False) for (event, kind), s in zip(found, shares, strict=True)]
-    events += [(event, 1 / 2, "low bits", True) for event in bits if real_numbers]
+    events = [Counted(event, s, kind) for (event, kind), s in zip(found, shares, strict=True)]
+    events += [Counted(event, 1 / 2, "low bits", True) for event in bits if real_numbers]
     return Learned(tuple(events), nested, possible_shares(len(found), pool=pool))
 
 
@@ -251,13 +262,12 @@ def judge(learned: Learned, y0: Array, y1: Array, *, claim: PrivacyClaim, alpha:
     """
     tests, bounds = [], [0.0]
     bands: list[Band] = []
-    for event, share, kind, advisory in learned.events:
-        test, bound, alone = _event_test(
-            event, y0, y1, claim, alpha, share, kind=kind, advisory=advisory
-        )
+    for counted in learned.events:
+        test, bound, alone = _event_test(counted, y0, y1, claim=claim, alpha=alpha)
         tests.append(test)
-        bounds += [] if advisory else [bound]
-        bands += [] if advisory else [alone]
+        if not counted.advisory:
+            bounds.append(bound)
+            bands.append(alone)
     nested = learned.nested
     if nested is None:
         stated = claim.shown(bands, alpha)
@@ -279,16 +289,9 @@ def judge(learned: Learned, y0: Array, y1: Array, *, claim: PrivacyClaim, alpha:
 
 
 def _event_test(
-    event: Event,
-    y0: Array,
-    y1: Array,
-    claim: PrivacyClaim,
-    alpha: float,
-    share: float,
-    *,
-    kind: str,
-    advisory: bool,
+    counted: Counted, y0: Array, y1: Array, *, claim: PrivacyClaim, alpha: float
 ) -> tuple[TestResult, float, Band]:
+    event, share, kind, advisory = counted
     draws = len(y0) + len(y1)
     inside, outside = event.counts(y0, y1)
     found = epsilon_bounds(inside, outside, draws=draws, delta=claim.delta, alpha=share * alpha)
