@@ -134,16 +134,13 @@ class Sampling:
         return self._limit.left(self._sampler.name)
 
     def _blocks(self, call: Call) -> Iterator[SampleBlock]:
-        if call.purpose == "short":
-            yield from self._short(call)
-        elif call.purpose == "other process":
-            yield from self._other_process(call)
-        elif call.purpose == "processes":
-            yield from self._processes(call)
-        elif call.purpose == "fork":
-            yield from self._fork(call)
-        else:
-            yield from self._long(call)
+        special = {
+            "short": self._short,
+            "other process": self._other_process,
+            "processes": self._processes,
+            "fork": self._fork,
+        }
+        yield from special.get(call.purpose, self._long)(call)
 
     def _long(self, call: Call) -> Iterator[SampleBlock]:
         """One call, or several for a slow sampler, of as many rows as fit into the time left."""
