@@ -198,7 +198,7 @@ class Auditor:
         self,
         given: Named,
         in_process: bool | None,
-        asked: Callable[[], Asked],
+        options_of: Callable[[], Asked],
         run: Callable[[Subject, Asked], R],
         nothing: Callable[[str, str, Asked], R],
         command: Callable[[str, Asked], str],
@@ -211,7 +211,7 @@ class Auditor:
         self._made += 1
         page = None
         try:
-            options, what = asked(), subject(given, in_process=in_process)
+            options, what = options_of(), subject(given, in_process=in_process)
             if what.target is None:
                 again = shlex.join(["pytest", self._node])
                 result = reproducible(run(what, options), what, again=again)

@@ -145,12 +145,12 @@ def learn(
         nested = along
     statistics = [] if few else [*low_bit_statistics(*left, *neighbours), *more]
     bits, _ = choose(statistics, x0, x1, delta=delta, alpha=LOW_BITS_SHARE / 2 * alpha)
-    found = [(event, "event") for event in coarse]
-    found += [(event, "learned score") for event in scored]
-    found += [] if real_numbers else [(event, "low bits") for event in bits]
+    candidates = [(event, "event") for event in coarse]
+    candidates += [(event, "learned score") for event in scored]
+    candidates += [] if real_numbers else [(event, "low bits") for event in bits]
     pool = EVENT_SHARE + LOW_BITS_SHARE
     shares = divided(
-        [event for event, _ in found],
+        [event for event, _ in candidates],
         unseen,
         sizes=(len(x0), len(x1)),
         pool=pool,
@@ -158,9 +158,9 @@ def learn(
         alpha=alpha,
         rng=rng,
     )
-    events = [Counted(event, s, kind) for (event, kind), s in zip(found, shares, strict=True)]
+    events = [Counted(event, s, kind) for (event, kind), s in zip(candidates, shares, strict=True)]
     events += [Counted(event, 1 / 2, "low bits", True) for event in bits if real_numbers]
-    return Learned(tuple(events), nested, possible_shares(len(found), pool=pool))
+    return Learned(tuple(events), nested, possible_shares(len(candidates), pool=pool))
 
 
 def _told_apart(
@@ -210,17 +210,17 @@ def divided(
     even = [pool / m] * m if m else []
     if m < 2 or not min(map(len, unseen)):
         return even
-    held = [np.array([event.holds(x) for event in events]) for x in unseen]  # (events, n) each
-    anew = [_drawn_anew(h, n, rng) for h, n in zip(held, sizes, strict=True)]
-    inside = np.array([anew[e.likelier][i] for i, e in enumerate(events)])
-    outside = np.array([anew[1 - e.likelier][i] for i, e in enumerate(events)])
+    members = [np.array([event.holds(x) for event in events]) for x in unseen]  # (events, n) each
+    resampled = [_drawn_anew(rows, n, rng) for rows, n in zip(members, sizes, strict=True)]
+    inside = np.array([resampled[e.likelier][i] for i, e in enumerate(events)])
+    outside = np.array([resampled[1 - e.likelier][i] for i, e in enumerate(events)])
 
     def shown(shares: Sequence[float]) -> Array:
-        found = [
+        bounds = [
             epsilon_bounds(k1, k0, draws=sum(sizes), delta=delta, alpha=share * alpha)
             for k1, k0, share in zip(inside, outside, shares, strict=True)
         ]
-        return np.maximum(0.0, found)
+        return np.maximum(0.0, bounds)
 
     alone = shown(even)
     best, most = even, float(alone.max(axis=0).mean())
@@ -228,9 +228,9 @@ def divided(
     for leading in range(1, m):
         shares = np.full(m, _RESERVE * pool / (m - leading))
         shares[order[:leading]] = (1 - _RESERVE) * pool / leading
-        found = float(shown(shares.tolist()).max(axis=0).mean())
-        if found > most:
-            best, most = shares.tolist(), found
+        promise = float(shown(shares.tolist()).max(axis=0).mean())
+        if promise > most:
+            best, most = shares.tolist(), promise
     return best
 
 
@@ -242,13 +242,13 @@ def possible_shares(events: int, *, pool: float) -> tuple[float, float]:
 
 
 def _drawn_anew(
-    held: npt.NDArray[np.bool_], size: int, rng: np.random.Generator
+    inside: npt.NDArray[np.bool_], size: int, rng: np.random.Generator
 ) -> npt.NDArray[np.int64]:
     """Counts (events, 100) in samples of ``size``, at rates as uncertain as what was seen leaves.
 
     The rates of each sample are a Bayesian bootstrap's (Rubin 1981); events overlap as they do.
     """
-    patterns, times = np.unique(held, axis=1, return_counts=True)
+    patterns, times = np.unique(inside, axis=1, return_counts=True)
     return patterns @ rng.multinomial(size, rng.dirichlet(times, _TIMES)).T
 
 
@@ -263,11 +263,11 @@ def judge(learned: Learned, y0: Array, y1: Array, *, claim: PrivacyClaim, alpha:
     tests, bounds = [], [0.0]
     bands: list[Band] = []
     for counted in learned.events:
-        test, bound, alone = _event_test(counted, y0, y1, claim=claim, alpha=alpha)
+        test, bound, event_band = _event_test(counted, y0, y1, claim=claim, alpha=alpha)
         tests.append(test)
         if not counted.advisory:
             bounds.append(bound)
-            bands.append(alone)
+            bands.append(event_band)
     nested = learned.nested
     if nested is None:
         stated = claim.shown(bands, alpha)
@@ -277,15 +277,15 @@ def judge(learned: Learned, y0: Array, y1: Array, *, claim: PrivacyClaim, alpha:
     def at(level: float) -> Band:
         return nested.band(counts[0], len(y0), counts[1], len(y1), alpha=level)
 
-    found = at(CURVE_SHARE * alpha)
+    curve_band = at(CURVE_SHARE * alpha)
     p = least_level(lambda level: claim.contradicted(at(level)))
-    tests.append(_curve_test(nested, found, claim, alpha, p))
+    tests.append(_curve_test(nested, curve_band, claim, alpha, p))
     deltas = sorted({*_DELTAS.tolist(), claim.delta})
-    curve = tuple(zip(deltas, found.epsilons(deltas).tolist(), strict=True))
-    bounds.append(found.epsilon(claim.delta))
+    curve = tuple(zip(deltas, curve_band.epsilons(deltas).tolist(), strict=True))
+    bounds.append(curve_band.epsilon(claim.delta))
     ordered = sorted(tests, key=lambda t: (t.advisory, t.p_adjusted, t.name))
-    delta, stated = found.delta(claim.epsilon), claim.shown([found, *bands], alpha)
-    return Judged(tuple(ordered), max(bounds), delta, found.mu(), curve, stated)
+    delta, stated = curve_band.delta(claim.epsilon), claim.shown([curve_band, *bands], alpha)
+    return Judged(tuple(ordered), max(bounds), delta, curve_band.mu(), curve, stated)
 
 
 def _event_test(
@@ -294,8 +294,8 @@ def _event_test(
     event, share, kind, advisory = counted
     draws = len(y0) + len(y1)
     inside, outside = event.counts(y0, y1)
-    found = epsilon_bounds(inside, outside, draws=draws, delta=claim.delta, alpha=share * alpha)
-    bound = max(0.0, float(found))
+    bounds = epsilon_bounds(inside, outside, draws=draws, delta=claim.delta, alpha=share * alpha)
+    bound = max(0.0, float(bounds))
     sizes = (len(y0), len(y1))
     here, there = event.likelier, 1 - event.likelier
 
@@ -303,13 +303,13 @@ def _event_test(
         counts = np.array([outside]), np.array([inside])
         return band(counts[0], sizes[there], counts[1], sizes[here], alpha=level)
 
-    alone = at(share * alpha)
+    event_band = at(share * alpha)
     if claim.stated is None:
         p = hockey_stick_p(inside, outside, draws=draws, epsilon=claim.epsilon, delta=claim.delta)
     else:
         p = least_level(lambda level: claim.contradicted(at(level)))
     adjusted = min(1.0, p / share)
-    told = "" if claim.stated is None else f"; {claim.stated.shown([alone])[1]}"
+    statement = "" if claim.stated is None else f"; {claim.stated.shown([event_band])[1]}"
     harm, topic = _kind(kind)
     test = TestResult(
         name=f"{kind}, {_ORDINAL[here]} neighbour over {_ORDINAL[there]}",
@@ -318,7 +318,7 @@ def _event_test(
         statistic=bound,
         looks_at=_LOOKS_AT.get(kind, f"what the attack {kind} makes of a release"),
         effect=f"{event}: {inside:,} of {sizes[here]:,} against {outside:,} of {sizes[there]:,}"
-        f"{told}",
+        f"{statement}",
         finding=not advisory and adjusted <= alpha,
         parts={},
         advisory=advisory,
@@ -335,7 +335,7 @@ def _event_test(
         harm=harm,
         topic=topic,
     )
-    return test, bound, alone
+    return test, bound, event_band
 
 
 def _kind(kind: str) -> tuple[str, str]:
@@ -364,18 +364,22 @@ _LOOKS_AT = {
 
 
 def _curve_test(
-    nested: NestedEvents, found: Band, claim: PrivacyClaim, alpha: float, p: float
+    nested: NestedEvents, curve_band: Band, claim: PrivacyClaim, alpha: float, p: float
 ) -> TestResult:
-    bound, mu, delta = found.epsilon(claim.delta), found.mu(), found.delta(claim.epsilon)
+    bound, mu, delta = (
+        curve_band.epsilon(claim.delta),
+        curve_band.mu(),
+        curve_band.delta(claim.epsilon),
+    )
     what = "the implied" if claim.only_mu or claim.stated else "the claimed"
-    told = "" if claim.stated is None else f"{claim.stated.shown([found])[1]}; "
+    statement = "" if claim.stated is None else f"{claim.stated.shown([curve_band])[1]}; "
     return TestResult(
         name="trade-off curve",
         p=p,
         p_adjusted=min(1.0, p / CURVE_SHARE),
         statistic=bound,
         looks_at="both errors of telling the neighbours apart, over the whole curve",
-        effect=f"{told}μ ≥ {rounded_down(mu)}; ε ≥ {rounded_down(bound)} at {what} δ; "
+        effect=f"{statement}μ ≥ {rounded_down(mu)}; ε ≥ {rounded_down(bound)} at {what} δ; "
         f"δ ≥ {rounded_down(delta)} at {what} ε",
         finding=p <= CURVE_SHARE * alpha,
         parts={},

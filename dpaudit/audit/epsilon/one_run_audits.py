@@ -307,9 +307,9 @@ def _against(
     stated: StatedClaim, made_at: Made, found: OneRun, *, claim: PrivacyClaim, alpha: float
 ) -> tuple[TestResult, Shown]:
     level = alpha * STATED_SHARE
-    made = made_at(level, lambda trial, at, mu: trial.refutes(at, tradeoff_of_mu(mu)))
+    guesses = made_at(level, lambda trial, at, mu: trial.refutes(at, tradeoff_of_mu(mu)))
     inverse = tradeoff_of_profile(stated.profile)
-    p, by = least_p(made, lambda trial: trial.p(inverse))
+    p, by = least_p(guesses, lambda trial: trial.p(inverse))
     p = min(1.0, p / STATED_SHARE)
     low: float | None = None
     unit, statistic = "ε", found.epsilon
@@ -317,23 +317,25 @@ def _against(
     if isinstance(stated, Steps):
         name = "DP-SGD"
         sigma = stated.noise_left(
-            lambda profile: _any_refutes(made, level, tradeoff_of_profile(profile))
+            lambda profile: _any_refutes(guesses, level, tradeoff_of_profile(profile))
         )
         statistic, says = low, _ = stated.with_noise(sigma)
-        told = f"{says}: ε ≥ {rounded_down(low)}" if says else "no noise multiplier is contradicted"
+        statement = "no noise multiplier is contradicted"
+        if says:
+            statement = f"{says}: ε ≥ {rounded_down(low)}"
         details = {"sigma": sigma, "claimed_sigma": stated.dpsgd.sigma}
     elif stated.value is not None:
-        low, by_low = largest(made, level, _refuting(stated))
+        low, by_low = largest(guesses, level, _refuting(stated))
         name = unit = stated.unit
         statistic, by = low, by_low if low else by
-        told = says = f"{unit} ≥ {rounded_down(low)}"
+        statement = says = f"{unit} ≥ {rounded_down(low)}"
     else:
         name = "δ(ε) curve" if isinstance(stated, DeltaCurve) else "f"
         what = "claimed" if isinstance(stated, DeltaCurve) else "implied"
         says = (
             f"ε ≥ {rounded_down(statistic)} at δ = {claim.delta:.6g} ({what}: {claim.epsilon:.6g})"
         )
-        told = "the whole table"
+        statement = "the whole table"
     whole = "the whole curve of the claimed steps"
     test = _test(
         name,
@@ -342,7 +344,7 @@ def _against(
         low=statistic,
         unit=unit,
         alpha=alpha,
-        effect=f"{told} by {by}",
+        effect=f"{statement} by {by}",
         details={**by.numbers, **details},
         method=_METHOD,
     )

@@ -96,7 +96,7 @@ class Question:
         return not self.named and bool(words) and words[1] in files
 
 
-def question_of(asked: DataOptions) -> Question | None:
+def question_of(options: DataOptions) -> Question | None:
     """The question on data sets that the options ask; None if they name query results.
 
     With ``features``, query results are data sets too: a number, or an array of them.
@@ -104,8 +104,8 @@ def question_of(asked: DataOptions) -> Question | None:
     Raises:
         UsageError: they do not fit each other, a file cannot be read, or the two are equal.
     """
-    neighbours, dataset, features = asked.neighbours, asked.dataset, asked.features
-    adjacency, bounds = asked.adjacency, asked.bounds
+    neighbours, dataset, features = options.neighbours, options.dataset, options.features
+    adjacency, bounds = options.adjacency, options.bounds
     searched: tuple[str, ...] = ()
     if isinstance(dataset, (str, Path)):
         searched = ("--dataset", str(dataset), "--neighbours", SEARCH)
@@ -125,14 +125,14 @@ def question_of(asked: DataOptions) -> Question | None:
             raise UsageError(
                 "dataset: has no records, so nothing tells what one is; begin with at least one"
             )
-        found = read_bounds(bounds) if isinstance(bounds, str) else bounds
+        limits = read_bounds(bounds) if isinstance(bounds, str) else bounds
         if searched:
             searched += ("--adjacency", adjacency)
             searched += ("--bounds", bounds) if isinstance(bounds, str) else ()
         return Question(
             dataset=dataset,
             adjacency=adjacency,
-            bounds=found,
+            bounds=limits,
             features=features,
             searched=searched if bounds is None or isinstance(bounds, str) else (),
         )
