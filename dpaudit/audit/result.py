@@ -228,7 +228,7 @@ def nothing_counted(
     seconds: float = 0.0,
 ) -> MechanismResult:
     """The result of an audit whose mechanism gave no release."""
-    method, claim = "none: nothing was counted", claim.repeated(options.calls)
+    method, claim = "none: nothing was counted", options.claimed(claim)
     return MechanismResult(
         verdict="inconclusive",
         reason=reason,

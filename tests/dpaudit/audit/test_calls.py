@@ -11,6 +11,8 @@ from command_line import here as dpaudit
 from dpaudit import audit_datasets, audit_mechanism
 from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.claims.tables import composed_pair
+from dpaudit.audit.options import MechanismOptions
+from dpaudit.audit.result import nothing_counted
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.samplers.functions import sessions
 
@@ -52,6 +54,20 @@ def test_the_other_claims_add_up():
     assert PrivacyClaim.of(0.0, 0.1).repeated(2).stated.pairs == ((0.0, pytest.approx(0.19)),)
     once = PrivacyClaim.of(1.0)
     assert once.repeated(1) is once
+
+
+@pytest.mark.parametrize(
+    ("how", "rho"),
+    [
+        ({}, 0.25),
+        ({"calls": 2, "sessions": 2}, 1.0),
+        ({"calls": 2, "sessions": 2, "together": True}, 0.25),
+    ],
+)
+def test_where_nothing_is_drawn_the_claim_is_that_of_a_release(how, rho):
+    claim, options = PrivacyClaim.of(None, rho=0.25), MechanismOptions(**how)
+    result = nothing_counted("m", "died", claim=claim, attack="", options=options)
+    assert (result.verdict, result.stated.value) == ("inconclusive", rho)
 
 
 def test_a_release_is_the_calls_of_one_fresh_session():
