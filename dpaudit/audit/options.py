@@ -1,4 +1,4 @@
-"""Options of an audit, for samplers and for mechanisms, and what a mechanism claims."""
+"""Options of an audit: of samplers, of mechanisms with what they claim, and of training."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ __all__ = [
     "check_alpha",
     "count_of",
     "fresh_seed",
-    "refuse_pure_gaussian",
 ]
 
 DEFAULT_SAMPLES = 10_000_000
@@ -452,21 +451,4 @@ def _check_limit(name: str, seconds: float | None) -> None:
     if seconds is not None and not 0 < seconds <= _LONGEST_SECONDS:
         raise UsageError(
             f"{name}={seconds}: must be above 0 and at most {_LONGEST_SECONDS:g} seconds"
-        )
-
-
-def refuse_pure_gaussian(law: str | None, claim: PrivacyClaim, *, name: str) -> None:
-    """Refuse a claim at δ = 0 of noise whose ``law`` is Gaussian, before anything is drawn.
-
-    The likelihood ratio of neighbours grows without limit in the tails of Gaussian noise, discrete
-    or not, so no ε holds at δ = 0 (Dwork and Roth 2014, Appendix A).
-
-    Raises:
-        UsageError: it is such a claim.
-    """
-    family = (law or "").partition(":")[0]
-    if claim.delta == 0 and family in ("gaussian", "discrete-gaussian"):
-        raise UsageError(
-            f"claim-delta=0: {name} adds Gaussian noise, which is not (ε, 0)-DP for any ε; "
-            "give --claim-delta, e.g. 1e-5, or --claim-mu alone"
         )

@@ -160,6 +160,22 @@ class PrivacyClaim:
         _refuse_nothing(f"calls={calls}: {self.text} composed", epsilon, delta)
         return type(self)(epsilon, delta, stated=stated, calls=calls, of_each=self.text)
 
+    def refuse_pure_gaussian(self, law: str | None, *, name: str) -> None:
+        """Refuse this claim at δ = 0 of noise whose ``law`` is Gaussian, before anything is drawn.
+
+        The likelihood ratio of neighbours grows without limit in the tails of Gaussian noise,
+        discrete or not, so no ε holds at δ = 0 (Dwork and Roth 2014, Appendix A).
+
+        Raises:
+            UsageError: it is such a claim.
+        """
+        family = (law or "").partition(":")[0]
+        if self.delta == 0 and family in ("gaussian", "discrete-gaussian"):
+            raise UsageError(
+                f"claim-delta=0: {name} adds Gaussian noise, which is not (ε, 0)-DP for any ε; "
+                "give --claim-delta, e.g. 1e-5, or --claim-mu alone"
+            )
+
     @property
     def text(self) -> str:
         """The claim as a reader writes it, e.g. ``(1, 1e-05)-DP`` or ``0.5-zCDP``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -233,14 +233,16 @@ def _written(neighbours: str) -> tuple[Any, Any]:
 def _query_results(neighbours: Any) -> bool:
     """Whether these are two numbers, or two vectors of numbers of one length."""
     try:
-        rows = [
-            [float(x) for x in (v if hasattr(v, "__iter__") else [v])]
-            for v in neighbours
-            if not isinstance(v, (str, bytes, Mapping)) and not hasattr(v, "columns")
-        ]
+        plain = [v for v in neighbours if not isinstance(v, (str, bytes, Mapping))]
+        rows = _rows(v for v in plain if not hasattr(v, "columns"))
     except (TypeError, ValueError):
         return False
     return len(rows) == len(neighbours) == 2 and len(rows[0]) == len(rows[1]) > 0
+
+
+def _rows(vectors: Iterable[Any]) -> list[list[float]]:
+    """Numbers and rows of numbers, each as a row."""
+    return [[float(x) for x in (v if hasattr(v, "__iter__") else [v])] for v in vectors]
 
 
 def read_bounds(text: str) -> Bounds:
@@ -283,7 +285,7 @@ def neighbours_text(neighbours: str | tuple[Query, Query] | None) -> str | None:
     if neighbours is None or isinstance(neighbours, str):
         return neighbours
     try:
-        rows = [[float(x) for x in (v if hasattr(v, "__iter__") else [v])] for v in neighbours]
+        rows = _rows(neighbours)
     except (TypeError, ValueError):
         raise UsageError(
             f"neighbours={neighbours!r}: write two numbers or two vectors, e.g. (0, 1)"

@@ -32,7 +32,6 @@ from dpaudit.audit.options import (
     DataOptions,
     MechanismOptions,
     Progress,
-    refuse_pure_gaussian,
 )
 from dpaudit.audit.progress import notebook_bar
 from dpaudit.audit.result import MechanismResult, with_command
@@ -219,7 +218,7 @@ def audit_subject(
         )
     with same_search_path() if what.ours else contextlib.nullcontext():
         identity = identify(what.target) if identity is None else identity
-        refuse_pure_gaussian(declared_law(what.target), claim, name=what.target)
+        claim.refuse_pure_gaussian(declared_law(what.target), name=what.target)
         recorded = what.target.startswith((SCORES, COUNTS))
         result = audit.of_scores(what.target) if recorded else audit.judged()
     files, versions = identity
