@@ -206,7 +206,7 @@ def test_mechanisms(project):
             "E*Finding: python:./mine.py:count is not (0.5, 0)-DP: we can show*",
             f"{again} --claim-epsilon 0.5*--neighbours*",
             "E*Finding: python:./mine.py:count is not 0.1-zCDP: we can show ρ ≥ 0.*",
-            f"{again} --claim-rho 0.1*--neighbours*",
+            f"{again} --claim-delta 1e-05 --claim-rho 0.1*--neighbours*",
             "E*UsageError: neighbours=(0, 'one')*",
         ]
     )
