@@ -15,18 +15,18 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.accounting import gaussian_epsilon
+from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.epsilon.run import audit_subject as audit_mechanism_subject
-from dpaudit.audit.notebook_bar import notebook_bar
 from dpaudit.audit.options import (
     MINIMUM_SAMPLES,
     AuditOptions,
     MechanismOptions,
-    PrivacyClaim,
     Progress,
     check_alpha,
     count_of,
     fresh_seed,
 )
+from dpaudit.audit.progress import notebook_bar
 from dpaudit.audit.result import AuditResult, MechanismResult
 from dpaudit.audit.run import SEARCH_SECONDS, audit_subject
 from dpaudit.codec import to_dict

@@ -23,7 +23,7 @@ from dpaudit.protocols import Block, Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import TestResult
 
-__all__ = ["BETS", "Bet", "Betting", "log_scale_mixture"]
+__all__ = ["Bet", "Betting"]
 
 
 class Bet(Protocol):

@@ -1,10 +1,9 @@
-"""Options of an audit, for samplers and for mechanisms, and what a mechanism claims."""
+"""Options of an audit: of samplers, of mechanisms with what they claim, and of training."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,33 +14,26 @@ from dpaudit.errors import UsageError
 from dpaudit.options import Option, count_of, fields_of, words_of
 
 if TYPE_CHECKING:
-    from dpaudit.audit.epsilon.bounds import Band
-    from dpaudit.audit.result import StatedClaim as Shown
-    from dpaudit.audit.stated_claims import StatedClaim
+    from dpaudit.audit.claims import PrivacyClaim
 
 __all__ = [
-    "DEFAULT_RELEASES",
     "DEFAULT_SAMPLES",
     "MINIMUM_SAMPLES",
     "AuditOptions",
     "ClaimOptions",
     "DataOptions",
     "MechanismOptions",
-    "PrivacyClaim",
     "Progress",
     "TrainingOptions",
     "check_alpha",
     "count_of",
     "fresh_seed",
-    "refuse_pure_gaussian",
 ]
 
 DEFAULT_SAMPLES = 10_000_000
 DEFAULT_RELEASES = 200_000
 MINIMUM_SAMPLES = 1_000
 _LONGEST_SECONDS = 1e9
-_LARGEST_EPSILON = 500.0
-_DELTA_OF_MU = 1e-5
 _MOST_CALLS, _MOST_SESSIONS = 1_000, 100
 _OF_OPENING = ("dtype", "text", "mitigation", "call")
 _OF_SESSIONS = ("calls", "sessions", "adversary", "together")
@@ -431,48 +423,11 @@ class ClaimOptions:
         Raises:
             UsageError: no claim, two that do not go together, or one that promises nothing;
                 otherwise as for :class:`PrivacyClaim` and for those of
-                :mod:`~dpaudit.audit.stated_claims`.
+                :mod:`~dpaudit.audit.claims`.
         """
-        epsilon, delta, mu = self.epsilon, self.delta, self.mu
-        others = {name: getattr(self, name) for name in ("rho", "renyi", "curve", "f", "dpsgd")}
-        given = [name for name, value in others.items() if value is not None]
-        if given:
-            _alone(given, epsilon=epsilon, delta=delta, mu=mu)
-            return _stated(given[0], others[given[0]], delta)
-        if epsilon is not None:
-            return PrivacyClaim(epsilon, delta, mu)
-        if mu is None:
-            raise UsageError(
-                "claim-epsilon: there is no claim; give --claim-epsilon 1 (and --claim-delta), "
-                "or --claim-mu 1 for Gaussian DP, or another --claim-… of --help"
-            )
-        PrivacyClaim(0.0, delta, mu)  # checks both
-        from dpaudit.accounting import gaussian_epsilon
+        from dpaudit.audit.claims import PrivacyClaim
 
-        at = delta or _DELTA_OF_MU
-        implied = gaussian_epsilon(at, sigma=1 / mu) * (1 + 1e-9) if mu > 0 else 0.0
-        _refuse_nothing(f"claim-mu={mu}", implied, at)
-        return PrivacyClaim(implied, at, mu, only_mu=True)
-
-
-def _stated(name: str, value: Any, delta: float) -> PrivacyClaim:
-    PrivacyClaim(0.0, delta)  # checks it
-    from dpaudit.accounting.dpsgd import DpSgd
-    from dpaudit.audit.stated_claims import DeltaCurve, Renyi, Steps, TradeOff, ZeroConcentrated
-
-    stated: StatedClaim
-    if name == "rho":
-        stated = ZeroConcentrated(value)
-    elif name == "dpsgd":
-        dpsgd = DpSgd.parse(value) if isinstance(value, str) else value
-        stated = Steps(dpsgd, delta or _DELTA_OF_MU)
-    elif name == "renyi":
-        stated = Renyi.of(value)
-    else:
-        stated = (DeltaCurve if name == "curve" else TradeOff).of(value)
-    epsilon, at = stated.implied(delta or _DELTA_OF_MU)
-    _refuse_nothing(f"claim-{name}={stated.text}", epsilon, at)
-    return PrivacyClaim(epsilon, at, stated=stated)
+        return PrivacyClaim.stated_by(self)
 
 
 def check_alpha(alpha: float) -> None:
@@ -496,161 +451,4 @@ def _check_limit(name: str, seconds: float | None) -> None:
     if seconds is not None and not 0 < seconds <= _LONGEST_SECONDS:
         raise UsageError(
             f"{name}={seconds}: must be above 0 and at most {_LONGEST_SECONDS:g} seconds"
-        )
-
-
-def refuse_pure_gaussian(law: str | None, claim: PrivacyClaim, *, name: str) -> None:
-    """Refuse a claim at δ = 0 of noise whose ``law`` is Gaussian, before anything is drawn.
-
-    The likelihood ratio of neighbours grows without limit in the tails of Gaussian noise, discrete
-    or not, so no ε holds at δ = 0 (Dwork and Roth 2014, Appendix A).
-
-    Raises:
-        UsageError: it is such a claim.
-    """
-    family = (law or "").partition(":")[0]
-    if claim.delta == 0 and family in ("gaussian", "discrete-gaussian"):
-        raise UsageError(
-            f"claim-delta=0: {name} adds Gaussian noise, which is not (ε, 0)-DP for any ε; "
-            "give --claim-delta, e.g. 1e-5, or --claim-mu alone"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class PrivacyClaim:
-    """What a mechanism claims: (ε, δ)-DP, and μ-Gaussian DP if ``mu`` is given.
-
-    ``only_mu``: μ-GDP alone was claimed; (ε, δ) is what it implies (see :meth:`of`). ``stated``:
-    another claim was made, which implies (ε, δ). ``of_each``: it was made of each of ``calls``
-    calls, and this is the claim of all together.
-
-    Raises:
-        UsageError: ε outside 0…500, δ outside [0, 1), or μ negative or infinite.
-    """
-
-    epsilon: float
-    delta: float
-    mu: float | None = None
-    only_mu: bool = False
-    stated: StatedClaim | None = None
-    calls: int = 1
-    of_each: str = ""
-
-    @classmethod
-    def of(cls, *given: Any, **claim: Any) -> PrivacyClaim:
-        """The claim that options state; see :class:`ClaimOptions`."""
-        return ClaimOptions(*given, **claim).claim()
-
-    def repeated(self, calls: int) -> Self:
-        """The claim of ``calls`` calls together, each of which keeps this one.
-
-        The calls may depend on what was released before (adaptive composition): ρ, a Rényi ε and μ²
-        add up (Bun and Steinke 2016, Lemma 2.3; Mironov 2017, Proposition 1; Dong, Roth and Su
-        2022, Corollary 3.3), and (ε, δ) becomes the curve of the optimal composition
-        (:func:`dpaudit.accounting.optimal_delta`).
-
-        Raises:
-            UsageError: a table, or ε and μ together.
-        """
-        if calls == 1:
-            return self
-        from dpaudit.audit.stated_claims import composed
-
-        if self.mu is not None and not self.only_mu:
-            raise UsageError(
-                f"claim-mu={self.mu}: with calls={calls}, ε and μ are composed apart; give one"
-            )
-        mu = self.mu if self.only_mu else None
-        stated = composed(self.stated, self.epsilon, self.delta, mu, calls=calls)
-        epsilon, delta = stated.implied(_DELTA_OF_MU if self.stated is None else self.delta)
-        _refuse_nothing(f"calls={calls}: {self.text} composed", epsilon, delta)
-        return type(self)(epsilon, delta, stated=stated, calls=calls, of_each=self.text)
-
-    @property
-    def text(self) -> str:
-        """The claim as a reader writes it, e.g. ``(1, 1e-05)-DP`` or ``0.5-zCDP``."""
-        if self.stated is not None:
-            return self.stated.text
-        pair = f"({self.epsilon:.6g}, {self.delta:.6g})-DP"
-        if self.mu is None:
-            return pair
-        return f"{self.mu:.6g}-GDP" if self.only_mu else f"both {pair} and {self.mu:.6g}-GDP"
-
-    @property
-    def options(self) -> ClaimOptions:
-        """The options that state the claim."""
-        if self.stated is None:
-            return ClaimOptions(None if self.only_mu else self.epsilon, self.delta, self.mu)
-        delta = 0.0 if self.stated.value is None else self.delta
-        return ClaimOptions(delta=delta, **self.stated.options)
-
-    @property
-    def details(self) -> dict[str, str]:
-        """What a result's ``details`` say of the claim."""
-        if (dpsgd := self.options.dpsgd) is not None:
-            return {"claimed": "dpsgd", "dpsgd": dpsgd}
-        return {"claimed": "mu"} if self.only_mu else {}
-
-    def shown(self, bands: Sequence[Band], alpha: float) -> Shown | None:
-        """What ``bands``, which all hold with confidence 1 − ``alpha``, show of a stated claim.
-
-        None if the claim is of ε or μ.
-        """
-        from dpaudit.audit.result import StatedClaim as Shown
-        from dpaudit.types import Interval
-
-        if self.stated is None:
-            return None
-        low, says = self.stated.shown(bands) if bands else (None, "")
-        method = "events and trade-off curve, Clopper-Pearson"
-        interval = (
-            None
-            if low is None
-            else Interval(low=low, high=math.inf, confidence=1 - alpha, method=method)
-        )
-        claim = self.stated.text
-        if self.of_each:
-            claim = f"{self.of_each} in each of {self.calls} calls"
-            if low is not None:
-                says += f" (claimed of all together: {self.stated.value:.6g})"
-        return Shown(
-            claim=claim,
-            unit=self.stated.unit,
-            value=self.stated.value,
-            shown=interval,
-            says=says,
-        )
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.epsilon <= _LARGEST_EPSILON:
-            raise UsageError(
-                f"claim-epsilon={self.epsilon}: must lie in 0…{_LARGEST_EPSILON:g}; "
-                "a larger one promises nothing"
-            )
-        if not 0 <= self.delta < 1:
-            raise UsageError(f"claim-delta={self.delta}: must lie in [0, 1), e.g. 1e-5")
-        if self.mu is not None and not (self.mu >= 0 and math.isfinite(self.mu)):
-            raise UsageError(f"claim-mu={self.mu}: must be a finite number ≥ 0")
-
-
-def _alone(given: list[str], *, epsilon: float | None, delta: float, mu: float | None) -> None:
-    """Refuse a second claim beside one that stands alone, or a δ that it has no use for."""
-    more = given[1:] + [n for n, v in (("epsilon", epsilon), ("mu", mu)) if v is not None]
-    if more:
-        raise UsageError(
-            f"claim-{more[0]}: cannot be given with claim-{given[0]}, as one audit judges one "
-            "claim (only ε and μ go together); leave one out, or audit twice"
-        )
-    if delta and given[0] in ("curve", "f"):
-        raise UsageError(
-            f"claim-delta={delta}: claim-{given[0]} has its own δ at every row; "
-            "leave --claim-delta out"
-        )
-
-
-def _refuse_nothing(claim: str, epsilon: float, delta: float) -> None:
-    if epsilon > _LARGEST_EPSILON or delta >= 1:
-        raise UsageError(
-            f"{claim}: implies ε = {epsilon:.4g} at δ = {delta:g}, which promises nothing; "
-            "give a smaller one"
         )

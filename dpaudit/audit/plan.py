@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from dpaudit.errors import UsageError
+from dpaudit.audit.options import MINIMUM_SAMPLES, AuditOptions
+from dpaudit.audit.progress import TimeLimit
+from dpaudit.claims import Claim
+from dpaudit.errors import SamplerOutputError, UsageError
+from dpaudit.protocols import ClosedSampler, PreparingSampler, StartedSampler, ValueSampler
+from dpaudit.randomness import KeyedStream
 from dpaudit.types import BlindSpot
 
-__all__ = ["MAIN_DIM", "Call", "Purpose", "growing_plan", "make_plan", "special_shapes"]
+__all__ = ["Call", "Plan", "make_plan", "plan_audit", "special_shapes"]
+
+DRAWING_SECONDS = 600.0
 
 MAIN_DIM = 64
 _BLOCK_VALUES = 1 << 18  # largest answer: 2 MiB of doubles, which fit a cache
@@ -211,3 +219,87 @@ def growing_plan(samples: int, *, dim: int | None) -> tuple[Call, ...]:
         plan.append(Call(rows, d))
         drawn += rows * d
     return tuple(plan)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What an audit of a sampler asks, decided before any value is seen.
+
+    ``planned`` is the number of values; ``flat``: a recording gives rows of one value, to be joined
+    to rows of the plan's length. All the auditor's randomness comes from ``root``.
+    """
+
+    sampler: str
+    claim: Claim
+    options: AuditOptions
+    calls: tuple[Call, ...]
+    planned: int
+    flat: bool
+    limit: TimeLimit
+    root: KeyedStream
+
+    @property
+    def weight(self) -> float:
+        """By which p-values of the battery count: a sequential audit bets half of α."""
+        return 2.0 if self.options.sequential else 1.0
+
+
+def plan_audit(sampler: ClosedSampler, *, claim: Claim, options: AuditOptions) -> Plan:
+    """Start ``sampler`` and plan its calls; errors are those of :func:`dpaudit.audit.run_audit`."""
+    dim, samples, sequential = options.dim, options.samples, options.sequential
+    seconds = DRAWING_SECONDS if options.time_limit is None else options.time_limit
+    limit = TimeLimit(seconds, time.monotonic())
+    fixed = dim is not None and 0 < dim <= samples
+    if isinstance(sampler, PreparingSampler) and not sequential and fixed:
+        calls = make_plan(samples, dim=dim)
+        sampler.prepare(sum(call.purpose == "other process" for call in calls))
+    if isinstance(sampler, StartedSampler):
+        sampler.start(timeout=seconds)
+    flat = sampler.dim == 1 and sampler.available is not None
+    if sampler.dim is not None and dim not in (None, sampler.dim) and not flat:
+        raise UsageError(
+            f"dim={dim}: {sampler.name} only gives vectors of {sampler.dim}; leave --dim out"
+        )
+    root = KeyedStream.from_seed(options.seed).child("audit")
+    shapes = root.child("shapes").numpy()
+    calls = _calls(sampler, samples, dim if dim is not None else sampler.dim, sequential, shapes)
+    planned = sum(call.size for call in calls)
+    if sampler.available is not None and planned < MINIMUM_SAMPLES:
+        raise SamplerOutputError(
+            f"{sampler.name} holds {planned} values; an audit needs at least {MINIMUM_SAMPLES}"
+        )
+    return Plan(
+        sampler=sampler.name,
+        claim=claim,
+        options=options,
+        calls=calls,
+        planned=planned,
+        flat=flat,
+        limit=limit,
+        root=root,
+    )
+
+
+def _calls(
+    sampler: ClosedSampler,
+    samples: int,
+    dim: int | None,
+    sequential: bool,
+    shapes: np.random.Generator,
+) -> tuple[Call, ...]:
+    takes_value = isinstance(sampler, ValueSampler) and sampler.takes_value
+    if sampler.available is not None or not sequential:
+        rows = sampler.available
+        if rows is not None and dim:
+            rows = rows * (sampler.dim or dim) // dim
+        return make_plan(samples, dim=dim, available=rows, takes_value=takes_value, shapes=shapes)
+    first = growing_plan(samples // 2, dim=dim)
+    return (
+        *first,
+        *make_plan(
+            samples - sum(c.size for c in first),
+            dim=dim,
+            takes_value=takes_value,
+            shapes=shapes,
+        ),
+    )

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
 from dpaudit.accounting import smoothing_tau
+from dpaudit.codec import convert_value
 from dpaudit.errors import UsageError
 from dpaudit.types import BlindSpot, PowerPoint
 
 __all__ = [
     "COLUMNS",
-    "Cover",
-    "Proposal",
     "blind_spots",
     "frontier",
     "measured_curves",
@@ -39,20 +38,7 @@ def read_table() -> tuple[PowerPoint, ...]:
 def parse(lines: Iterable[str]) -> tuple[PowerPoint, ...]:
     """Points from lines of CSV; lines that begin with # are comments."""
     rows = csv.DictReader(line for line in lines if not line.startswith("#"))
-    return tuple(_point(row) for row in rows)
-
-
-def _point(row: Mapping[str, str]) -> PowerPoint:
-    return PowerPoint(
-        flaw=row["flaw"],
-        dim=int(row["dim"]),
-        samples=int(row["samples"]),
-        size=float(row["size"]),
-        unit=row["unit"],
-        by=row["by"],
-        found_low=float(row["found_low"]),
-        found_high=float(row["found_high"]),
-    )
+    return tuple(convert_value(row, PowerPoint) for row in rows)
 
 
 def frontier(

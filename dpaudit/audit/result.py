@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from dpaudit.audit.options import AuditOptions, MechanismOptions
+from dpaudit.provenance import collect, identified
 from dpaudit.report import Described
+from dpaudit.samplers.identity import NOTHING, Identity
 from dpaudit.types import (
     Amount,
     BlindSpot,
@@ -24,10 +27,27 @@ from dpaudit.types import (
     smallest_p,
 )
 
-__all__ = ["AuditResult", "MechanismResult", "StatedClaim", "without_secrets"]
+if TYPE_CHECKING:
+    from dpaudit.audit.claims import PrivacyClaim
+
+__all__ = [
+    "AuditResult",
+    "MechanismResult",
+    "StatedClaim",
+    "at_least",
+    "nothing_counted",
+    "nothing_drawn",
+    "with_command",
+    "without_secrets",
+]
 
 _RECOVERED = "w"  # in the details of a test: a unit vector that reads the noise
 R = TypeVar("R", "AuditResult", "MechanismResult")
+
+
+def at_least(low: float, alpha: float, method: str) -> Interval:
+    """The interval of a lower bound shown with confidence 1 − ``alpha``."""
+    return Interval(low=low, high=math.inf, confidence=1 - alpha, method=method)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,3 +180,83 @@ def without_secrets(result: R) -> R:
         for t in result.tests
     )
     return replace(result, tests=tests)
+
+
+def with_command(result: R, command: str) -> R:
+    """The result with the command that reproduces its findings."""
+    tests = tuple(replace(t, reproduce=command) if t.finding else t for t in result.tests)
+    return replace(result, tests=tests)
+
+
+def nothing_drawn(
+    sampler: str,
+    reason: str,
+    *,
+    claim: str,
+    options: AuditOptions,
+    sandbox: str = "",
+    what: Identity = NOTHING,
+    seconds: float = 0.0,
+) -> AuditResult:
+    """The result of an audit whose sampler gave no value."""
+    return AuditResult(
+        verdict="inconclusive",
+        reason=reason,
+        sampler=sampler,
+        claim=claim,
+        alpha=options.alpha,
+        tests=(),
+        samples=0,
+        samples_requested=options.samples,
+        dims=(),
+        sandbox=sandbox,
+        seconds=seconds,
+        cannot_rule_out=(),
+        provenance=_unseen(options, what),
+    )
+
+
+def nothing_counted(
+    mechanism: str,
+    reason: str,
+    *,
+    claim: PrivacyClaim,
+    attack: str,
+    options: MechanismOptions,
+    sandbox: str = "",
+    what: Identity = NOTHING,
+    seconds: float = 0.0,
+) -> MechanismResult:
+    """The result of an audit whose mechanism gave no release."""
+    method, claim = "none: nothing was counted", options.claimed(claim)
+    return MechanismResult(
+        verdict="inconclusive",
+        reason=reason,
+        mechanism=mechanism,
+        method=method,
+        attack=attack,
+        details=claim.details,
+        neighbours=(),
+        claim_epsilon=claim.epsilon,
+        claim_delta=claim.delta,
+        claim_mu=claim.mu,
+        stated=claim.shown((), options.alpha),
+        alpha=options.alpha,
+        epsilon=Interval(low=0.0, high=math.inf, confidence=1 - options.alpha, method=method),
+        delta=None,
+        mu=None,
+        curve=(),
+        tests=(),
+        samples=0,
+        samples_requested=options.samples,
+        sandbox=sandbox,
+        seconds=seconds,
+        advice=(),
+        cannot_rule_out=(),
+        provenance=_unseen(options, what),
+    )
+
+
+def _unseen(options: AuditOptions | MechanismOptions, what: Identity) -> Provenance:
+    made = collect(seed=options.seed or "none", plugins=())
+    return identified(made, by=options.by, files=what.files, versions=what.versions)

@@ -1,4 +1,4 @@
-"""The audit: draw as planned, feed every test, judge once."""
+"""The audit of noise: plan what is asked, draw it, judge once, describe what that means."""
 
 from __future__ import annotations
 
@@ -7,34 +7,27 @@ import dataclasses
 import math
 import shlex
 import time
-from collections.abc import Callable, Sequence, Set
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from dpaudit.audit.battery import CERTAIN, LOOKS, Battery
 from dpaudit.audit.betting import Betting
 from dpaudit.audit.block import BitWriter
-from dpaudit.audit.notebook_bar import notebook_bar
-from dpaudit.audit.options import (
-    DEFAULT_SAMPLES,
-    MINIMUM_SAMPLES,
-    AuditOptions,
-    Progress,
-)
-from dpaudit.audit.plan import Call, growing_plan, make_plan, special_shapes
-from dpaudit.audit.power import blind_spots, frontier, measured_curves, read_table
-from dpaudit.audit.result import AuditResult
+from dpaudit.audit.options import DEFAULT_SAMPLES, MINIMUM_SAMPLES, AuditOptions, Progress
+from dpaudit.audit.plan import Plan, plan_audit
+from dpaudit.audit.progress import notebook_bar
+from dpaudit.audit.result import AuditResult, MechanismResult
 from dpaudit.audit.sampling import Sampling
-from dpaudit.audit.time_limit import TimeLimit
-from dpaudit.audit.verdict import cause_of, judge, never_excluded
+from dpaudit.audit.verdict import cause_of, excluded_by, judge, predictable, too_slow, verdict_of
 from dpaudit.claims import EXAMPLES, Claim
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.options import from_keywords, takes
-from dpaudit.protocols import ClosedSampler, PreparingSampler, StartedSampler, ValueSampler
+from dpaudit.protocols import ClosedSampler, Test
 from dpaudit.provenance import collect, identified
-from dpaudit.randomness import KeyedStream
 from dpaudit.results.text import one_line
 from dpaudit.samplers import open_sampler
 from dpaudit.samplers.callables import (
@@ -48,25 +41,27 @@ from dpaudit.samplers.callables import (
 from dpaudit.samplers.endpoints.worker import SourceTarget
 from dpaudit.samplers.identity import Identity, identify
 from dpaudit.samplers.sandbox.policy import joined
-from dpaudit.types import BlindSpot, PowerPoint, TestResult, Verdict
+from dpaudit.types import BlindSpot, Evidence, TestResult
 
 __all__ = [
     "SEARCH_SECONDS",
-    "audit_named",
+    "Drawn",
+    "ValuesSampler",
     "audit_sampler",
     "audit_subject",
+    "audit_values",
+    "conclude",
+    "draw",
     "run_audit",
     "search_deadline",
     "search_seconds",
+    "seen_here",
 ]
 
-LEAST_SHARE = 0.1  # of the values asked for: a pass on less is inconclusive
+R = TypeVar("R", AuditResult, MechanismResult)
+
 EARLY_END = 100  # what an end before the plan's may add to α is 1/this; see run_audit
 CAUSE_SECONDS = 3.0
-MAP_ALPHA = 0.01  # at which the detectability map was measured; a larger α sees more
-DRAWING_SECONDS = 600.0
-_COMPUTED = "the noise can be computed: who has seen some of it, or guesses a seed, knows the rest"
-_FIT = "fit into the time limit"
 _GIVE_ONE = f"give one of {EXAMPLES}"
 SEARCH_SECONDS = 15.0  # after the last value, without a time limit; less for a smaller audit
 
@@ -116,10 +111,10 @@ def audit_sampler(
     ... ).verdict
     'finding'
     """
-    asked = from_keywords(AuditOptions, given, options)
+    options = from_keywords(AuditOptions, given, options)
     what = subject(sampler, in_process=in_process)
     with notebook_bar(progress, unit="values") as shown:
-        return audit_subject(what, claim=claim, options=asked, progress=shown)
+        return audit_subject(what, claim=claim, options=options, progress=shown)
 
 
 def audit_subject(
@@ -127,13 +122,43 @@ def audit_subject(
     *,
     claim: str | None,
     options: AuditOptions,
+    identity: Identity | None = None,
     progress: Progress | None = None,
 ) -> AuditResult:
-    """Audit noise where it can be called: in a process of its own or in this one."""
-    if what.target is not None:
-        with same_search_path() if what.ours else contextlib.nullcontext():
-            named = audit_named(what.target, claim=claim, options=options, progress=progress)
-        return reproducible(named, what)
+    """Audit noise where it can be called: in a process of its own, opened by name, or in this one.
+
+    ``identity`` is what :func:`~dpaudit.samplers.identity.identify` said of a target, if it was
+    asked before. Errors are those of :func:`audit_sampler`.
+    """
+    if what.target is None:
+        return _audit_here(what, claim=claim, options=options, progress=progress)
+    law = None if claim is None else Claim.parse(claim)
+    with same_search_path() if what.ours else contextlib.nullcontext():
+        identity = identify(what.target) if identity is None else identity
+        closed = open_sampler(
+            what.target,
+            seed=options.seed,
+            dtype=options.dtype,
+            text_mode=options.text,
+            mitigation=options.mitigation,
+            call=options.call,
+        )
+        mitigated = options.mitigation is not None
+        if law is None and (mitigated or not isinstance(closed, SourceTarget)):
+            law = _own_claim(closed, mitigated=mitigated)
+        with joined() as sandbox, closed as opened:
+            law = _own_claim(opened, mitigated=False) if law is None else law
+            result = _audit(opened, law, options, progress)
+    files, versions = identity
+    made = identified(result.provenance, by=options.by, files=files, versions=versions)
+    result = dataclasses.replace(result, sandbox=sandbox.reached, provenance=made)
+    return reproducible(result, what)
+
+
+def _audit_here(
+    what: Subject, *, claim: str | None, options: AuditOptions, progress: Progress | None
+) -> AuditResult:
+    """Audit a callable of this process."""
     if claim is None:
         raise UsageError(f"claim=None: a callable does not say what it claims; {_GIVE_ONE}")
     if options.mitigation is not None:
@@ -142,50 +167,19 @@ def audit_subject(
         )
     with CallableTarget(what.called, name=what.name, call=options.call) as closed:
         opened = dataclasses.replace(options, call=None)
-        found = run_audit(closed, claim=Claim.parse(claim), options=opened, progress=progress)
+        result = run_audit(closed, claim=Claim.parse(claim), options=opened, progress=progress)
     how = "" if options.call is None else f"call={options.call!r}, "
     again = f"dpaudit.audit_sampler(…, claim={claim!r}, {how}seed={options.seed!r})"
-    made = identified(found.provenance, by=options.by)
-    found = dataclasses.replace(reproducible(found, what, again=again), provenance=made)
-    if found.verdict != "no-finding":
-        return found
-    return dataclasses.replace(found, cannot_rule_out=(*found.cannot_rule_out, ONE_PROCESS))
+    return seen_here(result, what, again=again, by=options.by, unseen=ONE_PROCESS)
 
 
-def audit_named(
-    sampler: str,
-    *,
-    claim: str | None = None,
-    options: AuditOptions,
-    what: Identity | None = None,
-    progress: Progress | None = None,
-) -> AuditResult:
-    """Open a sampler by its name, audit it, close it; see :func:`audit_sampler`.
-
-    ``what`` is what :func:`~dpaudit.samplers.identity.identify` said, if it was asked before.
-
-    Raises:
-        UsageError: an unknown name or claim, or an option that does not fit.
-        SamplerError: as in :func:`run_audit`.
-    """
-    law = None if claim is None else Claim.parse(claim)
-    what = identify(sampler) if what is None else what
-    closed = open_sampler(
-        sampler,
-        seed=options.seed,
-        dtype=options.dtype,
-        text_mode=options.text,
-        mitigation=options.mitigation,
-        call=options.call,
-    )
-    mitigated = options.mitigation is not None
-    if law is None and (mitigated or not isinstance(closed, SourceTarget)):
-        law = _own_claim(closed, mitigated=mitigated)
-    with joined() as sandbox, closed as opened:
-        law = _own_claim(opened, mitigated=False) if law is None else law
-        result = _audit(opened, law, options, progress)
-    made = identified(result.provenance, by=options.by, files=what.files, versions=what.versions)
-    return dataclasses.replace(result, sandbox=sandbox.reached, provenance=made)
+def seen_here(result: R, what: Subject, *, again: str, by: str, unseen: BlindSpot) -> R:
+    """The result for a callable of this process; what stays ``unseen`` joins a pass."""
+    result = reproducible(result, what, again=again)
+    result = dataclasses.replace(result, provenance=identified(result.provenance, by=by))
+    if result.verdict != "no-finding":
+        return result
+    return dataclasses.replace(result, cannot_rule_out=(*result.cannot_rule_out, unseen))
 
 
 def _own_claim(closed: ClosedSampler, *, mitigated: bool) -> Claim:
@@ -251,50 +245,46 @@ def run_audit(
 def _audit(
     sampler: ClosedSampler, claim: Claim, options: AuditOptions, progress: Progress | None
 ) -> AuditResult:
-    dim, samples, alpha = options.dim, options.samples, options.alpha
-    sequential = options.sequential
-    started = time.monotonic()
-    limit = DRAWING_SECONDS if options.time_limit is None else options.time_limit
-    fixed = dim is not None and 0 < dim <= samples
-    if isinstance(sampler, PreparingSampler) and not sequential and fixed:
-        planned_calls = make_plan(samples, dim=dim)
-        sampler.prepare(sum(call.purpose == "other process" for call in planned_calls))
-    if isinstance(sampler, StartedSampler):
-        sampler.start(timeout=limit)
-    # a recording of single values: rows of the length asked for
-    flat = sampler.dim == 1 and sampler.available is not None
-    if sampler.dim is not None and dim not in (None, sampler.dim) and not flat:
-        raise UsageError(
-            f"dim={dim}: {sampler.name} only gives vectors of {sampler.dim}; leave --dim out"
-        )
-    root = KeyedStream.from_seed(options.seed).child("audit")
-    shapes = root.child("shapes").numpy()
-    plan = _plan(sampler, samples, dim if dim is not None else sampler.dim, sequential, shapes)
-    planned = sum(call.size for call in plan)
-    if sampler.available is not None and planned < MINIMUM_SAMPLES:
-        raise SamplerOutputError(
-            f"{sampler.name} holds {planned} values; an audit needs at least {MINIMUM_SAMPLES}"
-        )
+    plan = plan_audit(sampler, claim=claim, options=options)
+    return conclude(plan, draw(plan, sampler, progress=progress))
 
-    weight = 2.0 if sequential else 1.0
-    battery = Battery(
-        options,
-        claim,
-        root,
-        alpha=alpha / weight,
-        fail_fast=not (options.all_values or sequential or options.bits is not None),
-    )
-    betting = Betting(claim, root, alpha=alpha / weight) if sequential else None
-    sampling = Sampling(
-        sampler,
-        plan,
-        planned=planned,
-        claim=claim,
-        spread=root.child("atoms").numpy(),
-        limit=TimeLimit(limit, started),
-        progress=progress,
-        flat=flat,
-    )
+
+@dataclasses.dataclass(frozen=True)
+class Drawn:
+    """What was drawn as planned, and the evidence of each test; bets, where the audit bets."""
+
+    sampling: Sampling
+    battery: Battery
+    betting: Betting | None
+    evidence: Mapping[str, tuple[Test, Evidence]]
+
+    @property
+    def won(self) -> bool:
+        """Whether a bet made the battery unnecessary."""
+        return self.betting is not None and self.betting.won
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a certain finding ended the drawing."""
+        return self.battery.certain and self.sampling.drawn < self.sampling.planned
+
+    @property
+    def early(self) -> float:
+        """What p-values of the battery count where the audit ended early; see :func:`run_audit`."""
+        if self.stopped:
+            return LOOKS / CERTAIN
+        blocks = self.sampling.blocks
+        return 1.0 if self.sampling.ended is None else EARLY_END * blocks * (blocks + 1)
+
+
+def draw(plan: Plan, sampler: ClosedSampler, *, progress: Progress | None = None) -> Drawn:
+    """Draw as planned, and show every test what comes; errors are those of :func:`run_audit`."""
+    options, claim, root = plan.options, plan.claim, plan.root
+    alpha = options.alpha / plan.weight
+    fail_fast = not (options.all_values or options.sequential or options.bits is not None)
+    battery = Battery(options, claim, root, alpha=alpha, fail_fast=fail_fast)
+    betting = Betting(claim, root, alpha=alpha) if options.sequential else None
+    sampling = Sampling(sampler, plan, progress=progress)
     # BLAS threads do not help on blocks that fit a cache, and compete with the sampler's process
     with threadpool_limits(1), battery, BitWriter(options.bits) as writer:
         for block in sampling:
@@ -309,125 +299,78 @@ def _audit(
                 break
         if sampling.ended is not None and sampling.drawn < MINIMUM_SAMPLES:
             raise sampling.ended
-        won = betting is not None and betting.won
-        evidence = {}
-        if not won:
-            if progress is not None:
-                progress(planned, planned)
-            evidence = battery.conclude(
-                lambda sure: search_deadline(started, options, certain=sure)
-            )
-        early = 1.0
-        stopped = battery.certain and sampling.drawn < planned
-        if stopped:
-            early = LOOKS / CERTAIN
-        elif sampling.ended is not None:
-            early = EARLY_END * sampling.blocks * (sampling.blocks + 1)
-        results, blind = judge(
-            evidence, alpha=alpha, advisory=battery.advisory, weight=weight * early
-        )
-    bets = betting.results(alpha=alpha) if betting is not None else []
-    words = ["dpaudit", "audit", sampler.name, "--claim", str(claim)]
-    found = tuple(
-        dataclasses.replace(
-            t,
-            seen_after=battery.seen_after.get(t.name),
-            reproduce=_reproduce(words, t, options, battery.seen_after.get(t.name, sampling.drawn)),
-        )
-        if t.finding
-        else t
+        if betting is not None and betting.won:
+            return Drawn(sampling, battery, betting, {})
+        if progress is not None:
+            progress(plan.planned, plan.planned)
+        started = plan.limit.started
+        evidence = battery.conclude(lambda sure: search_deadline(started, options, certain=sure))
+    return Drawn(sampling, battery, betting, evidence)
+
+
+def conclude(plan: Plan, drawn: Drawn) -> AuditResult:
+    """Judge the evidence, α split once, and say what it means and what a pass does not exclude."""
+    options, sampling, battery = plan.options, drawn.sampling, drawn.battery
+    alpha, limit = options.alpha, plan.limit.seconds
+    results, blind = judge(
+        drawn.evidence, alpha=alpha, advisory=battery.advisory, weight=plan.weight * drawn.early
+    )
+    bets = drawn.betting.results(alpha=alpha) if drawn.betting is not None else []
+    tests = tuple(
+        _repeated(plan, t, battery.seen_after.get(t.name), sampling.drawn) if t.finding else t
         for t in (*sorted(bets, key=lambda t: t.p), *results)
     )
-    stop = ""
-    if won:
-        stop = " (stopped after {of})"
-    elif stopped:
+    stop = " (stopped after {of})" if drawn.won else ""
+    if drawn.stopped and not drawn.won:
         stop = "; stopped after {of}, certain: --all continues"
-    verdict, reason = _verdict(found, sampling, stop, limit=limit)
-    computed = _predictable(found, battery.predicting, alpha)
+    verdict, reason = verdict_of(tests, sampling, stop, limit=limit)
+    computed = predictable(tests, battery.predicting, alpha)
     reason += f"; {computed}" if computed else ""
     remarks = [f"{computed[:1].upper()}{computed[1:]}."] if computed else []
-    if verdict == "finding" and stopped and not won:
+    if verdict == "finding" and drawn.stopped and not drawn.won:
         of = f"{sampling.drawn:,} of {sampling.planned:,} values"
         remarks.append(f"The audit stopped after {of}, certain: --all continues.")
-    spots, curves = _excludes_not(claim, battery, sampling, plan, blind, alpha)
+    spots, curves = excluded_by(
+        plan.calls,
+        claim=plan.claim,
+        drawn=sampling.drawn,
+        dims=tuple(sampling.dims),
+        blind=blind,
+        mapped=battery.complete and not plan.claim.discrete,
+        alpha=alpha,
+    )
     return AuditResult(
         verdict=verdict,
         reason=reason,
-        cause=cause_of(found),
+        cause=cause_of(tests),
         remarks=tuple(remarks),
-        shortened=_slow(sampling, limit) if not any(t.finding for t in found) else "",
-        sampler=sampler.name,
-        claim=str(claim),
+        shortened=too_slow(sampling, limit) if not any(t.finding for t in tests) else "",
+        sampler=plan.sampler,
+        claim=str(plan.claim),
         alpha=alpha,
-        tests=found,
+        tests=tests,
         samples=sampling.drawn,
-        samples_requested=samples,
+        samples_requested=options.samples,
         dims=tuple(sorted(sampling.dims)),
         dims_refused=tuple(sorted(sampling.refused)),
-        sequential=sequential,
-        seconds=time.monotonic() - started,
+        sequential=options.sequential,
+        seconds=time.monotonic() - plan.limit.started,
         cannot_rule_out=spots if verdict == "no-finding" else (),
         power=curves if verdict == "no-finding" else (),
         provenance=collect(seed=options.seed, plugins=battery.origins),
     )
 
 
-def _excludes_not(
-    claim: Claim,
-    battery: Battery,
-    sampling: Sampling,
-    plan: Sequence[Call],
-    blind: Sequence[BlindSpot],
-    alpha: float,
-) -> tuple[tuple[BlindSpot, ...], tuple[PowerPoint, ...]]:
-    """Return what a pass does not exclude, and the detectability map that this comes from.
+def _repeated(plan: Plan, test: TestResult, seen_after: int | None, drawn: int) -> TestResult:
+    """A finding with the command that reproduces it, with as many values as when it first showed.
 
-    First what no audit excludes, then sizes measured for this law, then each test's own limits.
-    The map was measured for the whole battery on a continuous claim at α = 0.01; elsewhere only the
-    tests' own blind spots hold. Where the map covers a flaw, it replaces a test's own estimate.
+    A bet may take eight times as many: when it stops depends on the draws.
     """
-    *always, guessable = never_excluded(claim, tuple(sampling.dims))
-    rest = (guessable, *special_shapes(plan), *blind)
-    if not battery.complete or claim.discrete or alpha < MAP_ALPHA:
-        return (*always, *rest), ()
-    main = {call.d for call in plan}
-    dim = main.pop() if len(main) == 1 else None
-    measured = frontier(dim=dim, samples=sampling.drawn)
-    flaws = {p.flaw for p in measured}
-    curves = [
-        p
-        for flaw, curve in measured_curves(read_table(), dim=dim).items()
-        if flaw in flaws
-        for p in curve
-    ]
-    own = [b for b in rest if b.flaw not in flaws]
-    return (*always, *blind_spots(measured), *own), (*curves, *measured)
-
-
-def _plan(
-    sampler: ClosedSampler,
-    samples: int,
-    dim: int | None,
-    sequential: bool,
-    shapes: np.random.Generator,
-) -> tuple[Call, ...]:
-    takes_value = isinstance(sampler, ValueSampler) and sampler.takes_value
-    if sampler.available is not None or not sequential:
-        rows = sampler.available
-        if rows is not None and dim:
-            rows = rows * (sampler.dim or dim) // dim
-        return make_plan(samples, dim=dim, available=rows, takes_value=takes_value, shapes=shapes)
-    first = growing_plan(samples // 2, dim=dim)
-    return (
-        *first,
-        *make_plan(
-            samples - sum(c.size for c in first),
-            dim=dim,
-            takes_value=takes_value,
-            shapes=shapes,
-        ),
-    )
+    bet = test.name.startswith("bet on")
+    count = max((seen_after or drawn) * (8 if bet else 1), MINIMUM_SAMPLES)
+    again = plan.options.again(tests=None if bet else (test.name,), samples=count)
+    words = ["dpaudit", "audit", plan.sampler, "--claim", str(plan.claim), *again]
+    return dataclasses.replace(test, seen_after=seen_after, reproduce=shlex.join(words))
 
 
 def search_seconds(options: AuditOptions) -> float | None:
@@ -448,56 +391,43 @@ def search_deadline(started: float, options: AuditOptions, *, certain: bool) -> 
     )
 
 
-def _reproduce(words: Sequence[str], test: TestResult, options: AuditOptions, drawn: int) -> str:
-    """The command that reproduces one finding, with as many values as when it was first seen.
+class ValuesSampler:
+    """A ``ClosedSampler`` that gives recorded values (n,), each once, in order."""
 
-    A bet may take eight times as many: when it stops depends on the draws.
+    dim = 1
+
+    def __init__(self, values: npt.NDArray[Any], *, name: str) -> None:
+        self.name, self.available = name, len(values)
+        self._values, self._next = np.asarray(values, dtype=np.float64), 0
+
+    def __enter__(self) -> ValuesSampler:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+    def draw(self, n: int, d: int, *, timeout: float) -> npt.NDArray[np.float64]:
+        """The next ``n`` rows of ``d`` values.
+
+        Raises:
+            SamplerOutputError: fewer values are left.
+        """
+        del timeout
+        wanted = self._values[self._next : self._next + n * d]
+        if len(wanted) < n * d:
+            raise SamplerOutputError(f"{self.name}: {len(wanted)} values left, wanted {n * d}")
+        self._next += n * d
+        return wanted.reshape(n, d)
+
+
+def audit_values(
+    values: npt.NDArray[Any], claim: Claim, alpha: float, seed: str, *, name: str = "values"
+) -> AuditResult:
+    """Audit at least 1,000 recorded values (n,) with the whole battery.
+
+    Raises:
+        SamplerOutputError: fewer than 1,000 values.
     """
-    bet = test.name.startswith("bet on")
-    count = max(drawn * (8 if bet else 1), MINIMUM_SAMPLES)
-    return shlex.join([*words, *options.again(tests=None if bet else (test.name,), samples=count)])
-
-
-def _verdict(
-    tests: Sequence[TestResult], sampling: Sampling, stop: str, *, limit: float
-) -> tuple[Verdict, str]:
-    found = [t.name for t in tests if t.finding]
-    of = f"{sampling.drawn:,} of {sampling.planned:,} values"
-    if found:
-        early = stop.format(of=of)
-        ended = f"; {of} were drawn, then {sampling.ended}" if sampling.ended is not None else ""
-        verb = "contradicts" if len(found) == 1 else "contradict"
-        return "finding", f"{', '.join(found)}: {verb} the claim{early}{ended}"
-    if sampling.ended is not None:
-        return "inconclusive", f"{sampling.ended}; {of} were drawn and show nothing"
-    if not sampling.shortened:
-        return "no-finding", "nothing that was looked at contradicts the claim"
-    slow = _slow(sampling, limit)
-    if sampling.drawn < LEAST_SHARE * sampling.planned:
-        least = max(MINIMUM_SAMPLES, _rounded(sampling.drawn))
-        hint = f"ask for --samples {least}, or more time"
-        return "inconclusive", f"{slow} and show nothing; {hint}"
-    return "no-finding", f"nothing that was looked at contradicts the claim; {slow}"
-
-
-def _slow(sampling: Sampling, limit: float) -> str:
-    """How many values fitted into the time limit; '' if all did."""
-    if sampling.ended is not None or not sampling.shortened:
-        return ""
-    speed = f"about {_rounded(round(sampling.speed)):,} values per second"
-    of = f"{sampling.drawn:,} of {sampling.planned:,} values"
-    return f"{of} {_FIT} of {limit:g} s at the sampler's speed ({speed})"
-
-
-def _predictable(tests: Sequence[TestResult], predicting: Set[str], alpha: float) -> str:
-    """What noise that can be computed means, if a test found it; allowed or not."""
-    found = [t for t in tests if t.name in predicting and (t.finding or t.p <= alpha)]
-    if any(t.finding for t in found):
-        return _COMPUTED
-    return f"{_COMPUTED}, which --allow-predictable permits" if found else ""
-
-
-def _rounded(count: int) -> int:
-    """``count`` rounded down to two digits."""
-    unit = 10 ** max(0, len(str(count)) - 2)
-    return int(count // unit * unit)
+    options = AuditOptions(samples=len(values), alpha=alpha, seed=seed)
+    with ValuesSampler(values, name=name) as sampler:
+        return run_audit(sampler, claim=claim, options=options)

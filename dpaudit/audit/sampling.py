@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 
 from dpaudit.audit.block import SampleBlock
 from dpaudit.audit.options import Progress
-from dpaudit.audit.plan import Call
-from dpaudit.audit.time_limit import TimeLimit
-from dpaudit.claims import Claim
+from dpaudit.audit.plan import Call, Plan
 from dpaudit.errors import SamplerCrashError, SamplerError, SamplerTimeoutError
 from dpaudit.protocols import (
     ClosedSampler,
@@ -52,40 +50,26 @@ class Sampling:
     """
 
     def __init__(
-        self,
-        sampler: ClosedSampler,
-        plan: Sequence[Call],
-        *,
-        planned: int,
-        claim: Claim,
-        spread: np.random.Generator,
-        limit: TimeLimit,
-        progress: Progress | None = None,
-        flat: bool = False,
+        self, sampler: ClosedSampler, plan: Plan, *, progress: Progress | None = None
     ) -> None:
-        """``flat``: the sampler gives rows of one value, joined to rows of the plan's length."""
-        self._flat = flat
         self._sampler = sampler
-        self._plan = plan
-        self._others_left = sum(call.purpose == "other process" for call in plan)
+        self._plan, self._limit, self._progress = plan, plan.limit, progress
+        self._spread = plan.root.child("atoms").numpy()
+        self._others_left = sum(call.purpose == "other process" for call in plan.calls)
         self._other: ClosedSampler | None = None
         self._others = 0
-        self.planned = planned
-        self._claim = claim
-        self._spread = spread
-        self._limit = limit
-        self._progress = progress
+        self.planned = plan.planned
         self._number = 0  # of the next call to this process
-        self._short_left = min(_SHORT_SECONDS, _SHORT_SHARE * limit.seconds)
-        self._shapes_left = min(_SHAPE_SECONDS, _SHAPE_SHARE * limit.seconds)
-        self._processes_left = min(_PROCESS_SECONDS, _SHAPE_SHARE * limit.seconds)
+        self._short_left = min(_SHORT_SECONDS, _SHORT_SHARE * plan.limit.seconds)
+        self._shapes_left = min(_SHAPE_SECONDS, _SHAPE_SHARE * plan.limit.seconds)
+        self._processes_left = min(_PROCESS_SECONDS, _SHAPE_SHARE * plan.limit.seconds)
         self.drawn = 0
         self.blocks = 0
         self.dims: set[int] = set()
         self.refused: set[int] = set()
         self.shortened = False
         self.ended: SamplerError | None = None
-        self._rest = planned  # values that the rest of the plan asks for
+        self._rest = plan.planned  # values that the rest of the plan asks for
         self._at_most = math.inf  # seconds per value, by calls too small for a better estimate
         self._rate = 0.0  # seconds per value of the last long call that is not small; 0 before one
         self._largest = 0
@@ -100,7 +84,7 @@ class Sampling:
             yield from self._all(others)
 
     def _all(self, others: contextlib.ExitStack) -> Iterator[SampleBlock]:
-        for call in self._plan:
+        for call in self._plan.calls:
             if call.d in self.refused:
                 self._rest -= call.size
                 continue
@@ -150,16 +134,13 @@ class Sampling:
         return self._limit.left(self._sampler.name)
 
     def _blocks(self, call: Call) -> Iterator[SampleBlock]:
-        if call.purpose == "short":
-            yield from self._short(call)
-        elif call.purpose == "other process":
-            yield from self._other_process(call)
-        elif call.purpose == "processes":
-            yield from self._processes(call)
-        elif call.purpose == "fork":
-            yield from self._fork(call)
-        else:
-            yield from self._long(call)
+        special = {
+            "short": self._short,
+            "other process": self._other_process,
+            "processes": self._processes,
+            "fork": self._fork,
+        }
+        yield from special.get(call.purpose, self._long)(call)
 
     def _long(self, call: Call) -> Iterator[SampleBlock]:
         """One call, or several for a slow sampler, of as many rows as fit into the time left."""
@@ -170,7 +151,7 @@ class Sampling:
             if call.value and isinstance(sampler, ValueSampler):
                 values = sampler.draw_at(call.value, n, call.d, timeout=self._left())
             else:
-                size = (n * call.d, 1) if self._flat else (n, call.d)
+                size = (n * call.d, 1) if self._plan.flat else (n, call.d)
                 values = sampler.draw(*size, timeout=self._left()).reshape(n, call.d)
             seconds = time.monotonic() - started
             if call.purpose == "shape":
@@ -211,7 +192,7 @@ class Sampling:
         block = SampleBlock(
             number,
             values,
-            claim=self._claim,
+            claim=self._plan.claim,
             spread=self._spread,
             calls=calls,
             process=process,

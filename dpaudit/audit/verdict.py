@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
 
+from dpaudit.audit.options import MINIMUM_SAMPLES
+from dpaudit.audit.plan import Call, special_shapes
+from dpaudit.audit.power import blind_spots, frontier, measured_curves, read_table
+from dpaudit.audit.sampling import Sampling
 from dpaudit.claims import Claim
 from dpaudit.harms import SIDE_CHANNELS, TRUST
 from dpaudit.protocols import Test
 from dpaudit.stats import holm
-from dpaudit.types import LAST_CAUSE, BlindSpot, Evidence, TestResult
+from dpaudit.types import LAST_CAUSE, BlindSpot, Evidence, PowerPoint, TestResult, Verdict
 
-__all__ = ["ALWAYS_BLIND", "cause_of", "judge", "never_excluded"]
+__all__ = [
+    "cause_of",
+    "excluded_by",
+    "judge",
+    "never_excluded",
+    "predictable",
+    "too_slow",
+    "verdict_of",
+]
+
+LEAST_SHARE = 0.1  # of the values asked for: a pass on less is inconclusive
+MAP_ALPHA = 0.01  # at which the detectability map was measured; a larger α sees more
+_COMPUTED = "the noise can be computed: who has seen some of it, or guesses a seed, knows the rest"
 
 _never = partial(BlindSpot, size=None, unit="")  # at no sample size
 ALWAYS_BLIND = (
@@ -145,3 +161,84 @@ def cause_of(tests: Iterable[TestResult]) -> str:
     if scale and first.cause_rank <= COMPUTED:
         return f"{first.cause}; {scale}"
     return first.cause
+
+
+def excluded_by(
+    calls: Sequence[Call],
+    *,
+    claim: Claim,
+    drawn: int,
+    dims: tuple[int, ...],
+    blind: Sequence[BlindSpot],
+    mapped: bool,
+    alpha: float,
+) -> tuple[tuple[BlindSpot, ...], tuple[PowerPoint, ...]]:
+    """Return what a pass does not exclude, and the detectability map that this comes from.
+
+    First what no audit excludes, then sizes measured for this law, then each test's own limits.
+    The map was measured for the whole battery on a continuous claim at α = 0.01 (``mapped``);
+    elsewhere only the tests' own blind spots hold. Where the map covers a flaw, it replaces a
+    test's own estimate.
+    """
+    *always, guessable = never_excluded(claim, dims)
+    rest = (guessable, *special_shapes(calls), *blind)
+    if not mapped or alpha < MAP_ALPHA:
+        return (*always, *rest), ()
+    main = {call.d for call in calls}
+    dim = main.pop() if len(main) == 1 else None
+    measured = frontier(dim=dim, samples=drawn)
+    flaws = {p.flaw for p in measured}
+    curves = [
+        p
+        for flaw, curve in measured_curves(read_table(), dim=dim).items()
+        if flaw in flaws
+        for p in curve
+    ]
+    own = [b for b in rest if b.flaw not in flaws]
+    return (*always, *blind_spots(measured), *own), (*curves, *measured)
+
+
+def verdict_of(
+    tests: Sequence[TestResult], sampling: Sampling, stop: str, *, limit: float
+) -> tuple[Verdict, str]:
+    """The verdict and its reason; ``stop`` says where a finding ended the audit."""
+    found = [t.name for t in tests if t.finding]
+    of = f"{sampling.drawn:,} of {sampling.planned:,} values"
+    if found:
+        early = stop.format(of=of)
+        ended = f"; {of} were drawn, then {sampling.ended}" if sampling.ended is not None else ""
+        verb = "contradicts" if len(found) == 1 else "contradict"
+        return "finding", f"{', '.join(found)}: {verb} the claim{early}{ended}"
+    if sampling.ended is not None:
+        return "inconclusive", f"{sampling.ended}; {of} were drawn and show nothing"
+    if not sampling.shortened:
+        return "no-finding", "nothing that was looked at contradicts the claim"
+    slow = too_slow(sampling, limit)
+    if sampling.drawn < LEAST_SHARE * sampling.planned:
+        least = max(MINIMUM_SAMPLES, _rounded(sampling.drawn))
+        hint = f"ask for --samples {least}, or more time"
+        return "inconclusive", f"{slow} and show nothing; {hint}"
+    return "no-finding", f"nothing that was looked at contradicts the claim; {slow}"
+
+
+def too_slow(sampling: Sampling, limit: float) -> str:
+    """How many values fitted into the time limit; '' if all did."""
+    if sampling.ended is not None or not sampling.shortened:
+        return ""
+    speed = f"about {_rounded(round(sampling.speed)):,} values per second"
+    of = f"{sampling.drawn:,} of {sampling.planned:,} values"
+    return f"{of} fit into the time limit of {limit:g} s at the sampler's speed ({speed})"
+
+
+def predictable(tests: Sequence[TestResult], predicting: Set[str], alpha: float) -> str:
+    """What noise that can be computed means, if a test found it; allowed or not."""
+    found = [t for t in tests if t.name in predicting and (t.finding or t.p <= alpha)]
+    if any(t.finding for t in found):
+        return _COMPUTED
+    return f"{_COMPUTED}, which --allow-predictable permits" if found else ""
+
+
+def _rounded(count: int) -> int:
+    """``count`` rounded down to two digits."""
+    unit = 10 ** max(0, len(str(count)) - 2)
+    return int(count // unit * unit)

@@ -9,13 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
-from dpaudit.audit.epsilon.kept_pair import with_pair_in
-from dpaudit.audit.epsilon.question import question_of
+from dpaudit.audit.epsilon.question import neighbours_text, question_of, with_pair_in
 from dpaudit.audit.epsilon.run import audit_subject as audit_mechanism_subject
-from dpaudit.audit.epsilon.run import neighbours_text
-from dpaudit.audit.nothing import nothing_counted, nothing_drawn
 from dpaudit.audit.options import AuditOptions, ClaimOptions, DataOptions, MechanismOptions
-from dpaudit.audit.result import AuditResult, MechanismResult
+from dpaudit.audit.result import AuditResult, MechanismResult, nothing_counted, nothing_drawn
 from dpaudit.audit.run import audit_subject
 from dpaudit.errors import DpauditError, SamplerError, UsageError
 from dpaudit.options import command_of, from_keywords, parted
@@ -143,11 +140,11 @@ class Auditor:
         __tracebackhide__ = True
         data, claimed, how = parted(options, DataOptions, ClaimOptions, MechanismOptions)
         compared, claims = from_keywords(DataOptions, data), from_keywords(ClaimOptions, claimed)
-        asked = question_of(compared)
-        if asked is None:
+        question = question_of(compared)
+        if question is None:
             compared = DataOptions(neighbours=neighbours_text(compared.neighbours))
         else:
-            compared = DataOptions(neighbours=asked.shown)
+            compared = DataOptions(neighbours=question.shown)
         own = {"samples": RELEASES, "alpha": self._alpha, "seed": self._own_seed()}
         claim = claims.claim()
         return self._audit(
@@ -157,10 +154,10 @@ class Auditor:
             lambda what, options: audit_mechanism_subject(
                 what,
                 claim=claim,
-                neighbours=compared.neighbours if asked is None else None,
+                neighbours=compared.neighbours if question is None else None,
                 attack=attack,
                 options=options,
-                asked=asked,
+                question=question,
             ),
             lambda name, reason, options: nothing_counted(
                 name, reason, claim=claim, attack=attack or "", options=options
@@ -201,7 +198,7 @@ class Auditor:
         self,
         given: Named,
         in_process: bool | None,
-        asked: Callable[[], Asked],
+        options_of: Callable[[], Asked],
         run: Callable[[Subject, Asked], R],
         nothing: Callable[[str, str, Asked], R],
         command: Callable[[str, Asked], str],
@@ -214,7 +211,7 @@ class Auditor:
         self._made += 1
         page = None
         try:
-            options, what = asked(), subject(given, in_process=in_process)
+            options, what = options_of(), subject(given, in_process=in_process)
             if what.target is None:
                 again = shlex.join(["pytest", self._node])
                 result = reproducible(run(what, options), what, again=again)
@@ -297,18 +294,15 @@ def nothing_found(
     """The message for a known-bad control that was not caught."""
     report = safe(describe(result))
     tests = [c for c in report.checks if c.group == "tests" and not c.facts.get("advisory")]
-    nearest = f"  nearest: {finding_text(tests[0])}" if tests else "  no test gave a result"
     by = f" by {printable(wanted, limit=200)}" if wanted else ""
-    return "\n".join(
-        [
-            f"A known-bad control was not caught{by}. {_verdict(report, page)}",
-            f"  audited: {_target(report)}",
-            nearest,
-            "Raise samples=, or check that the control still has the flaw.",
-            f"To see it again: {printable(again, limit=_LONGEST)}",
-            _kept(page),
-        ]
-    )
+    lines = [
+        f"A known-bad control was not caught{by}. {_verdict(report, page)}",
+        f"  audited: {_target(report)}",
+        f"  nearest: {finding_text(tests[0])}" if tests else "  no test gave a result",
+        "Raise samples=, or check that the control still has the flaw.",
+        f"To see it again: {printable(again, limit=_LONGEST)}",
+    ]
+    return "\n".join([*lines, _kept(page)])
 
 
 def _verdict(report: Report, page: Path | None) -> str:

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import torch
 
 from dpaudit import registry
+from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.epsilon.one_run import one_run
-from dpaudit.audit.options import PrivacyClaim
 from dpaudit.audit.result import AuditResult
 from dpaudit.errors import SpecError
 from dpaudit.experiments.audit_cell import audit_behind

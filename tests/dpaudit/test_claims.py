@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpaudit.accounting.dpsgd import DpSgd
-from dpaudit.audit.options import PrivacyClaim
-from dpaudit.audit.stated_claims import DeltaCurve, Renyi, TradeOff
+from dpaudit.audit.claims import DeltaCurve, PrivacyClaim, Renyi, TradeOff
 from dpaudit.claims import FAMILIES, Claim
 from dpaudit.errors import UnknownNameError, UsageError
 from dpaudit_prove.verdicts import claims as proofs

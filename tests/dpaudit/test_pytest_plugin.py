@@ -206,7 +206,7 @@ def test_mechanisms(project):
             "E*Finding: python:./mine.py:count is not (0.5, 0)-DP: we can show*",
             f"{again} --claim-epsilon 0.5*--neighbours*",
             "E*Finding: python:./mine.py:count is not 0.1-zCDP: we can show ρ ≥ 0.*",
-            f"{again} --claim-rho 0.1*--neighbours*",
+            f"{again} --claim-delta 1e-05 --claim-rho 0.1*--neighbours*",
             "E*UsageError: neighbours=(0, 'one')*",
         ]
     )
@@ -243,7 +243,7 @@ def test_options_and_what_comes_first(project, pytester):
     run.assert_outcomes(passed=3)
     run.stdout.fnmatch_lines(["dpaudit: 2 audits*at most 1.01e-07 *"])
     pages = [json.loads(page.read_text()) for page in pytester.path.glob("kept/*/result.json")]
-    assert sorted(page["result"]["samples_requested"] for page in pages) == [10_000, 30_000]
+    assert sorted(page["data"]["samples_requested"] for page in pages) == [10_000, 30_000]
     assert all(
         "No finding" in page.read_text() for page in pytester.path.glob("kept/*/report.html")
     )

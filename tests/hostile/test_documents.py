@@ -15,7 +15,7 @@ from hostile.fuzzing import ODD, REFUSED, deep, fuzz, mutated, refuses_or_reads,
 from support import reports
 
 from dpaudit import registry
-from dpaudit.audit.epsilon.run import parse_neighbours
+from dpaudit.audit.epsilon.question import parse_neighbours
 from dpaudit.claims import FAMILIES, Claim
 from dpaudit.cli.formats import rewrite_report
 from dpaudit.cli.running import _check_columns

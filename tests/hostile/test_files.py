@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 from hostile.fuzzing import fuzz, made_up, refuses_or_reads
 
-from dpaudit.audit.epsilon.canary_scores import read_scores
-from dpaudit.audit.epsilon.run import parse_neighbours
+from dpaudit.audit.epsilon.one_run_audits import read_scores
+from dpaudit.audit.epsilon.question import parse_neighbours
 from dpaudit.errors import UsageError
 from dpaudit.results.arrays import Archive, map_npy, read_npy
 from dpaudit.samplers.endpoints.file import FileTarget

@@ -1,13 +1,10 @@
 """The ε audit of whole mechanisms: lower bounds for ε, δ and μ from releases or from one run."""
 
+from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.epsilon.one_run_audits import audit_scores
-from dpaudit.audit.epsilon.run import (
-    audit_datasets,
-    audit_mechanism,
-    parse_neighbours,
-    run_mechanism_audit,
-)
-from dpaudit.audit.options import MechanismOptions, PrivacyClaim
+from dpaudit.audit.epsilon.question import parse_neighbours
+from dpaudit.audit.epsilon.run import audit_datasets, audit_mechanism, run_mechanism_audit
+from dpaudit.audit.options import MechanismOptions
 
 __all__ = [
     "MechanismOptions",

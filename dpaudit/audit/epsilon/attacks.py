@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from dpaudit import registry
 from dpaudit.audit.epsilon.events import Cells, Event, NestedEvents, Statistic, choose
-from dpaudit.audit.epsilon.judge import EVENT_SHARE, LOW_BITS_SHARE, Learned
+from dpaudit.audit.epsilon.judge import EVENT_SHARE, LOW_BITS_SHARE, Counted, Learned
 from dpaudit.audit.epsilon.releases import Releases
 from dpaudit.errors import DpauditError, UnknownNameError, UsageError
 from dpaudit.protocols import LearningAttack, ProbingAttack, SupportAttack
@@ -23,19 +23,14 @@ from dpaudit.stats import clopper_pearson
 from dpaudit.types import PluginOrigin, Reference
 
 __all__ = [
-    "ATTACK_SHARE",
     "Attack",
     "NamedAttack",
-    "Reduced",
-    "feasible",
     "guessed",
     "named_attack",
     "origins",
     "own_attack",
     "probes",
     "reduced",
-    "scorer",
-    "settled",
     "support_statistic",
 ]
 
@@ -263,6 +258,11 @@ def reduced(
     return _by_learning(attack, drawn, neighbours, delta=delta, alpha=alpha)
 
 
+def _learned(attack: NamedAttack, events: Sequence[Event], nested: NestedEvents | None) -> Learned:
+    counted = (Counted(event, ATTACK_SHARE, attack.text) for event in events)
+    return Learned(tuple(counted), nested, (ATTACK_SHARE, ATTACK_SHARE))
+
+
 def _by_support(attack: NamedAttack, drawn: Releases, neighbours: tuple[Array, Array]) -> Reduced:
     """Two events fixed beforehand: feasible from one neighbour, and not from the other.
 
@@ -291,13 +291,10 @@ def _by_support(attack: NamedAttack, drawn: Releases, neighbours: tuple[Array, A
         )
         for side in (0, 1)
     ]
+    nested = NestedEvents(statistic, cells, order=np.array([2, 1, 0]), ends=np.array([0, 1]))
     truth = {o: [int(both[i][i].sum()), len(drawn.count[i])] for i, o in enumerate(_ORDINAL)}
     return Reduced(
-        Learned(
-            tuple((event, ATTACK_SHARE, attack.text, False) for event in events),
-            NestedEvents(statistic, cells, order=np.array([2, 1, 0]), ends=np.array([0, 1])),
-            (ATTACK_SHARE, ATTACK_SHARE),
-        ),
+        _learned(attack, events, nested),
         counted=(codes[0][:, None], codes[1][:, None]),
         guesses=(codes[0], codes[1]),
         details={"feasible_at_truth": truth},
@@ -325,11 +322,7 @@ def _by_learning(
     counted = score(drawn.count[0]), score(drawn.count[1])
     guesses = [np.where(s >= above, 1.0, -1.0) for s in counted]
     return Reduced(
-        Learned(
-            tuple((event, ATTACK_SHARE, attack.text, False) for event in events),
-            nested,
-            (ATTACK_SHARE, ATTACK_SHARE),
-        ),
+        _learned(attack, events, nested),
         counted=(counted[0][:, None], counted[1][:, None]),
         guesses=(guesses[0], guesses[1]),
         details={"guesses_second_from": above},

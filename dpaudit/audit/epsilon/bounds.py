@@ -11,15 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-__all__ = [
-    "Band",
-    "band",
-    "epsilon_bounds",
-    "excess_allowed",
-    "hockey_stick_p",
-    "least_level",
-    "one_sided",
-]
+from dpaudit.audit.claims.implied import upper_hull
+
+__all__ = ["Band", "band", "epsilon_bounds", "hockey_stick_p", "least_level", "one_sided"]
 
 _FOR_EXCESS = 0.1
 """Share of the error spent on δ."""
@@ -153,12 +147,7 @@ class Band:
         """
         x = np.concatenate([self.high0, 1 - self.low0, [0.0, 1.0]])
         y = np.concatenate([self.low1, 1 - self.high1, [0.0, 1.0]])
-        upper: list[tuple[float, float]] = []
-        for point in sorted(zip(x.tolist(), y.tolist(), strict=True)):
-            while len(upper) > 1 and not _turns_right(upper[-2], upper[-1], point):
-                upper.pop()
-            upper.append(point)
-        corners = np.array(upper)
+        corners = np.array(upper_hull(sorted(zip(x.tolist(), y.tolist(), strict=True))))
         return corners[:, 0], corners[:, 1]
 
     def power(self, errors: Array) -> Array:
@@ -186,10 +175,6 @@ class Band:
             for a, b in ((p1, p0), (p0, p1))
         ]
         return np.asarray(np.maximum(0.0, np.maximum(*found)) * (1 - 1e-9))
-
-
-def _turns_right(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
-    return (b[1] - a[1]) * (c[0] - a[0]) > (c[1] - a[1]) * (b[0] - a[0])
 
 
 def band(

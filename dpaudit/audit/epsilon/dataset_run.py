@@ -9,22 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.audit.epsilon.any_release import EncodedReleases
+from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.epsilon.datasets import described, json_text, records_of
 from dpaudit.audit.epsilon.neighbour_search import Beginning, Found, search
 from dpaudit.audit.epsilon.pair import audit_pair
 from dpaudit.audit.epsilon.question import Question
-from dpaudit.audit.options import MechanismOptions, PrivacyClaim, Progress
+from dpaudit.audit.epsilon.releases import EncodedReleases
+from dpaudit.audit.options import MechanismOptions, Progress
 from dpaudit.audit.result import MechanismResult
 from dpaudit.errors import UsageError
 from dpaudit.protocols import DatasetMechanism
 from dpaudit.randomness import KeyedStream
 from dpaudit.results.text import one_line
+from dpaudit.samplers.callables import CallableTarget, Subject
 from dpaudit.samplers.endpoints.command import CommandTarget
 from dpaudit.samplers.endpoints.http import HttpsTarget, HttpTarget
 from dpaudit.samplers.endpoints.worker import PythonTarget
 
-__all__ = ["audit_question", "on_datasets", "stage_of"]
+__all__ = ["audit_question", "on_datasets"]
 
 _SEARCHING = 0.4
 """Largest share of the time limit that the search may take."""
@@ -32,40 +34,37 @@ _KEPT_TEXT = 1 << 16
 """Longest data set, in characters of JSON, that a result keeps."""
 
 
-def on_datasets(name: str, question: Question, *, options: MechanismOptions) -> Any:
-    """The mechanism on data sets that a text names; a ``with`` block starts and ends its process.
+def on_datasets(what: Subject, question: Question, *, options: MechanismOptions) -> Any:
+    """The mechanism on data sets; a ``with`` block starts and ends its process, if it has one.
 
     Raises:
-        UsageError: it names none, or what it names does not fit.
+        UsageError: a text that names none, or what it names, or an option, does not fit.
     """
+    functions = {"features": question.features, "adversary": options.adversary}
+    for option, given in functions.items():
+        if what.target is None and isinstance(given, str):
+            raise UsageError(
+                f"{option}={given}: {what.name} runs in this process; pass the function itself"
+            )
+        if what.target is not None and given is not None and not isinstance(given, str):
+            raise UsageError(
+                f"{option}: a function, but {what.target} runs in a process of its own; write "
+                "'MODULE:FUNCTION', or pass a callable with in_process=True"
+            )
+    called: dict[str, Any] = {"call": options.call, "calls": options.calls, **functions}
+    called["sessions"] = options.sessions
+    if what.target is None:
+        return CallableTarget(what.called, name=what.name, role="datasets", **called)
+    name = what.target
     kind, _, target = name.partition(":")
-    features = question.features
-    if features is not None and not isinstance(features, str):
-        raise UsageError(
-            f"features: a function, but {name} runs in a process of its own; write "
-            "'MODULE:FUNCTION', or pass a callable with in_process=True"
-        )
-    adversary = options.adversary
-    if adversary is not None and not isinstance(adversary, str):
-        raise UsageError(
-            f"adversary: a function, but {name} runs in a process of its own; write "
-            "'MODULE:FUNCTION', or pass a callable with in_process=True"
-        )
     if kind == "python":
-        return PythonTarget.on_datasets(
-            target,
-            call=options.call,
-            features=features,
-            calls=options.calls,
-            sessions=options.sessions,
-            adversary=adversary,
-        )
+        return PythonTarget.on_datasets(target, **called)
     if options.in_sessions:
         raise UsageError(
             f"{options.session_words[0]}: only python:MODULE:FUNCTION makes sessions, not "
             f"{one_line(name, limit=200)}; leave it out"
         )
-    for option, given in (("call", options.call), ("features", features)):
+    for option, given in (("call", options.call), ("features", question.features)):
         if given is not None:
             raise UsageError(f"{option}={given}: only python: has one; leave --{option} out")
     if kind == "command":

@@ -12,6 +12,7 @@ import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -184,20 +185,10 @@ def described(dataset: Any) -> str:
         return one_line(repr(dataset), limit=80)
     if not records:
         return "no records"
-    counted: list[tuple[str, int]] = []
-    for record in records[:10_000]:
-        shown = one_line(repr(record), limit=60)
-        if counted and counted[-1][0] == shown:
-            counted[-1] = shown, counted[-1][1] + 1
-        else:
-            counted.append((shown, 1))
-    words = [shown if times < 3 else f"{shown} ({times:,} times)" for shown, times in counted]
-    words = [
-        w
-        for w, (_, times) in zip(words, counted, strict=True)
-        for _ in range(min(times, 2))
-        if times < 3 or _ == 0
-    ]
+    words: list[str] = []
+    for shown, alike in groupby(one_line(repr(record), limit=60) for record in records[:10_000]):
+        times = len(list(alike))
+        words += [shown] * times if times < 3 else [f"{shown} ({times:,} times)"]
     more = "" if len(words) <= 6 else f", … {one_line(repr(records[-1]), limit=60)}"
     count = "1 record" if len(records) == 1 else f"{len(records):,} records"
     return f"{count}: {', '.join(words[:6])}{more}"

@@ -129,10 +129,7 @@ class Encoding:
         places = _places(releases)
         rows = np.zeros((len(releases), len(self.columns) + self._counts_strange))
         for j, column in enumerate(self.columns):
-            if column.place in places:
-                rows[:, j] = column.of(places[column.place], len(releases))
-            else:
-                rows[:, j] = column.of(_Place(), len(releases))
+            rows[:, j] = column.of(places.get(column.place, _Place()), len(releases))
         if self._counts_strange:
             known = {column.place for column in self.columns}
             for name, place in places.items():

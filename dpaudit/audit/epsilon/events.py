@@ -24,8 +24,6 @@ __all__ = [
     "apart",
     "choose",
     "coarse_statistics",
-    "cut",
-    "intervals",
     "low_bit_statistics",
 ]
 

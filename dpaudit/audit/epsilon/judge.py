@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from dpaudit import registry
+from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.epsilon.bounds import Band, band, epsilon_bounds, hockey_stick_p, least_level
 from dpaudit.audit.epsilon.events import (
     Event,
@@ -21,10 +23,7 @@ from dpaudit.audit.epsilon.events import (
     low_bit_statistics,
 )
 from dpaudit.audit.epsilon.learned_scores import learned_scores
-from dpaudit.audit.epsilon.shares import divided, possible_shares
-from dpaudit.audit.epsilon.verdict import at_least
-from dpaudit.audit.options import PrivacyClaim
-from dpaudit.audit.result import StatedClaim
+from dpaudit.audit.result import StatedClaim, at_least
 from dpaudit.harms import attack_topic
 from dpaudit.stats import rounded_down
 from dpaudit.types import Reference, TestResult
@@ -34,6 +33,7 @@ __all__ = [
     "EVENT_SHARE",
     "LOW_BITS_SHARE",
     "Aim",
+    "Counted",
     "Judged",
     "Learned",
     "judge",
@@ -50,14 +50,23 @@ _DELTAS = 10.0 ** np.linspace(-8, 0, 41)[:-1]
 Array = npt.NDArray[np.float64]
 
 
+class Counted(NamedTuple):
+    """An event to count: its share of α, and its kind or the attack that brought it."""
+
+    event: Event
+    share: float
+    kind: str
+    advisory: bool = False
+
+
 @dataclass(frozen=True)
 class Learned:
-    """The events to count: (event, share of α, kind or attack, advisory); and the nested events.
+    """The events to count, and the nested events.
 
     ``shares`` are the least and the largest that one of the events could have got, unless advisory.
     """
 
-    events: tuple[tuple[Event, float, str, bool], ...]
+    events: tuple[Counted, ...]
     nested: NestedEvents | None
     shares: tuple[float, float]
 
@@ -107,7 +116,7 @@ def learn(
 ) -> Learned:
     """Choose events from releases (n, k) at the two neighbours; these must not be counted again.
 
-    Their shares of α are chosen as well, by :func:`~dpaudit.audit.epsilon.shares.divided`. Last
+    Their shares of α are chosen as well, by :func:`divided`. Last
     bits and ``more`` statistics are not used where releases have few values, each of which already
     is an event of its own. Classifiers learn scores of releases with several numbers, for up to
     ``seconds`` of work and until ``deadline``.
@@ -136,12 +145,12 @@ def learn(
         nested = along
     statistics = [] if few else [*low_bit_statistics(*left, *neighbours), *more]
     bits, _ = choose(statistics, x0, x1, delta=delta, alpha=LOW_BITS_SHARE / 2 * alpha)
-    found = [(event, "event") for event in coarse]
-    found += [(event, "learned score") for event in scored]
-    found += [] if real_numbers else [(event, "low bits") for event in bits]
+    candidates = [(event, "event") for event in coarse]
+    candidates += [(event, "learned score") for event in scored]
+    candidates += [] if real_numbers else [(event, "low bits") for event in bits]
     pool = EVENT_SHARE + LOW_BITS_SHARE
     shares = divided(
-        [event for event, _ in found],
+        [event for event, _ in candidates],
         unseen,
         sizes=(len(x0), len(x1)),
         pool=pool,
@@ -149,9 +158,9 @@ def learn(
         alpha=alpha,
         rng=rng,
     )
-    events = [(event, s, kind, False) for (event, kind), s in zip(found, shares, strict=True)]
-    events += [(event, 1 / 2, "low bits", True) for event in bits if real_numbers]
-    return Learned(tuple(events), nested, possible_shares(len(found), pool=pool))
+    events = [Counted(event, s, kind) for (event, kind), s in zip(candidates, shares, strict=True)]
+    events += [Counted(event, 1 / 2, "low bits", True) for event in bits if real_numbers]
+    return Learned(tuple(events), nested, possible_shares(len(candidates), pool=pool))
 
 
 def _told_apart(
@@ -172,6 +181,77 @@ def _few_values(x: Array) -> bool:
     return len(np.unique(x)) <= FEW_VALUES and not np.signbit(x[x == 0]).any()
 
 
+_RESERVE = 1 / 6
+"""The part that events other than the leading ones keep: what they show is never lost."""
+_TIMES = 100
+
+
+def divided(
+    events: Sequence[Event],
+    unseen: tuple[Array, Array],
+    *,
+    sizes: tuple[int, int],
+    pool: float,
+    delta: float,
+    alpha: float,
+    rng: np.random.Generator,
+) -> list[float]:
+    """Shares of ``alpha``, ``pool`` in all: equal, or 5/6 of it for the most promising events.
+
+    Chosen is the division whose largest bound for ε at ``delta`` is greatest on average over 100
+    samples of ``sizes`` releases at the two neighbours, drawn from ``unseen``: releases (n, k) of
+    the learning half from which no score was learned. An event that the other neighbour never
+    showed so gets nearly all; two that show about the same share equally.
+
+    The guarantee is that of fixed shares, as these depend on the learning half alone: given it
+    they are constants that add up to ``pool``, and the union bound holds for the counted half.
+    """
+    m = len(events)
+    even = [pool / m] * m if m else []
+    if m < 2 or not min(map(len, unseen)):
+        return even
+    members = [np.array([event.holds(x) for event in events]) for x in unseen]  # (events, n) each
+    resampled = [_drawn_anew(rows, n, rng) for rows, n in zip(members, sizes, strict=True)]
+    inside = np.array([resampled[e.likelier][i] for i, e in enumerate(events)])
+    outside = np.array([resampled[1 - e.likelier][i] for i, e in enumerate(events)])
+
+    def shown(shares: Sequence[float]) -> Array:
+        bounds = [
+            epsilon_bounds(k1, k0, draws=sum(sizes), delta=delta, alpha=share * alpha)
+            for k1, k0, share in zip(inside, outside, shares, strict=True)
+        ]
+        return np.maximum(0.0, bounds)
+
+    alone = shown(even)
+    best, most = even, float(alone.max(axis=0).mean())
+    order = np.argsort(-alone.mean(axis=1), kind="stable")
+    for leading in range(1, m):
+        shares = np.full(m, _RESERVE * pool / (m - leading))
+        shares[order[:leading]] = (1 - _RESERVE) * pool / leading
+        promise = float(shown(shares.tolist()).max(axis=0).mean())
+        if promise > most:
+            best, most = shares.tolist(), promise
+    return best
+
+
+def possible_shares(events: int, *, pool: float) -> tuple[float, float]:
+    """The least and the largest share that :func:`divided` can give to one of so many events."""
+    if events < 2:
+        return pool, pool
+    return _RESERVE * pool / (events - 1), (1 - _RESERVE) * pool
+
+
+def _drawn_anew(
+    inside: npt.NDArray[np.bool_], size: int, rng: np.random.Generator
+) -> npt.NDArray[np.int64]:
+    """Counts (events, 100) in samples of ``size``, at rates as uncertain as what was seen leaves.
+
+    The rates of each sample are a Bayesian bootstrap's (Rubin 1981); events overlap as they do.
+    """
+    patterns, times = np.unique(inside, axis=1, return_counts=True)
+    return patterns @ rng.multinomial(size, rng.dirichlet(times, _TIMES)).T
+
+
 def judge(learned: Learned, y0: Array, y1: Array, *, claim: PrivacyClaim, alpha: float) -> Judged:
     """Count the chosen events in new releases (n₀, k) and (n₁, k), assigned by fair coins.
 
@@ -182,13 +262,12 @@ def judge(learned: Learned, y0: Array, y1: Array, *, claim: PrivacyClaim, alpha:
     """
     tests, bounds = [], [0.0]
     bands: list[Band] = []
-    for event, share, kind, advisory in learned.events:
-        test, bound, alone = _event_test(
-            event, y0, y1, claim, alpha, share, kind=kind, advisory=advisory
-        )
+    for counted in learned.events:
+        test, bound, event_band = _event_test(counted, y0, y1, claim=claim, alpha=alpha)
         tests.append(test)
-        bounds += [] if advisory else [bound]
-        bands += [] if advisory else [alone]
+        if not counted.advisory:
+            bounds.append(bound)
+            bands.append(event_band)
     nested = learned.nested
     if nested is None:
         stated = claim.shown(bands, alpha)
@@ -198,32 +277,25 @@ def judge(learned: Learned, y0: Array, y1: Array, *, claim: PrivacyClaim, alpha:
     def at(level: float) -> Band:
         return nested.band(counts[0], len(y0), counts[1], len(y1), alpha=level)
 
-    found = at(CURVE_SHARE * alpha)
-    p = least_level(lambda level: _contradicted(at(level), claim))
-    tests.append(_curve_test(nested, found, claim, alpha, p))
+    curve_band = at(CURVE_SHARE * alpha)
+    p = least_level(lambda level: claim.contradicted(at(level)))
+    tests.append(_curve_test(nested, curve_band, claim, alpha, p))
     deltas = sorted({*_DELTAS.tolist(), claim.delta})
-    curve = tuple(zip(deltas, found.epsilons(deltas).tolist(), strict=True))
-    bounds.append(found.epsilon(claim.delta))
+    curve = tuple(zip(deltas, curve_band.epsilons(deltas).tolist(), strict=True))
+    bounds.append(curve_band.epsilon(claim.delta))
     ordered = sorted(tests, key=lambda t: (t.advisory, t.p_adjusted, t.name))
-    delta, stated = found.delta(claim.epsilon), claim.shown([found, *bands], alpha)
-    return Judged(tuple(ordered), max(bounds), delta, found.mu(), curve, stated)
+    delta, stated = curve_band.delta(claim.epsilon), claim.shown([curve_band, *bands], alpha)
+    return Judged(tuple(ordered), max(bounds), delta, curve_band.mu(), curve, stated)
 
 
 def _event_test(
-    event: Event,
-    y0: Array,
-    y1: Array,
-    claim: PrivacyClaim,
-    alpha: float,
-    share: float,
-    *,
-    kind: str,
-    advisory: bool,
+    counted: Counted, y0: Array, y1: Array, *, claim: PrivacyClaim, alpha: float
 ) -> tuple[TestResult, float, Band]:
+    event, share, kind, advisory = counted
     draws = len(y0) + len(y1)
     inside, outside = event.counts(y0, y1)
-    found = epsilon_bounds(inside, outside, draws=draws, delta=claim.delta, alpha=share * alpha)
-    bound = max(0.0, float(found))
+    bounds = epsilon_bounds(inside, outside, draws=draws, delta=claim.delta, alpha=share * alpha)
+    bound = max(0.0, float(bounds))
     sizes = (len(y0), len(y1))
     here, there = event.likelier, 1 - event.likelier
 
@@ -231,13 +303,13 @@ def _event_test(
         counts = np.array([outside]), np.array([inside])
         return band(counts[0], sizes[there], counts[1], sizes[here], alpha=level)
 
-    alone = at(share * alpha)
+    event_band = at(share * alpha)
     if claim.stated is None:
         p = hockey_stick_p(inside, outside, draws=draws, epsilon=claim.epsilon, delta=claim.delta)
     else:
-        p = least_level(lambda level: _contradicted(at(level), claim))
+        p = least_level(lambda level: claim.contradicted(at(level)))
     adjusted = min(1.0, p / share)
-    told = "" if claim.stated is None else f"; {claim.stated.shown([alone])[1]}"
+    statement = "" if claim.stated is None else f"; {claim.stated.shown([event_band])[1]}"
     harm, topic = _kind(kind)
     test = TestResult(
         name=f"{kind}, {_ORDINAL[here]} neighbour over {_ORDINAL[there]}",
@@ -246,7 +318,7 @@ def _event_test(
         statistic=bound,
         looks_at=_LOOKS_AT.get(kind, f"what the attack {kind} makes of a release"),
         effect=f"{event}: {inside:,} of {sizes[here]:,} against {outside:,} of {sizes[there]:,}"
-        f"{told}",
+        f"{statement}",
         finding=not advisory and adjusted <= alpha,
         parts={},
         advisory=advisory,
@@ -263,7 +335,7 @@ def _event_test(
         harm=harm,
         topic=topic,
     )
-    return test, bound, alone
+    return test, bound, event_band
 
 
 def _kind(kind: str) -> tuple[str, str]:
@@ -291,26 +363,23 @@ _LOOKS_AT = {
 }
 
 
-def _contradicted(found: Band, claim: PrivacyClaim) -> bool:
-    if claim.stated is not None:
-        return claim.stated.contradicted(found)
-    mu = claim.mu is not None and found.mu() > claim.mu
-    return mu or found.epsilon(claim.delta) > claim.epsilon
-
-
 def _curve_test(
-    nested: NestedEvents, found: Band, claim: PrivacyClaim, alpha: float, p: float
+    nested: NestedEvents, curve_band: Band, claim: PrivacyClaim, alpha: float, p: float
 ) -> TestResult:
-    bound, mu, delta = found.epsilon(claim.delta), found.mu(), found.delta(claim.epsilon)
+    bound, mu, delta = (
+        curve_band.epsilon(claim.delta),
+        curve_band.mu(),
+        curve_band.delta(claim.epsilon),
+    )
     what = "the implied" if claim.only_mu or claim.stated else "the claimed"
-    told = "" if claim.stated is None else f"{claim.stated.shown([found])[1]}; "
+    statement = "" if claim.stated is None else f"{claim.stated.shown([curve_band])[1]}; "
     return TestResult(
         name="trade-off curve",
         p=p,
         p_adjusted=min(1.0, p / CURVE_SHARE),
         statistic=bound,
         looks_at="both errors of telling the neighbours apart, over the whole curve",
-        effect=f"{told}μ ≥ {rounded_down(mu)}; ε ≥ {rounded_down(bound)} at {what} δ; "
+        effect=f"{statement}μ ≥ {rounded_down(mu)}; ε ≥ {rounded_down(bound)} at {what} δ; "
         f"δ ≥ {rounded_down(delta)} at {what} ε",
         finding=p <= CURVE_SHARE * alpha,
         parts={},

@@ -11,6 +11,7 @@ scores, and the same seed gives the same events.
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Callable
@@ -99,7 +100,7 @@ def _trees(rows: Array, labels: Array, seed: int, budget: _Budget) -> Callable[[
     """Log-odds by gradient-boosted trees, grown while a tenth of the rows is told apart better."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    held = len(rows) // 10
+    validation = len(rows) // 10
     model = HistGradientBoostingClassifier(
         max_iter=1,
         max_leaf_nodes=31,
@@ -111,8 +112,8 @@ def _trees(rows: Array, labels: Array, seed: int, budget: _Budget) -> Callable[[
     best = np.inf
     for rounds in _ROUNDS:  # few: each start sorts all rows anew
         model.set_params(max_iter=rounds)
-        model.fit(rows[held:], labels[held:])
-        loss = _loss(np.asarray(model.decision_function(rows[:held])), labels[:held])
+        model.fit(rows[validation:], labels[validation:])
+        loss = _loss(np.asarray(model.decision_function(rows[:validation])), labels[:validation])
         if loss >= best or budget.spent:
             break
         best = loss
@@ -166,9 +167,8 @@ def _network(rows: Array, labels: Array, seed: int, budget: _Budget) -> Callable
     """Log-odds by a network of two hidden layers, kept at its best on a tenth of the rows."""
     from sklearn.neural_network import MLPClassifier
 
-    from dpaudit.audit.epsilon.network import log_odds
-
-    inputs, held = _Inputs.of(rows), len(rows) // 10
+    log_odds = _compiled()
+    inputs, validation = _Inputs.of(rows), len(rows) // 10
     shown = inputs(rows)
     model = MLPClassifier(
         (_WIDTH, _WIDTH), batch_size=_BATCH, learning_rate_init=_RATE, random_state=seed
@@ -176,9 +176,9 @@ def _network(rows: Array, labels: Array, seed: int, budget: _Budget) -> Callable
     best, since = np.inf, 0
     layers: list[Array] = []
     for _ in range(_EPOCHS):
-        model.partial_fit(shown[held:], labels[held:], classes=[0.0, 1.0])
+        model.partial_fit(shown[validation:], labels[validation:], classes=[0.0, 1.0])
         now = [a.copy() for pair in zip(model.coefs_, model.intercepts_, strict=True) for a in pair]
-        loss = _loss(log_odds(shown[:held], *now), labels[:held])
+        loss = _loss(log_odds(shown[:validation], *now), labels[:validation])
         if loss < best:
             best, since, layers = loss, 0, now
         else:
@@ -186,6 +186,40 @@ def _network(rows: Array, labels: Array, seed: int, budget: _Budget) -> Callable
         if since == _PATIENCE or budget.spent:
             break
     return lambda x: log_odds(inputs(x), *layers)
+
+
+@functools.cache
+def _compiled() -> Callable[..., Array]:
+    import numba  # only where a network is trained
+
+    compiled: Callable[..., Array] = numba.njit(nogil=True, cache=True)(_log_odds)
+    return compiled
+
+
+def _log_odds(x, w0, b0, w1, b1, w2, b2):  # type: ignore[no-untyped-def]
+    """Log-odds (n,) of inputs ``x`` (n, k) by a network of two hidden layers with ReLU.
+
+    Row by row: a product of matrices would round a row by its place among others.
+    """
+    n, k = x.shape
+    first, second, out = np.empty(len(b0)), np.empty(len(b1)), np.empty(n)
+    for i in range(n):
+        first[:] = b0
+        for j in range(k):
+            if x[i, j] != 0.0:
+                for h in range(len(b0)):
+                    first[h] += x[i, j] * w0[j, h]
+        second[:] = b1
+        for j in range(len(b0)):
+            if first[j] > 0.0:
+                for h in range(len(b1)):
+                    second[h] += first[j] * w1[j, h]
+        total = b2[0]
+        for h in range(len(b1)):
+            if second[h] > 0.0:
+                total += second[h] * w2[h, 0]
+        out[i] = total
+    return out
 
 
 def _named(
@@ -199,14 +233,14 @@ def _named(
     """The score as a statistic of whole releases, with the coordinates that it rests on."""
     some = slice(0, 4000)
     base = _loss(score(rows[some]), labels[some])
-    loses = []
+    losses = []
     for column in range(rows.shape[1]):
         shuffled = rows[some].copy()
         shuffled[:, column] = rng.permutation(shuffled[:, column])
-        loses.append(_loss(score(shuffled), labels[some]) - base)
-    order = np.argsort(-np.asarray(loses), kind="stable")
-    told = [int(j) for j in order[:_NAMED] if loses[j] > 0.05 * loses[order[0]] > 0]
-    importance = {f"x[{columns[j]}]": round(float(loses[j]), 6) for j in told}
+        losses.append(_loss(score(shuffled), labels[some]) - base)
+    order = np.argsort(-np.asarray(losses), kind="stable")
+    leading = [int(j) for j in order[:_NAMED] if losses[j] > 0.05 * losses[order[0]] > 0]
+    importance = {f"x[{columns[j]}]": round(float(losses[j]), 6) for j in leading}
     mostly = f" (mostly of {', '.join(importance)})" if importance else ""
     return Statistic(
         f"score of {name}{mostly}",

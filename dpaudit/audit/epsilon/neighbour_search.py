@@ -13,7 +13,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -28,16 +28,7 @@ from dpaudit.errors import SamplerCrashError, SamplerError, SamplerTimeoutError,
 from dpaudit.protocols import DatasetMechanism
 from dpaudit.results.text import one_line
 
-__all__ = [
-    "ADJACENCIES",
-    "Beginning",
-    "Field",
-    "Found",
-    "Schema",
-    "neighbours_of",
-    "promise",
-    "search",
-]
+__all__ = ["ADJACENCIES", "Beginning", "Found", "search"]
 
 ADJACENCIES = ("add-remove", "replace")
 """What neighbours are: one record more or less, or one record changed."""
@@ -132,37 +123,32 @@ class Schema:
     @property
     def low(self) -> Record:
         """The record whose numbers are all least."""
-        return self._extreme(lambda field: field.low)
+        return self._extreme("low")
 
     @property
     def high(self) -> Record:
         """The record whose numbers are all largest."""
-        return self._extreme(lambda field: field.high)
+        return self._extreme("high")
 
-    def _extreme(self, end: Callable[[Field], float | None]) -> Record:
-        ends = {name: end(field) for name, field in self.fields.items()}
-        return self.make(
-            {
-                name: self.fields[name].typical if value is None else _kept_whole(value, field)
-                for (name, field), value in zip(self.fields.items(), ends.values(), strict=True)
-            }
-        )
+    def _extreme(self, end: str) -> Record:
+        made = self.typical
+        for name, one in self.fields.items():
+            value = getattr(one, end)
+            if value is not None:
+                made[name] = int(value) if one.whole else value
+        return self.make(made)
 
     @property
     def extremes(self) -> list[Record]:
         """All fields at an end, then the typical record with one field at each of its values."""
         found = [self.high, self.low]
-        for name, field in self.fields.items():
-            found += [self.make({**self.typical, name: value}) for value in field.values]
+        for name, one in self.fields.items():
+            found += [self.make({**self.typical, name: value}) for value in one.values]
         return _different(found)
 
     def drawn(self, rng: np.random.Generator) -> Record:
         """A record at random."""
         return self.make({name: field.drawn(rng) for name, field in self.fields.items()})
-
-
-def _kept_whole(value: float, field: Field) -> Any:
-    return int(value) if field.whole else value
 
 
 def _bounds_by_field(bounds: Bounds, names: list[Any]) -> Mapping[Any, Any]:
@@ -193,7 +179,7 @@ def _field(values: Sequence[Any], given: Any, *, name: Any) -> Field:
         middle = (low + high) / 2
         inside = [middle, low, high, *([0.0] if low < 0 < high else [])]
         return Field(
-            tuple(_different([_whole(v) if whole else v for v in inside])), low, high, whole=whole
+            tuple(_different([round(v) if whole else v for v in inside])), low, high, whole=whole
         )
     if finite and len(numbers) >= len([v for v in values if v is not None]):
         low, high = float(min(finite)), float(max(finite))
@@ -202,7 +188,7 @@ def _field(values: Sequence[Any], given: Any, *, name: Any) -> Field:
         middle = float(np.median(finite))
         past = [middle, low, high, high + span / 8, low - span / 8, 2 * high, -2 * high, 0.0]
         past += [high + 10 * span, low - 10 * span]
-        tried: list[Any] = [_whole(v) if whole else v for v in past]
+        tried: list[Any] = [round(v) if whole else v for v in past]
         tried += [1 << 53] if whole else _SPECIAL
         tried += [None] if None in values else []
         return Field(tuple(_different(tried)), low, high, whole=whole)
@@ -213,10 +199,6 @@ def _field(values: Sequence[Any], given: Any, *, name: Any) -> Field:
     if all(isinstance(v, str) for v in common):
         tried += ["", "never seen"]
     return Field(tuple(_different(tried)))
-
-
-def _whole(value: float) -> int:
-    return round(value)
 
 
 def _key(value: Any) -> str:
@@ -375,7 +357,7 @@ def search(
     """
     data, adjacency = beginning.data, beginning.adjacency
     schema = Schema.learned(data.records, beginning.bounds)
-    state = _Search(mechanism, data, delta, deadline, rng)
+    state = _Search(mechanism, data, delta, deadline, rng, progress)
     each = max(_LEAST, min(4 * _LEAST, samples // 50))
     first_until = time.monotonic() + _FIRST_SHARE * (deadline - time.monotonic())
     random = islice(_random(data.records, schema, adjacency, rng), _MOST_DRAWN)
@@ -388,7 +370,6 @@ def search(
         )
     rounds = len(_KEPT)
     state.planned = len(pairs) + sum(_KEPT) + (rounds - 1) * _VARIED * _VARIATIONS
-    state.progress = progress
     scored = state.scored(pairs, each, until=first_until)
     for i, kept in enumerate(_KEPT):
         best = sorted(scored, key=lambda s: (-s[0], len(s[1].second)))[:kept]
@@ -436,23 +417,23 @@ def _unique(pairs: Iterator[_Pair]) -> Iterator[_Pair]:
             yield pair
 
 
+@dataclass
 class _Search:
-    def __init__(
-        self,
-        mechanism: DatasetMechanism,
-        data: Records,
-        delta: float,
-        deadline: float,
-        rng: np.random.Generator,
-    ) -> None:
-        self.tried = set[str]()
-        self.releases = self.refused = 0
-        self.error, self.late = "", False
-        self.planned = 0
-        self.progress: Callable[[int, int], None] | None = None
-        self._trials = 0
-        self._mechanism, self._data, self._delta = mechanism, data, delta
-        self._deadline, self._rng = deadline, rng
+    """Trials of pairs until a deadline, and what they came to."""
+
+    mechanism: DatasetMechanism
+    data: Records
+    delta: float
+    deadline: float
+    rng: np.random.Generator
+    progress: Callable[[int, int], None] | None
+    tried: set[str] = field(default_factory=set)
+    trials: int = 0
+    planned: int = 0
+    releases: int = 0
+    refused: int = 0
+    error: str = ""
+    late: bool = False
 
     def scored(
         self, pairs: Sequence[_Pair], n: int, until: float | None = None
@@ -460,17 +441,17 @@ class _Search:
         """The promise of each pair from ``n`` new releases at both of its data sets."""
         found = []
         for pair in pairs:
-            left = (self._deadline if until is None else until) - time.monotonic()
+            left = (self.deadline if until is None else until) - time.monotonic()
             if left <= 0:
                 self.late = True
                 break
             self.tried.add(_key((pair.first, pair.second)))
-            self._trials += 1
+            self.trials += 1
             if self.progress is not None:
-                self.progress(self._trials, self.planned)
+                self.progress(self.trials, self.planned)
             try:
                 x0, x1 = (
-                    self._mechanism.release_any(self._data.make(side), n, timeout=left)
+                    self.mechanism.release_any(self.data.make(side), n, timeout=left)
                     for side in (pair.first, pair.second)
                 )
             except SamplerTimeoutError:
@@ -483,7 +464,7 @@ class _Search:
                 self.error = self.error or one_line(error, limit=300)
                 continue
             self.releases += 2 * n
-            found.append((promise(x0, x1, delta=self._delta, rng=self._rng), pair))
+            found.append((promise(x0, x1, delta=self.delta, rng=self.rng), pair))
         return found
 
 

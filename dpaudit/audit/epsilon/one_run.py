@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.epsilon.bounds import least_level
-from dpaudit.audit.options import PrivacyClaim
 from dpaudit.errors import UsageError
 
 __all__ = [

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from dpaudit.audit.epsilon.any_release import EncodedReleases
+from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.epsilon.attacks import (
     NamedAttack,
     guessed,
@@ -19,18 +19,23 @@ from dpaudit.audit.epsilon.attacks import (
     support_statistic,
 )
 from dpaudit.audit.epsilon.judge import Aim, Judged, judge, learn
-from dpaudit.audit.epsilon.releases import Array, Releases, dependence, draw_releases
+from dpaudit.audit.epsilon.releases import (
+    Array,
+    EncodedReleases,
+    Releases,
+    dependence,
+    draw_releases,
+)
 from dpaudit.audit.epsilon.verdict import (
-    at_least,
     low_bits_advice,
     misfit_advice,
     shape_advice,
     two_neighbour_blind_spots,
     verdict_of,
 )
-from dpaudit.audit.options import MechanismOptions, PrivacyClaim, Progress
-from dpaudit.audit.result import MechanismResult, StatedClaim
-from dpaudit.audit.time_limit import TimeLimit
+from dpaudit.audit.options import MechanismOptions, Progress
+from dpaudit.audit.progress import TimeLimit
+from dpaudit.audit.result import MechanismResult, StatedClaim, at_least
 from dpaudit.errors import SamplerError, UsageError
 from dpaudit.protocols import LearningAttack, OpenMechanism, SupportAttack
 from dpaudit.provenance import collect
@@ -76,95 +81,136 @@ def audit_pair(
             "real-numbers: does not apply to an attack, which sees releases in its own way; "
             "leave --real-numbers or --attack out"
         )
-    alpha, samples, limit = options.alpha, options.samples, TimeLimit(options.time_limit)
+    limit = TimeLimit(options.time_limit)
     root = KeyedStream.from_seed(options.seed).child("mechanism")
-    timed = attack is not None and bool(getattr(attack.does, "timed", False))
     drawn = draw_releases(
         mechanism,
         neighbours,
-        samples=samples,
+        samples=options.samples,
         limit=limit,
         rng=root.child("turns").numpy(),
         learning=attack is None or not isinstance(attack.does, SupportAttack),
-        timed=timed,
+        timed=_timed(attack),
         progress=progress,
     )
     if isinstance(mechanism, EncodedReleases):
         drawn = mechanism.encoded(drawn)
+    pair = _Pair(mechanism, neighbours, claim, options, attack, reach, drawn, limit, root)
     unfit = _unfit(drawn)
-    details: dict[str, Any] = {}
-    shares = (0.0, 0.0)
     if unfit:
-        judged = Judged((), 0.0, 0.0, 0.0, ())
-    elif attack is None:
-        rng = root.child("statistics").numpy()
+        return pair.described(_Seen(Judged((), 0.0, 0.0, 0.0, ())), unfit=unfit)
+    return pair.described(pair.by_events() if attack is None else pair.by_attack(attack))
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What was counted, the least and the largest share of α of an event, and details for it."""
+
+    judged: Judged
+    shares: tuple[float, float] = (0.0, 0.0)
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Releases of a mechanism that were drawn at two neighbours, to be judged and described."""
+
+    mechanism: OpenMechanism
+    neighbours: tuple[Array, Array]
+    claim: PrivacyClaim
+    options: MechanismOptions
+    attack: NamedAttack | None
+    reach: NamedAttack | None
+    drawn: Releases
+    limit: TimeLimit
+    root: KeyedStream
+
+    def by_events(self) -> _Seen:
+        """Learn events from the first half of the releases and count them in the second."""
+        drawn, alpha, real_numbers = self.drawn, self.options.alpha, self.options.real_numbers
         more = []
-        if reach is not None and _as_long(drawn, neighbours):
-            more = [support_statistic(reach, neighbours, learn=drawn.learn)]
+        if self.reach is not None and drawn.learn[0].shape[1] == len(self.neighbours[0]):
+            more = [support_statistic(self.reach, self.neighbours, learn=drawn.learn)]
         learned = learn(
             *drawn.learn,
-            neighbours=neighbours,
-            aim=Aim.of(claim, alpha, real_numbers=options.real_numbers),
-            rng=rng,
+            neighbours=self.neighbours,
+            aim=Aim.of(self.claim, alpha, real_numbers=real_numbers),
+            rng=self.root.child("statistics").numpy(),
             more=more,
             seconds=_LEARNING_SECONDS,
-            deadline=time.monotonic() + 0.3 * (limit.ends - time.monotonic()),
+            deadline=time.monotonic() + 0.3 * (self.limit.ends - time.monotonic()),
         )
-        shares = learned.shares
-        judged = judge(learned, *drawn.count, claim=claim, alpha=alpha)
-        details = {"last_bits_excluded": True} if options.real_numbers else {}
-    else:
-        seen = reduced(attack, drawn, neighbours, delta=claim.delta, alpha=alpha)
-        shares = seen.learned.shares
+        judged = judge(learned, *drawn.count, claim=self.claim, alpha=alpha)
+        return _Seen(judged, learned.shares, {"last_bits_excluded": True} if real_numbers else {})
+
+    def by_attack(self, attack: NamedAttack) -> _Seen:
+        """Count the attack's events, and its right guesses."""
+        claim, alpha = self.claim, self.options.alpha
+        seen = reduced(attack, self.drawn, self.neighbours, delta=claim.delta, alpha=alpha)
         judged = judge(seen.learned, *seen.counted, claim=claim, alpha=alpha)
-        success = guessed(seen.guesses, rng=root.child("guesses").numpy())
-        details = {**seen.details, "success": success}
-    verdict, reason = verdict_of(judged.tests, drawn.late)
-    if unfit:
-        verdict, reason = "inconclusive", unfit
-    counted = sum(map(len, drawn.count))
-    advice = [
-        "" if unfit else shape_advice(*_untimed(drawn.count, timed), *neighbours),
-        low_bits_advice(judged.tests),
-        misfit_advice(details),
-        str(getattr(mechanism, "advice", "")),
-    ]
-    learned_events = attack is None or isinstance(attack.does, LearningAttack)
-    events = "learned events" if learned_events else "fixed events"
-    named = "" if attack is None else attack.text
-    return MechanismResult(
-        verdict=verdict,
-        reason=reason,
-        mechanism=mechanism.name,
-        method="two neighbours",
-        attack=named,
-        neighbours=tuple(tuple(map(float, v)) for v in neighbours),
-        claim_epsilon=claim.epsilon,
-        claim_delta=claim.delta,
-        claim_mu=claim.mu,
-        stated=judged.stated or claim.shown((), alpha),
-        alpha=alpha,
-        epsilon=at_least(judged.epsilon, alpha, f"{events} and trade-off curve, Clopper-Pearson"),
-        delta=at_least(judged.delta, alpha, "trade-off curve, Clopper-Pearson"),
-        mu=at_least(judged.mu, alpha, "trade-off curve, Clopper-Pearson"),
-        curve=judged.curve,
-        tests=judged.tests,
-        samples=counted + sum(map(len, drawn.learn)),
-        samples_requested=2 * samples,
-        seconds=time.monotonic() - limit.started,
-        advice=tuple(filter(None, advice)),
-        details={**details, **claim.details},
-        cannot_rule_out=two_neighbour_blind_spots(
-            draws=counted,
-            claim=claim,
-            alphas=(shares[0] * alpha, shares[1] * alpha),
-            attack=named,
-            real_numbers=options.real_numbers,
+        success = guessed(seen.guesses, rng=self.root.child("guesses").numpy())
+        return _Seen(judged, seen.learned.shares, {**seen.details, "success": success})
+
+    def described(self, seen: _Seen, *, unfit: str = "") -> MechanismResult:
+        """The verdict with its bounds, advice, and what a pass does not exclude."""
+        judged, alpha, claim, drawn = seen.judged, self.options.alpha, self.claim, self.drawn
+        verdict, reason = verdict_of(judged.tests, drawn.late)
+        if unfit:
+            verdict, reason = "inconclusive", unfit
+        counted = sum(map(len, drawn.count))
+        first, second = (y[:, :-1] if _timed(self.attack) else y for y in drawn.count)
+        advice = [
+            "" if unfit else shape_advice(first, second, *self.neighbours),
+            low_bits_advice(judged.tests),
+            misfit_advice(seen.details),
+            str(getattr(self.mechanism, "advice", "")),
+        ]
+        named = "" if self.attack is None else self.attack.text
+        learned = self.attack is None or isinstance(self.attack.does, LearningAttack)
+        curve = "trade-off curve, Clopper-Pearson"
+        least, most = seen.shares
+        blind = (
+            two_neighbour_blind_spots(
+                draws=counted,
+                claim=claim,
+                alphas=(least * alpha, most * alpha),
+                attack=named,
+                real_numbers=self.options.real_numbers,
+            )
+            if verdict == "no-finding"
+            else ()
         )
-        if verdict == "no-finding"
-        else (),
-        provenance=collect(seed=options.seed, plugins=origins(attack, reach)),
-    )
+        return MechanismResult(
+            verdict=verdict,
+            reason=reason,
+            mechanism=self.mechanism.name,
+            method="two neighbours",
+            attack=named,
+            neighbours=tuple(tuple(map(float, v)) for v in self.neighbours),
+            claim_epsilon=claim.epsilon,
+            claim_delta=claim.delta,
+            claim_mu=claim.mu,
+            stated=judged.stated or claim.shown((), alpha),
+            alpha=alpha,
+            epsilon=at_least(
+                judged.epsilon, alpha, f"{'learned' if learned else 'fixed'} events and {curve}"
+            ),
+            delta=at_least(judged.delta, alpha, curve),
+            mu=at_least(judged.mu, alpha, curve),
+            curve=judged.curve,
+            tests=judged.tests,
+            samples=counted + sum(map(len, drawn.learn)),
+            samples_requested=2 * self.options.samples,
+            seconds=time.monotonic() - self.limit.started,
+            advice=tuple(filter(None, advice)),
+            details={**seen.details, **claim.details},
+            cannot_rule_out=blind,
+            provenance=collect(seed=self.options.seed, plugins=origins(self.attack, self.reach)),
+        )
+
+
+def _timed(attack: NamedAttack | None) -> bool:
+    return attack is not None and bool(getattr(attack.does, "timed", False))
 
 
 def _unfit(drawn: Releases) -> str:
@@ -185,16 +231,6 @@ def _unfit(drawn: Releases) -> str:
         f"{how}: an audit needs independent releases, otherwise bounds mean nothing; draw noise "
         "for each of the n releases of a call, from a generator that continues from call to call"
     )
-
-
-def _as_long(drawn: Releases, neighbours: tuple[Array, Array]) -> bool:
-    """Whether a release is as long as the query result."""
-    return bool(drawn.learn[0].shape[1] == len(neighbours[0]))
-
-
-def _untimed(counted: tuple[Array, Array], timed: bool) -> tuple[Array, Array]:
-    first, second = (y[:, :-1] if timed else y for y in counted)
-    return first, second
 
 
 def run_probes(

@@ -1,26 +1,47 @@
-"""What an audit on data sets compares: two that are given, or neighbours to be found from one."""
+"""What an audit compares: two query results or data sets, or neighbours to be found from one."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dpaudit.audit.epsilon.datasets import SUFFIXES, json_text, read_dataset, records_of
-from dpaudit.audit.epsilon.kept_pair import ARRAYS, FILES
 from dpaudit.audit.epsilon.neighbour_search import ADJACENCIES, Bounds
 from dpaudit.audit.options import DataOptions
 from dpaudit.audit.result import MechanismResult
 from dpaudit.errors import UsageError
+from dpaudit.results.arrays import read_npy
+from dpaudit.results.files import write_file
 from dpaudit.results.text import one_line
 
-__all__ = ["SEARCH", "Question", "any_release", "question_of", "read_bounds"]
+__all__ = [
+    "UNWRITTEN",
+    "Question",
+    "any_release",
+    "neighbours_text",
+    "parse_neighbours",
+    "question_of",
+    "with_pair_in",
+]
+
+Vector = npt.NDArray[np.float64]
+Query = float | Sequence[float]
 
 SEARCH = "search"
+FILES = "first.json", "second.json"
+ARRAYS = "first.npy", "second.npy"
+UNWRITTEN = "To repeat the command, first write the data sets to the two files that it names."
+"""Advice with a command for a pair that Python gave and that no file holds."""
+_HOW = "write two numbers as 0,1, two vectors as '0,0,0;1,0,0', or two files as a.npy;b.npy"
 _LONGEST_WORD = 200
 """Longest pair, in characters, that a command shows itself; others are files."""
 
@@ -75,7 +96,7 @@ class Question:
         return not self.named and bool(words) and words[1] in files
 
 
-def question_of(asked: DataOptions) -> Question | None:
+def question_of(options: DataOptions) -> Question | None:
     """The question on data sets that the options ask; None if they name query results.
 
     With ``features``, query results are data sets too: a number, or an array of them.
@@ -83,8 +104,8 @@ def question_of(asked: DataOptions) -> Question | None:
     Raises:
         UsageError: they do not fit each other, a file cannot be read, or the two are equal.
     """
-    neighbours, dataset, features = asked.neighbours, asked.dataset, asked.features
-    adjacency, bounds = asked.adjacency, asked.bounds
+    neighbours, dataset, features = options.neighbours, options.dataset, options.features
+    adjacency, bounds = options.adjacency, options.bounds
     searched: tuple[str, ...] = ()
     if isinstance(dataset, (str, Path)):
         searched = ("--dataset", str(dataset), "--neighbours", SEARCH)
@@ -104,14 +125,14 @@ def question_of(asked: DataOptions) -> Question | None:
             raise UsageError(
                 "dataset: has no records, so nothing tells what one is; begin with at least one"
             )
-        found = read_bounds(bounds) if isinstance(bounds, str) else bounds
+        limits = read_bounds(bounds) if isinstance(bounds, str) else bounds
         if searched:
             searched += ("--adjacency", adjacency)
             searched += ("--bounds", bounds) if isinstance(bounds, str) else ()
         return Question(
             dataset=dataset,
             adjacency=adjacency,
-            bounds=found,
+            bounds=limits,
             features=features,
             searched=searched if bounds is None or isinstance(bounds, str) else (),
         )
@@ -212,14 +233,16 @@ def _written(neighbours: str) -> tuple[Any, Any]:
 def _query_results(neighbours: Any) -> bool:
     """Whether these are two numbers, or two vectors of numbers of one length."""
     try:
-        rows = [
-            [float(x) for x in (v if hasattr(v, "__iter__") else [v])]
-            for v in neighbours
-            if not isinstance(v, (str, bytes, Mapping)) and not hasattr(v, "columns")
-        ]
+        plain = [v for v in neighbours if not isinstance(v, (str, bytes, Mapping))]
+        rows = _rows(v for v in plain if not hasattr(v, "columns"))
     except (TypeError, ValueError):
         return False
     return len(rows) == len(neighbours) == 2 and len(rows[0]) == len(rows[1]) > 0
+
+
+def _rows(vectors: Iterable[Any]) -> list[list[float]]:
+    """Numbers and rows of numbers, each as a row."""
+    return [[float(x) for x in (v if hasattr(v, "__iter__") else [v])] for v in vectors]
 
 
 def read_bounds(text: str) -> Bounds:
@@ -251,3 +274,111 @@ def _range(given: str, text: str) -> tuple[float, float]:
             f"bounds={one_line(text, limit=200)}: write 'age=0:120;city=Bonn|Graz', or 0:1 for "
             "records that are numbers"
         ) from None
+
+
+def neighbours_text(neighbours: str | tuple[Query, Query] | None) -> str | None:
+    """Two query results as the command line takes them, to the last digit.
+
+    Raises:
+        UsageError: they are not two numbers or two vectors.
+    """
+    if neighbours is None or isinstance(neighbours, str):
+        return neighbours
+    try:
+        rows = _rows(neighbours)
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"neighbours={neighbours!r}: write two numbers or two vectors, e.g. (0, 1)"
+        ) from None
+    return ";".join(",".join(f"{x!r}" for x in row) for row in rows)
+
+
+def parse_neighbours(text: str) -> tuple[Vector, Vector]:
+    """Two query results of equal length (m,): ``0,1``, ``0,0,0;1,0,0``, or ``a.npy;b.npy``.
+
+    A semicolon divides the two, commas the coordinates; without a semicolon, a comma divides two
+    numbers (or files).
+
+    Raises:
+        UsageError: not two, different lengths, not finite numbers, or equal to each other.
+
+    >>> parse_neighbours("0,1")
+    (array([0.]), array([1.]))
+    """
+    parts = text.split(";") if ";" in text else text.split(",")
+    if len(parts) != 2:
+        raise UsageError(f"neighbours={text}: {len(parts)} were given, wanted two; {_HOW}")
+    first, second = (_vector(part.strip(), text) for part in parts)
+    if len(first) != len(second):
+        raise UsageError(
+            f"neighbours={text}: lengths {len(first)} and {len(second)} differ; {_HOW}"
+        )
+    if np.array_equal(first, second):
+        raise UsageError(
+            f"neighbours={text}: they are equal (as float64), so nothing could tell them apart; "
+            f"{_HOW}"
+        )
+    return first, second
+
+
+def _vector(part: str, text: str) -> Vector:
+    try:
+        if part.endswith(".npy"):
+            vector = np.atleast_1d(read_npy(Path(part), name="neighbours").astype(np.float64))
+        else:
+            vector = np.array([float(x) for x in part.split(",")])
+    except UsageError:
+        raise
+    except ValueError:
+        raise UsageError(f"neighbours={text}: {part!r} is no list of numbers; {_HOW}") from None
+    if vector.ndim != 1 or not vector.size or not np.isfinite(vector).all():
+        raise UsageError(f"neighbours={text}: {part!r} must be one row of finite numbers; {_HOW}")
+    return vector
+
+
+def with_pair_in(result: MechanismResult, folder: str | Path) -> MechanismResult:
+    """``result`` with its two data sets as files in ``folder``, which its commands name.
+
+    Arrays are ``.npy`` files, and all others ``.json``; no ``.npy`` file is empty, so that of an
+    empty array both are ``.json`` and the commands stay as they are. A result without data sets, or
+    with some too large to keep, is returned as it is.
+
+    Raises:
+        OSError: they cannot be written.
+    """
+    texts = result.details.get("pair")
+    if texts is None:
+        return result
+    paths = [Path(folder) / name for name in FILES]
+    shapes = result.details.get("shapes")
+    empty = shapes is not None and any(0 in shape for shape in shapes)
+    if shapes is None or empty:
+        for path, text in zip(paths, texts, strict=True):
+            write_file(path, text)
+    else:
+        paths = [path.with_suffix(".npy") for path in paths]
+        for path, text, shape in zip(paths, texts, shapes, strict=True):
+            array = np.array(json.loads(text), dtype=np.float64).reshape(shape)
+            write_file(path, partial(np.save, arr=array))
+    if empty:
+        return result
+    files = ";".join(map(str, paths))
+    tests = tuple(
+        dataclasses.replace(test, reproduce=_at(test.reproduce, files)) if test.finding else test
+        for test in result.tests
+    )
+    advice = tuple(text for text in result.advice if text != UNWRITTEN)
+    return dataclasses.replace(result, tests=tests, advice=advice)
+
+
+def _at(command: str, files: str) -> str:
+    """``command`` for the pair in two files, instead of a search or of the pair itself."""
+    words = shlex.split(command)
+    if "--neighbours" not in words:
+        return command
+    for option in ("--dataset", "--adjacency", "--bounds", "--out"):
+        if option in words:
+            at = words.index(option)
+            del words[at : at + 2]
+    words[words.index("--neighbours") + 1] = files
+    return shlex.join(words)

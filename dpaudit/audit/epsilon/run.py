@@ -1,4 +1,4 @@
-"""Runs an ε audit of a mechanism named by the user, or of an opened one."""
+"""The ε audit of a whole mechanism: plan what is compared, open it, judge releases, describe."""
 
 from __future__ import annotations
 
@@ -7,35 +7,39 @@ import dataclasses
 import math
 import shlex
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dpaudit import registry
+from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.epsilon.attacks import Attack, NamedAttack, named_attack, own_attack
 from dpaudit.audit.epsilon.dataset_run import audit_question, on_datasets
-from dpaudit.audit.epsilon.kept_pair import UNWRITTEN
 from dpaudit.audit.epsilon.one_run_audits import COUNTS, SCORES, audit_counts, audit_scores
 from dpaudit.audit.epsilon.pair import audit_pair, run_probes
-from dpaudit.audit.epsilon.question import Question, any_release, question_of
-from dpaudit.audit.notebook_bar import notebook_bar
+from dpaudit.audit.epsilon.question import (
+    UNWRITTEN,
+    Question,
+    any_release,
+    neighbours_text,
+    parse_neighbours,
+    question_of,
+)
 from dpaudit.audit.options import (
     MINIMUM_SAMPLES,
     ClaimOptions,
     DataOptions,
     MechanismOptions,
-    PrivacyClaim,
     Progress,
-    refuse_pure_gaussian,
 )
-from dpaudit.audit.result import MechanismResult
+from dpaudit.audit.progress import notebook_bar
+from dpaudit.audit.result import MechanismResult, with_command
+from dpaudit.audit.run import seen_here
 from dpaudit.errors import NotNumbersError, SamplerOutputError, UsageError
 from dpaudit.options import fields_of, from_keywords, keywords_of, parted, takes, words_of
 from dpaudit.protocols import Mechanism, ProbingAttack, RecordedMechanism
 from dpaudit.provenance import identified
-from dpaudit.results.arrays import read_npy
 from dpaudit.samplers.callables import (
     SAME_PROCESS,
     CallableTarget,
@@ -44,23 +48,18 @@ from dpaudit.samplers.callables import (
     same_search_path,
     subject,
 )
-from dpaudit.samplers.identity import NOTHING, Identity, declared_law, identify
+from dpaudit.samplers.identity import Identity, declared_law, identify
 from dpaudit.samplers.resolve import open_mechanism
 from dpaudit.samplers.sandbox.policy import joined
 
 __all__ = [
     "audit_datasets",
     "audit_mechanism",
-    "audit_named",
     "audit_subject",
-    "neighbours_text",
-    "parse_neighbours",
     "run_mechanism_audit",
 ]
 
 Vector = npt.NDArray[np.float64]
-Query = float | Sequence[float]
-_HOW = "write two numbers as 0,1, two vectors as '0,0,0;1,0,0', or two files as a.npy;b.npy"
 _LEAST_RECORDED = 1_172  # 1,000 and 5·√1,172
 _REACH = "reach"
 """The attack that every audit without a named one also uses, if it is installed."""
@@ -103,7 +102,7 @@ def audit_mechanism(
     With ``calls`` above 1 the callable, called without arguments, makes a session, which is a
     function of the value: a release is what so many calls of a fresh session release, which may
     share what they keep, and the claim is that of one call
-    (:meth:`~dpaudit.audit.options.PrivacyClaim.repeated`), or with ``together`` that of all. With
+    (:meth:`~dpaudit.audit.claims.PrivacyClaim.repeated`), or with ``together`` that of all. With
     ``sessions`` above 1 it makes what they share, and calling that opens a session: they are called
     in turn, ``calls`` times each. An ``adversary``, a function of the answers so far
     (``MODULE:FUNCTION`` for ``python:``), chooses each next input: a session then is a function of
@@ -136,14 +135,14 @@ def audit_mechanism(
         )
     claimed, how = parted(given, ClaimOptions, MechanismOptions)
     claim = from_keywords(ClaimOptions, claimed).claim()
-    asked = from_keywords(MechanismOptions, how, options)
+    options = from_keywords(MechanismOptions, how, options)
     with notebook_bar(progress, unit="releases") as shown:
         return audit_subject(
             subject(mechanism, in_process=in_process),
             claim=claim,
             neighbours=neighbours_text(neighbours),
             attack=attack if attack is None or isinstance(attack, str) else own_attack(attack),
-            options=asked,
+            options=options,
             progress=shown,
         )
 
@@ -177,8 +176,8 @@ def audit_datasets(
     """
     data, claimed, how = parted(given, DataOptions, ClaimOptions, MechanismOptions)
     claim = from_keywords(ClaimOptions, claimed).claim()
-    asked = question_of(from_keywords(DataOptions, data))
-    if asked is None:
+    question = question_of(from_keywords(DataOptions, data))
+    if question is None:
         raise UsageError(
             "neighbours: are no two data sets; dpaudit.audit_mechanism compares query results"
         )
@@ -186,10 +185,8 @@ def audit_datasets(
         return audit_subject(
             subject(mechanism, in_process=in_process),
             claim=claim,
-            neighbours=None,
-            attack=None,
             options=from_keywords(MechanismOptions, how, options),
-            asked=asked,
+            question=question,
             progress=shown,
         )
 
@@ -198,262 +195,194 @@ def audit_subject(
     what: Subject,
     *,
     claim: PrivacyClaim,
-    neighbours: str | None,
-    attack: str | NamedAttack | None,
+    neighbours: str | None = None,
+    attack: str | NamedAttack | None = None,
     options: MechanismOptions,
-    asked: Question | None = None,
+    question: Question | None = None,
+    identity: Identity | None = None,
     progress: Progress | None = None,
 ) -> MechanismResult:
-    """Audit a whole mechanism where it can be called: in a process of its own or in this one."""
-    shown = attack.text if isinstance(attack, NamedAttack) else attack
-    if what.target is not None:
-        if attack is not None and not isinstance(attack, str):
+    """Audit a whole mechanism where it can be called: in a process of its own or in this one.
+
+    What is compared is the ``question`` on data sets, or else ``neighbours``, query results, by
+    ``attack``. ``identity`` is what :func:`~dpaudit.samplers.identity.identify` said of a target,
+    if it was asked before. Errors are those of :func:`audit_mechanism`.
+    """
+    audit = _Audit(what, claim, neighbours, attack, options, question, progress)
+    if what.target is None:
+        return audit.judged()
+    if isinstance(attack, NamedAttack):
+        raise UsageError(
+            f"attack={attack.text}: an object, but {what.name} runs in a process of its own, which "
+            "knows attacks by name; pass a callable with in_process=True, or register it"
+        )
+    with same_search_path() if what.ours else contextlib.nullcontext():
+        identity = identify(what.target) if identity is None else identity
+        claim.refuse_pure_gaussian(declared_law(what.target), name=what.target)
+        recorded = what.target.startswith((SCORES, COUNTS))
+        result = audit.of_scores(what.target) if recorded else audit.judged()
+    files, versions = identity
+    made = identified(result.provenance, by=options.by, files=files, versions=versions)
+    return reproducible(dataclasses.replace(result, provenance=made), what)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Audit:
+    """One audit as it was asked for; see :func:`audit_subject`."""
+
+    what: Subject
+    claim: PrivacyClaim
+    neighbours: str | None
+    attack: str | NamedAttack | None
+    options: MechanismOptions
+    question: Question | None
+    progress: Progress | None
+
+    def judged(self) -> MechanismResult:
+        """Plan, open, draw and judge, and say how to see it again.
+
+        Where releases at two query results turn out to be no numbers, these are compared as data
+        sets.
+        """
+        self._check_guesses()
+        question, neighbours = self._planned(), self.neighbours
+        claim = self.options.claimed(self.claim)
+        if question is not None:
+            return self._on_datasets(question, claim)
+        try:
+            return self._again_on_queries(self._on_queries(claim))
+        except NotNumbersError:
+            target = self.what.target
+            only_numbers = target is not None and not target.startswith("python:")
+            if neighbours is None or self.attack is not None or only_numbers:
+                raise
+            return self._on_datasets(any_release(parse_neighbours(neighbours), neighbours), claim)
+
+    def _check_guesses(self) -> None:
+        if self.options.guesses is not None:
             raise UsageError(
-                f"attack={shown}: an object, but {what.name} runs in a process of its own, which "
-                "knows attacks by name; pass a callable with in_process=True, or register it"
+                f"guesses={self.options.guesses}: belongs to a one-run audit of scores:FILE; "
+                "leave --guesses out"
             )
-        with same_search_path() if what.ours else contextlib.nullcontext():
-            named = audit_named(
-                what.target,
-                claim=claim,
-                neighbours=neighbours,
-                attack=attack,
-                options=options,
-                asked=asked,
-                progress=progress,
+
+    def _planned(self) -> Question | None:
+        """The question; to sessions whose answers stay as they are, query results are data sets.
+
+        Raises:
+            UsageError: an attack on sessions, or no neighbours.
+        """
+        if self.question is not None or not self.options.transcript:
+            return self.question
+        sessions = " ".join(self.options.session_words)
+        if self.attack is not None:
+            raise UsageError(
+                f"attack={self.attack}: sees one release of a query result, but with {sessions} it "
+                "is the answers of sessions; leave one of them out"
             )
-        return reproducible(named, what)
-    _check_guesses(options)
-    asked = _asked(asked, neighbours, attack, options)
-    if asked is not None:
-        return _asked_here(what, asked, attack, claim=claim, options=options, progress=progress)
-    pair = None if neighbours is None else parse_neighbours(neighbours)
-    try:
-        with CallableTarget(
-            what.called, name=what.name, role="mechanism", call=options.call, calls=options.calls
-        ) as mechanism:
+        if self.neighbours is None:
+            raise UsageError(
+                f"neighbours=None: with {sessions} two query results or data sets are compared; "
+                "write e.g. --neighbours 0,1"
+            )
+        return any_release(parse_neighbours(self.neighbours), self.neighbours)
+
+    def _on_queries(self, claim: PrivacyClaim) -> MechanismResult:
+        """Open the mechanism, draw releases at query results, and judge them."""
+        options, neighbours, target = self.options, self.neighbours, self.what.target
+        pair = None if neighbours is None else parse_neighbours(neighbours)
+        how: dict[str, Any] = {"call": options.call, "calls": options.calls}
+        named = self.attack
+        opened: Any
+        if target is None:
+            opened = CallableTarget(self.what.called, name=self.what.name, role="mechanism", **how)
+        else:
+            named = named_attack(named, mechanism=target) if isinstance(named, str) else named
+            opened = open_mechanism(target, seed=options.seed, neighbours=pair, **how)
+            if not isinstance(opened, RecordedMechanism):
+                _check_neighbours(pair, named, shown=str(neighbours), name=target)
+        with joined() as sandbox, opened as mechanism:
             result = run_mechanism_audit(
                 mechanism,
-                claim=options.claimed(claim),
+                claim=claim,
                 neighbours=pair,
-                attack=attack,
+                attack=named,
                 options=options,
-                progress=progress,
+                progress=self.progress,
             )
-    except NotNumbersError:
-        if pair is None or attack is not None:
-            raise
-        asked = any_release(pair, str(neighbours))
-        return _asked_here(what, asked, attack, claim=claim, options=options, progress=progress)
-    at = {"neighbours": neighbours, "attack": shown}
-    told = [f"{name}={value!r}" for name, value in at.items() if value is not None]
-    again = ", ".join([*keywords_of(claim.options), *told, *keywords_of(options)])
-    result = _identified(result, options, NOTHING)
-    result = reproducible(result, what, again=f"dpaudit.audit_mechanism(…, {again})")
-    if result.verdict != "no-finding":
-        return result
-    return dataclasses.replace(result, cannot_rule_out=(*result.cannot_rule_out, SAME_PROCESS))
+        return self._confined(result, sandbox.reached)
 
+    def _on_datasets(self, question: Question, claim: PrivacyClaim) -> MechanismResult:
+        """Open the mechanism, draw releases of data sets, judge them, and say how to repeat it."""
+        opened = on_datasets(self.what, question, options=self.options)
+        with joined() as sandbox, opened as mechanism:
+            result = audit_question(
+                mechanism,
+                question,
+                attack=self.attack,
+                claim=claim,
+                options=self.options,
+                progress=self.progress,
+            )
+        return self._again_on_datasets(self._confined(result, sandbox.reached), question)
 
-def _asked(
-    asked: Question | None, neighbours: str | None, attack: object, options: MechanismOptions
-) -> Question | None:
-    """``asked``; of sessions whose answers are kept as they are, query results too are data sets.
+    def _confined(self, result: MechanismResult, reached: str) -> MechanismResult:
+        """The result with how a mechanism in a process of its own was confined."""
+        return result if self.what.target is None else dataclasses.replace(result, sandbox=reached)
 
-    Raises:
-        UsageError: an attack, or no neighbours.
-    """
-    if asked is not None or not options.transcript:
-        return asked
-    told = " ".join(options.session_words)
-    if attack is not None:
-        raise UsageError(
-            f"attack={attack}: sees one release of a query result, but with {told} it is the "
-            "answers of sessions; leave one of them out"
-        )
-    if neighbours is None:
-        raise UsageError(
-            f"neighbours=None: with {told} two query results or data sets are compared; write "
-            "e.g. --neighbours 0,1"
-        )
-    return any_release(parse_neighbours(neighbours), neighbours)
+    def _again_on_queries(self, result: MechanismResult) -> MechanismResult:
+        """The result with the command or call that reproduces its findings."""
+        attack = self.attack.text if isinstance(self.attack, NamedAttack) else self.attack
+        at = {"neighbours": self.neighbours, "attack": attack}
+        given = {name: value for name, value in at.items() if value is not None}
+        if self.what.target is not None:
+            return self._repeated(result, [w for name in given for w in (f"--{name}", given[name])])
+        keywords = [f"{name}={value!r}" for name, value in given.items()]
+        again = [*keywords_of(self.claim.options), *keywords, *keywords_of(self.options)]
+        return self._seen_here(result, f"dpaudit.audit_mechanism(…, {', '.join(again)})")
 
+    def _again_on_datasets(self, result: MechanismResult, question: Question) -> MechanismResult:
+        """The same; of a pair that no file holds, with advice to write it."""
+        alpha, seed = self.options.alpha, self.options.seed
+        if self.what.target is None:
+            name = "audit_mechanism" if question.of_queries else "audit_datasets"
+            return self._seen_here(result, f"dpaudit.{name}(…, neighbours=…, {alpha=})")
+        words = question.words(result)
+        if not words:
+            return with_command(result, f"dpaudit.audit_datasets(…, {alpha=}, {seed=})")
+        if question.unwritten(result) and any(test.finding for test in result.tests):
+            result = dataclasses.replace(result, advice=(*result.advice, UNWRITTEN))
+        return self._repeated(result, words)
 
-def _asked_here(
-    what: Subject,
-    asked: Question,
-    attack: str | NamedAttack | None,
-    *,
-    claim: PrivacyClaim,
-    options: MechanismOptions,
-    progress: Progress | None,
-) -> MechanismResult:
-    """Audit a callable of this process at data sets."""
-    features = asked.features
-    if isinstance(features, str):
-        raise UsageError(
-            f"features={features}: {what.name} runs in this process; pass the function itself"
-        )
-    if isinstance(options.adversary, str):
-        raise UsageError(
-            f"adversary={options.adversary}: {what.name} runs in this process; pass the function "
-            "itself"
-        )
-    together = options.claimed(claim)
-    with CallableTarget(
-        what.called,
-        name=what.name,
-        role="datasets",
-        call=options.call,
-        features=features,
-        calls=options.calls,
-        sessions=options.sessions,
-        adversary=options.adversary,
-    ) as mechanism:
-        result = audit_question(
-            mechanism, asked, attack=attack, claim=together, options=options, progress=progress
-        )
-    name = "audit_mechanism" if asked.of_queries else "audit_datasets"
-    again = f"dpaudit.{name}(…, neighbours=…, alpha={options.alpha!r})"
-    result = reproducible(_identified(result, options, NOTHING), what, again=again)
-    if result.verdict != "no-finding":
-        return result
-    return dataclasses.replace(result, cannot_rule_out=(*result.cannot_rule_out, SAME_PROCESS))
+    def _repeated(self, result: MechanismResult, words: Sequence[str] = ()) -> MechanismResult:
+        """The result with the command of the whole audit, for one α."""
+        claimed, again = words_of(self.claim.options), self.options.again
+        line = ["dpaudit", "mechanism", str(self.what.target), *claimed, *words, *again]
+        return with_command(result, shlex.join(line))
 
+    def _seen_here(self, result: MechanismResult, again: str) -> MechanismResult:
+        return seen_here(result, self.what, again=again, by=self.options.by, unseen=SAME_PROCESS)
 
-def _refuse_sessions(options: MechanismOptions, of: str) -> None:
-    if options.in_sessions:
-        option = options.session_words[0].removeprefix("--")
-        value = getattr(options, option)
-        raise UsageError(f"{option}={value}: {of} have no sessions; leave --{option} out")
-
-
-def _check_guesses(options: MechanismOptions) -> None:
-    if options.guesses is not None:
-        raise UsageError(
-            f"guesses={options.guesses}: belongs to a one-run audit of scores:FILE; "
-            "leave --guesses out"
-        )
-
-
-def neighbours_text(neighbours: str | tuple[Query, Query] | None) -> str | None:
-    """Two query results as the command line takes them, to the last digit.
-
-    Raises:
-        UsageError: they are not two numbers or two vectors.
-    """
-    if neighbours is None or isinstance(neighbours, str):
-        return neighbours
-    try:
-        rows = [[float(x) for x in (v if hasattr(v, "__iter__") else [v])] for v in neighbours]
-    except (TypeError, ValueError):
-        raise UsageError(
-            f"neighbours={neighbours!r}: write two numbers or two vectors, e.g. (0, 1)"
-        ) from None
-    return ";".join(",".join(f"{x!r}" for x in row) for row in rows)
-
-
-def audit_named(
-    name: str,
-    *,
-    claim: PrivacyClaim,
-    neighbours: str | None = None,
-    attack: str | None = None,
-    options: MechanismOptions,
-    asked: Question | None = None,
-    what: Identity | None = None,
-    progress: Progress | None = None,
-) -> MechanismResult:
-    """Open a mechanism by its name, audit it, close it; errors as in :func:`audit_mechanism`.
-
-    ``what`` is what :func:`~dpaudit.samplers.identity.identify` said, if it was asked before.
-    """
-    alpha, seed, guesses = options.alpha, options.seed, options.guesses
-    what = identify(name) if what is None else what
-    words = ["dpaudit", "mechanism", name, *words_of(claim.options)]
-    refuse_pure_gaussian(declared_law(name), claim, name=name)
-    if name.startswith((SCORES, COUNTS)):
-        _refuse_sessions(options, "recorded scores")
-        for option, given in (
-            ("neighbours", neighbours if asked is None else asked.shown),
-            ("attack", attack),
-            ("call", options.call),
-        ):
+    def of_scores(self, name: str) -> MechanismResult:
+        """Audit recorded scores or counts, which have neither neighbours nor calls."""
+        options = self.options
+        if options.in_sessions:
+            option = options.session_words[0].removeprefix("--")
+            raise UsageError(
+                f"{option}={getattr(options, option)}: recorded scores have no sessions; "
+                f"leave --{option} out"
+            )
+        at = self.neighbours if self.question is None else self.question.shown
+        for option, given in (("neighbours", at), ("attack", self.attack), ("call", options.call)):
             if given is not None:
                 raise UsageError(
                     f"{option}={given}: recorded scores have none; leave --{option} out"
                 )
+        how: dict[str, Any] = {"claim": self.claim, "alpha": options.alpha, "seed": options.seed}
         if name.startswith(SCORES):
             path = name.removeprefix(SCORES)
-            result = audit_scores(path, claim=claim, alpha=alpha, seed=seed, guesses=guesses)
-        else:
-            _check_guesses(options)
-            result = audit_counts(name.removeprefix(COUNTS), claim=claim, alpha=alpha, seed=seed)
-        result = _identified(result, options, what)
-        return _reproducible(result, [*words, *options.again])
-    _check_guesses(options)
-    asked = _asked(asked, neighbours, attack, options)
-    if asked is not None:
-        together = options.claimed(claim)
-        with joined() as sandbox, on_datasets(name, asked, options=options) as mechanism:
-            result = audit_question(
-                mechanism, asked, attack=attack, claim=together, options=options, progress=progress
-            )
-        result = dataclasses.replace(_identified(result, options, what), sandbox=sandbox.reached)
-        told = asked.words(result)
-        if not told:
-            return _reproducible(result, f"dpaudit.audit_datasets(…, {alpha=}, {seed=})")
-        if asked.unwritten(result) and any(test.finding for test in result.tests):
-            result = dataclasses.replace(result, advice=(*result.advice, UNWRITTEN))
-        return _reproducible(result, [*words, *told, *options.again])
-    named = None if attack is None else named_attack(attack, mechanism=name)
-    pair = None if neighbours is None else parse_neighbours(neighbours)
-    together = options.claimed(claim)
-    closed = open_mechanism(
-        name, seed=seed, call=options.call, calls=options.calls, neighbours=pair
-    )
-    if not isinstance(closed, RecordedMechanism):
-        _check_neighbours(pair, named, shown=str(neighbours), name=name)
-    try:
-        with joined() as sandbox, closed as mechanism:
-            result = run_mechanism_audit(
-                mechanism,
-                claim=together,
-                neighbours=pair,
-                attack=named,
-                options=options,
-                progress=progress,
-            )
-    except NotNumbersError:
-        if pair is None or not name.startswith("python:") or attack is not None:
-            raise
-        asked = any_release(pair, str(neighbours))
-        return audit_named(
-            name, claim=claim, options=options, asked=asked, what=what, progress=progress
-        )
-    result = dataclasses.replace(_identified(result, options, what), sandbox=sandbox.reached)
-    words += [*_option("--neighbours", neighbours), *_option("--attack", attack)]
-    return _reproducible(result, [*words, *options.again])
-
-
-def _identified(
-    result: MechanismResult, options: MechanismOptions, what: Identity
-) -> MechanismResult:
-    made = identified(result.provenance, by=options.by, files=what.files, versions=what.versions)
-    return dataclasses.replace(result, provenance=made)
-
-
-def _option(name: str, value: object) -> list[str]:
-    return [] if value is None else [name, str(value)]
-
-
-def _reproducible(result: MechanismResult, words: list[str] | str) -> MechanismResult:
-    """The result with the command that reproduces its findings: the whole audit, for one α."""
-    command = words if isinstance(words, str) else shlex.join(words)
-    tests = tuple(
-        dataclasses.replace(t, reproduce=command) if t.finding else t for t in result.tests
-    )
-    return dataclasses.replace(result, tests=tests)
+            return self._repeated(audit_scores(path, guesses=options.guesses, **how))
+        self._check_guesses()
+        return self._repeated(audit_counts(name.removeprefix(COUNTS), **how))
 
 
 def run_mechanism_audit(
@@ -537,46 +466,3 @@ def _check_neighbours(pair: object, attack: NamedAttack | None, *, shown: str, n
 
 def _reach() -> NamedAttack | None:
     return named_attack(_REACH) if _REACH in registry.plugins("attacks") else None
-
-
-def parse_neighbours(text: str) -> tuple[Vector, Vector]:
-    """Two query results of equal length (m,): ``0,1``, ``0,0,0;1,0,0``, or ``a.npy;b.npy``.
-
-    A semicolon divides the two, commas the coordinates; without a semicolon, a comma divides two
-    numbers (or files).
-
-    Raises:
-        UsageError: not two, different lengths, not finite numbers, or equal to each other.
-
-    >>> parse_neighbours("0,1")
-    (array([0.]), array([1.]))
-    """
-    parts = text.split(";") if ";" in text else text.split(",")
-    if len(parts) != 2:
-        raise UsageError(f"neighbours={text}: {len(parts)} were given, wanted two; {_HOW}")
-    first, second = (_vector(part.strip(), text) for part in parts)
-    if len(first) != len(second):
-        raise UsageError(
-            f"neighbours={text}: lengths {len(first)} and {len(second)} differ; {_HOW}"
-        )
-    if np.array_equal(first, second):
-        raise UsageError(
-            f"neighbours={text}: they are equal (as float64), so nothing could tell them apart; "
-            f"{_HOW}"
-        )
-    return first, second
-
-
-def _vector(part: str, text: str) -> Vector:
-    try:
-        if part.endswith(".npy"):
-            vector = np.atleast_1d(read_npy(Path(part), name="neighbours").astype(np.float64))
-        else:
-            vector = np.array([float(x) for x in part.split(",")])
-    except UsageError:
-        raise
-    except ValueError:
-        raise UsageError(f"neighbours={text}: {part!r} is no list of numbers; {_HOW}") from None
-    if vector.ndim != 1 or not vector.size or not np.isfinite(vector).all():
-        raise UsageError(f"neighbours={text}: {part!r} must be one row of finite numbers; {_HOW}")
-    return vector

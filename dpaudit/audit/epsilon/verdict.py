@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
@@ -11,14 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.epsilon.bounds import band, epsilon_bounds
-from dpaudit.audit.options import PrivacyClaim
 from dpaudit.stats import rounded_down
-from dpaudit.types import BlindSpot, Interval, TestResult, Verdict
+from dpaudit.types import BlindSpot, TestResult, Verdict
 
 __all__ = [
     "CEILING",
-    "at_least",
     "low_bits_advice",
     "misfit_advice",
     "one_run_blind_spots",
@@ -32,11 +32,6 @@ CEILING = "how large ε really is"
 
 _never = partial(BlindSpot, size=None, unit="")  # at no sample size
 _CLEARLY_MORE = 0.5
-
-
-def at_least(low: float, alpha: float, method: str) -> Interval:
-    """The interval of a lower bound shown with confidence 1 − ``alpha``."""
-    return Interval(low=low, high=math.inf, confidence=1 - alpha, method=method)
 
 
 def verdict_of(tests: tuple[TestResult, ...], late: str) -> tuple[Verdict, str]:
@@ -160,75 +155,42 @@ def two_neighbour_blind_spots(
     Sizes are of a flaw found with probability 0.9 if the right event was learned; by normal and
     Poisson approximation.
     """
-    least_alpha, most_alpha = alphas
-
-    def bound(inside: float, outside: float, alpha: float = least_alpha) -> float:
-        return float(epsilon_bounds(inside, outside, draws=draws, delta=claim.delta, alpha=alpha))
-
+    least, most = (_Counting(draws, claim, alpha) for alpha in alphas)
     first = _not_seen_by(attack) if attack else _ALWAYS[0]
     always = (*((_LAST_BITS,) if real_numbers else ()), first, *_ALWAYS[1:])
-    ceiling = max(0.0, bound(draws / 2, 0, most_alpha))
+    ceiling = max(0.0, most.bound(draws / 2, 0))
     spots = [
         _never(
             test="events",
-            flaw="how large ε really is",
+            flaw=CEILING,
             says=f"{draws:,} counted releases can show at most ε = {ceiling:.3g} (about ln n), "
             "however bad the mechanism",
         )
     ]
     stated = claim.stated
-
-    def exceeds(inside: float, outside: float, alpha: float = least_alpha) -> bool:
-        """Whether such counts contradict the claim."""
-        if stated is None:
-            return bound(inside, outside, alpha) > claim.epsilon
-        counts = np.array([math.ceil(outside)]), np.array([math.floor(inside)])
-        return stated.contradicted(band(counts[0], draws // 2, counts[1], draws // 2, alpha=alpha))
-
-    if not exceeds(draws / 2, 0):
-        can = "are sure to show" if exceeds(draws / 2, 0, most_alpha) else "can show"
-        return (
-            *spots,
+    if not least.exceeds(draws / 2, 0):
+        can = "are sure to show" if most.exceeds(draws / 2, 0) else "can show"
+        spots.append(
             _never(
                 test="events",
                 flaw="any violation of the claim",
                 says=f"{stated.text if stated else f'ε = {claim.epsilon:g}'} is more than so few "
                 f"releases {can}: raise --samples",
-            ),
-            *always,
+            )
         )
-
-    def seen(epsilon: float) -> bool:
-        inside, outside = draws / 4, draws / 4 * math.exp(-epsilon)
-        if stated is not None:
-            apart = _NINE_TENTHS / math.sqrt(2)
-            unlucky = outside + apart * math.sqrt(outside)
-            return exceeds(max(0.0, inside - apart * math.sqrt(inside)), unlucky)
-        spread = math.sqrt(1 / inside + 1 / max(outside, 1.0))
-        return bound(inside, outside) - _NINE_TENTHS * spread > claim.epsilon
-
-    least = claim.epsilon if stated is None else 0.0
-    low, high = least, least + _FARTHEST
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if seen(middle) else (middle, high)
-    if seen(high):
+        return (*spots, *always)
+    if (epsilon := least.epsilon_seen()) is not None:
         spots.append(
             BlindSpot(
                 test="events",
                 flaw="ε above the claim, on an event of probability 1/2",
-                size=high - least,
+                size=epsilon - (claim.epsilon if stated is None else 0.0),
                 unit="more ε than claimed" if stated is None else "ε",
-                says=f"a mechanism with ε = {high:.3g} on half of its releases "
+                says=f"a mechanism with ε = {epsilon:.3g} on half of its releases "
                 "would have been found nine times in ten",
             )
         )
-    few, many = 0, draws
-    while many - few > 1:
-        k = (few + many) // 2
-        few, many = (few, k) if exceeds(k, 0) else (k, many)
-    leak = _TO_LEARN * float(scipy.special.gammaincinv(many, 0.9)) / (draws / 2)
-    if leak < 1:
+    if (leak := least.leak_seen()) < 1:
         spots.append(
             BlindSpot(
                 test="events",
@@ -240,6 +202,55 @@ def two_neighbour_blind_spots(
             )
         )
     return (*spots, *always)
+
+
+@dataclass(frozen=True, slots=True)
+class _Counting:
+    """What counts of one event in ``draws`` releases show of a claim, at ``alpha``."""
+
+    draws: int
+    claim: PrivacyClaim
+    alpha: float
+
+    def bound(self, inside: float, outside: float) -> float:
+        """The lower bound for ε at the claimed δ."""
+        delta, alpha = self.claim.delta, self.alpha
+        return float(epsilon_bounds(inside, outside, draws=self.draws, delta=delta, alpha=alpha))
+
+    def exceeds(self, inside: float, outside: float) -> bool:
+        """Whether such counts contradict the claim."""
+        stated, half = self.claim.stated, self.draws // 2
+        if stated is None:
+            return self.bound(inside, outside) > self.claim.epsilon
+        counts = np.array([math.ceil(outside)]), np.array([math.floor(inside)])
+        return stated.contradicted(band(counts[0], half, counts[1], half, alpha=self.alpha))
+
+    def _seen(self, epsilon: float) -> bool:
+        """Whether ε on an event of probability 1/2 is found nine times in ten."""
+        inside, outside = self.draws / 4, self.draws / 4 * math.exp(-epsilon)
+        if self.claim.stated is not None:
+            apart = _NINE_TENTHS / math.sqrt(2)
+            unlucky = outside + apart * math.sqrt(outside)
+            return self.exceeds(max(0.0, inside - apart * math.sqrt(inside)), unlucky)
+        spread = math.sqrt(1 / inside + 1 / max(outside, 1.0))
+        return self.bound(inside, outside) - _NINE_TENTHS * spread > self.claim.epsilon
+
+    def epsilon_seen(self) -> float | None:
+        """The least ε on an event of probability 1/2 that is found nine times in ten, if any is."""
+        low = self.claim.epsilon if self.claim.stated is None else 0.0
+        high = low + _FARTHEST
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self._seen(middle) else (middle, high)
+        return high if self._seen(high) else None
+
+    def leak_seen(self) -> float:
+        """The least probability of a release impossible at the other neighbour that is found so."""
+        few, many = 0, self.draws
+        while many - few > 1:
+            k = (few + many) // 2
+            few, many = (few, k) if self.exceeds(k, 0) else (k, many)
+        return _TO_LEARN * float(scipy.special.gammaincinv(many, 0.9)) / (self.draws / 2)
 
 
 _LAST_BITS = _never(

@@ -13,20 +13,26 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from dpaudit.audit.claims import PrivacyClaim
+from dpaudit.audit.epsilon.judge import Aim, judge, learn
 from dpaudit.audit.epsilon.one_run import Ranked, trials
 from dpaudit.audit.epsilon.one_run_audits import Coins, result_of
-from dpaudit.audit.epsilon.verdict import CEILING
-from dpaudit.audit.options import ClaimOptions, PrivacyClaim, Progress, TrainingOptions
-from dpaudit.audit.result import MechanismResult
+from dpaudit.audit.epsilon.verdict import CEILING, two_neighbour_blind_spots, verdict_of
+from dpaudit.audit.options import ClaimOptions, Progress, TrainingOptions
+from dpaudit.audit.result import MechanismResult, at_least, with_command
 from dpaudit.audit.training_loops import records
-from dpaudit.audit.training_loops.one_canary import FEWEST_RUNS, result_of_runs
 from dpaudit.errors import SamplerCrashError, UsageError
 from dpaudit.options import from_keywords, keywords_of, parted, takes
+from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
 from dpaudit.results.text import error_text
 from dpaudit.types import BlindSpot
 
-__all__ = ["Scoring", "audit_training", "audit_with"]
+__all__ = ["Scoring", "audit_training", "audit_with", "result_of_runs"]
+
+FEWEST_RUNS = 400
+"""Below so many runs the guesses of :mod:`~dpaudit.audit.epsilon.one_run` show more."""
+_MANY_RUNS = "one canary in many runs"
 
 _CANARIES = 1000
 _LEAST = 8
@@ -256,16 +262,11 @@ def _told(
 ) -> MechanismResult:
     """The result with what was audited, what a pass leaves open, and how to see it again."""
     again = f"dpaudit.audit_training(…, {', '.join(keywords_of(claim.options, options))})"
-    tests = tuple(
-        dataclasses.replace(test, reproduce=again) if test.finding else test
-        for test in result.tests
-    )
     spots = (*result.cannot_rule_out, *_OUTSIDE) if result.verdict == "no-finding" else ()
     if claim.stated is not None and canaries > 1:  # its ceiling is not that of ε at δ alone
         spots = tuple(spot for spot in spots if spot.flaw != CEILING)
     return dataclasses.replace(
-        result,
-        tests=tests,
+        with_command(result, again),
         cannot_rule_out=spots,
         details={**result.details, "runs": options.runs, "canaries": canaries},
         provenance=dataclasses.replace(result.provenance, by=options.by),
@@ -295,3 +296,69 @@ def _cross_entropy(model: Any, record: Any) -> float:
             return float(torch.nn.functional.cross_entropy(logits, target))
     finally:
         model.train(was)
+
+
+def result_of_runs(
+    scores: npt.NDArray[np.float64],
+    member: npt.NDArray[np.bool_],
+    *,
+    name: str,
+    claim: PrivacyClaim,
+    alpha: float,
+    seed: str,
+    started: float,
+) -> MechanismResult:
+    """The result of independent runs: one score each (n,), and whether the canary was in (n,).
+
+    Events of the score are learned from the first half of the runs and counted in the second, as
+    for the releases of any mechanism.
+
+    Formal guarantee: that of :func:`~dpaudit.audit.epsilon.judge.judge`, if the coins were fair and
+    no run depends on another. Nothing is lost to other canaries: the bounds approach the truth of
+    this score, as the number of runs grows. Not claimed: that the last bits of a score say nothing.
+    """
+    half = len(scores) // 2
+    parts = slice(0, half), slice(half, None)
+    learning, counting = (
+        (scores[part][~member[part], None], scores[part][member[part], None]) for part in parts
+    )
+    learned = learn(
+        *learning,
+        neighbours=(np.zeros(1), np.ones(1)),
+        aim=Aim.of(claim, alpha, real_numbers=True),
+        rng=KeyedStream.from_seed(seed).child("training", "statistics").numpy(),
+    )
+    judged = judge(learned, *counting, claim=claim, alpha=alpha)
+    tests = tuple(test for test in judged.tests if not test.advisory)
+    verdict, reason = verdict_of(tests, "")
+    shown, stated = judged.epsilon, judged.stated
+    if stated is not None and stated.unit == "ε" and stated.shown is not None:
+        shown = max(shown, stated.shown.low)
+    least, most = learned.shares
+    blind = two_neighbour_blind_spots(
+        draws=len(scores) - half, claim=claim, alphas=(least * alpha, most * alpha)
+    )
+    return MechanismResult(
+        verdict=verdict,
+        reason=reason,
+        mechanism=name,
+        method=_MANY_RUNS,
+        neighbours=(),
+        claim_epsilon=claim.epsilon,
+        claim_delta=claim.delta,
+        claim_mu=claim.mu,
+        stated=stated,
+        alpha=alpha,
+        epsilon=at_least(shown, alpha, _MANY_RUNS),
+        delta=at_least(judged.delta, alpha, _MANY_RUNS),
+        mu=at_least(judged.mu, alpha, _MANY_RUNS),
+        curve=judged.curve,
+        tests=tests,
+        samples=len(scores),
+        samples_requested=len(scores),
+        seconds=time.monotonic() - started,
+        advice=(),
+        cannot_rule_out=blind if verdict == "no-finding" else (),
+        details=claim.details,
+        provenance=collect(seed=seed, plugins=()),
+    )

@@ -70,9 +70,10 @@ def audit(
 
             Claim.parse(claim)
         check_sampler(sampler)
-    from dpaudit.audit.nothing import nothing_drawn
-    from dpaudit.audit.run import audit_named
+    from dpaudit.audit.result import nothing_drawn
+    from dpaudit.audit.run import audit_subject
     from dpaudit.cli.progress import AuditProgress
+    from dpaudit.samplers.callables import Subject
     from dpaudit.samplers.identity import identify
 
     out, command = to.out, command_of("audit", sampler, options, claim=claim)
@@ -81,8 +82,12 @@ def audit(
     what = identify(sampler)
     with sandbox.asking() as held:
         result = audited(
-            lambda progress: audit_named(
-                sampler, claim=claim, options=options, what=what, progress=progress
+            lambda progress: audit_subject(
+                Subject(sampler, target=sampler),
+                claim=claim,
+                options=options,
+                identity=what,
+                progress=progress,
             ),
             command=command,
             shown=AuditProgress("values drawn", _search(options), total=options.samples),

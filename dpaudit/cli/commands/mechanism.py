@@ -104,26 +104,27 @@ def mechanism(
     """
     from dpaudit.audit.epsilon.one_run_audits import COUNTS, SCORES
     from dpaudit.audit.epsilon.question import question_of
-    from dpaudit.audit.epsilon.run import audit_named
-    from dpaudit.audit.nothing import nothing_counted
+    from dpaudit.audit.epsilon.run import audit_subject
+    from dpaudit.audit.result import nothing_counted
     from dpaudit.cli.progress import AuditProgress
+    from dpaudit.samplers.callables import Subject
     from dpaudit.samplers.identity import identify
 
     claim = claimed.claim()
-    out, asked = to.out, question_of(data)
+    out, question = to.out, question_of(data)
     command = command_of("mechanism", name, claim.options, data, options, attack=attack)
     formats = prepared(to, command)
     what = identify(name)
     with sandbox.asking() as held:
         result = audited(
-            lambda progress: audit_named(
-                name,
+            lambda progress: audit_subject(
+                Subject(name, target=name),
                 claim=claim,
-                neighbours=None if asked is not None else data.neighbours,
+                neighbours=None if question is not None else data.neighbours,
                 attack=attack,
                 options=options,
-                asked=asked,
-                what=what,
+                question=question,
+                identity=what,
                 progress=progress,
             ),
             command=command,
@@ -153,7 +154,7 @@ def mechanism(
 
 def _with_files(result: MechanismResult, out: Path) -> MechanismResult:
     """``result`` with its pair of data sets as two files in ``out``, which its commands name."""
-    from dpaudit.audit.epsilon.kept_pair import with_pair_in
+    from dpaudit.audit.epsilon.question import with_pair_in
 
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)

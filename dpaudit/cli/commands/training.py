@@ -97,7 +97,7 @@ def training(
     $ dpaudit training ./mine.py:train --claim-epsilon 3 --claim-delta 1e-5 \
         --canaries 1000
     """
-    from dpaudit.audit.nothing import nothing_counted
+    from dpaudit.audit.result import nothing_counted, with_command
     from dpaudit.audit.training_loops.run import Scoring, audit_with
     from dpaudit.cli.progress import AuditProgress
 
@@ -117,9 +117,7 @@ def training(
             options=options,
             progress=progress,
         )
-        tests = (dataclasses.replace(t, reproduce=command) if t.finding else t
-                 for t in result.tests)  # fmt: skip
-        return dataclasses.replace(result, mechanism=f"training {target}", tests=tuple(tests))
+        return dataclasses.replace(with_command(result, command), mechanism=f"training {target}")
 
     with Sandbox().asking():
         result = audited(

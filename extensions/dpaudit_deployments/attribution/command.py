@@ -90,7 +90,7 @@ def deployment_attribution(options: AttributionOptions) -> Described:
     $ dpaudit deployment attribution --summary output.json \
         --unnoised exact.json --epsilon 10
     """
-    from dpaudit.audit.recorded import audit_values
+    from dpaudit.audit.run import audit_values
     from dpaudit_deployments.attribution.run import audit_attribution
 
     return audit_attribution(

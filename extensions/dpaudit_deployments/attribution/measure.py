@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit import registry
-from dpaudit.audit.recorded import audit_values
+from dpaudit.audit.run import audit_values
 from dpaudit.errors import SpecError
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid, Table

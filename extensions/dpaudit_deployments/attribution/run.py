@@ -43,7 +43,7 @@ from dpaudit_deployments.attribution.result import (
 __all__ = ["Battery", "Files", "audit_attribution", "judge_attribution"]
 
 Battery = Callable[[npt.NDArray[np.int64], Claim, float, str], WithTests]
-"""Audits values of noise against a claim at a level α with a seed (``dpaudit.audit.recorded``)."""
+"""Audits values of noise against a claim at a level α with a seed (``dpaudit.audit.run``)."""
 
 LEAST_FOR_BATTERY = 1_000
 _LOOKS_AT = {

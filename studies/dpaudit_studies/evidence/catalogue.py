@@ -24,8 +24,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpaudit.accounting import gaussian_epsilon, gaussian_sigma
+from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.epsilon.judge import Aim, Judged, judge, learn
-from dpaudit.audit.options import PrivacyClaim
 from dpaudit.options import count_of
 from dpaudit.provenance import hardware
 from dpaudit.stats import clopper_pearson

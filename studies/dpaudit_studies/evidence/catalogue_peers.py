@@ -33,9 +33,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta
 
+from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.epsilon.bounds import epsilon_bounds
 from dpaudit.audit.epsilon.judge import CURVE_SHARE, Aim, Learned, judge, learn
-from dpaudit.audit.options import PrivacyClaim
 from dpaudit.options import count_of
 from dpaudit.provenance import collect
 from dpaudit_studies.evidence import RESULTS, ROOT

@@ -9,8 +9,10 @@ import pytest
 from command_line import here as dpaudit
 
 from dpaudit import audit_datasets, audit_mechanism
-from dpaudit.audit.options import PrivacyClaim
-from dpaudit.audit.stated_claims import composed
+from dpaudit.audit.claims import PrivacyClaim
+from dpaudit.audit.claims.tables import composed_pair
+from dpaudit.audit.options import MechanismOptions
+from dpaudit.audit.result import nothing_counted
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.samplers.functions import sessions
 
@@ -31,7 +33,7 @@ def hockey_stick(epsilon, each, delta, calls):
 @pytest.mark.parametrize("calls", [2, 3, 5])
 @pytest.mark.parametrize(("each", "delta"), [(0.7, 0.0), (0.4, 0.01)])
 def test_a_curve_of_calls_is_that_of_the_worst_mechanism_at_its_corners(calls, each, delta):
-    curve = composed(None, each, delta, None, calls=calls)
+    curve = composed_pair(each, delta, calls=calls)
     assert [e for e, _ in curve.pairs][-1] == calls * each
     assert len(curve.pairs) == calls // 2 + 1 + calls % 2  # ε = 0 too
     for epsilon, found in curve.pairs:
@@ -48,9 +50,24 @@ def test_the_other_claims_add_up():
     assert four.stated.mu == 1.0
     assert four.epsilon == pytest.approx(PrivacyClaim.of(None, mu=1.0).epsilon)
     assert (four.of_each, four.mu) == ("0.5-GDP", None)
+    assert PrivacyClaim.stated_by(four.options).mu == 1.0
     assert PrivacyClaim.of(0.0, 0.1).repeated(2).stated.pairs == ((0.0, pytest.approx(0.19)),)
     once = PrivacyClaim.of(1.0)
     assert once.repeated(1) is once
+
+
+@pytest.mark.parametrize(
+    ("how", "rho"),
+    [
+        ({}, 0.25),
+        ({"calls": 2, "sessions": 2}, 1.0),
+        ({"calls": 2, "sessions": 2, "together": True}, 0.25),
+    ],
+)
+def test_where_nothing_is_drawn_the_claim_is_that_of_a_release(how, rho):
+    claim, options = PrivacyClaim.of(None, rho=0.25), MechanismOptions(**how)
+    result = nothing_counted("m", "died", claim=claim, attack="", options=options)
+    assert (result.verdict, result.stated.value) == ("inconclusive", rho)
 
 
 def test_a_release_is_the_calls_of_one_fresh_session():

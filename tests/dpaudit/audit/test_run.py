@@ -12,8 +12,8 @@ from dpaudit.audit import AuditOptions, run_audit
 from dpaudit.audit.battery import repeats
 from dpaudit.audit.battery.repeats import Repeat
 from dpaudit.audit.options import MechanismOptions
-from dpaudit.audit.plan import growing_plan, make_plan
-from dpaudit.audit.run import search_deadline
+from dpaudit.audit.plan import growing_plan, make_plan, plan_audit
+from dpaudit.audit.run import conclude, draw, search_deadline
 from dpaudit.audit.verdict import cause_of
 from dpaudit.claims import Claim
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
@@ -35,6 +35,31 @@ def noise(scale=1.0, seed=(5, 2311)):
 def audit(function, *, claim="gaussian:sigma=1", **options):
     options = AuditOptions(**{"seed": "7", "samples": 50_000, "tests": BATTERY, **options})
     return run_audit(FunctionSampler(function), claim=Claim.parse(claim), options=options)
+
+
+def test_the_stages_of_an_audit_by_themselves():
+    """Plan, draw, conclude: each can be called alone, and nothing is drawn before the second."""
+    calls = []
+
+    def half(n, d):
+        calls.append((n, d))
+        return noise(0.5)(n, d)
+
+    options = AuditOptions(seed="7", samples=20_000, tests=("moments", "tails"))
+    sampler = FunctionSampler(half)
+    plan = plan_audit(sampler, claim=GAUSSIAN, options=options)
+    assert plan.planned == sum(call.size for call in plan.calls) <= 20_000
+    assert not calls
+    drawn = draw(plan, sampler)
+    assert sum(n * d for n, d in calls) == drawn.sampling.drawn <= plan.planned
+    assert (set(drawn.evidence), drawn.won, drawn.sampling.ended) == (
+        {"moments", "tails"},
+        False,
+        None,
+    )
+    result = conclude(plan, drawn)
+    assert (result.verdict, result.samples) == ("finding", drawn.sampling.drawn)
+    assert {t.name for t in result.tests if t.finding} == {"moments", "tails"}
 
 
 @pytest.mark.slow
@@ -364,7 +389,7 @@ class SlowClock:
     def __init__(self, monkeypatch, rate, call=0.0):
         self.now, self.rate, self.call = 0.0, rate, call
         self.rng, self.asked = np.random.default_rng((5, 2311)), []
-        for module in ("sampling", "run", "time_limit"):
+        for module in ("sampling", "run", "plan", "progress"):
             monkeypatch.setattr(f"dpaudit.audit.{module}.time", self)
 
     def monotonic(self):

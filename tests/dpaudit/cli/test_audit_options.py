@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from command_line import here as dpaudit
 
-from dpaudit.audit.run import audit_named
+from dpaudit.audit.run import audit_subject
 from dpaudit.noise.pancake import Pancake
 
 MODULE = """
@@ -158,9 +158,9 @@ def test_a_slow_sampler_is_reported_with_its_speed(folder, monkeypatch):
     )
 
     def shortened(*args, **options):
-        return dataclasses.replace(audit_named(*args, **options), shortened=slow)
+        return dataclasses.replace(audit_subject(*args, **options), shortened=slow)
 
-    monkeypatch.setattr("dpaudit.audit.run.audit_named", shortened)
+    monkeypatch.setattr("dpaudit.audit.run.audit_subject", shortened)
     words = "audit python:mine:good --claim gaussian:sigma=1 --samples 2e3 --tests moments"
     result = dpaudit(*words.split(), "--alpha", "1e-9", cwd=folder)
     assert result.returncode == 0, result.stderr

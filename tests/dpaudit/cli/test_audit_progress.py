@@ -122,7 +122,7 @@ def interrupted(*args, progress, **options):
     ],
 )
 def test_an_interrupted_audit_says_what_is_lost(module, words, what, monkeypatch, tmp_path):
-    monkeypatch.setattr(f"{module}.audit_named", interrupted)
+    monkeypatch.setattr(f"{module}.audit_subject", interrupted)
     done = dpaudit(*words, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr == (

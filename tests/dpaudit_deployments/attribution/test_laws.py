@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dpaudit.audit.recorded import audit_values
+from dpaudit.audit.run import audit_values
 from dpaudit.claims import Claim
 from dpaudit.errors import UsageError
 from dpaudit.randomness import KeyedStream

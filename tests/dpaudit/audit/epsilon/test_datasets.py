@@ -12,9 +12,8 @@ import pytest
 import dpaudit
 from dpaudit.audit.epsilon.datasets import json_text, read_dataset, records_of
 from dpaudit.audit.epsilon.encoding import Encoding
-from dpaudit.audit.epsilon.kept_pair import with_pair_in
 from dpaudit.audit.epsilon.neighbour_search import promise
-from dpaudit.audit.epsilon.question import Question, question_of
+from dpaudit.audit.epsilon.question import Question, question_of, with_pair_in
 from dpaudit.audit.options import DataOptions
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.samplers.endpoints.worker import PythonTarget

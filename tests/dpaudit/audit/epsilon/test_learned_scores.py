@@ -5,10 +5,10 @@ import pytest
 import scipy
 
 from dpaudit.accounting import gaussian_epsilon
+from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.epsilon.judge import Aim, judge, learn
 from dpaudit.audit.epsilon.learned_scores import learned_scores
 from dpaudit.audit.epsilon.run import audit_mechanism
-from dpaudit.audit.options import PrivacyClaim
 
 
 def parity(rng, odd, n, *, bits=3, of=20):

@@ -8,6 +8,7 @@ import pytest
 import scipy.stats
 
 from dpaudit.accounting import gaussian_epsilon
+from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.epsilon.one_run import (
     Guesses,
     Trial,
@@ -19,7 +20,6 @@ from dpaudit.audit.epsilon.one_run import (
     tradeoff_of_profile,
 )
 from dpaudit.audit.epsilon.one_run_audits import audit_counts, audit_scores
-from dpaudit.audit.options import PrivacyClaim
 from dpaudit.errors import UsageError
 from dpaudit.stats import rounded_down
 from dpaudit_studies.evidence import one_run_exact as exact

@@ -18,8 +18,7 @@ from dpaudit.audit.epsilon.bounds import (
     one_sided,
 )
 from dpaudit.audit.epsilon.events import Cells, Event, Statistic
-from dpaudit.audit.epsilon.judge import Aim, judge, learn
-from dpaudit.audit.epsilon.shares import divided, possible_shares
+from dpaudit.audit.epsilon.judge import Aim, divided, judge, learn, possible_shares
 from dpaudit.audit.epsilon.verdict import two_neighbour_blind_spots
 from dpaudit.errors import SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.stats import clopper_pearson

@@ -12,7 +12,6 @@ from dpaudit.audit.epsilon import (
     run_mechanism_audit,
 )
 from dpaudit.audit.epsilon.attacks import named_attack
-from dpaudit.audit.epsilon.canary_scores import read_scores
 from dpaudit.audit.epsilon.events import (
     Event,
     Statistic,
@@ -21,8 +20,9 @@ from dpaudit.audit.epsilon.events import (
     cut,
     low_bit_statistics,
 )
+from dpaudit.audit.epsilon.one_run_audits import read_scores
+from dpaudit.audit.epsilon.question import parse_neighbours
 from dpaudit.audit.epsilon.releases import dependence
-from dpaudit.audit.epsilon.run import parse_neighbours
 from dpaudit.audit.epsilon.verdict import shape_advice
 from dpaudit.errors import UsageError
 from dpaudit.stats import binomial_two_sided

@@ -5,10 +5,10 @@ import pytest
 import scipy.stats
 
 import dpaudit
-from dpaudit.audit.options import PrivacyClaim
+from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.training_loops.loader import audit_loader
-from dpaudit.audit.training_loops.one_canary import result_of_runs
 from dpaudit.audit.training_loops.records import joined, record, taken
+from dpaudit.audit.training_loops.run import result_of_runs
 from dpaudit.errors import MissingExtraError, SamplerCrashError, UsageError
 
 DIM = 400

@@ -12,25 +12,30 @@ from scipy import integrate, optimize, stats
 
 from dpaudit import audit_mechanism, registry
 from dpaudit.accounting import gaussian_delta, gaussian_epsilon
-from dpaudit.audit.epsilon.bounds import Band, band
-from dpaudit.audit.epsilon.one_run import tradeoff_of_mu, tradeoff_of_profile
-from dpaudit.audit.epsilon.verdict import two_neighbour_blind_spots
-from dpaudit.audit.implied_pairs import of_renyi
-from dpaudit.audit.options import PrivacyClaim
-from dpaudit.audit.stated_claims import (
+from dpaudit.audit.claims import (
     DeltaCurve,
     Gaussian,
+    PrivacyClaim,
     Renyi,
     TradeOff,
     ZeroConcentrated,
-    delta_of_renyi,
     epsilon_of_renyi,
 )
+from dpaudit.audit.claims.implied import of_renyi
+from dpaudit.audit.epsilon.bounds import Band, band
+from dpaudit.audit.epsilon.one_run import tradeoff_of_mu, tradeoff_of_profile
+from dpaudit.audit.epsilon.verdict import two_neighbour_blind_spots
 from dpaudit.errors import UsageError
 from dpaudit.report import describe
 from dpaudit.samplers.identity import declared_law
 
 EXACT = 1e-6
+
+
+def delta_of_renyi(epsilon, *, order, divergence):
+    """Canonne, Kamath and Steinke 2020, Proposition 12."""
+    log = (order - 1) * (divergence - epsilon + math.log1p(-1 / order)) - math.log(order)
+    return math.exp(min(0.0, log))
 
 
 def facts_of(result):

@@ -6,14 +6,14 @@ A pair (ε, δ) stands for P₁(E) ≤ e^ε·P₀(E) + δ for all events E and e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
-__all__ = ["Profile", "of_renyi", "of_tests"]
+__all__ = ["Profile", "of_renyi", "of_tests", "upper_hull"]
 
 Profile = tuple[tuple[float, float], ...]
 """Pairs (ε, δ)."""
@@ -62,21 +62,24 @@ def of_renyi(orders: Array, divergences: Array) -> Profile:
     return tuple(zip(epsilons[best].tolist(), deltas[best].tolist(), strict=True))
 
 
+def upper_hull(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The corners of the least concave curve above ``points``, which come by increasing x."""
+    hull: list[tuple[float, float]] = []
+    for x, y in points:
+        while len(hull) > 1:
+            (a, b), (c, d) = hull[-2:]
+            if (d - b) * (x - a) > (y - b) * (c - a):
+                break
+            hull.pop()  # not above the line through its neighbours
+        hull.append((x, y))
+    return hull
+
+
 def of_tests(corners: Sequence[tuple[float, float]]) -> Profile:
     """Pairs of the edges of the concave hull of ``corners`` (P₀, largest P₁), by increasing P₀."""
-    hull: list[tuple[float, float]] = []
-    for x, y in corners:
-        while len(hull) > 1 and _below(hull[-2], hull[-1], (x, y)):
-            hull.pop()
-        hull.append((x, y))
     edges = []
-    for (a, b), (c, d) in pairwise(hull):
+    for (a, b), (c, d) in pairwise(upper_hull(corners)):
         if c > a and d > b:
             slope = (d - b) / (c - a)
             edges.append((float(np.log(slope)), b - slope * a + _MARGIN))
     return tuple(edges) or ((0.0, 1.0),)
-
-
-def _below(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
-    """Whether the middle point is not above the line through the others."""
-    return (b[1] - a[1]) * (c[0] - a[0]) <= (c[1] - a[1]) * (b[0] - a[0])

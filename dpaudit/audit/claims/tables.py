@@ -1,4 +1,4 @@
-"""Claims that are tables: a δ(ε) curve, and f as pairs of errors."""
+"""Claims that are tables: a δ(ε) curve, f as pairs of errors, and (ε, δ) of several calls."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from dpaudit.audit.implied_pairs import Profile, of_tests
-from dpaudit.audit.stated_claims.claim import number_text
+from dpaudit.accounting import Loss, optimal_delta
+from dpaudit.audit.claims.implied import Profile, of_tests
 from dpaudit.errors import UsageError
 from dpaudit.results.foreign import RefusedError
 from dpaudit.results.text import one_line
@@ -23,8 +23,10 @@ from dpaudit.stats import rounded_down
 if TYPE_CHECKING:
     from dpaudit.audit.epsilon.bounds import Band
 
-__all__ = ["DeltaCurve", "Table", "TradeOff"]
+__all__ = ["LARGEST_EPSILON", "DeltaCurve", "TradeOff", "composed_pair", "number_text"]
 
+LARGEST_EPSILON = 500.0
+"""A larger ε promises nothing."""
 _MOST_ROWS = 100_000
 
 Table = str | Path | Sequence[tuple[float, float]]
@@ -32,14 +34,14 @@ Table = str | Path | Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class DeltaCurve:
-    """δ(ε) at several ε: (ε, δ)-DP for every row, by increasing ε.
+class _Pairs:
+    """Pairs of numbers, each of which is claimed; a table has no single parameter."""
 
-    Raises:
-        UsageError: no rows, ε outside 0…500, δ outside [0, 1), or a δ that grows with ε.
-    """
-
-    EXAMPLE: ClassVar[str] = "0,0.3;1,0.1"
+    OPTION: ClassVar[str]
+    COLUMNS: ClassVar[str]
+    EXAMPLE: ClassVar[str]
+    unit: ClassVar[str] = ""
+    value: ClassVar[None] = None
 
     pairs: tuple[tuple[float, float], ...]
     source: str = ""
@@ -47,42 +49,67 @@ class DeltaCurve:
 
     @classmethod
     def of(cls, table: Table) -> Self:
-        """The claim from a file with columns ε and δ, ``'E,D;E,D'``, or pairs.
+        """The claim from a .csv file of two columns, ``'A,B;A,B'``, or pairs.
 
         Raises:
             UsageError: it cannot be read; otherwise as for the class.
         """
-        return cls(*_table(table, "claim-curve", "epsilon,delta", cls.EXAMPLE))
-
-    def __post_init__(self) -> None:
-        _increasing(self, "claim-curve", "δ", lambda e, d: 0 <= e <= 500 and 0 <= d < 1)
-
-    @property
-    def text(self) -> str:
-        """``(ε, δ)-DP for all of (0, 0.3), (1, 0.1)``."""
-        return f"(ε, δ)-DP for all of {_counted(self.pairs)}"
+        return cls(*_table(table, f"claim-{cls.OPTION}", cls.COLUMNS, cls.EXAMPLE))
 
     @property
     def options(self) -> dict[str, Any]:
-        """``--claim-curve``."""
-        return {"curve": self.source or _inline(self.pairs)}
+        rows = ";".join(f"{number_text(a)},{number_text(b)}" for a, b in self.pairs)
+        return {self.OPTION: self.source or rows}
+
+    def with_value(self, value: float) -> None:
+        """None: there is no parameter."""
+
+    def composed(self, calls: int) -> Self:
+        raise UsageError(
+            f"calls={calls}: a table is not composed; claim ε, μ, ρ or Rényi DP of one call"
+        )
+
+    def _check(self, second: str, allowed: Callable[[float, float], bool]) -> None:
+        """Refuse rows that are out of range, or of which the second number grows."""
+        pairs, option, how = (
+            self.pairs,
+            f"claim-{self.OPTION}",
+            f"write pairs, e.g. '{self.EXAMPLE}'",
+        )
+        if not pairs:
+            raise UsageError(f"{option}: has no rows, so nothing is claimed; {how}")
+        for a, b in pairs:
+            if not allowed(a, b):
+                raise UsageError(f"{option}={a},{b}: out of range; {how}")
+        for (a, b), (c, d) in pairwise(pairs):
+            if d > b:
+                raise UsageError(
+                    f"{option}: {second} grows from {b:.6g} at {a:.6g} to {d:.6g} at {c:.6g}; "
+                    "it must not: check the order of the columns"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaCurve(_Pairs):
+    """δ(ε) at several ε: (ε, δ)-DP for every row, by increasing ε.
+
+    Raises:
+        UsageError: no rows, ε outside 0…500, δ outside [0, 1), or a δ that grows with ε.
+    """
+
+    OPTION, COLUMNS, EXAMPLE = "curve", "epsilon,delta", "0,0.3;1,0.1"
+
+    def __post_init__(self) -> None:
+        self._check("δ", lambda e, d: 0 <= e <= LARGEST_EPSILON and 0 <= d < 1)
 
     @property
-    def unit(self) -> str:
-        """Empty: a curve has no single parameter."""
-        return ""
-
-    @property
-    def value(self) -> None:
-        """None."""
+    def text(self) -> str:
+        return f"(ε, δ)-DP for all of {_counted(self.pairs)}"
 
     @property
     def profile(self) -> Profile:
         """The rows."""
         return self.pairs
-
-    def with_value(self, value: float) -> None:
-        """None."""
 
     def implied(self, delta: float) -> tuple[float, float]:
         """The row of the least ε whose δ is at most ``delta``, else that of the least δ."""
@@ -108,7 +135,7 @@ class DeltaCurve:
 
 
 @dataclass(frozen=True, slots=True)
-class TradeOff:
+class TradeOff(_Pairs):
     """f-DP with f as a table: a test with type-I error at most a has type-II error at least b.
 
     Of f between two rows only this is claimed: f does not increase (Dong, Roth and Su 2022,
@@ -120,23 +147,10 @@ class TradeOff:
             type-II error that grows.
     """
 
-    EXAMPLE: ClassVar[str] = "0.1,0.8;0.5,0.3"
-
-    pairs: tuple[tuple[float, float], ...]
-    source: str = ""
-    """The file that it was read from."""
-
-    @classmethod
-    def of(cls, table: Table) -> Self:
-        """The claim from a file with columns type-I and type-II error, ``'A,B;A,B'``, or pairs.
-
-        Raises:
-            UsageError: it cannot be read; otherwise as for the class.
-        """
-        return cls(*_table(table, "claim-f", "type1,type2", cls.EXAMPLE))
+    OPTION, COLUMNS, EXAMPLE = "f", "type1,type2", "0.1,0.8;0.5,0.3"
 
     def __post_init__(self) -> None:
-        _increasing(self, "claim-f", "type II", lambda a, b: 0 <= a <= 1 and 0 <= b <= 1)
+        self._check("type II", lambda a, b: 0 <= a <= 1 and 0 <= b <= 1)
         for a, b in self.pairs:
             if b > 1 - a + 1e-9:
                 raise UsageError(
@@ -146,22 +160,7 @@ class TradeOff:
 
     @property
     def text(self) -> str:
-        """``f-DP with f through (0, 1), (0.5, 0.1)``."""
         return f"f-DP with f through {_counted(self.pairs)}"
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """``--claim-f``."""
-        return {"f": self.source or _inline(self.pairs)}
-
-    @property
-    def unit(self) -> str:
-        """Empty: a table has no single parameter."""
-        return ""
-
-    @property
-    def value(self) -> None:
-        """None."""
 
     @property
     def profile(self) -> Profile:
@@ -173,9 +172,6 @@ class TradeOff:
         a, b = np.array(self.pairs).T
         corners = zip(np.append(0.0, a).tolist(), np.append(1 - b, 1.0).tolist(), strict=True)
         return of_tests([*corners, (1.0, 1.0)])
-
-    def with_value(self, value: float) -> None:
-        """None."""
 
     def implied(self, delta: float) -> tuple[float, float]:
         """At ``delta``, or at the least δ that the table speaks of.
@@ -248,26 +244,6 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _increasing(
-    claim: DeltaCurve | TradeOff,
-    option: str,
-    second: str,
-    allowed: Callable[[float, float], bool],
-) -> None:
-    pairs, how = claim.pairs, f"write pairs, e.g. '{claim.EXAMPLE}'"
-    if not pairs:
-        raise UsageError(f"{option}: has no rows, so nothing is claimed; {how}")
-    for a, b in pairs:
-        if not allowed(a, b):
-            raise UsageError(f"{option}={a},{b}: out of range; {how}")
-    for (a, b), (c, d) in pairwise(pairs):
-        if d > b:
-            raise UsageError(
-                f"{option}: {second} grows from {b:.6g} at {a:.6g} to {d:.6g} at {c:.6g}; "
-                "it must not: check the order of the columns"
-            )
-
-
 def _counted(pairs: tuple[tuple[float, float], ...]) -> str:
     """Up to four pairs themselves, or the first and the last."""
     shown = [f"({a:.6g}, {b:.6g})" for a, b in pairs]
@@ -276,10 +252,24 @@ def _counted(pairs: tuple[tuple[float, float], ...]) -> str:
     return f"{len(pairs):,} pairs from {shown[0]} to {shown[-1]}"
 
 
-def _inline(pairs: tuple[tuple[float, float], ...]) -> str:
-    return ";".join(f"{number_text(a)},{number_text(b)}" for a, b in pairs)
-
-
 def _up(error: float) -> str:
     """An upper bound of a probability, rounded up."""
     return f"{min(1.0, math.ceil(error * 1e4) / 1e4):g}"
+
+
+def number_text(value: float) -> str:
+    """A number as an option of the command line."""
+    return repr(float(value)).removesuffix(".0")
+
+
+def composed_pair(epsilon: float, delta: float, *, calls: int) -> DeltaCurve:
+    """What ``calls`` (ε, δ)-DP calls keep together: the curve of the optimal composition."""
+    if epsilon == 0:
+        return DeltaCurve(((0.0, -math.expm1(calls * math.log1p(-delta))),))
+    losses = [Loss(epsilon, delta)] * calls
+    corners = [0.0, *(i * epsilon for i in range(2 - calls % 2, calls, 2)), calls * epsilon]
+    pairs = [(at, optimal_delta(at, losses=losses) * (1 + 1e-9)) for at in corners]
+    if delta == 0:
+        pairs[-1] = (calls * epsilon, 0.0)  # but for rounding
+    kept = tuple((at, least) for at, least in pairs if at <= LARGEST_EPSILON and least < 1)
+    return DeltaCurve(kept)

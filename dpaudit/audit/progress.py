@@ -1,7 +1,4 @@
-"""A progress bar below the cell of a notebook, removed when the audit is over.
-
-It needs IPython's own ``display`` and nothing else: no ipywidgets, no script.
-"""
+"""How far an audit is: how long it may draw, and a bar in a notebook."""
 
 from __future__ import annotations
 
@@ -10,18 +7,24 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from dpaudit.audit.options import Progress
+from dpaudit.errors import SamplerTimeoutError
 
-__all__ = ["notebook_bar"]
+__all__ = ["TimeLimit", "notebook_bar"]
 
 _SECONDS = 0.1  # between two updates
 
 
 @contextmanager
 def notebook_bar(given: Progress | None, *, unit: str) -> Iterator[Progress | None]:
-    """``given``, or in a Jupyter kernel a bar that counts ``unit``; None elsewhere."""
+    """``given``, or in a Jupyter kernel a bar that counts ``unit``; None elsewhere.
+
+    The bar is below the cell and goes when the audit is over. It needs IPython's own ``display``
+    and nothing else: no ipywidgets, no script.
+    """
     if given is not None or not _in_kernel():
         yield given
         return
@@ -49,3 +52,27 @@ def _in_kernel() -> bool:
     """Whether this is a Jupyter kernel; IPython is not imported to see it."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return getattr(shell, "kernel", None) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimit:
+    """``seconds`` from ``started``, which is on ``time.monotonic``'s clock."""
+
+    seconds: float
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def ends(self) -> float:
+        """When it is over, on the same clock."""
+        return self.started + self.seconds
+
+    def left(self, name: str) -> float:
+        """The seconds left for what is called ``name``.
+
+        Raises:
+            SamplerTimeoutError: none.
+        """
+        left = self.ends - time.monotonic()
+        if left <= 0:
+            raise SamplerTimeoutError(f"{name}: the time limit of {self.seconds:g} s was reached")
+        return left
