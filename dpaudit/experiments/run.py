@@ -88,11 +88,16 @@ def run_with(spec: Spec, options: RunOptions) -> Path:
     where, cells = options.where, tuple(enumerate(spec.cells()))
     if isinstance(where, str):
         where = place(where, jobs=options.jobs, device=spec.device)
-    open_store = Store.resume if options.resume else Store.create
     described = to_dict(dataclasses.asdict(spec))
     with (
         where,
-        open_store(options.out, spec=described, command=options.command, cells=len(cells)) as store,
+        Store.open(
+            options.out,
+            spec=described,
+            command=options.command,
+            cells=len(cells),
+            resume=options.resume,
+        ) as store,
     ):
         done = store.finished()
         if options.on_open is not None:
