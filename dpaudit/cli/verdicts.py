@@ -101,7 +101,7 @@ def printed(report: Report) -> dict[str, Any]:
 
 def show(report: Report, *, output: str, out: Path | None) -> None:
     """Print the report, and where its page is."""
-    from dpaudit.render import render_terminal
+    from dpaudit.render.terminal import render_terminal
 
     if output == "json":
         write_json_line(printed(report))
@@ -124,7 +124,7 @@ def exit_with_verdict(report: Report, to: Output, *, notes: Sequence[str] = ()) 
     """Print the report, whose last part is the verdict; then exit with its code."""
     from rich.console import Group
 
-    from dpaudit.render import render_terminal
+    from dpaudit.render.terminal import render_terminal
 
     if to.output == "json":
         write_json_line(printed(report))

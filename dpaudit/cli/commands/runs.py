@@ -140,7 +140,7 @@ def _show_each(found: Sequence[Any], show_one: Any, what: str, output: str) -> N
 def _show_whole(store: Store, output: str) -> None:
     from dpaudit.experiments.store import invocations
     from dpaudit.experiments.stored import look_at, result_of
-    from dpaudit.render import render_terminal
+    from dpaudit.render.terminal import render_terminal
 
     folder = store.folder
     run, failures, whole = look_at(folder), store.failures(), output == "json"
