@@ -13,7 +13,7 @@ from command_line import here
 from hostile.fuzzing import ODD, fuzz, mutated, refuses_or_reads, with_odd_fields
 from support.slow import partly
 
-import dpaudit.experiments.attack_cell  # noqa: F401 torch, before memory is limited
+import dpaudit.experiments.arm_measures  # noqa: F401 torch, before memory is limited
 from dpaudit.codec import to_dict
 from dpaudit.errors import StoreError
 from dpaudit.experiments.spec_file import load_spec
