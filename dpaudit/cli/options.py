@@ -189,11 +189,11 @@ def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def _shown(group: type) -> list[OptionField]:
     """The fields that are on the command line."""
-    return [f for f in fields_of(group) if f.option.help or _is_of_typer(f)]
-
-
-def _is_of_typer(field: OptionField) -> bool:
-    return any(isinstance(part, OptionInfo) for part in typing.get_args(field.hint))
+    return [
+        f
+        for f in fields_of(group)
+        if f.option.help or any(isinstance(part, OptionInfo) for part in typing.get_args(f.hint))
+    ]
 
 
 def _for_typer(field: OptionField) -> tuple[str, Any, Any]:

@@ -136,7 +136,9 @@ class _Keeper:
     def take(self, position: int, outcome: Outcome) -> None:
         """Keep an outcome, now or together with the next."""
         self._waiting.append((position, outcome))
-        self._doubtful = self._doubtful and _is_usage_error(outcome)
+        self._doubtful = (
+            self._doubtful and isinstance(outcome, CellFailure) and not outcome.traceback
+        )
         if self._doubtful:
             if len(self._waiting) == min(_USAGE_ERRORS, len(self._cells)):
                 first, self._waiting = self._waiting[0][1], []
@@ -167,10 +169,6 @@ class _Keeper:
     ) -> None:
         if not isinstance(value, StoreError):
             self.flush()
-
-
-def _is_usage_error(outcome: Outcome) -> bool:
-    return isinstance(outcome, CellFailure) and not outcome.traceback
 
 
 def _raised(outcome: Outcome) -> UsageError:
