@@ -14,11 +14,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from dpaudit.provenance import hardware
+
 HERE = Path(__file__).parent
-MACHINE = (
-    f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, "
-    f"load {os.getloadavg()[0]:.1f}, Python {platform.python_version()}"
-)
+MACHINE = f"{hardware()}, load {os.getloadavg()[0]:.1f}, Python {platform.python_version()}"
 
 
 def options(about: str | None, **defaults: Any) -> argparse.Namespace:

@@ -54,7 +54,7 @@ def fill(folder: Path, *, cells: int) -> tuple[float, float]:
         "sigma": 1.0, "dim": 64,
     }  # fmt: skip
     wall = cpu = 0.0
-    with Store.create(folder, spec=to_dict({**vars(spec)}), command="bench", cells=cells) as store:
+    with Store.open(folder, spec=to_dict({**vars(spec)}), command="bench", cells=cells) as store:
         for start in range(0, cells, BATCH):
             some = [
                 CellResult(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from dpaudit import wording
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.epsilon.run import audit_subject as audit_mechanism_subject
@@ -177,7 +178,8 @@ class OptimizerResult(Described):
                 if name in named and not isinstance(part, ClippingResult)
             )
             return f"Inconclusive: {reasons}; this says nothing about {self.optimizer} either way."
-        return f"Finding: a step of {self.optimizer} is not as claimed: {_listed(named)}."
+        names = wording.listed(named, word="and")
+        return f"Finding: a step of {self.optimizer} is not as claimed: {names}."
 
     @property
     def _parts(self) -> dict[str, AuditResult | ClippingResult | MechanismResult]:
@@ -583,7 +585,3 @@ def _said(part: AuditResult | ClippingResult | MechanismResult) -> str:
     if isinstance(part, AuditResult) and found is not None:
         return f"{words} By {found.name}: {found.effect}."
     return f"{words}." if cut else words
-
-
-def _listed(names: list[str]) -> str:
-    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))

@@ -87,13 +87,16 @@ def fields_of(cls: Any) -> tuple[OptionField, ...]:
 @functools.cache
 def _fields_of(cls: type) -> tuple[OptionField, ...]:
     hints = typing.get_type_hints(cls, include_extras=True)
-    return tuple(_field(f, hints[f.name]) for f in dataclasses.fields(cls))
-
-
-def _field(field: dataclasses.Field[Any], hint: Any) -> OptionField:
-    default = None if field.default is dataclasses.MISSING else field.default
-    required = dataclasses.MISSING is field.default is field.default_factory
-    return field_of(field.name, hint, default=default, required=required)
+    missing = dataclasses.MISSING
+    return tuple(
+        field_of(
+            f.name,
+            hints[f.name],
+            default=None if f.default is missing else f.default,
+            required=missing is f.default is f.default_factory,
+        )
+        for f in dataclasses.fields(cls)
+    )
 
 
 def field_of(name: str, hint: Any, *, default: Any, required: bool) -> OptionField:

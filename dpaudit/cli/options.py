@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import os
 import types
 import typing
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ import typer
 from typer.models import OptionInfo
 
 from dpaudit.cli import completion
+from dpaudit.errors import UsageError
 from dpaudit.options import Argument, Option, OptionField, field_of, fields_of, from_keywords
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ __all__ = [
     "Sandbox",
     "SeedOption",
     "VerboseOption",
+    "use_data_root",
     "with_shared_options",
 ]
 
@@ -128,15 +131,19 @@ class Output:
     verbose: VerboseOption = False
 
 
-def optional_count(given: str | None, *, name: str, what: str, example: str) -> int | None:
-    """A count as users write it (see :func:`~dpaudit.options.count_of`), if one was given.
+def use_data_root(folder: Path | None) -> None:
+    """Make this process and its children look for data in ``folder``; None changes nothing.
 
     Raises:
-        UsageError: it is not one.
+        UsageError: it is not a folder.
     """
-    from dpaudit.options import count_of
-
-    return None if given is None else count_of(given, what=what, example=example, name=name)
+    if folder is None:
+        return
+    if not folder.is_dir():
+        raise UsageError(
+            f"data-root={folder}: must be a folder with the data; leave it out to download"
+        )
+    os.environ["DPAUDIT_DATA"] = str(folder.resolve())
 
 
 def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -182,11 +189,11 @@ def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def _shown(group: type) -> list[OptionField]:
     """The fields that are on the command line."""
-    return [f for f in fields_of(group) if f.option.help or _is_of_typer(f)]
-
-
-def _is_of_typer(field: OptionField) -> bool:
-    return any(isinstance(part, OptionInfo) for part in typing.get_args(field.hint))
+    return [
+        f
+        for f in fields_of(group)
+        if f.option.help or any(isinstance(part, OptionInfo) for part in typing.get_args(f.hint))
+    ]
 
 
 def _for_typer(field: OptionField) -> tuple[str, Any, Any]:

@@ -13,6 +13,9 @@ from typer.core import TyperGroup
 from dpaudit import registry
 from dpaudit.cli.help import App
 from dpaudit.cli.options import Output, with_shared_options
+from dpaudit.cli.out_folder import prepared
+from dpaudit.cli.verdicts import finish
+from dpaudit.report import describe
 
 __all__ = ["AllCommands", "Ended", "group_of", "with_report"]
 
@@ -80,13 +83,8 @@ def with_report(judge: Callable[..., Any]) -> Callable[..., None]:
 
     @functools.wraps(judge)
     def command(*, to: Output, **given: Any) -> NoReturn:
-        from dpaudit.cli.formats import formats_of, without_earlier
-        from dpaudit.cli.verdicts import finish
-        from dpaudit.report import describe
-
-        formats = without_earlier(formats_of(to.also, out=to.out), to.out)
-        report = describe(judge(**given))
-        finish(report, out=to.out, also=formats, output=to.output, verbose=to.verbose)
+        formats = prepared(to)
+        finish(describe(judge(**given)), to, also=formats)
 
     own = inspect.signature(judge, eval_str=True)
     to = inspect.Parameter("to", inspect.Parameter.KEYWORD_ONLY, annotation=Output)

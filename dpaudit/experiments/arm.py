@@ -18,10 +18,7 @@ from dpaudit.randomness import KeyedStream
 from dpaudit.types import PluginOrigin, Reference
 from dpaudit.vectors.lattice import lattice_step
 
-__all__ = ["Arm", "build_arm", "plugin_options"]
-
-_TOLD = ("law", "code", "nonce_bits", "scale")
-"""What the owner of noise that carries its own seed knows of it besides the key."""
+__all__ = ["Arm", "build_arm"]
 
 
 @dataclass(frozen=True)
@@ -65,16 +62,16 @@ class Arm:
     def attack(self, table: Mapping[str, Any]) -> Attack:
         """An attack from its table, with what its owner knows, if it takes it.
 
-        That is the key, σ, d, the law and code of noise that carries its own seed, and how much
-        independent noise the mitigation adds (``blur``, the lattice's rounding included).
+        That is the key, σ, d, the options that the source's class names in ``owner_knows``, and how
+        much independent noise the mitigation adds (``blur``, the lattice's rounding included).
         """
         source = self.settings["source"]
         blur = math.hypot(self.mixed()[1], lattice_step(self.sigma) / math.sqrt(12))
         known = {"sigma": self.sigma, "key": self.key, "dim": self.host.dim, "blur": blur}
-        seeded = source["name"] == "seed-in-noise"
-        told = {name: source[name] for name in _TOLD if seeded and name in source}
-        made: Attack = _create("attacks", table, **known, **told)
-        return made
+        names = getattr(registry.load("sources", source["name"]), "owner_knows", ())
+        own = {name: source[name] for name in names if name in source}
+        attack: Attack = _create("attacks", table, **known, **own)
+        return attack
 
     def keyless(self, table: Mapping[str, Any]) -> bool:
         """Whether an attack takes no key although the experiment has one."""

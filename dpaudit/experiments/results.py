@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
@@ -9,6 +10,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 from msgspec import Struct
 
+from dpaudit import wording
 from dpaudit.report import Described
 from dpaudit.types import (
     Amount,
@@ -61,6 +63,9 @@ class AttackResult(Described):
         return brief(self, self.attack, right, f"chance {self.chance:.3g}")
 
 
+_OF_A_KEY = {"beta", "gamma", "key"}
+"""Settings of an arm that exist only where the attacker holds a key."""
+
 Format = Literal["setting", "number", "proportion", "epsilon", "seconds", "ratio", "flag", "text"]
 
 
@@ -91,6 +96,31 @@ class ArmAttack:
     details: Mapping[str, Any] = field(default_factory=dict)
     keyless: bool = field(default=False, metadata={"document": "if any"})
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The ends of the interval; 0 and 1 if undefined (NaN is never above or below)."""
+        return max(0.0, self.interval.low), min(1.0, self.interval.high)
+
+    @property
+    def rate(self) -> str:
+        """The success in percent, with its interval."""
+        return wording.proportion(self.success, self.interval.low, self.interval.high)
+
+    @property
+    def guessing(self) -> float:
+        """The success of guessing; a half if the attack does not state it."""
+        return 0.5 if math.isnan(self.chance) else self.chance
+
+    @property
+    def beats_chance(self) -> bool:
+        """Whether the whole interval lies above chance."""
+        return self.ends[0] > self.guessing
+
+    @property
+    def epsilon_shown(self) -> float:
+        """The lower bound for ε; 0 if it shows none."""
+        return max(0.0, self.epsilon_lower_bound)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
@@ -106,6 +136,64 @@ class Arm:
     epsilon_key_holder: EpsilonBounds
     l2_error: Amount | None = None
     l2_expected: Amount | None = None
+
+    @property
+    def group(self) -> str:
+        """Source and mitigation in words."""
+        return self.source if self.mitigation == "none" else f"{self.source} + {self.mitigation}"
+
+    @property
+    def attacked(self) -> list[ArmAttack]:
+        """The attacks that have a success rate, in their order."""
+        return [a for a in self.attacks if math.isfinite(a.success)]
+
+    @property
+    def best(self) -> ArmAttack | None:
+        """The attack whose interval has the highest lower end; None without attacks."""
+        return max(self.attacked, key=lambda a: (a.ends[0], a.success), default=None)
+
+    @property
+    def strongest(self) -> ArmAttack:
+        """The most successful attack, of those that show more than is claimed if any does."""
+        return max(self.attacked, key=lambda a: (self.exceeded(a), a.ends[0], a.success))
+
+    @property
+    def epsilon_shown(self) -> float:
+        """The largest lower bound for ε that an attack shows; 0 if none does."""
+        return max((a.epsilon_shown for a in self.attacked), default=0.0)
+
+    @property
+    def exceeds_claim(self) -> bool:
+        """Whether an attack shows more than the claimed ε."""
+        return any(map(self.exceeded, self.attacked))
+
+    def exceeded(self, attack: ArmAttack) -> bool:
+        """Whether an attack shows more than the claimed ε.
+
+        To beat chance is not enough: a claim of ε allows that. An arm without a claimed ε allows
+        nothing.
+        """
+        claimed = self.epsilon_claimed
+        return attack.epsilon_shown > (0.0 if math.isnan(claimed) else claimed)
+
+    @property
+    def success_allowed(self) -> float | None:
+        """How often any attack may name the right one of two neighbours under the claimed (ε, δ).
+
+        (e^ε + δ)/(e^ε + 1), where both are equally likely (Kairouz, Oh and Viswanath 2015); None
+        without a claim, or if guessing is not right half of the time.
+        """
+        delta = wording.number(self.settings.get("delta", 0.0))
+        if delta is None or math.isnan(self.epsilon_claimed):
+            return None
+        if any(a.guessing != 0.5 for a in self.attacked):
+            return None
+        odds = math.exp(-max(0.0, self.epsilon_claimed))
+        return min(1.0, (1 + min(1.0, max(0.0, delta)) * odds) / (1 + odds))
+
+    def has_key(self, attack: ArmAttack) -> bool:
+        """Whether an attack used a key."""
+        return bool(_OF_A_KEY & self.settings.keys()) and not attack.keyless
 
 
 class Column(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

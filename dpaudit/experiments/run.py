@@ -88,11 +88,16 @@ def run_with(spec: Spec, options: RunOptions) -> Path:
     where, cells = options.where, tuple(enumerate(spec.cells()))
     if isinstance(where, str):
         where = place(where, jobs=options.jobs, device=spec.device)
-    open_store = Store.resume if options.resume else Store.create
     described = to_dict(dataclasses.asdict(spec))
     with (
         where,
-        open_store(options.out, spec=described, command=options.command, cells=len(cells)) as store,
+        Store.open(
+            options.out,
+            spec=described,
+            command=options.command,
+            cells=len(cells),
+            resume=options.resume,
+        ) as store,
     ):
         done = store.finished()
         if options.on_open is not None:
@@ -131,7 +136,9 @@ class _Keeper:
     def take(self, position: int, outcome: Outcome) -> None:
         """Keep an outcome, now or together with the next."""
         self._waiting.append((position, outcome))
-        self._doubtful = self._doubtful and _is_usage_error(outcome)
+        self._doubtful = (
+            self._doubtful and isinstance(outcome, CellFailure) and not outcome.traceback
+        )
         if self._doubtful:
             if len(self._waiting) == min(_USAGE_ERRORS, len(self._cells)):
                 first, self._waiting = self._waiting[0][1], []
@@ -162,10 +169,6 @@ class _Keeper:
     ) -> None:
         if not isinstance(value, StoreError):
             self.flush()
-
-
-def _is_usage_error(outcome: Outcome) -> bool:
-    return isinstance(outcome, CellFailure) and not outcome.traceback
 
 
 def _raised(outcome: Outcome) -> UsageError:

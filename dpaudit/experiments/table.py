@@ -10,7 +10,7 @@ from typing import Any
 from dpaudit.codec import convert_value
 from dpaudit.experiments.cell import plugin_options
 from dpaudit.experiments.measure import gathered, summary
-from dpaudit.experiments.published import LEVEL, agrees, published_value
+from dpaudit.experiments.published import LEVEL, beside_published
 from dpaudit.experiments.results import (
     Arm,
     ArmAttack,
@@ -100,12 +100,7 @@ def _row(result: CellResult) -> dict[str, Any]:
 def _beside_published(published: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
     if not published:
         return dict(row)
-    theirs, ours = published_value(published, row), row[published["ours"]]
-    fits = (
-        None
-        if theirs is None or ours is None
-        else agrees(published, ours, theirs, trials=row["trials"])
-    )
+    theirs, fits = beside_published(published, row)
     return {**row, "published": theirs, "agrees": fits}
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dpaudit.render.documents import FORMATS, read_report, report_json, write_report, written
 from dpaudit.render.notebook import notebook_card, plain_text
 from dpaudit.render.parts import headline
-from dpaudit.render.terminal import render_terminal
 
 __all__ = [
     "FORMATS",
@@ -17,7 +16,6 @@ __all__ = [
     "notebook_card",
     "plain_text",
     "read_report",
-    "render_terminal",
     "report_json",
     "write_report",
     "written",

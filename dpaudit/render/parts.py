@@ -104,7 +104,7 @@ def badge(report: Report, *, where: str) -> Badge:
     return Badge(report.verdict, sign, said, rest, ": " if starts else ". ")
 
 
-_FIRST = ("dpaudit", "python")
+_FIRST = {"dpaudit": "dpaudit", "python": "Python"}
 
 
 def made_facts(provenance: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -124,14 +124,10 @@ def made_facts(provenance: Mapping[str, Any]) -> list[tuple[str, str]]:
     facts = [
         ("Date", date),
         ("Run by", str(provenance.get("by") or nobody)),
-        ("Made with", ", ".join(_version(n, versions) for n in _FIRST if versions.get(n))),
+        ("Made with", ", ".join(f"{_FIRST[n]} {versions[n]}" for n in _FIRST if versions.get(n))),
         ("Libraries", ", ".join(others)),
     ]
     return [(name, value) for name, value in facts if value]
-
-
-def _version(name: str, versions: Mapping[str, Any]) -> str:
-    return f"{'Python' if name == 'python' else name} {versions[name]}"
 
 
 def finding_text(check: Check) -> str:

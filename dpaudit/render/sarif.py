@@ -79,8 +79,9 @@ def _log(report: Report) -> Json:
     rules = _rules(report)
     places = {rule["id"]: i for i, rule in enumerate(rules)}
     shown = [check for check in report.checks if check.outcome in _LEVELS]
+    version = {"version": report.version} if report.version else {}
     run = {
-        "tool": {"driver": _driver(report) | {"rules": rules}},
+        "tool": {"driver": {"name": "dpaudit", **version, "rules": rules}},
         "automationDetails": {"id": f"dpaudit/{report.kind}/{_slug(report.subject)}/"},
         "columnKind": "unicodeCodePoints",
         "invocations": [_invocation(report)],
@@ -89,10 +90,6 @@ def _log(report: Report) -> Json:
         | ({"resultsLeftOut": left} if (left := len(shown) - _MOST_RESULTS) > 0 else {}),
     }
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
-
-
-def _driver(report: Report) -> Json:
-    return {"name": "dpaudit"} | ({"version": report.version} if report.version else {})
 
 
 def _rules(report: Report) -> list[Json]:
@@ -162,6 +159,7 @@ def _result(report: Report, check: Check, places: Mapping[str, int]) -> Json:
     cause = f"Likely cause: {check.cause}." if check.cause else ""
     lines = [said, cause, f"To see it again: {check.reproduce}" if check.reproduce else ""]
     markdown = [prose(said), prose(cause), code_block(check.reproduce) if check.reproduce else ""]
+    bounds = {n: report.facts[n] for n in ("epsilon", "delta", "mu") if n in report.facts}
     return {
         "ruleId": rule,
         "ruleIndex": places[rule],
@@ -176,7 +174,7 @@ def _result(report: Report, check: Check, places: Mapping[str, int]) -> Json:
             "effect": check.effect,
             "reproduce": check.reproduce,
             **_numbers(check),
-            **({"epsilonBounds": _bounds(report)} if "epsilon" in report.facts else {}),
+            **({"epsilonBounds": bounds} if "epsilon" in bounds else {}),
         },
     }
 
@@ -230,10 +228,6 @@ def _about(report: Report) -> Json:
         **{_camel(name): value for name, value in report.facts.items()},
     }
     return {name: value for name, value in about.items() if value not in ("", None)}
-
-
-def _bounds(report: Report) -> Json:
-    return {name: report.facts[name] for name in ("epsilon", "delta", "mu") if name in report.facts}
 
 
 def _message(text: str, *, markdown: str = "") -> Json:

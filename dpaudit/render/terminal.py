@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
+from rich import box
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.table import Table as RichTable
+from rich.text import Text as RichText
 
 from dpaudit import wording
 from dpaudit.render.parts import blind_spots_table, cut_rows, headline, safe
 from dpaudit.report import Check, Column, Facts, Items, Report, Table, Text
 from dpaudit.results.text import one_line
 from dpaudit.types import BlindSpot
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-    from rich.table import Table as RichTable
-    from rich.text import Text as RichText
 
 __all__ = ["FLAGGED", "PASS_LINES", "make_table", "render_terminal"]
 
@@ -43,12 +41,11 @@ def render_terminal(report: Report, *, verbose: bool = False, width: int = 140) 
     what it cannot exclude in what :data:`PASS_LINES` leave. Columns that do not fit ``width`` are
     stacked, then left out and named.
     """
-    from rich.console import Group
-    from rich.text import Text as RichText
-
     report = safe(report)
     shown = list(_blocks(report, verbose=verbose, width=width))
-    below: list[RenderableType] = [*_lines(report.advice)]
+    below: list[RenderableType] = [
+        text for advice in report.advice for text in (RichText(advice), RichText())
+    ]
     below += _again(report, most=len(report.checks) if verbose else 1)
     if not verbose and (counted := _counted(report.checks)):
         below.append(RichText(counted))
@@ -65,8 +62,6 @@ def render_terminal(report: Report, *, verbose: bool = False, width: int = 140) 
 
 
 def _blocks(report: Report, *, verbose: bool, width: int) -> Iterator[RenderableType]:
-    from rich.text import Text as RichText
-
     for section in report.sections:
         for block in section.blocks:
             if isinstance(block, Table) and block.terminal and block.rows:
@@ -81,8 +76,6 @@ def _blocks(report: Report, *, verbose: bool, width: int) -> Iterator[Renderable
 
 
 def _table(table: Table, *, verbose: bool, width: int) -> Iterator[RenderableType]:
-    from rich.text import Text as RichText
-
     rows, title = list(range(table.rows)), table.terminal
     if table.checks and not verbose:
         rows = [i for i in rows if i < len(table.marked) and table.marked[i]]
@@ -132,7 +125,6 @@ class _Spots:
         yield from shown
 
     def _shown(self, kept: int, headers: set[str]) -> list[RenderableType]:
-        from rich.text import Text as RichText
 
         table = blind_spots_table(self._spots[:kept])
         columns = [c for c in table if c.header in headers and any(c.cells)]
@@ -165,24 +157,13 @@ def _counted(checks: Sequence[Check]) -> str:
 
 
 def _remarks(checks: Iterable[Check]) -> Iterator[RichText]:
-    from rich.text import Text as RichText
-
     for check in checks:
         if check.facts.get("advisory") and check.p is not None and check.p <= _REMARKABLE:
             yield RichText(f"Advice, no finding: {check.name}: {check.effect}")
 
 
-def _lines(texts: Iterable[str]) -> Iterator[RichText]:
-    from rich.text import Text as RichText
-
-    for text in texts:
-        yield from (RichText(text), RichText())
-
-
 def _again(report: Report, *, most: int) -> Iterator[RichText]:
     """The commands that show the first findings again, and the one that explains the first."""
-    from rich.text import Text as RichText
-
     commands = report.reproducers
     if commands:
         more = len(commands) - most
@@ -198,28 +179,19 @@ def _again(report: Report, *, most: int) -> Iterator[RichText]:
 
 def _command(line: str) -> RichText:
     """One line, however long, so that it can be copied."""
-    from rich.text import Text as RichText
-
     line = one_line(line, limit=_LONGEST)
     return RichText(line, style="bold", no_wrap=True, overflow="ignore")
 
 
-def make_table(
-    columns: Sequence[Column], *, title: str, caption: str = "", marked: Sequence[bool] = ()
-) -> RichTable:
+def make_table(columns: Sequence[Column], *, title: str, marked: Sequence[bool] = ()) -> RichTable:
     """A table; ``marked`` rows stand out."""
-    from rich import box
-    from rich.table import Table as RichTable
-    from rich.text import Text as RichText
-
     table = RichTable(
         title=RichText(title, style="bold"),
-        caption=RichText(caption) if caption else None,
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         pad_edge=False,
     )
-    table.title_justify = table.caption_justify = "left"
+    table.title_justify = "left"
     for column in columns:
         lines = [line for cell in column.cells for line in cell.splitlines()]
         widest = max(map(len, lines), default=1) if column.numeric else 1

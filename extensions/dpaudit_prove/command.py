@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from dpaudit.cli.formats import writing
 from dpaudit.cli.options import FormatOption, Output, VerboseOption, with_shared_options
+from dpaudit.cli.out_folder import prepared, writing
 from dpaudit.cli.output import emit, note, write_json_line
-from dpaudit.cli.verdicts import finish, prepared, with_command
+from dpaudit.cli.verdicts import finish, with_command
 from dpaudit.errors import UsageError
 from dpaudit.options import Argument, Option, command_of
 from dpaudit.report import describe
@@ -259,9 +259,7 @@ def _show_proof(program: str, question: Question, *, to: Output) -> NoReturn:
         digest = _write_certificate(proof, program, options, out)
         result = dataclasses.replace(result, certificate=digest)
         notes.append(f"certificate: {out / CERTIFICATE}")
-    finish(
-        describe(result), out=out, also=formats, output=to.output, verbose=to.verbose, notes=notes
-    )
+    finish(describe(result), to, also=formats, notes=notes)
 
 
 def _show_determinism(program: str, question: Question, *, to: Output) -> NoReturn:
@@ -283,7 +281,7 @@ def _show_determinism(program: str, question: Question, *, to: Output) -> NoRetu
     result = determinism(Path(place), symbol, timeout=limit)
     known = identified(result.provenance, by="", files=files)
     result = with_command(command, dataclasses.replace(result, provenance=known))
-    finish(describe(result), out=to.out, also=formats, output=to.output, verbose=to.verbose)
+    finish(describe(result), to, also=formats)
 
 
 class _Progress:

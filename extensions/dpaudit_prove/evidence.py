@@ -36,12 +36,11 @@ from typing import Any
 
 from scipy.stats import chi2
 
+from dpaudit.provenance import hardware
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests" / "data" / "prove"
-MACHINE = (
-    f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, "
-    f"Python {platform.python_version()}"
-)
+MACHINE = f"{hardware()}, Python {platform.python_version()}"
 SCALES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20)
 RELEASES = 10**6
 VALUES = 10**6

@@ -16,7 +16,7 @@ from dpaudit.audit.claims import PrivacyClaim
 from dpaudit.audit.epsilon.one_run import one_run
 from dpaudit.audit.result import AuditResult
 from dpaudit.errors import SpecError
-from dpaudit.experiments.audit_cell import audit_behind
+from dpaudit.experiments.arm_measures import audit_behind
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid, Table
 from dpaudit.experiments.measure import Measure

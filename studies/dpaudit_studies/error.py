@@ -10,8 +10,8 @@ import numpy as np
 from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.measure import Measure
-from dpaudit.experiments.published import beside_printed
 from dpaudit.noise.gaussian import Gaussian
+from dpaudit_studies.printed import beside_printed
 
 __all__ = ["MEASURE", "measure"]
 

@@ -17,13 +17,13 @@ from dpaudit.accounting import gaussian_sigma_paper
 from dpaudit.errors import SpecError
 from dpaudit.experiments.grid import Grid
 from dpaudit.experiments.measure import Measure
-from dpaudit.experiments.published import beside_printed
 from dpaudit.experiments.threads import LARGE, threads, threads_for
 from dpaudit.experiments.trials import interval
 from dpaudit.hosts.gradients.query import GradientQuery
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KEY_BYTES, KeyedStream
+from dpaudit_studies.printed import beside_printed
 
 if TYPE_CHECKING:
     from dpaudit.experiments.cell import Cell

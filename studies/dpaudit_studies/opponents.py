@@ -12,7 +12,8 @@ import torch
 from dpaudit import registry
 from dpaudit.accounting import smoothed_pancake
 from dpaudit.errors import SpecError
-from dpaudit.experiments.arm import Arm, plugin_options
+from dpaudit.experiments.arm import Arm
+from dpaudit.experiments.cell import plugin_options
 from dpaudit.experiments.trials import Batch
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake

@@ -10,7 +10,7 @@ import torch
 from msgspec import convert
 
 from dpaudit.errors import SpecError, UnknownNameError, UsageError
-from dpaudit.experiments import audit_cell as audit
+from dpaudit.experiments import arm_measures as audit
 from dpaudit.experiments.cell import Cell
 from dpaudit.noise.key import PancakeKey
 from dpaudit.randomness import KeyedStream

@@ -10,7 +10,7 @@ from dpaudit.errors import SpecError, UsageError
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import read_grid
 from dpaudit.experiments.measure import gathered, summary
-from dpaudit.experiments.published import beside_printed, published_value
+from dpaudit.experiments.published import published_value
 from dpaudit.experiments.run import run_cell
 from dpaudit.experiments.spec_file import load_spec
 from dpaudit.experiments.threads import threads, threads_for
@@ -19,6 +19,7 @@ from dpaudit.randomness import KeyedStream
 from dpaudit.training.data import load_images
 from dpaudit.training.models import make_model
 from dpaudit_studies.gradient_attack import HOST, Noise, NoiseGrid, published_name
+from dpaudit_studies.printed import beside_printed
 
 GRID = {"model": "mlp", "data": "synthetic", "batch": 24, "clip": [4], "gamma": ["2sqrtd"]}
 GRID |= {"epsilon": [0.5], "beta": [1e-5]}

@@ -17,8 +17,8 @@ from support import reports
 from dpaudit import registry
 from dpaudit.audit.epsilon.question import parse_neighbours
 from dpaudit.claims import FAMILIES, Claim
-from dpaudit.cli.formats import rewrite_report
-from dpaudit.cli.running import _check_columns
+from dpaudit.cli.commands.run import check_columns
+from dpaudit.cli.out_folder import rewrite_report
 from dpaudit.errors import UsageError
 from dpaudit.experiments.spec_file import load_spec, spec_names
 from dpaudit.noise.key import PancakeKey, parse_gamma
@@ -185,7 +185,7 @@ def spec_door(path):
     """What ``dpaudit run`` does before it runs anything."""
     spec = load_spec(str(path))
     spec.check()
-    _check_columns(spec)
+    check_columns(spec)
 
 
 def changed(*pairs, text=GOOD):

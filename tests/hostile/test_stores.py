@@ -13,7 +13,7 @@ from command_line import here
 from hostile.fuzzing import ODD, fuzz, mutated, refuses_or_reads, with_odd_fields
 from support.slow import partly
 
-import dpaudit.experiments.attack_cell  # noqa: F401 torch, before memory is limited
+import dpaudit.experiments.arm_measures  # noqa: F401 torch, before memory is limited
 from dpaudit.codec import to_dict
 from dpaudit.errors import StoreError
 from dpaudit.experiments.spec_file import load_spec
@@ -75,7 +75,7 @@ def spec(tmp_path_factory):
 
 def made(folder, spec):
     """A run with two results and a failure."""
-    with Store.create(
+    with Store.open(
         folder, spec=to_dict(vars(spec)), command="dpaudit run s.toml", cells=3
     ) as store:
         for i, cell in enumerate(spec.cells()):
@@ -182,7 +182,9 @@ def test_a_store_made_by_hand_is_refused_in_a_line_by_every_command(tmp_path, sp
     size = path.stat().st_size
     assert not refuses_or_reads(lambda: read_all(path.parent), size=size)
     refuses_or_reads(lambda: open_run(path.parent).columns(), size=size)
-    refuses_or_reads(lambda: Store.resume(path.parent, spec=to_dict(vars(spec))).close(), size=size)
+    refuses_or_reads(
+        lambda: Store.open(path.parent, spec=to_dict(vars(spec)), resume=True).close(), size=size
+    )
     listed = {}
     assert refuses_or_reads(
         lambda: listed.update({r.folder: r for r in overviews(tmp_path)}), size=2 * size
@@ -235,9 +237,9 @@ def test_something_else_than_a_plain_file_is_neither_read_nor_written(tmp_path, 
     before = victim.read_bytes() if victim.exists() else None
     with pytest.raises(StoreError, match=r"not a plain file|cannot be read|Too many levels"):
         read_all(path.parent)
-    for door in (Store.create, Store.resume):
+    for resume in (False, True):
         with pytest.raises(StoreError):
-            door(path.parent, spec=to_dict(vars(spec)))
+            Store.open(path.parent, spec=to_dict(vars(spec)), resume=resume)
     assert (victim.read_bytes() if victim.exists() else None) == before
     assert here("runs", "list", tmp_path).returncode == 0
 
@@ -258,7 +260,7 @@ def test_nothing_is_written_to_a_store_with_sql_of_somebody_elses(tmp_path, spec
     with contextlib.closing(sqlite3.connect(path)) as db:
         db.execute(addition)
     with pytest.raises(StoreError, match="is not as dpaudit made it"):
-        Store.resume(path.parent, spec=to_dict(vars(spec)))
+        Store.open(path.parent, spec=to_dict(vars(spec)), resume=True)
     with Store.read(path.parent) as store:
         assert len(invocations(store)) == 1
 
@@ -266,7 +268,7 @@ def test_nothing_is_written_to_a_store_with_sql_of_somebody_elses(tmp_path, spec
 def test_pages_that_are_used_twice_are_noticed_before_they_are_followed(tmp_path, spec):
     """Interior pages whose children are one page, in twenty levels, would hold 10^50 rows."""
     path = made(tmp_path / "run", spec)
-    with Store.resume(path.parent, spec=to_dict(vars(spec))) as store:
+    with Store.open(path.parent, spec=to_dict(vars(spec)), resume=True) as store:
         known = {
             "kind": "attack",
             "settings": {"x": "y" * 3000},

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 from dpaudit import registry
 from dpaudit.audit.options import AuditOptions
 from dpaudit.cli.options import Output, Sandbox, with_shared_options
+from dpaudit.cli.out_folder import prepared, write_result
 from dpaudit.cli.output import note
-from dpaudit.cli.verdicts import audited, exit_with_verdict, prepared, write_result
+from dpaudit.cli.verdicts import audited, exit_with_verdict
 from dpaudit.options import Argument, Option, command_of
 from dpaudit.report import describe
 
@@ -111,7 +112,7 @@ def audit(
             _save(found, out)
     if result.shortened:
         note(f"{result.shortened}; --time-limit gives it more")
-    exit_with_verdict(report, out=out, output=to.output, verbose=to.verbose)
+    exit_with_verdict(report, to)
 
 
 def _search(options: AuditOptions) -> str:

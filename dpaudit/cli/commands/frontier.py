@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from dpaudit.cli.options import FormatOption, with_shared_options
+from dpaudit.cli.out_folder import write_result
+from dpaudit.cli.verdicts import show
+from dpaudit.codec import convert_value, to_dict
+from dpaudit.errors import UsageError
 from dpaudit.options import Option, count_of
+from dpaudit.report import describe
+from dpaudit.results.files import write_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,9 +82,6 @@ def frontier(*, flags: FrontierFlags, output: FormatOption = "text") -> None:
     """
     from dpaudit.audit.power import frontier as reached
     from dpaudit.audit.power import read_table
-    from dpaudit.cli.verdicts import show, write_result
-    from dpaudit.errors import UsageError
-    from dpaudit.report import describe
 
     if not flags.seconds >= 0:
         raise UsageError(f"seconds={flags.seconds}: must be ≥ 0")
@@ -111,7 +114,6 @@ def _detected(
     """What one audit detects, as measurements, with the measured curves."""
     from dpaudit import registry
     from dpaudit.audit.power import measured_curves
-    from dpaudit.codec import to_dict
 
     dim, samples = flags.dim, flags.samples
     rows = [to_dict(p) for p in here]
@@ -150,7 +152,6 @@ def _detected(
 def _calibration(points: tuple[PowerPoint, ...], flags: FrontierFlags) -> MeasurementsResult:
     """The smoothing that covers what an audit may miss, with its ``proposal`` and ``caveats``."""
     from dpaudit.audit.power import propose_tau
-    from dpaudit.codec import to_dict
 
     dim, samples, eta = flags.dim, flags.samples, 1e-6 if flags.eta is None else flags.eta
     found = propose_tau(points, dim=dim, samples=samples, eta=eta)
@@ -197,7 +198,6 @@ def _measurements(
     **more: Any,
 ) -> MeasurementsResult:
     """A table of this command; ``columns`` are headings and formats by key."""
-    from dpaudit.codec import convert_value, to_dict
     from dpaudit.experiments.results import Column, measured_nothing
     from dpaudit.provenance import collect
 
@@ -216,7 +216,6 @@ def _measurements(
 def _measured(folder: Path) -> tuple[PowerPoint, ...]:
     """The map that a run of the experiment ``frontier`` measured."""
     from dpaudit.audit.power import COLUMNS, parse
-    from dpaudit.errors import UsageError
     from dpaudit.experiments import Store
 
     with Store.read(folder) as store:
@@ -242,9 +241,7 @@ def _write(points: tuple[PowerPoint, ...], path: Path) -> None:
     import io
 
     from dpaudit.audit.power import COLUMNS
-    from dpaudit.codec import to_dict
     from dpaudit.provenance import collect
-    from dpaudit.results.files import write_file
 
     file = io.StringIO()
     file.write(

@@ -11,6 +11,7 @@ import typer
 
 from dpaudit import registry
 from dpaudit.cli.options import FormatOption
+from dpaudit.cli.output import emit, note, write_json_line
 from dpaudit.registry import Kind
 from dpaudit.results.text import one_line
 
@@ -74,7 +75,6 @@ def list_(
     $ dpaudit list mechanisms
     $ dpaudit list sources --format json
     """
-    from dpaudit.cli.output import emit, note, write_json_line
     from dpaudit.protocols import GAMES
 
     table: Callable[[list[Row]], Table]

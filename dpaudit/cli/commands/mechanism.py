@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from dpaudit.audit.options import ClaimOptions, DataOptions, MechanismOptions
-from dpaudit.cli.formats import writing
 from dpaudit.cli.options import Output, Sandbox, with_shared_options
-from dpaudit.cli.verdicts import audited, finish, prepared
+from dpaudit.cli.out_folder import prepared, writing
+from dpaudit.cli.verdicts import audited, finish
 from dpaudit.options import Argument, Option, command_of
 from dpaudit.report import describe
 
@@ -149,7 +149,7 @@ def mechanism(
         )
     if out is not None and {"pair", "search"} <= set(result.details):
         result = _with_files(result, out)
-    finish(describe(result), out=out, also=formats, output=to.output, verbose=to.verbose)
+    finish(describe(result), to, also=formats)
 
 
 def _with_files(result: MechanismResult, out: Path) -> MechanismResult:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import os
+import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,16 +19,25 @@ from dpaudit.cli.options import (
     DataRootOption,
     DeviceOption,
     FormatOption,
+    use_data_root,
     with_shared_options,
 )
-from dpaudit.options import Option, count_of
+from dpaudit.cli.out_folder import formats_of, rewrite_report, without_earlier, write_run
+from dpaudit.cli.output import emit, note
+from dpaudit.cli.verdicts import show
+from dpaudit.codec import convert_value
+from dpaudit.errors import SpecError, StoreError, UsageError
+from dpaudit.options import Option, count_of, words_of
+from dpaudit.report import describe
+from dpaudit.results.foreign import RefusedError
+from dpaudit.results.text import printable
 
 if TYPE_CHECKING:
     from dpaudit.experiments import Spec
     from dpaudit.experiments.run import RunOptions
     from dpaudit.report import Report
 
-__all__ = ["demo", "report", "run"]
+__all__ = ["check_columns", "demo", "report", "run", "run_cells", "tell_failures"]
 
 _LONGEST_NAME = 100
 
@@ -80,8 +92,6 @@ def demo(
     $ dpaudit demo
     $ dpaudit demo --out first --also markdown
     """
-    from dpaudit.cli.formats import formats_of
-    from dpaudit.errors import StoreError
     from dpaudit.experiments import Store, load_spec
     from dpaudit.experiments.run import RunOptions
     from dpaudit.experiments.store import FILE
@@ -127,13 +137,7 @@ def run(
     $ dpaudit run gpm-fig5 --trials 200 --jobs all --out runs/small
     $ dpaudit run my-experiment.toml --resume
     """
-    import shlex
-
-    from dpaudit.cli.data import use_data_root
-    from dpaudit.cli.formats import formats_of
-    from dpaudit.errors import SpecError
     from dpaudit.experiments import load_spec
-    from dpaudit.options import words_of
 
     use_data_root(flags.data_root)
     spec = load_spec(experiment, trials=flags.trials, device=flags.device)
@@ -161,8 +165,6 @@ def run(
 
 def _default_folder(spec: Spec) -> Path:
     """Where a run without ``--out`` goes: ``runs/`` and the experiment's own name."""
-    import re
-
     name = re.sub(r"[^\w.-]+", "-", spec.name).strip("-.")
     return Path("runs") / (name[:_LONGEST_NAME] or "experiment")
 
@@ -171,10 +173,6 @@ def _run(
     spec: Spec, options: RunOptions, *, output: str, also: Sequence[str], resumed: str = ""
 ) -> None:
     """Run the cells that the folder lacks, write the report of all and show it."""
-    from dpaudit.cli.formats import without_earlier
-    from dpaudit.cli.running import run_cells, tell_failures
-    from dpaudit.cli.verdicts import show, write_run
-
     out = options.out
 
     def started(_: object) -> None:
@@ -188,11 +186,91 @@ def _run(
     tell_failures(out)
 
 
+def run_cells(spec: Spec, options: RunOptions, *, resumed: str = "") -> None:
+    """Run the cells that ``options.out`` lacks; record the command and where it ran.
+
+    Ctrl-C says what is on disk, and exits with 130; ``resumed`` are the options that, added to the
+    command, resume it, or empty if it starts again from the beginning.
+
+    Raises:
+        UsageError: as :func:`~dpaudit.experiments.run_experiment`; columns or figures that no
+            report can show.
+    """
+    from dpaudit.cli.progress import RunProgress
+    from dpaudit.experiments.placement import place
+    from dpaudit.experiments.run import run_with
+
+    check_columns(spec)
+    where, jobs = str(options.where), str(options.jobs)
+    placement = place(where, jobs=int(jobs) if jobs.isdecimal() else jobs, device=spec.device)
+    placed = (f" --where {where}" if where != "local" else "") + (
+        f" --jobs {jobs}" if jobs != "1" else ""
+    )
+    command = options.command + placed
+    cells = spec.cells()
+    progress = RunProgress(spec.name, cells, placement)
+    try:
+        with progress:
+            shown = replace(
+                options,
+                where=placement,
+                jobs=1,
+                command=command,
+                on_start=progress.on_start,
+                on_done=progress.on_done,
+                on_result=progress.on_result,
+            )
+            run_with(spec, shown)
+    except KeyboardInterrupt as interrupt:  # typer would end without a message
+        kept = f"{progress.done:,} of {len(cells):,} cells are on disk in {options.out}"
+        then = (
+            f"this resumes it:\n{command} {resumed}"
+            if resumed
+            else f"{command} starts again from the beginning"
+        )
+        note(f"interrupted: {kept}; {then}")
+        raise typer.Exit(130) from interrupt
+
+
+def check_columns(spec: Spec) -> None:
+    """Check that a report can show the columns and figures of ``spec``.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    from dpaudit.experiments.measurements import read_measurements
+    from dpaudit.experiments.results import Column, Figure, measured_nothing
+
+    try:
+        columns = convert_value(spec.columns, tuple[Column, ...])
+        figures = convert_value(spec.figures, tuple[Figure, ...])
+    except RefusedError as error:
+        raise UsageError(
+            f"experiment={spec.name}: columns or figures cannot be shown: {error}"
+        ) from error
+    read_measurements(measured_nothing(columns, figures))
+
+
+def tell_failures(out: Path) -> None:
+    """Report failed cells on stderr and exit with 3 if there are any."""
+    from dpaudit.experiments import Store
+
+    with Store.read(out) as store:
+        failures = store.failures()
+    if failures:
+        cells = "1 cell" if len(failures) == 1 else f"{len(failures)} cells"
+        note(
+            f"{cells} failed, first with {printable(failures[0].error, limit=300)}\n"
+            f"dpaudit runs show {out} --failed shows tracebacks; "
+            "repeat the command with --resume to retry"
+        )
+        raise typer.Exit(3)
+
+
 def _report(folder: Path) -> Report:
     """Everything the folder holds, failures included; its command is the one of the first run."""
     from dpaudit.experiments.store import Store
     from dpaudit.experiments.stored import result_of
-    from dpaudit.report import describe
 
     with Store.read(folder) as store:
         return describe(result_of(store))
@@ -229,12 +307,6 @@ def report(
     $ dpaudit report runs/demo
     $ dpaudit report audit --also junit,sarif,markdown
     """
-    import os
-
-    from dpaudit.cli.formats import formats_of, rewrite_report
-    from dpaudit.cli.output import emit
-    from dpaudit.errors import UsageError
-
     if schema:
         from dpaudit.render.documents import schema_text
 
@@ -246,7 +318,6 @@ def report(
     if os.path.isfile(folder / "result.json"):  # False for a name that is too long
         emit(str(rewrite_report(folder / "result.json", formats)))
         return
-    from dpaudit.cli.verdicts import write_run
     from dpaudit.experiments.store import as_written
 
     with as_written(folder):

@@ -13,6 +13,12 @@ import typer
 
 from dpaudit.cli.help import App
 from dpaudit.cli.options import FormatOption
+from dpaudit.cli.output import emit, note, out_console, write_json_line
+from dpaudit.codec import to_dict
+from dpaudit.errors import UsageError
+from dpaudit.registry import missing_extra
+from dpaudit.report import describe
+from dpaudit.results.text import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -47,10 +53,7 @@ def list_(
     $ dpaudit runs list
     $ dpaudit runs list /data/runs --format json
     """
-    from dpaudit.cli.output import emit, note, write_json_line
-    from dpaudit.codec import to_dict
     from dpaudit.experiments.stored import overviews
-    from dpaudit.results.text import printable
 
     found = overviews(folder)
     if output == "json":
@@ -111,7 +114,6 @@ def show(
 
 
 def _show_cell(store: Store, cell: str, *, failed: bool, output: str) -> None:
-    from dpaudit.errors import UsageError
     from dpaudit.experiments.store import attempts
 
     found = attempts(store, cell=cell)
@@ -126,9 +128,6 @@ def _show_cell(store: Store, cell: str, *, failed: bool, output: str) -> None:
 
 def _show_each(found: Sequence[Any], show_one: Any, what: str, output: str) -> None:
     """Everything as JSON, or the first few for people."""
-    from dpaudit.cli.output import note, write_json_line
-    from dpaudit.codec import to_dict
-
     if output == "json":
         write_json_line(to_dict(found))
         return
@@ -139,13 +138,9 @@ def _show_each(found: Sequence[Any], show_one: Any, what: str, output: str) -> N
 
 
 def _show_whole(store: Store, output: str) -> None:
-    from dpaudit.cli.output import emit, note, out_console, write_json_line
-    from dpaudit.codec import to_dict
     from dpaudit.experiments.store import invocations
     from dpaudit.experiments.stored import look_at, result_of
-    from dpaudit.registry import missing_extra
-    from dpaudit.render import render_terminal
-    from dpaudit.report import describe
+    from dpaudit.render.terminal import render_terminal
 
     folder = store.folder
     run, failures, whole = look_at(folder), store.failures(), output == "json"
@@ -224,7 +219,6 @@ def export(
     $ dpaudit runs export runs/demo --to demo.csv
     $ dpaudit runs export runs/gpm-fig5 --to /data/gpm-fig5.csv
     """
-    from dpaudit.cli.output import note
     from dpaudit.experiments.store import as_written
     from dpaudit.experiments.stored import check_target, open_run, write_csv
 
@@ -251,17 +245,12 @@ def _label(kind: str, settings: Mapping[str, Any]) -> str:
 def _say(text: str, *, style: str = "", limit: int = 2000) -> None:
     from rich.text import Text
 
-    from dpaudit.cli.output import emit
-    from dpaudit.results.text import printable
-
     emit(Text(printable(text, limit=limit), style=style))
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     from rich.table import Table
     from rich.text import Text
-
-    from dpaudit.results.text import printable
 
     table = Table(box=None, pad_edge=False)
     for column in columns:

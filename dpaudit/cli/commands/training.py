@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpaudit.audit.options import ClaimOptions, MechanismOptions, TrainingOptions
-from dpaudit.cli.data import use_data_root
 from dpaudit.cli.options import (
     DataRootOption,
     DeviceOption,
     FormatOption,
     Output,
     Sandbox,
+    use_data_root,
     with_shared_options,
 )
+from dpaudit.cli.out_folder import prepared
 from dpaudit.cli.output import emit, note, write_json_line
-from dpaudit.cli.verdicts import audited, finish, prepared
+from dpaudit.cli.verdicts import audited, finish
 from dpaudit.codec import to_dict
 from dpaudit.errors import SamplerCrashError, UsageError
 from dpaudit.options import Argument, Option, command_of, count_of
@@ -140,7 +141,7 @@ def training(
             to=to,
             formats=formats,
         )
-    finish(describe(result), out=to.out, also=formats, output=to.output, verbose=to.verbose)
+    finish(describe(result), to, also=formats)
 
 
 def _module(target: str) -> tuple[ModuleType, str]:

@@ -7,7 +7,6 @@ or with ``tls://``.
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import logging
 import math
@@ -112,7 +111,7 @@ class Cluster:
                     position, cell = item
                     key = f"dpaudit-{token}-{position}"
                     here[key] = (position, cell, self._submit(key, cell), time.monotonic())
-                    here[key][2].add_done_callback(functools.partial(_note, ended))
+                    here[key][2].add_done_callback(lambda future: ended.put(future.key))
                 if not here:
                     return
                 try:
@@ -190,10 +189,6 @@ class Cluster:
                 )
             time.sleep(0.1)
         self.workers = self._count()
-
-
-def _note(ended: queue.SimpleQueue[str], future: Any) -> None:
-    ended.put(future.key)
 
 
 def _line(error: BaseException) -> str:

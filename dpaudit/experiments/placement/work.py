@@ -121,17 +121,14 @@ def _interrupts() -> Iterator[_Interrupts]:
     if ours:
         signal.signal(signal.SIGINT, interrupts.note)
     else:
-        interrupts.seen = threading.current_thread() is threading.main_thread() and _handled()
+        # someone else's handler takes SIGINT: a KeyboardInterrupt may be the user's
+        handled = signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, signal.SIG_DFL)
+        interrupts.seen = threading.current_thread() is threading.main_thread() and handled
     try:
         yield interrupts
     finally:
         if ours:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _handled() -> bool:
-    """Whether someone else's handler takes SIGINT: a ``KeyboardInterrupt`` may be the user's."""
-    return signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, signal.SIG_DFL)
 
 
 class Here:

@@ -75,6 +75,8 @@ class SeedInNoise:
 
     dim = None
     needs_only_a_secret = True
+    owner_knows = ("law", "code", "nonce_bits", "scale")
+    """Options that its owner knows besides the key, and an attack of the owner's is told."""
 
     def __init__(
         self,

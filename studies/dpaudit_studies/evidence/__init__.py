@@ -5,11 +5,12 @@ They run in a checkout: results go to ``docs/studies/results/``, inputs are in `
 
 from __future__ import annotations
 
-import os
 import platform
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from dpaudit.provenance import hardware
 
 __all__ = ["MACHINE", "RESULTS", "ROOT", "plugin_module"]
 
@@ -17,10 +18,7 @@ ROOT = Path(__file__).resolve().parents[3]
 """The checkout."""
 RESULTS = ROOT / "docs" / "studies" / "results"
 
-MACHINE = (
-    f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, "
-    f"Python {platform.python_version()}"
-)
+MACHINE = f"{hardware()}, Python {platform.python_version()}"
 """This machine in words."""
 
 

@@ -12,7 +12,8 @@ from typing import Annotated
 import typer
 
 from dpaudit.cli.options import FormatOption, with_shared_options
-from dpaudit.cli.verdicts import show, write_run
+from dpaudit.cli.out_folder import write_run
+from dpaudit.cli.verdicts import show
 from dpaudit.errors import StoreError
 from dpaudit.options import Argument, Option, words_of
 from dpaudit.report import describe
@@ -69,7 +70,7 @@ def history(
     $ dpaudit history numpy --versions '==1.26.4' --versions '>=2.4' \
         --allow-predictable
     """
-    from dpaudit.cli.running import run_cells, tell_failures
+    from dpaudit.cli.commands.run import run_cells, tell_failures
     from dpaudit.experiments.results import MeasurementsResult
     from dpaudit.experiments.run import RunOptions
     from dpaudit.experiments.store import Store

@@ -9,7 +9,7 @@ from command_line import here as dpaudit
 
 from dpaudit import audit_sampler, write_report
 from dpaudit.audit.options import AuditOptions, ClaimOptions, MechanismOptions
-from dpaudit.cli.earlier import apart_from_the_seed, refuse_another
+from dpaudit.cli.out_folder import apart_from_the_seed, refuse_another
 from dpaudit.errors import StoreError
 from dpaudit.options import command_of
 

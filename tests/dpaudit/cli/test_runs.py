@@ -75,7 +75,7 @@ def make(folder, values=(0.5, 0.9), *, seed=1, failed=0, label="one", told=prove
     (folder / "small.toml").write_text(SPEC.format(seed=seed, label=label), encoding="utf-8")
     spec = load_spec(str(folder / "small.toml"))
     cells = spec.cells()
-    with Store.create(
+    with Store.open(
         folder, spec=to_dict(vars(spec)), command="dpaudit run small.toml", cells=len(cells)
     ) as store:
         for i, cell in enumerate(cells[: len(values) + failed]):
@@ -116,7 +116,7 @@ def test_list_shows_every_run_and_says_why_one_cannot_be_read(tmp_path):
 
 def test_list_says_what_is_running(tmp_path):
     spec = make(tmp_path / "a") and Store.read(tmp_path / "a").spec
-    with Store.resume(tmp_path / "a", spec=spec):
+    with Store.open(tmp_path / "a", spec=spec, resume=True):
         (run,) = json.loads(invoke("list", tmp_path, "--format", "json").stdout)
     assert run["running"]
     (run,) = json.loads(invoke("list", tmp_path, "--format", "json").stdout)

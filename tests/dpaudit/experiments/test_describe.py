@@ -13,7 +13,7 @@ from support.results import failed_experiment, reported, typed
 
 from dpaudit.errors import UsageError
 from dpaudit.experiments import make_result
-from dpaudit.experiments.arm_reading import arm_labels, success_allowed
+from dpaudit.experiments.describe_arms import arm_labels
 from dpaudit.experiments.describe_cells import MOST_CELLS
 from dpaudit.experiments.figures import MOST_PANELS, MOST_SERIES, chart_of, laid_out
 from dpaudit.experiments.measurements import read_measurements
@@ -182,11 +182,11 @@ def test_an_arm_without_a_claim_allows_nothing():
 
 def test_the_success_that_a_claim_allows():
     (at_two,) = rows_of(HONEST)
-    assert success_allowed(at_two) == pytest.approx(math.exp(2) / (1 + math.exp(2)))
+    assert at_two.success_allowed == pytest.approx(math.exp(2) / (1 + math.exp(2)))
     (at_zero,) = rows_of(arm(attacks=[], epsilon_claimed=0.0, settings={"delta": 0.1}))
-    assert success_allowed(at_zero) == pytest.approx(0.55)  # total variation distance δ
+    assert at_zero.success_allowed == pytest.approx(0.55)  # total variation distance δ
     (of_many,) = rows_of(arm(attacks=[shown(0.5, 0, chance=0.1)]))
-    assert success_allowed(of_many) is None
+    assert of_many.success_allowed is None
 
 
 def test_arms_that_differ_in_options_only_have_names_of_their_own():

@@ -20,7 +20,8 @@ from dpaudit.experiments.placement import cluster, cores, place
 from dpaudit.experiments.placement.wire import answer, identity, parse, request
 from dpaudit.experiments.placement.work import Here, attempt
 from dpaudit.experiments.threads import threads
-from dpaudit.render import render_terminal, write_report
+from dpaudit.render import write_report
+from dpaudit.render.terminal import render_terminal
 from dpaudit.report import describe
 from dpaudit.types import CellResult
 

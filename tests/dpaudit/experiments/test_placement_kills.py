@@ -34,7 +34,7 @@ attack = [{ name = "nearest-peak" }]
 NURSERY = """
 import json, os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
-import dpaudit.experiments, dpaudit.cli.app, dpaudit.cli.running, distributed, loky
+import dpaudit.experiments, dpaudit.cli.app, dpaudit.cli.commands.run, distributed, loky
 from dpaudit import registry
 for kind in ("hosts", "sources", "mitigations", "attacks"):
     registry.plugins(kind)

@@ -8,7 +8,6 @@ from dpaudit import registry
 from dpaudit.errors import DuplicatePluginError, SpecError, UnknownNameError
 from dpaudit.experiments import load_spec, make_result, spec_names
 from dpaudit.experiments.arm import build_arm
-from dpaudit.experiments.arm_reading import has_key
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import written
 from dpaudit.experiments.placement.work import run_cell
@@ -302,7 +301,7 @@ def test_the_holder_of_a_bare_secret_is_a_key_holder():
     result = run_cell(Cell("attack", settings))
     described = {"name": "t", "title": "t", "story": "", "columns": ()}
     (row,) = make_result(described, [result], command="").rows
-    assert has_key(row, row.attacks[0])
+    assert row.has_key(row.attacks[0])
     assert row.attacks[0].successes == 5
 
 

@@ -56,7 +56,7 @@ def failure(cell="a", error="ValueError: no"):
 
 def test_what_goes_in_comes_out_and_each_provenance_is_kept_once(tmp_path):
     added = [result(str(i), started=f"2025-01-0{i + 1}") for i in range(5)]
-    with Store.create(tmp_path, spec=SPEC, command="dpaudit run x") as store:
+    with Store.open(tmp_path, spec=SPEC, command="dpaudit run x") as store:
         store.add_all([(4 - i, r) for i, r in enumerate(added)])
     with Store.read(tmp_path) as store:
         assert store.results() == added[::-1]  # by position
@@ -74,7 +74,7 @@ def test_what_goes_in_comes_out_and_each_provenance_is_kept_once(tmp_path):
 
 
 def test_a_failure_counts_until_the_cell_succeeds(tmp_path):
-    with Store.create(tmp_path, spec=SPEC) as store:
+    with Store.open(tmp_path, spec=SPEC) as store:
         store.add_all([(0, failure("a", "one: \udcff")), (1, failure("b")), (2, result("c"))])
         store.add(failure("a", "two"), position=0)
         assert [(f.cell, f.error) for f in store.failures()] == [
@@ -93,7 +93,7 @@ def test_a_failure_counts_until_the_cell_succeeds(tmp_path):
 
 @pytest.mark.parametrize("table", ["attempts", "provenance", "invocations"])
 def test_records_never_change(tmp_path, table):
-    with Store.create(tmp_path, spec=SPEC) as store:
+    with Store.open(tmp_path, spec=SPEC) as store:
         store.add(result(), position=0)
     db = sqlite3.connect(tmp_path / FILE)
     before = db.execute(f"SELECT * FROM {table}").fetchall()
@@ -116,7 +116,7 @@ def test_a_file_system_without_locks_is_refused_and_not_called_busy(tmp_path, mo
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
     with pytest.raises(StoreError, match="its file system has no locks"):
-        Store.create(tmp_path, spec=SPEC)
+        Store.open(tmp_path, spec=SPEC)
     assert not (tmp_path / FILE).exists()
 
 
@@ -145,7 +145,7 @@ def ended(number):
 @pytest.mark.slow
 def test_kill_9_loses_nothing_that_was_promised_and_keeps_batches_whole(tmp_path):
     def write():
-        store = Store.resume(tmp_path, spec=SPEC)
+        store = Store.open(tmp_path, spec=SPEC, resume=True)
         n = len(store.finished())
         while True:
             store.add_all([(n + i, result(str(n + i))) for i in range(3)])
@@ -175,7 +175,7 @@ def test_kill_9_loses_nothing_that_was_promised_and_keeps_batches_whole(tmp_path
 
 
 def test_reading_while_a_runner_writes(tmp_path):
-    with Store.create(tmp_path, spec=SPEC) as store, Store.read(tmp_path) as reader:
+    with Store.open(tmp_path, spec=SPEC) as store, Store.read(tmp_path) as reader:
         for i in range(3):
             store.add(result(str(i)), position=i)
             assert len(reader.finished()) == i + 1
@@ -195,10 +195,10 @@ def test_a_glance_at_the_lock_does_not_turn_a_runner_away(tmp_path):
     with (tmp_path / ".lock").open() as glance:
         fcntl.flock(glance, fcntl.LOCK_SH)
         threading.Timer(0.05, glance.close).start()
-        Store.create(tmp_path, spec=SPEC).close()
+        Store.open(tmp_path, spec=SPEC).close()
     ours = f"another run is using it .process {os.getpid()} on"
-    with Store.resume(tmp_path, spec=SPEC), pytest.raises(StoreError, match=ours):
-        Store.resume(tmp_path, spec=SPEC)
+    with Store.open(tmp_path, spec=SPEC, resume=True), pytest.raises(StoreError, match=ours):
+        Store.open(tmp_path, spec=SPEC, resume=True)
 
 
 def test_a_lock_that_is_a_link_or_another_file_is_refused_and_unharmed(tmp_path):
@@ -209,7 +209,7 @@ def test_a_lock_that_is_a_link_or_another_file_is_refused_and_unharmed(tmp_path)
     for make in ((out / ".lock").symlink_to, lambda target: (out / ".lock").write_text("precious")):
         make(mine)
         with pytest.raises(StoreError, match="not a lock file of dpaudit"):
-            Store.create(out, spec=SPEC)
+            Store.open(out, spec=SPEC)
         assert mine.read_text() == (out / ".lock").read_text() == "precious"
         (out / ".lock").unlink()
 
@@ -231,7 +231,7 @@ def test_reading_from_a_folder_that_cannot_be_written(log):
         folder = Path(name)
         copy = folder / "copy"
         copy.mkdir()
-        with Store.create(folder, spec=SPEC) as store:
+        with Store.open(folder, spec=SPEC) as store:
             store.add_all([(i, result(str(i))) for i in range(7)])
             if log:
                 shutil.copy(folder / FILE, copy)
@@ -258,18 +258,18 @@ def sql(path, script, *rows):
 
 def test_a_run_over_tables_resumes_whatever_the_order_of_their_options(tmp_path):
     spec = {**SPEC, "grid": {"case": [{"name": "lattice", "d": 4, "beta": 0.1}]}}
-    Store.create(tmp_path, spec=spec).close()
-    Store.resume(tmp_path, spec=spec).close()
+    Store.open(tmp_path, spec=spec).close()
+    Store.open(tmp_path, spec=spec, resume=True).close()
     other = {**SPEC, "grid": {"case": [{"name": "lattice", "d": 8, "beta": 0.1}]}}
     with pytest.raises(StoreError, match="another experiment"):
-        Store.resume(tmp_path, spec=other)
+        Store.open(tmp_path, spec=other, resume=True)
 
 
 def test_an_empty_file_is_new(tmp_path):
     (tmp_path / FILE).touch()
     with pytest.raises(StoreError, match="holds no results yet"):
         Store.read(tmp_path)
-    with Store.create(tmp_path, spec=SPEC) as store:
+    with Store.open(tmp_path, spec=SPEC) as store:
         store.add(result(), position=0)
         assert store.finished() == {"a"}
 
@@ -305,11 +305,11 @@ def anew(path, script):
     ids=["older", "newer", "foreign", "namesake", "truncated", "scribbled", "text"],
 )
 def test_files_that_are_no_store_of_ours_are_refused_and_left_alone(tmp_path, harm, says, request):
-    with Store.create(tmp_path, spec=SPEC) as store:
+    with Store.open(tmp_path, spec=SPEC) as store:
         store.add_all([(i, result(str(i))) for i in range(200)])
     harm(tmp_path / FILE)
     before = (tmp_path / FILE).read_bytes()
-    for opened in (Store.read, lambda path: Store.resume(path, spec=SPEC)):
+    for opened in (Store.read, lambda path: Store.open(path, spec=SPEC, resume=True)):
         with pytest.raises(StoreError, match=says), opened(tmp_path) as store:
             store.results()
     if "scribbled" not in request.node.name:  # its first page is sound: resuming notes that
@@ -327,7 +327,7 @@ def test_files_that_are_no_store_of_ours_are_refused_and_left_alone(tmp_path, ha
     ],
 )
 def test_a_value_of_another_type_is_refused_by_its_name(tmp_path, change, says):
-    with Store.create(tmp_path, spec=SPEC) as store:
+    with Store.open(tmp_path, spec=SPEC) as store:
         store.add(result(), position=0)
     sql(tmp_path / FILE, f"DROP TRIGGER attempts_never_change; UPDATE attempts SET {change}")
     with Store.read(tmp_path) as store, pytest.raises(StoreError, match=f"or is damaged .*{says}"):
@@ -338,7 +338,7 @@ def test_a_value_of_another_type_is_refused_by_its_name(tmp_path, change, says):
 
 
 def test_a_full_disk_is_told_and_what_was_there_stays(tmp_path):
-    with Store.create(tmp_path, spec=SPEC) as store:
+    with Store.open(tmp_path, spec=SPEC) as store:
         store.add(result("kept"), position=0)
         pages = store.query("PRAGMA page_count")[0][0]
         store.query(f"PRAGMA max_page_count = {pages + 5}")
@@ -358,7 +358,7 @@ def test_a_full_disk_is_told_and_what_was_there_stays(tmp_path):
 
 def test_an_error_of_the_file_system_in_the_middle_is_told_and_what_was_there_stays(tmp_path):
     def write():
-        store = Store.create(tmp_path, spec=SPEC)
+        store = Store.open(tmp_path, spec=SPEC)
         store.add(result("kept"), position=0)
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
@@ -377,7 +377,7 @@ def test_an_error_of_the_file_system_in_the_middle_is_told_and_what_was_there_st
     assert ended(writer) == 0
     assert "results.sqlite cannot be written" in says
     assert "repeat the command with --resume" in says
-    with Store.resume(tmp_path, spec=SPEC) as store:
+    with Store.open(tmp_path, spec=SPEC, resume=True) as store:
         assert store.finished() == {"kept", *map(str, range(int(count)))}
         assert store.query("PRAGMA integrity_check") == [("ok",)]
         store.add(result("more"), position=1)

@@ -8,8 +8,7 @@ import pytest
 from support import reports
 
 from dpaudit.cli.progress import SafeConsole
-from dpaudit.render import render_terminal
-from dpaudit.render.terminal import PASS_LINES
+from dpaudit.render.terminal import PASS_LINES, render_terminal
 from dpaudit.report import Column, Section, Table, replace
 
 LONG = f"dpaudit audit library:./{'a' * 300}.so:noise --claim gaussian:sigma=1 --seed 7"

@@ -20,11 +20,12 @@ from rich.console import Console
 from support import results
 
 from dpaudit.cli.app import app
-from dpaudit.render import notebook_card, plain_text, render_terminal
+from dpaudit.render import notebook_card, plain_text
 from dpaudit.render.junit import junit_xml
 from dpaudit.render.markdown import markdown_summary
 from dpaudit.render.page import render_page
 from dpaudit.render.sarif import sarif_json
+from dpaudit.render.terminal import render_terminal
 from dpaudit.report import Report
 
 HERE = Path(__file__).parent

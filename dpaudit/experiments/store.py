@@ -1,4 +1,4 @@
-"""The store of one run: opening it, adding to it, reading what is in it."""
+"""Finished and failed cells on disk: one append-only SQLite file per run."""
 
 from __future__ import annotations
 
@@ -15,29 +15,42 @@ from typing import Any, TypeVar
 
 from dpaudit.codec import to_dict
 from dpaudit.errors import StoreError
-from dpaudit.experiments.store.connecting import (
+from dpaudit.experiments.store_file import (
+    FILE,
+    VERSION,
+    Budget,
     Lock,
+    Provenances,
     acquire,
+    as_written,
     bytes_of,
+    check_unchanged,
+    create_tables,
+    holds_store,
+    is_running,
+    object_of,
+    read_rows,
     reading,
     telling,
     transaction,
     trust,
     writing,
 )
-from dpaudit.experiments.store.rows import Budget, Provenances, object_of, read_rows
-from dpaudit.experiments.store.schema import FILE, check_unchanged, create_tables, holds_store
 from dpaudit.provenance import hardware, versions
 from dpaudit.results.sqlite import bound_steps
 from dpaudit.types import CellFailure, CellResult
 
 __all__ = [
+    "FILE",
+    "VERSION",
     "Attempt",
     "Invocation",
     "Progress",
     "Store",
+    "as_written",
     "attempts",
     "invocations",
+    "is_running",
     "progress",
 ]
 
@@ -114,38 +127,30 @@ class Store:
     def __init__(
         self, folder: Path, connection: sqlite3.Connection, lock: Lock | None = None
     ) -> None:
-        """Use :meth:`create`, :meth:`resume` or :meth:`read`."""
+        """Use :meth:`open` or :meth:`read`."""
         self.folder = folder
         self._db = connection
         self._lock = lock
         self._provenances: dict[str, int] = {}
 
     @classmethod
-    def create(
-        cls, folder: Path, *, spec: dict[str, Any], command: str = "", cells: int | None = None
+    def open(
+        cls,
+        folder: Path,
+        *,
+        spec: dict[str, Any],
+        command: str = "",
+        cells: int | None = None,
+        resume: bool = False,
     ) -> Store:
-        """A new store for ``spec``, opened by ``command``, with room for ``cells`` cells.
+        """A store for ``spec``, opened by ``command``, with room for ``cells`` cells.
+
+        With ``resume`` also that of an interrupted run of the same ``spec``.
 
         Raises:
-            StoreError: the folder holds a run already, is in use, or cannot be written.
+            StoreError: the folder holds another experiment, or this one and ``resume`` is False; it
+                is in use, cannot be written, or is of another version.
         """
-        return cls._open(folder, spec, command, cells, resume=False)
-
-    @classmethod
-    def resume(
-        cls, folder: Path, *, spec: dict[str, Any], command: str = "", cells: int | None = None
-    ) -> Store:
-        """The store of an interrupted run of the same ``spec``, or a new one if there is none.
-
-        Raises:
-            StoreError: it belongs to another experiment, is in use, or is of another version.
-        """
-        return cls._open(folder, spec, command, cells, resume=True)
-
-    @classmethod
-    def _open(
-        cls, folder: Path, spec: dict[str, Any], command: str, cells: int | None, *, resume: bool
-    ) -> Store:
         lock = acquire(folder)
         where = f"out={folder}"
         db = None
