@@ -24,12 +24,11 @@ from dpaudit_studies.zoo import (
     SPECIMENS,
     UNSEEN,
     InProcessSampler,
-    calibration,
     honest,
+    measures,
     specimen,
     specimen_sampler,
 )
-from dpaudit_studies.zoo import measure as zoo_measure
 from dpaudit_studies.zoo.honest import RECOVERABLE
 from dpaudit_studies.zoo.specimen import Specimen, each
 
@@ -304,7 +303,7 @@ def crash(stream):
 
 @pytest.fixture
 def with_broken(monkeypatch):
-    broken = Specimen("broken", "law", "it crashes", crash)
+    broken = Specimen("broken", "it crashes", crash, family="law")
     monkeypatch.setattr(zoo, "SPECIMENS", {**SPECIMENS, "broken": broken})
 
 
@@ -328,7 +327,7 @@ def test_each_specimen_is_audited_once(tmp_path):
     path = tmp_path / "s.toml"
     path.write_text(SPEC.format(trials=2))
     with pytest.raises(SpecError, match="trials=2"):
-        zoo_measure.measure(load_spec(str(path)).cells()[0], None)
+        measures.measure(load_spec(str(path)).cells()[0], None)
 
 
 @pytest.mark.slow
@@ -340,16 +339,16 @@ def test_calibration_counts_and_judges(tmp_path):
         'without = "keyless-search"\nsampler = ["numpy-legacy", "torch-float32"]\nbatch = [1, 2]\n'
     )
     cells = load_spec(str(path)).cells()
-    measured = [calibration.measure(cell, None) for cell in cells]
+    measured = [measures.calibrate(cell, None) for cell in cells]
     outcomes = [
         {**c.settings["grid"], "trials": 2, **m} for c, m in zip(cells, measured, strict=True)
     ]
-    assert calibration.measure(cells[0], None) == measured[0]
-    audits = {row["sampler"]: row["audits"] for row in calibration.gather(outcomes)}
+    assert measures.calibrate(cells[0], None) == measured[0]
+    audits = {row["sampler"]: row["audits"] for row in measures.calibration_rows(outcomes)}
     assert audits == {"numpy-legacy": 4, "torch-float32": 4, "all": 8}
-    guilty = [{**row, **calibration._counted(30, 100, {"moments": 30}, 0.05)} for row in outcomes]
-    assert not calibration.gather(guilty)[-1]["within"]
-    assert calibration.gather(guilty)[-1]["found_by"] == "moments 120"
+    guilty = [{**row, **measures._alarms(30, 100, {"moments": 30}, 0.05)} for row in outcomes]
+    assert not measures.calibration_rows(guilty)[-1]["within"]
+    assert measures.calibration_rows(guilty)[-1]["found_by"] == "moments 120"
 
 
 def cell_middles(z, bits):
@@ -586,18 +585,17 @@ def unseen_cells(tmp_path):
 
 def test_the_experiment_counts_halves_and_right_samplers(unseen_cells, monkeypatch):
     found = {"mirrored-halves": True, "seed-64-bit": False, "right-float32": True}
-    monkeypatch.setattr(zoo_measure, "_audit", lambda subject, *rest: subject.name)
+    monkeypatch.setattr(measures, "_audit", lambda subject, *rest: subject.name)
     monkeypatch.setattr(
-        zoo_measure, "_found", lambda name: {"found": found[name], "verdict": "as told"}
+        measures, "_found", lambda name: {"found": found[name], "verdict": "as told"}
     )
     rows = [
-        {**cell.settings["grid"], **zoo_measure.measure(cell, None)}
-        for cell in unseen_cells(20_000)
+        {**cell.settings["grid"], **measures.measure(cell, None)} for cell in unseen_cells(20_000)
     ]
     assert [row["half"] for row in rows] == [HALVES[name] for name in found]
     assert [row["failed"] for row in rows] == [None] * 3
     assert "ks" not in rows[0]
-    text = zoo_measure.summary(rows)
+    text = measures.summary(rows)
     assert "finds 1 of 2 (50.0 %" in text
     assert "1 of 1 that should show, 0 of 1 that cannot show" in text
     assert "accuses 1 of 1 right samplers" in text
@@ -611,18 +609,18 @@ def test_unseen_noise_is_the_same_whatever_the_grid(unseen_cells, monkeypatch):
     def audit(subject, grid, stream, seed):
         streams.append((stream.entropy(), seed))
 
-    monkeypatch.setattr(zoo_measure, "_audit", audit)
-    monkeypatch.setattr(zoo_measure, "_found", lambda result: {})
+    monkeypatch.setattr(measures, "_audit", audit)
+    monkeypatch.setattr(measures, "_found", lambda result: {})
     for samples in (20_000, 30_000):
         for cell in unseen_cells(samples):
-            zoo_measure.measure(cell, None)
+            measures.measure(cell, None)
     assert streams[:3] == streams[3:]
     assert len(set(streams)) == 3
 
 
 @pytest.mark.slow
 def test_an_unseen_specimen_is_audited(unseen_cells):
-    row = zoo_measure.measure(unseen_cells(5_000)[0], None)
+    row = measures.measure(unseen_cells(5_000)[0], None)
     assert (row["found"], row["failed"]) == (True, None)
 
 

@@ -5,15 +5,64 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Self
 
 from dpaudit import registry
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.errors import UnknownNameError, UsageError
+from dpaudit.results.text import one_line
 from dpaudit.samplers.adapters.base import Library
-from dpaudit_studies.history.check import EVENTS, Check
 from dpaudit_studies.history.installing import Requirements
 
-__all__ = ["SUBJECTS", "Subject", "subject"]
+__all__ = ["SUBJECTS", "Check", "Subject", "subject"]
+
+
+BATTERY, EVENTS = "battery", "events"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """``mechanism`` as its adapter names it, audited by ``method`` at the values 0 and 1.
+
+    ``method`` is ``battery`` (its noise against the law that its adapter states), ``events``
+    (releases of the whole mechanism, any event that can be learned), or an attack of ``dpaudit
+    mechanism``. The last two are against a claim (``epsilon``, ``delta``).
+
+    >>> Check.parse("laplace:scale=2 reach 0.5")
+    Check(mechanism='laplace:scale=2', method='reach', epsilon=0.5, delta=0.0)
+    >>> str(Check.parse("gaussian battery"))
+    'gaussian battery'
+    """
+
+    mechanism: str
+    method: str = BATTERY
+    epsilon: float | None = None
+    delta: float = 0.0
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The check that ``text`` writes: MECHANISM METHOD [EPSILON [DELTA]].
+
+        Raises:
+            UsageError: it is none.
+        """
+        mechanism, method, *claim = [*text.split(), *[BATTERY][: len(text.split()) == 1]]
+        try:
+            numbers = [float(word) for word in claim]
+        except ValueError:
+            numbers = []
+        if len(numbers) != len(claim) or len(claim) > 2 or (method == BATTERY) != (not claim):
+            raise UsageError(
+                f"check={one_line(text)}: must be MECHANISM battery or MECHANISM METHOD EPSILON "
+                "DELTA, e.g. 'laplace:scale=2 reach 0.5'"
+            )
+        return cls(mechanism, method, *numbers)
+
+    def __str__(self) -> str:
+        claim = [] if self.epsilon is None else [f"{self.epsilon:g}"]
+        claim += [f"{self.delta:g}"] if self.delta else []
+        return " ".join([self.mechanism, self.method, *claim])
+
 
 _OWN = "dpaudit_studies.history.adapters"
 
@@ -163,7 +212,7 @@ SUBJECTS: Mapping[str, Subject] = {
         ),
         Subject(
             name="tmlt-core",
-            adapter=f"{_OWN}.tmlt_core:LIBRARY",
+            adapter=f"{_OWN}:TMLT_CORE",
             requires=("numpy", "setuptools<81"),
             only=("numpy", "scipy", "python-flint", "randomgen", "typeguard", "sympy", "pandas"),
             empty=("pyspark",),
@@ -176,7 +225,7 @@ SUBJECTS: Mapping[str, Subject] = {
         ),
         Subject(
             name="smartnoise",
-            adapter=f"{_OWN}.smartnoise:LIBRARY",
+            adapter=f"{_OWN}:SMARTNOISE",
             requires=("numpy<2",),
             only=("opendp",),
             empty=("snsql.connect", "snsql.sql.privacy", "snsql.sql.private_reader"),

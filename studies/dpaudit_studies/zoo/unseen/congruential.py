@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from dpaudit.vectors.generators import (
@@ -18,8 +20,8 @@ from dpaudit.vectors.generators import (
     splitmix64,
     subtract_with_borrow,
 )
-from dpaudit_studies.zoo.specimen import Array, Make, Series, Specimen, flat
-from dpaudit_studies.zoo.unseen.transforms import (
+from dpaudit_studies.zoo.specimen import Array, Series, Specimen, flat
+from dpaudit_studies.zoo.transforms import (
     CHUNK,
     Begin,
     Uniforms,
@@ -110,14 +112,12 @@ def _state(rng: np.random.Generator, count: int, modulus: int) -> np.ndarray:
 
 def _luxury(rng: np.random.Generator) -> Series:
     words = kept_of(subtract_with_borrow(_state(rng, 24, 1 << 24), 10, 1 << 24), 23, 223)
-    uniforms = top(words, 24, 24)
-    return dealt(lambda: np.asarray(inverse(lambda _: uniforms(_KEPT))()))
+    return dealt(inverse(lambda _: top(words, 24, 24)(_KEPT)))
 
 
 def _knuth(rng: np.random.Generator) -> Series:
     words = kept_of(lagged(_state(rng, 100, 1 << 30), 37, SUBTRACT, 30), 100, 1_009)
-    uniforms = top(words, 30, 30)
-    return dealt(inverse(lambda _: uniforms(1_600 * 40)))
+    return dealt(inverse(lambda _: top(words, 30, 30)(1_600 * 40)))
 
 
 def _discrete_laplace(rng: np.random.Generator) -> Series:
@@ -131,8 +131,7 @@ def _discrete_laplace(rng: np.random.Generator) -> Series:
     return dealt(chunk)
 
 
-def _congruential(name: str, says: str, make: Make, why: str, **rest: str) -> Specimen:
-    return Specimen(name, "congruential", says, make, why=why, **rest)  # type: ignore[arg-type]
+_congruential = partial(Specimen, family="congruential")
 
 
 _WHOLE = "Φ(z) gives the whole state back, and from two states on each follows from the last"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
 from dpaudit.vectors.generators import (
@@ -21,15 +24,19 @@ from dpaudit.vectors.generators import (
     xorshift128_plus,
 )
 from dpaudit_studies.zoo.specimen import Array, Make, Series, Specimen, flat
-from dpaudit_studies.zoo.unseen.transforms import (
+from dpaudit_studies.zoo.transforms import (
     CHUNK,
+    Begin,
     Uniforms,
     box_muller,
+    box_muller_of,
     dealt,
     fifty_three,
     inverse,
+    laplace_of,
     noise,
     polar,
+    prbs31,
     sum_of_12,
     top,
     ziggurat,
@@ -49,68 +56,37 @@ def _words(rng: np.random.Generator, count: int, bits: int) -> np.ndarray:
     return rng.integers(1 << (bits // 2), 1 << bits, count, np.uint64)
 
 
-def _torch_like(words: Words) -> Series:
+def _torch_like(words: Words) -> Callable[[], Array]:
     """Single precision, 24 bits a uniform; of 16 in a row the first 8 make radii."""
 
     def chunk() -> Array:
         u = (words(CHUNK) & np.uint64((1 << 24) - 1)).astype(np.float32) * np.float32(2**-24)
         u = u.reshape(-1, 2, 8)
-        radius = np.sqrt(np.float32(-2) * np.log1p(-u[:, 0]))
-        angle = np.float32(2 * np.pi) * u[:, 1]
-        both = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
-        return both.ravel().astype(np.float64)
+        return box_muller_of(u[:, 0], u[:, 1]).ravel().astype(np.float64)
 
-    return dealt(chunk)
+    return chunk
+
+
+def _signed(begin: Begin, bit: int) -> Make:
+    """Fresh magnitudes whose signs are a bit of these words."""
+
+    def start(rng: np.random.Generator) -> Series:
+        words = begin(rng)
+
+        def chunk() -> Array:
+            signs = (words(CHUNK) >> np.uint64(bit)).astype(np.float64)
+            return np.abs(rng.standard_normal(CHUNK)) * (2 * signs - 1)
+
+        return dealt(chunk)
+
+    return flat(start)
 
 
 def _low_52(words: Words) -> Uniforms:
     return lambda m: ((words(m) & np.uint64((1 << 52) - 1)).astype(np.float64) + 0.5) * 2.0**-52
 
 
-def _laplace(words: Words) -> Series:
-    def chunk() -> Array:
-        u = (words(CHUNK).astype(np.float64) + 0.5) * 2.0**-32
-        return np.where(u < 0.5, np.log(2 * u), -np.log(2 * (1 - u)))
-
-    return dealt(chunk)
-
-
-def _signed(bits: Words) -> Make:
-    """Fresh magnitudes whose signs are the lowest bits of these words."""
-
-    def begin(rng: np.random.Generator) -> Series:
-        def chunk() -> Array:
-            signs = (bits(CHUNK) & np.uint64(1)).astype(np.float64)
-            return np.abs(rng.standard_normal(CHUNK)) * (2 * signs - 1)
-
-        return dealt(chunk)
-
-    return flat(begin)
-
-
-def _prbs31(rng: np.random.Generator) -> Series:
-    state = rng.integers(1, 1 << 31)
-    first = np.array([(int(state) >> i) & 1 for i in range(31)], np.uint64)
-    bits = lagged(first, 28, XOR, 1)
-
-    def chunk() -> Array:
-        return np.abs(rng.standard_normal(CHUNK)) * (2.0 * bits(CHUNK).astype(np.float64) - 1)
-
-    return dealt(chunk)
-
-
-def _twister_signs(rng: np.random.Generator) -> Series:
-    words = _twister(rng)
-
-    def chunk() -> Array:
-        signs = (words(CHUNK) >> np.uint64(31)).astype(np.float64)
-        return np.abs(rng.standard_normal(CHUNK)) * (2 * signs - 1)
-
-    return dealt(chunk)
-
-
-def _linear(name: str, says: str, make: Make, why: str, **rest: str) -> Specimen:
-    return Specimen(name, "linear", says, make, why=why, **rest)  # type: ignore[arg-type]
+_linear = partial(Specimen, family="linear")
 
 
 def _recurrence(bits: int, how: str) -> str:
@@ -144,15 +120,15 @@ SPECIMENS = (
             "length 19,937; and the excess kurtosis is -0.1"),
     _linear("mt19937-float32-blocks",
             "float32 Box-Muller in blocks of 16 values, 24 low bits of the Mersenne Twister",
-            flat(lambda rng: _torch_like(_twister(rng))),
+            noise(_twister, _torch_like),
             _recurrence(19_937, "every 16th angle gives the leading bits of one word in 16")),
     _linear("mt19937-laplace", "Laplace by inverse CDF of 32-bit words of the Mersenne Twister",
-            flat(lambda rng: _laplace(_twister(rng))), _recurrence(19_937, "the CDF gives words"),
-            claim="laplace:scale=1"),
+            noise(_twister, lambda w: lambda: laplace_of(top(w, 32, 32)(CHUNK))),
+            _recurrence(19_937, "the CDF gives words"), claim="laplace:scale=1"),
     _linear("mt19937-signs", "fresh magnitudes, signs from the Mersenne Twister",
-            flat(_twister_signs), _recurrence(19_937, "signs are seen")),
+            _signed(_twister, 31), _recurrence(19_937, "signs are seen")),
     _linear("prbs31-signs", "fresh magnitudes, signs from a shift register of 31 bits",
-            flat(_prbs31), _recurrence(31, "signs are seen")),
+            _signed(prbs31, 0), _recurrence(31, "signs are seen")),
     _linear("xorshift64-box-muller", "Box-Muller, both outputs, of the top 52 bits of xorshift64",
             noise(lambda rng: xorshift64(_words(rng, 1, 64)), lambda w: box_muller(top(w, 52, 64))),
             _recurrence(64, _ANGLES)),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import scipy
 
 from dpaudit.randomness import KeyedStream
-from dpaudit_studies.zoo.directions import _pancake
+from dpaudit_studies.zoo.geometry import pair, pancake
 from dpaudit_studies.zoo.specimen import Array, Draw, Make, Specimen, each
 
 __all__ = ["SPECIMENS"]
@@ -118,19 +119,7 @@ def _direction(d: int, variance: float) -> Make:
     return make
 
 
-def _pair(i: int, j: int, rho: float) -> Make:
-    def change(rng: np.random.Generator, z: Array) -> Array:
-        del rng
-        z[:, j] = rho * z[:, i] + math.sqrt(1 - rho * rho) * z[:, j]
-        return z
-
-    return each(change)
-
-
-def _row(
-    name: str, says: str, make: Make, why: str, dim: int | None = None, **rest: str
-) -> Specimen:
-    return Specimen(name, "rows", says, make, dim, why=why, **rest)  # type: ignore[arg-type]
+_row = partial(Specimen, family="rows")
 
 
 _EDGE = "9,765 rows of honest noise leave no direction below 0.44 or above 1.77"
@@ -158,18 +147,18 @@ SPECIMENS = (
          "learning parity with noise 0.3 in 256 dimensions from 39,062 rows: at least 2^60 "
          "operations by what is published", 256, expected="missed"),
     _row("pancake-1024-gamma-0.5", "pancake of γ = 0.5, β = 0.01, d = 1,024",
-         _pancake("pancake-1024-gamma-0.5", 1024, 0.01, 0.5),
+         pancake("pancake-1024-gamma-0.5", 1024, 0.01, 0.5),
          "nearly no variance along one direction; " + _EDGE, 1024),
     _row("pancake-1024-gamma-1", "pancake of γ = 1, β = 0.01, d = 1,024",
-         _pancake("pancake-1024-gamma-1", 1024, 0.01, 1.0),
+         pancake("pancake-1024-gamma-1", 1024, 0.01, 1.0),
          "variance 0.5 along one direction, seen as about 0.39; " + _EDGE, 1024),
     _row("pancake-1024-gamma-2", "pancake of γ = 2, β = 0.01, d = 1,024",
-         _pancake("pancake-1024-gamma-2", 1024, 0.01, 2.0),
+         pancake("pancake-1024-gamma-2", 1024, 0.01, 2.0),
          "variance 1 to 0.1 % along the direction; moments beyond the second need d^2 rows, and "
          "lattice reduction does not reach d = 1,024", 1024, expected="missed"),
     _row("direction-1024-1.5", "one hidden direction of 1,024 has variance 1.5",
          _direction(1024, 1.5), "seen as about 1.81; " + _EDGE, 1024),
-    _row("pair-4096-0.15", "two coordinates of 4,096 have correlation 0.15", _pair(77, 3_001, 0.15),
+    _row("pair-4096-0.15", "two coordinates of 4,096 have correlation 0.15", pair(77, 3_001, 0.15),
          "7.4 standard errors in 2,441 rows, where the largest of 8.4 million pairs reaches 5.5",
          4096),
 )  # fmt: skip

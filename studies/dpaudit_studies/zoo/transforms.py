@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.vectors.generators import Words, Words64, jit
-from dpaudit_studies.zoo.digits import _layers
+from dpaudit.vectors.generators import XOR, Words, Words64, jit, lagged
+from dpaudit_studies.zoo.digits import layers
 from dpaudit_studies.zoo.specimen import Array, Make, Series, flat
 
 __all__ = [
@@ -18,11 +19,14 @@ __all__ = [
     "Begin",
     "Uniforms",
     "box_muller",
+    "box_muller_of",
     "dealt",
     "fifty_three",
     "inverse",
+    "laplace_of",
     "noise",
     "polar",
+    "prbs31",
     "sum_of_12",
     "top",
     "ziggurat",
@@ -79,15 +83,28 @@ def inverse(uniforms: Uniforms) -> Callable[[], Array]:
     return lambda: np.asarray(scipy.special.ndtri(uniforms(CHUNK)))
 
 
+def box_muller_of(
+    u: npt.NDArray[np.floating[Any]], turned: npt.NDArray[np.floating[Any]]
+) -> npt.NDArray[np.floating[Any]]:
+    """Cosine and sine as two columns, in the type of ``u``; the radius is that of 1 - u."""
+    radius, angle = np.sqrt(-2 * np.log1p(-u)), 2 * math.pi * turned
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
+
+
 def box_muller(uniforms: Uniforms) -> Callable[[], Array]:
     """Both outputs, the cosine first; the radius from the first uniform as 1 - u."""
+    return lambda: box_muller_of(*uniforms(CHUNK).reshape(-1, 2).T).ravel()
 
-    def chunk() -> Array:
-        u = uniforms(CHUNK).reshape(-1, 2)
-        radius, angle = np.sqrt(-2 * np.log1p(-u[:, 0])), 2 * math.pi * u[:, 1]
-        return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1).ravel()
 
-    return chunk
+def laplace_of(u: Array) -> Array:
+    """The inverse CDF of Laplace noise of scale 1."""
+    return np.where(u < 0.5, np.log(2 * u), -np.log(2 * (1 - u)))
+
+
+def prbs31(rng: np.random.Generator) -> Words:
+    """Bits of a shift register of 31 bits."""
+    state = int(rng.integers(1, 1 << 31))
+    return lagged(np.array([state >> i & 1 for i in range(31)], np.uint64), 28, XOR, 1)
 
 
 def polar(uniforms: Uniforms) -> Callable[[], Array]:
@@ -146,7 +163,7 @@ def ziggurat(words: Words) -> Callable[[], Array]:
 
     Between chunks of 65,536 words up to 64 are skipped.
     """
-    x = _layers()
+    x = layers()
     density = np.exp(-0.5 * x * x)
     out: npt.NDArray[np.float64] = np.empty(CHUNK)
 
