@@ -9,7 +9,6 @@ installed are left out.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import math
 import time
@@ -28,7 +27,7 @@ from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.secure_gaussian import SecureGaussian
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import clopper_pearson
-from dpaudit_studies.evidence import MACHINE
+from dpaudit_studies.evidence import MACHINE, options
 
 TESTS = ("granularity", "norms", "last-digits")
 SEED = 2025
@@ -225,11 +224,7 @@ def p_values(name: str, audit: int, values: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--audits", type=int, default=200)
-    parser.add_argument("--values", type=int, default=8_000)
-    parser.add_argument("--only", choices=SAMPLERS)
-    given = parser.parse_args()
+    given = options(__doc__, audits=200, values=8_000, only=str)
     print(f"{MACHINE}; {given.audits} audits each, p at most {LEVELS}", flush=True)
     everything = {test: [0, 0, 0] for test in TESTS}
     for name in [given.only] if given.only else SAMPLERS:

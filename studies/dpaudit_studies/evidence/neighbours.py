@@ -17,7 +17,6 @@ not repeated.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import math
@@ -33,6 +32,7 @@ import dpaudit
 from dpaudit.accounting import gaussian_sigma
 from dpaudit.provenance import hardware
 from dpaudit.stats import clopper_pearson
+from dpaudit_studies.evidence import options
 
 ALPHA = 0.05
 SAMPLES = 2000
@@ -380,17 +380,11 @@ def validity(names: list[str], times: int, *, seed: int, file: Path | None) -> N
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="The search for neighbours, counted.")
-    parser.add_argument("names", nargs="*", help="mechanisms; all by default")
-    parser.add_argument("--validity", type=int, help="audits of each honest mechanism")
-    parser.add_argument("--samples", type=float, default=1e5, help="of each audit of the table")
-    parser.add_argument("--rows", type=Path)
-    parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
+    given = options(__doc__, names=(), validity=int, samples=100_000, rows=Path, seed=1)
     began = time.process_time()
     if given.validity is None:
         print(f"seed {given.seed}, {hardware()}")
-        table(given.names, seed=given.seed, samples=int(given.samples))
+        table(given.names, seed=given.seed, samples=given.samples)
     else:
         print(f"{SAMPLES:,} releases per neighbour, seeds from {given.seed}, {hardware()}\n")
         validity(given.names, given.validity, seed=given.seed, file=given.rows)
