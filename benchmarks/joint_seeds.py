@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from harness import MACHINE, clocked, options, peak
+from harness import MACHINE, clocked, peak
 
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.randomness import KeyedStream
@@ -21,6 +21,7 @@ from dpaudit_mitigations.joint_seeds.server import SeedServer
 from dpaudit_mitigations.joint_seeds.terms import SessionTerms
 from dpaudit_mitigations.joint_seeds.transcript import verify, write
 from dpaudit_mitigations.joint_seeds.verifier import Verifier
+from dpaudit_studies.evidence import options
 
 
 def timed(name: str, work):

@@ -7,7 +7,7 @@ three.
 from __future__ import annotations
 
 import numpy as np
-from harness import MACHINE, clocked, cpu, options, quickest
+from harness import MACHINE, clocked, cpu, quickest
 
 from dpaudit.randomness import KeyedStream
 from dpaudit_local.count_mean_server import CountMeanServer
@@ -15,6 +15,7 @@ from dpaudit_local.count_mean_sketch import CountMeanSketch
 from dpaudit_local.hadamard_server import HadamardServer
 from dpaudit_local.hadamard_sketch import HadamardSketch
 from dpaudit_local.sketch_sampling import sample_sketch
+from dpaudit_studies.evidence import options
 
 SEED = KeyedStream.from_seed("bench local")
 FUNCTIONS, M, UNIVERSE = 65536, 1024, 2000

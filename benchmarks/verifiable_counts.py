@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import statistics
 
-from harness import MACHINE, clocked, cpu, options
+from harness import MACHINE, clocked, cpu
 
 from dpaudit.accounting.binomial import binomial_coins
 from dpaudit.randomness import KeyedStream
@@ -22,6 +22,7 @@ from dpaudit_mitigations.verifiable_counts.commitments import open_counts
 from dpaudit_mitigations.verifiable_counts.prover import Prover
 from dpaudit_mitigations.verifiable_counts.terms import CountTerms
 from dpaudit_mitigations.verifiable_counts.verifier import Verifier
+from dpaudit_studies.evidence import options
 
 SEED = KeyedStream.from_seed("bench")
 TARGET = 5_000

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import time
 from argparse import Namespace
 from dataclasses import asdict
@@ -30,6 +29,7 @@ from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
 from dpaudit_studies.evidence import MACHINE, RESULTS, keyless, options, write
+from dpaudit_studies.keyless import children_cpu
 
 LAW = Claim.parse("gaussian:sigma=1")
 SAMPLES = 10_000_000
@@ -50,11 +50,6 @@ def drawn() -> dict[int, int]:
         if call.purpose in {"sweep", "main", "short"}:
             rows[call.d] = rows.get(call.d, 0) + call.n * call.calls
     return {d: min(n, 20_000) for d, n in rows.items() if 2 <= d <= 256}
-
-
-def children_cpu() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def one_key(args: Namespace, number: int) -> dict[str, object]:

@@ -38,6 +38,7 @@ from dpaudit.errors import DpauditError
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
 from dpaudit_studies.evidence import MACHINE, RESULTS, options, write
+from dpaudit_studies.keyless import children_cpu
 from dpaudit_studies.real_samplers import CASES
 from dpaudit_studies.real_samplers.programs import LANGUAGES
 from dpaudit_studies.real_samplers.sampler import ProgramSampler
@@ -138,10 +139,9 @@ class Reader:
         """What it said: how many of its statistics fail, and the first of them."""
         with contextlib.suppress(OSError):
             self._program.stdin.close()  # type: ignore[union-attr]
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        before = children_cpu()
         self._program.wait()
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        spent = children_cpu() - before
         failed = failures(self._path.read_text(errors="replace"))
         return {
             "found": bool(failed),
