@@ -93,7 +93,7 @@ Row = tuple[Any, ...]
 def _group(promise: Promise, library: str, *rows: Row) -> tuple[Case, ...]:
     """Cases of one library; without ``library``, of that which the mechanism's name begins with."""
     return tuple(
-        Case(library or row[0].partition(":")[0], *row[:4], promise, *row[4:]) for row in rows
+        Case(*(library or row[0].partition(":")[0], *row[:4], promise, *row[4:])) for row in rows
     )
 
 

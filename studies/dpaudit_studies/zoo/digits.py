@@ -11,7 +11,7 @@ import scipy
 
 from dpaudit_studies.zoo.specimen import Array, Make, Series, Specimen, each, flat
 
-__all__ = ["SPECIMENS", "inverse_cdf", "layers", "rounded"]
+__all__ = ["SPECIMENS", "inverse_cdf", "rounded"]
 
 
 def rounded(step: float) -> Make:
@@ -56,11 +56,11 @@ def _box_muller(bits: int) -> Make:
 
 
 _LAYERS = 128
-_RIGHT = 3.442619855899  # where the tail begins with 128 layers
+_RIGHT = 3.442619855899  # where the tail begins with 128 _layers
 _AREA = 9.91256303526217e-3  # of each layer
 
 
-def layers() -> Array:
+def _layers() -> Array:
     """The ziggurat's right ends x_0 > x_1 > … > x_128 = 0 (Marsaglia and Tsang 2000)."""
     x = np.zeros(_LAYERS + 1)
     x[0], x[1] = _AREA / math.exp(-0.5 * _RIGHT**2), _RIGHT
@@ -74,7 +74,7 @@ def _ziggurat(rng: np.random.Generator, z: Array) -> Array:
 
     Its low 7 bits choose the layer (Doornik 2005).
     """
-    x = layers()
+    x = _layers()
     density = np.exp(-0.5 * x * x)
     out = np.empty(z.size)
     todo: npt.NDArray[np.int64] = np.arange(z.size)

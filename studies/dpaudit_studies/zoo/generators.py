@@ -81,7 +81,9 @@ def _wallace(pool_size: int) -> Make:
 
 def _fifteen(words: Words) -> Uniforms:
     """The example of ANSI C: 15 bits per call, at the middle of their cells."""
-    return lambda m: (((words(m) >> np.uint64(16)) & np.uint64(32_767)) + 0.5) * 2.0**-15
+    return lambda m: np.asarray(
+        (((words(m) >> np.uint64(16)) & np.uint64(32_767)) + 0.5) * 2.0**-15, np.float64
+    )
 
 
 _generator = partial(Specimen, family="generator")

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.vectors.generators import XOR, Words, Words64, jit, lagged
-from dpaudit_studies.zoo.digits import layers
+from dpaudit.vectors.generators import XOR, Words, lagged
 from dpaudit_studies.zoo.specimen import Array, Make, Series, flat
 
 __all__ = [
@@ -23,13 +22,10 @@ __all__ = [
     "dealt",
     "fifty_three",
     "inverse",
-    "laplace_of",
     "noise",
     "polar",
     "prbs31",
-    "sum_of_12",
     "top",
-    "ziggurat",
 ]
 
 Uniforms = Callable[[int], Array]
@@ -93,12 +89,7 @@ def box_muller_of(
 
 def box_muller(uniforms: Uniforms) -> Callable[[], Array]:
     """Both outputs, the cosine first; the radius from the first uniform as 1 - u."""
-    return lambda: box_muller_of(*uniforms(CHUNK).reshape(-1, 2).T).ravel()
-
-
-def laplace_of(u: Array) -> Array:
-    """The inverse CDF of Laplace noise of scale 1."""
-    return np.where(u < 0.5, np.log(2 * u), -np.log(2 * (1 - u)))
+    return lambda: np.asarray(box_muller_of(*uniforms(CHUNK).reshape(-1, 2).T).ravel(), np.float64)
 
 
 def prbs31(rng: np.random.Generator) -> Words:
@@ -116,59 +107,5 @@ def polar(uniforms: Uniforms) -> Callable[[], Array]:
         kept = (square < 1) & (square > 0)
         v, square = v[kept], square[kept]
         return np.asarray((v * np.sqrt(-2 * np.log(square) / square)[:, None]).ravel())
-
-    return chunk
-
-
-def sum_of_12(uniforms: Uniforms) -> Callable[[], Array]:
-    """The sum of twelve uniforms less six."""
-    return lambda: np.asarray(uniforms(12 * CHUNK).reshape(-1, 12).sum(1) - 6)
-
-
-@jit
-def _ziggurat(words, x, density, out):  # type: ignore[no-untyped-def]
-    """How many values the words give; one that runs out of words at the end is dropped."""
-    at = have = 0
-    while at + 64 < len(words):
-        word = np.int64(words[at])
-        at += 1
-        if word >= 1 << 31:
-            word -= 1 << 32
-        layer = word & 127
-        value = word * 2.0**-31 * x[layer]
-        if abs(value) >= x[layer + 1]:
-            if layer == 0:
-                while True:
-                    a = -math.log((words[at] + 0.5) * 2.0**-32) / 3.442619855899
-                    b = -math.log((words[at + 1] + 0.5) * 2.0**-32)
-                    at += 2
-                    if at + 2 > len(words):
-                        return have
-                    if 2 * b > a * a:
-                        break
-                value = math.copysign(3.442619855899 + a, value)
-            else:
-                u = (words[at] + 0.5) * 2.0**-32
-                at += 1
-                height = density[layer] + u * (density[layer + 1] - density[layer])
-                if height >= math.exp(-0.5 * value * value):
-                    continue
-        out[have] = value
-        have += 1
-    return have
-
-
-def ziggurat(words: Words) -> Callable[[], Array]:
-    """Marsaglia and Tsang's (2000) on 32-bit words: one per value where the layer's core is hit.
-
-    Between chunks of 65,536 words up to 64 are skipped.
-    """
-    x = layers()
-    density = np.exp(-0.5 * x * x)
-    out: npt.NDArray[np.float64] = np.empty(CHUNK)
-
-    def chunk() -> Array:
-        source: Words64 = words(CHUNK)
-        return out[: _ziggurat(source, x, density, out)].copy()
 
     return chunk

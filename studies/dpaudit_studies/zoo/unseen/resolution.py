@@ -5,25 +5,19 @@ The law is right to the digits that there are.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 
 from dpaudit.randomness import KeyedStream
 from dpaudit_studies.zoo.digits import inverse_cdf
 from dpaudit_studies.zoo.specimen import Array, Draw, Make, Series, Specimen, carried, each, flat
-from dpaudit_studies.zoo.transforms import box_muller_of, laplace_of, prbs31
+from dpaudit_studies.zoo.transforms import box_muller_of, prbs31
 
 __all__ = ["SPECIMENS"]
-
-
-def _laplace_32(rng: np.random.Generator, z: Array) -> Array:
-    return laplace_of((rng.integers(0, 1 << 32, z.shape).astype(np.float64) + 0.5) * 2.0**-32)
 
 
 def _symmetric(rng: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
@@ -35,10 +29,6 @@ def _symmetric(rng: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArray[
 def _laplace_float32(rng: np.random.Generator, z: Array) -> Array:
     u = _symmetric(rng, z.shape)
     return np.asarray((-np.sign(u) * np.log1p(-np.abs(u))).astype(np.float64))
-
-
-def _erfinv_float32(rng: np.random.Generator, z: Array) -> Array:
-    return np.asarray((np.float32(2**0.5) * scipy.special.erfinv(_symmetric(rng, z.shape))), float)
 
 
 def _box_muller_float32(rng: np.random.Generator, z: Array) -> Array:
@@ -62,21 +52,20 @@ def _marked(z: Array, bits: int, own: npt.NDArray[np.integer[Any]]) -> Array:
 
 
 def _with_low(
-    bits: int, low: Callable[[np.random.Generator, int, int, int], npt.NDArray[np.int64]]
+    bits: int, low: Callable[[np.random.Generator, int, int], npt.NDArray[np.int64]]
 ) -> Make:
     """Normal values in draw order, whose last ``bits`` bits are those of ``low``.
 
-    It is told fresh randomness, how many values there are in a call, and how many values and calls
-    came before.
+    It is told fresh randomness, how many values there are in a call, and how many came before.
     """
 
     def make(stream: KeyedStream) -> Draw:
-        rng, position, calls = stream.numpy(), 0, itertools.count()
+        rng, position = stream.numpy(), 0
 
         def draw(n: int, d: int) -> Array:
             nonlocal position
             z = rng.standard_normal(n * d)
-            own = low(rng, n * d, position, next(calls))
+            own = low(rng, n * d, position)
             position += n * d
             return _marked(z, bits, own).reshape(n, d)
 
@@ -86,14 +75,14 @@ def _with_low(
 
 
 def _coin(bias: float) -> Make:
-    return _with_low(1, lambda rng, n, *_: (rng.random(n) < 0.5 + bias).astype(np.int64))
+    return _with_low(1, lambda rng, n, _: (rng.random(n) < 0.5 + bias).astype(np.int64))
 
 
 def _encrypted(stream: KeyedStream) -> Draw:
     """A counter in four low bits, under a stream cipher whose key is secret."""
     key = stream.child("key")
     return _with_low(
-        4, lambda _, n, at, __: np.arange(at, at + n) ^ np.frombuffer(key.bytes(n), np.uint8)
+        4, lambda _, n, at: np.arange(at, at + n) ^ np.frombuffer(key.bytes(n), np.uint8)
     )(stream)
 
 
@@ -111,7 +100,9 @@ def _register(rng: np.random.Generator) -> Series:
 def _copied_bits(lag: int) -> Make:
     """The last eight bits are those of the value ``lag`` before."""
 
-    def step(rng: np.random.Generator, kept: tuple[Array, int], m: int) -> tuple[Array, Any]:
+    def step(
+        rng: np.random.Generator, kept: tuple[npt.NDArray[np.int64], int], m: int
+    ) -> tuple[Array, Any]:
         low, at = kept
         places = np.arange(at, at + m) % lag
         return _marked(rng.standard_normal(m), 8, low[places]), (low, (at + m) % lag)
@@ -134,17 +125,8 @@ _SURE = "certain after some hundred values"
 SPECIMENS = (
     _resolution("inverse-cdf-23", "Φ⁻¹ of 23-bit uniforms", inverse_cdf(23),
                 "5.8 million of 10^7 values are distinct, where float32 noise has 8.9 million"),
-    _resolution("inverse-cdf-28", "Φ⁻¹ of 28-bit uniforms", inverse_cdf(28),
-                "Φ(z)·2^28 is a whole number and a half to 10^-7, at every value"),
-    _resolution("inverse-cdf-40", "Φ⁻¹ of 40-bit uniforms", inverse_cdf(40),
-                "Φ(z)·2^40 is a whole number and a half to 10^-3, at every value; 45 duplicates"),
-    _resolution("laplace-32-bit", "Laplace by inverse CDF of 32-bit uniforms", each(_laplace_32),
-                "the CDF times 2^32 is a whole number and a half, at every value",
-                claim="laplace:scale=1"),
     _resolution("laplace-float32", "Laplace in float32 by log1p of a uniform in steps of 2^-23",
                 each(_laplace_float32), _TAIL, claim="laplace:scale=1"),
-    _resolution("erfinv-float32", "√2·erfinv in float32 of a uniform in steps of 2^-23",
-                each(_erfinv_float32), _TAIL),
     _resolution("box-muller-float32", "Box-Muller in float32 from 24-bit uniforms",
                 each(_box_muller_float32),
                 "the 200 longest of 5·10^6 pairs have 671 lengths to choose from: some 27 "
@@ -155,17 +137,13 @@ SPECIMENS = (
     _resolution("some-single", "one value in 1,000 is rounded to float32", each(_some_single),
                 "10^4 values whose last 29 bits are 0, where chance gives 0.02"),
     _low("low-counter-4", "the last four bits count the values",
-         _with_low(4, lambda _, n, at, __: at + np.arange(n)), _SURE),
+         _with_low(4, lambda _, n, at: at + np.arange(n)), _SURE),
     _low("low-counter-4-encrypted", "the last four bits are an encrypted counter", _encrypted,
          "without the key the bits of a stream cipher are fresh", expected="missed"),
     _low("last-bit-0.51", "the last bit is 1 with probability 0.51", _coin(0.01),
          "63 standard errors at 10^7 values"),
     _low("last-bit-0.5005", "the last bit is 1 with probability 0.5005", _coin(5e-4),
          "3.2 standard errors at 10^7 values", expected="borderline"),
-    _low("last-bit-of-call", "the last bit is the parity of the call's number",
-         _with_low(1, lambda _, n, __, call: np.full(n, call)), _SURE),
-    _low("last-bit-of-place", "the last bit is the parity of the place in its call",
-         _with_low(1, lambda _, n, *__: np.arange(n)), _SURE),
     _low("last-bit-next-sign", "the last bit is the sign of the next value",
          carried(lambda rng: rng.standard_normal(1), _sign_of_next), _SURE),
     _low("last-bit-register", "the last bit comes from a shift register of 31 bits",

@@ -62,8 +62,6 @@ _running = partial(Specimen, family="running")
 
 
 SPECIMENS = (
-    _running("replay-300", "300 values come again 8 million values later",
-             replayed(300, 8_000_000, first=_FIRST), "300 equal doubles in a row"),
     _running("replay-8", "8 values come again 5 million values later",
              replayed(8, 5_000_000, first=_FIRST),
              "8 equal doubles in a row: honest ones would be with probability 10^-300"),
@@ -75,9 +73,6 @@ SPECIMENS = (
     _running("process-start-1.1", "the first 64 values of a process have σ = 1.1",
              scaled_between(0, 64, 1.1),
              "7.5 standard errors over the beginnings of 40 processes"),
-    _running("special-d211", "half the scale where d = 211",
-             _where(lambda _, d: d == 211, 0.5),
-             "one row of every d up to 4,096 costs 8.4·10^6 values, and shows it"),
     _running("special-sevenths", "half the scale where d > 100 is a multiple of 7",
              _where(lambda _, d: d > 100 and d % 7 == 0, 0.5),
              "one row each of a hundred random d: all miss with probability 10^-7"),
