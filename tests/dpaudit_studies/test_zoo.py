@@ -29,8 +29,7 @@ from dpaudit_studies.zoo import (
     specimen,
     specimen_sampler,
 )
-from dpaudit_studies.zoo.honest import RECOVERABLE
-from dpaudit_studies.zoo.specimen import Specimen, each
+from dpaudit_studies.zoo.specimen import RECOVERABLE, Specimen, each
 
 ROOT = KeyedStream.from_seed("tests of the zoo")
 UNSEEN_ROOT = KeyedStream.from_seed("tests of the unseen half")

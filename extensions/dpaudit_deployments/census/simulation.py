@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AXES",
-    "FLAWS",
     "LEVELS",
     "MEASURE",
     "PRODUCT",
     "QUERIES",
     "CensusFilesGrid",
     "Country",
+    "Flaw",
     "Noise",
     "honest",
     "make_files",
@@ -69,6 +69,14 @@ QUERIES: Mapping[str, tuple[tuple[str, ...], float]] = {
     "detailed": (tuple(AXES), 1.5),
 }
 """The axes that each query keeps, and σ in counties; above it is a quarter larger per level."""
+
+
+Flaw = Literal[
+    "none", "σ 2 % too small", "σ 5 % too small", "rounded normal", "cut at 3 σ",
+    "two states alike", "no noise in one level", "one seed for all levels", "rounded pancake",
+    "seed in noise",
+]  # fmt: skip
+"""``rounded normal`` is the Bureau's RoundedContinuousGaussianMechanism, not used in production."""
 
 
 class Noise(Protocol):
@@ -206,8 +214,8 @@ def _constraint(
     return Constraint(geocode=geocode, query=name, specs=specs, shape=shape, value=value, sign=sign)
 
 
-def noise_of(flaw: str, *, states: int, stream: KeyedStream) -> Noise:
-    """The noise with a flaw of :data:`FLAWS`; ``stream`` makes what all queries share, a key say.
+def noise_of(flaw: Flaw, *, states: int, stream: KeyedStream) -> Noise:
+    """The noise with a flaw of :data:`Flaw`; ``stream`` makes what all queries share, a key say.
 
     Geographies come state by state.
     """
@@ -216,14 +224,8 @@ def noise_of(flaw: str, *, states: int, stream: KeyedStream) -> Noise:
     def noise(
         rows: int, cells: int, *, sigma: float, level: str, query: str, stream: KeyedStream
     ) -> Integers:
-        drawn = honest(
-            rows,
-            cells,
-            sigma=sigma * _SCALES.get(flaw, 1.0),
-            level=level,
-            query=query,
-            stream=stream,
-        )
+        scaled = sigma * _SCALES.get(flaw, 1.0)
+        drawn = honest(rows, cells, sigma=scaled, level=level, query=query, stream=stream)
         match flaw:
             case "rounded normal":
                 normal = stream.child("normal").numpy().standard_normal((rows, cells))
@@ -252,19 +254,6 @@ def noise_of(flaw: str, *, states: int, stream: KeyedStream) -> Noise:
 
 
 _SCALES: Mapping[str, float] = {"σ 2 % too small": 0.98, "σ 5 % too small": 0.95}
-
-FLAWS = (
-    "none",
-    *_SCALES,
-    "rounded normal",
-    "cut at 3 σ",
-    "two states alike",
-    "no noise in one level",
-    "one seed for all levels",
-    "rounded pancake",
-    "seed in noise",
-)
-"""``rounded normal`` is the Bureau's RoundedContinuousGaussianMechanism, not used in production."""
 
 
 def _whole(values: npt.ArrayLike) -> Integers:
@@ -303,18 +292,7 @@ class Country(Table, frozen=True):
 class CensusFilesGrid(Grid, frozen=True):
     """``flaw`` in the files of a ``country``; the audit has ``alpha``."""
 
-    flaw: Literal[
-        "none",
-        "σ 2 % too small",
-        "σ 5 % too small",
-        "rounded normal",
-        "cut at 3 σ",
-        "two states alike",
-        "no noise in one level",
-        "one seed for all levels",
-        "rounded pancake",
-        "seed in noise",
-    ]
+    flaw: Flaw
     country: Country
     alpha: float = 0.05
 

@@ -151,102 +151,57 @@ _APPROXIMATE = "epsilon=1,delta=1e-5"
 SUBJECTS: Mapping[str, Subject] = {
     found.name: found
     for found in (
-        Subject(
-            name="opendp",
-            adapter=_ours("opendp"),
-            checks=(
-                Check("discrete-gaussian:scale=2"),
-                Check("discrete-laplace:scale=10"),
-                Check("discrete-laplace:scale=10", EVENTS, 0.1),
-                *_both("laplace:scale=1", 1.0),
-                Check("gaussian:scale=1", "reach", _UNIT, _DELTA),
-            ),
-        ),
-        Subject(
-            name="diffprivlib",
-            adapter=_ours("diffprivlib"),
-            only=("numpy", "scipy", "joblib"),
-            empty=("diffprivlib.models", "sklearn", "crlibm"),
-            checks=(
-                *_both("Laplace:epsilon=1", 1.0),
-                *_both(f"Gaussian:{_APPROXIMATE}", 1.0, _DELTA),
-                *_both("Geometric:epsilon=1", 1.0),
-                Check("Staircase:epsilon=1", "reach", 1.0),
-            ),
-        ),
-        Subject(
-            name="opacus",
-            adapter=_ours("opacus"),
-            requires=(),
-            only=(),
-            shared=True,
-            checks=(
-                Check("noise"),
-                Check("noise:secure_mode=true"),
-                Check("step", "reach", _UNIT, _DELTA),
-                Check("step:secure_mode=true", "reach", _UNIT, _DELTA),
-            ),
-        ),
-        Subject(
-            name="python-dp",
-            adapter=_ours("python_dp"),
-            checks=(
-                *_both("laplace:epsilon=1", 1.0),
-                *_both(f"gaussian:{_APPROXIMATE}", 1.0, _DELTA),
-                Check("laplace-int:epsilon=1", "reach", 1.0),
-            ),
-        ),
-        Subject(
-            name="pipeline-dp",
-            adapter=_ours("pipeline_dp"),
-            checks=(
-                Check("count:epsilon=1", "reach", 1.0),
-                Check("sum:epsilon=1,min_value=0,max_value=1", "reach", 1.0),
-                Check(
-                    f"sum:{_APPROXIMATE},noise_kind=gaussian,min_value=0,max_value=1",
-                    "reach",
-                    1.0,
-                    _DELTA,
-                ),
-            ),
-        ),
-        Subject(
-            name="tmlt-core",
-            adapter=f"{_OWN}:TMLT_CORE",
-            requires=("numpy", "setuptools<81"),
-            only=("numpy", "scipy", "python-flint", "randomgen", "typeguard", "sympy", "pandas"),
-            empty=("pyspark",),
-            checks=(
-                *_both("laplace:scale=1", 1.0),
-                *_both("gaussian:sigma_squared=1", _UNIT, _DELTA),
-                Check("geometric:alpha=10"),
-                Check("discrete-gaussian:sigma_squared=4"),
-            ),
-        ),
-        Subject(
-            name="smartnoise",
-            adapter=f"{_OWN}:SMARTNOISE",
-            requires=("numpy<2",),
-            only=("opendp",),
-            empty=("snsql.connect", "snsql.sql.privacy", "snsql.sql.private_reader"),
-            checks=(
-                Check("Laplace", "reach", 1.0),
-                Check("Gaussian", "reach", 1.0, _DELTA),
-                Check("DiscreteLaplace:epsilon=0.1", EVENTS, 0.1),
-                Check("DiscreteGaussian", EVENTS, 1.0, _DELTA),
-            ),
-        ),
-        Subject(
-            name="numpy",
-            adapter=_ours("numpy"),
-            requires=(),
-            checks=tuple(map(Check, ("normal", "laplace", "legacy-normal", "legacy-laplace"))),
-        ),
-        Subject(
-            name="scipy",
-            adapter=_ours("scipy"),
-            requires=(),
-            checks=tuple(map(Check, ("norm", "laplace", "dlaplace"))),
-        ),
+        Subject(name="opendp", adapter=_ours("opendp"), checks=(
+            Check("discrete-gaussian:scale=2"),
+            Check("discrete-laplace:scale=10"),
+            Check("discrete-laplace:scale=10", EVENTS, 0.1),
+            *_both("laplace:scale=1", 1.0),
+            Check("gaussian:scale=1", "reach", _UNIT, _DELTA),
+        )),
+        Subject(name="diffprivlib", adapter=_ours("diffprivlib"), only=("numpy", "scipy", "joblib"),
+                empty=("diffprivlib.models", "sklearn", "crlibm"), checks=(
+            *_both("Laplace:epsilon=1", 1.0),
+            *_both(f"Gaussian:{_APPROXIMATE}", 1.0, _DELTA),
+            *_both("Geometric:epsilon=1", 1.0),
+            Check("Staircase:epsilon=1", "reach", 1.0),
+        )),
+        Subject(name="opacus", adapter=_ours("opacus"), requires=(), only=(), shared=True, checks=(
+            Check("noise"),
+            Check("noise:secure_mode=true"),
+            Check("step", "reach", _UNIT, _DELTA),
+            Check("step:secure_mode=true", "reach", _UNIT, _DELTA),
+        )),
+        Subject(name="python-dp", adapter=_ours("python_dp"), checks=(
+            *_both("laplace:epsilon=1", 1.0),
+            *_both(f"gaussian:{_APPROXIMATE}", 1.0, _DELTA),
+            Check("laplace-int:epsilon=1", "reach", 1.0),
+        )),
+        Subject(name="pipeline-dp", adapter=_ours("pipeline_dp"), checks=(
+            Check("count:epsilon=1", "reach", 1.0),
+            Check("sum:epsilon=1,min_value=0,max_value=1", "reach", 1.0),
+            Check(f"sum:{_APPROXIMATE},noise_kind=gaussian,min_value=0,max_value=1", "reach", 1.0,
+                  _DELTA),
+        )),
+        Subject(name="tmlt-core", adapter=f"{_OWN}:TMLT_CORE",
+                requires=("numpy", "setuptools<81"), empty=("pyspark",),
+                only=("numpy", "scipy", "python-flint", "randomgen", "typeguard", "sympy",
+                      "pandas"), checks=(
+            *_both("laplace:scale=1", 1.0),
+            *_both("gaussian:sigma_squared=1", _UNIT, _DELTA),
+            Check("geometric:alpha=10"),
+            Check("discrete-gaussian:sigma_squared=4"),
+        )),
+        Subject(name="smartnoise", adapter=f"{_OWN}:SMARTNOISE", requires=("numpy<2",),
+                only=("opendp",),
+                empty=("snsql.connect", "snsql.sql.privacy", "snsql.sql.private_reader"), checks=(
+            Check("Laplace", "reach", 1.0),
+            Check("Gaussian", "reach", 1.0, _DELTA),
+            Check("DiscreteLaplace:epsilon=0.1", EVENTS, 0.1),
+            Check("DiscreteGaussian", EVENTS, 1.0, _DELTA),
+        )),
+        Subject(name="numpy", adapter=_ours("numpy"), requires=(),
+                checks=tuple(map(Check, ("normal", "laplace", "legacy-normal", "legacy-laplace")))),
+        Subject(name="scipy", adapter=_ours("scipy"), requires=(),
+                checks=tuple(map(Check, ("norm", "laplace", "dlaplace")))),
     )
-}
+}  # fmt: skip

@@ -10,8 +10,13 @@ from collections.abc import Mapping
 from dpaudit.errors import UnknownNameError
 from dpaudit.registry import nearest
 from dpaudit_studies.zoo import claims, dependence, digits, generators, geometry, laws, running
-from dpaudit_studies.zoo.honest import HONEST, honest
-from dpaudit_studies.zoo.specimen import InProcessSampler, Specimen, specimen_sampler
+from dpaudit_studies.zoo.specimen import (
+    HONEST,
+    InProcessSampler,
+    Specimen,
+    honest,
+    specimen_sampler,
+)
 from dpaudit_studies.zoo.unseen import HALVES, UNSEEN
 
 __all__ = [

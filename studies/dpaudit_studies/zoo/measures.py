@@ -33,8 +33,7 @@ from dpaudit_studies.zoo import (
     specimen,
     specimen_sampler,
 )
-from dpaudit_studies.zoo.honest import RECOVERABLE
-from dpaudit_studies.zoo.specimen import GAUSSIAN, Array
+from dpaudit_studies.zoo.specimen import GAUSSIAN, RECOVERABLE, Array
 
 __all__ = [
     "CALIBRATION",
