@@ -39,18 +39,14 @@ __all__ = [
     "ATTACK",
     "HOST",
     "SIZE",
-    "HostGrid",
     "Noise",
     "NoiseGrid",
     "accuracy",
     "attack",
-    "attack_rows",
     "attack_summary",
     "host",
     "published_name",
     "size",
-    "size_rows",
-    "size_summary",
 ]
 
 

@@ -35,15 +35,10 @@ __all__ = [
     "WHICH_BIN",
     "error",
     "gain",
-    "gain_summary",
     "precision",
-    "precision_summary",
     "profile",
-    "profile_summary",
     "reconstruction",
-    "reconstruction_summary",
     "which_bin",
-    "which_bin_summary",
 ]
 
 

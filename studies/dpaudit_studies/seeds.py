@@ -14,14 +14,7 @@ from dpaudit.experiments.measure import Measure
 from dpaudit.experiments.trials import batches, interval
 from dpaudit.vectors.arrays import to_numpy
 
-__all__ = [
-    "UNKNOWN_GRADIENT",
-    "WHOLE_QUERY",
-    "unknown_gradient",
-    "unknown_gradient_summary",
-    "whole_query",
-    "whole_query_summary",
-]
+__all__ = ["UNKNOWN_GRADIENT", "WHOLE_QUERY"]
 
 
 _READER = "seed-reader"

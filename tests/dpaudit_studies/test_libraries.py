@@ -24,9 +24,8 @@ from dpaudit_studies.libraries import measures
 from dpaudit_studies.libraries.cases import CASES, case
 from dpaudit_studies.real_samplers import CASES as PROGRAMS
 from dpaudit_studies.real_samplers import measure as module
-from dpaudit_studies.real_samplers.measure import measure, summary
+from dpaudit_studies.real_samplers.measure import ProgramSampler, measure, summary
 from dpaudit_studies.real_samplers.programs import LANGUAGES
-from dpaudit_studies.real_samplers.sampler import ProgramSampler
 
 
 def line(name, **grid):

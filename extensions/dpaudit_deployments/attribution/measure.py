@@ -29,16 +29,7 @@ from dpaudit_deployments.attribution.registration import (
 from dpaudit_deployments.attribution.result import AttributionResult
 from dpaudit_deployments.attribution.run import judge_attribution
 
-__all__ = [
-    "EVENT_FLAWS",
-    "MEASURE",
-    "SUMMARY_FLAWS",
-    "AttributionGrid",
-    "event_sources",
-    "measure",
-    "summary",
-    "summary_batches",
-]
+__all__ = ["MEASURE", "event_sources", "measure", "summary", "summary_batches"]
 
 Places = npt.NDArray[np.int64]
 Numpy = np.random.Generator

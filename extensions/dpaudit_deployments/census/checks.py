@@ -20,16 +20,7 @@ from dpaudit.types import Interval
 from dpaudit_deployments.census.files import Integers
 from dpaudit_deployments.census.law import IntegerGaussian, law_of_variance
 
-__all__ = [
-    "FIRST_ROWS",
-    "LEAST",
-    "MODULUS",
-    "Check",
-    "Tally",
-    "checks_of",
-    "levels_check",
-    "scale_interval",
-]
+__all__ = ["LEAST", "Check", "Tally", "checks_of", "levels_check", "scale_interval"]
 
 
 MODULUS = 840

@@ -52,7 +52,6 @@ __all__ = [
     "Measurement",
     "Row",
     "find_buckets",
-    "parquet_library",
     "read_constraints",
     "read_measurements",
     "write_level",

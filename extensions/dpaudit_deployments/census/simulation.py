@@ -46,8 +46,6 @@ __all__ = [
     "MEASURE",
     "PRODUCT",
     "QUERIES",
-    "CensusFilesGrid",
-    "Country",
     "Flaw",
     "Noise",
     "honest",

@@ -28,7 +28,6 @@ from dpaudit_deployments.ftrl.factorisation import Factorisation
 from dpaudit_deployments.ftrl.factorisation import factorisation as factorise
 
 __all__ = [
-    "SHARDS",
     "ClientUpdates",
     "Contribution",
     "CorrelatedRelease",

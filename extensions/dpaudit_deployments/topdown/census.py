@@ -22,10 +22,6 @@ from dpaudit.training.data.places import data_folder
 __all__ = [
     "AGES",
     "LEVELS",
-    "PUBLISHED_DELTA",
-    "PUBLISHED_RHO",
-    "QUARTERS",
-    "SENIOR",
     "SENSITIVITY",
     "TABLES",
     "Budget",

@@ -36,9 +36,7 @@ from dpaudit_deployments.topdown.topdown import Noise, NoisyMeasurements, TopDow
 __all__ = [
     "ATTACK",
     "UTILITY",
-    "AttackGrid",
     "Planted",
-    "TopDownGrid",
     "attack",
     "attack_summary",
     "origins",

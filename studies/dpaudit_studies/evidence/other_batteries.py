@@ -40,8 +40,8 @@ from dpaudit.randomness import KeyedStream
 from dpaudit_studies.evidence import MACHINE, RESULTS, options, write
 from dpaudit_studies.keyless import children_cpu
 from dpaudit_studies.real_samplers import CASES
+from dpaudit_studies.real_samplers.measure import ProgramSampler
 from dpaudit_studies.real_samplers.programs import LANGUAGES
-from dpaudit_studies.real_samplers.sampler import ProgramSampler
 
 WRITTEN = RESULTS / "other-batteries" / "results.json"
 SEED = "20261123"

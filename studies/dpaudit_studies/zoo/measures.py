@@ -43,7 +43,6 @@ __all__ = [
     "anderson_darling",
     "calibrate",
     "calibration_rows",
-    "calibration_summary",
     "kolmogorov_smirnov",
     "measure",
     "sp800_22",
